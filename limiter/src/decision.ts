@@ -1,0 +1,21 @@
+// A decision is what one limit, or all limits of a request together, say of that request. Being over the limit is a
+// decision, never an error.
+
+export interface Decision {
+  allowed: boolean;
+  /** The most units that can be had at once. */
+  limit: number;
+  /** Whole units left after this request. */
+  remaining: number;
+  /** µs until the same request could be allowed; 0 when it was allowed; `never` when its cost exceeds the limit. */
+  retryAfterUs: number;
+  /** µs until the counter is as if never used. */
+  resetAfterUs: number;
+}
+
+/** The `retryAfterUs` of a request that no wait can help. */
+export const never = -1;
+
+export function emptyDecision(): Decision {
+  return { allowed: true, limit: 0, remaining: 0, retryAfterUs: 0, resetAfterUs: 0 };
+}

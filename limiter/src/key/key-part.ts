@@ -1,0 +1,68 @@
+// The parts a key may be made of, as written in a policy: "ip", "ip/24/56", "header:x-user-id", "const:free".
+
+export type KeyPart =
+  | { readonly source: "ip"; readonly v4Bits: number; readonly v6Bits: number }
+  | { readonly source: "header" | "cookie" | "query" | "var" | "const"; readonly name: string }
+  | { readonly source: "path" | "host" | "method" };
+
+export const keyPartGrammar =
+  'a key part: "ip", "ip/0…32/0…128", "path", "host", "method", "header:NAME", "cookie:NAME", "query:NAME", "var:NAME" or "const:TEXT"';
+
+const maxNameLength = 256;
+
+/** @returns the part, or undefined when the text is none */
+export function parseKeyPart(text: string): KeyPart | undefined {
+  if (text === "ip") return { source: "ip", v4Bits: 32, v6Bits: 64 };
+  if (text === "path" || text === "host" || text === "method") return { source: text };
+  if (text.startsWith("ip/")) return parsePrefixLengths(text);
+  const colon = text.indexOf(":");
+  if (colon < 1) return undefined;
+  const source = text.slice(0, colon);
+  const name = text.slice(colon + 1);
+  if (name === "" || name.length > maxNameLength) return undefined;
+  if (source === "const") return { source, name };
+  if (source === "query" || source === "cookie") return { source, name };
+  if (source === "header") return isToken(name) ? { source, name: name.toLowerCase() } : undefined;
+  if (source === "var") return isVariableName(name) ? { source, name } : undefined;
+  return undefined;
+}
+
+function parsePrefixLengths(text: string): KeyPart | undefined {
+  const slash = text.indexOf("/", 3);
+  if (slash < 0) return undefined;
+  const v4Bits = parseBits(text.slice(3, slash), 32);
+  const v6Bits = parseBits(text.slice(slash + 1), 128);
+  if (v4Bits === undefined || v6Bits === undefined) return undefined;
+  return { source: "ip", v4Bits, v6Bits };
+}
+
+function parseBits(text: string, max: number): number | undefined {
+  if (text === "" || text.length > 3) return undefined;
+  let bits = 0;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code < 48 || code > 57) return undefined;
+    bits = bits * 10 + (code - 48);
+  }
+  return bits <= max ? bits : undefined;
+}
+
+/** A header name (RFC 9110 token). */
+function isToken(name: string): boolean {
+  for (let i = 0; i < name.length; i++) {
+    const code = name.charCodeAt(i);
+    if (!isWordCode(code) && code !== 45 && code !== 46 && code !== 33 && code !== 126) return false;
+  }
+  return true;
+}
+
+function isVariableName(name: string): boolean {
+  for (let i = 0; i < name.length; i++) {
+    if (!isWordCode(name.charCodeAt(i))) return false;
+  }
+  return true;
+}
+
+function isWordCode(code: number): boolean {
+  return (code >= 48 && code <= 57) || (code >= 65 && code <= 90) || (code >= 97 && code <= 122) || code === 95;
+}

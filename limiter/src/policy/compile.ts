@@ -1,0 +1,53 @@
+// From a validated policy to what a request needs of it, so that nothing is parsed, joined or looked up twice.
+
+import { type Rate, rateOf } from "../algorithms/rate.ts";
+import { counterPrefix, counterSuffix } from "../key/counter-key.ts";
+import { type PathPattern, pathPattern } from "../match/path-pattern.ts";
+import { rateLimitPolicyItem } from "../response-headers.ts";
+import type { Policy } from "./policy.ts";
+import { emptyTable } from "./table.ts";
+
+export interface CompiledPolicy {
+  readonly app: string;
+  readonly policy: Policy;
+  readonly limits: readonly CompiledLimit[];
+  readonly counterPrefix: string;
+  /** Value of the `RateLimit-Policy` header. */
+  readonly policyHeader: string;
+  /** Empty: every path. */
+  readonly paths: readonly PathPattern[];
+  /** Undefined: every method. */
+  readonly methods: Readonly<Record<string, boolean>> | undefined;
+}
+
+export interface CompiledLimit {
+  readonly name: string;
+  readonly rate: Rate;
+  readonly counterSuffix: string;
+}
+
+export function compilePolicy(app: string, policy: Policy): CompiledPolicy {
+  const limits: CompiledLimit[] = [];
+  const items: string[] = [];
+  for (const limit of policy.limits) {
+    const rate = rateOf(limit);
+    limits.push({ name: limit.name, rate, counterSuffix: counterSuffix(limit) });
+    items.push(rateLimitPolicyItem(limit.name, rate));
+  }
+  const paths: PathPattern[] = [];
+  for (const path of policy.match.paths) paths.push(pathPattern(path));
+  let methods: Record<string, boolean> | undefined;
+  if (policy.match.methods.length > 0) {
+    methods = emptyTable<boolean>();
+    for (const method of policy.match.methods) methods[method] = true;
+  }
+  return {
+    app,
+    policy,
+    limits,
+    counterPrefix: counterPrefix(app, policy.name),
+    policyHeader: items.join(", "),
+    paths,
+    methods,
+  };
+}

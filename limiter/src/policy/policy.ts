@@ -1,0 +1,49 @@
+// A policy as the rest of Sluice works with it: what the document says, with its defaults filled in and its durations
+// in µs. `validatePolicy` is the only maker.
+
+import type { KeyPart } from "../key/key-part.ts";
+
+export type Mode = "enforce" | "shadow" | "off";
+export type Algorithm = "token-bucket" | "fixed-window";
+export type Scope = "node" | "cluster";
+export type OnMissingKey = "skip" | "deny" | "shared";
+export type OnStoreFailure = "local" | "allow" | "deny";
+
+export interface Policy {
+  readonly name: string;
+  readonly description: string;
+  readonly mode: Mode;
+  /** Higher is evaluated first; ties go by name. */
+  readonly priority: number;
+  readonly match: Match;
+  /** What picks the counter; empty: one shared counter. */
+  readonly key: readonly KeyPart[];
+  readonly onMissingKey: OnMissingKey;
+  readonly limits: readonly Limit[];
+  /** Units that one request takes. */
+  readonly cost: number;
+  readonly scope: Scope;
+  readonly onStoreFailure: OnStoreFailure;
+  readonly onLimit: Reject;
+}
+
+/** An empty list matches everything. */
+export interface Match {
+  readonly hosts: readonly string[];
+  readonly paths: readonly string[];
+  readonly methods: readonly string[];
+}
+
+export interface Limit {
+  readonly name: string;
+  readonly algorithm: Algorithm;
+  readonly quota: number;
+  readonly windowUs: number;
+  /** Capacity of a token bucket; of other algorithms, the quota. */
+  readonly burst: number;
+}
+
+export interface Reject {
+  readonly action: "reject";
+  readonly status: number;
+}

@@ -1,0 +1,74 @@
+// From the bytes' meaning to the set that requests are decided by: every policy validated again, compiled and indexed.
+// A snapshot is taken whole or refused whole.
+
+import { indexPolicies, type PolicyIndex } from "../match/policy-index.ts";
+import { type CompiledPolicy, compilePolicy } from "./compile.ts";
+import { isName, nameRule } from "./shape.ts";
+import { snapshotFormat } from "./snapshot.ts";
+import { type Problem, validatePolicy } from "./validate.ts";
+
+export interface CompiledSnapshot {
+  readonly epoch: string;
+  readonly revision: number;
+  readonly policies: readonly CompiledPolicy[];
+  readonly index: PolicyIndex;
+}
+
+export interface SnapshotReading {
+  /** Present when there are no problems. */
+  snapshot?: CompiledSnapshot;
+  problems: Problem[];
+}
+
+/** @param message as parsed from JSON, from anyone. Never throws. */
+export function readSnapshot(message: unknown): SnapshotReading {
+  const problems: Problem[] = [];
+  if (typeof message !== "object" || message === null) {
+    return { problems: [{ path: "", expected: "a snapshot", got: typeof message }] };
+  }
+  const { format, epoch, revision, policies } = message as Record<string, unknown>;
+  if (format !== snapshotFormat) {
+    problems.push({ path: "format", expected: `${snapshotFormat}`, got: `${format}` });
+    return { problems };
+  }
+  if (typeof epoch !== "string" || epoch === "") {
+    problems.push({ path: "epoch", expected: "a non-empty text", got: typeof epoch });
+  }
+  if (typeof revision !== "number" || revision < 0 || Math.floor(revision) !== revision) {
+    problems.push({ path: "revision", expected: "a whole number", got: `${revision}` });
+  }
+  if (!Array.isArray(policies)) {
+    problems.push({ path: "policies", expected: "a list", got: typeof policies });
+    return { problems };
+  }
+  const compiled: CompiledPolicy[] = [];
+  for (let i = 0; i < policies.length; i++) readPolicy(policies[i], `policies[${i}]`, compiled, problems);
+  if (problems.length > 0) return { problems };
+  return {
+    snapshot: {
+      epoch: epoch as string,
+      revision: revision as number,
+      policies: compiled,
+      index: indexPolicies(compiled),
+    },
+    problems,
+  };
+}
+
+function readPolicy(entry: unknown, path: string, compiled: CompiledPolicy[], problems: Problem[]): void {
+  if (typeof entry !== "object" || entry === null) {
+    problems.push({ path, expected: "an object", got: typeof entry });
+    return;
+  }
+  const { app, document } = entry as Record<string, unknown>;
+  if (typeof app !== "string" || !isName(app)) {
+    problems.push({ path: `${path}.app`, expected: nameRule, got: `${app}` });
+    return;
+  }
+  const validation = validatePolicy(document);
+  for (const problem of validation.problems) {
+    const inner = problem.path === "" ? "" : `.${problem.path}`;
+    problems.push({ path: `${path}.document${inner}`, expected: problem.expected, got: problem.got });
+  }
+  if (validation.policy !== undefined) compiled.push(compilePolicy(app, validation.policy));
+}

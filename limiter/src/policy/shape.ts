@@ -1,0 +1,212 @@
+// What a policy document may hold, field by field. The validator walks it, the control plane derives its JSON Schema
+// from it: a field that is not here does not exist.
+
+import { keyPartGrammar, parseKeyPart } from "../key/key-part.ts";
+
+export type Shape =
+  | {
+      readonly kind: "text";
+      readonly expected: string;
+      readonly maxBytes: number;
+      readonly accepts?: (this: void, text: string) => boolean;
+    }
+  | { readonly kind: "integer"; readonly min: number; readonly max: number }
+  | { readonly kind: "duration"; readonly min: string; readonly max: string }
+  | { readonly kind: "choice"; readonly of: readonly string[] }
+  | { readonly kind: "list"; readonly of: Shape; readonly minItems: number; readonly maxItems: number }
+  | { readonly kind: "record"; readonly fields: Readonly<Record<string, Field>> };
+
+export interface Field {
+  readonly shape: Shape;
+  readonly description: string;
+  readonly required?: boolean;
+  /** What an absent field means, as JSON. */
+  readonly default?: string | number | readonly string[];
+}
+
+export const nameRule = "a name of a-z, 0-9 and -, beginning with a letter or digit, at most 63 long";
+const maxUnits = 2147483648;
+
+const name: Shape = { kind: "text", expected: nameRule, maxBytes: 63, accepts: isName };
+
+const limit: Shape = {
+  kind: "record",
+  fields: {
+    name: { shape: name, description: "Unique in its policy; part of the stored key.", default: "default" },
+    algorithm: {
+      shape: { kind: "choice", of: ["token-bucket", "fixed-window"] },
+      description: "How units are counted.",
+      required: true,
+    },
+    quota: { shape: { kind: "integer", min: 1, max: maxUnits }, description: "Units per window.", required: true },
+    window: {
+      shape: { kind: "duration", min: "1ms", max: "366d" },
+      description: "The time that the quota is for.",
+      required: true,
+    },
+    burst: {
+      shape: { kind: "integer", min: 1, max: maxUnits },
+      description: "Capacity of a token bucket, in units. Absent: the quota.",
+    },
+  },
+};
+
+const match: Shape = {
+  kind: "record",
+  fields: {
+    hosts: {
+      shape: {
+        kind: "list",
+        of: {
+          kind: "text",
+          expected: 'a host name in lower case without a port, or "*." and one',
+          maxBytes: 253,
+          accepts: isHostPattern,
+        },
+        minItems: 1,
+        maxItems: 256,
+      },
+      description: 'Host names; "*.example.org" is every name below example.org.',
+    },
+    paths: {
+      shape: {
+        kind: "list",
+        of: {
+          kind: "text",
+          expected: 'a path beginning with "/", in normal form; "*" only as its last character, for a prefix',
+          maxBytes: 1024,
+          accepts: isPathPattern,
+        },
+        minItems: 1,
+        maxItems: 256,
+      },
+      description: "Paths in nginx's normal form ($uri): exact, or a prefix ending in *.",
+    },
+    methods: {
+      shape: {
+        kind: "list",
+        of: { kind: "text", expected: "an HTTP method in upper case", maxBytes: 32, accepts: isMethod },
+        minItems: 1,
+        maxItems: 32,
+      },
+      description: "HTTP methods.",
+    },
+  },
+};
+
+export const policyShape: Shape & { kind: "record" } = {
+  kind: "record",
+  fields: {
+    name: { shape: name, description: "Unique in its app.", required: true },
+    description: {
+      shape: { kind: "text", expected: "text of at most 2000 bytes", maxBytes: 2000 },
+      description: "Free text.",
+      default: "",
+    },
+    mode: {
+      shape: { kind: "choice", of: ["enforce", "shadow", "off"] },
+      description: "shadow: counted and reported, never enforced.",
+      default: "enforce",
+    },
+    priority: {
+      shape: { kind: "integer", min: -1000000, max: 1000000 },
+      description: "Higher is evaluated first; ties go by name.",
+      default: 0,
+    },
+    match: { shape: match, description: "Every given field must match; an absent one matches all." },
+    key: {
+      shape: {
+        kind: "list",
+        of: {
+          kind: "text",
+          expected: keyPartGrammar,
+          maxBytes: 300,
+          accepts: (text) => parseKeyPart(text) !== undefined,
+        },
+        minItems: 0,
+        maxItems: 8,
+      },
+      description: "The request attributes that pick the counter, in order; [] is one shared counter.",
+      default: [],
+    },
+    onMissingKey: {
+      shape: { kind: "choice", of: ["skip", "deny", "shared"] },
+      description: "What happens when an attribute of the key is absent or empty.",
+      default: "skip",
+    },
+    limits: {
+      shape: { kind: "list", of: limit, minItems: 1, maxItems: 16 },
+      description: "All must allow; all are charged or none.",
+      required: true,
+    },
+    cost: {
+      shape: { kind: "integer", min: 1, max: maxUnits },
+      description: "Units that one request takes.",
+      default: 1,
+    },
+    scope: {
+      shape: { kind: "choice", of: ["node", "cluster"] },
+      description: "node: counted on each nginx; cluster: counted in Redis for all.",
+      default: "node",
+    },
+    onStoreFailure: {
+      shape: { kind: "choice", of: ["local", "allow", "deny"] },
+      description: "cluster only: what decides while Redis does not. local: this node, with quota ÷ live gateways.",
+      default: "local",
+    },
+    onLimit: {
+      shape: {
+        kind: "record",
+        fields: {
+          action: { shape: { kind: "choice", of: ["reject"] }, description: "What a refusal does.", default: "reject" },
+          status: {
+            shape: { kind: "integer", min: 400, max: 599 },
+            description: "Status of the response.",
+            default: 429,
+          },
+        },
+      },
+      description: "What happens to a request over the limit.",
+    },
+  },
+};
+
+export function isName(text: string): boolean {
+  if (text === "" || text.length > 63 || text.charCodeAt(0) === 45) return false;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (!isLowerOrDigit(code) && code !== 45) return false;
+  }
+  return true;
+}
+
+function isHostPattern(text: string): boolean {
+  const host = text.startsWith("*.") ? text.slice(2) : text;
+  if (host === "" || host.startsWith(".") || host.endsWith(".") || host.includes("..")) return false;
+  for (let i = 0; i < host.length; i++) {
+    const code = host.charCodeAt(i);
+    // Besides names, IPv6 literals: [::1].
+    if (!isLowerOrDigit(code) && code !== 45 && code !== 46 && code !== 95 && code !== 58 && code !== 91 && code !== 93)
+      return false;
+  }
+  return true;
+}
+
+function isPathPattern(text: string): boolean {
+  if (!text.startsWith("/") || text.includes("//") || text.includes("/./") || text.includes("/../")) return false;
+  if (text.endsWith("/.") || text.endsWith("/..")) return false;
+  const star = text.indexOf("*");
+  return star < 0 || star === text.length - 1;
+}
+
+function isMethod(text: string): boolean {
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if ((code < 65 || code > 90) && code !== 45 && code !== 95) return false;
+  }
+  return text !== "";
+}
+
+function isLowerOrDigit(code: number): boolean {
+  return (code >= 97 && code <= 122) || (code >= 48 && code <= 57);
+}

@@ -1,0 +1,239 @@
+// From a document that anyone may have written to a policy, or to everything that is wrong with it at once. Runs where
+// the document comes in (control plane), and again where it is obeyed (gateway).
+
+import { type KeyPart, parseKeyPart } from "../key/key-part.ts";
+import { parseDuration } from "./duration.ts";
+import type { Limit, Policy } from "./policy.ts";
+import { type Field, policyShape, type Shape } from "./shape.ts";
+import { emptyTable } from "./table.ts";
+
+/** One thing wrong with a document. */
+export interface Problem {
+  /** Where: "limits[0].window"; "" is the document itself. */
+  path: string;
+  expected: string;
+  got: string;
+}
+
+export interface Validation {
+  /** Present when there are no problems. */
+  policy?: Policy;
+  problems: Problem[];
+}
+
+type Json = Record<string, unknown>;
+
+/** @param document as parsed from JSON or YAML. Never throws. */
+export function validatePolicy(document: unknown): Validation {
+  const problems: Problem[] = [];
+  checkShape(policyShape, document, "", problems);
+  if (isRecord(document)) checkLimits(document, problems);
+  if (problems.length > 0) return { problems };
+  return { policy: policyFrom(document as Json), problems };
+}
+
+function checkShape(shape: Shape, value: unknown, path: string, problems: Problem[]): void {
+  const expected = mismatch(shape, value);
+  if (expected !== undefined) {
+    problems.push({ path, expected, got: describe(value) });
+  } else if (shape.kind === "list") {
+    const items = value as unknown[];
+    for (let i = 0; i < items.length; i++) checkShape(shape.of, items[i], `${path}[${i}]`, problems);
+  } else if (shape.kind === "record") {
+    checkFields(shape.fields, value as Json, path, problems);
+  }
+}
+
+function checkFields(fields: Readonly<Record<string, Field>>, record: Json, path: string, problems: Problem[]): void {
+  const known: string[] = [];
+  for (const name in fields) known.push(name);
+  for (const name of known) {
+    const field = fields[name] as Field;
+    const value = record[name];
+    const inner = fieldPath(path, name);
+    if (value !== undefined) checkShape(field.shape, value, inner, problems);
+    else if (field.required === true)
+      problems.push({ path: inner, expected: expectation(field.shape), got: "nothing" });
+  }
+  const unknown: string[] = [];
+  for (const name in record) {
+    if (!known.includes(name)) unknown.push(name);
+  }
+  unknown.sort();
+  for (const name of unknown) {
+    problems.push({
+      path: fieldPath(path, name),
+      expected: `no such field; known here: ${known.join(", ")}`,
+      got: describe(record[name]),
+    });
+  }
+}
+
+/** Rules that hold between fields. Looks only at what has the right type: the rest is reported already. */
+function checkLimits(document: Json, problems: Problem[]): void {
+  if (!isList(document["limits"])) return;
+  const limits = document["limits"];
+  const cost = typeof document["cost"] === "number" ? document["cost"] : 1;
+  const firstAt = emptyTable<number>();
+  for (let i = 0; i < limits.length; i++) {
+    const limit = limits[i];
+    if (!isRecord(limit)) continue;
+    const path = `limits[${i}]`;
+    const name = typeof limit["name"] === "string" ? limit["name"] : "default";
+    const earlier = firstAt[name];
+    if (earlier === undefined) firstAt[name] = i;
+    else
+      problems.push({
+        path: `${path}.name`,
+        expected: `a name that limits[${earlier}] does not have`,
+        got: describe(name),
+      });
+    if (limit["burst"] !== undefined && limit["algorithm"] === "fixed-window") {
+      problems.push({
+        path: `${path}.burst`,
+        expected: "nothing: a fixed-window has no burst",
+        got: describe(limit["burst"]),
+      });
+    }
+    const capacity = limit["burst"] ?? limit["quota"];
+    if (typeof capacity === "number" && capacity >= 1 && cost > capacity) {
+      problems.push({
+        path: "cost",
+        expected: `at most ${capacity}, which is all that ${path} ever holds`,
+        got: describe(cost),
+      });
+    }
+  }
+}
+
+/** What was expected of the value itself (not of what it holds), or undefined when it is that. */
+function mismatch(shape: Shape, value: unknown): string | undefined {
+  return fits(shape, value) ? undefined : expectation(shape);
+}
+
+function fits(shape: Shape, value: unknown): boolean {
+  switch (shape.kind) {
+    case "text":
+      return (
+        typeof value === "string" &&
+        byteLength(value) <= shape.maxBytes &&
+        (shape.accepts === undefined || shape.accepts(value))
+      );
+    case "integer":
+      return typeof value === "number" && value >= shape.min && value <= shape.max && Math.floor(value) === value;
+    case "duration": {
+      const durationUs = typeof value === "string" ? parseDuration(value) : undefined;
+      return (
+        durationUs !== undefined &&
+        durationUs >= (parseDuration(shape.min) as number) &&
+        durationUs <= (parseDuration(shape.max) as number)
+      );
+    }
+    case "choice":
+      return typeof value === "string" && shape.of.includes(value);
+    case "list":
+      return isList(value) && value.length >= shape.minItems && value.length <= shape.maxItems;
+    case "record":
+      return isRecord(value);
+  }
+}
+
+function expectation(shape: Shape): string {
+  switch (shape.kind) {
+    case "text":
+      return shape.expected;
+    case "integer":
+      return `an integer from ${shape.min} to ${shape.max}`;
+    case "duration":
+      return `a duration from ${shape.min} to ${shape.max}: an integer and one of ms, s, m, h, d, like "30s"`;
+    case "choice":
+      return shape.of.length === 1 ? `"${shape.of[0]}"` : `one of ${shape.of.join(", ")}`;
+    case "list":
+      return `a list of ${shape.minItems} to ${shape.maxItems}`;
+    case "record":
+      return "an object";
+  }
+}
+
+/** A value in an error message: short, and never more than one line. */
+function describe(value: unknown): string {
+  if (value === undefined) return "nothing";
+  if (typeof value === "string") {
+    let line = "";
+    for (let i = 0; i < value.length && i < 80; i++) {
+      const code = value.charCodeAt(i);
+      line += code < 32 || code === 127 ? "?" : value.charAt(i);
+    }
+    return value.length > 80 ? `"${line}…"` : `"${line}"`;
+  }
+  if (typeof value === "number" || typeof value === "boolean") return `${value}`;
+  if (isList(value)) return value.length === 1 ? "a list of 1" : `a list of ${value.length}`;
+  if (isRecord(value)) return "an object";
+  return "null";
+}
+
+function fieldPath(path: string, name: string): string {
+  return path === "" ? name : `${path}.${name}`;
+}
+
+/** In UTF-8, so that Lua, whose strings are bytes, counts the same. */
+function byteLength(text: string): number {
+  if (textIsBytes) return text.length;
+  let bytes = 0;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code < 0x80) bytes += 1;
+    else if (code < 0x800 || (code >= 0xd800 && code <= 0xdfff)) bytes += 2;
+    else bytes += 3;
+  }
+  return bytes;
+}
+
+const textIsBytes = "é".length === 2;
+
+/** Lua has one empty table for [] and {}; it passes for either there, and only there. */
+const emptyIsBoth = Array.isArray({});
+
+function isList(value: unknown): value is unknown[] {
+  return Array.isArray(value);
+}
+
+function isRecord(value: unknown): value is Json {
+  if (typeof value !== "object" || value === null) return false;
+  return !Array.isArray(value) || (emptyIsBoth && value.length === 0);
+}
+
+/** Fills in the defaults. @param document one without problems */
+function policyFrom(document: Json): Policy {
+  const match = (document["match"] ?? {}) as Partial<Policy["match"]>;
+  const key: KeyPart[] = [];
+  for (const part of (document["key"] ?? []) as string[]) key.push(parseKeyPart(part) as KeyPart);
+  const limits: Limit[] = [];
+  for (const limit of document["limits"] as Json[]) limits.push(limitFrom(limit));
+  const onLimit = (document["onLimit"] ?? {}) as { status?: number };
+  return {
+    name: document["name"] as string,
+    description: (document["description"] ?? "") as string,
+    mode: (document["mode"] ?? "enforce") as Policy["mode"],
+    priority: (document["priority"] ?? 0) as number,
+    match: { hosts: match.hosts ?? [], paths: match.paths ?? [], methods: match.methods ?? [] },
+    key,
+    onMissingKey: (document["onMissingKey"] ?? "skip") as Policy["onMissingKey"],
+    limits,
+    cost: (document["cost"] ?? 1) as number,
+    scope: (document["scope"] ?? "node") as Policy["scope"],
+    onStoreFailure: (document["onStoreFailure"] ?? "local") as Policy["onStoreFailure"],
+    onLimit: { action: "reject", status: onLimit.status ?? 429 },
+  };
+}
+
+function limitFrom(limit: Json): Limit {
+  const quota = limit["quota"] as number;
+  return {
+    name: (limit["name"] ?? "default") as string,
+    algorithm: limit["algorithm"] as Limit["algorithm"],
+    quota,
+    windowUs: parseDuration(limit["window"] as string) as number,
+    burst: (limit["burst"] ?? quota) as number,
+  };
+}

@@ -1,0 +1,26 @@
+// The header values of a decided response, after draft-ietf-httpapi-ratelimit-headers-11: structured fields whose
+// items carry the limit's name. Names are [a-z0-9-], so quoting them needs no escape.
+
+import { capacity, type Rate } from "./algorithms/rate.ts";
+import { type Decision, never } from "./decision.ts";
+
+/** One item of `RateLimit-Policy`: `"burst";q=10;w=5`, w being what the capacity takes to come back, in whole seconds. */
+export function rateLimitPolicyItem(name: string, rate: Rate): string {
+  return `"${name}";q=${capacity(rate)};w=${wholeSeconds(rate.algorithm === "token-bucket" ? rate.fullUs : rate.windowUs)}`;
+}
+
+/** The value of `RateLimit`: `"burst";r=3;t=2`. */
+export function rateLimitItem(name: string, decision: Decision): string {
+  return `"${name}";r=${decision.remaining};t=${wholeSeconds(decision.resetAfterUs)}`;
+}
+
+/** The value of `Retry-After`, or undefined when no wait can help. Never 0. */
+export function retryAfterSeconds(decision: Decision): number | undefined {
+  if (decision.retryAfterUs === never) return undefined;
+  return Math.max(1, wholeSeconds(decision.retryAfterUs));
+}
+
+/** Rounded up: who waits that long waits long enough. */
+export function wholeSeconds(us: number): number {
+  return Math.ceil(us / 1_000_000);
+}

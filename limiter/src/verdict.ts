@@ -1,0 +1,45 @@
+// What a request is told when several limits, of one policy or of many, have decided: allowed if all allow, and in the
+// headers the limit nearest to refusing speaks.
+
+import { type Decision, emptyDecision, never } from "./decision.ts";
+import type { CompiledPolicy } from "./policy/compile.ts";
+
+export interface Verdict {
+  allowed: boolean;
+  /** Whose limit speaks; undefined while nothing was decided. */
+  policy: CompiledPolicy | undefined;
+  limitName: string;
+  decision: Decision;
+  /** Names of the limits that refused. */
+  violated: string[];
+}
+
+export function emptyVerdict(): Verdict {
+  return { allowed: true, policy: undefined, limitName: "", decision: emptyDecision(), violated: [] };
+}
+
+/** Adds what one limit decided. The verdict copies it. */
+export function hear(verdict: Verdict, policy: CompiledPolicy, limitName: string, decision: Decision): void {
+  const speaks = verdict.policy === undefined || outspeaks(decision, verdict.decision);
+  if (!decision.allowed) {
+    verdict.allowed = false;
+    verdict.violated.push(limitName);
+  }
+  if (!speaks) return;
+  verdict.policy = policy;
+  verdict.limitName = limitName;
+  const spoken = verdict.decision;
+  spoken.allowed = decision.allowed;
+  spoken.limit = decision.limit;
+  spoken.remaining = decision.remaining;
+  spoken.retryAfterUs = decision.retryAfterUs;
+  spoken.resetAfterUs = decision.resetAfterUs;
+}
+
+/** A refusal before a permission, the longer wait before the shorter, fewer remaining units before more. */
+function outspeaks(a: Decision, b: Decision): boolean {
+  if (a.allowed !== b.allowed) return !a.allowed;
+  if (!a.allowed) return b.retryAfterUs !== never && (a.retryAfterUs === never || a.retryAfterUs > b.retryAfterUs);
+  if (a.remaining !== b.remaining) return a.remaining < b.remaining;
+  return a.resetAfterUs > b.resetAfterUs;
+}
