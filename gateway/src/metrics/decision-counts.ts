@@ -1,0 +1,54 @@
+// Decisions by policy and result. Each worker counts in its own memory and adds to the shared dict now and then, so
+// that counting costs a request no shared memory.
+
+import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import { metricsDict } from "../runtime/shared-memory.ts";
+
+/** degraded: Redis did not decide, `onStoreFailure` did. */
+export type Result = "allowed" | "refused" | "shadow-refused" | "degraded";
+
+const flushEverySeconds = 0.5;
+const separator = " ";
+
+let pending: Record<string, number> = {};
+
+export function countDecision({ app, policy }: CompiledPolicy, result: Result): void {
+  const key = app + separator + policy.name + separator + result;
+  pending[key] = (pending[key] ?? 0) + 1;
+}
+
+/** For each worker's start. The last flush comes as the worker ends. */
+export function flushDecisionCounts(): void {
+  ngx.timer.every(flushEverySeconds, () => {
+    const flushed = pending;
+    pending = {};
+    for (const key in flushed) metricsDict.incr(key, flushed[key] as number, 0);
+  });
+}
+
+export interface DecisionCount {
+  readonly app: string;
+  readonly policy: string;
+  readonly result: Result;
+  readonly count: number;
+}
+
+/** What all workers have flushed. */
+export function decisionCounts(): DecisionCount[] {
+  const counts: DecisionCount[] = [];
+  for (const key of metricsDict.get_keys(0)) {
+    const [app, policy, result] = string.match(key, "^(%S+) (%S+) (%S+)$");
+    const [count] = metricsDict.get<number>(key);
+    if (app !== undefined && count !== undefined) {
+      counts.push({ app, policy: policy as string, result: result as Result, count });
+    }
+  }
+  return counts;
+}
+
+/** Summed over policies, by result. */
+export function decisionTotals(): Record<string, number> {
+  const totals: Record<string, number> = { allowed: 0, refused: 0, "shadow-refused": 0, degraded: 0 };
+  for (const { result, count } of decisionCounts()) totals[result] = (totals[result] ?? 0) + count;
+  return totals;
+}

@@ -1,0 +1,224 @@
+// The outbound WebSocket to the control plane: snapshots come in, what became of them goes out. Owned by one worker;
+// reading has a light thread of its own, everything else is done in the owner's turns.
+
+import type { ControlMessage, GatewayMessage } from "../../../limiter/src/policy/snapshot.ts";
+import type { Problem } from "../../../limiter/src/policy/validate.ts";
+import { decisionTotals } from "../metrics/decision-counts.ts";
+import { cjson, semaphoreLibrary, webSocketLibrary } from "../runtime/lua-modules.ts";
+import type { Settings } from "../settings.ts";
+import { currentSnapshot } from "../snapshot/current.ts";
+import { store } from "../snapshot/disk.ts";
+import { publish, readSnapshotText, waitUntilApplied } from "../snapshot/distribution.ts";
+import { version } from "../version.ts";
+import { setConnected, setLiveGateways } from "./fleet.ts";
+import { claim, renew, resign } from "./ownership.ts";
+
+const claimEverySeconds = 0.2;
+const turnSeconds = 0.2;
+const connectTimeoutMs = 2000;
+/** The control plane pings every 5 s; so long a silence means that it is gone. */
+const silenceTimeoutMs = 15_000;
+const applyTimeoutSeconds = 10;
+const statusEverySeconds = 2;
+const firstPauseSeconds = 0.1;
+const longestPauseSeconds = 5;
+/** 10,000 policies are about 5 MB. */
+const longestMessageBytes = 67_108_864;
+
+interface Outgoing {
+  readonly kind: "text" | "pong";
+  readonly data: string;
+}
+
+let owning = false;
+
+/** For each worker's start: whoever finds the socket unowned opens it. */
+export function keepPushSocket(settings: Settings): void {
+  ngx.timer.every(claimEverySeconds, (premature) => {
+    if (premature || owning || ngx.worker.exiting() || !claim()) return;
+    owning = true;
+    const [ok, failure] = pcall(own, settings);
+    owning = false;
+    if (!ok) ngx.log(ngx.ERR, "sluice: push: ", `${failure}`);
+    setConnected(false);
+    resign();
+  });
+}
+
+/** Connects, serves and connects again, until this worker ends or is no longer the owner. */
+function own(settings: Settings): void {
+  let pauseSeconds = firstPauseSeconds;
+  let lastFailure: string | undefined;
+  while (!ngx.worker.exiting()) {
+    const [socket, failure] = open(settings);
+    if (socket !== undefined) {
+      pauseSeconds = firstPauseSeconds;
+      lastFailure = undefined;
+      if (!serve(settings, socket)) return;
+    } else if (failure !== lastFailure) {
+      // Once a failure, not once a try.
+      lastFailure = failure;
+      ngx.log(ngx.WARN, "sluice: push: cannot reach the control plane at ", settings.pushUrl, ": ", failure);
+    }
+    // Full jitter: gateways that lost one control plane together do not come back together.
+    const until = ngx.now() + math.random() * pauseSeconds;
+    while (ngx.now() < until) {
+      ngx.sleep(math.min(turnSeconds, math.max(0.001, until - ngx.now())));
+      if (!renew()) return;
+    }
+    if (!renew()) return;
+    pauseSeconds = math.min(pauseSeconds * 2, longestPauseSeconds);
+  }
+}
+
+function open(settings: Settings): LuaMultiReturn<[WebSocketClient | undefined, string | undefined]> {
+  if (webSocketLibrary === undefined) return $multi(undefined, "lua-resty-websocket is not installed");
+  const [socket, failure] = webSocketLibrary.new({ timeout: connectTimeoutMs, max_payload_len: longestMessageBytes });
+  if (socket === undefined) return $multi(undefined, failure);
+  const [connected, connectFailure] = socket.connect(settings.pushUrl, {
+    headers: [`Authorization: Bearer ${settings.gatewayToken}`],
+    ssl_verify: true,
+    // A socket of another connection's history would carry its frames.
+    pool: `sluice-push:${ngx.worker.pid()}:${ngx.now()}`,
+  });
+  if (connected === undefined) return $multi(undefined, connectFailure);
+  socket.set_timeout(silenceTimeoutMs);
+  return $multi(socket, undefined);
+}
+
+/** @returns false when this worker is to be the owner no longer */
+function serve(settings: Settings, socket: WebSocketClient): boolean {
+  const outgoing: Outgoing[] = [];
+  const wake = semaphoreLibrary.new(0);
+  const send = (kind: Outgoing["kind"], data: string) => {
+    outgoing.push({ kind, data });
+    wake.post(1);
+  };
+  const say = (message: GatewayMessage) => send("text", cjson.encode(message));
+
+  const { epoch, revision } = currentSnapshot();
+  say({ type: "hello", gateway: settings.gatewayId, version, workers: ngx.worker.count(), epoch, revision });
+
+  let closed = false;
+  let replaced = false;
+  const reader = ngx.thread.spawn(() => {
+    while (!closed) {
+      const [data, kind, failure] = socket.recv_frame();
+      if (kind === "text") receive(settings, data as string, say);
+      else if (kind === "ping") send("pong", data ?? "");
+      else if (kind === "close") {
+        // 4000: another connection of this gateway's took our place.
+        replaced = failure === 4000;
+        closed = true;
+      } else if (kind !== "pong") {
+        if (!ngx.worker.exiting()) ngx.log(ngx.WARN, "sluice: push: connection lost: ", `${failure}`);
+        closed = true;
+      }
+    }
+    wake.post(1);
+  });
+
+  let owner = true;
+  let statusAt = ngx.now() + statusEverySeconds;
+  while (!closed && owner) {
+    wake.wait(turnSeconds);
+    owner = renew() && !ngx.worker.exiting();
+    setConnected(owner && !closed);
+    if (ngx.now() >= statusAt) {
+      statusAt = ngx.now() + statusEverySeconds;
+      say({ type: "status", counters: decisionTotals() });
+    }
+    while (!closed && outgoing.length > 0) {
+      const { kind, data } = outgoing.shift() as Outgoing;
+      const [sent, failure] = kind === "text" ? socket.send_text(data) : socket.send_pong(data);
+      if (sent === undefined) {
+        ngx.log(ngx.WARN, "sluice: push: connection lost: ", failure);
+        closed = true;
+      }
+    }
+  }
+  if (!closed) socket.send_close(1001, "");
+  closed = true;
+  ngx.thread.kill(reader);
+  socket.close();
+  setConnected(false);
+  return owner && !replaced;
+}
+
+function receive(settings: Settings, text: string, say: (message: GatewayMessage) => void): void {
+  const [message] = cjson.decode<ControlMessage>(text);
+  if (message?.type === "fleet") {
+    if (typeof message.gateways === "number" && message.gateways >= 1) setLiveGateways(message.gateways);
+    return;
+  }
+  const applied = message?.type === "snapshot" ? take(settings, text) : notASnapshot(text);
+  if (applied.problems.length === 0) {
+    say({ type: "applied", epoch: applied.epoch, revision: applied.revision });
+    return;
+  }
+  for (const { path, expected, got } of applied.problems) {
+    ngx.log(
+      ngx.ERR,
+      "sluice: push: refused revision ",
+      applied.revision,
+      ": ",
+      path,
+      ": expected ",
+      expected,
+      ", got ",
+      got,
+    );
+  }
+  say({ type: "refused", ...applied });
+}
+
+interface Taking {
+  readonly epoch: string;
+  readonly revision: number;
+  readonly problems: Problem[];
+}
+
+function notASnapshot(text: string): Taking {
+  return {
+    epoch: "",
+    revision: 0,
+    problems: [{ path: "", expected: "a message of Sluice's", got: `${text.length} bytes of something else` }],
+  };
+}
+
+/** Reads a snapshot, and if it is good has every worker decide by it. The old one serves until then, or on. */
+function take(settings: Settings, text: string): Taking {
+  const { snapshot, problems } = readSnapshotText(text);
+  if (snapshot === undefined) {
+    const [message] = cjson.decode<{ epoch?: unknown; revision?: unknown }>(text);
+    const { epoch, revision } = message ?? {};
+    return { epoch: `${epoch}`, revision: typeof revision === "number" ? revision : 0, problems };
+  }
+  const { epoch, revision } = snapshot;
+  const serving = currentSnapshot();
+  if (serving.epoch === epoch && serving.revision > revision) {
+    problems.push({ path: "revision", expected: `${serving.revision} or later`, got: `${revision}` });
+    return { epoch, revision, problems };
+  }
+  const [publishedVersion, failure] = publish(text);
+  if (publishedVersion === undefined) {
+    problems.push({
+      path: "",
+      expected: "a snapshot that fits the shared dict sluice_state: make it larger in nginx.conf",
+      got: `${text.length} bytes: ${failure}`,
+    });
+    return { epoch, revision, problems };
+  }
+  const storeFailure = store(settings.gatewayDir, text);
+  if (storeFailure !== undefined) {
+    ngx.log(ngx.ERR, "sluice: cannot keep the snapshot in ", settings.gatewayDir, ": ", storeFailure);
+  }
+  if (!waitUntilApplied(publishedVersion, applyTimeoutSeconds)) {
+    problems.push({
+      path: "",
+      expected: `every worker to apply it within ${applyTimeoutSeconds} s`,
+      got: "a worker that did not",
+    });
+  }
+  return { epoch, revision, problems };
+}

@@ -1,0 +1,41 @@
+// Debian packages the lua-resty libraries as nginx.*, OpenResty ships them as resty.*: whichever is there is taken.
+
+/** The first of these modules that can be loaded, or undefined. */
+function firstOf<Module>(...names: string[]): Module | undefined {
+  for (const name of names) {
+    const [loaded, module] = pcall(require, name);
+    if (loaded) return module as Module;
+  }
+  return undefined;
+}
+
+function demand<Module>(what: string, ...names: string[]): Module {
+  const module = firstOf<Module>(...names);
+  if (module === undefined) {
+    error(`sluice: no Lua module ${names.join(" or ")} found on lua_package_path: ${what} needs it`, 0);
+  }
+  return module;
+}
+
+export const cjson = demand<{
+  decode<Value>(this: void, text: string): LuaMultiReturn<[value: Value | undefined, error: string | undefined]>;
+  encode(this: void, value: unknown): string;
+}>("reading snapshots", "cjson.safe");
+
+export const redisLibrary = firstOf<{ new (): RedisConnection; "new"(): RedisConnection }>(
+  "resty.redis",
+  "nginx.redis",
+);
+
+export const webSocketLibrary = firstOf<{
+  "new"(options: object): LuaMultiReturn<[WebSocketClient | undefined, string?]>;
+}>("resty.websocket.client", "nginx.websocket.client");
+
+export const lockLibrary = firstOf<{
+  "new"(dictName: string, options: object): LuaMultiReturn<[RestyLock | undefined, string?]>;
+}>("resty.lock");
+
+export const semaphoreLibrary = demand<{ "new"(this: void, resources: number): Semaphore }>(
+  "the push socket",
+  "ngx.semaphore",
+);

@@ -1,0 +1,139 @@
+// What Sluice uses of the ngx_lua API, which OpenResty and Debian's nginx share.
+
+declare interface SharedDict {
+  get<Value extends string | number | boolean>(
+    key: string,
+  ): LuaMultiReturn<[value: Value | undefined, flags: number | undefined]>;
+  set(
+    key: string,
+    value: string | number | boolean,
+    exptimeSeconds?: number,
+    flags?: number,
+  ): LuaMultiReturn<[ok: boolean | undefined, error: string | undefined, forcible: boolean]>;
+  add(
+    key: string,
+    value: string | number | boolean,
+    exptimeSeconds?: number,
+    flags?: number,
+  ): LuaMultiReturn<[ok: boolean | undefined, error: string | undefined, forcible: boolean]>;
+  incr(
+    key: string,
+    by: number,
+    init?: number,
+    initTtlSeconds?: number,
+  ): LuaMultiReturn<[value: number | undefined, error: string | undefined, forcible: boolean]>;
+  delete(key: string): void;
+  get_keys(max: number): string[];
+  capacity(): number;
+  free_space(): number;
+}
+
+/** A cosocket client of lua-resty-redis. */
+declare interface RedisConnection {
+  set_timeouts(connectMs: number, sendMs: number, readMs: number): void;
+  connect(
+    host: string,
+    port: number,
+    options: object,
+  ): LuaMultiReturn<[ok: number | undefined, error: string | undefined]>;
+  get_reused_times(): LuaMultiReturn<[times: number | undefined, error: string | undefined]>;
+  auth(...args: string[]): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
+  select(database: number): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
+  evalsha(
+    sha1: string,
+    keyCount: number,
+    ...args: (string | number)[]
+  ): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
+  eval(
+    script: string,
+    keyCount: number,
+    ...args: (string | number)[]
+  ): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
+  set_keepalive(
+    maxIdleMs: number,
+    poolSize: number,
+  ): LuaMultiReturn<[ok: number | undefined, error: string | undefined]>;
+  close(): void;
+}
+
+/** A client of lua-resty-websocket. */
+declare interface WebSocketClient {
+  connect(uri: string, options: object): LuaMultiReturn<[ok: number | undefined, error: string | undefined]>;
+  recv_frame(): LuaMultiReturn<
+    [data: string | undefined, type: string | undefined, error: string | number | undefined]
+  >;
+  send_text(text: string): LuaMultiReturn<[bytes: number | undefined, error: string | undefined]>;
+  send_pong(text: string): LuaMultiReturn<[bytes: number | undefined, error: string | undefined]>;
+  send_close(code: number, message: string): LuaMultiReturn<[bytes: number | undefined, error: string | undefined]>;
+  set_timeout(ms: number): void;
+  close(): void;
+}
+
+declare interface RestyLock {
+  lock(key: string): LuaMultiReturn<[waitedSeconds: number | undefined, error: string | undefined]>;
+  unlock(): LuaMultiReturn<[ok: number | undefined, error: string | undefined]>;
+}
+
+declare interface Semaphore {
+  post(count: number): void;
+  wait(seconds: number): LuaMultiReturn<[ok: boolean | undefined, error: string | undefined]>;
+}
+
+declare interface LightThread {
+  readonly __lightThread: unique symbol;
+}
+
+/** @noSelf */
+declare namespace ngx {
+  export const shared: Record<string, SharedDict | undefined>;
+  export const header: Record<string, string | number | undefined>;
+  export const ctx: Record<string, unknown>;
+  const variables: Record<string, string | undefined>;
+
+  export { variables as var };
+  export let status: number;
+  export const DEBUG: number;
+  export const INFO: number;
+  export const NOTICE: number;
+  export const WARN: number;
+  export const ERR: number;
+  export const HTTP_OK: number;
+
+  export function now(): number;
+  export function log(level: number, ...parts: (string | number | boolean | undefined)[]): void;
+  export function exit(status: number): never;
+  export function print(...parts: (string | number)[]): void;
+  export function sleep(seconds: number): void;
+  export function sha1_bin(text: string): string;
+  export function get_phase(): string;
+
+  export namespace config {
+    const ngx_lua_version: number;
+    export function prefix(): string;
+  }
+  export namespace worker {
+    export function id(): number | undefined;
+    export function pid(): number;
+    export function count(): number;
+    export function exiting(): boolean;
+  }
+  export namespace req {
+    export function get_method(): string;
+  }
+  export namespace timer {
+    export type Callback = (this: void, premature: boolean) => void;
+    export function at(
+      seconds: number,
+      callback: Callback,
+    ): LuaMultiReturn<[ok: number | undefined, error: string | undefined]>;
+    export function every(
+      seconds: number,
+      callback: Callback,
+    ): LuaMultiReturn<[ok: number | undefined, error: string | undefined]>;
+  }
+  export namespace thread {
+    export function spawn(body: (this: void) => void): LightThread;
+    export function kill(thread: LightThread): void;
+    export function wait(thread: LightThread): LuaMultiReturn<[ok: boolean, ...results: unknown[]]>;
+  }
+}

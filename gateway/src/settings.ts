@@ -1,0 +1,98 @@
+// What the environment says, read once in init_by_lua. nginx passes on only the variables that nginx.conf names with
+// "env". Invalid is refused at start, never replaced by a default.
+
+export type HeaderStyle = "ietf" | "legacy" | "both" | "none";
+
+export interface Settings {
+  readonly gatewayId: string;
+  /** Where the last good snapshot is kept. */
+  readonly gatewayDir: string;
+  /** ws:// or wss:// address of the control plane's push route. */
+  readonly pushUrl: string;
+  readonly gatewayToken: string;
+  readonly headers: HeaderStyle;
+  readonly redis: RedisSettings | undefined;
+}
+
+export interface RedisSettings {
+  readonly host: string;
+  readonly port: number;
+  readonly tls: boolean;
+  readonly user: string;
+  readonly password: string;
+  readonly database: number;
+  /** How long one command may take before the node decides alone. */
+  readonly deadlineMs: number;
+}
+
+/** Undefined for an empty value: `SLUICE_REDIS_URL= npm start` means without. */
+function environment(name: string): string | undefined {
+  const value = os.getenv(name);
+  return value === "" ? undefined : value;
+}
+
+export function readSettings(): Settings {
+  const gatewayDir = environment("SLUICE_GATEWAY_DIR") ?? ngx.config.prefix();
+  return {
+    gatewayId: environment("SLUICE_GATEWAY_ID") ?? gatewayDir,
+    gatewayDir: gatewayDir.endsWith("/") ? gatewayDir : `${gatewayDir}/`,
+    pushUrl: pushUrl(environment("SLUICE_CONTROL_URL") ?? "http://127.0.0.1:8081"),
+    gatewayToken: environment("SLUICE_GATEWAY_TOKEN") ?? "",
+    headers: headerStyle(environment("SLUICE_HEADERS") ?? "both"),
+    redis: redisSettings(environment("SLUICE_REDIS_URL")),
+  };
+}
+
+function refuse(name: string, expected: string, got: string): never {
+  return error(`sluice: ${name}: expected ${expected}, got "${got}"`, 0);
+}
+
+function headerStyle(text: string): HeaderStyle {
+  if (text !== "ietf" && text !== "legacy" && text !== "both" && text !== "none") {
+    return refuse("SLUICE_HEADERS", "ietf, legacy, both or none", text);
+  }
+  return text;
+}
+
+function pushUrl(controlUrl: string): string {
+  const [scheme, rest] = string.match(controlUrl, "^(https?)://([^/]+)/?$");
+  if (scheme === undefined || rest === undefined) {
+    return refuse("SLUICE_CONTROL_URL", "http://HOST:PORT or https://HOST:PORT", controlUrl);
+  }
+  // nginx's resolver asks DNS alone, which need not know localhost.
+  const [host, port] = string.match(rest, "^(.-):?(%d*)$");
+  const address = host === "localhost" ? "127.0.0.1" : host;
+  return `${scheme === "https" ? "wss" : "ws"}://${address}${port === "" ? "" : `:${port}`}/api/v1/push`;
+}
+
+function redisSettings(url: string | undefined): RedisSettings | undefined {
+  if (url === undefined) return undefined;
+  const [scheme, credentials, host, port, database] = string.match(
+    url,
+    "^(rediss?)://([^@/]*@?)([^@:/]+):?(%d*)/?(%d*)$",
+  );
+  if (scheme === undefined || host === undefined || (credentials !== "" && !credentials?.endsWith("@"))) {
+    // The value may hold a password: it is not repeated.
+    return refuse("SLUICE_REDIS_URL", "redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE] or rediss://…", "something else");
+  }
+  const [user, password] = string.match(credentials as string, "^([^:]*):?(.-)@?$");
+  const deadlineText = environment("SLUICE_REDIS_DEADLINE_MS") ?? "20";
+  const deadlineMs = tonumber(deadlineText);
+  if (deadlineMs === undefined || deadlineMs < 1 || deadlineMs > 60000) {
+    return refuse("SLUICE_REDIS_DEADLINE_MS", "a number from 1 to 60000", deadlineText);
+  }
+  return {
+    host: host === "localhost" ? "127.0.0.1" : host,
+    port: port === "" ? 6379 : (tonumber(port) as number),
+    tls: scheme === "rediss",
+    user: decodePercent(user ?? ""),
+    password: decodePercent(password ?? ""),
+    database: database === "" ? 0 : (tonumber(database) as number),
+    deadlineMs,
+  };
+}
+
+function decodePercent(text: string): string {
+  const [decoded] = string.gsub(text, "%%(%x%x)", (hex) => string.char(tonumber(hex, 16) as number));
+  return decoded;
+}

@@ -1,0 +1,16 @@
+// The snapshot that this worker decides by. It is replaced whole, between requests, never changed.
+
+import { indexPolicies } from "../../../limiter/src/match/policy-index.ts";
+import type { CompiledSnapshot } from "../../../limiter/src/policy/read-snapshot.ts";
+
+const noPolicies: CompiledSnapshot = { epoch: "", revision: 0, policies: [], index: indexPolicies([]) };
+
+let current = noPolicies;
+
+export function currentSnapshot(): CompiledSnapshot {
+  return current;
+}
+
+export function replaceSnapshot(snapshot: CompiledSnapshot): void {
+  current = snapshot;
+}

@@ -1,0 +1,204 @@
+// Counts in this nginx's shared memory. A counter is one cell: a number with 32 bits of flags beside it.
+//
+//   token-bucket   value: the moment in whole µs           flags: the quota-ths of a µs
+//   fixed-window   value: units used, so that incr works   flags: the window's index, modulo 2^32
+//
+// Deciding is read, compute, write with no yield between, which needs no lock with one worker. With several, a single
+// fixed window takes an atomic incr; everything else holds the lock of its policy and key values.
+
+import type { CounterState } from "../../../limiter/src/algorithms/counter-state.ts";
+import { chargeFixedWindow, type FixedWindow } from "../../../limiter/src/algorithms/fixed-window.ts";
+import { describe, lifetimeUs, type Rate, refund } from "../../../limiter/src/algorithms/rate.ts";
+import { type Counter, chargeAll, newCounter } from "../../../limiter/src/charge-all.ts";
+import { emptyDecision } from "../../../limiter/src/decision.ts";
+import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import { hear, type Verdict } from "../../../limiter/src/verdict.ts";
+import { nowUs } from "../runtime/clock.ts";
+import { countersDict } from "../runtime/shared-memory.ts";
+import { acquire, release } from "./key-lock.ts";
+
+const flagsRange = 4294967296;
+/** A hundred years; the shared dict counts its ms in a long. */
+const longestLifetimeSeconds = 3_155_760_000;
+/** How long a former generation of workers may still be answering after a reload. */
+const reloadOverlapSeconds = 60;
+
+/** Work space: what is read here is written before anything yields. */
+const counters: Counter[] = [];
+const decision = emptyDecision();
+
+/** Counters that were evicted for want of memory, in this worker. */
+export const evictions = { count: 0 };
+
+let workersShare = true;
+let overlapUntilSeconds = 0;
+
+/** @param generation how many times this nginx has read its configuration */
+export function openNodeStore(workers: number, generation: number): void {
+  workersShare = workers > 1;
+  overlapUntilSeconds = generation > 1 ? ngx.now() + reloadOverlapSeconds : 0;
+}
+
+/**
+ * Decides one policy for one key and charges it: all limits or none.
+ *
+ * @param limits those of the policy, or a node's share of them
+ * @param verdict hears every limit; undefined when nobody is to be told
+ * @returns whether the request is allowed
+ */
+export function decideOnNode(
+  policy: CompiledPolicy,
+  limits: readonly CompiledLimit[],
+  keyValues: string,
+  verdict: Verdict | undefined,
+): boolean {
+  const prefix = policy.counterPrefix + keyValues;
+  const mustAgree = workersShare || ngx.now() < overlapUntilSeconds;
+  if (!mustAgree) return chargeCells(policy, limits, prefix, verdict);
+
+  const single = limits.length === 1 ? (limits[0] as CompiledLimit) : undefined;
+  if (single !== undefined && single.rate.algorithm === "fixed-window") {
+    const allowed = chargeByIncr(policy, single, single.rate, prefix, verdict);
+    if (allowed !== undefined) return allowed;
+  }
+  const locked = acquire(prefix);
+  let allowed: boolean | undefined;
+  if (single !== undefined && single.rate.algorithm === "fixed-window") {
+    // Another worker may have opened the window while we waited; its cell is then charged by incr alone.
+    allowed = chargeByIncr(policy, single, single.rate, prefix, verdict);
+  }
+  if (allowed === undefined) allowed = chargeCells(policy, limits, prefix, verdict);
+  if (locked) release(prefix);
+  return allowed;
+}
+
+/** Gives back what `decideOnNode` charged, when a later policy refused the request. */
+export function refundOnNode(policy: CompiledPolicy, limits: readonly CompiledLimit[], keyValues: string): void {
+  const prefix = policy.counterPrefix + keyValues;
+  const mustLock = workersShare || ngx.now() < overlapUntilSeconds;
+  const locked = mustLock && acquire(prefix);
+  const now = nowUs();
+  for (const limit of limits) {
+    const key = prefix + limit.counterSuffix;
+    const counter = counterAt(0);
+    if (limit.rate.algorithm === "fixed-window") {
+      countersDict.incr(key, -policy.policy.cost);
+    } else if (load(key, limit.rate, now, counter)) {
+      refund(limit.rate, counter, policy.policy.cost);
+      save(key, limit.rate, now, counter);
+    }
+  }
+  if (locked) release(prefix);
+}
+
+/** Reads, decides and writes every cell. The caller sees to it that nobody else does meanwhile. */
+function chargeCells(
+  policy: CompiledPolicy,
+  limits: readonly CompiledLimit[],
+  prefix: string,
+  verdict: Verdict | undefined,
+): boolean {
+  const now = nowUs();
+  const count = limits.length;
+  for (let i = 0; i < count; i++) {
+    const limit = limits[i] as CompiledLimit;
+    const counter = counterAt(i);
+    counter.rate = limit.rate;
+    counter.cost = policy.policy.cost;
+    load(prefix + limit.counterSuffix, limit.rate, now, counter);
+  }
+  const allowed = chargeAll(counters, count, now);
+  for (let i = 0; i < count; i++) {
+    const limit = limits[i] as CompiledLimit;
+    const counter = counters[i] as Counter;
+    if (allowed) save(prefix + limit.counterSuffix, limit.rate, now, counter);
+    if (verdict !== undefined) {
+      describe(limit.rate, counter, now, counter.cost, counter.allowed, decision);
+      hear(verdict, policy, limit.name, decision);
+    }
+  }
+  return allowed;
+}
+
+/**
+ * One fixed window without a lock: reads the cell, and where its window is open charges it by one atomic incr.
+ *
+ * @returns undefined when the cell's window is another one: opening a window needs the lock
+ */
+function chargeByIncr(
+  policy: CompiledPolicy,
+  limit: CompiledLimit,
+  rate: FixedWindow,
+  prefix: string,
+  verdict: Verdict | undefined,
+): boolean | undefined {
+  const now = nowUs();
+  const key = prefix + limit.counterSuffix;
+  const cost = policy.policy.cost;
+  const counter = counterAt(0);
+  if (!load(key, rate, now, counter)) return undefined;
+  const openedAtUs = counter.atUs;
+  let allowed = chargeFixedWindow(rate, counter, now, cost);
+  if (counter.atUs !== openedAtUs) return undefined;
+  if (allowed) {
+    const [used] = countersDict.incr(key, cost);
+    if (used === undefined) return undefined;
+    // Others may have charged between our read and our incr: what incr says is what counts.
+    counter.count = used;
+    if (used > rate.quota) {
+      countersDict.incr(key, -cost);
+      counter.count = used - cost;
+      allowed = false;
+    }
+  }
+  if (verdict !== undefined) {
+    describe(rate, counter, now, cost, allowed, decision);
+    hear(verdict, policy, limit.name, decision);
+  }
+  return allowed;
+}
+
+function counterAt(index: number): Counter {
+  let counter = counters[index];
+  if (counter === undefined) {
+    counter = newCounter({ algorithm: "fixed-window", quota: 1, windowUs: 1 }, 1);
+    counters[index] = counter;
+  }
+  return counter;
+}
+
+/** @returns false, with the state of a counter never seen, when there is no such cell */
+function load(key: string, rate: Rate, now: number, state: CounterState): boolean {
+  const [value, flags] = countersDict.get<number>(key);
+  if (value === undefined) {
+    state.atUs = 0;
+    state.count = 0;
+    return false;
+  }
+  const low = flags ?? 0;
+  if (rate.algorithm === "token-bucket") {
+    state.atUs = value;
+    state.count = low;
+  } else {
+    // The index nearest to now's among those that end in the stored 32 bits.
+    const index = math.floor(now / rate.windowUs);
+    let behind = (index - low) % flagsRange;
+    if (behind >= flagsRange / 2) behind -= flagsRange;
+    state.atUs = (index - behind) * rate.windowUs;
+    state.count = value;
+  }
+  return true;
+}
+
+function save(key: string, rate: Rate, now: number, state: CounterState): void {
+  let value = state.atUs;
+  let flags = state.count;
+  if (rate.algorithm === "fixed-window") {
+    value = state.count;
+    flags = (state.atUs / rate.windowUs) % flagsRange;
+  }
+  // A lifetime of 0 would be for ever, so a started ms counts whole.
+  const lifeSeconds = math.min(math.ceil(lifetimeUs(rate, state, now) / 1000) / 1000, longestLifetimeSeconds);
+  const [, , forcible] = countersDict.set(key, value, lifeSeconds, flags);
+  if (forcible) evictions.count += 1;
+}
