@@ -67,15 +67,14 @@ function pushUrl(controlUrl: string): string {
 
 function redisSettings(url: string | undefined): RedisSettings | undefined {
   if (url === undefined) return undefined;
-  const [scheme, credentials, host, port, database] = string.match(
-    url,
-    "^(rediss?)://([^@/]*@?)([^@:/]+):?(%d*)/?(%d*)$",
-  );
-  if (scheme === undefined || host === undefined || (credentials !== "" && !credentials?.endsWith("@"))) {
+  const [scheme, rest] = string.match(url, "^(rediss?)://(.+)$");
+  const [signIn, address] = string.match(rest ?? "", "^(.-)@?([^@]*)$");
+  const [host, port, database] = string.match(address ?? "", "^([^:/]+):?(%d*)/?(%d*)$");
+  if (scheme === undefined || host === undefined) {
     // The value may hold a password: it is not repeated.
     return refuse("SLUICE_REDIS_URL", "redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE] or rediss://…", "something else");
   }
-  const [user, password] = string.match(credentials as string, "^([^:]*):?(.-)@?$");
+  const [user, password] = string.match(signIn ?? "", "^([^:]*):?(.*)$");
   const deadlineText = environment("SLUICE_REDIS_DEADLINE_MS") ?? "20";
   const deadlineMs = tonumber(deadlineText);
   if (deadlineMs === undefined || deadlineMs < 1 || deadlineMs > 60000) {

@@ -1,0 +1,122 @@
+// Two gateways count in one Redis: what the fleet admits is one limit, not one each.
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ask, askAtOnce } from "../fixtures/requests.ts";
+import { System } from "../fixtures/system.ts";
+
+let system: System;
+beforeAll(async () => {
+  // The deadline is for a Redis that is slow; here a busy machine must not pass for one.
+  system = await System.start({ gateways: 2, workers: 2, redis: true, env: { SLUICE_REDIS_DEADLINE_MS: "5000" } });
+});
+afterAll(() => system?.stop());
+
+const urls = (path: string) => system.gateways.map(({ url }) => url + path);
+
+describe("a fleet of two gateways", () => {
+  it("admits 1 request/s for userA_APIX together, not 1/s each (worked case 1)", async () => {
+    await system.put({
+      name: "api-x",
+      scope: "cluster",
+      match: { paths: ["/x"] },
+      key: ["header:x-caller"],
+      limits: [{ algorithm: "token-bucket", quota: 1, window: "1s" }],
+    });
+    const admittedAtMs: number[] = [];
+    const startedAtMs = performance.now();
+    const offer = async (url: string) => {
+      while (performance.now() - startedAtMs < 6000) {
+        const sentAtMs = performance.now();
+        const { status } = await ask(url, { headers: { "x-caller": "userA_APIX" } });
+        if (status === 200) admittedAtMs.push(sentAtMs - startedAtMs);
+        else expect(status).toBe(429);
+        await sleep(20);
+      }
+    };
+    await Promise.all(urls("/x").map(offer));
+    const tookSeconds = (performance.now() - startedAtMs) / 1000;
+    expect(admittedAtMs.length).toBeLessThanOrEqual(1 + tookSeconds);
+    expect(admittedAtMs.length).toBeGreaterThanOrEqual(6);
+  });
+
+  it("admits exactly 200 of 1,000 concurrent requests, also after Redis came back without its scripts", async () => {
+    await system.put({
+      name: "two-hundred",
+      scope: "cluster",
+      match: { paths: ["/two-hundred"] },
+      limits: [{ algorithm: "fixed-window", quota: 200, window: "1d" }],
+    });
+    expect(await askAtOnce(urls("/two-hundred"), 1000)).toEqual({ 200: 200, 429: 800 });
+    await system.redis?.stop();
+    await system.redis?.start();
+    expect(await askAtOnce(urls("/two-hundred"), 1000)).toEqual({ 200: 200, 429: 800 });
+  });
+
+  it("shows no client an error while Redis is restarted under load, nor while it is down", async () => {
+    await system.put({
+      name: "restart",
+      scope: "cluster",
+      match: { paths: ["/restart"] },
+      limits: [{ algorithm: "token-bucket", quota: 100, window: "1s" }],
+    });
+    const statuses = new Set<number>();
+    let done = false;
+    const offer = async (url: string) => {
+      while (!done) statuses.add((await ask(url)).status);
+    };
+    const load = Promise.all([...urls("/restart"), ...urls("/restart")].map(offer));
+    await sleep(500);
+    await system.redis?.stop("SIGKILL");
+    await sleep(1000);
+    await system.redis?.start();
+    await sleep(500);
+    done = true;
+    await load;
+    expect([...statuses].sort()).toEqual([200, 429]);
+  });
+
+  it("decides on each node with its share while Redis is down: 100 of 200 on each of two", async () => {
+    await system.put({
+      name: "share",
+      scope: "cluster",
+      match: { paths: ["/share"] },
+      limits: [{ algorithm: "fixed-window", quota: 200, window: "1d" }],
+    });
+    await system.redis?.stop();
+    expect(await askAtOnce(urls("/share").slice(0, 1), 300)).toEqual({ 200: 100, 429: 200 });
+    expect(await askAtOnce(urls("/share").slice(1), 300)).toEqual({ 200: 100, 429: 200 });
+    await system.redis?.start();
+  });
+
+  it("allows or denies while Redis is down where the policy says so", async () => {
+    const policy = (name: string, onStoreFailure: string) => ({
+      name,
+      scope: "cluster",
+      onStoreFailure,
+      match: { paths: [`/${name}`] },
+      limits: [{ algorithm: "fixed-window", quota: 1, window: "1d" }],
+    });
+    await system.put(policy("open", "allow"));
+    await system.put(policy("shut", "deny"));
+    await system.redis?.stop();
+    expect(await askAtOnce(urls("/open"), 10)).toEqual({ 200: 10 });
+    expect(await askAtOnce(urls("/shut"), 10)).toEqual({ 429: 10 });
+    await system.redis?.start();
+  });
+
+  it("charges all cluster policies of a request or none", async () => {
+    const policy = (name: string, quota: number) => ({
+      name,
+      scope: "cluster",
+      match: { paths: ["/both"] },
+      limits: [{ name, algorithm: "fixed-window", quota, window: "1d" }],
+    });
+    await system.put(policy("narrow", 5));
+    await system.put(policy("wide", 100));
+    expect(await askAtOnce(urls("/both"), 50)).toEqual({ 200: 5, 429: 45 });
+    await system.api("DELETE", "/apps/default/policies/narrow?wait=5s");
+    const { headers } = await ask(urls("/both")[0] as string);
+    expect(headers["x-ratelimit-remaining"]).toBe("94");
+  });
+});

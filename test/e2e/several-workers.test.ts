@@ -1,0 +1,73 @@
+// Several nginx workers share one count: what they admit together is what one would.
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ask, askAtOnce } from "../fixtures/requests.ts";
+import { nginxProcesses, System } from "../fixtures/system.ts";
+
+let system: System;
+beforeAll(async () => {
+  system = await System.start({ workers: 4 });
+});
+afterAll(() => system?.stop());
+
+describe("a gateway of four workers", () => {
+  it("runs four workers", () => {
+    expect(nginxProcesses(system.gateway).workers).toHaveLength(4);
+  });
+
+  it("admits exactly 100 of 1,000 concurrent requests in each of ten fixed windows in a row", async () => {
+    const windowMs = 4000;
+    await system.put({
+      name: "hundred",
+      match: { paths: ["/hundred"] },
+      limits: [{ algorithm: "fixed-window", quota: 100, window: `${windowMs}ms` }],
+    });
+    for (let window = 0; window < 10; window++) {
+      // From just behind the border, so that all thousand are answered before the next one.
+      await sleep(windowMs - (Date.now() % windowMs) + 20);
+      const startedInWindow = Math.floor(Date.now() / windowMs);
+      const statuses = await askAtOnce([`${system.gateway.url}/hundred`], 1000);
+      expect(Math.floor(Date.now() / windowMs), "the round outlasted its window").toBe(startedInWindow);
+      expect(statuses).toEqual({ 200: 100, 429: 900 });
+    }
+  });
+
+  it("holds a token bucket of 50/s, burst 50, to burst + rate × time, and gives at least 99% of it", async () => {
+    await system.put({
+      name: "bucket",
+      match: { paths: ["/bucket"] },
+      limits: [{ algorithm: "token-bucket", quota: 50, window: "1s", burst: 50 }],
+    });
+    const admittedAtMs: number[] = [];
+    const startedAtMs = performance.now();
+    const seconds = 10;
+    const offer = async () => {
+      while (performance.now() - startedAtMs < seconds * 1000) {
+        const { status } = await ask(`${system.gateway.url}/bucket`);
+        if (status === 200) admittedAtMs.push(performance.now() - startedAtMs);
+        else expect(status).toBe(429);
+      }
+    };
+    await Promise.all(Array.from({ length: 16 }, offer));
+    const tookSeconds = (performance.now() - startedAtMs) / 1000;
+    expect(admittedAtMs.length).toBeLessThanOrEqual(50 + 50 * tookSeconds);
+    expect(admittedAtMs.length).toBeGreaterThanOrEqual(0.99 * (50 + 50 * seconds));
+  });
+
+  it("charges several limits of one policy together or not at all", async () => {
+    const pair = (fewQuota: number) => ({
+      name: "pair",
+      match: { paths: ["/pair"] },
+      limits: [
+        { name: "few", algorithm: "fixed-window", quota: fewQuota, window: "366d" },
+        { name: "many", algorithm: "token-bucket", quota: 1, window: "1d", burst: 1000 },
+      ],
+    });
+    await system.put(pair(30));
+    expect(await askAtOnce([`${system.gateway.url}/pair`], 300)).toEqual({ 200: 30, 429: 270 });
+    // With the small limit widened, the other one speaks: it was charged by the 30 that were admitted alone.
+    await system.put(pair(5000));
+    expect((await ask(`${system.gateway.url}/pair`)).headers["x-ratelimit-remaining"]).toBe("969");
+  });
+});
