@@ -21,7 +21,7 @@ const silenceTimeoutMs = 15_000;
 const applyTimeoutSeconds = 10;
 const statusEverySeconds = 2;
 const firstPauseSeconds = 0.1;
-const longestPauseSeconds = 5;
+const longestPauseSeconds = 2;
 /** 10,000 policies are about 5 MB. */
 const longestMessageBytes = 67_108_864;
 
