@@ -10,6 +10,7 @@ import { liveGateways } from "./push/fleet.ts";
 import { readKeyValues } from "./request/key-values.ts";
 import { setHeaders } from "./respond/headers.ts";
 import { refuseOverLimit, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
+import { warnSparingly } from "./runtime/sparing-log.ts";
 import type { Settings } from "./settings.ts";
 import { currentSnapshot } from "./snapshot/current.ts";
 import { decideOnNode, refundOnNode } from "./stores/node-store.ts";
@@ -100,7 +101,7 @@ function chargeCluster(
     }
     failure = redisFailure;
   }
-  ngx.log(ngx.WARN, "sluice: Redis did not decide: ", failure);
+  warnSparingly("Redis did not decide", failure);
   for (const check of checks) {
     const { policy } = check;
     countDecision(policy, "degraded");

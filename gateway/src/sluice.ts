@@ -4,6 +4,7 @@ import { access as decide } from "./access.ts";
 import { flushDecisionCounts } from "./metrics/decision-counts.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
 import { stateDict } from "./runtime/shared-memory.ts";
+import { warnSparingly } from "./runtime/sparing-log.ts";
 import { readSettings } from "./settings.ts";
 import { readStored } from "./snapshot/disk.ts";
 import { followPublications, hasPublished, publish, readSnapshotText } from "./snapshot/distribution.ts";
@@ -42,7 +43,12 @@ export function initWorker(): void {
   keepPushSocket(settings);
 }
 
-/** access_by_lua: decides the request, before it goes upstream. */
+/**
+ * access_by_lua: decides the request, before it goes upstream.
+ *
+ * A defect of ours must not become the client's error: the request passes, and the log says why.
+ */
 export function access(): void {
-  decide(settings);
+  const [decided, failure] = pcall(decide, settings);
+  if (!decided) warnSparingly("a request passed undecided", `${failure}`);
 }

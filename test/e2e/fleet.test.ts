@@ -105,6 +105,23 @@ describe("a fleet of two gateways", () => {
     await system.redis?.start();
   });
 
+  it("answers no client with an error where a counter in Redis is damaged", async () => {
+    await system.put({
+      name: "damaged",
+      scope: "cluster",
+      match: { paths: ["/damaged"] },
+      limits: [{ algorithm: "fixed-window", quota: 4, window: "1d" }],
+    });
+    const key = "sluice:s1:{default:damaged:0:}:default:fixed-window:86400000000";
+    await system.redis?.command("SET", key, "not a counter");
+    // A text that is no counter is one that was never seen.
+    expect(await askAtOnce(urls("/damaged"), 20)).toEqual({ 200: 4, 429: 16 });
+    // A key that is no text makes the script fail: each node decides by its share, 2 of 4.
+    await system.redis?.command("DEL", key);
+    await system.redis?.command("LPUSH", key, "not even a text");
+    expect(await askAtOnce(urls("/damaged"), 20)).toEqual({ 200: 4, 429: 16 });
+  });
+
   it("charges all cluster policies of a request or none", async () => {
     const policy = (name: string, quota: number) => ({
       name,

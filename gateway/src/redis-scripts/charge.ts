@@ -37,8 +37,9 @@ export function chargeCounters(keys: string[], argv: string[]): number[] {
     const stored = redis.call("GET", keys[i] as string);
     if (stored !== false) {
       const [atUs, units] = string.match(stored, "^(%d+) (%d+)$");
-      counter.atUs = tonumber(atUs) as number;
-      counter.count = tonumber(units) as number;
+      // What is no counter is one that was never seen.
+      counter.atUs = tonumber(atUs ?? "0") as number;
+      counter.count = tonumber(units ?? "0") as number;
     }
     counters[i] = counter;
   }
