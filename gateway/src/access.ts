@@ -5,7 +5,7 @@ import { matchesTarget, policiesForHost } from "../../limiter/src/match/policy-i
 import type { CompiledLimit, CompiledPolicy } from "../../limiter/src/policy/compile.ts";
 import { emptyVerdict, type Verdict } from "../../limiter/src/verdict.ts";
 import { reportShadowRefusal } from "./log.ts";
-import { countDecision } from "./metrics/decision-counts.ts";
+import { countDecision } from "./metrics/counts.ts";
 import { liveGateways } from "./push/fleet.ts";
 import { readKeyValues } from "./request/key-values.ts";
 import { setHeaders } from "./respond/headers.ts";

@@ -1,7 +1,7 @@
 // What nginx.conf calls: one function a phase.
 
 import { access as decide } from "./access.ts";
-import { flushDecisionCounts } from "./metrics/decision-counts.ts";
+import { flushCounts } from "./metrics/counts.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
 import { stateDict } from "./runtime/shared-memory.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
@@ -39,7 +39,7 @@ export function init(): void {
 export function initWorker(): void {
   openNodeStore(ngx.worker.count(), generation as number);
   followPublications();
-  flushDecisionCounts();
+  flushCounts();
   keepPushSocket(settings);
 }
 

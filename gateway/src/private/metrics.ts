@@ -1,6 +1,6 @@
 // GET /sluice/metrics, in Prometheus' text form. On the private listener only: names of apps and policies are in it.
 
-import { decisionCounts } from "../metrics/decision-counts.ts";
+import { decisionCounts, eventCount } from "../metrics/counts.ts";
 import { isConnected, liveGateways } from "../push/fleet.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
 import { currentSnapshot } from "../snapshot/current.ts";
@@ -16,12 +16,19 @@ export function metrics(): void {
   gauge(lines, "sluice_live_gateways", "Gateways of the fleet, as the control plane last told.", liveGateways());
   gauge(lines, "sluice_counters_capacity_bytes", "Size of the shared dict of counters.", countersDict.capacity());
   gauge(lines, "sluice_counters_free_bytes", "Free pages of the shared dict of counters.", countersDict.free_space());
+  total(lines, "sluice_lock_timeouts_total", "Charges that went on without their lock.", eventCount("lock-timeouts"));
+  total(lines, "sluice_counter_evictions_total", "Counters evicted for want of memory.", eventCount("evictions"));
   ngx.header["Content-Type"] = "text/plain; version=0.0.4";
   ngx.print(`${lines.join("\n")}\n`);
 }
 
 function gauge(lines: string[], name: string, help: string, value: number): void {
   heading(lines, name, "gauge", help);
+  lines.push(`${name} ${whole(value)}`);
+}
+
+function total(lines: string[], name: string, help: string, value: number): void {
+  heading(lines, name, "counter", help);
   lines.push(`${name} ${whole(value)}`);
 }
 

@@ -3,7 +3,7 @@
 
 import type { ControlMessage, GatewayMessage } from "../../../limiter/src/policy/snapshot.ts";
 import type { Problem } from "../../../limiter/src/policy/validate.ts";
-import { decisionTotals } from "../metrics/decision-counts.ts";
+import { decisionTotals } from "../metrics/counts.ts";
 import { cjson, semaphoreLibrary, webSocketLibrary } from "../runtime/lua-modules.ts";
 import type { Settings } from "../settings.ts";
 import { currentSnapshot } from "../snapshot/current.ts";

@@ -2,6 +2,7 @@
 // same contract in our own words: wait with growing pauses up to a time-out, and a lock whose holder was killed falls
 // open by itself.
 
+import { countEvent } from "../metrics/counts.ts";
 import { lockLibrary } from "../runtime/lua-modules.ts";
 import { locksDict } from "../runtime/shared-memory.ts";
 
@@ -15,9 +16,6 @@ const longestPauseSeconds = 0.02;
 /** What releases the lua-resty-locks that this worker holds. */
 const heldLocks: Record<string, RestyLock | undefined> = {};
 
-/** How many locks were not had in time, in this worker. */
-export const lockTimeouts = { count: 0 };
-
 /**
  * Waits for the lock. May yield to other requests before it is had, never after.
  *
@@ -25,7 +23,7 @@ export const lockTimeouts = { count: 0 };
  */
 export function acquire(key: string): boolean {
   const acquired = lockLibrary === undefined ? acquireOwn(key) : acquireResty(key);
-  if (!acquired) lockTimeouts.count += 1;
+  if (!acquired) countEvent("lock-timeouts");
   return acquired;
 }
 

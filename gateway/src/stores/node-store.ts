@@ -13,6 +13,7 @@ import { type Counter, chargeAll, newCounter } from "../../../limiter/src/charge
 import { emptyDecision } from "../../../limiter/src/decision.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { hear, type Verdict } from "../../../limiter/src/verdict.ts";
+import { countEvent } from "../metrics/counts.ts";
 import { nowUs } from "../runtime/clock.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
 import { acquire, release } from "./key-lock.ts";
@@ -26,9 +27,6 @@ const reloadOverlapSeconds = 60;
 /** Work space: what is read here is written before anything yields. */
 const counters: Counter[] = [];
 const decision = emptyDecision();
-
-/** Counters that were evicted for want of memory, in this worker. */
-export const evictions = { count: 0 };
 
 let workersShare = true;
 let overlapUntilSeconds = 0;
@@ -200,5 +198,5 @@ function save(key: string, rate: Rate, now: number, state: CounterState): void {
   // A lifetime of 0 would be for ever, so a started ms counts whole.
   const lifeSeconds = math.min(math.ceil(lifetimeUs(rate, state, now) / 1000) / 1000, longestLifetimeSeconds);
   const [, , forcible] = countersDict.set(key, value, lifeSeconds, flags);
-  if (forcible) evictions.count += 1;
+  if (forcible) countEvent("evictions");
 }

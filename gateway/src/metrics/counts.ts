@@ -1,5 +1,5 @@
-// Decisions by policy and result. Each worker counts in its own memory and adds to the shared dict now and then, so
-// that counting costs a request no shared memory.
+// Decisions by policy and result, and events that should not be. Each worker counts in its own memory and adds to the
+// shared dict now and then, so that counting costs a request no shared memory.
 
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { metricsDict } from "../runtime/shared-memory.ts";
@@ -17,8 +17,20 @@ export function countDecision({ app, policy }: CompiledPolicy, result: Result): 
   pending[key] = (pending[key] ?? 0) + 1;
 }
 
+/** lock-timeouts: a charge went on without its lock. evictions: the shared dict was full. */
+export type Event = "lock-timeouts" | "evictions";
+
+export function countEvent(event: Event): void {
+  pending[event] = (pending[event] ?? 0) + 1;
+}
+
+/** What all workers have flushed. */
+export function eventCount(event: Event): number {
+  return metricsDict.get<number>(event)[0] ?? 0;
+}
+
 /** For each worker's start. The last flush comes as the worker ends. */
-export function flushDecisionCounts(): void {
+export function flushCounts(): void {
   ngx.timer.every(flushEverySeconds, () => {
     const flushed = pending;
     pending = {};
