@@ -1,0 +1,144 @@
+import { policyShape, type Shape } from "@sluice/limiter/policy/shape.ts";
+import { validatePolicy } from "@sluice/limiter/policy/validate.ts";
+import { Ajv } from "ajv";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { policySchema } from "../../control-plane/src/schemas/policy-schema.ts";
+import { onePerSecond, startControlPlane } from "./control-plane-under-test.ts";
+
+const texts = ["a", "", "Books", "ip", "header:x-user", "/api/*", "*.example.org", "GET", "60s", "é".repeat(63), "5 minutes"];
+
+/** Documents of the shape's form, right and wrong at every place. */
+function documents(shape: Shape): fc.Arbitrary<unknown> {
+  switch (shape.kind) {
+    case "text":
+      return fc.constantFrom(...texts);
+    case "integer":
+      return fc.constantFrom(shape.min, shape.max, shape.min - 1, shape.max + 1, shape.min + 0.5);
+    case "duration":
+      return fc.constantFrom(shape.min, shape.max, "60s", "1", "-1s", "999999d");
+    case "choice":
+      return fc.constantFrom(...shape.of, "other");
+    case "list":
+      return fc.array(documents(shape.of), { maxLength: 3 });
+    case "record": {
+      const fields = Object.entries(shape.fields).map(([name, field]) => [name, documents(field.shape)] as const);
+      const requiredKeys = Object.keys(shape.fields).filter((name) => shape.fields[name]?.required === true);
+      return fc.record(Object.fromEntries(fields), { requiredKeys });
+    }
+  }
+}
+
+/** Such documents with none of the values that are always wrong, so that many are valid. */
+function likely(shape: Shape): fc.Arbitrary<unknown> {
+  switch (shape.kind) {
+    case "text":
+      return fc.constantFrom(...texts.filter((text) => text.length <= shape.maxBytes && (shape.accepts?.(text) ?? true)));
+    case "integer":
+      return fc.integer({ min: shape.min, max: shape.max });
+    case "duration":
+      return fc.constantFrom(shape.min, shape.max, "60s");
+    case "choice":
+      return fc.constantFrom(...shape.of);
+    case "list":
+      return fc.array(likely(shape.of), { minLength: shape.minItems, maxLength: 2 });
+    case "record": {
+      const fields = Object.entries(shape.fields).map(([name, field]) => [name, likely(field.shape)] as const);
+      const requiredKeys = Object.keys(shape.fields).filter((name) => shape.fields[name]?.required === true);
+      return fc.record(Object.fromEntries(fields), { requiredKeys });
+    }
+  }
+}
+
+function fieldPaths(shape: Shape, path: string): string[] {
+  if (shape.kind === "list") return fieldPaths(shape.of, `${path}.items`);
+  if (shape.kind !== "record") return [];
+  return Object.entries(shape.fields).flatMap(([name, field]) => {
+    const inner = `${path}.properties.${name}`;
+    return [inner, ...fieldPaths(field.shape, inner)];
+  });
+}
+
+describe("the policy's JSON Schema", () => {
+  const accepts = new Ajv({ strict: false, logger: false }).compile(policySchema);
+
+  it("accepts every document that the validator accepts", () => {
+    let valid = 0;
+    const either = fc.oneof(documents(policyShape), likely(policyShape));
+    fc.assert(
+      fc.property(either, (document) => {
+        if (validatePolicy(document).problems.length > 0) return;
+        valid += 1;
+        expect([document, accepts(document)]).toEqual([document, true]);
+      }),
+      { numRuns: 2_000 },
+    );
+    expect(valid).toBeGreaterThan(50);
+  });
+
+  it("refuses fields that the validator does not know, and lacks none that it knows", () => {
+    expect(accepts({ name: "p", ...onePerSecond, colour: "red" })).toBe(false);
+    const paths = fieldPaths(policyShape, "");
+    expect(paths).toContain(".properties.limits.items.properties.window");
+    for (const path of paths) {
+      // biome-ignore lint/suspicious/noExplicitAny: walks the schema by path
+      const found = path.slice(1).split(".").reduce((schema: any, step) => schema?.[step], policySchema);
+      expect([path, typeof found?.description]).toEqual([path, "string"]);
+    }
+  });
+});
+
+describe("openapi.json", () => {
+  it("is OpenAPI 3.1 and describes every route of the API but the push socket", async () => {
+    const { call } = await startControlPlane();
+    const { body } = await call("GET", "openapi.json", { token: undefined });
+    expect(body.openapi).toMatch(/^3\.1\./);
+    const routes = Object.entries(body.paths).map(([path, methods]) => `${path}: ${Object.keys(methods as object).join(" ")}`);
+    expect(routes.sort()).toEqual([
+      "/api/v1/apps/{app}/policies/validate: post",
+      "/api/v1/apps/{app}/policies/{policy}: get put delete",
+      "/api/v1/apps/{app}/policies: get",
+      "/api/v1/apps/{app}: get put delete",
+      "/api/v1/apps: get",
+      "/api/v1/gateways: get",
+      "/api/v1/revisions: get",
+    ]);
+  });
+
+  it("says that a policy is put as JSON or YAML, and holds no dangling reference", async () => {
+    const { call } = await startControlPlane();
+    const { body } = await call("GET", "openapi.json");
+    const { put } = body.paths["/api/v1/apps/{app}/policies/{policy}"];
+    expect(Object.keys(put.requestBody.content)).toEqual(["application/json", "application/yaml"]);
+    expect(put.requestBody.content["application/yaml"].schema.properties).toHaveProperty("limits");
+    const references = [...JSON.stringify(body).matchAll(/"\$ref":"#\/([^"]+)"/g)].map((match) => match[1] as string);
+    expect(references.length).toBeGreaterThan(10);
+    for (const reference of references) {
+      // biome-ignore lint/suspicious/noExplicitAny: walks the document by path
+      expect(reference.split("/").reduce((node: any, step) => node?.[step], body)).toBeDefined();
+    }
+  });
+
+  it("describes what the API in fact answers", async () => {
+    const { call } = await startControlPlane();
+    const { body } = await call("GET", "openapi.json");
+    const ajv = new Ajv({ strict: false, logger: false });
+    ajv.addSchema({ $id: "api", ...body });
+    await call("PUT", "/apps/default/policies/p", { body: onePerSecond });
+    const answers: [string, unknown][] = [
+      ["AppPage", (await call("GET", "/apps")).body],
+      ["App", (await call("GET", "/apps/default")).body],
+      ["Change", (await call("PUT", "/apps/default/policies/q?wait=1s", { body: onePerSecond })).body],
+      ["Policy", (await call("GET", "/apps/default/policies/p")).body],
+      ["PolicyPage", (await call("GET", "/apps/default/policies?limit=1")).body],
+      ["RevisionPage", (await call("GET", "/revisions")).body],
+      ["Fleet", (await call("GET", "/gateways")).body],
+      ["Validity", (await call("POST", "/apps/default/policies/validate", { body: {} })).body],
+      ["Problem", (await call("PUT", "/apps/default/policies/p", { body: {} })).body],
+    ];
+    for (const [name, answer] of answers) {
+      const validate = ajv.getSchema(`api#/components/schemas/${name}`);
+      expect([name, validate?.(answer), validate?.errors]).toEqual([name, true, null]);
+    }
+  });
+});

@@ -1,0 +1,87 @@
+import { once } from "node:events";
+import { readFile } from "node:fs/promises";
+import { connect } from "node:net";
+import { describe, expect, it } from "vitest";
+import { errorCatalogue } from "../../control-plane/src/errors/catalogue.ts";
+import { gatewayToken, onePerSecond, startControlPlane } from "./control-plane-under-test.ts";
+
+describe("errors", () => {
+  it("are documented code by code", async () => {
+    const page = await readFile(new URL("../../docs/errors.md", import.meta.url), "utf8");
+    const documented = [...page.matchAll(/^\| `([a-z-]+)` \| (\d+) \| (.+) \|$/gm)].map(([, ...row]) => row);
+    const known = Object.entries(errorCatalogue).map(([code, { status, meaning }]) => [code, String(status), meaning]);
+    expect(documented).toEqual(known);
+  });
+
+  const cases: [string, string, string, Parameters<Awaited<ReturnType<typeof startControlPlane>>["call"]>[2], number, string][] = [
+    ["an unknown URL", "GET", "nowhere", {}, 404, "not-found"],
+    ["an unknown URL of the API", "GET", "/nowhere", {}, 404, "not-found"],
+    ["a method that a URL does not have", "PATCH", "/apps/default", {}, 405, "method-not-allowed"],
+    ["an absurdly long name", "GET", `/apps/${"a".repeat(2000)}`, {}, 404, "not-found"],
+    ["a media type nobody reads", "PUT", "/apps/default/policies/p", { text: "a=1", type: "application/x-www-form-urlencoded" }, 415, "unsupported-media-type"],
+    ["a body over 1 MiB", "PUT", "/apps/default/policies/p", { text: " ".repeat(1024 * 1024 + 1) }, 413, "body-too-large"],
+    ["a URL that does not decode", "GET", "/apps/%zz", {}, 400, "bad-request"],
+    ["a plain GET of the push socket", "GET", "/push", { token: gatewayToken }, 426, "upgrade-required"],
+  ];
+
+  it.each(cases)("answers %s with a problem", async (_, method, path, options, status, code) => {
+    const { call } = await startControlPlane();
+    const answer = await call(method, path, options);
+    expect([answer.status, answer.body.code, answer.body.status]).toEqual([status, code, status]);
+    expect(answer.headers.get("content-type")).toContain("application/problem+json");
+    expect(answer.body.title).toBe(errorCatalogue[code as keyof typeof errorCatalogue].title);
+  });
+
+  it("lists the methods that a URL has", async () => {
+    const { call } = await startControlPlane();
+    expect((await call("POST", "/apps/default/policies/p", { body: {} })).headers.get("allow")).toBe("DELETE, GET, HEAD, PUT");
+  });
+
+  it.each([
+    ["wait=5", "wait", 'a duration from 1ms to 60s, like "5s"', '"5"'],
+    ["wait=61s", "wait", 'a duration from 1ms to 60s, like "5s"', '"61s"'],
+    ["wait=0s", "wait", 'a duration from 1ms to 60s, like "5s"', '"0s"'],
+    ["wiat=5s", "wiat", "no such field; known here: wait", '"5s"'],
+  ])("refuses ?%s and changes nothing", async (query, path, expected, got) => {
+    const { call } = await startControlPlane();
+    const { status, body } = await call("PUT", `/apps/default/policies/p?${query}`, { body: onePerSecond });
+    expect([status, body.code, body.errors]).toEqual([400, "invalid-request", [{ path, expected, got }]]);
+    expect((await call("GET", "/revisions")).body.revisions).toEqual([]);
+  });
+
+  it.each(["0", "1001", "x", "1.5"])("refuses pages of %s", async (limit) => {
+    const { call } = await startControlPlane();
+    const { status, body } = await call("GET", `/apps/default/policies?limit=${limit}`);
+    expect([status, body.errors[0].path, body.errors[0].expected]).toEqual([400, "limit", "an integer from 1 to 1000"]);
+  });
+
+  it("answers bytes that are no HTTP with a problem too", async () => {
+    const { url } = await startControlPlane();
+    const socket = connect(Number(new URL(url).port), "127.0.0.1");
+    socket.write("this is not HTTP\r\n\r\n");
+    let answer = "";
+    socket.on("data", (data) => (answer += data.toString()));
+    await once(socket, "end");
+    socket.destroy();
+    expect(answer).toMatch(/^HTTP\/1.1 400 Bad Request\r\nContent-Type: application\/problem\+json/);
+    expect(answer).toContain('"code":"bad-request"');
+  });
+
+  it("says nothing of its inside when it fails", async () => {
+    let log = "";
+    const { app, call } = await startControlPlane({ SLUICE_LOG_LEVEL: "error" }, { logTo: { write: (line) => void (log += line) } });
+    await app.database.schema.dropTable("revisions").execute();
+    const { status, body } = await call("GET", "/revisions");
+    expect([status, body.code]).toEqual([500, "internal"]);
+    expect(JSON.stringify(body)).not.toMatch(/table|sqlite|select|\.ts/i);
+    expect(log).toContain("no such table");
+    expect(log).toContain(body.requestId);
+  });
+
+  it("is not ready when the database does not answer", async () => {
+    const { app, call } = await startControlPlane();
+    await app.database.destroy();
+    expect((await call("GET", "healthz")).status).toBe(200);
+    expect(await call("GET", "readyz")).toMatchObject({ status: 503, body: { code: "not-ready" } });
+  });
+});

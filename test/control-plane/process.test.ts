@@ -1,0 +1,79 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { createServer } from "node:net";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { temporaryDir } from "./control-plane-under-test.ts";
+
+const main = fileURLToPath(new URL("../../control-plane/src/main.ts", import.meta.url));
+
+interface Started {
+  child: ChildProcess;
+  printed: { out: string; err: string };
+  exited: Promise<number | null>;
+}
+
+function start(environment: Record<string, string>, stdio: "ipc" | "ignore" = "ignore"): Started {
+  const child = spawn(process.execPath, [main], {
+    env: { PATH: process.env["PATH"], SLUICE_CONTROL_PORT: "0", ...environment },
+    stdio: ["ignore", "pipe", "pipe", stdio],
+  });
+  onTestFinished(() => void child.kill("SIGKILL"));
+  const printed = { out: "", err: "" };
+  child.stdout?.on("data", (data) => (printed.out += data));
+  child.stderr?.on("data", (data) => (printed.err += data));
+  const exited = once(child, "close").then(([code]) => code as number | null);
+  return { child, printed, exited };
+}
+
+const isUp = /^sluice: control plane on (http:\/\/127\.0\.0\.1:\d+)$/m;
+
+async function urlOf({ printed }: Started): Promise<string> {
+  await vi.waitFor(() => expect(printed.out).toMatch(isUp), { timeout: 10_000 });
+  return isUp.exec(printed.out)?.[1] ?? "";
+}
+
+describe("the process", { timeout: 30_000 }, () => {
+  it("prints an admin token that works at its first start, and none at the second", async () => {
+    const SLUICE_DATA_DIR = await temporaryDir();
+    const first = start({ SLUICE_DATA_DIR });
+    const url = await urlOf(first);
+    const token = /^sluice: admin token \(shown once\): (sluice_adm_\S+)$/m.exec(first.printed.out)?.[1];
+    const headers = { authorization: `Bearer ${token}` };
+    expect((await fetch(`${url}/api/v1/apps`, { headers })).status).toBe(200);
+    first.child.kill("SIGTERM");
+    expect(await first.exited).toBe(0);
+
+    const second = start({ SLUICE_DATA_DIR });
+    const secondUrl = await urlOf(second);
+    expect(second.printed.out).not.toContain("token");
+    expect((await fetch(`${secondUrl}/api/v1/apps`, { headers })).status).toBe(200);
+    expect(first.printed.err + second.printed.err).toBe("");
+    second.child.kill("SIGINT");
+    expect(await second.exited).toBe(0);
+  });
+
+  it("stops when the process that started it is gone", async () => {
+    const started = start({ SLUICE_DATA_DIR: await temporaryDir() }, "ipc");
+    await urlOf(started);
+    started.child.disconnect();
+    expect(await started.exited).toBe(0);
+  });
+
+  it("names port and variable when the port is taken, having shown the token", async () => {
+    const other = createServer().listen(0, "127.0.0.1");
+    onTestFinished(() => void other.close());
+    await once(other, "listening");
+    const { port } = other.address() as { port: number };
+    const { printed, exited } = start({ SLUICE_DATA_DIR: await temporaryDir(), SLUICE_CONTROL_PORT: String(port) });
+    expect(await exited).toBe(1);
+    expect(printed.err).toBe(`sluice: SLUICE_CONTROL_PORT: expected a free port, got ${port}, which another process listens on\n`);
+    expect(printed.out).toContain("sluice_adm_");
+  });
+
+  it("exits with one clear line for a value that cannot be used", async () => {
+    const { printed, exited } = start({ SLUICE_DATA_DIR: await temporaryDir(), SLUICE_DATABASE_URL: "mysql://root:pw@db/sluice" });
+    expect(await exited).toBe(1);
+    expect(printed.err).toMatch(/^sluice: SLUICE_DATABASE_URL: expected sqlite:.* got mysql:…, which is not available yet\n$/);
+  });
+});

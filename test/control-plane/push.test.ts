@@ -1,0 +1,305 @@
+import { snapshotFormat } from "@sluice/limiter/policy/snapshot.ts";
+import { describe, expect, it, vi } from "vitest";
+import { adminToken, onePerSecond, perSecond, startControlPlane, temporaryDir } from "./control-plane-under-test.ts";
+import { connectGateway, openSocket } from "./gateway-double.ts";
+
+const books = "/apps/default/policies/books";
+
+describe("the push socket", () => {
+  it.each([
+    ["no token", {}, 401],
+    ["an unknown token", { authorization: "Bearer sluice_gw_guess" }, 401],
+    ["an admin's token", { authorization: `Bearer ${adminToken}` }, 403],
+  ])("refuses the upgrade with %s", async (_, headers, status) => {
+    const { url } = await startControlPlane();
+    await expect(openSocket(url, { headers })).rejects.toThrow(`Unexpected server response: ${status}`);
+  });
+
+  it("answers hello with every policy of every app at the current revision", async () => {
+    const running = await startControlPlane();
+    await running.call("PUT", "/apps/shop");
+    await running.call("PUT", "/apps/shop/policies/b", { body: { description: 'an "ü"', ...perSecond(2) } });
+    await running.call("PUT", "/apps/default/policies/a", { body: perSecond(1) });
+    const gateway = await connectGateway(running, "g1");
+    const { epoch } = running.app.publisher.current;
+    expect(await gateway.next("snapshot")).toEqual({
+      type: "snapshot",
+      format: snapshotFormat,
+      epoch,
+      revision: 3,
+      policies: [
+        { app: "default", document: { name: "a", ...perSecond(1) } },
+        { app: "shop", document: { name: "b", description: 'an "ü"', ...perSecond(2) } },
+      ],
+    });
+  });
+
+  it("sends no snapshot to a gateway that has it, and one to a gateway of another epoch", async () => {
+    const running = await startControlPlane();
+    await running.call("PUT", books, { body: onePerSecond });
+    const { epoch } = running.app.publisher.current;
+    const current = await connectGateway(running, "current", { epoch, revision: 1 });
+    await current.next("fleet");
+    const foreign = await connectGateway(running, "foreign", { epoch: "another", revision: 1 });
+    expect((await foreign.next("snapshot")).revision).toBe(1);
+    await current.next("fleet");
+    expect(current.heard.filter(({ type }) => type === "snapshot")).toEqual([]);
+  });
+
+  it("pushes each change at once", async () => {
+    const running = await startControlPlane();
+    const gateway = await connectGateway(running, "g1");
+    expect((await gateway.next("snapshot")).policies).toEqual([]);
+    await running.call("PUT", books, { body: perSecond(1) });
+    expect(await gateway.next("snapshot")).toMatchObject({ revision: 1, policies: [{ document: perSecond(1) }] });
+    await running.call("DELETE", books);
+    expect(await gateway.next("snapshot")).toMatchObject({ revision: 2, policies: [] });
+  });
+
+  it("brings a gateway to the newest revision when changes come faster than it reads", async () => {
+    const running = await startControlPlane();
+    const gateway = await connectGateway(running, "slow");
+    await gateway.next("snapshot");
+    gateway.socket.pause();
+    const description = "x".repeat(1900);
+    const many = Array.from({ length: 100 }, (_, i) => i);
+    await Promise.all(many.map((i) => running.call("PUT", `/apps/default/policies/p${i}`, { body: { description, ...perSecond(1) } })));
+    for (const i of many) await running.call("PUT", books, { body: perSecond(i + 1) });
+    gateway.socket.resume();
+    await vi.waitFor(() => expect(gateway.heard.at(-1)).toMatchObject({ type: "snapshot", revision: 200 }));
+    const revisions = gateway.heard.flatMap((message) => (message.type === "snapshot" ? [message.revision] : []));
+    expect(revisions).toEqual([...revisions].sort((a, b) => a - b));
+  });
+
+  it("tells every gateway how many there are whenever that changes", async () => {
+    const running = await startControlPlane();
+    const first = await connectGateway(running, "g1");
+    expect(await first.next("fleet")).toEqual({ type: "fleet", gateways: 1 });
+    const second = await connectGateway(running, "g2");
+    expect(await second.next("fleet")).toEqual({ type: "fleet", gateways: 2 });
+    expect(await first.next("fleet")).toEqual({ type: "fleet", gateways: 2 });
+    second.socket.terminate();
+    expect(await first.next("fleet")).toEqual({ type: "fleet", gateways: 1 });
+  });
+
+  it("replaces the older socket of the same gateway", async () => {
+    const running = await startControlPlane();
+    const older = await connectGateway(running, "g1");
+    await older.next("fleet");
+    const newer = await connectGateway(running, "g1");
+    expect(await older.closed).toBe(4000);
+    expect(await newer.next("fleet")).toEqual({ type: "fleet", gateways: 1 });
+    const { gateways } = (await running.call("GET", "/gateways")).body;
+    expect(gateways).toMatchObject([{ id: "g1", connected: true }]);
+  });
+
+  it.each([
+    ["text that is not JSON", "{"],
+    ["an unknown type", '{"type":"dance"}'],
+    ["a report without its revision", '{"type":"applied","epoch":"e"}'],
+    ["a negative revision", '{"type":"applied","epoch":"e","revision":-1}'],
+    ["problems that are none", '{"type":"refused","epoch":"e","revision":1,"problems":[{"path":1}]}'],
+    ["counters that do not count", '{"type":"status","counters":{"a":"1"}}'],
+    ["a second hello", '{"type":"hello","gateway":"g2","version":"1","workers":1,"epoch":"","revision":0}'],
+  ])("closes the socket with 1008 for %s", async (_, text) => {
+    const gateway = await connectGateway(await startControlPlane(), "g1");
+    gateway.say(text);
+    expect(await gateway.closed).toBe(1008);
+  });
+
+  it("closes the socket for a binary message, a report before hello, and a message over 1 MiB", async () => {
+    const running = await startControlPlane();
+    const binary = await connectGateway(running, "g1");
+    binary.socket.send(Buffer.from('{"type":"status","counters":{}}'));
+    expect(await binary.closed).toBe(1008);
+    const early = await openSocket(running.url);
+    early.say({ type: "applied", epoch: "e", revision: 1 });
+    expect(await early.closed).toBe(1008);
+    const large = await connectGateway(running, "g2");
+    large.say(`{"type":"status","counters":{"${"a".repeat(1024 * 1024)}":1}}`);
+    expect(await large.closed).toBe(1009);
+  });
+
+  it("closes a socket that never says hello", async () => {
+    const pushTimes = { pingEveryMs: 1_000, silenceMs: 3_000, helloMs: 50 };
+    const { url } = await startControlPlane({}, { pushTimes });
+    expect(await (await openSocket(url)).closed).toBe(1008);
+  });
+
+  it("cuts a gateway that answers no ping, and keeps one that does", async () => {
+    const pushTimes = { pingEveryMs: 20, silenceMs: 200, helloMs: 1_000 };
+    const running = await startControlPlane({}, { pushTimes });
+    const alive = await connectGateway(running, "alive");
+    const lost = await connectGateway(running, "lost", undefined, { autoPong: false });
+    expect(await lost.closed).toBe(1006);
+    expect(alive.socket.readyState).toBe(alive.socket.OPEN);
+  });
+
+  it("says goodbye when the control plane stops", async () => {
+    const running = await startControlPlane();
+    const gateway = await connectGateway(running, "g1");
+    await running.stop();
+    expect(await gateway.closed).toBe(1001);
+  });
+});
+
+describe("?wait", () => {
+  it("answers at once when no gateway is connected", async () => {
+    const { call } = await startControlPlane();
+    const { body } = await call("PUT", `${books}?wait=60s`, { body: onePerSecond });
+    expect(body).toEqual({ revision: 1, applied: { gateways: 0, acked: 0, refused: 0 } });
+  });
+
+  it("answers when every gateway has applied or refused the revision, not before", async () => {
+    const running = await startControlPlane();
+    const good = await connectGateway(running, "good");
+    const picky = await connectGateway(running, "picky");
+    for (const gateway of [good, picky]) await gateway.next("snapshot");
+    let answered = false;
+    const put = running.call("PUT", `${books}?wait=60s`, { body: onePerSecond }).finally(() => (answered = true));
+    good.apply(await good.next("snapshot"));
+    const { epoch, revision } = await picky.next("snapshot");
+    await vi.waitFor(async () => {
+      const { gateways } = (await running.call("GET", "/gateways")).body;
+      expect(gateways[0]).toMatchObject({ id: "good", revision: 1, lag: 0 });
+    });
+    expect(answered).toBe(false);
+    picky.say({ type: "refused", epoch, revision, problems: [{ path: "", expected: "less", got: "more" }] });
+    expect((await put).body).toEqual({ revision: 1, applied: { gateways: 2, acked: 1, refused: 1 } });
+  });
+
+  it("answers with what there is when the time is over", async () => {
+    const running = await startControlPlane();
+    await (await connectGateway(running, "silent")).next("snapshot");
+    const { status, body } = await running.call("PUT", `${books}?wait=50ms`, { body: onePerSecond });
+    expect(status).toBe(201);
+    expect(body).toEqual({ revision: 1, applied: { gateways: 1, acked: 0, refused: 0 } });
+  });
+
+  it("waits for a deletion, and for a document that changed nothing", async () => {
+    const running = await startControlPlane();
+    const gateway = await connectGateway(running, "g1");
+    gateway.socket.on("message", (data) => {
+      const message = JSON.parse(data.toString());
+      if (message.type === "snapshot") gateway.apply(message);
+    });
+    const applied = { gateways: 1, acked: 1, refused: 0 };
+    await running.call("PUT", books, { body: onePerSecond });
+    const same = await running.call("PUT", `${books}?wait=60s`, { body: onePerSecond });
+    expect(same.body).toEqual({ revision: 1, applied });
+    expect((await running.call("DELETE", `${books}?wait=60s`)).body).toEqual({ revision: 2, applied });
+  });
+
+  it("no longer waits for a gateway that goes away", async () => {
+    const running = await startControlPlane();
+    const gateway = await connectGateway(running, "g1");
+    await gateway.next("snapshot");
+    const put = running.call("PUT", `${books}?wait=60s`, { body: onePerSecond });
+    await gateway.next("snapshot");
+    gateway.socket.terminate();
+    expect((await put).body.applied).toEqual({ gateways: 0, acked: 0, refused: 0 });
+  });
+
+  it("ends when the control plane stops", async () => {
+    const running = await startControlPlane();
+    const gateway = await connectGateway(running, "g1");
+    await gateway.next("snapshot");
+    const put = running.call("PUT", `${books}?wait=60s`, { body: onePerSecond });
+    await gateway.next("snapshot");
+    await running.stop();
+    expect((await put).body.applied).toMatchObject({ acked: 0 });
+  });
+});
+
+describe("GET /gateways", () => {
+  it("shows what each gateway enforces, how far behind it is, what it refused and counted", async () => {
+    const running = await startControlPlane();
+    const gateway = await connectGateway(running, "g1");
+    gateway.apply(await gateway.next("snapshot"));
+    await running.call("PUT", books, { body: perSecond(1) });
+    const { epoch, revision } = await gateway.next("snapshot");
+    const problems = [{ path: "limits", expected: "fewer", got: "a list of 1" }];
+    gateway.say({ type: "refused", epoch, revision, problems });
+    gateway.say({ type: "status", counters: { allowed: 7, refused: 2 } });
+    await vi.waitFor(async () => {
+      const { body } = await running.call("GET", "/gateways");
+      expect(body).toEqual({
+        revision: 1,
+        gateways: [
+          {
+            id: "g1",
+            connected: true,
+            connectedAt: expect.stringMatching(/^\d{4}-.*Z$/),
+            version: "0.1.0",
+            workers: 2,
+            revision: 0,
+            lag: 1,
+            refused: { revision: 1, at: expect.any(String), errors: problems },
+            counters: { allowed: 7, refused: 2 },
+          },
+        ],
+      });
+    });
+    await running.call("PUT", books, { body: perSecond(2) });
+    gateway.apply(await gateway.next("snapshot"));
+    await vi.waitFor(async () => {
+      const { body } = await running.call("GET", "/gateways");
+      expect(body.gateways[0]).toMatchObject({ revision: 2, lag: 0, refused: null });
+    });
+  });
+
+  it("counts a gateway of another history as behind by all of this one", async () => {
+    const running = await startControlPlane();
+    await running.call("PUT", books, { body: onePerSecond });
+    const gateway = await connectGateway(running, "g1", { epoch: "another", revision: 99 });
+    await gateway.next("fleet");
+    expect((await running.call("GET", "/gateways")).body.gateways[0]).toMatchObject({ revision: 0, lag: 1 });
+  });
+
+  it("remembers a gateway that left for an hour", async () => {
+    let nowMs = Date.parse("2026-01-01T00:00:00Z");
+    const running = await startControlPlane({}, { now: () => nowMs });
+    const gateway = await connectGateway(running, "g1");
+    await gateway.next("fleet");
+    gateway.socket.terminate();
+    await vi.waitFor(async () => {
+      const { gateways } = (await running.call("GET", "/gateways")).body;
+      expect(gateways).toMatchObject([{ id: "g1", connected: false, disconnectedAt: "2026-01-01T00:00:00.000Z" }]);
+    });
+    nowMs += 3_600_000;
+    expect((await running.call("GET", "/gateways")).body.gateways).toHaveLength(1);
+    nowMs += 1;
+    expect((await running.call("GET", "/gateways")).body.gateways).toEqual([]);
+  });
+
+  it("appears in the metrics", async () => {
+    const running = await startControlPlane();
+    const gateway = await connectGateway(running, "g1");
+    const { epoch, revision } = await gateway.next("snapshot");
+    gateway.say({ type: "refused", epoch, revision, problems: [] });
+    await running.call("PUT", books, { body: onePerSecond });
+    await gateway.next("snapshot");
+    await vi.waitFor(async () => {
+      const lines = (await running.call("GET", "metrics")).body.split("\n");
+      expect(lines).toContain("sluice_control_revision 1");
+      expect(lines).toContain("sluice_control_gateways_connected 1");
+      expect(lines).toContain("sluice_control_snapshots_sent_total 2");
+      expect(lines).toContain("sluice_control_snapshots_refused_total 1");
+      expect(lines).toContain('sluice_control_http_requests_total{class="2xx"} 1');
+    });
+  });
+});
+
+describe("a gateway that comes back after a restart of the control plane", () => {
+  it("is current still", async () => {
+    const SLUICE_DATA_DIR = await temporaryDir();
+    const first = await startControlPlane({ SLUICE_DATA_DIR });
+    await first.call("PUT", books, { body: onePerSecond });
+    const { epoch, revision } = await (await connectGateway(first, "g1")).next("snapshot");
+    await first.stop();
+    const second = await startControlPlane({ SLUICE_DATA_DIR });
+    const gateway = await connectGateway(second, "g1", { epoch, revision });
+    await gateway.next("fleet");
+    expect(gateway.heard).toEqual([{ type: "fleet", gateways: 1 }]);
+  });
+});

@@ -1,0 +1,314 @@
+import { describe, expect, test } from "vitest";
+import { lifetimeUs } from "../../limiter/src/algorithms/rate.ts";
+import { tokenBucket } from "../../limiter/src/algorithms/token-bucket.ts";
+import { never } from "../../limiter/src/decision.ts";
+import { Counter, day, hour, maxUnits, minute, ms, second, startUs } from "./counter.ts";
+
+/** 2 per second, 10 at once: half a second a unit. */
+const twoPerSecond = () => new Counter(tokenBucket(2, second, 10));
+
+describe("a token bucket that was never used", () => {
+  test("is full", () => {
+    expect(twoPerSecond().ask(startUs)).toEqual({
+      allowed: true,
+      limit: 10,
+      remaining: 9,
+      retryAfterUs: 0,
+      resetAfterUs: 500_000,
+    });
+  });
+
+  test("allows the whole burst at once, in one request or in ten", () => {
+    expect(twoPerSecond().ask(startUs, 10)).toMatchObject({ allowed: true, remaining: 0, resetAfterUs: 5_000_000 });
+    expect(twoPerSecond().allowedOf(11, startUs)).toBe(10);
+  });
+
+  test("is full at the epoch too", () => {
+    expect(twoPerSecond().allowedOf(11, 0)).toBe(10);
+  });
+});
+
+describe("a token bucket whose burst is spent", () => {
+  const spent = () => {
+    const counter = twoPerSecond();
+    counter.ask(startUs, 10);
+    return counter;
+  };
+
+  test("refuses the next request and tells exactly when the same is allowed", () => {
+    expect(spent().ask(startUs)).toEqual({
+      allowed: false,
+      limit: 10,
+      remaining: 0,
+      retryAfterUs: 500_000,
+      resetAfterUs: 5_000_000,
+    });
+  });
+
+  test("refuses 1 µs before a unit is back and allows at that µs", () => {
+    expect(spent().allows(startUs + 499_999)).toBe(false);
+    expect(spent().allows(startUs + 500_000)).toBe(true);
+  });
+
+  test("refills without steps: one unit each half second, not two each second", () => {
+    const counter = spent();
+    for (let unit = 1; unit <= 20; unit++) {
+      expect(counter.allowedOf(2, startUs + unit * 500_000)).toBe(1);
+    }
+  });
+
+  test("holds 3 units after 1.5 s and refuses a fourth", () => {
+    expect(spent().allowedOf(4, startUs + 1_500_000)).toBe(3);
+    expect(spent().allows(startUs + 1_500_000, 4)).toBe(false);
+    expect(spent().allows(startUs + 1_999_999, 4)).toBe(false);
+    expect(spent().allows(startUs + 2_000_000, 4)).toBe(true);
+  });
+
+  test("is full again after resetAfter and not 1 µs before", () => {
+    expect(spent().allows(startUs + 4_999_999, 10)).toBe(false);
+    expect(spent().allows(startUs + 5_000_000, 10)).toBe(true);
+  });
+
+  test("never holds more than the burst, however long it rests", () => {
+    const counter = spent();
+    expect(counter.allowedOf(11, startUs + 365 * day)).toBe(10);
+  });
+
+  test("charges nothing for what it refuses", () => {
+    const counter = spent();
+    const before = { ...counter.state };
+    for (let i = 0; i < 1_000; i++) counter.ask(startUs + i, 1 + (i % 10));
+    expect(counter.state).toEqual(before);
+    expect(counter.allows(startUs + 500_000)).toBe(true);
+  });
+});
+
+describe("a request that costs more than the burst", () => {
+  test("is refused by a full bucket, for ever, at no charge", () => {
+    const counter = twoPerSecond();
+    expect(counter.ask(startUs, 11)).toEqual({
+      allowed: false,
+      limit: 10,
+      remaining: 10,
+      retryAfterUs: never,
+      resetAfterUs: 0,
+    });
+    expect(counter.allows(startUs, 10)).toBe(true);
+  });
+
+  test("is refused by a spent bucket as for ever too", () => {
+    const counter = twoPerSecond();
+    counter.ask(startUs, 10);
+    expect(counter.ask(startUs, 11).retryAfterUs).toBe(never);
+  });
+});
+
+describe("a rate that does not divide", () => {
+  test("3 per second: the third of a µs is carried, not lost", () => {
+    const counter = new Counter(tokenBucket(3, second, 1));
+    expect(counter.ask(startUs)).toMatchObject({ allowed: true, resetAfterUs: 333_334 });
+    expect(counter.state).toEqual({ atUs: startUs + 333_333, count: 1 });
+    expect(counter.ask(startUs)).toMatchObject({ allowed: false, retryAfterUs: 333_334 });
+    expect(counter.allows(startUs + 333_333)).toBe(false);
+    expect(counter.allows(startUs + 333_334)).toBe(true);
+  });
+
+  test("3 per second, spent at once: the three units come back after 333,334, 666,667 and 1,000,000 µs", () => {
+    const counter = new Counter(tokenBucket(3, second, 3));
+    counter.ask(startUs, 3);
+    const arrivals: number[] = [];
+    for (let us = 333_332; us <= 1_000_001; us++) if (counter.allows(startUs + us)) arrivals.push(us);
+    expect(arrivals).toEqual([333_334, 666_667, 1_000_000]);
+  });
+
+  test("7 per 11 s: 700 units come back in exactly 1,100 s", () => {
+    const counter = new Counter(tokenBucket(7, 11 * second, 7));
+    expect(counter.allowedOf(8, startUs)).toBe(7);
+    let nowUs = startUs;
+    for (let i = 0; i < 700; i++) {
+      nowUs += counter.ask(nowUs).retryAfterUs;
+      expect(counter.allows(nowUs)).toBe(true);
+    }
+    // The last of each seven is due at a whole µs; the others wait for the started one.
+    expect(nowUs).toBe(startUs + 1_100 * second);
+  });
+
+  test("2^31 per ms: a unit is less than a thousandth of a µs, and still counted", () => {
+    const counter = new Counter(tokenBucket(maxUnits, ms, maxUnits));
+    expect(counter.ask(startUs, maxUnits)).toMatchObject({ allowed: true, remaining: 0, resetAfterUs: 1_000 });
+    expect(counter.ask(startUs)).toMatchObject({ allowed: false, retryAfterUs: 1 });
+    // 2^31 ÷ 1000 units a µs
+    expect(counter.allows(startUs + 1, 2_147_484)).toBe(false);
+    expect(counter.allows(startUs + 1, 2_147_483)).toBe(true);
+    expect(counter.ask(startUs + 1)).toMatchObject({ allowed: false, retryAfterUs: 1 });
+  });
+
+  test("2^31 per 366 d: a cost of 2^30 + 1 takes exactly its time", () => {
+    const counter = new Counter(tokenBucket(maxUnits, 366 * day, maxUnits));
+    expect(counter.ask(startUs, 2 ** 30 + 1)).toEqual({
+      allowed: true,
+      limit: maxUnits,
+      remaining: 2 ** 30 - 1,
+      retryAfterUs: 0,
+      // 183 d and one unit of 14,725.36 µs
+      resetAfterUs: 183 * day + 14_726,
+    });
+    expect(counter.ask(startUs, 2 ** 30)).toMatchObject({ allowed: false, retryAfterUs: 14_726 });
+  });
+});
+
+describe("a refund", () => {
+  test("gives back exactly what the charge took", () => {
+    const counter = new Counter(tokenBucket(7, 11 * second, 7));
+    counter.ask(startUs, 3);
+    const before = { ...counter.state };
+    counter.ask(startUs + 5, 4);
+    counter.refund(4);
+    expect(counter.state).toEqual(before);
+  });
+
+  test("of the only charge leaves the bucket full", () => {
+    const counter = twoPerSecond();
+    counter.ask(startUs, 10);
+    counter.refund(10);
+    expect(counter.ask(startUs, 10)).toMatchObject({ allowed: true, remaining: 0 });
+  });
+
+  test("of more than was charged makes it no fuller than full", () => {
+    const counter = twoPerSecond();
+    counter.ask(startUs, 1);
+    counter.refund(10);
+    counter.refund(10);
+    expect(counter.allowedOf(11, startUs)).toBe(10);
+  });
+
+  test("to a counter that was forgotten meanwhile does nothing", () => {
+    const counter = twoPerSecond();
+    counter.refund(10);
+    expect(counter.state).toEqual({ atUs: 0, count: 0 });
+  });
+
+  test("of costs beyond 2^53 quota-ths is exact", () => {
+    const counter = new Counter(tokenBucket(maxUnits - 1, 366 * day, maxUnits));
+    counter.ask(startUs, 12_345);
+    const before = { ...counter.state };
+    counter.ask(startUs, 2 ** 31 - 12_346);
+    counter.refund(2 ** 31 - 12_346);
+    expect(counter.state).toEqual(before);
+  });
+});
+
+describe("a clock that steps", () => {
+  test("back by 1 ms mints nothing, and the wait told is exact", () => {
+    const counter = twoPerSecond();
+    counter.ask(startUs, 10);
+    const refused = counter.ask(startUs - ms);
+    expect(refused).toEqual({
+      allowed: false,
+      limit: 10,
+      remaining: 0,
+      retryAfterUs: 501_000,
+      resetAfterUs: 5_001_000,
+    });
+    expect(counter.allows(startUs - ms + 500_999)).toBe(false);
+    expect(counter.allows(startUs - ms + 501_000)).toBe(true);
+  });
+
+  test("to and fro by 3 ms, as the clocks of two workers do, mints nothing", () => {
+    const counter = new Counter(tokenBucket(1_000, second, 100));
+    let allowed = 0;
+    for (let i = 0; i <= 10_000; i++) allowed += counter.allowedOf(1, startUs + i * 100 - (i % 2) * 3 * ms);
+    // 100 at once, and 1000 in the second that it took.
+    expect(allowed).toBe(1_100);
+  });
+
+  test("back by 1 h mints nothing, and refills from then on", () => {
+    const counter = twoPerSecond();
+    counter.ask(startUs, 10);
+    const back = startUs - hour;
+    expect(counter.ask(back)).toEqual({
+      allowed: false,
+      limit: 10,
+      remaining: 0,
+      retryAfterUs: 500_000,
+      resetAfterUs: 5_000_000,
+    });
+    expect(counter.allows(back + 499_999)).toBe(false);
+    expect(counter.allows(back + 500_000)).toBe(true);
+    expect(counter.allowedOf(3, back + 1_500_000)).toBe(2);
+  });
+
+  test("back by exactly the window is waited for, and 1 µs further is not", () => {
+    const waiting = twoPerSecond();
+    waiting.ask(startUs, 10);
+    expect(waiting.copy().ask(startUs - second).retryAfterUs).toBe(1_500_000);
+    expect(waiting.copy().ask(startUs - second - 1).retryAfterUs).toBe(500_000);
+  });
+
+  test("forward by a year fills the bucket, and back again locks nobody out", () => {
+    const counter = twoPerSecond();
+    counter.ask(startUs, 10);
+    expect(counter.allowedOf(11, startUs + 365 * day)).toBe(10);
+    expect(counter.ask(startUs)).toMatchObject({ allowed: false, retryAfterUs: 500_000 });
+    expect(counter.allowedOf(2, startUs + 500_000)).toBe(1);
+  });
+});
+
+describe("a limit that is edited while its counter lives", () => {
+  test("a larger burst adds its units at once", () => {
+    const counter = twoPerSecond();
+    counter.ask(startUs, 10);
+    counter.rate = tokenBucket(2, second, 15);
+    expect(counter.allowedOf(6, startUs)).toBe(5);
+  });
+
+  test("a smaller burst takes away what is beyond it", () => {
+    const counter = twoPerSecond();
+    counter.ask(startUs, 2);
+    counter.rate = tokenBucket(2, second, 5);
+    expect(counter.allowedOf(5, startUs)).toBe(3);
+  });
+
+  test("a smaller burst than is owed waits one window at most", () => {
+    const counter = new Counter(tokenBucket(1, minute, 1_000));
+    counter.ask(startUs, 1_000);
+    counter.rate = tokenBucket(1, minute, 10);
+    expect(counter.ask(startUs)).toMatchObject({ allowed: false, remaining: 0, retryAfterUs: minute });
+    expect(counter.allows(startUs + minute - 1)).toBe(false);
+    expect(counter.allows(startUs + minute)).toBe(true);
+  });
+
+  test("a larger quota pays the same debt faster", () => {
+    const counter = twoPerSecond();
+    counter.ask(startUs, 10);
+    counter.rate = tokenBucket(20, second, 100);
+    // 5 s are owed, and all of 100 units take 5 s.
+    expect(counter.ask(startUs)).toMatchObject({ allowed: false, retryAfterUs: 50_000 });
+    expect(counter.allowedOf(2, startUs + 50_000)).toBe(1);
+  });
+
+  test("a smaller quota keeps the debt's time", () => {
+    const counter = new Counter(tokenBucket(1_000_000, second, 1_000_000));
+    counter.ask(startUs, 500_000);
+    counter.rate = tokenBucket(3, second, 3);
+    // Half of the second is owed: one unit and a half are left.
+    expect(counter.ask(startUs)).toMatchObject({ allowed: true, remaining: 0 });
+    expect(counter.allows(startUs)).toBe(false);
+  });
+
+  test("a fraction of a µs written under a larger quota is dropped", () => {
+    const counter = new Counter(tokenBucket(1_000_007, second, 1_000_007));
+    counter.ask(startUs, 5);
+    expect(counter.state.count).toBeGreaterThan(3);
+    counter.rate = tokenBucket(3, second, 3);
+    counter.ask(startUs);
+    expect(counter.state).toEqual({ atUs: startUs + 4 + 333_333, count: 1 });
+  });
+});
+
+test("is kept until it is full again, and 1 µs longer", () => {
+  const counter = twoPerSecond();
+  counter.ask(startUs, 10);
+  expect(lifetimeUs(counter.rate, counter.state, startUs)).toBe(5_000_001);
+  expect(lifetimeUs(counter.rate, counter.state, startUs + 6 * second)).toBe(1);
+});
