@@ -47,6 +47,8 @@ it("keeps policies and counters over a reload", async () => {
     return workers.length === 2 && !workers.some((pid) => before.workers.includes(pid));
   });
   expect((await ask(`${system.gateway.url}/daily`)).headers["x-ratelimit-remaining"]).toBe("1");
+  // The former owner of the push socket ended with its generation.
+  await system.untilConnected(5000);
   await system.put(fixedWindow(9));
   expect(await limitTold()).toBe("9");
 });

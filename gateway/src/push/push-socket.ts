@@ -1,24 +1,21 @@
 // The outbound WebSocket to the control plane: snapshots come in, what became of them goes out. Owned by one worker;
 // reading has a light thread of its own, everything else is done in the owner's turns.
 
-import type { ControlMessage, GatewayMessage } from "../../../limiter/src/policy/snapshot.ts";
-import type { Problem } from "../../../limiter/src/policy/validate.ts";
+import type { GatewayMessage } from "../../../limiter/src/policy/snapshot.ts";
 import { decisionTotals } from "../metrics/counts.ts";
 import { cjson, semaphoreLibrary, webSocketLibrary } from "../runtime/lua-modules.ts";
 import type { Settings } from "../settings.ts";
 import { currentSnapshot } from "../snapshot/current.ts";
-import { store } from "../snapshot/disk.ts";
-import { publish, readSnapshotText, waitUntilApplied } from "../snapshot/distribution.ts";
 import { version } from "../version.ts";
-import { setConnected, setLiveGateways } from "./fleet.ts";
+import { setConnected } from "./fleet.ts";
 import { claim, renew, resign } from "./ownership.ts";
+import { receive } from "./receive.ts";
 
 const claimEverySeconds = 0.2;
 const turnSeconds = 0.2;
 const connectTimeoutMs = 2000;
 /** The control plane pings every 5 s; so long a silence means that it is gone. */
 const silenceTimeoutMs = 15_000;
-const applyTimeoutSeconds = 10;
 const statusEverySeconds = 2;
 const firstPauseSeconds = 0.1;
 const longestPauseSeconds = 2;
@@ -104,8 +101,16 @@ function serve(settings: Settings, socket: WebSocketClient): boolean {
   const reader = ngx.thread.spawn(() => {
     while (!closed) {
       const [data, kind, failure] = socket.recv_frame();
-      if (kind === "text") receive(settings, data as string, say);
-      else if (kind === "ping") send("pong", data ?? "");
+      if (kind === "text") {
+        // A defect of ours in reading must not leave a socket open that nobody reads.
+        const [received, answer] = pcall(receive, settings, data as string);
+        if (!received) {
+          ngx.log(ngx.ERR, "sluice: push: ", `${answer}`);
+          closed = true;
+        } else if (answer !== undefined) {
+          say(answer as GatewayMessage);
+        }
+      } else if (kind === "ping") send("pong", data ?? "");
       else if (kind === "close") {
         // 4000: another connection of this gateway's took our place.
         replaced = failure === 4000;
@@ -143,82 +148,4 @@ function serve(settings: Settings, socket: WebSocketClient): boolean {
   socket.close();
   setConnected(false);
   return owner && !replaced;
-}
-
-function receive(settings: Settings, text: string, say: (message: GatewayMessage) => void): void {
-  const [message] = cjson.decode<ControlMessage>(text);
-  if (message?.type === "fleet") {
-    if (typeof message.gateways === "number" && message.gateways >= 1) setLiveGateways(message.gateways);
-    return;
-  }
-  const applied = message?.type === "snapshot" ? take(settings, text) : notASnapshot(text);
-  if (applied.problems.length === 0) {
-    say({ type: "applied", epoch: applied.epoch, revision: applied.revision });
-    return;
-  }
-  for (const { path, expected, got } of applied.problems) {
-    ngx.log(
-      ngx.ERR,
-      "sluice: push: refused revision ",
-      applied.revision,
-      ": ",
-      path,
-      ": expected ",
-      expected,
-      ", got ",
-      got,
-    );
-  }
-  say({ type: "refused", ...applied });
-}
-
-interface Taking {
-  readonly epoch: string;
-  readonly revision: number;
-  readonly problems: Problem[];
-}
-
-function notASnapshot(text: string): Taking {
-  return {
-    epoch: "",
-    revision: 0,
-    problems: [{ path: "", expected: "a message of Sluice's", got: `${text.length} bytes of something else` }],
-  };
-}
-
-/** Reads a snapshot, and if it is good has every worker decide by it. The old one serves until then, or on. */
-function take(settings: Settings, text: string): Taking {
-  const { snapshot, problems } = readSnapshotText(text);
-  if (snapshot === undefined) {
-    const [message] = cjson.decode<{ epoch?: unknown; revision?: unknown }>(text);
-    const { epoch, revision } = message ?? {};
-    return { epoch: `${epoch}`, revision: typeof revision === "number" ? revision : 0, problems };
-  }
-  const { epoch, revision } = snapshot;
-  const serving = currentSnapshot();
-  if (serving.epoch === epoch && serving.revision > revision) {
-    problems.push({ path: "revision", expected: `${serving.revision} or later`, got: `${revision}` });
-    return { epoch, revision, problems };
-  }
-  const [publishedVersion, failure] = publish(text);
-  if (publishedVersion === undefined) {
-    problems.push({
-      path: "",
-      expected: "a snapshot that fits the shared dict sluice_state: make it larger in nginx.conf",
-      got: `${text.length} bytes: ${failure}`,
-    });
-    return { epoch, revision, problems };
-  }
-  const storeFailure = store(settings.gatewayDir, text);
-  if (storeFailure !== undefined) {
-    ngx.log(ngx.ERR, "sluice: cannot keep the snapshot in ", settings.gatewayDir, ": ", storeFailure);
-  }
-  if (!waitUntilApplied(publishedVersion, applyTimeoutSeconds)) {
-    problems.push({
-      path: "",
-      expected: `every worker to apply it within ${applyTimeoutSeconds} s`,
-      got: "a worker that did not",
-    });
-  }
-  return { epoch, revision, problems };
 }
