@@ -6,7 +6,19 @@ import { describe, expect, it } from "vitest";
 import { policySchema } from "../../control-plane/src/schemas/policy-schema.ts";
 import { onePerSecond, startControlPlane } from "./control-plane-under-test.ts";
 
-const texts = ["a", "", "Books", "ip", "header:x-user", "/api/*", "*.example.org", "GET", "60s", "é".repeat(63), "5 minutes"];
+const texts = [
+  "a",
+  "",
+  "Books",
+  "ip",
+  "header:x-user",
+  "/api/*",
+  "*.example.org",
+  "GET",
+  "60s",
+  "é".repeat(63),
+  "5 minutes",
+];
 
 /** Documents of the shape's form, right and wrong at every place. */
 function documents(shape: Shape): fc.Arbitrary<unknown> {
@@ -33,7 +45,9 @@ function documents(shape: Shape): fc.Arbitrary<unknown> {
 function likely(shape: Shape): fc.Arbitrary<unknown> {
   switch (shape.kind) {
     case "text":
-      return fc.constantFrom(...texts.filter((text) => text.length <= shape.maxBytes && (shape.accepts?.(text) ?? true)));
+      return fc.constantFrom(
+        ...texts.filter((text) => text.length <= shape.maxBytes && (shape.accepts?.(text) ?? true)),
+      );
     case "integer":
       return fc.integer({ min: shape.min, max: shape.max });
     case "duration":
@@ -59,6 +73,10 @@ function fieldPaths(shape: Shape, path: string): string[] {
   });
 }
 
+function at(node: unknown, steps: string[]): Record<string, unknown> | undefined {
+  return steps.reduce<unknown>((inner, step) => (inner as Record<string, unknown> | undefined)?.[step], node) as never;
+}
+
 describe("the policy's JSON Schema", () => {
   const accepts = new Ajv({ strict: false, logger: false }).compile(policySchema);
 
@@ -81,9 +99,8 @@ describe("the policy's JSON Schema", () => {
     const paths = fieldPaths(policyShape, "");
     expect(paths).toContain(".properties.limits.items.properties.window");
     for (const path of paths) {
-      // biome-ignore lint/suspicious/noExplicitAny: walks the schema by path
-      const found = path.slice(1).split(".").reduce((schema: any, step) => schema?.[step], policySchema);
-      expect([path, typeof found?.description]).toEqual([path, "string"]);
+      const found = at(policySchema, path.slice(1).split("."));
+      expect([path, typeof found?.["description"]]).toEqual([path, "string"]);
     }
   });
 });
@@ -93,7 +110,9 @@ describe("openapi.json", () => {
     const { call } = await startControlPlane();
     const { body } = await call("GET", "openapi.json", { token: undefined });
     expect(body.openapi).toMatch(/^3\.1\./);
-    const routes = Object.entries(body.paths).map(([path, methods]) => `${path}: ${Object.keys(methods as object).join(" ")}`);
+    const routes = Object.entries(body.paths).map(
+      ([path, methods]) => `${path}: ${Object.keys(methods as object).join(" ")}`,
+    );
     expect(routes.sort()).toEqual([
       "/api/v1/apps/{app}/policies/validate: post",
       "/api/v1/apps/{app}/policies/{policy}: get put delete",
@@ -114,8 +133,7 @@ describe("openapi.json", () => {
     const references = [...JSON.stringify(body).matchAll(/"\$ref":"#\/([^"]+)"/g)].map((match) => match[1] as string);
     expect(references.length).toBeGreaterThan(10);
     for (const reference of references) {
-      // biome-ignore lint/suspicious/noExplicitAny: walks the document by path
-      expect(reference.split("/").reduce((node: any, step) => node?.[step], body)).toBeDefined();
+      expect(at(body, reference.split("/"))).toBeDefined();
     }
   });
 

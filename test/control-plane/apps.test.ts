@@ -31,7 +31,10 @@ describe("apps", () => {
   it("refuses a name that is none, and fields that an app does not have", async () => {
     const { call } = await startControlPlane();
     const named = await call("PUT", "/apps/Shop");
-    expect(named).toMatchObject({ status: 400, body: { code: "invalid-request", errors: [{ path: "app", got: '"Shop"' }] } });
+    expect(named).toMatchObject({
+      status: 400,
+      body: { code: "invalid-request", errors: [{ path: "app", got: '"Shop"' }] },
+    });
     const filled = await call("PUT", "/apps/shop", { body: { owner: "me" } });
     expect(filled.body.errors).toEqual([{ path: "owner", expected: "no such field", got: '"me"' }]);
   });

@@ -15,9 +15,15 @@ describe("the configuration", () => {
   });
 
   it.each([
-    [{ SLUICE_CONTROL_PORT: "80800" }, "SLUICE_CONTROL_PORT: expected a port from 0 to 65535 (0: any free one), got \"80800\""],
+    [
+      { SLUICE_CONTROL_PORT: "80800" },
+      'SLUICE_CONTROL_PORT: expected a port from 0 to 65535 (0: any free one), got "80800"',
+    ],
     [{ SLUICE_CONTROL_PORT: "1e3" }, 'got "1e3"'],
-    [{ SLUICE_ADMIN_TOKEN: "short" }, "SLUICE_ADMIN_TOKEN: expected a token of at least 16 characters, got 5 characters"],
+    [
+      { SLUICE_ADMIN_TOKEN: "short" },
+      "SLUICE_ADMIN_TOKEN: expected a token of at least 16 characters, got 5 characters",
+    ],
     [{ SLUICE_GATEWAY_TOKEN: "x y".repeat(9) }, "SLUICE_GATEWAY_TOKEN: expected a token of printable ASCII"],
     [{ SLUICE_LOG_LEVEL: "loud" }, "SLUICE_LOG_LEVEL: expected one of fatal, error"],
     [{ SLUICE_REDIS_URL: "localhost" }, "SLUICE_REDIS_URL: expected a URL beginning with redis://"],

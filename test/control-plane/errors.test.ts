@@ -13,13 +13,34 @@ describe("errors", () => {
     expect(documented).toEqual(known);
   });
 
-  const cases: [string, string, string, Parameters<Awaited<ReturnType<typeof startControlPlane>>["call"]>[2], number, string][] = [
+  const cases: [
+    string,
+    string,
+    string,
+    Parameters<Awaited<ReturnType<typeof startControlPlane>>["call"]>[2],
+    number,
+    string,
+  ][] = [
     ["an unknown URL", "GET", "nowhere", {}, 404, "not-found"],
     ["an unknown URL of the API", "GET", "/nowhere", {}, 404, "not-found"],
     ["a method that a URL does not have", "PATCH", "/apps/default", {}, 405, "method-not-allowed"],
     ["an absurdly long name", "GET", `/apps/${"a".repeat(2000)}`, {}, 404, "not-found"],
-    ["a media type nobody reads", "PUT", "/apps/default/policies/p", { text: "a=1", type: "application/x-www-form-urlencoded" }, 415, "unsupported-media-type"],
-    ["a body over 1 MiB", "PUT", "/apps/default/policies/p", { text: " ".repeat(1024 * 1024 + 1) }, 413, "body-too-large"],
+    [
+      "a media type nobody reads",
+      "PUT",
+      "/apps/default/policies/p",
+      { text: "a=1", type: "application/x-www-form-urlencoded" },
+      415,
+      "unsupported-media-type",
+    ],
+    [
+      "a body over 1 MiB",
+      "PUT",
+      "/apps/default/policies/p",
+      { text: " ".repeat(1024 * 1024 + 1) },
+      413,
+      "body-too-large",
+    ],
     ["a URL that does not decode", "GET", "/apps/%zz", {}, 400, "bad-request"],
     ["a plain GET of the push socket", "GET", "/push", { token: gatewayToken }, 426, "upgrade-required"],
   ];
@@ -34,7 +55,9 @@ describe("errors", () => {
 
   it("lists the methods that a URL has", async () => {
     const { call } = await startControlPlane();
-    expect((await call("POST", "/apps/default/policies/p", { body: {} })).headers.get("allow")).toBe("DELETE, GET, HEAD, PUT");
+    expect((await call("POST", "/apps/default/policies/p", { body: {} })).headers.get("allow")).toBe(
+      "DELETE, GET, HEAD, PUT",
+    );
   });
 
   it.each([
@@ -68,14 +91,17 @@ describe("errors", () => {
   });
 
   it("says nothing of its inside when it fails", async () => {
-    let log = "";
-    const { app, call } = await startControlPlane({ SLUICE_LOG_LEVEL: "error" }, { logTo: { write: (line) => void (log += line) } });
+    const lines: string[] = [];
+    const { app, call } = await startControlPlane(
+      { SLUICE_LOG_LEVEL: "error" },
+      { logTo: { write: (line) => void lines.push(line) } },
+    );
     await app.database.schema.dropTable("revisions").execute();
     const { status, body } = await call("GET", "/revisions");
     expect([status, body.code]).toEqual([500, "internal"]);
     expect(JSON.stringify(body)).not.toMatch(/table|sqlite|select|\.ts/i);
-    expect(log).toContain("no such table");
-    expect(log).toContain(body.requestId);
+    expect(lines.join("")).toContain("no such table");
+    expect(lines.join("")).toContain(body.requestId);
   });
 
   it("is not ready when the database does not answer", async () => {

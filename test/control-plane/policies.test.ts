@@ -47,7 +47,9 @@ describe("policies", () => {
     const paths = ["/apps/none/policies", "/apps/none/policies/p"];
     for (const path of paths) expect((await call("GET", path)).body.code).toBe("app-not-found");
     expect((await call("PUT", "/apps/none/policies/p", { body: onePerSecond })).body.code).toBe("app-not-found");
-    expect((await call("POST", "/apps/none/policies/validate", { body: onePerSecond })).body.code).toBe("app-not-found");
+    expect((await call("POST", "/apps/none/policies/validate", { body: onePerSecond })).body.code).toBe(
+      "app-not-found",
+    );
   });
 
   it("lists pages by name", async () => {
@@ -84,7 +86,9 @@ describe("policies", () => {
 
   it("gives each of 50 concurrent changes a revision of its own, without gaps", async () => {
     const { call } = await startControlPlane();
-    const puts = Array.from({ length: 50 }, (_, i) => call("PUT", `/apps/default/policies/p${i % 10}`, { body: perSecond(i + 1) }));
+    const puts = Array.from({ length: 50 }, (_, i) =>
+      call("PUT", `/apps/default/policies/p${i % 10}`, { body: perSecond(i + 1) }),
+    );
     const revisions = (await Promise.all(puts)).map(({ body }) => body.revision as number);
     expect(revisions.sort((a, b) => a - b)).toEqual(Array.from({ length: 50 }, (_, i) => i + 1));
     const history = (await call("GET", "/revisions?limit=1000")).body.revisions;
@@ -101,7 +105,12 @@ describe("policies", () => {
       [3, "deleted policy default/books"],
       [2, "updated policy default/books"],
     ]);
-    expect(page.revisions[0]).toMatchObject({ who: "environment", action: "delete-policy", app: "default", policy: "books" });
+    expect(page.revisions[0]).toMatchObject({
+      who: "environment",
+      action: "delete-policy",
+      app: "default",
+      policy: "books",
+    });
     const rest = (await call("GET", `/revisions?before=${page.next}`)).body;
     expect(rest.revisions.map(({ n }: { n: number }) => n)).toEqual([1]);
   });

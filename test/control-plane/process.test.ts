@@ -56,8 +56,10 @@ describe("the process", { timeout: 30_000 }, () => {
   it("stops when the process that started it is gone", async () => {
     const started = start({ SLUICE_DATA_DIR: await temporaryDir() }, "ipc");
     await urlOf(started);
+    // Not "close", which a parent that disconnects is never told.
+    const exit = once(started.child, "exit");
     started.child.disconnect();
-    expect(await started.exited).toBe(0);
+    expect((await exit)[0]).toBe(0);
   });
 
   it("names port and variable when the port is taken, having shown the token", async () => {
@@ -67,13 +69,20 @@ describe("the process", { timeout: 30_000 }, () => {
     const { port } = other.address() as { port: number };
     const { printed, exited } = start({ SLUICE_DATA_DIR: await temporaryDir(), SLUICE_CONTROL_PORT: String(port) });
     expect(await exited).toBe(1);
-    expect(printed.err).toBe(`sluice: SLUICE_CONTROL_PORT: expected a free port, got ${port}, which another process listens on\n`);
+    expect(printed.err).toBe(
+      `sluice: SLUICE_CONTROL_PORT: expected a free port, got ${port}, which another process listens on\n`,
+    );
     expect(printed.out).toContain("sluice_adm_");
   });
 
   it("exits with one clear line for a value that cannot be used", async () => {
-    const { printed, exited } = start({ SLUICE_DATA_DIR: await temporaryDir(), SLUICE_DATABASE_URL: "mysql://root:pw@db/sluice" });
+    const { printed, exited } = start({
+      SLUICE_DATA_DIR: await temporaryDir(),
+      SLUICE_DATABASE_URL: "mysql://root:pw@db/sluice",
+    });
     expect(await exited).toBe(1);
-    expect(printed.err).toMatch(/^sluice: SLUICE_DATABASE_URL: expected sqlite:.* got mysql:…, which is not available yet\n$/);
+    expect(printed.err).toMatch(
+      /^sluice: SLUICE_DATABASE_URL: expected sqlite:.* got mysql:…, which is not available yet\n$/,
+    );
   });
 });

@@ -1,3 +1,4 @@
+import { promisify } from "node:util";
 import { snapshotFormat } from "@sluice/limiter/policy/snapshot.ts";
 import { describe, expect, it, vi } from "vitest";
 import { adminToken, onePerSecond, perSecond, startControlPlane, temporaryDir } from "./control-plane-under-test.ts";
@@ -11,8 +12,11 @@ describe("the push socket", () => {
     ["an unknown token", { authorization: "Bearer sluice_gw_guess" }, 401],
     ["an admin's token", { authorization: `Bearer ${adminToken}` }, 403],
   ])("refuses the upgrade with %s", async (_, headers, status) => {
-    const { url } = await startControlPlane();
+    const { app, url } = await startControlPlane();
     await expect(openSocket(url, { headers })).rejects.toThrow(`Unexpected server response: ${status}`);
+    // A refused socket that stays open is a leak that anybody could drive.
+    const connections = promisify(app.server.getConnections.bind(app.server));
+    await vi.waitFor(async () => expect(await connections()).toBe(0));
   });
 
   it("answers hello with every policy of every app at the current revision", async () => {
@@ -63,7 +67,9 @@ describe("the push socket", () => {
     gateway.socket.pause();
     const description = "x".repeat(1900);
     const many = Array.from({ length: 100 }, (_, i) => i);
-    await Promise.all(many.map((i) => running.call("PUT", `/apps/default/policies/p${i}`, { body: { description, ...perSecond(1) } })));
+    await Promise.all(
+      many.map((i) => running.call("PUT", `/apps/default/policies/p${i}`, { body: { description, ...perSecond(1) } })),
+    );
     for (const i of many) await running.call("PUT", books, { body: perSecond(i + 1) });
     gateway.socket.resume();
     await vi.waitFor(() => expect(gateway.heard.at(-1)).toMatchObject({ type: "snapshot", revision: 200 }));

@@ -121,6 +121,11 @@ describe("bodies", () => {
 
 function yamlBomb(): string {
   const lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"];
-  for (let i = 1; i < 9; i++) lines.push(`a${i}: &a${i} [${Array(9).fill(`*a${i - 1}`).join(", ")}]`);
+  for (let i = 1; i < 9; i++)
+    lines.push(
+      `a${i}: &a${i} [${Array(9)
+        .fill(`*a${i - 1}`)
+        .join(", ")}]`,
+    );
   return lines.join("\n");
 }

@@ -1,0 +1,134 @@
+// What the environment says, checked once and frozen. A bad value stops the start: a limiter that runs with a guess in
+// place of what the operator wrote is found out too late.
+
+import { resolve } from "node:path";
+
+export interface Configuration {
+  readonly host: string;
+  readonly port: number;
+  readonly dataDir: string;
+  readonly database: DatabaseConfiguration;
+  /** Without Redis, policies of cluster scope are refused. */
+  readonly redisUrl: string | undefined;
+  readonly adminToken: string | undefined;
+  readonly gatewayToken: string | undefined;
+  readonly logLevel: LogLevel;
+}
+
+export interface DatabaseConfiguration {
+  readonly kind: "sqlite";
+  readonly path: string;
+}
+
+const logLevels = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
+export type LogLevel = (typeof logLevels)[number];
+
+export const minTokenLength = 16;
+const redisSchemes = ["redis:", "rediss:", "redis+sentinel:", "redis+cluster:"];
+const laterSchemes = ["mysql:", "mariadb:", "postgres:", "postgresql:"];
+
+/** A value that cannot be used. The message is for the operator and never holds a secret. */
+export class ConfigurationError extends Error {
+  constructor(variable: string, expected: string, got: string) {
+    super(`${variable}: expected ${expected}, got ${got}`);
+    this.name = "ConfigurationError";
+  }
+}
+
+/** @throws ConfigurationError naming the variable, what was expected and what it holds */
+export function readConfiguration(environment: NodeJS.ProcessEnv): Configuration {
+  const dataDir = resolve(read(environment, "SLUICE_DATA_DIR") ?? ".sluice");
+  const adminToken = readToken(environment, "SLUICE_ADMIN_TOKEN");
+  const gatewayToken = readToken(environment, "SLUICE_GATEWAY_TOKEN");
+  if (adminToken !== undefined && adminToken === gatewayToken) {
+    throw new ConfigurationError("SLUICE_GATEWAY_TOKEN", "another token than SLUICE_ADMIN_TOKEN", "the same");
+  }
+  return Object.freeze({
+    host: read(environment, "SLUICE_CONTROL_HOST") ?? "127.0.0.1",
+    port: readPort(environment, "SLUICE_CONTROL_PORT", 8081),
+    dataDir,
+    database: Object.freeze(readDatabase(environment, dataDir)),
+    redisUrl: readRedisUrl(environment),
+    adminToken,
+    gatewayToken,
+    logLevel: readLogLevel(environment),
+  });
+}
+
+/** Compose files and shells write an unset variable as an empty one. */
+function read(environment: NodeJS.ProcessEnv, variable: string): string | undefined {
+  const value = environment[variable];
+  return value === "" ? undefined : value;
+}
+
+function readPort(environment: NodeJS.ProcessEnv, variable: string, fallback: number): number {
+  const text = read(environment, variable);
+  if (text === undefined) return fallback;
+  const port = /^[0-9]{1,5}$/.test(text) ? Number(text) : Number.NaN;
+  if (!(port >= 0 && port <= 65535)) {
+    throw new ConfigurationError(variable, "a port from 0 to 65535 (0: any free one)", JSON.stringify(text));
+  }
+  return port;
+}
+
+function readToken(environment: NodeJS.ProcessEnv, variable: string): string | undefined {
+  const token = read(environment, variable);
+  if (token === undefined) return undefined;
+  if (token.length < minTokenLength) {
+    throw new ConfigurationError(
+      variable,
+      `a token of at least ${minTokenLength} characters`,
+      `${token.length} characters`,
+    );
+  }
+  // Anything else cannot travel in an Authorization header, and would lock the operator out without a word.
+  if (!/^[\x21-\x7e]+$/.test(token)) {
+    throw new ConfigurationError(variable, "a token of printable ASCII without spaces", "other characters in it");
+  }
+  return token;
+}
+
+function readDatabase(environment: NodeJS.ProcessEnv, dataDir: string): DatabaseConfiguration {
+  const variable = "SLUICE_DATABASE_URL";
+  const expected = "sqlite:/path/to/file, or nothing (SQLite in the data directory)";
+  const url = read(environment, variable);
+  if (url === undefined) return { kind: "sqlite", path: resolve(dataDir, "sluice.db") };
+  const scheme = schemeOf(url);
+  if (laterSchemes.includes(scheme)) {
+    throw new ConfigurationError(variable, expected, `${scheme}…, which is not available yet`);
+  }
+  const path = url.slice("sqlite:".length).replace(/^\/\/(?=\/)/, "");
+  if (scheme !== "sqlite:" || path === "") {
+    throw new ConfigurationError(variable, expected, scheme === "" ? "a text without a scheme" : `${scheme}…`);
+  }
+  return { kind: "sqlite", path: resolve(path) };
+}
+
+function readRedisUrl(environment: NodeJS.ProcessEnv): string | undefined {
+  const url = read(environment, "SLUICE_REDIS_URL");
+  if (url === undefined) return undefined;
+  const scheme = schemeOf(url);
+  if (!redisSchemes.includes(scheme)) {
+    const expected = `a URL beginning with ${redisSchemes.map((known) => `${known}//`).join(", ")}`;
+    throw new ConfigurationError(
+      "SLUICE_REDIS_URL",
+      expected,
+      scheme === "" ? "a text without a scheme" : `${scheme}…`,
+    );
+  }
+  return url;
+}
+
+function readLogLevel(environment: NodeJS.ProcessEnv): LogLevel {
+  const text = read(environment, "SLUICE_LOG_LEVEL") ?? "warn";
+  const level = logLevels.find((known) => known === text);
+  if (level === undefined) {
+    throw new ConfigurationError("SLUICE_LOG_LEVEL", `one of ${logLevels.join(", ")}`, JSON.stringify(text));
+  }
+  return level;
+}
+
+/** The part of a URL that can be shown: the rest may hold a password. */
+function schemeOf(url: string): string {
+  return /^[a-z][a-z0-9+.-]*:/i.exec(url)?.[0].toLowerCase() ?? "";
+}

@@ -1,0 +1,93 @@
+// Every error the control plane answers with: clients decide by the code, so a code once given out keeps its meaning.
+// docs/errors.md lists the same, and a test compares the two.
+
+export interface ErrorEntry {
+  readonly status: number;
+  readonly title: string;
+  readonly meaning: string;
+}
+
+export const errorCatalogue = {
+  "invalid-policy": {
+    status: 400,
+    title: "Invalid policy",
+    meaning: "The document is not a policy. `errors` lists everything wrong with it; nothing was stored.",
+  },
+  "invalid-request": {
+    status: 400,
+    title: "Invalid request",
+    meaning: "A query parameter, path segment or body field is not what is expected. `errors` lists each.",
+  },
+  "malformed-body": {
+    status: 400,
+    title: "Malformed body",
+    meaning: "The body does not parse as the JSON or YAML that its Content-Type says, or repeats a key.",
+  },
+  "bad-request": {
+    status: 400,
+    title: "Bad request",
+    meaning: "The request is not well-formed HTTP, or its URL cannot be decoded.",
+  },
+  unauthorized: {
+    status: 401,
+    title: "Unauthorized",
+    meaning: "No token came, or one that is unknown or expired. Send `Authorization: Bearer TOKEN`.",
+  },
+  forbidden: {
+    status: 403,
+    title: "Forbidden",
+    meaning: "The token is good, but its role may not do this; a gateway token is for the push socket only.",
+  },
+  "not-found": { status: 404, title: "Not found", meaning: "There is nothing at this URL." },
+  "app-not-found": { status: 404, title: "App not found", meaning: "There is no app of this name." },
+  "policy-not-found": { status: 404, title: "Policy not found", meaning: "The app has no policy of this name." },
+  "method-not-allowed": {
+    status: 405,
+    title: "Method not allowed",
+    meaning: "The URL exists, but not for this method. `Allow` lists those it has.",
+  },
+  "request-timeout": {
+    status: 408,
+    title: "Request timeout",
+    meaning: "The request did not arrive whole in time.",
+  },
+  "app-not-empty": {
+    status: 409,
+    title: "App not empty",
+    meaning: "The app still has policies; delete them first.",
+  },
+  "app-protected": {
+    status: 409,
+    title: "App protected",
+    meaning: "The app `default` always exists and cannot be deleted.",
+  },
+  "precondition-failed": {
+    status: 412,
+    title: "Precondition failed",
+    meaning: "If-Match or If-None-Match does not hold. `ETag` and `etag` tell the current version, if there is one.",
+  },
+  "body-too-large": { status: 413, title: "Body too large", meaning: "The body is larger than 1 MiB." },
+  "unsupported-media-type": {
+    status: 415,
+    title: "Unsupported media type",
+    meaning: "The Content-Type is absent or none that this URL reads. Policies are read as JSON or YAML.",
+  },
+  "upgrade-required": {
+    status: 426,
+    title: "Upgrade required",
+    meaning: "This URL is a WebSocket for gateways; the request did not ask for the upgrade.",
+  },
+  "headers-too-large": {
+    status: 431,
+    title: "Headers too large",
+    meaning: "The request's headers are larger than the server takes.",
+  },
+  internal: {
+    status: 500,
+    title: "Internal error",
+    meaning: "The control plane failed. `requestId` finds the cause in its log.",
+  },
+  "not-ready": { status: 503, title: "Not ready", meaning: "The database does not answer." },
+} as const satisfies Record<string, ErrorEntry>;
+
+export type ErrorCode = keyof typeof errorCatalogue;

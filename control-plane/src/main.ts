@@ -1,0 +1,74 @@
+// The control plane as a process: reads the environment, starts, says where it is, and stops when it is told to.
+
+import { collectDefaultMetrics } from "prom-client";
+import { buildControlPlane } from "./app.ts";
+import { type Configuration, ConfigurationError, readConfiguration } from "./configuration.ts";
+
+/** Shorter than what supervisors wait before they kill. */
+const maxStopMs = 5_000;
+
+try {
+  await run(readConfiguration(process.env));
+} catch (error) {
+  console.error(`sluice: ${describeFailure(error)}`);
+  process.exit(1);
+}
+
+async function run(configuration: Configuration): Promise<void> {
+  const { app, firstAdminToken } = await buildControlPlane(configuration);
+  // Before anything else can fail: it cannot be read again.
+  if (firstAdminToken !== undefined) console.log(`sluice: admin token (shown once): ${firstAdminToken}`);
+  collectDefaultMetrics({ register: app.metrics.registry });
+
+  let stopping = false;
+  const stop = () => {
+    // Told twice: whoever waits has lost patience.
+    if (stopping) process.exit(1);
+    stopping = true;
+    setTimeout(() => {
+      console.error("sluice: some connections did not end in time; stopped without them");
+      process.exit(1);
+    }, maxStopMs).unref();
+    app.close().then(
+      () => process.exit(0),
+      (error) => {
+        console.error(`sluice: did not stop cleanly: ${describeFailure(error)}`);
+        process.exit(1);
+      },
+    );
+  };
+  process.on("SIGINT", stop);
+  process.on("SIGTERM", stop);
+  // Started by another process: without it, nobody would ever stop us.
+  if (process.channel !== undefined && process.channel !== null) process.on("disconnect", stop);
+
+  try {
+    await app.listen({ host: configuration.host, port: configuration.port });
+  } catch (error) {
+    await app.close();
+    throw listenFailure(error as NodeJS.ErrnoException, configuration);
+  }
+  const address = app.server.address();
+  const port = typeof address === "object" && address !== null ? address.port : configuration.port;
+  const host = configuration.host.includes(":") ? `[${configuration.host}]` : configuration.host;
+  console.log(`sluice: control plane on http://${host}:${port}`);
+}
+
+function listenFailure(error: NodeJS.ErrnoException, { host, port }: Configuration): Error {
+  switch (error.code) {
+    case "EADDRINUSE":
+      return new ConfigurationError("SLUICE_CONTROL_PORT", "a free port", `${port}, which another process listens on`);
+    case "EACCES":
+      return new ConfigurationError("SLUICE_CONTROL_PORT", "a port that this user may open", String(port));
+    case "EADDRNOTAVAIL":
+    case "ENOTFOUND":
+      return new ConfigurationError("SLUICE_CONTROL_HOST", "an address of this machine", JSON.stringify(host));
+    default:
+      return error;
+  }
+}
+
+function describeFailure(error: unknown): string {
+  if (error instanceof ConfigurationError) return error.message;
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+}

@@ -1,0 +1,56 @@
+// The API as OpenAPI 3.1, made from the routes' own schemas, and the pages that show it. Registered before the routes.
+
+import swagger from "@fastify/swagger";
+import swaggerUi from "@fastify/swagger-ui";
+import fp from "fastify-plugin";
+import manifest from "../../package.json" with { type: "json" };
+import { policyBodySchema } from "../schemas/policy-schema.ts";
+import { sharedSchemas } from "../schemas/responses.ts";
+
+declare module "fastify" {
+  interface FastifyContextConfig {
+    /**
+     * The body is a policy document: described in OpenAPI, but judged by limiter's validator alone. Two judges would
+     * sooner or later disagree.
+     */
+    readonly policyBody?: boolean;
+  }
+}
+
+export const documentTypes = ["application/json", "application/yaml"];
+
+export default fp(
+  async (app) => {
+    for (const schema of sharedSchemas) app.addSchema(schema);
+    await app.register(swagger, {
+      openapi: {
+        openapi: "3.1.0",
+        info: {
+          title: "Sluice control plane",
+          description: "Keeps rate limit policies and pushes them to gateways.",
+          version: manifest.version,
+        },
+        components: { securitySchemes: { token: { type: "http", scheme: "bearer" } } },
+        security: [{ token: [] }],
+      },
+      refResolver: { buildLocalReference: (json, _baseUri, _fragment, i) => String(json.$id ?? `schema-${i}`) },
+      transform: ({ schema, url, route }) => {
+        const described = { ...schema };
+        if (route.config?.policyBody === true) {
+          described.body = policyBodySchema;
+          described.consumes = documentTypes;
+        }
+        if (route.config?.access === "public") described.security = [];
+        return { schema: described, url };
+      },
+    });
+    app.get("/openapi.json", { schema: { hide: true }, config: { access: "public" } }, async () => app.swagger());
+    await app.register(async (pages) => {
+      pages.addHook("onRoute", (route) => {
+        route.config = { ...route.config, access: "public" };
+      });
+      await pages.register(swaggerUi, { routePrefix: "/docs", staticCSP: true });
+    });
+  },
+  { name: "api-description", dependencies: ["authentication"] },
+);

@@ -1,0 +1,100 @@
+// Every error as problem+json with a code of the catalogue, whoever raised it: a route, Fastify, or Node's HTTP parser.
+
+import { STATUS_CODES } from "node:http";
+import type { Socket } from "node:net";
+import type { FastifyError, FastifyReply, FastifyRequest } from "fastify";
+import fp from "fastify-plugin";
+import { ApiError, problemDocument } from "../errors/api-error.ts";
+import type { ErrorCode } from "../errors/catalogue.ts";
+import { problemsOf } from "../schemas/validation-problems.ts";
+
+const lingerMs = 1_000;
+const contentType = "application/problem+json";
+
+/** Fastify's own errors that a client causes. */
+const codesOfFastify: Readonly<Record<string, ErrorCode>> = {
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: "unsupported-media-type",
+  FST_ERR_CTP_BODY_TOO_LARGE: "body-too-large",
+  FST_ERR_CTP_EMPTY_JSON_BODY: "malformed-body",
+  FST_ERR_CTP_INVALID_JSON_BODY: "malformed-body",
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: "bad-request",
+  FST_ERR_BAD_URL: "bad-request",
+  FST_ERR_ASYNC_CONSTRAINT: "not-found",
+  FST_ERR_MAX_PARAM_LENGTH: "not-found",
+};
+
+const codesOfParser: Readonly<Record<string, ErrorCode>> = {
+  ERR_HTTP_REQUEST_TIMEOUT: "request-timeout",
+  HPE_HEADER_OVERFLOW: "headers-too-large",
+};
+
+const details: Partial<Record<ErrorCode, string>> = {
+  "unsupported-media-type": "Send a body as application/json, or a policy as application/yaml too.",
+  "body-too-large": "The body is larger than 1 MiB.",
+  "bad-request": "The request is not well-formed.",
+  "not-found": "There is nothing at this URL.",
+  "request-timeout": "The request did not arrive whole in time.",
+  "headers-too-large": "The request's headers are larger than the server takes.",
+};
+
+export default fp(
+  async (app) => {
+    app.setErrorHandler((error: FastifyError, request, reply) => answerError(error, request, reply));
+    app.setNotFoundHandler((request, reply) => {
+      const path = request.url.split("?", 1)[0];
+      return answer(new ApiError("not-found", `There is nothing at ${path}.`), reply);
+    });
+  },
+  { name: "error-responses" },
+);
+
+/** Also for errors that come before a route is found, such as a URL that cannot be decoded. */
+export function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  return answer(apiErrorFrom(error, request), reply);
+}
+
+/** For bytes that never became a request: there is no reply object yet, only the socket. */
+export function answerClientError(error: NodeJS.ErrnoException, socket: Socket): void {
+  if (error.code === "ECONNRESET" || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const code = codesOfParser[error.code ?? ""] ?? "bad-request";
+  const document = problemDocument(new ApiError(code, details[code] ?? ""));
+  const body = JSON.stringify(document);
+  const head = [
+    `HTTP/1.1 ${document.status} ${STATUS_CODES[document.status]}`,
+    `Content-Type: ${contentType}`,
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    "Connection: close",
+  ];
+  // The other side may never close its half, and a stop would wait for it.
+  socket.setTimeout(lingerMs, () => socket.destroy());
+  socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
+}
+
+function answer(error: ApiError, reply: FastifyReply): FastifyReply {
+  return reply.code(error.statusCode).headers(error.headers).type(contentType).send(problemDocument(error));
+}
+
+function apiErrorFrom(thrown: unknown, request: FastifyRequest): ApiError {
+  if (thrown instanceof ApiError) return thrown;
+  const error = thrown as FastifyError;
+  if (error.validation !== undefined) {
+    const errors = problemsOf(error.validation);
+    const first = errors[0];
+    const detail =
+      first === undefined ? "The request is invalid." : `${first.path}: expected ${first.expected}, got ${first.got}.`;
+    return new ApiError("invalid-request", detail, { errors });
+  }
+  const code = codesOfFastify[error.code ?? ""];
+  if (code === "malformed-body") return new ApiError(code, error.message);
+  if (code !== undefined) return new ApiError(code, details[code] ?? "");
+  if (error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500) {
+    request.log.warn({ err: error }, "a client error without a code of its own");
+    return new ApiError("bad-request", details["bad-request"] ?? "");
+  }
+  // What went wrong inside is for the log alone: messages of drivers and of Node hold paths, SQL and values.
+  request.log.error({ err: error }, "request failed");
+  return new ApiError("internal", "The control plane failed; its log says why.", { requestId: request.id });
+}

@@ -1,0 +1,61 @@
+// What Prometheus scrapes: one registry per app, so that two control planes in one process do not count together.
+
+import fp from "fastify-plugin";
+import { Counter, Gauge, Registry } from "prom-client";
+
+export interface Metrics {
+  readonly registry: Registry;
+  readonly snapshotsSent: Counter;
+  readonly snapshotsRefused: Counter;
+}
+
+declare module "fastify" {
+  interface FastifyInstance {
+    readonly metrics: Metrics;
+  }
+}
+
+export default fp(
+  async (app) => {
+    const registry = new Registry();
+    const registers = [registry];
+    const requests = new Counter({
+      name: "sluice_control_http_requests_total",
+      help: "HTTP requests answered, by class of status.",
+      labelNames: ["class"] as const,
+      registers,
+    });
+    app.addHook("onResponse", async (_request, reply) => {
+      requests.inc({ class: `${Math.floor(reply.statusCode / 100)}xx` });
+    });
+    app.decorate("metrics", {
+      registry,
+      snapshotsSent: new Counter({
+        name: "sluice_control_snapshots_sent_total",
+        help: "Snapshots sent to gateways.",
+        registers,
+      }),
+      snapshotsRefused: new Counter({
+        name: "sluice_control_snapshots_refused_total",
+        help: "Snapshots that a gateway refused.",
+        registers,
+      }),
+    });
+    app.get("/metrics", { schema: { hide: true }, config: { access: "public" } }, async (_request, reply) =>
+      reply.type(registry.contentType).send(await registry.metrics()),
+    );
+  },
+  { name: "metrics", dependencies: ["authentication"] },
+);
+
+/** A gauge that is read when it is scraped. */
+export function addGauge({ registry }: Metrics, name: string, help: string, read: () => number): void {
+  new Gauge({
+    name,
+    help,
+    registers: [registry],
+    collect() {
+      this.set(read());
+    },
+  });
+}

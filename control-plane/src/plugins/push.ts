@@ -1,0 +1,63 @@
+// The push socket and what hangs on it: the fleet of gateways and the publisher of snapshots.
+
+import type { FastifyBaseLogger } from "fastify";
+import fp from "fastify-plugin";
+import { ApiError } from "../errors/api-error.ts";
+import { Fleet } from "../push/fleet.ts";
+import { Publisher } from "../push/publisher.ts";
+import { announceFleet, type PushTimes, runPushSession } from "../push/push-session.ts";
+import { readState } from "../storage/revisions.ts";
+import { addGauge } from "./metrics.ts";
+
+declare module "fastify" {
+  interface FastifyInstance {
+    readonly fleet: Fleet;
+    readonly publisher: Publisher;
+  }
+}
+
+export default fp<{ now: () => number; times: PushTimes }>(
+  async (app, { now, times }) => {
+    const fleet = new Fleet(now);
+    const publisher = await Publisher.start({
+      fleet,
+      readState: () => readState(app.database),
+      onError: (error) => app.log.error({ err: error }, "cannot read the policies; trying again"),
+    });
+    app.decorate("fleet", fleet);
+    app.decorate("publisher", publisher);
+    announceFleet(fleet);
+
+    app.addHook("preClose", async () => {
+      fleet.emit("closing");
+    });
+
+    const counts = {
+      snapshotSent: () => app.metrics.snapshotsSent.inc(),
+      snapshotRefused: () => app.metrics.snapshotsRefused.inc(),
+    };
+    app.route({
+      method: "GET",
+      url: "/api/v1/push",
+      exposeHeadRoute: false,
+      config: { access: "gateway" },
+      schema: { hide: true },
+      // Reached when the request does not ask for the upgrade.
+      handler: async () => {
+        throw new ApiError("upgrade-required", "Open this URL as a WebSocket.", {}, { upgrade: "websocket" });
+      },
+      wsHandler: (socket, request) =>
+        runPushSession(socket, { fleet, publisher, counts, times, log: request.log as FastifyBaseLogger }),
+    });
+
+    addGauge(
+      app.metrics,
+      "sluice_control_revision",
+      "The newest revision read from the database.",
+      () => publisher.current.revision,
+    );
+    addGauge(app.metrics, "sluice_control_gateways_connected", "Gateways connected here.", () => fleet.links().length);
+    app.addHook("onClose", () => publisher.stop());
+  },
+  { name: "push", dependencies: ["database", "websockets", "authentication", "metrics"] },
+);

@@ -1,0 +1,33 @@
+// Upgrades to WebSocket, through the same hooks as every request. Registered before whatever may refuse a request: it
+// has to know of an upgrade to close the socket of a refused one, which Node leaves open for good.
+
+import websocket from "@fastify/websocket";
+import fp from "fastify-plugin";
+import { closeCodes } from "../push/gateway-link.ts";
+import { maxMessageBytes } from "../push/gateway-message.ts";
+
+/** How long the other side has to answer our goodbye when the control plane stops. */
+const goodbyeMs = 500;
+
+export default fp(
+  async (app) => {
+    await app.register(websocket, {
+      options: { maxPayload: maxMessageBytes },
+      errorHandler: (error, socket, request) => {
+        request.log.warn({ err: error }, "push socket failed");
+        // A frame that breaks the protocol or is too large has been answered with its close code already.
+        if (!String((error as NodeJS.ErrnoException).code).startsWith("WS_ERR_")) socket.terminate();
+      },
+      preClose(done) {
+        const { clients } = this.websocketServer;
+        for (const socket of clients) socket.close(closeCodes.goingAway, "the control plane is stopping");
+        const timer = setTimeout(() => {
+          for (const socket of clients) socket.terminate();
+        }, goodbyeMs);
+        this.websocketServer.close(() => clearTimeout(timer));
+        done();
+      },
+    });
+  },
+  { name: "websockets" },
+);

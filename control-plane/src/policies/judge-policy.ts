@@ -1,0 +1,45 @@
+// Whether a document may become a policy here: limiter's validator, and what only this deployment knows.
+
+import { type Problem, validatePolicy } from "@sluice/limiter/policy/validate.ts";
+
+export interface Judgement {
+  /** As it would be stored: with its name. */
+  readonly document: unknown;
+  readonly problems: readonly Problem[];
+}
+
+type Json = Readonly<Record<string, unknown>>;
+
+/**
+ * @param document as parsed; may leave its name to the URL
+ * @param name from the URL; undefined where there is none, and then the document may go without
+ */
+export function judgePolicy(document: unknown, name: string | undefined, redisIsSet: boolean): Judgement {
+  const named = withName(document, name ?? "unnamed");
+  const problems = [...validatePolicy(named).problems];
+  if (!isRecord(named)) return { document: named, problems };
+  const given = named["name"];
+  if (name !== undefined && given !== name && !problems.some(({ path }) => path === "name")) {
+    problems.push({
+      path: "name",
+      expected: `${JSON.stringify(name)}, as in the URL, or nothing`,
+      got: JSON.stringify(given),
+    });
+  }
+  if (named["scope"] === "cluster" && !redisIsSet) {
+    problems.push({
+      path: "scope",
+      expected: "node: cluster needs Redis, and SLUICE_REDIS_URL is not set",
+      got: '"cluster"',
+    });
+  }
+  return { document: named, problems };
+}
+
+function withName(document: unknown, name: string): unknown {
+  return isRecord(document) && document["name"] === undefined ? { name, ...document } : document;
+}
+
+function isRecord(value: unknown): value is Json {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

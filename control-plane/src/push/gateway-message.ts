@@ -1,0 +1,100 @@
+// What a gateway says, checked: a gateway holds a credential, but may be of another version, or broken. What is not
+// understood is refused whole, so that no half-read report is shown to an operator as fact.
+
+import type { GatewayMessage } from "@sluice/limiter/policy/snapshot.ts";
+import type { Problem } from "@sluice/limiter/policy/validate.ts";
+
+export const maxMessageBytes = 1024 * 1024;
+const maxTextLength = 128;
+const maxProblems = 1000;
+const maxCounters = 1000;
+
+type Json = Record<string, unknown>;
+
+/** @returns the message with its known fields only, or undefined when the text is none */
+export function readGatewayMessage(text: string): GatewayMessage | undefined {
+  const message = parse(text);
+  switch (message?.["type"]) {
+    case "hello": {
+      const { gateway, version, workers, epoch, revision } = message;
+      if (!isText(gateway) || gateway === "" || !isText(version) || !isCount(workers)) return undefined;
+      if (!isText(epoch) || !isCount(revision)) return undefined;
+      return { type: "hello", gateway, version, workers, epoch, revision };
+    }
+    case "applied": {
+      const { epoch, revision } = message;
+      if (!isText(epoch) || !isCount(revision)) return undefined;
+      return { type: "applied", epoch, revision };
+    }
+    case "refused": {
+      const { epoch, revision } = message;
+      const problems = readProblems(message["problems"]);
+      if (!isText(epoch) || !isCount(revision) || problems === undefined) return undefined;
+      return { type: "refused", epoch, revision, problems };
+    }
+    case "status": {
+      const counters = readCounters(message["counters"]);
+      return counters === undefined ? undefined : { type: "status", counters };
+    }
+    default:
+      return undefined;
+  }
+}
+
+function parse(text: string): Json | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return isRecord(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function readProblems(value: unknown): Problem[] | undefined {
+  const list = listOf(value);
+  if (list === undefined || list.length > maxProblems) return undefined;
+  const problems: Problem[] = [];
+  for (const item of list) {
+    if (!isRecord(item)) return undefined;
+    const { path, expected, got } = item;
+    if (typeof path !== "string" || typeof expected !== "string" || typeof got !== "string") return undefined;
+    problems.push({ path, expected, got });
+  }
+  return problems;
+}
+
+function readCounters(value: unknown): Record<string, number> | undefined {
+  const list = listOf(value);
+  if (list !== undefined && list.length === 0) return {};
+  if (!isRecord(value)) return undefined;
+  const entries = Object.entries(value);
+  if (entries.length > maxCounters) return undefined;
+  for (const [, count] of entries) {
+    if (typeof count !== "number") return undefined;
+  }
+  return value as Record<string, number>;
+}
+
+/** Lua has one empty table for [] and {}, and cjson writes it as {}: either stands for an empty list here. */
+function listOf(value: unknown): unknown[] | undefined {
+  if (Array.isArray(value)) return value;
+  return isRecord(value) && Object.keys(value).length === 0 ? [] : undefined;
+}
+
+/** Short, and without control characters: it goes into logs, pages and metrics. */
+function isText(value: unknown): value is string {
+  if (typeof value !== "string" || value.length > maxTextLength) return false;
+  for (let i = 0; i < value.length; i++) {
+    const code = value.charCodeAt(i);
+    if (code < 32 || code === 127) return false;
+  }
+  return true;
+}
+
+function isCount(value: unknown): value is number {
+  return typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
+}
+
+function isRecord(value: unknown): value is Json {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

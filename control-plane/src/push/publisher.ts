@@ -1,0 +1,72 @@
+// Brings the newest state from the database to every connected gateway. Called after each change; calls that come
+// while one is at work share the next round, so a burst of changes costs a few reads and not one each.
+
+import type { StoredState } from "../storage/revisions.ts";
+import type { Fleet } from "./fleet.ts";
+import { type SnapshotFrame, snapshotFrame } from "./snapshot-frame.ts";
+
+const retryMs = 1_000;
+
+export interface PublisherDependencies {
+  readonly fleet: Fleet;
+  readState(): Promise<StoredState>;
+  onError(error: unknown): void;
+}
+
+export class Publisher {
+  readonly #dependencies: PublisherDependencies;
+  #current: SnapshotFrame;
+  #wanted = false;
+  #round: Promise<void> | undefined;
+  #retry: NodeJS.Timeout | undefined;
+  #stopped = false;
+
+  private constructor(dependencies: PublisherDependencies, first: SnapshotFrame) {
+    this.#dependencies = dependencies;
+    this.#current = first;
+  }
+
+  /** @throws when the database cannot be read: without a first state there is nothing to serve */
+  static async start(dependencies: PublisherDependencies): Promise<Publisher> {
+    return new Publisher(dependencies, snapshotFrame(await dependencies.readState()));
+  }
+
+  /** The newest snapshot that was read. */
+  get current(): SnapshotFrame {
+    return this.#current;
+  }
+
+  /** Reads what the database holds now and sends it to every gateway. Never rejects: a failed read is tried again. */
+  publish(): Promise<void> {
+    if (this.#stopped) return Promise.resolve();
+    this.#wanted = true;
+    this.#round ??= this.#work().finally(() => {
+      this.#round = undefined;
+    });
+    return this.#round;
+  }
+
+  /** Waits for the round at work, so that the database can be closed after. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    clearTimeout(this.#retry);
+    await this.#round;
+  }
+
+  async #work(): Promise<void> {
+    while (this.#wanted && !this.#stopped) {
+      this.#wanted = false;
+      try {
+        const state = await this.#dependencies.readState();
+        const { epoch, revision } = this.#current;
+        if (state.epoch === epoch && state.revision === revision) continue;
+        this.#current = snapshotFrame(state);
+        for (const link of this.#dependencies.fleet.links()) link.sendSnapshot(this.#current);
+      } catch (error) {
+        this.#dependencies.onError(error);
+        clearTimeout(this.#retry);
+        this.#retry = setTimeout(() => void this.publish(), retryMs);
+      }
+    }
+  }
+}

@@ -1,0 +1,90 @@
+// The life of one push socket: hello, then reports, until either side goes away.
+
+import type { FastifyBaseLogger } from "fastify";
+import type { RawData, WebSocket } from "ws";
+import type { Fleet } from "./fleet.ts";
+import { closeCodes, GatewayLink } from "./gateway-link.ts";
+import { readGatewayMessage } from "./gateway-message.ts";
+import type { Publisher } from "./publisher.ts";
+
+export interface PushCounts {
+  snapshotSent(): void;
+  snapshotRefused(): void;
+}
+
+export interface PushTimes {
+  readonly pingEveryMs: number;
+  /** A socket not heard for so long is cut. */
+  readonly silenceMs: number;
+  /** A socket must say hello within. */
+  readonly helloMs: number;
+}
+
+export const defaultPushTimes: PushTimes = { pingEveryMs: 5_000, silenceMs: 15_000, helloMs: 10_000 };
+
+export interface SessionDependencies {
+  readonly fleet: Fleet;
+  readonly publisher: Publisher;
+  readonly counts: PushCounts;
+  readonly times: PushTimes;
+  readonly log: FastifyBaseLogger;
+}
+
+export function runPushSession(socket: WebSocket, { fleet, publisher, counts, times, log }: SessionDependencies): void {
+  const link = new GatewayLink(socket, counts.snapshotSent);
+  let gateway: string | undefined;
+
+  const helloTimer = setTimeout(() => link.close(closeCodes.refused, "no hello came"), times.helloMs);
+  const pingTimer = setInterval(() => link.ping(times.silenceMs), times.pingEveryMs);
+
+  socket.on("message", (data: RawData, isBinary: boolean) => {
+    // What arrives between our close frame and the other side's is not ours to act on.
+    if (socket.readyState !== socket.OPEN) return;
+    link.heard();
+    const message = isBinary ? undefined : readGatewayMessage(data.toString());
+    const expectedHello = gateway === undefined;
+    if (message === undefined || (message.type === "hello") !== expectedHello) {
+      log.warn(
+        { gateway, type: message?.type },
+        "a gateway's message is malformed or out of order; closing its socket",
+      );
+      link.close(closeCodes.refused, message === undefined ? "malformed message" : "message out of order");
+      return;
+    }
+    if (message.type === "hello") {
+      clearTimeout(helloTimer);
+      gateway = message.gateway;
+      const { current } = publisher;
+      if (message.epoch !== current.epoch || message.revision !== current.revision) link.sendSnapshot(current);
+      fleet.join(message, link)?.close(closeCodes.replaced, "replaced by a newer socket of the same gateway");
+      return;
+    }
+    if (message.type === "refused") {
+      counts.snapshotRefused();
+      log.warn({ gateway, revision: message.revision, problems: message.problems }, "a gateway refused a snapshot");
+    }
+    if (gateway !== undefined) fleet.report(gateway, link, message);
+  });
+
+  socket.on("close", () => {
+    clearTimeout(helloTimer);
+    clearInterval(pingTimer);
+    if (gateway !== undefined) fleet.leave(gateway, link);
+  });
+}
+
+/** Tells every gateway how many there are whenever that changes, and a new one in any case. */
+export function announceFleet(fleet: Fleet): void {
+  let told = 0;
+  const toldLinks = new WeakSet<GatewayLink>();
+  fleet.on("members", () => {
+    const links = fleet.links();
+    const changed = links.length !== told;
+    told = links.length;
+    for (const link of links) {
+      if (!changed && toldLinks.has(link)) continue;
+      toldLinks.add(link);
+      link.send({ type: "fleet", gateways: links.length });
+    }
+  });
+}

@@ -1,0 +1,113 @@
+// /api/v1/apps: the tenants.
+
+import { isName, nameRule } from "@sluice/limiter/policy/shape.ts";
+import type { FastifyInstance } from "fastify";
+import { ApiError } from "../errors/api-error.ts";
+import { afterParameter, appSegment, limitParameter, querySchema, waitParameter } from "../schemas/parameters.ts";
+import { answers } from "../schemas/responses.ts";
+import { type App, deleteApp, getApp, listApps, putApp } from "../storage/apps.ts";
+import { announceChange, originOf } from "./applied.ts";
+import { etagOf, isKnown, preconditionOf } from "./preconditions.ts";
+
+const params = { type: "object", properties: { app: appSegment } } as const;
+const tags = ["apps"];
+
+interface OneApp {
+  Params: { app: string };
+  Querystring: { wait?: string };
+}
+
+export default async function appRoutes(app: FastifyInstance): Promise<void> {
+  app.get<{ Querystring: { after: string; limit: number } }>(
+    "/apps",
+    {
+      schema: {
+        tags,
+        summary: "All apps, by name",
+        querystring: querySchema({ after: afterParameter, limit: limitParameter }),
+        response: answers({ 200: "AppPage" }),
+      },
+    },
+    async (request) => {
+      const { after, limit } = request.query;
+      const found = await listApps(app.database, after, limit + 1);
+      const apps = found.slice(0, limit);
+      return { apps: apps.map(shown), next: found.length > limit ? apps.at(-1)?.name : undefined };
+    },
+  );
+
+  app.get<OneApp>(
+    "/apps/:app",
+    { schema: { tags, summary: "One app", params, querystring: querySchema({}), response: answers({ 200: "App" }) } },
+    async (request, reply) => {
+      const found = await getApp(app.database, request.params.app);
+      const etag = etagOf(found.revision);
+      reply.header("etag", etag);
+      return isKnown(request, etag) ? reply.code(304).send() : shown(found);
+    },
+  );
+
+  app.put<OneApp>(
+    "/apps/:app",
+    {
+      schema: {
+        tags,
+        summary: "Make an app, unless it exists",
+        params,
+        querystring: querySchema({ wait: waitParameter }),
+        response: answers({ 200: "Change", 201: "Change" }),
+      },
+    },
+    async (request, reply) => {
+      const { app: name } = request.params;
+      if (!isName(name)) {
+        const problem = { path: "app", expected: nameRule, got: JSON.stringify(name.slice(0, 80)) };
+        throw new ApiError("invalid-request", "The app's name is no name.", { errors: [problem] });
+      }
+      refuseFields(request.body);
+      const { revision, created } = await putApp(app.database, originOf(request), name, preconditionOf(request));
+      reply.code(created ? 201 : 200).header("etag", etagOf(revision));
+      return announceChange(app, reply, revision, request.query.wait);
+    },
+  );
+
+  app.delete<OneApp>(
+    "/apps/:app",
+    {
+      schema: {
+        tags,
+        summary: "Delete an app that has no policies",
+        params,
+        querystring: querySchema({ wait: waitParameter }),
+        response: answers({ 200: "Change" }),
+      },
+    },
+    async (request, reply) => {
+      const revision = await deleteApp(app.database, originOf(request), request.params.app, preconditionOf(request));
+      return announceChange(app, reply, revision, request.query.wait);
+    },
+  );
+}
+
+function shown(app: App) {
+  return { name: app.name, createdAt: new Date(app.createdAtMs).toISOString(), revision: app.revision };
+}
+
+/** An app has nothing to set yet: a body is empty, or {}. */
+function refuseFields(body: unknown): void {
+  if (body === undefined || body === null) return;
+  if (typeof body !== "object" || Array.isArray(body)) {
+    const problem = {
+      path: "",
+      expected: "an object without fields, or nothing",
+      got: Array.isArray(body) ? "a list" : typeof body,
+    };
+    throw new ApiError("invalid-request", "The body is no object.", { errors: [problem] });
+  }
+  const errors = Object.entries(body).map(([path, value]) => ({
+    path,
+    expected: "no such field",
+    got: JSON.stringify(value).slice(0, 80),
+  }));
+  if (errors.length > 0) throw new ApiError("invalid-request", "An app has no such fields.", { errors });
+}

@@ -1,0 +1,21 @@
+// /healthz: the process runs. /readyz: it can also do its work.
+
+import type { FastifyInstance } from "fastify";
+import { ApiError } from "../errors/api-error.ts";
+import { probeDatabase } from "../storage/database.ts";
+
+const open = { schema: { hide: true }, config: { access: "public" } } as const;
+
+export default async function healthRoutes(app: FastifyInstance): Promise<void> {
+  app.get("/healthz", open, async () => ({ status: "ok" }));
+
+  app.get("/readyz", open, async (request) => {
+    try {
+      await probeDatabase(app.database);
+    } catch (error) {
+      request.log.error({ err: error }, "the database does not answer");
+      throw new ApiError("not-ready", "The database does not answer.");
+    }
+    return { status: "ok" };
+  });
+}

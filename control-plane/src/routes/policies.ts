@@ -1,0 +1,143 @@
+// /api/v1/apps/{app}/policies: the documents that gateways obey.
+
+import type { FastifyInstance } from "fastify";
+import { ApiError } from "../errors/api-error.ts";
+import { judgePolicy } from "../policies/judge-policy.ts";
+import {
+  afterParameter,
+  appSegment,
+  limitParameter,
+  policySegment,
+  querySchema,
+  waitParameter,
+} from "../schemas/parameters.ts";
+import { answers } from "../schemas/responses.ts";
+import { getApp } from "../storage/apps.ts";
+import { deletePolicy, getPolicy, listPolicies, putPolicy, type StoredPolicy } from "../storage/policies.ts";
+import { announceChange, originOf } from "./applied.ts";
+import { etagOf, isKnown, preconditionOf } from "./preconditions.ts";
+
+const appParams = { type: "object", properties: { app: appSegment } } as const;
+const params = { type: "object", properties: { app: appSegment, policy: policySegment } } as const;
+const tags = ["policies"];
+
+interface OnePolicy {
+  Params: { app: string; policy: string };
+  Querystring: { wait?: string };
+}
+
+export default async function policyRoutes(
+  app: FastifyInstance,
+  { redisIsSet }: { redisIsSet: boolean },
+): Promise<void> {
+  app.get<{ Params: { app: string }; Querystring: { after: string; limit: number } }>(
+    "/apps/:app/policies",
+    {
+      schema: {
+        tags,
+        summary: "An app's policies, by name",
+        params: appParams,
+        querystring: querySchema({ after: afterParameter, limit: limitParameter }),
+        response: answers({ 200: "PolicyPage" }),
+      },
+    },
+    async (request) => {
+      const { after, limit } = request.query;
+      const found = await listPolicies(app.database, request.params.app, after, limit + 1);
+      const policies = found.slice(0, limit);
+      return { policies: policies.map(listed), next: found.length > limit ? policies.at(-1)?.name : undefined };
+    },
+  );
+
+  app.post<{ Params: { app: string } }>(
+    "/apps/:app/policies/validate",
+    {
+      config: { policyBody: true },
+      schema: {
+        tags,
+        summary: "Check a document without storing it",
+        description: "Lists everything wrong with it at once. Its name may be absent, as for PUT.",
+        params: appParams,
+        querystring: querySchema({}),
+        response: answers({ 200: "Validity" }),
+      },
+    },
+    async (request) => {
+      await getApp(app.database, request.params.app);
+      const { problems } = judgePolicy(request.body, undefined, redisIsSet);
+      return problems.length === 0 ? { valid: true } : { valid: false, errors: problems };
+    },
+  );
+
+  app.get<OnePolicy>(
+    "/apps/:app/policies/:policy",
+    {
+      schema: {
+        tags,
+        summary: "One policy's document",
+        params,
+        querystring: querySchema({}),
+        response: answers({ 200: "Policy" }),
+      },
+    },
+    async (request, reply) => {
+      const { document, revision } = await getPolicy(app.database, request.params.app, request.params.policy);
+      const etag = etagOf(revision);
+      reply.header("etag", etag);
+      return isKnown(request, etag) ? reply.code(304).send() : document;
+    },
+  );
+
+  app.put<OnePolicy>(
+    "/apps/:app/policies/:policy",
+    {
+      config: { policyBody: true },
+      schema: {
+        tags,
+        summary: "Store a policy and push it",
+        description:
+          "Its name is the URL's, and may be left out of the document. The same document again changes nothing.",
+        params,
+        querystring: querySchema({ wait: waitParameter }),
+        response: answers({ 200: "Change", 201: "Change" }),
+      },
+    },
+    async (request, reply) => {
+      const { app: appName, policy: name } = request.params;
+      await getApp(app.database, appName);
+      const { document, problems } = judgePolicy(request.body, name, redisIsSet);
+      if (problems.length > 0) {
+        const detail =
+          problems.length === 1 ? "1 thing is wrong with it." : `${problems.length} things are wrong with it.`;
+        throw new ApiError("invalid-policy", `This is not a policy: ${detail}`, { errors: problems });
+      }
+      const put = { app: appName, name, document, precondition: preconditionOf(request) };
+      const { revision, created } = await putPolicy(app.database, originOf(request), put);
+      reply.code(created ? 201 : 200).header("etag", etagOf(revision));
+      return announceChange(app, reply, revision, request.query.wait);
+    },
+  );
+
+  app.delete<OnePolicy>(
+    "/apps/:app/policies/:policy",
+    {
+      schema: {
+        tags,
+        summary: "Delete a policy",
+        params,
+        querystring: querySchema({ wait: waitParameter }),
+        response: answers({ 200: "Change" }),
+      },
+    },
+    async (request, reply) => {
+      const { app: appName, policy: name } = request.params;
+      const precondition = preconditionOf(request);
+      const revision = await deletePolicy(app.database, originOf(request), appName, name, precondition);
+      return announceChange(app, reply, revision, request.query.wait);
+    },
+  );
+}
+
+function listed({ name, revision, updatedAtMs, document }: StoredPolicy) {
+  return { name, etag: etagOf(revision), revision, updatedAt: new Date(updatedAtMs).toISOString(), document };
+}

@@ -1,0 +1,45 @@
+// If-Match and If-None-Match (RFC 9110 §13.1) over versions that are revision numbers: how two operators who edit the
+// same policy do not lose each other's work.
+
+import type { FastifyRequest } from "fastify";
+import { ApiError } from "../errors/api-error.ts";
+import type { Precondition } from "../storage/change.ts";
+
+/** The version of what was last changed at `revision`. */
+export function etagOf(revision: number): string {
+  return `"${revision}"`;
+}
+
+/** For a request that changes something. */
+export function preconditionOf(request: FastifyRequest): Precondition {
+  const ifMatch = request.headers["if-match"];
+  const ifNoneMatch = request.headers["if-none-match"];
+  return (revision) => {
+    const etag = revision === undefined ? undefined : etagOf(revision);
+    if (ifMatch !== undefined && !lists(ifMatch, etag)) throw failed("If-Match", etag);
+    if (ifNoneMatch !== undefined && lists(ifNoneMatch, etag)) throw failed("If-None-Match", etag);
+  };
+}
+
+/** For a GET: whether the client has this version already. */
+export function isKnown(request: FastifyRequest, etag: string): boolean {
+  const ifNoneMatch = request.headers["if-none-match"];
+  // A cache on the way may have weakened our tag; for reading, that is as good.
+  return ifNoneMatch !== undefined && lists(ifNoneMatch.replaceAll("W/", ""), etag);
+}
+
+function lists(header: string, etag: string | undefined): boolean {
+  if (etag === undefined) return false;
+  if (header.trim() === "*") return true;
+  return header.split(",").some((listed) => listed.trim() === etag);
+}
+
+function failed(header: string, etag: string | undefined): ApiError {
+  if (etag === undefined) return new ApiError("precondition-failed", `${header} does not hold: there is none yet.`);
+  return new ApiError(
+    "precondition-failed",
+    `${header} does not hold: the current version is ${etag}.`,
+    { etag },
+    { etag },
+  );
+}

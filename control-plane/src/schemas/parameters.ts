@@ -1,0 +1,52 @@
+// Query parameters and path segments, each with what it expects in words: that is what an error says.
+
+import { parseDuration } from "@sluice/limiter/policy/duration.ts";
+
+const minWaitMs = 1;
+const maxWaitMs = 60_000;
+
+export const appSegment = { type: "string", description: "Name of the app." } as const;
+export const policySegment = { type: "string", description: "Name of the policy." } as const;
+
+export const waitParameter = {
+  type: "string",
+  format: "wait",
+  description: "Answer when every connected gateway has applied or refused the revision, or after this long.",
+  "x-expected": 'a duration from 1ms to 60s, like "5s"',
+  examples: ["5s"],
+} as const;
+
+export const limitParameter = {
+  type: "integer",
+  minimum: 1,
+  maximum: 1000,
+  default: 100,
+  description: "At most so many.",
+  "x-expected": "an integer from 1 to 1000",
+} as const;
+
+export const afterParameter = {
+  type: "string",
+  default: "",
+  description: "Those after this name; `next` of the page before.",
+  "x-expected": "a name, once",
+} as const;
+
+export const beforeParameter = {
+  type: "integer",
+  minimum: 1,
+  maximum: Number.MAX_SAFE_INTEGER,
+  description: "Those below this number; `next` of the page before.",
+  "x-expected": "a revision number",
+} as const;
+
+/** A query of these parameters and no others: a misspelt one is not passed over. */
+export function querySchema<Parameters extends object>(properties: Parameters) {
+  return { type: "object", additionalProperties: false, properties } as const;
+}
+
+/** @returns the duration in ms, or undefined when the text is none or out of range */
+export function parseWait(text: string): number | undefined {
+  const waitMs = (parseDuration(text) ?? 0) / 1_000;
+  return waitMs >= minWaitMs && waitMs <= maxWaitMs ? waitMs : undefined;
+}

@@ -1,0 +1,55 @@
+// The policy document as JSON Schema, derived from the shape that the validator walks: for people and their tools to
+// read. Nothing here decides whether a document is valid.
+
+import { type Field, policyShape, type Shape } from "@sluice/limiter/policy/shape.ts";
+
+export interface JsonSchema {
+  readonly [keyword: string]: unknown;
+}
+
+/** A stored document: its name is always there. */
+export const policySchema: JsonSchema = schemaOf(policyShape);
+
+/** A document as it is put: its name may be left to the URL. */
+export const policyBodySchema: JsonSchema = {
+  ...policySchema,
+  required: (policySchema["required"] as string[]).filter((name) => name !== "name"),
+};
+
+/** Never stricter than the shape; looser where a shape's rule is code. */
+export function schemaOf(shape: Shape): JsonSchema {
+  switch (shape.kind) {
+    // maxLength counts characters, maxBytes bytes: a text within the bytes is within as many characters.
+    case "text":
+      return { type: "string", maxLength: shape.maxBytes, "x-expected": shape.expected };
+    case "integer":
+      return { type: "integer", minimum: shape.min, maximum: shape.max };
+    case "duration":
+      return {
+        type: "string",
+        pattern: "^[0-9]{1,15}(ms|s|m|h|d)$",
+        "x-expected": `a duration from ${shape.min} to ${shape.max}`,
+        examples: ["500ms", "30s", "1d"],
+      };
+    case "choice":
+      return { type: "string", enum: shape.of };
+    case "list":
+      return { type: "array", items: schemaOf(shape.of), minItems: shape.minItems, maxItems: shape.maxItems };
+    case "record":
+      return recordSchema(shape.fields);
+  }
+}
+
+function recordSchema(fields: Readonly<Record<string, Field>>): JsonSchema {
+  const properties: Record<string, JsonSchema> = {};
+  const required: string[] = [];
+  for (const [name, field] of Object.entries(fields)) {
+    properties[name] = {
+      ...schemaOf(field.shape),
+      description: field.description,
+      ...(field.default === undefined ? {} : { default: field.default }),
+    };
+    if (field.required === true) required.push(name);
+  }
+  return { type: "object", additionalProperties: false, required, properties };
+}

@@ -1,0 +1,43 @@
+// What ajv found wrong with a query or a body, in the form that policies' problems have: path, expected, got.
+
+import type { Problem } from "@sluice/limiter/policy/validate.ts";
+import type { FastifySchemaValidationError } from "fastify";
+
+/** With ajv's option `verbose`, an error carries the schema that it broke and the value that broke it. */
+interface VerboseError extends FastifySchemaValidationError {
+  readonly data?: unknown;
+  readonly parentSchema?: { readonly "x-expected"?: string; readonly properties?: Record<string, unknown> };
+}
+
+/** One problem per path: the first that ajv reports for it. */
+export function problemsOf(errors: readonly FastifySchemaValidationError[]): Problem[] {
+  const problems = new Map<string, Problem>();
+  for (const error of errors as readonly VerboseError[]) {
+    const problem = problemOf(error);
+    if (!problems.has(problem.path)) problems.set(problem.path, problem);
+  }
+  return [...problems.values()];
+}
+
+function problemOf({ instancePath, keyword, params, parentSchema, message, data }: VerboseError): Problem {
+  const path = instancePath.split("/").filter((part) => part !== "");
+  if (keyword === "additionalProperties") {
+    const name = String(params["additionalProperty"]);
+    const known = Object.keys(parentSchema?.properties ?? {}).join(", ");
+    const expected = known === "" ? "no such field" : `no such field; known here: ${known}`;
+    return { path: [...path, name].join("."), expected, got: quote((data as Record<string, unknown>)[name]) };
+  }
+  if (keyword === "required") {
+    return { path: [...path, String(params["missingProperty"])].join("."), expected: "a value", got: "nothing" };
+  }
+  return {
+    path: path.join("."),
+    expected: parentSchema?.["x-expected"] ?? message ?? "another value",
+    got: quote(data),
+  };
+}
+
+function quote(value: unknown): string {
+  const text = JSON.stringify(value) ?? "nothing";
+  return text.length > 80 ? `${text.slice(0, 80)}…` : text;
+}

@@ -1,0 +1,74 @@
+// Every change of what gateways enforce: one transaction that holds the change, the next revision number and its entry
+// in the history, so that no revision is skipped, shared or left without a change.
+
+import type { Transaction } from "kysely";
+import type { Database } from "./database.ts";
+import type { Tables } from "./tables.ts";
+
+export type Action = "create-app" | "delete-app" | "create-policy" | "update-policy" | "delete-policy";
+
+/** Who asked for a change, and when. */
+export interface Origin {
+  readonly who: string;
+  readonly atMs: number;
+}
+
+export interface Entry {
+  readonly action: Action;
+  readonly app: string;
+  readonly policy?: string;
+  /** Documents as JSON text. */
+  readonly before?: string;
+  readonly after?: string;
+}
+
+/** @returns the revision that the change became */
+export type RecordEntry = (entry: Entry) => Promise<number>;
+
+/** Throws when the caller's condition does not hold for the current version (undefined: there is none). */
+export type Precondition = (revision: number | undefined) => void;
+
+/**
+ * Runs `body` as the only writer. What it throws rolls everything back; when it never calls `record`, nothing changed
+ * and no revision is used up.
+ */
+export function change<T>(
+  database: Database,
+  origin: Origin,
+  body: (transaction: Transaction<Tables>, record: RecordEntry) => Promise<T>,
+): Promise<T> {
+  return database.transaction().execute(async (transaction) => {
+    // Writing to the one row of meta first makes writers queue here, on every database and at any isolation level:
+    // what `body` reads afterwards stays true until it commits.
+    await transaction
+      .updateTable("meta")
+      .set((row) => ({ revision: row.ref("revision") }))
+      .where("id", "=", 1)
+      .execute();
+    return body(transaction, (entry) => append(transaction, origin, entry));
+  });
+}
+
+async function append(transaction: Transaction<Tables>, origin: Origin, entry: Entry): Promise<number> {
+  await transaction
+    .updateTable("meta")
+    .set((row) => ({ revision: row("revision", "+", 1) }))
+    .where("id", "=", 1)
+    .execute();
+  const head = await transaction.selectFrom("meta").select("revision").where("id", "=", 1).executeTakeFirstOrThrow();
+  const revision = Number(head.revision);
+  await transaction
+    .insertInto("revisions")
+    .values({
+      number: revision,
+      at: origin.atMs,
+      who: origin.who,
+      action: entry.action,
+      app: entry.app,
+      policy: entry.policy ?? null,
+      before: entry.before ?? null,
+      after: entry.after ?? null,
+    })
+    .execute();
+  return revision;
+}

@@ -1,0 +1,64 @@
+// The schema, step by step; run at every start. A released step is never edited, only followed by another.
+
+import { randomUUID } from "node:crypto";
+import { type Kysely, type Migration, Migrator } from "kysely";
+import type { Tables } from "./tables.ts";
+
+const migrations: Record<string, Migration> = {
+  "0001-skeleton": { up: createSkeleton },
+};
+
+/** Brings the database to the newest schema. @throws what the failing step threw; that step is rolled back */
+export async function migrate(database: Kysely<Tables>): Promise<void> {
+  const migrator = new Migrator({ db: database, provider: { getMigrations: async () => migrations } });
+  const { error } = await migrator.migrateToLatest();
+  if (error !== undefined) throw error;
+}
+
+async function createSkeleton(database: Kysely<Tables>): Promise<void> {
+  await database.schema
+    .createTable("meta")
+    .addColumn("id", "integer", (column) => column.primaryKey())
+    .addColumn("epoch", "varchar(36)", (column) => column.notNull())
+    .addColumn("revision", "bigint", (column) => column.notNull())
+    .execute();
+  await database.schema
+    .createTable("apps")
+    .addColumn("name", "varchar(63)", (column) => column.primaryKey())
+    .addColumn("created_at", "bigint", (column) => column.notNull())
+    .addColumn("revision", "bigint", (column) => column.notNull())
+    .execute();
+  await database.schema
+    .createTable("policies")
+    .addColumn("app", "varchar(63)", (column) => column.notNull())
+    .addColumn("name", "varchar(63)", (column) => column.notNull())
+    .addColumn("document", "text", (column) => column.notNull())
+    .addColumn("revision", "bigint", (column) => column.notNull())
+    .addColumn("updated_at", "bigint", (column) => column.notNull())
+    .addPrimaryKeyConstraint("policies_key", ["app", "name"])
+    .addForeignKeyConstraint("policies_app", ["app"], "apps", ["name"])
+    .execute();
+  await database.schema
+    .createTable("revisions")
+    .addColumn("number", "bigint", (column) => column.primaryKey())
+    .addColumn("at", "bigint", (column) => column.notNull())
+    .addColumn("who", "varchar(255)", (column) => column.notNull())
+    .addColumn("action", "varchar(63)", (column) => column.notNull())
+    .addColumn("app", "varchar(63)", (column) => column.notNull())
+    .addColumn("policy", "varchar(63)")
+    .addColumn("before", "text")
+    .addColumn("after", "text")
+    .execute();
+  await database.schema
+    .createTable("tokens")
+    .addColumn("hash", "varchar(64)", (column) => column.primaryKey())
+    .addColumn("name", "varchar(255)", (column) => column.notNull())
+    .addColumn("role", "varchar(63)", (column) => column.notNull())
+    .addColumn("app", "varchar(63)")
+    .addColumn("created_at", "bigint", (column) => column.notNull())
+    .addColumn("expires_at", "bigint")
+    .addColumn("last_four", "varchar(4)", (column) => column.notNull())
+    .execute();
+  await database.insertInto("meta").values({ id: 1, epoch: randomUUID(), revision: 0 }).execute();
+  await database.insertInto("apps").values({ name: "default", created_at: Date.now(), revision: 0 }).execute();
+}

@@ -1,0 +1,56 @@
+// The history: what each revision changed, and the whole state at the newest one.
+
+import type { Action } from "./change.ts";
+import type { Database } from "./database.ts";
+
+export interface Revision {
+  readonly number: number;
+  readonly atMs: number;
+  readonly who: string;
+  readonly action: Action;
+  readonly app: string;
+  readonly policy: string | undefined;
+}
+
+/** Every policy at one revision, documents as the JSON text they are stored as. */
+export interface StoredState {
+  readonly epoch: string;
+  readonly revision: number;
+  readonly policies: readonly { readonly app: string; readonly document: string }[];
+}
+
+/** Newest first. @param before only those with a lower number, or undefined for all */
+export async function listRevisions(
+  database: Database,
+  before: number | undefined,
+  limit: number,
+): Promise<Revision[]> {
+  let query = database.selectFrom("revisions").select(["number", "at", "who", "action", "app", "policy"]);
+  if (before !== undefined) query = query.where("number", "<", before);
+  const rows = await query.orderBy("number", "desc").limit(limit).execute();
+  return rows.map((row) => ({
+    number: Number(row.number),
+    atMs: Number(row.at),
+    who: row.who,
+    action: row.action as Action,
+    app: row.app,
+    policy: row.policy ?? undefined,
+  }));
+}
+
+export async function readState(database: Database): Promise<StoredState> {
+  // Repeatable reads: policies of a later revision under an earlier number would never be corrected by a push.
+  return database
+    .transaction()
+    .setIsolationLevel("repeatable read")
+    .execute(async (transaction) => {
+      const head = await transaction.selectFrom("meta").selectAll().where("id", "=", 1).executeTakeFirstOrThrow();
+      const policies = await transaction
+        .selectFrom("policies")
+        .select(["app", "document"])
+        .orderBy("app")
+        .orderBy("name")
+        .execute();
+      return { epoch: head.epoch, revision: Number(head.revision), policies };
+    });
+}

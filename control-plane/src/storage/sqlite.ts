@@ -1,0 +1,30 @@
+// Node's own SQLite in the shape of database that Kysely's SQLite dialect works with, so that the embedded default
+// needs no native package.
+
+import { DatabaseSync, type SQLInputValue } from "node:sqlite";
+import { type Dialect, type SqliteDatabase, SqliteDialect } from "kysely";
+
+/** How long a statement waits for another process that writes to the same file. */
+const busyMs = 5_000;
+
+export function sqliteDialect(path: string): Dialect {
+  return new SqliteDialect({ database: async () => openSqlite(path) });
+}
+
+function openSqlite(path: string): SqliteDatabase {
+  const database = new DatabaseSync(path, { timeout: busyMs });
+  // Every commit is synced: an answered PUT survives a power cut, not only a killed process.
+  database.exec("pragma journal_mode = wal; pragma synchronous = full");
+  return {
+    close: () => database.close(),
+    prepare: (sql) => {
+      const statement = database.prepare(sql);
+      return {
+        reader: statement.columns().length > 0,
+        all: (parameters) => statement.all(...(parameters as SQLInputValue[])),
+        run: (parameters) => statement.run(...(parameters as SQLInputValue[])),
+        iterate: (parameters) => statement.iterate(...(parameters as SQLInputValue[])),
+      };
+    },
+  };
+}

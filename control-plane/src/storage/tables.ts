@@ -1,0 +1,55 @@
+// The tables as queries see them. Times are milliseconds since 1970, documents are JSON text: both read the same from
+// SQLite, MySQL and PostgreSQL.
+
+export interface Tables {
+  meta: MetaTable;
+  apps: AppTable;
+  policies: PolicyTable;
+  revisions: RevisionTable;
+  tokens: TokenTable;
+}
+
+/** One row, id 1: the head of the history. */
+export interface MetaTable {
+  id: number;
+  /** Made with the database: tells revisions of this history from those of another. */
+  epoch: string;
+  revision: number;
+}
+
+export interface AppTable {
+  name: string;
+  created_at: number;
+  revision: number;
+}
+
+export interface PolicyTable {
+  app: string;
+  name: string;
+  document: string;
+  /** The revision that last changed it. */
+  revision: number;
+  updated_at: number;
+}
+
+export interface RevisionTable {
+  number: number;
+  at: number;
+  who: string;
+  action: string;
+  app: string;
+  policy: string | null;
+  before: string | null;
+  after: string | null;
+}
+
+export interface TokenTable {
+  /** SHA-256 in hex; the token itself is never stored. */
+  hash: string;
+  name: string;
+  role: string;
+  app: string | null;
+  created_at: number;
+  expires_at: number | null;
+  last_four: string;
+}

@@ -1,0 +1,28 @@
+// What a token looks like and how it is kept: 256 random bits, recognisable by prefix to secret scanners, stored as a
+// hash only.
+
+import { createHash, randomBytes } from "node:crypto";
+import type { Role, TokenRecord } from "../storage/tokens.ts";
+
+const prefixes: Record<Role, string> = { admin: "sluice_adm_", gateway: "sluice_gw_" };
+
+export function mintToken(role: Role): string {
+  return prefixes[role] + randomBytes(32).toString("base64url");
+}
+
+/** A fast hash is enough: nobody can try 2^256 tokens, and a chosen one must be long. */
+export function hashToken(token: string): string {
+  return createHash("sha256").update(token, "utf8").digest("hex");
+}
+
+export function tokenRecord(token: string, name: string, role: Role, createdAtMs: number): TokenRecord {
+  return {
+    hash: hashToken(token),
+    name,
+    role,
+    app: undefined,
+    createdAtMs,
+    expiresAtMs: undefined,
+    lastFour: token.slice(-4),
+  };
+}
