@@ -1,0 +1,56 @@
+# One image for each part: docker build --target control-plane | gateway | upstream. All run as the user node (uid 1000),
+# so that the control plane and the gateways can share the file with the gateway token.
+
+FROM node:24-bookworm-slim AS dependencies
+WORKDIR /sluice
+COPY package.json package-lock.json ./
+COPY limiter/package.json limiter/
+COPY gateway/package.json gateway/
+COPY control-plane/package.json control-plane/
+
+# The install scripts would only fetch a Node, which this image has.
+FROM dependencies AS build
+RUN npm ci --ignore-scripts --no-audit --no-fund
+COPY tsconfig.base.json ./
+COPY limiter limiter
+COPY gateway gateway
+RUN node gateway/build/build.ts
+
+FROM dependencies AS production-dependencies
+RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund
+
+FROM node:24-bookworm-slim AS runtime
+ENV NODE_ENV=production SLUICE_DATA_DIR=/data SLUICE_GATEWAY_TOKEN_FILE=/shared/gateway-token
+RUN install -d -o node -g node -m 0700 /data /shared
+WORKDIR /sluice
+COPY package.json ./
+COPY launch launch
+
+FROM runtime AS upstream
+ENV SLUICE_UPSTREAM_HOST=0.0.0.0
+USER node
+EXPOSE 8082
+CMD ["node", "launch/demo-upstream.ts"]
+
+FROM runtime AS control-plane
+ENV SLUICE_CONTROL_HOST=0.0.0.0
+COPY --from=production-dependencies /sluice/node_modules node_modules
+COPY limiter limiter
+COPY control-plane control-plane
+USER node
+EXPOSE 8081
+VOLUME ["/data", "/shared"]
+CMD ["node", "launch/control-plane.ts"]
+
+FROM runtime AS gateway
+RUN apt-get update \
+  && apt-get install -y --no-install-recommends nginx libnginx-mod-http-lua lua-resty-core lua-resty-lrucache \
+    lua-nginx-redis lua-nginx-websocket lua-nginx-string lua-cjson \
+  && rm -rf /var/lib/apt/lists/*
+ENV SLUICE_GATEWAY_HOST=0.0.0.0 SLUICE_GATEWAY_PRIVATE_HOST=0.0.0.0
+COPY nginx.conf ./
+COPY --from=build /sluice/gateway/dist gateway/dist
+USER node
+EXPOSE 8080 8079
+VOLUME ["/data", "/shared"]
+CMD ["node", "launch/gateway.ts"]

@@ -1,0 +1,113 @@
+// Makes node_modules ready, then runs `node launch/bootstrap.mjs FILE.ts ARGS…` on the Node of node_modules/.bin.
+// Relies on Node 20 or newer and on nothing else: this is what a fresh clone can run.
+import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { fail, runStep, SetupError, say } from "./step.mjs";
+
+const root = resolve(dirname(fileURLToPath(import.meta.url)), "..");
+const lockFile = join(root, "package-lock.json");
+const installedLock = join(root, "node_modules/.package-lock.json");
+const stampFile = join(root, "node_modules/.sluice-install");
+const node = join(root, "node_modules/.bin/node");
+
+try {
+  requireNode20();
+  await makeNodeModulesReady();
+  const [target, ...args] = process.argv.slice(2);
+  if (target !== undefined) await run(resolve(root, target), args);
+} catch (error) {
+  fail(error);
+}
+
+function requireNode20() {
+  const major = Number(process.versions.node.split(".")[0]);
+  if (major < 20) throw new SetupError(`expected Node 20 or newer, got ${process.version}`);
+}
+
+/** Installs what package-lock.json names, unless the stamp says that just this was installed here. */
+async function makeNodeModulesReady() {
+  const stamp = `${createHash("sha256").update(readFileSync(lockFile)).digest("hex")} ${process.platform}-${process.arch}\n`;
+  if (existsSync(node)) {
+    if (existsSync(stampFile) && readFileSync(stampFile, "utf8") === stamp) return;
+    if (installedByHand()) return writeFileSync(stampFile, stamp);
+  }
+  await installDependencies();
+  await healNode();
+  writeFileSync(stampFile, stamp);
+}
+
+/** `npm install` or `npm ci` was run since package-lock.json last changed: npm keeps this file for its own use. */
+function installedByHand() {
+  return existsSync(installedLock) && statSync(installedLock).mtimeMs >= statSync(lockFile).mtimeMs;
+}
+
+async function installDependencies() {
+  const ci = await npm("installing npm dependencies", ["ci"]);
+  if (ci.code === 0) return;
+  // Some npm versions refuse a lock file that another version wrote; its pinned versions are still what gets installed.
+  const outOfStep = ci.output.includes("EUSAGE");
+  if (!outOfStep) throw new SetupError(`npm ci failed (exit code ${ci.code}):\n${ci.output.trimEnd()}`);
+  say("this npm finds package-lock.json incomplete; trying npm install");
+  const install = await npm("installing npm dependencies", ["install", "--no-save"]);
+  if (install.code !== 0) {
+    throw new SetupError(`npm install failed (exit code ${install.code}):\n${install.output.trimEnd()}`);
+  }
+}
+
+/** The package `node` fetches its binary in an install script, which npm can be configured to leave out. */
+async function healNode() {
+  if (await nodeRuns()) return;
+  const rebuild = await npm("fetching Node (npm left out the install script of the package node)", [
+    "rebuild",
+    "node",
+    "--ignore-scripts=false",
+    "--foreground-scripts",
+  ]);
+  if (await nodeRuns()) return;
+  throw new SetupError(
+    `node_modules/.bin/node does not run after npm rebuild node (exit code ${rebuild.code}):\n${rebuild.output.trimEnd()}`,
+  );
+}
+
+function nodeRuns() {
+  return new Promise((done) => {
+    const child = spawn(node, ["--version"], { stdio: "ignore" });
+    child.on("error", () => done(false));
+    child.on("exit", (code) => done(code === 0));
+  });
+}
+
+/** @param {string} title @param {string[]} args */
+function npm(title, args) {
+  // A caller's --omit or NODE_ENV=production would leave out the compiler and Node itself.
+  const env = { ...process.env, NODE_ENV: "development", npm_config_omit: "", npm_config_include: "dev" };
+  return runStep(title, "npm", [...args, "--no-audit", "--no-fund"], { cwd: root, env });
+}
+
+/** @param {string} target @param {string[]} args */
+async function run(target, args) {
+  stopWhenNpmIsGone();
+  if (Number(process.versions.node.split(".")[0]) >= 24 && process.features.typescript) {
+    process.argv.splice(1, process.argv.length - 1, target, ...args);
+    await import(pathToFileURL(target).href);
+    return;
+  }
+  const child = spawn(node, [target, ...args], { stdio: ["inherit", "inherit", "inherit", "ipc"] });
+  // The terminal gives Ctrl-C to both processes; a signal from npm or a supervisor reaches this one alone.
+  for (const signal of /** @type {NodeJS.Signals[]} */ (["SIGINT", "SIGTERM", "SIGHUP"])) {
+    process.on(signal, () => child.kill(signal));
+  }
+  child.on("exit", (code, signal) => process.exit(code ?? (signal === "SIGINT" ? 130 : 1)));
+}
+
+/** npm passes SIGINT and SIGTERM on, but a killed npm says nothing: only the change of parent tells. */
+function stopWhenNpmIsGone() {
+  if (process.env.npm_lifecycle_event === undefined) return;
+  const parent = process.ppid;
+  setInterval(() => {
+    if (process.ppid !== parent) process.kill(process.pid, "SIGTERM");
+  }, 500).unref();
+}

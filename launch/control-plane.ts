@@ -1,0 +1,20 @@
+// `npm run control-plane`: the control plane alone.
+import { shareGatewayToken } from "./gateway-token.ts";
+import { controlPlane, controlPorts } from "./parts.ts";
+import { requireFreePorts } from "./ports.ts";
+import { Processes } from "./processes.ts";
+import { controlUrlHere, untilAnswers } from "./readiness.ts";
+import { readSettings } from "./settings.ts";
+import { fail, say } from "./step.mjs";
+
+try {
+  const settings = readSettings(process.env);
+  await requireFreePorts(controlPorts(settings));
+  const processes = new Processes();
+  processes.start(controlPlane(settings, shareGatewayToken(settings)));
+  await untilAnswers("control plane", `${controlUrlHere(settings)}/readyz`);
+  say(`control plane at ${controlUrlHere(settings)}, its API at ${controlUrlHere(settings)}/docs`);
+  say("ready");
+} catch (error) {
+  fail(error);
+}

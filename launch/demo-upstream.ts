@@ -1,0 +1,26 @@
+// The demo upstream: answers every request with what it received (method, path, headers) as JSON.
+import { createServer } from "node:http";
+import { readSettings } from "./settings.ts";
+import { fail } from "./step.mjs";
+
+try {
+  const { upstreamHost, upstreamPort } = readSettings(process.env);
+  const server = createServer({ keepAliveTimeout: 75_000 }, (request, response) => {
+    request.resume();
+    request.on("end", () => {
+      const body = `${JSON.stringify({ method: request.method, path: request.url, headers: request.headers })}\n`;
+      response.writeHead(200, { "content-type": "application/json", "content-length": Buffer.byteLength(body) });
+      response.end(request.method === "HEAD" ? undefined : body);
+    });
+  });
+  server.on("error", fail);
+  server.listen(upstreamPort, upstreamHost);
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    process.on(signal, () => {
+      server.close(() => process.exit(0));
+      server.closeAllConnections();
+    });
+  }
+} catch (error) {
+  fail(error);
+}

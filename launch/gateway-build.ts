@@ -1,0 +1,40 @@
+// Builds the gateway's Lua unless nothing that goes into it has changed since the last build.
+import { createHash } from "node:crypto";
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { projectDir } from "./settings.ts";
+import { runStep, SetupError } from "./step.mjs";
+
+export const gatewayDist = join(projectDir, "gateway/dist");
+const entry = join(gatewayDist, "sluice.lua");
+const builder = join(projectDir, "gateway/build/build.ts");
+const stampFile = join(gatewayDist, ".sluice-build");
+const sources = ["limiter", "gateway", "tsconfig.base.json", "package-lock.json"];
+
+/** @throws SetupError with the compiler's output when the build fails. */
+export async function requireGatewayBuild(): Promise<void> {
+  // An image or a package carries what was built and not what builds it.
+  if (!existsSync(builder) && existsSync(entry)) return;
+  const stamp = fingerprint();
+  if (existsSync(entry) && existsSync(stampFile) && readFileSync(stampFile, "utf8") === stamp) return;
+  const built = await runStep("building the gateway", process.execPath, [builder], { cwd: projectDir });
+  if (built.code !== 0) throw new SetupError(`the build failed (exit code ${built.code}):\n${built.output.trimEnd()}`);
+  writeFileSync(stampFile, stamp);
+}
+
+/** Of every source file's path, size and time of change: reading them all would take ten times as long. */
+function fingerprint(): string {
+  const hash = createHash("sha256");
+  const add = (path: string) => {
+    const about = statSync(join(projectDir, path));
+    if (!about.isDirectory()) {
+      hash.update(`${path}\0${about.size}\0${about.mtimeMs}\n`);
+      return;
+    }
+    for (const name of readdirSync(join(projectDir, path)).sort()) {
+      if (name !== "dist" && name !== "node_modules") add(`${path}/${name}`);
+    }
+  };
+  for (const path of sources) add(path);
+  return hash.digest("hex");
+}

@@ -1,0 +1,42 @@
+// `npm run gateway`: one gateway alone. SLUICE_CONTROL_URL tells it which control plane to connect to; with
+// `-- --print-config` it prints the nginx configuration that it would run and ends.
+import { requireGatewayBuild } from "./gateway-build.ts";
+import { requireGatewayToken } from "./gateway-token.ts";
+import { requireNginx } from "./nginx-binary.ts";
+import { renderNginxConfig } from "./nginx-config.ts";
+import { gateway, gatewayPorts } from "./parts.ts";
+import { requireFreePorts } from "./ports.ts";
+import { Processes } from "./processes.ts";
+import { gatewayUrlHere, privateUrlHere, untilAnswers, untilConnected } from "./readiness.ts";
+import { readSettings, type Settings } from "./settings.ts";
+import { fail, SetupError, say } from "./step.mjs";
+import { requireSystemPackages } from "./system-packages.ts";
+
+try {
+  const settings = readSettings(process.env);
+  const [option] = process.argv.slice(2);
+  if (option === "--print-config") {
+    process.stdout.write(renderNginxConfig(settings, requireNginx(settings.nginx)));
+  } else if (option === undefined) {
+    await start(settings);
+  } else {
+    throw new SetupError(`expected --print-config or nothing, got ${option}`);
+  }
+} catch (error) {
+  fail(error);
+}
+
+async function start(settings: Settings): Promise<void> {
+  await requireFreePorts(gatewayPorts(settings));
+  await requireSystemPackages("run", settings.nginx);
+  const nginx = requireNginx(settings.nginx);
+  await requireGatewayBuild();
+  const token = await requireGatewayToken(settings);
+
+  const processes = new Processes();
+  processes.start(gateway(settings, nginx, token));
+  await untilAnswers("gateway", `${privateUrlHere(settings)}/sluice/healthz`);
+  await untilConnected(settings);
+  say(`gateway ${settings.gatewayId} at ${gatewayUrlHere(settings)}, control plane ${settings.controlUrl}`);
+  say("ready");
+}

@@ -1,0 +1,105 @@
+// Renders nginx.conf: the file is a readable example whose ${NAME}s stand for what differs between machines. Line
+// numbers stay the same, so that nginx's own messages point into the original.
+import { chownSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { isIPv4, isIPv6 } from "node:net";
+import { join } from "node:path";
+import { gatewayDist } from "./gateway-build.ts";
+import type { Nginx } from "./nginx-binary.ts";
+import { projectDir, type Settings } from "./settings.ts";
+import { SetupError } from "./step.mjs";
+
+const template = join(projectDir, "nginx.conf");
+
+/** @throws SetupError for a name that the template uses and nobody knows */
+export function renderNginxConfig(settings: Settings, nginx: Nginx): string {
+  const values: Record<string, string> = {
+    SLUICE_MODULES: nginx.modules.map((file) => `load_module ${file};`).join(" "),
+    SLUICE_USER: userDirective(settings.dataDir),
+    SLUICE_WORKERS: settings.workers,
+    SLUICE_GATEWAY_HOST: bracketed(settings.gatewayHost),
+    SLUICE_GATEWAY_PORT: String(settings.gatewayPort),
+    SLUICE_GATEWAY_PRIVATE_HOST: bracketed(settings.gatewayPrivateHost),
+    SLUICE_GATEWAY_PRIVATE_PORT: String(settings.gatewayPrivatePort),
+    SLUICE_UPSTREAM_ADDRESS: upstreamAddress(settings),
+    SLUICE_LUA_DIR: gatewayDist,
+    SLUICE_GATEWAY_DIR: settings.gatewayDir,
+    SLUICE_RESOLVER: resolverDirective(readResolvConf()),
+  };
+  const text = readFileSync(template, "utf8");
+  return text.replace(/\$\{([A-Z][A-Z0-9_]*)\}/g, (_, name: string, offset: number) => {
+    const value = values[name];
+    if (value === undefined) {
+      throw new SetupError(`nginx.conf: expected one of ${Object.keys(values).join(", ")}, got \${${name}}`);
+    }
+    const isPath = name === "SLUICE_GATEWAY_DIR" || name === "SLUICE_LUA_DIR";
+    if (isPath && !fitsInto(value, text, offset)) {
+      throw new SetupError(
+        `${name}: expected a path that nginx.conf can hold (no quotes, $, ; or blanks), got "${value}"`,
+      );
+    }
+    return value;
+  });
+}
+
+/** Inside of double quotes a path may hold blanks; characters with a meaning to nginx it may hold nowhere. */
+function fitsInto(path: string, text: string, offset: number): boolean {
+  const lineSoFar = text.slice(text.lastIndexOf("\n", offset) + 1, offset);
+  const isQuoted = lineSoFar.split('"').length % 2 === 0;
+  return isQuoted ? !/["'\\$;{}\n]/.test(path) : !/["'\\$;{}\s]/.test(path);
+}
+
+/** As an upstream block has it: host and port. */
+function upstreamAddress({ upstream, upstreamPort }: Settings): string {
+  if (upstream === undefined) return `127.0.0.1:${upstreamPort}`;
+  const { host, port } = new URL(upstream);
+  return port === "" ? `${host}:80` : host;
+}
+
+/** Writes the rendered file into the gateway's directory, which belongs to whoever the workers run as. */
+export function writeNginxConfig(settings: Settings, nginx: Nginx): string {
+  // The control plane keeps its secrets there.
+  mkdirSync(settings.dataDir, { recursive: true, mode: 0o700 });
+  mkdirSync(settings.gatewayDir, { recursive: true });
+  if (process.getuid?.() === 0) {
+    const { uid, gid } = statSync(settings.dataDir);
+    chownSync(settings.gatewayDir, uid, gid);
+  }
+  const file = join(settings.gatewayDir, "nginx.conf");
+  writeFileSync(file, renderNginxConfig(settings, nginx));
+  return file;
+}
+
+/** Started by root, nginx would make its workers `nobody`, who may neither enter the checkout nor write the data dir. */
+function userDirective(dataDir: string): string {
+  if (process.getuid?.() !== 0) return "";
+  const uid = statSync(dataDir, { throwIfNoEntry: false })?.uid ?? 0;
+  const name = readFileSync("/etc/passwd", "utf8")
+    .split("\n")
+    .map((line) => line.split(":"))
+    .find((fields) => fields[2] === String(uid))?.[0];
+  if (name === undefined)
+    throw new SetupError(`${dataDir}: expected an owner with a name in /etc/passwd, got uid ${uid}`);
+  return `user ${name};`;
+}
+
+/** nginx reads no resolv.conf; names of a control plane, a Redis or an upstream need its own resolver. */
+function resolverDirective(resolvConf: string): string {
+  const servers = resolvConf
+    .split("\n")
+    .map((line) => /^\s*nameserver\s+(\S+)/.exec(line)?.[1] ?? "")
+    // A link-local address with its zone (fe80::1%eth0) is nothing that nginx could take.
+    .filter((address) => isIPv4(address) || (isIPv6(address) && !address.includes("%")));
+  return servers.length === 0 ? "" : `resolver ${servers.map(bracketed).join(" ")} ipv6=off valid=10s;`;
+}
+
+function readResolvConf(): string {
+  try {
+    return readFileSync("/etc/resolv.conf", "utf8");
+  } catch {
+    return "";
+  }
+}
+
+function bracketed(address: string): string {
+  return isIPv6(address) ? `[${address}]` : address;
+}

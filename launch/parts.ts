@@ -1,0 +1,65 @@
+// The three parts as they are run here: which program, with which arguments and environment.
+import { join } from "node:path";
+import type { Nginx } from "./nginx-binary.ts";
+import { writeNginxConfig } from "./nginx-config.ts";
+import type { Part } from "./processes.ts";
+import { projectDir, type Settings } from "./settings.ts";
+
+/** @param gatewayToken what gateways have to show; undefined lets the control plane keep its own in the data dir */
+export function controlPlane(settings: Settings, gatewayToken: string | undefined): Part {
+  return {
+    name: "control plane",
+    command: process.execPath,
+    args: [join(projectDir, "control-plane/src/main.ts")],
+    env: {
+      ...process.env,
+      SLUICE_CONTROL_HOST: settings.controlHost,
+      SLUICE_CONTROL_PORT: String(settings.controlPort),
+      SLUICE_DATA_DIR: settings.dataDir,
+      ...(gatewayToken === undefined ? {} : { SLUICE_GATEWAY_TOKEN: gatewayToken }),
+    },
+  };
+}
+
+/** Writes the configuration too. Secrets go by the environment: the file can be read, printed and copied. */
+export function gateway(settings: Settings, nginx: Nginx, gatewayToken: string): Part {
+  const config = writeNginxConfig(settings, nginx);
+  const logFile = join(settings.gatewayDir, "error.log");
+  return {
+    name: "gateway",
+    command: nginx.path,
+    // -e: before it has read its configuration, nginx would log to a system directory that only root can write.
+    args: ["-p", `${settings.gatewayDir}/`, "-e", logFile, "-c", config, "-g", "daemon off;"],
+    env: {
+      ...process.env,
+      SLUICE_GATEWAY_DIR: settings.gatewayDir,
+      SLUICE_GATEWAY_ID: settings.gatewayId,
+      SLUICE_GATEWAY_TOKEN: gatewayToken,
+      SLUICE_CONTROL_URL: settings.controlUrl,
+      SLUICE_REDIS_URL: settings.redisUrl ?? "",
+    },
+    logFile,
+  };
+}
+
+export function demoUpstream(settings: Settings): Part {
+  return {
+    name: "demo upstream",
+    command: process.execPath,
+    args: [join(projectDir, "launch/demo-upstream.ts")],
+    env: { ...process.env, SLUICE_UPSTREAM_PORT: String(settings.upstreamPort) },
+  };
+}
+
+export const gatewayPorts = (settings: Settings) => [
+  { variable: "SLUICE_GATEWAY_PORT", host: settings.gatewayHost, port: settings.gatewayPort },
+  { variable: "SLUICE_GATEWAY_PRIVATE_PORT", host: settings.gatewayPrivateHost, port: settings.gatewayPrivatePort },
+];
+
+export const controlPorts = (settings: Settings) => [
+  { variable: "SLUICE_CONTROL_PORT", host: settings.controlHost, port: settings.controlPort },
+];
+
+export const upstreamPorts = (settings: Settings) => [
+  { variable: "SLUICE_UPSTREAM_PORT", host: settings.upstreamHost, port: settings.upstreamPort },
+];

@@ -1,0 +1,139 @@
+// The parts that run under one launcher. They live and die together: a signal ends all of them, one that ends by
+// itself ends the others, and whatever way the launcher goes, none stays behind.
+import { type ChildProcess, spawn } from "node:child_process";
+import { readFileSync, statSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { findProgram } from "./nginx-binary.ts";
+
+export interface Part {
+  readonly name: string;
+  readonly command: string;
+  readonly args: readonly string[];
+  readonly env: NodeJS.ProcessEnv;
+  /** Where the part writes what it does not print: read when it fails. */
+  readonly logFile?: string;
+  /** Sees every line that the part prints. */
+  readonly onLine?: (line: string) => void;
+}
+
+interface RunningPart {
+  readonly part: Part;
+  readonly child: ChildProcess;
+  readonly lastLines: string[];
+  readonly logSizeBefore: number;
+  /** Resolves with how it ended. */
+  readonly ended: Promise<string>;
+}
+
+const patienceMs = 5000;
+const keptLines = 20;
+
+export class Processes {
+  readonly #running = new Set<RunningPart>();
+  readonly #setpriv = findProgram("setpriv");
+  #stopping = false;
+  #stopAskedAtMs = 0;
+
+  constructor() {
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => this.#onSignal());
+    // The bootstrap that started us has been killed.
+    process.on("disconnect", () => this.#onSignal());
+    process.channel?.unref();
+    // A terminal that has gone must not end the launcher before its parts.
+    for (const stream of [process.stdout, process.stderr]) stream.on("error", () => undefined);
+    process.on("exit", () => {
+      for (const { child } of this.#running) signalGroup(child, "SIGKILL");
+    });
+  }
+
+  start(part: Part): void {
+    // Told to stop while still starting: nothing more is to begin.
+    if (this.#stopping) return;
+    // A group of its own: Ctrl-C reaches the launcher alone, and what a part has forked can be ended with it. Should the
+    // launcher be killed, the kernel sends the signal that setpriv asked for (nginx's master then ends its workers).
+    const ties = this.#setpriv === undefined ? [] : [this.#setpriv, "--pdeathsig", "TERM", "--"];
+    const [command = part.command, ...args] = [...ties, part.command, ...part.args];
+    const child = spawn(command, args, { env: part.env, stdio: ["ignore", "pipe", "pipe"], detached: true });
+    const lastLines: string[] = [];
+    for (const [from, to] of [
+      [child.stdout, process.stdout],
+      [child.stderr, process.stderr],
+    ] as const) {
+      createInterface({ input: from }).on("line", (line) => {
+        to.write(`${line}\n`);
+        part.onLine?.(line);
+        lastLines.push(line);
+        if (lastLines.length > keptLines) lastLines.shift();
+      });
+    }
+    const ended = new Promise<string>((resolve) => {
+      child.on("error", (error) => resolve(`cannot be started: ${error.message}`));
+      // What it forked may outlive it and hold its pipes: nginx's workers do when their master is killed.
+      child.on("exit", () => signalGroup(child, "SIGKILL"));
+      child.on("close", (code, signal) => resolve(signal === null ? `exit code ${code}` : `killed by ${signal}`));
+    });
+    const running: RunningPart = { part, child, lastLines, logSizeBefore: sizeOf(part.logFile), ended };
+    this.#running.add(running);
+    void ended.then((how) => {
+      this.#running.delete(running);
+      if (!this.#stopping) void this.#onUnexpectedEnd(running, how);
+    });
+  }
+
+  /** Ends every part: asked first, killed after five seconds. */
+  async stop(): Promise<void> {
+    this.#stopping = true;
+    const parts = [...this.#running];
+    for (const { child } of parts) child.kill("SIGTERM");
+    const killer = setTimeout(() => this.#kill(), patienceMs);
+    await Promise.all(parts.map(({ ended }) => ended));
+    clearTimeout(killer);
+  }
+
+  #kill(): void {
+    for (const { part, child } of this.#running) {
+      process.stderr.write(`sluice: ${part.name} did not stop in time; killed\n`);
+      signalGroup(child, "SIGKILL");
+    }
+  }
+
+  #onSignal(): void {
+    const now = Date.now();
+    if (!this.#stopping) {
+      this.#stopAskedAtMs = now;
+      void this.stop().then(() => process.exit(0));
+    } else if (now - this.#stopAskedAtMs > 1000) {
+      // Ctrl-C comes twice under npm, from the terminal and from npm: only a later one is impatience.
+      this.#kill();
+    }
+  }
+
+  async #onUnexpectedEnd({ part, lastLines, logSizeBefore }: RunningPart, how: string): Promise<void> {
+    // What nginx prints when it cannot start, it writes to its log too.
+    const logged = linesAfter(part.logFile, logSizeBefore);
+    const lines = (logged.length > 0 ? logged : lastLines).slice(-keptLines);
+    const told =
+      lines.length === 0 ? "it printed nothing" : `its last lines:\n${lines.map((line) => `  ${line}`).join("\n")}`;
+    await this.stop();
+    process.stderr.write(`sluice: ${part.name} ended unexpectedly (${how}); ${told}\n`);
+    process.exit(1);
+  }
+}
+
+function signalGroup(child: ChildProcess, signal: NodeJS.Signals): void {
+  if (child.pid === undefined) return;
+  try {
+    process.kill(-child.pid, signal);
+  } catch {
+    // Nobody of the group is left.
+  }
+}
+
+function sizeOf(file: string | undefined): number {
+  return file === undefined ? 0 : (statSync(file, { throwIfNoEntry: false })?.size ?? 0);
+}
+
+function linesAfter(file: string | undefined, size: number): string[] {
+  if (file === undefined || sizeOf(file) <= size) return [];
+  return readFileSync(file).subarray(size).toString("utf8").trimEnd().split("\n");
+}

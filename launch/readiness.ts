@@ -1,0 +1,56 @@
+// Waits until a part answers. A part that ends instead is the process watcher's business, and ends this launcher.
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Settings } from "./settings.ts";
+import { SetupError, say } from "./step.mjs";
+
+const patienceMs = 30_000;
+const connectPatienceMs = 5000;
+
+export const controlUrlHere = (settings: Settings) => local("http", settings.controlHost, settings.controlPort);
+export const gatewayUrlHere = (settings: Settings) => local("http", settings.gatewayHost, settings.gatewayPort);
+export const privateUrlHere = (settings: Settings) =>
+  local("http", settings.gatewayPrivateHost, settings.gatewayPrivatePort);
+export const upstreamUrlHere = (settings: Settings) => local("http", settings.upstreamHost, settings.upstreamPort);
+
+/** @throws SetupError when it does not answer 200 within 30 seconds */
+export async function untilAnswers(name: string, url: string): Promise<void> {
+  const giveUpAt = Date.now() + patienceMs;
+  for (;;) {
+    const answer = await ask(url);
+    if (answer.status === 200) return;
+    if (Date.now() > giveUpAt) {
+      throw new SetupError(`${name}: expected 200 from ${url} within ${patienceMs / 1000} s, got ${answer.text}`);
+    }
+    await sleep(50);
+  }
+}
+
+/** A gateway limits without its control plane, by its last good snapshot: not being connected is only worth a warning. */
+export async function untilConnected(settings: Settings): Promise<void> {
+  const giveUpAt = Date.now() + connectPatienceMs;
+  const url = `${privateUrlHere(settings)}/sluice/healthz`;
+  while (Date.now() < giveUpAt) {
+    const answer = await ask(url);
+    if (/"connected":\s*true/.test(answer.text)) return;
+    await sleep(50);
+  }
+  say(`warning: the gateway is not connected to the control plane at ${settings.controlUrl} yet; it goes on trying`);
+}
+
+/** The status, or 0 when there was no answer, and the body or the reason. */
+async function ask(url: string): Promise<{ status: number; text: string }> {
+  try {
+    const response = await fetch(url, { signal: AbortSignal.timeout(1000) });
+    const body = await response.text();
+    return { status: response.status, text: response.ok ? body : `${response.status} ${body.slice(0, 300)}` };
+  } catch (error) {
+    const cause = (error as Error).cause as NodeJS.ErrnoException | undefined;
+    return { status: 0, text: cause?.code ?? (error as Error).message };
+  }
+}
+
+/** An address to reach a listener from this machine: one that listens everywhere is asked on loopback. */
+function local(scheme: string, host: string, port: number): string {
+  const address = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "[::1]" : host.includes(":") ? `[${host}]` : host;
+  return `${scheme}://${address}:${port}`;
+}

@@ -1,0 +1,131 @@
+// Reads the SLUICE_ variables once, at the edge: every one is checked here, and what is wrong is refused with the
+// variable's name, what was expected and what came. An empty variable counts as not set.
+import { isIP } from "node:net";
+import { hostname } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { SetupError } from "./step.mjs";
+
+export const projectDir = resolve(dirname(fileURLToPath(import.meta.url)), "..");
+
+export interface Settings {
+  readonly gatewayHost: string;
+  readonly gatewayPort: number;
+  readonly gatewayPrivateHost: string;
+  readonly gatewayPrivatePort: number;
+  readonly controlHost: string;
+  readonly controlPort: number;
+  readonly upstreamHost: string;
+  readonly upstreamPort: number;
+  readonly dataDir: string;
+  /** This gateway's own files: rendered nginx.conf, pid, error log, last good snapshot. */
+  readonly gatewayDir: string;
+  readonly gatewayId: string;
+  /** `auto` or a number of nginx worker processes. */
+  readonly workers: string;
+  /** Undefined: the demo upstream. */
+  readonly upstream: string | undefined;
+  readonly controlUrl: string;
+  readonly redisUrl: string | undefined;
+  readonly gatewayToken: string | undefined;
+  readonly gatewayTokenFile: string;
+  /** Whether the file was named by SLUICE_GATEWAY_TOKEN_FILE rather than being the data dir's own. */
+  readonly gatewayTokenFileNamed: boolean;
+  /** An nginx or OpenResty binary to use in place of the one that would be found. */
+  readonly nginx: string | undefined;
+}
+
+/** @throws SetupError that lists every refused variable, one line each. */
+export function readSettings(env: NodeJS.ProcessEnv): Settings {
+  const problems: string[] = [];
+  const read = <T>(name: string, fallback: T, expected: string, parse: (text: string) => T | undefined): T => {
+    const text = env[name];
+    if (text === undefined || text === "") return fallback;
+    const value = parse(text);
+    if (value !== undefined) return value;
+    problems.push(`${name}: expected ${expected}, got ${secretNames.has(name) ? "something else" : `"${text}"`}`);
+    return fallback;
+  };
+  const port = (name: string, fallback: number) => read(name, fallback, "a port number 1…65535", parsePort);
+  const host = (name: string) =>
+    read(name, "127.0.0.1", "an IP address to listen on, such as 127.0.0.1 or 0.0.0.0", (text) =>
+      isIP(text) === 0 ? undefined : text,
+    );
+
+  const gatewayPort = port("SLUICE_GATEWAY_PORT", 8080);
+  const controlPort = port("SLUICE_CONTROL_PORT", 8081);
+  const dataDir = read("SLUICE_DATA_DIR", join(projectDir, ".sluice"), "a path", (text) => resolve(text));
+  const gatewayDir = join(dataDir, `gateway-${gatewayPort}`);
+  const tokenFile = read<string | undefined>("SLUICE_GATEWAY_TOKEN_FILE", undefined, "a path", (text) => resolve(text));
+  const settings: Settings = {
+    gatewayHost: host("SLUICE_GATEWAY_HOST"),
+    gatewayPort,
+    gatewayPrivateHost: host("SLUICE_GATEWAY_PRIVATE_HOST"),
+    gatewayPrivatePort: port("SLUICE_GATEWAY_PRIVATE_PORT", 8079),
+    controlHost: host("SLUICE_CONTROL_HOST"),
+    controlPort,
+    upstreamHost: host("SLUICE_UPSTREAM_HOST"),
+    upstreamPort: port("SLUICE_UPSTREAM_PORT", 8082),
+    dataDir,
+    gatewayDir,
+    gatewayId: read(
+      "SLUICE_GATEWAY_ID",
+      defaultGatewayId(gatewayPort),
+      "1…64 letters, digits, dots, dashes or underscores",
+      (text) => (/^[A-Za-z0-9._-]{1,64}$/.test(text) ? text : undefined),
+    ),
+    workers: read("SLUICE_WORKERS", "auto", "auto or a number 1…1024", parseWorkers),
+    upstream: read<string | undefined>("SLUICE_UPSTREAM", undefined, "http://host:port", parseOrigin(["http:"])),
+    controlUrl: read(
+      "SLUICE_CONTROL_URL",
+      `http://127.0.0.1:${controlPort}`,
+      "http://host:port or https://host:port",
+      parseOrigin(["http:", "https:"]),
+    ),
+    redisUrl: read<string | undefined>(
+      "SLUICE_REDIS_URL",
+      undefined,
+      "redis://, rediss://, redis+sentinel:// or redis+cluster://, then hosts",
+      (text) => (/^redis(s|\+sentinel|\+cluster)?:\/\/[^\s/]+/.test(text) ? text : undefined),
+    ),
+    gatewayToken: read<string | undefined>("SLUICE_GATEWAY_TOKEN", undefined, tokenShape, parseToken),
+    gatewayTokenFile: tokenFile ?? join(dataDir, "gateway-token"),
+    gatewayTokenFileNamed: tokenFile !== undefined,
+    nginx: read<string | undefined>("SLUICE_NGINX", undefined, "a path", (text) => text),
+  };
+  read<string | undefined>("SLUICE_ADMIN_TOKEN", undefined, tokenShape, parseToken);
+  if (problems.length > 0) throw new SetupError(problems.join("\nsluice: "));
+  return Object.freeze(settings);
+}
+
+const secretNames = new Set(["SLUICE_ADMIN_TOKEN", "SLUICE_GATEWAY_TOKEN", "SLUICE_REDIS_URL"]);
+const tokenShape = "printable characters without spaces";
+
+function parsePort(text: string): number | undefined {
+  const port = /^[0-9]{1,5}$/.test(text) ? Number(text) : 0;
+  return port >= 1 && port <= 65535 ? port : undefined;
+}
+
+function parseWorkers(text: string): string | undefined {
+  if (text === "auto") return text;
+  return /^[1-9][0-9]{0,3}$/.test(text) && Number(text) <= 1024 ? text : undefined;
+}
+
+function parseToken(text: string): string | undefined {
+  return /^[\x21-\x7e]+$/.test(text) ? text : undefined;
+}
+
+function parseOrigin(protocols: readonly string[]): (text: string) => string | undefined {
+  return (text) => {
+    const url = URL.canParse(text) ? new URL(text) : undefined;
+    if (url === undefined || !protocols.includes(url.protocol) || url.hostname === "") return undefined;
+    if (url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "") return undefined;
+    return url.pathname === "/" ? url.origin : undefined;
+  };
+}
+
+function defaultGatewayId(port: number): string {
+  return `${hostname()
+    .replace(/[^A-Za-z0-9._-]/g, "-")
+    .slice(0, 58)}-${port}`;
+}

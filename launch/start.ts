@@ -1,0 +1,78 @@
+// `npm start`: the whole of Sluice on one machine, with a demo upstream unless SLUICE_UPSTREAM names another.
+import { requireGatewayBuild } from "./gateway-build.ts";
+import { requireGatewayToken, shareGatewayToken } from "./gateway-token.ts";
+import { requireNginx } from "./nginx-binary.ts";
+import { controlPlane, controlPorts, demoUpstream, gateway, gatewayPorts, upstreamPorts } from "./parts.ts";
+import { requireFreePorts } from "./ports.ts";
+import { Processes } from "./processes.ts";
+import {
+  controlUrlHere,
+  gatewayUrlHere,
+  privateUrlHere,
+  untilAnswers,
+  untilConnected,
+  upstreamUrlHere,
+} from "./readiness.ts";
+import { readSettings, type Settings } from "./settings.ts";
+import { fail, say } from "./step.mjs";
+import { requireSystemPackages } from "./system-packages.ts";
+
+try {
+  await start(readSettings(process.env));
+} catch (error) {
+  fail(error);
+}
+
+async function start(settings: Settings): Promise<void> {
+  const withDemo = settings.upstream === undefined;
+  await requireFreePorts([
+    ...gatewayPorts(settings),
+    ...controlPorts(settings),
+    ...(withDemo ? upstreamPorts(settings) : []),
+  ]);
+  await requireSystemPackages("run", settings.nginx);
+  const nginx = requireNginx(settings.nginx);
+  await requireGatewayBuild();
+
+  const processes = new Processes();
+  let firstAdminToken: string | undefined;
+  const onLine = (line: string) => {
+    firstAdminToken ??= /admin token[^:]*: (\S+)$/.exec(line)?.[1];
+  };
+  processes.start({ ...controlPlane(settings, shareGatewayToken(settings)), onLine });
+  if (withDemo) processes.start(demoUpstream(settings));
+  await untilAnswers("control plane", `${controlUrlHere(settings)}/readyz`);
+  const token = await requireGatewayToken(settings);
+  processes.start(gateway(settings, nginx, token));
+  await untilAnswers("gateway", `${privateUrlHere(settings)}/sluice/healthz`);
+  await untilConnected(settings);
+  if (withDemo) await untilAnswers("demo upstream", upstreamUrlHere(settings));
+  announce(settings, firstAdminToken);
+}
+
+function announce(settings: Settings, firstAdminToken: string | undefined): void {
+  const gatewayUrl = gatewayUrlHere(settings);
+  const controlUrl = controlUrlHere(settings);
+  const policy =
+    '{"match":{"paths":["/hello"]},"key":["ip"],"limits":[{"name":"burst","algorithm":"fixed-window","quota":2,"window":"10s"}]}';
+  process.stdout.write(`
+  gateway        ${gatewayUrl}  →  ${settings.upstream ?? `${upstreamUrlHere(settings)} (demo upstream)`}
+  control plane  ${controlUrl}   API ${controlUrl}/docs
+  metrics        ${privateUrlHere(settings)}/sluice/metrics
+  admin token    ${firstAdminToken ?? knownAdminToken()}
+
+  Try: two calls in ten seconds are let through, the third is refused.
+    curl -X PUT '${controlUrl}/api/v1/apps/default/policies/hello?wait=5s' \\
+      -H "authorization: Bearer ${firstAdminToken ?? "$SLUICE_ADMIN_TOKEN"}" -H 'content-type: application/json' \\
+      -d '${policy}'
+    curl -i ${gatewayUrl}/hello
+
+`);
+  say("ready");
+}
+
+/** Only its hash is stored: after the first start, nobody can print it again. */
+function knownAdminToken(): string {
+  if (process.env["SLUICE_ADMIN_TOKEN"]) return "the one in SLUICE_ADMIN_TOKEN";
+  return "the one that the first start printed; lost it? set SLUICE_ADMIN_TOKEN to one of your own";
+}

@@ -1,0 +1,88 @@
+// Which Debian packages are missing, and installing them where we may. Presence is told by a file of each package,
+// which costs microseconds where asking dpkg would cost a second.
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { debianModules, findNginx, findProgram } from "./nginx-binary.ts";
+import { runStep, SetupError, say } from "./step.mjs";
+
+interface SystemPackage {
+  readonly name: string;
+  /** A file that is there when the package is. */
+  readonly file: string;
+}
+
+const libraryDir = process.arch === "arm64" ? "/usr/lib/aarch64-linux-gnu" : "/usr/lib/x86_64-linux-gnu";
+
+const gatewayPackages: readonly SystemPackage[] = [
+  { name: "nginx", file: "/usr/sbin/nginx" },
+  { name: "libnginx-mod-http-lua", file: debianModules[1] ?? "" },
+  { name: "lua-resty-core", file: "/usr/share/lua/5.1/resty/core.lua" },
+  { name: "lua-resty-lrucache", file: "/usr/share/lua/5.1/resty/lrucache.lua" },
+  { name: "lua-nginx-redis", file: "/usr/share/lua/5.1/nginx/redis.lua" },
+  { name: "lua-nginx-websocket", file: "/usr/share/lua/5.1/nginx/websocket/client.lua" },
+  { name: "lua-nginx-string", file: "/usr/share/lua/5.1/nginx/string.lua" },
+  { name: "lua-cjson", file: `${libraryDir}/lua/5.1/cjson.so` },
+];
+
+/** What the tests need beyond the gateway: a Redis of their own, the Lua runtimes, a load generator. */
+const testPackages: readonly SystemPackage[] = [
+  { name: "redis-server", file: "/usr/bin/redis-server" },
+  { name: "luajit2", file: "/usr/bin/luajit" },
+  { name: "lua5.1", file: "/usr/bin/lua5.1" },
+  { name: "lua-busted", file: "/usr/bin/busted" },
+  { name: "wrk", file: "/usr/bin/wrk" },
+  { name: "curl", file: "/usr/bin/curl" },
+];
+
+/**
+ * @param purpose `run`: what a gateway needs; `test`: also what the tests need
+ * @param nginx SLUICE_NGINX, when set
+ * @throws SetupError with the command to run, where installing is not ours to do
+ */
+export async function requireSystemPackages(purpose: "run" | "test", nginx: string | undefined): Promise<void> {
+  // With OpenResty, or a binary that the user named, nginx's own packages are not Debian's business.
+  const debianNginx = nginx === undefined && findProgram("openresty") === undefined;
+  const wanted = [...(debianNginx ? gatewayPackages : []), ...(purpose === "test" ? testPackages : [])];
+  const missing = wanted.filter(({ file }) => !existsSync(file)).map(({ name }) => name);
+  if (missing.length === 0) return;
+
+  const apt = findProgram("apt-get");
+  if (apt === undefined) {
+    const need = findNginx(nginx) === undefined ? "OpenResty, or nginx with ngx_lua, is missing here" : "missing here";
+    throw new SetupError(`${need}; on Debian these packages would be installed: ${missing.join(" ")}`);
+  }
+  if (process.getuid?.() !== 0) {
+    throw new SetupError(
+      `Debian packages are missing and installing them needs root; run this, then start again:\n` +
+        `  sudo apt-get update && sudo apt-get install -y --no-install-recommends ${missing.join(" ")}`,
+    );
+  }
+  await install(apt, missing);
+}
+
+async function install(apt: string, names: readonly string[]): Promise<void> {
+  const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive", NEEDRESTART_SUSPEND: "1", LC_ALL: "C.UTF-8" };
+  const update = await runStep("updating the Debian package lists", apt, ["update", "-qq"], { env });
+  // One unreachable third-party list fails the update, yet Debian's own lists may well be there.
+  if (update.code !== 0) say("not every package list could be updated; trying all the same");
+
+  const restore = keepServicesFromStarting();
+  const lockWait = ["-o", "DPkg::Lock::Timeout=120"];
+  const args = [...lockWait, "install", "-y", "-q", "--no-install-recommends", ...names];
+  const options = { env, uninterruptible: true, beforeExit: restore };
+  const done = await runStep(`installing Debian packages: ${names.join(" ")}`, apt, args, options).finally(restore);
+  if (done.code !== 0) {
+    throw new SetupError(`apt-get install failed (exit code ${done.code}):\n${done.output.trimEnd()}`);
+  }
+}
+
+const policyFile = "/usr/sbin/policy-rc.d";
+const policy =
+  "#!/bin/sh\n# Made by Sluice while it installs packages: their services are not to be started. Safe to remove.\nexit 101\n";
+
+/** Packages start their services (nginx on port 80) unless this file says no. Returns what takes it away again. */
+function keepServicesFromStarting(): () => void {
+  // One with our text was left by a run that was killed: it is ours to remove.
+  if (existsSync(policyFile) && readFileSync(policyFile, "utf8") !== policy) return () => undefined;
+  writeFileSync(policyFile, policy, { mode: 0o755 });
+  return () => rmSync(policyFile, { force: true });
+}
