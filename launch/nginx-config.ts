@@ -1,6 +1,6 @@
 // Renders nginx.conf: the file is a readable example whose ${NAME}s stand for what differs between machines. Line
 // numbers stay the same, so that nginx's own messages point into the original.
-import { chownSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { chownSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { isIPv4, isIPv6 } from "node:net";
 import { join } from "node:path";
 import { gatewayDist } from "./gateway-build.ts";
@@ -8,6 +8,8 @@ import type { Nginx } from "./nginx-binary.ts";
 import { projectDir, type Settings } from "./settings.ts";
 import { SetupError } from "./step.mjs";
 
+/** Of Debian's package ca-certificates, without which nginx would refuse to start over the mere name. */
+const certificates = "/etc/ssl/certs/ca-certificates.crt";
 const template = join(projectDir, "nginx.conf");
 
 /** @throws SetupError for a name that the template uses and nobody knows */
@@ -23,6 +25,7 @@ export function renderNginxConfig(settings: Settings, nginx: Nginx): string {
     SLUICE_UPSTREAM_ADDRESS: upstreamAddress(settings),
     SLUICE_LUA_DIR: gatewayDist,
     SLUICE_GATEWAY_DIR: settings.gatewayDir,
+    SLUICE_TRUST: existsSync(certificates) ? `lua_ssl_trusted_certificate ${certificates};` : "",
     SLUICE_RESOLVER: resolverDirective(readResolvConf()),
   };
   const text = readFileSync(template, "utf8");
