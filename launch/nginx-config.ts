@@ -85,14 +85,18 @@ function userDirective(dataDir: string): string {
   return `user ${name};`;
 }
 
-/** nginx reads no resolv.conf; names of a control plane, a Redis or an upstream need its own resolver. */
-function resolverDirective(resolvConf: string): string {
-  const servers = resolvConf
+/**
+ * nginx reads no resolv.conf; names of a control plane, a Redis or an upstream need its own resolver. Of several name
+ * servers the first alone: libc asks the others only when that is silent, but nginx asks all in turn, and one that does
+ * not know the names of a container network would answer every other question with "no such host".
+ */
+export function resolverDirective(resolvConf: string): string {
+  const first = resolvConf
     .split("\n")
     .map((line) => /^\s*nameserver\s+(\S+)/.exec(line)?.[1] ?? "")
     // A link-local address with its zone (fe80::1%eth0) is nothing that nginx could take.
-    .filter((address) => isIPv4(address) || (isIPv6(address) && !address.includes("%")));
-  return servers.length === 0 ? "" : `resolver ${servers.map(bracketed).join(" ")} ipv6=off valid=10s;`;
+    .find((address) => isIPv4(address) || (isIPv6(address) && !address.includes("%")));
+  return first === undefined ? "" : `resolver ${bracketed(first)} ipv6=off valid=10s;`;
 }
 
 function readResolvConf(): string {
