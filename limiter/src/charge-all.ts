@@ -9,6 +9,7 @@ export interface Counter extends CounterState {
   cost: number;
   /** What this counter alone said. */
   allowed: boolean;
+  /** The state before. Where it differs from the state after, a store has something to write, after a refusal too. */
   beforeAtUs: number;
   beforeCount: number;
 }
@@ -19,8 +20,8 @@ export function newCounter(rate: Rate, cost: number): Counter {
 }
 
 /**
- * Charges the first `count` counters and returns true; or returns false with all states as they were, and `allowed`
- * telling which counters refused.
+ * Charges the first `count` counters and returns true; or returns false with nothing charged, and `allowed` telling
+ * which counters refused.
  *
  * @param nowUs µs since the epoch
  */
@@ -36,6 +37,8 @@ export function chargeAll(counters: readonly Counter[], count: number, nowUs: nu
   if (!all) {
     for (let i = 0; i < count; i++) {
       const counter = counters[i] as Counter;
+      // One that refused is as its algorithm left it.
+      if (!counter.allowed) continue;
       counter.atUs = counter.beforeAtUs;
       counter.count = counter.beforeCount;
     }

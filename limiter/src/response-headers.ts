@@ -2,6 +2,7 @@
 // items carry the limit's name. Names are [a-z0-9-], so quoting them needs no escape.
 
 import { capacity, type Rate } from "./algorithms/rate.ts";
+import { maxExact } from "./algorithms/wide-multiply.ts";
 import { type Decision, never } from "./decision.ts";
 
 /** One item of `RateLimit-Policy`: `"burst";q=10;w=5`, w being what the capacity takes to come back, in whole seconds. */
@@ -20,7 +21,7 @@ export function retryAfterSeconds(decision: Decision): number | undefined {
   return Math.max(1, wholeSeconds(decision.retryAfterUs));
 }
 
-/** Rounded up: who waits that long waits long enough. */
+/** Rounded up: who waits that long waits long enough. At most 285 years, which a structured field can still carry. */
 export function wholeSeconds(us: number): number {
-  return Math.ceil(us / 1_000_000);
+  return Math.ceil(Math.min(us, maxExact) / 1_000_000);
 }

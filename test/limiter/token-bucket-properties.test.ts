@@ -34,7 +34,6 @@ const windowsUs = fc.oneof(
 const longestTraceUs = 3e15;
 const longestFullUs = 2e15;
 
-
 const limits: fc.Arbitrary<Limit> = fc
   .record({ quota: magnitudes(maxUnits), windowUs: windowsUs, burst: magnitudes(maxUnits) })
   .filter(({ quota, windowUs, burst }) => (burst / quota) * windowUs < longestFullUs);
@@ -47,14 +46,12 @@ function traces({ quota, windowUs, burst }: Limit, most: number): fc.Arbitrary<R
     share: fc.oneof(fc.constant(0), fc.constant(0), fc.double({ min: 0, max: 1.2, noNaN: true })),
     jitterUs: fc.integer({ min: 0, max: 2 }),
   });
-  return fc
-    .array(request, { minLength: 1, maxLength: most })
-    .map((requests) =>
-      requests.map(({ cost, share, jitterUs }) => ({
-        cost,
-        afterUs: Math.floor(Math.min((share * cost * windowUs) / quota, longestTraceUs / most - 2)) + jitterUs,
-      })),
-    );
+  return fc.array(request, { minLength: 1, maxLength: most }).map((requests) =>
+    requests.map(({ cost, share, jitterUs }) => ({
+      cost,
+      afterUs: Math.floor(Math.min((share * cost * windowUs) / quota, longestTraceUs / most - 2)) + jitterUs,
+    })),
+  );
 }
 
 const limitedTraces = limits.chain((limit) => fc.tuple(fc.constant(limit), traces(limit, 60)));

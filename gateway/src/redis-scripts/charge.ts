@@ -49,7 +49,8 @@ export function chargeCounters(keys: string[], argv: string[]): number[] {
   const reply: number[] = [allowed ? 1 : 0];
   for (let i = 0; i < count; i++) {
     const counter = counters[i] as Counter;
-    if (allowed) {
+    // A refusal changes a state too, where the clock stepped back.
+    if (counter.atUs !== counter.beforeAtUs || counter.count !== counter.beforeCount) {
       const lifeMs = math.min(math.ceil(lifetimeUs(counter.rate, counter, nowUs) / 1000), longestLifetimeMs);
       redis.call(
         "SET",

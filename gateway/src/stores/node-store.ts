@@ -109,7 +109,10 @@ function chargeCells(
   for (let i = 0; i < count; i++) {
     const limit = limits[i] as CompiledLimit;
     const counter = counters[i] as Counter;
-    if (allowed) save(prefix + limit.counterSuffix, limit.rate, now, counter);
+    // A refusal changes a state too, where the clock stepped back.
+    if (counter.atUs !== counter.beforeAtUs || counter.count !== counter.beforeCount) {
+      save(prefix + limit.counterSuffix, limit.rate, now, counter);
+    }
     if (verdict !== undefined) {
       describe(limit.rate, counter, now, counter.cost, counter.allowed, decision);
       hear(verdict, policy, limit.name, decision);

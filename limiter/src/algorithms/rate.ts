@@ -27,7 +27,7 @@ export function rateOf(limit: Limit): Rate {
     : fixedWindow(limit.quota, limit.windowUs);
 }
 
-/** Charges `cost` and returns true, or leaves the state as it is and returns false. @param nowUs µs since the epoch */
+/** Charges `cost` and returns true, or charges nothing and returns false. @param nowUs µs since the epoch */
 export function charge(rate: Rate, state: CounterState, nowUs: number, cost: number): boolean {
   return rate.algorithm === "token-bucket"
     ? chargeTokenBucket(rate, state, nowUs, cost)

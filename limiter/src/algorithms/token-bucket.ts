@@ -38,17 +38,24 @@ export function tokenBucket(quota: number, windowUs: number, burst: number): Tok
   };
 }
 
-/** Charges `cost` to the state and returns true, or leaves the state as it is and returns false. */
+/**
+ * Charges `cost` to the state and returns true, or charges nothing and returns false.
+ *
+ * A debt beyond what this bucket can owe means that the clock stepped back, or that burst was made smaller. Up to one
+ * window beyond, it is waited for: to forgive it would mint units whenever two workers' clocks differ by a few ms.
+ * Further beyond, waiting would lock the key out: the bucket is empty as of now. The state says so from then on, after
+ * a refusal too, and a store must keep it, or nothing would refill until the clock is back where it was.
+ */
 export function chargeTokenBucket(bucket: TokenBucket, state: CounterState, nowUs: number, cost: number): boolean {
   let atUs = state.atUs;
   let rest = state.count;
   if (atUs < nowUs) {
     atUs = nowUs;
     rest = 0;
-  } else if (atUs - nowUs > bucket.fullUs) {
-    // Ahead of what this bucket can owe: the clock stepped back, or burst was made smaller. Empty as of now.
-    atUs = nowUs + bucket.fullUs;
-    rest = bucket.fullRest;
+  } else if (atUs - nowUs > bucket.fullUs + bucket.windowUs) {
+    state.atUs = nowUs + bucket.fullUs;
+    state.count = bucket.fullRest;
+    return false;
   } else if (rest >= bucket.quota) {
     // Written under a larger quota; the fraction of a µs is worth nothing now.
     rest = 0;
@@ -102,7 +109,7 @@ export function describeTokenBucket(
   if (owedUs < 0) {
     owedUs = 0;
     owedRest = 0;
-  } else if (owedUs > bucket.fullUs) {
+  } else if (owedUs > bucket.fullUs + bucket.windowUs) {
     owedUs = bucket.fullUs;
     owedRest = bucket.fullRest;
   } else if (owedRest >= bucket.quota) {
@@ -111,7 +118,7 @@ export function describeTokenBucket(
   decision.allowed = allowed;
   decision.limit = bucket.burst;
   decision.remaining = Math.max(0, unitsIn(bucket, bucket.fullUs - owedUs, bucket.fullRest - owedRest));
-  decision.resetAfterUs = owedRest > 0 ? owedUs + 1 : owedUs;
+  decision.resetAfterUs = Math.min(owedRest > 0 ? owedUs + 1 : owedUs, maxExact);
   if (allowed) {
     decision.retryAfterUs = 0;
   } else if (cost > bucket.burst) {
@@ -121,7 +128,7 @@ export function describeTokenBucket(
     const taken = multiplyDivide(cost, bucket.unitRest, bucket.quota);
     const waitUs = owedUs + cost * bucket.unitUs + taken.quotient - bucket.fullUs;
     const waitRest = owedRest + taken.remainder - bucket.fullRest;
-    decision.retryAfterUs = waitUs + Math.ceil(waitRest / bucket.quota);
+    decision.retryAfterUs = Math.min(waitUs + Math.ceil(waitRest / bucket.quota), maxExact);
   }
 }
 
@@ -129,8 +136,9 @@ export function describeTokenBucket(
 function unitsIn(bucket: TokenBucket, us: number, rest: number): number {
   const exact = us * bucket.quota + rest;
   if (exact < maxExact) return Math.floor(exact / bucket.windowUs);
-  const restOfWindow = us % bucket.windowUs;
-  const part = multiplyDivide(bucket.quota, restOfWindow, bucket.windowUs);
-  const whole = ((us - restOfWindow) / bucket.windowUs) * bucket.quota + part.quotient;
+  // Not `%`, which beyond 2^53 is exact in JavaScript alone.
+  const windows = Math.floor(us / bucket.windowUs);
+  const part = multiplyDivide(bucket.quota, Math.max(us - windows * bucket.windowUs, 0), bucket.windowUs);
+  const whole = windows * bucket.quota + part.quotient;
   return whole + Math.floor((part.remainder + rest) / bucket.windowUs);
 }

@@ -3,9 +3,10 @@
 //   s1:{app:policy:2:3:abcdef}:burst:token-bucket:1000000
 //
 // format version, then in a Redis hash tag (so that a policy's limits for one key value share a slot) app, policy, the
-// number of key values and the values, each but the last behind its length; then limit name, algorithm and window.
-// Names cannot hold ":" or "}", so the last "}" ends the values. Long values are replaced by "h:" and their SHA-1.
+// number of key values and the values, each but the last behind its length in bytes; then limit name, algorithm and
+// window. Names cannot hold ":" or "}", so the last "}" ends the values. Long values are replaced by "h:" and their SHA-1.
 
+import { byteLength } from "../byte-length.ts";
 import type { Limit } from "../policy/policy.ts";
 
 const formatVersion = "s1";
@@ -30,8 +31,8 @@ export function encodeKeyValues(values: readonly string[], count: number, sha1He
   let encoded = `${count}:`;
   for (let i = 0; i < count - 1; i++) {
     const value = values[i] as string;
-    encoded += `${value.length}:${value}`;
+    encoded += `${byteLength(value)}:${value}`;
   }
   if (count > 0) encoded += values[count - 1] as string;
-  return encoded.length > longestValues ? `h:${sha1Hex(encoded)}` : encoded;
+  return byteLength(encoded) > longestValues ? `h:${sha1Hex(encoded)}` : encoded;
 }

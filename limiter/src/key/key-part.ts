@@ -1,5 +1,7 @@
 // The parts a key may be made of, as written in a policy: "ip", "ip/24/56", "header:x-user-id", "const:free".
 
+import { byteLength } from "../byte-length.ts";
+
 export type KeyPart =
   | { readonly source: "ip"; readonly v4Bits: number; readonly v6Bits: number }
   | { readonly source: "header" | "cookie" | "query" | "var" | "const"; readonly name: string }
@@ -8,7 +10,7 @@ export type KeyPart =
 export const keyPartGrammar =
   'a key part: "ip", "ip/0…32/0…128", "path", "host", "method", "header:NAME", "cookie:NAME", "query:NAME", "var:NAME" or "const:TEXT"';
 
-const maxNameLength = 256;
+const maxNameBytes = 256;
 
 /** @returns the part, or undefined when the text is none */
 export function parseKeyPart(text: string): KeyPart | undefined {
@@ -19,7 +21,7 @@ export function parseKeyPart(text: string): KeyPart | undefined {
   if (colon < 1) return undefined;
   const source = text.slice(0, colon);
   const name = text.slice(colon + 1);
-  if (name === "" || name.length > maxNameLength) return undefined;
+  if (name === "" || byteLength(name) > maxNameBytes) return undefined;
   if (source === "const") return { source, name };
   if (source === "query" || source === "cookie") return { source, name };
   if (source === "header") return isToken(name) ? { source, name: name.toLowerCase() } : undefined;

@@ -5,7 +5,7 @@ import { indexPolicies, type PolicyIndex } from "../match/policy-index.ts";
 import { type CompiledPolicy, compilePolicy } from "./compile.ts";
 import { isName, nameRule } from "./shape.ts";
 import { snapshotFormat } from "./snapshot.ts";
-import { type Problem, validatePolicy } from "./validate.ts";
+import { describeValue, type Problem, validatePolicy } from "./validate.ts";
 
 export interface CompiledSnapshot {
   readonly epoch: string;
@@ -24,21 +24,21 @@ export interface SnapshotReading {
 export function readSnapshot(message: unknown): SnapshotReading {
   const problems: Problem[] = [];
   if (typeof message !== "object" || message === null) {
-    return { problems: [{ path: "", expected: "a snapshot", got: typeof message }] };
+    return { problems: [{ path: "", expected: "a snapshot", got: describeValue(message) }] };
   }
   const { format, epoch, revision, policies } = message as Record<string, unknown>;
   if (format !== snapshotFormat) {
-    problems.push({ path: "format", expected: `${snapshotFormat}`, got: `${format}` });
+    problems.push({ path: "format", expected: `${snapshotFormat}`, got: describeValue(format) });
     return { problems };
   }
   if (typeof epoch !== "string" || epoch === "") {
-    problems.push({ path: "epoch", expected: "a non-empty text", got: typeof epoch });
+    problems.push({ path: "epoch", expected: "a non-empty text", got: describeValue(epoch) });
   }
   if (typeof revision !== "number" || revision < 0 || Math.floor(revision) !== revision) {
-    problems.push({ path: "revision", expected: "a whole number", got: `${revision}` });
+    problems.push({ path: "revision", expected: "a whole number", got: describeValue(revision) });
   }
   if (!Array.isArray(policies)) {
-    problems.push({ path: "policies", expected: "a list", got: typeof policies });
+    problems.push({ path: "policies", expected: "a list", got: describeValue(policies) });
     return { problems };
   }
   const compiled: CompiledPolicy[] = [];
@@ -57,12 +57,12 @@ export function readSnapshot(message: unknown): SnapshotReading {
 
 function readPolicy(entry: unknown, path: string, compiled: CompiledPolicy[], problems: Problem[]): void {
   if (typeof entry !== "object" || entry === null) {
-    problems.push({ path, expected: "an object", got: typeof entry });
+    problems.push({ path, expected: "an object", got: describeValue(entry) });
     return;
   }
   const { app, document } = entry as Record<string, unknown>;
   if (typeof app !== "string" || !isName(app)) {
-    problems.push({ path: `${path}.app`, expected: nameRule, got: `${app}` });
+    problems.push({ path: `${path}.app`, expected: nameRule, got: describeValue(app) });
     return;
   }
   const validation = validatePolicy(document);

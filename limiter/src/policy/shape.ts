@@ -183,11 +183,11 @@ export function isName(text: string): boolean {
 function isHostPattern(text: string): boolean {
   const host = text.startsWith("*.") ? text.slice(2) : text;
   if (host === "" || host.startsWith(".") || host.endsWith(".") || host.includes("..")) return false;
-  for (let i = 0; i < host.length; i++) {
+  // An IPv6 literal: [::1].
+  const isLiteral = text.startsWith("[") && text.endsWith("]");
+  for (let i = isLiteral ? 1 : 0; i < (isLiteral ? host.length - 1 : host.length); i++) {
     const code = host.charCodeAt(i);
-    // Besides names, IPv6 literals: [::1].
-    if (!isLowerOrDigit(code) && code !== 45 && code !== 46 && code !== 95 && code !== 58 && code !== 91 && code !== 93)
-      return false;
+    if (!isLowerOrDigit(code) && code !== 45 && code !== 46 && code !== 95 && !(isLiteral && code === 58)) return false;
   }
   return true;
 }

@@ -1,6 +1,7 @@
 // From a document that anyone may have written to a policy, or to everything that is wrong with it at once. Runs where
 // the document comes in (control plane), and again where it is obeyed (gateway).
 
+import { byteLength, cutToBytes } from "../byte-length.ts";
 import { type KeyPart, parseKeyPart } from "../key/key-part.ts";
 import { parseDuration } from "./duration.ts";
 import type { Limit, Policy } from "./policy.ts";
@@ -35,7 +36,7 @@ export function validatePolicy(document: unknown): Validation {
 function checkShape(shape: Shape, value: unknown, path: string, problems: Problem[]): void {
   const expected = mismatch(shape, value);
   if (expected !== undefined) {
-    problems.push({ path, expected, got: describe(value) });
+    problems.push({ path, expected, got: describeValue(value) });
   } else if (shape.kind === "list") {
     const items = value as unknown[];
     for (let i = 0; i < items.length; i++) checkShape(shape.of, items[i], `${path}[${i}]`, problems);
@@ -64,7 +65,7 @@ function checkFields(fields: Readonly<Record<string, Field>>, record: Json, path
     problems.push({
       path: fieldPath(path, name),
       expected: `no such field; known here: ${known.join(", ")}`,
-      got: describe(record[name]),
+      got: describeValue(record[name]),
     });
   }
 }
@@ -79,28 +80,30 @@ function checkLimits(document: Json, problems: Problem[]): void {
     const limit = limits[i];
     if (!isRecord(limit)) continue;
     const path = `limits[${i}]`;
-    const name = typeof limit["name"] === "string" ? limit["name"] : "default";
-    const earlier = firstAt[name];
-    if (earlier === undefined) firstAt[name] = i;
-    else
-      problems.push({
-        path: `${path}.name`,
-        expected: `a name that limits[${earlier}] does not have`,
-        got: describe(name),
-      });
+    const name = limit["name"] === undefined ? "default" : limit["name"];
+    if (typeof name === "string") {
+      const earlier = firstAt[name];
+      if (earlier === undefined) firstAt[name] = i;
+      else
+        problems.push({
+          path: `${path}.name`,
+          expected: `a name that limits[${earlier}] does not have`,
+          got: describeValue(name),
+        });
+    }
     if (limit["burst"] !== undefined && limit["algorithm"] === "fixed-window") {
       problems.push({
         path: `${path}.burst`,
         expected: "nothing: a fixed-window has no burst",
-        got: describe(limit["burst"]),
+        got: describeValue(limit["burst"]),
       });
     }
-    const capacity = limit["burst"] ?? limit["quota"];
+    const capacity = limit["burst"] === undefined ? limit["quota"] : limit["burst"];
     if (typeof capacity === "number" && capacity >= 1 && cost > capacity) {
       problems.push({
         path: "cost",
         expected: `at most ${capacity}, which is all that ${path} ever holds`,
-        got: describe(cost),
+        got: describeValue(cost),
       });
     }
   }
@@ -156,15 +159,16 @@ function expectation(shape: Shape): string {
 }
 
 /** A value in an error message: short, and never more than one line. */
-function describe(value: unknown): string {
+export function describeValue(value: unknown): string {
   if (value === undefined) return "nothing";
   if (typeof value === "string") {
+    const start = cutToBytes(value, 80);
     let line = "";
-    for (let i = 0; i < value.length && i < 80; i++) {
-      const code = value.charCodeAt(i);
-      line += code < 32 || code === 127 ? "?" : value.charAt(i);
+    for (let i = 0; i < start.length; i++) {
+      const code = start.charCodeAt(i);
+      line += code < 32 || code === 127 ? "?" : start.charAt(i);
     }
-    return value.length > 80 ? `"${line}…"` : `"${line}"`;
+    return start.length < value.length ? `"${line}…"` : `"${line}"`;
   }
   if (typeof value === "number" || typeof value === "boolean") return `${value}`;
   if (isList(value)) return value.length === 1 ? "a list of 1" : `a list of ${value.length}`;
@@ -175,21 +179,6 @@ function describe(value: unknown): string {
 function fieldPath(path: string, name: string): string {
   return path === "" ? name : `${path}.${name}`;
 }
-
-/** In UTF-8, so that Lua, whose strings are bytes, counts the same. */
-function byteLength(text: string): number {
-  if (textIsBytes) return text.length;
-  let bytes = 0;
-  for (let i = 0; i < text.length; i++) {
-    const code = text.charCodeAt(i);
-    if (code < 0x80) bytes += 1;
-    else if (code < 0x800 || (code >= 0xd800 && code <= 0xdfff)) bytes += 2;
-    else bytes += 3;
-  }
-  return bytes;
-}
-
-const textIsBytes = "é".length === 2;
 
 /** Lua has one empty table for [] and {}; it passes for either there, and only there. */
 const emptyIsBoth = Array.isArray({});

@@ -1,0 +1,158 @@
+-- Policies, keys and addresses mean the same in the Lua that nginx runs as they mean in Node.
+
+local cjson = require("cjson")
+local product = require("test.gateway.product")
+
+local parseDuration = product.module("limiter.src.policy.duration").parseDuration
+local parseKeyPart = product.module("limiter.src.key.key-part").parseKeyPart
+local ipPrefix = product.module("limiter.src.key.ip-prefix").ipPrefix
+local keys = product.module("limiter.src.key.counter-key")
+local validatePolicy = product.module("limiter.src.policy.validate").validatePolicy
+local compilePolicy = product.module("limiter.src.policy.compile").compilePolicy
+local readSnapshot = product.module("limiter.src.policy.read-snapshot").readSnapshot
+local index = product.module("limiter.src.match.policy-index")
+
+-- Sorted as Lua's tables are not: problems by their words, and the known fields within them.
+local function inOrder(problems)
+  local sorted = {}
+  for i, problem in ipairs(problems) do
+    local expected = problem.expected:gsub("(known here: )(.*)", function(words, list)
+      local names = {}
+      for name in list:gmatch("[^, ]+") do
+        names[#names + 1] = name
+      end
+      table.sort(names)
+      return words .. table.concat(names, ", ")
+    end)
+    sorted[i] = { path = problem.path, expected = expected, got = problem.got }
+  end
+  table.sort(sorted, function(a, b)
+    return a.path .. "\0" .. a.expected < b.path .. "\0" .. b.expected
+  end)
+  return sorted
+end
+
+describe("in nginx, a duration", function()
+  local durations = product.vectors("durations")
+  for _, case in ipairs(durations.valid) do
+    it(cjson.encode(case.text) .. " is read", function()
+      assert.equal(case.us, parseDuration(case.text))
+    end)
+  end
+  for _, text in ipairs(durations.invalid) do
+    it(cjson.encode(text) .. " is none", function()
+      assert.is_nil(parseDuration(text))
+    end)
+  end
+end)
+
+describe("in nginx, a key part", function()
+  local parts = product.vectors("key-parts")
+  for _, case in ipairs(parts.valid) do
+    it(cjson.encode(case.text) .. " is read", function()
+      assert.same(case.part, parseKeyPart(case.text))
+    end)
+  end
+  for _, text in ipairs(parts.invalid) do
+    it(cjson.encode(text) .. " is none", function()
+      assert.is_nil(parseKeyPart(text))
+    end)
+  end
+end)
+
+describe("in nginx, an address is counted by its network:", function()
+  for _, case in ipairs(product.vectors("ip-prefixes").cases) do
+    it(("%s at /%d and /%d"):format(cjson.encode(case.address), case.v4Bits, case.v6Bits), function()
+      assert.equal(case.network, ipPrefix(case.address, case.v4Bits, case.v6Bits))
+    end)
+  end
+end)
+
+describe("in nginx, a counter's stored key", function()
+  for _, case in ipairs(product.vectors("counter-keys").cases) do
+    it("is " .. cjson.encode(case.key), function()
+      local encoded = keys.encodeKeyValues(case.values, #case.values, function(text)
+        return "sha1 of " .. #text .. " bytes"
+      end)
+      local suffix = keys.counterSuffix(product.limitOf(case.limit, case.limit.name))
+      assert.equal(case.key, keys.counterPrefix(case.app, case.policy) .. encoded .. suffix)
+    end)
+  end
+end)
+
+describe("in nginx, a policy document", function()
+  local documents = product.vectors("policy-documents")
+  for _, case in ipairs(documents.valid) do
+    it("is good: " .. case.name, function()
+      assert.same({ policy = case.policy, problems = {} }, validatePolicy(case.document))
+    end)
+  end
+  for _, case in ipairs(documents.invalid) do
+    it("is refused: " .. case.fault, function()
+      local validation = validatePolicy(case.document)
+      assert.is_nil(validation.policy)
+      assert.same(inOrder(case.problems), inOrder(validation.problems))
+    end)
+  end
+end)
+
+describe("in nginx, a request meets its policies in order:", function()
+  local matching = product.vectors("policy-matching")
+  local compiled = {}
+  for i, entry in ipairs(matching.policies) do
+    compiled[i] = compilePolicy(entry.app, validatePolicy(entry.document).policy)
+  end
+  for _, request in ipairs(matching.requests) do
+    it(("%s %s%s"):format(request.method, request.host, request.path), function()
+      local met = {}
+      for _, policy in ipairs(index.policiesForHost(index.indexPolicies(compiled), request.host)) do
+        if index.matchesTarget(policy, request.path, request.method) then
+          met[#met + 1] = policy.app .. "/" .. policy.policy.name
+        end
+      end
+      assert.same(request.policies, met)
+    end)
+  end
+end)
+
+describe("in nginx, a snapshot", function()
+  local matching = product.vectors("policy-matching")
+
+  it("is read as it comes from JSON", function()
+    local message = { type = "snapshot", format = 1, epoch = "e1", revision = 7, policies = matching.policies }
+    local reading = readSnapshot(cjson.decode(cjson.encode(message)))
+    assert.same({}, reading.problems)
+    assert.equal(#matching.policies, #reading.snapshot.policies)
+    assert.equal(7, reading.snapshot.revision)
+  end)
+
+  it("without policies is read, though Lua cannot tell an empty list", function()
+    local reading = readSnapshot(cjson.decode('{"format":1,"epoch":"e1","revision":0,"policies":[]}'))
+    assert.same({}, reading.problems)
+    assert.same({}, reading.snapshot.policies)
+  end)
+
+  it("that is damaged is refused with the place of every fault", function()
+    local text = '{"format":1,"epoch":null,"revision":-1,"policies":[{"app":"Shop"},{"app":"shop","document":null},5,null]}'
+    local places = {}
+    for i, problem in ipairs(readSnapshot(cjson.decode(text)).problems) do
+      places[i] = problem.path .. ": " .. problem.got
+    end
+    assert.same({
+      "epoch: null",
+      "revision: -1",
+      'policies[0].app: "Shop"',
+      "policies[1].document: null",
+      "policies[2]: 5",
+      "policies[3]: null",
+    }, places)
+  end)
+
+  it("of every wrong kind is refused, and nothing throws", function()
+    for _, text in ipairs({ "5", '"x"', "null", "true", "[]", "[1]", "{}", '{"format":2}', '{"format":{"a":1}}' }) do
+      local reading = readSnapshot(cjson.decode(text))
+      assert.is_nil(reading.snapshot)
+      assert.equal(1, #reading.problems)
+    end
+  end)
+end)

@@ -1,0 +1,68 @@
+-- The Redis script of a whole group: all are charged or none, and how long Redis keeps them.
+
+local product = require("test.gateway.product")
+
+local startUs = 1700000000000000
+local second = 1000000
+local bucket = { algorithm = "token-bucket", quota = 2, windowUs = second, burst = 10 }
+local daily = { algorithm = "fixed-window", quota = 3, windowUs = 86400 * second, burst = 3 }
+
+local function ask(redis, ...)
+  local keys, argv = {}, {}
+  for i, check in ipairs({ ... }) do
+    keys[i] = check.key
+    for _, argument in ipairs(product.scriptArguments(check.limit, check.cost or 1)) do
+      argv[#argv + 1] = argument
+    end
+  end
+  return redis.charge(keys, argv)
+end
+
+describe("the script that Redis runs", function()
+  local redis
+
+  before_each(function()
+    redis = product.newRedis()
+    redis.nowUs = startUs
+  end)
+
+  it("charges all counters of a group when all allow", function()
+    local reply = ask(redis, { key = "a", limit = bucket, cost = 4 }, { key = "b", limit = daily, cost = 2 })
+    assert.same({ 1, 1, 6, 0, 2000000, 1, 1, 0, 6400000000 }, reply)
+    assert.same({ a = "1700000002000000 0", b = "1699920000000000 2" }, redis.keys)
+  end)
+
+  it("charges none of a group when one refuses, and tells which", function()
+    ask(redis, { key = "b", limit = daily, cost = 3 })
+    local before = redis.keys.b
+    local reply = ask(redis, { key = "a", limit = bucket }, { key = "b", limit = daily })
+    assert.equal(0, reply[1])
+    assert.same({ 1, 10, 0, 0 }, { unpack(reply, 2, 5) })
+    assert.same({ 0, 0, 6400000000, 6400000000 }, { unpack(reply, 6, 9) })
+    assert.same({ b = before }, redis.keys)
+  end)
+
+  it("keeps a bucket until it is full again, rounded up to the ms", function()
+    ask(redis, { key = "a", limit = bucket, cost = 3 })
+    assert.equal("1501", redis.px.a)
+  end)
+
+  it("keeps a window for two of its length", function()
+    ask(redis, { key = "b", limit = daily })
+    assert.equal("172800000", redis.px.b)
+  end)
+
+  it("keeps a debt of ages for a hundred years", function()
+    ask(redis, { key = "a", limit = { algorithm = "token-bucket", quota = 1, windowUs = 366 * 86400 * second, burst = 2 ^ 31 }, cost = 1000 })
+    assert.equal("3155760000000", redis.px.a)
+  end)
+
+  it("writes a clock's step back down although it refuses, so that the bucket refills from then on", function()
+    ask(redis, { key = "a", limit = bucket, cost = 10 })
+    redis.nowUs = startUs - 3600 * second
+    assert.equal(0, ask(redis, { key = "a", limit = bucket })[1])
+    assert.equal("1699996405000000 0", redis.keys.a)
+    redis.nowUs = redis.nowUs + 500000
+    assert.equal(1, ask(redis, { key = "a", limit = bucket })[1])
+  end)
+end)

@@ -1,0 +1,156 @@
+import { createHash } from "node:crypto";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { counterPrefix, counterSuffix, encodeKeyValues } from "../../limiter/src/key/counter-key.ts";
+import type { Algorithm } from "../../limiter/src/policy/policy.ts";
+import { policyFrom } from "./policies.ts";
+
+const sha1Hex = (text: string) => createHash("sha1").update(text).digest("hex");
+const encode = (values: readonly string[]) => encodeKeyValues(values, values.length, sha1Hex);
+
+interface Place {
+  readonly app: string;
+  readonly policy: string;
+  readonly limit: string;
+  readonly algorithm: Algorithm;
+  readonly windowUs: number;
+  readonly values: readonly string[];
+}
+
+function storedKey({ app, policy, limit, algorithm, windowUs, values }: Place): string {
+  const suffix = counterSuffix({ name: limit, algorithm, windowUs, quota: 1, burst: 1 });
+  return counterPrefix(app, policy) + encode(values) + suffix;
+}
+
+describe("a stored key", () => {
+  test("holds the format version, app, policy, values, limit, algorithm and window", () => {
+    const place = {
+      app: "shop",
+      policy: "books",
+      limit: "burst",
+      algorithm: "token-bucket" as const,
+      windowUs: 1_000_000,
+    };
+    expect(storedKey({ ...place, values: ["abc", "def"] })).toBe(
+      "s1:{shop:books:2:3:abcdef}:burst:token-bucket:1000000",
+    );
+    expect(storedKey({ ...place, values: [] })).toBe("s1:{shop:books:0:}:burst:token-bucket:1000000");
+  });
+
+  test("writes the longest window to the last digit", () => {
+    const [limit] = policyFrom({
+      name: "x",
+      limits: [{ algorithm: "fixed-window", quota: 1, window: "366d" }],
+    }).limits;
+    expect(counterSuffix(limit as never)).toBe("}:default:fixed-window:31622400000000");
+  });
+
+  test("depends on nothing else of the limit", () => {
+    const suffixes = [
+      { quota: 1, burst: 1 },
+      { quota: 2, burst: 3 },
+    ].map((units) => counterSuffix({ name: "x", algorithm: "token-bucket", windowUs: 1_000, ...units }));
+    expect(suffixes[0]).toBe(suffixes[1]);
+  });
+
+  test("of values of more than 200 bytes together holds their hash, one of 200 bytes the values", () => {
+    expect(encode(["a".repeat(198)])).toBe(`1:${"a".repeat(198)}`);
+    expect(encode(["a".repeat(199)])).toBe(`h:${sha1Hex(`1:${"a".repeat(199)}`)}`);
+    expect(encode(["a".repeat(100), "b".repeat(1_000_000)])).toMatch(/^h:[0-9a-f]{40}$/);
+  });
+
+  test("counts bytes, as Lua does, and not the characters of a text", () => {
+    expect(encode(["é€😀", "x"])).toBe("2:9:é€😀x");
+    expect(encode(["é".repeat(99)])).toBe(`1:${"é".repeat(99)}`);
+    expect(encode(["é".repeat(100)])).toMatch(/^h:/);
+  });
+
+  test("takes only the first `count` of the work space", () => {
+    expect(encodeKeyValues(["a", "left over"], 1, sha1Hex)).toBe("1:a");
+    expect(encodeKeyValues(["left over"], 0, sha1Hex)).toBe("0:");
+  });
+});
+
+/** Values made of what could be mistaken for a key's own punctuation, and long ones. */
+const value = fc.oneof(
+  fc
+    .array(fc.constantFrom(":", "{", "}", "h:", "s1:", "1", "2", "12", "0", "a", "|", "/", ",", " ", "\0", "\n", "é"), {
+      maxLength: 6,
+    })
+    .map((pieces) => pieces.join("")),
+  fc.constantFrom("", "}:a:token-bucket:1000", "}:a:fixed-window:1000", "1:a", "2:1:ab", "h:", sha1Hex("1:a")),
+  fc.integer({ min: 190, max: 210 }).map((length) => "a".repeat(length)),
+  fc.string(),
+);
+
+const name = fc.constantFrom("a", "b", "a-b", "0", "1", "2", "h");
+
+const place: fc.Arbitrary<Place> = fc.record({
+  app: name,
+  policy: name,
+  limit: name,
+  algorithm: fc.constantFrom("token-bucket" as const, "fixed-window" as const),
+  windowUs: fc.constantFrom(1_000, 10_000, 31_622_400_000_000),
+  values: fc.array(value, { maxLength: 4 }),
+});
+
+/** How the characters of a list of values may be cut up differently. */
+const recut = fc
+  .tuple(fc.array(value, { minLength: 1, maxLength: 3 }), fc.array(fc.nat(20), { maxLength: 3 }))
+  .map(([values, cuts]) => {
+    const joined = values.join("");
+    const at = [0, ...cuts.map((cut) => Math.min(cut, joined.length)).sort((a, b) => a - b), joined.length];
+    const other = at.slice(1).map((end, i) => joined.slice(at[i], end));
+    return [values, other] as const;
+  });
+
+describe("two counters have the same stored key only if they are the same:", () => {
+  const same = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b);
+
+  test("any app, policy, limit, algorithm, window and values", () => {
+    fc.assert(
+      fc.property(place, place, (a, b) => {
+        expect(storedKey(a) === storedKey(b)).toBe(same(a, b));
+      }),
+      { numRuns: 20_000 },
+    );
+  });
+
+  test("any change to one of them", () => {
+    fc.assert(
+      fc.property(
+        place,
+        place,
+        fc.constantFrom("app", "policy", "limit", "algorithm", "windowUs", "values"),
+        (a, b, field) => {
+          const changed = { ...a, [field]: b[field as keyof Place] };
+          expect(storedKey(a) === storedKey(changed)).toBe(same(a, changed));
+        },
+      ),
+      { numRuns: 5_000 },
+    );
+  });
+
+  test("the same characters cut into other values", () => {
+    fc.assert(
+      fc.property(recut, ([values, other]) => {
+        expect(encode(values) === encode(other)).toBe(same(values, other));
+      }),
+      { numRuns: 20_000 },
+    );
+  });
+
+  test("a hash given as a value is not the value that it is the hash of", () => {
+    const long = "a".repeat(300);
+    expect(encode([encode([long])])).not.toBe(encode([long]));
+    expect(encode([encode([long]).slice(2)])).not.toBe(encode([long]));
+  });
+});
+
+test("a stored key is never longer than 200 bytes and its names", () => {
+  fc.assert(
+    fc.property(fc.array(fc.string({ maxLength: 400, unit: "grapheme" }), { maxLength: 8 }), (values) => {
+      expect(Buffer.byteLength(encode(values))).toBeLessThanOrEqual(200);
+    }),
+  );
+});

@@ -1,0 +1,157 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { fixedWindow } from "../../limiter/src/algorithms/fixed-window.ts";
+import { lifetimeUs } from "../../limiter/src/algorithms/rate.ts";
+import { never } from "../../limiter/src/decision.ts";
+import { Counter, day, hour, maxUnits, minute, ms, second } from "./counter.ts";
+
+/** 2023-11-14T22:13:00Z, where a minute begins. */
+const borderUs = 1_699_999_980_000_000;
+
+const fivePerMinute = () => new Counter(fixedWindow(5, minute));
+
+describe("a fixed window", () => {
+  test("admits its quota and refuses the next until the border", () => {
+    const counter = fivePerMinute();
+    expect(counter.ask(borderUs + 20 * second)).toEqual({
+      allowed: true,
+      limit: 5,
+      remaining: 4,
+      retryAfterUs: 0,
+      resetAfterUs: 40 * second,
+    });
+    expect(counter.allowedOf(5, borderUs + 20 * second)).toBe(4);
+    expect(counter.ask(borderUs + 20 * second)).toEqual({
+      allowed: false,
+      limit: 5,
+      remaining: 0,
+      retryAfterUs: 40 * second,
+      resetAfterUs: 40 * second,
+    });
+  });
+
+  test("ends exactly at its border: 1 µs before is the old window, the border is the new one", () => {
+    const counter = fivePerMinute();
+    counter.ask(borderUs, 5);
+    expect(counter.ask(borderUs + minute - 1)).toMatchObject({ allowed: false, retryAfterUs: 1 });
+    expect(counter.ask(borderUs + minute)).toMatchObject({ allowed: true, remaining: 4, resetAfterUs: minute });
+  });
+
+  test("of a day begins at midnight UTC", () => {
+    const midnightUs = Date.UTC(2024, 1, 29) * 1_000;
+    const counter = new Counter(fixedWindow(1, day));
+    expect(counter.ask(midnightUs - 1)).toMatchObject({ allowed: true, resetAfterUs: 1 });
+    expect(counter.ask(midnightUs)).toMatchObject({ allowed: true, resetAfterUs: day });
+    expect(counter.state).toEqual({ atUs: midnightUs, count: 1 });
+  });
+
+  test("may be met twice within its length at a border: twice the quota, and no more", () => {
+    const counter = fivePerMinute();
+    expect(counter.allowedOf(10, borderUs - 1)).toBe(5);
+    expect(counter.allowedOf(10, borderUs)).toBe(5);
+    expect(counter.allows(borderUs + minute - 2)).toBe(false);
+  });
+
+  test("refuses a cost beyond what remains, at no charge, until the border", () => {
+    const counter = fivePerMinute();
+    counter.ask(borderUs, 3);
+    expect(counter.ask(borderUs + 1, 3)).toMatchObject({
+      allowed: false,
+      remaining: 2,
+      retryAfterUs: minute - 1,
+    });
+    expect(counter.ask(borderUs + 1, 2)).toMatchObject({ allowed: true, remaining: 0 });
+  });
+
+  test("never admits a cost beyond its quota", () => {
+    const counter = fivePerMinute();
+    expect(counter.ask(borderUs, 6)).toMatchObject({ allowed: false, remaining: 5, retryAfterUs: never });
+    expect(counter.state).toEqual({ atUs: 0, count: 0 });
+    expect(counter.ask(borderUs, 5)).toMatchObject({ allowed: true, remaining: 0 });
+  });
+
+  test("gives a refund back, never below nothing used", () => {
+    const counter = fivePerMinute();
+    counter.ask(borderUs, 5);
+    counter.refund(2);
+    expect(counter.allowedOf(3, borderUs)).toBe(2);
+    counter.refund(100);
+    expect(counter.allowedOf(6, borderUs)).toBe(5);
+  });
+
+  test("keeps its count when the quota is edited", () => {
+    const counter = fivePerMinute();
+    counter.ask(borderUs, 5);
+    counter.rate = fixedWindow(3, minute);
+    expect(counter.ask(borderUs)).toMatchObject({ allowed: false, limit: 3, remaining: 0 });
+    counter.rate = fixedWindow(7, minute);
+    expect(counter.allowedOf(3, borderUs)).toBe(2);
+  });
+
+  test("is kept through the window behind it", () => {
+    const counter = fivePerMinute();
+    counter.ask(borderUs + 1);
+    expect(lifetimeUs(counter.rate, counter.state, borderUs + 1)).toBe(2 * minute);
+  });
+
+  test("counts 2^31 in one, and in a window of 1 ms", () => {
+    const counter = new Counter(fixedWindow(maxUnits, ms));
+    expect(counter.ask(borderUs, maxUnits)).toMatchObject({ allowed: true, remaining: 0 });
+    expect(counter.ask(borderUs)).toMatchObject({ allowed: false, retryAfterUs: ms });
+    expect(counter.allows(borderUs + ms, maxUnits)).toBe(true);
+  });
+});
+
+describe("a clock that steps", () => {
+  test("back within the window changes nothing", () => {
+    const counter = fivePerMinute();
+    counter.ask(borderUs + 30 * second, 5);
+    expect(counter.ask(borderUs)).toMatchObject({ allowed: false, retryAfterUs: minute });
+  });
+
+  test("back over a border goes on in the window it had reached, and mints nothing", () => {
+    const counter = fivePerMinute();
+    counter.ask(borderUs, 4);
+    expect(counter.ask(borderUs - 1)).toEqual({
+      allowed: true,
+      limit: 5,
+      remaining: 0,
+      retryAfterUs: 0,
+      resetAfterUs: minute + 1,
+    });
+    expect(counter.ask(borderUs - 1)).toMatchObject({ allowed: false, retryAfterUs: minute + 1 });
+    expect(counter.allows(borderUs + minute - 1)).toBe(false);
+    expect(counter.allows(borderUs + minute)).toBe(true);
+  });
+
+  test("back further than the window before starts anew rather than lock the key out", () => {
+    const counter = fivePerMinute();
+    counter.ask(borderUs, 5);
+    expect(counter.copy().allows(borderUs - minute)).toBe(false);
+    expect(counter.copy().ask(borderUs - minute - 1)).toMatchObject({ allowed: true, remaining: 4, resetAfterUs: 1 });
+    expect(counter.copy().ask(borderUs - hour)).toMatchObject({ allowed: true, remaining: 4, resetAfterUs: minute });
+  });
+
+  test("forward by a year opens a new window, and back again starts anew", () => {
+    const counter = fivePerMinute();
+    counter.ask(borderUs, 5);
+    expect(counter.allowedOf(6, borderUs + 365 * day)).toBe(5);
+    expect(counter.allowedOf(6, borderUs)).toBe(5);
+  });
+});
+
+test("no window ever holds more than the quota, whatever is asked in whatever order within two windows", () => {
+  const request = fc.record({ us: fc.integer({ min: 0, max: 2_000 - 1 }), cost: fc.integer({ min: 1, max: 4 }) });
+  fc.assert(
+    fc.property(fc.array(request, { maxLength: 50 }), fc.integer({ min: 1, max: 20 }), (requests, quota) => {
+      const counter = new Counter(fixedWindow(quota, 1_000));
+      const usedIn = [0, 0];
+      for (const { us, cost } of requests) {
+        if (!counter.allows(borderUs + us, cost)) continue;
+        const window = (counter.state.atUs - borderUs) / 1_000;
+        usedIn[window] = (usedIn[window] as number) + cost;
+      }
+      expect(Math.max(...usedIn)).toBeLessThanOrEqual(quota);
+    }),
+  );
+});

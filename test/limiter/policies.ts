@@ -1,0 +1,19 @@
+// Policies as tests need them: the smallest valid document, and what the test is about.
+
+import type { Policy } from "../../limiter/src/policy/policy.ts";
+import { validatePolicy } from "../../limiter/src/policy/validate.ts";
+
+export const smallestLimit = { algorithm: "token-bucket", quota: 10, window: "1s" };
+
+export const smallestDocument = { name: "books", limits: [smallestLimit] };
+
+/** @throws when the document is no policy */
+export function policyFrom(document: unknown): Policy {
+  const { policy, problems } = validatePolicy(document);
+  if (policy === undefined) throw new Error(`no policy: ${JSON.stringify(problems)}`);
+  return policy;
+}
+
+export function policyNamed(name: string, fields: Record<string, unknown> = {}): Policy {
+  return policyFrom({ ...smallestDocument, name, ...fields });
+}

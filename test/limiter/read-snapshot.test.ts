@@ -1,0 +1,103 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { readSnapshot } from "../../limiter/src/policy/read-snapshot.ts";
+import { smallestDocument, smallestLimit } from "./policies.ts";
+
+const snapshot = {
+  type: "snapshot",
+  format: 1,
+  epoch: "e1",
+  revision: 7,
+  policies: [
+    { app: "shop", document: smallestDocument },
+    { app: "bank", document: { ...smallestDocument, name: "off", mode: "off" } },
+  ],
+};
+
+describe("a snapshot", () => {
+  test("is read whole: epoch, revision, every policy, and the index of those that are on", () => {
+    const { snapshot: read, problems } = readSnapshot(snapshot);
+    expect(problems).toEqual([]);
+    expect(read).toMatchObject({ epoch: "e1", revision: 7 });
+    expect(read?.policies.map(({ app, policy }) => `${app}/${policy.name}`)).toEqual(["shop/books", "bank/off"]);
+    expect(read?.index.anyHost.map(({ app, policy }) => `${app}/${policy.name}`)).toEqual(["shop/books"]);
+  });
+
+  test("may be without policies, at revision 0", () => {
+    expect(readSnapshot({ format: 1, epoch: "e", revision: 0, policies: [] })).toMatchObject({
+      problems: [],
+      snapshot: { revision: 0, policies: [] },
+    });
+  });
+
+  test("of another format is refused for that alone", () => {
+    for (const [format, got] of [
+      [2, "2"],
+      ["1", '"1"'],
+      [undefined, "nothing"],
+      [null, "null"],
+    ]) {
+      expect(readSnapshot({ ...snapshot, format, epoch: 5 })).toEqual({
+        problems: [{ path: "format", expected: "1", got }],
+      });
+    }
+  });
+
+  test("is refused with every fault named", () => {
+    const damaged = { ...snapshot, epoch: "", revision: 1.5, policies: [5] };
+    expect(readSnapshot(damaged)).toEqual({
+      problems: [
+        { path: "epoch", expected: "a non-empty text", got: '""' },
+        { path: "revision", expected: "a whole number", got: "1.5" },
+        { path: "policies[0]", expected: "an object", got: "5" },
+      ],
+    });
+  });
+
+  test("has a revision that is a whole number from 0", () => {
+    for (const revision of [-1, 0.5, Number.NaN, "7", null, undefined, {}]) {
+      expect(readSnapshot({ ...snapshot, revision }).problems).toMatchObject([{ path: "revision" }]);
+    }
+  });
+
+  test("has a list of policies", () => {
+    for (const policies of [undefined, null, {}, "x", 5]) {
+      expect(readSnapshot({ ...snapshot, policies })).toMatchObject({ problems: [{ path: "policies" }] });
+    }
+  });
+
+  test("with one damaged policy is refused whole, and the policy is named by its place", () => {
+    const policies = [
+      ...snapshot.policies,
+      { app: "shop", document: { name: "x", limits: [{ ...smallestLimit, quota: 0 }] } },
+      { app: "Shop", document: smallestDocument },
+      { app: "shop" },
+      null,
+    ];
+    const { snapshot: read, problems } = readSnapshot({ ...snapshot, policies });
+    expect(read).toBeUndefined();
+    expect(problems.map(({ path, got }) => `${path}: ${got}`)).toEqual([
+      "policies[2].document.limits[0].quota: 0",
+      'policies[3].app: "Shop"',
+      "policies[4].document: nothing",
+      "policies[5]: null",
+    ]);
+  });
+
+  test("never makes it throw, whatever it is", () => {
+    const anything = fc.anything({ withNullPrototype: true });
+    const nearly = fc.record({
+      format: fc.oneof(fc.constant(1), anything),
+      epoch: fc.oneof(fc.constant("e"), anything),
+      revision: fc.oneof(fc.constant(1), anything),
+      policies: fc.oneof(fc.array(fc.record({ app: anything, document: anything })), anything),
+    });
+    fc.assert(
+      fc.property(fc.oneof(nearly, anything), (message) => {
+        const { snapshot: read, problems } = readSnapshot(message);
+        expect(read === undefined).toBe(problems.length > 0);
+      }),
+      { numRuns: 2_000, examples: [[{ format: { toString: 1 } }]] },
+    );
+  });
+});

@@ -1,0 +1,111 @@
+import fc from "fast-check";
+import { parseList } from "structured-headers";
+import { describe, expect, test } from "vitest";
+import { rateOf } from "../../limiter/src/algorithms/rate.ts";
+import { type Decision, emptyDecision, never } from "../../limiter/src/decision.ts";
+import { compilePolicy } from "../../limiter/src/policy/compile.ts";
+import {
+  rateLimitItem,
+  rateLimitPolicyItem,
+  retryAfterSeconds,
+  wholeSeconds,
+} from "../../limiter/src/response-headers.ts";
+import { Counter, day, maxUnits, second, startUs } from "./counter.ts";
+import { policyNamed } from "./policies.ts";
+
+/** A structured field as a client reads it: each item's text and its parameters. */
+function read(field: string): [unknown, Record<string, unknown>][] {
+  return parseList(field).map(([item, parameters]) => [item, Object.fromEntries(parameters)]);
+}
+
+const decisionOf = (fields: Partial<Decision>): Decision => ({ ...emptyDecision(), ...fields });
+
+describe("RateLimit-Policy", () => {
+  test("lists every limit of the policy with its capacity and what that takes to come back", () => {
+    const { policyHeader } = compilePolicy(
+      "shop",
+      policyNamed("books", {
+        limits: [
+          { name: "burst", algorithm: "token-bucket", quota: 2, window: "1s", burst: 10 },
+          { name: "daily", algorithm: "fixed-window", quota: 5_000, window: "1d" },
+        ],
+      }),
+    );
+    expect(policyHeader).toBe('"burst";q=10;w=5, "daily";q=5000;w=86400');
+    expect(read(policyHeader)).toEqual([
+      ["burst", { q: 10, w: 5 }],
+      ["daily", { q: 5_000, w: 86_400 }],
+    ]);
+  });
+
+  test("rounds a started second up", () => {
+    const bucket = rateOf({ name: "x", algorithm: "token-bucket", quota: 7, windowUs: 11 * second, burst: 3 });
+    expect(rateLimitPolicyItem("x", bucket)).toBe('"x";q=3;w=5');
+    const window = rateOf({ name: "x", algorithm: "fixed-window", quota: 7, windowUs: 1_000, burst: 7 });
+    expect(rateLimitPolicyItem("x", window)).toBe('"x";q=7;w=1');
+  });
+
+  test("is a structured field for every legal limit", () => {
+    const limits = fc.record({
+      quota: fc.integer({ min: 1, max: maxUnits }),
+      windowUs: fc.integer({ min: 1, max: 366 * 86_400_000 }).map((windowMs) => windowMs * 1_000),
+      burst: fc.integer({ min: 1, max: maxUnits }),
+    });
+    fc.assert(
+      fc.property(limits, (limit) => {
+        const rate = rateOf({ name: "x", algorithm: "token-bucket", ...limit });
+        expect(read(rateLimitPolicyItem("x", rate))).toMatchObject([["x", { q: limit.burst }]]);
+      }),
+      { examples: [[{ quota: 1, windowUs: 366 * day, burst: maxUnits }]] },
+    );
+  });
+});
+
+describe("RateLimit", () => {
+  test("tells the name, the units left and the seconds until all are back", () => {
+    const field = rateLimitItem("burst", decisionOf({ remaining: 3, resetAfterUs: 1_000_001 }));
+    expect(field).toBe('"burst";r=3;t=2');
+    expect(read(field)).toEqual([["burst", { r: 3, t: 2 }]]);
+  });
+
+  test("tells 0 units and 0 seconds as 0", () => {
+    expect(rateLimitItem("burst", decisionOf({}))).toBe('"burst";r=0;t=0');
+  });
+
+  test("is a structured field for a debt of ages", () => {
+    const counter = new Counter(
+      rateOf({ name: "x", algorithm: "token-bucket", quota: 1, windowUs: 366 * day, burst: maxUnits }),
+    );
+    expect(read(rateLimitItem("x", counter.ask(startUs, maxUnits)))).toEqual([["x", { r: 0, t: 9_007_199_255 }]]);
+  });
+});
+
+describe("Retry-After", () => {
+  test("is in whole seconds, rounded up", () => {
+    expect(retryAfterSeconds(decisionOf({ allowed: false, retryAfterUs: 2_000_000 }))).toBe(2);
+    expect(retryAfterSeconds(decisionOf({ allowed: false, retryAfterUs: 2_000_001 }))).toBe(3);
+    expect(retryAfterSeconds(decisionOf({ allowed: false, retryAfterUs: 1 }))).toBe(1);
+  });
+
+  test("is never 0", () => {
+    expect(retryAfterSeconds(decisionOf({ retryAfterUs: 0 }))).toBe(1);
+  });
+
+  test("is not told when no wait can help", () => {
+    expect(retryAfterSeconds(decisionOf({ allowed: false, retryAfterUs: never }))).toBeUndefined();
+  });
+
+  test("is long enough: who waits it is allowed", () => {
+    const counter = new Counter(
+      rateOf({ name: "x", algorithm: "token-bucket", quota: 7, windowUs: 11 * second, burst: 3 }),
+    );
+    counter.ask(startUs, 3);
+    const seconds = retryAfterSeconds(counter.ask(startUs, 2)) as number;
+    expect(seconds).toBe(4);
+    expect(counter.allows(startUs + seconds * second, 2)).toBe(true);
+  });
+});
+
+test("whole seconds are rounded up to the µs", () => {
+  expect([0, 1, 999_999, 1_000_000, 1_000_001].map(wholeSeconds)).toEqual([0, 1, 1, 1, 2]);
+});

@@ -1,0 +1,99 @@
+import { describe, expect, test } from "vitest";
+import { type Decision, emptyDecision, never } from "../../limiter/src/decision.ts";
+import { compilePolicy } from "../../limiter/src/policy/compile.ts";
+import { emptyVerdict, hear, type Verdict } from "../../limiter/src/verdict.ts";
+import { policyNamed } from "./policies.ts";
+
+const allows = (remaining: number, resetAfterUs = 5): Decision => ({
+  allowed: true,
+  limit: 100,
+  remaining,
+  retryAfterUs: 0,
+  resetAfterUs,
+});
+const refuses = (retryAfterUs: number): Decision => ({
+  allowed: false,
+  limit: 100,
+  remaining: 0,
+  retryAfterUs,
+  resetAfterUs: 1_000,
+});
+
+const books = compilePolicy("shop", policyNamed("books"));
+const vendor = compilePolicy("shop", policyNamed("vendor"));
+
+function verdictOf(decisions: Record<string, Decision>): Verdict {
+  const verdict = emptyVerdict();
+  for (const [limitName, decision] of Object.entries(decisions)) hear(verdict, books, limitName, decision);
+  return verdict;
+}
+
+/** Whichever is heard first. */
+function expectSpeaker(name: string, decisions: Record<string, Decision>): void {
+  const reversed = Object.fromEntries(Object.entries(decisions).reverse());
+  for (const order of [decisions, reversed]) {
+    const verdict = verdictOf(order);
+    expect(verdict.limitName).toBe(name);
+    expect(verdict.decision).toEqual(order[name]);
+  }
+}
+
+describe("a verdict", () => {
+  test("that heard nobody allows, and nobody speaks", () => {
+    expect(emptyVerdict()).toEqual({
+      allowed: true,
+      policy: undefined,
+      limitName: "",
+      decision: emptyDecision(),
+      violated: [],
+    });
+  });
+
+  test("allows when all allow, and names no violation", () => {
+    expect(verdictOf({ burst: allows(1), daily: allows(2) })).toMatchObject({ allowed: true, violated: [] });
+  });
+
+  test("refuses when one refuses, and names those that did, in order", () => {
+    expect(verdictOf({ a: refuses(1), b: allows(2), c: refuses(1) })).toMatchObject({
+      allowed: false,
+      violated: ["a", "c"],
+    });
+  });
+
+  test("lets the limit with the fewest units left speak", () => {
+    expectSpeaker("daily", { burst: allows(9), daily: allows(3), hourly: allows(4) });
+  });
+
+  test("lets the one that resets last speak among equals", () => {
+    expectSpeaker("daily", { burst: allows(3, 5), daily: allows(3, 6) });
+  });
+
+  test("lets a refusal speak before any permission", () => {
+    expectSpeaker("daily", { burst: allows(0, 1_000_000), daily: refuses(1) });
+  });
+
+  test("lets the longest wait speak among refusals", () => {
+    expectSpeaker("daily", { burst: refuses(7), daily: refuses(8), hourly: refuses(6) });
+  });
+
+  test("lets a wait for ever speak before every other", () => {
+    expectSpeaker("huge", { burst: refuses(7), huge: refuses(never), daily: refuses(9e15) });
+  });
+
+  test("lets the first of two equals speak, and its policy", () => {
+    const verdict = emptyVerdict();
+    hear(verdict, vendor, "first", allows(3));
+    hear(verdict, books, "second", allows(3));
+    expect(verdict).toMatchObject({ policy: { policy: { name: "vendor" } }, limitName: "first" });
+    hear(verdict, books, "third", allows(2));
+    expect(verdict).toMatchObject({ policy: { policy: { name: "books" } }, limitName: "third" });
+  });
+
+  test("keeps a copy: what the store does with its decision afterwards changes nothing", () => {
+    const verdict = emptyVerdict();
+    const decision = allows(3);
+    hear(verdict, books, "burst", decision);
+    decision.remaining = 99;
+    expect(verdict.decision.remaining).toBe(3);
+  });
+});

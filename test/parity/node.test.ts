@@ -1,0 +1,71 @@
+import { describe, expect, test } from "vitest";
+import { emptyState } from "../../limiter/src/algorithms/counter-state.ts";
+import { charge, describe as describeCounter, rateOf } from "../../limiter/src/algorithms/rate.ts";
+import { emptyDecision } from "../../limiter/src/decision.ts";
+import { counterPrefix, counterSuffix, encodeKeyValues } from "../../limiter/src/key/counter-key.ts";
+import { indexPolicies, matchesTarget, policiesForHost } from "../../limiter/src/match/policy-index.ts";
+import { compilePolicy } from "../../limiter/src/policy/compile.ts";
+import type { Policy } from "../../limiter/src/policy/policy.ts";
+import { validatePolicy } from "../../limiter/src/policy/validate.ts";
+import { limitOf, readVectors } from "./vectors.ts";
+
+for (const algorithm of ["token-bucket", "fixed-window"] as const) {
+  describe(`in Node, a ${algorithm}`, () => {
+    for (const { name, limit, startUs, steps } of readVectors(algorithm).vectors) {
+      test(name, () => {
+        const state = emptyState();
+        let rate = rateOf(limitOf(limit));
+        let nowUs = startUs;
+        steps.forEach((step, i) => {
+          if (step.limit !== undefined) rate = rateOf(limitOf(step.limit));
+          nowUs += step.afterUs ?? 0;
+          const cost = step.cost ?? 1;
+          const decision = emptyDecision();
+          const allowed = charge(rate, state, nowUs, cost);
+          describeCounter(rate, state, nowUs, cost, allowed, decision);
+          expect({ step: i, ...decision, state: [state.atUs, state.count] }).toEqual({
+            step: i,
+            allowed: step.allowed,
+            limit: rate.algorithm === "token-bucket" ? rate.burst : rate.quota,
+            remaining: step.remaining,
+            retryAfterUs: step.retryAfterUs ?? 0,
+            resetAfterUs: step.resetAfterUs,
+            state: step.state,
+          });
+        });
+      });
+    }
+  });
+}
+
+describe("in Node, a counter's stored key", () => {
+  for (const { app, policy, limit, values, key } of readVectors("counter-keys").cases) {
+    test(`is ${JSON.stringify(key)}`, () => {
+      const sha1 = (text: string) => `sha1 of ${Buffer.byteLength(text)} bytes`;
+      const encoded = encodeKeyValues(values, values.length, sha1);
+      const suffix = counterSuffix(limitOf({ quota: 1, ...limit }, limit.name));
+      expect(counterPrefix(app, policy) + encoded + suffix).toBe(key);
+    });
+  }
+});
+
+describe("in Node, a policy document", () => {
+  const { valid, invalid } = readVectors("policy-documents");
+  for (const { name, document, policy } of valid) {
+    test(`is good: ${name}`, () => expect(validatePolicy(document)).toEqual({ policy, problems: [] }));
+  }
+  for (const { fault, document, problems } of invalid) {
+    test(`is refused: ${fault}`, () => expect(validatePolicy(document)).toEqual({ problems }));
+  }
+});
+
+describe("in Node, a request meets its policies in order:", () => {
+  const { policies, requests } = readVectors("policy-matching");
+  const compiled = policies.map(({ app, document }) => compilePolicy(app, validatePolicy(document).policy as Policy));
+  for (const { host, path, method, policies: expected } of requests) {
+    test(`${method} ${host}${path}`, () => {
+      const met = policiesForHost(indexPolicies(compiled), host).filter((one) => matchesTarget(one, path, method));
+      expect(met.map(({ app, policy }) => `${app}/${policy.name}`)).toEqual(expected);
+    });
+  }
+});
