@@ -1,0 +1,157 @@
+// npm run bench: every variant under the same load in turns, then a table and JSON. bench/README.md says what it means.
+import { cpSync } from "node:fs";
+import { join } from "node:path";
+import { gatewayDist, requireGatewayBuild } from "../launch/gateway-build.ts";
+import { requireNginx } from "../launch/nginx-binary.ts";
+import { fail, SetupError, say } from "../launch/step.mjs";
+import { requireSystemPackages } from "../launch/system-packages.ts";
+import { checkVariant } from "./check.ts";
+import { machineCpu } from "./cpu-time.ts";
+import { freePorts } from "./free-ports.ts";
+import { describeMachine } from "./machine.ts";
+import { combine, measure, type Run, type Slice, sliceSeconds } from "./measure.ts";
+import { type NginxInstance, type Place, startNginx } from "./nginx.ts";
+import { type Options, readOptions } from "./options.ts";
+import { Processes } from "./processes.ts";
+import { profile } from "./profile.ts";
+import { type Redis, startRedis } from "./redis.ts";
+import { tableOf, writeJson } from "./report.ts";
+import { figuresOf, type Results, resultsOf } from "./results.ts";
+import { instances, type Variant } from "./variants.ts";
+
+type Nginxes = ReadonlyMap<Variant["instance"], NginxInstance>;
+
+async function main(processes: Processes, options: Options): Promise<void> {
+  await requireSystemPackages("test", process.env["SLUICE_NGINX"]);
+  const nginx = requireNginx(process.env["SLUICE_NGINX"]);
+  await requireGatewayBuild();
+  const luaDir = join(processes.directory, "lua");
+  cpSync(gatewayDist, luaDir, { recursive: true });
+  const machine = describeMachine(nginx.path);
+  const [redisPort = 0, closedPort = 0] = await freePorts(2);
+  const redis = await startRedis(processes, redisPort);
+  const start = () =>
+    startAll(processes, options.variants, {
+      nginx,
+      luaDir,
+      redisPort,
+      closedPort,
+      profile: options.profile !== undefined,
+    });
+
+  if (options.profile !== undefined) {
+    const target = nginxOf(await start(), options.profile);
+    process.stdout.write(
+      `${await profile(processes, options.profile, target, options.connections, options.seconds)}\n`,
+    );
+    return;
+  }
+
+  let nginxes = await start();
+  const { checked, notBuilt } = await checkAll(options.variants, nginxes, redis);
+  const luajit = await aboutLua(nginxes);
+  const runs = new Map(checked.map((variant) => [variant, [] as Run[]]));
+  const cpuBefore = machineCpu();
+  let degradedDecisions = 0;
+  for (let round = 0; round < options.rounds; round++) {
+    // Each round has nginxes of its own: which traces LuaJIT makes of the same code differs from start to start.
+    if (round > 0) nginxes = await start();
+    const load = (variant: Variant) =>
+      measure(processes, variant, nginxOf(nginxes, variant), redis, options.connections);
+    process.stdout.write(`sluice: round ${round + 1} of ${options.rounds}: warming up\n`);
+    for (const variant of checked) await load(variant);
+
+    const slices = new Map(checked.map((variant) => [variant, [] as Slice[]]));
+    const sliceCount = options.seconds / sliceSeconds;
+    for (let pass = 0; pass < sliceCount; pass++) {
+      for (const variant of rotated(checked, (round + pass / sliceCount) / options.rounds)) {
+        slices.get(variant)?.push(await load(variant));
+      }
+    }
+    for (const [variant, taken] of slices) {
+      const run = combine(taken);
+      runs.get(variant)?.push(run);
+      const rate = (run.requestsPerSecond / 1000).toFixed(1);
+      process.stdout.write(`  ${variant.name} ${rate}k req/s, nginx ${run.nginxCpuUs.toFixed(2)} µs\n`);
+    }
+    degradedDecisions += await countDegraded(nginxes);
+    await Promise.all([...nginxes.values()].map((instance) => instance.stop()));
+  }
+  const cpuAfter = machineCpu();
+
+  const about: Omit<Results, "variants" | "targets"> = {
+    date: new Date().toISOString(),
+    machine: { ...machine, luajit },
+    options: { rounds: options.rounds, seconds: options.seconds, connections: options.connections },
+    stolenShare: (cpuAfter.stealTicks - cpuBefore.stealTicks) / (cpuAfter.allTicks - cpuBefore.allTicks),
+    notBuilt,
+    degradedDecisions,
+  };
+  const results = resultsOf(about, figuresOf(runs));
+  writeJson(options.jsonFile, results);
+  process.stdout.write(`\n${tableOf(results)}\n`);
+  say(`results are in ${options.jsonFile}`);
+}
+
+async function startAll(
+  processes: Processes,
+  variants: readonly Variant[],
+  place: Omit<Place, "port">,
+): Promise<Nginxes> {
+  const names = [...new Set(variants.map(({ instance }) => instance))];
+  const ports = await freePorts(names.length);
+  const started = new Map<Variant["instance"], NginxInstance>();
+  for (const [i, name] of names.entries()) {
+    started.set(name, await startNginx(processes, name, instances[name], { ...place, port: ports[i] ?? 0 }));
+  }
+  return started;
+}
+
+async function checkAll(variants: readonly Variant[], nginxes: Nginxes, redis: Redis) {
+  const checked: Variant[] = [];
+  const notBuilt: { name: string; why: string }[] = [];
+  for (const variant of variants) {
+    const problem = await checkVariant(variant, nginxOf(nginxes, variant), redis);
+    if (problem === undefined) checked.push(variant);
+    else if (variant.mayBeMissing) notBuilt.push({ name: variant.name, why: problem });
+    else throw new SetupError(`${variant.name} does not work: ${problem}`);
+  }
+  return { checked, notBuilt };
+}
+
+/** Every pass begins further down the list, so that no variant always follows the same other one's heat. */
+function rotated(variants: readonly Variant[], share: number): Variant[] {
+  const start = Math.floor(share * variants.length);
+  return [...variants.slice(start), ...variants.slice(0, start)];
+}
+
+async function countDegraded(nginxes: Nginxes): Promise<number> {
+  let degraded = 0;
+  for (const nginx of nginxes.values()) degraded += (await nginx.decisions())["degraded"] ?? 0;
+  return degraded;
+}
+
+async function aboutLua(nginxes: Nginxes): Promise<string> {
+  const [first] = nginxes.values();
+  return first === undefined ? "" : await (await fetch(`${first.url}/about`)).text();
+}
+
+function nginxOf(nginxes: Nginxes, { instance, name }: Variant): NginxInstance {
+  const nginx = nginxes.get(instance);
+  if (nginx === undefined) throw new Error(`${name}: its nginx was not started`);
+  return nginx;
+}
+
+// A reader who has gone (npm run bench | head) must not end the bench before its programs.
+process.stdout.on("error", () => undefined);
+let processes: Processes | undefined;
+try {
+  const options = readOptions(process.argv.slice(2));
+  processes = new Processes();
+  await main(processes, options);
+  await processes.stop();
+  process.exit(0);
+} catch (error) {
+  await processes?.stop();
+  fail(error);
+}

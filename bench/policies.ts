@@ -1,0 +1,44 @@
+// The policies that Sluice's variants are measured with, as snapshots for a gateway's disk: no control plane is needed.
+
+/**
+ * Never refuses here and never forgets: a unit comes back only after six seconds, so that a counter is still in use when
+ * its key comes again, as a real one would be. A huge quota would never refuse either, but its counters would be full
+ * again, and gone from the store, by the next request. lua/redis_each.lua holds its bucket to the same.
+ */
+const bucket = { name: "burst", algorithm: "token-bucket", quota: 10, window: "1m", burst: 100_000_000 };
+const window = { name: "daily", algorithm: "fixed-window", quota: 1_000_000_000, window: "1d" };
+/** Spent by the first requests, and refusing for the rest of the hour. */
+export const spent = { name: "burst", algorithm: "token-bucket", quota: 1, window: "1h", burst: 2 };
+/** Fast enough for leases to be worth taking. */
+const hot = { name: "burst", algorithm: "token-bucket", quota: 1_000_000, window: "1s", burst: 1_000_000 };
+
+export interface PolicyDocument {
+  readonly name: string;
+  readonly [field: string]: unknown;
+}
+
+export const policies = {
+  node: [{ name: "node", key: ["ip"], limits: [bucket] }],
+  nodeFixedWindow: [{ name: "node", key: ["ip"], limits: [window] }],
+  nodeTwoLimits: [{ name: "node", key: ["ip"], limits: [bucket, window] }],
+  nodeFlood: [{ name: "node", key: ["ip"], limits: [spent] }],
+  cluster: [{ name: "cluster", scope: "cluster", key: ["query:k"], limits: [bucket] }],
+  clusterFlood: [{ name: "cluster", scope: "cluster", key: ["query:k"], limits: [spent] }],
+  clusterLeased: [{ name: "cluster", scope: "cluster", consistency: "leased", key: ["query:k"], limits: [hot] }],
+  tenThousand: Array.from({ length: 10_000 }, (_, i) => ({
+    name: `p${i}`,
+    match: { hosts: [`h${Math.floor(i / 10)}.example`], paths: [`/sluice/${i % 10}`] },
+    key: ["ip"],
+    limits: [bucket],
+  })),
+} satisfies Record<string, readonly PolicyDocument[]>;
+
+export function snapshotOf(documents: readonly PolicyDocument[]): string {
+  return JSON.stringify({
+    type: "snapshot",
+    format: 1,
+    epoch: "bench",
+    revision: 1,
+    policies: documents.map((document) => ({ app: "default", document })),
+  });
+}

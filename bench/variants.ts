@@ -1,0 +1,151 @@
+// What is compared, and in which nginx each variant lives: headers, policies and workers are one nginx's whole, so that
+// variants which differ in them have an nginx each, all started from bench/nginx.conf and measured in turns.
+import { type PolicyDocument, policies } from "./policies.ts";
+
+export interface Instance {
+  readonly workers: number;
+  readonly headers: "none" | "both";
+  readonly policies: readonly PolicyDocument[];
+}
+
+const alone = { workers: 1, headers: "none" } as const;
+
+export const instances = {
+  main: { ...alone, policies: policies.node },
+  headers: { ...alone, headers: "both", policies: policies.node },
+  fixedWindow: { ...alone, policies: policies.nodeFixedWindow },
+  twoLimits: { ...alone, policies: policies.nodeTwoLimits },
+  tenThousand: { ...alone, policies: policies.tenThousand },
+  twoWorkers: { ...alone, workers: 2, policies: policies.node },
+  nodeFlood: { ...alone, policies: policies.nodeFlood },
+  cluster: { ...alone, policies: policies.cluster },
+  clusterFlood: { ...alone, policies: policies.clusterFlood },
+  clusterLeased: { ...alone, policies: policies.clusterLeased },
+} satisfies Record<string, Instance>;
+
+export interface Variant {
+  readonly name: string;
+  readonly about: string;
+  readonly instance: keyof typeof instances;
+  readonly path: "/bare" | "/native" | "/lua-noop" | "/lua-gcra" | "/lock-snippet" | "/redis-each" | "/sluice";
+  /** `one`: the same request always; `many`: 100,000 keys; `hosts`: 10 paths on each of 1,000 hosts. */
+  readonly keys: "one" | "many" | "hosts";
+  /** Everything is refused with 429, once the few that the limit allows have passed. */
+  readonly flood?: boolean;
+  /** Asks Redis, at least for the first request. */
+  readonly asksRedis?: boolean;
+  /** In place of --connections. */
+  readonly connections?: number;
+  /** The variants that this one's ratios are taken against. */
+  readonly native?: string;
+  readonly redisEach?: string;
+  /** Not a failure when the gateway does not know its policy yet: reported as not built. */
+  readonly mayBeMissing?: boolean;
+}
+
+const native = "native";
+const sluice = { path: "/sluice", keys: "one", native } as const;
+const cluster = { ...sluice, instance: "cluster", asksRedis: true } as const;
+const redisEach = { path: "/redis-each", instance: "main", asksRedis: true, native } as const;
+
+export const variants: readonly Variant[] = [
+  { name: "bare", about: "no limiter", instance: "main", path: "/bare", keys: "one", native },
+  { name: "native", about: "limit_req on $binary_remote_addr", instance: "main", path: "/native", keys: "one", native },
+  { name: "lua-noop", about: "an empty access_by_lua", instance: "main", path: "/lua-noop", keys: "one", native },
+  {
+    name: "lua-gcra",
+    about: "the least that a limiter in Lua can do: get and set",
+    instance: "main",
+    path: "/lua-gcra",
+    keys: "one",
+    native,
+  },
+  {
+    name: "lock-snippet",
+    about: "lock, get, incr, unlock on a shared dict",
+    instance: "main",
+    path: "/lock-snippet",
+    keys: "one",
+    native,
+  },
+  { ...sluice, name: "node", about: "node scope, token bucket, key ip, no headers", instance: "main" },
+  { ...sluice, name: "node-headers", about: "node, all headers", instance: "headers" },
+  { ...sluice, name: "node-fixed-window", about: "node, a fixed window instead", instance: "fixedWindow" },
+  { ...sluice, name: "node-two-limits", about: "node, token bucket and fixed window", instance: "twoLimits" },
+  {
+    ...sluice,
+    name: "node-hosts",
+    about: "node, for the requests of node-10k-policies",
+    instance: "main",
+    keys: "hosts",
+  },
+  {
+    ...sluice,
+    name: "node-10k-policies",
+    about: "node, 10,000 policies: 10 paths on 1,000 hosts",
+    instance: "tenThousand",
+    keys: "hosts",
+  },
+  { ...sluice, name: "node-flood", about: "node, everything is over the limit", instance: "nodeFlood", flood: true },
+  {
+    name: "native-2-workers",
+    about: "native in two workers",
+    instance: "twoWorkers",
+    path: "/native",
+    keys: "one",
+    native: "native-2-workers",
+  },
+  {
+    ...sluice,
+    name: "node-2-workers",
+    about: "node in two workers, which must agree",
+    instance: "twoWorkers",
+    native: "native-2-workers",
+  },
+  {
+    ...redisEach,
+    name: "redis-each",
+    about: "one EVALSHA a request, 100,000 keys",
+    keys: "many",
+    redisEach: "redis-each",
+  },
+  { ...redisEach, name: "redis-each-hot", about: "one key", keys: "one", redisEach: "redis-each-hot" },
+  {
+    ...redisEach,
+    name: "redis-each-alone",
+    about: "one connection, 100,000 keys",
+    keys: "many",
+    connections: 1,
+    redisEach: "redis-each-alone",
+  },
+  {
+    ...cluster,
+    name: "cluster",
+    about: "cluster scope, exact, 100,000 keys",
+    keys: "many",
+    redisEach: "redis-each",
+  },
+  { ...cluster, name: "cluster-hot", about: "one key", redisEach: "redis-each-hot" },
+  {
+    ...cluster,
+    name: "cluster-alone",
+    about: "one connection, 100,000 keys",
+    keys: "many",
+    connections: 1,
+    redisEach: "redis-each-alone",
+  },
+  {
+    ...cluster,
+    name: "cluster-flood",
+    about: "cluster scope, everything is over the limit",
+    instance: "clusterFlood",
+    flood: true,
+  },
+  {
+    ...cluster,
+    name: "cluster-leased",
+    about: "cluster scope, leased, one key",
+    instance: "clusterLeased",
+    mayBeMissing: true,
+  },
+];
