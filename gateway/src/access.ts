@@ -19,6 +19,7 @@ import { type Check, decideInRedis } from "./stores/redis-store.ts";
 /** What this node has charged for the request: given back when a later policy refuses it. */
 interface NodeCharge extends Check {
   readonly limits: readonly CompiledLimit[];
+  readonly receipt: readonly number[];
 }
 
 /** Why a request is turned away although no limit refused it. */
@@ -78,9 +79,10 @@ function matches(policy: CompiledPolicy): boolean {
 }
 
 function chargeNode(check: Check, limits: readonly CompiledLimit[], charges: NodeCharge[], verdict: Verdict): boolean {
-  const allowed = decideOnNode(check.policy, limits, check.keyValues, verdict);
+  const receipt: number[] = [];
+  const allowed = decideOnNode(check.policy, limits, check.keyValues, verdict, receipt);
   countDecision(check.policy, allowed ? "allowed" : "refused");
-  if (allowed) charges.push({ policy: check.policy, keyValues: check.keyValues, limits });
+  if (allowed) charges.push({ policy: check.policy, keyValues: check.keyValues, limits, receipt });
   return allowed;
 }
 
@@ -118,27 +120,29 @@ function nodeShare(policy: CompiledPolicy): CompiledLimit[] {
   const gateways = liveGateways();
   const limits: CompiledLimit[] = [];
   for (const { name, rate, counterSuffix } of policy.limits) {
-    limits.push({ name, rate: shareOf(rate, gateways), counterSuffix });
+    limits.push({ name, rate: shareOf(rate, gateways, policy.policy.cost), counterSuffix });
   }
   return limits;
 }
 
 /** Shadow: decided and charged apart from everything else, and only reported. */
 function observe(settings: Settings, check: Check): void {
-  let allowed: boolean | undefined = true;
+  let allowed: boolean | undefined;
   if (check.policy.policy.scope === "node") {
-    allowed = decideOnNode(check.policy, check.policy.limits, check.keyValues, undefined);
+    allowed = decideOnNode(check.policy, check.policy.limits, check.keyValues, undefined, undefined);
   } else if (settings.redis !== undefined) {
     [allowed] = decideInRedis(settings.redis, [check], emptyVerdict());
   }
-  if (allowed === false) {
+  if (allowed === undefined) {
+    countDecision(check.policy, "degraded");
+  } else if (allowed) {
+    countDecision(check.policy, "allowed");
+  } else {
     countDecision(check.policy, "shadow-refused");
     reportShadowRefusal(check.policy);
-  } else {
-    countDecision(check.policy, "allowed");
   }
 }
 
 function refundAll(charges: readonly NodeCharge[]): void {
-  for (const { policy, limits, keyValues } of charges) refundOnNode(policy, limits, keyValues);
+  for (const { policy, limits, keyValues, receipt } of charges) refundOnNode(policy, limits, keyValues, receipt);
 }

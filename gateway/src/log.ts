@@ -2,25 +2,24 @@
 
 import type { CompiledPolicy } from "../../limiter/src/policy/compile.ts";
 
-/** Requests of this worker that have something to report: while there are none, the log phase reads nothing. */
-let reports = 0;
+/** How long a request may take and still be reported. */
+const longestRequestSeconds = 3600;
+
+/** Until then a request of this worker may have something to report: otherwise the log phase reads nothing. */
+let reportsUntilSeconds = 0;
 
 /** A shadow policy would have refused the current request. */
 export function reportShadowRefusal({ app, policy }: CompiledPolicy): void {
-  const names = ngx.ctx["sluiceShadow"] as string[] | undefined;
   const name = `${app}/${policy.name}`;
-  if (names !== undefined) {
-    names.push(name);
-    return;
-  }
-  ngx.ctx["sluiceShadow"] = [name];
-  reports += 1;
+  const names = ngx.ctx["sluiceShadow"] as string[] | undefined;
+  if (names !== undefined) names.push(name);
+  else ngx.ctx["sluiceShadow"] = [name];
+  reportsUntilSeconds = ngx.now() + longestRequestSeconds;
 }
 
 export function log(): void {
-  if (reports === 0) return;
+  if (ngx.now() > reportsUntilSeconds) return;
   const names = ngx.ctx["sluiceShadow"] as string[] | undefined;
   if (names === undefined) return;
-  reports -= 1;
   ngx.log(ngx.NOTICE, "sluice: shadow policy would have refused: ", names.join(", "));
 }

@@ -1,6 +1,8 @@
 // What the environment says, read once in init_by_lua. nginx passes on only the variables that nginx.conf names with
 // "env". Invalid is refused at start, never replaced by a default.
 
+import { readFile } from "./runtime/files.ts";
+
 export type HeaderStyle = "ietf" | "legacy" | "both" | "none";
 
 export interface Settings {
@@ -34,7 +36,7 @@ function environment(name: string): string | undefined {
 export function readSettings(): Settings {
   const gatewayDir = environment("SLUICE_GATEWAY_DIR") ?? ngx.config.prefix();
   return {
-    gatewayId: environment("SLUICE_GATEWAY_ID") ?? gatewayDir,
+    gatewayId: gatewayId(environment("SLUICE_GATEWAY_ID"), gatewayDir),
     gatewayDir: gatewayDir.endsWith("/") ? gatewayDir : `${gatewayDir}/`,
     pushUrl: pushUrl(environment("SLUICE_CONTROL_URL") ?? "http://127.0.0.1:8081"),
     gatewayToken: environment("SLUICE_GATEWAY_TOKEN") ?? "",
@@ -45,6 +47,20 @@ export function readSettings(): Settings {
 
 function refuse(name: string, expected: string, got: string): never {
   return error(`sluice: ${name}: expected ${expected}, got "${got}"`, 0);
+}
+
+/** Two gateways of one name would throw each other off the control plane. */
+function gatewayId(given: string | undefined, gatewayDir: string): string {
+  if (given === undefined) return `${hostName()}-${ngx.md5(gatewayDir).slice(0, 8)}`;
+  if (given.length > 64 || string.match(given, "^[%w._-]+$")[0] === undefined) {
+    return refuse("SLUICE_GATEWAY_ID", "1 to 64 letters, digits, dots, dashes or underscores", given);
+  }
+  return given;
+}
+
+function hostName(): string {
+  const [name] = string.match(readFile("/proc/sys/kernel/hostname") ?? "", "^[%w._-]+");
+  return name === undefined ? "gateway" : name.slice(0, 50);
 }
 
 function headerStyle(text: string): HeaderStyle {
@@ -60,9 +76,11 @@ function pushUrl(controlUrl: string): string {
     return refuse("SLUICE_CONTROL_URL", "http://HOST:PORT or https://HOST:PORT", controlUrl);
   }
   // nginx's resolver asks DNS alone, which need not know localhost.
-  const [host, port] = string.match(rest, "^(.-):?(%d*)$");
-  const address = host === "localhost" ? "127.0.0.1" : host;
-  return `${scheme === "https" ? "wss" : "ws"}://${address}${port === "" ? "" : `:${port}`}/api/v1/push`;
+  const [host, port] = string.match(rest, "^(.+):(%d+)$");
+  const name = host ?? rest;
+  const address = name === "localhost" ? "127.0.0.1" : name;
+  const secure = scheme === "https";
+  return `${secure ? "wss" : "ws"}://${address}:${port ?? (secure ? "443" : "80")}/api/v1/push`;
 }
 
 function redisSettings(url: string | undefined): RedisSettings | undefined {
@@ -77,7 +95,7 @@ function redisSettings(url: string | undefined): RedisSettings | undefined {
   const [user, password] = string.match(signIn ?? "", "^([^:]*):?(.*)$");
   const deadlineText = environment("SLUICE_REDIS_DEADLINE_MS") ?? "20";
   const deadlineMs = tonumber(deadlineText);
-  if (deadlineMs === undefined || deadlineMs < 1 || deadlineMs > 60000) {
+  if (deadlineMs === undefined || !(deadlineMs >= 1 && deadlineMs <= 60000)) {
     return refuse("SLUICE_REDIS_DEADLINE_MS", "a number from 1 to 60000", deadlineText);
   }
   return {

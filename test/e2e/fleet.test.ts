@@ -6,11 +6,17 @@ import { ask, askAtOnce } from "../fixtures/requests.ts";
 import { System } from "../fixtures/system.ts";
 
 let system: System;
+/** One gateway with the default deadline. */
+let prompt: System;
 beforeAll(async () => {
   // The deadline is for a Redis that is slow; here a busy machine must not pass for one.
   system = await System.start({ gateways: 2, workers: 2, redis: true, env: { SLUICE_REDIS_DEADLINE_MS: "5000" } });
+  prompt = await System.start({ redis: true });
 });
-afterAll(() => system?.stop());
+afterAll(async () => {
+  await system?.stop();
+  await prompt?.stop();
+});
 
 const urls = (path: string) => system.gateways.map(({ url }) => url + path);
 
@@ -103,6 +109,69 @@ describe("a fleet of two gateways", () => {
     expect(await askAtOnce(urls("/open"), 10)).toEqual({ 200: 10 });
     expect(await askAtOnce(urls("/shut"), 10)).toEqual({ 429: 10 });
     await system.redis?.start();
+  });
+
+  it("waits for a hanging Redis no longer than the deadline, then decides by the node's share", async () => {
+    await prompt.put({
+      name: "hang",
+      scope: "cluster",
+      match: { paths: ["/hang"] },
+      limits: [{ algorithm: "fixed-window", quota: 20, window: "366d" }],
+    });
+    const url = `${prompt.gateway.url}/hang`;
+    await ask(url);
+    prompt.redis?.hang();
+    try {
+      const startedAtMs = performance.now();
+      expect(await askAtOnce([url], 30)).toEqual({ 200: 20, 429: 10 });
+      // 20 ms for Redis, the rest for this machine.
+      expect(performance.now() - startedAtMs).toBeLessThan(1000);
+    } finally {
+      prompt.redis?.goOn();
+    }
+  });
+
+  it("leaves room for one request in a node's share, whatever it costs", async () => {
+    await system.put({
+      name: "dear",
+      scope: "cluster",
+      match: { paths: ["/dear"] },
+      cost: 5,
+      limits: [{ algorithm: "fixed-window", quota: 8, window: "366d" }],
+    });
+    await system.redis?.stop();
+    expect(await askAtOnce(urls("/dear").slice(0, 1), 5)).toEqual({ 200: 1, 429: 4 });
+    await system.redis?.start();
+  });
+
+  it("gives back to a node counter only what is still its window's", async () => {
+    const windowMs = 3000;
+    await system.put({
+      name: "first",
+      priority: 1,
+      match: { paths: ["/border"] },
+      limits: [{ algorithm: "fixed-window", quota: 30, window: `${windowMs}ms` }],
+    });
+    await system.put({
+      name: "second",
+      scope: "cluster",
+      match: { paths: ["/border"] },
+      limits: [{ algorithm: "fixed-window", quota: 1, window: "366d" }],
+    });
+    const url = `${system.gateway.url}/border`;
+    expect((await ask(url)).status).toBe(200);
+    // Twenty requests are charged here just before the border, and refused by Redis just behind it.
+    await sleep(windowMs - (Date.now() % windowMs) + windowMs - 400);
+    system.redis?.hang();
+    const before = askAtOnce([url], 20);
+    await sleep(800);
+    // One that opens the next window, so that there is something to take too much from.
+    const behind = askAtOnce([url], 1);
+    await sleep(100);
+    system.redis?.goOn();
+    expect([await before, await behind]).toEqual([{ 429: 20 }, { 429: 1 }]);
+    await system.api("DELETE", "/apps/default/policies/second?wait=5s");
+    expect(await askAtOnce([url], 60)).toEqual({ 200: 30, 429: 30 });
   });
 
   it("answers no client with an error where a counter in Redis is damaged", async () => {

@@ -19,17 +19,20 @@ describe("a limit's rate", () => {
 
 describe("one node's share of a rate", () => {
   test("is the whole for one node", () => {
-    expect(shareOf(bucket, 1)).toEqual(bucket);
-    expect(shareOf(window, 1)).toEqual(window);
+    expect(shareOf(bucket, 1, 1)).toEqual(bucket);
+    expect(shareOf(window, 1, 1)).toEqual(window);
   });
 
   test("is rounded down, so that all shares together are no more than the whole", () => {
-    expect(shareOf(bucket, 3)).toMatchObject({ quota: 2, windowUs: second, burst: 6 });
-    expect(shareOf(window, 3)).toMatchObject({ quota: 2, windowUs: second });
+    expect(shareOf(bucket, 3, 1)).toMatchObject({ quota: 2, windowUs: second, burst: 6 });
+    expect(shareOf(window, 3, 1)).toMatchObject({ quota: 2, windowUs: second });
   });
 
-  test("is at least one unit", () => {
-    expect(shareOf(bucket, 100)).toMatchObject({ quota: 1, burst: 1 });
-    expect(shareOf(window, 100)).toMatchObject({ quota: 1 });
+  test("has room for one request, or it would refuse them all", () => {
+    expect(shareOf(bucket, 100, 1)).toMatchObject({ quota: 1, burst: 1 });
+    expect(shareOf(window, 100, 1)).toMatchObject({ quota: 1 });
+    expect(shareOf(bucket, 100, 5)).toMatchObject({ quota: 1, burst: 5 });
+    expect(shareOf(window, 100, 5)).toMatchObject({ quota: 5 });
+    expect(shareOf(bucket, 3, 5)).toMatchObject({ quota: 2, burst: 6 });
   });
 });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { lifetimeUs } from "../../limiter/src/algorithms/rate.ts";
-import { tokenBucket } from "../../limiter/src/algorithms/token-bucket.ts";
-import { never } from "../../limiter/src/decision.ts";
+import { describeTokenBucket, tokenBucket } from "../../limiter/src/algorithms/token-bucket.ts";
+import { emptyDecision, never } from "../../limiter/src/decision.ts";
 import { Counter, day, hour, maxUnits, minute, ms, second, startUs } from "./counter.ts";
 
 /** 2 per second, 10 at once: half a second a unit. */
@@ -186,6 +186,9 @@ describe("a refund", () => {
     const counter = twoPerSecond();
     counter.refund(10);
     expect(counter.state).toEqual({ atUs: 0, count: 0 });
+    const thirds = new Counter(tokenBucket(3, second, 3));
+    thirds.refund(1);
+    expect(thirds.state).toEqual({ atUs: 0, count: 0 });
   });
 
   test("of costs beyond 2^53 quota-ths is exact", () => {
@@ -236,6 +239,15 @@ describe("a clock that steps", () => {
     expect(counter.allows(back + 499_999)).toBe(false);
     expect(counter.allows(back + 500_000)).toBe(true);
     expect(counter.allowedOf(3, back + 1_500_000)).toBe(2);
+  });
+
+  test("back by 1 h is described alike before anything was asked", () => {
+    const counter = new Counter(tokenBucket(7, 11 * second, 5));
+    counter.ask(startUs, 5);
+    const decision = emptyDecision();
+    describeTokenBucket(tokenBucket(7, 11 * second, 5), counter.state, startUs - hour, 1, false, decision);
+    expect(decision).toEqual(counter.ask(startUs - hour));
+    expect(decision).toMatchObject({ remaining: 0, retryAfterUs: 1_571_429, resetAfterUs: 7_857_143 });
   });
 
   test("back by exactly the window is waited for, and 1 µs further is not", () => {

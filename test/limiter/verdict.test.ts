@@ -85,7 +85,8 @@ describe("a verdict", () => {
     hear(verdict, vendor, "first", allows(3));
     hear(verdict, books, "second", allows(3));
     expect(verdict).toMatchObject({ policy: { policy: { name: "vendor" } }, limitName: "first" });
-    hear(verdict, books, "third", allows(2));
+    hear(verdict, books, "third", refuses(7));
+    hear(verdict, vendor, "fourth", refuses(7));
     expect(verdict).toMatchObject({ policy: { policy: { name: "books" } }, limitName: "third" });
   });
 

@@ -17,8 +17,11 @@ export function countDecision({ app, policy }: CompiledPolicy, result: Result): 
   pending[key] = (pending[key] ?? 0) + 1;
 }
 
-/** lock-timeouts: a charge went on without its lock. evictions: the shared dict was full. */
-export type Event = "lock-timeouts" | "evictions";
+/**
+ * lock-timeouts: a charge went on without its lock. evictions: the shared dict was full. unstored-charges: it had no room
+ * even so, and a request passed uncounted.
+ */
+export type Event = "lock-timeouts" | "evictions" | "unstored-charges";
 
 export function countEvent(event: Event): void {
   pending[event] = (pending[event] ?? 0) + 1;

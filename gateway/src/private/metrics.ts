@@ -18,6 +18,12 @@ export function metrics(): void {
   gauge(lines, "sluice_counters_free_bytes", "Free pages of the shared dict of counters.", countersDict.free_space());
   total(lines, "sluice_lock_timeouts_total", "Charges that went on without their lock.", eventCount("lock-timeouts"));
   total(lines, "sluice_counter_evictions_total", "Counters evicted for want of memory.", eventCount("evictions"));
+  total(
+    lines,
+    "sluice_unstored_charges_total",
+    "Requests that passed uncounted for want of memory.",
+    eventCount("unstored-charges"),
+  );
   ngx.header["Content-Type"] = "text/plain; version=0.0.4";
   ngx.print(`${lines.join("\n")}\n`);
 }

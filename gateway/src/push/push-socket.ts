@@ -9,7 +9,7 @@ import { currentSnapshot } from "../snapshot/current.ts";
 import { version } from "../version.ts";
 import { setConnected } from "./fleet.ts";
 import { claim, renew, resign } from "./ownership.ts";
-import { receive } from "./receive.ts";
+import { lateAnswer, receive } from "./receive.ts";
 
 const claimEverySeconds = 0.2;
 const turnSeconds = 0.2;
@@ -19,6 +19,12 @@ const silenceTimeoutMs = 15_000;
 const statusEverySeconds = 2;
 const firstPauseSeconds = 0.1;
 const longestPauseSeconds = 2;
+/** A connection that lived so long was a good one: the next pause is a short one again. */
+const goodSessionSeconds = 5;
+/** After another gateway of the same id took our place: two of them must not throw each other off in turn. */
+const twinPauseSeconds = 20;
+/** The control plane's close code for that. */
+const replacedCode = 4000;
 /** 10,000 policies are about 5 MB. */
 const longestMessageBytes = 67_108_864;
 
@@ -49,9 +55,17 @@ function own(settings: Settings): void {
   while (!ngx.worker.exiting()) {
     const [socket, failure] = open(settings);
     if (socket !== undefined) {
-      pauseSeconds = firstPauseSeconds;
+      const openedAt = ngx.now();
       lastFailure = undefined;
-      if (!serve(settings, socket)) return;
+      const end = serve(settings, socket);
+      // Replaced by another worker of this nginx, or by a stranger? Ownership tells.
+      if (end === "resigned" || !renew()) return;
+      if (end === "replaced") {
+        ngx.log(ngx.ERR, "sluice: push: another gateway is called ", settings.gatewayId, " too: set SLUICE_GATEWAY_ID");
+        pauseSeconds = twinPauseSeconds;
+      } else if (ngx.now() - openedAt >= goodSessionSeconds) {
+        pauseSeconds = firstPauseSeconds;
+      }
     } else if (failure !== lastFailure) {
       // Once a failure, not once a try.
       lastFailure = failure;
@@ -83,8 +97,13 @@ function open(settings: Settings): LuaMultiReturn<[WebSocketClient | undefined, 
   return $multi(socket, undefined);
 }
 
-/** @returns false when this worker is to be the owner no longer */
-function serve(settings: Settings, socket: WebSocketClient): boolean {
+/**
+ * How a connection ended: this worker is the owner no longer; another gateway of the same id took its place; or it was
+ * lost, and another one is to be opened.
+ */
+type End = "resigned" | "replaced" | "lost";
+
+function serve(settings: Settings, socket: WebSocketClient): End {
   const outgoing: Outgoing[] = [];
   const wake = semaphoreLibrary.new(0);
   const send = (kind: Outgoing["kind"], data: string) => {
@@ -98,12 +117,19 @@ function serve(settings: Settings, socket: WebSocketClient): boolean {
 
   let closed = false;
   let replaced = false;
+  let begun = "";
   const reader = ngx.thread.spawn(() => {
     while (!closed) {
       const [data, kind, failure] = socket.recv_frame();
-      if (kind === "text") {
+      if ((kind === "text" || kind === "continuation") && failure === "again") {
+        // A proxy on the way may cut a message into frames.
+        begun += data ?? "";
+        if (begun.length > longestMessageBytes) closed = true;
+      } else if (kind === "text" || kind === "continuation") {
+        const text = begun + (data ?? "");
+        begun = "";
         // A defect of ours in reading must not leave a socket open that nobody reads.
-        const [received, answer] = pcall(receive, settings, data as string);
+        const [received, answer] = pcall(receive, settings, text);
         if (!received) {
           ngx.log(ngx.ERR, "sluice: push: ", `${answer}`);
           closed = true;
@@ -112,8 +138,7 @@ function serve(settings: Settings, socket: WebSocketClient): boolean {
         }
       } else if (kind === "ping") send("pong", data ?? "");
       else if (kind === "close") {
-        // 4000: another connection of this gateway's took our place.
-        replaced = failure === 4000;
+        replaced = failure === replacedCode;
         closed = true;
       } else if (kind !== "pong") {
         if (!ngx.worker.exiting()) ngx.log(ngx.WARN, "sluice: push: connection lost: ", `${failure}`);
@@ -133,6 +158,8 @@ function serve(settings: Settings, socket: WebSocketClient): boolean {
       statusAt = ngx.now() + statusEverySeconds;
       say({ type: "status", counters: decisionTotals() });
     }
+    const answer = lateAnswer();
+    if (answer !== undefined) say(answer);
     while (!closed && outgoing.length > 0) {
       const { kind, data } = outgoing.shift() as Outgoing;
       const [sent, failure] = kind === "text" ? socket.send_text(data) : socket.send_pong(data);
@@ -147,5 +174,6 @@ function serve(settings: Settings, socket: WebSocketClient): boolean {
   ngx.thread.kill(reader);
   socket.close();
   setConnected(false);
-  return owner && !replaced;
+  if (!owner) return "resigned";
+  return replaced ? "replaced" : "lost";
 }

@@ -7,85 +7,86 @@ import { cjson } from "../runtime/lua-modules.ts";
 import type { Settings } from "../settings.ts";
 import { currentSnapshot } from "../snapshot/current.ts";
 import { store } from "../snapshot/disk.ts";
-import { publish, readSnapshotText, waitUntilApplied } from "../snapshot/distribution.ts";
+import { allApplied, publish, readSnapshotText, waitUntilApplied } from "../snapshot/distribution.ts";
 import { setLiveGateways } from "./fleet.ts";
 
 const applyTimeoutSeconds = 10;
 
+/** Told and logged of one refusal: a document that a newer control plane writes may be wrong ten thousand times. */
+const mostProblems = 20;
+
+interface Position {
+  readonly epoch: string;
+  readonly revision: number;
+}
+
+/** Published, but not by every worker applied in time. */
+let late: (Position & { readonly version: number }) | undefined;
+
 /** Does what a message of the control plane's asks. Yields. @returns what to tell it, if anything */
 export function receive(settings: Settings, text: string): GatewayMessage | undefined {
   const [message] = cjson.decode<ControlMessage>(text);
-  if (message?.type === "fleet") {
-    if (typeof message.gateways === "number" && message.gateways >= 1) setLiveGateways(message.gateways);
+  const type = typeof message === "object" ? message.type : undefined;
+  if (type === "fleet") {
+    const { gateways } = message as { gateways: unknown };
+    if (typeof gateways === "number" && gateways >= 1) setLiveGateways(gateways);
     return undefined;
   }
-  const applied = message?.type === "snapshot" ? take(settings, text) : notASnapshot(text);
-  if (applied.problems.length === 0) {
-    return { type: "applied", epoch: applied.epoch, revision: applied.revision };
-  }
-  for (const { path, expected, got } of applied.problems) {
-    ngx.log(
-      ngx.ERR,
-      "sluice: push: refused revision ",
-      applied.revision,
-      ": ",
-      path,
-      ": expected ",
-      expected,
-      ", got ",
-      got,
-    );
-  }
-  return { type: "refused", ...applied };
+  return type === "snapshot"
+    ? take(settings, text)
+    : refuse(text, [{ path: "", expected: "a message of Sluice's", got: `${text.length} bytes of something else` }]);
 }
 
-interface Taking {
-  readonly epoch: string;
-  readonly revision: number;
-  readonly problems: Problem[];
-}
-
-function notASnapshot(text: string): Taking {
-  return {
-    epoch: "",
-    revision: 0,
-    problems: [{ path: "", expected: "a message of Sluice's", got: `${text.length} bytes of something else` }],
-  };
+/** For each turn of the socket's owner. @returns that a late revision is in force now, once it is */
+export function lateAnswer(): GatewayMessage | undefined {
+  if (late === undefined || !allApplied(late.version)) return undefined;
+  const { epoch, revision } = late;
+  late = undefined;
+  return { type: "applied", epoch, revision };
 }
 
 /** Reads a snapshot, and if it is good has every worker decide by it. The old one serves until then, or on. */
-function take(settings: Settings, text: string): Taking {
+function take(settings: Settings, text: string): GatewayMessage | undefined {
   const { snapshot, problems } = readSnapshotText(text);
-  if (snapshot === undefined) {
-    const [message] = cjson.decode<{ epoch?: unknown; revision?: unknown }>(text);
-    const { epoch, revision } = message ?? {};
-    return { epoch: `${epoch}`, revision: typeof revision === "number" ? revision : 0, problems };
-  }
+  if (snapshot === undefined) return refuse(text, problems);
   const { epoch, revision } = snapshot;
   const serving = currentSnapshot();
   if (serving.epoch === epoch && serving.revision > revision) {
-    problems.push({ path: "revision", expected: `${serving.revision} or later`, got: `${revision}` });
-    return { epoch, revision, problems };
+    return refuse(text, [{ path: "revision", expected: `${serving.revision} or later`, got: `${revision}` }]);
   }
-  const [publishedVersion, failure] = publish(text);
-  if (publishedVersion === undefined) {
-    problems.push({
-      path: "",
-      expected: "a snapshot that fits the shared dict sluice_state: make it larger in nginx.conf",
-      got: `${text.length} bytes: ${failure}`,
-    });
-    return { epoch, revision, problems };
+  const [version, failure] = publish(text);
+  if (version === undefined) {
+    const expected = "a snapshot that fits the shared dict sluice_state: make it larger in nginx.conf";
+    return refuse(text, [{ path: "", expected, got: `${text.length} bytes: ${failure}` }]);
   }
   const storeFailure = store(settings.gatewayDir, text);
   if (storeFailure !== undefined) {
     ngx.log(ngx.ERR, "sluice: cannot keep the snapshot in ", settings.gatewayDir, ": ", storeFailure);
   }
-  if (!waitUntilApplied(publishedVersion, applyTimeoutSeconds)) {
-    problems.push({
-      path: "",
-      expected: `every worker to apply it within ${applyTimeoutSeconds} s`,
-      got: "a worker that did not",
-    });
+  late = undefined;
+  if (waitUntilApplied(version, applyTimeoutSeconds)) return { type: "applied", epoch, revision };
+  // Neither applied nor refused: the control plane shows a gateway that lags, which is what it is.
+  ngx.log(ngx.WARN, "sluice: push: a worker has not applied revision ", revision, " yet");
+  late = { epoch, revision, version };
+  return undefined;
+}
+
+function refuse(text: string, problems: readonly Problem[]): GatewayMessage {
+  const { epoch, revision } = positionOf(text);
+  const told = problems.slice(0, mostProblems);
+  for (const { path, expected, got } of told) {
+    const what = `${path}: expected ${expected}, got ${got}`;
+    ngx.log(ngx.ERR, "sluice: push: refused revision ", revision, ": ", what);
   }
-  return { epoch, revision, problems };
+  if (problems.length > mostProblems) {
+    const more = `${problems.length - mostProblems} more problems`;
+    told.push({ path: "", expected: "a snapshot without problems", got: more });
+  }
+  return { type: "refused", epoch, revision, problems: told };
+}
+
+/** Where a message says it stands, even one that cannot be decoded: the operator is to see which one was refused. */
+function positionOf(text: string): Position {
+  const [epoch, revision] = string.match(text, '"epoch":"([%w-]*)","revision":(%d+)');
+  return { epoch: epoch ?? "", revision: tonumber(revision ?? "0") ?? 0 };
 }

@@ -10,6 +10,11 @@ declare interface SharedDict {
     exptimeSeconds?: number,
     flags?: number,
   ): LuaMultiReturn<[ok: boolean | undefined, error: string | undefined, forcible: boolean]>;
+  /** Evicts nothing: fails where there is no memory. */
+  safe_set(
+    key: string,
+    value: string | number | boolean,
+  ): LuaMultiReturn<[ok: boolean | undefined, error: string | undefined]>;
   add(
     key: string,
     value: string | number | boolean,
@@ -30,7 +35,9 @@ declare interface SharedDict {
 
 /** A cosocket client of lua-resty-redis. */
 declare interface RedisConnection {
-  set_timeouts(connectMs: number, sendMs: number, readMs: number): void;
+  readonly _sock: TcpSocket;
+  /** Of whatever comes next: connecting, sending, reading. */
+  set_timeout(ms: number): void;
   connect(
     host: string,
     port: number,
@@ -54,6 +61,15 @@ declare interface RedisConnection {
     poolSize: number,
   ): LuaMultiReturn<[ok: number | undefined, error: string | undefined]>;
   close(): void;
+}
+
+declare interface TcpSocket {
+  /** @param reusedSession false: none, and none is returned */
+  sslhandshake(
+    reusedSession: boolean,
+    serverName: string,
+    verify: boolean,
+  ): LuaMultiReturn<[ok: boolean | undefined, error: string | undefined]>;
 }
 
 /** A client of lua-resty-websocket. */
@@ -105,6 +121,7 @@ declare namespace ngx {
   export function print(...parts: (string | number)[]): void;
   export function sleep(seconds: number): void;
   export function sha1_bin(text: string): string;
+  export function md5(text: string): string;
   export function get_phase(): string;
 
   export namespace config {

@@ -1,12 +1,13 @@
 // How a snapshot reaches every worker: its text lies in shared memory under a version that only grows; each worker
-// looks at the version every few ms, reads the text when it has moved, and notes the version that it applied.
+// looks at the version every few ms, reads the text when it has moved, and notes the version that it applied. A text is
+// laid out before its version is told and the one before goes after that: one that does not fit harms nothing.
 
 import { readSnapshot, type SnapshotReading } from "../../../limiter/src/policy/read-snapshot.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { stateDict } from "../runtime/shared-memory.ts";
 import { currentSnapshot, replaceSnapshot } from "./current.ts";
 
-const textKey = "snapshot";
+const textKey = "snapshot:";
 const versionKey = "snapshot-version";
 const appliedKey = "snapshot-applied:";
 const lookEverySeconds = 0.01;
@@ -29,9 +30,12 @@ export function hasPublished(): boolean {
 
 /** Lays a validated snapshot out for all workers. @returns its version, or undefined and why there was no room for it */
 export function publish(text: string): LuaMultiReturn<[number | undefined, string | undefined]> {
-  const [stored, failure] = stateDict.set(textKey, text);
+  const version = (stateDict.get<number>(versionKey)[0] ?? 0) + 1;
+  const [stored, failure] = stateDict.safe_set(`${textKey}${version}`, text);
   if (!stored) return $multi(undefined, failure);
-  return $multi(stateDict.incr(versionKey, 1, 0)[0] as number, undefined);
+  stateDict.set(versionKey, version);
+  stateDict.delete(`${textKey}${version - 1}`);
+  return $multi(version, undefined);
 }
 
 /** Waits until every worker decides by this version. Yields. @returns false when that took longer than `seconds` */
@@ -44,7 +48,7 @@ export function waitUntilApplied(version: number, seconds: number): boolean {
   return true;
 }
 
-function allApplied(version: number): boolean {
+export function allApplied(version: number): boolean {
   for (let id = 0; id < ngx.worker.count(); id++) {
     const [applied] = stateDict.get<number>(`${appliedKey}${id}`);
     if (applied === undefined || applied < version) return false;
@@ -63,7 +67,8 @@ export function followPublications(): void {
 function takePublished(): void {
   const [version] = stateDict.get<number>(versionKey);
   if (version === undefined || version === appliedVersion) return;
-  const [text] = stateDict.get<string>(textKey);
+  const [text] = stateDict.get<string>(`${textKey}${version}`);
+  // Replaced between our two looks: the next look finds the newer one.
   if (text === undefined) return;
   const { snapshot, problems } = readSnapshotText(text);
   if (snapshot === undefined) {

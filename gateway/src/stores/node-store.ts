@@ -21,6 +21,8 @@ import { acquire, release } from "./key-lock.ts";
 const flagsRange = 4294967296;
 /** A hundred years; the shared dict counts its ms in a long. */
 const longestLifetimeSeconds = 3_155_760_000;
+/** Each try to store evicts up to 30 of the least recently used counters; a page is free again long before this many. */
+const storeTries = 100;
 /** How long a former generation of workers may still be answering after a reload. */
 const reloadOverlapSeconds = 60;
 
@@ -42,6 +44,8 @@ export function openNodeStore(workers: number, generation: number): void {
  *
  * @param limits those of the policy, or a node's share of them
  * @param verdict hears every limit; undefined when nobody is to be told
+ * @param receipt is filled with the moment that each counter's state has after its charge, which a refund asks for;
+ *   undefined when there will be none
  * @returns whether the request is allowed
  */
 export function decideOnNode(
@@ -49,44 +53,62 @@ export function decideOnNode(
   limits: readonly CompiledLimit[],
   keyValues: string,
   verdict: Verdict | undefined,
+  receipt: number[] | undefined,
 ): boolean {
   const prefix = policy.counterPrefix + keyValues;
-  const mustAgree = workersShare || ngx.now() < overlapUntilSeconds;
-  if (!mustAgree) return chargeCells(policy, limits, prefix, verdict);
+  if (!mustAgree()) return chargeCells(policy, limits, prefix, verdict, receipt);
 
   const single = limits.length === 1 ? (limits[0] as CompiledLimit) : undefined;
   if (single !== undefined && single.rate.algorithm === "fixed-window") {
-    const allowed = chargeByIncr(policy, single, single.rate, prefix, verdict);
+    const allowed = chargeByIncr(policy, single, single.rate, prefix, verdict, receipt);
     if (allowed !== undefined) return allowed;
   }
   const locked = acquire(prefix);
   let allowed: boolean | undefined;
   if (single !== undefined && single.rate.algorithm === "fixed-window") {
     // Another worker may have opened the window while we waited; its cell is then charged by incr alone.
-    allowed = chargeByIncr(policy, single, single.rate, prefix, verdict);
+    allowed = chargeByIncr(policy, single, single.rate, prefix, verdict, receipt);
   }
-  if (allowed === undefined) allowed = chargeCells(policy, limits, prefix, verdict);
+  if (allowed === undefined) allowed = chargeCells(policy, limits, prefix, verdict, receipt);
   if (locked) release(prefix);
   return allowed;
 }
 
-/** Gives back what `decideOnNode` charged, when a later policy refused the request. */
-export function refundOnNode(policy: CompiledPolicy, limits: readonly CompiledLimit[], keyValues: string): void {
+/**
+ * Gives back what `decideOnNode` charged, when a later policy refused the request.
+ *
+ * Only what is still owed: units of a window that has ended, or that a bucket has refilled meanwhile, are the next
+ * requests' already, and to give them back as well would mint them.
+ */
+export function refundOnNode(
+  policy: CompiledPolicy,
+  limits: readonly CompiledLimit[],
+  keyValues: string,
+  receipt: readonly number[],
+): void {
   const prefix = policy.counterPrefix + keyValues;
-  const mustLock = workersShare || ngx.now() < overlapUntilSeconds;
-  const locked = mustLock && acquire(prefix);
+  const locked = mustAgree() && acquire(prefix);
   const now = nowUs();
-  for (const limit of limits) {
-    const key = prefix + limit.counterSuffix;
+  const cost = policy.policy.cost;
+  for (let i = 0; i < limits.length; i++) {
+    const { rate, counterSuffix } = limits[i] as CompiledLimit;
+    const key = prefix + counterSuffix;
+    const chargedAtUs = receipt[i] as number;
     const counter = counterAt(0);
-    if (limit.rate.algorithm === "fixed-window") {
-      countersDict.incr(key, -policy.policy.cost);
-    } else if (load(key, limit.rate, now, counter)) {
-      refund(limit.rate, counter, policy.policy.cost);
-      save(key, limit.rate, now, counter);
+    if (!load(key, rate, now, counter)) continue;
+    if (rate.algorithm === "fixed-window") {
+      if (counter.atUs === chargedAtUs) countersDict.incr(key, -cost);
+    } else if (chargedAtUs >= now) {
+      refund(rate, counter, cost);
+      save(key, rate, now, counter);
     }
   }
   if (locked) release(prefix);
+}
+
+/** Whether another worker may be deciding at the same moment: of this generation, or one that a reload is replacing. */
+function mustAgree(): boolean {
+  return workersShare || ngx.now() < overlapUntilSeconds || ngx.worker.exiting();
 }
 
 /** Reads, decides and writes every cell. The caller sees to it that nobody else does meanwhile. */
@@ -95,6 +117,7 @@ function chargeCells(
   limits: readonly CompiledLimit[],
   prefix: string,
   verdict: Verdict | undefined,
+  receipt: number[] | undefined,
 ): boolean {
   const now = nowUs();
   const count = limits.length;
@@ -106,6 +129,9 @@ function chargeCells(
     load(prefix + limit.counterSuffix, limit.rate, now, counter);
   }
   const allowed = chargeAll(counters, count, now);
+  if (receipt !== undefined) {
+    for (let i = 0; i < count; i++) receipt[i] = (counters[i] as Counter).atUs;
+  }
   for (let i = 0; i < count; i++) {
     const limit = limits[i] as CompiledLimit;
     const counter = counters[i] as Counter;
@@ -132,6 +158,7 @@ function chargeByIncr(
   rate: FixedWindow,
   prefix: string,
   verdict: Verdict | undefined,
+  receipt: number[] | undefined,
 ): boolean | undefined {
   const now = nowUs();
   const key = prefix + limit.counterSuffix;
@@ -152,6 +179,7 @@ function chargeByIncr(
       allowed = false;
     }
   }
+  if (receipt !== undefined) receipt[0] = counter.atUs;
   if (verdict !== undefined) {
     describe(rate, counter, now, cost, allowed, decision);
     hear(verdict, policy, limit.name, decision);
@@ -200,6 +228,10 @@ function save(key: string, rate: Rate, now: number, state: CounterState): void {
   }
   // A lifetime of 0 would be for ever, so a started ms counts whole.
   const lifeSeconds = math.min(math.ceil(lifetimeUs(rate, state, now) / 1000) / 1000, longestLifetimeSeconds);
-  const [, , forcible] = countersDict.set(key, value, lifeSeconds, flags);
-  if (forcible) countEvent("evictions");
+  for (let tries = 0; tries < storeTries; tries++) {
+    const [stored, , forcible] = countersDict.set(key, value, lifeSeconds, flags);
+    if (forcible) countEvent("evictions");
+    if (stored) return;
+  }
+  countEvent("unstored-charges");
 }

@@ -4,7 +4,7 @@ import { emptyDecision } from "../../../limiter/src/decision.ts";
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { hear, type Verdict } from "../../../limiter/src/verdict.ts";
 import type { RedisSettings } from "../settings.ts";
-import { connect, keep } from "./redis-connection.ts";
+import { connect, discard, keep } from "./redis-connection.ts";
 
 /** One policy that a request is held to, and the key values that pick its counters. */
 export interface Check {
@@ -81,7 +81,7 @@ function run(
   // undefined: the connection failed, and what Redis may still send on it must reach nobody else.
   // false: Redis answered with an error, and the connection is good.
   if (reply === undefined) {
-    redis.close();
+    discard(redis);
     return $multi(undefined, failure);
   }
   keep(redis);

@@ -65,10 +65,14 @@ export function lifetimeUs(rate: Rate, state: CounterState, nowUs: number): numb
   return rate.windowUs * 2;
 }
 
-/** The rate of one share of `shares`, at least one unit: what a node may admit alone when it cannot ask the others. */
-export function shareOf(rate: Rate, shares: number): Rate {
-  const quota = Math.max(1, Math.floor(rate.quota / shares));
+/**
+ * One share of `shares` of a rate: what a node may admit alone when it cannot ask the others.
+ *
+ * @param cost what one request takes; a share has room for one, or it would refuse them all
+ */
+export function shareOf(rate: Rate, shares: number, cost: number): Rate {
+  const quota = Math.max(rate.algorithm === "token-bucket" ? 1 : cost, Math.floor(rate.quota / shares));
   return rate.algorithm === "token-bucket"
-    ? tokenBucket(quota, rate.windowUs, Math.max(1, Math.floor(rate.burst / shares)))
+    ? tokenBucket(quota, rate.windowUs, Math.max(cost, Math.floor(rate.burst / shares)))
     : fixedWindow(quota, rate.windowUs);
 }

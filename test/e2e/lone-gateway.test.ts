@@ -1,0 +1,96 @@
+// What a gateway does by itself at the edges: no memory left, odd statuses, odd settings.
+
+import { afterEach, expect, it } from "vitest";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { ask } from "../fixtures/requests.ts";
+import { until } from "../fixtures/system.ts";
+
+let gateway: LoneGateway;
+afterEach(() => gateway?.stop());
+
+const perHeader = (name: string, quota: number) => ({
+  name,
+  match: { paths: [`/${name}`] },
+  key: ["header:x-key"],
+  limits: [{ algorithm: "token-bucket", quota: 1, window: "1d", burst: quota }],
+});
+
+it("stores a charge even where the memory is full of counters of another size", async () => {
+  gateway = await LoneGateway.start({
+    policies: [perHeader("flood", 1), perHeader("victim", 2)],
+    edit: (config) => config.replace("sluice_counters 64m", "sluice_counters 1m"),
+  });
+  // Short keys fill every page with small cells; a long key needs a page of larger ones.
+  const flood = async (from: number) => {
+    for (let i = from; i < from + 1500; i++) {
+      await ask(`${gateway.url}/flood`, { headers: { "x-key": `${i}` } });
+    }
+  };
+  await Promise.all(Array.from({ length: 10 }, (_, i) => flood(i * 1500)));
+  expect(await gateway.metric("sluice_counter_evictions_total")).toBeGreaterThan(0);
+  const statuses: number[] = [];
+  for (let i = 0; i < 5; i++) {
+    statuses.push((await ask(`${gateway.url}/victim`, { headers: { "x-key": "k".repeat(150) } })).status);
+  }
+  expect(statuses).toEqual([404, 404, 429, 429, 429]);
+  expect(await gateway.metric("sluice_unstored_charges_total")).toBe(0);
+});
+
+it("answers with every status that a policy may name", async () => {
+  const statuses = [400, 403, 408, 429, 444, 499, 500, 503, 599];
+  gateway = await LoneGateway.start({
+    policies: statuses.map((status) => ({
+      name: `s${status}`,
+      match: { paths: [`/s${status}`] },
+      cost: 2,
+      limits: [{ algorithm: "fixed-window", quota: 2, window: "366d" }],
+      onLimit: { status },
+    })),
+  });
+  for (const status of statuses) {
+    await ask(`${gateway.url}/s${status}`);
+    const refused = await ask(`${gateway.url}/s${status}`);
+    expect(refused.status).toBe(status);
+    expect(JSON.parse(refused.body).status).toBe(status);
+  }
+});
+
+it("finds the control plane by an address without a port", async () => {
+  gateway = await LoneGateway.start({ policies: [], env: { SLUICE_CONTROL_URL: "http://127.0.0.1" } });
+  await until("the log names the address", 5000, () => gateway.log.includes("ws://127.0.0.1:80/api/v1/push"));
+});
+
+it("answers HEAD like GET, without a body", async () => {
+  gateway = await LoneGateway.start({ policies: [perHeader("head", 1)] });
+  const head = () => ask(`${gateway.url}/head`, { method: "HEAD", headers: { "x-key": "a" } });
+  await head();
+  expect(await head()).toMatchObject({ status: 429, body: "", headers: { "retry-after": "86400" } });
+});
+
+it("lets requests without the key pass, refuses them, or counts them together, as the policy says", async () => {
+  const policy = (onMissingKey: string) => ({ ...perHeader(onMissingKey, 1), onMissingKey });
+  gateway = await LoneGateway.start({ policies: [policy("skip"), policy("deny"), policy("shared")] });
+  const twice = async (path: string) => [
+    (await ask(`${gateway.url}${path}`)).status,
+    (await ask(`${gateway.url}${path}`)).status,
+  ];
+  // The upstream here answers 404 to what it does not know.
+  expect(await twice("/skip")).toEqual([404, 404]);
+  expect(await twice("/deny")).toEqual([403, 403]);
+  expect(await twice("/shared")).toEqual([404, 429]);
+});
+
+it("reports what a shadow policy would refuse, and lets it pass unchanged", async () => {
+  gateway = await LoneGateway.start({ policies: [{ ...perHeader("shadow", 1), mode: "shadow" }] });
+  for (let i = 0; i < 3; i++) {
+    const { status, headers } = await ask(`${gateway.url}/shadow`, { headers: { "x-key": "a" } });
+    expect(status).toBe(404);
+    expect(headers["x-ratelimit-limit"]).toBeUndefined();
+  }
+  expect(gateway.log.match(/shadow policy would have refused: default\/shadow/g)).toHaveLength(2);
+  await until("the metric counts them", 3000, async () =>
+    (await ask(`${gateway.privateUrl}/sluice/metrics`)).body.includes(
+      'sluice_decisions_total{app="default",policy="shadow",result="shadow-refused"} 2',
+    ),
+  );
+});
