@@ -3,6 +3,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { ask } from "../fixtures/requests.ts";
 import { connectedTo } from "../fixtures/sockets.ts";
@@ -90,6 +91,40 @@ it("refuses a snapshot that does not validate, serves by the old one, and says s
   expect(await limitTold()).toBe("5");
   const after = JSON.parse((await system.api("GET", "/gateways")).body);
   expect(after.gateways[0]).toMatchObject({ lag: 0, refused: null });
+});
+
+it("shows a worker that hangs as lag, and as applied when it goes on", async () => {
+  const controlPort = Number(new URL(system.controlUrl).port);
+  const { workers } = nginxProcesses(system.gateway);
+  const [owner] = connectedTo(controlPort, workers);
+  const other = workers.find((pid) => pid !== owner) as number;
+  process.kill(other, "SIGSTOP");
+  try {
+    const put = await system.api("PUT", "/apps/default/policies/daily?wait=11s", fixedWindow(6));
+    expect(JSON.parse(put.body).applied).toEqual({ gateways: 1, acked: 0, refused: 0 });
+  } finally {
+    process.kill(other, "SIGCONT");
+  }
+  await until("the gateway has caught up", 5000, async () => {
+    const { gateways } = JSON.parse((await system.api("GET", "/gateways")).body);
+    return gateways[0].lag === 0;
+  });
+});
+
+it("keeps two gateways of one name from throwing each other off in turn", async () => {
+  const twin = await system.startTwin(system.gateway);
+  await until("one of them says what is wrong", 5000, () =>
+    [system.gateway, twin].some(({ directory }) =>
+      readFileSync(join(directory, "error.log"), "utf8").includes("another gateway is called gateway-1 too"),
+    ),
+  );
+  const connections = new Set<string>();
+  for (let i = 0; i < 30; i++) {
+    const { gateways } = JSON.parse((await system.api("GET", "/gateways")).body);
+    connections.add(gateways[0].connectedAt);
+    await sleep(100);
+  }
+  expect(connections.size).toBeLessThanOrEqual(2);
 });
 
 it("starts without policies, not with damaged ones, when the stored snapshot was cut short", async () => {
