@@ -53,6 +53,7 @@ function own(settings: Settings): void {
   let pauseSeconds = firstPauseSeconds;
   let lastFailure: string | undefined;
   while (!ngx.worker.exiting()) {
+    let pauseAtLeastSeconds = 0;
     const [socket, failure] = open(settings);
     if (socket !== undefined) {
       const openedAt = ngx.now();
@@ -62,7 +63,7 @@ function own(settings: Settings): void {
       if (end === "resigned" || !renew()) return;
       if (end === "replaced") {
         ngx.log(ngx.ERR, "sluice: push: another gateway is called ", settings.gatewayId, " too: set SLUICE_GATEWAY_ID");
-        pauseSeconds = twinPauseSeconds;
+        pauseAtLeastSeconds = twinPauseSeconds;
       } else if (ngx.now() - openedAt >= goodSessionSeconds) {
         pauseSeconds = firstPauseSeconds;
       }
@@ -72,7 +73,7 @@ function own(settings: Settings): void {
       ngx.log(ngx.WARN, "sluice: push: cannot reach the control plane at ", settings.pushUrl, ": ", failure);
     }
     // Full jitter: gateways that lost one control plane together do not come back together.
-    const until = ngx.now() + math.random() * pauseSeconds;
+    const until = ngx.now() + pauseAtLeastSeconds + math.random() * pauseSeconds;
     while (ngx.now() < until) {
       ngx.sleep(math.min(turnSeconds, math.max(0.001, until - ngx.now())));
       if (!renew()) return;
