@@ -19,7 +19,8 @@ export interface Settings {
 export interface RedisSettings {
   readonly host: string;
   readonly port: number;
-  readonly tls: boolean;
+  /** The name that its certificate must bear, where it is to have one; undefined: no TLS. */
+  readonly tlsName: string | undefined;
   readonly user: string;
   readonly password: string;
   readonly database: number;
@@ -101,7 +102,7 @@ function redisSettings(url: string | undefined): RedisSettings | undefined {
   return {
     host: host === "localhost" ? "127.0.0.1" : host,
     port: port === "" ? 6379 : (tonumber(port) as number),
-    tls: scheme === "rediss",
+    tlsName: scheme === "rediss" ? host : undefined,
     user: decodePercent(user ?? ""),
     password: decodePercent(password ?? ""),
     database: database === "" ? 0 : (tonumber(database) as number),

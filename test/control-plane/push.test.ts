@@ -1,6 +1,11 @@
+import { copyFile } from "node:fs/promises";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { promisify } from "node:util";
-import { snapshotFormat } from "@sluice/limiter/policy/snapshot.ts";
+import { type Snapshot, snapshotFormat } from "@sluice/limiter/policy/snapshot.ts";
 import { describe, expect, it, vi } from "vitest";
+import { Fleet } from "../../control-plane/src/push/fleet.ts";
+import type { GatewayLink } from "../../control-plane/src/push/gateway-link.ts";
 import { adminToken, onePerSecond, perSecond, startControlPlane, temporaryDir } from "./control-plane-under-test.ts";
 import { connectGateway, openSocket } from "./gateway-double.ts";
 
@@ -307,5 +312,124 @@ describe("a gateway that comes back after a restart of the control plane", () =>
     const gateway = await connectGateway(second, "g1", { epoch, revision });
     await gateway.next("fleet");
     expect(gateway.heard).toEqual([{ type: "fleet", gateways: 1 }]);
+  });
+});
+
+describe("a database that was rolled back", () => {
+  /** Four revisions were made, a gateway holds the fourth, and the backup of the second was restored. */
+  async function restored() {
+    const SLUICE_DATA_DIR = await temporaryDir();
+    const file = join(SLUICE_DATA_DIR, "sluice.db");
+    const first = await startControlPlane({ SLUICE_DATA_DIR });
+    for (const quota of [1, 2]) await first.call("PUT", books, { body: perSecond(quota) });
+    await first.stop();
+    await copyFile(file, `${file}.backup`);
+    const second = await startControlPlane({ SLUICE_DATA_DIR });
+    for (const quota of [3, 4]) await second.call("PUT", books, { body: perSecond(quota) });
+    const { epoch, revision } = await (await connectGateway(second, "g1")).next("snapshot");
+    expect(revision).toBe(4);
+    await second.stop();
+    await copyFile(`${file}.backup`, file);
+    const lines: string[] = [];
+    const logTo = { write: (line: string) => void lines.push(line) };
+    const running = await startControlPlane({ SLUICE_DATA_DIR, SLUICE_LOG_LEVEL: "warn" }, { logTo });
+    return { running, held: { epoch, revision }, lines };
+  }
+
+  it("gets a new epoch, which gateways that hold more of the old one take", async () => {
+    const { running, held, lines } = await restored();
+    const gateway = await connectGateway(running, "g1", held);
+    const snapshot = await gateway.next("snapshot");
+    expect(snapshot).toMatchObject({ revision: 3, policies: [{ document: perSecond(2) }] });
+    expect(snapshot.epoch).not.toBe(held.epoch);
+    expect(gateway.heard.filter(({ type }) => type === "snapshot")).toEqual([snapshot]);
+
+    const [entry] = (await running.call("GET", "/revisions")).body.revisions;
+    expect(entry).toMatchObject({ n: 3, who: "control plane", action: "new-epoch" });
+    expect(entry.summary).toMatch(/^began a new history: .*restore/);
+    expect(lines.filter((line) => line.includes("beginning a new history"))).toHaveLength(1);
+  });
+
+  it("gets one new epoch, however many gateways hold more of the old one", async () => {
+    const { running, held, lines } = await restored();
+    const gateways = await Promise.all(
+      ["g1", "g2", "g3"].map((id, i) => connectGateway(running, id, { ...held, revision: 2 + i })),
+    );
+    const epochs = await Promise.all(gateways.map(async (gateway) => (await gateway.next("snapshot")).epoch));
+    expect(new Set(epochs).size).toBe(1);
+    for (const gateway of gateways) gateway.say({ type: "applied", ...held });
+    expect((await running.call("GET", "/revisions")).body.revisions).toHaveLength(3);
+    expect(lines.filter((line) => line.includes("beginning a new history"))).toHaveLength(1);
+  });
+
+  it("keeps ?wait until gateways have taken the new epoch", async () => {
+    const { running, held } = await restored();
+    const gateway = await connectGateway(running, "g1", held);
+    let answered = false;
+    const put = running.call("PUT", `${books}?wait=60s`, { body: perSecond(5) }).finally(() => (answered = true));
+    await vi.waitFor(() => {
+      const newest = gateway.heard.findLast((message) => message.type === "snapshot");
+      expect(newest).toMatchObject({ policies: [{ document: perSecond(5) }] });
+    });
+    expect(answered).toBe(false);
+    gateway.apply(gateway.heard.findLast((message) => message.type === "snapshot") as Snapshot);
+    expect((await put).body).toMatchObject({ applied: { gateways: 1, acked: 1, refused: 0 } });
+  });
+
+  it("is noticed beneath a running control plane too", async () => {
+    const running = await startControlPlane();
+    const gateway = await connectGateway(running, "g1");
+    for (const quota of [1, 2, 3]) await running.call("PUT", books, { body: perSecond(quota) });
+    await vi.waitFor(() => expect(gateway.heard.at(-1)).toMatchObject({ revision: 3 }));
+    const { epoch } = running.app.publisher.current;
+    const database = new DatabaseSync(join(running.dataDir, "sluice.db"));
+    database.exec("delete from revisions where number > 1; update meta set revision = 1");
+    database.close();
+    await running.call("PUT", books, { body: perSecond(4) });
+    await vi.waitFor(() => expect(gateway.heard.at(-1)).toMatchObject({ policies: [{ document: perSecond(4) }] }));
+    expect(running.app.publisher.current.epoch).not.toBe(epoch);
+  });
+
+  it("is not what a gateway speaks of that comes from another control plane on the same database", async () => {
+    const SLUICE_DATA_DIR = await temporaryDir();
+    const one = await startControlPlane({ SLUICE_DATA_DIR });
+    const other = await startControlPlane({ SLUICE_DATA_DIR });
+    await one.call("PUT", books, { body: onePerSecond });
+    const { epoch } = one.app.publisher.current;
+    expect(other.app.publisher.current.revision).toBe(0);
+    const gateway = await connectGateway(other, "g1", { epoch, revision: 1 });
+    await gateway.next("fleet");
+    await vi.waitFor(() => expect(other.app.publisher.current).toMatchObject({ epoch, revision: 1 }));
+    expect((await other.call("GET", "/revisions")).body.revisions).toHaveLength(1);
+  });
+});
+
+describe("what counts as applied", () => {
+  const newest = { epoch: "e", revision: 5 };
+
+  it.each([
+    ["the revision itself", { epoch: "e", revision: 4 }, { acked: 1, refused: 0 }],
+    ["a later one", newest, { acked: 1, refused: 0 }],
+    ["an earlier one", { epoch: "e", revision: 3 }, { acked: 0, refused: 0 }],
+    ["one of another epoch", { epoch: "f", revision: 5 }, { acked: 0, refused: 0 }],
+    ["one that this history does not have", { epoch: "e", revision: 6 }, { acked: 0, refused: 0 }],
+  ])("to hold %s", (_, held, expected) => {
+    const fleet = new Fleet(() => 0);
+    fleet.join({ type: "hello", gateway: "g1", version: "1", workers: 1, ...held }, {} as GatewayLink);
+    expect(fleet.applied(newest, 4)).toEqual({ gateways: 1, ...expected });
+  });
+
+  it("is nothing that was refused, or whose successor was", () => {
+    for (const [revision, refused] of [
+      [3, 0],
+      [4, 1],
+      [5, 1],
+    ] as const) {
+      const fleet = new Fleet(() => 0);
+      const link = {} as GatewayLink;
+      fleet.join({ type: "hello", gateway: "g1", version: "1", workers: 1, epoch: "e", revision: 4 }, link);
+      fleet.report("g1", link, { type: "refused", epoch: "e", revision, problems: [] });
+      expect(fleet.applied(newest, 4)).toEqual({ gateways: 1, acked: 1 - refused, refused });
+    }
   });
 });

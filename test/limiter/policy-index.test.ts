@@ -101,6 +101,36 @@ test("the host need be read only where a policy names one", () => {
   expect(indexPolicies([])).toMatchObject({ needsHost: false, anyHost: [] });
 });
 
+describe("an index of 10,000 policies", () => {
+  const count = 10_000;
+  const elapsedMs = (policies: readonly CompiledPolicy[], host: string, names: readonly string[]) => {
+    const startMs = performance.now();
+    const index = indexPolicies(policies);
+    const elapsed = performance.now() - startMs;
+    expect(policiesForHost(index, host).map(({ policy }) => policy.name)).toEqual(names);
+    return elapsed;
+  };
+
+  // Comparing each host with each policy took several seconds.
+  test("of a host each is made in well under a second", () => {
+    const policies = Array.from({ length: count }, (_, i) => compiled(`p${i}`, { hosts: [`h${i}.example.com`] }));
+    policies.push(compiled("any"), compiled("below", { hosts: ["*.example.com"] }));
+    expect(elapsedMs(policies, "h77.example.com", ["any", "below", "p77"])).toBeLessThan(500);
+  });
+
+  test("of a wildcard each is made in well under a second", () => {
+    const policies = Array.from({ length: count }, (_, i) => compiled(`p${i}`, { hosts: [`*.h${i}.example.com`] }));
+    policies.push(compiled("below", { hosts: ["*.com"] }));
+    expect(elapsedMs(policies, "x.h77.example.com", ["below", "p77"])).toBeLessThan(500);
+  });
+
+  test("of one host is made in well under a second", () => {
+    const policies = Array.from({ length: count }, (_, i) => compiled(`p${i + count}`, { hosts: ["x", "*.x"] }));
+    const names = policies.map(({ policy }) => policy.name);
+    expect(elapsedMs(policies, "x", names)).toBeLessThan(500);
+  });
+});
+
 describe("by path and method, a policy", () => {
   test("without either matches all", () => {
     expect(matchesTarget(compiled("x"), "/any", "BREW")).toBe(true);

@@ -73,6 +73,7 @@ describe("a snapshot", () => {
       { app: "Shop", document: smallestDocument },
       { app: "shop" },
       null,
+      { app: "a".repeat(64), document: smallestDocument },
     ];
     const { snapshot: read, problems } = readSnapshot({ ...snapshot, policies });
     expect(read).toBeUndefined();
@@ -81,6 +82,7 @@ describe("a snapshot", () => {
       'policies[3].app: "Shop"',
       "policies[4].document: nothing",
       "policies[5]: null",
+      `policies[6].app: "${"a".repeat(64)}"`,
     ]);
   });
 

@@ -74,6 +74,67 @@ describe("a policy document", () => {
   });
 });
 
+describe("a text with half of a surrogate pair", () => {
+  // One in a stored policy would keep every gateway from reading any snapshot that holds it: no UTF-8 can say it.
+  const halves = ["\ud800", "\udc00", "\udc00\ud800", "a\ud83d", "\ud83d\ud83d\ude00", "\ud83d\ude00\ude00"];
+
+  test.each(halves.map((half) => ({ half })))("is refused wherever a text is free: $half", ({ half }) => {
+    const document = {
+      ...smallestDocument,
+      description: half,
+      key: [`const:${half}`, `query:${half}`, `cookie:${half}`],
+      match: { paths: [`/${half}`] },
+    };
+    const { problems } = validatePolicy(document);
+    expect(problems.map(({ path }) => path).sort()).toEqual([
+      "description",
+      "key[0]",
+      "key[1]",
+      "key[2]",
+      "match.paths[0]",
+    ]);
+    for (const { expected, got } of problems) {
+      expect(expected).toMatch(/, in well-formed Unicode$/);
+      expect(got.isWellFormed()).toBe(true);
+    }
+  });
+
+  test("is told so", () => {
+    expect(validatePolicy({ ...smallestDocument, description: "a\ud800b" }).problems).toEqual([
+      { path: "description", expected: "text of at most 2000 bytes, in well-formed Unicode", got: '"a?b"' },
+    ]);
+  });
+
+  test("is not mistaken for a whole pair", () => {
+    expect(pathsOf({ ...smallestDocument, description: "😀", key: ["const:😀"], match: { paths: ["/😀"] } })).toEqual(
+      [],
+    );
+  });
+});
+
+describe("a document with very much wrong", () => {
+  test("is told of the first hundred problems, and how many more there are", () => {
+    const document: Record<string, unknown> = { ...smallestDocument };
+    for (let i = 0; i < 90_001; i++) document[`f${i}`] = i;
+    const { problems } = validatePolicy(document);
+    expect(problems).toHaveLength(101);
+    expect(problems[99]?.expected).toMatch(/^no such field/);
+    expect(problems[100]).toEqual({ path: "", expected: "no more than these 100 problems", got: "89901 more" });
+  });
+
+  test("of exactly a hundred is told of each and of no more", () => {
+    const { problems } = validatePolicy({ ...smallestDocument, match: { hosts: Array(100).fill("A") } });
+    expect(problems).toHaveLength(100);
+    expect(problems.every(({ path }) => path.startsWith("match.hosts["))).toBe(true);
+  });
+
+  test("has the names of its unknown fields cut and in one line", () => {
+    expect(pathsOf({ ...smallestDocument, ["a\nb\u0000\u009b\ud800".padEnd(5_000, "c")]: 1 })).toEqual([
+      `a?b???${"c".repeat(72)}…`,
+    ]);
+  });
+});
+
 const anything = fc.anything({ withNullPrototype: true, withSparseArray: true, withBigInt: true });
 
 describe("whatever it is given, it", () => {

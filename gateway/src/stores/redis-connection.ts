@@ -24,7 +24,7 @@ export function connect(settings: RedisSettings): LuaMultiReturn<[RedisConnectio
   inUse += 1;
   const [connected, failure] = redis.connect(settings.host, settings.port, {
     // Signed in differently, a connection is another one: pools never mix them.
-    pool: `sluice:${settings.host}:${settings.port}:${settings.user}:${settings.database}:${settings.tls}`,
+    pool: `sluice:${settings.host}:${settings.port}:${settings.user}:${settings.database}:${settings.tlsName}`,
     pool_size: poolSize,
     backlog,
   });
@@ -56,10 +56,10 @@ export function discard(redis: RedisConnection): void {
 
 /** What a new connection needs before its first command. @returns what failed */
 function greet(redis: RedisConnection, settings: RedisSettings): string | undefined {
-  if (settings.tls) {
+  if (settings.tlsName !== undefined) {
     const socket = rawget(redis, "_sock");
     if (socket === undefined) return "tls: this lua-resty-redis hides its socket";
-    const [secured, failure] = socket.sslhandshake(false, settings.host, true);
+    const [secured, failure] = socket.sslhandshake(false, settings.tlsName, true);
     if (!secured) return `tls: ${failure}`;
   }
   if (settings.password !== "") {

@@ -1,0 +1,71 @@
+// rediss://: what goes to Redis is encrypted, and only to a Redis whose certificate bears the name that was asked for.
+
+import { join, resolve } from "node:path";
+import { Redis } from "ioredis";
+import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
+import { freePort } from "../fixtures/free-ports.ts";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { Program } from "../fixtures/program.ts";
+import { askAtOnce } from "../fixtures/requests.ts";
+
+const tls = resolve(import.meta.dirname, "../fixtures/tls");
+const password = "p@ss:wörd/%";
+const policy = {
+  name: "fleet",
+  scope: "cluster",
+  onStoreFailure: "deny",
+  onLimit: { status: 503 },
+  match: { paths: ["/fleet"] },
+  limits: [{ algorithm: "fixed-window", quota: 3, window: "366d" }],
+};
+
+let port: number;
+let server: Program;
+let gateway: LoneGateway;
+beforeAll(async () => {
+  port = await freePort();
+  server = await Program.start({
+    command: "redis-server",
+    args: [
+      ...["--port", "0", "--tls-port", `${port}`, "--bind", "127.0.0.1", "--save", "", "--requirepass", password],
+      ...["--tls-auth-clients", "no", "--tls-ca-cert-file", join(tls, "authority.pem")],
+      ...["--tls-cert-file", join(tls, "localhost.pem"), "--tls-key-file", join(tls, "localhost.key")],
+    ],
+    readyWhen: /Ready to accept connections/,
+  });
+});
+afterAll(() => server?.stop());
+afterEach(() => gateway?.stop());
+
+/** @param host as the URL has it @param trusted whose certificates nginx believes */
+const start = (host: string, trusted: string) =>
+  LoneGateway.start({
+    policies: [policy],
+    env: {
+      SLUICE_REDIS_URL: `rediss://:${encodeURIComponent(password)}@${host}:${port}/2`,
+      SLUICE_REDIS_DEADLINE_MS: "5000",
+    },
+    edit: (config) => config.replace(/lua_ssl_trusted_certificate .*;/, `lua_ssl_trusted_certificate ${trusted};`),
+  });
+const ask = () => askAtOnce([`${gateway.url}/fleet`], 10);
+
+it("counts in a Redis whose certificate is trusted and bears its name, signed in and on its database", async () => {
+  gateway = await start("localhost", join(tls, "authority.pem"));
+  // 404 is what the upstream of this test says.
+  expect(await ask()).toEqual({ 404: 3, 503: 7 });
+  const client = new Redis({ host: "127.0.0.1", port, password, db: 2, tls: { rejectUnauthorized: false } });
+  expect(await client.dbsize()).toBe(1);
+  client.disconnect();
+});
+
+it("sends nothing to a Redis whose certificate bears another name", async () => {
+  gateway = await start("127.0.0.1", join(tls, "authority.pem"));
+  expect(await ask()).toEqual({ 503: 10 });
+  expect(gateway.log).toMatch(/Redis did not decide: tls: .*host mismatch/);
+});
+
+it("sends nothing to a Redis whose certificate nobody vouches for", async () => {
+  gateway = await start("localhost", "/etc/ssl/certs/ca-certificates.crt");
+  expect(await ask()).toEqual({ 503: 10 });
+  expect(gateway.log).toMatch(/Redis did not decide: tls: .*certificate/);
+});
