@@ -23,13 +23,21 @@ describe("a gateway of four workers", () => {
       match: { paths: ["/hundred"] },
       limits: [{ algorithm: "fixed-window", quota: 100, window: `${windowMs}ms` }],
     });
-    for (let window = 0; window < 10; window++) {
+    const windowNow = () => Math.floor(Date.now() / windowMs);
+    let outlasted = 0;
+    for (let judged = 0; judged < 10; ) {
       // From just behind the border, so that all thousand are answered before the next one.
       await sleep(windowMs - (Date.now() % windowMs) + 20);
-      const startedInWindow = Math.floor(Date.now() / windowMs);
+      const startedIn = windowNow();
       const statuses = await askAtOnce([`${system.gateway.url}/hundred`], 1000);
-      expect(Math.floor(Date.now() / windowMs), "the round outlasted its window").toBe(startedInWindow);
+      if (windowNow() !== startedIn) {
+        // A machine too busy for a thousand requests in one window says nothing of the window.
+        outlasted += 1;
+        expect(outlasted, "rounds that outlasted their window").toBeLessThan(5);
+        continue;
+      }
       expect(statuses).toEqual({ 200: 100, 429: 900 });
+      judged += 1;
     }
   });
 
