@@ -94,3 +94,31 @@ it("reports what a shadow policy would refuse, and lets it pass unchanged", asyn
     ),
   );
 });
+
+it("waits for a lock whose holder was killed until it falls open, and goes on without one that does not", async () => {
+  const holdFor = (path: string, seconds: number) =>
+    `location = ${path} { content_by_lua_block { ngx.shared.sluice_locks:set("s1:{default:held:0:", 1, ${seconds}) } }`;
+  gateway = await LoneGateway.start({
+    workers: 2,
+    policies: [
+      { name: "held", match: { paths: ["/held"] }, limits: [{ algorithm: "token-bucket", quota: 9, window: "1d" }] },
+    ],
+    edit: (config) =>
+      config.replace("location / {", `${holdFor("/as-killed", 0.5)}\n${holdFor("/for-ever", 60)}\nlocation / {`),
+  });
+  const timed = async () => {
+    const startedAtMs = performance.now();
+    const { headers } = await ask(`${gateway.url}/held`);
+    return { remaining: headers["x-ratelimit-remaining"], tookMs: performance.now() - startedAtMs };
+  };
+  await ask(`${gateway.url}/as-killed`);
+  const afterKill = await timed();
+  expect(afterKill.remaining).toBe("8");
+  expect(afterKill.tookMs).toBeGreaterThan(300);
+  expect(await gateway.metric("sluice_lock_timeouts_total")).toBe(0);
+  await ask(`${gateway.url}/for-ever`);
+  const without = await timed();
+  expect(without.remaining).toBe("7");
+  expect(without.tookMs).toBeGreaterThan(500);
+  await until("the time-out is counted", 3000, async () => (await gateway.metric("sluice_lock_timeouts_total")) === 1);
+});

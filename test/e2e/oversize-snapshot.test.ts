@@ -1,0 +1,56 @@
+// A snapshot that does not fit the shared memory that the operator gave it: refused, and nothing of the old one is lost.
+
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { ask } from "../fixtures/requests.ts";
+import { childrenOf, gatewayToken, System, until } from "../fixtures/system.ts";
+
+let system: System;
+let gateway: LoneGateway;
+beforeAll(async () => {
+  system = await System.start({ gateways: 0 });
+  gateway = await LoneGateway.start({
+    policies: [],
+    env: { SLUICE_CONTROL_URL: system.controlUrl, SLUICE_GATEWAY_TOKEN: gatewayToken, SLUICE_GATEWAY_ID: "small" },
+    edit: (config) => config.replace("sluice_state 32m", "sluice_state 1m"),
+  });
+  await until("the gateway is connected", 5000, async () =>
+    (await ask(`${gateway.url}/sluice/healthz`)).body.includes('"connected":true'),
+  );
+});
+afterAll(async () => {
+  await gateway?.stop();
+  await system?.stop();
+});
+
+it("is refused with the reason, while the old one serves, also new workers", async () => {
+  await system.put({
+    name: "small",
+    match: { paths: ["/small"] },
+    limits: [{ algorithm: "fixed-window", quota: 1, window: "366d" }],
+  });
+  const large = (name: string) => ({
+    name,
+    match: { paths: Array.from({ length: 256 }, (_, i) => `/${name}${i}/${"x".repeat(1000)}`) },
+    limits: [{ algorithm: "fixed-window", quota: 1, window: "1d" }],
+  });
+  let refused = 0;
+  for (let i = 0; i < 6 && refused === 0; i++) {
+    const put = await system.api("PUT", `/apps/default/policies/large${i}?wait=10s`, large(`large${i}`));
+    refused = JSON.parse(put.body).applied.refused;
+  }
+  expect(refused).toBe(1);
+  const { gateways } = JSON.parse((await system.api("GET", "/gateways")).body);
+  expect(gateways[0].refused.errors[0].expected).toContain("make it larger in nginx.conf");
+
+  const statuses = async () => [(await ask(`${gateway.url}/small`)).status, (await ask(`${gateway.url}/small`)).status];
+  expect(await statuses()).toEqual([404, 429]);
+  for (const pid of childrenOf(gateway.pid)) process.kill(pid, "SIGKILL");
+  await until("a new worker answers", 5000, () =>
+    ask(`${gateway.url}/sluice/healthz`).then(
+      () => true,
+      () => false,
+    ),
+  );
+  expect(await statuses()).toEqual([429, 429]);
+});
