@@ -2,8 +2,8 @@
 // in gateway/dist/sluice_redis_scripts.lua. Anything that the compiler says, a warning too, fails the build.
 
 import { createHash } from "node:crypto";
-import { mkdirSync, rmSync, writeFileSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { mkdirSync, renameSync, writeFileSync } from "node:fs";
+import { basename, join, resolve } from "node:path";
 import ts from "typescript";
 import * as tstl from "typescript-to-lua";
 import { flatten } from "./flatten.ts";
@@ -59,16 +59,19 @@ function inImportOrder(program: Emitted[], entry: string): string[] {
   return [...ordered.values()];
 }
 
-rmSync(dist, { recursive: true, force: true });
-mkdirSync(dist);
-for (const { source, lua } of compile("tsconfig.json")) writeFileSync(source, lua);
+const files = new Map<string, string>();
+for (const { source, lua } of compile("tsconfig.json")) files.set(basename(source), lua);
 
 const script = flatten(
   inImportOrder(compile("tsconfig.redis-scripts.json"), "gateway.src.redis-scripts.charge"),
   "chargeCounters",
 );
 const sha1 = createHash("sha1").update(script).digest("hex");
-writeFileSync(
-  join(dist, "sluice_redis_scripts.lua"),
-  `return {\n  charge = { sha1 = "${sha1}", source = [==[\n${script}]==] },\n}\n`,
-);
+files.set("sluice_redis_scripts.lua", `return {\n  charge = { sha1 = "${sha1}", source = [==[\n${script}]==] },\n}\n`);
+
+// Each file is replaced in one step: an nginx that is starting meanwhile reads the old one or the new one.
+mkdirSync(dist, { recursive: true });
+for (const [name, lua] of files) {
+  writeFileSync(join(dist, `${name}.${process.pid}`), lua);
+  renameSync(join(dist, `${name}.${process.pid}`), join(dist, name));
+}
