@@ -1,12 +1,22 @@
 // Renders nginx.conf: the file is a readable example whose ${NAME}s stand for what differs between machines. Line
 // numbers stay the same, so that nginx's own messages point into the original.
-import { chownSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { isIPv4, isIPv6 } from "node:net";
 import { join } from "node:path";
 import { gatewayDist } from "./gateway-build.ts";
 import type { Nginx } from "./nginx-binary.ts";
 import { projectDir, type Settings } from "./settings.ts";
-import { SetupError } from "./step.mjs";
+import { SetupError, say } from "./step.mjs";
+import { workerAccount } from "./worker-account.ts";
 
 /** Of Debian's package ca-certificates, without which nginx would refuse to start over the mere name. */
 const certificates = "/etc/ssl/certs/ca-certificates.crt";
@@ -16,7 +26,7 @@ const template = join(projectDir, "nginx.conf");
 export function renderNginxConfig(settings: Settings, nginx: Nginx): string {
   const values: Record<string, string> = {
     SLUICE_MODULES: nginx.modules.map((file) => `load_module ${file};`).join(" "),
-    SLUICE_USER: userDirective(settings.dataDir),
+    SLUICE_USER: userDirective(settings),
     SLUICE_WORKERS: settings.workers,
     SLUICE_GATEWAY_HOST: bracketed(settings.gatewayHost),
     SLUICE_GATEWAY_PORT: String(settings.gatewayPort),
@@ -58,31 +68,62 @@ function upstreamAddress({ upstream, upstreamPort }: Settings): string {
   return port === "" ? `${host}:80` : host;
 }
 
-/** Writes the rendered file into the gateway's directory, which belongs to whoever the workers run as. */
-export function writeNginxConfig(settings: Settings, nginx: Nginx): string {
-  // The control plane keeps its secrets there.
-  mkdirSync(settings.dataDir, { recursive: true, mode: 0o700 });
-  mkdirSync(settings.gatewayDir, { recursive: true });
-  if (process.getuid?.() === 0) {
-    const { uid, gid } = statSync(settings.dataDir);
-    chownSync(settings.gatewayDir, uid, gid);
-  }
-  const file = join(settings.gatewayDir, "nginx.conf");
-  writeFileSync(file, renderNginxConfig(settings, nginx));
-  return file;
+export interface GatewayFiles {
+  /** The rendered nginx.conf. */
+  readonly config: string;
+  /** Where the workers keep the snapshot. */
+  readonly snapshotDir: string;
 }
 
-/** Started by root, nginx would make its workers `nobody`, who may neither enter the checkout nor write the data dir. */
-function userDirective(dataDir: string): string {
-  if (process.getuid?.() !== 0) return "";
-  const uid = statSync(dataDir, { throwIfNoEntry: false })?.uid ?? 0;
-  const name = readFileSync("/etc/passwd", "utf8")
-    .split("\n")
-    .map((line) => line.split(":"))
-    .find((fields) => fields[2] === String(uid))?.[0];
-  if (name === undefined)
-    throw new SetupError(`${dataDir}: expected an owner with a name in /etc/passwd, got uid ${uid}`);
-  return `user ${name};`;
+/**
+ * Writes the rendered file into the gateway's directory. Workers of an account of their own may write to one directory
+ * in there alone: root reads nginx.conf and opens the log, so neither may be theirs to replace.
+ */
+export function writeGatewayFiles(settings: Settings, nginx: Nginx): GatewayFiles {
+  const { dataDir, gatewayDir } = settings;
+  // The control plane keeps its secrets there.
+  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+  mkdirSync(gatewayDir, { recursive: true });
+  const snapshotDir = join(gatewayDir, "workers");
+  mkdirSync(snapshotDir, { recursive: true });
+  const account = workerAccount(dataDir);
+  if (account !== undefined) {
+    const { uid, gid } = account.isUnprivileged ? { uid: 0, gid: 0 } : account;
+    chownSync(gatewayDir, uid, gid);
+    chownSync(snapshotDir, account.uid, account.gid);
+  }
+  if (account?.isUnprivileged === true) openTheWayTo(settings);
+  if (account?.warning !== undefined) say(account.warning);
+  const config = join(gatewayDir, "nginx.conf");
+  writeFileSync(config, renderNginxConfig(settings, nginx));
+  return { config, snapshotDir };
+}
+
+/** Through the data dir, whose files are closed first: until now the directory kept others out. */
+function openTheWayTo({ dataDir, gatewayDir }: Settings): void {
+  for (const entry of readdirSync(dataDir, { withFileTypes: true })) {
+    if (entry.isFile()) closeToOthers(join(dataDir, entry.name));
+  }
+  chmodSync(dataDir, (statSync(dataDir).mode & 0o7777) | 0o011);
+  chmodSync(gatewayDir, 0o711);
+  chmodSync(join(gatewayDir, "workers"), 0o700);
+}
+
+function closeToOthers(file: string): void {
+  // It may be gone again: SQLite makes and removes files beside the database as it works.
+  const mode = statSync(file, { throwIfNoEntry: false })?.mode;
+  if (mode !== undefined && (mode & 0o077) !== 0) chmodSync(file, mode & 0o700);
+}
+
+/**
+ * Started by root without a word about it, nginx would choose an account itself. Another account than the data dir's
+ * owner can work only where its directory has been made: a file that is printed and run elsewhere has none.
+ */
+function userDirective({ dataDir, gatewayDir }: Settings): string {
+  const account = workerAccount(dataDir);
+  if (account === undefined) return "";
+  const isReady = statSync(join(gatewayDir, "workers"), { throwIfNoEntry: false })?.uid === account.uid;
+  return account.isUnprivileged && !isReady ? "user root root;" : `user ${account.user} ${account.group};`;
 }
 
 /**

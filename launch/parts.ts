@@ -1,7 +1,7 @@
 // The three parts as they are run here: which program, with which arguments and environment.
 import { join } from "node:path";
 import type { Nginx } from "./nginx-binary.ts";
-import { writeNginxConfig } from "./nginx-config.ts";
+import { writeGatewayFiles } from "./nginx-config.ts";
 import type { Part } from "./processes.ts";
 import { projectDir, type Settings } from "./settings.ts";
 
@@ -23,7 +23,7 @@ export function controlPlane(settings: Settings, gatewayToken: string | undefine
 
 /** Writes the configuration too. Secrets go by the environment: the file can be read, printed and copied. */
 export function gateway(settings: Settings, nginx: Nginx, gatewayToken: string): Part {
-  const config = writeNginxConfig(settings, nginx);
+  const { config, snapshotDir } = writeGatewayFiles(settings, nginx);
   const logFile = join(settings.gatewayDir, "error.log");
   return {
     name: "gateway",
@@ -32,7 +32,7 @@ export function gateway(settings: Settings, nginx: Nginx, gatewayToken: string):
     args: ["-p", `${settings.gatewayDir}/`, "-e", logFile, "-c", config, "-g", "daemon off;"],
     env: {
       ...process.env,
-      SLUICE_GATEWAY_DIR: settings.gatewayDir,
+      SLUICE_GATEWAY_DIR: snapshotDir,
       SLUICE_GATEWAY_ID: settings.gatewayId,
       SLUICE_GATEWAY_TOKEN: gatewayToken,
       SLUICE_CONTROL_URL: settings.controlUrl,

@@ -24,7 +24,7 @@ const logLevels = ["fatal", "error", "warn", "info", "debug", "trace", "silent"]
 export type LogLevel = (typeof logLevels)[number];
 
 export const minTokenLength = 16;
-const redisSchemes = ["redis:", "rediss:", "redis+sentinel:", "redis+cluster:"];
+const redisSchemes = ["redis:", "rediss:"];
 const laterSchemes = ["mysql:", "mariadb:", "postgres:", "postgresql:"];
 
 /** A value that cannot be used. The message is for the operator and never holds a secret. */
@@ -109,10 +109,9 @@ function readRedisUrl(environment: NodeJS.ProcessEnv): string | undefined {
   if (url === undefined) return undefined;
   const scheme = schemeOf(url);
   if (!redisSchemes.includes(scheme)) {
-    const expected = `a URL beginning with ${redisSchemes.map((known) => `${known}//`).join(", ")}`;
     throw new ConfigurationError(
       "SLUICE_REDIS_URL",
-      expected,
+      "redis:// or rediss:// (Sentinel and Cluster are not available yet)",
       scheme === "" ? "a text without a scheme" : `${scheme}…`,
     );
   }

@@ -118,6 +118,22 @@ describe("the push socket", () => {
     expect(await gateway.closed).toBe(1008);
   });
 
+  it("hears a refusal with however many problems, and keeps the first and the beginning of each text", async () => {
+    const running = await startControlPlane();
+    const gateway = await connectGateway(running, "g".repeat(128));
+    const { epoch, revision } = await gateway.next("snapshot");
+    const problems = Array.from({ length: 5_000 }, (_, i) => ({ path: `${i}`, expected: "less", got: "more" }));
+    problems[0] = { path: "é".repeat(5_000), expected: "less", got: "more" };
+    gateway.say({ type: "refused", epoch, revision, problems });
+    await vi.waitFor(async () => {
+      const { refused } = (await running.call("GET", "/gateways")).body.gateways[0];
+      expect(refused.errors).toHaveLength(101);
+      expect(refused.errors[0].path).toBe(`${"é".repeat(500)}…`);
+      expect(refused.errors[100]).toEqual({ path: "100", expected: "less", got: "more" });
+    });
+    expect(gateway.socket.readyState).toBe(gateway.socket.OPEN);
+  });
+
   it("closes the socket for a binary message, a report before hello, and a message over 1 MiB", async () => {
     const running = await startControlPlane();
     const binary = await connectGateway(running, "g1");

@@ -88,6 +88,14 @@ describe("tokens", () => {
     expect((await call("GET", "/apps", { token: made.trim() })).status).toBe(403);
   });
 
+  it("keeps their hashes in a database that only its owner reads", async () => {
+    const { dataDir } = await startControlPlane();
+    // The directory itself is opened to the gateway's workers where nginx is started by root.
+    for (const name of ["sluice.db", "sluice.db-wal", "sluice.db-shm"]) {
+      expect((await stat(join(dataDir, name))).mode & 0o777).toBe(0o600);
+    }
+  });
+
   it("does not start with a gateways' token that was cut short", async () => {
     const SLUICE_DATA_DIR = await temporaryDir();
     await writeFile(join(SLUICE_DATA_DIR, "gateway-token"), "oops");

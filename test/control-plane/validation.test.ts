@@ -112,6 +112,17 @@ describe("bodies", () => {
     expect(await call("PUT", books, { text, type })).toMatchObject({ status: 400, body: { code: "malformed-body" } });
   });
 
+  it.each(["application/json", "application/json; charset=utf-8", "application/yaml"])(
+    "may be absent from a deletion that says %s",
+    async (type) => {
+      const { call } = await startControlPlane();
+      for (const options of [{ headers: { "content-type": type } }, { text: "", type }]) {
+        await call("PUT", books, { body: onePerSecond });
+        expect((await call("DELETE", books, options)).status).toBe(200);
+      }
+    },
+  );
+
   it("allows the same key in two objects", async () => {
     const { call } = await startControlPlane();
     const limits = ["a", "b"].map((name) => ({ name, algorithm: "fixed-window", quota: 1, window: "1s" }));

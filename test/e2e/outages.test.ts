@@ -130,7 +130,7 @@ it("keeps two gateways of one name from throwing each other off in turn", async 
 it("starts without policies, not with damaged ones, when the stored snapshot was cut short", async () => {
   await system.gateway.program.stop();
   await system.killControlPlane();
-  const file = join(system.gateway.directory, "snapshot.json");
+  const file = join(system.gateway.directory, "workers", "snapshot.json");
   const text = readFileSync(file, "utf8");
   writeFileSync(file, text.slice(0, text.length / 2));
   await system.startGatewayAgain(system.gateway);

@@ -6,6 +6,7 @@ import { ApiError } from "../errors/api-error.ts";
 import { Fleet } from "../push/fleet.ts";
 import { Publisher } from "../push/publisher.ts";
 import { announceFleet, type PushTimes, runPushSession } from "../push/push-session.ts";
+import { renewEpoch } from "../storage/epoch.ts";
 import { readState } from "../storage/revisions.ts";
 import { addGauge } from "./metrics.ts";
 
@@ -22,6 +23,14 @@ export default fp<{ now: () => number; times: PushTimes }>(
     const publisher = await Publisher.start({
       fleet,
       readState: () => readState(app.database),
+      renewEpoch: async (held) => {
+        const left = await renewEpoch(app.database, { who: "control plane", atMs: now() }, held);
+        if (left === undefined) return;
+        app.log.warn(
+          { epoch: left.epoch, databaseRevision: left.revision, heldRevision: held.revision },
+          "gateways hold revisions that the database has lost, as after a restore of a backup: beginning a new history",
+        );
+      },
       onError: (error) => app.log.error({ err: error }, "cannot read the policies; trying again"),
     });
     app.decorate("fleet", fleet);

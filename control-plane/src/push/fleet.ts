@@ -4,6 +4,7 @@
 import { EventEmitter } from "node:events";
 import type { GatewayMessage } from "@sluice/limiter/policy/snapshot.ts";
 import type { Problem } from "@sluice/limiter/policy/validate.ts";
+import type { Position } from "../storage/epoch.ts";
 import type { GatewayLink } from "./gateway-link.ts";
 
 export type Hello = Extract<GatewayMessage, { type: "hello" }>;
@@ -125,16 +126,20 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
     return links;
   }
 
-  /** Of the connected gateways, how many apply `revision` or a later one, and how many refused it. */
-  applied(epoch: string, revision: number): Applied {
+  /**
+   * Of the connected gateways, how many apply `revision` or a later one, and how many refused it or a later one.
+   * @param newest of this history; a gateway that holds more than that holds another one
+   */
+  applied(newest: Position, revision: number): Applied {
     let gateways = 0;
     let acked = 0;
     let refused = 0;
     for (const member of this.#members.values()) {
       if (member.link === undefined) continue;
       gateways += 1;
-      if (member.epoch === epoch && member.revision >= revision) acked += 1;
-      else if (member.refused?.epoch === epoch && member.refused.revision >= revision) refused += 1;
+      if (member.refused?.epoch === newest.epoch && member.refused.revision >= revision) refused += 1;
+      else if (member.epoch !== newest.epoch) continue;
+      else if (member.revision >= revision && member.revision <= newest.revision) acked += 1;
     }
     return { gateways, acked, refused };
   }

@@ -1,12 +1,15 @@
 // What a gateway says, checked: a gateway holds a credential, but may be of another version, or broken. What is not
 // understood is refused whole, so that no half-read report is shown to an operator as fact.
 
+import { cutToBytes } from "@sluice/limiter/byte-length.ts";
+import { maxProblems, type Problem } from "@sluice/limiter/policy/problems.ts";
 import type { GatewayMessage } from "@sluice/limiter/policy/snapshot.ts";
-import type { Problem } from "@sluice/limiter/policy/validate.ts";
 
 export const maxMessageBytes = 1024 * 1024;
 const maxTextLength = 128;
-const maxProblems = 1000;
+/** What the limiter reports at most: so many, and one that counts the rest. */
+const keptProblems = maxProblems + 1;
+const maxProblemBytes = 1000;
 const maxCounters = 1000;
 
 type Json = Record<string, unknown>;
@@ -50,17 +53,23 @@ function parse(text: string): Json | undefined {
   }
 }
 
+/** The first ones: a gateway whose closed socket came back with the same refusal would never be heard. */
 function readProblems(value: unknown): Problem[] | undefined {
   const list = listOf(value);
-  if (list === undefined || list.length > maxProblems) return undefined;
+  if (list === undefined) return undefined;
   const problems: Problem[] = [];
-  for (const item of list) {
+  for (const item of list.slice(0, keptProblems)) {
     if (!isRecord(item)) return undefined;
     const { path, expected, got } = item;
     if (typeof path !== "string" || typeof expected !== "string" || typeof got !== "string") return undefined;
-    problems.push({ path, expected, got });
+    problems.push({ path: shortened(path), expected: shortened(expected), got: shortened(got) });
   }
   return problems;
+}
+
+function shortened(text: string): string {
+  const start = cutToBytes(text, maxProblemBytes);
+  return start.length < text.length ? `${start}…` : text;
 }
 
 function readCounters(value: unknown): Record<string, number> | undefined {

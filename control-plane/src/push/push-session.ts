@@ -55,8 +55,10 @@ export function runPushSession(socket: WebSocket, { fleet, publisher, counts, ti
       clearTimeout(helloTimer);
       gateway = message.gateway;
       const { current } = publisher;
-      if (message.epoch !== current.epoch || message.revision !== current.revision) link.sendSnapshot(current);
+      // One that holds more than we do would refuse what we have.
+      if (message.epoch !== current.epoch || message.revision < current.revision) link.sendSnapshot(current);
       fleet.join(message, link)?.close(closeCodes.replaced, "replaced by a newer socket of the same gateway");
+      publisher.heardOf(message);
       return;
     }
     if (message.type === "refused") {
@@ -64,6 +66,7 @@ export function runPushSession(socket: WebSocket, { fleet, publisher, counts, ti
       log.warn({ gateway, revision: message.revision, problems: message.problems }, "a gateway refused a snapshot");
     }
     if (gateway !== undefined) fleet.report(gateway, link, message);
+    if (message.type !== "status") publisher.heardOf(message);
   });
 
   socket.on("close", () => {

@@ -28,6 +28,6 @@ export async function announceChange(
   if (waitMs === undefined) return { revision };
   const gone = new AbortController();
   reply.raw.once("close", () => gone.abort());
-  const { epoch } = app.publisher.current;
-  return { revision, applied: await waitApplied(app.fleet, { epoch, revision }, waitMs, gone.signal) };
+  const newest = () => app.publisher.current;
+  return { revision, applied: await waitApplied(app.fleet, newest, revision, waitMs, gone.signal) };
 }

@@ -12,6 +12,7 @@ const verbs: Record<Action, string> = {
   "create-policy": "created policy",
   "update-policy": "updated policy",
   "delete-policy": "deleted policy",
+  "new-epoch": "began a new history: gateways held revisions that this database had lost, as after a restore",
 };
 
 export default async function revisionRoutes(app: FastifyInstance): Promise<void> {
@@ -36,6 +37,7 @@ export default async function revisionRoutes(app: FastifyInstance): Promise<void
 
 function shown({ number, atMs, who, action, app, policy }: Revision) {
   const subject = policy === undefined ? app : `${app}/${policy}`;
+  const summary = subject === undefined ? verbs[action] : `${verbs[action]} ${subject}`;
   return {
     n: number,
     at: new Date(atMs).toISOString(),
@@ -43,6 +45,6 @@ function shown({ number, atMs, who, action, app, policy }: Revision) {
     action,
     app,
     policy,
-    summary: `${verbs[action]} ${subject}`,
+    summary,
   };
 }

@@ -65,6 +65,7 @@ const revisionPage = {
       revisions: {
         type: "array",
         items: object({ n: count, at: time, who: text, action: text, app: text, policy: text, summary: text }, [
+          "app",
           "policy",
         ]),
       },

@@ -5,7 +5,7 @@ import type { Transaction } from "kysely";
 import type { Database } from "./database.ts";
 import type { Tables } from "./tables.ts";
 
-export type Action = "create-app" | "delete-app" | "create-policy" | "update-policy" | "delete-policy";
+export type Action = "create-app" | "delete-app" | "create-policy" | "update-policy" | "delete-policy" | "new-epoch";
 
 /** Who asked for a change, and when. */
 export interface Origin {
@@ -15,7 +15,8 @@ export interface Origin {
 
 export interface Entry {
   readonly action: Action;
-  readonly app: string;
+  /** Absent: the change is of no app. */
+  readonly app?: string;
   readonly policy?: string;
   /** Documents as JSON text. */
   readonly before?: string;
@@ -64,7 +65,7 @@ async function append(transaction: Transaction<Tables>, origin: Origin, entry: E
       at: origin.atMs,
       who: origin.who,
       action: entry.action,
-      app: entry.app,
+      app: entry.app ?? "",
       policy: entry.policy ?? null,
       before: entry.before ?? null,
       after: entry.after ?? null,

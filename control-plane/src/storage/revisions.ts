@@ -8,7 +8,8 @@ export interface Revision {
   readonly atMs: number;
   readonly who: string;
   readonly action: Action;
-  readonly app: string;
+  /** Undefined: the change was of no app. */
+  readonly app: string | undefined;
   readonly policy: string | undefined;
 }
 
@@ -33,7 +34,7 @@ export async function listRevisions(
     atMs: Number(row.at),
     who: row.who,
     action: row.action as Action,
-    app: row.app,
+    app: row.app === "" ? undefined : row.app,
     policy: row.policy ?? undefined,
   }));
 }

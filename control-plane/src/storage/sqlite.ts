@@ -1,6 +1,7 @@
 // Node's own SQLite in the shape of database that Kysely's SQLite dialect works with, so that the embedded default
 // needs no native package.
 
+import { closeSync, openSync } from "node:fs";
 import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 import { type Dialect, type SqliteDatabase, SqliteDialect } from "kysely";
 
@@ -12,6 +13,8 @@ export function sqliteDialect(path: string): Dialect {
 }
 
 function openSqlite(path: string): SqliteDatabase {
+  // SQLite would let everybody read it. Of the files that it makes beside, each has the mode of this one.
+  if (path !== ":memory:") closeSync(openSync(path, "a", 0o600));
   const database = new DatabaseSync(path, { timeout: busyMs });
   // Every commit is synced: an answered PUT survives a power cut, not only a killed process.
   database.exec("pragma journal_mode = wal; pragma synchronous = full");

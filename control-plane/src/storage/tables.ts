@@ -12,7 +12,7 @@ export interface Tables {
 /** One row, id 1: the head of the history. */
 export interface MetaTable {
   id: number;
-  /** Made with the database: tells revisions of this history from those of another. */
+  /** Made with the database, and anew when its history lost its end: tells revisions of this history from those of another. */
   epoch: string;
   revision: number;
 }
@@ -37,6 +37,7 @@ export interface RevisionTable {
   at: number;
   who: string;
   action: string;
+  /** Empty for a change of no app. */
   app: string;
   policy: string | null;
   before: string | null;

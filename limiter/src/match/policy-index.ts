@@ -1,5 +1,6 @@
 // Which policies a request meets. Hosts are resolved when the index is made: each host that a policy names has its
-// whole list, in order of evaluation, so that a request looks up one list and tests only paths and methods.
+// whole list, in order of evaluation, so that a request looks up one list and tests only paths and methods. Making them
+// costs about as much as they are long.
 
 import type { CompiledPolicy } from "../policy/compile.ts";
 import { emptyTable } from "../policy/table.ts";
@@ -24,21 +25,26 @@ export function indexPolicies(policies: readonly CompiledPolicy[]): PolicyIndex 
   }
   live.sort((a, b) => byEvaluation(a, b));
 
-  const exact = emptyTable<CompiledPolicy[]>();
-  const wildcard = emptyTable<CompiledPolicy[]>();
-  const anyHost: CompiledPolicy[] = [];
+  const own: OwnLists = { exact: emptyTable(), wildcard: emptyTable(), anyHost: [] };
   let needsHost = false;
-  for (const policy of live) {
-    if (policy.policy.match.hosts.length === 0) anyHost.push(policy);
-    for (const host of policy.policy.match.hosts) {
-      needsHost = true;
-      if (host.startsWith("*.")) wildcard[host.slice(2)] = [];
-      else exact[host] = [];
+  for (let place = 0; place < live.length; place++) {
+    const { hosts } = (live[place] as CompiledPolicy).policy.match;
+    if (hosts.length === 0) own.anyHost.push(place);
+    else needsHost = true;
+    for (const host of hosts) {
+      if (host.startsWith("*.")) append(own.wildcard, host.slice(2), place);
+      else append(own.exact, host, place);
     }
   }
-  for (const host in exact) fill(exact[host] as CompiledPolicy[], live, host, false);
-  for (const suffix in wildcard) fill(wildcard[suffix] as CompiledPolicy[], live, suffix, true);
-  return { exact, wildcard, anyHost, needsHost };
+
+  const whole = emptyTable<Places>();
+  const exact = emptyTable<CompiledPolicy[]>();
+  const wildcard = emptyTable<CompiledPolicy[]>();
+  for (const host in own.exact) {
+    exact[host] = policiesAt(live, merge(own.exact[host] as Places, placesAbove(own, whole, host)));
+  }
+  for (const suffix in own.wildcard) wildcard[suffix] = policiesAt(live, placesBelow(own, whole, suffix));
+  return { exact, wildcard, anyHost: policiesAt(live, own.anyHost), needsHost };
 }
 
 /** The policies whose hosts match, in order of evaluation. @param host in lower case, without a port */
@@ -67,21 +73,59 @@ function byEvaluation(a: CompiledPolicy, b: CompiledPolicy): number {
   return a.app < b.app ? -1 : 1;
 }
 
-/** @param below whether the list is for the hosts below `host` rather than for `host` itself */
-function fill(list: CompiledPolicy[], live: readonly CompiledPolicy[], host: string, below: boolean): void {
-  for (const policy of live) {
-    if (policy.policy.match.hosts.length === 0 || anyHostMatches(policy.policy.match.hosts, host, below))
-      list.push(policy);
-  }
+/** Places in the order of evaluation, each once, ascending. */
+type Places = number[];
+
+/** By host pattern, the policies that name it. */
+interface OwnLists {
+  readonly exact: Record<string, Places>;
+  readonly wildcard: Record<string, Places>;
+  readonly anyHost: Places;
 }
 
-function anyHostMatches(patterns: readonly string[], host: string, below: boolean): boolean {
-  for (const pattern of patterns) {
-    if (!pattern.startsWith("*.")) {
-      if (!below && pattern === host) return true;
-    } else if (host.endsWith(pattern.slice(1)) || (below && host === pattern.slice(2))) {
-      return true;
-    }
+/** @param place none lower has been appended before; the same one may have been */
+function append(lists: Record<string, Places>, host: string, place: number): void {
+  const list = lists[host];
+  if (list === undefined) lists[host] = [place];
+  else if (list[list.length - 1] !== place) list.push(place);
+}
+
+/** What every host below `suffix`, which a wildcard names, meets. @param whole the lists made before, kept here */
+function placesBelow(own: OwnLists, whole: Record<string, Places>, suffix: string): Places {
+  const made = whole[suffix];
+  if (made !== undefined) return made;
+  const places = merge(own.wildcard[suffix] as Places, placesAbove(own, whole, suffix));
+  whole[suffix] = places;
+  return places;
+}
+
+/** What `host` meets by the wildcards above it and by policies of every host: the nearest wildcard has it all. */
+function placesAbove(own: OwnLists, whole: Record<string, Places>, host: string): Places {
+  let dot = host.indexOf(".");
+  while (dot >= 0) {
+    const suffix = host.slice(dot + 1);
+    if (own.wildcard[suffix] !== undefined) return placesBelow(own, whole, suffix);
+    dot = host.indexOf(".", dot + 1);
   }
-  return false;
+  return own.anyHost;
+}
+
+function merge(a: Places, b: Places): Places {
+  const merged: Places = [];
+  let i = 0;
+  let j = 0;
+  while (i < a.length || j < b.length) {
+    const first = i < a.length ? (a[i] as number) : Number.POSITIVE_INFINITY;
+    const second = j < b.length ? (b[j] as number) : Number.POSITIVE_INFINITY;
+    merged.push(Math.min(first, second));
+    if (first <= second) i += 1;
+    if (second <= first) j += 1;
+  }
+  return merged;
+}
+
+function policiesAt(live: readonly CompiledPolicy[], places: Places): CompiledPolicy[] {
+  const policies: CompiledPolicy[] = [];
+  for (const place of places) policies.push(live[place] as CompiledPolicy);
+  return policies;
 }

@@ -3,9 +3,10 @@
 
 import { indexPolicies, type PolicyIndex } from "../match/policy-index.ts";
 import { type CompiledPolicy, compilePolicy } from "./compile.ts";
+import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
 import { isName, nameRule } from "./shape.ts";
 import { snapshotFormat } from "./snapshot.ts";
-import { describeValue, type Problem, validatePolicy } from "./validate.ts";
+import { describeValue, validatePolicy } from "./validate.ts";
 
 export interface CompiledSnapshot {
   readonly epoch: string;
@@ -22,27 +23,28 @@ export interface SnapshotReading {
 
 /** @param message as parsed from JSON, from anyone. Never throws. */
 export function readSnapshot(message: unknown): SnapshotReading {
-  const problems: Problem[] = [];
+  const findings = noFindings();
   if (typeof message !== "object" || message === null) {
     return { problems: [{ path: "", expected: "a snapshot", got: describeValue(message) }] };
   }
   const { format, epoch, revision, policies } = message as Record<string, unknown>;
   if (format !== snapshotFormat) {
-    problems.push({ path: "format", expected: `${snapshotFormat}`, got: describeValue(format) });
-    return { problems };
+    addProblem(findings, { path: "format", expected: `${snapshotFormat}`, got: describeValue(format) });
+    return { problems: listProblems(findings) };
   }
   if (typeof epoch !== "string" || epoch === "") {
-    problems.push({ path: "epoch", expected: "a non-empty text", got: describeValue(epoch) });
+    addProblem(findings, { path: "epoch", expected: "a non-empty text", got: describeValue(epoch) });
   }
   if (typeof revision !== "number" || revision < 0 || Math.floor(revision) !== revision) {
-    problems.push({ path: "revision", expected: "a whole number", got: describeValue(revision) });
+    addProblem(findings, { path: "revision", expected: "a whole number", got: describeValue(revision) });
   }
   if (!Array.isArray(policies)) {
-    problems.push({ path: "policies", expected: "a list", got: describeValue(policies) });
-    return { problems };
+    addProblem(findings, { path: "policies", expected: "a list", got: describeValue(policies) });
+    return { problems: listProblems(findings) };
   }
   const compiled: CompiledPolicy[] = [];
-  for (let i = 0; i < policies.length; i++) readPolicy(policies[i], `policies[${i}]`, compiled, problems);
+  for (let i = 0; i < policies.length; i++) readPolicy(policies[i], `policies[${i}]`, compiled, findings);
+  const problems = listProblems(findings);
   if (problems.length > 0) return { problems };
   return {
     snapshot: {
@@ -55,20 +57,20 @@ export function readSnapshot(message: unknown): SnapshotReading {
   };
 }
 
-function readPolicy(entry: unknown, path: string, compiled: CompiledPolicy[], problems: Problem[]): void {
+function readPolicy(entry: unknown, path: string, compiled: CompiledPolicy[], findings: Findings): void {
   if (typeof entry !== "object" || entry === null) {
-    problems.push({ path, expected: "an object", got: describeValue(entry) });
+    addProblem(findings, { path, expected: "an object", got: describeValue(entry) });
     return;
   }
   const { app, document } = entry as Record<string, unknown>;
   if (typeof app !== "string" || !isName(app)) {
-    problems.push({ path: `${path}.app`, expected: nameRule, got: describeValue(app) });
+    addProblem(findings, { path: `${path}.app`, expected: nameRule, got: describeValue(app) });
     return;
   }
   const validation = validatePolicy(document);
   for (const problem of validation.problems) {
     const inner = problem.path === "" ? "" : `.${problem.path}`;
-    problems.push({ path: `${path}.document${inner}`, expected: problem.expected, got: problem.got });
+    addProblem(findings, { path: `${path}.document${inner}`, expected: problem.expected, got: problem.got });
   }
   if (validation.policy !== undefined) compiled.push(compilePolicy(app, validation.policy));
 }

@@ -5,16 +5,12 @@ import { byteLength, cutToBytes } from "../byte-length.ts";
 import { type KeyPart, parseKeyPart } from "../key/key-part.ts";
 import { parseDuration } from "./duration.ts";
 import type { Limit, Policy } from "./policy.ts";
+import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
 import { type Field, policyShape, type Shape } from "./shape.ts";
 import { emptyTable } from "./table.ts";
+import { isWellFormed, printable } from "./unicode.ts";
 
-/** One thing wrong with a document. */
-export interface Problem {
-  /** Where: "limits[0].window"; "" is the document itself. */
-  path: string;
-  expected: string;
-  got: string;
-}
+export type { Problem } from "./problems.ts";
 
 export interface Validation {
   /** Present when there are no problems. */
@@ -26,52 +22,55 @@ type Json = Record<string, unknown>;
 
 /** @param document as parsed from JSON or YAML. Never throws. */
 export function validatePolicy(document: unknown): Validation {
-  const problems: Problem[] = [];
-  checkShape(policyShape, document, "", problems);
-  if (isRecord(document)) checkLimits(document, problems);
+  const findings = noFindings();
+  checkShape(policyShape, document, "", findings);
+  if (isRecord(document)) checkLimits(document, findings);
+  const problems = listProblems(findings);
   if (problems.length > 0) return { problems };
   return { policy: policyFrom(document as Json), problems };
 }
 
-function checkShape(shape: Shape, value: unknown, path: string, problems: Problem[]): void {
+function checkShape(shape: Shape, value: unknown, path: string, findings: Findings): void {
   const expected = mismatch(shape, value);
   if (expected !== undefined) {
-    problems.push({ path, expected, got: describeValue(value) });
+    addProblem(findings, { path, expected, got: describeValue(value) });
   } else if (shape.kind === "list") {
     const items = value as unknown[];
-    for (let i = 0; i < items.length; i++) checkShape(shape.of, items[i], `${path}[${i}]`, problems);
+    for (let i = 0; i < items.length; i++) checkShape(shape.of, items[i], `${path}[${i}]`, findings);
   } else if (shape.kind === "record") {
-    checkFields(shape.fields, value as Json, path, problems);
+    checkFields(shape.fields, value as Json, path, findings);
   }
 }
 
-function checkFields(fields: Readonly<Record<string, Field>>, record: Json, path: string, problems: Problem[]): void {
+function checkFields(fields: Readonly<Record<string, Field>>, record: Json, path: string, findings: Findings): void {
   const known: string[] = [];
   for (const name in fields) known.push(name);
   for (const name of known) {
     const field = fields[name] as Field;
     const value = record[name];
     const inner = fieldPath(path, name);
-    if (value !== undefined) checkShape(field.shape, value, inner, problems);
+    if (value !== undefined) checkShape(field.shape, value, inner, findings);
     else if (field.required === true)
-      problems.push({ path: inner, expected: expectation(field.shape), got: "nothing" });
+      addProblem(findings, { path: inner, expected: expectation(field.shape), got: "nothing" });
   }
   const unknown: string[] = [];
   for (const name in record) {
     if (!known.includes(name)) unknown.push(name);
   }
+  if (unknown.length === 0) return;
   unknown.sort();
+  const expected = `no such field; known here: ${known.join(", ")}`;
   for (const name of unknown) {
-    problems.push({
-      path: fieldPath(path, name),
-      expected: `no such field; known here: ${known.join(", ")}`,
+    addProblem(findings, {
+      path: fieldPath(path, shortLine(name)),
+      expected,
       got: describeValue(record[name]),
     });
   }
 }
 
 /** Rules that hold between fields. Looks only at what has the right type: the rest is reported already. */
-function checkLimits(document: Json, problems: Problem[]): void {
+function checkLimits(document: Json, findings: Findings): void {
   if (!isList(document["limits"])) return;
   const limits = document["limits"];
   const cost = typeof document["cost"] === "number" ? document["cost"] : 1;
@@ -85,14 +84,14 @@ function checkLimits(document: Json, problems: Problem[]): void {
       const earlier = firstAt[name];
       if (earlier === undefined) firstAt[name] = i;
       else
-        problems.push({
+        addProblem(findings, {
           path: `${path}.name`,
           expected: `a name that limits[${earlier}] does not have`,
           got: describeValue(name),
         });
     }
     if (limit["burst"] !== undefined && limit["algorithm"] === "fixed-window") {
-      problems.push({
+      addProblem(findings, {
         path: `${path}.burst`,
         expected: "nothing: a fixed-window has no burst",
         got: describeValue(limit["burst"]),
@@ -100,7 +99,7 @@ function checkLimits(document: Json, problems: Problem[]): void {
     }
     const capacity = limit["burst"] === undefined ? limit["quota"] : limit["burst"];
     if (typeof capacity === "number" && capacity >= 1 && cost > capacity) {
-      problems.push({
+      addProblem(findings, {
         path: "cost",
         expected: `at most ${capacity}, which is all that ${path} ever holds`,
         got: describeValue(cost),
@@ -111,7 +110,11 @@ function checkLimits(document: Json, problems: Problem[]): void {
 
 /** What was expected of the value itself (not of what it holds), or undefined when it is that. */
 function mismatch(shape: Shape, value: unknown): string | undefined {
-  return fits(shape, value) ? undefined : expectation(shape);
+  if (!fits(shape, value)) return expectation(shape);
+  // Half a surrogate pair has no UTF-8: a gateway's JSON reader would refuse the whole snapshot over it.
+  return typeof value === "string" && !isWellFormed(value)
+    ? `${expectation(shape)}, in well-formed Unicode`
+    : undefined;
 }
 
 function fits(shape: Shape, value: unknown): boolean {
@@ -161,19 +164,17 @@ function expectation(shape: Shape): string {
 /** A value in an error message: short, and never more than one line. */
 export function describeValue(value: unknown): string {
   if (value === undefined) return "nothing";
-  if (typeof value === "string") {
-    const start = cutToBytes(value, 80);
-    let line = "";
-    for (let i = 0; i < start.length; i++) {
-      const code = start.charCodeAt(i);
-      line += code < 32 || code === 127 ? "?" : start.charAt(i);
-    }
-    return start.length < value.length ? `"${line}…"` : `"${line}"`;
-  }
+  if (typeof value === "string") return `"${shortLine(value)}"`;
   if (typeof value === "number" || typeof value === "boolean") return `${value}`;
   if (isList(value)) return value.length === 1 ? "a list of 1" : `a list of ${value.length}`;
   if (isRecord(value)) return "an object";
   return "null";
+}
+
+/** Of a text that anyone may have written: at most 80 bytes, in one line. */
+function shortLine(text: string): string {
+  const start = cutToBytes(text, 80);
+  return start.length < text.length ? `${printable(start)}…` : printable(start);
 }
 
 function fieldPath(path: string, name: string): string {

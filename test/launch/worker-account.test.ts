@@ -1,0 +1,85 @@
+import { spawnSync } from "node:child_process";
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { writeGatewayFiles } from "../../launch/nginx-config.ts";
+import { readSettings } from "../../launch/settings.ts";
+import { workerAccount } from "../../launch/worker-account.ts";
+
+const nginx = { path: "nginx", modules: [] };
+
+function temporaryDir(): string {
+  const directory = mkdtempSync(join(tmpdir(), "sluice-launch-"));
+  onTestFinished(() => rmSync(directory, { recursive: true }));
+  return directory;
+}
+
+function modeOf(path: string): string {
+  return (statSync(path).mode & 0o777).toString(8);
+}
+
+/** Writes the gateway's files for a data dir that holds the control plane's, and keeps what is said meanwhile. */
+function writeFiles(dataDir: string) {
+  for (const name of ["gateway-token", "sluice.db", "sluice.db-wal"]) writeFileSync(join(dataDir, name), "secret");
+  const said: string[] = [];
+  const write = vi.spyOn(process.stdout, "write").mockImplementation((text) => said.push(String(text)) > 0);
+  const settings = readSettings({ SLUICE_DATA_DIR: dataDir });
+  try {
+    return { ...writeGatewayFiles(settings, nginx), said };
+  } finally {
+    write.mockRestore();
+  }
+}
+
+describe.skipIf(process.getuid?.() !== 0)("started by root, nginx has workers", () => {
+  it("of an unprivileged account that can write the snapshot and nothing else", () => {
+    const dataDir = temporaryDir();
+    const { config, snapshotDir, said } = writeFiles(dataDir);
+    const account = workerAccount(dataDir);
+    if (account === undefined) throw new Error("no account");
+    expect(account.uid).not.toBe(0);
+    expect(said).toEqual([]);
+    expect(readFileSync(config, "utf8")).toContain(`\nuser ${account.user} ${account.group};\n`);
+    expect(modeOf(dataDir)).toBe("711");
+
+    const can = (script: string, path: string) =>
+      spawnSync("/bin/sh", ["-c", script, "sh", path], { uid: account.uid, gid: account.gid, cwd: "/" }).status === 0;
+    expect(can('echo {} > "$1.new" && mv "$1.new" "$1"', join(snapshotDir, "snapshot.json"))).toBe(true);
+    expect(can('cat "$1"', join(snapshotDir, "snapshot.json"))).toBe(true);
+    for (const name of ["gateway-token", "sluice.db", "sluice.db-wal"]) {
+      expect(can('cat "$1"', join(dataDir, name))).toBe(false);
+      expect(can(': > "$1"', join(dataDir, name))).toBe(false);
+    }
+    for (const path of [config, join(dataDir, "new"), join(config, "../new"), join(config, "../error.log")]) {
+      expect(can(': > "$1"', path)).toBe(false);
+    }
+    expect(can('mv "$1" "$1.moved"', snapshotDir)).toBe(false);
+  });
+
+  it("of root where others may not pass a directory above the data dir, and says so", () => {
+    const closed = temporaryDir();
+    const dataDir = join(closed, "data");
+    mkdirSync(dataDir, { mode: 0o700 });
+    const { config, snapshotDir, said } = writeFiles(dataDir);
+    expect(readFileSync(config, "utf8")).toContain("\nuser root root;\n");
+    expect(said.join("")).toContain(`nginx's workers run as root: no other account may pass ${closed} `);
+    expect(snapshotDir).toBe(join(config, "../workers"));
+    expect(modeOf(dataDir)).toBe("700");
+  });
+
+  it("of the data dir's owner where that is not root", () => {
+    const closed = temporaryDir();
+    chmodSync(closed, 0o711);
+    const dataDir = join(closed, "data");
+    mkdirSync(dataDir, { mode: 0o700 });
+    const owner = spawnSync("chown", ["nobody", dataDir]);
+    expect(owner.status).toBe(0);
+    const { config, snapshotDir, said } = writeFiles(dataDir);
+    expect(readFileSync(config, "utf8")).toMatch(/\nuser nobody \w+;\n/);
+    expect(snapshotDir).toBe(join(config, "../workers"));
+    expect(statSync(snapshotDir).uid).toBe(statSync(dataDir).uid);
+    expect(said).toEqual([]);
+    expect(modeOf(dataDir)).toBe("700");
+  });
+});
