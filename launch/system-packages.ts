@@ -23,7 +23,7 @@ const gatewayPackages: readonly SystemPackage[] = [
   { name: "lua-cjson", file: `${libraryDir}/lua/5.1/cjson.so` },
 ];
 
-/** What the tests need beyond the gateway: a Redis of their own, the Lua runtimes, a load generator. */
+/** What the tests need beyond the gateway: a Redis of their own, the Lua runtimes, a load generator, certificates. */
 const testPackages: readonly SystemPackage[] = [
   { name: "redis-server", file: "/usr/bin/redis-server" },
   { name: "luajit2", file: "/usr/bin/luajit" },
@@ -31,6 +31,7 @@ const testPackages: readonly SystemPackage[] = [
   { name: "lua-busted", file: "/usr/bin/busted" },
   { name: "wrk", file: "/usr/bin/wrk" },
   { name: "curl", file: "/usr/bin/curl" },
+  { name: "ca-certificates", file: "/etc/ssl/certs/ca-certificates.crt" },
 ];
 
 /**
