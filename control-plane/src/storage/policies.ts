@@ -1,11 +1,12 @@
 // Policy documents, as they were put. What comes in here has been validated; this only keeps it, and keeps count.
 
 import { isDeepStrictEqual } from "node:util";
+import type { Transaction } from "kysely";
 import { ApiError } from "../errors/api-error.ts";
 import { getApp } from "./apps.ts";
 import { change, type Origin, type Precondition } from "./change.ts";
 import type { Database } from "./database.ts";
-import type { PolicyTable } from "./tables.ts";
+import type { PolicyTable, Tables } from "./tables.ts";
 
 export interface StoredPolicy {
   readonly app: string;
@@ -38,12 +39,7 @@ export async function listPolicies(
 /** @throws ApiError app-not-found, policy-not-found */
 export async function getPolicy(database: Database, app: string, name: string): Promise<StoredPolicy> {
   await getApp(database, app);
-  const row = await database
-    .selectFrom("policies")
-    .selectAll()
-    .where("app", "=", app)
-    .where("name", "=", name)
-    .executeTakeFirst();
+  const row = await findRow(database, app, name);
   if (row === undefined) throw policyNotFound(app, name);
   return policyFrom(row);
 }
@@ -61,12 +57,7 @@ export function putPolicy(
   const { app, name } = put;
   return change(database, origin, async (transaction, record) => {
     await getApp(transaction, app);
-    const row = await transaction
-      .selectFrom("policies")
-      .selectAll()
-      .where("app", "=", app)
-      .where("name", "=", name)
-      .executeTakeFirst();
+    const row = await findRow(transaction, app, name);
     put.precondition(row === undefined ? undefined : Number(row.revision));
     const after = JSON.stringify(put.document);
     if (row === undefined) {
@@ -102,17 +93,20 @@ export function deletePolicy(
 ): Promise<number> {
   return change(database, origin, async (transaction, record) => {
     await getApp(transaction, app);
-    const row = await transaction
-      .selectFrom("policies")
-      .select(["document", "revision"])
-      .where("app", "=", app)
-      .where("name", "=", name)
-      .executeTakeFirst();
+    const row = await findRow(transaction, app, name);
     if (row === undefined) throw policyNotFound(app, name);
     precondition(Number(row.revision));
     await transaction.deleteFrom("policies").where("app", "=", app).where("name", "=", name).execute();
     return record({ action: "delete-policy", app, policy: name, before: row.document });
   });
+}
+
+function findRow(
+  database: Database | Transaction<Tables>,
+  app: string,
+  name: string,
+): Promise<PolicyTable | undefined> {
+  return database.selectFrom("policies").selectAll().where("app", "=", app).where("name", "=", name).executeTakeFirst();
 }
 
 function policyNotFound(app: string, name: string): ApiError {

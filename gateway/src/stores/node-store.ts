@@ -58,17 +58,16 @@ export function decideOnNode(
   const prefix = policy.counterPrefix + keyValues;
   if (!mustAgree()) return chargeCells(policy, limits, prefix, verdict, receipt);
 
-  const single = limits.length === 1 ? (limits[0] as CompiledLimit) : undefined;
-  if (single !== undefined && single.rate.algorithm === "fixed-window") {
-    const allowed = chargeByIncr(policy, single, single.rate, prefix, verdict, receipt);
+  const first = limits[0] as CompiledLimit;
+  const window = limits.length === 1 && first.rate.algorithm === "fixed-window" ? first.rate : undefined;
+  let allowed: boolean | undefined;
+  if (window !== undefined) {
+    allowed = chargeByIncr(policy, first, window, prefix, verdict, receipt);
     if (allowed !== undefined) return allowed;
   }
   const locked = acquire(prefix);
-  let allowed: boolean | undefined;
-  if (single !== undefined && single.rate.algorithm === "fixed-window") {
-    // Another worker may have opened the window while we waited; its cell is then charged by incr alone.
-    allowed = chargeByIncr(policy, single, single.rate, prefix, verdict, receipt);
-  }
+  // Another worker may have opened the window while we waited; its cell is then charged by incr alone.
+  if (window !== undefined) allowed = chargeByIncr(policy, first, window, prefix, verdict, receipt);
   if (allowed === undefined) allowed = chargeCells(policy, limits, prefix, verdict, receipt);
   if (locked) release(prefix);
   return allowed;
