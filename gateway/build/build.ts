@@ -6,28 +6,61 @@ import { mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import ts from "typescript";
 import * as tstl from "typescript-to-lua";
-import { flatten } from "./flatten.ts";
+import { algorithms } from "../../limiter/src/policy/shape.ts";
+import { flattenScript, headerOf, type LuaModule } from "./flatten.ts";
 
 const gateway = resolve(import.meta.dirname, "..");
 const dist = join(gateway, "dist");
 
-interface Emitted {
-  readonly source: string;
-  readonly lua: string;
+/** What Redis runs: a function of ours that is called with KEYS and ARGV, for one choice of its constants. */
+interface RedisScript {
+  readonly name: string;
+  readonly file: string;
+  readonly function: string;
+  readonly constants?: Readonly<Record<string, string>>;
 }
 
-function compile(project: string): Emitted[] {
+const redisScripts: readonly RedisScript[] = [
+  { name: "charge", file: "src/redis-scripts/charge.ts", function: "chargeCounters" },
+  { name: "peek", file: "src/redis-scripts/peek.ts", function: "peekCounter" },
+  { name: "refund", file: "src/redis-scripts/refund.ts", function: "refundCounters" },
+  { name: "renew", file: "src/redis-scripts/renew.ts", function: "renewCounter" },
+  ...algorithms.map((algorithm) => ({
+    name: `charge_${algorithm.replaceAll("-", "_")}`,
+    file: "src/redis-scripts/charge-one.ts",
+    function: "chargeOne",
+    constants: { ALGORITHM: algorithm },
+  })),
+];
+
+interface Compiled {
+  /** Lua by the path that it would be written to. */
+  readonly emitted: Map<string, string>;
+  readonly modules: LuaModule[];
+}
+
+function compile(project: string): Compiled {
   const configuration = tstl.parseConfigFileWithSystem(join(gateway, project));
   failOn(configuration.errors);
   const program = ts.createProgram(configuration.fileNames, configuration.options);
   failOn(ts.getPreEmitDiagnostics(program));
-  const emitted: Emitted[] = [];
+  const emitted = new Map<string, string>();
+  const modules: LuaModule[] = [];
   const { diagnostics } = new tstl.Transpiler().emit({
     program,
-    writeFile: (fileName, text) => emitted.push({ source: fileName, lua: text }),
+    writeFile: (fileName, text) => emitted.set(fileName, text),
+    plugins: [
+      {
+        afterPrint: (_program, _options, _host, files) => {
+          for (const { fileName, luaAst, sourceFiles } of files) {
+            if (luaAst) modules.push({ path: fileName, file: luaAst, header: headerOf(sourceFiles?.[0]?.text ?? "") });
+          }
+        },
+      },
+    ],
   });
   failOn(diagnostics);
-  return emitted;
+  return { emitted, modules };
 }
 
 function failOn(diagnostics: readonly ts.Diagnostic[]): void {
@@ -41,33 +74,16 @@ function failOn(diagnostics: readonly ts.Diagnostic[]): void {
   process.exit(1);
 }
 
-/** The modules that a script is made of, every module behind those it imports. */
-function inImportOrder(program: Emitted[], entry: string): string[] {
-  const luaOf = (module: string) => {
-    const found = program.find(({ source }) => source.endsWith(`${module.replaceAll(".", "/")}.lua`));
-    if (!found) throw new Error(`no Lua was emitted for ${module}`);
-    return found.lua;
-  };
-  const ordered = new Map<string, string>();
-  const visit = (module: string) => {
-    if (ordered.has(module)) return;
-    const lua = luaOf(module);
-    for (const [, imported] of lua.matchAll(/require\("([^"]+)"\)/g)) visit(imported as string);
-    ordered.set(module, lua);
-  };
-  visit(entry);
-  return [...ordered.values()];
-}
-
 const files = new Map<string, string>();
-for (const { source, lua } of compile("tsconfig.json")) files.set(basename(source), lua);
+for (const [path, text] of compile("tsconfig.json").emitted) files.set(basename(path), text);
 
-const script = flatten(
-  inImportOrder(compile("tsconfig.redis-scripts.json"), "gateway.src.redis-scripts.charge"),
-  "chargeCounters",
-);
-const sha1 = createHash("sha1").update(script).digest("hex");
-files.set("sluice_redis_scripts.lua", `return {\n  charge = { sha1 = "${sha1}", source = [==[\n${script}]==] },\n}\n`);
+const { modules } = compile("tsconfig.redis-scripts.json");
+const scripts = redisScripts.map(({ name, file, function: called, constants }) => {
+  const source = flattenScript(modules, { path: join(gateway, file), function: called }, constants);
+  const sha1 = createHash("sha1").update(source).digest("hex");
+  return `  ${name} = { sha1 = "${sha1}", source = [==[\n${source}]==] },\n`;
+});
+files.set("sluice_redis_scripts.lua", `return {\n${scripts.join("")}}\n`);
 
 // Each file is replaced in one step: an nginx that is starting meanwhile reads the old one or the new one.
 mkdirSync(dist, { recursive: true });

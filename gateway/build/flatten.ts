@@ -1,41 +1,108 @@
-// Redis runs a script's whole body at every call, and lets it require nothing. So the Lua that TypeScriptToLua makes of
-// each module is laid end to end as plain local functions: no module tables, no loader.
+// Redis runs a script's whole body at every call, and lets it require nothing. So a script is one straight body: every
+// function of ours is inlined, what is constant is computed when the script is built, records that stay inside become
+// locals. Only what a call of the script has to do is left.
 
-const exportsTable = "local ____exports = {}";
-const exportsReturn = "return ____exports";
+import ts from "typescript";
+import * as lua from "typescript-to-lua";
+import { openBlocks, prune, sinkDeclarations } from "./lua/declarations.ts";
+import { fold } from "./lua/fold.ts";
+import { inlineProgram } from "./lua/inline.ts";
+import { nameReadably, plainName } from "./lua/names.ts";
+import { type LuaModule, link } from "./lua/program.ts";
+import { propagateCopies, useInPlace } from "./lua/propagate.ts";
+import { replaceRecords, splitChoices } from "./lua/scalar-replace.ts";
+import { rewriteBlock, rewriteExpression } from "./lua/walk.ts";
 
-/**
- * @param modules Lua of each module as TypeScriptToLua emits it, every module behind those it imports
- * @param entry name of the exported function that is called with KEYS and ARGV
- * @throws when two modules define one name, or something of a module is left that only a loader could resolve
- */
-export function flatten(modules: readonly string[], entry: string): string {
-  const definedIn = new Map<string, number>();
-  const parts = modules.map((lua, index) => {
-    for (const [, name] of lua.matchAll(/^(?:local )?(?:function )?____exports\.(\w+)/gm)) {
-      const earlier = definedIn.get(name as string);
-      if (earlier !== undefined && earlier !== index) throw new Error(`two modules of a Redis script define ${name}`);
-      definedIn.set(name as string, index);
-    }
-    return flattenModule(lua);
-  });
-  const script = `${parts.join("\n")}\nreturn ${entry}(KEYS, ARGV)\n`;
-  const left = script.match(/.*(____exports|require\(|__TS__).*/);
-  if (left) throw new Error(`a Redis script must be flat, but holds: ${left[0].trim()}`);
-  return script;
+export type { LuaModule } from "./lua/program.ts";
+
+export interface Entry {
+  /** Path of the module. */
+  readonly path: string;
+  /** The function that it exports, to be called with KEYS and ARGV. */
+  readonly function: string;
 }
 
-function flattenModule(lua: string): string {
-  return lua
-    .split("\n")
-    .filter((line) => line !== exportsTable && line !== exportsReturn)
-    .filter((line) => !/^local \w+ = require\(/.test(line) && !/^local \w+ = ____\w+\.\w+$/.test(line))
-    .filter((line) => !/^\s*--/.test(line) && line.trim() !== "")
-    .map((line) =>
-      line
-        .replace(/^function ____exports\.(\w+)/, "local function $1")
-        .replace(/^____exports\.(\w+) =/, "local $1 =")
-        .replaceAll("____exports.", ""),
-    )
-    .join("\n");
+/** More rounds than any script needs; each takes away something for the next. */
+const mostRounds = 50;
+
+/**
+ * @param modules at least those that the entry needs
+ * @param constants what a global that a module declares but nothing defines is at build time:
+ *   `declare const ALGORITHM: Algorithm`
+ * @returns Lua 5.1, opened by the comment that opens the entry's module
+ * @throws naming the function and the call that cannot be inlined, or what is left that Redis does not have
+ */
+export function flattenScript(
+  modules: readonly LuaModule[],
+  entry: Entry,
+  constants: Readonly<Record<string, string>> = {},
+): string {
+  const program = link(modules, entry.path, constants);
+  const args = ["KEYS", "ARGV"].map((name) => lua.createIdentifier(name));
+  const inlined = inlineProgram(program, program.exported(entry.path, entry.function), args, printExpression);
+  const unread = program.unreadConstants();
+  if (unread.length > 0) throw new Error(`no module of the Redis script reads the constant ${unread}`);
+
+  let statements = inlined;
+  let printed = "";
+  for (let round = 0; ; round++) {
+    if (round === mostRounds) throw new Error(`the Redis script still changes after ${mostRounds} rounds`);
+    for (const pass of [
+      fold,
+      splitChoices,
+      (script: lua.Statement[]) => replaceRecords(script, program.names),
+      openBlocks,
+      sinkDeclarations,
+      propagateCopies,
+      useInPlace,
+      prune,
+    ]) {
+      statements = pass(statements);
+    }
+    const before = printed;
+    printed = print(nameReadably(statements));
+    if (printed === before) break;
+  }
+  refuseLeftovers(printed);
+  const header = modules.find(({ path }) => path === entry.path)?.header ?? [];
+  return header.map((line) => `--${line}\n`).join("") + printed;
+}
+
+/** The `//` lines that a TypeScript file begins with, without the slashes. */
+export function headerOf(source: string): string[] {
+  const lines = source.split("\n");
+  const end = lines.findIndex((line) => !line.startsWith("//"));
+  return lines.slice(0, end < 0 ? undefined : end).map((line) => line.slice(2).trimEnd());
+}
+
+function refuseLeftovers(script: string): void {
+  const withoutStrings = script.replace(/"(?:[^"\\\n]|\\.)*"/g, '""');
+  const left = withoutStrings.match(/^.*(____exports|\brequire\b|__TS__|\bfunction\b|module:|@).*$/m);
+  if (left) throw new Error(`a Redis script must be flat, but holds: ${left[0].trim()}`);
+}
+
+const bare = ts.createProgram({ rootNames: [], options: { noLib: true, types: [] } });
+bare.getCompilerOptions()["noHeader"] = true;
+
+function print(statements: readonly lua.Statement[]): string {
+  // Two minus signs would begin a comment.
+  const safe = rewriteBlock(statements, {
+    expression: (part) =>
+      lua.isUnaryExpression(part) &&
+      part.operator === lua.SyntaxKind.NegationOperator &&
+      lua.isUnaryExpression(part.operand) &&
+      part.operand.operator === lua.SyntaxKind.NegationOperator
+        ? lua.createUnaryExpression(lua.createParenthesizedExpression(part.operand), part.operator)
+        : part,
+  });
+  return new lua.LuaPrinter(ts.sys, bare, "script.ts").print(lua.createFile(safe, new Set(), "")).code;
+}
+
+function printExpression(expression: lua.Expression): string {
+  const plain = rewriteExpression(expression, {
+    expression: (part) => (lua.isIdentifier(part) ? lua.createIdentifier(plainName(part.text)) : part),
+  });
+  return print([lua.createReturnStatement([plain])])
+    .trim()
+    .replace(/^return /, "");
 }
