@@ -11,15 +11,17 @@ import { readKeyValues } from "./request/key-values.ts";
 import { setHeaders } from "./respond/headers.ts";
 import { refuseOverLimit, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
-import type { Settings } from "./settings.ts";
+import type { RedisSettings, Settings } from "./settings.ts";
 import { currentSnapshot } from "./snapshot/current.ts";
+import { holdSlots } from "./stores/held-slots.ts";
 import { decideOnNode, refundOnNode } from "./stores/node-store.ts";
 import { type Check, decideInRedis } from "./stores/redis-store.ts";
 
-/** What this node has charged for the request: given back when a later policy refuses it. */
-interface NodeCharge extends Check {
+/** What was charged for the request: given back when a later policy refuses it, and slots when it has ended. */
+interface Charge extends Check {
   readonly limits: readonly CompiledLimit[];
-  readonly receipt: readonly number[];
+  /** Undefined: charged on this node. */
+  readonly redis: RedisSettings | undefined;
 }
 
 /** Why a request is turned away although no limit refused it. */
@@ -35,10 +37,13 @@ export function access(settings: Settings): void {
   if (policies.length === 0) return;
 
   const verdict = emptyVerdict();
-  const charges: NodeCharge[] = [];
+  const charges: Charge[] = [];
   const denial = decide(settings, policies, charges, verdict);
   if (denial === undefined && verdict.allowed) {
+    for (const charge of charges) hold(charge);
     setHeaders(settings.headers, verdict);
+    // leaky-bucket: the request goes on when its turn comes. Only it waits.
+    if (verdict.delayUs > 0) ngx.sleep(math.ceil(verdict.delayUs / 1000) / 1000);
     return;
   }
   refundAll(charges);
@@ -51,7 +56,7 @@ export function access(settings: Settings): void {
 function decide(
   settings: Settings,
   policies: readonly CompiledPolicy[],
-  charges: NodeCharge[],
+  charges: Charge[],
   verdict: Verdict,
 ): Denial | undefined {
   const clusterChecks: Check[] = [];
@@ -63,7 +68,7 @@ function decide(
       countDecision(policy, "refused");
       return { policy, reason: "key-missing" };
     }
-    const check = { policy, keyValues };
+    const check: Check = { policy, keyValues, receipt: [] };
     if (policy.policy.mode === "shadow") observe(settings, check);
     else if (policy.policy.scope === "cluster") clusterChecks.push(check);
     else if (!chargeNode(check, policy.limits, charges, verdict)) return undefined;
@@ -78,11 +83,11 @@ function matches(policy: CompiledPolicy): boolean {
   return matchesTarget(policy, path, method);
 }
 
-function chargeNode(check: Check, limits: readonly CompiledLimit[], charges: NodeCharge[], verdict: Verdict): boolean {
-  const receipt: number[] = [];
-  const allowed = decideOnNode(check.policy, limits, check.keyValues, verdict, receipt);
-  countDecision(check.policy, allowed ? "allowed" : "refused");
-  if (allowed) charges.push({ policy: check.policy, keyValues: check.keyValues, limits, receipt });
+function chargeNode(check: Check, limits: readonly CompiledLimit[], charges: Charge[], verdict: Verdict): boolean {
+  const { policy, keyValues, receipt } = check;
+  const allowed = decideOnNode(policy, limits, keyValues, verdict, receipt);
+  countDecision(policy, allowed ? "allowed" : "refused");
+  if (allowed) charges.push({ policy, keyValues, receipt, limits, redis: undefined });
   return allowed;
 }
 
@@ -90,7 +95,7 @@ function chargeNode(check: Check, limits: readonly CompiledLimit[], charges: Nod
 function chargeCluster(
   settings: Settings,
   checks: readonly Check[],
-  charges: NodeCharge[],
+  charges: Charge[],
   verdict: Verdict,
 ): Denial | undefined {
   const { redis } = settings;
@@ -98,7 +103,10 @@ function chargeCluster(
   if (redis !== undefined) {
     const [allowed, redisFailure] = decideInRedis(redis, checks, verdict);
     if (allowed !== undefined) {
-      for (const { policy } of checks) countDecision(policy, allowed ? "allowed" : "refused");
+      for (const { policy, keyValues, receipt } of checks) {
+        countDecision(policy, allowed ? "allowed" : "refused");
+        if (allowed) charges.push({ policy, keyValues, receipt, limits: policy.limits, redis });
+      }
       return undefined;
     }
     failure = redisFailure;
@@ -119,30 +127,37 @@ function chargeCluster(
 function nodeShare(policy: CompiledPolicy): CompiledLimit[] {
   const gateways = liveGateways();
   const limits: CompiledLimit[] = [];
-  for (const { name, rate, counterSuffix } of policy.limits) {
-    limits.push({ name, rate: shareOf(rate, gateways, policy.policy.cost), counterSuffix });
+  for (const { name, rate, counterSuffix, counterFamily } of policy.limits) {
+    limits.push({ name, rate: shareOf(rate, gateways, policy.policy.cost), counterSuffix, counterFamily });
   }
   return limits;
 }
 
 /** Shadow: decided and charged apart from everything else, and only reported. */
 function observe(settings: Settings, check: Check): void {
+  const { policy, keyValues, receipt } = check;
+  const redis = policy.policy.scope === "cluster" ? settings.redis : undefined;
   let allowed: boolean | undefined;
-  if (check.policy.policy.scope === "node") {
-    allowed = decideOnNode(check.policy, check.policy.limits, check.keyValues, undefined, undefined);
-  } else if (settings.redis !== undefined) {
-    [allowed] = decideInRedis(settings.redis, [check], emptyVerdict());
+  if (policy.policy.scope === "node") {
+    allowed = decideOnNode(policy, policy.limits, keyValues, undefined, receipt);
+  } else if (redis !== undefined) {
+    [allowed] = decideInRedis(redis, [check], emptyVerdict());
   }
   if (allowed === undefined) {
-    countDecision(check.policy, "degraded");
+    countDecision(policy, "degraded");
   } else if (allowed) {
-    countDecision(check.policy, "allowed");
+    countDecision(policy, "allowed");
+    hold({ policy, keyValues, receipt, limits: policy.limits, redis });
   } else {
-    countDecision(check.policy, "shadow-refused");
-    reportShadowRefusal(check.policy);
+    countDecision(policy, "shadow-refused");
+    reportShadowRefusal(policy);
   }
 }
 
-function refundAll(charges: readonly NodeCharge[]): void {
+function hold({ policy, limits, keyValues, receipt, redis }: Charge): void {
+  if (policy.holdsSlots) holdSlots(policy, limits, keyValues, receipt, redis);
+}
+
+function refundAll(charges: readonly Charge[]): void {
   for (const { policy, limits, keyValues, receipt } of charges) refundOnNode(policy, limits, keyValues, receipt);
 }

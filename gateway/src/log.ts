@@ -1,6 +1,8 @@
-// The log phase: what is worth telling the operator, told when the client has its answer already.
+// The log phase: what the request held is given back, and what is worth telling the operator is told, when the client
+// has its answer already.
 
 import type { CompiledPolicy } from "../../limiter/src/policy/compile.ts";
+import { releaseSlots } from "./stores/held-slots.ts";
 
 /** How long a request may take and still be reported. */
 const longestRequestSeconds = 3600;
@@ -18,6 +20,7 @@ export function reportShadowRefusal({ app, policy }: CompiledPolicy): void {
 }
 
 export function log(): void {
+  releaseSlots();
   if (ngx.now() > reportsUntilSeconds) return;
   const names = ngx.ctx["sluiceShadow"] as string[] | undefined;
   if (names === undefined) return;

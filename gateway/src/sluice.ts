@@ -8,6 +8,7 @@ import { warnSparingly } from "./runtime/sparing-log.ts";
 import { readSettings } from "./settings.ts";
 import { readStored } from "./snapshot/disk.ts";
 import { followPublications, hasPublished, publish, readSnapshotText } from "./snapshot/distribution.ts";
+import { keepSlots } from "./stores/held-slots.ts";
 import { openNodeStore } from "./stores/node-store.ts";
 
 export { log } from "./log.ts";
@@ -40,6 +41,7 @@ export function initWorker(): void {
   openNodeStore(ngx.worker.count(), generation as number);
   followPublications();
   flushCounts();
+  keepSlots();
   keepPushSocket(settings);
 }
 

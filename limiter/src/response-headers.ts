@@ -5,9 +5,15 @@ import { capacity, type Rate } from "./algorithms/rate.ts";
 import { maxExact } from "./algorithms/wide-multiply.ts";
 import { type Decision, never } from "./decision.ts";
 
-/** One item of `RateLimit-Policy`: `"burst";q=10;w=5`, w being what the capacity takes to come back, in whole seconds. */
+/**
+ * One item of `RateLimit-Policy`: `"burst";q=10;w=5`, w being what the capacity takes to come back, in whole seconds.
+ * Slots have no window, but the draft's own unit: `"uploads";q=3;qu="concurrent-requests"`.
+ */
 export function rateLimitPolicyItem(name: string, rate: Rate): string {
-  return `"${name}";q=${capacity(rate)};w=${wholeSeconds(rate.algorithm === "token-bucket" ? rate.fullUs : rate.windowUs)}`;
+  const quota = `"${name}";q=${capacity(rate)}`;
+  if (rate.algorithm === "concurrency") return `${quota};qu="concurrent-requests"`;
+  const isBucket = rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket";
+  return `${quota};w=${wholeSeconds(isBucket ? rate.fullUs : rate.windowUs)}`;
 }
 
 /** The value of `RateLimit`: `"burst";r=3;t=2`. */

@@ -10,12 +10,14 @@ export interface Verdict {
   policy: CompiledPolicy | undefined;
   limitName: string;
   decision: Decision;
+  /** The longest that a limit told the request to wait, in µs. */
+  delayUs: number;
   /** Names of the limits that refused. */
   violated: string[];
 }
 
 export function emptyVerdict(): Verdict {
-  return { allowed: true, policy: undefined, limitName: "", decision: emptyDecision(), violated: [] };
+  return { allowed: true, policy: undefined, limitName: "", decision: emptyDecision(), delayUs: 0, violated: [] };
 }
 
 /** Adds what one limit decided. The verdict copies it. */
@@ -25,6 +27,7 @@ export function hear(verdict: Verdict, policy: CompiledPolicy, limitName: string
     verdict.allowed = false;
     verdict.violated.push(limitName);
   }
+  if (decision.delayUs > verdict.delayUs) verdict.delayUs = decision.delayUs;
   if (!speaks) return;
   verdict.policy = policy;
   verdict.limitName = limitName;
@@ -34,6 +37,7 @@ export function hear(verdict: Verdict, policy: CompiledPolicy, limitName: string
   spoken.remaining = decision.remaining;
   spoken.retryAfterUs = decision.retryAfterUs;
   spoken.resetAfterUs = decision.resetAfterUs;
+  spoken.delayUs = decision.delayUs;
 }
 
 /** A refusal before a permission, the longer wait before the shorter, fewer remaining units before more. */

@@ -35,6 +35,13 @@ export const lockLibrary = firstOf<{
   "new"(dictName: string, options: object): LuaMultiReturn<[RestyLock | undefined, string?]>;
 }>("resty.lock");
 
+const { get_request } = demand<{ get_request(this: void): unknown }>("knowing requests", "resty.core.base");
+
+/** What the current request is known by in this worker, from its first phase to its last. */
+export function requestAddress(): string {
+  return tostring(get_request());
+}
+
 export const semaphoreLibrary = demand<{ "new"(this: void, resources: number): Semaphore }>(
   "the push socket",
   "ngx.semaphore",

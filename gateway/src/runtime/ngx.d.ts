@@ -121,6 +121,7 @@ declare namespace ngx {
   export function print(...parts: (string | number)[]): void;
   export function sleep(seconds: number): void;
   export function sha1_bin(text: string): string;
+  export function encode_base64(text: string): string;
   export function md5(text: string): string;
   export function get_phase(): string;
 

@@ -1,33 +1,35 @@
-// Counts in this nginx's shared memory. A counter is one cell: a number with 32 bits of flags beside it.
-//
-//   token-bucket   value: the moment in whole µs           flags: the quota-ths of a µs
-//   fixed-window   value: units used, so that incr works   flags: the window's index, modulo 2^32
+// Counts in this nginx's shared memory.
 //
 // Deciding is read, compute, write with no yield between, which needs no lock with one worker. With several, a single
 // fixed window takes an atomic incr; everything else holds the lock of its policy and key values.
 
-import type { CounterState } from "../../../limiter/src/algorithms/counter-state.ts";
-import { chargeFixedWindow, type FixedWindow } from "../../../limiter/src/algorithms/fixed-window.ts";
-import { describe, lifetimeUs, type Rate, refund } from "../../../limiter/src/algorithms/rate.ts";
-import { type Counter, chargeAll, newCounter } from "../../../limiter/src/charge-all.ts";
+import { renewSlots } from "../../../limiter/src/algorithms/concurrency.ts";
+import { admitsFixedWindow, type FixedWindow } from "../../../limiter/src/algorithms/fixed-window.ts";
+import { describe, refund } from "../../../limiter/src/algorithms/rate.ts";
+import type { SlidingWindow } from "../../../limiter/src/algorithms/sliding-window.ts";
+import { chargeAll } from "../../../limiter/src/charge-all.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { hear, type Verdict } from "../../../limiter/src/verdict.ts";
-import { countEvent } from "../metrics/counts.ts";
 import { nowUs } from "../runtime/clock.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
+import {
+  type CellCounter,
+  cellRing,
+  counterName,
+  headKey,
+  loadCounter,
+  loadRing,
+  newCellCounter,
+  saveCounter,
+} from "./counter-cells.ts";
 import { acquire, release } from "./key-lock.ts";
 
-const flagsRange = 4294967296;
-/** A hundred years; the shared dict counts its ms in a long. */
-const longestLifetimeSeconds = 3_155_760_000;
-/** Each try to store evicts up to 30 of the least recently used counters; a page is free again long before this many. */
-const storeTries = 100;
 /** How long a former generation of workers may still be answering after a reload. */
 const reloadOverlapSeconds = 60;
 
 /** Work space: what is read here is written before anything yields. */
-const counters: Counter[] = [];
+const counters: CellCounter[] = [];
 const decision = emptyDecision();
 
 let workersShare = true;
@@ -55,21 +57,21 @@ export function decideOnNode(
   verdict: Verdict | undefined,
   receipt: number[] | undefined,
 ): boolean {
-  const prefix = policy.counterPrefix + keyValues;
-  if (!mustAgree()) return chargeCells(policy, limits, prefix, verdict, receipt);
+  if (!mustAgree()) return chargeCells(policy, limits, keyValues, verdict, receipt);
 
   const first = limits[0] as CompiledLimit;
   const window = limits.length === 1 && first.rate.algorithm === "fixed-window" ? first.rate : undefined;
   let allowed: boolean | undefined;
   if (window !== undefined) {
-    allowed = chargeByIncr(policy, first, window, prefix, verdict, receipt);
+    allowed = chargeByIncr(policy, first, window, keyValues, verdict, receipt);
     if (allowed !== undefined) return allowed;
   }
-  const locked = acquire(prefix);
+  const lock = policy.counterPrefix + keyValues;
+  const locked = acquire(lock);
   // Another worker may have opened the window while we waited; its cell is then charged by incr alone.
-  if (window !== undefined) allowed = chargeByIncr(policy, first, window, prefix, verdict, receipt);
-  if (allowed === undefined) allowed = chargeCells(policy, limits, prefix, verdict, receipt);
-  if (locked) release(prefix);
+  if (window !== undefined) allowed = chargeByIncr(policy, first, window, keyValues, verdict, receipt);
+  if (allowed === undefined) allowed = chargeCells(policy, limits, keyValues, verdict, receipt);
+  if (locked) release(lock);
   return allowed;
 }
 
@@ -78,68 +80,82 @@ export function decideOnNode(
  *
  * Only what is still owed: units of a window that has ended, or that a bucket has refilled meanwhile, are the next
  * requests' already, and to give them back as well would mint them.
+ *
+ * @param receipt what the charge filled; undefined for a limit of which nothing is to be given back
  */
 export function refundOnNode(
   policy: CompiledPolicy,
   limits: readonly CompiledLimit[],
   keyValues: string,
-  receipt: readonly number[],
+  receipt: readonly (number | undefined)[],
 ): void {
-  const prefix = policy.counterPrefix + keyValues;
-  const locked = mustAgree() && acquire(prefix);
+  const lock = policy.counterPrefix + keyValues;
+  const locked = mustAgree() && acquire(lock);
   const now = nowUs();
-  const cost = policy.policy.cost;
   for (let i = 0; i < limits.length; i++) {
-    const { rate, counterSuffix } = limits[i] as CompiledLimit;
-    const key = prefix + counterSuffix;
-    const chargedAtUs = receipt[i] as number;
-    const counter = counterAt(0);
-    if (!load(key, rate, now, counter)) continue;
-    if (rate.algorithm === "fixed-window") {
-      if (counter.atUs === chargedAtUs) countersDict.incr(key, -cost);
-    } else if (chargedAtUs >= now) {
-      refund(rate, counter, cost);
-      save(key, rate, now, counter);
+    const counter = prepared(0, limits[i] as CompiledLimit, keyValues, policy.policy.cost);
+    const chargedAtUs = receipt[i];
+    if (chargedAtUs === undefined || !loadCounter(counter, now)) continue;
+    if (counter.rate.algorithm === "fixed-window") {
+      if (counter.atUs === chargedAtUs) countersDict.incr(headKey(counter.name), -counter.cost);
+    } else {
+      loadRing(counter);
+      refund(counter.rate, counter, cellRing, now, chargedAtUs, counter.cost);
+      saveCounter(counter, now);
     }
   }
-  if (locked) release(prefix);
+  if (locked) release(lock);
+}
+
+/**
+ * Holds slots of concurrency for another life.
+ *
+ * @returns the moment in which they are held now; undefined when they were lost and could not be had again
+ */
+export function renewOnNode(
+  policy: CompiledPolicy,
+  limit: CompiledLimit,
+  keyValues: string,
+  heldAtUs: number,
+): number | undefined {
+  const lock = policy.counterPrefix + keyValues;
+  const locked = mustAgree() && acquire(lock);
+  const now = nowUs();
+  const counter = prepared(0, limit, keyValues, policy.policy.cost);
+  loadCounter(counter, now);
+  loadRing(counter);
+  const renewedAtUs = renewSlots(limit.rate as SlidingWindow, counter, cellRing, now, heldAtUs, counter.cost);
+  saveCounter(counter, now);
+  if (locked) release(lock);
+  return renewedAtUs;
 }
 
 /** Whether another worker may be deciding at the same moment: of this generation, or one that a reload is replacing. */
-function mustAgree(): boolean {
+export function mustAgree(): boolean {
   return workersShare || ngx.now() < overlapUntilSeconds || ngx.worker.exiting();
 }
 
-/** Reads, decides and writes every cell. The caller sees to it that nobody else does meanwhile. */
+/** Reads, decides and writes every counter. The caller sees to it that nobody else does meanwhile. */
 function chargeCells(
   policy: CompiledPolicy,
   limits: readonly CompiledLimit[],
-  prefix: string,
+  keyValues: string,
   verdict: Verdict | undefined,
   receipt: number[] | undefined,
 ): boolean {
   const now = nowUs();
   const count = limits.length;
   for (let i = 0; i < count; i++) {
-    const limit = limits[i] as CompiledLimit;
-    const counter = counterAt(i);
-    counter.rate = limit.rate;
-    counter.cost = policy.policy.cost;
-    load(prefix + limit.counterSuffix, limit.rate, now, counter);
+    loadCounter(prepared(i, limits[i] as CompiledLimit, keyValues, policy.policy.cost), now);
   }
-  const allowed = chargeAll(counters, count, now);
-  if (receipt !== undefined) {
-    for (let i = 0; i < count; i++) receipt[i] = (counters[i] as Counter).atUs;
-  }
+  const allowed = chargeAll(counters, count, cellRing, now);
   for (let i = 0; i < count; i++) {
     const limit = limits[i] as CompiledLimit;
-    const counter = counters[i] as Counter;
-    // A refusal changes a state too, where the clock stepped back.
-    if (counter.atUs !== counter.beforeAtUs || counter.count !== counter.beforeCount) {
-      save(prefix + limit.counterSuffix, limit.rate, now, counter);
-    }
+    const counter = counters[i] as CellCounter;
+    if (allowed || counter.stepped) saveCounter(counter, now);
+    if (receipt !== undefined) receipt[i] = counter.atUs;
     if (verdict !== undefined) {
-      describe(limit.rate, counter, now, counter.cost, counter.allowed, decision);
+      describe(limit.rate, counter, cellRing, now, counter.cost, counter.allowed, decision);
       hear(verdict, policy, limit.name, decision);
     }
   }
@@ -155,19 +171,19 @@ function chargeByIncr(
   policy: CompiledPolicy,
   limit: CompiledLimit,
   rate: FixedWindow,
-  prefix: string,
+  keyValues: string,
   verdict: Verdict | undefined,
   receipt: number[] | undefined,
 ): boolean | undefined {
   const now = nowUs();
-  const key = prefix + limit.counterSuffix;
-  const cost = policy.policy.cost;
-  const counter = counterAt(0);
-  if (!load(key, rate, now, counter)) return undefined;
+  const { cost } = policy.policy;
+  const counter = prepared(0, limit, keyValues, cost);
+  if (!loadCounter(counter, now)) return undefined;
   const openedAtUs = counter.atUs;
-  let allowed = chargeFixedWindow(rate, counter, now, cost);
-  if (counter.atUs !== openedAtUs) return undefined;
+  let allowed = admitsFixedWindow(rate, counter, now, cost);
+  if (counter.nextAtUs !== openedAtUs) return undefined;
   if (allowed) {
+    const key = headKey(counter.name);
     const [used] = countersDict.incr(key, cost);
     if (used === undefined) return undefined;
     // Others may have charged between our read and our incr: what incr says is what counts.
@@ -180,57 +196,21 @@ function chargeByIncr(
   }
   if (receipt !== undefined) receipt[0] = counter.atUs;
   if (verdict !== undefined) {
-    describe(rate, counter, now, cost, allowed, decision);
+    describe(rate, counter, cellRing, now, cost, allowed, decision);
     hear(verdict, policy, limit.name, decision);
   }
   return allowed;
 }
 
-function counterAt(index: number): Counter {
+/** A counter of the work space, ready to be loaded. */
+function prepared(index: number, limit: CompiledLimit, keyValues: string, cost: number): CellCounter {
   let counter = counters[index];
   if (counter === undefined) {
-    counter = newCounter({ algorithm: "fixed-window", quota: 1, windowUs: 1 }, 1);
+    counter = newCellCounter();
     counters[index] = counter;
   }
+  counter.rate = limit.rate;
+  counter.cost = cost;
+  counter.name = counterName(limit.counterFamily, keyValues);
   return counter;
-}
-
-/** @returns false, with the state of a counter never seen, when there is no such cell */
-function load(key: string, rate: Rate, now: number, state: CounterState): boolean {
-  const [value, flags] = countersDict.get<number>(key);
-  if (value === undefined) {
-    state.atUs = 0;
-    state.count = 0;
-    return false;
-  }
-  const low = flags ?? 0;
-  if (rate.algorithm === "token-bucket") {
-    state.atUs = value;
-    state.count = low;
-  } else {
-    // The index nearest to now's among those that end in the stored 32 bits.
-    const index = math.floor(now / rate.windowUs);
-    let behind = (index - low) % flagsRange;
-    if (behind >= flagsRange / 2) behind -= flagsRange;
-    state.atUs = (index - behind) * rate.windowUs;
-    state.count = value;
-  }
-  return true;
-}
-
-function save(key: string, rate: Rate, now: number, state: CounterState): void {
-  let value = state.atUs;
-  let flags = state.count;
-  if (rate.algorithm === "fixed-window") {
-    value = state.count;
-    flags = (state.atUs / rate.windowUs) % flagsRange;
-  }
-  // A lifetime of 0 would be for ever, so a started ms counts whole.
-  const lifeSeconds = math.min(math.ceil(lifetimeUs(rate, state, now) / 1000) / 1000, longestLifetimeSeconds);
-  for (let tries = 0; tries < storeTries; tries++) {
-    const [stored, , forcible] = countersDict.set(key, value, lifeSeconds, flags);
-    if (forcible) countEvent("evictions");
-    if (stored) return;
-  }
-  countEvent("unstored-charges");
 }

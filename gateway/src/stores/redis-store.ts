@@ -1,7 +1,9 @@
 // Counts in Redis for the whole fleet: all cluster policies of a request are charged by one script call, all or none.
 
+import { capacity, sizeOf } from "../../../limiter/src/algorithms/rate.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
-import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
 import { hear, type Verdict } from "../../../limiter/src/verdict.ts";
 import type { RedisSettings } from "../settings.ts";
 import { connect, discard, keep } from "./redis-connection.ts";
@@ -10,6 +12,8 @@ import { connect, discard, keep } from "./redis-connection.ts";
 export interface Check {
   readonly policy: CompiledPolicy;
   readonly keyValues: string;
+  /** Filled by a charge: for each limit the moment that its counter has afterwards, which a refund asks for. */
+  readonly receipt: number[];
 }
 
 interface Script {
@@ -18,9 +22,19 @@ interface Script {
 }
 
 const keyPrefix = "sluice:";
-const numbersPerCounter = 4;
+const numbersPerCounter = 6;
 
-const scripts = require("sluice_redis_scripts") as { readonly charge: Script };
+const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
+const { charge, refund, renew } = scripts as Record<"charge" | "refund" | "renew", Script>;
+/** For a counter by itself. */
+const chargeOne = {
+  "token-bucket": scripts["charge_token_bucket"],
+  "fixed-window": scripts["charge_fixed_window"],
+  "sliding-window": scripts["charge_sliding_window"],
+  "sliding-log": scripts["charge_sliding_log"],
+  "leaky-bucket": scripts["charge_leaky_bucket"],
+  concurrency: scripts["charge_concurrency"],
+} as Readonly<Record<Algorithm, Script>>;
 
 /**
  * Decides these checks in Redis: all are charged or none.
@@ -33,32 +47,117 @@ export function decideInRedis(
   checks: readonly Check[],
   verdict: Verdict,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
+  const first = checks[0] as Check;
+  if (checks.length === 1 && first.policy.limits.length === 1) return decideOne(settings, first, verdict);
   const keys: string[] = [];
-  const args: (string | number)[] = [];
+  const args: string[] = [];
   for (const { policy, keyValues } of checks) {
-    for (const { counterSuffix, rate } of policy.limits) {
-      keys.push(keyPrefix + policy.counterPrefix + keyValues + counterSuffix);
-      args.push(rate.algorithm, string.format("%.0f", rate.quota), string.format("%.0f", rate.windowUs));
-      args.push(string.format("%.0f", rate.algorithm === "token-bucket" ? rate.burst : rate.quota));
-      args.push(string.format("%.0f", policy.policy.cost));
+    for (const limit of policy.limits) {
+      keys.push(keyOf(policy, limit, keyValues));
+      args.push(limit.rate.algorithm);
+      pushNumbers(args, limit, policy.policy.cost);
     }
   }
-  const [reply, failure] = run(settings, scripts.charge, keys, args);
+  const [reply, failure] = run<readonly number[]>(settings, charge, keys, args);
   if (reply === undefined) return $multi(undefined, failure);
   return $multi(readReply(reply, checks, verdict), undefined);
+}
+
+/** One limit, as most requests have: the script that was made for its algorithm. */
+function decideOne(
+  settings: RedisSettings,
+  { policy, keyValues, receipt }: Check,
+  verdict: Verdict,
+): LuaMultiReturn<[boolean | undefined, string | undefined]> {
+  const limit = policy.limits[0] as CompiledLimit;
+  const args: string[] = [];
+  pushNumbers(args, limit, policy.policy.cost);
+  const script = chargeOne[limit.rate.algorithm];
+  const [reply, failure] = run<readonly number[]>(settings, script, [keyOf(policy, limit, keyValues)], args);
+  if (reply === undefined) return $multi(undefined, failure);
+  const decision = emptyDecision();
+  decision.allowed = reply[0] === 1;
+  decision.limit = capacity(limit.rate);
+  decision.remaining = reply[1] as number;
+  decision.retryAfterUs = reply[2] as number;
+  decision.resetAfterUs = reply[3] as number;
+  decision.delayUs = reply[4] as number;
+  receipt.push(reply[5] as number);
+  hear(verdict, policy, limit.name, decision);
+  return $multi(decision.allowed, undefined);
+}
+
+/**
+ * Gives back what a policy's charge took.
+ *
+ * @param moments for each limit what its charge told; undefined: nothing to give back
+ * @returns what failed
+ */
+export function refundInRedis(
+  settings: RedisSettings,
+  policy: CompiledPolicy,
+  limits: readonly CompiledLimit[],
+  keyValues: string,
+  moments: readonly (number | undefined)[],
+): string | undefined {
+  const keys: string[] = [];
+  const args: string[] = [];
+  for (let i = 0; i < limits.length; i++) {
+    const limit = limits[i] as CompiledLimit;
+    const moment = moments[i];
+    if (moment === undefined) continue;
+    keys.push(keyOf(policy, limit, keyValues));
+    args.push(limit.rate.algorithm);
+    pushNumbers(args, limit, policy.policy.cost);
+    args.push(whole(moment));
+  }
+  if (keys.length === 0) return undefined;
+  return run<number>(settings, refund, keys, args)[1];
+}
+
+/** @returns the moment in which the slots are held now, undefined when they are lost; or what failed */
+export function renewInRedis(
+  settings: RedisSettings,
+  policy: CompiledPolicy,
+  limit: CompiledLimit,
+  keyValues: string,
+  heldAtUs: number,
+): LuaMultiReturn<[number | undefined, string | undefined]> {
+  const { quota, windowUs } = limit.rate;
+  const args = [whole(quota), whole(windowUs), whole(policy.policy.cost), whole(heldAtUs)];
+  const [renewedAtUs, failure] = run<number>(settings, renew, [keyOf(policy, limit, keyValues)], args);
+  if (renewedAtUs === undefined) return $multi(undefined, failure);
+  return $multi(renewedAtUs >= 0 ? renewedAtUs : undefined, undefined);
+}
+
+function keyOf(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string): string {
+  return keyPrefix + policy.counterPrefix + keyValues + limit.counterSuffix;
+}
+
+/** What every script is told of a counter: quota, window, burst or precision, cost. */
+function pushNumbers(args: string[], { rate }: CompiledLimit, cost: number): void {
+  args.push(whole(rate.quota), whole(rate.windowUs), whole(sizeOf(rate)), whole(cost));
+}
+
+/** Every digit: Lua's own way to text keeps 14. */
+function whole(number: number): string {
+  return string.format("%.0f", number);
 }
 
 function readReply(reply: readonly number[], checks: readonly Check[], verdict: Verdict): boolean {
   const decision = emptyDecision();
   let at = 1;
-  for (const { policy } of checks) {
+  for (const check of checks) {
+    const { policy } = check;
     for (const limit of policy.limits) {
       decision.allowed = reply[at] === 1;
-      decision.limit = limit.rate.algorithm === "token-bucket" ? limit.rate.burst : limit.rate.quota;
+      decision.limit = capacity(limit.rate);
       decision.remaining = reply[at + 1] as number;
       decision.retryAfterUs = reply[at + 2] as number;
       decision.resetAfterUs = reply[at + 3] as number;
+      decision.delayUs = reply[at + 4] as number;
       hear(verdict, policy, limit.name, decision);
+      check.receipt.push(reply[at + 5] as number);
       at += numbersPerCounter;
     }
   }
@@ -66,12 +165,12 @@ function readReply(reply: readonly number[], checks: readonly Check[], verdict: 
 }
 
 /** EVALSHA, and EVAL where Redis does not know the script: it was not run then, so nothing is charged twice. */
-function run(
+function run<Reply>(
   settings: RedisSettings,
   script: Script,
   keys: readonly string[],
-  args: readonly (string | number)[],
-): LuaMultiReturn<[readonly number[] | undefined, string | undefined]> {
+  args: readonly string[],
+): LuaMultiReturn<[Reply | undefined, string | undefined]> {
   const [redis, connectFailure] = connect(settings);
   if (redis === undefined) return $multi(undefined, connectFailure);
   let [reply, failure] = redis.evalsha(script.sha1, keys.length, ...keys, ...args);
@@ -86,5 +185,5 @@ function run(
   }
   keep(redis);
   if (reply === false) return $multi(undefined, failure);
-  return $multi(reply as readonly number[], undefined);
+  return $multi(reply as Reply, undefined);
 }

@@ -2,16 +2,29 @@
 
 import type { Decision } from "../decision.ts";
 import type { Limit } from "../policy/policy.ts";
-import type { CounterState } from "./counter-state.ts";
+import { concurrency } from "./concurrency.ts";
+import type { CounterState, Ring } from "./counter-state.ts";
 import {
-  chargeFixedWindow,
+  admitsFixedWindow,
   describeFixedWindow,
   type FixedWindow,
   fixedWindow,
   refundFixedWindow,
 } from "./fixed-window.ts";
+import { type LeakyBucket, leakyBucket, leakyBucketDelayUs } from "./leaky-bucket.ts";
+import { slidingLog } from "./sliding-log.ts";
 import {
-  chargeTokenBucket,
+  admitsSliding,
+  chargeSliding,
+  describeSliding,
+  refundSliding,
+  type SlidingWindow,
+  slidingLifetimeUs,
+  slidingOf,
+  slidingWindow,
+} from "./sliding-window.ts";
+import {
+  admitsTokenBucket,
   describeTokenBucket,
   refundTokenBucket,
   type TokenBucket,
@@ -19,50 +32,107 @@ import {
 } from "./token-bucket.ts";
 
 /** A limit made ready for deciding. */
-export type Rate = TokenBucket | FixedWindow;
+export type Rate = TokenBucket | LeakyBucket | FixedWindow | SlidingWindow;
 
-export function rateOf(limit: Limit): Rate {
-  return limit.algorithm === "token-bucket"
-    ? tokenBucket(limit.quota, limit.windowUs, limit.burst)
-    : fixedWindow(limit.quota, limit.windowUs);
+export function rateOf({ algorithm, quota, windowUs, burst, precisionUs }: Omit<Limit, "name">): Rate {
+  if (algorithm === "token-bucket") return tokenBucket(quota, windowUs, burst);
+  if (algorithm === "fixed-window") return fixedWindow(quota, windowUs);
+  if (algorithm === "leaky-bucket") return leakyBucket(quota, windowUs, burst);
+  if (algorithm === "sliding-window") return slidingWindow(quota, windowUs, precisionUs);
+  if (algorithm === "sliding-log") return slidingLog(quota, windowUs);
+  return concurrency(quota, windowUs);
 }
 
-/** Charges `cost` and returns true, or charges nothing and returns false. @param nowUs µs since the epoch */
-export function charge(rate: Rate, state: CounterState, nowUs: number, cost: number): boolean {
-  return rate.algorithm === "token-bucket"
-    ? chargeTokenBucket(rate, state, nowUs, cost)
-    : chargeFixedWindow(rate, state, nowUs, cost);
+/** Whether a request of `cost` may go on. Charges nothing. @param nowUs µs since the epoch */
+export function admits(rate: Rate, state: CounterState, ring: Ring, nowUs: number, cost: number): boolean {
+  if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") {
+    return admitsTokenBucket(rate, state, nowUs, cost);
+  }
+  if (rate.algorithm === "fixed-window") return admitsFixedWindow(rate, state, nowUs, cost);
+  return admitsSliding(rate, state, ring, nowUs, cost);
 }
 
-/** Gives back what an earlier charge of `cost` took. */
-export function refund(rate: Rate, state: CounterState, cost: number): void {
-  if (rate.algorithm === "token-bucket") refundTokenBucket(rate, state, cost);
-  else refundFixedWindow(state, cost);
+/** Charges the request that `admits` has just let go on. */
+export function charge(rate: Rate, state: CounterState, ring: Ring): void {
+  if (keepsEntries(rate)) {
+    chargeSliding(rate, state, ring);
+  } else {
+    state.atUs = state.nextAtUs;
+    state.count = state.nextCount;
+  }
 }
 
-/** Fills `decision` for a request that was just charged to `state`, or refused by it. */
+/**
+ * Gives back what a charge of `cost` took.
+ *
+ * @param chargedAtUs the state's `atUs` right after that charge
+ */
+export function refund(
+  rate: Rate,
+  state: CounterState,
+  ring: Ring,
+  nowUs: number,
+  chargedAtUs: number,
+  cost: number,
+): void {
+  if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") {
+    refundTokenBucket(rate, state, nowUs, chargedAtUs, cost);
+  } else if (rate.algorithm === "fixed-window") {
+    refundFixedWindow(state, chargedAtUs, cost);
+  } else {
+    refundSliding(rate, state, ring, chargedAtUs, cost);
+  }
+}
+
+/** Fills `decision` for the request that `admits` has just judged, before or after it is charged. */
 export function describe(
   rate: Rate,
   state: CounterState,
+  ring: Ring,
   nowUs: number,
   cost: number,
   allowed: boolean,
   decision: Decision,
 ): void {
-  if (rate.algorithm === "token-bucket") describeTokenBucket(rate, state, nowUs, cost, allowed, decision);
-  else describeFixedWindow(rate, state, nowUs, cost, allowed, decision);
+  decision.allowed = allowed;
+  decision.delayUs = 0;
+  if (rate.algorithm === "token-bucket") {
+    describeTokenBucket(rate, state, nowUs, cost, decision);
+  } else if (rate.algorithm === "fixed-window") {
+    describeFixedWindow(rate, state, nowUs, cost, decision);
+  } else if (rate.algorithm === "leaky-bucket") {
+    describeTokenBucket(rate, state, nowUs, cost, decision);
+    if (allowed) decision.delayUs = leakyBucketDelayUs(rate, state, nowUs, cost);
+  } else {
+    describeSliding(rate, state, ring, nowUs, cost, decision);
+  }
+}
+
+/** Whether its counters have a ring of entries beside the head. */
+export function keepsEntries(rate: Rate): rate is SlidingWindow {
+  return rate.algorithm === "sliding-window" || rate.algorithm === "sliding-log" || rate.algorithm === "concurrency";
 }
 
 /** The most units that can be had at once. */
 export function capacity(rate: Rate): number {
-  return rate.algorithm === "token-bucket" ? rate.burst : rate.quota;
+  return rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket" ? rate.burst : rate.quota;
+}
+
+/** The burst or the precision that the rate was made with, whichever its algorithm has; else 0. */
+export function sizeOf(rate: Rate): number {
+  if (rate.algorithm === "token-bucket") return rate.burst;
+  if (rate.algorithm === "leaky-bucket") return rate.burst - 1;
+  return rate.algorithm === "sliding-window" ? rate.tickUs : 0;
 }
 
 /** After how long an untouched counter is as if never used, in µs: how long a store need keep it. */
 export function lifetimeUs(rate: Rate, state: CounterState, nowUs: number): number {
-  if (rate.algorithm === "token-bucket") return Math.max(state.atUs - nowUs, 0) + 1;
+  if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") {
+    return Math.max(state.atUs - nowUs, 0) + 1;
+  }
   // A window is kept for a second one, so that a clock that stepped back over a border finds it.
-  return rate.windowUs * 2;
+  if (rate.algorithm === "fixed-window") return rate.windowUs * 2;
+  return slidingLifetimeUs(rate, state, nowUs);
 }
 
 /**
@@ -71,8 +141,14 @@ export function lifetimeUs(rate: Rate, state: CounterState, nowUs: number): numb
  * @param cost what one request takes; a share has room for one, or it would refuse them all
  */
 export function shareOf(rate: Rate, shares: number, cost: number): Rate {
-  const quota = Math.max(rate.algorithm === "token-bucket" ? 1 : cost, Math.floor(rate.quota / shares));
-  return rate.algorithm === "token-bucket"
-    ? tokenBucket(quota, rate.windowUs, Math.max(cost, Math.floor(rate.burst / shares)))
-    : fixedWindow(quota, rate.windowUs);
+  const share = Math.floor(rate.quota / shares);
+  if (rate.algorithm === "token-bucket") {
+    return tokenBucket(Math.max(1, share), rate.windowUs, Math.max(cost, Math.floor(rate.burst / shares)));
+  }
+  if (rate.algorithm === "leaky-bucket") {
+    return leakyBucket(Math.max(1, share), rate.windowUs, Math.max(cost, Math.floor(rate.burst / shares)) - 1);
+  }
+  const quota = Math.max(cost, share);
+  if (rate.algorithm === "fixed-window") return fixedWindow(quota, rate.windowUs);
+  return slidingOf(rate.algorithm, quota, rate.windowUs, rate.tickUs, rate.ticks);
 }

@@ -6,11 +6,10 @@
 // however long the bucket lives.
 
 import { type Decision, never } from "../decision.ts";
-import type { CounterState } from "./counter-state.ts";
+import { type CounterState, clockToleranceUs } from "./counter-state.ts";
 import { maxExact, multiplyDivide } from "./wide-multiply.ts";
 
-export interface TokenBucket {
-  readonly algorithm: "token-bucket";
+export interface Bucket {
   readonly quota: number;
   readonly windowUs: number;
   readonly burst: number;
@@ -20,14 +19,28 @@ export interface TokenBucket {
   /** What the whole bucket takes to refill: whole µs, and quota-ths of a µs. */
   readonly fullUs: number;
   readonly fullRest: number;
+  readonly toleranceUs: number;
+}
+
+export interface TokenBucket extends Bucket {
+  readonly algorithm: "token-bucket";
 }
 
 /** @param quota units per window, 1…2^31 @param windowUs 1,000…366 days @param burst capacity in units, 1…2^31 */
 export function tokenBucket(quota: number, windowUs: number, burst: number): TokenBucket {
+  return bucketOf("token-bucket", quota, windowUs, burst);
+}
+
+export function bucketOf<Name extends string>(
+  algorithm: Name,
+  quota: number,
+  windowUs: number,
+  burst: number,
+): Bucket & { readonly algorithm: Name } {
   const full = multiplyDivide(burst, windowUs, quota);
   const unitRest = windowUs % quota;
   return {
-    algorithm: "token-bucket",
+    algorithm,
     quota,
     windowUs,
     burst,
@@ -35,26 +48,24 @@ export function tokenBucket(quota: number, windowUs: number, burst: number): Tok
     unitRest,
     fullUs: full.quotient,
     fullRest: full.remainder,
+    toleranceUs: clockToleranceUs(windowUs),
   };
 }
 
 /**
- * Charges `cost` to the state and returns true, or charges nothing and returns false.
- *
- * A debt beyond what this bucket can owe means that the clock stepped back, or that burst was made smaller. Up to one
- * window beyond, it is waited for: to forgive it would mint units whenever two workers' clocks differ by a few ms.
- * Further beyond, waiting would lock the key out: the bucket is empty as of now. The state says so from then on, after
- * a refusal too, and a store must keep it, or nothing would refill until the clock is back where it was.
+ * A debt beyond what this bucket can owe means that the clock stepped back, or that burst was made smaller. A little beyond
+ * is waited for; further beyond, waiting would lock the key out: the bucket is empty as of now, and says so from then on.
  */
-export function chargeTokenBucket(bucket: TokenBucket, state: CounterState, nowUs: number, cost: number): boolean {
+export function admitsTokenBucket(bucket: Bucket, state: CounterState, nowUs: number, cost: number): boolean {
   let atUs = state.atUs;
   let rest = state.count;
   if (atUs < nowUs) {
     atUs = nowUs;
     rest = 0;
-  } else if (atUs - nowUs > bucket.fullUs + bucket.windowUs) {
+  } else if (atUs - nowUs > bucket.fullUs + bucket.toleranceUs) {
     state.atUs = nowUs + bucket.fullUs;
     state.count = bucket.fullRest;
+    state.stepped = true;
     return false;
   } else if (rest >= bucket.quota) {
     // Written under a larger quota; the fraction of a µs is worth nothing now.
@@ -74,16 +85,25 @@ export function chargeTokenBucket(bucket: TokenBucket, state: CounterState, nowU
       atUs += 1;
     }
   }
+  state.nextAtUs = atUs;
+  state.nextCount = rest;
 
   const aheadUs = atUs - nowUs;
-  if (aheadUs > bucket.fullUs || (aheadUs === bucket.fullUs && rest > bucket.fullRest)) return false;
-  state.atUs = atUs;
-  state.count = rest;
-  return true;
+  return aheadUs < bucket.fullUs || (aheadUs === bucket.fullUs && rest <= bucket.fullRest);
 }
 
-/** Gives back what an earlier charge of `cost` took. Never makes the bucket fuller than full. */
-export function refundTokenBucket(bucket: TokenBucket, state: CounterState, cost: number): void {
+/**
+ * Gives back what a charge took that left the bucket full again at `chargedAtUs`, as far as it has not come back by itself:
+ * what later charges took stays owed whole. Never makes the bucket fuller than full.
+ */
+export function refundTokenBucket(
+  bucket: Bucket,
+  state: CounterState,
+  nowUs: number,
+  chargedAtUs: number,
+  cost: number,
+): void {
+  if (chargedAtUs < nowUs) return;
   const returned = multiplyDivide(cost, bucket.unitRest, bucket.quota);
   let rest = state.count - returned.remainder;
   let atUs = state.atUs - cost * bucket.unitUs - returned.quotient;
@@ -91,17 +111,22 @@ export function refundTokenBucket(bucket: TokenBucket, state: CounterState, cost
     rest += bucket.quota;
     atUs -= 1;
   }
-  state.atUs = Math.max(atUs, 0);
-  state.count = atUs > 0 ? rest : 0;
+  const laterUs = state.atUs - chargedAtUs;
+  const leastUs = Math.max(nowUs + laterUs, 0);
+  if (atUs < leastUs) {
+    atUs = leastUs;
+    // Of the later charges' fraction of a µs only the sum is known.
+    rest = laterUs > 0 ? state.count : 0;
+  }
+  state.atUs = atUs;
+  state.count = rest;
 }
 
-/** Fills `decision` for a request of `cost` that was just charged to `state`, or refused by it. */
 export function describeTokenBucket(
-  bucket: TokenBucket,
+  bucket: Bucket,
   state: CounterState,
   nowUs: number,
   cost: number,
-  allowed: boolean,
   decision: Decision,
 ): void {
   let owedUs = state.atUs - nowUs;
@@ -109,17 +134,16 @@ export function describeTokenBucket(
   if (owedUs < 0) {
     owedUs = 0;
     owedRest = 0;
-  } else if (owedUs > bucket.fullUs + bucket.windowUs) {
+  } else if (owedUs > bucket.fullUs + bucket.toleranceUs) {
     owedUs = bucket.fullUs;
     owedRest = bucket.fullRest;
   } else if (owedRest >= bucket.quota) {
     owedRest = 0;
   }
-  decision.allowed = allowed;
   decision.limit = bucket.burst;
   decision.remaining = Math.max(0, unitsIn(bucket, bucket.fullUs - owedUs, bucket.fullRest - owedRest));
   decision.resetAfterUs = Math.min(owedRest > 0 ? owedUs + 1 : owedUs, maxExact);
-  if (allowed) {
+  if (decision.allowed) {
     decision.retryAfterUs = 0;
   } else if (cost > bucket.burst) {
     decision.retryAfterUs = never;
@@ -133,7 +157,7 @@ export function describeTokenBucket(
 }
 
 /** How many whole units a stretch of time refills: floor((us + rest ÷ quota) × quota ÷ window). */
-function unitsIn(bucket: TokenBucket, us: number, rest: number): number {
+function unitsIn(bucket: Bucket, us: number, rest: number): number {
   const exact = us * bucket.quota + rest;
   if (exact < maxExact) return Math.floor(exact / bucket.windowUs);
   // Not `%`, which beyond 2^53 is exact in JavaScript alone.

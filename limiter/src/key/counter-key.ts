@@ -1,15 +1,15 @@
 // The stored key of a counter. It is injective: two counters never share one, whatever their key values hold.
 //
-//   s1:{app:policy:2:3:abcdef}:burst:token-bucket:1000000
+//   s2:{app:policy:2:3:abcdef}:burst:token-bucket:1000000
 //
 // format version, then in a Redis hash tag (so that a policy's limits for one key value share a slot) app, policy, the
 // number of key values and the values, each but the last behind its length in bytes; then limit name, algorithm and
-// window. Names cannot hold ":" or "}", so the last "}" ends the values. Long values are replaced by "h:" and their SHA-1.
+// window, with the precision of a sliding-window: blocks of another length cannot go on with these. Names cannot hold ":" or "}", so the last "}" ends the values. Long values are replaced by "h:" and their SHA-1.
 
 import { byteLength } from "../byte-length.ts";
 import type { Limit } from "../policy/policy.ts";
 
-const formatVersion = "s1";
+const formatVersion = "s2";
 const longestValues = 200;
 
 /** The part that all counters of a policy share. */
@@ -19,7 +19,8 @@ export function counterPrefix(app: string, policy: string): string {
 
 /** The part that all counters of a limit share. */
 export function counterSuffix(limit: Limit): string {
-  return `}:${limit.name}:${limit.algorithm}:${limit.windowUs}`;
+  const precision = limit.algorithm === "sliding-window" ? `/${limit.precisionUs}` : "";
+  return `}:${limit.name}:${limit.algorithm}:${limit.windowUs}${precision}`;
 }
 
 /**

@@ -12,6 +12,8 @@ export interface CompiledPolicy {
   readonly policy: Policy;
   readonly limits: readonly CompiledLimit[];
   readonly counterPrefix: string;
+  /** Whether a limit is of concurrency: what it charges is given back when the request ends. */
+  readonly holdsSlots: boolean;
   /** Value of the `RateLimit-Policy` header. */
   readonly policyHeader: string;
   /** Empty: every path. */
@@ -24,14 +26,18 @@ export interface CompiledLimit {
   readonly name: string;
   readonly rate: Rate;
   readonly counterSuffix: string;
+  /** Names the counters of the limit among those of all limits: the prefix and the suffix of their keys. */
+  readonly counterFamily: string;
 }
 
 export function compilePolicy(app: string, policy: Policy): CompiledPolicy {
+  const prefix = counterPrefix(app, policy.name);
   const limits: CompiledLimit[] = [];
   const items: string[] = [];
   for (const limit of policy.limits) {
     const rate = rateOf(limit);
-    limits.push({ name: limit.name, rate, counterSuffix: counterSuffix(limit) });
+    const suffix = counterSuffix(limit);
+    limits.push({ name: limit.name, rate, counterSuffix: suffix, counterFamily: prefix + suffix });
     items.push(rateLimitPolicyItem(limit.name, rate));
   }
   const paths: PathPattern[] = [];
@@ -45,7 +51,8 @@ export function compilePolicy(app: string, policy: Policy): CompiledPolicy {
     app,
     policy,
     limits,
-    counterPrefix: counterPrefix(app, policy.name),
+    counterPrefix: prefix,
+    holdsSlots: policy.limits.some(({ algorithm }) => algorithm === "concurrency"),
     policyHeader: items.join(", "),
     paths,
     methods,

@@ -4,7 +4,13 @@
 import type { KeyPart } from "../key/key-part.ts";
 
 export type Mode = "enforce" | "shadow" | "off";
-export type Algorithm = "token-bucket" | "fixed-window";
+export type Algorithm =
+  | "token-bucket"
+  | "fixed-window"
+  | "sliding-window"
+  | "sliding-log"
+  | "leaky-bucket"
+  | "concurrency";
 export type Scope = "node" | "cluster";
 export type OnMissingKey = "skip" | "deny" | "shared";
 export type OnStoreFailure = "local" | "allow" | "deny";
@@ -38,9 +44,12 @@ export interface Limit {
   readonly name: string;
   readonly algorithm: Algorithm;
   readonly quota: number;
+  /** Of concurrency: the slots' time to live. */
   readonly windowUs: number;
-  /** Capacity of a token bucket; of other algorithms, the quota. */
+  /** Capacity of a token-bucket, or how many may wait in a leaky-bucket; of other algorithms, the quota. */
   readonly burst: number;
+  /** Length of a sliding-window's blocks; of other algorithms, 0. */
+  readonly precisionUs: number;
 }
 
 export interface Reject {

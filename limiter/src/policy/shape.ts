@@ -29,24 +29,47 @@ const maxUnits = 2147483648;
 
 const name: Shape = { kind: "text", expected: nameRule, maxBytes: 63, accepts: isName };
 
+export const algorithms: readonly string[] = [
+  "token-bucket",
+  "fixed-window",
+  "sliding-window",
+  "sliding-log",
+  "leaky-bucket",
+  "concurrency",
+];
+
+export const limitDuration: Shape = { kind: "duration", min: "1ms", max: "366d" };
+
 const limit: Shape = {
   kind: "record",
   fields: {
     name: { shape: name, description: "Unique in its policy; part of the stored key.", default: "default" },
     algorithm: {
-      shape: { kind: "choice", of: ["token-bucket", "fixed-window"] },
+      shape: { kind: "choice", of: algorithms },
       description: "How units are counted.",
       required: true,
     },
-    quota: { shape: { kind: "integer", min: 1, max: maxUnits }, description: "Units per window.", required: true },
-    window: {
-      shape: { kind: "duration", min: "1ms", max: "366d" },
-      description: "The time that the quota is for.",
+    quota: {
+      shape: { kind: "integer", min: 1, max: maxUnits },
+      description: "Units per window; of concurrency, how many at once.",
       required: true,
+    },
+    window: {
+      shape: limitDuration,
+      description: "The time that the quota is for. Required, but of concurrency, which has none.",
     },
     burst: {
       shape: { kind: "integer", min: 1, max: maxUnits },
-      description: "Capacity of a token bucket, in units. Absent: the quota.",
+      description: "Capacity of a token-bucket, or how many may wait in a leaky-bucket, in units. Absent: the quota.",
+    },
+    precision: {
+      shape: limitDuration,
+      description:
+        "Length of a sliding-window's blocks: the window divided by 1 to 1000. Absent: a tenth of the window.",
+    },
+    ttl: {
+      shape: limitDuration,
+      description: "How long a slot of concurrency is held that nobody gives back or renews. Absent: 60s.",
     },
   },
 };

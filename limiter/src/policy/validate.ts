@@ -6,7 +6,7 @@ import { type KeyPart, parseKeyPart } from "../key/key-part.ts";
 import { parseDuration } from "./duration.ts";
 import type { Limit, Policy } from "./policy.ts";
 import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
-import { type Field, policyShape, type Shape } from "./shape.ts";
+import { algorithms, type Field, limitDuration, policyShape, type Shape } from "./shape.ts";
 import { emptyTable } from "./table.ts";
 import { isWellFormed, printable } from "./unicode.ts";
 
@@ -19,6 +19,11 @@ export interface Validation {
 }
 
 type Json = Record<string, unknown>;
+
+/** Blocks of a sliding-window: so many entries its counters may have. */
+const mostBlocks = 1000;
+const blocksUnlessSaid = 10;
+const ttlUnlessSaid = "60s";
 
 /** @param document as parsed from JSON or YAML. Never throws. */
 export function validatePolicy(document: unknown): Validation {
@@ -90,15 +95,10 @@ function checkLimits(document: Json, findings: Findings): void {
           got: describeValue(name),
         });
     }
-    if (limit["burst"] !== undefined && limit["algorithm"] === "fixed-window") {
-      addProblem(findings, {
-        path: `${path}.burst`,
-        expected: "nothing: a fixed-window has no burst",
-        got: describeValue(limit["burst"]),
-      });
-    }
-    const capacity = limit["burst"] === undefined ? limit["quota"] : limit["burst"];
-    if (typeof capacity === "number" && capacity >= 1 && cost > capacity) {
+    checkFieldsOfAlgorithm(limit, path, findings);
+    checkPrecision(limit, path, findings);
+    const capacity = capacityOf(limit);
+    if (capacity !== undefined && cost > capacity) {
       addProblem(findings, {
         path: "cost",
         expected: `at most ${capacity}, which is all that ${path} ever holds`,
@@ -106,6 +106,51 @@ function checkLimits(document: Json, findings: Findings): void {
       });
     }
   }
+}
+
+/** Fields of a limit that only some algorithms have. */
+const fieldsOfAlgorithms = [
+  { field: "burst", of: ["token-bucket", "leaky-bucket"] },
+  { field: "precision", of: ["sliding-window"] },
+  { field: "ttl", of: ["concurrency"] },
+  { field: "window", of: ["token-bucket", "fixed-window", "sliding-window", "sliding-log", "leaky-bucket"] },
+];
+
+function checkFieldsOfAlgorithm(limit: Json, path: string, findings: Findings): void {
+  const algorithm = limit["algorithm"];
+  if (typeof algorithm !== "string" || !algorithms.includes(algorithm)) return;
+  for (const { field, of } of fieldsOfAlgorithms) {
+    if (limit[field] !== undefined && !of.includes(algorithm)) {
+      addProblem(findings, {
+        path: `${path}.${field}`,
+        expected: `nothing: ${algorithm} has no ${field}`,
+        got: describeValue(limit[field]),
+      });
+    }
+  }
+  if (limit["window"] === undefined && algorithm !== "concurrency") {
+    addProblem(findings, { path: `${path}.window`, expected: expectation(limitDuration), got: "nothing" });
+  }
+}
+
+function checkPrecision(limit: Json, path: string, findings: Findings): void {
+  const { precision, window } = limit as { precision?: unknown; window?: unknown };
+  if (limit["algorithm"] !== "sliding-window" || !fits(limitDuration, precision)) return;
+  if (!fits(limitDuration, window)) return;
+  const blocks = (parseDuration(window as string) as number) / (parseDuration(precision as string) as number);
+  if (blocks >= 1 && blocks <= mostBlocks && Math.floor(blocks) === blocks) return;
+  addProblem(findings, {
+    path: `${path}.precision`,
+    expected: `the window of ${window} divided by a whole number from 1 to ${mostBlocks}`,
+    got: describeValue(precision),
+  });
+}
+
+/** What a limit holds at once; undefined where the document does not say so rightly. */
+function capacityOf(limit: Json): number | undefined {
+  const units = limit["burst"] === undefined ? limit["quota"] : limit["burst"];
+  if (typeof units !== "number" || units < 1) return undefined;
+  return limit["algorithm"] === "leaky-bucket" ? units + 1 : units;
 }
 
 /** What was expected of the value itself (not of what it holds), or undefined when it is that. */
@@ -218,12 +263,22 @@ function policyFrom(document: Json): Policy {
 }
 
 function limitFrom(limit: Json): Limit {
+  const algorithm = limit["algorithm"] as Limit["algorithm"];
   const quota = limit["quota"] as number;
+  const window = algorithm === "concurrency" ? (limit["ttl"] ?? ttlUnlessSaid) : limit["window"];
+  const windowUs = parseDuration(window as string) as number;
+  let precisionUs = 0;
+  if (algorithm === "sliding-window") {
+    const { precision } = limit;
+    precisionUs =
+      precision === undefined ? windowUs / blocksUnlessSaid : (parseDuration(precision as string) as number);
+  }
   return {
     name: (limit["name"] ?? "default") as string,
-    algorithm: limit["algorithm"] as Limit["algorithm"],
+    algorithm,
     quota,
-    windowUs: parseDuration(limit["window"] as string) as number,
+    windowUs,
     burst: (limit["burst"] ?? quota) as number,
+    precisionUs,
   };
 }

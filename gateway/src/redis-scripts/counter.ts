@@ -1,0 +1,164 @@
+// A counter as it lies in Redis, one string a counter, with a time to live after which it is as if never used:
+//
+//   buckets, fixed-window   "1700000000500000 3"             atUs, count
+//   sliding ones            "17000000005000000000000003"     atUs in 16 digits, count in 10; and where units of earlier
+//                           + 20 bytes + 8 bytes an entry    ticks count, first, length, capacity, start and offset of the
+//                                                            ring and its entries (tick, start), 32 bits each
+//
+// A short counter is read and written whole. Of a long one the head and the first entries are, the others in place.
+
+import type { CounterState, Ring } from "../../../limiter/src/algorithms/counter-state.ts";
+import { keepsEntries, lifetimeUs, type Rate } from "../../../limiter/src/algorithms/rate.ts";
+
+declare const redis: {
+  call(this: void, command: "TIME"): [seconds: string, micros: string];
+  call(this: void, command: "GET", key: string): string | false;
+  call(this: void, command: "GETRANGE", key: string, first: number, last: number): string;
+  call(this: void, command: "SET", key: string, value: string, px: "PX", ms: string): void;
+  call(this: void, command: "SETRANGE", key: string, offset: number, value: string): void;
+  call(this: void, command: "PEXPIRE", key: string, ms: string): void;
+  call(this: void, command: "DEL", key: string): void;
+};
+
+/** Redis' own library for packed numbers. */
+declare const struct: {
+  pack(this: void, format: string, ...numbers: number[]): string;
+  unpack(this: void, format: string, text: string, position: number): LuaMultiReturn<number[]>;
+};
+
+export interface StoredCounter extends CounterState {
+  key: string;
+  /** Of a sliding one: the ring's numbers and its first entries, as they are to be stored. */
+  text: string;
+}
+
+const headBytes = 26;
+const ringBytes = 20;
+const entryBytes = 8;
+const wholeEntries = 16;
+const entriesAt = headBytes + ringBytes;
+const lastWhole = entriesAt + wholeEntries * entryBytes - 1;
+/** A hundred years, in ms. */
+const longestLifetimeMs = 3_155_760_000_000;
+
+export function redisTimeUs(): number {
+  const time = redis.call("TIME");
+  return (tonumber(time[0]) as number) * 1_000_000 + (tonumber(time[1]) as number);
+}
+
+/** A counter of which nothing is loaded yet. */
+export function counterAt(key: string): StoredCounter {
+  return {
+    key,
+    text: "",
+    atUs: 0,
+    count: 0,
+    nextAtUs: 0,
+    nextCount: 0,
+    stepped: false,
+    first: 0,
+    length: 0,
+    capacity: 0,
+    start: 0,
+    offset: 0,
+  };
+}
+
+/** What is stored is read as a counter never seen where it is none. */
+export function loadCounter(rate: Rate, state: StoredCounter): void {
+  if (keepsEntries(rate)) loadSliding(state);
+  else loadPair(state);
+}
+
+function loadPair(state: StoredCounter): void {
+  const stored = redis.call("GET", state.key);
+  if (stored !== false) {
+    const [atUs, count] = string.match(stored, "^(%d+) (%d+)$");
+    if (atUs !== undefined) {
+      state.atUs = tonumber(atUs) as number;
+      state.count = tonumber(count) as number;
+    }
+  }
+}
+
+function loadSliding(state: StoredCounter): void {
+  const stored = redis.call("GETRANGE", state.key, 0, lastWhole);
+  const atUs = tonumber(string.sub(stored, 1, 16));
+  const count = tonumber(string.sub(stored, 17, headBytes));
+  if (atUs !== undefined && count !== undefined) {
+    state.atUs = atUs;
+    state.count = count;
+    if (stored.length > entriesAt) {
+      const [first, length, capacity, start, offset] = struct.unpack("<I4I4I4I4I4", stored, headBytes + 1);
+      // Of a damaged ring, all that counts is as new as the newest: late, and never too early.
+      if (stored.length === entriesAt + math.min(capacity as number, wholeEntries) * entryBytes) {
+        state.first = first as number;
+        state.length = length as number;
+        state.capacity = capacity as number;
+        state.start = start as number;
+        state.offset = offset as number;
+        state.text = string.sub(stored, entriesAt + 1);
+      }
+    }
+  }
+}
+
+export function saveCounter(rate: Rate, state: StoredCounter, nowUs: number): void {
+  const lifeMs = math.min(math.ceil(lifetimeUs(rate, state, nowUs) / 1000), longestLifetimeMs);
+  const life = string.format("%.0f", lifeMs);
+  if (!keepsEntries(rate)) {
+    redis.call("SET", state.key, string.format("%.0f %.0f", state.atUs, state.count), "PX", life);
+  } else if (state.length === 0) {
+    redis.call("SET", state.key, string.format("%016.0f%010.0f", state.atUs, state.count), "PX", life);
+  } else {
+    const head = string.format("%016.0f%010.0f", state.atUs, state.count);
+    const numbers = struct.pack("<I4I4I4I4I4", state.first, state.length, state.capacity, state.start, state.offset);
+    if (state.capacity > wholeEntries) {
+      redis.call("SETRANGE", state.key, 0, head + numbers + state.text);
+      redis.call("PEXPIRE", state.key, life);
+    } else {
+      redis.call("SET", state.key, head + numbers + state.text, "PX", life);
+    }
+  }
+}
+
+function numberAt(state: StoredCounter, slot: number, at: number): number {
+  if (slot < wholeEntries) {
+    const [number] = struct.unpack("<I4", state.text, slot * entryBytes + at + 1);
+    return number as number;
+  }
+  const offset = entriesAt + slot * entryBytes + at;
+  const [number] = struct.unpack("<I4", redis.call("GETRANGE", state.key, offset, offset + 3), 1);
+  return number as number;
+}
+
+export const redisRing: Ring = {
+  tickAt: (state, slot) => numberAt(state as StoredCounter, slot, 0),
+  startAt: (state, slot) => numberAt(state as StoredCounter, slot, 4),
+  put: (counter, slot, tick, start) => {
+    const state = counter as StoredCounter;
+    const entry = struct.pack("<I4I4", tick, start);
+    const offset = slot * entryBytes;
+    if (slot < wholeEntries) {
+      state.text = string.sub(state.text, 1, offset) + entry + string.sub(state.text, offset + entryBytes + 1);
+    } else {
+      redis.call("SETRANGE", state.key, entriesAt + offset, entry);
+    }
+  },
+  // Written whole at its new size: a string that SETRANGE makes longer takes up to twice its bytes.
+  resize: (counter, capacity) => {
+    const state = counter as StoredCounter;
+    let entries = state.text;
+    if (state.capacity > wholeEntries) entries = redis.call("GETRANGE", state.key, entriesAt, -1);
+    const firstByte = state.first * entryBytes;
+    const bytes = state.length * entryBytes;
+    let moved = string.sub(entries, firstByte + 1, firstByte + bytes);
+    moved = moved + string.sub(entries, 1, bytes - moved.length);
+    moved = moved + string.rep("\0", capacity * entryBytes - bytes);
+    if (capacity > wholeEntries) {
+      // What comes before the entries, and the time to live, is written when the counter is saved.
+      redis.call("SET", state.key, string.rep("0", entriesAt) + moved, "PX", "1000");
+    }
+    state.text = string.sub(moved, 1, wholeEntries * entryBytes);
+  },
+};

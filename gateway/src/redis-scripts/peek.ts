@@ -1,0 +1,31 @@
+// Says what a charge would, and charges nothing.
+//
+// KEYS   the counter
+// ARGV   algorithm, quota (units), window (µs), burst (units) or precision (µs), cost (units)
+// reply  [1 if it would be allowed else 0, remaining now (units), retry after (µs, -1 for never), reset after (µs),
+//        delay (µs)]
+// Time is Redis' own. Writes nothing.
+
+import { admits, describe, rateOf } from "../../../limiter/src/algorithms/rate.ts";
+import { emptyDecision } from "../../../limiter/src/decision.ts";
+import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
+import { counterAt, loadCounter, redisRing, redisTimeUs } from "./counter.ts";
+
+export function peekCounter(keys: string[], argv: string[]): number[] {
+  const nowUs = redisTimeUs();
+  const size = tonumber(argv[3]) as number;
+  const rate = rateOf({
+    algorithm: argv[0] as Algorithm,
+    quota: tonumber(argv[1]) as number,
+    windowUs: tonumber(argv[2]) as number,
+    burst: size,
+    precisionUs: size,
+  });
+  const cost = tonumber(argv[4]) as number;
+  const state = counterAt(keys[0] as string);
+  loadCounter(rate, state);
+  const allowed = admits(rate, state, redisRing, nowUs, cost);
+  const decision = emptyDecision();
+  describe(rate, state, redisRing, nowUs, cost, allowed, decision);
+  return [allowed ? 1 : 0, decision.remaining, decision.retryAfterUs, decision.resetAfterUs, decision.delayUs];
+}

@@ -1,0 +1,37 @@
+// Gives back what charges took: of requests refused elsewhere, and slots of requests that have ended.
+//
+// KEYS   the counters
+// ARGV   six a counter: algorithm, quota (units), window (µs), burst (units) or precision (µs), cost (units), the moment (µs)
+//        that the charge's reply told
+// reply  how many counters were there to give back to
+// Time is Redis' own. Atomic as every script is.
+
+import { rateOf, refund } from "../../../limiter/src/algorithms/rate.ts";
+import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
+import { counterAt, loadCounter, redisRing, redisTimeUs, saveCounter } from "./counter.ts";
+
+export function refundCounters(keys: string[], argv: string[]): number {
+  const nowUs = redisTimeUs();
+  const count = keys.length;
+  let found = 0;
+  for (let i = 0; i < count; i++) {
+    const size = tonumber(argv[i * 6 + 3]) as number;
+    const rate = rateOf({
+      algorithm: argv[i * 6] as Algorithm,
+      quota: tonumber(argv[i * 6 + 1]) as number,
+      windowUs: tonumber(argv[i * 6 + 2]) as number,
+      burst: size,
+      precisionUs: size,
+    });
+    const cost = tonumber(argv[i * 6 + 4]) as number;
+    const chargedAtUs = tonumber(argv[i * 6 + 5]) as number;
+    const state = counterAt(keys[i] as string);
+    loadCounter(rate, state);
+    if (state.atUs > 0) {
+      refund(rate, state, redisRing, nowUs, chargedAtUs, cost);
+      saveCounter(rate, state, nowUs);
+      found += 1;
+    }
+  }
+  return found;
+}

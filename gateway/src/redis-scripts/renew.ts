@@ -1,0 +1,19 @@
+// Holds slots of concurrency for another life.
+//
+// KEYS   the counter
+// ARGV   quota (slots), time to live (µs), slots, the moment (µs) in which they were taken or last renewed
+// reply  the moment in which they are held now; -1 when they were lost meanwhile and could not be had again
+// Time is Redis' own. Atomic as every script is.
+
+import { concurrency, renewSlots } from "../../../limiter/src/algorithms/concurrency.ts";
+import { counterAt, loadCounter, redisRing, redisTimeUs, saveCounter } from "./counter.ts";
+
+export function renewCounter(keys: string[], argv: string[]): number {
+  const nowUs = redisTimeUs();
+  const limit = concurrency(tonumber(argv[0]) as number, tonumber(argv[1]) as number);
+  const state = counterAt(keys[0] as string);
+  loadCounter(limit, state);
+  const heldAtUs = renewSlots(limit, state, redisRing, nowUs, tonumber(argv[3]) as number, tonumber(argv[2]) as number);
+  saveCounter(limit, state, nowUs);
+  return heldAtUs ?? -1;
+}

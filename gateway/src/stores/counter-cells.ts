@@ -1,0 +1,286 @@
+// A counter as it lies in the shared dict. Its head is one cell: a number with 32 bits of flags beside it.
+//
+//   buckets        value: the moment in whole µs           flags: the quota-ths of a µs
+//   fixed-window   value: units used, so that incr works   flags: the window's index, modulo 2^32
+//   sliding ones   value: the newest tick in µs            flags: units that count
+//
+// The entries of the sliding ones are packed numbers of 32 bits in further cells, of half a page of the dict at most: the
+// first begins with the head's moment and count, then first, length, capacity, start and offset of the ring. A sliding-log,
+// which asks for entries every time, has its head there alone.
+//
+// A key is "n" for the head, or the entries' cell's number and ":"; then 16 characters that stand for the counter's family
+// (96 bits of the SHA-1 of app, policy, limit, algorithm and window, so that a counter takes 128 bytes), then the key values.
+
+import { type CounterState, type Ring, wrap } from "../../../limiter/src/algorithms/counter-state.ts";
+import { keepsEntries, lifetimeUs } from "../../../limiter/src/algorithms/rate.ts";
+import { needsRing, type SlidingWindow } from "../../../limiter/src/algorithms/sliding-window.ts";
+import { type Counter, newCounter } from "../../../limiter/src/charge-all.ts";
+import { countEvent } from "../metrics/counts.ts";
+import { ffi } from "../runtime/packed-memory.ts";
+import { countersDict } from "../runtime/shared-memory.ts";
+
+export interface CellCounter extends Counter {
+  /** Of the family and the key values. */
+  name: string;
+  /** Whether the entries were fetched: they are saved with the head then. */
+  ringLoaded: boolean;
+  readonly cells: EntryCell[];
+}
+
+interface EntryCell {
+  readonly numbers: LuaTable<number, number>;
+  loaded: boolean;
+  changed: boolean;
+}
+
+const flagsRange = 4294967296;
+/** A hundred years; the shared dict counts its ms in a long. */
+const longestLifetimeSeconds = 3_155_760_000;
+/** Each try to store evicts up to 30 of the least recently used counters; a page is free again long before this many. */
+const storeTries = 100;
+
+const headNumbers = 8;
+const entriesPerCell = 236;
+const bytesPerNumber = 4;
+
+const familyCharacters: Record<string, string | undefined> = {};
+
+export function newCellCounter(): CellCounter {
+  const counter = newCounter({ algorithm: "fixed-window", quota: 1, windowUs: 1, toleranceUs: 1 }, 1) as CellCounter;
+  counter.name = "";
+  counter.ringLoaded = false;
+  (counter as { cells: EntryCell[] }).cells = [];
+  return counter;
+}
+
+/** What names a counter in this dict. */
+export function counterName(family: string, keyValues: string): string {
+  let characters = familyCharacters[family];
+  if (characters === undefined) {
+    characters = ngx.encode_base64(string.sub(ngx.sha1_bin(family), 1, 12));
+    familyCharacters[family] = characters;
+  }
+  return characters + keyValues;
+}
+
+/** The head's key: what incr counts at. */
+export function headKey(name: string): string {
+  return `n${name}`;
+}
+
+/**
+ * Reads a counter; `rate`, `cost` and `name` are set.
+ *
+ * @returns false, with the state of a counter never seen, when there is no such cell
+ */
+export function loadCounter(counter: CellCounter, nowUs: number): boolean {
+  const { rate } = counter;
+  if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") {
+    const [value, flags] = countersDict.get<number>(headKey(counter.name));
+    counter.atUs = value ?? 0;
+    counter.count = flags ?? 0;
+    return value !== undefined;
+  }
+  if (rate.algorithm === "fixed-window") {
+    const [value, flags] = countersDict.get<number>(headKey(counter.name));
+    if (value === undefined) {
+      counter.atUs = 0;
+      counter.count = 0;
+      return false;
+    }
+    // The index nearest to now's among those that end in the stored 32 bits.
+    const index = math.floor(nowUs / rate.windowUs);
+    let behind = (index - (flags ?? 0)) % flagsRange;
+    if (behind >= flagsRange / 2) behind -= flagsRange;
+    counter.atUs = (index - behind) * rate.windowUs;
+    counter.count = value;
+    return true;
+  }
+  return loadSliding(counter, rate, nowUs);
+}
+
+/** Writes what `loadCounter` read and the limiter changed. */
+export function saveCounter(counter: CellCounter, nowUs: number): void {
+  const { rate } = counter;
+  // A lifetime of 0 would be for ever, so a started ms counts whole.
+  const lifeSeconds = math.min(math.ceil(lifetimeUs(rate, counter, nowUs) / 1000) / 1000, longestLifetimeSeconds);
+  if (rate.algorithm === "fixed-window") {
+    storeCell(headKey(counter.name), counter.count, lifeSeconds, (counter.atUs / rate.windowUs) % flagsRange);
+    return;
+  }
+  if (counter.ringLoaded) saveRing(counter, lifeSeconds);
+  if (rate.algorithm !== "sliding-log") storeCell(headKey(counter.name), counter.atUs, lifeSeconds, counter.count);
+}
+
+/** Fetches the entries, where deciding did not ask for them: a refund does. */
+export function loadRing(counter: CellCounter): void {
+  if (keepsEntries(counter.rate) && !counter.ringLoaded) loadEntries(counter);
+}
+
+function loadSliding(counter: CellCounter, rate: SlidingWindow, nowUs: number): boolean {
+  forgetRing(counter);
+  if (rate.algorithm === "sliding-log") {
+    counter.ringLoaded = true;
+    const head = openCell(counter, 0);
+    counter.atUs = momentIn(head.numbers);
+    counter.count = head.numbers.get(2);
+    takeRing(counter, head.numbers);
+    return counter.atUs > 0;
+  }
+  const [value, flags] = countersDict.get<number>(headKey(counter.name));
+  counter.atUs = value ?? 0;
+  counter.count = (flags ?? 0) % flagsRange;
+  if (needsRing(rate, counter, nowUs, counter.cost)) loadEntries(counter);
+  return value !== undefined;
+}
+
+function loadEntries(counter: CellCounter): void {
+  counter.ringLoaded = true;
+  const { numbers } = openCell(counter, 0);
+  // Entries of a time before this head are no longer its own.
+  if (momentIn(numbers) === counter.atUs) takeRing(counter, numbers);
+}
+
+function takeRing(counter: CellCounter, numbers: LuaTable<number, number>): void {
+  counter.first = numbers.get(3);
+  counter.length = numbers.get(4);
+  counter.capacity = numbers.get(5);
+  counter.start = numbers.get(6);
+  counter.offset = numbers.get(7);
+  if (counter.length === 0) return;
+  // The head was evicted and made anew in the same tick: these sums are not those of its units.
+  const taken = (counter.start - cellRing.startAt(counter, counter.first)) % wrap;
+  if (taken > counter.count) forgetEntries(counter);
+}
+
+function forgetRing(counter: CellCounter): void {
+  counter.ringLoaded = false;
+  forgetEntries(counter);
+  for (const cell of counter.cells) {
+    cell.loaded = false;
+    cell.changed = false;
+  }
+}
+
+function forgetEntries(counter: CounterState): void {
+  counter.first = 0;
+  counter.length = 0;
+  counter.capacity = 0;
+  counter.start = 0;
+  counter.offset = 0;
+}
+
+function momentIn(numbers: LuaTable<number, number>): number {
+  return numbers.get(0) * wrap + numbers.get(1);
+}
+
+function saveRing(counter: CellCounter, lifeSeconds: number): void {
+  const head = openCell(counter, 0);
+  const { numbers } = head;
+  numbers.set(0, math.floor(counter.atUs / wrap));
+  numbers.set(1, counter.atUs % wrap);
+  numbers.set(2, counter.count);
+  numbers.set(3, counter.first);
+  numbers.set(4, counter.length);
+  numbers.set(5, counter.capacity);
+  numbers.set(6, counter.start);
+  numbers.set(7, counter.offset);
+  head.changed = true;
+  for (let index = 0; index < counter.cells.length; index++) {
+    const cell = counter.cells[index] as EntryCell;
+    if (!cell.changed) continue;
+    const entries = math.min(counter.capacity - index * entriesPerCell, entriesPerCell);
+    const count = (index === 0 ? headNumbers : 0) + 2 * math.max(entries, 0);
+    if (count > 0) {
+      storeCell(entriesKey(counter, index), ffi.string(cell.numbers, count * bytesPerNumber), lifeSeconds, 0);
+    }
+  }
+}
+
+function entriesKey(counter: CellCounter, index: number): string {
+  return `${index}:${counter.name}`;
+}
+
+/** A cell of entries, fetched when it is first asked for. */
+function openCell(counter: CellCounter, index: number): EntryCell {
+  let cell = counter.cells[index];
+  if (cell === undefined) {
+    // In order, so that the list has no holes.
+    for (let made = counter.cells.length; made <= index; made++) {
+      const size = 2 * entriesPerCell + (made === 0 ? headNumbers : 0);
+      counter.cells.push({ numbers: ffi.new("uint32_t[?]", size), loaded: false, changed: false });
+    }
+    cell = counter.cells[index] as EntryCell;
+  }
+  if (!cell.loaded) {
+    cell.loaded = true;
+    const [stored] = countersDict.get<string>(entriesKey(counter, index));
+    if (stored !== undefined) ffi.copy(cell.numbers, stored, stored.length);
+    else if (index === 0) ffi.fill(cell.numbers, headNumbers * bytesPerNumber);
+    else standIn(counter, cell);
+  }
+  return cell;
+}
+
+/** An evicted cell: its units count as the newest's, late and never too early. */
+function standIn(counter: CellCounter, cell: EntryCell): void {
+  const { tickUs } = counter.rate as SlidingWindow;
+  const tick = (counter.atUs / tickUs + counter.offset) % wrap;
+  for (let entry = 0; entry < entriesPerCell; entry++) {
+    cell.numbers.set(2 * entry, tick);
+    cell.numbers.set(2 * entry + 1, counter.start);
+  }
+}
+
+function numberAt(counter: CellCounter, slot: number, at: number): number {
+  if (slot < entriesPerCell) return openCell(counter, 0).numbers.get(headNumbers + 2 * slot + at);
+  const index = math.floor(slot / entriesPerCell);
+  return openCell(counter, index).numbers.get(2 * (slot % entriesPerCell) + at);
+}
+
+function putEntry(counter: CellCounter, slot: number, tick: number, start: number): void {
+  const index = math.floor(slot / entriesPerCell);
+  const cell = openCell(counter, index);
+  const at = (index === 0 ? headNumbers : 0) + 2 * (slot % entriesPerCell);
+  cell.numbers.set(at, tick);
+  cell.numbers.set(at + 1, start);
+  cell.changed = true;
+}
+
+export const cellRing: Ring = {
+  tickAt: (state, slot) => numberAt(state as CellCounter, slot, 0),
+  startAt: (state, slot) => numberAt(state as CellCounter, slot, 1),
+  put: (state, slot, tick, start) => putEntry(state as CellCounter, slot, tick, start),
+  resize: (state, capacity) => {
+    const counter = state as CellCounter;
+    const ticks: number[] = [];
+    const starts: number[] = [];
+    for (let entry = 0; entry < counter.length; entry++) {
+      const slot = (counter.first + entry) % counter.capacity;
+      ticks.push(numberAt(counter, slot, 0));
+      starts.push(numberAt(counter, slot, 1));
+    }
+    const cells = math.ceil(capacity / entriesPerCell);
+    for (let index = 0; index < cells; index++) {
+      // Written from here on, not read: what lies in the dict under this number is not asked for.
+      if (counter.cells[index] === undefined) openCell(counter, index);
+      const cell = counter.cells[index] as EntryCell;
+      cell.loaded = true;
+      cell.changed = true;
+    }
+    for (let entry = 0; entry < counter.length; entry++) {
+      putEntry(counter, entry, ticks[entry] as number, starts[entry] as number);
+    }
+  },
+};
+
+function storeCell(key: string, value: number | string, lifeSeconds: number, flags: number): void {
+  // The dict takes them for a signed number: from 2^31 on, all would become the same.
+  const signedFlags = flags < flagsRange / 2 ? flags : flags - flagsRange;
+  for (let tries = 0; tries < storeTries; tries++) {
+    const [stored, , forcible] = countersDict.set(key, value, lifeSeconds, signedFlags);
+    if (forcible) countEvent("evictions");
+    if (stored) return;
+  }
+  countEvent("unstored-charges");
+}

@@ -1,0 +1,254 @@
+// sliding-window: never more than `quota` units in any interval of one window's length.
+//
+// Time is cut into ticks. A tick that overlaps the last window counts whole, so a unit comes back at most one tick late.
+// What ticks are long makes three algorithms of this one: a tenth of the window for a sliding-window, next to nothing for a
+// sliding-log, and for concurrency a tenth of what a slot may be held.
+//
+// The head is the newest tick in which units were taken and the sum of all units that count: while the tick lasts, nothing
+// else is touched. When units are taken in a later one, the tick before becomes an entry of the ring. Entries hold running
+// sums, not units: what all expired ones took is one subtraction, and the first that has not is found by halving.
+
+import { type Decision, never } from "../decision.ts";
+import { type CounterState, clockToleranceUs, type Ring, wrap } from "./counter-state.ts";
+
+export interface SlidingWindow {
+  readonly algorithm: "sliding-window" | "sliding-log" | "concurrency";
+  readonly quota: number;
+  readonly windowUs: number;
+  readonly tickUs: number;
+  /** A tick counts until the clock is more than so many further. */
+  readonly ticks: number;
+  readonly toleranceUs: number;
+}
+
+/** Entries of one counter. Further ones are taken into the newest: its units come back late, and never too early. */
+export const mostEntries = 131_072;
+const fewestEntries = 8;
+/** A refund reaches units of the newest so many ticks; older ones come back when their time is over. */
+const refundReach = 128;
+
+/** @param quota units per window, 1…2^31 @param windowUs 1,000…366 days @param precisionUs divides windowUs */
+export function slidingWindow(quota: number, windowUs: number, precisionUs: number): SlidingWindow {
+  return slidingOf("sliding-window", quota, windowUs, precisionUs, ticksOver(windowUs, precisionUs));
+}
+
+export function slidingOf(
+  algorithm: SlidingWindow["algorithm"],
+  quota: number,
+  windowUs: number,
+  tickUs: number,
+  ticks: number,
+): SlidingWindow {
+  return { algorithm, quota, windowUs, tickUs, ticks, toleranceUs: clockToleranceUs(windowUs) };
+}
+
+/** How many ticks later the last µs of a tick is still within the window: (now − window, now] in whole µs. */
+export function ticksOver(windowUs: number, tickUs: number): number {
+  return Math.floor((windowUs + tickUs - 2) / tickUs);
+}
+
+export function admitsSliding(
+  limit: SlidingWindow,
+  state: CounterState,
+  ring: Ring,
+  nowUs: number,
+  cost: number,
+): boolean {
+  let tickAtUs = nowUs - (nowUs % limit.tickUs);
+  if (tickAtUs > state.atUs) {
+    expire(limit, state, ring, tickAtUs);
+  } else if (tickAtUs < state.atUs) {
+    if (state.atUs - nowUs <= limit.toleranceUs) {
+      tickAtUs = state.atUs;
+    } else {
+      // The clock stepped back: all that counts moves with it, as old as it was. Nothing is minted, and the newest unit
+      // comes back one window from now.
+      state.offset = (state.offset + (state.atUs - tickAtUs) / limit.tickUs) % wrap;
+      state.atUs = tickAtUs;
+      state.stepped = true;
+    }
+  }
+  state.nextAtUs = tickAtUs;
+  state.nextCount = state.count + cost;
+  return state.nextCount <= limit.quota;
+}
+
+export function chargeSliding(limit: SlidingWindow, state: CounterState, ring: Ring): void {
+  if (state.nextAtUs !== state.atUs) {
+    // The newest tick becomes an entry, if anything was taken in it that counts.
+    const sum = runningSum(state, ring);
+    if (state.length < mostEntries && sum !== state.start) {
+      if (state.length === state.capacity) grow(limit, state, ring);
+      ring.put(state, slotOf(state, state.length), ringTick(limit, state, state.atUs), state.start);
+      state.length += 1;
+      state.start = sum;
+    }
+    state.atUs = state.nextAtUs;
+  }
+  state.count = state.nextCount;
+}
+
+export function describeSliding(
+  limit: SlidingWindow,
+  state: CounterState,
+  ring: Ring,
+  nowUs: number,
+  cost: number,
+  decision: Decision,
+): void {
+  decision.limit = limit.quota;
+  decision.remaining = state.count < limit.quota ? limit.quota - state.count : 0;
+  const lastUs = state.atUs + (limit.ticks + 1) * limit.tickUs - nowUs;
+  decision.resetAfterUs = state.count > 0 ? lastUs : 0;
+  if (decision.allowed) {
+    decision.retryAfterUs = 0;
+  } else if (cost > limit.quota) {
+    decision.retryAfterUs = never;
+  } else if (limit.algorithm === "concurrency") {
+    // Whoever holds a slot may give it back at any moment.
+    decision.retryAfterUs = 0;
+  } else {
+    decision.retryAfterUs = lastUs - untilLastUs(limit, state, ring, state.count + cost - limit.quota);
+  }
+}
+
+/**
+ * Gives back units that were charged in the tick that began at `chargedAtUs`, as far as they still count.
+ *
+ * @returns how many were given back
+ */
+export function refundSliding(
+  limit: SlidingWindow,
+  state: CounterState,
+  ring: Ring,
+  chargedAtUs: number,
+  cost: number,
+): number {
+  const sum = runningSum(state, ring);
+  if (chargedAtUs === state.atUs) {
+    const newest = (sum - state.start + wrap) % wrap;
+    const returned = cost < newest ? cost : newest;
+    state.count -= returned;
+    return returned;
+  }
+  const tick = ringTick(limit, state, chargedAtUs);
+  const oldest = state.length > refundReach ? state.length - refundReach : 0;
+  let at = state.length - 1;
+  while (at >= oldest) {
+    if (ring.tickAt(state, slotOf(state, at)) === tick) break;
+    at -= 1;
+  }
+  if (at < oldest) return 0;
+  const units = (startOf(state, ring, at + 1) - startOf(state, ring, at) + wrap) % wrap;
+  const returned = cost < units ? cost : units;
+  // Every running sum after it is less by as much.
+  for (let later = at + 1; later < state.length; later++) {
+    const slot = slotOf(state, later);
+    const start = (ring.startAt(state, slot) - returned + wrap) % wrap;
+    ring.put(state, slot, ring.tickAt(state, slot), start);
+  }
+  state.start = (state.start - returned + wrap) % wrap;
+  state.count -= returned;
+  return returned;
+}
+
+/** How long the units of a counter count at most, in µs from `nowUs` on. Never 0: no store keeps anything so long. */
+export function slidingLifetimeUs(limit: SlidingWindow, state: CounterState, nowUs: number): number {
+  return Math.max(state.atUs + (limit.ticks + 2) * limit.tickUs - nowUs, 1);
+}
+
+/**
+ * Whether deciding takes more than the head: a store that keeps the ring apart need not fetch it otherwise. When it
+ * lacks an entry that it once had, the units of that entry count as the newest's: late, and never too early.
+ */
+export function needsRing(limit: SlidingWindow, state: CounterState, nowUs: number, cost: number): boolean {
+  if (state.count === 0) return false;
+  const behindUs = nowUs - (nowUs % limit.tickUs) - state.atUs;
+  if (behindUs > limit.ticks * limit.tickUs) return false;
+  return behindUs !== 0 || state.count + cost > limit.quota;
+}
+
+/** Drops what no longer counts at the tick that begins at `tickAtUs`, later than the newest. */
+function expire(limit: SlidingWindow, state: CounterState, ring: Ring, tickAtUs: number): void {
+  if (tickAtUs - state.atUs > limit.ticks * limit.tickUs) {
+    state.count = 0;
+    state.first = 0;
+    state.length = 0;
+    state.start = 0;
+    state.offset = 0;
+    return;
+  }
+  if (state.length === 0) return;
+  const tick = ringTick(limit, state, tickAtUs);
+  if (age(state, ring, 0, tick) <= limit.ticks) return;
+  // Strides that double, then halves: a request seldom finds more than one entry expired, and after a pause, many.
+  let expired = 0;
+  let stride = 1;
+  let live = state.length;
+  while (expired + stride < live) {
+    if (age(state, ring, expired + stride, tick) > limit.ticks) {
+      expired += stride;
+      stride *= 2;
+    } else {
+      live = expired + stride;
+    }
+  }
+  while (live - expired > 1) {
+    const middle = Math.floor((expired + live) / 2);
+    if (age(state, ring, middle, tick) > limit.ticks) expired = middle;
+    else live = middle;
+  }
+  const taken = startOf(state, ring, live) - startOf(state, ring, 0);
+  state.count -= (taken + wrap) % wrap;
+  state.first = slotOf(state, live);
+  state.length -= live;
+}
+
+/** How much sooner than the newest tick's units the first `units` come back, in µs. */
+function untilLastUs(limit: SlidingWindow, state: CounterState, ring: Ring, units: number): number {
+  if (state.length === 0) return 0;
+  const oldestStart = startOf(state, ring, 0);
+  if ((state.start - oldestStart + wrap) % wrap < units) return 0;
+  // The last entry before which fewer than `units` were taken.
+  let low = 0;
+  let high = state.length;
+  while (high - low > 1) {
+    const middle = Math.floor((low + high) / 2);
+    if ((startOf(state, ring, middle) - oldestStart + wrap) % wrap < units) low = middle;
+    else high = middle;
+  }
+  return age(state, ring, low, ringTick(limit, state, state.atUs)) * limit.tickUs;
+}
+
+function grow(limit: SlidingWindow, state: CounterState, ring: Ring): void {
+  let capacity = state.capacity + Math.max(fewestEntries, Math.floor(state.capacity / 16));
+  capacity = Math.min(capacity, limit.ticks + 1, mostEntries);
+  ring.resize(state, capacity);
+  state.first = 0;
+  state.capacity = capacity;
+}
+
+/** The sum of all units ever taken, modulo 2^32. */
+function runningSum(state: CounterState, ring: Ring): number {
+  return (startOf(state, ring, 0) + state.count) % wrap;
+}
+
+/** The running sum before an entry; before the newest units, where `entry` is one past the last. */
+function startOf(state: CounterState, ring: Ring, entry: number): number {
+  if (entry >= state.length) return state.start;
+  return ring.startAt(state, slotOf(state, entry));
+}
+
+/** By how many ticks the entry is older than `tick`. */
+function age(state: CounterState, ring: Ring, entry: number, tick: number): number {
+  return (tick - ring.tickAt(state, slotOf(state, entry)) + wrap) % wrap;
+}
+
+function ringTick(limit: SlidingWindow, state: CounterState, tickAtUs: number): number {
+  return (tickAtUs / limit.tickUs + state.offset) % wrap;
+}
+
+function slotOf(state: CounterState, entry: number): number {
+  const slot = state.first + entry;
+  return slot < state.capacity ? slot : slot - state.capacity;
+}
