@@ -192,7 +192,7 @@ describe("a fleet of two gateways", () => {
       match: { paths: ["/damaged"] },
       limits: [{ algorithm: "fixed-window", quota: 4, window: "1d" }],
     });
-    const key = "sluice:s1:{default:damaged:0:}:default:fixed-window:86400000000";
+    const key = "sluice:s2:{default:damaged:0:}:default:fixed-window:86400000000";
     await system.redis?.command("SET", key, "not a counter");
     // A text that is no counter is one that was never seen.
     expect(await askAtOnce(urls("/damaged"), 20)).toEqual({ 200: 4, 429: 16 });

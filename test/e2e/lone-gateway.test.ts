@@ -100,7 +100,7 @@ it("reports what a shadow policy would refuse, and lets it pass unchanged", asyn
 
 it("waits for a lock whose holder was killed until it falls open, and goes on without one that does not", async () => {
   const holdFor = (path: string, seconds: number) =>
-    `location = ${path} { content_by_lua_block { ngx.shared.sluice_locks:set("s1:{default:held:0:", 1, ${seconds}) } }`;
+    `location = ${path} { content_by_lua_block { ngx.shared.sluice_locks:set("s2:{default:held:0:", 1, ${seconds}) } }`;
   gateway = await LoneGateway.start({
     workers: 2,
     policies: [

@@ -1,0 +1,223 @@
+// Two algorithms do more than say yes or no: a leaky-bucket has requests wait for their turn, and concurrency counts those
+// that are still running, wherever they are counted and however they end.
+
+import { createServer, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { freePort } from "../fixtures/free-ports.ts";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { RedisServer } from "../fixtures/redis-server.ts";
+import { type Answer, ask } from "../fixtures/requests.ts";
+import { childrenOf } from "../fixtures/system.ts";
+
+/** A service that answers when it is told to. */
+class Service {
+  readonly arrivedAtMs: number[] = [];
+  readonly #waiting: ServerResponse[] = [];
+  readonly #server: Server;
+  holds = true;
+
+  private constructor() {
+    this.#server = createServer((_, response) => {
+      this.arrivedAtMs.push(performance.now());
+      if (this.holds) this.#waiting.push(response);
+      else response.end("done");
+    });
+  }
+
+  static async start(): Promise<Service> {
+    const service = new Service();
+    await new Promise<void>((resolve) => service.#server.listen(0, "127.0.0.1", resolve));
+    return service;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  get running(): number {
+    return this.#waiting.length;
+  }
+
+  /** Answers `count` of those that wait. */
+  answer(count = this.#waiting.length): void {
+    for (const response of this.#waiting.splice(0, count)) response.end("done");
+  }
+
+  reset(): void {
+    this.answer();
+    this.holds = true;
+    this.arrivedAtMs.length = 0;
+  }
+
+  stop(): void {
+    this.#server.close();
+    this.#server.closeAllConnections();
+  }
+}
+
+const shapes = { algorithm: "leaky-bucket", quota: 20, window: "1s", burst: 9 };
+const policies = [
+  { name: "shaped", match: { paths: ["/shaped"] }, limits: [shapes] },
+  { name: "shaped-fleet", match: { paths: ["/shaped-fleet"] }, scope: "cluster", limits: [shapes] },
+  { name: "slots", match: { paths: ["/slots"] }, limits: [{ algorithm: "concurrency", quota: 3 }] },
+  {
+    name: "slots-fleet",
+    match: { paths: ["/slots-fleet"] },
+    scope: "cluster",
+    limits: [{ algorithm: "concurrency", quota: 3 }],
+  },
+  {
+    name: "short",
+    match: { paths: ["/short"] },
+    limits: [{ name: "slots", algorithm: "concurrency", quota: 1, ttl: "900ms" }],
+  },
+  {
+    name: "short-fleet",
+    match: { paths: ["/short-fleet"] },
+    scope: "cluster",
+    limits: [{ name: "slots", algorithm: "concurrency", quota: 1, ttl: "900ms" }],
+  },
+];
+
+let service: Service;
+let redis: RedisServer;
+let gateway: LoneGateway;
+
+beforeAll(async () => {
+  service = await Service.start();
+  redis = new RedisServer(await freePort());
+  await redis.start();
+  gateway = await LoneGateway.start({
+    policies,
+    workers: 2,
+    env: { SLUICE_UPSTREAM: service.url, SLUICE_REDIS_URL: `redis://127.0.0.1:${redis.port}` },
+  });
+});
+afterEach(() => service.reset());
+afterAll(async () => {
+  await gateway?.stop();
+  await redis?.stop();
+  service?.stop();
+});
+
+async function until(what: string, holds: () => boolean): Promise<void> {
+  const deadline = Date.now() + 5_000;
+  while (!holds()) {
+    if (Date.now() > deadline) throw new Error(`not within 5 s: ${what}`);
+    await sleep(10);
+  }
+}
+
+function countOf(answers: readonly Answer[]): Record<number, number> {
+  const counts: Record<number, number> = {};
+  for (const { status } of answers) counts[status] = (counts[status] ?? 0) + 1;
+  return counts;
+}
+
+for (const path of ["/shaped", "/shaped-fleet"]) {
+  describe(`a leaky-bucket of 20/s on ${path}`, () => {
+    it("lets one go at once and nine wait, 50 ms apart, and refuses the rest at once", async () => {
+      service.holds = false;
+      const startedAtMs = performance.now();
+      const refusedAfterMs: number[] = [];
+      const answers = await Promise.all(
+        Array.from({ length: 15 }, async () => {
+          const answer = await ask(gateway.url + path);
+          if (answer.status === 429) refusedAfterMs.push(performance.now() - startedAtMs);
+          return answer;
+        }),
+      );
+      expect(countOf(answers)).toEqual({ 200: 10, 429: 5 });
+      expect(Math.max(...refusedAfterMs)).toBeLessThan(300);
+      const gaps = service.arrivedAtMs.slice(1).map((atMs, i) => atMs - (service.arrivedAtMs[i] as number));
+      const median = gaps.toSorted((a, b) => a - b)[4] as number;
+      expect(median).toBeGreaterThan(45);
+      expect(median).toBeLessThan(55);
+      const wholeMs = (service.arrivedAtMs[9] as number) - (service.arrivedAtMs[0] as number);
+      expect(wholeMs).toBeGreaterThan(440);
+    });
+  });
+}
+
+for (const [path, short] of [
+  ["/slots", "/short"],
+  ["/slots-fleet", "/short-fleet"],
+] as const) {
+  describe(`concurrency of 3 on ${path}`, () => {
+    it("runs three of ten, refuses seven, and takes new ones as those end", async () => {
+      const first = Array.from({ length: 10 }, () => ask(gateway.url + path));
+      await until("three run", () => service.running === 3);
+      await sleep(100);
+      expect(service.running).toBe(3);
+      service.answer(1);
+      await until("one has ended", () => service.running === 2);
+      await sleep(50);
+      const next = [ask(gateway.url + path), ask(gateway.url + path)];
+      await until("another runs", () => service.running === 3);
+      await sleep(50);
+      service.answer();
+      expect(countOf(await Promise.all(first))).toEqual({ 200: 3, 429: 7 });
+      expect(countOf(await Promise.all(next))).toEqual({ 200: 1, 429: 1 });
+    });
+
+    it("says how many at once in the draft's own unit, and that a refused one may come again soon", async () => {
+      const running = Array.from({ length: 3 }, () => ask(gateway.url + path));
+      await until("three run", () => service.running === 3);
+      const refused = await ask(gateway.url + path);
+      expect(refused.status).toBe(429);
+      expect(refused.headers["ratelimit-policy"]).toBe('"default";q=3;qu="concurrent-requests"');
+      expect(refused.headers["retry-after"]).toBe("1");
+      service.answer();
+      await Promise.all(running);
+    });
+
+    it("gives back the slot of a client that goes away", async () => {
+      const leaving = Array.from({ length: 3 }, () => {
+        const controller = new AbortController();
+        const answer = fetch(gateway.url + path, { signal: controller.signal }).catch(() => undefined);
+        return { controller, answer };
+      });
+      await until("three run", () => service.running === 3);
+      for (const { controller } of leaving) controller.abort();
+      await Promise.all(leaving.map(({ answer }) => answer));
+      await sleep(100);
+      service.holds = false;
+      expect((await ask(gateway.url + path)).status).toBe(200);
+    });
+
+    it("renews the slot of a request that outlives the time to live", async () => {
+      const long = ask(gateway.url + short);
+      await until("it runs", () => service.running === 1);
+      for (let i = 0; i < 6; i++) {
+        await sleep(400);
+        expect((await ask(gateway.url + short)).status).toBe(429);
+      }
+      service.answer();
+      expect((await long).status).toBe(200);
+      await sleep(50);
+      service.holds = false;
+      expect((await ask(gateway.url + short)).status).toBe(200);
+    });
+
+    it("has the slots of a killed worker back after their time to live", async () => {
+      const lost = ask(gateway.url + short).catch(() => undefined);
+      await until("it runs", () => service.running === 1);
+      for (const pid of childrenOf(gateway.pid)) process.kill(pid, "SIGKILL");
+      await lost;
+      service.holds = false;
+      const statuses: number[] = [];
+      const startedAtMs = performance.now();
+      while (!statuses.includes(200) && performance.now() - startedAtMs < 5_000) {
+        const answer = await ask(gateway.url + short).catch(() => undefined);
+        if (answer !== undefined) statuses.push(answer.status);
+        await sleep(20);
+      }
+      const backAfterMs = performance.now() - startedAtMs;
+      expect(statuses).toContain(429);
+      expect(statuses.at(-1)).toBe(200);
+      expect(backAfterMs).toBeLessThan(1_100);
+    });
+  });
+}
