@@ -7,7 +7,7 @@
 //
 // A short counter is read and written whole. Of a long one the head and the first entries are, the others in place.
 
-import type { CounterState, Ring } from "../../../limiter/src/algorithms/counter-state.ts";
+import { type CounterState, nextCapacity, type Ring } from "../../../limiter/src/algorithms/counter-state.ts";
 import { keepsEntries, lifetimeUs, type Rate } from "../../../limiter/src/algorithms/rate.ts";
 
 declare const redis: {
@@ -146,8 +146,9 @@ export const redisRing: Ring = {
     }
   },
   // Written whole at its new size: a string that SETRANGE makes longer takes up to twice its bytes.
-  resize: (counter, capacity) => {
+  grow: (counter, most) => {
     const state = counter as StoredCounter;
+    const capacity = nextCapacity(state.capacity, most);
     let entries = state.text;
     if (state.capacity > wholeEntries) entries = redis.call("GETRANGE", state.key, entriesAt, -1);
     const firstByte = state.first * entryBytes;
@@ -160,5 +161,6 @@ export const redisRing: Ring = {
       redis.call("SET", state.key, string.rep("0", entriesAt) + moved, "PX", "1000");
     }
     state.text = string.sub(moved, 1, wholeEntries * entryBytes);
+    return capacity;
   },
 };

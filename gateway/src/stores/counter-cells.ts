@@ -6,7 +6,7 @@
 //
 // The entries of the sliding ones are packed numbers of 32 bits in further cells, of half a page of the dict at most: the
 // first begins with the head's moment and count, then first, length, capacity, start and offset of the ring. A sliding-log,
-// which asks for entries every time, has its head there alone.
+// which asks for entries every time, has its head there alone; until there are entries it is all that is there.
 //
 // A key is "n" for the head, or the entries' cell's number and ":"; then 16 characters that stand for the counter's family
 // (96 bits of the SHA-1 of app, policy, limit, algorithm and window, so that a counter takes 128 bytes), then the key values.
@@ -24,6 +24,8 @@ export interface CellCounter extends Counter {
   name: string;
   /** Whether the entries were fetched: they are saved with the head then. */
   ringLoaded: boolean;
+  /** Whether entries were found. */
+  ringStored: boolean;
   readonly cells: EntryCell[];
 }
 
@@ -40,8 +42,15 @@ const longestLifetimeSeconds = 3_155_760_000;
 const storeTries = 100;
 
 const headNumbers = 8;
-const entriesPerCell = 236;
+/** Of a head without entries: its moment and count. */
+const loneHeadNumbers = 3;
+const entriesInFirstCell = 236;
+const entriesPerCell = 240;
 const bytesPerNumber = 4;
+const bytesPerEntry = 8;
+/** What the dict takes for a cell besides its key and value, and the sizes that nginx's slabs come in up to half a page. */
+const cellBytes = 68;
+const slabBytes = [128, 256, 512, 1024, 2048];
 
 const familyCharacters: Record<string, string | undefined> = {};
 
@@ -49,6 +58,7 @@ export function newCellCounter(): CellCounter {
   const counter = newCounter({ algorithm: "fixed-window", quota: 1, windowUs: 1, toleranceUs: 1 }, 1) as CellCounter;
   counter.name = "";
   counter.ringLoaded = false;
+  counter.ringStored = false;
   (counter as { cells: EntryCell[] }).cells = [];
   return counter;
 }
@@ -108,8 +118,9 @@ export function saveCounter(counter: CellCounter, nowUs: number): void {
     storeCell(headKey(counter.name), counter.count, lifeSeconds, (counter.atUs / rate.windowUs) % flagsRange);
     return;
   }
-  if (counter.ringLoaded) saveRing(counter, lifeSeconds);
-  if (rate.algorithm !== "sliding-log") storeCell(headKey(counter.name), counter.atUs, lifeSeconds, counter.count);
+  const isLog = rate.algorithm === "sliding-log";
+  if (counter.ringLoaded && (isLog || counter.ringStored || counter.length > 0)) saveRing(counter, lifeSeconds);
+  if (!isLog) storeCell(headKey(counter.name), counter.atUs, lifeSeconds, counter.count);
 }
 
 /** Fetches the entries, where deciding did not ask for them: a refund does. */
@@ -151,10 +162,12 @@ function takeRing(counter: CellCounter, numbers: LuaTable<number, number>): void
   // The head was evicted and made anew in the same tick: these sums are not those of its units.
   const taken = (counter.start - cellRing.startAt(counter, counter.first)) % wrap;
   if (taken > counter.count) forgetEntries(counter);
+  counter.ringStored = true;
 }
 
 function forgetRing(counter: CellCounter): void {
   counter.ringLoaded = false;
+  counter.ringStored = false;
   forgetEntries(counter);
   for (const cell of counter.cells) {
     cell.loaded = false;
@@ -189,12 +202,18 @@ function saveRing(counter: CellCounter, lifeSeconds: number): void {
   for (let index = 0; index < counter.cells.length; index++) {
     const cell = counter.cells[index] as EntryCell;
     if (!cell.changed) continue;
-    const entries = math.min(counter.capacity - index * entriesPerCell, entriesPerCell);
-    const count = (index === 0 ? headNumbers : 0) + 2 * math.max(entries, 0);
-    if (count > 0) {
-      storeCell(entriesKey(counter, index), ffi.string(cell.numbers, count * bytesPerNumber), lifeSeconds, 0);
-    }
+    const bytes = bytesOfCell(counter, index);
+    if (bytes > 0) storeCell(entriesKey(counter, index), ffi.string(cell.numbers, bytes), lifeSeconds, 0);
   }
+}
+
+function bytesOfCell({ length, capacity }: CellCounter, index: number): number {
+  if (index > 0) {
+    const entries = math.min(capacity - entriesInFirstCell - (index - 1) * entriesPerCell, entriesPerCell);
+    return math.max(entries, 0) * bytesPerEntry;
+  }
+  if (length === 0) return loneHeadNumbers * bytesPerNumber;
+  return headNumbers * bytesPerNumber + math.min(capacity, entriesInFirstCell) * bytesPerEntry;
 }
 
 function entriesKey(counter: CellCounter, index: number): string {
@@ -207,7 +226,7 @@ function openCell(counter: CellCounter, index: number): EntryCell {
   if (cell === undefined) {
     // In order, so that the list has no holes.
     for (let made = counter.cells.length; made <= index; made++) {
-      const size = 2 * entriesPerCell + (made === 0 ? headNumbers : 0);
+      const size = made === 0 ? headNumbers + 2 * entriesInFirstCell : 2 * entriesPerCell;
       counter.cells.push({ numbers: ffi.new("uint32_t[?]", size), loaded: false, changed: false });
     }
     cell = counter.cells[index] as EntryCell;
@@ -215,9 +234,9 @@ function openCell(counter: CellCounter, index: number): EntryCell {
   if (!cell.loaded) {
     cell.loaded = true;
     const [stored] = countersDict.get<string>(entriesKey(counter, index));
+    if (index === 0) ffi.fill(cell.numbers, headNumbers * bytesPerNumber);
     if (stored !== undefined) ffi.copy(cell.numbers, stored, stored.length);
-    else if (index === 0) ffi.fill(cell.numbers, headNumbers * bytesPerNumber);
-    else standIn(counter, cell);
+    else if (index > 0) standIn(counter, cell);
   }
   return cell;
 }
@@ -233,25 +252,44 @@ function standIn(counter: CellCounter, cell: EntryCell): void {
 }
 
 function numberAt(counter: CellCounter, slot: number, at: number): number {
-  if (slot < entriesPerCell) return openCell(counter, 0).numbers.get(headNumbers + 2 * slot + at);
-  const index = math.floor(slot / entriesPerCell);
-  return openCell(counter, index).numbers.get(2 * (slot % entriesPerCell) + at);
+  if (slot < entriesInFirstCell) return openCell(counter, 0).numbers.get(headNumbers + 2 * slot + at);
+  const beyond = slot - entriesInFirstCell;
+  return openCell(counter, math.floor(beyond / entriesPerCell) + 1).numbers.get(2 * (beyond % entriesPerCell) + at);
 }
 
 function putEntry(counter: CellCounter, slot: number, tick: number, start: number): void {
-  const index = math.floor(slot / entriesPerCell);
-  const cell = openCell(counter, index);
-  const at = (index === 0 ? headNumbers : 0) + 2 * (slot % entriesPerCell);
+  const beyond = slot - entriesInFirstCell;
+  const cell = openCell(counter, beyond < 0 ? 0 : math.floor(beyond / entriesPerCell) + 1);
+  const at = beyond < 0 ? headNumbers + 2 * slot : 2 * (beyond % entriesPerCell);
   cell.numbers.set(at, tick);
   cell.numbers.set(at + 1, start);
   cell.changed = true;
+}
+
+/** Room for one more entry at least, such that the last cell fills its slab; a sixteenth more where there are very many. */
+function roomierCapacity(counter: CellCounter, most: number): number {
+  const { capacity } = counter;
+  const wanted = capacity + 1 + (capacity >= 16 * entriesPerCell ? math.floor(capacity / 16) : 0);
+  const beyond = wanted - entriesInFirstCell;
+  const index = beyond <= 0 ? 0 : math.ceil(beyond / entriesPerCell);
+  const before = index === 0 ? 0 : entriesInFirstCell + (index - 1) * entriesPerCell;
+  const taken = cellBytes + entriesKey(counter, index).length + (index === 0 ? headNumbers * bytesPerNumber : 0);
+  let room = index === 0 ? entriesInFirstCell : entriesPerCell;
+  for (const bytes of slabBytes) {
+    const entries = math.floor((bytes - taken) / bytesPerEntry);
+    if (entries >= wanted - before) {
+      room = math.min(room, entries);
+      break;
+    }
+  }
+  return math.min(before + room, most);
 }
 
 export const cellRing: Ring = {
   tickAt: (state, slot) => numberAt(state as CellCounter, slot, 0),
   startAt: (state, slot) => numberAt(state as CellCounter, slot, 1),
   put: (state, slot, tick, start) => putEntry(state as CellCounter, slot, tick, start),
-  resize: (state, capacity) => {
+  grow: (state, most) => {
     const counter = state as CellCounter;
     const ticks: number[] = [];
     const starts: number[] = [];
@@ -260,17 +298,18 @@ export const cellRing: Ring = {
       ticks.push(numberAt(counter, slot, 0));
       starts.push(numberAt(counter, slot, 1));
     }
-    const cells = math.ceil(capacity / entriesPerCell);
+    const capacity = roomierCapacity(counter, most);
+    const cells = capacity <= entriesInFirstCell ? 1 : math.ceil((capacity - entriesInFirstCell) / entriesPerCell) + 1;
     for (let index = 0; index < cells; index++) {
-      // Written from here on, not read: what lies in the dict under this number is not asked for.
-      if (counter.cells[index] === undefined) openCell(counter, index);
-      const cell = counter.cells[index] as EntryCell;
+      // What lies in the dict under the number of a new cell is not asked for.
+      const cell = counter.cells[index] ?? openCell(counter, index);
       cell.loaded = true;
       cell.changed = true;
     }
     for (let entry = 0; entry < counter.length; entry++) {
       putEntry(counter, entry, ticks[entry] as number, starts[entry] as number);
     }
+    return capacity;
   },
 };
 

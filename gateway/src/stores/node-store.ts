@@ -97,7 +97,9 @@ export function refundOnNode(
     const chargedAtUs = receipt[i];
     if (chargedAtUs === undefined || !loadCounter(counter, now)) continue;
     if (counter.rate.algorithm === "fixed-window") {
-      if (counter.atUs === chargedAtUs) countersDict.incr(headKey(counter.name), -counter.cost);
+      // A clock that stepped may have left this window and met it again, and its units with it: no fewer than none are used.
+      const returned = math.min(counter.cost, counter.count);
+      if (counter.atUs === chargedAtUs) countersDict.incr(headKey(counter.name), -returned);
     } else {
       loadRing(counter);
       refund(counter.rate, counter, cellRing, now, chargedAtUs, counter.cost);

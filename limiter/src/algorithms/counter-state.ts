@@ -38,8 +38,18 @@ export interface Ring {
   tickAt(this: void, state: CounterState, slot: number): number;
   startAt(this: void, state: CounterState, slot: number): number;
   put(this: void, state: CounterState, slot: number, tick: number, start: number): void;
-  /** Makes room for `capacity` entries. Those from `state.first` on, round the ring's end, move to slot 0 and on. */
-  resize(this: void, state: CounterState, capacity: number): void;
+  /**
+   * Makes room for at least one entry more, and for at most `most`. Those from `state.first` on, round the ring's end, move
+   * to slot 0 and on.
+   *
+   * @returns for how many there is room
+   */
+  grow(this: void, state: CounterState, most: number): number;
+}
+
+/** The room that a ring grows to, where its store has nothing better to go by. */
+export function nextCapacity(capacity: number, most: number): number {
+  return Math.min(capacity + Math.max(8, Math.floor(capacity / 16)), most);
 }
 
 export function emptyState(): CounterState {
@@ -64,5 +74,5 @@ const second = 1_000_000;
  * counter back and forth with them would mint units. Beyond that it did step, and the counter moves with it.
  */
 export function clockToleranceUs(windowUs: number): number {
-  return windowUs < second ? windowUs : second;
+  return Math.min(windowUs, second);
 }

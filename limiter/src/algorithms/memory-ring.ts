@@ -1,6 +1,6 @@
 // The simplest store: a counter that lives in memory, its entries in an array. What Node and the browser count with.
 
-import { type CounterState, emptyState, type Ring } from "./counter-state.ts";
+import { type CounterState, emptyState, nextCapacity, type Ring } from "./counter-state.ts";
 
 export interface MemoryCounter extends CounterState {
   /** Two numbers an entry: tick, start. */
@@ -21,7 +21,7 @@ export const memoryRing: Ring = {
     entries[2 * slot] = tick;
     entries[2 * slot + 1] = start;
   },
-  resize: (state) => {
+  grow: (state, most) => {
     const { entries } = state as MemoryCounter;
     const moved: number[] = [];
     for (let i = 0; i < state.length; i++) {
@@ -29,5 +29,6 @@ export const memoryRing: Ring = {
       moved.push(entries[2 * slot] as number, entries[2 * slot + 1] as number);
     }
     (state as MemoryCounter).entries = moved;
+    return nextCapacity(state.capacity, most);
   },
 };

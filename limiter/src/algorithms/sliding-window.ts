@@ -23,7 +23,6 @@ export interface SlidingWindow {
 
 /** Entries of one counter. Further ones are taken into the newest: its units come back late, and never too early. */
 export const mostEntries = 131_072;
-const fewestEntries = 8;
 /** A refund reaches units of the newest so many ticks; older ones come back when their time is over. */
 const refundReach = 128;
 
@@ -78,7 +77,10 @@ export function chargeSliding(limit: SlidingWindow, state: CounterState, ring: R
     // The newest tick becomes an entry, if anything was taken in it that counts.
     const sum = runningSum(state, ring);
     if (state.length < mostEntries && sum !== state.start) {
-      if (state.length === state.capacity) grow(limit, state, ring);
+      if (state.length === state.capacity) {
+        state.capacity = ring.grow(state, Math.min(limit.ticks + 1, mostEntries));
+        state.first = 0;
+      }
       ring.put(state, slotOf(state, state.length), ringTick(limit, state, state.atUs), state.start);
       state.length += 1;
       state.start = sum;
@@ -127,7 +129,7 @@ export function refundSliding(
   const sum = runningSum(state, ring);
   if (chargedAtUs === state.atUs) {
     const newest = (sum - state.start + wrap) % wrap;
-    const returned = cost < newest ? cost : newest;
+    const returned = Math.min(cost, newest);
     state.count -= returned;
     return returned;
   }
@@ -140,7 +142,7 @@ export function refundSliding(
   }
   if (at < oldest) return 0;
   const units = (startOf(state, ring, at + 1) - startOf(state, ring, at) + wrap) % wrap;
-  const returned = cost < units ? cost : units;
+  const returned = Math.min(cost, units);
   // Every running sum after it is less by as much.
   for (let later = at + 1; later < state.length; later++) {
     const slot = slotOf(state, later);
@@ -218,14 +220,6 @@ function untilLastUs(limit: SlidingWindow, state: CounterState, ring: Ring, unit
     else high = middle;
   }
   return age(state, ring, low, ringTick(limit, state, state.atUs)) * limit.tickUs;
-}
-
-function grow(limit: SlidingWindow, state: CounterState, ring: Ring): void {
-  let capacity = state.capacity + Math.max(fewestEntries, Math.floor(state.capacity / 16));
-  capacity = Math.min(capacity, limit.ticks + 1, mostEntries);
-  ring.resize(state, capacity);
-  state.first = 0;
-  state.capacity = capacity;
 }
 
 /** The sum of all units ever taken, modulo 2^32. */

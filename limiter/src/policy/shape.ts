@@ -29,6 +29,8 @@ const maxUnits = 2147483648;
 
 const name: Shape = { kind: "text", expected: nameRule, maxBytes: 63, accepts: isName };
 
+export const costShape: Shape = { kind: "integer", min: 1, max: maxUnits };
+
 export const algorithms: readonly string[] = [
   "token-bucket",
   "fixed-window",
@@ -68,7 +70,8 @@ const limit: Shape = {
         "Length of a sliding-window's blocks: the window divided by 1 to 1000. Absent: a tenth of the window.",
     },
     ttl: {
-      shape: limitDuration,
+      // The gateway looks ten times a second for slots to renew.
+      shape: { kind: "duration", min: "1s", max: "366d" },
       description: "How long a slot of concurrency is held that nobody gives back or renews. Absent: 60s.",
     },
   },
@@ -163,7 +166,7 @@ export const policyShape: Shape & { kind: "record" } = {
       required: true,
     },
     cost: {
-      shape: { kind: "integer", min: 1, max: maxUnits },
+      shape: costShape,
       description: "Units that one request takes.",
       default: 1,
     },

@@ -6,7 +6,7 @@ import { type KeyPart, parseKeyPart } from "../key/key-part.ts";
 import { parseDuration } from "./duration.ts";
 import type { Limit, Policy } from "./policy.ts";
 import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
-import { algorithms, type Field, limitDuration, policyShape, type Shape } from "./shape.ts";
+import { algorithms, costShape, type Field, limitDuration, policyShape, type Shape } from "./shape.ts";
 import { emptyTable } from "./table.ts";
 import { isWellFormed, printable } from "./unicode.ts";
 
@@ -78,7 +78,8 @@ function checkFields(fields: Readonly<Record<string, Field>>, record: Json, path
 function checkLimits(document: Json, findings: Findings): void {
   if (!isList(document["limits"])) return;
   const limits = document["limits"];
-  const cost = typeof document["cost"] === "number" ? document["cost"] : 1;
+  // A wrong cost has been reported as such.
+  const cost = fits(costShape, document["cost"]) ? (document["cost"] as number) : 1;
   const firstAt = emptyTable<number>();
   for (let i = 0; i < limits.length; i++) {
     const limit = limits[i];
