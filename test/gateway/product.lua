@@ -1,5 +1,5 @@
 -- What the tests in Lua test: the built gateway itself. Its modules without nginx (gateway/dist/sluice.lua up to where
--- it starts the gateway), its Redis script as a function, and the vectors.
+-- it starts the gateway), its Redis scripts as functions, and the vectors.
 
 local cjson = require("cjson")
 
@@ -33,60 +33,131 @@ end
 
 -- A limit of a vector as a policy's limit.
 function product.limitOf(limit, name)
+  local us = function(duration)
+    return tonumber(duration:match("^%d+")) * unitsUs[duration:match("%a+$")]
+  end
+  local windowUs = us(limit.window or limit.ttl)
+  local precisionUs = 0
+  if limit.algorithm == "sliding-window" then
+    precisionUs = limit.precision and us(limit.precision) or windowUs / 10
+  end
   return {
     name = name or "default",
     algorithm = limit.algorithm,
     quota = limit.quota,
-    windowUs = tonumber(limit.window:match("^%d+")) * unitsUs[limit.window:match("%a+$")],
+    windowUs = windowUs,
     burst = limit.burst or limit.quota,
+    precisionUs = precisionUs,
   }
 end
 
--- A Redis of one script: its clock says `nowUs`, its keys are a table. `px` keeps the lifetimes that SET was given.
+-- Redis' own library for packed numbers, as far as "<I4" goes, of any length.
+local struct = {}
+local byte, char, floor = string.byte, string.char, math.floor
+
+local function packOne(number)
+  assert(number >= 0 and number < 4294967296 and number % 1 == 0, "not 32 bits: " .. number)
+  local rest = floor(number / 256)
+  local higher = floor(rest / 256)
+  return char(number % 256, rest % 256, higher % 256, floor(higher / 256))
+end
+
+function struct.pack(format, ...)
+  local count = #format / 2 - 0.5
+  assert(format == "<" .. ("I4"):rep(count), format)
+  if count == 1 then
+    return packOne((...))
+  end
+  local packed = {}
+  for i = 1, count do
+    packed[i] = packOne((select(i, ...)))
+  end
+  return table.concat(packed)
+end
+
+function struct.unpack(format, text, position)
+  if format == "<I4" then
+    local a, b, c, d = byte(text, position, position + 3)
+    return a + b * 256 + c * 65536 + d * 16777216, position + 4
+  end
+  local count = #format / 2 - 0.5
+  assert(format == "<" .. ("I4"):rep(count), format)
+  local numbers = {}
+  for i = 1, count do
+    local a, b, c, d = byte(text, position, position + 3)
+    numbers[i] = a + b * 256 + c * 65536 + d * 16777216
+    position = position + 4
+  end
+  numbers[count + 1] = position
+  return unpack(numbers)
+end
+
+-- A Redis of our scripts: its clock says `nowUs`, its keys are a table. `px` keeps the lifetimes that keys were given.
 function product.newRedis()
   local redis = { nowUs = 0, keys = {}, px = {} }
   local commands = {
     TIME = function()
-      return { string.format("%.0f", math.floor(redis.nowUs / 1000000)), string.format("%.0f", redis.nowUs % 1000000) }
+      return { string.format("%.0f", floor(redis.nowUs / 1000000)), string.format("%.0f", redis.nowUs % 1000000) }
     end,
     GET = function(key)
       return redis.keys[key] or false
     end,
+    GETRANGE = function(key, first, last)
+      return (redis.keys[key] or ""):sub(first + 1, last < 0 and last or last + 1)
+    end,
     SET = function(key, value, px, ms)
-      assert(px == "PX")
+      assert(px == "PX" and tonumber(ms) > 0)
       redis.keys[key] = value
       redis.px[key] = ms
+    end,
+    SETRANGE = function(key, offset, value)
+      local stored = assert(redis.keys[key], "nothing to write into")
+      assert(offset <= #stored)
+      redis.keys[key] = stored:sub(1, offset) .. value .. stored:sub(offset + #value + 1)
+    end,
+    PEXPIRE = function(key, ms)
+      assert(redis.keys[key] and tonumber(ms) > 0)
+      redis.px[key] = ms
+    end,
+    DEL = function(key)
+      redis.keys[key] = nil
+      redis.px[key] = nil
     end,
   }
   function redis.call(command, ...)
     return commands[command](...)
   end
 
-  local script = assert(loadstring(dofile("gateway/dist/sluice_redis_scripts.lua").charge.source, "@charge"))
+  -- A script sees what Redis lets it see.
+  local seen = { redis = redis, struct = struct, math = math, string = string, table = table }
+  seen.tonumber, seen.tostring, seen.unpack, seen.type = tonumber, tostring, unpack, type
+  local scripts = {}
+  redis.scripts, redis.struct = scripts, struct
+  for name, script in pairs(dofile("gateway/dist/sluice_redis_scripts.lua")) do
+    scripts[name] = setfenv(assert(loadstring(script.source, "@" .. name)), seen)
+  end
+  function redis.run(name, keys, argv)
+    seen.KEYS, seen.ARGV = keys, argv
+    return scripts[name]()
+  end
   -- Redis truncates the numbers of a reply.
   function redis.charge(keys, argv)
-    setfenv(script, setmetatable({ redis = redis, KEYS = keys, ARGV = argv }, { __index = _G }))
-    local reply = script()
-    for i, number in ipairs(reply) do
-      assert(number == math.floor(number), "Redis would truncate " .. number)
+    local reply = redis.run("charge", keys, argv)
+    for _, number in ipairs(reply) do
+      assert(number == floor(number), "Redis would truncate " .. number)
     end
     return reply
   end
   return redis
 end
 
--- What the gateway passes for a counter: algorithm, quota, window in µs, burst, cost.
+-- What the gateway passes for a counter: algorithm, quota, window in µs, burst or precision, cost.
 function product.scriptArguments(limit, cost)
   local format = function(number)
     return string.format("%.0f", number)
   end
-  return { limit.algorithm, format(limit.quota), format(limit.windowUs), format(limit.burst), format(cost) }
-end
-
--- The two numbers that the script stores of a counter; of one that it has never stored, zeros.
-function product.storedState(redis, key)
-  local atUs, count = (redis.keys[key] or "0 0"):match("^(%d+) (%d+)$")
-  return tonumber(atUs), tonumber(count)
+  local size = limit.algorithm == "sliding-window" and limit.precisionUs or limit.burst
+  return { limit.algorithm, format(limit.quota), format(limit.windowUs), format(size), format(cost) }
 end
 
 return product

@@ -1,10 +1,12 @@
--- The Redis script of a whole group: all are charged or none, and how long Redis keeps them.
+-- What the Redis scripts store, and how long Redis keeps it: whole groups are charged, or none of their counters.
 
 local product = require("test.gateway.product")
 
 local startUs = 1700000000000000
 local second = 1000000
 local bucket = { algorithm = "token-bucket", quota = 2, windowUs = second, burst = 10 }
+local sliding = { algorithm = "sliding-window", quota = 3, windowUs = second, burst = 3, precisionUs = 100000 }
+local log = { algorithm = "sliding-log", quota = 50, windowUs = second, burst = 50 }
 local daily = { algorithm = "fixed-window", quota = 3, windowUs = 86400 * second, burst = 3 }
 
 local function ask(redis, ...)
@@ -28,7 +30,7 @@ describe("the script that Redis runs", function()
 
   it("charges all counters of a group when all allow", function()
     local reply = ask(redis, { key = "a", limit = bucket, cost = 4 }, { key = "b", limit = daily, cost = 2 })
-    assert.same({ 1, 1, 6, 0, 2000000, 1, 1, 0, 6400000000 }, reply)
+    assert.same({ 1, 1, 6, 0, 2000000, 0, 1700000002000000, 1, 1, 0, 6400000000, 0, 1699920000000000 }, reply)
     assert.same({ a = "1700000002000000 0", b = "1699920000000000 2" }, redis.keys)
   end)
 
@@ -37,8 +39,8 @@ describe("the script that Redis runs", function()
     local before = redis.keys.b
     local reply = ask(redis, { key = "a", limit = bucket }, { key = "b", limit = daily })
     assert.equal(0, reply[1])
-    assert.same({ 1, 10, 0, 0 }, { unpack(reply, 2, 5) })
-    assert.same({ 0, 0, 6400000000, 6400000000 }, { unpack(reply, 6, 9) })
+    assert.same({ 1, 10, 0, 0, 0, 0 }, { unpack(reply, 2, 7) })
+    assert.same({ 0, 0, 6400000000, 6400000000, 0, 1699920000000000 }, { unpack(reply, 8, 13) })
     assert.same({ b = before }, redis.keys)
   end)
 
@@ -64,5 +66,37 @@ describe("the script that Redis runs", function()
     assert.equal("1699996405000000 0", redis.keys.a)
     redis.nowUs = redis.nowUs + 500000
     assert.equal(1, ask(redis, { key = "a", limit = bucket })[1])
+  end)
+
+  it("keeps a sliding one until its newest block has left the window and a block more", function()
+    ask(redis, { key = "a", limit = sliding, cost = 2 })
+    assert.equal("17000000000000000000000002", redis.keys.a)
+    assert.equal("1200", redis.px.a)
+    redis.nowUs = startUs + 50000
+    ask(redis, { key = "a", limit = sliding })
+    assert.equal("17000000000000000000000003", redis.keys.a)
+    assert.equal("1150", redis.px.a)
+  end)
+
+  it("packs the units of earlier ticks behind the head, in 8 bytes an entry", function()
+    for i = 0, 40 do
+      redis.nowUs = startUs + i * 10
+      assert.equal(1, ask(redis, { key = "a", limit = log })[1])
+    end
+    assert.equal("17000000000004000000000041", redis.keys.a:sub(1, 26))
+    local capacity = redis.keys.a:byte(35)
+    assert.is_true(capacity >= 40)
+    assert.equal(26 + 20 + 8 * capacity, #redis.keys.a)
+    assert.equal("1001", redis.px.a)
+  end)
+
+  it("gives back, and keeps what is left no longer than before", function()
+    local reply = ask(redis, { key = "a", limit = sliding, cost = 3 })
+    redis.nowUs = startUs + 300000
+    local argv = product.scriptArguments(sliding, 2)
+    argv[6] = ("%.0f"):format(reply[7])
+    assert.equal(1, redis.run("refund", { "a" }, argv))
+    assert.equal("17000000000000000000000001", redis.keys.a)
+    assert.equal("900", redis.px.a)
   end)
 end)

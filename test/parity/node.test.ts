@@ -1,42 +1,12 @@
+// Policies and keys in Node, by the vectors; test/gateway/policies_spec.lua plays the same in nginx's Lua.
+
 import { describe, expect, test } from "vitest";
-import { emptyState } from "../../limiter/src/algorithms/counter-state.ts";
-import { charge, describe as describeCounter, rateOf } from "../../limiter/src/algorithms/rate.ts";
-import { emptyDecision } from "../../limiter/src/decision.ts";
 import { counterPrefix, counterSuffix, encodeKeyValues } from "../../limiter/src/key/counter-key.ts";
 import { indexPolicies, matchesTarget, policiesForHost } from "../../limiter/src/match/policy-index.ts";
 import { compilePolicy } from "../../limiter/src/policy/compile.ts";
 import type { Policy } from "../../limiter/src/policy/policy.ts";
 import { validatePolicy } from "../../limiter/src/policy/validate.ts";
 import { limitOf, readVectors } from "./vectors.ts";
-
-for (const algorithm of ["token-bucket", "fixed-window"] as const) {
-  describe(`in Node, a ${algorithm}`, () => {
-    for (const { name, limit, startUs, steps } of readVectors(algorithm).vectors) {
-      test(name, () => {
-        const state = emptyState();
-        let rate = rateOf(limitOf(limit));
-        let nowUs = startUs;
-        steps.forEach((step, i) => {
-          if (step.limit !== undefined) rate = rateOf(limitOf(step.limit));
-          nowUs += step.afterUs ?? 0;
-          const cost = step.cost ?? 1;
-          const decision = emptyDecision();
-          const allowed = charge(rate, state, nowUs, cost);
-          describeCounter(rate, state, nowUs, cost, allowed, decision);
-          expect({ step: i, ...decision, state: [state.atUs, state.count] }).toEqual({
-            step: i,
-            allowed: step.allowed,
-            limit: rate.algorithm === "token-bucket" ? rate.burst : rate.quota,
-            remaining: step.remaining,
-            retryAfterUs: step.retryAfterUs ?? 0,
-            resetAfterUs: step.resetAfterUs,
-            state: step.state,
-          });
-        });
-      });
-    }
-  });
-}
 
 describe("in Node, a counter's stored key", () => {
   for (const { app, policy, limit, values, key } of readVectors("counter-keys").cases) {

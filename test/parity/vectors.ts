@@ -6,34 +6,46 @@ import { join } from "node:path";
 import type { KeyPart } from "../../limiter/src/key/key-part.ts";
 import { parseDuration } from "../../limiter/src/policy/duration.ts";
 import type { Algorithm, Limit } from "../../limiter/src/policy/policy.ts";
+import { algorithms, ask, edit, numbersTold, refund, renew } from "./trace.ts";
 
 export interface VectorLimit {
   readonly algorithm: Algorithm;
   readonly quota: number;
-  readonly window: string;
+  readonly window?: string;
   readonly burst?: number;
+  readonly precision?: string;
+  readonly ttl?: string;
 }
 
-export interface Step {
-  /** Why the step is there. */
-  readonly note?: string;
-  /** The limit is edited before this step. */
-  readonly limit?: VectorLimit;
-  /** Since the step before, or since `startUs`; negative for a clock that steps back. Absent: 0. */
-  readonly afterUs?: number;
-  /** Absent: 1. */
-  readonly cost?: number;
-  readonly allowed: boolean;
-  readonly remaining: number;
-  /** Absent: 0. */
+/** What is told of one limit, and what is stored of it afterwards. */
+export interface Told {
+  readonly allowed?: boolean;
+  readonly remaining?: number;
   readonly retryAfterUs?: number;
-  readonly resetAfterUs: number;
+  readonly resetAfterUs?: number;
+  readonly delayUs?: number;
   readonly state: readonly [atUs: number, count: number];
+  readonly entries?: readonly (readonly [beganUs: number, units: number])[];
+}
+
+export interface Step extends Partial<Told> {
+  readonly note?: string;
+  readonly limit?: VectorLimit;
+  readonly afterUs?: number;
+  readonly cost?: number;
+  /** Gives back what the step of this number took, the first being 1. */
+  readonly refund?: number;
+  readonly renew?: number;
+  readonly heldAtUs?: number;
+  /** In a group, one for each limit. */
+  readonly each?: readonly Told[];
 }
 
 export interface Vector {
   readonly name: string;
-  readonly limit: VectorLimit;
+  readonly limit?: VectorLimit;
+  /** Charged together. */
+  readonly limits?: readonly VectorLimit[];
   readonly startUs: number;
   readonly steps: readonly Step[];
 }
@@ -44,9 +56,17 @@ export interface ExpectedProblem {
   readonly got: string;
 }
 
-interface VectorFiles {
-  "token-bucket": { vectors: Vector[] };
-  "fixed-window": { vectors: Vector[] };
+export const vectorFiles = [
+  "token-bucket",
+  "fixed-window",
+  "sliding-window",
+  "sliding-log",
+  "leaky-bucket",
+  "concurrency",
+  "groups",
+] as const;
+
+interface VectorFiles extends Record<(typeof vectorFiles)[number], { vectors: Vector[] }> {
   durations: { valid: { text: string; us: number }[]; invalid: string[] };
   "key-parts": { valid: { text: string; part: KeyPart }[]; invalid: string[] };
   "ip-prefixes": { cases: { address: string; v4Bits: number; v6Bits: number; network: string }[] };
@@ -73,6 +93,82 @@ export function readVectors<Name extends keyof VectorFiles>(name: Name): VectorF
   return JSON.parse(readFileSync(join(import.meta.dirname, "../vectors", `${name}.json`), "utf8"));
 }
 
-export function limitOf({ algorithm, quota, window, burst }: VectorLimit, name = "default"): Limit {
-  return { name, algorithm, quota, windowUs: parseDuration(window) as number, burst: burst ?? quota };
+export function limitOf({ algorithm, quota, window, burst, precision, ttl }: VectorLimit, name = "default"): Limit {
+  const windowUs = parseDuration((window ?? ttl) as string) as number;
+  const precisionUs = precision === undefined ? windowUs / 10 : (parseDuration(precision) as number);
+  return {
+    name,
+    algorithm,
+    quota,
+    windowUs,
+    burst: burst ?? quota,
+    precisionUs: algorithm === "sliding-window" ? precisionUs : 0,
+  };
+}
+
+/** The vector as a trace; an edit and the request after it are two events. */
+export function traceOf({ limit, limits = [limit as VectorLimit], startUs, steps }: Vector): number[] {
+  const trace = [startUs, limits.length];
+  for (const one of limits) {
+    const { algorithm, quota, windowUs, burst, precisionUs } = limitOf(one);
+    trace.push(algorithms.indexOf(algorithm), quota, windowUs, precisionUs === 0 ? burst : precisionUs);
+  }
+  const asksSince = (step: number, at: number) => steps.slice(step - 1, at).filter(isAsk).length;
+  for (const [at, step] of steps.entries()) {
+    const { afterUs = 0, cost = 1 } = step;
+    if (step.limit !== undefined) {
+      const { quota, burst } = limitOf(step.limit);
+      trace.push(edit, 0, quota, burst);
+    }
+    if (step.refund !== undefined) trace.push(refund, afterUs, asksSince(step.refund, at), 0);
+    else if (step.renew !== undefined) trace.push(renew, afterUs, asksSince(step.renew, at), 0);
+    else trace.push(ask, afterUs, cost, 0);
+  }
+  return trace;
+}
+
+/** What a vector's steps expect, in the words that `toldOf` has for what a runtime said. */
+export function expectationsOf({ limit, limits = [limit as VectorLimit], steps }: Vector): object[] {
+  return steps.map((step, at) => {
+    const each = step.each ?? [step as Told];
+    if (each.length !== limits.length) throw new Error(`step ${at + 1}: expected ${limits.length} limits`);
+    const stored = each.map(({ state, entries = [] }) => ({ state, entries }));
+    if (step.refund !== undefined) return { step: at + 1, stored };
+    if (step.renew !== undefined) return { step: at + 1, heldAtUs: step.heldAtUs, stored };
+    const told = each.map(({ allowed, remaining, retryAfterUs = 0, resetAfterUs, delayUs = 0 }) => {
+      return { allowed, remaining, retryAfterUs, resetAfterUs, delayUs };
+    });
+    return { step: at + 1, allowed: step.allowed, told, stored };
+  });
+}
+
+/** @param heard what the runtime answered to the vector's trace */
+export function toldOf({ limits, steps }: Vector, heard: readonly (readonly number[])[]): object[] {
+  const count = limits?.length ?? 1;
+  const answers = [...heard];
+  return steps.map((step, at) => {
+    if (step.limit !== undefined) answers.shift();
+    const numbers = [...(answers.shift() ?? [])];
+    const about = isAsk(step)
+      ? {
+          allowed: numbers.shift() === 1,
+          told: Array.from({ length: count }, () => {
+            const [allowed, remaining, retryAfterUs, resetAfterUs, delayUs] = numbers.splice(0, numbersTold);
+            return { allowed: allowed === 1, remaining, retryAfterUs, resetAfterUs, delayUs };
+          }),
+        }
+      : step.renew !== undefined
+        ? { heldAtUs: numbers.shift() }
+        : {};
+    const stored = Array.from({ length: count }, () => {
+      const [atUs, units, ...rest] = numbers.splice(0, 1 + (numbers[0] as number)).slice(1);
+      const entries = Array.from({ length: rest.length / 2 }, (_, i) => rest.slice(2 * i, 2 * i + 2));
+      return { state: [atUs, units], entries };
+    });
+    return { step: at + 1, ...about, stored };
+  });
+}
+
+function isAsk({ refund: refunded, renew: renewed }: Step): boolean {
+  return refunded === undefined && renewed === undefined;
 }

@@ -24,7 +24,7 @@ export interface CellCounter extends Counter {
   name: string;
   /** Whether the entries were fetched: they are saved with the head then. */
   ringLoaded: boolean;
-  /** Whether entries were found. */
+  /** Whether entries were found, of this head or an earlier one: left there, a clock that steps could make them its own. */
   ringStored: boolean;
   readonly cells: EntryCell[];
 }
@@ -148,8 +148,10 @@ function loadSliding(counter: CellCounter, rate: SlidingWindow, nowUs: number): 
 function loadEntries(counter: CellCounter): void {
   counter.ringLoaded = true;
   const { numbers } = openCell(counter, 0);
+  const moment = momentIn(numbers);
+  counter.ringStored = moment > 0;
   // Entries of a time before this head are no longer its own.
-  if (momentIn(numbers) === counter.atUs) takeRing(counter, numbers);
+  if (moment === counter.atUs) takeRing(counter, numbers);
 }
 
 function takeRing(counter: CellCounter, numbers: LuaTable<number, number>): void {
@@ -162,7 +164,6 @@ function takeRing(counter: CellCounter, numbers: LuaTable<number, number>): void
   // The head was evicted and made anew in the same tick: these sums are not those of its units.
   const taken = (counter.start - cellRing.startAt(counter, counter.first)) % wrap;
   if (taken > counter.count) forgetEntries(counter);
-  counter.ringStored = true;
 }
 
 function forgetRing(counter: CellCounter): void {

@@ -1,0 +1,72 @@
+// Breaks on purpose: one line each, by which the runner is shown to find what it is there to find. Node keeps the line as it
+// is; every other runtime gets the broken one.
+
+import type { RuntimeName } from "./runtimes.ts";
+
+export interface Break {
+  readonly name: string;
+  readonly file: string;
+  /** Must occur once in the file. */
+  readonly line: string;
+  readonly becomes: string;
+  /** The algorithm whose traces show it. */
+  readonly algorithm: string;
+  /** Those that it shows in; absent: all. */
+  readonly runtimes?: readonly RuntimeName[];
+}
+
+const algorithms = "limiter/src/algorithms";
+
+export const breaks: readonly Break[] = [
+  {
+    name: "sliding-window: > becomes >=",
+    file: `${algorithms}/sliding-window.ts`,
+    line: "if (age(state, ring, middle, tick) > limit.ticks) expired = middle;",
+    becomes: "if (age(state, ring, middle, tick) >= limit.ticks) expired = middle;",
+    algorithm: "sliding-window",
+  },
+  {
+    name: "sliding-log: an entry expires a tick too early",
+    file: `${algorithms}/sliding-window.ts`,
+    line: "if (age(state, ring, 0, tick) <= limit.ticks) return;",
+    becomes: "if (age(state, ring, 0, tick) < limit.ticks) return;",
+    algorithm: "sliding-log",
+  },
+  {
+    name: "token-bucket: <= becomes <",
+    file: `${algorithms}/token-bucket.ts`,
+    line: "(aheadUs === bucket.fullUs && rest <= bucket.fullRest)",
+    becomes: "(aheadUs === bucket.fullUs && rest < bucket.fullRest)",
+    algorithm: "token-bucket",
+  },
+  {
+    name: "fixed-window: a step back begins anew",
+    file: `${algorithms}/fixed-window.ts`,
+    line: "      state.atUs = startUs;\n",
+    becomes: "      state.atUs = startUs;\n      used = 0;\n",
+    algorithm: "fixed-window",
+  },
+  {
+    name: "leaky-bucket: a started µs is not waited for",
+    file: `${algorithms}/leaky-bucket.ts`,
+    line: "Math.ceil((state.nextCount - own.remainder) / bucket.quota)",
+    becomes: "Math.floor((state.nextCount - own.remainder) / bucket.quota)",
+    algorithm: "leaky-bucket",
+  },
+  {
+    name: "concurrency: a renewal keeps the old slots",
+    file: `${algorithms}/concurrency.ts`,
+    line: "  refundSliding(limit, state, ring, heldAtUs, slots);\n",
+    becomes: "  refundSliding(limit, state, ring, heldAtUs, 0);\n",
+    algorithm: "concurrency",
+  },
+  {
+    name: "sliding-log: a lifetime may be 0",
+    file: `${algorithms}/sliding-window.ts`,
+    line: "return Math.max(state.atUs + (limit.ticks + 2) * limit.tickUs - nowUs, 1);",
+    becomes: "return state.atUs + (limit.ticks + 2) * limit.tickUs - nowUs;",
+    algorithm: "sliding-log",
+    // Memory keeps everything.
+    runtimes: ["lua5.1", "redis", "nginx"],
+  },
+];

@@ -1,0 +1,111 @@
+// Plays traces on counters in memory: in Node, in the browser, and in Lua on the modules that nginx runs.
+
+import { concurrency, renewSlots } from "../../limiter/src/algorithms/concurrency.ts";
+import { type MemoryCounter, memoryCounter, memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
+import { describe, keepsEntries, rateOf, refund } from "../../limiter/src/algorithms/rate.ts";
+import { admitsAll, type Counter, chargeAll } from "../../limiter/src/charge-all.ts";
+import { emptyDecision } from "../../limiter/src/decision.ts";
+import { entriesOf, numbersTold, type Player, type TraceLimit } from "./trace.ts";
+
+interface Kept extends MemoryCounter, Counter {
+  before: number[];
+}
+
+export function memoryPlayer(): Player {
+  let counters: Kept[] = [];
+  const decision = emptyDecision();
+
+  function prepare(cost: number): void {
+    for (const counter of counters) {
+      counter.cost = cost;
+      if (!keepsEntries(counter.rate)) continue;
+      const { before } = counter;
+      before[0] = counter.atUs;
+      before[1] = counter.count;
+      before[2] = counter.first;
+      before[3] = counter.length;
+      before[4] = counter.start;
+      before[5] = counter.offset;
+    }
+  }
+
+  /** A store forgets what a refusal, or a peek, has made of the counter. */
+  function forget(counter: Kept): void {
+    if (!keepsEntries(counter.rate)) return;
+    const { before } = counter;
+    counter.atUs = before[0] as number;
+    counter.count = before[1] as number;
+    counter.first = before[2] as number;
+    counter.length = before[3] as number;
+    counter.start = before[4] as number;
+    counter.offset = before[5] as number;
+  }
+
+  function tell(index: number, nowUs: number, told: number[]): void {
+    const counter = counters[index] as Kept;
+    describe(counter.rate, counter, memoryRing, nowUs, counter.cost, counter.allowed, decision);
+    const at = index * numbersTold;
+    told[at] = decision.allowed ? 1 : 0;
+    told[at + 1] = decision.remaining;
+    told[at + 2] = decision.retryAfterUs;
+    told[at + 3] = decision.resetAfterUs;
+    told[at + 4] = decision.delayUs;
+    told[at + 5] = counter.atUs;
+  }
+
+  return {
+    begin: (limits) => {
+      counters = [];
+      for (const limit of limits) {
+        const counter = memoryCounter() as Kept;
+        counter.rate = rateOf(limit);
+        counter.before = [];
+        counters.push(counter);
+      }
+    },
+    edit: (limits) => {
+      for (let i = 0; i < counters.length; i++) (counters[i] as Kept).rate = rateOf(limits[i] as TraceLimit);
+    },
+    ask: (nowUs, cost, told) => {
+      prepare(cost);
+      const allowed = chargeAll(counters, counters.length, memoryRing, nowUs);
+      for (let i = 0; i < counters.length; i++) {
+        const counter = counters[i] as Kept;
+        tell(i, nowUs, told);
+        if (!allowed && !counter.stepped) forget(counter);
+      }
+      return allowed;
+    },
+    peek: (nowUs, cost, told) => {
+      prepare(cost);
+      for (let i = 0; i < counters.length; i++) {
+        const counter = counters[i] as Kept;
+        const { atUs, count } = counter;
+        admitsAll([counter], 1, memoryRing, nowUs);
+        tell(i, nowUs, told);
+        told[i * numbersTold + 5] = 0;
+        counter.atUs = atUs;
+        counter.count = count;
+        forget(counter);
+      }
+    },
+    refund: (nowUs, cost, moments) => {
+      for (let i = 0; i < counters.length; i++) {
+        const counter = counters[i] as Kept;
+        if (counter.atUs > 0) refund(counter.rate, counter, memoryRing, nowUs, moments[i] as number, cost);
+      }
+    },
+    renew: (nowUs, slots, heldAtUs) => {
+      const counter = counters[0] as Kept;
+      const { quota, windowUs } = counter.rate;
+      const renewed = renewSlots(concurrency(quota, windowUs), counter, memoryRing, nowUs, heldAtUs, slots);
+      return renewed === undefined ? -1 : renewed;
+    },
+    stored: (limit, _nowUs, into) => {
+      const counter = counters[limit] as Kept;
+      into.push(counter.atUs);
+      into.push(counter.count);
+      if (keepsEntries(counter.rate)) entriesOf(counter.rate.tickUs, counter, memoryRing, into);
+    },
+  };
+}

@@ -1,0 +1,117 @@
+-- Plays traces on the shared dict of the nginx that runs this, through the gateway's own node store, at the trace's time.
+
+local product = dofile("test/gateway/product.lua")
+
+-- Before the store is loaded: it takes the time from here, and tells its decisions there.
+local time = 0
+local heard, heardCount = {}, 0
+product.module("gateway.src.runtime.clock").nowUs = function()
+  return time
+end
+product.module("limiter.src.verdict").hear = function(_, _, _, decision)
+  local at = heardCount * 6
+  heardCount = heardCount + 1
+  heard[at + 1] = decision.allowed and 1 or 0
+  heard[at + 2] = decision.remaining
+  heard[at + 3] = decision.retryAfterUs
+  heard[at + 4] = decision.resetAfterUs
+  heard[at + 5] = decision.delayUs
+end
+
+local store = product.module("gateway.src.stores.node-store")
+local cells = product.module("gateway.src.stores.counter-cells")
+local rates = product.module("limiter.src.algorithms.rate")
+local decision = product.module("limiter.src.decision").emptyDecision()
+
+return function(trace)
+  local policy = { counterPrefix = "parity:", policy = { cost = 1 } }
+  local limits = {}
+  local receipt = {}
+  local begun = 0
+  local player = {}
+
+  local function load(limit, cost)
+    local counter = cells.newCellCounter()
+    counter.rate = limit.rate
+    counter.cost = cost
+    counter.name = cells.counterName(limit.counterFamily, "key")
+    cells.loadCounter(counter, time)
+    return counter
+  end
+
+  function player.begin(newLimits)
+    local dict = ngx.shared.sluice_counters
+    for _, key in ipairs(dict:get_keys(0)) do
+      dict:delete(key)
+    end
+    -- Every fourth as if several workers had to agree: with locks, and lone fixed windows by incr.
+    begun = begun + 1
+    store.openNodeStore(begun % 4 == 0 and 2 or 1, 1)
+    player.edit(newLimits)
+  end
+
+  function player.edit(newLimits)
+    limits = {}
+    for i, limit in ipairs(newLimits) do
+      limits[i] = { name = "limit", rate = rates.rateOf(limit), counterFamily = "family" .. i }
+    end
+  end
+
+  function player.ask(nowUs, cost, told)
+    time = nowUs
+    policy.policy.cost = cost
+    heardCount = 0
+    local allowed = store.decideOnNode(policy, limits, "key", {}, receipt)
+    assert(heardCount == #limits)
+    for i = 1, #limits do
+      local at = (i - 1) * 6
+      for k = at + 1, at + 5 do
+        told[k] = heard[k]
+      end
+      told[at + 6] = receipt[i]
+    end
+    return allowed
+  end
+
+  function player.peek(nowUs, cost, told)
+    time = nowUs
+    for i, limit in ipairs(limits) do
+      local counter = load(limit, cost)
+      local allowed = rates.admits(limit.rate, counter, cells.cellRing, nowUs, cost)
+      rates.describe(limit.rate, counter, cells.cellRing, nowUs, cost, allowed, decision)
+      local at = (i - 1) * 6
+      told[at + 1] = decision.allowed and 1 or 0
+      told[at + 2] = decision.remaining
+      told[at + 3] = decision.retryAfterUs
+      told[at + 4] = decision.resetAfterUs
+      told[at + 5] = decision.delayUs
+      told[at + 6] = 0
+    end
+  end
+
+  function player.refund(nowUs, cost, moments)
+    time = nowUs
+    policy.policy.cost = cost
+    store.refundOnNode(policy, limits, "key", moments)
+  end
+
+  function player.renew(nowUs, slots, heldAtUs)
+    time = nowUs
+    policy.policy.cost = slots
+    local renewedAtUs = store.renewOnNode(policy, limits[1], "key", heldAtUs)
+    return renewedAtUs or -1
+  end
+
+  function player.stored(index, nowUs, into)
+    time = nowUs
+    local counter = load(limits[index + 1], 1)
+    cells.loadRing(counter)
+    into[#into + 1] = counter.atUs
+    into[#into + 1] = counter.count
+    if rates.keepsEntries(counter.rate) then
+      trace.entriesOf(counter.rate.tickUs, counter, cells.cellRing, into)
+    end
+  end
+
+  return player
+end

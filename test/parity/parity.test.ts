@@ -1,0 +1,92 @@
+// A million random decisions of each algorithm, in Node and in each other runtime; and that the runner finds a break.
+
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
+import { beforeAll, describe, expect, test } from "vitest";
+import { requireGatewayBuild } from "../../launch/gateway-build.ts";
+import { breaks } from "./breaks.ts";
+import { build, project } from "./build.ts";
+import { compare, everything, type Parity, tableOf } from "./parity.ts";
+import { runtimeNames } from "./runtimes.ts";
+
+const minutes = 60_000;
+
+beforeAll(requireGatewayBuild, 2 * minutes);
+
+describe("on the same random traces, the same is decided and stored", () => {
+  let parity: Parity;
+
+  beforeAll(async () => {
+    const built = await build(undefined);
+    try {
+      parity = await compare(everything, built);
+    } finally {
+      built.remove();
+    }
+    process.stdout.write(`${tableOf(parity)}\n`);
+  }, 15 * minutes);
+
+  test.each(runtimeNames)("in Node and in %s: a million decisions of each algorithm, and groups", (name) => {
+    const pair = parity.pairs.find(({ runtime }) => runtime === name);
+    expect(parity.reports.join("\n")).toBe("");
+    expect(pair?.differences).toBe(0);
+    expect(pair?.decisions).toBeGreaterThanOrEqual(6_000_000);
+  });
+
+  test("traces press against their limits: neither nearly all nor nearly nothing is allowed", () => {
+    expect(Object.keys(parity.allowed)).toHaveLength(everything.families.length);
+    for (const [name, part] of Object.entries(parity.allowed)) {
+      expect(part, name).toBeGreaterThan(0.15);
+      expect(part, name).toBeLessThan(0.85);
+    }
+  });
+});
+
+describe("npm run parity -- --break", () => {
+  const [first] = breaks;
+
+  function run(...args: readonly string[]) {
+    const command = [join(project, "test/parity/main.ts"), ...args];
+    return spawnSync(process.execPath, command, { cwd: project, encoding: "utf8", timeout: 3 * minutes });
+  }
+
+  test(
+    "finds one broken line, and shrinks to a trace that can be read",
+    () => {
+      const { status, stdout } = run("--break", first?.name ?? "", "--runtime", "luajit", "--runtime", "nginx");
+      expect(stdout).toContain("The break was found.");
+      expect(status).toBe(0);
+      const report = stdout.split("\n\n").find((text) => text.startsWith("luajit differs from node.")) ?? "";
+      expect(report).toMatch(/^ {2}sliding-window: \d+ per \d+ ms/m);
+      expect(report).toMatch(/^ {6}node: {2}.*\n {6}luajit: {2}/m);
+      expect(report.match(/^ {2}\S*\d+ µs: (ask|peek|give back|renew)/gm)?.length).toBeLessThanOrEqual(10);
+      expect(stdout).toContain("nginx differs from node on that trace too.");
+    },
+    4 * minutes,
+  );
+
+  test(
+    "fails when a break went unnoticed",
+    () => {
+      const { status, stdout } = run(
+        "--break",
+        first?.name ?? "",
+        "--runtime",
+        "luajit",
+        "--algorithm",
+        "fixed-window",
+      );
+      expect(stdout).toContain("The break went unnoticed.");
+      expect(status).toBe(1);
+    },
+    2 * minutes,
+  );
+
+  test("names the breaks that it knows", () => {
+    const { status, stderr } = run("--break", "no such");
+    expect(stderr).toBe(
+      `--break: expected one of ${breaks.map(({ name }) => `"${name}"`).join(", ")}, got "no such"\n`,
+    );
+    expect(status).toBe(2);
+  });
+});

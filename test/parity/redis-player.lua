@@ -1,0 +1,151 @@
+-- Plays traces through the scripts that Redis runs: in Redis itself, and in Lua 5.1 on a stand-in for it.
+--
+-- `redis` has: scripts, a table of functions by name; run(name, keys, argv), which calls one at the time `nowUs`; get(key),
+-- the stored text or false; clear(keys); unpack, as struct.unpack. `trace` is the module of that name.
+
+local function whole(number)
+  return string.format("%.0f", number)
+end
+
+-- The length of an algorithm's ticks. Node asks the limiter: were this another, what is stored would differ.
+local function tickUsOf(limit)
+  if limit.algorithm == "sliding-window" then
+    return limit.precisionUs
+  elseif limit.algorithm == "concurrency" then
+    return math.floor(limit.windowUs / 10)
+  end
+  local tickUs = 1
+  while limit.windowUs > tickUs * 1073741824 do
+    tickUs = tickUs * 2
+  end
+  return tickUs
+end
+
+local headBytes = 26
+local entriesAt = 46
+
+return function(redis, trace)
+  local limits, texts, keys
+  local chargeKeys, chargeArgv, chargeName
+  local state = {}
+  local ring = {
+    tickAt = function(_, slot)
+      return (redis.unpack("<I4", state.text, entriesAt + slot * 8 + 1))
+    end,
+    startAt = function(_, slot)
+      return (redis.unpack("<I4", state.text, entriesAt + slot * 8 + 5))
+    end,
+  }
+
+  local function edit(newLimits)
+    limits = newLimits
+    for i, limit in ipairs(limits) do
+      local size = limit.algorithm == "sliding-window" and limit.precisionUs or limit.burst
+      texts[i] = { limit.algorithm, whole(limit.quota), whole(limit.windowUs), whole(size) }
+    end
+    -- One counter has a script of its own, where there is one.
+    local name = "charge_" .. limits[1].algorithm:gsub("-", "_")
+    if #limits == 1 and redis.scripts[name] then
+      chargeName = name
+      chargeArgv = { texts[1][2], texts[1][3], texts[1][4] }
+    else
+      chargeName = "charge"
+      chargeArgv = {}
+      for i in ipairs(limits) do
+        for k = 1, 4 do
+          chargeArgv[(i - 1) * 5 + k] = texts[i][k]
+        end
+      end
+    end
+  end
+
+  local player = {}
+
+  function player.begin(newLimits)
+    if keys then
+      redis.clear(keys)
+    end
+    keys, texts = {}, {}
+    for i in ipairs(newLimits) do
+      keys[i] = "{parity}:" .. i
+    end
+    edit(newLimits)
+  end
+
+  player.edit = edit
+
+  function player.ask(nowUs, cost, told)
+    redis.nowUs = nowUs
+    local costText = whole(cost)
+    if chargeName ~= "charge" then
+      chargeArgv[4] = costText
+      local reply = redis.run(chargeName, keys, chargeArgv)
+      for i = 1, 6 do
+        told[i] = reply[i]
+      end
+      return reply[1] == 1
+    end
+    for i = 1, #limits do
+      chargeArgv[i * 5] = costText
+    end
+    local reply = redis.run("charge", keys, chargeArgv)
+    for i = 1, #limits * 6 do
+      told[i] = reply[i + 1]
+    end
+    return reply[1] == 1
+  end
+
+  function player.peek(nowUs, cost, told)
+    redis.nowUs = nowUs
+    for i, text in ipairs(texts) do
+      local reply = redis.run("peek", { keys[i] }, { text[1], text[2], text[3], text[4], whole(cost) })
+      for k = 1, 5 do
+        told[(i - 1) * 6 + k] = reply[k]
+      end
+      told[i * 6] = 0
+    end
+  end
+
+  function player.refund(nowUs, cost, moments)
+    redis.nowUs = nowUs
+    local argv = {}
+    for i, text in ipairs(texts) do
+      for k = 1, 4 do
+        argv[(i - 1) * 6 + k] = text[k]
+      end
+      argv[(i - 1) * 6 + 5] = whole(cost)
+      argv[i * 6] = whole(moments[i])
+    end
+    redis.run("refund", keys, argv)
+  end
+
+  function player.renew(nowUs, slots, heldAtUs)
+    redis.nowUs = nowUs
+    return redis.run("renew", keys, { texts[1][2], texts[1][3], whole(slots), whole(heldAtUs) })
+  end
+
+  function player.stored(index, _, into)
+    local limit = limits[index + 1]
+    local text = redis.get(keys[index + 1])
+    local atUs, count = 0, 0
+    local entries = false
+    if text then
+      atUs, count = text:match("^(%d+) (%d+)$")
+      if not atUs then
+        atUs, count = text:sub(1, 16), text:sub(17, headBytes)
+        entries = #text > headBytes
+      end
+    end
+    into[#into + 1] = tonumber(atUs)
+    into[#into + 1] = tonumber(count)
+    if entries then
+      state.text = text
+      state.atUs = tonumber(atUs)
+      state.first, state.length, state.capacity, state.start, state.offset =
+        redis.unpack("<I4I4I4I4I4", text, headBytes + 1)
+      trace.entriesOf(tickUsOf(limit), state, ring, into)
+    end
+  end
+
+  return player
+end

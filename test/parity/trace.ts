@@ -1,0 +1,335 @@
+// Random traces, and what a runtime makes of them. This module runs in every runtime that is compared: as it is in Node,
+// bundled in the browser, as Lua in the others. So it imports nothing that would have to be there, its numbers are whole
+// and its products stay below 2^53.
+//
+// A trace is a list of numbers: the time it begins at, how many limits are charged together, four numbers a limit
+// (algorithm, quota, window, burst or precision), then four an event:
+//
+//   0 ask      µs since the event before, cost
+//   1 peek     µs since the event before, cost
+//   2 refund   µs since the event before, how many asks ago it was charged
+//   3 renew    µs since the event before, how many asks ago the slots were taken
+//   4 edit     which limit, its new quota, its new burst
+
+import type { CounterState, Ring } from "../../limiter/src/algorithms/counter-state.ts";
+import type { Algorithm } from "../../limiter/src/policy/policy.ts";
+
+export interface TraceLimit {
+  algorithm: Algorithm;
+  quota: number;
+  windowUs: number;
+  burst: number;
+  precisionUs: number;
+}
+
+/** A runtime's way to its counters. What was told: six numbers a limit, as the Redis script replies them. */
+export interface Player {
+  /** Forgets all counters. */
+  begin: (this: void, limits: readonly TraceLimit[]) => void;
+  edit: (this: void, limits: readonly TraceLimit[]) => void;
+  ask: (this: void, nowUs: number, cost: number, told: number[]) => boolean;
+  /** The sixth number is 0: nothing was charged. */
+  peek: (this: void, nowUs: number, cost: number, told: number[]) => void;
+  refund: (this: void, nowUs: number, cost: number, moments: readonly number[]) => void;
+  /** @returns the moment in which the slots are held now; -1 when they are lost */
+  renew: (this: void, nowUs: number, slots: number, heldAtUs: number) => number;
+  /** Appends what is stored of a limit's counter: its moment, its count, and two numbers an entry (see `entriesOf`). */
+  stored: (this: void, limit: number, nowUs: number, into: number[]) => void;
+}
+
+export interface Outcome {
+  /** Of all decisions, and of what was stored now and then. */
+  digest: number;
+  asked: number;
+  allowed: number;
+}
+
+export const algorithms: readonly Algorithm[] = [
+  "token-bucket",
+  "fixed-window",
+  "sliding-window",
+  "sliding-log",
+  "leaky-bucket",
+  "concurrency",
+];
+/** Each algorithm alone, then groups of any. */
+export const mixed = 6;
+
+export const numbersTold = 6;
+const numbersOfLimit = 4;
+export const numbersOfEvent = 4;
+export const ask = 0;
+export const peek = 1;
+export const refund = 2;
+export const renew = 3;
+export const edit = 4;
+
+/** What is stored is read after so many events, and at the end. */
+const storedEvery = 40;
+const maxUnits = 2147483648;
+const longestWindowMs = 31622400000;
+const year = 31536000000000;
+const day = 86400000000;
+const hour = 3600000000;
+const wrap = 4294967296;
+const prime = 2147483647;
+const generatorBase = 48271;
+
+/** The trace of the counter of this number. @param family an algorithm's place in the list, or `mixed` */
+export function randomTrace(seed: number, family: number, counter: number, asks: number): number[] {
+  state = 1 + (((seed % 1000003) * 7919 + family * 1000003 + counter * 40692) % (prime - 1));
+  for (let i = 0; i < 3; i++) below(2);
+  const count = family === mixed ? 2 + below(3) : 1;
+  let nowUs = 1500000000000000 + below(1000000000) * 500000 + below(1000000);
+  const trace: number[] = [nowUs, count];
+  let shortest = longestWindowMs * 1000;
+  let capacity = maxUnits;
+  let slowest = 0;
+  let windowMs = randomWindowMs();
+  for (let i = 0; i < count; i++) {
+    const algorithm = family === mixed ? below(mixed) : family;
+    const quota = randomUnits();
+    // Those of a group are not too far apart, or a step of the longest would be ages for the shortest.
+    if (i > 0) windowMs = Math.min(longestWindowMs, windowMs * (1 + below(100)));
+    const windowUs = windowMs * 1000;
+    const size = algorithm === 2 ? randomPrecisionUs(windowUs) : randomUnits();
+    append(trace, algorithm, quota, windowUs, size);
+    const room = algorithm === 0 ? size : algorithm === 4 ? Math.min(size + 1, maxUnits) : quota;
+    capacity = Math.min(capacity, room);
+    shortest = Math.min(shortest, windowUs);
+    slowest = Math.max(slowest, Math.min(windowUs / quota, 10000000000000));
+  }
+  const holdsSlots = family === 5;
+  // Some counters are hardly ever given back to, so that their rings grow.
+  const refunds = below(2) === 0 ? 4 : holdsSlots ? 40 : 15;
+  let asked = 0;
+  while (asked < asks) {
+    const choice = below(100);
+    if (choice < refunds) {
+      append(trace, refund, randomStepUs(shortest, 0, 0), 1 + below(below(4) === 0 ? 200 : 8), 0);
+    } else if (choice < 45 && holdsSlots) {
+      append(trace, renew, randomStepUs(shortest, 0, 0), 1 + below(8), 0);
+    } else if (choice === 98) {
+      append(trace, peek, randomStepUs(shortest, 0, 0), randomCost(capacity), 0);
+    } else if (choice === 99 && below(2) === 0) {
+      const limit = below(count);
+      append(trace, edit, limit, randomUnits(), randomUnits());
+    } else {
+      const cost = randomCost(capacity);
+      let afterUs = randomStepUs(shortest, cost, slowest);
+      if (nowUs + afterUs < 1000000000000000 || nowUs + afterUs > 4000000000000000) afterUs = 0;
+      nowUs += afterUs;
+      append(trace, ask, afterUs, cost, 0);
+      asked += 1;
+    }
+  }
+  return trace;
+}
+
+/**
+ * Plays a trace.
+ *
+ * @param heard is filled with a list of numbers for each event: what was told (of a renewal, its moment), then for each
+ *   limit how many numbers are stored, and these
+ */
+export function play(player: Player, trace: readonly number[], heard: number[][] | undefined): Outcome {
+  const outcome: Outcome = { digest: 1, asked: 0, allowed: 0 };
+  const count = trace[1] as number;
+  const limits: TraceLimit[] = [];
+  for (let i = 0; i < count; i++) limits.push(limitAt(trace, 2 + i * numbersOfLimit));
+  player.begin(limits);
+  let nowUs = trace[0] as number;
+  const told: number[] = [];
+  const stored: number[] = [];
+  const numbers = count * numbersTold;
+  for (let i = 0; i < numbers; i++) told.push(0);
+  // Of each ask its cost and its moments; a cost of 0 when there is nothing to give back.
+  const receipts: number[] = [];
+  const moments: number[] = [];
+  const receiptNumbers = count + 1;
+  let untilStored = storedEvery;
+  for (let at = 2 + count * numbersOfLimit; at < trace.length; at += numbersOfEvent) {
+    const kind = trace[at] as number;
+    const first = trace[at + 1] as number;
+    const second = trace[at + 2] as number;
+    let digest = outcome.digest;
+    let hearing: number[] | undefined;
+    if (heard !== undefined) {
+      hearing = [];
+      heard.push(hearing);
+    }
+    if (kind === edit) {
+      if (first < count) {
+        const limit = limits[first] as TraceLimit;
+        limit.quota = second;
+        limit.burst = trace[at + 3] as number;
+        player.edit(limits);
+      }
+    } else {
+      nowUs = Math.max(0, nowUs + first);
+      if (kind === ask) {
+        const allowed = player.ask(nowUs, second, told);
+        outcome.asked += 1;
+        digest = mix(digest, allowed ? 1 : 0);
+        receipts.push(allowed ? second : 0);
+        for (let i = 0; i < count; i++) receipts.push(told[i * numbersTold + 5] as number);
+        if (allowed) outcome.allowed += 1;
+        if (hearing !== undefined) hearing.push(allowed ? 1 : 0);
+      } else if (kind === peek) {
+        player.peek(nowUs, second, told);
+      } else {
+        const receipt = receipts.length - second * receiptNumbers;
+        if (receipt >= 0 && (receipts[receipt] as number) > 0) {
+          const cost = receipts[receipt] as number;
+          if (kind === refund) {
+            for (let i = 0; i < count; i++) moments[i] = receipts[receipt + 1 + i] as number;
+            player.refund(nowUs, cost, moments);
+            receipts[receipt] = 0;
+          } else {
+            const heldAtUs = player.renew(nowUs, cost, receipts[receipt + 1] as number);
+            digest = mix(digest, heldAtUs);
+            if (hearing !== undefined) hearing.push(heldAtUs);
+            if (heldAtUs < 0) receipts[receipt] = 0;
+            else receipts[receipt + 1] = heldAtUs;
+          }
+        }
+      }
+      if (kind === ask || kind === peek) {
+        for (let i = 0; i < numbers; i++) {
+          const number = told[i] as number;
+          digest = mix(digest, number);
+          if (hearing !== undefined) hearing.push(number);
+        }
+      }
+    }
+    untilStored -= 1;
+    if (hearing !== undefined || untilStored === 0 || at + numbersOfEvent >= trace.length) {
+      untilStored = storedEvery;
+      for (let i = 0; i < count; i++) {
+        while (stored.length > 0) stored.pop();
+        player.stored(i, nowUs, stored);
+        digest = mix(digest, stored.length);
+        if (hearing !== undefined) hearing.push(stored.length);
+        for (let k = 0; k < stored.length; k++) {
+          digest = mix(digest, stored[k] as number);
+          if (hearing !== undefined) hearing.push(stored[k] as number);
+        }
+      }
+    }
+    outcome.digest = digest;
+  }
+  return outcome;
+}
+
+/**
+ * Appends two numbers for each entry that holds units, oldest first: when its tick began, and its units. Entries of no
+ * units are a store's business, as is where in the ring they lie.
+ */
+export function entriesOf(tickUs: number, counter: CounterState, ring: Ring, into: number[]): void {
+  const newest = (counter.atUs / tickUs + counter.offset) % wrap;
+  for (let i = 0; i < counter.length; i++) {
+    const slot = (counter.first + i) % counter.capacity;
+    const start = ring.startAt(counter, slot);
+    const next = i + 1 < counter.length ? ring.startAt(counter, (slot + 1) % counter.capacity) : counter.start;
+    const units = (next - start + wrap) % wrap;
+    if (units > 0) {
+      into.push(counter.atUs - ((newest - ring.tickAt(counter, slot) + wrap) % wrap) * tickUs);
+      into.push(units);
+    }
+  }
+}
+
+function limitAt(trace: readonly number[], at: number): TraceLimit {
+  const algorithm = algorithms[trace[at] as number] as Algorithm;
+  const size = trace[at + 3] as number;
+  return {
+    algorithm,
+    quota: trace[at + 1] as number,
+    windowUs: trace[at + 2] as number,
+    burst: size,
+    precisionUs: algorithm === "sliding-window" ? size : 0,
+  };
+}
+
+function append(trace: number[], a: number, b: number, c: number, d: number): void {
+  const length = trace.length;
+  trace[length] = a;
+  trace[length + 1] = b;
+  trace[length + 2] = c;
+  trace[length + 3] = d;
+}
+
+/** In halves, so that nothing exceeds 2^53. */
+function mix(digest: number, value: number): number {
+  const high = Math.floor((value + 1) / wrap);
+  return (digest * generatorBase + high * 9 + (value + 1 - high * wrap)) % prime;
+}
+
+/** Lehmer's generator. */
+let state = 1;
+
+/** A whole number from 0 to `count` - 1. */
+function below(count: number): number {
+  state = (state * generatorBase) % prime;
+  return Math.floor((state / prime) * count);
+}
+
+/** Of every order of magnitude alike. */
+function magnitude(max: number, doublings: number): number {
+  let value = 1;
+  for (let i = below(doublings + 1); i > 0; i--) value *= 2;
+  return Math.min(max, value + below(value));
+}
+
+/** Few as often as many, and the most often. */
+function randomUnits(): number {
+  const choice = below(10);
+  if (choice === 0) return maxUnits;
+  if (choice < 5) return 1 + below(12);
+  return magnitude(maxUnits, 31);
+}
+
+function randomWindowMs(): number {
+  const choice = below(20);
+  if (choice === 0) return 1;
+  if (choice === 1) return longestWindowMs;
+  return magnitude(longestWindowMs, 34);
+}
+
+/** A tenth of the window, or whole ms of which it is a multiple. */
+function randomPrecisionUs(windowUs: number): number {
+  const blocks = below(3) === 0 ? 1000 : 1 + below(100);
+  if (windowUs % (blocks * 1000) === 0) return windowUs / blocks;
+  return windowUs / 10;
+}
+
+/** Mostly one; everything, and more than there can be, now and then. */
+function randomCost(capacity: number): number {
+  const choice = below(20);
+  if (choice < 9) return 1;
+  if (choice === 9) return Math.min(capacity + 1, maxUnits);
+  if (choice < 12) return capacity;
+  return 1 + below(Math.max(1, Math.floor(capacity / (1 + below(8)))));
+}
+
+/** Mostly about what the cost takes to come back; sometimes nothing, sometimes back, sometimes far. */
+function randomStepUs(windowUs: number, cost: number, unitUs: number): number {
+  const choice = below(100);
+  // The shared dict keeps 32 bits of a window's index: a step of 2^31 windows is more than it can tell.
+  const farUs = windowUs < 1000000 ? day : year;
+  const longestUs = Math.min(windowUs * 1000000, 10000000000000);
+  if (choice < 30) return 0;
+  if (choice < 55) return below(Math.floor(Math.min(1.5 * cost * unitUs, longestUs)) + 1);
+  if (choice < 65) return below(5);
+  if (choice < 75) return below(windowUs);
+  if (choice < 80) return below(Math.floor(windowUs / 50) + 1);
+  if (choice < 85) return -below(5000);
+  if (choice < 88) return -below(1200000);
+  if (choice < 91) return -below(3 * windowUs);
+  if (choice === 91) return -hour;
+  if (choice === 92) return hour;
+  if (choice === 93) return below(10) === 0 ? farUs : -1000;
+  if (choice === 94) return below(10) === 0 ? -farUs : 1000;
+  if (choice < 97) return windowUs;
+  return windowUs - below(3);
+}
