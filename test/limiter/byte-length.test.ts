@@ -7,6 +7,8 @@ const texts = fc.string({ unit: "grapheme", maxLength: 30 }).map((text) => text.
 describe("a text's length in bytes", () => {
   test("is that of its UTF-8", () => {
     expect(["", "a", "é", "€", "😀", "\0"].map(byteLength)).toEqual([0, 1, 2, 3, 4, 1]);
+    expect(["\u007f", "\u0080", "\u07ff", "\u0800", "\uffff"].map(byteLength)).toEqual([1, 2, 2, 3, 3]);
+    expect(["\u{10000}", "\u{103ff}", "\u{10fc00}", "\u{10ffff}"].map(byteLength)).toEqual([4, 4, 4, 4]);
     fc.assert(
       fc.property(texts, (text) => {
         expect(byteLength(text)).toBe(Buffer.byteLength(text));
@@ -20,6 +22,7 @@ describe("a text cut to some bytes", () => {
     expect(cutToBytes("a€b", 3)).toBe("a");
     expect(cutToBytes("a€b", 4)).toBe("a€");
     expect([4, 5, 6, 7, 8].map((bytes) => cutToBytes("a😀😀", bytes))).toEqual(["a", "a😀", "a😀", "a😀", "a😀"]);
+    expect(["\u{10000}", "\u{10ffff}"].map((character) => cutToBytes(`a${character}`, 3))).toEqual(["a", "a"]);
     expect(cutToBytes("abc", 0)).toBe("");
   });
 

@@ -14,11 +14,12 @@ interface Place {
   readonly limit: string;
   readonly algorithm: Algorithm;
   readonly windowUs: number;
+  readonly precisionUs: number;
   readonly values: readonly string[];
 }
 
-function storedKey({ app, policy, limit, algorithm, windowUs, values }: Place): string {
-  const suffix = counterSuffix({ name: limit, algorithm, windowUs, quota: 1, burst: 1 });
+function storedKey({ app, policy, limit, algorithm, windowUs, precisionUs, values }: Place): string {
+  const suffix = counterSuffix({ name: limit, algorithm, windowUs, quota: 1, burst: 1, precisionUs });
   return counterPrefix(app, policy) + encode(values) + suffix;
 }
 
@@ -30,11 +31,30 @@ describe("a stored key", () => {
       limit: "burst",
       algorithm: "token-bucket" as const,
       windowUs: 1_000_000,
+      precisionUs: 0,
     };
     expect(storedKey({ ...place, values: ["abc", "def"] })).toBe(
-      "s1:{shop:books:2:3:abcdef}:burst:token-bucket:1000000",
+      "s2:{shop:books:2:3:abcdef}:burst:token-bucket:1000000",
     );
-    expect(storedKey({ ...place, values: [] })).toBe("s1:{shop:books:0:}:burst:token-bucket:1000000");
+    expect(storedKey({ ...place, values: [] })).toBe("s2:{shop:books:0:}:burst:token-bucket:1000000");
+  });
+
+  test("holds the precision of a sliding-window: blocks of another length are another counter", () => {
+    const limits = ["100ms", "200ms", undefined].map(
+      (precision) =>
+        policyFrom({ name: "x", limits: [{ algorithm: "sliding-window", quota: 1, window: "1s", precision }] })
+          .limits[0],
+    );
+    expect(limits.map((limit) => counterSuffix(limit as never))).toEqual([
+      "}:default:sliding-window:1000000/100000",
+      "}:default:sliding-window:1000000/200000",
+      "}:default:sliding-window:1000000/100000",
+    ]);
+  });
+
+  test("holds the time to live of concurrency where others have their window", () => {
+    const [limit] = policyFrom({ name: "x", limits: [{ algorithm: "concurrency", quota: 1, ttl: "5s" }] }).limits;
+    expect(counterSuffix(limit as never)).toBe("}:default:concurrency:5000000");
   });
 
   test("writes the longest window to the last digit", () => {
@@ -49,7 +69,9 @@ describe("a stored key", () => {
     const suffixes = [
       { quota: 1, burst: 1 },
       { quota: 2, burst: 3 },
-    ].map((units) => counterSuffix({ name: "x", algorithm: "token-bucket", windowUs: 1_000, ...units }));
+    ].map((units) =>
+      counterSuffix({ name: "x", algorithm: "sliding-window", windowUs: 1_000, precisionUs: 100, ...units }),
+    );
     expect(suffixes[0]).toBe(suffixes[1]);
   });
 
@@ -74,25 +96,33 @@ describe("a stored key", () => {
 /** Values made of what could be mistaken for a key's own punctuation, and long ones. */
 const value = fc.oneof(
   fc
-    .array(fc.constantFrom(":", "{", "}", "h:", "s1:", "1", "2", "12", "0", "a", "|", "/", ",", " ", "\0", "\n", "é"), {
+    .array(fc.constantFrom(":", "{", "}", "h:", "s2:", "1", "2", "12", "0", "a", "|", "/", ",", " ", "\0", "\n", "é"), {
       maxLength: 6,
     })
     .map((pieces) => pieces.join("")),
-  fc.constantFrom("", "}:a:token-bucket:1000", "}:a:fixed-window:1000", "1:a", "2:1:ab", "h:", sha1Hex("1:a")),
+  fc.constantFrom("", "}:a:token-bucket:1000", "}:a:sliding-window:1000/100", "1:a", "2:1:ab", "h:", sha1Hex("1:a")),
   fc.integer({ min: 190, max: 210 }).map((length) => "a".repeat(length)),
   fc.string(),
 );
 
 const name = fc.constantFrom("a", "b", "a-b", "0", "1", "2", "h");
 
-const place: fc.Arbitrary<Place> = fc.record({
-  app: name,
-  policy: name,
-  limit: name,
-  algorithm: fc.constantFrom("token-bucket" as const, "fixed-window" as const),
-  windowUs: fc.constantFrom(1_000, 10_000, 31_622_400_000_000),
-  values: fc.array(value, { maxLength: 4 }),
-});
+const place: fc.Arbitrary<Place> = fc
+  .record({
+    app: name,
+    policy: name,
+    limit: name,
+    algorithm: fc.constantFrom("token-bucket" as const, "sliding-window" as const, "sliding-log" as const),
+    windowUs: fc.constantFrom(1_000, 10_000, 31_622_400_000_000),
+    precisionUs: fc.constantFrom(100, 1_000),
+    values: fc.array(value, { maxLength: 4 }),
+  })
+  .map(withPrecisionOfItsOwn);
+
+/** Only a sliding-window has a precision. */
+function withPrecisionOfItsOwn(place: Place): Place {
+  return place.algorithm === "sliding-window" ? place : { ...place, precisionUs: 0 };
+}
 
 /** How the characters of a list of values may be cut up differently. */
 const recut = fc
@@ -107,7 +137,7 @@ const recut = fc
 describe("two counters have the same stored key only if they are the same:", () => {
   const same = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b);
 
-  test("any app, policy, limit, algorithm, window and values", () => {
+  test("any app, policy, limit, algorithm, window, precision and values", () => {
     fc.assert(
       fc.property(place, place, (a, b) => {
         expect(storedKey(a) === storedKey(b)).toBe(same(a, b));
@@ -121,9 +151,9 @@ describe("two counters have the same stored key only if they are the same:", () 
       fc.property(
         place,
         place,
-        fc.constantFrom("app", "policy", "limit", "algorithm", "windowUs", "values"),
+        fc.constantFrom("app", "policy", "limit", "algorithm", "windowUs", "precisionUs", "values"),
         (a, b, field) => {
-          const changed = { ...a, [field]: b[field as keyof Place] };
+          const changed = withPrecisionOfItsOwn({ ...a, [field]: b[field as keyof Place] });
           expect(storedKey(a) === storedKey(changed)).toBe(same(a, changed));
         },
       ),

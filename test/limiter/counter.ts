@@ -1,7 +1,7 @@
 // A counter as a store keeps it: asked at given times, it answers with the whole decision.
 
-import { emptyState } from "../../limiter/src/algorithms/counter-state.ts";
-import { charge, describe, type Rate, refund } from "../../limiter/src/algorithms/rate.ts";
+import { type MemoryCounter, memoryCounter, memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
+import { admits, charge, describe, type Rate, refund } from "../../limiter/src/algorithms/rate.ts";
 import { type Decision, emptyDecision } from "../../limiter/src/decision.ts";
 
 /** 2023-11-14T22:13:20Z */
@@ -14,18 +14,25 @@ export const day = 24 * hour;
 export const maxUnits = 2 ** 31;
 
 export class Counter {
-  readonly state = emptyState();
+  state = memoryCounter();
   rate: Rate;
 
   constructor(rate: Rate) {
     this.rate = rate;
   }
 
+  /** What of the state every store keeps; the ring is the sliding algorithms' own. */
+  get head(): { atUs: number; count: number } {
+    return { atUs: this.state.atUs, count: this.state.count };
+  }
+
   ask(nowUs: number, cost = 1): Decision {
-    const decision = emptyDecision();
-    const allowed = charge(this.rate, this.state, nowUs, cost);
-    describe(this.rate, this.state, nowUs, cost, allowed, decision);
-    return decision;
+    return this.#decide(nowUs, cost, true);
+  }
+
+  /** What asking would be told. */
+  peek(nowUs: number, cost = 1): Decision {
+    return this.#decide(nowUs, cost, false);
   }
 
   allows(nowUs: number, cost = 1): boolean {
@@ -39,15 +46,28 @@ export class Counter {
     return allowed;
   }
 
-  refund(cost: number): void {
-    refund(this.rate, this.state, cost);
+  /** @param chargedAtUs the head's moment right after the charge; unless said, that of the last one */
+  refund(cost: number, nowUs: number, chargedAtUs = this.state.atUs): void {
+    refund(this.rate, this.state, memoryRing, nowUs, chargedAtUs, cost);
   }
 
   /** Another counter in the same state: asking it changes nothing here. */
   copy(): Counter {
     const copy = new Counter(this.rate);
-    copy.state.atUs = this.state.atUs;
-    copy.state.count = this.state.count;
+    copy.state = copyOf(this.state);
     return copy;
   }
+
+  #decide(nowUs: number, cost: number, commits: boolean): Decision {
+    const decision = emptyDecision();
+    this.state.stepped = false;
+    const allowed = admits(this.rate, this.state, memoryRing, nowUs, cost);
+    if (allowed && commits) charge(this.rate, this.state, memoryRing);
+    describe(this.rate, this.state, memoryRing, nowUs, cost, allowed, decision);
+    return decision;
+  }
+}
+
+export function copyOf(state: MemoryCounter): MemoryCounter {
+  return { ...state, entries: [...state.entries] };
 }

@@ -10,6 +10,22 @@ describe("a key part", () => {
     test(`${JSON.stringify(text)} is none`, () => expect(parseKeyPart(text)).toBeUndefined());
   }
 
+  test("may name a header by every letter, digit and mark of a token that nginx knows, a variable by those of a word", () => {
+    for (const name of ["0", "9", "a", "z", "_", "-", ".", "!", "~"]) {
+      expect(parseKeyPart(`header:${name}`)).toEqual({ source: "header", name });
+    }
+    expect(parseKeyPart("header:AZ")).toEqual({ source: "header", name: "az" });
+    for (const name of ["0", "9", "A", "Z", "a", "z", "_"]) {
+      expect(parseKeyPart(`var:${name}`)).toEqual({ source: "var", name });
+    }
+    for (const name of ["/", ":", "@", "[", "`", "{", " "]) {
+      expect(parseKeyPart(`header:a${name}`)).toBeUndefined();
+      expect(parseKeyPart(`var:a${name}`)).toBeUndefined();
+    }
+    expect(parseKeyPart("ip/9/19")).toEqual({ source: "ip", v4Bits: 9, v6Bits: 19 });
+    for (const none of ["ip/24", "ip/2:/56", "ip/24/5:", "ip/24/", ":a"]) expect(parseKeyPart(none)).toBeUndefined();
+  });
+
   test("may have a name of 256 bytes and no more", () => {
     for (const source of ["header", "cookie", "query", "var", "const"]) {
       expect(parseKeyPart(`${source}:${"a".repeat(256)}`)).toEqual({ source, name: "a".repeat(256) });

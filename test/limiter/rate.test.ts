@@ -1,38 +1,99 @@
 import { describe, expect, test } from "vitest";
-import { capacity, rateOf, shareOf } from "../../limiter/src/algorithms/rate.ts";
-import { second } from "./counter.ts";
+import { memoryCounter, memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
+import {
+  admits,
+  capacity,
+  charge,
+  describe as describeCounter,
+  keepsEntries,
+  type Rate,
+  rateOf,
+  shareOf,
+  sizeOf,
+} from "../../limiter/src/algorithms/rate.ts";
+import { emptyDecision } from "../../limiter/src/decision.ts";
+import { Counter, second, startUs } from "./counter.ts";
+import { everyAlgorithm } from "./legal-limits.ts";
 
-const bucket = rateOf({ name: "a", algorithm: "token-bucket", quota: 7, windowUs: second, burst: 20 });
-const window = rateOf({ name: "b", algorithm: "fixed-window", quota: 7, windowUs: second, burst: 7 });
+const limit = { quota: 7, windowUs: second, burst: 20, precisionUs: 250_000 };
+const [bucket, leaky, window, sliding, log, slots] = everyAlgorithm.map((algorithm) =>
+  rateOf({ algorithm, ...limit }),
+) as [Rate, Rate, Rate, Rate, Rate, Rate];
+const all = [bucket, leaky, window, sliding, log, slots];
 
 describe("a limit's rate", () => {
   test("is of the algorithm that the limit names", () => {
-    expect(bucket.algorithm).toBe("token-bucket");
-    expect(window.algorithm).toBe("fixed-window");
+    expect(all.map(({ algorithm }) => algorithm)).toEqual([...everyAlgorithm]);
   });
 
-  test("can give at once: a bucket its burst, a window its quota", () => {
-    expect(capacity(bucket)).toBe(20);
-    expect(capacity(window)).toBe(7);
+  test("can give at once: a bucket its burst, a leaky one one more, the others their quota", () => {
+    expect(all.map(capacity)).toEqual([20, 21, 7, 7, 7, 7]);
+  });
+
+  test("is made anew from its quota, its window and its size", () => {
+    expect(all.map(sizeOf)).toEqual([20, 20, 0, 250_000, 0, 0]);
+    for (const rate of all) {
+      const { algorithm, quota, windowUs } = rate;
+      expect(rateOf({ algorithm, quota, windowUs, burst: sizeOf(rate), precisionUs: sizeOf(rate) })).toEqual(rate);
+    }
+  });
+
+  test("has counters with entries where it slides", () => {
+    expect(all.map(keepsEntries)).toEqual([false, false, false, true, true, true]);
   });
 });
 
+test("a decision is told whole, whatever the record that it is written to held", () => {
+  for (const rate of all) {
+    const counter = memoryCounter();
+    for (let asked = 0; asked < 25; asked++) {
+      const allowed = admits(rate, counter, memoryRing, startUs, 1);
+      if (allowed) charge(rate, counter, memoryRing);
+      const [clean, used] = [emptyDecision(), emptyDecision()];
+      Object.assign(used, {
+        allowed: !allowed,
+        limit: 99,
+        remaining: 99,
+        retryAfterUs: 99,
+        resetAfterUs: 99,
+        delayUs: 99,
+      });
+      for (const decision of [clean, used]) describeCounter(rate, counter, memoryRing, startUs, 1, allowed, decision);
+      expect(used).toEqual(clean);
+      expect(clean).toMatchObject({ allowed, limit: capacity(rate) });
+    }
+  }
+});
+
 describe("one node's share of a rate", () => {
+  const share = (rate: Rate, shares: number, cost: number) => shareOf(rate, shares, cost);
+
   test("is the whole for one node", () => {
-    expect(shareOf(bucket, 1, 1)).toEqual(bucket);
-    expect(shareOf(window, 1, 1)).toEqual(window);
+    for (const rate of all) expect(share(rate, 1, 1)).toEqual(rate);
   });
 
   test("is rounded down, so that all shares together are no more than the whole", () => {
-    expect(shareOf(bucket, 3, 1)).toMatchObject({ quota: 2, windowUs: second, burst: 6 });
-    expect(shareOf(window, 3, 1)).toMatchObject({ quota: 2, windowUs: second });
+    expect(share(bucket, 3, 1)).toStrictEqual(rateOf({ algorithm: "token-bucket", ...limit, quota: 2, burst: 6 }));
+    expect(share(window, 3, 1)).toStrictEqual(rateOf({ algorithm: "fixed-window", ...limit, quota: 2 }));
+    expect(share(sliding, 3, 1)).toStrictEqual(rateOf({ algorithm: "sliding-window", ...limit, quota: 2 }));
+    expect(share(log, 3, 1)).toStrictEqual(rateOf({ algorithm: "sliding-log", ...limit, quota: 2 }));
+    expect(share(slots, 3, 1)).toStrictEqual(rateOf({ algorithm: "concurrency", ...limit, quota: 2 }));
+  });
+
+  test("of a leaky bucket is one of all that it holds: the one that departs counts", () => {
+    expect(share(leaky, 3, 1)).toEqual(rateOf({ algorithm: "leaky-bucket", ...limit, quota: 2, burst: 6 }));
+    expect(share(leaky, 20, 1)).toMatchObject({ quota: 1, burst: 1 });
   });
 
   test("has room for one request, or it would refuse them all", () => {
-    expect(shareOf(bucket, 100, 1)).toMatchObject({ quota: 1, burst: 1 });
-    expect(shareOf(window, 100, 1)).toMatchObject({ quota: 1 });
-    expect(shareOf(bucket, 100, 5)).toMatchObject({ quota: 1, burst: 5 });
-    expect(shareOf(window, 100, 5)).toMatchObject({ quota: 5 });
-    expect(shareOf(bucket, 3, 5)).toMatchObject({ quota: 2, burst: 6 });
+    for (const rate of all) {
+      for (const cost of [1, 5]) {
+        const least = share(rate, 100, cost);
+        expect(capacity(least)).toBe(cost);
+        expect(new Counter(least).allowedOf(3, startUs, cost)).toBe(1);
+      }
+    }
+    expect(share(bucket, 3, 5)).toMatchObject({ quota: 2, burst: 6 });
+    expect(share(bucket, 100, 5)).toMatchObject({ quota: 1, burst: 5 });
   });
 });

@@ -60,9 +60,30 @@ describe("a snapshot", () => {
     }
   });
 
+  test("that is no object is told so", () => {
+    for (const [message, got] of [
+      [null, "null"],
+      [undefined, "nothing"],
+      ["x", '"x"'],
+      [5, "5"],
+    ]) {
+      expect(readSnapshot(message)).toEqual({ problems: [{ path: "", expected: "a snapshot", got }] });
+    }
+  });
+
+  test("has an epoch that is a text", () => {
+    for (const epoch of [5, undefined, null, ""]) {
+      expect(readSnapshot({ ...snapshot, epoch }).problems).toMatchObject([
+        { path: "epoch", expected: "a non-empty text" },
+      ]);
+    }
+  });
+
   test("has a list of policies", () => {
     for (const policies of [undefined, null, {}, "x", 5]) {
-      expect(readSnapshot({ ...snapshot, policies })).toMatchObject({ problems: [{ path: "policies" }] });
+      expect(readSnapshot({ ...snapshot, policies })).toMatchObject({
+        problems: [{ path: "policies", expected: "a list" }],
+      });
     }
   });
 

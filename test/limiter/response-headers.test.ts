@@ -39,10 +39,34 @@ describe("RateLimit-Policy", () => {
   });
 
   test("rounds a started second up", () => {
-    const bucket = rateOf({ name: "x", algorithm: "token-bucket", quota: 7, windowUs: 11 * second, burst: 3 });
+    const bucket = rateOf({ algorithm: "token-bucket", quota: 7, windowUs: 11 * second, burst: 3, precisionUs: 0 });
     expect(rateLimitPolicyItem("x", bucket)).toBe('"x";q=3;w=5');
-    const window = rateOf({ name: "x", algorithm: "fixed-window", quota: 7, windowUs: 1_000, burst: 7 });
+    const window = rateOf({ algorithm: "fixed-window", quota: 7, windowUs: 1_000, burst: 7, precisionUs: 0 });
     expect(rateLimitPolicyItem("x", window)).toBe('"x";q=7;w=1');
+  });
+
+  test("tells of a leaky bucket one that departs and those that may wait, and of a sliding window its window", () => {
+    const limit = { quota: 2, windowUs: second, burst: 9, precisionUs: 100_000 };
+    expect(rateLimitPolicyItem("x", rateOf({ algorithm: "leaky-bucket", ...limit }))).toBe('"x";q=10;w=5');
+    expect(rateLimitPolicyItem("x", rateOf({ algorithm: "sliding-window", ...limit }))).toBe('"x";q=2;w=1');
+    expect(rateLimitPolicyItem("x", rateOf({ algorithm: "sliding-log", ...limit }))).toBe('"x";q=2;w=1');
+  });
+
+  test("tells of slots how many, in the unit that the draft has for them, and no window", () => {
+    const { policyHeader } = compilePolicy(
+      "shop",
+      policyNamed("books", {
+        limits: [
+          { name: "uploads", algorithm: "concurrency", quota: 3 },
+          { name: "daily", algorithm: "sliding-log", quota: 5_000, window: "1d" },
+        ],
+      }),
+    );
+    expect(policyHeader).toBe('"uploads";q=3;qu="concurrent-requests", "daily";q=5000;w=86400');
+    expect(read(policyHeader)).toEqual([
+      ["uploads", { q: 3, qu: "concurrent-requests" }],
+      ["daily", { q: 5_000, w: 86_400 }],
+    ]);
   });
 
   test("is a structured field for every legal limit", () => {
@@ -53,7 +77,7 @@ describe("RateLimit-Policy", () => {
     });
     fc.assert(
       fc.property(limits, (limit) => {
-        const rate = rateOf({ name: "x", algorithm: "token-bucket", ...limit });
+        const rate = rateOf({ algorithm: "token-bucket", ...limit, precisionUs: 0 });
         expect(read(rateLimitPolicyItem("x", rate))).toMatchObject([["x", { q: limit.burst }]]);
       }),
       { examples: [[{ quota: 1, windowUs: 366 * day, burst: maxUnits }]] },
@@ -74,7 +98,7 @@ describe("RateLimit", () => {
 
   test("is a structured field for a debt of ages", () => {
     const counter = new Counter(
-      rateOf({ name: "x", algorithm: "token-bucket", quota: 1, windowUs: 366 * day, burst: maxUnits }),
+      rateOf({ algorithm: "token-bucket", quota: 1, windowUs: 366 * day, burst: maxUnits, precisionUs: 0 }),
     );
     expect(read(rateLimitItem("x", counter.ask(startUs, maxUnits)))).toEqual([["x", { r: 0, t: 9_007_199_255 }]]);
   });
@@ -97,7 +121,7 @@ describe("Retry-After", () => {
 
   test("is long enough: who waits it is allowed", () => {
     const counter = new Counter(
-      rateOf({ name: "x", algorithm: "token-bucket", quota: 7, windowUs: 11 * second, burst: 3 }),
+      rateOf({ algorithm: "token-bucket", quota: 7, windowUs: 11 * second, burst: 3, precisionUs: 0 }),
     );
     counter.ask(startUs, 3);
     const seconds = retryAfterSeconds(counter.ask(startUs, 2)) as number;

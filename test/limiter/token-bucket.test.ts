@@ -15,6 +15,7 @@ describe("a token bucket that was never used", () => {
       remaining: 9,
       retryAfterUs: 0,
       resetAfterUs: 500_000,
+      delayUs: 0,
     });
   });
 
@@ -42,6 +43,7 @@ describe("a token bucket whose burst is spent", () => {
       remaining: 0,
       retryAfterUs: 500_000,
       resetAfterUs: 5_000_000,
+      delayUs: 0,
     });
   });
 
@@ -76,9 +78,9 @@ describe("a token bucket whose burst is spent", () => {
 
   test("charges nothing for what it refuses", () => {
     const counter = spent();
-    const before = { ...counter.state };
+    const before = counter.head;
     for (let i = 0; i < 1_000; i++) counter.ask(startUs + i, 1 + (i % 10));
-    expect(counter.state).toEqual(before);
+    expect(counter.head).toEqual(before);
     expect(counter.allows(startUs + 500_000)).toBe(true);
   });
 });
@@ -92,6 +94,7 @@ describe("a request that costs more than the burst", () => {
       remaining: 10,
       retryAfterUs: never,
       resetAfterUs: 0,
+      delayUs: 0,
     });
     expect(counter.allows(startUs, 10)).toBe(true);
   });
@@ -107,10 +110,28 @@ describe("a rate that does not divide", () => {
   test("3 per second: the third of a µs is carried, not lost", () => {
     const counter = new Counter(tokenBucket(3, second, 1));
     expect(counter.ask(startUs)).toMatchObject({ allowed: true, resetAfterUs: 333_334 });
-    expect(counter.state).toEqual({ atUs: startUs + 333_333, count: 1 });
+    expect(counter.head).toEqual({ atUs: startUs + 333_333, count: 1 });
     expect(counter.ask(startUs)).toMatchObject({ allowed: false, retryAfterUs: 333_334 });
     expect(counter.allows(startUs + 333_333)).toBe(false);
     expect(counter.allows(startUs + 333_334)).toBe(true);
+  });
+
+  test("3 per second: the third of a µs that is still owed is told", () => {
+    const counter = new Counter(tokenBucket(3, second, 1));
+    counter.ask(startUs);
+    expect(counter.ask(startUs + 333_333)).toMatchObject({ allowed: false, retryAfterUs: 1, resetAfterUs: 1 });
+    expect(counter.peek(startUs + 333_334)).toMatchObject({ allowed: true, remaining: 1, resetAfterUs: 0 });
+  });
+
+  test("fractions that make a whole µs together are one", () => {
+    const quota = maxUnits - 1;
+    for (const first of [1, 12_345, 2 ** 30]) {
+      const counter = new Counter(tokenBucket(quota, 366 * day, maxUnits));
+      counter.ask(startUs, first);
+      expect(counter.head.count).toBeGreaterThan(0);
+      counter.ask(startUs, quota - first);
+      expect(counter.head).toEqual({ atUs: startUs + 366 * day, count: 0 });
+    }
   });
 
   test("3 per second, spent at once: the three units come back after 333,334, 666,667 and 1,000,000 µs", () => {
@@ -150,10 +171,40 @@ describe("a rate that does not divide", () => {
       limit: maxUnits,
       remaining: 2 ** 30 - 1,
       retryAfterUs: 0,
-      // 183 d and one unit of 14,725.36 µs
+      // 183 d and one unit of 14,725.33 µs
       resetAfterUs: 183 * day + 14_726,
+      delayUs: 0,
     });
     expect(counter.ask(startUs, 2 ** 30)).toMatchObject({ allowed: false, retryAfterUs: 14_726 });
+  });
+});
+
+describe("what remains", () => {
+  test("is told to the unit where its products are beyond 2^53", () => {
+    // Of 2^30 + 1 units a window, the burst is almost two windows.
+    for (const [quota, burst] of [
+      [maxUnits, maxUnits],
+      [maxUnits - 1, maxUnits - 1],
+      [2 ** 30 + 1, maxUnits],
+      [999_999_937, 2_000_000_011],
+    ] as const) {
+      const counter = new Counter(tokenBucket(quota, 366 * day, burst));
+      let left = burst;
+      for (let cost = 1; cost <= 200; cost++) {
+        left -= cost;
+        expect(counter.ask(startUs, cost).remaining).toBe(left);
+      }
+      expect(counter.ask(startUs, left - 1).remaining).toBe(1);
+      expect(counter.ask(startUs, 1).remaining).toBe(0);
+    }
+  });
+
+  test("grows by a unit at the µs at which that is refilled, where its products are beyond 2^53", () => {
+    const counter = new Counter(tokenBucket(maxUnits - 1, 366 * day, maxUnits));
+    counter.ask(startUs, maxUnits);
+    // A unit takes 14,725.33 µs.
+    const left = [14_725, 14_726, 29_450, 29_451, 44_175, 44_176].map((us) => counter.peek(startUs + us).remaining);
+    expect(left).toEqual([0, 1, 1, 2, 2, 3]);
   });
 });
 
@@ -161,43 +212,91 @@ describe("a refund", () => {
   test("gives back exactly what the charge took", () => {
     const counter = new Counter(tokenBucket(7, 11 * second, 7));
     counter.ask(startUs, 3);
-    const before = { ...counter.state };
+    const before = counter.head;
     counter.ask(startUs + 5, 4);
-    counter.refund(4);
-    expect(counter.state).toEqual(before);
+    counter.refund(4, startUs + 5);
+    expect(counter.head).toEqual(before);
   });
 
   test("of the only charge leaves the bucket full", () => {
     const counter = twoPerSecond();
     counter.ask(startUs, 10);
-    counter.refund(10);
+    counter.refund(10, startUs);
     expect(counter.ask(startUs, 10)).toMatchObject({ allowed: true, remaining: 0 });
   });
 
   test("of more than was charged makes it no fuller than full", () => {
     const counter = twoPerSecond();
     counter.ask(startUs, 1);
-    counter.refund(10);
-    counter.refund(10);
+    counter.refund(10, startUs);
+    counter.refund(10, startUs);
     expect(counter.allowedOf(11, startUs)).toBe(10);
   });
 
   test("to a counter that was forgotten meanwhile does nothing", () => {
     const counter = twoPerSecond();
-    counter.refund(10);
-    expect(counter.state).toEqual({ atUs: 0, count: 0 });
+    counter.refund(10, startUs, startUs + 5 * second);
+    expect(counter.ask(startUs)).toMatchObject({ allowed: true, remaining: 9 });
     const thirds = new Counter(tokenBucket(3, second, 3));
-    thirds.refund(1);
-    expect(thirds.state).toEqual({ atUs: 0, count: 0 });
+    thirds.refund(1, startUs, startUs + 333_333);
+    expect(thirds.ask(startUs)).toMatchObject({ allowed: true, remaining: 2 });
+  });
+
+  test("of units that have come back by themselves gives back nothing", () => {
+    const counter = twoPerSecond();
+    counter.ask(startUs, 2);
+    const chargedAtUs = counter.state.atUs;
+    counter.ask(startUs + 900_000, 10);
+    counter.ask(startUs + 900_000, 8);
+    const before = counter.head;
+    counter.refund(2, startUs + 1_000_001, chargedAtUs);
+    expect(counter.head).toEqual(before);
+  });
+
+  test("of units of which some have come back gives back the others", () => {
+    const counter = twoPerSecond();
+    counter.ask(startUs, 2);
+    const chargedAtUs = counter.state.atUs;
+    counter.ask(startUs + 500_000, 3);
+    // A unit came back after half a second. Without the refunded request, that time would have refilled nothing.
+    counter.refund(2, startUs + 500_000, chargedAtUs);
+    expect(counter.head).toEqual({ atUs: startUs + 2 * second, count: 0 });
+    expect(counter.peek(startUs + 500_000, 7).allowed).toBe(true);
+    expect(counter.peek(startUs + 500_000, 8).allowed).toBe(false);
+  });
+
+  test("keeps the fractions of a µs of the charges after it", () => {
+    const atOnce = new Counter(tokenBucket(3, second, 3));
+    atOnce.ask(startUs);
+    atOnce.ask(startUs);
+    atOnce.refund(1, startUs, startUs + 333_333);
+    expect(atOnce.head).toEqual({ atUs: startUs + 333_333, count: 1 });
+    const later = new Counter(tokenBucket(3, second, 3));
+    later.ask(startUs);
+    later.ask(startUs + 100_000);
+    later.refund(1, startUs + 200_000, startUs + 333_333);
+    // Of two thirds of a µs, which are whose is not known.
+    expect(later.head).toEqual({ atUs: startUs + 533_333, count: 2 });
+  });
+
+  test("is exact although time has passed, where nothing was charged since", () => {
+    const counter = new Counter(tokenBucket(3, second, 3));
+    counter.ask(startUs, 2);
+    counter.ask(startUs, 1);
+    counter.refund(1, startUs + 1);
+    expect(counter.head).toEqual({ atUs: startUs + 666_666, count: 2 });
+    counter.refund(2, startUs + 2);
+    expect(counter.head).toEqual({ atUs: startUs + 2, count: 0 });
+    expect(counter.ask(startUs + 2)).toMatchObject({ allowed: true, remaining: 2, resetAfterUs: 333_334 });
   });
 
   test("of costs beyond 2^53 quota-ths is exact", () => {
     const counter = new Counter(tokenBucket(maxUnits - 1, 366 * day, maxUnits));
     counter.ask(startUs, 12_345);
-    const before = { ...counter.state };
+    const before = counter.head;
     counter.ask(startUs, 2 ** 31 - 12_346);
-    counter.refund(2 ** 31 - 12_346);
-    expect(counter.state).toEqual(before);
+    counter.refund(2 ** 31 - 12_346, startUs);
+    expect(counter.head).toEqual(before);
   });
 });
 
@@ -212,6 +311,7 @@ describe("a clock that steps", () => {
       remaining: 0,
       retryAfterUs: 501_000,
       resetAfterUs: 5_001_000,
+      delayUs: 0,
     });
     expect(counter.allows(startUs - ms + 500_999)).toBe(false);
     expect(counter.allows(startUs - ms + 501_000)).toBe(true);
@@ -235,6 +335,7 @@ describe("a clock that steps", () => {
       remaining: 0,
       retryAfterUs: 500_000,
       resetAfterUs: 5_000_000,
+      delayUs: 0,
     });
     expect(counter.allows(back + 499_999)).toBe(false);
     expect(counter.allows(back + 500_000)).toBe(true);
@@ -244,17 +345,37 @@ describe("a clock that steps", () => {
   test("back by 1 h is described alike before anything was asked", () => {
     const counter = new Counter(tokenBucket(7, 11 * second, 5));
     counter.ask(startUs, 5);
-    const decision = emptyDecision();
-    describeTokenBucket(tokenBucket(7, 11 * second, 5), counter.state, startUs - hour, 1, false, decision);
+    const decision = { ...emptyDecision(), allowed: false };
+    describeTokenBucket(tokenBucket(7, 11 * second, 5), counter.state, startUs - hour, 1, decision);
     expect(decision).toEqual(counter.ask(startUs - hour));
     expect(decision).toMatchObject({ remaining: 0, retryAfterUs: 1_571_429, resetAfterUs: 7_857_143 });
   });
 
-  test("back by exactly the window is waited for, and 1 µs further is not", () => {
-    const waiting = twoPerSecond();
-    waiting.ask(startUs, 10);
-    expect(waiting.copy().ask(startUs - second).retryAfterUs).toBe(1_500_000);
-    expect(waiting.copy().ask(startUs - second - 1).retryAfterUs).toBe(500_000);
+  test("back by exactly a second is waited for, and 1 µs further is not", () => {
+    for (const [quota, windowUs] of [
+      [2, second],
+      [120, minute],
+    ] as const) {
+      const counter = new Counter(tokenBucket(quota, windowUs, 10));
+      counter.ask(startUs, 10);
+      expect(counter.copy().ask(startUs - second).retryAfterUs).toBe(1_500_000);
+      expect(counter.copy().ask(startUs - second - 1).retryAfterUs).toBe(500_000);
+    }
+  });
+
+  test("back by no more than the window is waited for, where the window is shorter than a second", () => {
+    const counter = new Counter(tokenBucket(2, 10 * ms, 10));
+    counter.ask(startUs, 10);
+    expect(counter.copy().ask(startUs - 10 * ms).retryAfterUs).toBe(15 * ms);
+    expect(counter.copy().ask(startUs - 10 * ms - 1).retryAfterUs).toBe(5 * ms);
+  });
+
+  test("back by an hour while units are left takes none that were left before the debt seemed longer", () => {
+    const counter = new Counter(tokenBucket(1, hour, 3));
+    counter.ask(startUs, 2);
+    // Two hours are owed; an hour back, three.
+    expect(counter.copy().ask(startUs - hour)).toMatchObject({ allowed: false, retryAfterUs: hour });
+    expect(counter.copy().ask(startUs - 2 * hour - second - 1)).toMatchObject({ allowed: false, retryAfterUs: hour });
   });
 
   test("forward by a year fills the bucket, and back again locks nobody out", () => {
@@ -314,7 +435,18 @@ describe("a limit that is edited while its counter lives", () => {
     expect(counter.state.count).toBeGreaterThan(3);
     counter.rate = tokenBucket(3, second, 3);
     counter.ask(startUs);
-    expect(counter.state).toEqual({ atUs: startUs + 4 + 333_333, count: 1 });
+    expect(counter.head).toEqual({ atUs: startUs + 4 + 333_333, count: 1 });
+  });
+
+  test("a fraction of a µs as large as the new quota is dropped too", () => {
+    const counter = new Counter(tokenBucket(7, second, 7));
+    counter.ask(startUs, 3);
+    // 428,571 3⁄7 µs
+    expect(counter.head).toEqual({ atUs: startUs + 428_571, count: 3 });
+    counter.rate = tokenBucket(3, second, 3);
+    expect(counter.peek(startUs, 4)).toMatchObject({ remaining: 1, resetAfterUs: 428_571 });
+    counter.ask(startUs);
+    expect(counter.head).toEqual({ atUs: startUs + 428_571 + 333_333, count: 1 });
   });
 });
 

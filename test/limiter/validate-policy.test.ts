@@ -20,7 +20,9 @@ describe("a policy document", () => {
         match: { hosts: [], paths: [], methods: [] },
         key: [],
         onMissingKey: "skip",
-        limits: [{ name: "default", algorithm: "token-bucket", quota: 10, windowUs: 1_000_000, burst: 10 }],
+        limits: [
+          { name: "default", algorithm: "token-bucket", quota: 10, windowUs: 1_000_000, burst: 10, precisionUs: 0 },
+        ],
         cost: 1,
         scope: "node",
         onStoreFailure: "local",
@@ -53,6 +55,15 @@ describe("a policy document", () => {
       expect(pathsOf({ ...smallestDocument, priority: quota })).toEqual(["priority"]);
     }
     expect(pathsOf({ ...smallestDocument, cost: Number.NaN })).toEqual(["cost"]);
+  });
+
+  test("has a cost that is a positive whole number, and no text that reads like one", () => {
+    const largest = { ...smallestLimit, quota: 2 ** 31 };
+    for (const cost of [0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 31 + 1, "1e9", "1", null]) {
+      const { problems } = validatePolicy({ ...smallestDocument, limits: [largest], cost });
+      expect(problems).toMatchObject([{ path: "cost", expected: "an integer from 1 to 2147483648" }]);
+    }
+    for (const cost of [1, 1e9, 2 ** 31]) expect(pathsOf({ ...smallestDocument, limits: [largest], cost })).toEqual([]);
   });
 
   test("takes a field that is undefined for one that is absent", () => {
@@ -102,6 +113,20 @@ describe("a text with half of a surrogate pair", () => {
   test("is told so", () => {
     expect(validatePolicy({ ...smallestDocument, description: "a\ud800b" }).problems).toEqual([
       { path: "description", expected: "text of at most 2000 bytes, in well-formed Unicode", got: '"a?b"' },
+    ]);
+  });
+
+  test("is whole at both ends of the pairs there are", () => {
+    for (const pair of ["\ud800\udc00", "\udbff\udfff"]) {
+      expect(pathsOf({ ...smallestDocument, description: pair })).toEqual([]);
+      expect(validatePolicy({ ...smallestDocument, mode: pair }).problems).toMatchObject([{ got: `"${pair}"` }]);
+    }
+    for (const half of ["\ud800\udbff", "\udc00\udfff", "\ud800\ue000", "\udfff"]) {
+      expect(pathsOf({ ...smallestDocument, description: half })).toEqual(["description"]);
+    }
+    expect(pathsOf({ ...smallestDocument, description: "\ud7ff\ue000\uffff" })).toEqual([]);
+    expect(validatePolicy({ ...smallestDocument, mode: "\u0080\u009f\u00a0\u007f" }).problems).toMatchObject([
+      { got: '"??\u00a0?"' },
     ]);
   });
 

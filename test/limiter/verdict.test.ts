@@ -1,15 +1,16 @@
 import { describe, expect, test } from "vitest";
-import { type Decision, emptyDecision, never } from "../../limiter/src/decision.ts";
+import { type Decision, never } from "../../limiter/src/decision.ts";
 import { compilePolicy } from "../../limiter/src/policy/compile.ts";
 import { emptyVerdict, hear, type Verdict } from "../../limiter/src/verdict.ts";
 import { policyNamed } from "./policies.ts";
 
-const allows = (remaining: number, resetAfterUs = 5): Decision => ({
+const allows = (remaining: number, resetAfterUs = 5, delayUs = 0): Decision => ({
   allowed: true,
   limit: 100,
   remaining,
   retryAfterUs: 0,
   resetAfterUs,
+  delayUs,
 });
 const refuses = (retryAfterUs: number): Decision => ({
   allowed: false,
@@ -17,6 +18,7 @@ const refuses = (retryAfterUs: number): Decision => ({
   remaining: 0,
   retryAfterUs,
   resetAfterUs: 1_000,
+  delayUs: 0,
 });
 
 const books = compilePolicy("shop", policyNamed("books"));
@@ -44,7 +46,8 @@ describe("a verdict", () => {
       allowed: true,
       policy: undefined,
       limitName: "",
-      decision: emptyDecision(),
+      decision: { allowed: true, limit: 0, remaining: 0, retryAfterUs: 0, resetAfterUs: 0, delayUs: 0 },
+      delayUs: 0,
       violated: [],
     });
   });
@@ -88,6 +91,11 @@ describe("a verdict", () => {
     hear(verdict, books, "third", refuses(7));
     hear(verdict, vendor, "fourth", refuses(7));
     expect(verdict).toMatchObject({ policy: { policy: { name: "books" } }, limitName: "third" });
+  });
+
+  test("has the longest of all delays, whoever speaks", () => {
+    const { limitName, delayUs, decision } = verdictOf({ a: allows(9, 5, 7), b: allows(1, 5, 3), c: allows(5, 5, 6) });
+    expect([limitName, delayUs, decision.delayUs]).toEqual(["b", 7, 3]);
   });
 
   test("keeps a copy: what the store does with its decision afterwards changes nothing", () => {

@@ -1,0 +1,196 @@
+import { describe, expect, test } from "vitest";
+import { concurrency, renewSlots } from "../../limiter/src/algorithms/concurrency.ts";
+import { memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
+import { lifetimeUs } from "../../limiter/src/algorithms/rate.ts";
+import type { SlidingWindow } from "../../limiter/src/algorithms/sliding-window.ts";
+import { never } from "../../limiter/src/decision.ts";
+import { Counter, day, hour, maxUnits, minute, ms, second, startUs } from "./counter.ts";
+
+const threeAtOnce = concurrency(3, minute);
+/** Where a tick of 6 s begins. */
+const tickUs = startUs - (startUs % (6 * second));
+const three = () => new Counter(threeAtOnce);
+
+const renew = (counter: Counter, nowUs: number, heldAtUs: number, slots = 1) =>
+  renewSlots(counter.rate as SlidingWindow, counter.state, memoryRing, nowUs, heldAtUs, slots);
+
+describe("concurrency", () => {
+  test("lets its quota be held at once, and refuses the next with no time to tell: a slot may be free at any moment", () => {
+    const counter = three();
+    expect(counter.ask(tickUs)).toEqual({
+      allowed: true,
+      limit: 3,
+      remaining: 2,
+      retryAfterUs: 0,
+      resetAfterUs: minute,
+      delayUs: 0,
+    });
+    expect(counter.allowedOf(3, tickUs)).toBe(2);
+    expect(counter.ask(tickUs)).toEqual({
+      allowed: false,
+      limit: 3,
+      remaining: 0,
+      retryAfterUs: 0,
+      resetAfterUs: minute,
+      delayUs: 0,
+    });
+  });
+
+  test("gives a slot to the next as soon as it is given back", () => {
+    const counter = three();
+    counter.allowedOf(3, tickUs);
+    for (let i = 1; i <= 100; i++) {
+      expect(counter.allows(tickUs + i)).toBe(false);
+      counter.refund(1, tickUs + i, tickUs);
+      expect(counter.allows(tickUs + i)).toBe(true);
+    }
+  });
+
+  test("gives back a slot that was taken ticks ago", () => {
+    const counter = three();
+    counter.ask(tickUs);
+    counter.ask(tickUs + 20 * second);
+    counter.ask(tickUs + 40 * second);
+    counter.refund(1, tickUs + 50 * second, tickUs);
+    expect(counter.peek(tickUs + 50 * second).remaining).toBe(1);
+    // The other two are held on.
+    expect(counter.peek(tickUs + 77 * second).remaining).toBe(1);
+    expect(counter.peek(tickUs + 78 * second).remaining).toBe(2);
+    expect(counter.peek(tickUs + 96 * second).remaining).toBe(3);
+  });
+
+  test("frees a slot that nobody renews when its life is over, seen from the beginning of its tick", () => {
+    for (const takenUs of [tickUs, tickUs + 3 * second, tickUs + 6 * second - 1]) {
+      const counter = three();
+      counter.ask(takenUs, 3);
+      expect(counter.peek(tickUs + minute - 1).allowed).toBe(false);
+      expect(counter.peek(tickUs + minute).remaining).toBe(3);
+    }
+  });
+
+  test("never lets more be held than there are", () => {
+    expect(three().ask(tickUs, 4)).toMatchObject({ allowed: false, remaining: 3, retryAfterUs: never });
+    expect(three().ask(tickUs, 3)).toMatchObject({ allowed: true, remaining: 0 });
+  });
+
+  test("of 2^31 slots, and of lives of 1 ms and of 366 d, holds them as long", () => {
+    for (const ttlUs of [ms, 366 * day]) {
+      const counter = new Counter(concurrency(maxUnits, ttlUs));
+      const fromUs = startUs - (startUs % (ttlUs / 10));
+      expect(counter.ask(fromUs, maxUnits)).toMatchObject({ allowed: true, remaining: 0 });
+      expect(counter.peek(fromUs + ttlUs - 1).allowed).toBe(false);
+      expect(counter.peek(fromUs + ttlUs).remaining).toBe(maxUnits);
+    }
+  });
+
+  test("that is idle for a year has every slot", () => {
+    const counter = three();
+    counter.ask(tickUs, 3);
+    expect(counter.allowedOf(4, tickUs + 365 * day)).toBe(3);
+  });
+
+  test("is kept for a slot's life and a tenth of it", () => {
+    const counter = three();
+    counter.ask(tickUs + second);
+    expect(lifetimeUs(counter.rate, counter.state, tickUs + second)).toBe(65 * second);
+  });
+
+  test("takes nobody in under a smaller quota until as many have left", () => {
+    const counter = three();
+    counter.allowedOf(3, tickUs);
+    counter.rate = concurrency(2, minute);
+    counter.refund(1, tickUs, tickUs);
+    expect(counter.ask(tickUs)).toMatchObject({ allowed: false, limit: 2, remaining: 0 });
+    counter.refund(1, tickUs, tickUs);
+    expect(counter.allowedOf(2, tickUs)).toBe(1);
+    counter.rate = concurrency(4, minute);
+    expect(counter.allowedOf(3, tickUs)).toBe(2);
+  });
+});
+
+describe("a slot that is renewed", () => {
+  test("is held for another life, and those that are not are free in time", () => {
+    const counter = three();
+    counter.allowedOf(3, tickUs);
+    const later = tickUs + 30 * second;
+    expect(renew(counter, later + 1, tickUs)).toBe(later);
+    expect(counter.peek(tickUs + minute - 1).remaining).toBe(0);
+    expect(counter.peek(tickUs + minute).remaining).toBe(2);
+    expect(counter.peek(later + minute - 1).remaining).toBe(2);
+    expect(counter.peek(later + minute).remaining).toBe(3);
+  });
+
+  test("may be held for ever so", () => {
+    const counter = three();
+    counter.ask(tickUs, 3);
+    let heldAtUs: number | undefined = tickUs;
+    for (let i = 1; i <= 100; i++) {
+      heldAtUs = renew(counter, tickUs + i * 50 * second, heldAtUs as number, 3);
+      expect(heldAtUs).toBe(tickUs + Math.floor((i * 50) / 6) * 6 * second);
+      expect(counter.peek(tickUs + i * 50 * second).remaining).toBe(0);
+    }
+  });
+
+  test("within its tick stays where it is", () => {
+    const counter = three();
+    counter.ask(tickUs, 2);
+    expect(renew(counter, tickUs + 5 * second, tickUs, 2)).toBe(tickUs);
+    expect(counter.peek(tickUs + 5 * second).remaining).toBe(1);
+  });
+
+  test("after it was lost is taken again while there is one", () => {
+    const counter = three();
+    counter.ask(tickUs);
+    expect(renew(counter, tickUs + minute, tickUs)).toBe(tickUs + minute);
+    expect(counter.peek(tickUs + minute).remaining).toBe(2);
+  });
+
+  test("after it was lost and all were taken is not to be had, and takes nobody's", () => {
+    const counter = three();
+    counter.ask(tickUs);
+    counter.ask(tickUs + minute, 3);
+    expect(renew(counter, tickUs + minute + 1, tickUs)).toBeUndefined();
+    expect(counter.peek(tickUs + minute + 1).remaining).toBe(0);
+    expect(counter.peek(tickUs + 2 * minute - 1).remaining).toBe(0);
+    expect(counter.peek(tickUs + 2 * minute).remaining).toBe(3);
+  });
+
+  test("of which one was given back meanwhile is held as one less was", () => {
+    const counter = three();
+    counter.ask(tickUs, 2);
+    counter.refund(1, tickUs, tickUs);
+    expect(renew(counter, tickUs + 12 * second, tickUs)).toBe(tickUs + 12 * second);
+    expect(counter.peek(tickUs + 12 * second).remaining).toBe(2);
+  });
+
+  test("under a quota smaller than what is held is lost", () => {
+    const counter = three();
+    counter.ask(tickUs, 3);
+    counter.rate = concurrency(1, minute);
+    expect(renew(counter, tickUs + 12 * second, tickUs)).toBeUndefined();
+    expect(renew(counter, tickUs + 12 * second, tickUs)).toBeUndefined();
+    expect(counter.peek(tickUs + 12 * second).remaining).toBe(0);
+    expect(renew(counter, tickUs + 12 * second, tickUs)).toBe(tickUs + 12 * second);
+  });
+
+  test("after the clock stepped back counts twice until the life of the first is over", () => {
+    const counter = three();
+    counter.ask(tickUs);
+    const back = tickUs - hour;
+    expect(renew(counter, back, tickUs)).toBe(back);
+    expect(counter.peek(back).remaining).toBe(1);
+    expect(renew(counter, back + 30 * second, back)).toBe(back + 30 * second);
+    expect(counter.peek(back + minute).remaining).toBe(2);
+  });
+});
+
+test("a limit of concurrency counts in tenths of a slot's life", () => {
+  expect(threeAtOnce).toEqual({
+    algorithm: "concurrency",
+    quota: 3,
+    windowUs: minute,
+    tickUs: 6 * second,
+    ticks: 9,
+    toleranceUs: second,
+  } satisfies SlidingWindow);
+});

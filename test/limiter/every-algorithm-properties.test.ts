@@ -1,0 +1,357 @@
+// What holds for every algorithm alike. What each claims for itself is beside it.
+
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import type { Ring } from "../../limiter/src/algorithms/counter-state.ts";
+import { memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
+import { admits, capacity, keepsEntries, lifetimeUs, rateOf } from "../../limiter/src/algorithms/rate.ts";
+import { needsRing } from "../../limiter/src/algorithms/sliding-window.ts";
+import { never } from "../../limiter/src/decision.ts";
+import { tickUsOf } from "./admission-list.ts";
+import { Counter, copyOf, day, hour, maxUnits, ms, second, startUs } from "./counter.ts";
+import {
+  capacityOf,
+  crowdedTraces,
+  everyAlgorithm,
+  type LegalLimit,
+  limitedTraces,
+  longestWindowUs,
+  type Trace,
+} from "./legal-limits.ts";
+
+/** The moments of a trace, with what is asked then. */
+function* moments({ fromUs, requests }: Trace): Generator<{ nowUs: number; cost: number }> {
+  let nowUs = fromUs;
+  for (const { afterUs, cost } of requests) {
+    nowUs += afterUs;
+    yield { nowUs, cost };
+  }
+}
+
+const toleranceUs = ({ windowUs }: LegalLimit) => Math.min(windowUs, second);
+
+/** How long a request may have to wait at most that finds every unit taken. */
+function longestWaitUs(limit: LegalLimit, cost: number): number {
+  const { algorithm, quota, windowUs, precisionUs } = limit;
+  if (algorithm === "fixed-window") return windowUs;
+  if (algorithm === "sliding-window") return windowUs + precisionUs;
+  if (algorithm === "sliding-log") return windowUs <= 2 ** 30 ? windowUs : windowUs + (4 * windowUs) / 2 ** 30;
+  if (algorithm === "concurrency") return windowUs;
+  // Of a bucket that owes all it ever can.
+  return Math.ceil(Number((BigInt(cost) * BigInt(windowUs)) / BigInt(quota))) + 1;
+}
+
+for (const algorithm of everyAlgorithm) {
+  const traces = fc.oneof(crowdedTraces(algorithm, 80), limitedTraces(algorithm, 40));
+  const isBucket = algorithm === "token-bucket" || algorithm === "leaky-bucket";
+
+  describe(`${algorithm}, for every legal limit and any requests,`, () => {
+    test("decides as if what it refused had never been asked", () => {
+      fc.assert(
+        fc.property(traces, (trace) => {
+          const counter = new Counter(rateOf(trace.limit));
+          const spared = new Counter(counter.rate);
+          for (const { nowUs, cost } of moments(trace)) {
+            const decision = counter.ask(nowUs, cost);
+            if (decision.allowed) expect(spared.ask(nowUs, cost)).toEqual(decision);
+          }
+        }),
+        { numRuns: 120 },
+      );
+    });
+
+    test("decides as if nobody had peeked, and a peek is told what asking would be but for the charge", () => {
+      fc.assert(
+        fc.property(traces, (trace) => {
+          const counter = new Counter(rateOf(trace.limit));
+          const peeked = new Counter(counter.rate);
+          for (const { nowUs, cost } of moments(trace)) {
+            const { allowed, retryAfterUs, delayUs } = peeked.peek(nowUs, cost);
+            const decision = counter.ask(nowUs, cost);
+            expect({ allowed, retryAfterUs, delayUs }).toEqual({
+              allowed: decision.allowed,
+              retryAfterUs: decision.retryAfterUs,
+              delayUs: decision.delayUs,
+            });
+            expect(peeked.ask(nowUs, cost)).toEqual(decision);
+          }
+        }),
+        { numRuns: 120 },
+      );
+    });
+
+    test("never admits a cost beyond its capacity, tells so, and charges nothing", () => {
+      fc.assert(
+        fc.property(traces, (trace) => {
+          const counter = new Counter(rateOf(trace.limit));
+          const most = capacityOf(trace.limit);
+          expect(capacity(counter.rate)).toBe(most);
+          for (const { nowUs, cost } of moments(trace)) {
+            const { remaining } = counter.peek(nowUs, cost);
+            expect(counter.ask(nowUs, most + 1)).toMatchObject({ allowed: false, remaining, retryAfterUs: never });
+            expect(counter.ask(nowUs, cost).limit).toBe(most);
+          }
+        }),
+        { numRuns: 150 },
+      );
+    });
+
+    if (algorithm !== "concurrency") {
+      test("allows a refused request after exactly retryAfter, and not 1 µs before", () => {
+        fc.assert(
+          fc.property(traces, (trace) => {
+            const counter = new Counter(rateOf(trace.limit));
+            for (const { nowUs, cost } of moments(trace)) {
+              const { allowed, retryAfterUs } = counter.ask(nowUs, cost);
+              if (allowed || cost > capacityOf(trace.limit)) continue;
+              expect(retryAfterUs).toBeGreaterThan(0);
+              expect(counter.copy().allows(nowUs + retryAfterUs - 1, cost)).toBe(false);
+              expect(counter.copy().allows(nowUs + retryAfterUs, cost)).toBe(true);
+            }
+          }),
+          { numRuns: 120 },
+        );
+      });
+    }
+
+    test("has its whole capacity again after exactly resetAfter, and may be forgotten by then or later", () => {
+      fc.assert(
+        fc.property(traces, (trace) => {
+          const counter = new Counter(rateOf(trace.limit));
+          const most = capacityOf(trace.limit);
+          for (const { nowUs, cost } of moments(trace)) {
+            const { resetAfterUs } = counter.ask(nowUs, cost);
+            expect(counter.copy().peek(nowUs + resetAfterUs).remaining).toBe(most);
+            if (counter.peek(nowUs).remaining < most) {
+              expect(counter.copy().peek(nowUs + resetAfterUs - 1, most).allowed).toBe(false);
+            }
+            expect(lifetimeUs(counter.rate, counter.state, nowUs)).toBeGreaterThanOrEqual(resetAfterUs);
+          }
+        }),
+        { numRuns: 120 },
+      );
+    });
+
+    test("is as new after a year of rest, or after what its bucket takes to fill", () => {
+      fc.assert(
+        fc.property(traces, (trace) => {
+          const counter = new Counter(rateOf(trace.limit));
+          let lastUs = trace.fromUs;
+          for (const { nowUs, cost } of moments(trace)) {
+            counter.ask(nowUs, cost);
+            lastUs = nowUs;
+          }
+          const { quota, windowUs } = trace.limit;
+          const most = capacityOf(trace.limit);
+          const fillsUs = isBucket ? Math.ceil((most / quota) * windowUs) + 1_000 : 2 * longestWindowUs;
+          const restedUs = lastUs + Math.max(fillsUs, 366 * day);
+          expect(counter.ask(restedUs, most)).toEqual(new Counter(counter.rate).ask(restedUs, most));
+        }),
+        { numRuns: 100 },
+      );
+    });
+
+    test("needs nothing stored of a refusal", () => {
+      fc.assert(
+        fc.property(traces, (trace) => {
+          const counter = new Counter(rateOf(trace.limit));
+          const stored = new Counter(counter.rate);
+          for (const { nowUs, cost } of moments(trace)) {
+            const before = copyOf(stored.state);
+            const decision = stored.ask(nowUs, cost);
+            expect(decision).toEqual(counter.ask(nowUs, cost));
+            expect(stored.state.stepped).toBe(false);
+            if (!decision.allowed) stored.state = before;
+          }
+        }),
+        { numRuns: 150 },
+      );
+    });
+
+    test("gives a refund back whole at once, and mints none of it later", () => {
+      fc.assert(
+        fc.property(traces, fc.nat(), fc.nat(12), (trace, pick, laterBy) => {
+          const counter = new Counter(rateOf(trace.limit));
+          const spared = new Counter(counter.rate);
+          const refundAt = pick % trace.requests.length;
+          let [i, charge] = [0, undefined as { atUs: number; cost: number; i: number } | undefined];
+          for (const { nowUs, cost } of moments(trace)) {
+            if (charge !== undefined && i === charge.i + laterBy) {
+              counter.refund(charge.cost, nowUs, charge.atUs);
+              // A bucket knows of what others took to the µs: it gives back as if 1 µs later at most.
+              const sparedLeft = spared.peek(nowUs + (isBucket ? 1 : 0)).remaining;
+              expect(counter.peek(nowUs).remaining).toBeLessThanOrEqual(sparedLeft);
+              return;
+            }
+            const { allowed } = counter.ask(nowUs, cost);
+            if (allowed && i === refundAt) {
+              charge = { atUs: counter.state.atUs, cost, i };
+              if (laterBy === 0) {
+                counter.refund(cost, nowUs, charge.atUs);
+                expect(counter.peek(nowUs).remaining).toBe(spared.peek(nowUs).remaining);
+                return;
+              }
+            } else if (allowed) {
+              // It may have been refused beside the refunded one, never the other way round.
+              expect(spared.allows(nowUs, cost)).toBe(true);
+            }
+            i += 1;
+          }
+        }),
+        { numRuns: 200 },
+      );
+    });
+  });
+
+  describe(`${algorithm}, wherever its clock steps,`, () => {
+    const walks = traces.chain((trace) =>
+      fc.record({
+        trace: fc.constant(trace),
+        steps: fc.array(
+          fc.oneof(
+            { weight: 6, arbitrary: fc.constant(0) },
+            fc.constantFrom(-ms, -second, -second - 1, -hour, -366 * day, 366 * day),
+            fc.integer({ min: -2 * trace.limit.windowUs, max: trace.limit.windowUs }),
+          ),
+          { minLength: 1, maxLength: 30 },
+        ),
+      }),
+    );
+    /** The moments as a clock shows them, and how much time it has told, each step back being none. */
+    function* told(trace: Trace, steps: readonly number[]) {
+      let [clockUs, toldUs] = [trace.fromUs, 0];
+      for (const [i, { afterUs, cost }] of trace.requests.entries()) {
+        const next = Math.min(8e15, Math.max(1e15, clockUs + afterUs + (steps[i % steps.length] as number)));
+        toldUs += Math.max(0, next - clockUs);
+        clockUs = next;
+        yield { clockUs, toldUs, cost };
+      }
+    }
+
+    test("locks nobody out: no wait is longer than of a spent counter, and what is waited for a clock, together", () => {
+      fc.assert(
+        fc.property(walks, ({ trace, steps }) => {
+          const { limit } = trace;
+          const counter = new Counter(rateOf(limit));
+          for (const { clockUs, cost } of told(trace, steps)) {
+            const { allowed, retryAfterUs } = counter.ask(clockUs, cost);
+            const mostUs = longestWaitUs(limit, cost) + toleranceUs(limit);
+            if (allowed || cost > capacityOf(limit)) continue;
+            expect(retryAfterUs).toBeLessThanOrEqual(mostUs);
+            const waitedUs = algorithm === "concurrency" ? mostUs : retryAfterUs;
+            expect(counter.copy().allows(clockUs + waitedUs, cost)).toBe(true);
+          }
+        }),
+        { numRuns: 200 },
+      );
+    });
+
+    test("mints nothing: of the time that it told, no stretch holds more than it may", () => {
+      fc.assert(
+        fc.property(walks, fc.boolean(), ({ trace, steps }, forgets) => {
+          const { limit } = trace;
+          const counter = new Counter(rateOf(limit));
+          const admitted: Admission[] = [];
+          let [borders, stepsBack] = [0, 0];
+          let openUs = -1;
+          for (const { clockUs, toldUs, cost } of told(trace, steps)) {
+            // A fixed window begins anew when the clock passes a border that it had not.
+            const windowUs = clockUs - (clockUs % limit.windowUs);
+            if (windowUs > openUs) borders += 1;
+            if (windowUs > openUs || openUs - clockUs > toleranceUs(limit)) openUs = windowUs;
+            const before = copyOf(counter.state);
+            const allowed = counter.allows(clockUs, cost);
+            if (counter.state.stepped) stepsBack += 1;
+            if (allowed) admitted.push({ toldUs, borders, stepsBack, cost });
+            else if (forgets && !counter.state.stepped) counter.state = before;
+          }
+          for (const first of admitted) expectNoneMinted(limit, first, admitted);
+        }),
+        { numRuns: 200 },
+      );
+    });
+  });
+
+  interface Admission {
+    readonly toldUs: number;
+    /** How many borders of fixed windows, and how many steps back, there had been. */
+    readonly borders: number;
+    readonly stepsBack: number;
+    readonly cost: number;
+  }
+
+  function expectNoneMinted(limit: LegalLimit, first: Admission, admitted: readonly Admission[]): void {
+    const { quota, windowUs } = limit;
+    let units = 0;
+    for (const one of admitted.slice(admitted.indexOf(first))) {
+      const elapsedUs = one.toldUs - first.toldUs;
+      if (algorithm === "fixed-window" && one.borders !== first.borders) break;
+      if (!isBucket && algorithm !== "fixed-window") {
+        // Within its tick, a clock that stepped back is anywhere: what it took along may seem older by less than a tick.
+        const leastUs = algorithm === "concurrency" ? 0.9 * windowUs : windowUs;
+        if (elapsedUs >= leastUs - (one.stepsBack - first.stepsBack) * tickUsOf(limit)) break;
+      }
+      units += one.cost;
+      if (isBucket) {
+        const mostExact = BigInt(capacityOf(limit)) * BigInt(windowUs) + BigInt(elapsedUs) * BigInt(quota);
+        if (BigInt(units) * BigInt(windowUs) <= mostExact) continue;
+      } else if (units <= quota) {
+        continue;
+      }
+      throw new Error(`${units} units in ${elapsedUs} µs`);
+    }
+  }
+
+  test(`${algorithm} at both ends of every legal range gives its capacity at once and not one unit more`, () => {
+    const ends = (most: number) => [1, most];
+    for (const quota of ends(maxUnits)) {
+      for (const windowUs of [ms, longestWindowUs]) {
+        for (const burst of isBucket ? ends(maxUnits) : [quota]) {
+          for (const blocks of algorithm === "sliding-window" ? [1, windowUs === ms ? 10 : 1000] : [0]) {
+            const precisionUs = blocks === 0 ? 0 : windowUs / blocks;
+            const limit = { algorithm, quota, windowUs, burst, precisionUs };
+            const most = capacityOf(limit);
+            const counter = new Counter(rateOf(limit));
+            expect(counter.ask(startUs, most + 1)).toMatchObject({ allowed: false, retryAfterUs: never });
+            expect(counter.ask(startUs, most)).toMatchObject({ allowed: true, remaining: 0, limit: most });
+            expect(counter.ask(startUs, 1)).toMatchObject({ allowed: false, remaining: 0 });
+          }
+        }
+      }
+    }
+  });
+}
+
+describe("a store that keeps the ring apart", () => {
+  const untouched: Ring = {
+    tickAt: () => unasked(),
+    startAt: () => unasked(),
+    put: () => unasked(),
+    grow: () => unasked(),
+  };
+  function unasked(): never {
+    throw new Error("the ring was asked");
+  }
+
+  for (const algorithm of ["sliding-window", "sliding-log", "concurrency"] as const) {
+    test(`need not fetch it for ${algorithm} where needsRing says so: without, the decision is the same`, () => {
+      fc.assert(
+        fc.property(crowdedTraces(algorithm, 100), fc.nat(3), (trace, refunds) => {
+          const counter = new Counter(rateOf(trace.limit));
+          if (!keepsEntries(counter.rate)) throw new Error(`${algorithm} keeps no entries`);
+          let i = 0;
+          for (const { nowUs, cost } of moments(trace)) {
+            if (!needsRing(counter.rate, counter.state, nowUs, cost)) {
+              const head = { ...counter.state, first: 0, length: 0, capacity: 0, start: 0, offset: 0 };
+              const allowed = admits(counter.rate, head, untouched, nowUs, cost);
+              expect(allowed).toBe(admits(counter.rate, copyOf(counter.state), memoryRing, nowUs, cost));
+            }
+            const { allowed } = counter.ask(nowUs, cost);
+            if (allowed && i++ % 4 < refunds) counter.refund(cost, nowUs);
+          }
+        }),
+        { numRuns: 200 },
+      );
+    });
+  }
+});

@@ -1,0 +1,70 @@
+import { describe, expect, test } from "vitest";
+import { type Field, policyShape, type Shape } from "../../limiter/src/policy/shape.ts";
+
+/** Every field of the document with where it stands: "limits[].window". */
+function* fieldsOf(shape: Shape, path = ""): Generator<[path: string, field: Field]> {
+  if (shape.kind === "list") yield* fieldsOf(shape.of, `${path}[]`);
+  if (shape.kind !== "record") return;
+  for (const [name, field] of Object.entries(shape.fields)) {
+    const inner = path === "" ? name : `${path}.${name}`;
+    yield [inner, field];
+    yield* fieldsOf(field.shape, inner);
+  }
+}
+
+const fields = [...fieldsOf(policyShape)];
+
+describe("the policy's shape", () => {
+  test("has these fields, and of them these are required", () => {
+    expect(fields.map(([path, { required }]) => (required ? `${path}!` : path))).toEqual([
+      "name!",
+      "description",
+      "mode",
+      "priority",
+      "match",
+      "match.hosts",
+      "match.paths",
+      "match.methods",
+      "key",
+      "onMissingKey",
+      "limits!",
+      "limits[].name",
+      "limits[].algorithm!",
+      "limits[].quota!",
+      "limits[].window",
+      "limits[].burst",
+      "limits[].precision",
+      "limits[].ttl",
+      "cost",
+      "scope",
+      "onStoreFailure",
+      "onLimit",
+      "onLimit.action",
+      "onLimit.status",
+    ]);
+  });
+
+  test("says of each field in a sentence what it is for", () => {
+    for (const [path, { description }] of fields)
+      expect([path, description]).toEqual([path, expect.stringMatching(/^\S.+\.$/)]);
+  });
+
+  test("has these defaults, which are what an absent field means", () => {
+    const defaults = fields
+      .filter(([, field]) => field.default !== undefined)
+      .map(([path, field]) => [path, field.default]);
+    expect(defaults).toEqual([
+      ["description", ""],
+      ["mode", "enforce"],
+      ["priority", 0],
+      ["key", []],
+      ["onMissingKey", "skip"],
+      ["limits[].name", "default"],
+      ["cost", 1],
+      ["scope", "node"],
+      ["onStoreFailure", "local"],
+      ["onLimit.action", "reject"],
+      ["onLimit.status", 429],
+    ]);
+  });
+});
