@@ -12,6 +12,9 @@ interface SystemPackage {
 
 const libraryDir = process.arch === "arm64" ? "/usr/lib/aarch64-linux-gnu" : "/usr/lib/x86_64-linux-gnu";
 
+/** Gives a program another clock: tests set the time instead of waiting for it. */
+export const fakeClockLibrary = `${libraryDir}/faketime/libfaketime.so.1`;
+
 const gatewayPackages: readonly SystemPackage[] = [
   { name: "nginx", file: "/usr/sbin/nginx" },
   { name: "libnginx-mod-http-lua", file: debianModules[1] ?? "" },
@@ -23,13 +26,15 @@ const gatewayPackages: readonly SystemPackage[] = [
   { name: "lua-cjson", file: `${libraryDir}/lua/5.1/cjson.so` },
 ];
 
-/** What the tests need beyond the gateway: a Redis of their own, the Lua runtimes, a load generator, certificates. */
+/** What the tests need beyond the gateway: a Redis of their own, the other runtimes, a load generator, a clock, certificates. */
 const testPackages: readonly SystemPackage[] = [
   { name: "redis-server", file: "/usr/bin/redis-server" },
   { name: "luajit2", file: "/usr/bin/luajit" },
   { name: "lua5.1", file: "/usr/bin/lua5.1" },
+  { name: "chromium", file: "/usr/bin/chromium" },
   { name: "lua-busted", file: "/usr/bin/busted" },
   { name: "wrk", file: "/usr/bin/wrk" },
+  { name: "libfaketime", file: fakeClockLibrary },
   { name: "curl", file: "/usr/bin/curl" },
   { name: "ca-certificates", file: "/etc/ssl/certs/ca-certificates.crt" },
 ];

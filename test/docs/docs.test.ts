@@ -2,8 +2,8 @@
 
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
-import { expect, it } from "vitest";
-import { type Field, policyShape } from "../../limiter/src/policy/shape.ts";
+import { describe, expect, it } from "vitest";
+import { algorithms, type Field, policyShape } from "../../limiter/src/policy/shape.ts";
 
 const project = resolve(import.meta.dirname, "../..");
 const read = (path: string) => readFileSync(join(project, path), "utf8");
@@ -33,11 +33,44 @@ it("docs/policies.md has every field of a policy", () => {
   expect(missing).toEqual([]);
 });
 
-it("docs/policies.md's example is a policy", async () => {
+it("docs/policies.md's examples are policies, or limits of one", async () => {
   const { parse } = await import("yaml");
   const { validatePolicy } = await import("../../limiter/src/policy/validate.ts");
-  const [, example] = /```yaml\n(.*?)```/s.exec(read("docs/policies.md")) ?? [];
-  expect(validatePolicy(parse(example as string)).problems).toEqual([]);
+  const examples = [...read("docs/policies.md").matchAll(/```yaml\n(.*?)```/gs)].map(
+    ([, example]) => example as string,
+  );
+  expect(examples).toHaveLength(2);
+  for (const example of examples) {
+    expect(validatePolicy({ name: "example", ...parse(example) }).problems, example).toEqual([]);
+  }
+});
+
+it("docs/policies.md has every algorithm, and no other", () => {
+  const [, row] = /^\| `algorithm` \| ([^|]+) \|/m.exec(read("docs/policies.md")) ?? [];
+  expect([...(row as string).matchAll(/`([^`]+)`/g)].map(([, name]) => name)).toEqual(algorithms);
+});
+
+describe("docs/algorithms.md", () => {
+  const text = read("docs/algorithms.md");
+
+  it("helps to choose among all algorithms, and no other", () => {
+    const [, choosing] = /^## Which one$(.*?)^## /ms.exec(text) ?? [];
+    expect([...namesInTables(choosing as string)].sort()).toEqual([...algorithms].sort());
+  });
+
+  it.each(algorithms)(
+    "has a section for %s: picture, guarantee, formula, memory, use, clock, edits, refund, tests",
+    (name) => {
+      const [, section] = new RegExp(`^## ${name}$(.*?)^## `, "ms").exec(text) ?? [];
+      expect(section).toContain(`](pictures/${name}.svg)`);
+      for (const word of ["**Guarantee.**", "**Formula.**", "**Memory.**", "**Good for**", "**Not for**"]) {
+        expect(section).toContain(word);
+      }
+      for (const word of ["clock steps back", "quota", "edited", /refund/i, "test/limiter/"]) {
+        expect(section).toMatch(word);
+      }
+    },
+  );
 });
 
 it("docs/operations.md has every SLUICE_ variable that the code reads, and no other", () => {
@@ -68,13 +101,25 @@ it("docs/operations.md has every metric of the gateway, and no other", () => {
 });
 
 it("docs/dependencies.md has a line for every dependency, and no other", () => {
-  const manifests = ["package.json", "control-plane/package.json", "gateway/package.json", "limiter/package.json"];
+  const manifests = [
+    "package.json",
+    "control-plane/package.json",
+    "gateway/package.json",
+    "limiter/package.json",
+    "test/mutation/package.json",
+  ];
   const inUse = manifests.flatMap((manifest) => {
     const { dependencies = {}, devDependencies = {} } = JSON.parse(read(manifest));
     return Object.keys({ ...dependencies, ...devDependencies });
   });
   const [npm = ""] = read("docs/dependencies.md").split("\n## Debian");
   expect([...namesInTables(npm)].sort()).toEqual(inUse.sort());
+});
+
+it("docs/dependencies.md has a line for every Debian package, and no other", () => {
+  const [, debian = ""] = read("docs/dependencies.md").split("\n## Debian");
+  const installed = [...read("launch/system-packages.ts").matchAll(/\{ name: "([^"]+)"/g)].map(([, name]) => name);
+  expect([...namesInTables(debian)].sort()).toEqual(installed.sort());
 });
 
 it("every link in the docs leads to a file", () => {

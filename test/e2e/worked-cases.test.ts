@@ -1,0 +1,156 @@
+// The worked cases with the whole system: control plane, two gateways of two workers, Redis. nginx and Redis have a clock
+// that stands where the test sets it, so that the numbers are exact. At the limiter they are played in
+// ../limiter/worked-cases.test.ts.
+
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ask, askAtOnce } from "../fixtures/requests.ts";
+import { SetClock } from "../fixtures/set-clock.ts";
+import { adminToken, System } from "../fixtures/system.ts";
+import {
+  booksPerMinute,
+  burstAcrossABorder,
+  fullHour,
+  mostWithin,
+  type Offer,
+  perSecondAndPer30Seconds,
+  tenPerMinute,
+  type WorkedCase,
+  wrongCosts,
+} from "../fixtures/worked-cases.ts";
+
+const scopes = ["node", "cluster"] as const;
+type Scope = (typeof scopes)[number];
+
+const played = [...booksPerMinute, ...burstAcrossABorder, tenPerMinute, ...perSecondAndPer30Seconds];
+/** Each case has a host of its own, and so a policy. */
+const policyOf = (workedCase: WorkedCase, scope: Scope) => `${scope}-${played.indexOf(workedCase)}`;
+
+const clock = new SetClock(fullHour);
+let system: System;
+beforeAll(async () => {
+  // A busy machine may take its time for 980 requests at once, and Redis shall decide each of them.
+  const env = { SLUICE_REDIS_DEADLINE_MS: "10000" };
+  system = await System.start({ gateways: 2, workers: 2, redis: true, clock, env });
+  for (const scope of scopes) {
+    for (const workedCase of played) {
+      const name = policyOf(workedCase, scope);
+      const match = { hosts: [`${name}.test`], paths: ["/api/books"] };
+      await system.put({ name, scope, match, limits: workedCase.limits });
+    }
+  }
+});
+afterAll(async () => {
+  await system?.stop();
+  clock.remove();
+});
+
+/** A scope of node is counted by one gateway, a scope of cluster by both together. */
+const urls = (scope: Scope, path: string) =>
+  (scope === "node" ? system.gateways.slice(0, 1) : system.gateways).map(({ url }) => url + path);
+
+// First, while the clock stands: a jump of it may hand a push socket from one worker to another.
+describe.each(scopes)("case 7 in scope %s: several units at once", (scope) => {
+  const limit = { algorithm: "token-bucket", quota: 7, window: "1m" };
+  const path = `/units-${scope}`;
+  const policy = { name: `units-${scope}`, scope, match: { paths: [path] }, limits: [limit] };
+  const asked = async () => {
+    const { status, headers } = await ask(urls(scope, path)[0] as string);
+    return { status, remaining: headers["x-ratelimit-remaining"], retryAfter: headers["retry-after"] };
+  };
+
+  it("three and then four are all that a bucket of 7 holds", async () => {
+    await system.put({ ...policy, cost: 3 });
+    expect(await asked()).toEqual({ status: 200, remaining: "4", retryAfter: undefined });
+    await system.put({ ...policy, cost: 5 });
+    expect(await asked()).toEqual({ status: 429, remaining: "4", retryAfter: "9" });
+    await system.put({ ...policy, cost: 4 });
+    expect(await asked()).toEqual({ status: 200, remaining: "0", retryAfter: undefined });
+    await system.put({ ...policy, cost: 1 });
+    expect(await asked()).toEqual({ status: 429, remaining: "0", retryAfter: "9" });
+  });
+});
+
+describe("case 7: a cost that no policy may have", () => {
+  const path = "/apps/default/policies/wrong-cost";
+  const put = (cost: string) =>
+    ask(`${system.controlUrl}/api/v1${path}`, {
+      method: "PUT",
+      headers: { authorization: `Bearer ${adminToken}`, "content-type": "application/yaml" },
+      body: `{ cost: ${cost}, limits: [{ algorithm: token-bucket, quota: 7, window: 1m }] }`,
+    });
+
+  it.each(wrongCosts)(
+    "$written is refused with its place, and nothing is stored",
+    async ({ written, expected, got }) => {
+      const { status, headers, body } = await put(written);
+      expect([status, headers["content-type"]]).toEqual([400, "application/problem+json; charset=utf-8"]);
+      expect(JSON.parse(body)).toMatchObject({ code: "invalid-policy", errors: [{ path: "cost", expected, got }] });
+      expect((await system.api("GET", path)).status).toBe(404);
+    },
+  );
+
+  it("in JSON is no more welcome: NaN is none, and a text is no number", async () => {
+    const json = (cost: string) =>
+      system.api("PUT", path, `{"cost":${cost},"limits":[{"algorithm":"token-bucket","quota":7,"window":"1m"}]}`);
+    expect((await json("NaN")).status).toBe(400);
+    expect(JSON.parse((await json('"3"')).body).errors).toMatchObject([{ path: "cost", got: '"3"' }]);
+    expect((await system.api("GET", path)).status).toBe(404);
+  });
+});
+
+let hours = 0;
+
+/** Plays the offers from a full hour on that no case has seen. */
+async function play(workedCase: WorkedCase, scope: Scope): Promise<Offer[]> {
+  hours += 1;
+  const headers = { host: `${policyOf(workedCase, scope)}.test` };
+  const outcome: Offer[] = [];
+  for (const offer of workedCase.offers) {
+    clock.set(fullHour + hours * 3600 + offer.atSeconds);
+    const statuses = await askAtOnce(urls(scope, "/api/books"), offer.requests, { headers });
+    const { 200: admitted = 0, 429: refused = 0 } = statuses;
+    expect(admitted + refused, JSON.stringify(statuses)).toBe(offer.requests);
+    outcome.push({ ...offer, admitted });
+  }
+  return outcome;
+}
+
+describe.each(scopes)("case 3 in scope %s: 120 a minute on /api/books, offered 20, 100, 100, 20", (scope) => {
+  it.each(booksPerMinute)("$name", async (workedCase) => {
+    const offers = await play(workedCase, scope);
+    expect(offers).toEqual(workedCase.offers);
+    const [fixed] = booksPerMinute;
+    expect(mostWithin(60, offers)).toBe(workedCase === fixed ? 200 : 120);
+  });
+});
+
+describe.each(scopes)("case 4 in scope %s: 1,000 per 3 s, offered 10, 10, 980, 900, 100, 0", (scope) => {
+  it.each(burstAcrossABorder)("$name", async (workedCase) => {
+    const offers = await play(workedCase, scope);
+    expect(offers).toEqual(workedCase.offers);
+    const [fixed] = burstAcrossABorder;
+    expect(mostWithin(3, offers)).toBe(workedCase === fixed ? 1980 : 1000);
+  });
+});
+
+describe.each(scopes)("case 5 in scope %s: 10 a minute with a precision of 5 s", (scope) => {
+  it(tenPerMinute.name, async () => {
+    const offers = await play(tenPerMinute, scope);
+    expect(offers).toEqual(tenPerMinute.offers);
+    expect(mostWithin(60, offers)).toBe(10);
+  });
+});
+
+describe.each(scopes)("case 6 in scope %s: 10/s and 500 per 30 s on one policy", (scope) => {
+  it.each(perSecondAndPer30Seconds)("$name", async (workedCase) => {
+    expect(await play(workedCase, scope)).toEqual(workedCase.offers);
+  });
+});
+
+it("had Redis decide every request of scope cluster", async () => {
+  for (const { privateUrl } of system.gateways) {
+    const { body } = await ask(`${privateUrl}/sluice/metrics`);
+    expect(body).toMatch(/policy="cluster-0",result="allowed"} [1-9]/);
+    expect(body.match(/result="degraded"} [1-9].*/g)).toBeNull();
+  }
+});
