@@ -2,12 +2,15 @@
 import { cpSync } from "node:fs";
 import { join } from "node:path";
 import { gatewayDist, requireGatewayBuild } from "../launch/gateway-build.ts";
-import { requireNginx } from "../launch/nginx-binary.ts";
+import { type Nginx, requireNginx } from "../launch/nginx-binary.ts";
 import { fail, SetupError, say } from "../launch/step.mjs";
 import { requireSystemPackages } from "../launch/system-packages.ts";
 import { checkVariant } from "./check.ts";
 import { machineCpu } from "./cpu-time.ts";
 import { freePorts } from "./free-ports.ts";
+import { limiter } from "./limiter/main.ts";
+import { memory } from "./limiter/memory.ts";
+import { readLimiterOptions } from "./limiter/options.ts";
 import { describeMachine } from "./machine.ts";
 import { combine, measure, type Run, type Slice, sliceSeconds } from "./measure.ts";
 import { type NginxInstance, type Place, startNginx } from "./nginx.ts";
@@ -22,11 +25,7 @@ import { instances, type Variant } from "./variants.ts";
 type Nginxes = ReadonlyMap<Variant["instance"], NginxInstance>;
 
 async function main(processes: Processes, options: Options): Promise<void> {
-  await requireSystemPackages("test", process.env["SLUICE_NGINX"]);
-  const nginx = requireNginx(process.env["SLUICE_NGINX"]);
-  await requireGatewayBuild();
-  const luaDir = join(processes.directory, "lua");
-  cpSync(gatewayDist, luaDir, { recursive: true });
+  const { nginx, luaDir } = await prepare(processes);
   const machine = describeMachine(nginx.path);
   const [redisPort = 0, closedPort = 0] = await freePorts(2);
   const redis = await startRedis(processes, redisPort);
@@ -93,6 +92,16 @@ async function main(processes: Processes, options: Options): Promise<void> {
   say(`results are in ${options.jsonFile}`);
 }
 
+async function prepare({ directory }: Processes): Promise<{ nginx: Nginx; luaDir: string }> {
+  await requireSystemPackages("test", process.env["SLUICE_NGINX"]);
+  const nginx = requireNginx(process.env["SLUICE_NGINX"]);
+  await requireGatewayBuild();
+  // A build meanwhile must not change what is measured.
+  const luaDir = join(directory, "lua");
+  cpSync(gatewayDist, luaDir, { recursive: true });
+  return { nginx, luaDir };
+}
+
 async function startAll(
   processes: Processes,
   variants: readonly Variant[],
@@ -146,6 +155,16 @@ function nginxOf(nginxes: Nginxes, { instance, name }: Variant): NginxInstance {
 process.stdout.on("error", () => undefined);
 let processes: Processes | undefined;
 try {
+  const [command, ...args] = process.argv.slice(2);
+  if (command === "limiter" || command === "memory") {
+    const options = readLimiterOptions(command, args);
+    processes = new Processes();
+    const { nginx, luaDir } = await prepare(processes);
+    const run = command === "limiter" ? limiter : memory;
+    const succeeded = await run(processes, nginx, luaDir, options);
+    await processes.stop();
+    process.exit(succeeded ? 0 : 1);
+  }
   const options = readOptions(process.argv.slice(2));
   processes = new Processes();
   await main(processes, options);

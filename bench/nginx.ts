@@ -87,7 +87,7 @@ function render(directory: string, instance: Instance, place: Place): string {
   });
 }
 
-async function untilAnswers(url: string): Promise<void> {
+export async function untilAnswers(url: string): Promise<void> {
   const giveUpAt = Date.now() + patienceMs;
   for (;;) {
     try {

@@ -58,7 +58,7 @@ function parse(args: readonly string[]) {
   }
 }
 
-function integer(name: string, value: string | undefined, fallback: number, max: number): number {
+export function integer(name: string, value: string | undefined, fallback: number, max: number): number {
   if (value === undefined) return fallback;
   const number = /^[0-9]+$/.test(value) ? Number(value) : 0;
   if (number < 1 || number > max) throw new SetupError(`--${name}: expected an integer 1…${max}, got "${value}"`);

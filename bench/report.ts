@@ -64,7 +64,7 @@ export function tableOf({ machine, options, variants, targets, notBuilt, ...rest
   return lines.join("\n");
 }
 
-export function writeJson(file: string, results: Results): void {
+export function writeJson(file: string, results: object): void {
   mkdirSync(dirname(file), { recursive: true });
   writeFileSync(file, `${JSON.stringify(results, undefined, 2)}\n`);
 }
@@ -74,7 +74,7 @@ function usesRedis(row: Figures): boolean {
 }
 
 /** The first column to the left, figures to the right. */
-function table(head: readonly string[], rows: readonly (readonly string[])[]): string[] {
+export function table(head: readonly string[], rows: readonly (readonly string[])[]): string[] {
   const isFigure = head.map((_, column) => column > 0 && rows.every((row) => /^[\d.–]*$/.test(row[column] ?? "")));
   const widths = head.map((title, column) => Math.max(3, title.length, ...rows.map((row) => row[column]?.length ?? 0)));
   const line = (cells: readonly string[]) =>

@@ -1,0 +1,158 @@
+-- A sliding log in Redis: each unit counts by the µs that it was taken in; of windows over 17 minutes, by 2, 4 … µs.
+--
+-- KEYS   the counter: tick in 16 digits, units that count in 10; then, where earlier ticks count, first, length, room,
+--        start and offset of a ring, and its entries: tick, running sum before it, 32 bits each
+-- ARGV   quota, window (µs), 0, cost
+-- reply  [1 if allowed else 0, remaining, retry after (µs, -1 for never), reset after (µs), delay (µs), its moment (µs)]
+local key = KEYS[1]
+local quota, window, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[4])
+local call, pack, unpack_numbers = redis.call, struct.pack, struct.unpack
+local sub, floor = string.sub, math.floor
+local wrap = 4294967296
+local tick = 1
+while window > tick * 1073741824 do tick = tick * 2 end
+local ticks = floor((window + tick - 2) / tick)
+local time = call("TIME")
+local now = time[1] * 1000000 + time[2]
+
+-- A short counter is read and written whole. Of a long one the head and the first 16 entries are, the others in place.
+local at, count, first, length, room, start, offset, entries = 0, 0, 0, 0, 0, 0, 0, ""
+local stored = call("GETRANGE", key, 0, 173)
+if #stored >= 26 then
+  at, count = tonumber(sub(stored, 1, 16)), tonumber(sub(stored, 17, 26))
+  if #stored > 46 then
+    first, length, room, start, offset = unpack_numbers("<I4I4I4I4I4", stored, 27)
+    entries = sub(stored, 47)
+  end
+end
+
+-- Tick and sum of an entry.
+local function entry_at(entry)
+  local slot = first + entry
+  if slot >= room then slot = slot - room end
+  if slot < 16 then return unpack_numbers("<I4I4", entries, slot * 8 + 1) end
+  return unpack_numbers("<I4I4", call("GETRANGE", key, 46 + slot * 8, 53 + slot * 8))
+end
+
+local tick_at = now - now % tick
+local stepped = false
+if tick_at > at then
+  if tick_at - at > ticks * tick then
+    count, first, length, start, offset = 0, 0, 0, 0, 0
+  elseif length > 0 then
+    local newest = tick_at / tick + offset
+    local oldest, before = entry_at(0)
+    if (newest - oldest) % wrap > ticks then
+      -- Seldom more than one, and after a pause many: strides that double, then halves.
+      local expired, live, stride, sum = 0, length, 1, start
+      while live - expired > 1 do
+        local middle = expired + stride
+        if middle >= live then middle = floor((expired + live) / 2) end
+        local middle_tick, middle_sum = entry_at(middle)
+        if (newest - middle_tick) % wrap > ticks then
+          expired = middle
+          stride = stride * 2
+        else
+          live, sum = middle, middle_sum
+          stride = length
+        end
+      end
+      count = count - (sum - before) % wrap
+      first = first + live
+      if first >= room then first = first - room end
+      length = length - live
+    end
+  end
+elseif tick_at < at then
+  if at - now <= (window < 1000000 and window or 1000000) then
+    tick_at = at
+  else
+    -- The clock stepped back: all that counts moves with it.
+    offset = (offset + (at - tick_at) / tick) % wrap
+    at, stepped = tick_at, true
+  end
+end
+
+local after = count + cost
+local allowed = after <= quota
+if allowed then
+  if tick_at ~= at then
+    local sum = start
+    if length > 0 then
+      local _, before = entry_at(0)
+      sum = before
+    end
+    sum = (sum + count) % wrap
+    if sum ~= start and length < 131072 then
+      if length == room then
+        local wider = room + math.max(8, floor(room / 16))
+        wider = math.min(wider, ticks + 1, 131072)
+        if room > 16 then entries = call("GETRANGE", key, 46, -1) end
+        local moved = sub(entries, first * 8 + 1, (first + length) * 8)
+        moved = moved .. sub(entries, 1, length * 8 - #moved) .. string.rep("\0", (wider - length) * 8)
+        if wider > 16 then call("SET", key, string.rep("0", 46) .. moved, "PX", 1000) end
+        entries = sub(moved, 1, 128)
+        first, room = 0, wider
+      end
+      local slot = first + length
+      if slot >= room then slot = slot - room end
+      local entry = pack("<I4I4", (at / tick + offset) % wrap, start)
+      if slot < 16 then
+        entries = sub(entries, 1, slot * 8) .. entry .. sub(entries, slot * 8 + 9)
+      else
+        call("SETRANGE", key, 46 + slot * 8, entry)
+      end
+      length, start = length + 1, sum
+    end
+    at = tick_at
+  end
+  count = after
+end
+
+if allowed or stepped then
+  local life = math.min(math.ceil((at + (ticks + 2) * tick - now) / 1000), 3155760000000)
+  local head = string.format("%016d%010d", at, count)
+  if length == 0 then
+    call("SET", key, head, "PX", life)
+  else
+    head = head .. pack("<I4I4I4I4I4", first, length, room, start, offset) .. entries
+    if room > 16 then
+      call("SETRANGE", key, 0, head)
+      call("PEXPIRE", key, life)
+    else
+      call("SET", key, head, "PX", life)
+    end
+  end
+end
+
+local last = at + (ticks + 1) * tick - now
+local retry = 0
+if not allowed then
+  if cost > quota then
+    retry = -1
+  else
+    -- The last entry before which fewer units were taken than must come back first.
+    local units, sooner = after - quota, 0
+    if length > 0 then
+      local oldest, before = entry_at(0)
+      if (start - before) % wrap >= units then
+        local low, high, stride = 0, length, 1
+        while high - low > 1 do
+          local middle = low + stride
+          if middle >= high then middle = floor((low + high) / 2) end
+          local middle_tick, sum = entry_at(middle)
+          if (sum - before) % wrap < units then
+            low, oldest = middle, middle_tick
+            stride = stride * 2
+          else
+            high = middle
+            stride = length
+          end
+        end
+        sooner = (at / tick + offset - oldest) % wrap * tick
+      end
+    end
+    retry = last - sooner
+  end
+end
+return { allowed and 1 or 0, count < quota and quota - count or 0, retry, count > 0 and last or 0, 0, at }

@@ -1,0 +1,182 @@
+-- One algorithm in nginx's shared dict, by the product's node store or by hand, at 100 addresses. The clock is the load's
+-- own: a request's time goes on while the worker is measured.
+
+local bundle = require("bundle")
+local load = require("limiter_load")
+
+local _M = {}
+
+local counter_count = 100
+local checked_decisions = 20000
+local steady_decisions = 1000000
+
+local clock = load.start
+-- Before the product is loaded, which may keep the function.
+ngx.now = function()
+  return clock / 1000000
+end
+
+local keys, decide, give_back
+local picks, pauses
+local at, sum = 0, 0
+local run
+
+-- What a key part "ip" makes of these addresses.
+local function addresses()
+  local list = {}
+  for i = 1, counter_count do list[i] = "1:203.0." .. math.floor(i / 256) .. "." .. i % 256 end
+  return list
+end
+
+local sides = {}
+
+function sides.product(directory)
+  local module = bundle.open(directory)
+  local file = assert(io.open(directory .. "/snapshot.json"))
+  local reading = module("limiter.src.policy.read-snapshot").readSnapshot(require("cjson.safe").decode(file:read("*a")))
+  file:close()
+  assert(#reading.problems == 0, "the policy is not valid")
+  local policy = reading.snapshot.policies[1]
+  local store = module("gateway.src.stores.node-store")
+  store.openNodeStore(1, 1)
+  local decide_on_node, refund_on_node = store.decideOnNode, store.refundOnNode
+  local verdict = module("limiter.src.verdict").emptyVerdict()
+  local decision, violated = verdict.decision, verdict.violated
+  local receipt = {}
+
+  keys = addresses()
+  decide = function(key)
+    verdict.policy, verdict.delayUs, violated[1] = nil, 0, nil
+    local allowed = decide_on_node(policy, policy.limits, key, verdict, receipt)
+    return allowed, decision.remaining, decision.retryAfterUs, decision.resetAfterUs, verdict.delayUs, receipt[1]
+  end
+  give_back = function(key, _, taken_at)
+    receipt[1] = taken_at
+    refund_on_node(policy, policy.limits, key, receipt)
+  end
+end
+
+sides["by-hand"] = function(_, algorithm, quota, window, size)
+  local dict = ngx.shared.sluice_counters
+  local cells = { ["token-bucket"] = "token-bucket", ["leaky-bucket"] = "leaky-bucket", ["fixed-window"] = "fixed-window" }
+  local by_hand = require("by-hand.dict-" .. (cells[algorithm] or "sliding"))
+  local take, back
+  -- More than once for the reason that limiter_pure.lua tells.
+  for _ = 1, 8 do
+    if algorithm == "sliding-window" then
+      take = by_hand.new(dict, quota, window, size, math.floor((window + size - 2) / size), true, true)
+    elseif algorithm == "sliding-log" then
+      local tick = 1
+      while window > tick * 2 ^ 30 do tick = tick * 2 end
+      take = by_hand.new(dict, quota, window, tick, math.floor((window + tick - 2) / tick), true, false)
+    elseif algorithm == "concurrency" then
+      take, back = by_hand.new(dict, quota, window, math.floor(window / 10), 9, false, true)
+    else
+      take = by_hand.new(dict, quota, window, size)
+    end
+  end
+
+  -- 16 characters for the limit, as the product has: lookups and memory are those of keys of the same length.
+  keys = addresses()
+  local family = "by-hand-bucket-:"
+  if cells[algorithm] then family = "n" .. family end
+  decide = function(key, now)
+    local allowed, remaining, retry, reset, delay, moment = take(family .. key, now, 1)
+    return allowed, remaining, retry, reset, delay, moment
+  end
+  give_back = function(key, now, taken_at)
+    back(family .. key, now, taken_at, 1)
+  end
+end
+
+local function run_taking(decisions)
+  local admitted = 0
+  local now, i, total = clock, at, sum
+  for _ = 1, decisions do
+    i = i < load.length and i + 1 or 1
+    now = now + pauses[i]
+    clock = now
+    local allowed, remaining, retry, reset, delay = decide(keys[picks[i]], now)
+    if allowed then admitted = admitted + 1 end
+    total = total + remaining + retry + reset + (delay or 0)
+  end
+  at, sum = i, total
+  return admitted
+end
+
+-- Concurrency: see limiter_pure.lua.
+local most_held
+local held_keys, held_moments = {}, {}
+local oldest, newest = 1, 0
+
+local function run_holding(decisions)
+  local admitted = 0
+  local now, i, total = clock, at, sum
+  for _ = 1, decisions do
+    i = i < load.length and i + 1 or 1
+    now = now + pauses[i]
+    clock = now
+    if newest - oldest >= most_held or most_held == math.huge and i % 2 == 0 and newest >= oldest then
+      local slot = oldest % 262144
+      give_back(held_keys[slot], now, held_moments[slot])
+      oldest = oldest + 1
+    end
+    local key = keys[picks[i]]
+    local allowed, remaining, retry, reset, _, moment = decide(key, now)
+    if allowed then
+      admitted = admitted + 1
+      newest = newest + 1
+      held_keys[newest % 262144], held_moments[newest % 262144] = key, moment
+    end
+    total = total + remaining + retry + reset
+  end
+  at, sum = i, total
+  return admitted
+end
+
+function _M.start(side, directory, algorithm, quota, window, size, gap, hold)
+  picks, pauses = load.requests(counter_count, gap, 1000)
+  sides[side](directory, algorithm, quota, window, size)
+  most_held = hold == "half" and quota * counter_count / 2 or math.huge
+  run = algorithm == "concurrency" and run_holding or run_taking
+end
+
+local modes = {}
+
+function modes.ready() end
+
+function modes.decisions()
+  local decide_one, lines = decide, {}
+  decide = function(key, now)
+    local allowed, remaining, retry, reset, delay, moment = decide_one(key, now)
+    delay = delay or 0
+    lines[#lines + 1] = string.format("%s %.0f %.0f %.0f %.0f", allowed, remaining, retry, reset, delay)
+    return allowed, remaining, retry, reset, delay, moment
+  end
+  run(checked_decisions)
+  decide = decide_one
+  ngx.say(table.concat(lines, "\n"))
+end
+
+function modes.time(decisions)
+  local begun = os.clock()
+  local admitted = run(decisions)
+  local seconds = (os.clock() - begun) / decisions
+  ngx.say(string.format("%.3f %.4f", seconds * 1e9, admitted / decisions))
+end
+
+function modes.traces(directory)
+  run(steady_decisions)
+  local file = directory .. "/traces.txt"
+  require("jit.v").on(file)
+  run(steady_decisions)
+  require("jit.v").off()
+  for line in io.lines(file) do ngx.say(line) end
+end
+
+function _M.answer(directory)
+  local mode, decisions = ngx.var.arg_mode, tonumber(ngx.var.arg_decisions)
+  modes[mode](mode == "time" and decisions or directory)
+end
+
+return _M

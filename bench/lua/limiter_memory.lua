@@ -1,0 +1,62 @@
+-- Fills nginx's shared dict with counters of one limit, by the product's node store, and tells what they take.
+
+local bundle = require("bundle")
+local load = require("limiter_load")
+
+local _M = {}
+
+local clock = load.start
+-- Before the product is loaded, which may keep the function.
+ngx.now = function()
+  return clock / 1000000
+end
+
+local policy, decide_on_node, address_of
+
+function _M.start(_, directory)
+  local module = bundle.open(directory)
+  local file = assert(io.open(directory .. "/snapshot.json"))
+  local reading = module("limiter.src.policy.read-snapshot").readSnapshot(require("cjson.safe").decode(file:read("*a")))
+  file:close()
+  assert(#reading.problems == 0, "the policy is not valid")
+  policy = reading.snapshot.policies[1]
+  local store = module("gateway.src.stores.node-store")
+  store.openNodeStore(1, 1)
+  decide_on_node = store.decideOnNode
+  local ip_prefix = module("limiter.src.key.ip-prefix").ipPrefix
+  local encode = module("limiter.src.key.counter-key").encodeKeyValues
+  address_of = function(number)
+    local address
+    local high, low = math.floor(number / 65536), number % 65536
+    if number % 2 == 0 then
+      address = string.format("%d.%d.%d.%d", 11 + high % 200, 100 + high / 200, low / 256, low % 256)
+    else
+      -- Of a provider that gives a /64 to each of a million subscribers.
+      address = string.format("2001:db8:%x:%x::1", 40960 + high, low)
+    end
+    return encode({ ip_prefix(address, 32, 64) }, 1, tostring)
+  end
+end
+
+-- counters: how many. charges: of each, `step` µs apart. Says how many cells are stored, the bytes of the pages that each
+-- counter took, and the bytes that are free.
+local function fill(counters, charges, step)
+  local dict = ngx.shared.sluice_counters
+  local free = dict:free_space()
+  local keys = {}
+  for i = 1, counters do keys[i] = address_of(i) end
+  for _ = 1, charges do
+    for i = 1, counters do assert(decide_on_node(policy, policy.limits, keys[i], nil, nil), "a charge was refused") end
+    clock = clock + step
+  end
+  keys = nil
+  local left = dict:free_space()
+  ngx.say(string.format("%d %.1f %d", #dict:get_keys(0), (free - left) / counters, left))
+end
+
+function _M.answer()
+  if ngx.var.arg_mode == "ready" then return end
+  fill(tonumber(ngx.var.arg_counters), tonumber(ngx.var.arg_charges), tonumber(ngx.var.arg_step))
+end
+
+return _M
