@@ -26,11 +26,17 @@ export interface CellCounter extends Counter {
   ringLoaded: boolean;
   /** Whether entries were found, of this head or an earlier one: left there, a clock that steps could make them its own. */
   ringStored: boolean;
+  /** A cell that was asked for had been evicted. */
+  cellMissing: boolean;
+  /** The running sum before the oldest entry, when it was fetched. */
+  oldestStart: number;
   readonly cells: EntryCell[];
 }
 
 interface EntryCell {
+  /** What lies here beyond the counter's capacity is an earlier counter's. */
   readonly numbers: LuaTable<number, number>;
+  readonly bytes: number;
   loaded: boolean;
   changed: boolean;
 }
@@ -59,6 +65,8 @@ export function newCellCounter(): CellCounter {
   counter.name = "";
   counter.ringLoaded = false;
   counter.ringStored = false;
+  counter.cellMissing = false;
+  counter.oldestStart = 0;
   (counter as { cells: EntryCell[] }).cells = [];
   return counter;
 }
@@ -85,6 +93,8 @@ export function headKey(name: string): string {
  */
 export function loadCounter(counter: CellCounter, nowUs: number): boolean {
   const { rate } = counter;
+  // What another counter had here, of another algorithm perhaps, must not be saved under this one's name.
+  if (counter.ringLoaded) forgetRing(counter);
   if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") {
     const [value, flags] = countersDict.get<number>(headKey(counter.name));
     counter.atUs = value ?? 0;
@@ -129,7 +139,6 @@ export function loadRing(counter: CellCounter): void {
 }
 
 function loadSliding(counter: CellCounter, rate: SlidingWindow, nowUs: number): boolean {
-  forgetRing(counter);
   if (rate.algorithm === "sliding-log") {
     counter.ringLoaded = true;
     const head = openCell(counter, 0);
@@ -161,14 +170,16 @@ function takeRing(counter: CellCounter, numbers: LuaTable<number, number>): void
   counter.start = numbers.get(6);
   counter.offset = numbers.get(7);
   if (counter.length === 0) return;
-  // The head was evicted and made anew in the same tick: these sums are not those of its units.
-  const taken = (counter.start - cellRing.startAt(counter, counter.first)) % wrap;
-  if (taken > counter.count) forgetEntries(counter);
+  counter.oldestStart = cellRing.startAt(counter, counter.first);
+  // The oldest entry was evicted; or the head was, and made anew in the same tick: these sums are not those of its units.
+  const taken = (counter.start - counter.oldestStart) % wrap;
+  if (counter.cellMissing || taken > counter.count) forgetEntries(counter);
 }
 
 function forgetRing(counter: CellCounter): void {
   counter.ringLoaded = false;
   counter.ringStored = false;
+  counter.cellMissing = false;
   forgetEntries(counter);
   for (const cell of counter.cells) {
     cell.loaded = false;
@@ -228,7 +239,8 @@ function openCell(counter: CellCounter, index: number): EntryCell {
     // In order, so that the list has no holes.
     for (let made = counter.cells.length; made <= index; made++) {
       const size = made === 0 ? headNumbers + 2 * entriesInFirstCell : 2 * entriesPerCell;
-      counter.cells.push({ numbers: ffi.new("uint32_t[?]", size), loaded: false, changed: false });
+      const numbers = ffi.new("uint32_t[?]", size);
+      counter.cells.push({ numbers, bytes: size * bytesPerNumber, loaded: false, changed: false });
     }
     cell = counter.cells[index] as EntryCell;
   }
@@ -236,19 +248,23 @@ function openCell(counter: CellCounter, index: number): EntryCell {
     cell.loaded = true;
     const [stored] = countersDict.get<string>(entriesKey(counter, index));
     if (index === 0) ffi.fill(cell.numbers, headNumbers * bytesPerNumber);
-    if (stored !== undefined) ffi.copy(cell.numbers, stored, stored.length);
+    if (stored !== undefined) ffi.copy(cell.numbers, stored, math.min(stored.length, cell.bytes));
     else if (index > 0) standIn(counter, cell);
   }
   return cell;
 }
 
-/** An evicted cell: its units count as the newest's, late and never too early. */
+/**
+ * An evicted cell: as if nothing that is older had come back, and none of its units before the newest's do. Late, and
+ * never too early. When its first entry has become the oldest, all entries are forgotten, and count as the newest's.
+ */
 function standIn(counter: CellCounter, cell: EntryCell): void {
+  counter.cellMissing = true;
   const { tickUs } = counter.rate as SlidingWindow;
   const tick = (counter.atUs / tickUs + counter.offset) % wrap;
   for (let entry = 0; entry < entriesPerCell; entry++) {
     cell.numbers.set(2 * entry, tick);
-    cell.numbers.set(2 * entry + 1, counter.start);
+    cell.numbers.set(2 * entry + 1, counter.oldestStart);
   }
 }
 

@@ -17,8 +17,8 @@ interface Hold {
   /** Those of its limits that are concurrency. */
   readonly limits: readonly CompiledLimit[];
   readonly keyValues: string;
-  /** For each limit, the moment that its slots were taken or last renewed in; undefined when they were lost. */
-  readonly heldAtUs: (number | undefined)[];
+  /** For each limit, the moment that its slots were taken or last renewed in. */
+  readonly heldAtUs: number[];
   /** Undefined: held on this node. */
   readonly redis: RedisSettings | undefined;
   readonly renewEverySeconds: number;
@@ -35,13 +35,23 @@ const lookEverySeconds = 0.1;
 /** By request. */
 const holds: Record<string, Hold[] | undefined> = {};
 let holding = 0;
+let looking = false;
 let ended: Hold[] = [];
 
 /** For each worker's start. */
 export function keepSlots(): void {
-  ngx.timer.every(lookEverySeconds, () => {
-    if (holding > 0) renewDue();
+  ngx.timer.every(lookEverySeconds, (premature) => {
+    // nginx takes the timer from a worker that is to end, but lets its requests finish: they hold on to their slots.
+    if (premature) ngx.timer.at(0, lingerWithRequests);
+    else if (holding > 0) renewDue();
   });
+}
+
+function lingerWithRequests(): void {
+  while (holding > 0) {
+    renewDue();
+    ngx.sleep(lookEverySeconds);
+  }
 }
 
 /**
@@ -126,6 +136,15 @@ function giveBack({ policy, limits, keyValues, heldAtUs, redis }: Hold): void {
 }
 
 function renewDue(): void {
+  // Renewing waits for a lock or for Redis, and the timer comes again meanwhile.
+  if (looking) return;
+  looking = true;
+  const [renewed, failure] = pcall(renewAllDue);
+  looking = false;
+  if (!renewed) warnSparingly("slots were not renewed", `${failure}`);
+}
+
+function renewAllDue(): void {
   const now = ngx.now();
   const due: Hold[] = [];
   for (const request in holds) {
@@ -134,9 +153,9 @@ function renewDue(): void {
     }
   }
   for (const hold of due) {
-    // Ended while another was renewed: renewing waits for a lock or for Redis.
+    // Ended while another was renewed.
     if (hold.ended) continue;
-    hold.renewAtSeconds = now + hold.renewEverySeconds;
+    hold.renewAtSeconds = ngx.now() + hold.renewEverySeconds;
     hold.renewing = true;
     for (let i = 0; i < hold.limits.length; i++) renew(hold, i);
     hold.renewing = false;
@@ -147,13 +166,12 @@ function renewDue(): void {
 function renew(hold: Hold, index: number): void {
   const { policy, keyValues, heldAtUs, redis } = hold;
   const limit = hold.limits[index] as CompiledLimit;
-  const at = heldAtUs[index];
-  if (at === undefined) return;
-  if (redis === undefined) {
-    heldAtUs[index] = renewOnNode(policy, limit, keyValues, at);
-  } else {
-    const [renewedAtUs, failure] = renewInRedis(redis, policy, limit, keyValues, at);
-    if (failure !== undefined) warnSparingly("slots were not renewed", failure);
-    else heldAtUs[index] = renewedAtUs;
-  }
+  const at = heldAtUs[index] as number;
+  let renewedAtUs: number | undefined;
+  let failure: string | undefined;
+  if (redis === undefined) renewedAtUs = renewOnNode(policy, limit, keyValues, at);
+  else [renewedAtUs, failure] = renewInRedis(redis, policy, limit, keyValues, at);
+  if (failure !== undefined) warnSparingly("slots were not renewed", failure);
+  // Slots that were lost are asked for again next time.
+  if (renewedAtUs !== undefined) heldAtUs[index] = renewedAtUs;
 }

@@ -16,7 +16,7 @@ export function concurrency(quota: number, ttlUs: number): SlidingWindow {
 /**
  * Holds for another life slots that were taken, or last renewed, in the tick that began at `heldAtUs`.
  *
- * @returns the tick that they are held in now; undefined when they were lost meanwhile and could not be had again
+ * @returns the tick that they are held in now; undefined when they were lost meanwhile and are not to be had again yet
  */
 export function renewSlots(
   limit: SlidingWindow,
@@ -28,8 +28,16 @@ export function renewSlots(
 ): number | undefined {
   // What has expired must be gone first, or it could be renewed.
   admitsSliding(limit, state, ring, nowUs, 0);
-  refundSliding(limit, state, ring, heldAtUs, slots);
-  if (!admitsSliding(limit, state, ring, nowUs, slots)) return undefined;
+  const held = refundSliding(limit, state, ring, heldAtUs, slots);
+  const fits = admitsSliding(limit, state, ring, nowUs, slots);
+  // What is held goes on being held, also where the quota is smaller by now.
+  if (held < slots && !fits) {
+    if (held > 0) {
+      admitsSliding(limit, state, ring, nowUs, held);
+      chargeSliding(limit, state, ring);
+    }
+    return undefined;
+  }
   chargeSliding(limit, state, ring);
   return state.atUs;
 }

@@ -68,11 +68,13 @@ export function emptyState(): CounterState {
 }
 
 const second = 1_000_000;
+/** How far clocks of one machine's workers may be apart, and are never taken for one that stepped back. */
+const clockSkewUs = 50_000;
 
 /**
  * How far a clock may step back and merely be waited for: workers of one machine read clocks some ms apart, and to move a
  * counter back and forth with them would mint units. Beyond that it did step, and the counter moves with it.
  */
 export function clockToleranceUs(windowUs: number): number {
-  return Math.min(windowUs, second);
+  return Math.max(Math.min(windowUs, second), clockSkewUs);
 }

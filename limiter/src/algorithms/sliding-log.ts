@@ -1,5 +1,5 @@
 // sliding-log: a sliding window that remembers each admission at its own time. Exact: a unit comes back one window after it
-// was taken, to the µs while the window is up to 17 minutes, to a billionth of the window beyond that (so that an entry
+// was taken, to the µs while the window is up to 17 minutes, to four billionths of the window beyond that (so that an entry
 // fits into 8 bytes).
 
 import { type SlidingWindow, slidingOf, ticksOver } from "./sliding-window.ts";

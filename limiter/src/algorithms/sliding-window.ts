@@ -57,15 +57,15 @@ export function admitsSliding(
   if (tickAtUs > state.atUs) {
     expire(limit, state, ring, tickAtUs);
   } else if (tickAtUs < state.atUs) {
-    if (state.atUs - nowUs <= limit.toleranceUs) {
-      tickAtUs = state.atUs;
-    } else {
-      // The clock stepped back: all that counts moves with it, as old as it was. Nothing is minted, and the newest unit
-      // comes back one window from now.
-      state.offset = (state.offset + (state.atUs - tickAtUs) / limit.tickUs) % wrap;
-      state.atUs = tickAtUs;
+    // The clock stepped back: all that counts moves with it, as old as it was. A tick that has begun might be shorter for
+    // units that were taken late in theirs, so they count as the next one's: nothing comes back early.
+    const reachedUs = nowUs === tickAtUs ? tickAtUs : tickAtUs + limit.tickUs;
+    if (state.atUs - nowUs > limit.toleranceUs && state.atUs > reachedUs) {
+      state.offset = (state.offset + (state.atUs - reachedUs) / limit.tickUs) % wrap;
+      state.atUs = reachedUs;
       state.stepped = true;
     }
+    tickAtUs = state.atUs;
   }
   state.nextAtUs = tickAtUs;
   state.nextCount = state.count + cost;

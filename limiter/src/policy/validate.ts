@@ -119,6 +119,9 @@ const fieldsOfAlgorithms = [
 
 function checkFieldsOfAlgorithm(limit: Json, path: string, findings: Findings): void {
   const algorithm = limit["algorithm"];
+  if (limit["window"] === undefined && algorithm !== "concurrency") {
+    addProblem(findings, { path: `${path}.window`, expected: expectation(limitDuration), got: "nothing" });
+  }
   if (typeof algorithm !== "string" || !algorithms.includes(algorithm)) return;
   for (const { field, of } of fieldsOfAlgorithms) {
     if (limit[field] !== undefined && !of.includes(algorithm)) {
@@ -128,9 +131,6 @@ function checkFieldsOfAlgorithm(limit: Json, path: string, findings: Findings): 
         got: describeValue(limit[field]),
       });
     }
-  }
-  if (limit["window"] === undefined && algorithm !== "concurrency") {
-    addProblem(findings, { path: `${path}.window`, expected: expectation(limitDuration), got: "nothing" });
   }
 }
 
