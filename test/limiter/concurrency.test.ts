@@ -1,3 +1,4 @@
+import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { concurrency, renewSlots } from "../../limiter/src/algorithms/concurrency.ts";
 import { memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
@@ -163,14 +164,60 @@ describe("a slot that is renewed", () => {
     expect(counter.peek(tickUs + 12 * second).remaining).toBe(2);
   });
 
-  test("under a quota smaller than what is held is lost", () => {
+  test("under a quota smaller than what is held is held on, and nobody comes in until as many have left", () => {
     const counter = three();
-    counter.ask(tickUs, 3);
+    counter.allowedOf(3, tickUs);
     counter.rate = concurrency(1, minute);
-    expect(renew(counter, tickUs + 12 * second, tickUs)).toBeUndefined();
-    expect(renew(counter, tickUs + 12 * second, tickUs)).toBeUndefined();
-    expect(counter.peek(tickUs + 12 * second).remaining).toBe(0);
-    expect(renew(counter, tickUs + 12 * second, tickUs)).toBe(tickUs + 12 * second);
+    const later = tickUs + 12 * second;
+    for (let i = 0; i < 3; i++) expect(renew(counter, later, tickUs)).toBe(later);
+    expect(counter.state.count).toBe(3);
+    expect(counter.allows(later + minute - 1)).toBe(false);
+    for (const left of [0, 0, 1]) {
+      counter.refund(1, later + minute - 1, later);
+      expect(counter.peek(later + minute - 1).remaining).toBe(left);
+    }
+  });
+
+  test("under a quota raised and lowered while all are held stays, and what was let in meanwhile too", () => {
+    const counter = three();
+    counter.allowedOf(3, tickUs);
+    counter.rate = concurrency(5, minute);
+    expect(counter.allowedOf(3, tickUs + 6 * second)).toBe(2);
+    counter.rate = concurrency(2, minute);
+    const later = tickUs + 54 * second;
+    for (let i = 0; i < 3; i++) expect(renew(counter, later, tickUs)).toBe(later);
+    for (let i = 0; i < 2; i++) expect(renew(counter, later, tickUs + 6 * second)).toBe(later);
+    expect(counter.state.count).toBe(5);
+    // There were five, and no sixth can be had by asking for one that nobody holds.
+    expect(renew(counter, later, tickUs)).toBeUndefined();
+    expect(counter.allows(later)).toBe(false);
+    expect(counter.state.count).toBe(5);
+  });
+
+  test("of which a part was lost keeps the other part held, and is had whole once there is room", () => {
+    const counter = new Counter(concurrency(4, minute));
+    counter.ask(tickUs, 3);
+    counter.refund(1, tickUs, tickUs);
+    counter.ask(tickUs + 6 * second, 2);
+    const later = tickUs + 12 * second;
+    expect(renew(counter, later, tickUs, 3)).toBeUndefined();
+    expect(counter.state.count).toBe(4);
+    // Not until the life of the two that are held on is over, and that of those which another took.
+    expect(counter.peek(later + minute - 1).remaining).toBe(2);
+    expect(counter.peek(later + minute).remaining).toBe(4);
+    expect(renew(counter, later + minute, tickUs, 3)).toBe(later + minute);
+    expect(counter.peek(later + minute).remaining).toBe(1);
+  });
+
+  test("after it was lost and all were taken is had again as soon as one is free", () => {
+    const counter = three();
+    counter.ask(tickUs);
+    counter.allowedOf(3, tickUs + minute);
+    const later = tickUs + minute + 6 * second;
+    expect(renew(counter, later, tickUs)).toBeUndefined();
+    counter.refund(1, later, tickUs + minute);
+    expect(renew(counter, later, tickUs)).toBe(later);
+    expect(counter.peek(later).remaining).toBe(0);
   });
 
   test("after the clock stepped back counts twice until the life of the first is over", () => {
@@ -182,6 +229,61 @@ describe("a slot that is renewed", () => {
     expect(renew(counter, back + 30 * second, back)).toBe(back + 30 * second);
     expect(counter.peek(back + minute).remaining).toBe(2);
   });
+
+  test("after the clock stepped back while all are held is asked for anew: had once the life of what moved is over", () => {
+    const counter = three();
+    counter.ask(tickUs, 3);
+    const back = tickUs - hour + second;
+    // What it was known by is gone, and it counts: as of the end of the tick that the clock shows.
+    expect(renew(counter, back, tickUs)).toBeUndefined();
+    expect(counter.head).toEqual({ atUs: tickUs - hour + 6 * second, count: 3 });
+    const overUs = tickUs - hour + 66 * second;
+    expect(renew(counter, overUs - 1, tickUs)).toBeUndefined();
+    for (let i = 0; i < 3; i++) expect(renew(counter, overUs, tickUs)).toBe(overUs);
+    expect(renew(counter, overUs, tickUs)).toBeUndefined();
+    expect(counter.state.count).toBe(3);
+  });
+});
+
+test("whatever the quota is edited to, what is renewed in time is held, and none comes in beside as many as there are", () => {
+  const event = fc.record({
+    afterUs: fc.nat(20 * second),
+    what: fc.constantFrom("ask", "ask", "end", "quota"),
+    of: fc.nat(1_000),
+  });
+  fc.assert(
+    fc.property(fc.array(event, { minLength: 1, maxLength: 60, size: "max" }), (events) => {
+      const counter = three();
+      let held: { atUs: number; slots: number }[] = [];
+      let [nowUs, quota, largest] = [tickUs, 3, 3];
+      const slots = () => held.reduce((sum, one) => sum + one.slots, 0);
+      for (const { afterUs, what, of } of events) {
+        nowUs += afterUs;
+        // Each within 20 s, a third of its life.
+        held = held.map((one) => {
+          const atUs = renew(counter, nowUs, one.atUs, one.slots);
+          expect(atUs).toBeDefined();
+          return { ...one, atUs: atUs as number };
+        });
+        expect(counter.state.count).toBe(slots());
+        if (what === "quota") {
+          quota = 1 + (of % 9);
+          largest = Math.max(largest, quota);
+          counter.rate = concurrency(quota, minute);
+        } else if (what === "end" && held.length > 0) {
+          const [ended] = held.splice(of % held.length, 1) as [(typeof held)[0]];
+          counter.refund(ended.slots, nowUs, ended.atUs);
+        } else if (what === "ask") {
+          const asked = 1 + (of % 3);
+          const { allowed } = counter.ask(nowUs, asked);
+          expect(allowed).toBe(slots() + asked <= quota);
+          if (allowed) held.push({ atUs: counter.state.atUs, slots: asked });
+        }
+        expect(slots()).toBeLessThanOrEqual(largest);
+      }
+    }),
+    { numRuns: 300 },
+  );
 });
 
 test("a limit of concurrency counts in tenths of a slot's life", () => {

@@ -2,8 +2,8 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { rateOf } from "../../limiter/src/algorithms/rate.ts";
 import { AdmissionList } from "./admission-list.ts";
-import { Counter } from "./counter.ts";
-import { crowdedTraces, type LegalLimit, limitedTraces } from "./legal-limits.ts";
+import { Counter, ms, startUs } from "./counter.ts";
+import { crowdedTraces, type LegalLimit, limitedTraces, shares } from "./legal-limits.ts";
 
 const slidingAlgorithms = ["sliding-window", "sliding-log", "concurrency"] as const;
 
@@ -99,6 +99,58 @@ for (const algorithm of ["sliding-window", "sliding-log"] as const) {
 function mostLateUs({ algorithm, windowUs, precisionUs }: LegalLimit): number {
   if (algorithm === "sliding-window") return precisionUs;
   return windowUs <= 2 ** 30 ? 0 : (4 * windowUs) / 2 ** 30;
+}
+
+const walk = fc.record({
+  quota: fc.integer({ min: 1, max: 5 }),
+  windowUs: fc.integer({ min: 1, max: 60 }).map((windowMs) => windowMs * ms),
+  blocks: fc.constantFrom(1, 2, 5, 10),
+  asks: fc.array(
+    fc.record({
+      cost: fc.integer({ min: 1, max: 5 }),
+      afterShare: fc.oneof(fc.constant(0), shares(0.5)),
+      /** In windows, beyond what is waited for. */
+      backShare: fc.option(shares(2), { freq: 2 }),
+      /** Whether it then waits until its units come back, to the µs. */
+      waits: fc.boolean(),
+    }),
+    { minLength: 3, maxLength: 30, size: "max" },
+  ),
+});
+
+for (const algorithm of slidingAlgorithms) {
+  test(`${algorithm} gives nothing back early, wherever in its tick a clock is that steps back`, () => {
+    fc.assert(
+      fc.property(walk, ({ quota, windowUs, blocks, asks }) => {
+        const precisionUs = algorithm === "sliding-window" ? windowUs / blocks : 0;
+        const counter = new Counter(rateOf({ algorithm, quota, windowUs, burst: quota, precisionUs }));
+        const countsUs = algorithm === "concurrency" ? 0.9 * windowUs : windowUs;
+        const admitted: { toldUs: number; cost: number }[] = [];
+        // What the clock has told, each step back being none.
+        let [clockUs, toldUs] = [startUs, 0];
+        for (const { cost: anyCost, afterShare, backShare, waits } of asks) {
+          const cost = Math.min(anyCost, quota);
+          let afterUs = Math.floor(afterShare * windowUs);
+          if (backShare !== null) {
+            clockUs -= Math.max(windowUs, 50 * ms) + 1 + Math.floor(backShare * windowUs);
+            counter.peek(clockUs);
+          }
+          if (waits) {
+            const { allowed, retryAfterUs, resetAfterUs } = counter.copy().peek(clockUs, cost);
+            if (!allowed) afterUs = algorithm === "concurrency" ? resetAfterUs : retryAfterUs;
+          }
+          clockUs += afterUs;
+          toldUs += afterUs;
+          if (counter.allows(clockUs, cost)) admitted.push({ toldUs, cost });
+        }
+        for (const { toldUs: us } of admitted) {
+          const within = admitted.filter((one) => one.toldUs > us - countsUs && one.toldUs <= us);
+          expect(within.reduce((sum, { cost }) => sum + cost, 0)).toBeLessThanOrEqual(quota);
+        }
+      }),
+      { numRuns: 200 },
+    );
+  });
 }
 
 describe("concurrency", () => {

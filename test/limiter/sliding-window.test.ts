@@ -322,22 +322,56 @@ describe("a clock that steps", () => {
       expect(waiting.ask(at(500) - second)).toMatchObject({ allowed: false, retryAfterUs: windowUs + 600_000 });
       expect(waiting.state.stepped).toBe(false);
       const along = counter.copy();
-      // Half a second older than the newest, as before: the block of the clock, now, is at −600.
+      // Half a second older than the newest, as before. The clock's block began at −600: the newest is now that at −500.
       expect(along.ask(at(500) - second - 1)).toMatchObject({
         allowed: false,
-        retryAfterUs: windowUs - 500_000 + 1,
-        resetAfterUs: windowUs + 1,
+        retryAfterUs: windowUs + 100_000 - 500_000 + 1,
+        resetAfterUs: windowUs + 100_000 + 1,
       });
       expect(along.state.stepped).toBe(true);
-      expect(along.state.atUs).toBe(at(-600));
+      expect(along.state.atUs).toBe(at(-500));
     }
   });
 
-  test("back by no more than the window is waited for, where that is shorter than a second", () => {
-    const counter = new Counter(slidingWindow(5, 10 * ms, ms));
-    counter.ask(at(0), 5);
-    expect(counter.copy().ask(at(-10)).retryAfterUs).toBe(21 * ms);
-    expect(counter.copy().ask(at(-10) - 1).retryAfterUs).toBe(10 * ms + 1);
+  test("back by no more than the window is waited for, where that is shorter than a second, and by 50 ms at least", () => {
+    for (const [windowMs, waitedMs] of [
+      [100, 100],
+      [50, 50],
+      [10, 50],
+    ] as const) {
+      const counter = new Counter(slidingWindow(5, windowMs * ms, ms));
+      counter.ask(at(0), 5);
+      expect(counter.copy().ask(at(-waitedMs)).retryAfterUs).toBe((windowMs + 1 + waitedMs) * ms);
+      expect(counter.copy().ask(at(-waitedMs) - 1).retryAfterUs).toBe((windowMs + 1) * ms + 1);
+    }
+  });
+
+  test("back into a block that has begun moves what counts to its end, and no further while the block lasts", () => {
+    const counter = new Counter(slidingWindow(5, minute, 6 * second));
+    const blockUs = startUs - (startUs % (6 * second)) - hour;
+    counter.ask(blockUs + hour, 2);
+    counter.ask(blockUs + hour + 6 * second, 2);
+    // Ahead of the clock by 5 s, more than is ever waited for, and yet no step.
+    expect(counter.ask(blockUs + second)).toMatchObject({ allowed: true, resetAfterUs: 71 * second });
+    expect(counter.state).toMatchObject({ atUs: blockUs + 6 * second, stepped: true });
+    for (const afterUs of [second, 2 * second, 1, 6 * second - 1, 6 * second]) {
+      expect(counter.ask(blockUs + afterUs).retryAfterUs).toBe(66 * second - afterUs);
+      expect(counter.state).toMatchObject({ atUs: blockUs + 6 * second, stepped: false });
+    }
+    // Back to where a block begins, it is that block.
+    expect(counter.ask(blockUs - minute).retryAfterUs).toBe(60 * second);
+    expect(counter.state).toMatchObject({ atUs: blockUs - minute, stepped: true });
+  });
+
+  test("back gives nothing back early that was taken late in its block", () => {
+    const counter = fivePerSecond();
+    counter.ask(at(99), 2);
+    counter.ask(at(100), 3);
+    // The two are 1 ms old. Of the block before the clock's, which is nearly over, they would be back 98 ms early.
+    const back = at(99) - hour;
+    expect(counter.ask(back).retryAfterUs).toBe(1_001_000);
+    expect(counter.copy().allowedOf(6, back + 1_000_999)).toBe(0);
+    expect(counter.copy().allowedOf(6, back + 1_001_000)).toBe(2);
   });
 
   test("back by an hour mints nothing: all comes back as late as it would have, seen from then", () => {

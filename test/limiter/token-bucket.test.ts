@@ -363,11 +363,18 @@ describe("a clock that steps", () => {
     }
   });
 
-  test("back by no more than the window is waited for, where the window is shorter than a second", () => {
-    const counter = new Counter(tokenBucket(2, 10 * ms, 10));
-    counter.ask(startUs, 10);
-    expect(counter.copy().ask(startUs - 10 * ms).retryAfterUs).toBe(15 * ms);
-    expect(counter.copy().ask(startUs - 10 * ms - 1).retryAfterUs).toBe(5 * ms);
+  test("back by no more than the window is waited for, where the window is shorter than a second, and by 50 ms at least", () => {
+    for (const [windowMs, waitedMs] of [
+      [100, 100],
+      [50, 50],
+      [10, 50],
+    ] as const) {
+      const counter = new Counter(tokenBucket(2, windowMs * ms, 10));
+      counter.ask(startUs, 10);
+      const unitUs = (windowMs / 2) * ms;
+      expect(counter.copy().ask(startUs - waitedMs * ms).retryAfterUs).toBe(unitUs + waitedMs * ms);
+      expect(counter.copy().ask(startUs - waitedMs * ms - 1).retryAfterUs).toBe(unitUs);
+    }
   });
 
   test("back by an hour while units are left takes none that were left before the debt seemed longer", () => {

@@ -189,8 +189,8 @@ export function play(player: Player, trace: readonly number[], heard: number[][]
             const heldAtUs = player.renew(nowUs, cost, receipts[receipt + 1] as number);
             digest = mix(digest, heldAtUs);
             if (hearing !== undefined) hearing.push(heldAtUs);
-            if (heldAtUs < 0) receipts[receipt] = 0;
-            else receipts[receipt + 1] = heldAtUs;
+            // What was lost may be asked for again.
+            if (heldAtUs >= 0) receipts[receipt + 1] = heldAtUs;
           }
         }
       }

@@ -132,6 +132,17 @@ function numberAt(state: StoredCounter, slot: number, at: number): number {
   return number as number;
 }
 
+/**
+ * As many entries as fill the memory that Redis' allocator gives for so many: it has four sizes from each power of two to
+ * the next, and a string has up to 10 bytes of its own.
+ */
+function roomierCapacity(entries: number): number {
+  const bytes = entriesAt + entries * entryBytes + 10;
+  let step = 16;
+  while (step * 8 < bytes) step *= 2;
+  return math.floor((math.ceil(bytes / step) * step - entriesAt - 10) / entryBytes);
+}
+
 export const redisRing: Ring = {
   tickAt: (state, slot) => numberAt(state as StoredCounter, slot, 0),
   startAt: (state, slot) => numberAt(state as StoredCounter, slot, 4),
@@ -148,7 +159,7 @@ export const redisRing: Ring = {
   // Written whole at its new size: a string that SETRANGE makes longer takes up to twice its bytes.
   grow: (counter, most) => {
     const state = counter as StoredCounter;
-    const capacity = nextCapacity(state.capacity, most);
+    const capacity = math.min(roomierCapacity(nextCapacity(state.capacity, most)), most);
     let entries = state.text;
     if (state.capacity > wholeEntries) entries = redis.call("GETRANGE", state.key, entriesAt, -1);
     const firstByte = state.first * entryBytes;

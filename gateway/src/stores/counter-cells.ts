@@ -8,8 +8,8 @@
 // first begins with the head's moment and count, then first, length, capacity, start and offset of the ring. A sliding-log,
 // which asks for entries every time, has its head there alone; until there are entries it is all that is there.
 //
-// A key is "n" for the head, or the entries' cell's number and ":"; then 16 characters that stand for the counter's family
-// (96 bits of the SHA-1 of app, policy, limit, algorithm and window, so that a counter takes 128 bytes), then the key values.
+// A key is 16 characters that stand for the counter's family (96 bits of the SHA-1 of app, policy, limit, algorithm and
+// window, in base64, so that a counter takes 128 bytes), then the key values; of a cell of entries, behind its number and ":".
 
 import { type CounterState, type Ring, wrap } from "../../../limiter/src/algorithms/counter-state.ts";
 import { keepsEntries, lifetimeUs } from "../../../limiter/src/algorithms/rate.ts";
@@ -20,8 +20,8 @@ import { ffi } from "../runtime/packed-memory.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
 
 export interface CellCounter extends Counter {
-  /** Of the family and the key values. */
-  name: string;
+  /** Of the head's cell: what incr counts at. */
+  key: string;
   /** Whether the entries were fetched: they are saved with the head then. */
   ringLoaded: boolean;
   /** Whether entries were found, of this head or an earlier one: left there, a clock that steps could make them its own. */
@@ -62,7 +62,7 @@ const familyCharacters: Record<string, string | undefined> = {};
 
 export function newCellCounter(): CellCounter {
   const counter = newCounter({ algorithm: "fixed-window", quota: 1, windowUs: 1, toleranceUs: 1 }, 1) as CellCounter;
-  counter.name = "";
+  counter.key = "";
   counter.ringLoaded = false;
   counter.ringStored = false;
   counter.cellMissing = false;
@@ -71,23 +71,20 @@ export function newCellCounter(): CellCounter {
   return counter;
 }
 
-/** What names a counter in this dict. */
-export function counterName(family: string, keyValues: string): string {
-  let characters = familyCharacters[family];
-  if (characters === undefined) {
-    characters = ngx.encode_base64(string.sub(ngx.sha1_bin(family), 1, 12));
-    familyCharacters[family] = characters;
-  }
-  return characters + keyValues;
+/** @param family that of the limit */
+export function counterKey(family: string, keyValues: string): string {
+  const characters = familyCharacters[family];
+  return (characters ?? newFamily(family)) + keyValues;
 }
 
-/** The head's key: what incr counts at. */
-export function headKey(name: string): string {
-  return `n${name}`;
+function newFamily(family: string): string {
+  const characters = ngx.encode_base64(string.sub(ngx.sha1_bin(family), 1, 12));
+  familyCharacters[family] = characters;
+  return characters;
 }
 
 /**
- * Reads a counter; `rate`, `cost` and `name` are set.
+ * Reads a counter; `rate`, `cost` and `key` are set.
  *
  * @returns false, with the state of a counter never seen, when there is no such cell
  */
@@ -96,13 +93,13 @@ export function loadCounter(counter: CellCounter, nowUs: number): boolean {
   // What another counter had here, of another algorithm perhaps, must not be saved under this one's name.
   if (counter.ringLoaded) forgetRing(counter);
   if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") {
-    const [value, flags] = countersDict.get<number>(headKey(counter.name));
+    const [value, flags] = countersDict.get<number>(counter.key);
     counter.atUs = value ?? 0;
     counter.count = flags ?? 0;
     return value !== undefined;
   }
   if (rate.algorithm === "fixed-window") {
-    const [value, flags] = countersDict.get<number>(headKey(counter.name));
+    const [value, flags] = countersDict.get<number>(counter.key);
     if (value === undefined) {
       counter.atUs = 0;
       counter.count = 0;
@@ -125,12 +122,12 @@ export function saveCounter(counter: CellCounter, nowUs: number): void {
   // A lifetime of 0 would be for ever, so a started ms counts whole.
   const lifeSeconds = math.min(math.ceil(lifetimeUs(rate, counter, nowUs) / 1000) / 1000, longestLifetimeSeconds);
   if (rate.algorithm === "fixed-window") {
-    storeCell(headKey(counter.name), counter.count, lifeSeconds, (counter.atUs / rate.windowUs) % flagsRange);
+    storeCell(counter.key, counter.count, lifeSeconds, (counter.atUs / rate.windowUs) % flagsRange);
     return;
   }
   const isLog = rate.algorithm === "sliding-log";
   if (counter.ringLoaded && (isLog || counter.ringStored || counter.length > 0)) saveRing(counter, lifeSeconds);
-  if (!isLog) storeCell(headKey(counter.name), counter.atUs, lifeSeconds, counter.count);
+  if (!isLog) storeCell(counter.key, counter.atUs, lifeSeconds, counter.count);
 }
 
 /** Fetches the entries, where deciding did not ask for them: a refund does. */
@@ -147,7 +144,7 @@ function loadSliding(counter: CellCounter, rate: SlidingWindow, nowUs: number): 
     takeRing(counter, head.numbers);
     return counter.atUs > 0;
   }
-  const [value, flags] = countersDict.get<number>(headKey(counter.name));
+  const [value, flags] = countersDict.get<number>(counter.key);
   counter.atUs = value ?? 0;
   counter.count = (flags ?? 0) % flagsRange;
   if (needsRing(rate, counter, nowUs, counter.cost)) loadEntries(counter);
@@ -174,6 +171,7 @@ function takeRing(counter: CellCounter, numbers: LuaTable<number, number>): void
   // The oldest entry was evicted; or the head was, and made anew in the same tick: these sums are not those of its units.
   const taken = (counter.start - counter.oldestStart) % wrap;
   if (counter.cellMissing || taken > counter.count) forgetEntries(counter);
+  counter.cellMissing = false;
 }
 
 function forgetRing(counter: CellCounter): void {
@@ -181,10 +179,16 @@ function forgetRing(counter: CellCounter): void {
   counter.ringStored = false;
   counter.cellMissing = false;
   forgetEntries(counter);
-  for (const cell of counter.cells) {
-    cell.loaded = false;
-    cell.changed = false;
+  const first = counter.cells[0];
+  if (first !== undefined) forgetCell(first);
+  if (counter.cells.length > 1) {
+    for (const cell of counter.cells) forgetCell(cell);
   }
+}
+
+function forgetCell(cell: EntryCell): void {
+  cell.loaded = false;
+  cell.changed = false;
 }
 
 function forgetEntries(counter: CounterState): void {
@@ -200,8 +204,9 @@ function momentIn(numbers: LuaTable<number, number>): number {
 }
 
 function saveRing(counter: CellCounter, lifeSeconds: number): void {
-  const head = openCell(counter, 0);
-  const { numbers } = head;
+  // What stood in for an evicted cell holds for this request alone: stored, it would be taken for entries.
+  if (counter.cellMissing) forgetEntries(counter);
+  const { numbers } = openCell(counter, 0);
   numbers.set(0, math.floor(counter.atUs / wrap));
   numbers.set(1, counter.atUs % wrap);
   numbers.set(2, counter.count);
@@ -210,8 +215,12 @@ function saveRing(counter: CellCounter, lifeSeconds: number): void {
   numbers.set(5, counter.capacity);
   numbers.set(6, counter.start);
   numbers.set(7, counter.offset);
-  head.changed = true;
-  for (let index = 0; index < counter.cells.length; index++) {
+  storeCell(entriesKey(counter, 0), ffi.string(numbers, bytesOfCell(counter, 0)), lifeSeconds, 0);
+  if (counter.capacity > entriesInFirstCell) saveLaterCells(counter, lifeSeconds);
+}
+
+function saveLaterCells(counter: CellCounter, lifeSeconds: number): void {
+  for (let index = 1; index < counter.cells.length; index++) {
     const cell = counter.cells[index] as EntryCell;
     if (!cell.changed) continue;
     const bytes = bytesOfCell(counter, index);
@@ -229,21 +238,12 @@ function bytesOfCell({ length, capacity }: CellCounter, index: number): number {
 }
 
 function entriesKey(counter: CellCounter, index: number): string {
-  return `${index}:${counter.name}`;
+  return `${index}:${counter.key}`;
 }
 
 /** A cell of entries, fetched when it is first asked for. */
 function openCell(counter: CellCounter, index: number): EntryCell {
-  let cell = counter.cells[index];
-  if (cell === undefined) {
-    // In order, so that the list has no holes.
-    for (let made = counter.cells.length; made <= index; made++) {
-      const size = made === 0 ? headNumbers + 2 * entriesInFirstCell : 2 * entriesPerCell;
-      const numbers = ffi.new("uint32_t[?]", size);
-      counter.cells.push({ numbers, bytes: size * bytesPerNumber, loaded: false, changed: false });
-    }
-    cell = counter.cells[index] as EntryCell;
-  }
+  const cell = counter.cells[index] ?? newCell(counter, index);
   if (!cell.loaded) {
     cell.loaded = true;
     const [stored] = countersDict.get<string>(entriesKey(counter, index));
@@ -254,9 +254,20 @@ function openCell(counter: CellCounter, index: number): EntryCell {
   return cell;
 }
 
+function newCell(counter: CellCounter, index: number): EntryCell {
+  // In order, so that the list has no holes.
+  for (let made = counter.cells.length; made <= index; made++) {
+    const size = made === 0 ? headNumbers + 2 * entriesInFirstCell : 2 * entriesPerCell;
+    const numbers = ffi.new("uint32_t[?]", size);
+    counter.cells.push({ numbers, bytes: size * bytesPerNumber, loaded: false, changed: false });
+  }
+  return counter.cells[index] as EntryCell;
+}
+
 /**
  * An evicted cell: as if nothing that is older had come back, and none of its units before the newest's do. Late, and
- * never too early. When its first entry has become the oldest, all entries are forgotten, and count as the newest's.
+ * never too early. At the next charge, or when one of its entries has become the oldest, all entries are forgotten, and
+ * count as the newest's.
  */
 function standIn(counter: CellCounter, cell: EntryCell): void {
   counter.cellMissing = true;
@@ -319,7 +330,7 @@ export const cellRing: Ring = {
     const cells = capacity <= entriesInFirstCell ? 1 : math.ceil((capacity - entriesInFirstCell) / entriesPerCell) + 1;
     for (let index = 0; index < cells; index++) {
       // What lies in the dict under the number of a new cell is not asked for.
-      const cell = counter.cells[index] ?? openCell(counter, index);
+      const cell = counter.cells[index] ?? newCell(counter, index);
       cell.loaded = true;
       cell.changed = true;
     }
@@ -330,10 +341,19 @@ export const cellRing: Ring = {
   },
 };
 
+// A loop that turns once, on the way of every decision, is what LuaJIT gives up to compile, and with it all that leads
+// there: the first try, and the first cell, stand by themselves.
+
 function storeCell(key: string, value: number | string, lifeSeconds: number, flags: number): void {
-  // The dict takes them for a signed number: from 2^31 on, all would become the same.
+  // The dict takes flags as signed numbers of 32 bits.
   const signedFlags = flags < flagsRange / 2 ? flags : flags - flagsRange;
-  for (let tries = 0; tries < storeTries; tries++) {
+  const [stored, , forcible] = countersDict.set(key, value, lifeSeconds, signedFlags);
+  if (forcible) countEvent("evictions");
+  if (!stored) storeByForce(key, value, lifeSeconds, signedFlags);
+}
+
+function storeByForce(key: string, value: number | string, lifeSeconds: number, signedFlags: number): void {
+  for (let tries = 1; tries < storeTries; tries++) {
     const [stored, , forcible] = countersDict.set(key, value, lifeSeconds, signedFlags);
     if (forcible) countEvent("evictions");
     if (stored) return;

@@ -5,7 +5,7 @@
 
 import { renewSlots } from "../../../limiter/src/algorithms/concurrency.ts";
 import { admitsFixedWindow, type FixedWindow } from "../../../limiter/src/algorithms/fixed-window.ts";
-import { describe, refund } from "../../../limiter/src/algorithms/rate.ts";
+import { admits, charge, describe, refund } from "../../../limiter/src/algorithms/rate.ts";
 import type { SlidingWindow } from "../../../limiter/src/algorithms/sliding-window.ts";
 import { chargeAll } from "../../../limiter/src/charge-all.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
@@ -16,8 +16,7 @@ import { countersDict } from "../runtime/shared-memory.ts";
 import {
   type CellCounter,
   cellRing,
-  counterName,
-  headKey,
+  counterKey,
   loadCounter,
   loadRing,
   newCellCounter,
@@ -99,7 +98,7 @@ export function refundOnNode(
     if (counter.rate.algorithm === "fixed-window") {
       // A clock that stepped may have left this window and met it again, and its units with it: no fewer than none are used.
       const returned = math.min(counter.cost, counter.count);
-      if (counter.atUs === chargedAtUs) countersDict.incr(headKey(counter.name), -returned);
+      if (counter.atUs === chargedAtUs) countersDict.incr(counter.key, -returned);
     } else {
       loadRing(counter);
       refund(counter.rate, counter, cellRing, now, chargedAtUs, counter.cost);
@@ -134,7 +133,7 @@ export function renewOnNode(
 
 /** Whether another worker may be deciding at the same moment: of this generation, or one that a reload is replacing. */
 export function mustAgree(): boolean {
-  return workersShare || ngx.now() < overlapUntilSeconds || ngx.worker.exiting();
+  return workersShare || (overlapUntilSeconds > 0 && ngx.now() < overlapUntilSeconds) || ngx.worker.exiting();
 }
 
 /** Reads, decides and writes every counter. The caller sees to it that nobody else does meanwhile. */
@@ -147,6 +146,7 @@ function chargeCells(
 ): boolean {
   const now = nowUs();
   const count = limits.length;
+  if (count === 1) return chargeCell(policy, limits[0] as CompiledLimit, keyValues, now, verdict, receipt);
   for (let i = 0; i < count; i++) {
     loadCounter(prepared(i, limits[i] as CompiledLimit, keyValues, policy.policy.cost), now);
   }
@@ -160,6 +160,31 @@ function chargeCells(
       describe(limit.rate, counter, cellRing, now, counter.cost, counter.allowed, decision);
       hear(verdict, policy, limit.name, decision);
     }
+  }
+  return allowed;
+}
+
+/** The same for one limit, as most policies have: loops that turn once cost LuaJIT a trace each. */
+function chargeCell(
+  policy: CompiledPolicy,
+  limit: CompiledLimit,
+  keyValues: string,
+  now: number,
+  verdict: Verdict | undefined,
+  receipt: number[] | undefined,
+): boolean {
+  const { rate } = limit;
+  const { cost } = policy.policy;
+  const counter = prepared(0, limit, keyValues, cost);
+  loadCounter(counter, now);
+  counter.stepped = false;
+  const allowed = admits(rate, counter, cellRing, now, cost);
+  if (allowed) charge(rate, counter, cellRing);
+  if (allowed || counter.stepped) saveCounter(counter, now);
+  if (receipt !== undefined) receipt[0] = counter.atUs;
+  if (verdict !== undefined) {
+    describe(rate, counter, cellRing, now, cost, allowed, decision);
+    hear(verdict, policy, limit.name, decision);
   }
   return allowed;
 }
@@ -185,7 +210,7 @@ function chargeByIncr(
   let allowed = admitsFixedWindow(rate, counter, now, cost);
   if (counter.nextAtUs !== openedAtUs) return undefined;
   if (allowed) {
-    const key = headKey(counter.name);
+    const key = counter.key;
     const [used] = countersDict.incr(key, cost);
     if (used === undefined) return undefined;
     // Others may have charged between our read and our incr: what incr says is what counts.
@@ -213,6 +238,6 @@ function prepared(index: number, limit: CompiledLimit, keyValues: string, cost: 
   }
   counter.rate = limit.rate;
   counter.cost = cost;
-  counter.name = counterName(limit.counterFamily, keyValues);
+  counter.key = counterKey(limit.counterFamily, keyValues);
   return counter;
 }

@@ -136,22 +136,35 @@ export function refundSliding(
   const tick = ringTick(limit, state, chargedAtUs);
   const oldest = state.length > refundReach ? state.length - refundReach : 0;
   let at = state.length - 1;
-  while (at >= oldest) {
-    if (ring.tickAt(state, slotOf(state, at)) === tick) break;
-    at -= 1;
-  }
+  if (at < 0) return 0;
+  if (ring.tickAt(state, slotOf(state, at)) !== tick) at = entryOf(state, ring, tick, oldest);
   if (at < oldest) return 0;
   const units = (startOf(state, ring, at + 1) - startOf(state, ring, at) + wrap) % wrap;
   const returned = Math.min(cost, units);
   // Every running sum after it is less by as much.
-  for (let later = at + 1; later < state.length; later++) {
-    const slot = slotOf(state, later);
-    const start = (ring.startAt(state, slot) - returned + wrap) % wrap;
-    ring.put(state, slot, ring.tickAt(state, slot), start);
-  }
+  if (at + 1 < state.length) lower(state, ring, at + 1, returned);
   state.start = (state.start - returned + wrap) % wrap;
   state.count -= returned;
   return returned;
+}
+
+/** The entry of this tick before the newest and not before `oldest`; less than `oldest` where there is none. */
+function entryOf(state: CounterState, ring: Ring, tick: number, oldest: number): number {
+  let at = state.length - 2;
+  while (at >= oldest) {
+    if (ring.tickAt(state, slotOf(state, at)) === tick) break;
+    at -= 1;
+  }
+  return at;
+}
+
+/** Takes `units` from the running sums of the entries from `from` on. */
+function lower(state: CounterState, ring: Ring, from: number, units: number): void {
+  for (let entry = from; entry < state.length; entry++) {
+    const slot = slotOf(state, entry);
+    const start = (ring.startAt(state, slot) - units + wrap) % wrap;
+    ring.put(state, slot, ring.tickAt(state, slot), start);
+  }
 }
 
 /** How long the units of a counter count at most, in µs from `nowUs` on. Never 0: no store keeps anything so long. */
@@ -183,8 +196,17 @@ function expire(limit: SlidingWindow, state: CounterState, ring: Ring, tickAtUs:
   if (state.length === 0) return;
   const tick = ringTick(limit, state, tickAtUs);
   if (age(state, ring, 0, tick) <= limit.ticks) return;
-  // Strides that double, then halves: a request seldom finds more than one entry expired, and after a pause, many.
-  let expired = 0;
+  let live = 1;
+  if (state.length > 1 && age(state, ring, 1, tick) > limit.ticks) live = firstLive(limit, state, ring, tick);
+  const taken = startOf(state, ring, live) - startOf(state, ring, 0);
+  state.count -= (taken + wrap) % wrap;
+  state.first = slotOf(state, live);
+  state.length -= live;
+}
+
+/** The oldest entry that has not expired, by strides that double, then by halves: after a pause there are many to pass. */
+function firstLive(limit: SlidingWindow, state: CounterState, ring: Ring, tick: number): number {
+  let expired = 1;
   let stride = 1;
   let live = state.length;
   while (expired + stride < live) {
@@ -200,10 +222,7 @@ function expire(limit: SlidingWindow, state: CounterState, ring: Ring, tickAtUs:
     if (age(state, ring, middle, tick) > limit.ticks) expired = middle;
     else live = middle;
   }
-  const taken = startOf(state, ring, live) - startOf(state, ring, 0);
-  state.count -= (taken + wrap) % wrap;
-  state.first = slotOf(state, live);
-  state.length -= live;
+  return live;
 }
 
 /** How much sooner than the newest tick's units the first `units` come back, in µs. */
@@ -211,15 +230,32 @@ function untilLastUs(limit: SlidingWindow, state: CounterState, ring: Ring, unit
   if (state.length === 0) return 0;
   const oldestStart = startOf(state, ring, 0);
   if ((state.start - oldestStart + wrap) % wrap < units) return 0;
-  // The last entry before which fewer than `units` were taken.
-  let low = 0;
+  let entry = 0;
+  if (state.length > 1 && (startOf(state, ring, 1) - oldestStart + wrap) % wrap < units) {
+    entry = lastBefore(state, ring, oldestStart, units);
+  }
+  return age(state, ring, entry, ringTick(limit, state, state.atUs)) * limit.tickUs;
+}
+
+/** The last entry before which fewer than `units` were taken, by strides and halves. */
+function lastBefore(state: CounterState, ring: Ring, oldestStart: number, units: number): number {
+  let low = 1;
+  let stride = 1;
   let high = state.length;
+  while (low + stride < high) {
+    if ((startOf(state, ring, low + stride) - oldestStart + wrap) % wrap < units) {
+      low += stride;
+      stride *= 2;
+    } else {
+      high = low + stride;
+    }
+  }
   while (high - low > 1) {
     const middle = Math.floor((low + high) / 2);
     if ((startOf(state, ring, middle) - oldestStart + wrap) % wrap < units) low = middle;
     else high = middle;
   }
-  return age(state, ring, low, ringTick(limit, state, state.atUs)) * limit.tickUs;
+  return low;
 }
 
 /** The sum of all units ever taken, modulo 2^32. */
