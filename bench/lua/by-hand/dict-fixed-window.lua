@@ -6,7 +6,7 @@ local _M = {}
 
 -- returns a function of key, now (µs) and cost, which returns allowed, remaining, retry after, reset after (µs)
 function _M.new(dict, quota, window)
-  local tolerance = min(window, 1000000)
+  local tolerance = math.max(min(window, 1000000), 50000)
   local life = ceil(2 * window / 1000) / 1000
 
   return function(key, now, cost)

@@ -14,7 +14,7 @@ function _M.new(dict, quota, window, waiting)
   local unit_rest = window % quota
   local unit = (window - unit_rest) / quota
   local full, full_rest = wide(burst, window, quota)
-  local longest = full + min(window, 1000000)
+  local longest = full + math.max(min(window, 1000000), 50000)
 
   local function units_in(us, rest)
     local product = us * quota + rest

@@ -27,7 +27,7 @@ local _M = {}
 --   delay, moment (µs)
 --   give_back, of key, now, the moment of the charge and its cost
 function _M.new(dict, quota, window, tick, ticks, waits, head)
-  local tolerance = min(window, 1000000)
+  local tolerance = math.max(min(window, 1000000), 50000)
   local reach = ticks * tick
   local whole = reach + tick
   local most = min(ticks + 1, most_entries)
@@ -180,13 +180,13 @@ function _M.new(dict, quota, window, tick, ticks, waits, head)
     if tick_at > at then
       expire(tick_at)
     elseif tick_at < at then
-      if at - now <= tolerance then
-        tick_at = at
-      else
-        -- The clock stepped back: all that counts moves with it.
-        offset = (offset + (at - tick_at) / tick) % wrap
-        at, stepped = tick_at, true
+      -- The clock stepped back: all that counts moves with it, to the end of the tick that it shows.
+      local reached = now == tick_at and now or tick_at + tick
+      if at - now > tolerance and at > reached then
+        offset = (offset + (at - reached) / tick) % wrap
+        at, stepped = reached, true
       end
+      tick_at = at
     end
 
     local after = count + cost

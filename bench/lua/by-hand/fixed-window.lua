@@ -10,7 +10,7 @@ end
 
 -- returns a function of counter, now (µs) and cost, which returns allowed, remaining, retry after, reset after (µs)
 function _M.new(quota, window)
-  local tolerance = min(window, 1000000)
+  local tolerance = math.max(min(window, 1000000), 50000)
 
   return function(counter, now, cost)
     local at, used = counter.at, counter.used

@@ -20,7 +20,7 @@ local start = now - now % window
 local stored_at, stepped = at, false
 if at < start then
   at, used = start, 0
-elseif at > start and at - now > (window < 1000000 and window or 1000000) then
+elseif at > start and at - now > math.max(math.min(window, 1000000), 50000) then
   -- The clock stepped back: what was used counts in the window that it shows.
   at, stored_at, stepped = start, start, true
 end

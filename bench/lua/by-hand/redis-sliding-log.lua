@@ -64,13 +64,13 @@ if tick_at > at then
     end
   end
 elseif tick_at < at then
-  if at - now <= (window < 1000000 and window or 1000000) then
-    tick_at = at
-  else
-    -- The clock stepped back: all that counts moves with it.
-    offset = (offset + (at - tick_at) / tick) % wrap
-    at, stepped = tick_at, true
+  -- The clock stepped back: all that counts moves with it, to the end of the tick that it shows.
+  local reached = now == tick_at and now or tick_at + tick
+  if at - now > math.max(math.min(window, 1000000), 50000) and at > reached then
+    offset = (offset + (at - reached) / tick) % wrap
+    at, stepped = reached, true
   end
+  tick_at = at
 end
 
 local after = count + cost
@@ -86,6 +86,10 @@ if allowed then
     if sum ~= start and length < 131072 then
       if length == room then
         local wider = room + math.max(8, floor(room / 16))
+        -- As many as fill a size of Redis' allocator.
+        local bytes, step = 56 + wider * 8, 16
+        while step * 8 < bytes do step = step * 2 end
+        wider = floor((math.ceil(bytes / step) * step - 56) / 8)
         wider = math.min(wider, ticks + 1, 131072)
         if room > 16 then entries = call("GETRANGE", key, 46, -1) end
         local moved = sub(entries, first * 8 + 1, (first + length) * 8)

@@ -43,7 +43,7 @@ if stored then
   if moment then at, rest = tonumber(moment), tonumber(parts) end
 end
 
-local tolerance = window < 1000000 and window or 1000000
+local tolerance = math.max(math.min(window, 1000000), 50000)
 local stepped = false
 if at < now then
   at, rest = now, 0

@@ -50,7 +50,7 @@ end
 --   take, of counter, now (µs) and cost, which returns allowed, remaining, retry after, reset after (µs)
 --   give_back, of counter, the moment of the charge and its cost
 function _M.new(quota, window, tick, ticks, waits)
-  local tolerance = min(window, 1000000)
+  local tolerance = math.max(min(window, 1000000), 50000)
   local reach = ticks * tick
   local whole = reach + tick
 
@@ -77,14 +77,14 @@ function _M.new(quota, window, tick, ticks, waits)
         end
       end
     elseif tick_at < at then
-      if at - now <= tolerance then
-        tick_at = at
-      else
-        -- The clock stepped back: all that counts moves with it.
-        counter.offset = counter.offset + at - tick_at
-        at = tick_at
+      -- The clock stepped back: all that counts moves with it, to the end of the tick that it shows.
+      local reached = now == tick_at and now or tick_at + tick
+      if at - now > tolerance and at > reached then
+        counter.offset = counter.offset + at - reached
+        at = reached
         counter.at = at
       end
+      tick_at = at
     end
 
     local after = count + cost
