@@ -4,12 +4,13 @@
 import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { RedisServer } from "../fixtures/redis-server.ts";
 import { type Answer, ask } from "../fixtures/requests.ts";
-import { childrenOf } from "../fixtures/system.ts";
+import { childrenOf, System } from "../fixtures/system.ts";
 
 /** A service that answers when it is told to. */
 class Service {
@@ -17,11 +18,14 @@ class Service {
   readonly #waiting: ServerResponse[] = [];
   readonly #server: Server;
   holds = true;
+  /** Hangs up instead of an answer. */
+  breaks = false;
 
   private constructor() {
     this.#server = createServer((_, response) => {
       this.arrivedAtMs.push(performance.now());
-      if (this.holds) this.#waiting.push(response);
+      if (this.breaks) response.destroy();
+      else if (this.holds) this.#waiting.push(response);
       else response.end("done");
     });
   }
@@ -48,6 +52,7 @@ class Service {
   reset(): void {
     this.answer();
     this.holds = true;
+    this.breaks = false;
     this.arrivedAtMs.length = 0;
   }
 
@@ -79,6 +84,13 @@ const policies = [
     scope: "cluster",
     limits: [{ name: "slots", algorithm: "concurrency", quota: 1, ttl: "1s" }],
   },
+  // Of the first all slots are taken, of the second some are left.
+  ...[200, 400].map((quota) => ({
+    name: `many-${quota}`,
+    match: { paths: [`/many-${quota}`] },
+    scope: "cluster",
+    limits: [{ name: "slots", algorithm: "concurrency", quota, ttl: "3s" }],
+  })),
 ];
 
 let service: Service;
@@ -92,10 +104,20 @@ beforeAll(async () => {
   gateway = await LoneGateway.start({
     policies,
     workers: 2,
-    env: { SLUICE_UPSTREAM: service.url, SLUICE_REDIS_URL: `redis://127.0.0.1:${redis.port}` },
+    // A busy machine may take its time for hundreds of requests at once, and Redis shall decide each of them.
+    env: { SLUICE_UPSTREAM: service.url, SLUICE_REDIS_URL: redis.url, SLUICE_REDIS_DEADLINE_MS: "10000" },
+    edit: (config) =>
+      config.replace(
+        "location / {",
+        'location = /sorry { return 200 "sorry"; }\n location / { error_page 502 /sorry; proxy_intercept_errors on;',
+      ),
   });
 });
-afterEach(() => service.reset());
+afterEach(async () => {
+  service.reset();
+  // Slots come back right after the answer.
+  await sleep(50);
+});
 afterAll(async () => {
   await gateway?.stop();
   await redis?.stop();
@@ -201,6 +223,40 @@ for (const [path, short] of [
       expect((await ask(gateway.url + short)).status).toBe(200);
     });
 
+    it("gives back the slot of a request that ends in another location", async () => {
+      service.breaks = true;
+      const bodies: string[] = [];
+      for (let i = 0; i < 6; i++) {
+        bodies.push((await ask(gateway.url + path)).body);
+        await sleep(50);
+      }
+      expect(bodies).toEqual(Array.from({ length: 6 }, () => "sorry"));
+    });
+
+    it("keeps the slot of a request that a former generation of workers finishes after a reload", async () => {
+      const long = ask(gateway.url + short);
+      await until("it runs", () => service.running === 1);
+      const former = childrenOf(gateway.pid);
+      process.kill(gateway.pid, "SIGHUP");
+      await until("others serve", () => childrenOf(gateway.pid).filter((pid) => !former.includes(pid)).length === 2);
+      const statuses: number[] = [];
+      const startedAtMs = performance.now();
+      while (performance.now() - startedAtMs < 2_500) {
+        statuses.push((await ask(gateway.url + short)).status);
+        await sleep(100);
+      }
+      expect(new Set(statuses)).toEqual(new Set([429]));
+      expect(service.running).toBe(1);
+      service.answer();
+      expect((await long).status).toBe(200);
+      await until(
+        "the former generation has ended",
+        () => !childrenOf(gateway.pid).some((pid) => former.includes(pid)),
+      );
+      service.holds = false;
+      expect((await ask(gateway.url + short)).status).toBe(200);
+    });
+
     it("has the slots of a killed worker back after their time to live", async () => {
       const lost = ask(gateway.url + short).catch(() => undefined);
       await until("it runs", () => service.running === 1);
@@ -221,3 +277,96 @@ for (const [path, short] of [
     });
   });
 }
+
+describe("two hundred slots that are renewed at a slow Redis", () => {
+  it("are counted once each", async () => {
+    const paths = ["/many-200", "/many-400"];
+    const running = paths.flatMap((path) => Array.from({ length: 200 }, () => ask(gateway.url + path)));
+    await until("all run", () => service.running === 400);
+    const { counts, further } = await slowly(async () => {
+      const counts: number[] = [];
+      const further: number[] = [];
+      const startedAtMs = performance.now();
+      while (performance.now() - startedAtMs < 5_000) {
+        further.push((await ask(`${gateway.url}/many-200`)).status);
+        counts.push(await slotsInRedis("many-400"));
+        await sleep(20);
+      }
+      return { counts, further };
+    });
+    expect(new Set(further)).toEqual(new Set([429]));
+    expect(Math.max(...counts)).toBe(200);
+    expect(service.running).toBe(400);
+    service.answer();
+    expect(countOf(await Promise.all(running))).toEqual({ 200: 400 });
+    const deadline = Date.now() + 2_000;
+    while ((await slotsInRedis("many-400")) > 0 && Date.now() < deadline) await sleep(20);
+    expect(await slotsInRedis("many-400")).toBe(0);
+  });
+
+  /** Has Redis keep everybody waiting now and then, while `run` runs. */
+  async function slowly<T>(run: () => Promise<T>): Promise<T> {
+    let over = false;
+    const client = new Redis(redis.url);
+    const busy = (async () => {
+      while (!over) {
+        await client.eval(busyFor4Ms, 0);
+        await sleep(1);
+      }
+    })();
+    try {
+      return await run();
+    } finally {
+      over = true;
+      await busy;
+      client.disconnect();
+    }
+  }
+
+  async function slotsInRedis(policy: string): Promise<number> {
+    const [key] = (await redis.command("KEYS", `sluice:*${policy}:*`)) as string[];
+    return key === undefined ? 0 : Number(await redis.command("GETRANGE", key, "16", "25"));
+  }
+});
+
+const busyFor4Ms = `
+  local function now() local time = redis.call("TIME") return time[1] * 1000000 + time[2] end
+  local from = now()
+  repeat until now() - from > 4000
+  return 1
+`;
+
+describe("concurrency of which the quota is raised", () => {
+  let system: System;
+  beforeAll(async () => {
+    system = await System.start({ redis: true, env: { SLUICE_UPSTREAM: service.url } });
+  });
+  afterAll(() => system?.stop());
+
+  it("runs no more than the new one while requests of the old one outlive several lives", async () => {
+    const scopes = ["node", "cluster"];
+    const policy = (scope: string, quota: number) => ({
+      name: `raised-${scope}`,
+      match: { paths: [`/raised-${scope}`] },
+      scope,
+      limits: [{ name: "slots", algorithm: "concurrency", quota, ttl: "1s" }],
+    });
+    const three = (scope: string) => Array.from({ length: 3 }, () => ask(`${system.gateway.url}/raised-${scope}`));
+    for (const scope of scopes) await system.put(policy(scope, 3));
+    const running = scopes.flatMap(three);
+    await until("three of each run", () => service.running === 6);
+    for (const scope of scopes) await system.put(policy(scope, 6));
+    running.push(...scopes.flatMap(three));
+    await until("six of each run", () => service.running === 12);
+    const further: Promise<Answer>[] = [];
+    const startedAtMs = performance.now();
+    while (performance.now() - startedAtMs < 2_500) {
+      further.push(...scopes.flatMap(three));
+      await sleep(100);
+      expect(service.running).toBe(12);
+    }
+    expect(Object.keys(countOf(await Promise.all(further)))).toEqual(["429"]);
+    service.answer();
+    expect(countOf(await Promise.all(running))).toEqual({ 200: 12 });
+  });
+});

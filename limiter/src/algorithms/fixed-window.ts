@@ -47,7 +47,7 @@ export function describeFixedWindow(
   decision: Decision,
 ): void {
   const startUs = nowUs - (nowUs % limit.windowUs);
-  const openUs = state.atUs > startUs ? state.atUs : startUs;
+  const openUs = Math.max(state.atUs, startUs);
   const used = state.atUs === openUs ? state.count : 0;
   decision.limit = limit.quota;
   decision.remaining = used < limit.quota ? limit.quota - used : 0;

@@ -1,0 +1,205 @@
+// Counters of several cells in the shared dict: each writes its own alone, and what nginx evicts of one makes it late, and
+// never generous.
+
+import { Agent } from "node:http";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { ask } from "../fixtures/requests.ts";
+import { SetClock } from "../fixtures/set-clock.ts";
+
+const quota = 1000;
+const windowSeconds = 60;
+const perKey = (name: string, limit: Record<string, unknown>) => ({
+  name,
+  match: { paths: [`/${name}`] },
+  key: ["header:x-key"],
+  limits: [{ quota, window: `${windowSeconds}s`, ...limit }],
+});
+const others = ["token-bucket", "leaky-bucket", "fixed-window", "sliding-window", "sliding-log"];
+const policies = [
+  perKey("log", { algorithm: "sliding-log" }),
+  perKey("window", { algorithm: "sliding-window", precision: "60ms" }),
+  ...others.map((algorithm) => perKey(`other-${algorithm}`, { algorithm })),
+];
+
+const cellsOfCounters = `
+    location = /cells { content_by_lua_block { ngx.print(table.concat(ngx.shared.sluice_counters:get_keys(0), "\\n")) } }
+    location = /evict { content_by_lua_block { ngx.shared.sluice_counters:delete(ngx.req.get_headers()["x-cell"]) } }
+`;
+
+let clock: SetClock;
+let gateway: LoneGateway;
+let seconds = 1_700_000_000;
+const agent = new Agent({ keepAlive: true });
+
+beforeAll(async () => {
+  clock = new SetClock(seconds);
+  gateway = await LoneGateway.start({
+    policies,
+    clock,
+    edit: (config) => config.replace("location / {", `${cellsOfCounters}location / {`),
+  });
+});
+afterAll(async () => {
+  agent.destroy();
+  await gateway?.stop();
+  clock?.remove();
+});
+
+function setClock(to: number): void {
+  seconds = to;
+  clock.set(seconds);
+}
+
+async function cells(): Promise<string[]> {
+  const { body } = await ask(`${gateway.url}/cells`, { agent });
+  return body === "" ? [] : body.split("\n");
+}
+
+/** The numbers of the cells in which this counter's entries lie; "head" for the other one. */
+async function cellsOf(key: string): Promise<string[]> {
+  const own = (await cells()).filter((cell) => cell.endsWith(key));
+  return own.map(numberOf).toSorted();
+}
+
+function numberOf(cell: string): string {
+  return /^(\d+):/.exec(cell)?.[1] ?? "head";
+}
+
+/** As nginx would, if it were short of memory and nobody had asked for this cell for longest. */
+async function evict(number: string, key: string): Promise<void> {
+  const cell = (await cells()).find((each) => each.endsWith(key) && numberOf(each) === number);
+  expect(cell, `the cell ${number} of ${key}`).toBeDefined();
+  await ask(`${gateway.url}/evict`, { agent, headers: { "x-cell": cell as string } });
+  expect(await cells()).not.toContain(cell);
+}
+
+/** What each of several counters of a policy admitted, and when. */
+class Counters {
+  readonly admittedAt: Record<string, number[]> = {};
+  /** What they said and cannot be. */
+  readonly odd: string[] = [];
+  readonly #path: string;
+
+  constructor(path: string, keys: readonly string[]) {
+    this.#path = path;
+    for (const key of keys) this.admittedAt[key] = [];
+  }
+
+  /** Asks `times` times at every one of them, `apart` seconds apart. */
+  async ask(times: number, apart: number): Promise<void> {
+    for (let i = 0; i < times; i++) {
+      setClock(seconds + apart);
+      await this.#askEach();
+    }
+  }
+
+  /** Asks each until it refuses. */
+  async drain(): Promise<void> {
+    while (await this.#askEach());
+  }
+
+  async #askEach(): Promise<boolean> {
+    const answers = await Promise.all(
+      Object.entries(this.admittedAt).map(async ([key, at]) => {
+        const { status, headers } = await ask(gateway.url + this.#path, { agent, headers: { "x-key": key } });
+        const remaining = Number(headers["x-ratelimit-remaining"]);
+        if (!(remaining >= 0 && remaining < quota)) this.odd.push(`${key}: ${remaining} remaining`);
+        if (status === 429) return false;
+        at.push(seconds);
+        return true;
+      }),
+    );
+    return answers.includes(true);
+  }
+
+  /** The most that any window saw. */
+  most(key: string): number {
+    const at = this.admittedAt[key] as number[];
+    let most = 0;
+    let first = 0;
+    for (let last = 0; last < at.length; last++) {
+      while ((at[last] as number) - (at[first] as number) >= windowSeconds - 0.0001) first += 1;
+      most = Math.max(most, last - first + 1);
+    }
+    return most;
+  }
+
+  since(key: string, moment: number): number {
+    return (this.admittedAt[key] as number[]).filter((at) => at > moment).length;
+  }
+}
+
+describe("a counter that is decided after one with many entries", () => {
+  it("writes cells of its own alone", async () => {
+    const log = new Counters("/log", ["before"]);
+    await log.ask(300, 0.01);
+    expect(await cellsOf("before")).toEqual(["0", "1"]);
+    for (const algorithm of others) {
+      const key = `after-a-log-${algorithm}`;
+      await new Counters(`/other-${algorithm}`, [key]).ask(1, 0);
+      expect(await cellsOf(key), algorithm).toEqual([algorithm === "sliding-log" ? "0" : "head"]);
+      // Its room has changed cells again.
+      await log.ask(1, 0.01);
+    }
+  });
+});
+
+for (const [path, kind] of [
+  ["/log", "sliding-log"],
+  ["/window", "sliding-window"],
+] as const) {
+  describe(`a ${kind} of which a cell of entries is evicted`, () => {
+    it("admits no more than its quota in any window, and all of it again after one", async () => {
+      const numbers = ["1", "2", "3", "4"];
+      // Evicted while it fills, when the cell is the newest; when it is full; and while the first entries expire.
+      const early = ["1", "2"].map((number) => `${kind}-early-${number}`);
+      const full = numbers.map((number) => `${kind}-full-${number}`);
+      const late = numbers.map((number) => `${kind}-late-${number}`);
+      const keys = [...early, ...full, ...late];
+      const counters = new Counters(path, keys);
+      setClock(Math.ceil(seconds) + 120);
+      const step = 0.06;
+      await counters.ask(600, step);
+      for (const key of early) await evict(key.slice(-1), key);
+      await counters.ask(400, step);
+      // Just before the first comes back.
+      await counters.ask(1, 60 - 1000 * step - 0.01 + step);
+      for (const key of [...full, ...late])
+        expect(await cellsOf(key)).toEqual(kind === "sliding-log" ? ["0", ...numbers] : ["0", ...numbers, "head"]);
+      for (const key of full) await evict(key.slice(-1), key);
+      await counters.ask(100, step);
+      for (const key of late) await evict(key.slice(-1), key);
+      await counters.ask(150, 3 * step);
+      await counters.ask(12, 5);
+      await counters.drain();
+      for (const key of keys) expect(counters.most(key), key).toBeLessThanOrEqual(quota);
+      const silentSince = seconds;
+      setClock(seconds + windowSeconds + 0.06);
+      await counters.drain();
+      for (const key of keys) expect(counters.since(key, silentSince), key).toBe(quota);
+      expect(counters.odd).toEqual([]);
+    });
+  });
+}
+
+describe("a sliding counter of which the head is evicted", () => {
+  it("has forgotten everything and begins anew", async () => {
+    const log = new Counters("/log", ["headless-log"]);
+    const window = new Counters("/window", ["headless-window"]);
+    for (const counters of [log, window]) {
+      await counters.ask(600, 0.06);
+      await counters.drain();
+    }
+    await evict("0", "headless-log");
+    await evict("head", "headless-window");
+    for (const [counters, key] of [
+      [log, "headless-log"],
+      [window, "headless-window"],
+    ] as const) {
+      expect(counters.since(key, 0)).toBe(quota);
+      await counters.drain();
+      expect(counters.since(key, 0)).toBe(2 * quota);
+    }
+  });
+});
