@@ -6,23 +6,16 @@
 //        the counter's moment (µs): what a refund asks for]
 // Time is Redis' own. Atomic as every script is.
 
-import { admits, charge, describe, rateOf } from "../../../limiter/src/algorithms/rate.ts";
+import { admits, charge, describe } from "../../../limiter/src/algorithms/rate.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
 import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
-import { counterAt, loadCounter, redisRing, redisTimeUs, saveCounter } from "./counter.ts";
+import { counterAt, loadCounter, rateFrom, redisRing, redisTimeUs, saveCounter } from "./counter.ts";
 
 declare const ALGORITHM: Algorithm;
 
 export function chargeOne(keys: string[], argv: string[]): number[] {
   const nowUs = redisTimeUs();
-  const size = tonumber(argv[2]) as number;
-  const rate = rateOf({
-    algorithm: ALGORITHM,
-    quota: tonumber(argv[0]) as number,
-    windowUs: tonumber(argv[1]) as number,
-    burst: size,
-    precisionUs: size,
-  });
+  const rate = rateFrom(ALGORITHM, argv, 0);
   const cost = tonumber(argv[3]) as number;
   const state = counterAt(keys[0] as string);
   loadCounter(rate, state);

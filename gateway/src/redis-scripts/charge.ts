@@ -6,11 +6,19 @@
 //        never), reset after (µs), delay (µs), its moment (µs): what a refund asks for]
 // Time is Redis' own. Atomic as every script is: no other command runs between the first read and the last write.
 
-import { describe, rateOf } from "../../../limiter/src/algorithms/rate.ts";
+import { describe } from "../../../limiter/src/algorithms/rate.ts";
 import { type Counter, chargeAll } from "../../../limiter/src/charge-all.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
 import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
-import { counterAt, loadCounter, redisRing, redisTimeUs, type StoredCounter, saveCounter } from "./counter.ts";
+import {
+  counterAt,
+  loadCounter,
+  rateFrom,
+  redisRing,
+  redisTimeUs,
+  type StoredCounter,
+  saveCounter,
+} from "./counter.ts";
 
 type RequestedCounter = StoredCounter & Counter;
 
@@ -19,15 +27,8 @@ export function chargeCounters(keys: string[], argv: string[]): number[] {
   const count = keys.length;
   const counters: RequestedCounter[] = [];
   for (let i = 0; i < count; i++) {
-    const size = tonumber(argv[i * 5 + 3]) as number;
     const counter = counterAt(keys[i] as string) as RequestedCounter;
-    counter.rate = rateOf({
-      algorithm: argv[i * 5] as Algorithm,
-      quota: tonumber(argv[i * 5 + 1]) as number,
-      windowUs: tonumber(argv[i * 5 + 2]) as number,
-      burst: size,
-      precisionUs: size,
-    });
+    counter.rate = rateFrom(argv[i * 5] as Algorithm, argv, i * 5 + 1);
     counter.cost = tonumber(argv[i * 5 + 4]) as number;
     loadCounter(counter.rate, counter);
     counters[i] = counter;

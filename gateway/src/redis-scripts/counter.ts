@@ -8,7 +8,8 @@
 // A short counter is read and written whole. Of a long one the head and the first entries are, the others in place.
 
 import { type CounterState, nextCapacity, type Ring } from "../../../limiter/src/algorithms/counter-state.ts";
-import { keepsEntries, lifetimeUs, type Rate } from "../../../limiter/src/algorithms/rate.ts";
+import { keepsEntries, lifetimeUs, type Rate, rateOf } from "../../../limiter/src/algorithms/rate.ts";
+import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
 
 declare const redis: {
   call(this: void, command: "TIME"): [seconds: string, micros: string];
@@ -17,7 +18,6 @@ declare const redis: {
   call(this: void, command: "SET", key: string, value: string, px: "PX", ms: string): void;
   call(this: void, command: "SETRANGE", key: string, offset: number, value: string): void;
   call(this: void, command: "PEXPIRE", key: string, ms: string): void;
-  call(this: void, command: "DEL", key: string): void;
 };
 
 /** Redis' own library for packed numbers. */
@@ -28,7 +28,7 @@ declare const struct: {
 
 export interface StoredCounter extends CounterState {
   key: string;
-  /** Of a sliding one: the ring's numbers and its first entries, as they are to be stored. */
+  /** Of a sliding one: its first entries, as they are to be stored. */
   text: string;
 }
 
@@ -44,6 +44,18 @@ const longestLifetimeMs = 3_155_760_000_000;
 export function redisTimeUs(): number {
   const time = redis.call("TIME");
   return (tonumber(time[0]) as number) * 1_000_000 + (tonumber(time[1]) as number);
+}
+
+/** @param at where in ARGV quota (units), window (µs), and burst (units) or precision (µs) stand */
+export function rateFrom(algorithm: Algorithm, argv: string[], at: number): Rate {
+  const size = tonumber(argv[at + 2]) as number;
+  return rateOf({
+    algorithm,
+    quota: tonumber(argv[at]) as number,
+    windowUs: tonumber(argv[at + 1]) as number,
+    burst: size,
+    precisionUs: size,
+  });
 }
 
 /** A counter of which nothing is loaded yet. */

@@ -6,21 +6,14 @@
 //        delay (µs)]
 // Time is Redis' own. Writes nothing.
 
-import { admits, describe, rateOf } from "../../../limiter/src/algorithms/rate.ts";
+import { admits, describe } from "../../../limiter/src/algorithms/rate.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
 import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
-import { counterAt, loadCounter, redisRing, redisTimeUs } from "./counter.ts";
+import { counterAt, loadCounter, rateFrom, redisRing, redisTimeUs } from "./counter.ts";
 
 export function peekCounter(keys: string[], argv: string[]): number[] {
   const nowUs = redisTimeUs();
-  const size = tonumber(argv[3]) as number;
-  const rate = rateOf({
-    algorithm: argv[0] as Algorithm,
-    quota: tonumber(argv[1]) as number,
-    windowUs: tonumber(argv[2]) as number,
-    burst: size,
-    precisionUs: size,
-  });
+  const rate = rateFrom(argv[0] as Algorithm, argv, 1);
   const cost = tonumber(argv[4]) as number;
   const state = counterAt(keys[0] as string);
   loadCounter(rate, state);

@@ -6,23 +6,16 @@
 // reply  how many counters were there to give back to
 // Time is Redis' own. Atomic as every script is.
 
-import { rateOf, refund } from "../../../limiter/src/algorithms/rate.ts";
+import { refund } from "../../../limiter/src/algorithms/rate.ts";
 import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
-import { counterAt, loadCounter, redisRing, redisTimeUs, saveCounter } from "./counter.ts";
+import { counterAt, loadCounter, rateFrom, redisRing, redisTimeUs, saveCounter } from "./counter.ts";
 
 export function refundCounters(keys: string[], argv: string[]): number {
   const nowUs = redisTimeUs();
   const count = keys.length;
   let found = 0;
   for (let i = 0; i < count; i++) {
-    const size = tonumber(argv[i * 6 + 3]) as number;
-    const rate = rateOf({
-      algorithm: argv[i * 6] as Algorithm,
-      quota: tonumber(argv[i * 6 + 1]) as number,
-      windowUs: tonumber(argv[i * 6 + 2]) as number,
-      burst: size,
-      precisionUs: size,
-    });
+    const rate = rateFrom(argv[i * 6] as Algorithm, argv, i * 6 + 1);
     const cost = tonumber(argv[i * 6 + 4]) as number;
     const chargedAtUs = tonumber(argv[i * 6 + 5]) as number;
     const state = counterAt(keys[i] as string);

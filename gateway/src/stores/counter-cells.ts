@@ -41,7 +41,6 @@ interface EntryCell {
   changed: boolean;
 }
 
-const flagsRange = 4294967296;
 /** A hundred years; the shared dict counts its ms in a long. */
 const longestLifetimeSeconds = 3_155_760_000;
 /** Each try to store evicts up to 30 of the least recently used counters; a page is free again long before this many. */
@@ -107,8 +106,8 @@ export function loadCounter(counter: CellCounter, nowUs: number): boolean {
     }
     // The index nearest to now's among those that end in the stored 32 bits.
     const index = math.floor(nowUs / rate.windowUs);
-    let behind = (index - (flags ?? 0)) % flagsRange;
-    if (behind >= flagsRange / 2) behind -= flagsRange;
+    let behind = (index - (flags ?? 0)) % wrap;
+    if (behind >= wrap / 2) behind -= wrap;
     counter.atUs = (index - behind) * rate.windowUs;
     counter.count = value;
     return true;
@@ -122,7 +121,7 @@ export function saveCounter(counter: CellCounter, nowUs: number): void {
   // A lifetime of 0 would be for ever, so a started ms counts whole.
   const lifeSeconds = math.min(math.ceil(lifetimeUs(rate, counter, nowUs) / 1000) / 1000, longestLifetimeSeconds);
   if (rate.algorithm === "fixed-window") {
-    storeCell(counter.key, counter.count, lifeSeconds, (counter.atUs / rate.windowUs) % flagsRange);
+    storeCell(counter.key, counter.count, lifeSeconds, (counter.atUs / rate.windowUs) % wrap);
     return;
   }
   const isLog = rate.algorithm === "sliding-log";
@@ -146,7 +145,7 @@ function loadSliding(counter: CellCounter, rate: SlidingWindow, nowUs: number): 
   }
   const [value, flags] = countersDict.get<number>(counter.key);
   counter.atUs = value ?? 0;
-  counter.count = (flags ?? 0) % flagsRange;
+  counter.count = (flags ?? 0) % wrap;
   if (needsRing(rate, counter, nowUs, counter.cost)) loadEntries(counter);
   return value !== undefined;
 }
@@ -346,7 +345,7 @@ export const cellRing: Ring = {
 
 function storeCell(key: string, value: number | string, lifeSeconds: number, flags: number): void {
   // The dict takes flags as signed numbers of 32 bits.
-  const signedFlags = flags < flagsRange / 2 ? flags : flags - flagsRange;
+  const signedFlags = flags < wrap / 2 ? flags : flags - wrap;
   const [stored, , forcible] = countersDict.set(key, value, lifeSeconds, signedFlags);
   if (forcible) countEvent("evictions");
   if (!stored) storeByForce(key, value, lifeSeconds, signedFlags);

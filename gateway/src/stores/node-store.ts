@@ -80,21 +80,21 @@ export function decideOnNode(
  * Only what is still owed: units of a window that has ended, or that a bucket has refilled meanwhile, are the next
  * requests' already, and to give them back as well would mint them.
  *
- * @param receipt what the charge filled; undefined for a limit of which nothing is to be given back
+ * @param receipt what the charge filled
  */
 export function refundOnNode(
   policy: CompiledPolicy,
   limits: readonly CompiledLimit[],
   keyValues: string,
-  receipt: readonly (number | undefined)[],
+  receipt: readonly number[],
 ): void {
   const lock = policy.counterPrefix + keyValues;
   const locked = mustAgree() && acquire(lock);
   const now = nowUs();
   for (let i = 0; i < limits.length; i++) {
     const counter = prepared(0, limits[i] as CompiledLimit, keyValues, policy.policy.cost);
-    const chargedAtUs = receipt[i];
-    if (chargedAtUs === undefined || !loadCounter(counter, now)) continue;
+    const chargedAtUs = receipt[i] as number;
+    if (!loadCounter(counter, now)) continue;
     if (counter.rate.algorithm === "fixed-window") {
       // A clock that stepped may have left this window and met it again, and its units with it: no fewer than none are used.
       const returned = math.min(counter.cost, counter.count);
@@ -111,7 +111,7 @@ export function refundOnNode(
 /**
  * Holds slots of concurrency for another life.
  *
- * @returns the moment in which they are held now; undefined when they were lost and could not be had again
+ * @returns the moment in which they are held now; undefined when they were lost and are not to be had again yet
  */
 export function renewOnNode(
   policy: CompiledPolicy,

@@ -90,7 +90,7 @@ function decideOne(
 /**
  * Gives back what a policy's charge took.
  *
- * @param moments for each limit what its charge told; undefined: nothing to give back
+ * @param moments for each limit what its charge told
  * @returns what failed
  */
 export function refundInRedis(
@@ -98,20 +98,17 @@ export function refundInRedis(
   policy: CompiledPolicy,
   limits: readonly CompiledLimit[],
   keyValues: string,
-  moments: readonly (number | undefined)[],
+  moments: readonly number[],
 ): string | undefined {
   const keys: string[] = [];
   const args: string[] = [];
   for (let i = 0; i < limits.length; i++) {
     const limit = limits[i] as CompiledLimit;
-    const moment = moments[i];
-    if (moment === undefined) continue;
     keys.push(keyOf(policy, limit, keyValues));
     args.push(limit.rate.algorithm);
     pushNumbers(args, limit, policy.policy.cost);
-    args.push(whole(moment));
+    args.push(whole(moments[i] as number));
   }
-  if (keys.length === 0) return undefined;
   return run<number>(settings, refund, keys, args)[1];
 }
 
