@@ -61,6 +61,9 @@ function greet(redis: RedisConnection, settings: RedisSettings): string | undefi
     if (socket === undefined) return "tls: this lua-resty-redis hides its socket";
     const [secured, failure] = socket.sslhandshake(false, settings.tlsName, true);
     if (!secured) return `tls: ${failure}`;
+    // Where the peer answers at once, ngx_lua reports success for a certificate that it has refused, and has hung up.
+    const [times] = redis.get_reused_times();
+    if (times === undefined) return "tls: certificate not trusted, or host mismatch";
   }
   if (settings.password !== "") {
     const signIn = settings.user === "" ? [settings.password] : [settings.user, settings.password];
