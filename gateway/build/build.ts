@@ -7,6 +7,7 @@ import { basename, join, resolve } from "node:path";
 import ts from "typescript";
 import * as tstl from "typescript-to-lua";
 import { algorithms } from "../../limiter/src/policy/shape.ts";
+import { earlyBinding } from "./early-binding.ts";
 import { flattenScript, headerOf, type LuaModule } from "./flatten.ts";
 
 const gateway = resolve(import.meta.dirname, "..");
@@ -39,7 +40,7 @@ interface Compiled {
   readonly modules: LuaModule[];
 }
 
-function compile(project: string): Compiled {
+function compile(project: string, plugins: readonly tstl.Plugin[] = []): Compiled {
   const configuration = tstl.parseConfigFileWithSystem(join(gateway, project));
   failOn(configuration.errors);
   const program = ts.createProgram(configuration.fileNames, configuration.options);
@@ -50,6 +51,7 @@ function compile(project: string): Compiled {
     program,
     writeFile: (fileName, text) => emitted.set(fileName, text),
     plugins: [
+      ...plugins,
       {
         afterPrint: (_program, _options, _host, files) => {
           for (const { fileName, luaAst, sourceFiles } of files) {
@@ -75,7 +77,7 @@ function failOn(diagnostics: readonly ts.Diagnostic[]): void {
 }
 
 const files = new Map<string, string>();
-for (const [path, text] of compile("tsconfig.json").emitted) files.set(basename(path), text);
+for (const [path, text] of compile("tsconfig.json", [earlyBinding]).emitted) files.set(basename(path), text);
 
 const { modules } = compile("tsconfig.redis-scripts.json");
 const scripts = redisScripts.map(({ name, file, function: called, constants }) => {

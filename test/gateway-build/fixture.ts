@@ -5,6 +5,7 @@ import { execFileSync } from "node:child_process";
 import { resolve } from "node:path";
 import ts from "typescript";
 import * as tstl from "typescript-to-lua";
+import { earlyBinding } from "../../gateway/build/early-binding.ts";
 import { flattenScript, headerOf, type LuaModule } from "../../gateway/build/flatten.ts";
 
 export interface Run {
@@ -147,4 +148,17 @@ export function run(sources: Sources, constants: Record<string, string> = {}): R
   }
   const [reply = "", , ...calls] = outcome;
   return { script, reply, calls };
+}
+
+/** A module as it is compiled for nginx, with early binding and without. */
+export function early(source: string): { readonly early: string; readonly late: string } {
+  const compiled = (plugins: tstl.Plugin[]) =>
+    transpile(source, { luaTarget: tstl.LuaTarget.LuaJIT }, plugins)[0] ?? "";
+  return { early: compiled([earlyBinding]), late: compiled([]) };
+}
+
+/** What `luajit` prints of the module's export `result`, called. */
+export function resultOf(module: string): string {
+  const program = `${runtime}\nio.write(show((function() ${module} end)().result()))`;
+  return execFileSync("luajit", ["-"], { input: program, encoding: "utf8" });
 }

@@ -1,0 +1,193 @@
+// What a module of the gateway calls is known when it is loaded. LuaJIT compiles a call straight in where it sees that: where
+// the function is a local that is assigned once. So functions are declared before what calls them instead of assigned to
+// locals that were declared ahead, a module calls its own exports by such locals too, and functions of the standard
+// library are read once.
+
+import ts from "typescript";
+import * as lua from "typescript-to-lua";
+import { rewriteBlock } from "./lua/walk.ts";
+
+const exportsTable = "____exports";
+const libraries = ["math", "string"];
+
+export const earlyBinding: lua.Plugin = {
+  visitors: {
+    [ts.SyntaxKind.SourceFile]: (source, context) => {
+      const [file] = context.superTransformNode(source);
+      if (!file || !lua.isFile(file)) throw new Error(`${source.fileName} became no file of Lua`);
+      return bindEarly(file);
+    },
+  },
+};
+
+function bindEarly(file: lua.File): lua.File {
+  const statements = ownExports(readLibraryOnce(file.statements));
+  return lua.createFile(declareBeforeUse(statements), file.luaLibFeatures, file.trivia);
+}
+
+/** `local math_floor = math.floor`, for every function of a library that the module names. */
+function readLibraryOnce(statements: readonly lua.Statement[]): lua.Statement[] {
+  const read = new Map<string, lua.Expression>();
+  const rewritten = rewriteBlock(statements, {
+    expression: (part) => {
+      if (!lua.isTableIndexExpression(part) || !lua.isIdentifier(part.table) || !lua.isStringLiteral(part.index)) {
+        return part;
+      }
+      if (!libraries.includes(part.table.text)) return part;
+      const name = `${part.table.text}_${part.index.value}`;
+      read.set(name, part);
+      return lua.createIdentifier(name);
+    },
+  });
+  const reads = [...read].map(([name, value]) =>
+    lua.createVariableDeclarationStatement(lua.createIdentifier(name), value),
+  );
+  return [...reads, ...withComments(statements, rewritten)];
+}
+
+/** An exported function or literal becomes a local that is exported: `____exports.f` is a look-up at every call. */
+function ownExports(statements: readonly lua.Statement[]): lua.Statement[] {
+  const taken = namesIn(statements);
+  const locals = new Map<string, string>();
+  for (const statement of statements) {
+    const name = exportedConstant(statement);
+    if (name === undefined) continue;
+    locals.set(name, taken.has(name) ? `____${name}` : name);
+  }
+  const rewritten = rewriteBlock(statements, {
+    expression: (part) => {
+      const name = exportNamed(part);
+      const local = name === undefined ? undefined : locals.get(name);
+      return local === undefined ? part : lua.createIdentifier(local);
+    },
+  });
+  return withComments(statements, rewritten).flatMap((statement, i) => {
+    const name = exportedConstant(statements[i] as lua.Statement);
+    if (name === undefined || !lua.isAssignmentStatement(statement)) return [statement];
+    const local = lua.createIdentifier(locals.get(name) as string);
+    const declaration = lua.createVariableDeclarationStatement(local, statement.right[0]);
+    keepComments(statement, declaration);
+    const target = lua.createTableIndexExpression(lua.createIdentifier(exportsTable), lua.createStringLiteral(name));
+    return [declaration, lua.createAssignmentStatement(target, local)];
+  });
+}
+
+function exportedConstant(statement: lua.Statement): string | undefined {
+  if (!lua.isAssignmentStatement(statement) || statement.left.length !== 1) return undefined;
+  const [value] = statement.right;
+  const isKnown =
+    value && (lua.isFunctionExpression(value) || lua.isNumericLiteral(value) || lua.isStringLiteral(value));
+  return isKnown ? exportNamed(statement.left[0] as lua.Expression) : undefined;
+}
+
+function exportNamed(part: lua.Expression): string | undefined {
+  if (!lua.isTableIndexExpression(part) || !lua.isIdentifier(part.table) || part.table.text !== exportsTable) {
+    return undefined;
+  }
+  return lua.isStringLiteral(part.index) ? part.index.value : undefined;
+}
+
+/**
+ * What TypeScriptToLua declared ahead is declared where it is defined, and that comes before what names it. Only what is
+ * assigned more than once, and functions that call each other, stay declared ahead.
+ */
+function declareBeforeUse(statements: readonly lua.Statement[]): lua.Statement[] {
+  const ahead = new Set<string>();
+  for (const statement of statements) {
+    if (lua.isVariableDeclarationStatement(statement) && !statement.right?.length) {
+      for (const { text } of statement.left) ahead.add(text);
+    }
+  }
+  const assignments = assignmentCounts(statements);
+  const definers = new Map<string, lua.Statement>();
+  for (const statement of statements) {
+    for (const name of definedBy(statement, ahead)) {
+      if ((assignments.get(name) ?? 0) <= 1) definers.set(name, statement);
+    }
+  }
+
+  const ordered: lua.Statement[] = [];
+  const stillAhead = new Set([...ahead].filter((name) => !definers.has(name)));
+  const state = new Map<lua.Statement, "begun" | "done">();
+  const emit = (statement: lua.Statement): void => {
+    state.set(statement, "begun");
+    for (const name of namesIn([statement])) {
+      const definer = definers.get(name);
+      if (definer === undefined || definer === statement || state.get(definer) === "done") continue;
+      if (state.get(definer) === "begun") stillAhead.add(name);
+      else emit(definer);
+    }
+    state.set(statement, "done");
+    ordered.push(statement);
+  };
+  for (const statement of statements) {
+    if (lua.isVariableDeclarationStatement(statement) && !statement.right?.length) continue;
+    if (!state.has(statement)) emit(statement);
+  }
+
+  const declared = ordered.map((statement) => {
+    const [name] = definedBy(statement, ahead);
+    if (name === undefined || stillAhead.has(name)) return assignmentOf(statement, stillAhead);
+    if (!lua.isAssignmentStatement(statement)) return statement;
+    const declaration = lua.createVariableDeclarationStatement(lua.createIdentifier(name), statement.right[0]);
+    keepComments(statement, declaration);
+    return declaration;
+  });
+  if (stillAhead.size === 0) return declared;
+  const names = [...stillAhead].map((name) => lua.createIdentifier(name));
+  return [lua.createVariableDeclarationStatement(names), ...declared];
+}
+
+/** A definition as an assignment, where its name was declared ahead. */
+function assignmentOf(statement: lua.Statement, stillAhead: ReadonlySet<string>): lua.Statement {
+  if (!lua.isVariableDeclarationStatement(statement) || !statement.right?.length) return statement;
+  if (!statement.left.some(({ text }) => stillAhead.has(text))) return statement;
+  const assignment = lua.createAssignmentStatement(statement.left, statement.right);
+  keepComments(statement, assignment);
+  return assignment;
+}
+
+function definedBy(statement: lua.Statement, ahead: ReadonlySet<string>): string[] {
+  if (lua.isVariableDeclarationStatement(statement) && statement.right?.length) {
+    return statement.left.map(({ text }) => text);
+  }
+  if (!lua.isAssignmentStatement(statement) || statement.left.length !== 1) return [];
+  const [target] = statement.left;
+  return target && lua.isIdentifier(target) && ahead.has(target.text) ? [target.text] : [];
+}
+
+/** How often each variable is assigned, anywhere in the module; a declaration with a value counts. */
+function assignmentCounts(statements: readonly lua.Statement[]): Map<string, number> {
+  const counts = new Map<string, number>();
+  const count = ({ text }: lua.Identifier) => counts.set(text, (counts.get(text) ?? 0) + 1);
+  rewriteBlock(statements, {
+    statement: (statement) => {
+      if (lua.isAssignmentStatement(statement)) {
+        for (const target of statement.left) if (lua.isIdentifier(target)) count(target);
+      }
+      return [statement];
+    },
+  });
+  return counts;
+}
+
+function namesIn(statements: readonly lua.Statement[]): Set<string> {
+  const names = new Set<string>();
+  const see = <Part extends lua.Expression>(part: Part): Part => {
+    if (lua.isIdentifier(part)) names.add(part.text);
+    return part;
+  };
+  rewriteBlock(statements, { expression: see, target: see });
+  return names;
+}
+
+/** Rewriting makes new statements; the comments of the module's own are kept. */
+function withComments(before: readonly lua.Statement[], after: readonly lua.Statement[]): lua.Statement[] {
+  for (const [i, statement] of after.entries()) keepComments(before[i] as lua.Statement, statement);
+  return [...after];
+}
+
+function keepComments(from: lua.Statement, to: lua.Statement): void {
+  if (from.leadingComments) to.leadingComments = from.leadingComments;
+  if (from.trailingComments) to.trailingComments = from.trailingComments;
+}
