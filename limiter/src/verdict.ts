@@ -20,7 +20,12 @@ export function emptyVerdict(): Verdict {
   return { allowed: true, policy: undefined, limitName: "", decision: emptyDecision(), delayUs: 0, violated: [] };
 }
 
-/** Adds what one limit decided. The verdict copies it. */
+/** Where a limit may write its decision for `hear`: into the verdict, while no other has spoken there. */
+export function ear(verdict: Verdict, otherwise: Decision): Decision {
+  return verdict.policy === undefined ? verdict.decision : otherwise;
+}
+
+/** Adds what one limit decided. The verdict copies it, unless it was written there. */
 export function hear(verdict: Verdict, policy: CompiledPolicy, limitName: string, decision: Decision): void {
   const speaks = verdict.policy === undefined || outspeaks(decision, verdict.decision);
   if (!decision.allowed) {
@@ -32,6 +37,7 @@ export function hear(verdict: Verdict, policy: CompiledPolicy, limitName: string
   verdict.policy = policy;
   verdict.limitName = limitName;
   const spoken = verdict.decision;
+  if (spoken === decision) return;
   spoken.allowed = decision.allowed;
   spoken.limit = decision.limit;
   spoken.remaining = decision.remaining;

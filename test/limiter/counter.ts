@@ -69,5 +69,5 @@ export class Counter {
 }
 
 export function copyOf(state: MemoryCounter): MemoryCounter {
-  return { ...state, entries: [...state.entries] };
+  return { ...state, ticks: [...state.ticks], starts: [...state.starts] };
 }

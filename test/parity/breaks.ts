@@ -21,8 +21,8 @@ export const breaks: readonly Break[] = [
   {
     name: "sliding-window: > becomes >=",
     file: `${algorithms}/sliding-window.ts`,
-    line: "if (age(state, ring, middle, tick) > limit.ticks) expired = middle;",
-    becomes: "if (age(state, ring, middle, tick) >= limit.ticks) expired = middle;",
+    line: "while (live < state.length && age(state, ring, live, tick) > limit.ticks) {",
+    becomes: "while (live < state.length && age(state, ring, live, tick) >= limit.ticks) {",
     algorithm: "sliding-window",
   },
   {

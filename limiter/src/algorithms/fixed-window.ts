@@ -46,8 +46,7 @@ export function describeFixedWindow(
   cost: number,
   decision: Decision,
 ): void {
-  const startUs = nowUs - (nowUs % limit.windowUs);
-  const openUs = Math.max(state.atUs, startUs);
+  const openUs = state.nextAtUs;
   const used = state.atUs === openUs ? state.count : 0;
   decision.limit = limit.quota;
   decision.remaining = used < limit.quota ? limit.quota - used : 0;

@@ -1,34 +1,39 @@
-// The simplest store: a counter that lives in memory, its entries in an array. What Node and the browser count with.
+// The simplest store: a counter that lives in memory, its entries in arrays. What Node and the browser count with.
 
 import { type CounterState, emptyState, nextCapacity, type Ring } from "./counter-state.ts";
 
 export interface MemoryCounter extends CounterState {
-  /** Two numbers an entry: tick, start. */
-  entries: number[];
+  /** Of each slot. */
+  ticks: number[];
+  starts: number[];
 }
 
 export function memoryCounter(): MemoryCounter {
   const counter = emptyState() as MemoryCounter;
-  counter.entries = [];
+  counter.ticks = [];
+  counter.starts = [];
   return counter;
 }
 
 export const memoryRing: Ring = {
-  tickAt: (state, slot) => (state as MemoryCounter).entries[2 * slot] as number,
-  startAt: (state, slot) => (state as MemoryCounter).entries[2 * slot + 1] as number,
-  put: (state, slot, tick, start) => {
-    const { entries } = state as MemoryCounter;
-    entries[2 * slot] = tick;
-    entries[2 * slot + 1] = start;
+  tickAt: (state, slot: number) => (state as MemoryCounter).ticks[slot] as number,
+  startAt: (state, slot: number) => (state as MemoryCounter).starts[slot] as number,
+  put: (state, slot: number, tick, start) => {
+    (state as MemoryCounter).ticks[slot] = tick;
+    (state as MemoryCounter).starts[slot] = start;
   },
   grow: (state, most) => {
-    const { entries } = state as MemoryCounter;
-    const moved: number[] = [];
-    for (let i = 0; i < state.length; i++) {
-      const slot = (state.first + i) % state.capacity;
-      moved.push(entries[2 * slot] as number, entries[2 * slot + 1] as number);
-    }
-    (state as MemoryCounter).entries = moved;
+    const counter = state as MemoryCounter;
+    counter.ticks = turned(counter.ticks, state.first, state.capacity);
+    counter.starts = turned(counter.starts, state.first, state.capacity);
     return nextCapacity(state.capacity, most);
   },
 };
+
+/** The values of a full ring, beginning with the oldest. */
+function turned(values: readonly number[], first: number, capacity: number): number[] {
+  const moved: number[] = [];
+  for (let slot = first; slot < capacity; slot++) moved.push(values[slot] as number);
+  for (let slot = 0; slot < first; slot++) moved.push(values[slot] as number);
+  return moved;
+}

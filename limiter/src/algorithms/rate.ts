@@ -110,7 +110,8 @@ export function describe(
 
 /** Whether its counters have a ring of entries beside the head. */
 export function keepsEntries(rate: Rate): rate is SlidingWindow {
-  return rate.algorithm === "sliding-window" || rate.algorithm === "sliding-log" || rate.algorithm === "concurrency";
+  // Asked in the order of `admits`: what LuaJIT compares there, it does not compare again.
+  return !(rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket" || rate.algorithm === "fixed-window");
 }
 
 /** The most units that can be had at once. */

@@ -23,6 +23,8 @@ export interface SlidingWindow {
 
 /** Entries of one counter. Further ones are taken into the newest: its units come back late, and never too early. */
 export const mostEntries = 131_072;
+/** So many entries are passed one by one, before the first that has not expired is searched for. */
+const fewExpire = 8;
 /** A refund reaches units of the newest so many ticks; older ones come back when their time is over. */
 const refundReach = 128;
 
@@ -128,7 +130,7 @@ export function refundSliding(
 ): number {
   const sum = runningSum(state, ring);
   if (chargedAtUs === state.atUs) {
-    const newest = (sum - state.start + wrap) % wrap;
+    const newest = apart(sum, state.start);
     const returned = Math.min(cost, newest);
     state.count -= returned;
     return returned;
@@ -139,11 +141,11 @@ export function refundSliding(
   if (at < 0) return 0;
   if (ring.tickAt(state, slotOf(state, at)) !== tick) at = entryOf(state, ring, tick, oldest);
   if (at < oldest) return 0;
-  const units = (startOf(state, ring, at + 1) - startOf(state, ring, at) + wrap) % wrap;
+  const units = apart(startOf(state, ring, at + 1), startOf(state, ring, at));
   const returned = Math.min(cost, units);
   // Every running sum after it is less by as much.
   if (at + 1 < state.length) lower(state, ring, at + 1, returned);
-  state.start = (state.start - returned + wrap) % wrap;
+  state.start = apart(state.start, returned);
   state.count -= returned;
   return returned;
 }
@@ -162,7 +164,7 @@ function entryOf(state: CounterState, ring: Ring, tick: number, oldest: number):
 function lower(state: CounterState, ring: Ring, from: number, units: number): void {
   for (let entry = from; entry < state.length; entry++) {
     const slot = slotOf(state, entry);
-    const start = (ring.startAt(state, slot) - units + wrap) % wrap;
+    const start = apart(ring.startAt(state, slot), units);
     ring.put(state, slot, ring.tickAt(state, slot), start);
   }
 }
@@ -196,17 +198,23 @@ function expire(limit: SlidingWindow, state: CounterState, ring: Ring, tickAtUs:
   if (state.length === 0) return;
   const tick = ringTick(limit, state, tickAtUs);
   if (age(state, ring, 0, tick) <= limit.ticks) return;
+  // Between two requests mostly a few do.
   let live = 1;
-  if (state.length > 1 && age(state, ring, 1, tick) > limit.ticks) live = firstLive(limit, state, ring, tick);
-  const taken = startOf(state, ring, live) - startOf(state, ring, 0);
-  state.count -= (taken + wrap) % wrap;
+  while (live < state.length && age(state, ring, live, tick) > limit.ticks) {
+    live += 1;
+    if (live > fewExpire) {
+      live = firstLive(limit, state, ring, tick, live - 1);
+      break;
+    }
+  }
+  state.count -= apart(startOf(state, ring, live), startOf(state, ring, 0));
   state.first = slotOf(state, live);
   state.length -= live;
 }
 
-/** The oldest entry that has not expired, by strides that double, then by halves: after a pause there are many to pass. */
-function firstLive(limit: SlidingWindow, state: CounterState, ring: Ring, tick: number): number {
-  let expired = 1;
+/** The oldest entry that has not, later than one that has, by strides that double, then by halves: after a pause there are many to pass. */
+function firstLive(limit: SlidingWindow, state: CounterState, ring: Ring, tick: number, from: number): number {
+  let expired = from;
   let stride = 1;
   let live = state.length;
   while (expired + stride < live) {
@@ -229,9 +237,9 @@ function firstLive(limit: SlidingWindow, state: CounterState, ring: Ring, tick: 
 function untilLastUs(limit: SlidingWindow, state: CounterState, ring: Ring, units: number): number {
   if (state.length === 0) return 0;
   const oldestStart = startOf(state, ring, 0);
-  if ((state.start - oldestStart + wrap) % wrap < units) return 0;
+  if (apart(state.start, oldestStart) < units) return 0;
   let entry = 0;
-  if (state.length > 1 && (startOf(state, ring, 1) - oldestStart + wrap) % wrap < units) {
+  if (state.length > 1 && apart(startOf(state, ring, 1), oldestStart) < units) {
     entry = lastBefore(state, ring, oldestStart, units);
   }
   return age(state, ring, entry, ringTick(limit, state, state.atUs)) * limit.tickUs;
@@ -243,7 +251,7 @@ function lastBefore(state: CounterState, ring: Ring, oldestStart: number, units:
   let stride = 1;
   let high = state.length;
   while (low + stride < high) {
-    if ((startOf(state, ring, low + stride) - oldestStart + wrap) % wrap < units) {
+    if (apart(startOf(state, ring, low + stride), oldestStart) < units) {
       low += stride;
       stride *= 2;
     } else {
@@ -252,7 +260,7 @@ function lastBefore(state: CounterState, ring: Ring, oldestStart: number, units:
   }
   while (high - low > 1) {
     const middle = Math.floor((low + high) / 2);
-    if ((startOf(state, ring, middle) - oldestStart + wrap) % wrap < units) low = middle;
+    if (apart(startOf(state, ring, middle), oldestStart) < units) low = middle;
     else high = middle;
   }
   return low;
@@ -260,7 +268,8 @@ function lastBefore(state: CounterState, ring: Ring, oldestStart: number, units:
 
 /** The sum of all units ever taken, modulo 2^32. */
 function runningSum(state: CounterState, ring: Ring): number {
-  return (startOf(state, ring, 0) + state.count) % wrap;
+  const sum = startOf(state, ring, 0) + state.count;
+  return sum < wrap ? sum : sum - wrap;
 }
 
 /** The running sum before an entry; before the newest units, where `entry` is one past the last. */
@@ -271,7 +280,13 @@ function startOf(state: CounterState, ring: Ring, entry: number): number {
 
 /** By how many ticks the entry is older than `tick`. */
 function age(state: CounterState, ring: Ring, entry: number, tick: number): number {
-  return (tick - ring.tickAt(state, slotOf(state, entry)) + wrap) % wrap;
+  return apart(tick, ring.tickAt(state, slotOf(state, entry)));
+}
+
+/** `later` − `earlier`, of numbers that wrapped around. */
+function apart(later: number, earlier: number): number {
+  const difference = later - earlier;
+  return difference < 0 ? difference + wrap : difference;
 }
 
 function ringTick(limit: SlidingWindow, state: CounterState, tickAtUs: number): number {

@@ -63,10 +63,11 @@ export function admitsTokenBucket(bucket: Bucket, state: CounterState, nowUs: nu
     atUs = nowUs;
     rest = 0;
   } else if (atUs - nowUs > bucket.fullUs + bucket.toleranceUs) {
-    state.atUs = nowUs + bucket.fullUs;
-    state.count = bucket.fullRest;
+    atUs = nowUs + bucket.fullUs;
+    rest = bucket.fullRest;
+    state.atUs = atUs;
+    state.count = rest;
     state.stepped = true;
-    return false;
   } else if (rest >= bucket.quota) {
     // Written under a larger quota; the fraction of a µs is worth nothing now.
     rest = 0;
@@ -134,9 +135,6 @@ export function describeTokenBucket(
   if (owedUs < 0) {
     owedUs = 0;
     owedRest = 0;
-  } else if (owedUs > bucket.fullUs + bucket.toleranceUs) {
-    owedUs = bucket.fullUs;
-    owedRest = bucket.fullRest;
   } else if (owedRest >= bucket.quota) {
     owedRest = 0;
   }
@@ -148,11 +146,9 @@ export function describeTokenBucket(
   } else if (cost > bucket.burst) {
     decision.retryAfterUs = never;
   } else {
-    // Until the debt has shrunk to full − cost × unit; a started µs counts whole.
-    const taken = multiplyDivide(cost, bucket.unitRest, bucket.quota);
-    const waitUs = owedUs + cost * bucket.unitUs + taken.quotient - bucket.fullUs;
-    const waitRest = owedRest + taken.remainder - bucket.fullRest;
-    decision.retryAfterUs = Math.min(waitUs + Math.ceil(waitRest / bucket.quota), maxExact);
+    // Until the debt has shrunk to what the bucket can owe after this request; a started µs counts whole.
+    const waitUs = state.nextAtUs - nowUs - bucket.fullUs;
+    decision.retryAfterUs = Math.min(waitUs + Math.ceil((state.nextCount - bucket.fullRest) / bucket.quota), maxExact);
   }
 }
 

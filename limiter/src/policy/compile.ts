@@ -28,6 +28,8 @@ export interface CompiledLimit {
   readonly counterSuffix: string;
   /** Names the counters of the limit among those of all limits: the prefix and the suffix of their keys. */
   readonly counterFamily: string;
+  /** What a store's own keys of these counters begin with: the store's to set, once. */
+  cellPrefix?: string;
 }
 
 export function compilePolicy(app: string, policy: Policy): CompiledPolicy {
