@@ -97,18 +97,21 @@ local function take_one()
   sum = sum + remaining + retry + reset + (delay or 0)
 end
 
--- Concurrency: see limiter_pure.lua.
+-- Concurrency: see limiter_pure.lua. A slot is given back in the log phase: nginx calls in from C for that too.
 local most_held
 local held_keys, held_moments = {}, {}
 local oldest, newest = 1, 0
 
-local function hold_one()
-  i = i < load.length and i + 1 or 1
-  clock = clock + pauses[i]
-  if newest - oldest >= most_held or most_held == math.huge and i % 2 == 0 and newest >= oldest then
-    local slot = oldest % 262144
-    give_back(held_keys[slot], clock, held_moments[slot])
-    oldest = oldest + 1
+local function give_back_or_hold(step)
+  if step == "g" then
+    i = i < load.length and i + 1 or 1
+    clock = clock + pauses[i]
+    if newest - oldest >= most_held or most_held == math.huge and i % 2 == 0 and newest >= oldest then
+      local slot = oldest % 262144
+      give_back(held_keys[slot], clock, held_moments[slot])
+      oldest = oldest + 1
+    end
+    return
   end
   local key = keys[picks[i]]
   local allowed, remaining, retry, reset, _, moment = decide(key, clock)
@@ -122,9 +125,10 @@ end
 
 -- nginx calls in from C for each request, and no trace spans two of them. gsub calls from C too; in a loop of Lua, what is
 -- measured is which of the loop's very long traces LuaJIT happens to give up.
+local steps
 local function run(decisions)
   admitted = 0
-  string.gsub(string.rep("x", decisions), "x", one)
+  string.gsub(string.rep(steps, decisions), ".", one)
   return admitted
 end
 
@@ -132,7 +136,7 @@ function _M.start(side, directory, algorithm, quota, window, size, gap, hold)
   picks, pauses = load.requests(counter_count, gap, 1000)
   sides[side](directory, algorithm, quota, window, size)
   most_held = hold == "half" and quota * counter_count / 2 or math.huge
-  one = algorithm == "concurrency" and hold_one or take_one
+  if algorithm == "concurrency" then one, steps = give_back_or_hold, "gx" else one, steps = take_one, "x" end
 end
 
 local modes = {}

@@ -3,6 +3,7 @@
 import { access as decide } from "./access.ts";
 import { flushCounts } from "./metrics/counts.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
+import { allowLongTraces } from "./runtime/jit-limits.ts";
 import { stateDict } from "./runtime/shared-memory.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
 import { readSettings } from "./settings.ts";
@@ -14,6 +15,8 @@ import { openNodeStore } from "./stores/node-store.ts";
 export { log } from "./log.ts";
 export { healthz } from "./private/healthz.ts";
 export { metrics } from "./private/metrics.ts";
+
+allowLongTraces();
 
 // Read as nginx reads its configuration: a bad setting stops `nginx -t`, not the first request.
 const settings = readSettings();

@@ -34,7 +34,7 @@ return function(trace)
     local counter = cells.newCellCounter()
     counter.rate = limit.rate
     counter.cost = cost
-    counter.key = cells.counterKey(limit.counterFamily, "key")
+    counter.key = cells.counterKey(limit, "key")
     cells.loadCounter(counter, time)
     return counter
   end

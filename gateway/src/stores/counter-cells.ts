@@ -6,7 +6,8 @@
 //
 // The entries of the sliding ones are packed numbers of 32 bits in further cells, of half a page of the dict at most: the
 // first begins with the head's moment and count, then first, length, capacity, start and offset of the ring. A sliding-log,
-// which asks for entries every time, has its head there alone; until there are entries it is all that is there.
+// which asks for entries every time, has this cell in the head's place; until there are entries, moment and count are all
+// that is there.
 //
 // A key is 16 characters that stand for the counter's family (96 bits of the SHA-1 of app, policy, limit, algorithm and
 // window, in base64, so that a counter takes 128 bytes), then the key values; of a cell of entries, behind its number and ":".
@@ -15,6 +16,7 @@ import { type CounterState, type Ring, wrap } from "../../../limiter/src/algorit
 import { keepsEntries, lifetimeUs } from "../../../limiter/src/algorithms/rate.ts";
 import { needsRing, type SlidingWindow } from "../../../limiter/src/algorithms/sliding-window.ts";
 import { type Counter, newCounter } from "../../../limiter/src/charge-all.ts";
+import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
 import { countEvent } from "../metrics/counts.ts";
 import { ffi } from "../runtime/packed-memory.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
@@ -30,13 +32,13 @@ export interface CellCounter extends Counter {
   cellMissing: boolean;
   /** The running sum before the oldest entry, when it was fetched. */
   oldestStart: number;
-  readonly cells: EntryCell[];
+  /** The first cell of entries. What lies here or later beyond the counter's capacity is an earlier counter's. */
+  readonly firstCell: LuaTable<number, number>;
+  readonly laterCells: LaterCell[];
 }
 
-interface EntryCell {
-  /** What lies here beyond the counter's capacity is an earlier counter's. */
+interface LaterCell {
   readonly numbers: LuaTable<number, number>;
-  readonly bytes: number;
   loaded: boolean;
   changed: boolean;
 }
@@ -53,9 +55,9 @@ const entriesInFirstCell = 236;
 const entriesPerCell = 240;
 const bytesPerNumber = 4;
 const bytesPerEntry = 8;
-/** What the dict takes for a cell besides its key and value, and the sizes that nginx's slabs come in up to half a page. */
+const bytesInFirstCell = headNumbers * bytesPerNumber + entriesInFirstCell * bytesPerEntry;
+/** What the dict takes for a cell besides its key and value. */
 const cellBytes = 68;
-const slabBytes = [128, 256, 512, 1024, 2048];
 
 const familyCharacters: Record<string, string | undefined> = {};
 
@@ -66,19 +68,24 @@ export function newCellCounter(): CellCounter {
   counter.ringStored = false;
   counter.cellMissing = false;
   counter.oldestStart = 0;
-  (counter as { cells: EntryCell[] }).cells = [];
+  const room = counter as { firstCell: LuaTable<number, number>; laterCells: LaterCell[] };
+  room.firstCell = ffi.new("uint32_t[?]", headNumbers + 2 * entriesInFirstCell);
+  room.laterCells = [];
   return counter;
 }
 
-/** @param family that of the limit */
-export function counterKey(family: string, keyValues: string): string {
-  const characters = familyCharacters[family];
-  return (characters ?? newFamily(family)) + keyValues;
+export function counterKey(limit: CompiledLimit, keyValues: string): string {
+  return (limit.cellPrefix ?? newPrefix(limit)) + keyValues;
 }
 
-function newFamily(family: string): string {
-  const characters = ngx.encode_base64(string.sub(ngx.sha1_bin(family), 1, 12));
-  familyCharacters[family] = characters;
+function newPrefix(limit: CompiledLimit): string {
+  const family = limit.counterFamily;
+  let characters = familyCharacters[family];
+  if (characters === undefined) {
+    characters = ngx.encode_base64(string.sub(ngx.sha1_bin(family), 1, 12));
+    familyCharacters[family] = characters;
+  }
+  limit.cellPrefix = characters;
   return characters;
 }
 
@@ -88,31 +95,42 @@ function newFamily(family: string): string {
  * @returns false, with the state of a counter never seen, when there is no such cell
  */
 export function loadCounter(counter: CellCounter, nowUs: number): boolean {
+  const [value, flags] = countersDict.get<number | string>(counter.key);
+  const found = takeHead(counter, value, flags, nowUs);
+  if (asksForEntries(counter, nowUs)) loadRing(counter);
+  return found;
+}
+
+/** The head alone, from what the dict has at the counter's key. */
+export function takeHead(
+  counter: CellCounter,
+  value: number | string | undefined,
+  flags: number | undefined,
+  nowUs: number,
+): boolean {
   const { rate } = counter;
   // What another counter had here, of another algorithm perhaps, must not be saved under this one's name.
   if (counter.ringLoaded) forgetRing(counter);
-  if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") {
-    const [value, flags] = countersDict.get<number>(counter.key);
-    counter.atUs = value ?? 0;
-    counter.count = flags ?? 0;
-    return value !== undefined;
-  }
-  if (rate.algorithm === "fixed-window") {
-    const [value, flags] = countersDict.get<number>(counter.key);
-    if (value === undefined) {
-      counter.atUs = 0;
-      counter.count = 0;
-      return false;
-    }
+  if (rate.algorithm === "sliding-log") {
+    takeLog(counter, value as string | undefined);
+  } else if (rate.algorithm === "fixed-window" && value !== undefined) {
     // The index nearest to now's among those that end in the stored 32 bits.
     const index = math.floor(nowUs / rate.windowUs);
     let behind = (index - (flags ?? 0)) % wrap;
     if (behind >= wrap / 2) behind -= wrap;
     counter.atUs = (index - behind) * rate.windowUs;
-    counter.count = value;
-    return true;
+    counter.count = value as number;
+  } else {
+    counter.atUs = (value as number | undefined) ?? 0;
+    counter.count = (flags ?? 0) % wrap;
   }
-  return loadSliding(counter, rate, nowUs);
+  return value !== undefined;
+}
+
+/** Whether deciding takes entries that are not there yet. */
+export function asksForEntries(counter: CellCounter, nowUs: number): boolean {
+  const { rate } = counter;
+  return keepsEntries(rate) && !counter.ringLoaded && needsRing(rate, counter, nowUs, counter.cost);
 }
 
 /** Writes what `loadCounter` read and the limiter changed. */
@@ -131,32 +149,38 @@ export function saveCounter(counter: CellCounter, nowUs: number): void {
 
 /** Fetches the entries, where deciding did not ask for them: a refund does. */
 export function loadRing(counter: CellCounter): void {
-  if (keepsEntries(counter.rate) && !counter.ringLoaded) loadEntries(counter);
+  if (!keepsEntries(counter.rate) || counter.ringLoaded) return;
+  const [stored] = countersDict.get<string>(entriesKey(counter, 0));
+  takeEntries(counter, stored);
 }
 
-function loadSliding(counter: CellCounter, rate: SlidingWindow, nowUs: number): boolean {
-  if (rate.algorithm === "sliding-log") {
-    counter.ringLoaded = true;
-    const head = openCell(counter, 0);
-    counter.atUs = momentIn(head.numbers);
-    counter.count = head.numbers.get(2);
-    takeRing(counter, head.numbers);
-    return counter.atUs > 0;
-  }
-  const [value, flags] = countersDict.get<number>(counter.key);
-  counter.atUs = value ?? 0;
-  counter.count = (flags ?? 0) % wrap;
-  if (needsRing(rate, counter, nowUs, counter.cost)) loadEntries(counter);
-  return value !== undefined;
-}
-
-function loadEntries(counter: CellCounter): void {
+/** The entries, from what the dict has at the key of their first cell. */
+export function takeEntries(counter: CellCounter, stored: string | undefined): void {
   counter.ringLoaded = true;
-  const { numbers } = openCell(counter, 0);
-  const moment = momentIn(numbers);
+  const { firstCell } = counter;
+  takeCell(firstCell, stored);
+  const moment = momentIn(firstCell);
   counter.ringStored = moment > 0;
   // Entries of a time before this head are no longer its own.
-  if (moment === counter.atUs) takeRing(counter, numbers);
+  if (moment === counter.atUs) takeRing(counter, firstCell);
+}
+
+function takeLog(counter: CellCounter, stored: string | undefined): void {
+  counter.ringLoaded = true;
+  const { firstCell } = counter;
+  takeCell(firstCell, stored);
+  counter.atUs = momentIn(firstCell);
+  counter.count = firstCell.get(2);
+  takeRing(counter, firstCell);
+}
+
+function takeCell(firstCell: LuaTable<number, number>, stored: string | undefined): void {
+  if (stored === undefined) {
+    ffi.fill(firstCell, headNumbers * bytesPerNumber);
+    return;
+  }
+  if (stored.length < headNumbers * bytesPerNumber) ffi.fill(firstCell, headNumbers * bytesPerNumber);
+  ffi.copy(firstCell, stored, math.min(stored.length, bytesInFirstCell));
 }
 
 function takeRing(counter: CellCounter, numbers: LuaTable<number, number>): void {
@@ -178,16 +202,14 @@ function forgetRing(counter: CellCounter): void {
   counter.ringStored = false;
   counter.cellMissing = false;
   forgetEntries(counter);
-  const first = counter.cells[0];
-  if (first !== undefined) forgetCell(first);
-  if (counter.cells.length > 1) {
-    for (const cell of counter.cells) forgetCell(cell);
-  }
+  if (counter.laterCells.length > 0) forgetLaterCells(counter);
 }
 
-function forgetCell(cell: EntryCell): void {
-  cell.loaded = false;
-  cell.changed = false;
+function forgetLaterCells(counter: CellCounter): void {
+  for (const cell of counter.laterCells) {
+    cell.loaded = false;
+    cell.changed = false;
+  }
 }
 
 function forgetEntries(counter: CounterState): void {
@@ -205,7 +227,7 @@ function momentIn(numbers: LuaTable<number, number>): number {
 function saveRing(counter: CellCounter, lifeSeconds: number): void {
   // What stood in for an evicted cell holds for this request alone: stored, it would be taken for entries.
   if (counter.cellMissing) forgetEntries(counter);
-  const { numbers } = openCell(counter, 0);
+  const numbers = counter.firstCell;
   numbers.set(0, math.floor(counter.atUs / wrap));
   numbers.set(1, counter.atUs % wrap);
   numbers.set(2, counter.count);
@@ -219,11 +241,11 @@ function saveRing(counter: CellCounter, lifeSeconds: number): void {
 }
 
 function saveLaterCells(counter: CellCounter, lifeSeconds: number): void {
-  for (let index = 1; index < counter.cells.length; index++) {
-    const cell = counter.cells[index] as EntryCell;
+  for (let later = 0; later < counter.laterCells.length; later++) {
+    const cell = counter.laterCells[later] as LaterCell;
     if (!cell.changed) continue;
-    const bytes = bytesOfCell(counter, index);
-    if (bytes > 0) storeCell(entriesKey(counter, index), ffi.string(cell.numbers, bytes), lifeSeconds, 0);
+    const bytes = bytesOfCell(counter, later + 1);
+    if (bytes > 0) storeCell(entriesKey(counter, later + 1), ffi.string(cell.numbers, bytes), lifeSeconds, 0);
   }
 }
 
@@ -236,31 +258,29 @@ function bytesOfCell({ length, capacity }: CellCounter, index: number): number {
   return headNumbers * bytesPerNumber + math.min(capacity, entriesInFirstCell) * bytesPerEntry;
 }
 
-function entriesKey(counter: CellCounter, index: number): string {
-  return `${index}:${counter.key}`;
+export function entriesKey({ rate, key }: CellCounter, index: number): string {
+  return index === 0 && rate.algorithm === "sliding-log" ? key : `${index}:${key}`;
 }
 
-/** A cell of entries, fetched when it is first asked for. */
-function openCell(counter: CellCounter, index: number): EntryCell {
-  const cell = counter.cells[index] ?? newCell(counter, index);
+/** A later cell of entries, fetched when it is first asked for. */
+function openCell(counter: CellCounter, index: number): LaterCell {
+  const cell = counter.laterCells[index - 1] ?? newCell(counter, index);
   if (!cell.loaded) {
     cell.loaded = true;
     const [stored] = countersDict.get<string>(entriesKey(counter, index));
-    if (index === 0) ffi.fill(cell.numbers, headNumbers * bytesPerNumber);
-    if (stored !== undefined) ffi.copy(cell.numbers, stored, math.min(stored.length, cell.bytes));
-    else if (index > 0) standIn(counter, cell);
+    if (stored === undefined) standIn(counter, cell);
+    else ffi.copy(cell.numbers, stored, math.min(stored.length, entriesPerCell * bytesPerEntry));
   }
   return cell;
 }
 
-function newCell(counter: CellCounter, index: number): EntryCell {
+function newCell(counter: CellCounter, index: number): LaterCell {
+  const { laterCells } = counter;
   // In order, so that the list has no holes.
-  for (let made = counter.cells.length; made <= index; made++) {
-    const size = made === 0 ? headNumbers + 2 * entriesInFirstCell : 2 * entriesPerCell;
-    const numbers = ffi.new("uint32_t[?]", size);
-    counter.cells.push({ numbers, bytes: size * bytesPerNumber, loaded: false, changed: false });
+  for (let made = laterCells.length; made < index; made++) {
+    laterCells.push({ numbers: ffi.new("uint32_t[?]", 2 * entriesPerCell), loaded: false, changed: false });
   }
-  return counter.cells[index] as EntryCell;
+  return laterCells[index - 1] as LaterCell;
 }
 
 /**
@@ -268,7 +288,7 @@ function newCell(counter: CellCounter, index: number): EntryCell {
  * never too early. At the next charge, or when one of its entries has become the oldest, all entries are forgotten, and
  * count as the newest's.
  */
-function standIn(counter: CellCounter, cell: EntryCell): void {
+function standIn(counter: CellCounter, cell: LaterCell): void {
   counter.cellMissing = true;
   const { tickUs } = counter.rate as SlidingWindow;
   const tick = (counter.atUs / tickUs + counter.offset) % wrap;
@@ -279,15 +299,20 @@ function standIn(counter: CellCounter, cell: EntryCell): void {
 }
 
 function numberAt(counter: CellCounter, slot: number, at: number): number {
-  if (slot < entriesInFirstCell) return openCell(counter, 0).numbers.get(headNumbers + 2 * slot + at);
+  if (slot < entriesInFirstCell) return counter.firstCell.get(headNumbers + 2 * slot + at);
   const beyond = slot - entriesInFirstCell;
   return openCell(counter, math.floor(beyond / entriesPerCell) + 1).numbers.get(2 * (beyond % entriesPerCell) + at);
 }
 
 function putEntry(counter: CellCounter, slot: number, tick: number, start: number): void {
+  if (slot < entriesInFirstCell) {
+    counter.firstCell.set(headNumbers + 2 * slot, tick);
+    counter.firstCell.set(headNumbers + 2 * slot + 1, start);
+    return;
+  }
   const beyond = slot - entriesInFirstCell;
-  const cell = openCell(counter, beyond < 0 ? 0 : math.floor(beyond / entriesPerCell) + 1);
-  const at = beyond < 0 ? headNumbers + 2 * slot : 2 * (beyond % entriesPerCell);
+  const cell = openCell(counter, math.floor(beyond / entriesPerCell) + 1);
+  const at = 2 * (beyond % entriesPerCell);
   cell.numbers.set(at, tick);
   cell.numbers.set(at + 1, start);
   cell.changed = true;
@@ -301,15 +326,17 @@ function roomierCapacity(counter: CellCounter, most: number): number {
   const index = beyond <= 0 ? 0 : math.ceil(beyond / entriesPerCell);
   const before = index === 0 ? 0 : entriesInFirstCell + (index - 1) * entriesPerCell;
   const taken = cellBytes + entriesKey(counter, index).length + (index === 0 ? headNumbers * bytesPerNumber : 0);
-  let room = index === 0 ? entriesInFirstCell : entriesPerCell;
-  for (const bytes of slabBytes) {
-    const entries = math.floor((bytes - taken) / bytesPerEntry);
-    if (entries >= wanted - before) {
-      room = math.min(room, entries);
-      break;
-    }
-  }
-  return math.min(before + room, most);
+  const room = math.floor((slabOf(taken + (wanted - before) * bytesPerEntry) - taken) / bytesPerEntry);
+  return math.min(before + math.min(room, index === 0 ? entriesInFirstCell : entriesPerCell), most);
+}
+
+/** What nginx's slabs have for so many bytes: powers of two up to half a page, then whole pages. */
+function slabOf(bytes: number): number {
+  if (bytes <= 128) return 128;
+  if (bytes <= 256) return 256;
+  if (bytes <= 512) return 512;
+  if (bytes <= 1024) return 1024;
+  return bytes <= 2048 ? 2048 : 4096;
 }
 
 export const cellRing: Ring = {
@@ -318,27 +345,48 @@ export const cellRing: Ring = {
   put: (state, slot, tick, start) => putEntry(state as CellCounter, slot, tick, start),
   grow: (state, most) => {
     const counter = state as CellCounter;
-    const ticks: number[] = [];
-    const starts: number[] = [];
-    for (let entry = 0; entry < counter.length; entry++) {
-      const slot = (counter.first + entry) % counter.capacity;
-      ticks.push(numberAt(counter, slot, 0));
-      starts.push(numberAt(counter, slot, 1));
-    }
     const capacity = roomierCapacity(counter, most);
-    const cells = capacity <= entriesInFirstCell ? 1 : math.ceil((capacity - entriesInFirstCell) / entriesPerCell) + 1;
-    for (let index = 0; index < cells; index++) {
-      // What lies in the dict under the number of a new cell is not asked for.
-      const cell = counter.cells[index] ?? newCell(counter, index);
-      cell.loaded = true;
-      cell.changed = true;
-    }
-    for (let entry = 0; entry < counter.length; entry++) {
-      putEntry(counter, entry, ticks[entry] as number, starts[entry] as number);
-    }
+    if (counter.capacity <= entriesInFirstCell) turnFirstCell(counter);
+    else turnEntries(counter);
+    if (capacity > entriesInFirstCell) openCells(counter, capacity);
     return capacity;
   },
 };
+
+/** Moves the oldest entry to slot 0, and those before it behind the last; a ring that grows is full. */
+function turnFirstCell({ firstCell, first, capacity }: CellCounter): void {
+  if (first === 0) return;
+  const headBytes = headNumbers * bytesPerNumber;
+  const packed = ffi.string(firstCell, headBytes + capacity * bytesPerEntry);
+  const cut = headBytes + first * bytesPerEntry;
+  const turned =
+    string.sub(packed, 1, headBytes) + string.sub(packed, cut + 1) + string.sub(packed, headBytes + 1, cut);
+  ffi.copy(firstCell, turned, turned.length);
+}
+
+/** The same for a ring of several cells. */
+function turnEntries(counter: CellCounter): void {
+  const ticks: number[] = [];
+  const starts: number[] = [];
+  for (let entry = 0; entry < counter.length; entry++) {
+    const slot = (counter.first + entry) % counter.capacity;
+    ticks.push(numberAt(counter, slot, 0));
+    starts.push(numberAt(counter, slot, 1));
+  }
+  for (let entry = 0; entry < counter.length; entry++) {
+    putEntry(counter, entry, ticks[entry] as number, starts[entry] as number);
+  }
+}
+
+/** What lies in the dict under the number of a new cell is not asked for. */
+function openCells(counter: CellCounter, capacity: number): void {
+  const cells = math.ceil((capacity - entriesInFirstCell) / entriesPerCell);
+  for (let index = 1; index <= cells; index++) {
+    const cell = counter.laterCells[index - 1] ?? newCell(counter, index);
+    cell.loaded = true;
+    cell.changed = true;
+  }
+}
 
 // A loop that turns once, on the way of every decision, is what LuaJIT gives up to compile, and with it all that leads
 // there: the first try, and the first cell, stand by themselves.

@@ -5,39 +5,52 @@
 
 import { renewSlots } from "../../../limiter/src/algorithms/concurrency.ts";
 import { admitsFixedWindow, type FixedWindow } from "../../../limiter/src/algorithms/fixed-window.ts";
-import { admits, charge, describe, refund } from "../../../limiter/src/algorithms/rate.ts";
+import { admits, charge, describe, keepsEntries, type Rate, refund } from "../../../limiter/src/algorithms/rate.ts";
 import type { SlidingWindow } from "../../../limiter/src/algorithms/sliding-window.ts";
 import { chargeAll } from "../../../limiter/src/charge-all.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
-import { hear, type Verdict } from "../../../limiter/src/verdict.ts";
+import { ear, hear, type Verdict } from "../../../limiter/src/verdict.ts";
 import { nowUs } from "../runtime/clock.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
 import {
+  asksForEntries,
   type CellCounter,
   cellRing,
   counterKey,
+  entriesKey,
   loadCounter,
   loadRing,
   newCellCounter,
   saveCounter,
+  takeEntries,
+  takeHead,
 } from "./counter-cells.ts";
 import { acquire, release } from "./key-lock.ts";
 
 /** How long a former generation of workers may still be answering after a reload. */
 const reloadOverlapSeconds = 60;
+/** Should it pass after all, locks are taken that need not be. */
+const longestTimerSeconds = 86_400 * 365;
 
 /** Work space: what is read here is written before anything yields. */
 const counters: CellCounter[] = [];
+/** The one of a policy with a single limit. */
+const lone = newCellCounter();
 const decision = emptyDecision();
 
 let workersShare = true;
 let overlapUntilSeconds = 0;
+let exiting = false;
 
 /** @param generation how many times this nginx has read its configuration */
 export function openNodeStore(workers: number, generation: number): void {
   workersShare = workers > 1;
   overlapUntilSeconds = generation > 1 ? ngx.now() + reloadOverlapSeconds : 0;
+  // nginx calls all timers early as the worker begins to exit. To ask it for every decision costs as much as a tenth of one.
+  ngx.timer.at(longestTimerSeconds, () => {
+    exiting = true;
+  });
 }
 
 /**
@@ -87,25 +100,61 @@ export function refundOnNode(
   limits: readonly CompiledLimit[],
   keyValues: string,
   receipt: readonly number[],
-): void {
+): undefined {
+  const { cost } = policy.policy;
+  if (!mustAgree()) return refundCells(limits, keyValues, cost, receipt);
   const lock = policy.counterPrefix + keyValues;
-  const locked = mustAgree() && acquire(lock);
-  const now = nowUs();
-  for (let i = 0; i < limits.length; i++) {
-    const counter = prepared(0, limits[i] as CompiledLimit, keyValues, policy.policy.cost);
-    const chargedAtUs = receipt[i] as number;
-    if (!loadCounter(counter, now)) continue;
-    if (counter.rate.algorithm === "fixed-window") {
-      // A clock that stepped may have left this window and met it again, and its units with it: no fewer than none are used.
-      const returned = math.min(counter.cost, counter.count);
-      if (counter.atUs === chargedAtUs) countersDict.incr(counter.key, -returned);
-    } else {
-      loadRing(counter);
-      refund(counter.rate, counter, cellRing, now, chargedAtUs, counter.cost);
-      saveCounter(counter, now);
-    }
-  }
+  const locked = acquire(lock);
+  refundCells(limits, keyValues, cost, receipt);
   if (locked) release(lock);
+}
+
+function refundCells(
+  limits: readonly CompiledLimit[],
+  keyValues: string,
+  cost: number,
+  receipt: readonly number[],
+): undefined {
+  if (limits.length === 1) return refundCell(limits[0] as CompiledLimit, keyValues, cost, receipt[0] as number);
+  for (let i = 0; i < limits.length; i++) {
+    refundCell(limits[i] as CompiledLimit, keyValues, cost, receipt[i] as number);
+  }
+}
+
+function refundCell(limit: CompiledLimit, keyValues: string, cost: number, chargedAtUs: number): undefined {
+  const key = counterKey(limit, keyValues);
+  const [value, flags] = countersDict.get<number | string>(key);
+  if (value === undefined) return;
+  takeUp(key, limit.rate, cost, value, flags);
+  if (keepsEntries(limit.rate)) return refundEntries(chargedAtUs);
+  if (lone.rate.algorithm !== "fixed-window") {
+    const now = nowUs();
+    refund(lone.rate, lone, cellRing, now, chargedAtUs, cost);
+    saveCounter(lone, now);
+  } else if (lone.atUs === chargedAtUs) {
+    // A clock that stepped may have left this window and met it again, and its units with it: no fewer than none are used.
+    countersDict.incr(key, -math.min(cost, lone.count));
+  }
+}
+
+/** The same for a counter with entries; the head is in `lone`. */
+function refundEntries(chargedAtUs: number): undefined {
+  if (!lone.ringLoaded) {
+    const [stored] = countersDict.get<string>(entriesKey(lone, 0));
+    takeEntries(lone, stored);
+  }
+  const now = nowUs();
+  refund(lone.rate, lone, cellRing, now, chargedAtUs, lone.cost);
+  saveCounter(lone, now);
+}
+
+/** The head of a counter into `lone`. */
+function takeUp(key: string, rate: Rate, cost: number, value: number | string | undefined, flags: number | undefined) {
+  lone.key = key;
+  lone.rate = rate;
+  lone.cost = cost;
+  lone.stepped = false;
+  takeHead(lone, value, flags, nowUs());
 }
 
 /**
@@ -119,8 +168,8 @@ export function renewOnNode(
   keyValues: string,
   heldAtUs: number,
 ): number | undefined {
-  const lock = policy.counterPrefix + keyValues;
-  const locked = mustAgree() && acquire(lock);
+  const lock = mustAgree() ? policy.counterPrefix + keyValues : undefined;
+  const locked = lock !== undefined && acquire(lock);
   const now = nowUs();
   const counter = prepared(0, limit, keyValues, policy.policy.cost);
   loadCounter(counter, now);
@@ -133,7 +182,7 @@ export function renewOnNode(
 
 /** Whether another worker may be deciding at the same moment: of this generation, or one that a reload is replacing. */
 export function mustAgree(): boolean {
-  return workersShare || (overlapUntilSeconds > 0 && ngx.now() < overlapUntilSeconds) || ngx.worker.exiting();
+  return workersShare || (overlapUntilSeconds > 0 && ngx.now() < overlapUntilSeconds) || exiting;
 }
 
 /** Reads, decides and writes every counter. The caller sees to it that nobody else does meanwhile. */
@@ -144,9 +193,9 @@ function chargeCells(
   verdict: Verdict | undefined,
   receipt: number[] | undefined,
 ): boolean {
-  const now = nowUs();
   const count = limits.length;
-  if (count === 1) return chargeCell(policy, limits[0] as CompiledLimit, keyValues, now, verdict, receipt);
+  if (count === 1) return chargeCell(policy, limits[0] as CompiledLimit, keyValues, verdict, receipt);
+  const now = nowUs();
   for (let i = 0; i < count; i++) {
     loadCounter(prepared(i, limits[i] as CompiledLimit, keyValues, policy.policy.cost), now);
   }
@@ -164,27 +213,58 @@ function chargeCells(
   return allowed;
 }
 
-/** The same for one limit, as most policies have: loops that turn once cost LuaJIT a trace each. */
+/**
+ * The same for one limit, as most policies have: loops that turn once cost LuaJIT a trace each.
+ *
+ * The dict is asked while as little as possible is in hand. Traces part behind that call, where a counter is new or its
+ * entries are; what is in hand there has to be carried over into the next trace, and LuaJIT gives up where that is more
+ * than there are registers.
+ */
 function chargeCell(
   policy: CompiledPolicy,
   limit: CompiledLimit,
   keyValues: string,
-  now: number,
   verdict: Verdict | undefined,
   receipt: number[] | undefined,
 ): boolean {
-  const { rate } = limit;
-  const { cost } = policy.policy;
-  const counter = prepared(0, limit, keyValues, cost);
-  loadCounter(counter, now);
-  counter.stepped = false;
-  const allowed = admits(rate, counter, cellRing, now, cost);
-  if (allowed) charge(rate, counter, cellRing);
-  if (allowed || counter.stepped) saveCounter(counter, now);
-  if (receipt !== undefined) receipt[0] = counter.atUs;
+  const key = counterKey(limit, keyValues);
+  const [value, flags] = countersDict.get<number | string>(key);
+  takeUp(key, limit.rate, policy.policy.cost, value, flags);
+  if (keepsEntries(limit.rate)) return chargeEntries(policy, limit, verdict, receipt);
+  return chargeLone(policy, limit, verdict, receipt);
+}
+
+/** The same for a counter with entries; the head is in `lone`. */
+function chargeEntries(
+  policy: CompiledPolicy,
+  limit: CompiledLimit,
+  verdict: Verdict | undefined,
+  receipt: number[] | undefined,
+): boolean {
+  if (asksForEntries(lone, nowUs())) {
+    const [stored] = countersDict.get<string>(entriesKey(lone, 0));
+    takeEntries(lone, stored);
+  }
+  return chargeLone(policy, limit, verdict, receipt);
+}
+
+/** Decides for `lone`, which is there whole. */
+function chargeLone(
+  policy: CompiledPolicy,
+  limit: CompiledLimit,
+  verdict: Verdict | undefined,
+  receipt: number[] | undefined,
+): boolean {
+  const { rate, cost } = lone;
+  const now = nowUs();
+  const allowed = admits(rate, lone, cellRing, now, cost);
+  if (allowed) charge(rate, lone, cellRing);
+  if (allowed || lone.stepped) saveCounter(lone, now);
+  if (receipt !== undefined) receipt[0] = lone.atUs;
   if (verdict !== undefined) {
-    describe(rate, counter, cellRing, now, cost, allowed, decision);
-    hear(verdict, policy, limit.name, decision);
+    const heard = ear(verdict, decision);
+    describe(rate, lone, cellRing, now, cost, allowed, heard);
+    hear(verdict, policy, limit.name, heard);
   }
   return allowed;
 }
@@ -238,6 +318,6 @@ function prepared(index: number, limit: CompiledLimit, keyValues: string, cost: 
   }
   counter.rate = limit.rate;
   counter.cost = cost;
-  counter.key = counterKey(limit.counterFamily, keyValues);
+  counter.key = counterKey(limit, keyValues);
   return counter;
 }
