@@ -3,7 +3,7 @@
 import { shareOf } from "../../limiter/src/algorithms/rate.ts";
 import { matchesTarget, policiesForHost } from "../../limiter/src/match/policy-index.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../limiter/src/policy/compile.ts";
-import { emptyVerdict, type Verdict } from "../../limiter/src/verdict.ts";
+import { emptyVerdict, forgetVerdict, type Verdict } from "../../limiter/src/verdict.ts";
 import { reportShadowRefusal } from "./log.ts";
 import { countDecision } from "./metrics/counts.ts";
 import { liveGateways } from "./push/fleet.ts";
@@ -11,10 +11,10 @@ import { readKeyValues } from "./request/key-values.ts";
 import { setHeaders } from "./respond/headers.ts";
 import { refuseOverLimit, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
-import type { RedisSettings, Settings } from "./settings.ts";
+import type { HeaderStyle, RedisSettings, Settings } from "./settings.ts";
 import { currentSnapshot } from "./snapshot/current.ts";
 import { holdSlots } from "./stores/held-slots.ts";
-import { decideOnNode, refundOnNode } from "./stores/node-store.ts";
+import { decideOnNode, mustAgree, refundOnNode } from "./stores/node-store.ts";
 import { type Check, decideInRedis } from "./stores/redis-store.ts";
 
 /** What was charged for the request: given back when a later policy refuses it, and slots when it has ended. */
@@ -30,21 +30,52 @@ interface Denial {
   readonly reason: "key-missing" | "undecided";
 }
 
+/** Of a request that meets one plain policy; until it is decided, nothing yields and no other request gets here. */
+const loneVerdict = emptyVerdict();
+
 /** Decides the current request: lets it go on with headers, or answers it. */
-export function access(settings: Settings): void {
+export function access(settings: Settings): undefined {
   const { index } = currentSnapshot();
   const policies = index.needsHost ? policiesForHost(index, ngx.var["host"] ?? "") : index.anyHost;
   if (policies.length === 0) return;
+  if (policies.length === 1 && (policies[0] as CompiledPolicy).plain && !mustAgree()) {
+    return decideLone(settings.headers, policies[0] as CompiledPolicy);
+  }
+  return decideAll(settings, policies);
+}
 
+/** The commonest request by far, decided without a table or a loop. */
+function decideLone(style: HeaderStyle, policy: CompiledPolicy): undefined {
+  const keyValues = readKeyValues(policy.policy);
+  if (keyValues === undefined) {
+    if (policy.policy.onMissingKey === "skip") return;
+    countDecision(policy, "refused");
+    return refuseWithoutKey(policy);
+  }
+  const receipt = policy.holdsSlots ? [] : undefined;
+  forgetVerdict(loneVerdict);
+  if (!decideOnNode(policy, policy.limits, keyValues, loneVerdict, receipt)) {
+    countDecision(policy, "refused");
+    return refuseOverLimit(style, loneVerdict);
+  }
+  countDecision(policy, "allowed");
+  if (receipt !== undefined) holdSlots(policy, policy.limits, keyValues, receipt, undefined);
+  return goOn(style, loneVerdict);
+}
+
+function goOn(style: HeaderStyle, verdict: Verdict): undefined {
+  if (style !== "none") setHeaders(style, verdict);
+  // leaky-bucket: the request goes on when its turn comes. Only it waits.
+  if (verdict.delayUs > 0) ngx.sleep(math.ceil(verdict.delayUs / 1000) / 1000);
+}
+
+function decideAll(settings: Settings, policies: readonly CompiledPolicy[]): undefined {
   const verdict = emptyVerdict();
   const charges: Charge[] = [];
   const denial = decide(settings, policies, charges, verdict);
   if (denial === undefined && verdict.allowed) {
     for (const charge of charges) hold(charge);
-    setHeaders(settings.headers, verdict);
-    // leaky-bucket: the request goes on when its turn comes. Only it waits.
-    if (verdict.delayUs > 0) ngx.sleep(math.ceil(verdict.delayUs / 1000) / 1000);
-    return;
+    return goOn(settings.headers, verdict);
   }
   refundAll(charges);
   if (denial === undefined) refuseOverLimit(settings.headers, verdict);

@@ -20,6 +20,15 @@ export function emptyVerdict(): Verdict {
   return { allowed: true, policy: undefined, limitName: "", decision: emptyDecision(), delayUs: 0, violated: [] };
 }
 
+/** Makes it as good as a new one. */
+export function forgetVerdict(verdict: Verdict): void {
+  verdict.policy = undefined;
+  verdict.delayUs = 0;
+  if (verdict.allowed) return;
+  verdict.allowed = true;
+  verdict.violated = [];
+}
+
 /** Where a limit may write its decision for `hear`: into the verdict, while no other has spoken there. */
 export function ear(verdict: Verdict, otherwise: Decision): Decision {
   return verdict.policy === undefined ? verdict.decision : otherwise;

@@ -11,7 +11,7 @@ const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exc
 const forbidden = 403;
 
 /** The request is over a limit. */
-export function refuseOverLimit(style: HeaderStyle, verdict: Verdict): void {
+export function refuseOverLimit(style: HeaderStyle, verdict: Verdict): undefined {
   const { status } = (verdict.policy as CompiledPolicy).policy.onLimit;
   setHeaders(style, verdict);
   const seconds = retryAfterSeconds(verdict.decision);
@@ -30,7 +30,7 @@ export function refuseUndecided({ policy }: CompiledPolicy): void {
 }
 
 /** The request lacks what the policy counts by, and the policy says to deny then. */
-export function refuseWithoutKey({ policy }: CompiledPolicy): void {
+export function refuseWithoutKey({ policy }: CompiledPolicy): undefined {
   const detail = `The request lacks an attribute that policy ${policy.name} counts by.`;
   send(forbidden, "about:blank", "Key missing", detail, "");
 }
