@@ -2,6 +2,8 @@
 // has its answer already.
 
 import type { CompiledPolicy } from "../../limiter/src/policy/compile.ts";
+import { forgetRedirect } from "./respond/over-limit.ts";
+import { leavePlace } from "./respond/wait.ts";
 import { releaseSlots } from "./stores/held-slots.ts";
 
 /** How long a request may take and still be reported. */
@@ -23,6 +25,8 @@ export function reportShadowRefusal({ app, policy }: CompiledPolicy): void {
 
 export function log(): void {
   releaseSlots();
+  leavePlace();
+  forgetRedirect();
   if (!reports) return;
   reports = ngx.now() <= reportsUntilSeconds;
   const names = ngx.ctx["sluiceShadow"] as string[] | undefined;

@@ -36,13 +36,17 @@ export function ear(verdict: Verdict, otherwise: Decision): Decision {
 
 /** Adds what one limit decided. The verdict copies it, unless it was written there. */
 export function hear(verdict: Verdict, policy: CompiledPolicy, limitName: string, decision: Decision): void {
-  const speaks = verdict.policy === undefined || outspeaks(decision, verdict.decision);
   if (!decision.allowed) {
     verdict.allowed = false;
     verdict.violated.push(limitName);
   }
   if (decision.delayUs > verdict.delayUs) verdict.delayUs = decision.delayUs;
-  if (!speaks) return;
+  mention(verdict, policy, limitName, decision);
+}
+
+/** The same of a limit whose refusal does not keep the request from going on: it speaks, and that is all. */
+export function mention(verdict: Verdict, policy: CompiledPolicy, limitName: string, decision: Decision): void {
+  if (verdict.policy !== undefined && !outspeaks(decision, verdict.decision)) return;
   verdict.policy = policy;
   verdict.limitName = limitName;
   const spoken = verdict.decision;

@@ -76,7 +76,12 @@ export function compilePolicy(app: string, policy: Policy): CompiledPolicy {
     policyHeader: items.join(", "),
     paths,
     methods,
-    plain: policy.mode === "enforce" && policy.scope === "node" && paths.length === 0 && methods === undefined,
+    plain:
+      policy.mode === "enforce" &&
+      policy.scope === "node" &&
+      policy.onLimit.action === "reject" &&
+      paths.length === 0 &&
+      methods === undefined,
     tally: emptyTally(),
   };
 }
