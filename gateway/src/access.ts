@@ -16,7 +16,7 @@ import { warnSparingly } from "./runtime/sparing-log.ts";
 import type { HeaderStyle, RedisSettings, Settings } from "./settings.ts";
 import { currentSnapshot } from "./snapshot/current.ts";
 import { holdSlots } from "./stores/held-slots.ts";
-import { decideOnNode, mustAgree, refundOnNode } from "./stores/node-store.ts";
+import { decideOnNode, refundOnNode } from "./stores/node-store.ts";
 import { type Check, decideInRedis } from "./stores/redis-store.ts";
 
 /** What was charged for the request: given back when a later policy refuses it, and slots when it has ended. */
@@ -38,15 +38,15 @@ interface Denial {
   readonly reason: "key-missing" | "undecided";
 }
 
-/** Of a request that meets one plain policy; until it is decided, nothing yields and no other request gets here. */
-const loneVerdict = emptyVerdict();
+/** Of requests that meet one plain policy, used again: a lock may be waited for meanwhile, and other requests come. */
+const idleVerdicts: Verdict[] = [];
 
 /** Decides the current request: lets it go on with headers, or answers it. */
 export function access(settings: Settings): undefined {
   const { index } = currentSnapshot();
   const policies = index.needsHost ? policiesForHost(index, ngx.var["host"] ?? "") : index.anyHost;
   if (policies.length === 0 || wasRedirected()) return;
-  if (policies.length === 1 && (policies[0] as CompiledPolicy).plain && !mustAgree()) {
+  if (policies.length === 1 && (policies[0] as CompiledPolicy).plain) {
     return decideLone(settings.headers, policies[0] as CompiledPolicy);
   }
   return decideAll(settings, policies);
@@ -61,14 +61,18 @@ function decideLone(style: HeaderStyle, policy: CompiledPolicy): undefined {
     return refuseWithoutKey(policy);
   }
   const receipt = policy.holdsSlots ? [] : undefined;
-  forgetVerdict(loneVerdict);
-  if (!decideOnNode(policy, policy.limits, keyValues, loneVerdict, receipt)) {
+  const verdict = idleVerdicts.pop() ?? emptyVerdict();
+  forgetVerdict(verdict);
+  const allowed = decideOnNode(policy, policy.limits, keyValues, verdict, receipt);
+  // Whoever takes it next does so after this request has been answered or sleeps.
+  idleVerdicts.push(verdict);
+  if (!allowed) {
     countDecision(policy, "refused");
-    return answerOverLimit(style, loneVerdict);
+    return answerOverLimit(style, verdict);
   }
   countDecision(policy, "allowed");
   if (receipt !== undefined) holdSlots(policy, policy.limits, keyValues, receipt, undefined);
-  return goOn(style, loneVerdict);
+  return goOn(style, verdict);
 }
 
 function goOn(style: HeaderStyle, verdict: Verdict): undefined {
