@@ -24,7 +24,7 @@ local rates = product.module("limiter.src.algorithms.rate")
 local decision = product.module("limiter.src.decision").emptyDecision()
 
 return function(trace)
-  local policy = { counterPrefix = "parity:", policy = { cost = 1 } }
+  local policy = { policy = { cost = 1 } }
   local limits = {}
   local receipt = {}
   local begun = 0
@@ -55,6 +55,7 @@ return function(trace)
     for i, limit in ipairs(newLimits) do
       limits[i] = { name = "limit", rate = rates.rateOf(limit), counterFamily = "family" .. i }
     end
+    policy.limits = limits
   end
 
   function player.ask(nowUs, cost, told)

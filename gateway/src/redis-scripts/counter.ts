@@ -30,8 +30,13 @@ export interface StoredCounter extends CounterState {
   key: string;
   /** Of a sliding one: its first entries, as they are to be stored. */
   text: string;
+  /** The entry beyond those that was fetched last; `none` when there is none. */
+  fetchedSlot: number;
+  fetchedTick: number;
+  fetchedStart: number;
 }
 
+const none = -1;
 const headBytes = 26;
 const ringBytes = 20;
 const entryBytes = 8;
@@ -63,6 +68,9 @@ export function counterAt(key: string): StoredCounter {
   return {
     key,
     text: "",
+    fetchedSlot: none,
+    fetchedTick: 0,
+    fetchedStart: 0,
     atUs: 0,
     count: 0,
     nextAtUs: 0,
@@ -139,9 +147,16 @@ function numberAt(state: StoredCounter, slot: number, at: number): number {
     const [number] = struct.unpack("<I4", state.text, slot * entryBytes + at + 1);
     return number as number;
   }
-  const offset = entriesAt + slot * entryBytes + at;
-  const [number] = struct.unpack("<I4", redis.call("GETRANGE", state.key, offset, offset + 3), 1);
-  return number as number;
+  // Tick and start of an entry are asked for one after the other: both are fetched at once.
+  if (slot !== state.fetchedSlot) {
+    const offset = entriesAt + slot * entryBytes;
+    const entry = redis.call("GETRANGE", state.key, offset, offset + entryBytes - 1);
+    const [tick, start] = struct.unpack("<I4I4", entry, 1);
+    state.fetchedSlot = slot;
+    state.fetchedTick = tick as number;
+    state.fetchedStart = start as number;
+  }
+  return at === 0 ? state.fetchedTick : state.fetchedStart;
 }
 
 /**
@@ -165,12 +180,14 @@ export const redisRing: Ring = {
     if (slot < wholeEntries) {
       state.text = string.sub(state.text, 1, offset) + entry + string.sub(state.text, offset + entryBytes + 1);
     } else {
+      state.fetchedSlot = none;
       redis.call("SETRANGE", state.key, entriesAt + offset, entry);
     }
   },
   // Written whole at its new size: a string that SETRANGE makes longer takes up to twice its bytes.
   grow: (counter, most) => {
     const state = counter as StoredCounter;
+    state.fetchedSlot = none;
     const capacity = math.min(roomierCapacity(nextCapacity(state.capacity, most)), most);
     let entries = state.text;
     if (state.capacity > wholeEntries) entries = redis.call("GETRANGE", state.key, entriesAt, -1);

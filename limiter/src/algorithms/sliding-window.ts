@@ -198,6 +198,7 @@ function expire(limit: SlidingWindow, state: CounterState, ring: Ring, tickAtUs:
   if (state.length === 0) return;
   const tick = ringTick(limit, state, tickAtUs);
   if (age(state, ring, 0, tick) <= limit.ticks) return;
+  const before = startOf(state, ring, 0);
   // Between two requests mostly a few do.
   let live = 1;
   while (live < state.length && age(state, ring, live, tick) > limit.ticks) {
@@ -207,7 +208,7 @@ function expire(limit: SlidingWindow, state: CounterState, ring: Ring, tickAtUs:
       break;
     }
   }
-  state.count -= apart(startOf(state, ring, live), startOf(state, ring, 0));
+  state.count -= apart(startOf(state, ring, live), before);
   state.first = slotOf(state, live);
   state.length -= live;
 }
