@@ -1,12 +1,13 @@
 // The access phase, in the order of the flow: snapshot, match, key, decide, respond.
 
 import { shareOf } from "../../limiter/src/algorithms/rate.ts";
-import { matchesTarget, policiesForHost } from "../../limiter/src/match/policy-index.ts";
+import { candidates, meets } from "../../limiter/src/match/policy-index.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../limiter/src/policy/compile.ts";
 import { emptyVerdict, type Verdict } from "../../limiter/src/verdict.ts";
 import { reportShadowRefusal } from "./log.ts";
 import { countDecision } from "./metrics/counts.ts";
 import { liveGateways } from "./push/fleet.ts";
+import { readHeader } from "./request/headers.ts";
 import { readKeyValues } from "./request/key-values.ts";
 import { setHeaders } from "./respond/headers.ts";
 import { refuseOverLimit, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
@@ -33,12 +34,16 @@ interface Denial {
 /** Decides the current request: lets it go on with headers, or answers it. */
 export function access(settings: Settings): void {
   const { index } = currentSnapshot();
-  const policies = index.needsHost ? policiesForHost(index, ngx.var["host"] ?? "") : index.anyHost;
+  const path = index.needsPath ? (ngx.var["uri"] ?? "") : "";
+  const policies =
+    index.needsHost || index.needsPath
+      ? candidates(index, index.needsHost ? (ngx.var["host"] ?? "") : "", path)
+      : index.everywhere;
   if (policies.length === 0) return;
 
   const verdict = emptyVerdict();
   const charges: Charge[] = [];
-  const denial = decide(settings, policies, charges, verdict);
+  const denial = decide(settings, policies, path, charges, verdict);
   if (denial === undefined && verdict.allowed) {
     for (const charge of charges) hold(charge);
     setHeaders(settings.headers, verdict);
@@ -56,12 +61,13 @@ export function access(settings: Settings): void {
 function decide(
   settings: Settings,
   policies: readonly CompiledPolicy[],
+  path: string,
   charges: Charge[],
   verdict: Verdict,
 ): Denial | undefined {
   const clusterChecks: Check[] = [];
   for (const policy of policies) {
-    if (!matches(policy)) continue;
+    if (policy.conditional && !meets(policy, path, methodFor(policy), readHeader)) continue;
     const keyValues = readKeyValues(policy.policy);
     if (keyValues === undefined) {
       if (policy.policy.onMissingKey === "skip" || policy.policy.mode === "shadow") continue;
@@ -76,11 +82,8 @@ function decide(
   return clusterChecks.length > 0 ? chargeCluster(settings, clusterChecks, charges, verdict) : undefined;
 }
 
-function matches(policy: CompiledPolicy): boolean {
-  if (policy.paths.length === 0 && policy.methods === undefined) return true;
-  const path = policy.paths.length > 0 ? (ngx.var["uri"] ?? "") : "";
-  const method = policy.methods !== undefined ? ngx.req.get_method() : "";
-  return matchesTarget(policy, path, method);
+function methodFor({ methods }: CompiledPolicy): string {
+  return methods === undefined ? "" : ngx.req.get_method();
 }
 
 function chargeNode(check: Check, limits: readonly CompiledLimit[], charges: Charge[], verdict: Verdict): boolean {

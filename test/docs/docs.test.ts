@@ -20,7 +20,7 @@ function namesInTables(markdown: string): Set<string> {
 
 function fieldNames(fields: Readonly<Record<string, Field>>): string[] {
   return Object.entries(fields).flatMap(([name, { shape }]) => {
-    const inner = shape.kind === "list" ? shape.of : shape;
+    const inner = shape.kind === "list" || shape.kind === "map" ? shape.of : shape;
     return [name, ...(inner.kind === "record" ? fieldNames(inner.fields) : [])];
   });
 }

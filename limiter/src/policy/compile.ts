@@ -2,7 +2,7 @@
 
 import { type Rate, rateOf } from "../algorithms/rate.ts";
 import { counterPrefix, counterSuffix } from "../key/counter-key.ts";
-import { type PathPattern, pathPattern } from "../match/path-pattern.ts";
+import { type PathTest, pathTest } from "../match/path-pattern.ts";
 import { rateLimitPolicyItem } from "../response-headers.ts";
 import type { Policy } from "./policy.ts";
 import { emptyTable } from "./table.ts";
@@ -16,10 +16,20 @@ export interface CompiledPolicy {
   readonly holdsSlots: boolean;
   /** Value of the `RateLimit-Policy` header. */
   readonly policyHeader: string;
-  /** Empty: every path. */
-  readonly paths: readonly PathPattern[];
+  /** False: being a candidate is all that it takes to meet the policy. */
+  readonly conditional: boolean;
+  /** Undefined: every path of which the policy is a candidate. */
+  readonly paths: PathTest | undefined;
   /** Undefined: every method. */
   readonly methods: Readonly<Record<string, boolean>> | undefined;
+  /** All of them have to be there with one of their values. */
+  readonly headers: readonly CompiledHeader[];
+}
+
+export interface CompiledHeader {
+  /** In lower case. */
+  readonly name: string;
+  readonly values: Readonly<Record<string, boolean>>;
 }
 
 export interface CompiledLimit {
@@ -42,13 +52,11 @@ export function compilePolicy(app: string, policy: Policy): CompiledPolicy {
     limits.push({ name: limit.name, rate, counterSuffix: suffix, counterFamily: prefix + suffix });
     items.push(rateLimitPolicyItem(limit.name, rate));
   }
-  const paths: PathPattern[] = [];
-  for (const path of policy.match.paths) paths.push(pathPattern(path));
-  let methods: Record<string, boolean> | undefined;
-  if (policy.match.methods.length > 0) {
-    methods = emptyTable<boolean>();
-    for (const method of policy.match.methods) methods[method] = true;
-  }
+  const { match } = policy;
+  const paths = pathTest(match.paths);
+  const methods = match.methods.length > 0 ? setOf(match.methods) : undefined;
+  const headers: CompiledHeader[] = [];
+  for (const name in match.headers) headers.push({ name, values: setOf(match.headers[name] as readonly string[]) });
   return {
     app,
     policy,
@@ -56,7 +64,15 @@ export function compilePolicy(app: string, policy: Policy): CompiledPolicy {
     counterPrefix: prefix,
     holdsSlots: policy.limits.some(({ algorithm }) => algorithm === "concurrency"),
     policyHeader: items.join(", "),
+    conditional: paths !== undefined || methods !== undefined || headers.length > 0,
     paths,
     methods,
+    headers,
   };
+}
+
+function setOf(texts: readonly string[]): Record<string, boolean> {
+  const set = emptyTable<boolean>();
+  for (const text of texts) set[text] = true;
+  return set;
 }
