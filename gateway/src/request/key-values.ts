@@ -4,7 +4,7 @@ import { encodeKeyValues } from "../../../limiter/src/key/counter-key.ts";
 import { ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
 import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
 import type { Policy } from "../../../limiter/src/policy/policy.ts";
-import { readHeader } from "./headers.ts";
+import { readHeader } from "./request-headers.ts";
 
 const values: string[] = [];
 
