@@ -124,11 +124,15 @@ function declareBeforeUse(statements: readonly lua.Statement[]): lua.Statement[]
   }
   const assignments = assignmentCounts(statements);
   const definers = new Map<string, lua.Statement>();
+  // Imports of two modules of one base name share a local, each until the next: they stay where they are.
+  const definedAgain = new Set<string>();
   for (const statement of statements) {
     for (const name of definedBy(statement, ahead)) {
+      if (definers.has(name)) definedAgain.add(name);
       if ((assignments.get(name) ?? 0) <= 1) definers.set(name, statement);
     }
   }
+  for (const name of definedAgain) definers.delete(name);
 
   const ordered: lua.Statement[] = [];
   const stillAhead = new Set([...ahead].filter((name) => !definers.has(name)));

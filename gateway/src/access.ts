@@ -1,13 +1,14 @@
 // The access phase, in the order of the flow: snapshot, match, key, decide, respond.
 
 import { shareOf } from "../../limiter/src/algorithms/rate.ts";
-import { matchesTarget, policiesForHost } from "../../limiter/src/match/policy-index.ts";
+import { candidates, meets } from "../../limiter/src/match/policy-index.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../limiter/src/policy/compile.ts";
 import { emptyVerdict, forgetVerdict, hear, mention, type Verdict } from "../../limiter/src/verdict.ts";
 import { reportShadowRefusal } from "./log.ts";
 import { countDecision } from "./metrics/counts.ts";
 import { liveGateways } from "./push/fleet.ts";
 import { readKeyValues } from "./request/key-values.ts";
+import { readHeader } from "./request/request-headers.ts";
 import { setHeaders } from "./respond/headers.ts";
 import { answerOverLimit, markOf, wasRedirected } from "./respond/over-limit.ts";
 import { refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
@@ -44,12 +45,16 @@ const idleVerdicts: Verdict[] = [];
 /** Decides the current request: lets it go on with headers, or answers it. */
 export function access(settings: Settings): undefined {
   const { index } = currentSnapshot();
-  const policies = index.needsHost ? policiesForHost(index, ngx.var["host"] ?? "") : index.anyHost;
+  const path = index.needsPath ? (ngx.var["uri"] ?? "") : "";
+  const policies =
+    index.needsHost || index.needsPath
+      ? candidates(index, index.needsHost ? (ngx.var["host"] ?? "") : "", path)
+      : index.everywhere;
   if (policies.length === 0 || wasRedirected()) return;
   if (policies.length === 1 && (policies[0] as CompiledPolicy).plain) {
     return decideLone(settings.headers, policies[0] as CompiledPolicy);
   }
-  return decideAll(settings, policies);
+  return decideAll(settings, policies, path);
 }
 
 /** The commonest request by far, decided without a table or a loop. */
@@ -81,10 +86,10 @@ function goOn(style: HeaderStyle, verdict: Verdict): undefined {
   if (verdict.delayUs > 0) ngx.sleep(math.ceil(verdict.delayUs / 1000) / 1000);
 }
 
-function decideAll(settings: Settings, policies: readonly CompiledPolicy[]): undefined {
+function decideAll(settings: Settings, policies: readonly CompiledPolicy[], path: string): undefined {
   const verdict = emptyVerdict();
   const charges: Charge[] = [];
-  const denial = decide(settings, policies, charges, verdict);
+  const denial = decide(settings, policies, path, charges, verdict);
   if (denial === undefined && verdict.allowed) {
     for (const charge of charges) hold(charge);
     return goOn(settings.headers, verdict);
@@ -99,12 +104,13 @@ function decideAll(settings: Settings, policies: readonly CompiledPolicy[]): und
 function decide(
   settings: Settings,
   policies: readonly CompiledPolicy[],
+  path: string,
   charges: Charge[],
   verdict: Verdict,
 ): Denial | undefined {
   const clusterChecks: Inquiry[] = [];
   for (const policy of policies) {
-    if (!matches(policy)) continue;
+    if (policy.conditional && !meets(policy, path, methodFor(policy), readHeader)) continue;
     const keyValues = readKeyValues(policy.policy);
     if (keyValues === undefined) {
       if (policy.policy.onMissingKey === "skip" || policy.policy.mode === "shadow") continue;
@@ -127,11 +133,8 @@ function decide(
   return clusterChecks.length > 0 ? chargeCluster(settings, clusterChecks, charges, verdict) : undefined;
 }
 
-function matches(policy: CompiledPolicy): boolean {
-  if (policy.paths.length === 0 && policy.methods === undefined) return true;
-  const path = policy.paths.length > 0 ? (ngx.var["uri"] ?? "") : "";
-  const method = policy.methods !== undefined ? ngx.req.get_method() : "";
-  return matchesTarget(policy, path, method);
+function methodFor({ methods }: CompiledPolicy): string {
+  return methods === undefined ? "" : ngx.req.get_method();
 }
 
 function chargeNode(check: Inquiry, limits: readonly CompiledLimit[], charges: Charge[], verdict: Verdict): boolean {

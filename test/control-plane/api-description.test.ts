@@ -13,6 +13,7 @@ const texts = [
   "ip",
   "header:x-user",
   "/api/*",
+  "~^/v[0-9]+$",
   "*.example.org",
   "GET",
   "60s",
@@ -36,6 +37,8 @@ function documents(shape: Shape): fc.Arbitrary<unknown> {
       return fc.constantFrom(...shape.of, "other");
     case "list":
       return fc.array(documents(shape.of), { maxLength: 3 });
+    case "map":
+      return fc.dictionary(documents(shape.names) as fc.Arbitrary<string>, documents(shape.of), { maxKeys: 3 });
     case "record": {
       const fields = Object.entries(shape.fields).map(([name, field]) => [name, documents(field.shape)] as const);
       const requiredKeys = Object.keys(shape.fields).filter((name) => shape.fields[name]?.required === true);
@@ -59,6 +62,8 @@ function likely(shape: Shape): fc.Arbitrary<unknown> {
       return fc.constantFrom(...shape.of);
     case "list":
       return fc.array(likely(shape.of), { minLength: shape.minItems, maxLength: 2 });
+    case "map":
+      return fc.dictionary(likely(shape.names) as fc.Arbitrary<string>, likely(shape.of), { minKeys: 1, maxKeys: 2 });
     case "record": {
       const fields = Object.entries(shape.fields).map(([name, field]) => [name, likely(field.shape)] as const);
       const requiredKeys = Object.keys(shape.fields).filter((name) => shape.fields[name]?.required === true);

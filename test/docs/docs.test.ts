@@ -20,7 +20,7 @@ function namesInTables(markdown: string): Set<string> {
 
 function fieldNames(fields: Readonly<Record<string, Field>>): string[] {
   return Object.entries(fields).flatMap(([name, { shape }]) => {
-    const inner = shape.kind === "list" ? shape.of : shape;
+    const inner = shape.kind === "list" || shape.kind === "map" ? shape.of : shape;
     return [name, ...(inner.kind === "record" ? fieldNames(inner.fields) : [])];
   });
 }
@@ -43,6 +43,19 @@ it("docs/policies.md's examples are policies, or limits of one", async () => {
   for (const example of examples) {
     expect(validatePolicy({ name: "example", ...parse(example) }).problems, example).toEqual([]);
   }
+});
+
+it("docs/policies.md's refusals are what the validator says", async () => {
+  const { validatePolicy } = await import("../../limiter/src/policy/validate.ts");
+  const [, shown] = /A refusal names the place:\n\n```json\n(.*?)```/s.exec(read("docs/policies.md")) ?? [];
+  const expected = (shown as string)
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line));
+  const paths = expected.flatMap(({ path, got }) => (path.startsWith("match.paths") ? [JSON.parse(got)] : []));
+  const headers = { "X-Plan": ["free"], "x-plan": ["trial"] };
+  const limits = [{ algorithm: "token-bucket", quota: 1, window: "1s" }];
+  expect(validatePolicy({ name: "example", match: { paths, headers }, limits }).problems).toEqual(expected);
 });
 
 it("docs/policies.md has every algorithm, and no other", () => {

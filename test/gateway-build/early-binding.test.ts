@@ -1,11 +1,11 @@
 // A module bound early does what it did, and LuaJIT sees what its functions call. Every source here runs both ways.
 
 import { describe, expect, test } from "vitest";
-import { early, resultOf } from "./fixture.ts";
+import { early, resultOf, type Sources } from "./fixture.ts";
 
 /** The module bound early, after both have given the same result. */
-function bound(source: string): string {
-  const modules = early(source);
+function bound(sources: Sources): string {
+  const modules = early(sources);
   expect(resultOf(modules.early)).toBe(resultOf(modules.late));
   return modules.early;
 }
@@ -77,6 +77,18 @@ test("an export is called by its local", () => {
     "____exports.result = result",
   ]);
   expect(module.replace(/____exports\.\w+ = /g, "")).not.toMatch(/____exports\./);
+});
+
+test("what is imported from two modules of one base name is what each of them exports", () => {
+  bound({
+    "main.ts": `
+      import { one } from "./in/part.ts";
+      import { two } from "./out/part.ts";
+      export function result(): unknown { return [one(), two()]; }
+    `,
+    "in/part.ts": "export function one(): number { return 1; }",
+    "out/part.ts": "export function two(): number { return 2; }",
+  });
 });
 
 test("a library's functions are read once", () => {

@@ -103,16 +103,54 @@ describe("in nginx, a request meets its policies in order:", function()
     compiled[i] = compilePolicy(entry.app, validatePolicy(entry.document).policy)
   end
   for _, request in ipairs(matching.requests) do
-    it(("%s %s%s"):format(request.method, request.host, request.path), function()
+    local headers = request.headers or {}
+    it(("%s %s%s %s"):format(request.method, request.host, request.path, cjson.encode(headers)), function()
       local met = {}
-      for _, policy in ipairs(index.policiesForHost(index.indexPolicies(compiled), request.host)) do
-        if index.matchesTarget(policy, request.path, request.method) then
+      local readHeader = function(name)
+        return headers[name]
+      end
+      for _, policy in ipairs(index.candidates(index.indexPolicies(compiled), request.host, request.path)) do
+        if index.meets(policy, request.path, request.method, readHeader) then
           met[#met + 1] = policy.app .. "/" .. policy.policy.name
         end
       end
       assert.same(request.policies, met)
     end)
   end
+end)
+
+describe("in nginx, a path and the regular expression", function()
+  local regexes = product.module("limiter.src.match.path-regex")
+  local function matches(regex, path)
+    return regexes.matchesRegex(regexes.pathRegex(regex), path)
+  end
+  for _, case in ipairs(product.vectors("path-regexes").cases) do
+    it(cjson.encode(case.regex), function()
+      for _, path in ipairs(case.matches) do
+        assert.is_true(matches(case.regex, path), path)
+      end
+      for _, path in ipairs(case.others) do
+        assert.is_false(matches(case.regex, path), path)
+      end
+    end)
+  end
+
+  -- Bytes that are no UTF-8 come percent-encoded from clients; no text in Node holds them.
+  it("takes each byte that is no UTF-8 for one character, which only . and negated classes match", function()
+    for _, bytes in ipairs({ "\255", "\128", "\192", "\193", "\245", "\195" }) do
+      assert.is_true(matches("^/a.b$", "/a" .. bytes .. "b"))
+      assert.is_true(matches("^/a[^x]b$", "/a" .. bytes .. "b"))
+      assert.is_true(matches("^/a\\Wb$", "/a" .. bytes .. "b"))
+      assert.is_false(matches("^/a\\wb$", "/a" .. bytes .. "b"))
+      assert.is_false(matches("^/ab$", "/a" .. bytes .. "b"))
+      assert.is_true(matches("^/a.$", "/a" .. bytes))
+    end
+    -- Overlong, half of a surrogate pair, beyond the last code point, cut short.
+    for bytes, count in pairs({ ["\224\128\175"] = 3, ["\237\160\128"] = 3, ["\244\144\128\128"] = 4, ["\226\130"] = 2, ["\240\159\152"] = 3 }) do
+      assert.is_true(matches("^.{" .. count .. "}$", bytes))
+      assert.is_true(matches("^.{" .. count + 1 .. "}/$", bytes .. "a/"))
+    end
+  end)
 end)
 
 describe("in nginx, a snapshot", function()

@@ -1,7 +1,17 @@
 import { describe, expect, test } from "vitest";
-import { matchesPath, pathPattern } from "../../limiter/src/match/path-pattern.ts";
+import { candidates, indexPolicies, meets } from "../../limiter/src/match/policy-index.ts";
+import { compilePolicy } from "../../limiter/src/policy/compile.ts";
+import { policyNamed } from "./policies.ts";
 
-const matches = (patterns: string[], path: string) => matchesPath(patterns.map(pathPattern), path);
+/** Whether a policy of these paths matches, and whether it does when the index leaves all of them to it. */
+function matches(paths: string[], path: string): boolean {
+  const met = [paths, [...paths, "~[^\\s\\S]"]].map((patterns) => {
+    const policy = compilePolicy("shop", policyNamed("p", { match: { paths: patterns } }));
+    return candidates(indexPolicies([policy]), "", path).some((one) => meets(one, path, "GET", () => undefined));
+  });
+  expect(met[0]).toBe(met[1]);
+  return met[0] as boolean;
+}
 
 describe("a path pattern", () => {
   test("without a star matches this path alone", () => {
@@ -28,9 +38,18 @@ describe("a path pattern", () => {
     expect(matches(["/a%b[c]*"], "/a%b[c]d")).toBe(true);
   });
 
-  test("is one of several: any may match, none matches nothing", () => {
+  test("is one of several: any may match", () => {
     expect(matches(["/a", "/b/*"], "/b/1")).toBe(true);
     expect(matches(["/a", "/b/*"], "/c")).toBe(false);
-    expect(matches([], "/a")).toBe(false);
+    expect(matches(["/a", "/a/*", "/a/b/*"], "/a/b/c")).toBe(true);
+  });
+
+  test("with a tilde matches what its regular expression matches, anywhere in the path", () => {
+    expect(matches(["~^/v[0-9]+/books$"], "/v12/books")).toBe(true);
+    expect(matches(["~^/v[0-9]+/books$"], "/v12/books/1")).toBe(false);
+    expect(matches(["~books"], "/a/books/1")).toBe(true);
+    expect(matches(["~books", "/a"], "/a")).toBe(true);
+    expect(matches(["~books", "/a/*"], "/a/b")).toBe(true);
+    expect(matches(["~books", "/a/*"], "/b")).toBe(false);
   });
 });

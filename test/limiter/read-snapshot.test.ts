@@ -20,7 +20,7 @@ describe("a snapshot", () => {
     expect(problems).toEqual([]);
     expect(read).toMatchObject({ epoch: "e1", revision: 7 });
     expect(read?.policies.map(({ app, policy }) => `${app}/${policy.name}`)).toEqual(["shop/books", "bank/off"]);
-    expect(read?.index.anyHost.map(({ app, policy }) => `${app}/${policy.name}`)).toEqual(["shop/books"]);
+    expect(read?.index.everywhere.map(({ app, policy }) => `${app}/${policy.name}`)).toEqual(["shop/books"]);
   });
 
   test("may be without policies, at revision 0", () => {

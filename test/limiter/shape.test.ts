@@ -4,6 +4,7 @@ import { type Field, policyShape, type Shape } from "../../limiter/src/policy/sh
 /** Every field of the document with where it stands: "limits[].window". */
 function* fieldsOf(shape: Shape, path = ""): Generator<[path: string, field: Field]> {
   if (shape.kind === "list") yield* fieldsOf(shape.of, `${path}[]`);
+  if (shape.kind === "map") yield* fieldsOf(shape.of, `${path}{}`);
   if (shape.kind !== "record") return;
   for (const [name, field] of Object.entries(shape.fields)) {
     const inner = path === "" ? name : `${path}.${name}`;
@@ -25,6 +26,7 @@ describe("the policy's shape", () => {
       "match.hosts",
       "match.paths",
       "match.methods",
+      "match.headers",
       "key",
       "onMissingKey",
       "limits!",

@@ -17,7 +17,7 @@ describe("a policy document", () => {
         description: "",
         mode: "enforce",
         priority: 0,
-        match: { hosts: [], paths: [], methods: [] },
+        match: { hosts: [], paths: [], methods: [], headers: {} },
         key: [],
         onMissingKey: "skip",
         limits: [
@@ -64,6 +64,18 @@ describe("a policy document", () => {
       expect(problems).toMatchObject([{ path: "cost", expected: "an integer from 1 to 2147483648" }]);
     }
     for (const cost of [1, 1e9, 2 ** 31]) expect(pathsOf({ ...smallestDocument, limits: [largest], cost })).toEqual([]);
+  });
+
+  test("names no header where it has headers at all", () => {
+    // Lua has one empty table, so this is not among the vectors.
+    for (const [headers, got] of [
+      [{}, "an object"],
+      [[], "a list of 0"],
+    ]) {
+      expect(validatePolicy({ ...smallestDocument, match: { headers } }).problems).toEqual([
+        { path: "match.headers", expected: "an object of 1 to 16 fields", got },
+      ]);
+    }
   });
 
   test("takes a field that is undefined for one that is absent", () => {

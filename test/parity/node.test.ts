@@ -2,7 +2,9 @@
 
 import { describe, expect, test } from "vitest";
 import { counterPrefix, counterSuffix, encodeKeyValues } from "../../limiter/src/key/counter-key.ts";
-import { indexPolicies, matchesTarget, policiesForHost } from "../../limiter/src/match/policy-index.ts";
+import { matchesRegex, pathRegex } from "../../limiter/src/match/path-regex.ts";
+import { candidates, indexPolicies, meets } from "../../limiter/src/match/policy-index.ts";
+import { readRegex } from "../../limiter/src/match/regex-syntax.ts";
 import { compilePolicy } from "../../limiter/src/policy/compile.ts";
 import type { Policy } from "../../limiter/src/policy/policy.ts";
 import { validatePolicy } from "../../limiter/src/policy/validate.ts";
@@ -32,10 +34,22 @@ describe("in Node, a policy document", () => {
 describe("in Node, a request meets its policies in order:", () => {
   const { policies, requests } = readVectors("policy-matching");
   const compiled = policies.map(({ app, document }) => compilePolicy(app, validatePolicy(document).policy as Policy));
-  for (const { host, path, method, policies: expected } of requests) {
-    test(`${method} ${host}${path}`, () => {
-      const met = policiesForHost(indexPolicies(compiled), host).filter((one) => matchesTarget(one, path, method));
+  for (const { host, path, method, headers = {}, policies: expected } of requests) {
+    test(`${method} ${host}${path} ${JSON.stringify(headers)}`, () => {
+      const met = candidates(indexPolicies(compiled), host, path).filter((one) =>
+        meets(one, path, method, (name) => headers[name]),
+      );
       expect(met.map(({ app, policy }) => `${app}/${policy.name}`)).toEqual(expected);
+    });
+  }
+});
+
+describe("in Node, a path and the regular expression", () => {
+  for (const { regex, matches, others } of readVectors("path-regexes").cases) {
+    test(JSON.stringify(regex), () => {
+      expect(readRegex(regex).refusal).toBeUndefined();
+      for (const path of matches) expect([path, matchesRegex(pathRegex(regex), path)]).toEqual([path, true]);
+      for (const path of others) expect([path, matchesRegex(pathRegex(regex), path)]).toEqual([path, false]);
     });
   }
 });

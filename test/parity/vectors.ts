@@ -85,8 +85,15 @@ interface VectorFiles extends Record<(typeof vectorFiles)[number], { vectors: Ve
   };
   "policy-matching": {
     policies: { app: string; document: unknown }[];
-    requests: { host: string; path: string; method: string; policies: string[] }[];
+    requests: {
+      host: string;
+      path: string;
+      method: string;
+      headers?: Record<string, string>;
+      policies: string[];
+    }[];
   };
+  "path-regexes": { cases: { regex: string; matches: string[]; others: string[] }[] };
 }
 
 export function readVectors<Name extends keyof VectorFiles>(name: Name): VectorFiles[Name] {

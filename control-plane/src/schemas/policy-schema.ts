@@ -35,6 +35,14 @@ export function schemaOf(shape: Shape): JsonSchema {
       return { type: "string", enum: shape.of };
     case "list":
       return { type: "array", items: schemaOf(shape.of), minItems: shape.minItems, maxItems: shape.maxItems };
+    case "map":
+      return {
+        type: "object",
+        propertyNames: schemaOf(shape.names),
+        additionalProperties: schemaOf(shape.of),
+        minProperties: shape.minItems,
+        maxProperties: shape.maxItems,
+      };
     case "record":
       return recordSchema(shape.fields);
   }

@@ -4,11 +4,9 @@ import { encodeKeyValue, encodeKeyValues } from "../../../limiter/src/key/counte
 import { ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
 import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
 import type { Policy } from "../../../limiter/src/policy/policy.ts";
+import { readHeader } from "./request-headers.ts";
 
 const values: string[] = [];
-
-/** nginx's variables of headers, by header name. */
-const headerVariables: Record<string, string> = {};
 
 /** @returns the encoded key values; undefined when one is absent or empty and the policy does not share a counter then */
 export function readKeyValues(policy: Policy): string | undefined {
@@ -32,7 +30,7 @@ function readPart(part: KeyPart): string | undefined {
       // nginx's own view of the peer, after the realip module where the operator set it up. No header is trusted here.
       return ipPrefix(ngx.var["remote_addr"] as string, part.v4Bits, part.v6Bits);
     case "header":
-      return ngx.var[headerVariable(part.name)];
+      return readHeader(part.name);
     case "cookie":
       return ngx.var[`cookie_${part.name}`];
     case "query":
@@ -48,15 +46,6 @@ function readPart(part: KeyPart): string | undefined {
     case "method":
       return ngx.req.get_method();
   }
-}
-
-function headerVariable(name: string): string {
-  let variable = headerVariables[name];
-  if (variable === undefined) {
-    variable = `http_${string.gsub(name, "%-", "_")[0]}`;
-    headerVariables[name] = variable;
-  }
-  return variable;
 }
 
 function sha1Hex(text: string): string {

@@ -49,8 +49,8 @@ function parseBits(text: string, max: number): number | undefined {
   return bits <= max ? bits : undefined;
 }
 
-/** A header name (RFC 9110 token). */
-function isToken(name: string): boolean {
+/** A header name (RFC 9110 token), as far as its characters go. */
+export function isToken(name: string): boolean {
   for (let i = 0; i < name.length; i++) {
     const code = name.charCodeAt(i);
     if (!isWordCode(code) && code !== 45 && code !== 46 && code !== 33 && code !== 126) return false;

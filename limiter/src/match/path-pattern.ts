@@ -1,19 +1,58 @@
-// Paths as policies write them, held against nginx's $uri: "/api/books" exactly, "/api/books/*" as a prefix.
+// Paths as policies write them, held against nginx's $uri: "/api/books" exactly, "/api/books/*" as a prefix, and
+// "~^/v[0-9]+/books$" as a regular expression.
+
+import { emptyTable } from "../policy/table.ts";
+import { matchesRegex, type PathRegex, pathRegex } from "./path-regex.ts";
+import { emptyPrefixTree, type PrefixTree, prefixNode, stepAlong } from "./prefix-tree.ts";
 
 export interface PathPattern {
+  readonly kind: "exact" | "prefix" | "regex";
+  /** Without the "*" or the "~" that tells the kind. */
   readonly text: string;
-  readonly isPrefix: boolean;
 }
 
 export function pathPattern(text: string): PathPattern {
-  const isPrefix = text.endsWith("*");
-  return { text: isPrefix ? text.slice(0, text.length - 1) : text, isPrefix };
+  if (text.startsWith("~")) return { kind: "regex", text: text.slice(1) };
+  return text.endsWith("*") ? { kind: "prefix", text: text.slice(0, text.length - 1) } : { kind: "exact", text };
+}
+
+/** What is left to test of a path where the index cannot tell: all patterns of a policy, as any of them may match. */
+export interface PathTest {
+  readonly exact: Record<string, boolean>;
+  readonly prefixes: PrefixTree<boolean>;
+  readonly regexes: readonly PathRegex[];
+}
+
+/** @returns undefined where the index can tell: no pattern is a regular expression */
+export function pathTest(paths: readonly string[]): PathTest | undefined {
+  const exact = emptyTable<boolean>();
+  const prefixes = emptyPrefixTree<boolean>();
+  const regexes: PathRegex[] = [];
+  for (const path of paths) {
+    const { kind, text } = pathPattern(path);
+    if (kind === "regex") regexes.push(pathRegex(text));
+    else if (kind === "prefix") prefixNode(prefixes, text).value = true;
+    else exact[text] = true;
+  }
+  return regexes.length > 0 ? { exact, prefixes, regexes } : undefined;
 }
 
 /** @param path in normal form: decoded, slashes merged, dots resolved */
-export function matchesPath(patterns: readonly PathPattern[], path: string): boolean {
-  for (const pattern of patterns) {
-    if (pattern.isPrefix ? path.startsWith(pattern.text) : path === pattern.text) return true;
+export function passesTest({ exact, prefixes, regexes }: PathTest, path: string): boolean {
+  if (exact[path] === true || hasPrefix(prefixes, path)) return true;
+  for (const regex of regexes) {
+    if (matchesRegex(regex, path)) return true;
+  }
+  return false;
+}
+
+function hasPrefix(prefixes: PrefixTree<boolean>, path: string): boolean {
+  let reached = 0;
+  let node = stepAlong(prefixes, path, 0);
+  while (node !== undefined) {
+    if (node.value === true) return true;
+    reached += node.label.length;
+    node = stepAlong(node, path, reached);
   }
   return false;
 }

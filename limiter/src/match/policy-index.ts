@@ -1,21 +1,66 @@
-// Which policies a request meets. Hosts are resolved when the index is made: each host that a policy names has its
-// whole list, in order of evaluation, so that a request looks up one list and tests only paths and methods. Making them
-// costs about as much as they are long.
+// Which policies a request meets, at a cost that does not grow with the number of policies. A host is looked up, then
+// the path: exact paths and prefixes are found by the path itself. For each host pattern, and each path pattern
+// that is the nearest to a request's path there, the list of policies in order of evaluation is made when it is first
+// asked for and then kept. What lists there can be is a matter of the patterns; what clients send makes none.
 
 import type { CompiledPolicy } from "../policy/compile.ts";
 import { emptyTable } from "../policy/table.ts";
-import { matchesPath } from "./path-pattern.ts";
+import { passesTest } from "./path-pattern.ts";
+import { append, longestPrefix, merge, type PathTable, type Places, pathTable, placesFor } from "./path-table.ts";
 
 export interface PolicyIndex {
-  /** By host name. */
-  readonly exact: Record<string, CompiledPolicy[]>;
-  /** By what follows "*.". */
-  readonly wildcard: Record<string, CompiledPolicy[]>;
-  /** For every other host. */
-  readonly anyHost: readonly CompiledPolicy[];
   /** False: the host decides nothing, and need not be read. */
   readonly needsHost: boolean;
+  /** False: no policy names a path, and it need not be read. */
+  readonly needsPath: boolean;
+  /** The candidates of every request, where neither host nor path is needed. */
+  readonly everywhere: readonly CompiledPolicy[];
+  /** In order of evaluation. */
+  readonly live: readonly CompiledPolicy[];
+  /** By host name. */
+  readonly exact: Record<string, HostEntry>;
+  /** By what follows "*.". */
+  readonly wildcard: Record<string, HostEntry>;
+  readonly hasWildcards: boolean;
+  /** For every other host. */
+  readonly anyHost: HostEntry;
+  readonly prefixIds: { next: number };
+  /** The entries that have been asked for, and how many policies their lists hold together. */
+  asked: HostEntry[];
+  kept: number;
 }
+
+/** Of one host pattern. */
+interface HostEntry {
+  /** The name, or what follows "*."; of every host, empty. */
+  readonly name: string;
+  /** Of policies that have this very pattern. */
+  readonly own: number[];
+  ownTable: PathTable | undefined;
+  /** Undefined until a request comes for it. */
+  lists: HostLists | undefined;
+}
+
+/** What has been asked of a host pattern. */
+interface HostLists {
+  /** Of this pattern and of those above it that match the same hosts: those without policies are left out. */
+  readonly tables: readonly PathTable[];
+  readonly namesPaths: boolean;
+  /** For paths that no pattern matches. */
+  readonly otherwise: readonly CompiledPolicy[];
+  readonly byPath: Record<string, readonly CompiledPolicy[]>;
+  /** By the id of the longest prefix. */
+  readonly byPrefix: Record<number, readonly CompiledPolicy[]>;
+}
+
+/**
+ * So many policies are kept in lists: 16 MB of LuaJIT. Only where very many policies of every path or host meet very many
+ * patterns there are more; then all lists are made again when they are asked for.
+ */
+const mostKept = 1_000_000;
+
+/** In bytes, the dot before it included. */
+const longestHost = 254;
 
 /** @param policies in any order; those of mode `off` are left out */
 export function indexPolicies(policies: readonly CompiledPolicy[]): PolicyIndex {
@@ -25,45 +70,91 @@ export function indexPolicies(policies: readonly CompiledPolicy[]): PolicyIndex 
   }
   live.sort((a, b) => byEvaluation(a, b));
 
-  const own: OwnLists = { exact: emptyTable(), wildcard: emptyTable(), anyHost: [] };
+  const exact = emptyTable<HostEntry>();
+  const wildcard = emptyTable<HostEntry>();
+  const anyHost = newEntry("");
   let needsHost = false;
+  let needsPath = false;
+  let hasWildcards = false;
   for (let place = 0; place < live.length; place++) {
-    const { hosts } = (live[place] as CompiledPolicy).policy.match;
-    if (hosts.length === 0) own.anyHost.push(place);
+    const { hosts, paths } = (live[place] as CompiledPolicy).policy.match;
+    if (paths.length > 0) needsPath = true;
+    if (hosts.length === 0) anyHost.own.push(place);
     else needsHost = true;
     for (const host of hosts) {
-      if (host.startsWith("*.")) append(own.wildcard, host.slice(2), place);
-      else append(own.exact, host, place);
+      const isWildcard = host.startsWith("*.");
+      if (isWildcard) hasWildcards = true;
+      append((isWildcard ? entryNamed(wildcard, host.slice(2)) : entryNamed(exact, host)).own, place);
     }
   }
-
-  const whole = emptyTable<Places>();
-  const exact = emptyTable<CompiledPolicy[]>();
-  const wildcard = emptyTable<CompiledPolicy[]>();
-  for (const host in own.exact) {
-    exact[host] = policiesAt(live, merge(own.exact[host] as Places, placesAbove(own, whole, host)));
-  }
-  for (const suffix in own.wildcard) wildcard[suffix] = policiesAt(live, placesBelow(own, whole, suffix));
-  return { exact, wildcard, anyHost: policiesAt(live, own.anyHost), needsHost };
+  return {
+    needsHost,
+    needsPath,
+    everywhere: needsHost || needsPath ? [] : live,
+    live,
+    exact,
+    wildcard,
+    hasWildcards,
+    anyHost,
+    prefixIds: { next: 0 },
+    asked: [],
+    kept: 0,
+  };
 }
 
-/** The policies whose hosts match, in order of evaluation. @param host in lower case, without a port */
-export function policiesForHost(index: PolicyIndex, host: string): readonly CompiledPolicy[] {
-  const named = index.exact[host];
-  if (named !== undefined) return named;
-  let dot = host.indexOf(".");
-  while (dot >= 0) {
-    const list = index.wildcard[host.slice(dot + 1)];
-    if (list !== undefined) return list;
-    dot = host.indexOf(".", dot + 1);
+/**
+ * The policies that host and path do not rule out, in order of evaluation: all that match, but for what `meets` tests.
+ *
+ * @param host in lower case, without a port
+ * @param path in normal form
+ */
+export function candidates(index: PolicyIndex, host: string, path: string): readonly CompiledPolicy[] {
+  const entry = index.needsHost ? (index.exact[host] ?? entryAbove(index, host)) : index.anyHost;
+  const lists = entry.lists ?? listsOf(index, entry);
+  if (!lists.namesPaths) return lists.otherwise;
+  const known = lists.byPath[path];
+  if (known !== undefined) return known;
+
+  const { tables } = lists;
+  let longest: { readonly id: number; readonly length: number } | undefined;
+  for (const table of tables) {
+    if (table.exact[path] !== undefined) {
+      const policies = policiesFor(index, tables, path);
+      lists.byPath[path] = policies;
+      return policies;
+    }
+    const prefix = longestPrefix(table, path);
+    if (prefix !== undefined && (longest === undefined || prefix.length > longest.length)) longest = prefix;
   }
-  return index.anyHost;
+  if (longest === undefined) return lists.otherwise;
+  const made = lists.byPrefix[longest.id];
+  if (made !== undefined) return made;
+  const policies = policiesFor(index, tables, path);
+  lists.byPrefix[longest.id] = policies;
+  return policies;
 }
 
-/** Whether path and method match too. @param path in normal form @param method in upper case */
-export function matchesTarget(policy: CompiledPolicy, path: string, method: string): boolean {
+/**
+ * Whether a candidate matches in all else: method, headers and regular expressions of paths. One that is not
+ * `conditional` does.
+ *
+ * @param path in normal form
+ * @param method in upper case
+ * @param readHeader the request's header of a name in lower case
+ */
+export function meets(
+  policy: CompiledPolicy,
+  path: string,
+  method: string,
+  readHeader: (this: void, name: string) => string | undefined,
+): boolean {
   if (policy.methods !== undefined && policy.methods[method] !== true) return false;
-  return policy.paths.length === 0 || matchesPath(policy.paths, path);
+  if (policy.paths !== undefined && !passesTest(policy.paths, path)) return false;
+  for (const { name, values } of policy.headers) {
+    const value = readHeader(name);
+    if (value === undefined || values[value] !== true) return false;
+  }
+  return true;
 }
 
 function byEvaluation(a: CompiledPolicy, b: CompiledPolicy): number {
@@ -73,59 +164,71 @@ function byEvaluation(a: CompiledPolicy, b: CompiledPolicy): number {
   return a.app < b.app ? -1 : 1;
 }
 
-/** Places in the order of evaluation, each once, ascending. */
-type Places = number[];
-
-/** By host pattern, the policies that name it. */
-interface OwnLists {
-  readonly exact: Record<string, Places>;
-  readonly wildcard: Record<string, Places>;
-  readonly anyHost: Places;
+function newEntry(name: string): HostEntry {
+  return { name, own: [], ownTable: undefined, lists: undefined };
 }
 
-/** @param place none lower has been appended before; the same one may have been */
-function append(lists: Record<string, Places>, host: string, place: number): void {
-  const list = lists[host];
-  if (list === undefined) lists[host] = [place];
-  else if (list[list.length - 1] !== place) list.push(place);
+function entryNamed(entries: Record<string, HostEntry>, name: string): HostEntry {
+  let entry = entries[name];
+  if (entry === undefined) {
+    entry = newEntry(name);
+    entries[name] = entry;
+  }
+  return entry;
 }
 
-/** What every host below `suffix`, which a wildcard names, meets. @param whole the lists made before, kept here */
-function placesBelow(own: OwnLists, whole: Record<string, Places>, suffix: string): Places {
-  const made = whole[suffix];
-  if (made !== undefined) return made;
-  const places = merge(own.wildcard[suffix] as Places, placesAbove(own, whole, suffix));
-  whole[suffix] = places;
-  return places;
-}
-
-/** What `host` meets by the wildcards above it and by policies of every host: the nearest wildcard has it all. */
-function placesAbove(own: OwnLists, whole: Record<string, Places>, host: string): Places {
-  let dot = host.indexOf(".");
+/** That of the nearest wildcard above a name, or of every host. */
+function entryAbove(index: PolicyIndex, name: string): HostEntry {
+  // A host of many dots is no more work than the longest that a policy can name.
+  let dot = index.hasWildcards ? name.indexOf(".", Math.max(0, name.length - longestHost)) : -1;
   while (dot >= 0) {
-    const suffix = host.slice(dot + 1);
-    if (own.wildcard[suffix] !== undefined) return placesBelow(own, whole, suffix);
-    dot = host.indexOf(".", dot + 1);
+    const entry = index.wildcard[name.slice(dot + 1)];
+    if (entry !== undefined) return entry;
+    dot = name.indexOf(".", dot + 1);
   }
-  return own.anyHost;
+  return index.anyHost;
 }
 
-function merge(a: Places, b: Places): Places {
-  const merged: Places = [];
-  let i = 0;
-  let j = 0;
-  while (i < a.length || j < b.length) {
-    const first = i < a.length ? (a[i] as number) : Number.POSITIVE_INFINITY;
-    const second = j < b.length ? (b[j] as number) : Number.POSITIVE_INFINITY;
-    merged.push(Math.min(first, second));
-    if (first <= second) i += 1;
-    if (second <= first) j += 1;
+function listsOf(index: PolicyIndex, entry: HostEntry): HostLists {
+  const tables: PathTable[] = [];
+  let namesPaths = false;
+  let from = entry;
+  while (true) {
+    if (from.ownTable === undefined) from.ownTable = pathTable(index.live, from.own, index.prefixIds);
+    if (from.own.length > 0) tables.push(from.ownTable);
+    if (from.ownTable.namesPaths) namesPaths = true;
+    if (from === index.anyHost) break;
+    from = entryAbove(index, from.name);
   }
-  return merged;
+  let places: Places = [];
+  for (const table of tables) places = merge(places, table.everywhere);
+  const lists: HostLists = {
+    tables,
+    namesPaths,
+    otherwise: keep(index, places),
+    byPath: emptyTable(),
+    byPrefix: {},
+  };
+  entry.lists = lists;
+  index.asked.push(entry);
+  return lists;
 }
 
-function policiesAt(live: readonly CompiledPolicy[], places: Places): CompiledPolicy[] {
+function policiesFor(index: PolicyIndex, tables: readonly PathTable[], path: string): readonly CompiledPolicy[] {
+  let places: Places = [];
+  for (const table of tables) places = merge(places, placesFor(table, path));
+  return keep(index, places);
+}
+
+/** The policies of a list that is to be kept. */
+function keep(index: PolicyIndex, places: Places): readonly CompiledPolicy[] {
+  index.kept += places.length + 1;
+  if (index.kept > mostKept) {
+    for (const entry of index.asked) entry.lists = undefined;
+    index.asked = [];
+    index.kept = places.length + 1;
+  }
   const policies: CompiledPolicy[] = [];
-  for (const place of places) policies.push(live[place] as CompiledPolicy);
+  for (const place of places) policies.push(index.live[place] as CompiledPolicy);
   return policies;
 }

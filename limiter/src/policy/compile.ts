@@ -2,7 +2,7 @@
 
 import { type Rate, rateOf } from "../algorithms/rate.ts";
 import { counterPrefix, counterSuffix } from "../key/counter-key.ts";
-import { type PathPattern, pathPattern } from "../match/path-pattern.ts";
+import { type PathTest, pathTest } from "../match/path-pattern.ts";
 import { rateLimitPolicyItem } from "../response-headers.ts";
 import type { Policy } from "./policy.ts";
 import { emptyTable } from "./table.ts";
@@ -16,11 +16,15 @@ export interface CompiledPolicy {
   readonly holdsSlots: boolean;
   /** Value of the `RateLimit-Policy` header. */
   readonly policyHeader: string;
-  /** Empty: every path. */
-  readonly paths: readonly PathPattern[];
+  /** False: being a candidate is all that it takes to meet the policy. */
+  readonly conditional: boolean;
+  /** Undefined: every path of which the policy is a candidate. */
+  readonly paths: PathTest | undefined;
   /** Undefined: every method. */
   readonly methods: Readonly<Record<string, boolean>> | undefined;
-  /** Whether it is enforced on the node, for every request that is looked at: decided without further questions. */
+  /** All of them have to be there with one of their values. */
+  readonly headers: readonly CompiledHeader[];
+  /** Whether it is enforced on the node, for every candidate, by a refusal: decided without further questions. */
   readonly plain: boolean;
   /** What was decided since the decisions were last counted. */
   readonly tally: Tally;
@@ -38,6 +42,12 @@ export interface Tally {
 
 export function emptyTally(): Tally {
   return { allowed: 0, refused: 0, "shadow-refused": 0, degraded: 0, pending: false };
+}
+
+export interface CompiledHeader {
+  /** In lower case. */
+  readonly name: string;
+  readonly values: Readonly<Record<string, boolean>>;
 }
 
 export interface CompiledLimit {
@@ -60,13 +70,12 @@ export function compilePolicy(app: string, policy: Policy): CompiledPolicy {
     limits.push({ name: limit.name, rate, counterSuffix: suffix, counterFamily: prefix + suffix });
     items.push(rateLimitPolicyItem(limit.name, rate));
   }
-  const paths: PathPattern[] = [];
-  for (const path of policy.match.paths) paths.push(pathPattern(path));
-  let methods: Record<string, boolean> | undefined;
-  if (policy.match.methods.length > 0) {
-    methods = emptyTable<boolean>();
-    for (const method of policy.match.methods) methods[method] = true;
-  }
+  const { match } = policy;
+  const paths = pathTest(match.paths);
+  const methods = match.methods.length > 0 ? setOf(match.methods) : undefined;
+  const headers: CompiledHeader[] = [];
+  for (const name in match.headers) headers.push({ name, values: setOf(match.headers[name] as readonly string[]) });
+  const conditional = paths !== undefined || methods !== undefined || headers.length > 0;
   return {
     app,
     policy,
@@ -74,14 +83,17 @@ export function compilePolicy(app: string, policy: Policy): CompiledPolicy {
     counterPrefix: prefix,
     holdsSlots: policy.limits.some(({ algorithm }) => algorithm === "concurrency"),
     policyHeader: items.join(", "),
+    conditional,
     paths,
     methods,
-    plain:
-      policy.mode === "enforce" &&
-      policy.scope === "node" &&
-      policy.onLimit.action === "reject" &&
-      paths.length === 0 &&
-      methods === undefined,
+    headers,
+    plain: !conditional && policy.mode === "enforce" && policy.scope === "node" && policy.onLimit.action === "reject",
     tally: emptyTally(),
   };
+}
+
+function setOf(texts: readonly string[]): Record<string, boolean> {
+  const set = emptyTable<boolean>();
+  for (const text of texts) set[text] = true;
+  return set;
 }

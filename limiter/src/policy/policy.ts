@@ -34,11 +34,13 @@ export interface Policy {
   readonly onLimit: OnLimit;
 }
 
-/** An empty list matches everything. */
+/** An empty list, and no headers, match everything. */
 export interface Match {
   readonly hosts: readonly string[];
   readonly paths: readonly string[];
   readonly methods: readonly string[];
+  /** Values by name, in lower case. */
+  readonly headers: Readonly<Record<string, readonly string[]>>;
 }
 
 export interface Limit {

@@ -1,7 +1,8 @@
 // What a policy document may hold, field by field. The validator walks it, the control plane derives its JSON Schema
 // from it: a field that is not here does not exist.
 
-import { keyPartGrammar, parseKeyPart } from "../key/key-part.ts";
+import { isToken, keyPartGrammar, parseKeyPart } from "../key/key-part.ts";
+import { readRegex } from "../match/regex-syntax.ts";
 import { onLimitShape } from "./on-limit.ts";
 
 export type Shape =
@@ -10,11 +11,21 @@ export type Shape =
       readonly expected: string;
       readonly maxBytes: number;
       readonly accepts?: (this: void, text: string) => boolean;
+      /** More exactly what was expected of a text that is not accepted; undefined: no more than `expected` says. */
+      readonly explains?: (this: void, text: string) => string | undefined;
     }
   | { readonly kind: "integer"; readonly min: number; readonly max: number }
   | { readonly kind: "duration"; readonly min: string; readonly max: string }
   | { readonly kind: "choice"; readonly of: readonly string[] }
   | { readonly kind: "list"; readonly of: Shape; readonly minItems: number; readonly maxItems: number }
+  | {
+      /** By names that the document chooses. */
+      readonly kind: "map";
+      readonly names: Shape & { kind: "text" };
+      readonly of: Shape;
+      readonly minItems: number;
+      readonly maxItems: number;
+    }
   | { readonly kind: "record"; readonly fields: Readonly<Record<string, Field>> };
 
 export interface Field {
@@ -100,14 +111,16 @@ const match: Shape = {
         kind: "list",
         of: {
           kind: "text",
-          expected: 'a path beginning with "/", in normal form; "*" only as its last character, for a prefix',
+          expected:
+            'a path beginning with "/", in normal form; "*" only as its last character, for a prefix; or "~" and a regular expression',
           maxBytes: 1024,
           accepts: isPathPattern,
+          explains: explainRegex,
         },
         minItems: 1,
         maxItems: 256,
       },
-      description: "Paths in nginx's normal form ($uri): exact, or a prefix ending in *.",
+      description: "Paths in nginx's normal form ($uri): exact, a prefix ending in *, or ~ and a regular expression.",
     },
     methods: {
       shape: {
@@ -117,6 +130,26 @@ const match: Shape = {
         maxItems: 32,
       },
       description: "HTTP methods.",
+    },
+    headers: {
+      shape: {
+        kind: "map",
+        names: { kind: "text", expected: "a header name", maxBytes: 256, accepts: isHeaderName },
+        of: {
+          kind: "list",
+          of: {
+            kind: "text",
+            expected: "text of 1 to 256 bytes without control characters, and without spaces around it",
+            maxBytes: 256,
+            accepts: isHeaderValue,
+          },
+          minItems: 1,
+          maxItems: 64,
+        },
+        minItems: 1,
+        maxItems: 16,
+      },
+      description: "Headers that must all be there, each with one of its values.",
     },
   },
 };
@@ -210,10 +243,31 @@ function isHostPattern(text: string): boolean {
 }
 
 function isPathPattern(text: string): boolean {
+  if (text.startsWith("~")) return text !== "~" && readRegex(text.slice(1)).refusal === undefined;
   if (!text.startsWith("/") || text.includes("//") || text.includes("/./") || text.includes("/../")) return false;
   if (text.endsWith("/.") || text.endsWith("/..")) return false;
   const star = text.indexOf("*");
   return star < 0 || star === text.length - 1;
+}
+
+function explainRegex(text: string): string | undefined {
+  const refusal = text.startsWith("~") ? readRegex(text.slice(1)).refusal : undefined;
+  if (refusal === undefined) return undefined;
+  // The "~" is the first character.
+  return `"~" and a regular expression; at character ${refusal.position + 1} of this ${refusal.reason}`;
+}
+
+function isHeaderName(text: string): boolean {
+  return text !== "" && isToken(text);
+}
+
+function isHeaderValue(text: string): boolean {
+  if (text === "" || text.startsWith(" ") || text.endsWith(" ")) return false;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code < 32 || code === 127) return false;
+  }
+  return true;
 }
 
 function isMethod(text: string): boolean {

@@ -2,7 +2,8 @@
 // the document comes in (control plane), and again where it is obeyed (gateway).
 
 import { byteLength, cutToBytes } from "../byte-length.ts";
-import { type KeyPart, parseKeyPart } from "../key/key-part.ts";
+import { isToken, type KeyPart, parseKeyPart } from "../key/key-part.ts";
+import { mostInstructions, readRegex } from "../match/regex-syntax.ts";
 import { parseDuration } from "./duration.ts";
 import { checkOnLimit, onLimitFrom } from "./on-limit.ts";
 import type { Limit, Policy } from "./policy.ts";
@@ -30,8 +31,11 @@ const ttlUnlessSaid = "60s";
 export function validatePolicy(document: unknown): Validation {
   const findings = noFindings();
   checkShape(policyShape, document, "", findings);
-  if (isRecord(document)) checkLimits(document, findings);
-  if (isRecord(document) && isRecord(document["onLimit"])) checkOnLimit(document["onLimit"], findings);
+  if (isRecord(document)) {
+    if (isRecord(document["match"])) checkMatch(document["match"], findings);
+    checkLimits(document, findings);
+    if (isRecord(document["onLimit"])) checkOnLimit(document["onLimit"], findings);
+  }
   const problems = listProblems(findings);
   if (problems.length > 0) return { problems };
   return { policy: policyFrom(document as Json), problems };
@@ -44,6 +48,8 @@ function checkShape(shape: Shape, value: unknown, path: string, findings: Findin
   } else if (shape.kind === "list") {
     const items = value as unknown[];
     for (let i = 0; i < items.length; i++) checkShape(shape.of, items[i], `${path}[${i}]`, findings);
+  } else if (shape.kind === "map") {
+    checkEntries(shape, value as Json, path, findings);
   } else if (shape.kind === "record") {
     checkFields(shape.fields, value as Json, path, findings);
   }
@@ -73,6 +79,53 @@ function checkFields(fields: Readonly<Record<string, Field>>, record: Json, path
       expected,
       got: describeValue(record[name]),
     });
+  }
+}
+
+function checkEntries(shape: Shape & { kind: "map" }, map: Json, path: string, findings: Findings): void {
+  for (const name of sortedNames(map)) {
+    const inner = fieldPath(path, shortLine(name));
+    const expected = mismatch(shape.names, name);
+    if (expected !== undefined) addProblem(findings, { path: inner, expected, got: describeValue(name) });
+    else checkShape(shape.of, map[name], inner, findings);
+  }
+}
+
+function sortedNames(record: Json): string[] {
+  const names: string[] = [];
+  for (const name in record) names.push(name);
+  return names.sort();
+}
+
+/** Rules that hold between the items of a match. Looks only at what has the right type. */
+function checkMatch(match: Json, findings: Findings): void {
+  const { paths, headers } = match;
+  if (isList(paths)) {
+    let instructions = 0;
+    for (const path of paths) {
+      if (typeof path === "string" && path.startsWith("~")) instructions += readRegex(path.slice(1)).node?.size ?? 0;
+    }
+    if (instructions > mostInstructions) {
+      addProblem(findings, {
+        path: "match.paths",
+        expected: `regular expressions of at most ${mostInstructions} steps together, repetitions written out`,
+        got: `${instructions}`,
+      });
+    }
+  }
+  if (!isRecord(headers)) return;
+  const firstNames = emptyTable<string>();
+  for (const name of sortedNames(headers)) {
+    if (!isToken(name)) continue;
+    const lower = name.toLowerCase();
+    const first = firstNames[lower];
+    if (first === undefined) firstNames[lower] = name;
+    else
+      addProblem(findings, {
+        path: fieldPath("match.headers", shortLine(name)),
+        expected: `a header that ${shortLine(first)} does not name already`,
+        got: describeValue(name),
+      });
   }
 }
 
@@ -158,11 +211,16 @@ function capacityOf(limit: Json): number | undefined {
 
 /** What was expected of the value itself (not of what it holds), or undefined when it is that. */
 function mismatch(shape: Shape, value: unknown): string | undefined {
-  if (!fits(shape, value)) return expectation(shape);
+  if (!fits(shape, value)) return explanation(shape, value) ?? expectation(shape);
   // Half a surrogate pair has no UTF-8: a gateway's JSON reader would refuse the whole snapshot over it.
   return typeof value === "string" && !isWellFormed(value)
     ? `${expectation(shape)}, in well-formed Unicode`
     : undefined;
+}
+
+function explanation(shape: Shape, value: unknown): string | undefined {
+  if (shape.kind !== "text" || shape.explains === undefined || typeof value !== "string") return undefined;
+  return byteLength(value) <= shape.maxBytes ? shape.explains(value) : undefined;
 }
 
 function fits(shape: Shape, value: unknown): boolean {
@@ -187,6 +245,11 @@ function fits(shape: Shape, value: unknown): boolean {
       return typeof value === "string" && shape.of.includes(value);
     case "list":
       return isList(value) && value.length >= shape.minItems && value.length <= shape.maxItems;
+    case "map": {
+      if (!isRecord(value)) return false;
+      const count = sortedNames(value).length;
+      return count >= shape.minItems && count <= shape.maxItems;
+    }
     case "record":
       return isRecord(value);
   }
@@ -204,6 +267,8 @@ function expectation(shape: Shape): string {
       return shape.of.length === 1 ? `"${shape.of[0]}"` : `one of ${shape.of.join(", ")}`;
     case "list":
       return `a list of ${shape.minItems} to ${shape.maxItems}`;
+    case "map":
+      return `an object of ${shape.minItems} to ${shape.maxItems} fields`;
     case "record":
       return "an object";
   }
@@ -253,7 +318,12 @@ function policyFrom(document: Json): Policy {
     description: (document["description"] ?? "") as string,
     mode: (document["mode"] ?? "enforce") as Policy["mode"],
     priority: (document["priority"] ?? 0) as number,
-    match: { hosts: match.hosts ?? [], paths: match.paths ?? [], methods: match.methods ?? [] },
+    match: {
+      hosts: match.hosts ?? [],
+      paths: match.paths ?? [],
+      methods: match.methods ?? [],
+      headers: headersFrom(match.headers ?? {}),
+    },
     key,
     onMissingKey: (document["onMissingKey"] ?? "skip") as Policy["onMissingKey"],
     limits,
@@ -262,6 +332,12 @@ function policyFrom(document: Json): Policy {
     onStoreFailure: (document["onStoreFailure"] ?? "local") as Policy["onStoreFailure"],
     onLimit: onLimitFrom((document["onLimit"] ?? {}) as Json),
   };
+}
+
+function headersFrom(headers: Policy["match"]["headers"]): Policy["match"]["headers"] {
+  const lower = emptyTable<readonly string[]>();
+  for (const name in headers) lower[name.toLowerCase()] = headers[name] as readonly string[];
+  return lower;
 }
 
 function limitFrom(limit: Json): Limit {

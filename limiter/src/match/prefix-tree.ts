@@ -1,0 +1,68 @@
+// Prefixes of paths, found along the path itself: no part of it is cut out, and the cost is that of the longest prefix that
+// matches, however many there are.
+
+export interface PrefixTree<Value> {
+  /** What is added to the prefix of the node above; empty at the root. */
+  label: string;
+  /** By the first unit of their labels, which differ. */
+  children: Record<number, PrefixTree<Value>>;
+  /** Undefined: the prefix is none of those that were added, but two of them begin with it. */
+  value: Value | undefined;
+}
+
+export function emptyPrefixTree<Value>(): PrefixTree<Value> {
+  return { label: "", children: {}, value: undefined };
+}
+
+/** The node of the prefix, made if there is none. */
+export function prefixNode<Value>(root: PrefixTree<Value>, prefix: string): PrefixTree<Value> {
+  let node = root;
+  let at = 0;
+  while (at < prefix.length) {
+    const first = prefix.charCodeAt(at);
+    const child = node.children[first];
+    if (child === undefined) {
+      const leaf: PrefixTree<Value> = { label: prefix.slice(at), children: {}, value: undefined };
+      node.children[first] = leaf;
+      return leaf;
+    }
+    const shared = sharedLength(child.label, prefix, at);
+    node = shared === child.label.length ? child : split(node, child, shared);
+    at += shared;
+  }
+  return node;
+}
+
+/** The node below `node` that the path goes through. @param reached how much of the path the prefix of `node` has */
+export function stepAlong<Value>(
+  node: PrefixTree<Value>,
+  path: string,
+  reached: number,
+): PrefixTree<Value> | undefined {
+  if (reached >= path.length) return undefined;
+  const child = node.children[path.charCodeAt(reached)];
+  if (child === undefined) return undefined;
+  const { label } = child;
+  const length = label.length;
+  if (reached + length > path.length) return undefined;
+  for (let i = 1; i < length; i++) {
+    if (label.charCodeAt(i) !== path.charCodeAt(reached + i)) return undefined;
+  }
+  return child;
+}
+
+function split<Value>(above: PrefixTree<Value>, child: PrefixTree<Value>, at: number): PrefixTree<Value> {
+  const label = child.label.slice(0, at);
+  const middle: PrefixTree<Value> = { label, children: {}, value: undefined };
+  above.children[label.charCodeAt(0)] = middle;
+  child.label = child.label.slice(at);
+  middle.children[child.label.charCodeAt(0)] = child;
+  return middle;
+}
+
+function sharedLength(label: string, prefix: string, at: number): number {
+  const most = Math.min(label.length, prefix.length - at);
+  let shared = 1;
+  while (shared < most && label.charCodeAt(shared) === prefix.charCodeAt(at + shared)) shared += 1;
+  return shared;
+}

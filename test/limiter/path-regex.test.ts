@@ -1,0 +1,126 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { matchesRegex, pathRegex } from "../../limiter/src/match/path-regex.ts";
+import { mostInstructions, readRegex } from "../../limiter/src/match/regex-syntax.ts";
+import { validatePolicy } from "../../limiter/src/policy/validate.ts";
+import { smallestDocument } from "./policies.ts";
+import { inJavaScript, regex, subject } from "./regexes.ts";
+
+// What single expressions match is in ../vectors/path-regexes.json, what the refused ones are told in
+// ../vectors/policy-documents.json: both are held against Node and LuaJIT.
+
+const matches = (expression: string, path: string) => matchesRegex(pathRegex(expression), path);
+
+test("a regular expression matches what it matches in JavaScript", () => {
+  let pairs = 0;
+  let matched = 0;
+  fc.assert(
+    fc.property(regex, fc.array(subject, { minLength: 12, maxLength: 12 }), (expression, paths) => {
+      expect(readRegex(expression).refusal).toBeUndefined();
+      const ours = pathRegex(expression);
+      const theirs = inJavaScript(expression);
+      for (const path of paths) {
+        const found = matchesRegex(ours, path);
+        if (found !== theirs.test(path)) expect([expression, path, found]).toEqual([expression, path, !found]);
+        pairs += 1;
+        if (found) matched += 1;
+      }
+    }),
+    { numRuns: 5_000 },
+  );
+  expect(pairs).toBeGreaterThanOrEqual(50_000);
+  // Neither nearly all nor nearly none.
+  expect(matched).toBeGreaterThan(pairs / 10);
+  expect(matched).toBeLessThan((pairs * 9) / 10);
+});
+
+test("a regular expression answers alike whatever it was asked before", () => {
+  // Of more states than are kept: it answers by them, and without.
+  const expression = "^(a|b)*a(a|b){12}$";
+  const asked = pathRegex(expression);
+  fc.assert(
+    fc.property(fc.array(fc.constantFrom("a", "b"), { maxLength: 200 }), (letters) => {
+      const path = letters.join("");
+      expect(matchesRegex(asked, path)).toBe(inJavaScript(expression).test(path));
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test("any text is read as a regular expression or refused at one of its characters, and what is read matches", () => {
+  const text = fc.oneof(
+    fc.string({ unit: fc.constantFrom(..."ab01(){}[]|*+?.^$\\-,:=!<P#dwsbx/é😀") }),
+    fc.string({ unit: "binary" }),
+  );
+  fc.assert(
+    fc.property(text, subject, (expression, path) => {
+      const { node, refusal } = readRegex(expression);
+      expect(node === undefined).toBe(refusal !== undefined);
+      if (refusal === undefined) expect(typeof matches(expression, path)).toBe("boolean");
+      else expect(refusal.position).toSatisfy((at: number) => at >= 1 && at <= [...expression].length);
+    }),
+    { numRuns: 20_000 },
+  );
+});
+
+describe("regex denial of service in a path pattern:", () => {
+  const longest = 8_192;
+  /** The least of several times, so that what else the machine does counts little. */
+  const leastMs = (ask: () => unknown, times = 5) =>
+    Math.min(
+      ...Array.from({ length: times }, () => {
+        const startMs = performance.now();
+        ask();
+        return performance.now() - startMs;
+      }),
+    );
+
+  // Each of them keeps an engine that goes back busy for longer than the universe has existed.
+  const catastrophic = [
+    "(a+)+$",
+    "^(a+)+$",
+    "(a*)*$",
+    "^(a|aa)+$",
+    "(a|a)*$",
+    "^(([a-z])+.)+[A-Z]([a-z])+$",
+    "(.*a){20}$",
+    "^(.*)*$x",
+    "(a?){30}a{30}$",
+  ];
+
+  test.each(catastrophic)("%s is told of 8 KB within some milliseconds", (expression) => {
+    const asked = pathRegex(expression);
+    const path = `/${"a".repeat(longest)}!`;
+    matchesRegex(asked, path);
+    expect(leastMs(() => matchesRegex(asked, path))).toBeLessThan(10);
+  });
+
+  test("the time grows as the path does", () => {
+    const asked = pathRegex("(a|b)*a(a|b){60}c$");
+    const letters = Array.from({ length: longest }, (_, i) => ((i * i * 7 + i) % 11 < 5 ? "a" : "b")).join("");
+    const quarter = leastMs(() => matchesRegex(asked, letters.slice(0, longest / 4)));
+    const whole = leastMs(() => matchesRegex(asked, letters));
+    expect(whole).toBeLessThan(quarter * 16 + 5);
+  });
+
+  test("the longest expression on the longest path has an end too", () => {
+    const asked = pathRegex("(a?){330}a{330}$");
+    const path = `/${"a".repeat(longest)}!`;
+    expect(leastMs(() => matchesRegex(asked, path), 1)).toBeLessThan(5_000);
+  });
+
+  test("an expression that would grow beyond bounds is refused before it does", () => {
+    for (const expression of ["a{1000}{1000}", "((a{1000}){1000}){1000}", "((((){1000}){1000}){1000}){1000}"]) {
+      const startMs = performance.now();
+      expect(validatePolicy({ ...smallestDocument, match: { paths: [`~${expression}`] } }).policy).toBeUndefined();
+      expect(performance.now() - startMs).toBeLessThan(100);
+    }
+  });
+
+  test("many expressions of one policy are no way around the bound", () => {
+    const paths = Array.from({ length: 256 }, (_, i) => `~(a|b)*a(a|b){${i}}$`);
+    expect(validatePolicy({ ...smallestDocument, match: { paths } }).problems).toMatchObject([
+      { path: "match.paths", expected: expect.stringContaining(`at most ${mostInstructions} steps together`) },
+    ]);
+  });
+});
