@@ -30,8 +30,9 @@ function v4Prefix(address: string, bits: number): string {
   return `${text}/${bits}`;
 }
 
-function maskGroups(groups: number[], bits: number): void {
-  for (let i = 0; i < 8; i++) {
+/** Clears the bits beyond the first `bits`. */
+export function maskGroups(groups: number[], bits: number): void {
+  for (let i = 0; i < groups.length; i++) {
     const keep = Math.max(0, Math.min(16, bits - i * 16));
     const step = 2 ** (16 - keep);
     const group = groups[i] as number;
@@ -39,7 +40,7 @@ function maskGroups(groups: number[], bits: number): void {
   }
 }
 
-function isV4Mapped(groups: readonly number[]): boolean {
+export function isV4Mapped(groups: readonly number[]): boolean {
   for (let i = 0; i < 5; i++) {
     if (groups[i] !== 0) return false;
   }
@@ -52,7 +53,7 @@ function mappedV4(groups: readonly number[]): string {
   return `${Math.floor(high / 256)}.${high % 256}.${Math.floor(low / 256)}.${low % 256}`;
 }
 
-function parseV4(text: string): number[] | undefined {
+export function parseV4(text: string): number[] | undefined {
   const bytes: number[] = [];
   for (const part of text.split(".")) {
     const byte = parseDigits(part, 10, 3);
@@ -63,14 +64,14 @@ function parseV4(text: string): number[] | undefined {
 }
 
 /** The eight groups of an IPv6 address; understands "::" and a dotted tail. */
-function parseV6(text: string): number[] | undefined {
+export function parseV6(text: string): number[] | undefined {
   const gap = text.indexOf("::");
   if (gap < 0) {
-    const groups = parseGroups(text);
+    const groups = parseGroups(text, true);
     return groups !== undefined && groups.length === 8 ? groups : undefined;
   }
-  const head = parseGroups(text.slice(0, gap));
-  const tail = parseGroups(text.slice(gap + 2));
+  const head = parseGroups(text.slice(0, gap), false);
+  const tail = parseGroups(text.slice(gap + 2), true);
   if (head === undefined || tail === undefined || head.length + tail.length > 7) return undefined;
   const groups = head;
   const zeros = 8 - head.length - tail.length;
@@ -79,11 +80,15 @@ function parseV6(text: string): number[] | undefined {
   return groups;
 }
 
-function parseGroups(text: string): number[] | undefined {
+/** @param isEnd whether these are the last groups: only there may IPv4's dotted form stand for two */
+function parseGroups(text: string, isEnd: boolean): number[] | undefined {
   const groups: number[] = [];
   if (text === "") return groups;
-  for (const part of text.split(":")) {
+  const parts = text.split(":");
+  for (let i = 0; i < parts.length; i++) {
+    const part = parts[i] as string;
     if (part.includes(".")) {
+      if (!isEnd || i < parts.length - 1) return undefined;
       const bytes = parseV4(part);
       if (bytes === undefined) return undefined;
       groups.push((bytes[0] as number) * 256 + (bytes[1] as number));
@@ -97,7 +102,8 @@ function parseGroups(text: string): number[] | undefined {
   return groups;
 }
 
-function parseDigits(text: string, base: number, maxDigits: number): number | undefined {
+/** @returns undefined when the text is empty, longer than `maxDigits` or holds anything but digits of the base */
+export function parseDigits(text: string, base: number, maxDigits: number): number | undefined {
   if (text === "" || text.length > maxDigits) return undefined;
   let value = 0;
   for (let i = 0; i < text.length; i++) {
@@ -115,7 +121,7 @@ function digitOf(code: number): number {
   return -1;
 }
 
-function hex(group: number): string {
+export function hex(group: number): string {
   const digits = "0123456789abcdef";
   let text = "";
   let rest = group;
