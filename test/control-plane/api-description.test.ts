@@ -128,13 +128,19 @@ describe("openapi.json", () => {
       ([path, methods]) => `${path}: ${Object.keys(methods as object).join(" ")}`,
     );
     expect(routes.sort()).toEqual([
+      "/api/v1/apps/{app}/bans/{ban}: get delete",
+      "/api/v1/apps/{app}/bans: get post",
       "/api/v1/apps/{app}/policies/validate: post",
       "/api/v1/apps/{app}/policies/{policy}: get put delete",
       "/api/v1/apps/{app}/policies: get",
+      "/api/v1/apps/{app}/templates/{template}: get put delete",
+      "/api/v1/apps/{app}/templates: get",
       "/api/v1/apps/{app}: get put delete",
       "/api/v1/apps: get",
       "/api/v1/gateways: get",
       "/api/v1/revisions: get",
+      "/api/v1/tokens/{id}: delete",
+      "/api/v1/tokens: get post",
     ]);
   });
 
