@@ -1,52 +1,24 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { containsAddress, parseCidr } from "../../limiter/src/key/cidr.ts";
+import { type Cidr, containsAddress, parseCidr } from "../../limiter/src/key/cidr.ts";
 import { ipPrefix } from "../../limiter/src/key/ip-prefix.ts";
+import { readVectors } from "../parity/vectors.ts";
+
+const { valid, invalid, addresses } = readVectors("cidrs");
 
 describe("a network has one text:", () => {
-  test.each([
-    ["203.0.113.7/24", "203.0.113.0/24"],
-    ["203.0.113.7", "203.0.113.7/32"],
-    ["255.255.255.255/0", "0.0.0.0/0"],
-    ["10.255.0.1/9", "10.128.0.0/9"],
-    ["2001:DB8:0:0:1::5/32", "2001:db8::/32"],
-    ["2001:db8::1", "2001:db8::1/128"],
-    ["::/0", "::/0"],
-    ["::1/128", "::1/128"],
-    ["1::/16", "1::/16"],
-    ["1:0:0:2:0:0:0:3/128", "1:0:0:2::3/128"],
-    ["1:0:0:2:3:0:0:4/128", "1::2:3:0:0:4/128"],
-    ["1:0:2:3:4:5:6:7/128", "1:0:2:3:4:5:6:7/128"],
-    ["::ffff:203.0.113.7/120", "203.0.113.0/24"],
-    ["::ffff:cb00:7107", "203.0.113.7/32"],
-    ["64:ff9b::192.0.2.33/96", "64:ff9b::/96"],
-  ])("%s is %s", (written, text) => expect(parseCidr(written)?.text).toBe(text));
+  test.each(valid)("$text is $network", ({ text, network }) => expect(parseCidr(text)?.text).toBe(network));
 });
 
-test.each([
-  "",
-  "/",
-  "/24",
-  "10.0.0.0/",
-  "10.0.0.0/33",
-  "10.0.0.0/-1",
-  "10.0.0.0/08",
-  "10.0.0.0/8/8",
-  "10.0.0.0/8 ",
-  " 10.0.0.0/8",
-  "10.0.0/8",
-  "010.0.0.0/8",
-  "256.0.0.0/8",
-  "::/129",
-  "::ffff:10.0.0.0/95",
-  "1.2.3.4::/64",
-  "::1.2.3.4:5/64",
-  "1:2:3:4:5:6:7/64",
-  "1::2::3/64",
-  "fe80::1%eth0/64",
-  "example.com",
-  "*",
-])("%j is no network", (text) => expect(parseCidr(text)).toBeUndefined());
+test.each(invalid)("%j is no network", (text) => expect(parseCidr(text)).toBeUndefined());
+
+describe("an address is within a network or without:", () => {
+  test.each(addresses)("$network", ({ network, within = [], without = [] }) => {
+    const cidr = parseCidr(network) as Cidr;
+    const found = [...within, ...without].filter((address) => containsAddress(cidr, address));
+    expect(found).toEqual(within);
+  });
+});
 
 const v4 = fc.nat(2 ** 32 - 1).map((n) => [24, 16, 8, 0].map((shift) => (n >>> shift) & 255).join("."));
 const v6 = fc.array(fc.nat(0xffff), { minLength: 8, maxLength: 8 }).map((g) => g.map((n) => n.toString(16)).join(":"));
@@ -83,12 +55,4 @@ test("its text is the text of the same network", () => {
     }),
     { numRuns: 1_000 },
   );
-});
-
-test("no address is in a network of the other kind, and what is no address is in none", () => {
-  for (const address of ["::1", "unix:", "", "10.0.0"]) {
-    expect([address, containsAddress(parseCidr("0.0.0.0/0") as never, address)]).toEqual([address, false]);
-  }
-  expect(containsAddress(parseCidr("::/0") as never, "10.0.0.1")).toBe(false);
-  expect(containsAddress(parseCidr("::/0") as never, "::ffff:10.0.0.1")).toBe(false);
 });
