@@ -73,7 +73,7 @@ describe("in nginx, a network", function()
   local cidrs = product.vectors("cidrs")
   for _, case in ipairs(cidrs.valid) do
     it(cjson.encode(case.text) .. " is read", function()
-      assert.equal(case.network, cidr.parseCidr(case.text).text)
+      assert.equal(case.network, cidr.formatCidr(cidr.parseCidr(case.text)))
     end)
   end
   for _, text in ipairs(cidrs.invalid) do

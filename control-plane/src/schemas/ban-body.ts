@@ -1,6 +1,6 @@
 // The body that asks for a ban: whom, and until when.
 
-import { parseCidr } from "@sluice/limiter/key/cidr.ts";
+import { type Cidr, formatCidr, parseCidr } from "@sluice/limiter/key/cidr.ts";
 import { bannedKeyShape, cidrShape } from "@sluice/limiter/policy/bans-and-callers.ts";
 import { parseDuration } from "@sluice/limiter/policy/duration.ts";
 import { nameShape, type Shape } from "@sluice/limiter/policy/shape.ts";
@@ -88,7 +88,8 @@ function bannedBy(
   policy: string | undefined,
   key: readonly string[] | undefined,
 ): Banned | undefined {
-  if (cidr !== undefined && policy === undefined && key === undefined) return { cidr: parseCidr(cidr)?.text ?? cidr };
+  if (cidr !== undefined && policy === undefined && key === undefined)
+    return { cidr: formatCidr(parseCidr(cidr) as Cidr) };
   if (cidr === undefined && policy !== undefined && key !== undefined) return { policy, key };
   return undefined;
 }

@@ -1,14 +1,12 @@
 // Networks as operators write them, "203.0.113.0/24" or "2001:db8::/32", and whether an address is in one. As in keys,
 // an IPv4-mapped IPv6 address is the IPv4 address. An address without a length is the network of it alone.
 
-import { hex, isV4Mapped, maskGroups, parseDigits, parseV4, parseV6 } from "./ip-prefix.ts";
+import { addressGroups, hex, maskGroups, parseDigits } from "./ip-prefix.ts";
 
 export interface Cidr {
-  /** The network's address, 16 bits each: two of IPv4, eight of IPv6; none has a bit beyond `bits`. */
+  /** Of 16 bits, cleared beyond `bits`: two of IPv4, eight of IPv6. */
   readonly groups: readonly number[];
   readonly bits: number;
-  /** The one way to write it: of all spellings of a network, the same. */
-  readonly text: string;
 }
 
 export const cidrRule = 'an IPv4 or IPv6 network like "203.0.113.0/24" or "2001:db8::/32"';
@@ -17,7 +15,7 @@ export const cidrRule = 'an IPv4 or IPv6 network like "203.0.113.0/24" or "2001:
 export function parseCidr(text: string): Cidr | undefined {
   const slash = text.indexOf("/");
   const address = slash < 0 ? text : text.slice(0, slash);
-  const groups = parseAddress(address);
+  const groups = addressGroups(address);
   // "010.0.0.1" is 10.0.0.1 to some and 8.0.0.1 to others.
   if (groups === undefined || (!address.includes(":") && dotted(groups) !== address)) return undefined;
   const longest = groups.length * 16;
@@ -31,16 +29,21 @@ export function parseCidr(text: string): Cidr | undefined {
   }
   if (bits < 0 || bits > longest) return undefined;
   maskGroups(groups, bits);
-  return { groups, bits, text: `${longest === 32 ? dotted(groups) : shortestV6(groups)}/${bits}` };
+  return { groups, bits };
+}
+
+/** The one way to write a network: of all spellings, the same. */
+export function formatCidr({ groups, bits }: Cidr): string {
+  return `${groups.length === 2 ? dotted(groups) : shortestV6(groups)}/${bits}`;
 }
 
 /** @param address as nginx writes $remote_addr; what is no address is in no network */
 export function containsAddress(cidr: Cidr, address: string): boolean {
-  const groups = parseAddress(address);
+  const groups = addressGroups(address);
   return groups !== undefined && containsGroups(cidr, groups);
 }
 
-/** @param groups what parseAddress made of the address: parsed once, it can be held against many networks */
+/** @param groups the address as addressGroups reads it: read once, it can be held against many networks */
 export function containsGroups(cidr: Cidr, groups: readonly number[]): boolean {
   if (groups.length !== cidr.groups.length) return false;
   let bits = cidr.bits;
@@ -51,18 +54,6 @@ export function containsGroups(cidr: Cidr, groups: readonly number[]): boolean {
     bits -= 16;
   }
   return true;
-}
-
-/** @returns the address in groups of 16 bits, two of IPv4 and eight of IPv6, or undefined when the text is none */
-export function parseAddress(text: string): number[] | undefined {
-  if (!text.includes(":")) {
-    const bytes = parseV4(text);
-    if (bytes === undefined) return undefined;
-    return [(bytes[0] as number) * 256 + (bytes[1] as number), (bytes[2] as number) * 256 + (bytes[3] as number)];
-  }
-  const groups = parseV6(text);
-  if (groups === undefined || !isV4Mapped(groups)) return groups;
-  return [groups[6] as number, groups[7] as number];
 }
 
 function dotted(groups: readonly number[]): string {

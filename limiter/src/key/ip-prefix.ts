@@ -16,6 +16,30 @@ export function ipPrefix(address: string, v4Bits: number, v6Bits: number): strin
   return `${text}/${v6Bits}`;
 }
 
+/** An address in groups of 16 bits: two of IPv4, as which an IPv4-mapped one counts, or eight. Undefined: it is none. */
+export function addressGroups(address: string): number[] | undefined {
+  if (!address.includes(":")) {
+    const bytes = parseV4(address);
+    return bytes === undefined ? undefined : v4Groups(bytes);
+  }
+  const groups = parseV6(address);
+  return groups !== undefined && isV4Mapped(groups) ? groups.slice(6) : groups;
+}
+
+/** Clears what follows the first `bits`. */
+export function maskGroups(groups: number[], bits: number): void {
+  for (let i = 0; i < groups.length; i++) {
+    const keep = Math.max(0, Math.min(16, bits - i * 16));
+    const step = 2 ** (16 - keep);
+    const group = groups[i] as number;
+    groups[i] = group - (group % step);
+  }
+}
+
+function v4Groups(bytes: readonly number[]): number[] {
+  return [(bytes[0] as number) * 256 + (bytes[1] as number), (bytes[2] as number) * 256 + (bytes[3] as number)];
+}
+
 function v4Prefix(address: string, bits: number): string {
   if (bits === 32) return address;
   const bytes = parseV4(address);
@@ -30,17 +54,7 @@ function v4Prefix(address: string, bits: number): string {
   return `${text}/${bits}`;
 }
 
-/** Clears the bits beyond the first `bits`. */
-export function maskGroups(groups: number[], bits: number): void {
-  for (let i = 0; i < groups.length; i++) {
-    const keep = Math.max(0, Math.min(16, bits - i * 16));
-    const step = 2 ** (16 - keep);
-    const group = groups[i] as number;
-    groups[i] = group - (group % step);
-  }
-}
-
-export function isV4Mapped(groups: readonly number[]): boolean {
+function isV4Mapped(groups: readonly number[]): boolean {
   for (let i = 0; i < 5; i++) {
     if (groups[i] !== 0) return false;
   }
@@ -53,7 +67,7 @@ function mappedV4(groups: readonly number[]): string {
   return `${Math.floor(high / 256)}.${high % 256}.${Math.floor(low / 256)}.${low % 256}`;
 }
 
-export function parseV4(text: string): number[] | undefined {
+function parseV4(text: string): number[] | undefined {
   const bytes: number[] = [];
   for (const part of text.split(".")) {
     const byte = parseDigits(part, 10, 3);
@@ -64,7 +78,7 @@ export function parseV4(text: string): number[] | undefined {
 }
 
 /** The eight groups of an IPv6 address; understands "::" and a dotted tail. */
-export function parseV6(text: string): number[] | undefined {
+function parseV6(text: string): number[] | undefined {
   const gap = text.indexOf("::");
   if (gap < 0) {
     const groups = parseGroups(text, true);
@@ -91,8 +105,7 @@ function parseGroups(text: string, isEnd: boolean): number[] | undefined {
       if (!isEnd || i < parts.length - 1) return undefined;
       const bytes = parseV4(part);
       if (bytes === undefined) return undefined;
-      groups.push((bytes[0] as number) * 256 + (bytes[1] as number));
-      groups.push((bytes[2] as number) * 256 + (bytes[3] as number));
+      for (const group of v4Groups(bytes)) groups.push(group);
     } else {
       const group = parseDigits(part, 16, 4);
       if (group === undefined) return undefined;

@@ -9,6 +9,8 @@ import { isName, nameRule } from "./shape.ts";
 import { type SnapshotBan, type SnapshotCaller, snapshotFormat } from "./snapshot.ts";
 import { describeValue, validatePolicy } from "./validate.ts";
 
+export type { SnapshotBan, SnapshotCaller } from "./snapshot.ts";
+
 export interface CompiledSnapshot {
   readonly epoch: string;
   readonly revision: number;

@@ -27,7 +27,9 @@ export interface Field {
 export const nameRule = "a name of a-z, 0-9 and -, beginning with a letter or digit, at most 63 long";
 const maxUnits = 2147483648;
 
-export const nameShape: Shape = { kind: "text", expected: nameRule, maxBytes: 63, accepts: isName };
+const name: Shape = { kind: "text", expected: nameRule, maxBytes: 63, accepts: isName };
+
+export { name as nameShape };
 
 export const costShape: Shape = { kind: "integer", min: 1, max: maxUnits };
 
@@ -45,7 +47,7 @@ export const limitDuration: Shape = { kind: "duration", min: "1ms", max: "366d" 
 const limit: Shape = {
   kind: "record",
   fields: {
-    name: { shape: nameShape, description: "Unique in its policy; part of the stored key.", default: "default" },
+    name: { shape: name, description: "Unique in its policy; part of the stored key.", default: "default" },
     algorithm: {
       shape: { kind: "choice", of: algorithms },
       description: "How units are counted.",
@@ -123,7 +125,7 @@ const match: Shape = {
 export const policyShape: Shape & { kind: "record" } = {
   kind: "record",
   fields: {
-    name: { shape: nameShape, description: "Unique in its app.", required: true },
+    name: { shape: name, description: "Unique in its app.", required: true },
     description: {
       shape: { kind: "text", expected: "text of at most 2000 bytes", maxBytes: 2000 },
       description: "Free text.",

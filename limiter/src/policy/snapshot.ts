@@ -27,7 +27,7 @@ export interface SnapshotPolicy {
 export interface SnapshotBan {
   id: string;
   app: string;
-  /** As `parseCidr` writes it. */
+  /** As `formatCidr` writes it. */
   cidr?: string;
   policy?: string;
   /** Key values in the order of the policy's key; "*" is any value. */
