@@ -1,7 +1,7 @@
 // What a module of the gateway calls is known when it is loaded. LuaJIT compiles a call straight in where it sees that: where
 // the function is a local that is assigned once. So functions are declared before what calls them instead of assigned to
 // locals that were declared ahead, a module calls its own exports by such locals too, and functions of the standard
-// library are read once.
+// library are read once. And a text of many parts is joined at once: two by two, each part of it would be made and hashed.
 
 import ts from "typescript";
 import * as lua from "typescript-to-lua";
@@ -21,8 +21,32 @@ export const earlyBinding: lua.Plugin = {
 };
 
 function bindEarly(file: lua.File): lua.File {
-  const statements = ownExports(readLibraryOnce(file.statements));
+  const statements = ownExports(readLibraryOnce(joinAtOnce(file.statements)));
   return lua.createFile(declareBeforeUse(statements), file.luaLibFeatures, file.trivia);
+}
+
+/** `(a .. b) .. c` is `a .. b .. c`, which Lua joins from the right in one step. */
+function joinAtOnce(statements: readonly lua.Statement[]): lua.Statement[] {
+  const rewritten = rewriteBlock(statements, {
+    expression: (part) => {
+      const parts = joined(part);
+      return parts.length > 2 ? parts.reduceRight((right, left) => join(left, right)) : part;
+    },
+  });
+  return withComments(statements, rewritten);
+}
+
+function join(left: lua.Expression, right: lua.Expression): lua.Expression {
+  return lua.createBinaryExpression(left, right, lua.SyntaxKind.ConcatOperator);
+}
+
+function joined(part: lua.Expression): lua.Expression[] {
+  if (lua.isParenthesizedExpression(part) && isJoin(part.expression)) return joined(part.expression);
+  return isJoin(part) ? [...joined(part.left), ...joined(part.right)] : [part];
+}
+
+function isJoin(part: lua.Expression): part is lua.BinaryExpression {
+  return lua.isBinaryExpression(part) && part.operator === lua.SyntaxKind.ConcatOperator;
 }
 
 /** `local math_floor = math.floor`, for every function of a library that the module names. */

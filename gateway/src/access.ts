@@ -3,15 +3,17 @@
 import { shareOf } from "../../limiter/src/algorithms/rate.ts";
 import { matchesTarget, policiesForHost } from "../../limiter/src/match/policy-index.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../limiter/src/policy/compile.ts";
-import { emptyVerdict, type Verdict } from "../../limiter/src/verdict.ts";
+import { emptyVerdict, forgetVerdict, hear, mention, type Verdict } from "../../limiter/src/verdict.ts";
 import { reportShadowRefusal } from "./log.ts";
 import { countDecision } from "./metrics/counts.ts";
 import { liveGateways } from "./push/fleet.ts";
 import { readKeyValues } from "./request/key-values.ts";
 import { setHeaders } from "./respond/headers.ts";
-import { refuseOverLimit, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
+import { answerOverLimit, markOf, wasRedirected } from "./respond/over-limit.ts";
+import { refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
+import { waitForUnits } from "./respond/wait.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
-import type { RedisSettings, Settings } from "./settings.ts";
+import type { HeaderStyle, RedisSettings, Settings } from "./settings.ts";
 import { currentSnapshot } from "./snapshot/current.ts";
 import { holdSlots } from "./stores/held-slots.ts";
 import { decideOnNode, refundOnNode } from "./stores/node-store.ts";
@@ -24,30 +26,71 @@ interface Charge extends Check {
   readonly redis: RedisSettings | undefined;
 }
 
+/** What a policy is asked. */
+interface Inquiry extends Check {
+  /** Decided by itself, more than once perhaps: whoever asks counts the outcome. */
+  readonly apart: boolean;
+}
+
 /** Why a request is turned away although no limit refused it. */
 interface Denial {
   readonly policy: CompiledPolicy;
   readonly reason: "key-missing" | "undecided";
 }
 
+/** Of requests that meet one plain policy, used again: a lock may be waited for meanwhile, and other requests come. */
+const idleVerdicts: Verdict[] = [];
+
 /** Decides the current request: lets it go on with headers, or answers it. */
-export function access(settings: Settings): void {
+export function access(settings: Settings): undefined {
   const { index } = currentSnapshot();
   const policies = index.needsHost ? policiesForHost(index, ngx.var["host"] ?? "") : index.anyHost;
-  if (policies.length === 0) return;
+  if (policies.length === 0 || wasRedirected()) return;
+  if (policies.length === 1 && (policies[0] as CompiledPolicy).plain) {
+    return decideLone(settings.headers, policies[0] as CompiledPolicy);
+  }
+  return decideAll(settings, policies);
+}
 
+/** The commonest request by far, decided without a table or a loop. */
+function decideLone(style: HeaderStyle, policy: CompiledPolicy): undefined {
+  const keyValues = readKeyValues(policy.policy);
+  if (keyValues === undefined) {
+    if (policy.policy.onMissingKey === "skip") return;
+    countDecision(policy, "refused");
+    return refuseWithoutKey(policy);
+  }
+  const receipt = policy.holdsSlots ? [] : undefined;
+  const verdict = idleVerdicts.pop() ?? emptyVerdict();
+  forgetVerdict(verdict);
+  const allowed = decideOnNode(policy, policy.limits, keyValues, verdict, receipt);
+  // Whoever takes it next does so after this request has been answered or sleeps.
+  idleVerdicts.push(verdict);
+  if (!allowed) {
+    countDecision(policy, "refused");
+    return answerOverLimit(style, verdict);
+  }
+  countDecision(policy, "allowed");
+  if (receipt !== undefined) holdSlots(policy, policy.limits, keyValues, receipt, undefined);
+  return goOn(style, verdict);
+}
+
+function goOn(style: HeaderStyle, verdict: Verdict): undefined {
+  if (style !== "none") setHeaders(style, verdict);
+  // leaky-bucket: the request goes on when its turn comes. Only it waits.
+  if (verdict.delayUs > 0) ngx.sleep(math.ceil(verdict.delayUs / 1000) / 1000);
+}
+
+function decideAll(settings: Settings, policies: readonly CompiledPolicy[]): undefined {
   const verdict = emptyVerdict();
   const charges: Charge[] = [];
   const denial = decide(settings, policies, charges, verdict);
   if (denial === undefined && verdict.allowed) {
     for (const charge of charges) hold(charge);
-    setHeaders(settings.headers, verdict);
-    // leaky-bucket: the request goes on when its turn comes. Only it waits.
-    if (verdict.delayUs > 0) ngx.sleep(math.ceil(verdict.delayUs / 1000) / 1000);
-    return;
+    return goOn(settings.headers, verdict);
   }
   refundAll(charges);
-  if (denial === undefined) refuseOverLimit(settings.headers, verdict);
+  if (denial === undefined) answerOverLimit(settings.headers, verdict);
   else if (denial.reason === "key-missing") refuseWithoutKey(denial.policy);
   else refuseUndecided(denial.policy);
 }
@@ -59,7 +102,7 @@ function decide(
   charges: Charge[],
   verdict: Verdict,
 ): Denial | undefined {
-  const clusterChecks: Check[] = [];
+  const clusterChecks: Inquiry[] = [];
   for (const policy of policies) {
     if (!matches(policy)) continue;
     const keyValues = readKeyValues(policy.policy);
@@ -68,10 +111,18 @@ function decide(
       countDecision(policy, "refused");
       return { policy, reason: "key-missing" };
     }
-    const check: Check = { policy, keyValues, receipt: [] };
-    if (policy.policy.mode === "shadow") observe(settings, check);
-    else if (policy.policy.scope === "cluster") clusterChecks.push(check);
-    else if (!chargeNode(check, policy.limits, charges, verdict)) return undefined;
+    const { action } = policy.policy.onLimit;
+    const check: Inquiry = { policy, keyValues, receipt: [], apart: action !== "reject" };
+    if (policy.policy.mode === "shadow") {
+      observe(settings, check);
+    } else if (check.apart) {
+      const denial = decideApart(settings, check, charges, verdict);
+      if (denial !== undefined || !verdict.allowed) return denial;
+    } else if (policy.policy.scope === "cluster") {
+      clusterChecks.push(check);
+    } else if (!chargeNode(check, policy.limits, charges, verdict)) {
+      return undefined;
+    }
   }
   return clusterChecks.length > 0 ? chargeCluster(settings, clusterChecks, charges, verdict) : undefined;
 }
@@ -83,10 +134,10 @@ function matches(policy: CompiledPolicy): boolean {
   return matchesTarget(policy, path, method);
 }
 
-function chargeNode(check: Check, limits: readonly CompiledLimit[], charges: Charge[], verdict: Verdict): boolean {
+function chargeNode(check: Inquiry, limits: readonly CompiledLimit[], charges: Charge[], verdict: Verdict): boolean {
   const { policy, keyValues, receipt } = check;
   const allowed = decideOnNode(policy, limits, keyValues, verdict, receipt);
-  countDecision(policy, allowed ? "allowed" : "refused");
+  if (!check.apart) countDecision(policy, allowed ? "allowed" : "refused");
   if (allowed) charges.push({ policy, keyValues, receipt, limits, redis: undefined });
   return allowed;
 }
@@ -94,7 +145,7 @@ function chargeNode(check: Check, limits: readonly CompiledLimit[], charges: Cha
 /** @returns a denial where Redis did not decide and a policy denies then; undefined when the verdict stands */
 function chargeCluster(
   settings: Settings,
-  checks: readonly Check[],
+  checks: readonly Inquiry[],
   charges: Charge[],
   verdict: Verdict,
 ): Denial | undefined {
@@ -103,8 +154,8 @@ function chargeCluster(
   if (redis !== undefined) {
     const [allowed, redisFailure] = decideInRedis(redis, checks, verdict);
     if (allowed !== undefined) {
-      for (const { policy, keyValues, receipt } of checks) {
-        countDecision(policy, allowed ? "allowed" : "refused");
+      for (const { policy, keyValues, receipt, apart } of checks) {
+        if (!apart) countDecision(policy, allowed ? "allowed" : "refused");
         if (allowed) charges.push({ policy, keyValues, receipt, limits: policy.limits, redis });
       }
       return undefined;
@@ -119,6 +170,40 @@ function chargeCluster(
     if (policy.policy.onStoreFailure === "local" && !chargeNode(check, nodeShare(policy), charges, verdict)) {
       return undefined;
     }
+  }
+  return undefined;
+}
+
+/**
+ * A policy whose refusal need not be the end: its request waits, or passes with a mark. It is decided by itself, so that
+ * what it refuses takes nothing from the others.
+ */
+function decideApart(settings: Settings, check: Inquiry, charges: Charge[], verdict: Verdict): Denial | undefined {
+  const { policy, keyValues } = check;
+  const own = emptyVerdict();
+  let denial: Denial | undefined;
+  const ask = () => {
+    forgetVerdict(own);
+    if (policy.policy.scope === "node") return chargeNode(check, policy.limits, charges, own);
+    denial = chargeCluster(settings, [check], charges, own);
+    return denial === undefined && own.allowed;
+  };
+  let allowed = ask();
+  const { onLimit } = policy.policy;
+  if (!allowed && denial === undefined && onLimit.action === "delay") {
+    allowed = waitForUnits(policy, keyValues, onLimit, own.decision, ask);
+  }
+  if (denial !== undefined || own.policy === undefined) return denial;
+  countDecision(policy, allowed ? "allowed" : "refused");
+  const mark = markOf(policy);
+  if (mark === undefined) {
+    hear(verdict, policy, own.limitName, own.decision);
+  } else {
+    own.decision.allowed = true;
+    mention(verdict, policy, own.limitName, own.decision);
+    // What the client sends under this name is not believed.
+    if (allowed) ngx.req.clear_header(mark.name);
+    else ngx.req.set_header(mark.name, mark.value);
   }
   return undefined;
 }

@@ -3,7 +3,7 @@
 import { access as decide } from "./access.ts";
 import { flushCounts } from "./metrics/counts.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
-import { allowLongTraces } from "./runtime/jit-limits.ts";
+import { allowLongTraces, neverCompile } from "./runtime/jit.ts";
 import { stateDict } from "./runtime/shared-memory.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
 import { readSettings } from "./settings.ts";
@@ -54,6 +54,15 @@ export function initWorker(): void {
  * A defect of ours must not become the client's error: the request passes, and the log says why.
  */
 export function access(): void {
-  const [decided, failure] = pcall(decide, settings);
+  const [decided, failure] = pcall(decideGuarded);
   if (!decided) warnSparingly("a request passed undecided", `${failure}`);
 }
+
+function decideGuarded(): void {
+  decide(settings);
+}
+
+// LuaJIT gives up a trace that begins within a pcall and returns through it, and in the end all that leads there: so the
+// decision, whose traces return to this frame, is what begins them.
+neverCompile(access);
+neverCompile(decideGuarded);

@@ -16,9 +16,9 @@ export function rateLimitPolicyItem(name: string, rate: Rate): string {
   return `${quota};w=${wholeSeconds(isBucket ? rate.fullUs : rate.windowUs)}`;
 }
 
-/** The value of `RateLimit`: `"burst";r=3;t=2`. */
-export function rateLimitItem(name: string, decision: Decision): string {
-  return `"${name}";r=${decision.remaining};t=${wholeSeconds(decision.resetAfterUs)}`;
+/** The value of `RateLimit`: `"burst";r=3;t=2`. @param remaining units @param reset whole seconds */
+export function rateLimitItem(name: string, remaining: string, reset: string): string {
+  return `"${name}";r=${remaining};t=${reset}`;
 }
 
 /** The value of `Retry-After`, or undefined when no wait can help. Never 0. */

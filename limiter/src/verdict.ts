@@ -20,6 +20,15 @@ export function emptyVerdict(): Verdict {
   return { allowed: true, policy: undefined, limitName: "", decision: emptyDecision(), delayUs: 0, violated: [] };
 }
 
+/** Makes it as good as a new one. */
+export function forgetVerdict(verdict: Verdict): void {
+  verdict.policy = undefined;
+  verdict.delayUs = 0;
+  if (verdict.allowed) return;
+  verdict.allowed = true;
+  verdict.violated = [];
+}
+
 /** Where a limit may write its decision for `hear`: into the verdict, while no other has spoken there. */
 export function ear(verdict: Verdict, otherwise: Decision): Decision {
   return verdict.policy === undefined ? verdict.decision : otherwise;
@@ -27,13 +36,17 @@ export function ear(verdict: Verdict, otherwise: Decision): Decision {
 
 /** Adds what one limit decided. The verdict copies it, unless it was written there. */
 export function hear(verdict: Verdict, policy: CompiledPolicy, limitName: string, decision: Decision): void {
-  const speaks = verdict.policy === undefined || outspeaks(decision, verdict.decision);
   if (!decision.allowed) {
     verdict.allowed = false;
     verdict.violated.push(limitName);
   }
   if (decision.delayUs > verdict.delayUs) verdict.delayUs = decision.delayUs;
-  if (!speaks) return;
+  mention(verdict, policy, limitName, decision);
+}
+
+/** The same of a limit whose refusal does not keep the request from going on: it speaks, and that is all. */
+export function mention(verdict: Verdict, policy: CompiledPolicy, limitName: string, decision: Decision): void {
+  if (verdict.policy !== undefined && !outspeaks(decision, verdict.decision)) return;
   verdict.policy = policy;
   verdict.limitName = limitName;
   const spoken = verdict.decision;

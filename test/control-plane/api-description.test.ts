@@ -18,6 +18,9 @@ const texts = [
   "60s",
   "é".repeat(63),
   "5 minutes",
+  "/api/cheap",
+  "@cached",
+  "x-over-limit: 1",
 ];
 
 /** Documents of the shape's form, right and wrong at every place. */
@@ -67,8 +70,21 @@ function likely(shape: Shape): fc.Arbitrary<unknown> {
 /** Likely documents, each limit with only those of the chosen fields that its algorithm has. */
 const likelyDocuments = likely(policyShape).map((document) => {
   const { limits } = document as { limits: Record<string, unknown>[] };
-  return { ...(document as object), limits: limits.map(withFieldsOfItsAlgorithm) };
+  return { ...withOnLimitOfItsAction(document as object), limits: limits.map(withFieldsOfItsAlgorithm) };
 });
+
+function withOnLimitOfItsAction(document: object): object {
+  const { onLimit, ...others } = document as { onLimit?: Record<string, unknown> };
+  if (onLimit === undefined) return others;
+  const { action, status, body, headers, maxDelay, maxWaiting, uri, header } = onLimit;
+  const refusal = { action, status, body, headers };
+  const own: Record<string, object> = {
+    delay: { ...refusal, maxDelay: maxDelay ?? "1s", maxWaiting },
+    degrade: { action, uri: uri ?? "/" },
+    tag: { action, header: header ?? "x-over-limit: 1" },
+  };
+  return { ...others, onLimit: own[`${action}`] ?? refusal };
+}
 
 function withFieldsOfItsAlgorithm(limit: Record<string, unknown>): Record<string, unknown> {
   const { algorithm, window, burst, precision, ttl, ...common } = limit;

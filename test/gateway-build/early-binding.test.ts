@@ -84,6 +84,14 @@ test("a library's functions are read once", () => {
   expect(module.match(/math\.\w+/g)).toEqual(["math.floor", "math.max"]);
 });
 
+test("a text is joined at once", () => {
+  const module = bound(`
+    export function result(): unknown { return text("a", 2, ["c"]); }
+    function text(a: string, b: number, c: string[]): string { return \`\${a}=\${b};\` + (a + c[0]) + (b + 1); }
+  `);
+  expect(module).toContain('return a .. "=" .. tostring(b) .. ";" .. a .. c[1] .. tostring(b + 1)');
+});
+
 test("a comment stays with what it says", () => {
   const module = bound(`
     /** The answer. */

@@ -85,22 +85,25 @@ describe("RateLimit-Policy", () => {
   });
 });
 
+const itemOf = (name: string, { remaining, resetAfterUs }: Decision) =>
+  rateLimitItem(name, `${remaining}`, `${wholeSeconds(resetAfterUs)}`);
+
 describe("RateLimit", () => {
   test("tells the name, the units left and the seconds until all are back", () => {
-    const field = rateLimitItem("burst", decisionOf({ remaining: 3, resetAfterUs: 1_000_001 }));
+    const field = itemOf("burst", decisionOf({ remaining: 3, resetAfterUs: 1_000_001 }));
     expect(field).toBe('"burst";r=3;t=2');
     expect(read(field)).toEqual([["burst", { r: 3, t: 2 }]]);
   });
 
   test("tells 0 units and 0 seconds as 0", () => {
-    expect(rateLimitItem("burst", decisionOf({}))).toBe('"burst";r=0;t=0');
+    expect(itemOf("burst", decisionOf({}))).toBe('"burst";r=0;t=0');
   });
 
   test("is a structured field for a debt of ages", () => {
     const counter = new Counter(
       rateOf({ algorithm: "token-bucket", quota: 1, windowUs: 366 * day, burst: maxUnits, precisionUs: 0 }),
     );
-    expect(read(rateLimitItem("x", counter.ask(startUs, maxUnits)))).toEqual([["x", { r: 0, t: 9_007_199_255 }]]);
+    expect(read(itemOf("x", counter.ask(startUs, maxUnits)))).toEqual([["x", { r: 0, t: 9_007_199_255 }]]);
   });
 });
 

@@ -41,6 +41,17 @@ describe("the policy's shape", () => {
       "onLimit",
       "onLimit.action",
       "onLimit.status",
+      "onLimit.body",
+      "onLimit.headers",
+      "onLimit.maxDelay",
+      "onLimit.maxWaiting",
+      "onLimit.uri",
+      "onLimit.location",
+      "onLimit.response",
+      "onLimit.response.status",
+      "onLimit.response.body",
+      "onLimit.response.headers",
+      "onLimit.header",
     ]);
   });
 
@@ -65,6 +76,10 @@ describe("the policy's shape", () => {
       ["onStoreFailure", "local"],
       ["onLimit.action", "reject"],
       ["onLimit.status", 429],
+      ["onLimit.headers", []],
+      ["onLimit.response.status", 200],
+      ["onLimit.response.body", ""],
+      ["onLimit.response.headers", []],
     ]);
   });
 });

@@ -26,7 +26,7 @@ describe("a policy document", () => {
         cost: 1,
         scope: "node",
         onStoreFailure: "local",
-        onLimit: { action: "reject", status: 429 },
+        onLimit: { action: "reject", status: 429, body: undefined, headers: [] },
       },
     });
   });

@@ -1,20 +1,26 @@
 // Decisions by policy and result, and events that should not be. Each worker counts in its own memory and adds to the
 // shared dict now and then, so that counting costs a request no shared memory.
 
-import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import type { CompiledPolicy, Tally } from "../../../limiter/src/policy/compile.ts";
 import { metricsDict } from "../runtime/shared-memory.ts";
 
 /** degraded: Redis did not decide, `onStoreFailure` did. */
-export type Result = "allowed" | "refused" | "shadow-refused" | "degraded";
+export type Result = Exclude<keyof Tally, "pending">;
+
+const results: readonly Result[] = ["allowed", "refused", "shadow-refused", "degraded"];
 
 const flushEverySeconds = 0.5;
 const separator = " ";
 
-let pending: Record<string, number> = {};
+let events: Record<string, number> = {};
+let tallied: CompiledPolicy[] = [];
 
-export function countDecision({ app, policy }: CompiledPolicy, result: Result): void {
-  const key = app + separator + policy.name + separator + result;
-  pending[key] = (pending[key] ?? 0) + 1;
+export function countDecision(policy: CompiledPolicy, result: Result): void {
+  const { tally } = policy;
+  tally[result] += 1;
+  if (tally.pending) return;
+  tally.pending = true;
+  tallied.push(policy);
 }
 
 /**
@@ -24,7 +30,7 @@ export function countDecision({ app, policy }: CompiledPolicy, result: Result): 
 export type Event = "lock-timeouts" | "evictions" | "unstored-charges";
 
 export function countEvent(event: Event): void {
-  pending[event] = (pending[event] ?? 0) + 1;
+  events[event] = (events[event] ?? 0) + 1;
 }
 
 /** What all workers have flushed. */
@@ -35,10 +41,22 @@ export function eventCount(event: Event): number {
 /** For each worker's start. The last flush comes as the worker ends. */
 export function flushCounts(): void {
   ngx.timer.every(flushEverySeconds, () => {
-    const flushed = pending;
-    pending = {};
-    for (const key in flushed) metricsDict.incr(key, flushed[key] as number, 0);
+    const flushed = events;
+    events = {};
+    for (const event in flushed) metricsDict.incr(event, flushed[event] as number, 0);
+    const policies = tallied;
+    tallied = [];
+    for (const policy of policies) flushTally(policy);
   });
+}
+
+function flushTally({ app, policy, tally }: CompiledPolicy): void {
+  tally.pending = false;
+  for (const result of results) {
+    const count = tally[result];
+    tally[result] = 0;
+    if (count > 0) metricsDict.incr(app + separator + policy.name + separator + result, count, 0);
+  }
 }
 
 export interface DecisionCount {

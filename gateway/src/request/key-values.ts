@@ -1,6 +1,6 @@
 // What the request says for each part of a policy's key.
 
-import { encodeKeyValues } from "../../../limiter/src/key/counter-key.ts";
+import { encodeKeyValue, encodeKeyValues } from "../../../limiter/src/key/counter-key.ts";
 import { ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
 import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
 import type { Policy } from "../../../limiter/src/policy/policy.ts";
@@ -13,6 +13,11 @@ const headerVariables: Record<string, string> = {};
 /** @returns the encoded key values; undefined when one is absent or empty and the policy does not share a counter then */
 export function readKeyValues(policy: Policy): string | undefined {
   const count = policy.key.length;
+  if (count === 1) {
+    const value = readPart(policy.key[0] as KeyPart);
+    if (value !== undefined && value !== "") return encodeKeyValue(value, sha1Hex);
+    return policy.onMissingKey === "shared" ? encodeKeyValue("", sha1Hex) : undefined;
+  }
   for (let i = 0; i < count; i++) {
     const value = readPart(policy.key[i] as KeyPart);
     if ((value === undefined || value === "") && policy.onMissingKey !== "shared") return undefined;

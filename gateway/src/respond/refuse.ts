@@ -1,6 +1,7 @@
-// Ends a request that is refused, with a problem document (RFC 9457) that says why.
+// Ends a request that is refused: with a problem document (RFC 9457) that says why, or as its policy says.
 
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import type { HeaderLine, OnLimit, Reject } from "../../../limiter/src/policy/on-limit.ts";
 import { retryAfterSeconds } from "../../../limiter/src/response-headers.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
 import type { HeaderStyle } from "../settings.ts";
@@ -9,37 +10,60 @@ import { setHeaders } from "./headers.ts";
 /** Registered by draft-ietf-httpapi-ratelimit-headers-11. */
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 const forbidden = 403;
+const unavailable = 503;
 
 /** The request is over a limit. */
-export function refuseOverLimit(style: HeaderStyle, verdict: Verdict): void {
-  const { status } = (verdict.policy as CompiledPolicy).policy.onLimit;
+export function refuseOverLimit(style: HeaderStyle, verdict: Verdict, { status, body, headers }: Reject): undefined {
   setHeaders(style, verdict);
   const seconds = retryAfterSeconds(verdict.decision);
   if (seconds !== undefined) ngx.header["Retry-After"] = seconds;
+  if (body !== undefined) return answer(status, headers, body);
   const detail =
     seconds === undefined ? "The request costs more than its limit ever holds." : `Try again in ${seconds} s.`;
   const violated = `,"violated-policies":["${verdict.violated.join('","')}"]`;
-  send(status, quotaExceeded, "Quota exceeded", detail, violated);
+  setLines(headers);
+  sendProblem(status, quotaExceeded, "Quota exceeded", detail, violated);
 }
 
 /** Redis did not decide, and the policy says to deny then. */
-export function refuseUndecided({ policy }: CompiledPolicy): void {
+export function refuseUndecided({ policy }: CompiledPolicy): undefined {
   ngx.header["Retry-After"] = 1;
   const detail = "The limit of this request cannot be checked at the moment.";
-  send(policy.onLimit.status, "about:blank", "Limit cannot be checked", detail, "");
+  sendProblem(refusalOf(policy.onLimit)?.status ?? unavailable, "about:blank", "Limit cannot be checked", detail, "");
 }
 
 /** The request lacks what the policy counts by, and the policy says to deny then. */
-export function refuseWithoutKey({ policy }: CompiledPolicy): void {
+export function refuseWithoutKey({ policy }: CompiledPolicy): undefined {
   const detail = `The request lacks an attribute that policy ${policy.name} counts by.`;
-  send(forbidden, "about:blank", "Key missing", detail, "");
+  sendProblem(forbidden, "about:blank", "Key missing", detail, "");
+}
+
+/** Ends the request with this answer, in place of what it asked for. */
+export function answer(status: number, headers: readonly HeaderLine[], body: string): undefined {
+  ngx.status = status;
+  ngx.header["Content-Type"] = "text/plain; charset=utf-8";
+  setLines(headers);
+  end(body);
+}
+
+/** How a request is refused that can neither wait nor get something else; undefined where the policy never refuses. */
+export function refusalOf(onLimit: OnLimit): Reject | undefined {
+  if (onLimit.action === "reject") return onLimit;
+  return onLimit.action === "delay" ? onLimit.otherwise : undefined;
 }
 
 /** None of these texts can hold what JSON escapes: names are [a-z0-9-], the rest is ours. */
-function send(status: number, type: string, title: string, detail: string, more: string): void {
-  const body = `{"type":"${type}","title":"${title}","status":${status},"detail":"${detail}"${more}}\n`;
+function sendProblem(status: number, type: string, title: string, detail: string, more: string): void {
   ngx.status = status;
   ngx.header["Content-Type"] = "application/problem+json";
+  end(`{"type":"${type}","title":"${title}","status":${status},"detail":"${detail}"${more}}\n`);
+}
+
+function setLines(headers: readonly HeaderLine[]): void {
+  for (const { name, value } of headers) ngx.header[name] = value;
+}
+
+function end(body: string): void {
   ngx.header["Content-Length"] = body.length;
   ngx.print(body);
   // The answer is out; to exit by 408, 444 or 499 would mean to nginx that there is none.

@@ -118,6 +118,7 @@ declare namespace ngx {
   export function now(): number;
   export function log(level: number, ...parts: (string | number | boolean | undefined)[]): void;
   export function exit(status: number): never;
+  export function exec(target: string): never;
   export function print(...parts: (string | number)[]): void;
   export function sleep(seconds: number): void;
   export function sha1_bin(text: string): string;
@@ -137,6 +138,8 @@ declare namespace ngx {
   }
   export namespace req {
     export function get_method(): string;
+    export function set_header(name: string, value: string): void;
+    export function clear_header(name: string): void;
   }
   export namespace timer {
     export type Callback = (this: void, premature: boolean) => void;

@@ -78,7 +78,7 @@ export function decideOnNode(
     allowed = chargeByIncr(policy, first, window, keyValues, verdict, receipt);
     if (allowed !== undefined) return allowed;
   }
-  const lock = policy.counterPrefix + keyValues;
+  const lock = lockOf(policy, keyValues);
   const locked = acquire(lock);
   // Another worker may have opened the window while we waited; its cell is then charged by incr alone.
   if (window !== undefined) allowed = chargeByIncr(policy, first, window, keyValues, verdict, receipt);
@@ -103,7 +103,7 @@ export function refundOnNode(
 ): undefined {
   const { cost } = policy.policy;
   if (!mustAgree()) return refundCells(limits, keyValues, cost, receipt);
-  const lock = policy.counterPrefix + keyValues;
+  const lock = lockOf(policy, keyValues);
   const locked = acquire(lock);
   refundCells(limits, keyValues, cost, receipt);
   if (locked) release(lock);
@@ -168,7 +168,7 @@ export function renewOnNode(
   keyValues: string,
   heldAtUs: number,
 ): number | undefined {
-  const lock = mustAgree() ? policy.counterPrefix + keyValues : undefined;
+  const lock = mustAgree() ? lockOf(policy, keyValues) : undefined;
   const locked = lock !== undefined && acquire(lock);
   const now = nowUs();
   const counter = prepared(0, limit, keyValues, policy.policy.cost);
@@ -178,6 +178,11 @@ export function renewOnNode(
   saveCounter(counter, now);
   if (locked) release(lock);
   return renewedAtUs;
+}
+
+/** For all limits of the policy; the first one's cell has its name already. */
+function lockOf({ limits }: CompiledPolicy, keyValues: string): string {
+  return counterKey(limits[0] as CompiledLimit, keyValues);
 }
 
 /** Whether another worker may be deciding at the same moment: of this generation, or one that a reload is replacing. */

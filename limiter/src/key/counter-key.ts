@@ -35,5 +35,14 @@ export function encodeKeyValues(values: readonly string[], count: number, sha1He
     encoded += `${byteLength(value)}:${value}`;
   }
   if (count > 0) encoded += values[count - 1] as string;
+  return bounded(encoded, sha1Hex);
+}
+
+/** The same for a key of one part. */
+export function encodeKeyValue(value: string, sha1Hex: (text: string) => string): string {
+  return bounded(`1:${value}`, sha1Hex);
+}
+
+function bounded(encoded: string, sha1Hex: (text: string) => string): string {
   return byteLength(encoded) > longestValues ? `h:${sha1Hex(encoded)}` : encoded;
 }

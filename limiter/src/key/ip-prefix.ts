@@ -6,7 +6,7 @@
  * @returns a canonical text for the network, the same for every address in it; the address itself if it is none
  */
 export function ipPrefix(address: string, v4Bits: number, v6Bits: number): string {
-  if (!address.includes(":")) return v4Prefix(address, v4Bits);
+  if (address.indexOf(":") < 0) return v4Prefix(address, v4Bits);
   const groups = parseV6(address);
   if (groups === undefined) return address;
   if (isV4Mapped(groups)) return v4Prefix(mappedV4(groups), v4Bits);

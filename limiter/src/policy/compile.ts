@@ -20,6 +20,24 @@ export interface CompiledPolicy {
   readonly paths: readonly PathPattern[];
   /** Undefined: every method. */
   readonly methods: Readonly<Record<string, boolean>> | undefined;
+  /** Whether it is enforced on the node, for every request that is looked at: decided without further questions. */
+  readonly plain: boolean;
+  /** What was decided since the decisions were last counted. */
+  readonly tally: Tally;
+}
+
+/** Decisions by result. A policy's own numbers, so that counting looks nothing up. */
+export interface Tally {
+  allowed: number;
+  refused: number;
+  "shadow-refused": number;
+  degraded: number;
+  /** Whether it is among those that wait to be counted. */
+  pending: boolean;
+}
+
+export function emptyTally(): Tally {
+  return { allowed: 0, refused: 0, "shadow-refused": 0, degraded: 0, pending: false };
 }
 
 export interface CompiledLimit {
@@ -58,5 +76,12 @@ export function compilePolicy(app: string, policy: Policy): CompiledPolicy {
     policyHeader: items.join(", "),
     paths,
     methods,
+    plain:
+      policy.mode === "enforce" &&
+      policy.scope === "node" &&
+      policy.onLimit.action === "reject" &&
+      paths.length === 0 &&
+      methods === undefined,
+    tally: emptyTally(),
   };
 }

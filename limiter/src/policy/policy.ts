@@ -2,6 +2,7 @@
 // in µs. `validatePolicy` is the only maker.
 
 import type { KeyPart } from "../key/key-part.ts";
+import type { OnLimit } from "./on-limit.ts";
 
 export type Mode = "enforce" | "shadow" | "off";
 export type Algorithm =
@@ -30,7 +31,7 @@ export interface Policy {
   readonly cost: number;
   readonly scope: Scope;
   readonly onStoreFailure: OnStoreFailure;
-  readonly onLimit: Reject;
+  readonly onLimit: OnLimit;
 }
 
 /** An empty list matches everything. */
@@ -50,9 +51,4 @@ export interface Limit {
   readonly burst: number;
   /** Length of a sliding-window's blocks; of other algorithms, 0. */
   readonly precisionUs: number;
-}
-
-export interface Reject {
-  readonly action: "reject";
-  readonly status: number;
 }

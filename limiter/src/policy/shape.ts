@@ -2,6 +2,7 @@
 // from it: a field that is not here does not exist.
 
 import { keyPartGrammar, parseKeyPart } from "../key/key-part.ts";
+import { onLimitShape } from "./on-limit.ts";
 
 export type Shape =
   | {
@@ -183,17 +184,7 @@ export const policyShape: Shape & { kind: "record" } = {
       default: "local",
     },
     onLimit: {
-      shape: {
-        kind: "record",
-        fields: {
-          action: { shape: { kind: "choice", of: ["reject"] }, description: "What a refusal does.", default: "reject" },
-          status: {
-            shape: { kind: "integer", min: 400, max: 599 },
-            description: "Status of the response.",
-            default: 429,
-          },
-        },
-      },
+      shape: onLimitShape,
       description: "What happens to a request over the limit.",
     },
   },

@@ -4,6 +4,7 @@
 import { byteLength, cutToBytes } from "../byte-length.ts";
 import { type KeyPart, parseKeyPart } from "../key/key-part.ts";
 import { parseDuration } from "./duration.ts";
+import { checkOnLimit, onLimitFrom } from "./on-limit.ts";
 import type { Limit, Policy } from "./policy.ts";
 import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
 import { algorithms, costShape, type Field, limitDuration, policyShape, type Shape } from "./shape.ts";
@@ -30,6 +31,7 @@ export function validatePolicy(document: unknown): Validation {
   const findings = noFindings();
   checkShape(policyShape, document, "", findings);
   if (isRecord(document)) checkLimits(document, findings);
+  if (isRecord(document) && isRecord(document["onLimit"])) checkOnLimit(document["onLimit"], findings);
   const problems = listProblems(findings);
   if (problems.length > 0) return { problems };
   return { policy: policyFrom(document as Json), problems };
@@ -247,7 +249,6 @@ function policyFrom(document: Json): Policy {
   for (const part of (document["key"] ?? []) as string[]) key.push(parseKeyPart(part) as KeyPart);
   const limits: Limit[] = [];
   for (const limit of document["limits"] as Json[]) limits.push(limitFrom(limit));
-  const onLimit = (document["onLimit"] ?? {}) as { status?: number };
   return {
     name: document["name"] as string,
     description: (document["description"] ?? "") as string,
@@ -260,7 +261,7 @@ function policyFrom(document: Json): Policy {
     cost: (document["cost"] ?? 1) as number,
     scope: (document["scope"] ?? "node") as Policy["scope"],
     onStoreFailure: (document["onStoreFailure"] ?? "local") as Policy["onStoreFailure"],
-    onLimit: { action: "reject", status: onLimit.status ?? 429 },
+    onLimit: onLimitFrom((document["onLimit"] ?? {}) as Json),
   };
 }
 

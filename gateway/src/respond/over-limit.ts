@@ -1,0 +1,48 @@
+// What becomes of a request that is over the limit, as the policy that refused it says.
+
+import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import type { HeaderLine } from "../../../limiter/src/policy/on-limit.ts";
+import type { Verdict } from "../../../limiter/src/verdict.ts";
+import { requestAddress } from "../runtime/lua-modules.ts";
+import type { HeaderStyle } from "../settings.ts";
+import { setHeaders } from "./headers.ts";
+import { answer, refusalOf, refuseOverLimit } from "./refuse.ts";
+
+/** Requests that were sent elsewhere: where they arrive they are not decided again. By address, which outlives redirects. */
+const redirected: Record<string, boolean | undefined> = {};
+let redirectedCount = 0;
+
+/** Ends the request, or sends it elsewhere. */
+export function answerOverLimit(style: HeaderStyle, verdict: Verdict): undefined {
+  const { onLimit } = (verdict.policy as CompiledPolicy).policy;
+  const refusal = refusalOf(onLimit);
+  if (refusal !== undefined) return refuseOverLimit(style, verdict, refusal);
+  if (onLimit.action !== "degrade") return;
+  setHeaders(style, verdict);
+  const { response, target } = onLimit;
+  if (response !== undefined) return answer(response.status, response.headers, response.body ?? "");
+  if (target === undefined) return;
+  redirected[requestAddress()] = true;
+  redirectedCount += 1;
+  ngx.exec(target);
+}
+
+/** The header by which the service learns that the request is over a limit that lets it pass; undefined where it does not. */
+export function markOf({ policy }: CompiledPolicy): HeaderLine | undefined {
+  const { onLimit } = policy;
+  return onLimit.action === "tag" || onLimit.action === "degrade" ? onLimit.header : undefined;
+}
+
+/** Whether the current request was decided before it was sent here. */
+export function wasRedirected(): boolean {
+  return redirectedCount > 0 && redirected[requestAddress()] === true;
+}
+
+/** In the log phase. */
+export function forgetRedirect(): void {
+  if (redirectedCount === 0) return;
+  const request = requestAddress();
+  if (redirected[request] === undefined) return;
+  redirected[request] = undefined;
+  redirectedCount -= 1;
+}

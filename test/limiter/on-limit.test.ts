@@ -1,0 +1,89 @@
+import { describe, expect, test } from "vitest";
+import { validatePolicy } from "../../limiter/src/policy/validate.ts";
+
+const judged = (onLimit: unknown) =>
+  validatePolicy({ name: "p", limits: [{ algorithm: "fixed-window", quota: 1, window: "1s" }], onLimit });
+const read = (onLimit: unknown) => judged(onLimit).policy?.onLimit;
+const problems = (onLimit: unknown) => judged(onLimit).problems.map(({ path, expected }) => `${path}: ${expected}`);
+
+describe("what happens over the limit", () => {
+  const plain = { action: "reject", status: 429, body: undefined, headers: [] };
+
+  test("is a refusal by 429 unless the policy says otherwise", () => {
+    expect(read(undefined)).toEqual(plain);
+    expect(read({})).toEqual(plain);
+    expect(read({ status: 503, body: "", headers: ["X-Why: full: yes"] })).toEqual({
+      ...plain,
+      status: 503,
+      body: "",
+      headers: [{ name: "x-why", value: "full: yes" }],
+    });
+  });
+
+  test("is a wait, and a refusal beyond it", () => {
+    expect(read({ action: "delay", maxDelay: "2s", status: 503 })).toEqual({
+      action: "delay",
+      maxDelayUs: 2_000_000,
+      maxWaiting: 100,
+      otherwise: { ...plain, status: 503 },
+    });
+  });
+
+  test("is one of four things that are less", () => {
+    const less = { action: "degrade", target: undefined, response: undefined, header: undefined };
+    expect(read({ action: "degrade", uri: "/cheap?x=1" })).toEqual({ ...less, target: "/cheap?x=1" });
+    expect(read({ action: "degrade", location: "@cached" })).toEqual({ ...less, target: "@cached" });
+    expect(read({ action: "degrade", header: "x-less: 1" })).toEqual({
+      ...less,
+      header: { name: "x-less", value: "1" },
+    });
+    expect(read({ action: "degrade", response: {} })).toEqual({
+      ...less,
+      response: { ...plain, status: 200, body: "" },
+    });
+  });
+
+  test("is a mark", () => {
+    expect(read({ action: "tag", header: "X-Over-Limit: 1" })).toEqual({
+      action: "tag",
+      header: { name: "x-over-limit", value: "1" },
+    });
+  });
+});
+
+describe("refused is", () => {
+  test("a field of another action", () => {
+    expect(problems({ maxDelay: "1s" })).toEqual(["onLimit.maxDelay: nothing: reject has no maxDelay"]);
+    expect(problems({ action: "tag", header: "a: 1", status: 429 })).toEqual([
+      "onLimit.status: nothing: tag has no status",
+    ]);
+  });
+
+  test("an action without what it needs, or with too much", () => {
+    expect(problems({ action: "delay" })).toEqual(["onLimit.maxDelay: how long a request may wait"]);
+    expect(problems({ action: "tag" })).toEqual(["onLimit.header: the header to send upstream"]);
+    const oneOf = "onLimit: one of uri, location, response, header";
+    expect(problems({ action: "degrade" })).toEqual([oneOf]);
+    expect(problems({ action: "degrade", uri: "/a", location: "@b" })).toEqual([oneOf]);
+  });
+
+  test.each([
+    ["a line break", "x-a: 1\r\nset-cookie: b"],
+    ["a line feed", "x-a: 1\n"],
+    ["a tab", "x-a: \t1"],
+    ["no value", "x-a:"],
+    ["no name", ": 1"],
+    ["no colon", "x-a"],
+    ["a blank in the name", "x a: 1"],
+    ["what frames the message", "Content-Length: 0"],
+    ["the other framing", "transfer-encoding: chunked"],
+  ])("%s in a header line", (_, line) => {
+    expect(problems({ action: "tag", header: line })).toHaveLength(1);
+    expect(problems({ headers: [line] })).toHaveLength(1);
+  });
+
+  test.each(["cheap", "", "/a b", "/a\r\nb", "/ä", "@"])("%j as a place to serve from", (text) => {
+    expect(problems({ action: "degrade", uri: text })).toHaveLength(1);
+    expect(problems({ action: "degrade", location: text })).toHaveLength(1);
+  });
+});
