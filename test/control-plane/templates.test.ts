@@ -43,6 +43,8 @@ describe("a template", () => {
     [{ onLimit: { status: 200 } }, "onLimit.status: 200"],
     [{ onLimit: { template: "other" } }, 'onLimit.template: "other"'],
     [{ onLimit: 5 }, "onLimit: 5"],
+    [{ onLimit: { action: "delay" } }, "onLimit.maxDelay: nothing"],
+    [{ onLimit: { action: "tag", header: "x-over-limit: 1", status: 429 } }, "onLimit.status: one"],
     [{ cost: 0 }, "cost: 0"],
     [{ limits: [] }, "limits: a list of 0"],
     [[], ": a list of 0"],
