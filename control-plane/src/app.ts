@@ -15,10 +15,13 @@ import push from "./plugins/push.ts";
 import websockets from "./plugins/websockets.ts";
 import { defaultPushTimes, type PushTimes } from "./push/push-session.ts";
 import appRoutes from "./routes/apps.ts";
+import banRoutes from "./routes/bans.ts";
 import gatewayRoutes from "./routes/gateways.ts";
 import healthRoutes from "./routes/health.ts";
 import policyRoutes from "./routes/policies.ts";
 import revisionRoutes from "./routes/revisions.ts";
+import templateRoutes from "./routes/templates.ts";
+import tokenRoutes from "./routes/tokens.ts";
 import { parseWait } from "./schemas/parameters.ts";
 import { type Database, openDatabase } from "./storage/database.ts";
 import { ensureFirstTokens } from "./tokens/first-tokens.ts";
@@ -124,6 +127,9 @@ const api = fp<{ redisIsSet: boolean }>(
     const prefix = "/api/v1";
     await app.register(appRoutes, { prefix });
     await app.register(policyRoutes, { prefix, redisIsSet });
+    await app.register(templateRoutes, { prefix });
+    await app.register(banRoutes, { prefix });
+    await app.register(tokenRoutes, { prefix });
     await app.register(revisionRoutes, { prefix });
     await app.register(gatewayRoutes, { prefix });
   },

@@ -149,13 +149,19 @@ describe("openapi.json", () => {
       ([path, methods]) => `${path}: ${Object.keys(methods as object).join(" ")}`,
     );
     expect(routes.sort()).toEqual([
+      "/api/v1/apps/{app}/bans/{ban}: get delete",
+      "/api/v1/apps/{app}/bans: get post",
       "/api/v1/apps/{app}/policies/validate: post",
       "/api/v1/apps/{app}/policies/{policy}: get put delete",
       "/api/v1/apps/{app}/policies: get",
+      "/api/v1/apps/{app}/templates/{template}: get put delete",
+      "/api/v1/apps/{app}/templates: get",
       "/api/v1/apps/{app}: get put delete",
       "/api/v1/apps: get",
       "/api/v1/gateways: get",
       "/api/v1/revisions: get",
+      "/api/v1/tokens/{id}: delete",
+      "/api/v1/tokens: get post",
     ]);
   });
 
@@ -178,7 +184,30 @@ describe("openapi.json", () => {
     const ajv = new Ajv({ strict: false, logger: false });
     ajv.addSchema({ $id: "api", ...body });
     await call("PUT", "/apps/default/policies/p", { body: onePerSecond });
+    const ban = { body: { cidr: "10.0.0.0/8", for: "1h", reason: "x" } };
+    const banOfKey = { body: { policy: "p", key: [], for: "1h" } };
+    const caller = { body: { name: "x", app: "default", role: "caller", expiresIn: "1h" } };
+    const viewer = { body: { name: "x", app: "default", role: "viewer" } };
+    const made = await call("POST", "/tokens?wait=1s", caller);
+    const unseen = await call("POST", "/tokens", viewer);
+    const banned = await call("POST", "/apps/default/bans?wait=1s", ban);
+    await call("PUT", "/apps/default/templates/t", { body: { onLimit: {} } });
+    const templated = { body: { ...onePerSecond, onLimit: { template: "t" } } };
+    await call("PUT", "/apps/default/policies/templated", templated);
     const answers: [string, unknown][] = [
+      ["NewToken", made.body],
+      ["NewToken", unseen.body],
+      ["TokenPage", (await call("GET", "/tokens")).body],
+      ["TokenChange", (await call("DELETE", `/tokens/${made.body.id}?wait=1s`)).body],
+      ["TokenChange", (await call("DELETE", `/tokens/${unseen.body.id}`)).body],
+      ["NewBan", banned.body],
+      ["NewBan", (await call("POST", "/apps/default/bans", banOfKey)).body],
+      ["Ban", (await call("GET", `/apps/default/bans/${banned.body.id}`)).body],
+      ["BanPage", (await call("GET", "/apps/default/bans")).body],
+      ["Template", (await call("GET", "/apps/default/templates/t")).body],
+      ["TemplatePage", (await call("GET", "/apps/default/templates")).body],
+      ["Policy", (await call("GET", "/apps/default/policies/templated")).body],
+      ["Problem", (await call("DELETE", "/apps/default/templates/t")).body],
       ["AppPage", (await call("GET", "/apps")).body],
       ["App", (await call("GET", "/apps/default")).body],
       ["Change", (await call("PUT", "/apps/default/policies/q?wait=1s", { body: onePerSecond })).body],

@@ -36,6 +36,8 @@ describe("the push socket", () => {
       format: snapshotFormat,
       epoch,
       revision: 3,
+      bans: [],
+      callers: [],
       policies: [
         { app: "default", document: { name: "a", ...perSecond(1) } },
         { app: "shop", document: { name: "b", description: 'an "ü"', ...perSecond(2) } },

@@ -6,6 +6,7 @@ local product = require("test.gateway.product")
 local parseDuration = product.module("limiter.src.policy.duration").parseDuration
 local parseKeyPart = product.module("limiter.src.key.key-part").parseKeyPart
 local ipPrefix = product.module("limiter.src.key.ip-prefix").ipPrefix
+local cidr = product.module("limiter.src.key.cidr")
 local keys = product.module("limiter.src.key.counter-key")
 local validatePolicy = product.module("limiter.src.policy.validate").validatePolicy
 local compilePolicy = product.module("limiter.src.policy.compile").compilePolicy
@@ -64,6 +65,31 @@ describe("in nginx, an address is counted by its network:", function()
   for _, case in ipairs(product.vectors("ip-prefixes").cases) do
     it(("%s at /%d and /%d"):format(cjson.encode(case.address), case.v4Bits, case.v6Bits), function()
       assert.equal(case.network, ipPrefix(case.address, case.v4Bits, case.v6Bits))
+    end)
+  end
+end)
+
+describe("in nginx, a network", function()
+  local cidrs = product.vectors("cidrs")
+  for _, case in ipairs(cidrs.valid) do
+    it(cjson.encode(case.text) .. " is read", function()
+      assert.equal(case.network, cidr.formatCidr(cidr.parseCidr(case.text)))
+    end)
+  end
+  for _, text in ipairs(cidrs.invalid) do
+    it(cjson.encode(text) .. " is none", function()
+      assert.is_nil(cidr.parseCidr(text))
+    end)
+  end
+  for _, case in ipairs(cidrs.addresses) do
+    it(case.network .. " has the addresses that are in it", function()
+      local network = cidr.parseCidr(case.network)
+      for _, address in ipairs(case.within or {}) do
+        assert.is_true(cidr.containsAddress(network, address), address)
+      end
+      for _, address in ipairs(case.without or {}) do
+        assert.is_false(cidr.containsAddress(network, address), address)
+      end
     end)
   end
 end)
@@ -168,6 +194,41 @@ describe("in nginx, a snapshot", function()
     local reading = readSnapshot(cjson.decode('{"format":1,"epoch":"e1","revision":0,"policies":[]}'))
     assert.same({}, reading.problems)
     assert.same({}, reading.snapshot.policies)
+  end)
+
+  it("carries bans and callers, and has none where it does not speak of them", function()
+    local head = '{"format":1,"epoch":"e1","revision":0,"policies":[]'
+    local without = readSnapshot(cjson.decode(head .. "}")).snapshot
+    assert.same({ {}, {} }, { without.bans, without.callers })
+    local bans = {
+      { id = "1", app = "shop", cidr = "2001:db8::/32", untilSeconds = 1800000000 },
+      { id = "2", app = "shop", policy = "books", key = { "*", "vip-42" }, untilSeconds = 1800000000 },
+      { id = "3", app = "shop", policy = "all", key = {}, untilSeconds = 1800000000 },
+    }
+    local callers = { { app = "shop", sha256 = ("0a"):rep(32), expiresAtSeconds = 1800000000 } }
+    local entries = (',"bans":%s,"callers":%s}'):format(cjson.encode(bans), cjson.encode(callers))
+    local reading = readSnapshot(cjson.decode(head .. entries))
+    assert.same({}, reading.problems)
+    assert.same({ bans, callers }, { reading.snapshot.bans, reading.snapshot.callers })
+  end)
+
+  it("with a damaged ban or caller is refused with the place of every fault", function()
+    local text = [[{"format":1,"epoch":"e1","revision":0,"policies":[],
+      "bans":[null,{"id":"1","app":"shop","cidr":"10.0.0.0/33","untilSeconds":null},{"id":"1","app":"shop","untilSeconds":1}],
+      "callers":[5,{"app":"shop","sha256":"0A"}]}]]
+    local places = {}
+    for i, problem in ipairs(readSnapshot(cjson.decode(text)).problems) do
+      places[i] = problem.path .. ": " .. problem.got
+    end
+    table.sort(places)
+    assert.same({
+      "bans[0]: null",
+      'bans[1].cidr: "10.0.0.0/33"',
+      "bans[1].untilSeconds: null",
+      "bans[2]: none of them",
+      "callers[0]: 5",
+      'callers[1].sha256: "0A"',
+    }, places)
   end)
 
   it("that is damaged is refused with the place of every fault", function()

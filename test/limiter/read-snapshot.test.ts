@@ -107,6 +107,55 @@ describe("a snapshot", () => {
     ]);
   });
 
+  test("has no bans and no callers where it does not speak of them", () => {
+    expect(readSnapshot(snapshot).snapshot).toMatchObject({ bans: [], callers: [] });
+  });
+
+  test("carries bans and callers", () => {
+    const bans = [
+      { id: "1", app: "shop", cidr: "203.0.113.0/24", untilSeconds: 1_800_000_000 },
+      { id: "2", app: "shop", policy: "books", key: ["*", "vip-42"], untilSeconds: 1_800_000_000 },
+      { id: "3", app: "shop", policy: "books", key: [], untilSeconds: 0 },
+    ];
+    const callers = [
+      { app: "shop", sha256: "0a".repeat(32) },
+      { app: "bank", sha256: "ff".repeat(32), expiresAtSeconds: 1_800_000_000 },
+    ];
+    expect(readSnapshot({ ...snapshot, bans, callers })).toMatchObject({ problems: [], snapshot: { bans, callers } });
+  });
+
+  test("with a ban or a caller that is none is refused, and each fault is named by its place", () => {
+    const ban = { id: "1", app: "shop", cidr: "10.0.0.0/8", untilSeconds: 1 };
+    const { cidr: _, ...ofNobody } = ban;
+    const bans = [
+      { ...ban, cidr: "10.0.0.0/33" },
+      { ...ban, policy: "books", key: ["a"] },
+      { ...ofNobody, policy: "books" },
+      ofNobody,
+      { ...ban, untilSeconds: "soon" },
+      { ...ofNobody, policy: "books", key: ["a", 5] },
+      null,
+    ];
+    const callers = [{ app: "Shop", sha256: "0a".repeat(32) }, { app: "shop", sha256: "0A".repeat(32) }, "x"];
+    const { problems } = readSnapshot({ ...snapshot, bans, callers });
+    expect(problems.map(({ path, got }) => `${path}: ${got}`).sort()).toEqual([
+      'bans[0].cidr: "10.0.0.0/33"',
+      "bans[1]: cidr policy key",
+      "bans[2]: policy",
+      "bans[3]: none of them",
+      'bans[4].untilSeconds: "soon"',
+      "bans[5].key[1]: 5",
+      "bans[6]: null",
+      'callers[0].app: "Shop"',
+      `callers[1].sha256: "${"0A".repeat(32)}"`,
+      'callers[2]: "x"',
+    ]);
+    for (const entries of [null, "x", 5, { app: "shop" }]) {
+      expect(readSnapshot({ ...snapshot, bans: entries }).problems).toMatchObject([{ path: "bans" }]);
+      expect(readSnapshot({ ...snapshot, callers: entries }).problems).toMatchObject([{ path: "callers" }]);
+    }
+  });
+
   test("never makes it throw, whatever it is", () => {
     const anything = fc.anything({ withNullPrototype: true });
     const nearly = fc.record({
@@ -114,6 +163,8 @@ describe("a snapshot", () => {
       epoch: fc.oneof(fc.constant("e"), anything),
       revision: fc.oneof(fc.constant(1), anything),
       policies: fc.oneof(fc.array(fc.record({ app: anything, document: anything })), anything),
+      bans: fc.oneof(fc.array(fc.record({ id: anything, cidr: anything })), anything),
+      callers: fc.oneof(fc.array(fc.record({ app: anything, sha256: anything })), anything),
     });
     fc.assert(
       fc.property(fc.oneof(nearly, anything), (message) => {

@@ -70,6 +70,11 @@ interface VectorFiles extends Record<(typeof vectorFiles)[number], { vectors: Ve
   durations: { valid: { text: string; us: number }[]; invalid: string[] };
   "key-parts": { valid: { text: string; part: KeyPart }[]; invalid: string[] };
   "ip-prefixes": { cases: { address: string; v4Bits: number; v6Bits: number; network: string }[] };
+  cidrs: {
+    valid: { text: string; network: string }[];
+    invalid: string[];
+    addresses: { network: string; within?: string[]; without?: string[] }[];
+  };
   "counter-keys": {
     cases: {
       app: string;

@@ -11,6 +11,7 @@ export interface ProblemDocument {
   code: ErrorCode;
   errors?: readonly Problem[];
   etag?: string;
+  policies?: readonly string[];
   requestId?: string;
 }
 
@@ -18,6 +19,8 @@ export interface ErrorExtras {
   readonly errors?: readonly Problem[];
   /** The current version, where a precondition failed. */
   readonly etag?: string;
+  /** Names of the policies that are in the way. */
+  readonly policies?: readonly string[];
   readonly requestId?: string;
 }
 

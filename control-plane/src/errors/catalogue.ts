@@ -13,6 +13,11 @@ export const errorCatalogue = {
     title: "Invalid policy",
     meaning: "The document is not a policy. `errors` lists everything wrong with it; nothing was stored.",
   },
+  "invalid-template": {
+    status: 400,
+    title: "Invalid template",
+    meaning: "The document is not a template, or a policy that uses it could not have it. Nothing was stored.",
+  },
   "invalid-request": {
     status: 400,
     title: "Invalid request",
@@ -36,11 +41,19 @@ export const errorCatalogue = {
   forbidden: {
     status: 403,
     title: "Forbidden",
-    meaning: "The token is good, but its role may not do this; a gateway token is for the push socket only.",
+    meaning:
+      "The token is good, but its role or its app may not do this. Gateway tokens are for the push socket, caller tokens for the ask-first API of gateways.",
   },
   "not-found": { status: 404, title: "Not found", meaning: "There is nothing at this URL." },
   "app-not-found": { status: 404, title: "App not found", meaning: "There is no app of this name." },
   "policy-not-found": { status: 404, title: "Policy not found", meaning: "The app has no policy of this name." },
+  "template-not-found": { status: 404, title: "Template not found", meaning: "The app has no template of this name." },
+  "ban-not-found": { status: 404, title: "Ban not found", meaning: "The app has no ban of this id, or it is over." },
+  "token-not-found": {
+    status: 404,
+    title: "Token not found",
+    meaning: "There is no token of this id, or it is of another app than yours.",
+  },
   "method-not-allowed": {
     status: 405,
     title: "Method not allowed",
@@ -54,12 +67,22 @@ export const errorCatalogue = {
   "app-not-empty": {
     status: 409,
     title: "App not empty",
-    meaning: "The app still has policies; delete them first.",
+    meaning: "The app still has policies or templates; delete them first.",
   },
   "app-protected": {
     status: 409,
     title: "App protected",
     meaning: "The app `default` always exists and cannot be deleted.",
+  },
+  "template-in-use": {
+    status: 409,
+    title: "Template in use",
+    meaning: "Policies use the template: `policies` names them.",
+  },
+  "too-many-bans": {
+    status: 409,
+    title: "Too many bans",
+    meaning: "The app has 10,000 bans in force, which is the most.",
   },
   "precondition-failed": {
     status: 412,

@@ -4,16 +4,15 @@ import swagger from "@fastify/swagger";
 import swaggerUi from "@fastify/swagger-ui";
 import fp from "fastify-plugin";
 import manifest from "../../package.json" with { type: "json" };
-import { policyBodySchema } from "../schemas/policy-schema.ts";
+import type { JsonSchema } from "../schemas/policy-schema.ts";
 import { sharedSchemas } from "../schemas/responses.ts";
 
 declare module "fastify" {
   interface FastifyContextConfig {
     /**
-     * The body is a policy document: described in OpenAPI, but judged by limiter's validator alone. Two judges would
-     * sooner or later disagree.
+     * What the body is, for OpenAPI alone: limiter's validator judges it. Two judges would sooner or later disagree.
      */
-    readonly policyBody?: boolean;
+    readonly body?: JsonSchema;
   }
 }
 
@@ -36,8 +35,8 @@ export default fp(
       refResolver: { buildLocalReference: (json, _baseUri, _fragment, i) => String(json.$id ?? `schema-${i}`) },
       transform: ({ schema, url, route }) => {
         const described = { ...schema };
-        if (route.config?.policyBody === true) {
-          described.body = policyBodySchema;
+        if (route.config?.body !== undefined) {
+          described.body = route.config.body;
           described.consumes = documentTypes;
         }
         if (route.config?.access === "public") described.security = [];

@@ -1,5 +1,6 @@
-// Who is asking. Every route needs a token of an operator unless it says otherwise, so that a route somebody forgot to
-// think about is closed and not open.
+// Who is asking, and whether the route is for them. A route says what it needs; one that says nothing is for admins of
+// all apps, so that a route somebody forgot to think about is closed and not open. Where a URL names an app, the token
+// must be for it: whether such an app exists is not told to others.
 
 import type { FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
@@ -7,13 +8,25 @@ import { ApiError } from "../errors/api-error.ts";
 import { findToken, type Role } from "../storage/tokens.ts";
 import { hashToken } from "../tokens/token.ts";
 
-/** Who may use a route: anybody, operators (any role but gateway), or gateways alone. */
-export type Access = "public" | "operator" | "gateway";
+/**
+ * Who may use a route: anybody; gateways; or those who may read, change, or manage the app that its URL names. `own` is
+ * for those who may manage all apps. A route for an app that its URL does not name looks at the caller's app itself.
+ */
+export type Access = "public" | "gateway" | "read" | "write" | "manage" | "own";
+
+const rolesFor: Readonly<Record<Exclude<Access, "public">, readonly Role[]>> = {
+  gateway: ["gateway"],
+  read: ["viewer", "editor", "admin"],
+  write: ["editor", "admin"],
+  manage: ["admin"],
+  own: ["admin"],
+};
 
 export interface Caller {
   /** The token's name. */
   readonly name: string;
   readonly role: Role;
+  /** Undefined: all. */
   readonly app: string | undefined;
 }
 
@@ -31,13 +44,19 @@ export default fp<{ now: () => number }>(
   async (app, { now }) => {
     app.decorateRequest("caller", undefined);
     app.addHook("onRequest", async (request) => {
-      const access = request.is404 ? "public" : (request.routeOptions.config.access ?? "operator");
+      const access = request.is404 ? "public" : (request.routeOptions.config.access ?? "own");
       if (access === "public") return;
       const caller = await identify(request);
-      if ((caller.role === "gateway") !== (access === "gateway")) {
-        const only = access === "gateway" ? "only a gateway may" : "a gateway may not";
-        throw new ApiError("forbidden", `The token has the role ${caller.role}: ${only} use this URL.`);
+      const roles = rolesFor[access];
+      if (!roles.includes(caller.role)) {
+        const needed = `this needs ${access === "gateway" ? "a gateway's" : `one of ${roles.join(", ")}`}`;
+        throw new ApiError("forbidden", `The token has the role ${caller.role}: ${needed}.`);
       }
+      if (access === "own" && caller.app !== undefined) {
+        throw new ApiError("forbidden", `The token is for the app "${caller.app}": this needs one for all apps.`);
+      }
+      const { app: named } = (request.params ?? {}) as { app?: string };
+      if (named !== undefined) refuseOtherApp(caller, named);
       request.caller = caller;
     });
 
@@ -57,6 +76,12 @@ export default fp<{ now: () => number }>(
 export function callerOf(request: FastifyRequest): Caller {
   if (request.caller === undefined) throw unauthorized("No bearer token came with the request.");
   return request.caller;
+}
+
+/** @throws ApiError forbidden */
+export function refuseOtherApp(caller: Caller, app: string): void {
+  if (caller.app === undefined || caller.app === app) return;
+  throw new ApiError("forbidden", `The token is for the app "${caller.app}" alone.`);
 }
 
 function unauthorized(detail: string): ApiError {

@@ -22,7 +22,7 @@ export default fp<{ now: () => number; times: PushTimes }>(
     const fleet = new Fleet(now);
     const publisher = await Publisher.start({
       fleet,
-      readState: () => readState(app.database),
+      readState: () => readState(app.database, now()),
       renewEpoch: async (held) => {
         const left = await renewEpoch(app.database, { who: "control plane", atMs: now() }, held);
         if (left === undefined) return;

@@ -1,9 +1,11 @@
-// Whether a document may become a policy here: limiter's validator, and what only this deployment knows.
+// Whether a document may become a policy here: limiter's validator on what gateways will get of it, and what only this
+// deployment knows.
 
 import { type Problem, validatePolicy } from "@sluice/limiter/policy/validate.ts";
+import { problemAsPut, resolveTemplates, type Templates } from "./resolve-templates.ts";
 
 export interface Judgement {
-  /** As it would be stored: with its name. */
+  /** As it would be stored: with its name, and with its references to templates. */
   readonly document: unknown;
   readonly problems: readonly Problem[];
 }
@@ -13,10 +15,18 @@ type Json = Readonly<Record<string, unknown>>;
 /**
  * @param document as parsed; may leave its name to the URL
  * @param name from the URL; undefined where there is none, and then the document may go without
+ * @param templates of its app
  */
-export function judgePolicy(document: unknown, name: string | undefined, redisIsSet: boolean): Judgement {
+export function judgePolicy(
+  document: unknown,
+  name: string | undefined,
+  redisIsSet: boolean,
+  templates: Templates,
+): Judgement {
   const named = withName(document, name ?? "unnamed");
-  const problems = [...validatePolicy(named).problems];
+  const resolution = resolveTemplates(named, templates);
+  const problems = validatePolicy(resolution.document).problems.map((one) => problemAsPut(one, resolution.origins));
+  problems.push(...resolution.problems);
   if (!isRecord(named)) return { document: named, problems };
   const given = named["name"];
   if (name !== undefined && given !== name && !problems.some(({ path }) => path === "name")) {

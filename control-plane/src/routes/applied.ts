@@ -13,7 +13,9 @@ export interface ChangeAnswer {
 }
 
 export function originOf(request: FastifyRequest): Origin {
-  return { who: callerOf(request).name, atMs: request.server.now() };
+  const { name, app } = callerOf(request);
+  // An app's admin chooses the names of its tokens: none passes for one of another app, or of all.
+  return { who: app === undefined ? name : `${app}/${name}`, atMs: request.server.now() };
 }
 
 /** @param wait the validated query parameter, if it was given */

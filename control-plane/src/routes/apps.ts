@@ -3,6 +3,7 @@
 import { isName, nameRule } from "@sluice/limiter/policy/shape.ts";
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
+import { callerOf } from "../plugins/authentication.ts";
 import { afterParameter, appSegment, limitParameter, querySchema, waitParameter } from "../schemas/parameters.ts";
 import { answers } from "../schemas/responses.ts";
 import { type App, deleteApp, getApp, listApps, putApp } from "../storage/apps.ts";
@@ -21,16 +22,17 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
   app.get<{ Querystring: { after: string; limit: number } }>(
     "/apps",
     {
+      config: { access: "read" },
       schema: {
         tags,
-        summary: "All apps, by name",
+        summary: "The apps that the token is for, by name",
         querystring: querySchema({ after: afterParameter, limit: limitParameter }),
         response: answers({ 200: "AppPage" }),
       },
     },
     async (request) => {
       const { after, limit } = request.query;
-      const found = await listApps(app.database, after, limit + 1);
+      const found = await listApps(app.database, callerOf(request).app, after, limit + 1);
       const apps = found.slice(0, limit);
       return { apps: apps.map(shown), next: found.length > limit ? apps.at(-1)?.name : undefined };
     },
@@ -38,7 +40,10 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
 
   app.get<OneApp>(
     "/apps/:app",
-    { schema: { tags, summary: "One app", params, querystring: querySchema({}), response: answers({ 200: "App" }) } },
+    {
+      config: { access: "read" },
+      schema: { tags, summary: "One app", params, querystring: querySchema({}), response: answers({ 200: "App" }) },
+    },
     async (request, reply) => {
       const found = await getApp(app.database, request.params.app);
       const etag = etagOf(found.revision);
@@ -52,7 +57,7 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
     {
       schema: {
         tags,
-        summary: "Make an app, unless it exists",
+        summary: "Make an app, unless it exists; with a token for all apps",
         params,
         querystring: querySchema({ wait: waitParameter }),
         response: answers({ 200: "Change", 201: "Change" }),
@@ -76,7 +81,8 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
     {
       schema: {
         tags,
-        summary: "Delete an app that has no policies",
+        summary:
+          "Delete an app that has no policies and no templates, with its bans and tokens; with a token for all apps",
         params,
         querystring: querySchema({ wait: waitParameter }),
         response: answers({ 200: "Change" }),

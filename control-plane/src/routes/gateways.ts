@@ -1,6 +1,7 @@
 // /api/v1/gateways: who enforces what by now.
 
 import type { FastifyInstance } from "fastify";
+import { callerOf } from "../plugins/authentication.ts";
 import type { Gateway } from "../push/fleet.ts";
 import { querySchema } from "../schemas/parameters.ts";
 import { answers } from "../schemas/responses.ts";
@@ -9,6 +10,7 @@ export default async function gatewayRoutes(app: FastifyInstance): Promise<void>
   app.get(
     "/gateways",
     {
+      config: { access: "read" },
       schema: {
         tags: ["gateways"],
         summary: "Gateways connected now or within the last hour",
@@ -16,14 +18,16 @@ export default async function gatewayRoutes(app: FastifyInstance): Promise<void>
         response: answers({ 200: "Fleet" }),
       },
     },
-    async () => {
+    async (request) => {
       const { epoch, revision } = app.publisher.current;
-      return { revision, gateways: app.fleet.list().map((gateway) => shown(gateway, epoch, revision)) };
+      const seesAll = callerOf(request).app === undefined;
+      return { revision, gateways: app.fleet.list().map((gateway) => shown(gateway, epoch, revision, seesAll)) };
     },
   );
 }
 
-function shown(gateway: Gateway, epoch: string, current: number) {
+/** @param seesAll whether the reader may see what a refusal says of anybody's policies */
+function shown(gateway: Gateway, epoch: string, current: number, seesAll: boolean) {
   // A number of another history says nothing about this one: such a gateway is behind by all of it.
   const revision = gateway.epoch === epoch ? gateway.revision : 0;
   const { refused } = gateway;
@@ -40,7 +44,11 @@ function shown(gateway: Gateway, epoch: string, current: number) {
     refused:
       refused === undefined
         ? null
-        : { revision: refused.revision, at: new Date(refused.atMs).toISOString(), errors: refused.problems },
+        : {
+            revision: refused.revision,
+            at: new Date(refused.atMs).toISOString(),
+            errors: seesAll ? refused.problems : [],
+          },
     counters: gateway.counters,
   };
 }

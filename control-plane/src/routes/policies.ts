@@ -1,8 +1,10 @@
 // /api/v1/apps/{app}/policies: the documents that gateways obey.
 
+import type { Problem } from "@sluice/limiter/policy/validate.ts";
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
 import { judgePolicy } from "../policies/judge-policy.ts";
+import type { Templates } from "../policies/resolve-templates.ts";
 import {
   afterParameter,
   appSegment,
@@ -11,9 +13,11 @@ import {
   querySchema,
   waitParameter,
 } from "../schemas/parameters.ts";
+import { policyBodySchema } from "../schemas/policy-schema.ts";
 import { answers } from "../schemas/responses.ts";
 import { getApp } from "../storage/apps.ts";
 import { deletePolicy, getPolicy, listPolicies, putPolicy, type StoredPolicy } from "../storage/policies.ts";
+import { readTemplates } from "../storage/templates.ts";
 import { announceChange, originOf } from "./applied.ts";
 import { etagOf, isKnown, preconditionOf } from "./preconditions.ts";
 
@@ -33,6 +37,7 @@ export default async function policyRoutes(
   app.get<{ Params: { app: string }; Querystring: { after: string; limit: number } }>(
     "/apps/:app/policies",
     {
+      config: { access: "read" },
       schema: {
         tags,
         summary: "An app's policies, by name",
@@ -52,7 +57,7 @@ export default async function policyRoutes(
   app.post<{ Params: { app: string } }>(
     "/apps/:app/policies/validate",
     {
-      config: { policyBody: true },
+      config: { access: "read", body: policyBodySchema },
       schema: {
         tags,
         summary: "Check a document without storing it",
@@ -64,7 +69,8 @@ export default async function policyRoutes(
     },
     async (request) => {
       await getApp(app.database, request.params.app);
-      const { problems } = judgePolicy(request.body, undefined, redisIsSet);
+      const templates = await readTemplates(app.database, request.params.app);
+      const { problems } = judgePolicy(request.body, undefined, redisIsSet, templates);
       return problems.length === 0 ? { valid: true } : { valid: false, errors: problems };
     },
   );
@@ -72,6 +78,7 @@ export default async function policyRoutes(
   app.get<OnePolicy>(
     "/apps/:app/policies/:policy",
     {
+      config: { access: "read" },
       schema: {
         tags,
         summary: "One policy's document",
@@ -91,7 +98,7 @@ export default async function policyRoutes(
   app.put<OnePolicy>(
     "/apps/:app/policies/:policy",
     {
-      config: { policyBody: true },
+      config: { access: "write", body: policyBodySchema },
       schema: {
         tags,
         summary: "Store a policy and push it",
@@ -104,14 +111,16 @@ export default async function policyRoutes(
     },
     async (request, reply) => {
       const { app: appName, policy: name } = request.params;
-      await getApp(app.database, appName);
-      const { document, problems } = judgePolicy(request.body, name, redisIsSet);
-      if (problems.length > 0) {
-        const detail =
-          problems.length === 1 ? "1 thing is wrong with it." : `${problems.length} things are wrong with it.`;
-        throw new ApiError("invalid-policy", `This is not a policy: ${detail}`, { errors: problems });
-      }
-      const put = { app: appName, name, document, precondition: preconditionOf(request) };
+      const put = {
+        app: appName,
+        name,
+        precondition: preconditionOf(request),
+        judge: (templates: Templates) => {
+          const { document, problems } = judgePolicy(request.body, name, redisIsSet, templates);
+          if (problems.length > 0) throw invalidPolicy(problems);
+          return document;
+        },
+      };
       const { revision, created } = await putPolicy(app.database, originOf(request), put);
       reply.code(created ? 201 : 200).header("etag", etagOf(revision));
       return announceChange(app, reply, revision, request.query.wait);
@@ -121,9 +130,10 @@ export default async function policyRoutes(
   app.delete<OnePolicy>(
     "/apps/:app/policies/:policy",
     {
+      config: { access: "write" },
       schema: {
         tags,
-        summary: "Delete a policy",
+        summary: "Delete a policy, with the bans of its keys",
         params,
         querystring: querySchema({ wait: waitParameter }),
         response: answers({ 200: "Change" }),
@@ -140,4 +150,9 @@ export default async function policyRoutes(
 
 function listed({ name, revision, updatedAtMs, document }: StoredPolicy) {
   return { name, etag: etagOf(revision), revision, updatedAt: new Date(updatedAtMs).toISOString(), document };
+}
+
+function invalidPolicy(problems: readonly Problem[]): ApiError {
+  const detail = problems.length === 1 ? "1 thing is wrong with it." : `${problems.length} things are wrong with it.`;
+  return new ApiError("invalid-policy", `This is not a policy: ${detail}`, { errors: problems });
 }

@@ -1,6 +1,7 @@
 // /api/v1/revisions: what was changed, when and by whom.
 
 import type { FastifyInstance } from "fastify";
+import { callerOf } from "../plugins/authentication.ts";
 import { beforeParameter, limitParameter, querySchema } from "../schemas/parameters.ts";
 import { answers } from "../schemas/responses.ts";
 import type { Action } from "../storage/change.ts";
@@ -12,6 +13,13 @@ const verbs: Record<Action, string> = {
   "create-policy": "created policy",
   "update-policy": "updated policy",
   "delete-policy": "deleted policy",
+  "create-ban": "created ban",
+  "delete-ban": "deleted ban",
+  "create-template": "created template",
+  "update-template": "updated template",
+  "delete-template": "deleted template",
+  "create-caller": "created caller token",
+  "delete-caller": "deleted caller token",
   "new-epoch": "began a new history: gateways held revisions that this database had lost, as after a restore",
 };
 
@@ -19,25 +27,27 @@ export default async function revisionRoutes(app: FastifyInstance): Promise<void
   app.get<{ Querystring: { before?: number; limit: number } }>(
     "/revisions",
     {
+      config: { access: "read" },
       schema: {
         tags: ["revisions"],
-        summary: "The history, newest first",
+        summary: "The history of the apps that the token is for, newest first",
         querystring: querySchema({ before: beforeParameter, limit: limitParameter }),
         response: answers({ 200: "RevisionPage" }),
       },
     },
     async (request) => {
       const { before, limit } = request.query;
-      const found = await listRevisions(app.database, before, limit + 1);
+      const found = await listRevisions(app.database, callerOf(request).app, before, limit + 1);
       const revisions = found.slice(0, limit);
       return { revisions: revisions.map(shown), next: found.length > limit ? revisions.at(-1)?.number : undefined };
     },
   );
 }
 
-function shown({ number, atMs, who, action, app, policy }: Revision) {
-  const subject = policy === undefined ? app : `${app}/${policy}`;
-  const summary = subject === undefined ? verbs[action] : `${verbs[action]} ${subject}`;
+function shown({ number, atMs, who, action, app, policy, subject }: Revision) {
+  const what = subject ?? policy;
+  const path = what === undefined ? app : `${app}/${what}`;
+  const summary = path === undefined ? verbs[action] : `${verbs[action]} ${path}`;
   return {
     n: number,
     at: new Date(atMs).toISOString(),
@@ -45,6 +55,7 @@ function shown({ number, atMs, who, action, app, policy }: Revision) {
     action,
     app,
     policy,
+    subject,
     summary,
   };
 }

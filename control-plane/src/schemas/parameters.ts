@@ -8,6 +8,10 @@ const maxWaitMs = 60_000;
 export const appSegment = { type: "string", description: "Name of the app." } as const;
 export const policySegment = { type: "string", description: "Name of the policy." } as const;
 
+export const templateSegment = { type: "string", description: "Name of the template." } as const;
+export const banSegment = { type: "string", description: "Id of the ban." } as const;
+export const tokenSegment = { type: "string", description: "Id of the token." } as const;
+
 export const waitParameter = {
   type: "string",
   format: "wait",
@@ -30,6 +34,13 @@ export const afterParameter = {
   default: "",
   description: "Those after this name; `next` of the page before.",
   "x-expected": "a name, once",
+} as const;
+
+export const afterIdParameter = {
+  type: "string",
+  default: "",
+  description: "Those made after the one of this id; `next` of the page before.",
+  "x-expected": "an id, once",
 } as const;
 
 export const beforeParameter = {

@@ -2,17 +2,24 @@
 // read. Nothing here decides whether a document is valid.
 
 import { type Field, policyShape, type Shape } from "@sluice/limiter/policy/shape.ts";
+import { templateFields } from "../policies/resolve-templates.ts";
 
 export interface JsonSchema {
   readonly [keyword: string]: unknown;
 }
 
-/** A stored document: its name is always there. */
+/** A document as gateways get it. */
 export const policySchema: JsonSchema = schemaOf(policyShape);
+
+/** A stored document: it may refer to templates. */
+export const storedPolicySchema: JsonSchema = {
+  ...policySchema,
+  properties: { ...(policySchema["properties"] as Record<string, JsonSchema>), ...templatedFields() },
+};
 
 /** A document as it is put: its name may be left to the URL. */
 export const policyBodySchema: JsonSchema = {
-  ...policySchema,
+  ...storedPolicySchema,
   required: (policySchema["required"] as string[]).filter((name) => name !== "name"),
 };
 
@@ -46,6 +53,23 @@ export function schemaOf(shape: Shape): JsonSchema {
     case "record":
       return recordSchema(shape.fields);
   }
+}
+
+function templatedFields(): Record<string, JsonSchema> {
+  const reference = {
+    type: "object",
+    additionalProperties: false,
+    required: ["template"],
+    properties: { template: { type: "string", description: "Name of a template of the app." } },
+  };
+  const properties = policySchema["properties"] as Record<string, JsonSchema>;
+  return Object.fromEntries(
+    templateFields.map((name) => {
+      const { description, default: absent, ...field } = properties[name] as JsonSchema;
+      const templated = { description, anyOf: [field, reference] };
+      return [name, absent === undefined ? templated : { ...templated, default: absent }];
+    }),
+  );
 }
 
 function recordSchema(fields: Readonly<Record<string, Field>>): JsonSchema {

@@ -1,7 +1,9 @@
 // What the API answers with, for its description. Answers are serialised as they are, not by these.
 
 import { errorCatalogue } from "../errors/catalogue.ts";
-import { type JsonSchema, policySchema } from "./policy-schema.ts";
+import { templateShape } from "../policies/judge-template.ts";
+import { appRoles } from "../storage/tokens.ts";
+import { type JsonSchema, schemaOf, storedPolicySchema } from "./policy-schema.ts";
 
 const text = { type: "string" };
 const count = { type: "integer", minimum: 0 };
@@ -22,18 +24,18 @@ const problem = {
       code: { type: "string", enum: Object.keys(errorCatalogue) },
       errors: problems,
       etag: text,
+      policies: { type: "array", items: text },
       requestId: text,
     },
-    ["errors", "etag", "requestId"],
+    ["errors", "etag", "policies", "requestId"],
   ),
 };
 
-const policy = { $id: "Policy", ...policySchema };
+const policy = { $id: "Policy", ...storedPolicySchema };
 
-const change = {
-  $id: "Change",
-  ...object({ revision: count, applied: object({ gateways: count, acked: count, refused: count }) }, ["applied"]),
-};
+const applied = object({ gateways: count, acked: count, refused: count });
+
+const change = { $id: "Change", ...object({ revision: count, applied }, ["applied"]) };
 
 const app = { $id: "App", ...object({ name: text, createdAt: time, revision: count }) };
 
@@ -64,10 +66,10 @@ const revisionPage = {
     {
       revisions: {
         type: "array",
-        items: object({ n: count, at: time, who: text, action: text, app: text, policy: text, summary: text }, [
-          "app",
-          "policy",
-        ]),
+        items: object(
+          { n: count, at: time, who: text, action: text, app: text, policy: text, subject: text, summary: text },
+          ["app", "policy", "subject"],
+        ),
       },
       next: count,
     },
@@ -102,7 +104,89 @@ const fleet = {
   }),
 };
 
-export const sharedSchemas = [problem, policy, change, app, validity, policyPage, appPage, revisionPage, fleet];
+const tokenFields = { id: text, name: text, app: text, role: { type: "string", enum: appRoles }, expiresAt: time };
+
+const token = {
+  $id: "Token",
+  ...object({ ...tokenFields, lastFour: text, createdAt: time, expired: { type: "boolean" } }, ["app", "expiresAt"]),
+};
+
+const newToken = {
+  $id: "NewToken",
+  ...object({ ...tokenFields, token: { ...text, description: "Shown once." }, revision: count, applied }, [
+    "expiresAt",
+    "revision",
+    "applied",
+  ]),
+};
+
+const tokenPage = {
+  $id: "TokenPage",
+  ...object({ tokens: { type: "array", items: { $ref: "Token#" } }, next: text }, ["next"]),
+};
+
+/** The revision is of the gateways' view: a token that they never see changes none. */
+const tokenChange = { $id: "TokenChange", ...object({ revision: count, applied }, ["revision", "applied"]) };
+
+const banFields = {
+  id: text,
+  app: text,
+  cidr: { ...text, description: "Host bits are cleared." },
+  policy: text,
+  key: { type: "array", items: text },
+  until: time,
+  reason: text,
+  createdAt: time,
+  createdBy: text,
+  revision: count,
+};
+const optionalBanFields = ["cidr", "policy", "key", "reason"];
+
+const ban = { $id: "Ban", ...object(banFields, optionalBanFields) };
+
+const newBan = { $id: "NewBan", ...object({ ...banFields, applied }, [...optionalBanFields, "applied"]) };
+
+const banPage = {
+  $id: "BanPage",
+  ...object({ bans: { type: "array", items: { $ref: "Ban#" } }, next: text }, ["next"]),
+};
+
+const template = { $id: "Template", ...schemaOf(templateShape) };
+
+const templatePage = {
+  $id: "TemplatePage",
+  ...object(
+    {
+      templates: {
+        type: "array",
+        items: object({ name: text, etag: text, revision: count, updatedAt: time, document: { $ref: "Template#" } }),
+      },
+      next: text,
+    },
+    ["next"],
+  ),
+};
+
+export const sharedSchemas = [
+  problem,
+  policy,
+  change,
+  app,
+  validity,
+  policyPage,
+  appPage,
+  revisionPage,
+  fleet,
+  token,
+  newToken,
+  tokenPage,
+  tokenChange,
+  ban,
+  newBan,
+  banPage,
+  template,
+  templatePage,
+];
 
 export type SharedSchema =
   | "Problem"
@@ -113,7 +197,16 @@ export type SharedSchema =
   | "PolicyPage"
   | "AppPage"
   | "RevisionPage"
-  | "Fleet";
+  | "Fleet"
+  | "Token"
+  | "NewToken"
+  | "TokenPage"
+  | "TokenChange"
+  | "Ban"
+  | "NewBan"
+  | "BanPage"
+  | "Template"
+  | "TemplatePage";
 
 /** Responses by status, and problems for the rest. */
 export function answers(responses: Readonly<Record<number, SharedSchema | string>>): JsonSchema {

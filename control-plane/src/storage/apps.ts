@@ -13,14 +13,16 @@ export interface App {
   readonly revision: number;
 }
 
-export async function listApps(database: Database, after: string, limit: number): Promise<App[]> {
-  const rows = await database
-    .selectFrom("apps")
-    .selectAll()
-    .where("name", ">", after)
-    .orderBy("name")
-    .limit(limit)
-    .execute();
+/** By name, those after the given one. @param only the one app to list, or undefined for all */
+export async function listApps(
+  database: Database,
+  only: string | undefined,
+  after: string,
+  limit: number,
+): Promise<App[]> {
+  let query = database.selectFrom("apps").selectAll().where("name", ">", after);
+  if (only !== undefined) query = query.where("name", "=", only);
+  const rows = await query.orderBy("name").limit(limit).execute();
   return rows.map(appFrom);
 }
 
@@ -48,7 +50,10 @@ export function putApp(
   });
 }
 
-/** @throws ApiError app-not-found, app-protected, app-not-empty, or what the precondition throws */
+/**
+ * Deletes it with its bans and tokens: another app of that name would be open to who had a token of this one.
+ * @throws ApiError app-not-found, app-protected, app-not-empty, or what the precondition throws
+ */
 export function deleteApp(
   database: Database,
   origin: Origin,
@@ -69,6 +74,18 @@ export function deleteApp(
     if (policy !== undefined) {
       throw new ApiError("app-not-empty", `The app "${name}" still has policies, "${policy.name}" among them.`);
     }
+    const template = await transaction
+      .selectFrom("templates")
+      .select("name")
+      .where("app", "=", name)
+      .orderBy("name")
+      .limit(1)
+      .executeTakeFirst();
+    if (template !== undefined) {
+      throw new ApiError("app-not-empty", `The app "${name}" still has templates, "${template.name}" among them.`);
+    }
+    await transaction.deleteFrom("bans").where("app", "=", name).execute();
+    await transaction.deleteFrom("tokens").where("app", "=", name).execute();
     await transaction.deleteFrom("apps").where("name", "=", name).execute();
     return record({ action: "delete-app", app: name });
   });

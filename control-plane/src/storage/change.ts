@@ -5,7 +5,20 @@ import type { Transaction } from "kysely";
 import type { Database } from "./database.ts";
 import type { Tables } from "./tables.ts";
 
-export type Action = "create-app" | "delete-app" | "create-policy" | "update-policy" | "delete-policy" | "new-epoch";
+export type Action =
+  | "create-app"
+  | "delete-app"
+  | "create-policy"
+  | "update-policy"
+  | "delete-policy"
+  | "create-ban"
+  | "delete-ban"
+  | "create-template"
+  | "update-template"
+  | "delete-template"
+  | "create-caller"
+  | "delete-caller"
+  | "new-epoch";
 
 /** Who asked for a change, and when. */
 export interface Origin {
@@ -18,6 +31,8 @@ export interface Entry {
   /** Absent: the change is of no app. */
   readonly app?: string;
   readonly policy?: string;
+  /** The template or token that changed, by name, or the ban, by id. */
+  readonly subject?: string;
   /** Documents as JSON text. */
   readonly before?: string;
   readonly after?: string;
@@ -67,6 +82,7 @@ async function append(transaction: Transaction<Tables>, origin: Origin, entry: E
       action: entry.action,
       app: entry.app ?? "",
       policy: entry.policy ?? null,
+      subject: entry.subject ?? null,
       before: entry.before ?? null,
       after: entry.after ?? null,
     })

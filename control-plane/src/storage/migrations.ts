@@ -2,10 +2,12 @@
 
 import { randomUUID } from "node:crypto";
 import { type Kysely, type Migration, Migrator } from "kysely";
+import { newId } from "./new-id.ts";
 import type { Tables } from "./tables.ts";
 
 const migrations: Record<string, Migration> = {
   "0001-skeleton": { up: createSkeleton },
+  "0002-bans-templates-token-ids": { up: addBansTemplatesAndTokenIds },
 };
 
 /** Brings the database to the newest schema. @throws what the failing step threw; that step is rolled back */
@@ -61,4 +63,42 @@ async function createSkeleton(database: Kysely<Tables>): Promise<void> {
     .execute();
   await database.insertInto("meta").values({ id: 1, epoch: randomUUID(), revision: 0 }).execute();
   await database.insertInto("apps").values({ name: "default", created_at: Date.now(), revision: 0 }).execute();
+}
+
+async function addBansTemplatesAndTokenIds(database: Kysely<Tables>): Promise<void> {
+  await database.schema
+    .createTable("bans")
+    .addColumn("id", "varchar(36)", (column) => column.primaryKey())
+    .addColumn("app", "varchar(63)", (column) => column.notNull())
+    .addColumn("cidr", "varchar(64)")
+    .addColumn("policy", "varchar(63)")
+    .addColumn("key_values", "text")
+    .addColumn("until_at", "bigint", (column) => column.notNull())
+    .addColumn("reason", "text")
+    .addColumn("created_at", "bigint", (column) => column.notNull())
+    .addColumn("created_by", "varchar(255)", (column) => column.notNull())
+    .addColumn("revision", "bigint", (column) => column.notNull())
+    .addForeignKeyConstraint("bans_app", ["app"], "apps", ["name"])
+    .execute();
+  await database.schema
+    .createTable("templates")
+    .addColumn("app", "varchar(63)", (column) => column.notNull())
+    .addColumn("name", "varchar(63)", (column) => column.notNull())
+    .addColumn("document", "text", (column) => column.notNull())
+    .addColumn("revision", "bigint", (column) => column.notNull())
+    .addColumn("updated_at", "bigint", (column) => column.notNull())
+    .addPrimaryKeyConstraint("templates_key", ["app", "name"])
+    .addForeignKeyConstraint("templates_app", ["app"], "apps", ["name"])
+    .execute();
+  await database.schema.alterTable("revisions").addColumn("subject", "varchar(255)").execute();
+  // Not marked as not null: SQLite adds no such column to a table with rows.
+  await database.schema.alterTable("tokens").addColumn("id", "varchar(36)").execute();
+  for (const { hash, created_at } of await database.selectFrom("tokens").select(["hash", "created_at"]).execute()) {
+    await database
+      .updateTable("tokens")
+      .set({ id: newId(Number(created_at)) })
+      .where("hash", "=", hash)
+      .execute();
+  }
+  await database.schema.createIndex("tokens_id").unique().on("tokens").column("id").execute();
 }

@@ -3,10 +3,12 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Transaction } from "kysely";
 import { ApiError } from "../errors/api-error.ts";
+import type { Templates } from "../policies/resolve-templates.ts";
 import { getApp } from "./apps.ts";
 import { change, type Origin, type Precondition } from "./change.ts";
 import type { Database } from "./database.ts";
 import type { PolicyTable, Tables } from "./tables.ts";
+import { readTemplates } from "./templates.ts";
 
 export interface StoredPolicy {
   readonly app: string;
@@ -45,21 +47,23 @@ export async function getPolicy(database: Database, app: string, name: string): 
 }
 
 /**
- * Stores a valid document. One that says the same as the stored one changes nothing and makes no revision.
+ * Stores a document. One that says the same as the stored one changes nothing and makes no revision.
+ * @param put.judge the document to store, or throws; it is asked while no template can change
  * @returns the revision that holds the document
- * @throws ApiError app-not-found, or what the precondition throws
+ * @throws ApiError app-not-found, or what the precondition or the judge throws
  */
 export function putPolicy(
   database: Database,
   origin: Origin,
-  put: { app: string; name: string; document: unknown; precondition: Precondition },
+  put: { app: string; name: string; precondition: Precondition; judge(templates: Templates): unknown },
 ): Promise<{ revision: number; created: boolean; changed: boolean }> {
   const { app, name } = put;
   return change(database, origin, async (transaction, record) => {
     await getApp(transaction, app);
+    const document = put.judge(await readTemplates(transaction, app));
     const row = await findRow(transaction, app, name);
     put.precondition(row === undefined ? undefined : Number(row.revision));
-    const after = JSON.stringify(put.document);
+    const after = JSON.stringify(document);
     if (row === undefined) {
       const revision = await record({ action: "create-policy", app, policy: name, after });
       await transaction
@@ -83,7 +87,10 @@ export function putPolicy(
   });
 }
 
-/** @throws ApiError app-not-found, policy-not-found, or what the precondition throws */
+/**
+ * Deletes it with the bans of its keys, which mean nothing to another policy of that name.
+ * @throws ApiError app-not-found, policy-not-found, or what the precondition throws
+ */
 export function deletePolicy(
   database: Database,
   origin: Origin,
@@ -96,6 +103,7 @@ export function deletePolicy(
     const row = await findRow(transaction, app, name);
     if (row === undefined) throw policyNotFound(app, name);
     precondition(Number(row.revision));
+    await transaction.deleteFrom("bans").where("app", "=", app).where("policy", "=", name).execute();
     await transaction.deleteFrom("policies").where("app", "=", app).where("name", "=", name).execute();
     return record({ action: "delete-policy", app, policy: name, before: row.document });
   });

@@ -1,7 +1,10 @@
 // The history: what each revision changed, and the whole state at the newest one.
 
+import type { SnapshotBan, SnapshotCaller } from "@sluice/limiter/policy/snapshot.ts";
+import { readBans } from "./bans.ts";
 import type { Action } from "./change.ts";
 import type { Database } from "./database.ts";
+import { readCallers } from "./tokens.ts";
 
 export interface Revision {
   readonly number: number;
@@ -11,22 +14,32 @@ export interface Revision {
   /** Undefined: the change was of no app. */
   readonly app: string | undefined;
   readonly policy: string | undefined;
+  readonly subject: string | undefined;
 }
 
-/** Every policy at one revision, documents as the JSON text they are stored as. */
+/** What a snapshot is made of, at one revision; documents as the JSON text they are stored as. */
 export interface StoredState {
   readonly epoch: string;
   readonly revision: number;
   readonly policies: readonly { readonly app: string; readonly document: string }[];
+  readonly templates: readonly { readonly app: string; readonly name: string; readonly document: string }[];
+  readonly bans: readonly SnapshotBan[];
+  readonly callers: readonly SnapshotCaller[];
 }
 
-/** Newest first. @param before only those with a lower number, or undefined for all */
+/**
+ * Newest first.
+ * @param app only those of its, or undefined for all
+ * @param before only those with a lower number, or undefined for all
+ */
 export async function listRevisions(
   database: Database,
+  app: string | undefined,
   before: number | undefined,
   limit: number,
 ): Promise<Revision[]> {
-  let query = database.selectFrom("revisions").select(["number", "at", "who", "action", "app", "policy"]);
+  let query = database.selectFrom("revisions").select(["number", "at", "who", "action", "app", "policy", "subject"]);
+  if (app !== undefined) query = query.where("app", "=", app);
   if (before !== undefined) query = query.where("number", "<", before);
   const rows = await query.orderBy("number", "desc").limit(limit).execute();
   return rows.map((row) => ({
@@ -36,10 +49,12 @@ export async function listRevisions(
     action: row.action as Action,
     app: row.app === "" ? undefined : row.app,
     policy: row.policy ?? undefined,
+    subject: row.subject ?? undefined,
   }));
 }
 
-export async function readState(database: Database): Promise<StoredState> {
+/** @param nowMs what has expired by then is left out */
+export async function readState(database: Database, nowMs: number): Promise<StoredState> {
   // Repeatable reads: policies of a later revision under an earlier number would never be corrected by a push.
   return database
     .transaction()
@@ -52,6 +67,9 @@ export async function readState(database: Database): Promise<StoredState> {
         .orderBy("app")
         .orderBy("name")
         .execute();
-      return { epoch: head.epoch, revision: Number(head.revision), policies };
+      const templates = await transaction.selectFrom("templates").select(["app", "name", "document"]).execute();
+      const bans = await readBans(transaction, nowMs);
+      const callers = await readCallers(transaction, nowMs);
+      return { epoch: head.epoch, revision: Number(head.revision), policies, templates, bans, callers };
     });
 }

@@ -7,6 +7,8 @@ export interface Tables {
   policies: PolicyTable;
   revisions: RevisionTable;
   tokens: TokenTable;
+  bans: BanTable;
+  templates: TemplateTable;
 }
 
 /** One row, id 1: the head of the history. */
@@ -40,11 +42,14 @@ export interface RevisionTable {
   /** Empty for a change of no app. */
   app: string;
   policy: string | null;
+  /** The template or token that changed, by name, or the ban, by id. */
+  subject: string | null;
   before: string | null;
   after: string | null;
 }
 
 export interface TokenTable {
+  id: string;
   /** SHA-256 in hex; the token itself is never stored. */
   hash: string;
   name: string;
@@ -53,4 +58,29 @@ export interface TokenTable {
   created_at: number;
   expires_at: number | null;
   last_four: string;
+}
+
+/** Of a network, or of a policy's key. */
+export interface BanTable {
+  id: string;
+  app: string;
+  cidr: string | null;
+  policy: string | null;
+  /** A list of texts as JSON. */
+  key_values: string | null;
+  until_at: number;
+  reason: string | null;
+  created_at: number;
+  created_by: string;
+  /** The revision that made it. */
+  revision: number;
+}
+
+export interface TemplateTable {
+  app: string;
+  name: string;
+  document: string;
+  /** The revision that last changed it. */
+  revision: number;
+  updated_at: number;
 }

@@ -1,24 +1,159 @@
 // Tokens, found by their hash: comparing secrets is left to an index over digests, whose timing tells nothing of them.
+// Those of callers travel to the gateways: making and deleting one is a change of what gateways enforce.
 
+import type { SnapshotCaller } from "@sluice/limiter/policy/snapshot.ts";
+import type { Transaction } from "kysely";
+import { ApiError } from "../errors/api-error.ts";
+import { getApp } from "./apps.ts";
+import { change, type Origin } from "./change.ts";
 import type { Database } from "./database.ts";
+import type { Tables, TokenTable } from "./tables.ts";
 
-export type Role = "admin" | "gateway";
+/** What a token of an app may be made for. */
+export const appRoles = ["admin", "editor", "viewer", "caller"] as const;
+export type AppRole = (typeof appRoles)[number];
+export type Role = AppRole | "gateway";
 
 export interface TokenRecord {
+  readonly id: string;
   readonly hash: string;
   readonly name: string;
   readonly role: Role;
   /** The app that it is for; undefined: all. */
   readonly app: string | undefined;
   readonly createdAtMs: number;
+  /** A whole second. */
   readonly expiresAtMs: number | undefined;
   readonly lastFour: string;
 }
 
 export async function findToken(database: Database, hash: string): Promise<TokenRecord | undefined> {
   const row = await database.selectFrom("tokens").selectAll().where("hash", "=", hash).executeTakeFirst();
-  if (row === undefined) return undefined;
+  return row === undefined ? undefined : tokenFrom(row);
+}
+
+/** Whether there is a token of the role that is for all apps. */
+export async function hasToken(database: Database, role: Role): Promise<boolean> {
+  const row = await database
+    .selectFrom("tokens")
+    .select("hash")
+    .where("role", "=", role)
+    .where("app", "is", null)
+    .limit(1)
+    .executeTakeFirst();
+  return row !== undefined;
+}
+
+/**
+ * Makes the given one, which is for all apps, the only such token of its name and role; one that had them before is
+ * worth nothing any more.
+ */
+export async function replaceToken(database: Database, token: TokenRecord): Promise<void> {
+  await database.transaction().execute(async (transaction) => {
+    await transaction
+      .deleteFrom("tokens")
+      .where("name", "=", token.name)
+      .where("role", "=", token.role)
+      .where("app", "is", null)
+      .execute();
+    await transaction.deleteFrom("tokens").where("hash", "=", token.hash).execute();
+    await transaction.insertInto("tokens").values(rowFrom(token)).execute();
+  });
+}
+
+/** Of those for all apps. */
+export async function deleteToken(database: Database, role: Role, name: string): Promise<void> {
+  await database
+    .deleteFrom("tokens")
+    .where("role", "=", role)
+    .where("name", "=", name)
+    .where("app", "is", null)
+    .execute();
+}
+
+/** @returns the revision that gateways learn of it by, if they do. @throws ApiError app-not-found */
+export function createToken(
+  database: Database,
+  origin: Origin,
+  token: TokenRecord & { readonly app: string },
+): Promise<number | undefined> {
+  return change(database, origin, async (transaction, record) => {
+    await getApp(transaction, token.app);
+    await transaction.insertInto("tokens").values(rowFrom(token)).execute();
+    if (token.role !== "caller") return undefined;
+    return record({ action: "create-caller", app: token.app, subject: token.name, after: described(token) });
+  });
+}
+
+/**
+ * In the order they were made, those after the given id; gateways' are none of them.
+ * @param app only those of its, or undefined for all
+ */
+export async function listTokens(
+  database: Database,
+  app: string | undefined,
+  after: string,
+  limit: number,
+): Promise<TokenRecord[]> {
+  let query = database.selectFrom("tokens").selectAll().where("role", "!=", "gateway").where("id", ">", after);
+  if (app !== undefined) query = query.where("app", "=", app);
+  const rows = await query.orderBy("id").limit(limit).execute();
+  return rows.map(tokenFrom);
+}
+
+/**
+ * @param app only one of its, or undefined for any
+ * @returns the revision that gateways learn of it by, if they do
+ * @throws ApiError token-not-found
+ */
+export function deleteTokenById(
+  database: Database,
+  origin: Origin,
+  app: string | undefined,
+  id: string,
+): Promise<number | undefined> {
+  return change(database, origin, async (transaction, record) => {
+    const row = await transaction
+      .selectFrom("tokens")
+      .selectAll()
+      .where("id", "=", id)
+      .where("role", "!=", "gateway")
+      .executeTakeFirst();
+    if (row === undefined || (app !== undefined && row.app !== app)) {
+      throw new ApiError("token-not-found", `There is no token "${id}".`);
+    }
+    await transaction.deleteFrom("tokens").where("id", "=", id).execute();
+    const token = tokenFrom(row);
+    if (token.role !== "caller" || token.app === undefined) return undefined;
+    return record({ action: "delete-caller", app: token.app, subject: token.name, before: described(token) });
+  });
+}
+
+/** Every caller's token that is good, as a snapshot has it. */
+export async function readCallers(transaction: Transaction<Tables>, nowMs: number): Promise<SnapshotCaller[]> {
+  const rows = await transaction
+    .selectFrom("tokens")
+    .selectAll()
+    .where("role", "=", "caller")
+    .where((row) => row.or([row("expires_at", "is", null), row("expires_at", ">", nowMs)]))
+    .orderBy("id")
+    .execute();
+  return rows.map(tokenFrom).map(({ app = "", hash, expiresAtMs }) => ({
+    app,
+    sha256: hash,
+    ...(expiresAtMs === undefined ? {} : { expiresAtSeconds: expiresAtMs / 1_000 }),
+  }));
+}
+
+/** For the history: nothing that opens a door. */
+function described({ id, name, role, expiresAtMs }: TokenRecord): string {
+  const expiresAt = expiresAtMs === undefined ? undefined : new Date(expiresAtMs).toISOString();
+  return JSON.stringify({ id, name, role, expiresAt });
+}
+
+function tokenFrom(row: TokenTable): TokenRecord {
   return {
+    id: row.id,
     hash: row.hash,
     name: row.name,
     role: row.role as Role,
@@ -29,31 +164,15 @@ export async function findToken(database: Database, hash: string): Promise<Token
   };
 }
 
-export async function hasToken(database: Database, role: Role): Promise<boolean> {
-  const row = await database.selectFrom("tokens").select("hash").where("role", "=", role).limit(1).executeTakeFirst();
-  return row !== undefined;
-}
-
-/** Makes the given one the only token of its name and role; a token that had them before is worth nothing any more. */
-export async function replaceToken(database: Database, token: TokenRecord): Promise<void> {
-  await database.transaction().execute(async (transaction) => {
-    await transaction.deleteFrom("tokens").where("name", "=", token.name).where("role", "=", token.role).execute();
-    await transaction.deleteFrom("tokens").where("hash", "=", token.hash).execute();
-    await transaction
-      .insertInto("tokens")
-      .values({
-        hash: token.hash,
-        name: token.name,
-        role: token.role,
-        app: token.app ?? null,
-        created_at: token.createdAtMs,
-        expires_at: token.expiresAtMs ?? null,
-        last_four: token.lastFour,
-      })
-      .execute();
-  });
-}
-
-export async function deleteToken(database: Database, role: Role, name: string): Promise<void> {
-  await database.deleteFrom("tokens").where("role", "=", role).where("name", "=", name).execute();
+function rowFrom(token: TokenRecord): TokenTable {
+  return {
+    id: token.id,
+    hash: token.hash,
+    name: token.name,
+    role: token.role,
+    app: token.app ?? null,
+    created_at: token.createdAtMs,
+    expires_at: token.expiresAtMs ?? null,
+    last_four: token.lastFour,
+  };
 }

@@ -2,9 +2,16 @@
 // hash only.
 
 import { createHash, randomBytes } from "node:crypto";
+import { newId } from "../storage/new-id.ts";
 import type { Role, TokenRecord } from "../storage/tokens.ts";
 
-const prefixes: Record<Role, string> = { admin: "sluice_adm_", gateway: "sluice_gw_" };
+const prefixes: Record<Role, string> = {
+  admin: "sluice_adm_",
+  editor: "sluice_edt_",
+  viewer: "sluice_vwr_",
+  caller: "sluice_call_",
+  gateway: "sluice_gw_",
+};
 
 export function mintToken(role: Role): string {
   return prefixes[role] + randomBytes(32).toString("base64url");
@@ -15,8 +22,10 @@ export function hashToken(token: string): string {
   return createHash("sha256").update(token, "utf8").digest("hex");
 }
 
+/** A token for all apps that never expires. */
 export function tokenRecord(token: string, name: string, role: Role, createdAtMs: number): TokenRecord {
   return {
+    id: newId(createdAtMs),
     hash: hashToken(token),
     name,
     role,

@@ -3,7 +3,14 @@
 import { indexPolicies } from "../../../limiter/src/match/policy-index.ts";
 import type { CompiledSnapshot } from "../../../limiter/src/policy/read-snapshot.ts";
 
-const noPolicies: CompiledSnapshot = { epoch: "", revision: 0, policies: [], index: indexPolicies([]) };
+const noPolicies: CompiledSnapshot = {
+  epoch: "",
+  revision: 0,
+  policies: [],
+  index: indexPolicies([]),
+  bans: [],
+  callers: [],
+};
 
 let current = noPolicies;
 

@@ -16,6 +16,30 @@ export function ipPrefix(address: string, v4Bits: number, v6Bits: number): strin
   return `${text}/${v6Bits}`;
 }
 
+/** An address in groups of 16 bits: two of IPv4, as which an IPv4-mapped one counts, or eight. Undefined: it is none. */
+export function addressGroups(address: string): number[] | undefined {
+  if (!address.includes(":")) {
+    const bytes = parseV4(address);
+    return bytes === undefined ? undefined : v4Groups(bytes);
+  }
+  const groups = parseV6(address);
+  return groups !== undefined && isV4Mapped(groups) ? groups.slice(6) : groups;
+}
+
+/** Clears what follows the first `bits`. */
+export function maskGroups(groups: number[], bits: number): void {
+  for (let i = 0; i < groups.length; i++) {
+    const keep = Math.max(0, Math.min(16, bits - i * 16));
+    const step = 2 ** (16 - keep);
+    const group = groups[i] as number;
+    groups[i] = group - (group % step);
+  }
+}
+
+function v4Groups(bytes: readonly number[]): number[] {
+  return [(bytes[0] as number) * 256 + (bytes[1] as number), (bytes[2] as number) * 256 + (bytes[3] as number)];
+}
+
 function v4Prefix(address: string, bits: number): string {
   if (bits === 32) return address;
   const bytes = parseV4(address);
@@ -28,15 +52,6 @@ function v4Prefix(address: string, bits: number): string {
     text += `${i === 0 ? "" : "."}${byte - (byte % step)}`;
   }
   return `${text}/${bits}`;
-}
-
-function maskGroups(groups: number[], bits: number): void {
-  for (let i = 0; i < 8; i++) {
-    const keep = Math.max(0, Math.min(16, bits - i * 16));
-    const step = 2 ** (16 - keep);
-    const group = groups[i] as number;
-    groups[i] = group - (group % step);
-  }
 }
 
 function isV4Mapped(groups: readonly number[]): boolean {
@@ -66,11 +81,11 @@ function parseV4(text: string): number[] | undefined {
 function parseV6(text: string): number[] | undefined {
   const gap = text.indexOf("::");
   if (gap < 0) {
-    const groups = parseGroups(text);
+    const groups = parseGroups(text, true);
     return groups !== undefined && groups.length === 8 ? groups : undefined;
   }
-  const head = parseGroups(text.slice(0, gap));
-  const tail = parseGroups(text.slice(gap + 2));
+  const head = parseGroups(text.slice(0, gap), false);
+  const tail = parseGroups(text.slice(gap + 2), true);
   if (head === undefined || tail === undefined || head.length + tail.length > 7) return undefined;
   const groups = head;
   const zeros = 8 - head.length - tail.length;
@@ -79,15 +94,18 @@ function parseV6(text: string): number[] | undefined {
   return groups;
 }
 
-function parseGroups(text: string): number[] | undefined {
+/** @param isEnd whether these are the last groups: only there may IPv4's dotted form stand for two */
+function parseGroups(text: string, isEnd: boolean): number[] | undefined {
   const groups: number[] = [];
   if (text === "") return groups;
-  for (const part of text.split(":")) {
+  const parts = text.split(":");
+  for (let i = 0; i < parts.length; i++) {
+    const part = parts[i] as string;
     if (part.includes(".")) {
+      if (!isEnd || i < parts.length - 1) return undefined;
       const bytes = parseV4(part);
       if (bytes === undefined) return undefined;
-      groups.push((bytes[0] as number) * 256 + (bytes[1] as number));
-      groups.push((bytes[2] as number) * 256 + (bytes[3] as number));
+      for (const group of v4Groups(bytes)) groups.push(group);
     } else {
       const group = parseDigits(part, 16, 4);
       if (group === undefined) return undefined;
@@ -97,7 +115,8 @@ function parseGroups(text: string): number[] | undefined {
   return groups;
 }
 
-function parseDigits(text: string, base: number, maxDigits: number): number | undefined {
+/** @returns undefined when the text is empty, longer than `maxDigits` or holds anything but digits of the base */
+export function parseDigits(text: string, base: number, maxDigits: number): number | undefined {
   if (text === "" || text.length > maxDigits) return undefined;
   let value = 0;
   for (let i = 0; i < text.length; i++) {
@@ -115,7 +134,7 @@ function digitOf(code: number): number {
   return -1;
 }
 
-function hex(group: number): string {
+export function hex(group: number): string {
   const digits = "0123456789abcdef";
   let text = "";
   let rest = group;

@@ -1,18 +1,24 @@
-// From the bytes' meaning to the set that requests are decided by: every policy validated again, compiled and indexed.
-// A snapshot is taken whole or refused whole.
+// From the bytes' meaning to the set that requests are decided by: every policy validated again, compiled and indexed;
+// bans and callers validated as well. A snapshot is taken whole or refused whole.
 
 import { indexPolicies, type PolicyIndex } from "../match/policy-index.ts";
+import { readBans, readCallers } from "./bans-and-callers.ts";
 import { type CompiledPolicy, compilePolicy } from "./compile.ts";
 import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
 import { isName, nameRule } from "./shape.ts";
-import { snapshotFormat } from "./snapshot.ts";
+import { type SnapshotBan, type SnapshotCaller, snapshotFormat } from "./snapshot.ts";
 import { describeValue, validatePolicy } from "./validate.ts";
+
+export type { SnapshotBan, SnapshotCaller } from "./snapshot.ts";
 
 export interface CompiledSnapshot {
   readonly epoch: string;
   readonly revision: number;
   readonly policies: readonly CompiledPolicy[];
   readonly index: PolicyIndex;
+  /** Those that are over by now may be among them: look at untilSeconds. */
+  readonly bans: readonly SnapshotBan[];
+  readonly callers: readonly SnapshotCaller[];
 }
 
 export interface SnapshotReading {
@@ -27,7 +33,7 @@ export function readSnapshot(message: unknown): SnapshotReading {
   if (typeof message !== "object" || message === null) {
     return { problems: [{ path: "", expected: "a snapshot", got: describeValue(message) }] };
   }
-  const { format, epoch, revision, policies } = message as Record<string, unknown>;
+  const { format, epoch, revision, policies, bans, callers } = message as Record<string, unknown>;
   if (format !== snapshotFormat) {
     addProblem(findings, { path: "format", expected: `${snapshotFormat}`, got: describeValue(format) });
     return { problems: listProblems(findings) };
@@ -44,6 +50,8 @@ export function readSnapshot(message: unknown): SnapshotReading {
   }
   const compiled: CompiledPolicy[] = [];
   for (let i = 0; i < policies.length; i++) readPolicy(policies[i], `policies[${i}]`, compiled, findings);
+  const bansRead = readBans(bans, findings);
+  const callersRead = readCallers(callers, findings);
   const problems = listProblems(findings);
   if (problems.length > 0) return { problems };
   return {
@@ -52,6 +60,8 @@ export function readSnapshot(message: unknown): SnapshotReading {
       revision: revision as number,
       policies: compiled,
       index: indexPolicies(compiled),
+      bans: bansRead,
+      callers: callersRead,
     },
     problems,
   };

@@ -41,6 +41,8 @@ const maxUnits = 2147483648;
 
 const name: Shape = { kind: "text", expected: nameRule, maxBytes: 63, accepts: isName };
 
+export { name as nameShape };
+
 export const costShape: Shape = { kind: "integer", min: 1, max: maxUnits };
 
 export const algorithms: readonly string[] = [

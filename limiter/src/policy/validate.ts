@@ -41,7 +41,8 @@ export function validatePolicy(document: unknown): Validation {
   return { policy: policyFrom(document as Json), problems };
 }
 
-function checkShape(shape: Shape, value: unknown, path: string, findings: Findings): void {
+/** Adds what is wrong with the value by its shape alone. */
+export function checkShape(shape: Shape, value: unknown, path: string, findings: Findings): void {
   const expected = mismatch(shape, value);
   if (expected !== undefined) {
     addProblem(findings, { path, expected, got: describeValue(value) });

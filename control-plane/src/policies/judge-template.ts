@@ -1,0 +1,50 @@
+// Whether a document may become a template: what it says must be right in a policy, and in each that uses it.
+
+import { policyShape, type Shape } from "@sluice/limiter/policy/shape.ts";
+import { type Problem, validatePolicy } from "@sluice/limiter/policy/validate.ts";
+import { shapeProblems } from "../schemas/read-body.ts";
+import { resolveTemplates, type Templates, templateFields } from "./resolve-templates.ts";
+
+/** A policy's fields of these names, of which a template has one. */
+export const templateShape: Shape & { kind: "record" } = {
+  kind: "record",
+  fields: Object.fromEntries(
+    Object.entries(policyShape.fields).filter(([name]) => templateFields.some((field) => field === name)),
+  ),
+};
+
+/** A policy that can have any template. */
+const roomyPolicy = {
+  name: "any",
+  limits: [{ algorithm: "token-bucket", quota: 2_147_483_648, window: "1s" }],
+};
+
+export function judgeTemplate(document: unknown): Problem[] {
+  const problems = shapeProblems(templateShape, document);
+  if (problems.length > 0) return problems;
+  const given = Object.keys(document as object);
+  if (given.length !== 1) {
+    const got = given.length === 0 ? "neither" : "both";
+    return [{ path: "", expected: `either ${templateFields.join(" or ")}`, got }];
+  }
+  return validatePolicy({ ...roomyPolicy, ...(document as object) }).problems;
+}
+
+/** What the policies that use the template could not have of it: each policy's name and problem. */
+export function misfits(
+  users: readonly { readonly name: string; readonly document: unknown }[],
+  templates: Templates,
+): Problem[] {
+  return users.flatMap(({ name, document }) => {
+    const resolution = resolveTemplates(document, templates);
+    const gone = resolution.problems.map(({ path }) => path.slice(0, path.indexOf(".")));
+    return [
+      ...gone.map((path) => ({ path, expected: `what the policy "${name}" uses it for`, got: "nothing" })),
+      ...validatePolicy(resolution.document).problems.map(({ path, expected, got }) => ({
+        path,
+        expected: `what the policy "${name}" can have: ${expected}`,
+        got,
+      })),
+    ];
+  });
+}

@@ -1,0 +1,115 @@
+// /api/v1/apps/{app}/bans: who is refused whatever the limits say, until a time.
+
+import type { FastifyInstance } from "fastify";
+import { banBodyShape, checkBannedKey, readBanBody } from "../schemas/ban-body.ts";
+import {
+  afterIdParameter,
+  appSegment,
+  banSegment,
+  limitParameter,
+  querySchema,
+  waitParameter,
+} from "../schemas/parameters.ts";
+import { schemaOf } from "../schemas/policy-schema.ts";
+import { answers } from "../schemas/responses.ts";
+import { type Ban, createBan, deleteBan, getBan, listBans } from "../storage/bans.ts";
+import { announceChange, originOf } from "./applied.ts";
+
+const appParams = { type: "object", properties: { app: appSegment } } as const;
+const params = { type: "object", properties: { app: appSegment, ban: banSegment } } as const;
+const tags = ["bans"];
+
+interface OneBan {
+  Params: { app: string; ban: string };
+  Querystring: { wait?: string };
+}
+
+export default async function banRoutes(app: FastifyInstance): Promise<void> {
+  app.get<{ Params: { app: string }; Querystring: { after: string; limit: number } }>(
+    "/apps/:app/bans",
+    {
+      config: { access: "read" },
+      schema: {
+        tags,
+        summary: "An app's bans in force, in the order they were made",
+        params: appParams,
+        querystring: querySchema({ after: afterIdParameter, limit: limitParameter }),
+        response: answers({ 200: "BanPage" }),
+      },
+    },
+    async (request) => {
+      const { after, limit } = request.query;
+      const found = await listBans(app.database, request.params.app, app.now(), after, limit + 1);
+      const bans = found.slice(0, limit);
+      return { bans: bans.map(shown), next: found.length > limit ? bans.at(-1)?.id : undefined };
+    },
+  );
+
+  app.post<{ Params: { app: string }; Querystring: { wait?: string } }>(
+    "/apps/:app/bans",
+    {
+      config: { access: "write", body: schemaOf(banBodyShape) },
+      schema: {
+        tags,
+        summary: "Ban a network, or key values of a policy, and push it",
+        description: "Says exactly one of cidr and policy with key, and exactly one of until and for.",
+        params: appParams,
+        querystring: querySchema({ wait: waitParameter }),
+        response: answers({ 201: "NewBan" }),
+      },
+    },
+    async (request, reply) => {
+      const asked = readBanBody(request.body, app.now());
+      const check = (policy: unknown) => checkBannedKey(asked.banned, policy);
+      const ban = await createBan(app.database, originOf(request), { ...asked, app: request.params.app, check });
+      reply.code(201).header("location", `/api/v1/apps/${ban.app}/bans/${ban.id}`);
+      return { ...shown(ban), ...(await announceChange(app, reply, ban.revision, request.query.wait)) };
+    },
+  );
+
+  app.get<OneBan>(
+    "/apps/:app/bans/:ban",
+    {
+      config: { access: "read" },
+      schema: {
+        tags,
+        summary: "One ban in force",
+        params,
+        querystring: querySchema({}),
+        response: answers({ 200: "Ban" }),
+      },
+    },
+    async (request) => shown(await getBan(app.database, request.params.app, app.now(), request.params.ban)),
+  );
+
+  app.delete<OneBan>(
+    "/apps/:app/bans/:ban",
+    {
+      config: { access: "write" },
+      schema: {
+        tags,
+        summary: "End a ban now",
+        params,
+        querystring: querySchema({ wait: waitParameter }),
+        response: answers({ 200: "Change" }),
+      },
+    },
+    async (request, reply) => {
+      const revision = await deleteBan(app.database, originOf(request), request.params.app, request.params.ban);
+      return announceChange(app, reply, revision, request.query.wait);
+    },
+  );
+}
+
+function shown({ id, app, banned, untilMs, reason, createdAtMs, createdBy, revision }: Ban) {
+  return {
+    id,
+    app,
+    ...banned,
+    until: new Date(untilMs).toISOString(),
+    reason,
+    createdAt: new Date(createdAtMs).toISOString(),
+    createdBy,
+    revision,
+  };
+}

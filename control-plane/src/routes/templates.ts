@@ -1,0 +1,143 @@
+// /api/v1/apps/{app}/templates: actions and costs that several policies say by name.
+
+import { isName, nameRule } from "@sluice/limiter/policy/shape.ts";
+import { describeValue, type Problem } from "@sluice/limiter/policy/validate.ts";
+import type { FastifyInstance } from "fastify";
+import { ApiError } from "../errors/api-error.ts";
+import { judgeTemplate, misfits, templateShape } from "../policies/judge-template.ts";
+import type { Templates } from "../policies/resolve-templates.ts";
+import {
+  afterParameter,
+  appSegment,
+  limitParameter,
+  querySchema,
+  templateSegment,
+  waitParameter,
+} from "../schemas/parameters.ts";
+import { schemaOf } from "../schemas/policy-schema.ts";
+import { answers } from "../schemas/responses.ts";
+import {
+  deleteTemplate,
+  getTemplate,
+  listTemplates,
+  putTemplate,
+  type StoredTemplate,
+  type UsingPolicy,
+} from "../storage/templates.ts";
+import { announceChange, originOf } from "./applied.ts";
+import { etagOf, isKnown, preconditionOf } from "./preconditions.ts";
+
+const appParams = { type: "object", properties: { app: appSegment } } as const;
+const params = { type: "object", properties: { app: appSegment, template: templateSegment } } as const;
+const tags = ["templates"];
+
+interface OneTemplate {
+  Params: { app: string; template: string };
+  Querystring: { wait?: string };
+}
+
+export default async function templateRoutes(app: FastifyInstance): Promise<void> {
+  app.get<{ Params: { app: string }; Querystring: { after: string; limit: number } }>(
+    "/apps/:app/templates",
+    {
+      config: { access: "read" },
+      schema: {
+        tags,
+        summary: "An app's templates, by name",
+        params: appParams,
+        querystring: querySchema({ after: afterParameter, limit: limitParameter }),
+        response: answers({ 200: "TemplatePage" }),
+      },
+    },
+    async (request) => {
+      const { after, limit } = request.query;
+      const found = await listTemplates(app.database, request.params.app, after, limit + 1);
+      const templates = found.slice(0, limit);
+      return { templates: templates.map(listed), next: found.length > limit ? templates.at(-1)?.name : undefined };
+    },
+  );
+
+  app.get<OneTemplate>(
+    "/apps/:app/templates/:template",
+    {
+      config: { access: "read" },
+      schema: {
+        tags,
+        summary: "One template's document",
+        params,
+        querystring: querySchema({}),
+        response: answers({ 200: "Template" }),
+      },
+    },
+    async (request, reply) => {
+      const { document, revision } = await getTemplate(app.database, request.params.app, request.params.template);
+      const etag = etagOf(revision);
+      reply.header("etag", etag);
+      return isKnown(request, etag) ? reply.code(304).send() : document;
+    },
+  );
+
+  app.put<OneTemplate>(
+    "/apps/:app/templates/:template",
+    {
+      config: { access: "write", body: schemaOf(templateShape) },
+      schema: {
+        tags,
+        summary: "Store a template, and push the policies that use it",
+        description: "Says either onLimit or cost, as a policy does. Each policy that uses it must be able to have it.",
+        params,
+        querystring: querySchema({ wait: waitParameter }),
+        response: answers({ 200: "Change", 201: "Change" }),
+      },
+    },
+    async (request, reply) => {
+      const { app: appName, template: name } = request.params;
+      const { body } = request;
+      const problems = judgeTemplate(body);
+      if (!isName(name)) problems.push({ path: "name", expected: nameRule, got: describeValue(name) });
+      refuse(problems, "This is not a template");
+      const put = {
+        app: appName,
+        name,
+        document: body as Record<string, unknown>,
+        precondition: preconditionOf(request),
+        check: (users: readonly UsingPolicy[], templates: Templates) =>
+          refuse(misfits(users, templates), "A policy that uses the template could not have it"),
+      };
+      const { revision, created } = await putTemplate(app.database, originOf(request), put);
+      reply.code(created ? 201 : 200).header("etag", etagOf(revision));
+      return announceChange(app, reply, revision, request.query.wait);
+    },
+  );
+
+  app.delete<OneTemplate>(
+    "/apps/:app/templates/:template",
+    {
+      config: { access: "write" },
+      schema: {
+        tags,
+        summary: "Delete a template that no policy uses",
+        params,
+        querystring: querySchema({ wait: waitParameter }),
+        response: answers({ 200: "Change" }),
+      },
+    },
+    async (request, reply) => {
+      const { app: appName, template: name } = request.params;
+      const precondition = preconditionOf(request);
+      const revision = await deleteTemplate(app.database, originOf(request), appName, name, precondition);
+      return announceChange(app, reply, revision, request.query.wait);
+    },
+  );
+}
+
+/** @throws ApiError invalid-template if there are problems */
+function refuse(problems: readonly Problem[], what: string): void {
+  if (problems.length === 0) return;
+  const detail = problems.length === 1 ? "1 thing is wrong" : `${problems.length} things are wrong`;
+  throw new ApiError("invalid-template", `${what}: ${detail}.`, { errors: problems });
+}
+
+function listed({ name, revision, updatedAtMs, document }: StoredTemplate) {
+  return { name, etag: etagOf(revision), revision, updatedAt: new Date(updatedAtMs).toISOString(), document };
+}

@@ -1,0 +1,162 @@
+// /api/v1/tokens: what lets people and programs in, each for one app. A token is shown when it is made and never again.
+
+import { parseDuration } from "@sluice/limiter/policy/duration.ts";
+import { nameShape, type Shape } from "@sluice/limiter/policy/shape.ts";
+import type { FastifyInstance } from "fastify";
+import { callerOf, refuseOtherApp } from "../plugins/authentication.ts";
+import { afterIdParameter, limitParameter, querySchema, tokenSegment, waitParameter } from "../schemas/parameters.ts";
+import { schemaOf } from "../schemas/policy-schema.ts";
+import { readBody } from "../schemas/read-body.ts";
+import { answers } from "../schemas/responses.ts";
+import { newId } from "../storage/new-id.ts";
+import {
+  type AppRole,
+  appRoles,
+  createToken,
+  deleteTokenById,
+  listTokens,
+  type TokenRecord,
+} from "../storage/tokens.ts";
+import { hashToken, mintToken } from "../tokens/token.ts";
+import { announceChange, originOf } from "./applied.ts";
+
+const params = { type: "object", properties: { id: tokenSegment } } as const;
+const tags = ["tokens"];
+
+interface TokenBody {
+  readonly name: string;
+  readonly app: string;
+  readonly role: AppRole;
+  readonly expiresIn?: string;
+}
+
+const bodyShape: Shape = {
+  kind: "record",
+  fields: {
+    name: {
+      shape: {
+        kind: "text",
+        expected: "a text of 1 to 100 bytes in one line",
+        maxBytes: 100,
+        accepts: (text) => /^\P{Cc}+$/u.test(text),
+      },
+      description: "Who has it: the history tells of changes under this name.",
+      required: true,
+    },
+    app: { shape: nameShape, description: "The app that it is for.", required: true },
+    role: {
+      shape: { kind: "choice", of: appRoles },
+      description:
+        "viewer reads, editor changes policies, templates and bans too, admin makes tokens too; caller is for the ask-first API of gateways alone.",
+      required: true,
+    },
+    expiresIn: {
+      shape: { kind: "duration", min: "1s", max: "3650d" },
+      description: "When it stops to be good. Absent: never.",
+    },
+  },
+};
+
+export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
+  app.get<{ Querystring: { after: string; limit: number } }>(
+    "/tokens",
+    {
+      config: { access: "manage" },
+      schema: {
+        tags,
+        summary: "The tokens of the apps that yours is for, in the order they were made; never what they are",
+        querystring: querySchema({ after: afterIdParameter, limit: limitParameter }),
+        response: answers({ 200: "TokenPage" }),
+      },
+    },
+    async (request) => {
+      const { after, limit } = request.query;
+      const found = await listTokens(app.database, callerOf(request).app, after, limit + 1);
+      const tokens = found.slice(0, limit);
+      const nowMs = app.now();
+      return {
+        tokens: tokens.map((token) => ({ ...shown(token), ...kept(token, nowMs) })),
+        next: found.length > limit ? tokens.at(-1)?.id : undefined,
+      };
+    },
+  );
+
+  app.post<{ Querystring: { wait?: string } }>(
+    "/tokens",
+    {
+      config: { access: "manage", body: schemaOf(bodyShape) },
+      schema: {
+        tags,
+        summary: "Make a token",
+        description:
+          "It is in this answer and can never be read again. A caller's is pushed to the gateways, as a hash.",
+        querystring: querySchema({ wait: waitParameter }),
+        response: answers({ 201: "NewToken" }),
+      },
+    },
+    async (request, reply) => {
+      const body = readBody<TokenBody>(bodyShape, request.body);
+      refuseOtherApp(callerOf(request), body.app);
+      const token = mintToken(body.role);
+      const nowMs = app.now();
+      const record = {
+        id: newId(nowMs),
+        hash: hashToken(token),
+        name: body.name,
+        role: body.role,
+        app: body.app,
+        createdAtMs: nowMs,
+        expiresAtMs: body.expiresIn === undefined ? undefined : expiry(nowMs, body.expiresIn),
+        lastFour: token.slice(-4),
+      };
+      const revision = await createToken(app.database, originOf(request), record);
+      // A secret is in it.
+      reply.code(201).header("cache-control", "no-store");
+      const answer = { ...shown(record), token };
+      if (revision === undefined) return answer;
+      return { ...answer, ...(await announceChange(app, reply, revision, request.query.wait)) };
+    },
+  );
+
+  app.delete<{ Params: { id: string }; Querystring: { wait?: string } }>(
+    "/tokens/:id",
+    {
+      config: { access: "manage" },
+      schema: {
+        tags,
+        summary: "Delete a token: it is worth nothing from now on",
+        params,
+        querystring: querySchema({ wait: waitParameter }),
+        response: answers({ 200: "TokenChange" }),
+      },
+    },
+    async (request, reply) => {
+      const { app: ofApp } = callerOf(request);
+      const revision = await deleteTokenById(app.database, originOf(request), ofApp, request.params.id);
+      return revision === undefined ? {} : announceChange(app, reply, revision, request.query.wait);
+    },
+  );
+}
+
+/** Gateways count in whole seconds. */
+function expiry(nowMs: number, expiresIn: string): number {
+  return Math.ceil((nowMs + (parseDuration(expiresIn) ?? 0) / 1_000) / 1_000) * 1_000;
+}
+
+function shown({ id, name, app, role, expiresAtMs }: TokenRecord) {
+  return {
+    id,
+    name,
+    app,
+    role,
+    expiresAt: expiresAtMs === undefined ? undefined : new Date(expiresAtMs).toISOString(),
+  };
+}
+
+function kept({ lastFour, createdAtMs, expiresAtMs }: TokenRecord, nowMs: number) {
+  return {
+    lastFour,
+    createdAt: new Date(createdAtMs).toISOString(),
+    expired: expiresAtMs !== undefined && expiresAtMs <= nowMs,
+  };
+}

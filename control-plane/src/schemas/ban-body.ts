@@ -1,0 +1,106 @@
+// The body that asks for a ban: whom, and until when.
+
+import { type Cidr, formatCidr, parseCidr } from "@sluice/limiter/key/cidr.ts";
+import { bannedKeyShape, cidrShape } from "@sluice/limiter/policy/bans-and-callers.ts";
+import { parseDuration } from "@sluice/limiter/policy/duration.ts";
+import { nameShape, type Shape } from "@sluice/limiter/policy/shape.ts";
+import { describeValue, type Problem } from "@sluice/limiter/policy/validate.ts";
+import type { Banned } from "../storage/bans.ts";
+import { readBody, refuseProblems } from "./read-body.ts";
+
+interface BanBody {
+  readonly cidr?: string;
+  readonly policy?: string;
+  readonly key?: readonly string[];
+  readonly until?: string;
+  readonly for?: string;
+  readonly reason?: string;
+}
+
+export const banBodyShape: Shape = {
+  kind: "record",
+  fields: {
+    cidr: { shape: cidrShape, description: "Who is banned, by address; host bits are cleared. Or policy and key." },
+    policy: { shape: nameShape, description: "The policy whose key the values are of." },
+    key: { shape: bannedKeyShape, description: 'Who is banned, by the values of the policy\'s key; "*" is any value.' },
+    until: {
+      shape: {
+        kind: "text",
+        expected: 'a time of RFC 3339 like "2030-01-31T12:00:00Z"',
+        maxBytes: 40,
+        accepts: (text) => parseTime(text) !== undefined,
+      },
+      description: "When it is over. Or for.",
+    },
+    for: { shape: { kind: "duration", min: "1s", max: "3650d" }, description: "How long it lasts from now. Or until." },
+    reason: {
+      shape: { kind: "text", expected: "text of at most 500 bytes", maxBytes: 500 },
+      description: "For those who come across it later.",
+    },
+  },
+};
+
+export interface AskedBan {
+  readonly banned: Banned;
+  /** A whole second, as gateways count. */
+  readonly untilMs: number;
+  readonly reason: string | undefined;
+}
+
+/** @throws ApiError invalid-request with everything that is wrong with it */
+export function readBanBody(body: unknown, nowMs: number): AskedBan {
+  const { cidr, policy, key, until, for: lasts, reason } = readBody<BanBody>(banBodyShape, body);
+  const problems: Problem[] = [];
+  const banned = bannedBy(cidr, policy, key);
+  if (banned === undefined) {
+    const got = Object.entries({ cidr, policy, key }).flatMap(([name, value]) => (value === undefined ? [] : [name]));
+    problems.push({ path: "", expected: "either cidr, or policy and key", got: got.join(" and ") || "none of them" });
+  }
+  let untilMs = nowMs;
+  if ((until === undefined) === (lasts === undefined)) {
+    problems.push({ path: "", expected: "either until or for", got: until === undefined ? "neither" : "both" });
+  } else {
+    const asked = until === undefined ? nowMs + (parseDuration(lasts ?? "") ?? 0) / 1_000 : (parseTime(until) ?? 0);
+    untilMs = Math.ceil(asked / 1_000) * 1_000;
+    if (asked <= nowMs) problems.push({ path: "until", expected: "a time in the future", got: describeValue(until) });
+  }
+  refuseProblems(problems);
+  return { banned: banned as Banned, untilMs, reason };
+}
+
+/** @param policy the document of the policy that the ban names; undefined: there is none */
+export function checkBannedKey(banned: Banned, policy: unknown): void {
+  if (!("policy" in banned)) return;
+  const problems: Problem[] = [];
+  const { key: parts = [] } = (policy ?? {}) as { key?: readonly string[] };
+  if (policy === undefined) {
+    problems.push({ path: "policy", expected: "the name of a policy of the app", got: describeValue(banned.policy) });
+  } else if (parts.length !== banned.key.length) {
+    const values = parts.length === 1 ? "1 value" : `${parts.length} values`;
+    const expected = `${values}, for the policy's key [${parts.join(", ")}]`;
+    problems.push({ path: "key", expected, got: describeValue(banned.key) });
+  }
+  refuseProblems(problems);
+}
+
+function bannedBy(
+  cidr: string | undefined,
+  policy: string | undefined,
+  key: readonly string[] | undefined,
+): Banned | undefined {
+  if (cidr !== undefined && policy === undefined && key === undefined)
+    return { cidr: formatCidr(parseCidr(cidr) as Cidr) };
+  if (cidr === undefined && policy !== undefined && key !== undefined) return { policy, key };
+  return undefined;
+}
+
+/** @returns milliseconds since 1970, or undefined when the text is no time of RFC 3339 */
+function parseTime(text: string): number | undefined {
+  const parts = /^(\d{4})-(\d\d)-(\d\d)T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/i.exec(text);
+  if (parts === null) return undefined;
+  const [, year, month, day] = parts.map(Number) as [number, number, number, number];
+  // Date.parse would read the 30th of February as a day in March.
+  if (new Date(Date.UTC(year, month - 1, day)).getUTCDate() !== day) return undefined;
+  const ms = Date.parse(text.toUpperCase());
+  return Number.isNaN(ms) ? undefined : ms;
+}

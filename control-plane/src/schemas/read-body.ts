@@ -1,0 +1,31 @@
+// Bodies held against a shape of limiter's: what is wrong with them is told in the same words as of policies.
+
+import { listProblems, noFindings } from "@sluice/limiter/policy/problems.ts";
+import type { Shape } from "@sluice/limiter/policy/shape.ts";
+import { checkShape, type Problem } from "@sluice/limiter/policy/validate.ts";
+import { ApiError } from "../errors/api-error.ts";
+
+export function shapeProblems(shape: Shape, value: unknown): Problem[] {
+  const findings = noFindings();
+  checkShape(shape, value, "", findings);
+  return listProblems(findings);
+}
+
+/**
+ * @returns the body; that it is a T is the shape's word
+ * @throws ApiError invalid-request with everything that is wrong with it
+ */
+export function readBody<T>(shape: Shape, body: unknown): T {
+  refuseProblems(shapeProblems(shape, body));
+  return body as T;
+}
+
+/** @throws ApiError invalid-request if there are any */
+export function refuseProblems(problems: readonly Problem[]): void {
+  const [first] = problems;
+  if (first === undefined) return;
+  const where = first.path === "" ? "The body" : first.path;
+  throw new ApiError("invalid-request", `${where}: expected ${first.expected}, got ${first.got}.`, {
+    errors: problems,
+  });
+}

@@ -1,0 +1,162 @@
+// Bans: a network, or key values of a policy, until a time. They are over by themselves: what has expired is not read
+// any more, and swept out when another one comes.
+
+import type { SnapshotBan } from "@sluice/limiter/policy/snapshot.ts";
+import type { Transaction } from "kysely";
+import { ApiError } from "../errors/api-error.ts";
+import { getApp } from "./apps.ts";
+import { change, type Origin } from "./change.ts";
+import type { Database } from "./database.ts";
+import { newId } from "./new-id.ts";
+import type { BanTable, Tables } from "./tables.ts";
+
+export const maxBansOfApp = 10_000;
+
+/** Who is banned: a network, or who has these values of the policy's key. */
+export type Banned = { readonly cidr: string } | { readonly policy: string; readonly key: readonly string[] };
+
+export interface Ban {
+  readonly id: string;
+  readonly app: string;
+  readonly banned: Banned;
+  /** A whole second. */
+  readonly untilMs: number;
+  readonly reason: string | undefined;
+  readonly createdAtMs: number;
+  readonly createdBy: string;
+  /** The revision that made it. */
+  readonly revision: number;
+}
+
+/**
+ * @param ban.check throws when the policy whose key it is for cannot have such values; undefined: there is none
+ * @throws ApiError app-not-found, too-many-bans, or what the check throws
+ */
+export function createBan(
+  database: Database,
+  origin: Origin,
+  ban: {
+    app: string;
+    banned: Banned;
+    untilMs: number;
+    reason: string | undefined;
+    check(policy: unknown): void;
+  },
+): Promise<Ban> {
+  const { app, banned, untilMs, reason } = ban;
+  return change(database, origin, async (transaction, record) => {
+    await getApp(transaction, app);
+    if ("policy" in banned) {
+      const policy = await transaction
+        .selectFrom("policies")
+        .select("document")
+        .where("app", "=", app)
+        .where("name", "=", banned.policy)
+        .executeTakeFirst();
+      ban.check(policy === undefined ? undefined : JSON.parse(policy.document));
+    }
+    await transaction.deleteFrom("bans").where("until_at", "<=", origin.atMs).execute();
+    const { count } = await transaction
+      .selectFrom("bans")
+      .select((row) => row.fn.countAll().as("count"))
+      .where("app", "=", app)
+      .executeTakeFirstOrThrow();
+    if (Number(count) >= maxBansOfApp) {
+      throw new ApiError("too-many-bans", `The app "${app}" has ${count} bans already.`);
+    }
+    const id = newId(origin.atMs);
+    const after = JSON.stringify({ ...banned, until: new Date(untilMs).toISOString(), reason });
+    const ofPolicy = "policy" in banned ? { policy: banned.policy } : {};
+    const revision = await record({ action: "create-ban", app, ...ofPolicy, subject: id, after });
+    const row: BanTable = {
+      id,
+      app,
+      cidr: "cidr" in banned ? banned.cidr : null,
+      policy: "policy" in banned ? banned.policy : null,
+      key_values: "key" in banned ? JSON.stringify(banned.key) : null,
+      until_at: untilMs,
+      reason: reason ?? null,
+      created_at: origin.atMs,
+      created_by: origin.who,
+      revision,
+    };
+    await transaction.insertInto("bans").values(row).execute();
+    return banFrom(row);
+  });
+}
+
+/** In the order they were made, those after the given id. @throws ApiError app-not-found */
+export async function listBans(
+  database: Database,
+  app: string,
+  nowMs: number,
+  after: string,
+  limit: number,
+): Promise<Ban[]> {
+  await getApp(database, app);
+  const rows = await database
+    .selectFrom("bans")
+    .selectAll()
+    .where("app", "=", app)
+    .where("until_at", ">", nowMs)
+    .where("id", ">", after)
+    .orderBy("id")
+    .limit(limit)
+    .execute();
+  return rows.map(banFrom);
+}
+
+/** @throws ApiError app-not-found, ban-not-found */
+export async function getBan(
+  database: Database | Transaction<Tables>,
+  app: string,
+  nowMs: number,
+  id: string,
+): Promise<Ban> {
+  await getApp(database, app);
+  const row = await database
+    .selectFrom("bans")
+    .selectAll()
+    .where("app", "=", app)
+    .where("id", "=", id)
+    .where("until_at", ">", nowMs)
+    .executeTakeFirst();
+  if (row === undefined) throw new ApiError("ban-not-found", `The app "${app}" has no ban "${id}" in force.`);
+  return banFrom(row);
+}
+
+/** @throws ApiError app-not-found, ban-not-found */
+export function deleteBan(database: Database, origin: Origin, app: string, id: string): Promise<number> {
+  return change(database, origin, async (transaction, record) => {
+    const { banned, untilMs, reason } = await getBan(transaction, app, origin.atMs, id);
+    await transaction.deleteFrom("bans").where("id", "=", id).execute();
+    const before = JSON.stringify({ ...banned, until: new Date(untilMs).toISOString(), reason });
+    const ofPolicy = "policy" in banned ? { policy: banned.policy } : {};
+    return record({ action: "delete-ban", app, ...ofPolicy, subject: id, before });
+  });
+}
+
+/** Every ban in force, as a snapshot has it. */
+export async function readBans(transaction: Transaction<Tables>, nowMs: number): Promise<SnapshotBan[]> {
+  const rows = await transaction.selectFrom("bans").selectAll().where("until_at", ">", nowMs).orderBy("id").execute();
+  return rows.map((row) => {
+    const { id, app, banned, untilMs } = banFrom(row);
+    const who = "cidr" in banned ? { cidr: banned.cidr } : { policy: banned.policy, key: [...banned.key] };
+    return { id, app, ...who, untilSeconds: untilMs / 1_000 };
+  });
+}
+
+function banFrom(row: BanTable): Ban {
+  const banned: Banned =
+    row.cidr === null ? { policy: row.policy ?? "", key: JSON.parse(row.key_values ?? "[]") } : { cidr: row.cidr };
+  return {
+    id: row.id,
+    app: row.app,
+    banned,
+    untilMs: Number(row.until_at),
+    reason: row.reason ?? undefined,
+    createdAtMs: Number(row.created_at),
+    createdBy: row.created_by,
+    revision: Number(row.revision),
+  };
+}
