@@ -2,13 +2,20 @@
 
 import { encodeKeyValues } from "../../../limiter/src/key/counter-key.ts";
 import { ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
+import { bearerPayload, claimText } from "../../../limiter/src/key/jwt-claim.ts";
 import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
 import type { Policy } from "../../../limiter/src/policy/policy.ts";
+import { cjson } from "../runtime/lua-modules.ts";
+import { cookieValue, queryValue } from "./named-value.ts";
 
 const values: string[] = [];
 
 /** nginx's variables of headers, by header name. */
 const headerVariables: Record<string, string> = {};
+
+/** The claims that were read last: several parts and several policies ask for those of one request. */
+let lastAuthorization: string | undefined;
+let lastClaims: unknown;
 
 /** @returns the encoded key values; undefined when one is absent or empty and the policy does not share a counter then */
 export function readKeyValues(policy: Policy): string | undefined {
@@ -29,9 +36,11 @@ function readPart(part: KeyPart): string | undefined {
     case "header":
       return ngx.var[headerVariable(part.name)];
     case "cookie":
-      return ngx.var[`cookie_${part.name}`];
+      return cookieValue(ngx.var["http_cookie"] ?? "", part.name);
     case "query":
-      return ngx.var[`arg_${part.name}`];
+      return queryValue(ngx.var["args"] ?? "", part.name);
+    case "jwt":
+      return claimText(bearerClaims(ngx.var["http_authorization"]), part.name);
     case "var":
       return ngx.var[part.name];
     case "const":
@@ -43,6 +52,24 @@ function readPart(part: KeyPart): string | undefined {
     case "method":
       return ngx.req.get_method();
   }
+}
+
+/** Nobody has verified them. Undefined where there is no token that can be read. */
+function bearerClaims(authorization: string | undefined): unknown {
+  if (authorization !== lastAuthorization) {
+    lastAuthorization = authorization;
+    const payload = authorization === undefined ? undefined : bearerPayload(authorization);
+    lastClaims = payload === undefined ? undefined : decodeClaims(payload);
+  }
+  return lastClaims;
+}
+
+function decodeClaims(base64Url: string): unknown {
+  if (string.find(base64Url, "[^%w_-]")[0] !== undefined) return undefined;
+  const [plus] = string.gsub(base64Url, "-", "+");
+  const [base64] = string.gsub(plus, "_", "/");
+  const json = ngx.decode_base64(base64);
+  return json === undefined ? undefined : cjson.decode(json)[0];
 }
 
 function headerVariable(name: string): string {
