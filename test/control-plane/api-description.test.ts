@@ -33,6 +33,8 @@ function documents(shape: Shape): fc.Arbitrary<unknown> {
       return fc.constantFrom(...shape.of, "other");
     case "list":
       return fc.array(documents(shape.of), { maxLength: 3 });
+    case "either":
+      return fc.oneof(...shape.of.map(documents));
     case "record": {
       const fields = Object.entries(shape.fields).map(([name, field]) => [name, documents(field.shape)] as const);
       const requiredKeys = Object.keys(shape.fields).filter((name) => shape.fields[name]?.required === true);
@@ -56,6 +58,8 @@ function likely(shape: Shape): fc.Arbitrary<unknown> {
       return fc.constantFrom(...shape.of);
     case "list":
       return fc.array(likely(shape.of), { minLength: shape.minItems, maxLength: 2 });
+    case "either":
+      return fc.oneof(...shape.of.map(likely));
     case "record": {
       const fields = Object.entries(shape.fields).map(([name, field]) => [name, likely(field.shape)] as const);
       const requiredKeys = Object.keys(shape.fields).filter((name) => shape.fields[name]?.required === true);
@@ -80,6 +84,7 @@ function withFieldsOfItsAlgorithm(limit: Record<string, unknown>): Record<string
 
 function fieldPaths(shape: Shape, path: string): string[] {
   if (shape.kind === "list") return fieldPaths(shape.of, `${path}.items`);
+  if (shape.kind === "either") return shape.of.flatMap((one, i) => fieldPaths(one, `${path}.anyOf.${i}`));
   if (shape.kind !== "record") return [];
   return Object.entries(shape.fields).flatMap(([name, field]) => {
     const inner = `${path}.properties.${name}`;
@@ -112,6 +117,7 @@ describe("the policy's JSON Schema", () => {
     expect(accepts({ name: "p", ...onePerSecond, colour: "red" })).toBe(false);
     const paths = fieldPaths(policyShape, "");
     expect(paths).toContain(".properties.limits.items.properties.window");
+    expect(paths).toContain(".properties.cost.anyOf.1.properties.from");
     for (const path of paths) {
       const found = at(policySchema, path.slice(1).split("."));
       expect([path, typeof found?.["description"]]).toEqual([path, "string"]);

@@ -115,6 +115,44 @@ describe("in nginx, a request meets its policies in order:", function()
   end
 end)
 
+describe("in nginx, the cost that a request states", function()
+  local costFrom = product.module("limiter.src.policy.cost").costFrom
+  local source = { from = "header", name = "x", default = 5, max = 100 }
+
+  it("is an integer from 1 to the max, or the default", function()
+    assert.equal(5, costFrom(nil, source))
+    for _, cost in ipairs({ 1, 9, 10, 99, 100 }) do
+      assert.equal(cost, costFrom(tostring(cost), source))
+    end
+  end)
+
+  it("is none in any other text", function()
+    for _, text in ipairs({ "", "0", "-1", "+1", "1.5", "nan", "inf", "1e1", "0x1", " 1", "1 ", "01", "101", "1, 1", "\0" }) do
+      assert.is_nil(costFrom(text, source), text)
+    end
+  end)
+end)
+
+describe("in nginx, a claim", function()
+  local claims = product.module("limiter.src.key.jwt-claim")
+
+  it("is a text, or an integer to its last digit", function()
+    local payload = cjson.decode('{"sub":"ann","id":9007199254740991,"low":-10000000001,"zero":0,"a":{"b":"c"}}')
+    assert.equal("ann", claims.claimText(payload, "sub"))
+    assert.equal("9007199254740991", claims.claimText(payload, "id"))
+    assert.equal("-10000000001", claims.claimText(payload, "low"))
+    assert.equal("0", claims.claimText(payload, "zero"))
+    assert.equal("c", claims.claimText(payload, "a.b"))
+  end)
+
+  it("of any other kind is absent", function()
+    for _, text in ipairs({ "null", "[]", "{}", '["sub"]', '{"sub":null}', '{"sub":1.5}', '{"sub":["a"]}', '{"sub":1e300}' }) do
+      assert.is_nil(claims.claimText(cjson.decode(text), "sub"), text)
+      assert.is_nil(claims.claimText(cjson.decode(text), "sub.sub"), text)
+    end
+  end)
+end)
+
 describe("in nginx, a snapshot", function()
   local matching = product.vectors("policy-matching")
 

@@ -4,6 +4,7 @@ import { type Field, policyShape, type Shape } from "../../limiter/src/policy/sh
 /** Every field of the document with where it stands: "limits[].window". */
 function* fieldsOf(shape: Shape, path = ""): Generator<[path: string, field: Field]> {
   if (shape.kind === "list") yield* fieldsOf(shape.of, `${path}[]`);
+  if (shape.kind === "either") for (const one of shape.of) yield* fieldsOf(one, path);
   if (shape.kind !== "record") return;
   for (const [name, field] of Object.entries(shape.fields)) {
     const inner = path === "" ? name : `${path}.${name}`;
@@ -36,6 +37,9 @@ describe("the policy's shape", () => {
       "limits[].precision",
       "limits[].ttl",
       "cost",
+      "cost.from!",
+      "cost.default",
+      "cost.max",
       "scope",
       "onStoreFailure",
       "onLimit",
@@ -61,6 +65,7 @@ describe("the policy's shape", () => {
       ["onMissingKey", "skip"],
       ["limits[].name", "default"],
       ["cost", 1],
+      ["cost.default", 1],
       ["scope", "node"],
       ["onStoreFailure", "local"],
       ["onLimit.action", "reject"],

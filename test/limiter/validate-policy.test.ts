@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { validatePolicy } from "../../limiter/src/policy/validate.ts";
-import { smallestDocument, smallestLimit } from "./policies.ts";
+import { policyFrom, smallestDocument, smallestLimit } from "./policies.ts";
 
 // What single documents are told is in ../vectors/policy-documents.json, and held against Node and LuaJIT in ../parity
 // and ../gateway. Here: what holds for all of them.
@@ -61,7 +61,7 @@ describe("a policy document", () => {
     const largest = { ...smallestLimit, quota: 2 ** 31 };
     for (const cost of [0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 31 + 1, "1e9", "1", null]) {
       const { problems } = validatePolicy({ ...smallestDocument, limits: [largest], cost });
-      expect(problems).toMatchObject([{ path: "cost", expected: "an integer from 1 to 2147483648" }]);
+      expect(problems).toMatchObject([{ path: "cost", expected: "an integer from 1 to 2147483648, or an object" }]);
     }
     for (const cost of [1, 1e9, 2 ** 31]) expect(pathsOf({ ...smallestDocument, limits: [largest], cost })).toEqual([]);
   });
@@ -82,6 +82,46 @@ describe("a policy document", () => {
     expect(validatePolicy({ ...smallestDocument, limits: [{ ...smallestLimit, quota: 0 }], cost: 5 }).problems).toEqual(
       [{ path: "limits[0].quota", expected: "an integer from 1 to 2147483648", got: "0" }],
     );
+  });
+});
+
+describe("a cost that the request states", () => {
+  const limits = [
+    { ...smallestLimit, quota: 50, window: "1s" },
+    { ...smallestLimit, name: "few", burst: 20 },
+  ];
+  const sourceOf = (cost: unknown) => policyFrom({ name: "x", limits, cost }).costSource;
+
+  test("has the least that any limit ever holds for its max, unless said", () => {
+    expect(sourceOf({ from: "header:X-Cost" })).toEqual({ from: "header", name: "x-cost", default: 1, max: 20 });
+    expect(sourceOf({ from: "request-bytes", default: 3, max: 7 })).toEqual({
+      from: "request-bytes",
+      name: "",
+      default: 3,
+      max: 7,
+    });
+    expect(policyFrom({ name: "x", limits, cost: { from: "request-bytes", default: 3 } }).cost).toBe(3);
+    expect(sourceOf(5)).toBeUndefined();
+  });
+
+  test.each([
+    [{}, "cost.from", '"header:NAME" or "request-bytes"', "nothing"],
+    [{ from: "response-bytes" }, "cost.from", '"header:NAME" or "request-bytes"', '"response-bytes"'],
+    [{ from: "header:" }, "cost.from", '"header:NAME" or "request-bytes"', '"header:"'],
+    [{ from: "query:cost" }, "cost.from", '"header:NAME" or "request-bytes"', '"query:cost"'],
+    [{ from: "request-bytes", min: 1 }, "cost.min", "no such field; known here: from, default, max", "1"],
+    [{ from: "request-bytes", default: 0 }, "cost.default", "an integer from 1 to 2147483648", "0"],
+    [{ from: "request-bytes", max: 1.5 }, "cost.max", "an integer from 1 to 2147483648", "1.5"],
+    [{ from: "request-bytes", max: 21 }, "cost.max", "at most 20, which is all that limits[1] ever holds", "21"],
+    [
+      { from: "request-bytes", default: 21 },
+      "cost.default",
+      "at most 20, which is all that limits[1] ever holds",
+      "21",
+    ],
+    [{ from: "request-bytes", default: 9, max: 8 }, "cost.default", "at most 8, the max", "9"],
+  ])("is told what is wrong with %j", (cost, path, expected, got) => {
+    expect(validatePolicy({ name: "x", limits, cost }).problems).toEqual([{ path, expected, got }]);
   });
 });
 

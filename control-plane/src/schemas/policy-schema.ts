@@ -35,6 +35,8 @@ export function schemaOf(shape: Shape): JsonSchema {
       return { type: "string", enum: shape.of };
     case "list":
       return { type: "array", items: schemaOf(shape.of), minItems: shape.minItems, maxItems: shape.maxItems };
+    case "either":
+      return { anyOf: shape.of.map(schemaOf) };
     case "record":
       return recordSchema(shape.fields);
   }

@@ -20,6 +20,13 @@ export interface CompiledPolicy {
   readonly paths: readonly PathPattern[];
   /** Undefined: every method. */
   readonly methods: Readonly<Record<string, boolean>> | undefined;
+  readonly byCost: CostMemory;
+}
+
+/** The same policy at other costs: for `atCost` alone. */
+export interface CostMemory {
+  count: number;
+  readonly policies: Record<number, CompiledPolicy>;
 }
 
 export interface CompiledLimit {
@@ -58,5 +65,28 @@ export function compilePolicy(app: string, policy: Policy): CompiledPolicy {
     policyHeader: items.join(", "),
     paths,
     methods,
+    byCost: { count: 0, policies: emptyTable() },
   };
+}
+
+/** How many costs of one policy are remembered: more than honest clients state, fewer than a hostile one can. */
+const mostCostsRemembered = 256;
+
+/**
+ * The policy for a request of this cost, to be decided and given back as it is: `policy.cost` is what the request
+ * stated. Of one limit list, so that stores know the counters again.
+ *
+ * @param cost what `costFrom` said
+ */
+export function atCost(policy: CompiledPolicy, cost: number): CompiledPolicy {
+  if (cost === policy.policy.cost) return policy;
+  const { byCost } = policy;
+  const known = byCost.policies[cost];
+  if (known !== undefined) return known;
+  const priced = { ...policy, policy: { ...policy.policy, cost } };
+  if (byCost.count < mostCostsRemembered) {
+    byCost.policies[cost] = priced;
+    byCost.count += 1;
+  }
+  return priced;
 }

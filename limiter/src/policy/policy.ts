@@ -2,6 +2,7 @@
 // in µs. `validatePolicy` is the only maker.
 
 import type { KeyPart } from "../key/key-part.ts";
+import type { CostSource } from "./cost.ts";
 
 export type Mode = "enforce" | "shadow" | "off";
 export type Algorithm =
@@ -26,8 +27,10 @@ export interface Policy {
   readonly key: readonly KeyPart[];
   readonly onMissingKey: OnMissingKey;
   readonly limits: readonly Limit[];
-  /** Units that one request takes. */
+  /** Units that one request takes; with a `costSource`, one that does not say. */
   readonly cost: number;
+  /** Undefined: every request costs the same. */
+  readonly costSource: CostSource | undefined;
   readonly scope: Scope;
   readonly onStoreFailure: OnStoreFailure;
   readonly onLimit: Reject;

@@ -2,6 +2,7 @@
 // from it: a field that is not here does not exist.
 
 import { keyPartGrammar, parseKeyPart } from "../key/key-part.ts";
+import { parseCostOrigin } from "./cost.ts";
 
 export type Shape =
   | {
@@ -14,6 +15,8 @@ export type Shape =
   | { readonly kind: "duration"; readonly min: string; readonly max: string }
   | { readonly kind: "choice"; readonly of: readonly string[] }
   | { readonly kind: "list"; readonly of: Shape; readonly minItems: number; readonly maxItems: number }
+  /** One of these, told apart by their kind alone: no two may be of the same JSON type. */
+  | { readonly kind: "either"; readonly of: readonly Shape[] }
   | { readonly kind: "record"; readonly fields: Readonly<Record<string, Field>> };
 
 export interface Field {
@@ -29,7 +32,34 @@ const maxUnits = 2147483648;
 
 const name: Shape = { kind: "text", expected: nameRule, maxBytes: 63, accepts: isName };
 
-export const costShape: Shape = { kind: "integer", min: 1, max: maxUnits };
+export const unitsShape: Shape & { kind: "integer" } = { kind: "integer", min: 1, max: maxUnits };
+
+const cost: Shape = {
+  kind: "either",
+  of: [
+    unitsShape,
+    {
+      kind: "record",
+      fields: {
+        from: {
+          shape: {
+            kind: "text",
+            expected: '"header:NAME" or "request-bytes"',
+            maxBytes: 300,
+            accepts: (text) => parseCostOrigin(text) !== undefined,
+          },
+          description: "Where a request says what it costs: a header, or the length of its body in bytes.",
+          required: true,
+        },
+        default: { shape: unitsShape, description: "The cost of a request that does not say.", default: 1 },
+        max: {
+          shape: unitsShape,
+          description: "The most that a request may cost. Absent: what the smallest of the limits ever holds.",
+        },
+      },
+    },
+  ],
+};
 
 export const algorithms: readonly string[] = [
   "token-bucket",
@@ -52,7 +82,7 @@ const limit: Shape = {
       required: true,
     },
     quota: {
-      shape: { kind: "integer", min: 1, max: maxUnits },
+      shape: unitsShape,
       description: "Units per window; of concurrency, how many at once.",
       required: true,
     },
@@ -61,7 +91,7 @@ const limit: Shape = {
       description: "The time that the quota is for. Required, but of concurrency, which has none.",
     },
     burst: {
-      shape: { kind: "integer", min: 1, max: maxUnits },
+      shape: unitsShape,
       description: "Capacity of a token-bucket, or how many may wait in a leaky-bucket, in units. Absent: the quota.",
     },
     precision: {
@@ -166,8 +196,8 @@ export const policyShape: Shape & { kind: "record" } = {
       required: true,
     },
     cost: {
-      shape: costShape,
-      description: "Units that one request takes.",
+      shape: cost,
+      description: "Units that one request takes, or where it says how many.",
       default: 1,
     },
     scope: {

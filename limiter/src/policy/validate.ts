@@ -1,12 +1,14 @@
 // From a document that anyone may have written to a policy, or to everything that is wrong with it at once. Runs where
 // the document comes in (control plane), and again where it is obeyed (gateway).
 
+import { capacity, rateOf } from "../algorithms/rate.ts";
 import { byteLength, cutToBytes } from "../byte-length.ts";
 import { type KeyPart, parseKeyPart } from "../key/key-part.ts";
+import { type CostSource, parseCostOrigin } from "./cost.ts";
 import { parseDuration } from "./duration.ts";
 import type { Limit, Policy } from "./policy.ts";
 import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
-import { algorithms, costShape, type Field, limitDuration, policyShape, type Shape } from "./shape.ts";
+import { algorithms, type Field, limitDuration, policyShape, type Shape, unitsShape } from "./shape.ts";
 import { emptyTable } from "./table.ts";
 import { isWellFormed, printable } from "./unicode.ts";
 
@@ -29,7 +31,10 @@ const ttlUnlessSaid = "60s";
 export function validatePolicy(document: unknown): Validation {
   const findings = noFindings();
   checkShape(policyShape, document, "", findings);
-  if (isRecord(document)) checkLimits(document, findings);
+  if (isRecord(document)) {
+    checkLimits(document, findings);
+    checkCost(document["cost"], findings);
+  }
   const problems = listProblems(findings);
   if (problems.length > 0) return { problems };
   return { policy: policyFrom(document as Json), problems };
@@ -44,6 +49,8 @@ function checkShape(shape: Shape, value: unknown, path: string, findings: Findin
     for (let i = 0; i < items.length; i++) checkShape(shape.of, items[i], `${path}[${i}]`, findings);
   } else if (shape.kind === "record") {
     checkFields(shape.fields, value as Json, path, findings);
+  } else if (shape.kind === "either") {
+    checkShape(shape.of.find((one) => fits(one, value)) as Shape, value, path, findings);
   }
 }
 
@@ -78,8 +85,7 @@ function checkFields(fields: Readonly<Record<string, Field>>, record: Json, path
 function checkLimits(document: Json, findings: Findings): void {
   if (!isList(document["limits"])) return;
   const limits = document["limits"];
-  // A wrong cost has been reported as such.
-  const cost = fits(costShape, document["cost"]) ? (document["cost"] as number) : 1;
+  const cost = mostCostOf(document["cost"]);
   const firstAt = emptyTable<number>();
   for (let i = 0; i < limits.length; i++) {
     const limit = limits[i];
@@ -99,14 +105,29 @@ function checkLimits(document: Json, findings: Findings): void {
     checkFieldsOfAlgorithm(limit, path, findings);
     checkPrecision(limit, path, findings);
     const capacity = capacityOf(limit);
-    if (capacity !== undefined && cost > capacity) {
+    if (capacity !== undefined && cost.units > capacity) {
       addProblem(findings, {
-        path: "cost",
+        path: cost.path,
         expected: `at most ${capacity}, which is all that ${path} ever holds`,
-        got: describeValue(cost),
+        got: describeValue(cost.units),
       });
     }
   }
+}
+
+/** The most that a request may cost by the document's own words. A wrong cost has been reported as such. */
+function mostCostOf(cost: unknown): { units: number; path: string } {
+  if (!isRecord(cost)) return { units: fits(unitsShape, cost) ? (cost as number) : 1, path: "cost" };
+  const { default: unstated, max } = cost;
+  if (fits(unitsShape, max)) return { units: max as number, path: "cost.max" };
+  return { units: fits(unitsShape, unstated) ? (unstated as number) : 1, path: "cost.default" };
+}
+
+function checkCost(cost: unknown, findings: Findings): void {
+  if (!isRecord(cost)) return;
+  const { default: unstated, max } = cost;
+  if (!fits(unitsShape, unstated) || !fits(unitsShape, max) || (unstated as number) <= (max as number)) return;
+  addProblem(findings, { path: "cost.default", expected: `at most ${max}, the max`, got: describeValue(unstated) });
 }
 
 /** Fields of a limit that only some algorithms have. */
@@ -185,6 +206,8 @@ function fits(shape: Shape, value: unknown): boolean {
       return typeof value === "string" && shape.of.includes(value);
     case "list":
       return isList(value) && value.length >= shape.minItems && value.length <= shape.maxItems;
+    case "either":
+      return shape.of.some((one) => fits(one, value));
     case "record":
       return isRecord(value);
   }
@@ -202,6 +225,8 @@ function expectation(shape: Shape): string {
       return shape.of.length === 1 ? `"${shape.of[0]}"` : `one of ${shape.of.join(", ")}`;
     case "list":
       return `a list of ${shape.minItems} to ${shape.maxItems}`;
+    case "either":
+      return shape.of.map((one) => expectation(one)).join(", or ");
     case "record":
       return "an object";
   }
@@ -246,6 +271,7 @@ function policyFrom(document: Json): Policy {
   for (const part of (document["key"] ?? []) as string[]) key.push(parseKeyPart(part) as KeyPart);
   const limits: Limit[] = [];
   for (const limit of document["limits"] as Json[]) limits.push(limitFrom(limit));
+  const costSource = costSourceFrom(document["cost"], limits);
   const onLimit = (document["onLimit"] ?? {}) as { status?: number };
   return {
     name: document["name"] as string,
@@ -256,10 +282,22 @@ function policyFrom(document: Json): Policy {
     key,
     onMissingKey: (document["onMissingKey"] ?? "skip") as Policy["onMissingKey"],
     limits,
-    cost: (document["cost"] ?? 1) as number,
+    cost: costSource === undefined ? ((document["cost"] ?? 1) as number) : costSource.default,
+    costSource,
     scope: (document["scope"] ?? "node") as Policy["scope"],
     onStoreFailure: (document["onStoreFailure"] ?? "local") as Policy["onStoreFailure"],
     onLimit: { action: "reject", status: onLimit.status ?? 429 },
+  };
+}
+
+function costSourceFrom(cost: unknown, limits: readonly Limit[]): CostSource | undefined {
+  if (!isRecord(cost)) return undefined;
+  let smallest = unitsShape.max;
+  for (const limit of limits) smallest = Math.min(smallest, capacity(rateOf(limit)));
+  return {
+    ...(parseCostOrigin(cost["from"] as string) as Pick<CostSource, "from" | "name">),
+    default: (cost["default"] ?? 1) as number,
+    max: (cost["max"] ?? smallest) as number,
   };
 }
 
