@@ -133,6 +133,41 @@ describe("in nginx, the cost that a request states", function()
   end)
 end)
 
+describe("in nginx, an override", function()
+  local compiling = product.module("limiter.src.policy.compile")
+  local policy = compilePolicy("shop", validatePolicy({
+    name = "books",
+    key = { "ip", "header:x-user" },
+    limits = { { algorithm = "fixed-window", quota = 5, window = "1d" } },
+    overrides = {
+      { key = { "192.0.2.1", "vip-42" }, mode = "shadow" },
+      { key = { "*", "vip-*" }, limits = { { algorithm = "fixed-window", quota = 9, window = "1d" } } },
+      { key = { "2001:db8::7", "é😀*" }, mode = "off" },
+    },
+  }).policy)
+  local function found(...)
+    local override = compiling.overrideFor(policy, { ... })
+    return override and (override.policy.mode .. " " .. override.limits[1].rate.quota)
+  end
+
+  it("is the first whose patterns match", function()
+    assert.equal("shadow 5", found("192.0.2.1", "vip-42"))
+    assert.equal("enforce 9", found("192.0.2.2", "vip-42"))
+    assert.equal("enforce 9", found("192.0.2.1", "vip-"))
+    assert.equal("off 5", found("2001:db8:0:0:0:0:0:0/64", "é😀!"))
+    assert.is_nil(found("192.0.2.1", "vip"))
+    assert.is_nil(found("2001:db8:0:0:0:0:0:0/64", "é"))
+    assert.is_nil(found("", ""))
+  end)
+
+  it("is looked for only where there are any", function()
+    assert.is_nil(compiling.overrideFor(compilePolicy("shop", validatePolicy({
+      name = "books",
+      limits = { { algorithm = "fixed-window", quota = 5, window = "1d" } },
+    }).policy), {}))
+  end)
+end)
+
 describe("in nginx, a claim", function()
   local claims = product.module("limiter.src.key.jwt-claim")
 

@@ -45,6 +45,17 @@ describe("the policy's shape", () => {
       "onLimit",
       "onLimit.action",
       "onLimit.status",
+      "overrides",
+      "overrides[].key!",
+      "overrides[].limits",
+      "overrides[].limits[].name",
+      "overrides[].limits[].algorithm!",
+      "overrides[].limits[].quota!",
+      "overrides[].limits[].window",
+      "overrides[].limits[].burst",
+      "overrides[].limits[].precision",
+      "overrides[].limits[].ttl",
+      "overrides[].mode",
     ]);
   });
 
@@ -70,6 +81,7 @@ describe("the policy's shape", () => {
       ["onStoreFailure", "local"],
       ["onLimit.action", "reject"],
       ["onLimit.status", 429],
+      ["overrides[].limits[].name", "default"],
     ]);
   });
 });

@@ -125,6 +125,106 @@ describe("a cost that the request states", () => {
   });
 });
 
+describe("overrides", () => {
+  const own = [
+    { name: "burst", algorithm: "token-bucket", quota: 2, window: "1s", burst: 10 },
+    { name: "daily", algorithm: "fixed-window", quota: 5000, window: "1d" },
+  ];
+  const document = { name: "x", key: ["ip", "header:x-user"], limits: own };
+  const vip = { name: "burst", algorithm: "token-bucket", quota: 50, window: "1m", burst: 100 };
+  const problemsOf = (override: unknown, more = {}) =>
+    validatePolicy({ ...document, ...more, overrides: [override] }).problems;
+
+  test("have all of the policy's limits, of which they change some, and its mode unless they say", () => {
+    const { limits, overrides } = policyFrom({
+      ...document,
+      mode: "shadow",
+      overrides: [
+        { key: ["*", "vip-42"], limits: [vip] },
+        { key: ["192.0.2.1", "*"], mode: "off" },
+      ],
+    });
+    expect(overrides).toEqual([
+      {
+        key: ["*", "vip-42"],
+        mode: "shadow",
+        limits: [
+          { name: "burst", algorithm: "token-bucket", quota: 50, windowUs: 60_000_000, burst: 100, precisionUs: 0 },
+          limits[1],
+        ],
+      },
+      { key: ["192.0.2.1", "*"], mode: "off", limits },
+    ]);
+    expect(policyFrom({ ...document, overrides: [] }).overrides).toBeUndefined();
+  });
+
+  test.each([
+    [{ limits: [vip] }, "overrides[0].key", "a list of 0 to 8", "nothing"],
+    [{ key: ["*", "a"] }, "overrides[0]", "limits, or a mode, or both", "neither"],
+    [
+      { key: ["*"], mode: "off" },
+      "overrides[0].key",
+      "a list of 2: a pattern for each part of the policy's key",
+      "a list of 1",
+    ],
+    [{ key: ["10.0.0.0/8", "*"], mode: "off" }, "overrides[0].key[0]", /^an address, a network/, '"10.0.0.0/8"'],
+    [{ key: ["*", "a*b"], mode: "off" }, "overrides[0].key[1]", /^a value, "\*" for any/, '"a*b"'],
+    [{ key: ["1*2", "*"], mode: "off" }, "overrides[0].key[0]", /^a value, "\*" for any/, '"1*2"'],
+    [{ key: ["*", "a".repeat(1025)], mode: "off" }, "overrides[0].key[1]", /at most 1024 bytes$/, /^"a+…"$/],
+    [{ key: ["*", "*"], mode: "on" }, "overrides[0].mode", "one of enforce, shadow, off", '"on"'],
+    [
+      { key: ["*", "*"], limits: [{ ...vip, name: "hourly" }] },
+      "overrides[0].limits[0].name",
+      "the name of one of the policy's limits",
+      '"hourly"',
+    ],
+    [
+      { key: ["*", "*"], limits: [{ ...own[1], name: "burst" }] },
+      "overrides[0].limits[0].algorithm",
+      '"token-bucket", as of the policy\'s limit of that name',
+      '"fixed-window"',
+    ],
+    [
+      { key: ["*", "*"], limits: [vip, vip] },
+      "overrides[0].limits[1].name",
+      "a name that overrides[0].limits[0] does not have",
+      '"burst"',
+    ],
+    [{ key: ["*", "*"], limits: [] }, "overrides[0].limits", "a list of 1 to 16", "a list of 0"],
+    [
+      { key: ["*", "*"], limits: [{ ...own[1], burst: 3 }] },
+      "overrides[0].limits[0].burst",
+      "nothing: fixed-window has no burst",
+      "3",
+    ],
+  ])("are told what is wrong with %j", (override, path, expected, got) => {
+    const matching = (text: string | RegExp) => (typeof text === "string" ? text : expect.stringMatching(text));
+    expect(problemsOf(override)).toEqual([{ path, expected: matching(expected), got: matching(got) }]);
+  });
+
+  test("hold what a request costs", () => {
+    const few = { key: ["*", "*"], limits: [{ ...vip, burst: 2 }] };
+    expect(problemsOf(few, { cost: 3 })).toEqual([
+      { path: "cost", expected: "at most 2, which is all that overrides[0].limits[0] ever holds", got: "3" },
+    ]);
+    expect(problemsOf(few, { cost: 2 })).toEqual([]);
+  });
+
+  test("are not judged by a key or by limits that are none", () => {
+    expect(problemsOf({ key: ["a"], mode: "off" }, { key: ["ip", "x"] }).map(({ path }) => path)).toEqual(["key[1]"]);
+    expect(problemsOf({ key: ["*", "*"], limits: [vip] }, { limits: 5 }).map(({ path }) => path)).toEqual(["limits"]);
+  });
+
+  test("are at most a thousand, each checked", () => {
+    const thousand = Array.from({ length: 1000 }, (_, i) => ({ key: ["*", `u${i}`], limits: [vip] }));
+    expect(validatePolicy({ ...document, overrides: thousand }).problems).toEqual([]);
+    expect(pathsOf({ ...document, overrides: [...thousand, thousand[0]] })).toEqual(["overrides"]);
+    expect(pathsOf({ ...document, overrides: thousand.with(999, { key: ["*"], mode: "off" } as never) })).toEqual([
+      "overrides[999].key",
+    ]);
+  });
+});
+
 describe("a text with half of a surrogate pair", () => {
   // One in a stored policy would keep every gateway from reading any snapshot that holds it: no UTF-8 can say it.
   const halves = ["\ud800", "\udc00", "\udc00\ud800", "a\ud83d", "\ud83d\ud83d\ude00", "\ud83d\ude00\ude00"];

@@ -16,6 +16,30 @@ export function ipPrefix(address: string, v4Bits: number, v6Bits: number): strin
   return `${text}/${v6Bits}`;
 }
 
+/** An address in groups of 16 bits: two of IPv4, as which an IPv4-mapped one counts, or eight. Undefined: it is none. */
+export function addressGroups(address: string): number[] | undefined {
+  if (!address.includes(":")) {
+    const bytes = parseV4(address);
+    return bytes === undefined ? undefined : v4Groups(bytes);
+  }
+  const groups = parseV6(address);
+  return groups !== undefined && isV4Mapped(groups) ? groups.slice(6) : groups;
+}
+
+/** Clears what follows the first `bits`. */
+export function maskGroups(groups: number[], bits: number): void {
+  for (let i = 0; i < groups.length; i++) {
+    const keep = Math.max(0, Math.min(16, bits - i * 16));
+    const step = 2 ** (16 - keep);
+    const group = groups[i] as number;
+    groups[i] = group - (group % step);
+  }
+}
+
+function v4Groups(bytes: readonly number[]): number[] {
+  return [(bytes[0] as number) * 256 + (bytes[1] as number), (bytes[2] as number) * 256 + (bytes[3] as number)];
+}
+
 function v4Prefix(address: string, bits: number): string {
   if (bits === 32) return address;
   const bytes = parseV4(address);
@@ -28,15 +52,6 @@ function v4Prefix(address: string, bits: number): string {
     text += `${i === 0 ? "" : "."}${byte - (byte % step)}`;
   }
   return `${text}/${bits}`;
-}
-
-function maskGroups(groups: number[], bits: number): void {
-  for (let i = 0; i < 8; i++) {
-    const keep = Math.max(0, Math.min(16, bits - i * 16));
-    const step = 2 ** (16 - keep);
-    const group = groups[i] as number;
-    groups[i] = group - (group % step);
-  }
 }
 
 function isV4Mapped(groups: readonly number[]): boolean {
@@ -86,8 +101,7 @@ function parseGroups(text: string): number[] | undefined {
     if (part.includes(".")) {
       const bytes = parseV4(part);
       if (bytes === undefined) return undefined;
-      groups.push((bytes[0] as number) * 256 + (bytes[1] as number));
-      groups.push((bytes[2] as number) * 256 + (bytes[3] as number));
+      for (const group of v4Groups(bytes)) groups.push(group);
     } else {
       const group = parseDigits(part, 16, 4);
       if (group === undefined) return undefined;

@@ -2,9 +2,10 @@
 
 import { type Rate, rateOf } from "../algorithms/rate.ts";
 import { counterPrefix, counterSuffix } from "../key/counter-key.ts";
+import { firstMatch, indexKeyPatterns, type KeyPatterns } from "../key/key-patterns.ts";
 import { type PathPattern, pathPattern } from "../match/path-pattern.ts";
 import { rateLimitPolicyItem } from "../response-headers.ts";
-import type { Policy } from "./policy.ts";
+import type { Limit, Override, Policy } from "./policy.ts";
 import { emptyTable } from "./table.ts";
 
 export interface CompiledPolicy {
@@ -21,6 +22,8 @@ export interface CompiledPolicy {
   /** Undefined: every method. */
   readonly methods: Readonly<Record<string, boolean>> | undefined;
   readonly byCost: CostMemory;
+  /** Undefined: none. */
+  readonly overrides: CompiledOverrides | undefined;
 }
 
 /** The same policy at other costs: for `atCost` alone. */
@@ -39,16 +42,15 @@ export interface CompiledLimit {
   cellPrefix?: string;
 }
 
+/** The same policy for particular key values. */
+export interface CompiledOverrides {
+  readonly patterns: KeyPatterns;
+  readonly policies: readonly CompiledPolicy[];
+}
+
 export function compilePolicy(app: string, policy: Policy): CompiledPolicy {
   const prefix = counterPrefix(app, policy.name);
-  const limits: CompiledLimit[] = [];
-  const items: string[] = [];
-  for (const limit of policy.limits) {
-    const rate = rateOf(limit);
-    const suffix = counterSuffix(limit);
-    limits.push({ name: limit.name, rate, counterSuffix: suffix, counterFamily: prefix + suffix });
-    items.push(rateLimitPolicyItem(limit.name, rate));
-  }
+  const limits = policy.limits.map((limit) => compileLimit(limit, prefix));
   const paths: PathPattern[] = [];
   for (const path of policy.match.paths) paths.push(pathPattern(path));
   let methods: Record<string, boolean> | undefined;
@@ -56,17 +58,68 @@ export function compilePolicy(app: string, policy: Policy): CompiledPolicy {
     methods = emptyTable<boolean>();
     for (const method of policy.match.methods) methods[method] = true;
   }
-  return {
+  const compiled: CompiledPolicy = {
     app,
     policy,
     limits,
     counterPrefix: prefix,
     holdsSlots: policy.limits.some(({ algorithm }) => algorithm === "concurrency"),
-    policyHeader: items.join(", "),
+    policyHeader: policyHeaderOf(limits),
     paths,
     methods,
-    byCost: { count: 0, policies: emptyTable() },
+    byCost: noCosts(),
+    overrides: undefined,
   };
+  return policy.overrides === undefined
+    ? compiled
+    : { ...compiled, overrides: compileOverrides(compiled, policy.overrides) };
+}
+
+/**
+ * The policy as it is for these key values where an override matches them: its limits, and `policy.mode`. Undefined:
+ * the policy itself holds.
+ *
+ * @param values in the key's order, not encoded; an absent one is ""
+ */
+export function overrideFor(policy: CompiledPolicy, values: readonly string[]): CompiledPolicy | undefined {
+  if (policy.overrides === undefined) return undefined;
+  const { patterns, policies } = policy.overrides;
+  const place = firstMatch(patterns, values);
+  return place === undefined ? undefined : policies[place];
+}
+
+function compileLimit(limit: Limit, prefix: string): CompiledLimit {
+  const suffix = counterSuffix(limit);
+  return { name: limit.name, rate: rateOf(limit), counterSuffix: suffix, counterFamily: prefix + suffix };
+}
+
+function compileOverrides(compiled: CompiledPolicy, overrides: readonly Override[]): CompiledOverrides {
+  const { policy, counterPrefix: prefix } = compiled;
+  const keys: (readonly string[])[] = [];
+  const policies: CompiledPolicy[] = [];
+  for (const { key, mode, limits } of overrides) {
+    keys.push(key);
+    // A limit that stays as it is stays the same one, which stores have made ready once.
+    const own = limits.map((limit, i) =>
+      limit === policy.limits[i] ? (compiled.limits[i] as CompiledLimit) : compileLimit(limit, prefix),
+    );
+    policies.push({
+      ...compiled,
+      policy: { ...policy, mode, limits, overrides: undefined },
+      limits: own,
+      policyHeader: policyHeaderOf(own),
+      byCost: noCosts(),
+    });
+  }
+  return { patterns: indexKeyPatterns(policy.key, keys), policies };
+}
+
+function policyHeaderOf(limits: readonly CompiledLimit[]): string {
+  return limits.map(({ name, rate }) => rateLimitPolicyItem(name, rate)).join(", ");
+}
+
+function noCosts(): CostMemory {
+  return { count: 0, policies: emptyTable() };
 }
 
 /** How many costs of one policy are remembered: more than honest clients state, fewer than a hostile one can. */

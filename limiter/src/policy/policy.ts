@@ -34,6 +34,17 @@ export interface Policy {
   readonly scope: Scope;
   readonly onStoreFailure: OnStoreFailure;
   readonly onLimit: Reject;
+  /** The first whose key matches holds instead. Undefined: none. */
+  readonly overrides: readonly Override[] | undefined;
+}
+
+/** What holds for particular key values. */
+export interface Override {
+  /** A pattern for each part of the policy's key. */
+  readonly key: readonly string[];
+  /** As many as the policy's and of the same names: those that it does not name are the policy's own. */
+  readonly limits: readonly Limit[];
+  readonly mode: Mode;
 }
 
 /** An empty list matches everything. */

@@ -2,6 +2,7 @@
 // from it: a field that is not here does not exist.
 
 import { keyPartGrammar, parseKeyPart } from "../key/key-part.ts";
+import { isKeyPattern } from "../key/key-patterns.ts";
 import { parseCostOrigin } from "./cost.ts";
 
 export type Shape =
@@ -107,6 +108,38 @@ const limit: Shape = {
   },
 };
 
+const limits: Shape = { kind: "list", of: limit, minItems: 1, maxItems: 16 };
+
+const mode: Shape = { kind: "choice", of: ["enforce", "shadow", "off"] };
+
+const keyPatterns: Shape = {
+  kind: "list",
+  of: {
+    kind: "text",
+    expected: 'a value, "*" for any, or the beginning of a value and "*", of at most 1024 bytes',
+    maxBytes: 1024,
+    accepts: isKeyPattern,
+  },
+  minItems: 0,
+  maxItems: 8,
+};
+
+const override: Shape = {
+  kind: "record",
+  fields: {
+    key: {
+      shape: keyPatterns,
+      description: "The key values that it is for: a pattern for each part of the policy's key.",
+      required: true,
+    },
+    limits: {
+      shape: limits,
+      description: "What holds instead of the limits of the same names, which have the same algorithms.",
+    },
+    mode: { shape: mode, description: "Absent: the policy's." },
+  },
+};
+
 const match: Shape = {
   kind: "record",
   fields: {
@@ -160,7 +193,7 @@ export const policyShape: Shape & { kind: "record" } = {
       default: "",
     },
     mode: {
-      shape: { kind: "choice", of: ["enforce", "shadow", "off"] },
+      shape: mode,
       description: "shadow: counted and reported, never enforced.",
       default: "enforce",
     },
@@ -191,7 +224,7 @@ export const policyShape: Shape & { kind: "record" } = {
       default: "skip",
     },
     limits: {
-      shape: { kind: "list", of: limit, minItems: 1, maxItems: 16 },
+      shape: limits,
       description: "All must allow; all are charged or none.",
       required: true,
     },
@@ -223,6 +256,10 @@ export const policyShape: Shape & { kind: "record" } = {
         },
       },
       description: "What happens to a request over the limit.",
+    },
+    overrides: {
+      shape: { kind: "list", of: override, minItems: 0, maxItems: 1000 },
+      description: "Other limits, or another mode, for particular key values: the first whose key matches.",
     },
   },
 };

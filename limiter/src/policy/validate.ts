@@ -4,9 +4,10 @@
 import { capacity, rateOf } from "../algorithms/rate.ts";
 import { byteLength, cutToBytes } from "../byte-length.ts";
 import { type KeyPart, parseKeyPart } from "../key/key-part.ts";
+import { patternValue } from "../key/key-patterns.ts";
 import { type CostSource, parseCostOrigin } from "./cost.ts";
 import { parseDuration } from "./duration.ts";
-import type { Limit, Policy } from "./policy.ts";
+import type { Limit, Mode, Override, Policy } from "./policy.ts";
 import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
 import { algorithms, type Field, limitDuration, policyShape, type Shape, unitsShape } from "./shape.ts";
 import { emptyTable } from "./table.ts";
@@ -32,7 +33,8 @@ export function validatePolicy(document: unknown): Validation {
   const findings = noFindings();
   checkShape(policyShape, document, "", findings);
   if (isRecord(document)) {
-    checkLimits(document, findings);
+    if (isList(document["limits"])) checkLimits(document["limits"], "limits", document, findings);
+    checkOverrides(document, findings);
     checkCost(document["cost"], findings);
   }
   const problems = listProblems(findings);
@@ -82,37 +84,116 @@ function checkFields(fields: Readonly<Record<string, Field>>, record: Json, path
 }
 
 /** Rules that hold between fields. Looks only at what has the right type: the rest is reported already. */
-function checkLimits(document: Json, findings: Findings): void {
-  if (!isList(document["limits"])) return;
-  const limits = document["limits"];
+function checkLimits(limits: readonly unknown[], path: string, document: Json, findings: Findings): void {
   const cost = mostCostOf(document["cost"]);
   const firstAt = emptyTable<number>();
   for (let i = 0; i < limits.length; i++) {
     const limit = limits[i];
     if (!isRecord(limit)) continue;
-    const path = `limits[${i}]`;
-    const name = limit["name"] === undefined ? "default" : limit["name"];
+    const inner = `${path}[${i}]`;
+    const name = nameOf(limit);
     if (typeof name === "string") {
       const earlier = firstAt[name];
       if (earlier === undefined) firstAt[name] = i;
       else
         addProblem(findings, {
-          path: `${path}.name`,
-          expected: `a name that limits[${earlier}] does not have`,
+          path: `${inner}.name`,
+          expected: `a name that ${path}[${earlier}] does not have`,
           got: describeValue(name),
         });
     }
-    checkFieldsOfAlgorithm(limit, path, findings);
-    checkPrecision(limit, path, findings);
+    checkFieldsOfAlgorithm(limit, inner, findings);
+    checkPrecision(limit, inner, findings);
     const capacity = capacityOf(limit);
     if (capacity !== undefined && cost.units > capacity) {
       addProblem(findings, {
         path: cost.path,
-        expected: `at most ${capacity}, which is all that ${path} ever holds`,
+        expected: `at most ${capacity}, which is all that ${inner} ever holds`,
         got: describeValue(cost.units),
       });
     }
   }
+}
+
+function nameOf(limit: Json): unknown {
+  return limit["name"] === undefined ? "default" : limit["name"];
+}
+
+function checkOverrides(document: Json, findings: Findings): void {
+  const { overrides } = document;
+  if (!isList(overrides)) return;
+  const key = keyOf(document);
+  for (let i = 0; i < overrides.length; i++) {
+    const override = overrides[i];
+    if (!isRecord(override)) continue;
+    const path = `overrides[${i}]`;
+    if (key !== undefined) checkKeyPatterns(override["key"], key, `${path}.key`, findings);
+    if (override["limits"] === undefined && override["mode"] === undefined) {
+      addProblem(findings, { path, expected: "limits, or a mode, or both", got: "neither" });
+    }
+    if (!isList(override["limits"])) continue;
+    checkLimits(override["limits"], `${path}.limits`, document, findings);
+    checkOverridden(override["limits"], document["limits"], `${path}.limits`, findings);
+  }
+}
+
+/** An override changes limits of the policy: it brings no other, and none is counted in another way. */
+function checkOverridden(limits: readonly unknown[], own: unknown, path: string, findings: Findings): void {
+  if (!isList(own)) return;
+  for (let i = 0; i < limits.length; i++) {
+    const limit = limits[i];
+    if (!isRecord(limit) || typeof nameOf(limit) !== "string") continue;
+    const overridden = own.find((one) => isRecord(one) && nameOf(one) === nameOf(limit)) as Json | undefined;
+    if (overridden === undefined) {
+      addProblem(findings, {
+        path: `${path}[${i}].name`,
+        expected: "the name of one of the policy's limits",
+        got: describeValue(nameOf(limit)),
+      });
+    } else if (isAlgorithm(overridden["algorithm"]) && isAlgorithm(limit["algorithm"])) {
+      if (overridden["algorithm"] === limit["algorithm"]) continue;
+      addProblem(findings, {
+        path: `${path}[${i}].algorithm`,
+        expected: `"${overridden["algorithm"]}", as of the policy's limit of that name`,
+        got: describeValue(limit["algorithm"]),
+      });
+    }
+  }
+}
+
+function checkKeyPatterns(patterns: unknown, key: readonly KeyPart[], path: string, findings: Findings): void {
+  if (!isList(patterns)) return;
+  if (patterns.length !== key.length) {
+    addProblem(findings, {
+      path,
+      expected: `a list of ${key.length}: a pattern for each part of the policy's key`,
+      got: describeValue(patterns),
+    });
+    return;
+  }
+  for (let i = 0; i < patterns.length; i++) {
+    const pattern = patterns[i];
+    if (typeof pattern !== "string" || pattern.includes("*")) continue;
+    if (patternValue(key[i] as KeyPart, pattern) !== undefined) continue;
+    addProblem(findings, {
+      path: `${path}[${i}]`,
+      expected: 'an address, a network of the length that the key has, "*", or the beginning of one and "*"',
+      got: describeValue(pattern),
+    });
+  }
+}
+
+/** The policy's key; undefined when it is none. */
+function keyOf(document: Json): KeyPart[] | undefined {
+  const parts: KeyPart[] = [];
+  if (document["key"] === undefined) return parts;
+  if (!isList(document["key"])) return undefined;
+  for (const text of document["key"]) {
+    const part = typeof text === "string" ? parseKeyPart(text) : undefined;
+    if (part === undefined) return undefined;
+    parts.push(part);
+  }
+  return parts;
 }
 
 /** The most that a request may cost by the document's own words. A wrong cost has been reported as such. */
@@ -143,7 +224,7 @@ function checkFieldsOfAlgorithm(limit: Json, path: string, findings: Findings): 
   if (limit["window"] === undefined && algorithm !== "concurrency") {
     addProblem(findings, { path: `${path}.window`, expected: expectation(limitDuration), got: "nothing" });
   }
-  if (typeof algorithm !== "string" || !algorithms.includes(algorithm)) return;
+  if (!isAlgorithm(algorithm)) return;
   for (const { field, of } of fieldsOfAlgorithms) {
     if (limit[field] !== undefined && !of.includes(algorithm)) {
       addProblem(findings, {
@@ -153,6 +234,10 @@ function checkFieldsOfAlgorithm(limit: Json, path: string, findings: Findings): 
       });
     }
   }
+}
+
+function isAlgorithm(value: unknown): value is string {
+  return typeof value === "string" && algorithms.includes(value);
 }
 
 function checkPrecision(limit: Json, path: string, findings: Findings): void {
@@ -267,19 +352,18 @@ function isRecord(value: unknown): value is Json {
 /** Fills in the defaults. @param document one without problems */
 function policyFrom(document: Json): Policy {
   const match = (document["match"] ?? {}) as Partial<Policy["match"]>;
-  const key: KeyPart[] = [];
-  for (const part of (document["key"] ?? []) as string[]) key.push(parseKeyPart(part) as KeyPart);
   const limits: Limit[] = [];
   for (const limit of document["limits"] as Json[]) limits.push(limitFrom(limit));
+  const mode = (document["mode"] ?? "enforce") as Policy["mode"];
   const costSource = costSourceFrom(document["cost"], limits);
   const onLimit = (document["onLimit"] ?? {}) as { status?: number };
   return {
     name: document["name"] as string,
     description: (document["description"] ?? "") as string,
-    mode: (document["mode"] ?? "enforce") as Policy["mode"],
+    mode,
     priority: (document["priority"] ?? 0) as number,
     match: { hosts: match.hosts ?? [], paths: match.paths ?? [], methods: match.methods ?? [] },
-    key,
+    key: keyOf(document) as KeyPart[],
     onMissingKey: (document["onMissingKey"] ?? "skip") as Policy["onMissingKey"],
     limits,
     cost: costSource === undefined ? ((document["cost"] ?? 1) as number) : costSource.default,
@@ -287,7 +371,24 @@ function policyFrom(document: Json): Policy {
     scope: (document["scope"] ?? "node") as Policy["scope"],
     onStoreFailure: (document["onStoreFailure"] ?? "local") as Policy["onStoreFailure"],
     onLimit: { action: "reject", status: onLimit.status ?? 429 },
+    overrides: overridesFrom(document["overrides"] as Json[] | undefined, limits, mode),
   };
+}
+
+function overridesFrom(list: readonly Json[] | undefined, own: readonly Limit[], mode: Mode): Override[] | undefined {
+  if (list === undefined || list.length === 0) return undefined;
+  const overrides: Override[] = [];
+  for (const override of list) {
+    const changed = emptyTable<Limit>();
+    for (const document of (override["limits"] ?? []) as Json[]) {
+      const limit = limitFrom(document);
+      changed[limit.name] = limit;
+    }
+    const limits: Limit[] = [];
+    for (const limit of own) limits.push(changed[limit.name] ?? limit);
+    overrides.push({ key: override["key"] as string[], limits, mode: (override["mode"] ?? mode) as Mode });
+  }
+  return overrides;
 }
 
 function costSourceFrom(cost: unknown, limits: readonly Limit[]): CostSource | undefined {
