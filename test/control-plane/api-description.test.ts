@@ -12,6 +12,7 @@ const texts = [
   "Books",
   "ip",
   "header:x-user",
+  "10.0.0.0/8",
   "/api/*",
   "*.example.org",
   "GET",

@@ -168,6 +168,33 @@ describe("in nginx, an override", function()
   end)
 end)
 
+describe("in nginx, exempt", function()
+  local compiling = product.module("limiter.src.policy.compile")
+  local function policyWith(exempt)
+    local limits = { { algorithm = "fixed-window", quota = 5, window = "1d" } }
+    return compilePolicy("shop", validatePolicy({ name = "books", key = { "ip" }, limits = limits, exempt = exempt }).policy)
+  end
+
+  it("are the addresses of the networks", function()
+    local policy = policyWith({ cidrs = { "10.1.2.3/8", "192.0.2.128/25", "192.0.2.1", "2001:db8::/33", "::1" } })
+    for _, address in ipairs({ "10.255.0.1", "::ffff:10.0.0.0", "192.0.2.255", "192.0.2.1", "2001:db8:7fff::1", "::1" }) do
+      assert.is_true(compiling.isExemptAddress(policy, address), address)
+    end
+    for _, address in ipairs({ "11.0.0.0", "192.0.2.2", "2001:db8:8000::", "::2", "unix:", "" }) do
+      assert.is_false(compiling.isExemptAddress(policy, address), address)
+    end
+    assert.is_false(compiling.isExemptKey(policy, { "10.0.0.1" }))
+  end)
+
+  it("are the key values that match", function()
+    local policy = policyWith({ keys = { { "192.0.2.*" }, { "2001:db8::1" } } })
+    assert.is_true(compiling.isExemptKey(policy, { "192.0.2.9" }))
+    assert.is_true(compiling.isExemptKey(policy, { "2001:db8:0:0:0:0:0:0/64" }))
+    assert.is_false(compiling.isExemptKey(policy, { "192.0.3.9" }))
+    assert.is_false(compiling.isExemptAddress(policy, "192.0.2.9"))
+  end)
+end)
+
 describe("in nginx, a claim", function()
   local claims = product.module("limiter.src.key.jwt-claim")
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { atCost, compilePolicy, overrideFor } from "../../limiter/src/policy/compile.ts";
+import { atCost, compilePolicy, isExemptAddress, isExemptKey, overrideFor } from "../../limiter/src/policy/compile.ts";
 import { policyNamed } from "./policies.ts";
 
 const slots = { name: "slots", algorithm: "concurrency", quota: 3, ttl: "5s" };
@@ -95,5 +95,42 @@ describe("an override", () => {
 
   test("is looked for only where there are any", () => {
     expect(overrideFor(compilePolicy("shop", policyNamed("books")), [])).toBeUndefined();
+  });
+});
+
+describe("exempt", () => {
+  const key = ["ip", "header:x-user"];
+  const policyWith = (exempt: object) => compilePolicy("shop", policyNamed("books", { key, exempt }));
+
+  test("are addresses of the networks, and key values that a list of patterns matches", () => {
+    const policy = policyWith({
+      cidrs: ["10.0.0.0/8"],
+      keys: [
+        ["*", "probe-*"],
+        ["192.0.2.1", "ann"],
+      ],
+    });
+    expect(["10.1.2.3", "::ffff:10.1.2.3", "11.0.0.0", "unix:"].map((one) => isExemptAddress(policy, one))).toEqual([
+      true,
+      true,
+      false,
+      false,
+    ]);
+    expect(isExemptKey(policy, ["192.0.2.9", "probe-1"])).toBe(true);
+    expect(isExemptKey(policy, ["192.0.2.1", "ann"])).toBe(true);
+    expect(isExemptKey(policy, ["192.0.2.2", "ann"])).toBe(false);
+  });
+
+  test("is nobody where nobody is named", () => {
+    for (const exempt of [{}, { cidrs: [] }, { keys: [], cidrs: [] }]) {
+      const policy = policyWith(exempt);
+      expect(policy.exempt).toBeUndefined();
+      expect([isExemptAddress(policy, "10.0.0.1"), isExemptKey(policy, ["10.0.0.1", ""])]).toEqual([false, false]);
+    }
+  });
+
+  test("by address alone are no key values, and the other way round", () => {
+    expect(isExemptKey(policyWith({ cidrs: ["0.0.0.0/0"] }), ["10.0.0.1", ""])).toBe(false);
+    expect(isExemptAddress(policyWith({ keys: [["*", "*"]] }), "10.0.0.1")).toBe(false);
   });
 });

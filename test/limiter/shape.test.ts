@@ -56,6 +56,9 @@ describe("the policy's shape", () => {
       "overrides[].limits[].precision",
       "overrides[].limits[].ttl",
       "overrides[].mode",
+      "exempt",
+      "exempt.cidrs",
+      "exempt.keys",
     ]);
   });
 

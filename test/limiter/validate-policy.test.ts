@@ -225,6 +225,24 @@ describe("overrides", () => {
   });
 });
 
+describe("exempt", () => {
+  const document = { ...smallestDocument, key: ["ip", "header:x-user"] };
+
+  test.each([
+    [{ cidrs: ["10.0.0.0/33"] }, "exempt.cidrs[0]", /^a network like/, '"10.0.0.0/33"'],
+    [{ cidrs: ["localhost"] }, "exempt.cidrs[0]", /^a network like/, '"localhost"'],
+    [{ cidrs: "10.0.0.0/8" }, "exempt.cidrs", "a list of 0 to 1000", '"10.0.0.0/8"'],
+    [{ keys: [["a"]] }, "exempt.keys[0]", /^a list of 2: /, "a list of 1"],
+    [{ keys: ["a"] }, "exempt.keys[0]", "a list of 0 to 8", '"a"'],
+    [{ keys: [["ann", "*"]] }, "exempt.keys[0][0]", /^an address, /, '"ann"'],
+    [{ users: [] }, "exempt.users", "no such field; known here: cidrs, keys", "a list of 0"],
+  ])("is told what is wrong with %j", (exempt, path, expected, got) => {
+    expect(validatePolicy({ ...document, exempt }).problems).toEqual([
+      { path, expected: typeof expected === "string" ? expected : expect.stringMatching(expected), got },
+    ]);
+  });
+});
+
 describe("a text with half of a surrogate pair", () => {
   // One in a stored policy would keep every gateway from reading any snapshot that holds it: no UTF-8 can say it.
   const halves = ["\ud800", "\udc00", "\udc00\ud800", "a\ud83d", "\ud83d\ud83d\ude00", "\ud83d\ude00\ude00"];

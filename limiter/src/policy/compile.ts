@@ -3,9 +3,10 @@
 import { type Rate, rateOf } from "../algorithms/rate.ts";
 import { counterPrefix, counterSuffix } from "../key/counter-key.ts";
 import { firstMatch, indexKeyPatterns, type KeyPatterns } from "../key/key-patterns.ts";
+import { isWithin, type Networks, networksOf } from "../key/networks.ts";
 import { type PathPattern, pathPattern } from "../match/path-pattern.ts";
 import { rateLimitPolicyItem } from "../response-headers.ts";
-import type { Limit, Override, Policy } from "./policy.ts";
+import type { Exempt, Limit, Override, Policy } from "./policy.ts";
 import { emptyTable } from "./table.ts";
 
 export interface CompiledPolicy {
@@ -24,6 +25,13 @@ export interface CompiledPolicy {
   readonly byCost: CostMemory;
   /** Undefined: none. */
   readonly overrides: CompiledOverrides | undefined;
+  /** Undefined: nobody. */
+  readonly exempt: CompiledExempt | undefined;
+}
+
+export interface CompiledExempt {
+  readonly networks: Networks;
+  readonly patterns: KeyPatterns;
 }
 
 /** The same policy at other costs: for `atCost` alone. */
@@ -69,6 +77,7 @@ export function compilePolicy(app: string, policy: Policy): CompiledPolicy {
     methods,
     byCost: noCosts(),
     overrides: undefined,
+    exempt: policy.exempt === undefined ? undefined : compileExempt(policy.key, policy.exempt),
   };
   return policy.overrides === undefined
     ? compiled
@@ -86,6 +95,20 @@ export function overrideFor(policy: CompiledPolicy, values: readonly string[]): 
   const { patterns, policies } = policy.overrides;
   const place = firstMatch(patterns, values);
   return place === undefined ? undefined : policies[place];
+}
+
+/** Whether the policy leaves this client's requests alone, whatever else they say. @param address $remote_addr */
+export function isExemptAddress({ exempt }: CompiledPolicy, address: string): boolean {
+  return exempt !== undefined && isWithin(exempt.networks, address);
+}
+
+/** Whether it leaves requests with these key values alone. @param values in the key's order, not encoded */
+export function isExemptKey({ exempt }: CompiledPolicy, values: readonly string[]): boolean {
+  return exempt !== undefined && firstMatch(exempt.patterns, values) !== undefined;
+}
+
+function compileExempt(key: Policy["key"], { cidrs, keys }: Exempt): CompiledExempt {
+  return { networks: networksOf(cidrs), patterns: indexKeyPatterns(key, keys) };
 }
 
 function compileLimit(limit: Limit, prefix: string): CompiledLimit {

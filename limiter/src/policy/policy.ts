@@ -36,6 +36,15 @@ export interface Policy {
   readonly onLimit: Reject;
   /** The first whose key matches holds instead. Undefined: none. */
   readonly overrides: readonly Override[] | undefined;
+  /** Undefined: nobody. */
+  readonly exempt: Exempt | undefined;
+}
+
+/** Whom a policy does not count. */
+export interface Exempt {
+  readonly cidrs: readonly string[];
+  /** Each a pattern for each part of the policy's key. */
+  readonly keys: readonly (readonly string[])[];
 }
 
 /** What holds for particular key values. */

@@ -1,6 +1,7 @@
 // What a policy document may hold, field by field. The validator walks it, the control plane derives its JSON Schema
 // from it: a field that is not here does not exist.
 
+import { parseCidr } from "../key/cidr.ts";
 import { keyPartGrammar, parseKeyPart } from "../key/key-part.ts";
 import { isKeyPattern } from "../key/key-patterns.ts";
 import { parseCostOrigin } from "./cost.ts";
@@ -140,6 +141,30 @@ const override: Shape = {
   },
 };
 
+const exempt: Shape = {
+  kind: "record",
+  fields: {
+    cidrs: {
+      shape: {
+        kind: "list",
+        of: {
+          kind: "text",
+          expected: 'a network like "10.0.0.0/8" or "2001:db8::/32", or an address',
+          maxBytes: 64,
+          accepts: (text) => parseCidr(text) !== undefined,
+        },
+        minItems: 0,
+        maxItems: 1000,
+      },
+      description: "Networks whose addresses are not counted.",
+    },
+    keys: {
+      shape: { kind: "list", of: keyPatterns, minItems: 0, maxItems: 1000 },
+      description: "Key values that are not counted: each a pattern for each part of the policy's key.",
+    },
+  },
+};
+
 const match: Shape = {
   kind: "record",
   fields: {
@@ -261,6 +286,7 @@ export const policyShape: Shape & { kind: "record" } = {
       shape: { kind: "list", of: override, minItems: 0, maxItems: 1000 },
       description: "Other limits, or another mode, for particular key values: the first whose key matches.",
     },
+    exempt: { shape: exempt, description: "Requests that the policy does not count." },
   },
 };
 

@@ -7,7 +7,7 @@ import { type KeyPart, parseKeyPart } from "../key/key-part.ts";
 import { patternValue } from "../key/key-patterns.ts";
 import { type CostSource, parseCostOrigin } from "./cost.ts";
 import { parseDuration } from "./duration.ts";
-import type { Limit, Mode, Override, Policy } from "./policy.ts";
+import type { Exempt, Limit, Mode, Override, Policy } from "./policy.ts";
 import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
 import { algorithms, type Field, limitDuration, policyShape, type Shape, unitsShape } from "./shape.ts";
 import { emptyTable } from "./table.ts";
@@ -35,6 +35,7 @@ export function validatePolicy(document: unknown): Validation {
   if (isRecord(document)) {
     if (isList(document["limits"])) checkLimits(document["limits"], "limits", document, findings);
     checkOverrides(document, findings);
+    checkExempt(document, findings);
     checkCost(document["cost"], findings);
   }
   const problems = listProblems(findings);
@@ -134,6 +135,15 @@ function checkOverrides(document: Json, findings: Findings): void {
     if (!isList(override["limits"])) continue;
     checkLimits(override["limits"], `${path}.limits`, document, findings);
     checkOverridden(override["limits"], document["limits"], `${path}.limits`, findings);
+  }
+}
+
+function checkExempt(document: Json, findings: Findings): void {
+  const { exempt } = document;
+  const key = keyOf(document);
+  if (!isRecord(exempt) || !isList(exempt["keys"]) || key === undefined) return;
+  for (let i = 0; i < exempt["keys"].length; i++) {
+    checkKeyPatterns(exempt["keys"][i], key, `exempt.keys[${i}]`, findings);
   }
 }
 
@@ -372,7 +382,12 @@ function policyFrom(document: Json): Policy {
     onStoreFailure: (document["onStoreFailure"] ?? "local") as Policy["onStoreFailure"],
     onLimit: { action: "reject", status: onLimit.status ?? 429 },
     overrides: overridesFrom(document["overrides"] as Json[] | undefined, limits, mode),
+    exempt: exemptFrom(document["exempt"] as Partial<Exempt> | undefined),
   };
+}
+
+function exemptFrom({ cidrs = [], keys = [] }: Partial<Exempt> = {}): Exempt | undefined {
+  return cidrs.length === 0 && keys.length === 0 ? undefined : { cidrs, keys };
 }
 
 function overridesFrom(list: readonly Json[] | undefined, own: readonly Limit[], mode: Mode): Override[] | undefined {
