@@ -13,6 +13,9 @@ const texts = [
   "ip",
   "header:x-user",
   "10.0.0.0/8",
+  "Europe/Berlin",
+  "09:00",
+  "18:00",
   "/api/*",
   "*.example.org",
   "GET",
@@ -71,9 +74,24 @@ function likely(shape: Shape): fc.Arbitrary<unknown> {
 
 /** Likely documents, each limit with only those of the chosen fields that its algorithm has. */
 const likelyDocuments = likely(policyShape).map((document) => {
-  const { limits } = document as { limits: Record<string, unknown>[] };
-  return { ...(document as object), limits: limits.map(withFieldsOfItsAlgorithm) };
+  const { overrides = [], exempt, ...rest } = document as LikelyDocument;
+  const { key = [] } = rest;
+  const anyKey = key.map(() => "*");
+  const limits = rest.limits.map(withFieldsOfItsAlgorithm);
+  return {
+    ...rest,
+    limits,
+    overrides: overrides.map((one) => ({ mode: "off", ...one, key: anyKey, limits })),
+    ...(exempt === undefined ? {} : { exempt: { ...exempt, keys: [anyKey] } }),
+  };
 });
+
+interface LikelyDocument {
+  readonly limits: Record<string, unknown>[];
+  readonly key?: string[];
+  readonly overrides?: object[];
+  readonly exempt?: object;
+}
 
 function withFieldsOfItsAlgorithm(limit: Record<string, unknown>): Record<string, unknown> {
   const { algorithm, window, burst, precision, ttl, ...common } = limit;

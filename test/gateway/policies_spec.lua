@@ -195,6 +195,35 @@ describe("in nginx, exempt", function()
   end)
 end)
 
+describe("in nginx, a schedule", function()
+  local schedules = product.module("limiter.src.policy.schedule")
+  local message = cjson.decode([==[{"format":1,"epoch":"e1","revision":1,"policies":[{"app":"shop","document":{"name":"p",
+    "limits":[{"algorithm":"fixed-window","quota":5,"window":"1d"}],
+    "schedule":{"timezone":"Europe/Berlin","windows":[{"days":["sun"],"from":"22:00","to":"06:00"}]}}}],
+    "zones":{"Europe/Berlin":[[1767225600,60],[1774746000,120]]}}]==])
+  local reading = readSnapshot(message)
+
+  it("is read with its zone", function()
+    assert.same({}, reading.problems)
+    message.zones["Europe/Berlin"] = nil
+    assert.equal("zones.Europe/Berlin", readSnapshot(message).problems[1].path)
+  end)
+
+  it("is open by its zone's clocks, over the end of the week too", function()
+    local schedule = reading.snapshot.policies[1].schedule
+    -- Sunday the 29th of March 2026, 22:00 in Berlin's summer: 20:00 UTC.
+    local opens = 1774814400
+    local function open(at)
+      return schedules.isOpen(schedule, at)
+    end
+    assert.same({ false, true, true, false }, { open(opens - 1), open(opens), open(opens + 28799), open(opens + 28800) })
+    assert.equal(opens, schedules.nextChangeSeconds(schedule, opens - 10))
+    assert.equal(1774746000, schedules.nextChangeSeconds(schedule, 1774746000 - 10))
+    -- A week before, in winter: an hour later.
+    assert.same({ false, true }, { open(opens - 604800), open(opens - 604800 + 3600) })
+  end)
+end)
+
 describe("in nginx, a claim", function()
   local claims = product.module("limiter.src.key.jwt-claim")
 

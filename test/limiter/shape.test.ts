@@ -59,6 +59,12 @@ describe("the policy's shape", () => {
       "exempt",
       "exempt.cidrs",
       "exempt.keys",
+      "schedule",
+      "schedule.timezone!",
+      "schedule.windows!",
+      "schedule.windows[].days",
+      "schedule.windows[].from!",
+      "schedule.windows[].to!",
     ]);
   });
 

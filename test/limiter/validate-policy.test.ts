@@ -243,6 +243,55 @@ describe("exempt", () => {
   });
 });
 
+describe("a schedule", () => {
+  const window = { days: ["mon", "sun"], from: "22:00", to: "06:00" };
+  const problemsOf = (schedule: unknown) => validatePolicy({ ...smallestDocument, schedule }).problems;
+
+  test("is every day unless it says which", () => {
+    const { schedule } = policyFrom({
+      ...smallestDocument,
+      schedule: { timezone: "Asia/Shanghai", windows: [window, { from: "00:00", to: "24:00" }] },
+    });
+    expect(schedule).toEqual({
+      timezone: "Asia/Shanghai",
+      windows: [window, { days: ["mon", "tue", "wed", "thu", "fri", "sat", "sun"], from: "00:00", to: "24:00" }],
+    });
+  });
+
+  test.each([
+    [{ windows: [window] }, "schedule.timezone", 'a time zone, like "Europe/Berlin"', "nothing"],
+    [{ timezone: "a b", windows: [window] }, "schedule.timezone", 'a time zone, like "Europe/Berlin"', '"a b"'],
+    [{ timezone: "UTC" }, "schedule.windows", "a list of 1 to 100", "nothing"],
+    [{ timezone: "UTC", windows: [] }, "schedule.windows", "a list of 1 to 100", "a list of 0"],
+    [
+      { timezone: "UTC", windows: [{ ...window, days: ["monday"] }] },
+      "schedule.windows[0].days[0]",
+      "one of mon, tue, wed, thu, fri, sat, sun",
+      '"monday"',
+    ],
+    [
+      { timezone: "UTC", windows: [{ ...window, from: "24:00" }] },
+      "schedule.windows[0].from",
+      'a time from "00:00" to "23:59"',
+      '"24:00"',
+    ],
+    [
+      { timezone: "UTC", windows: [{ ...window, to: "6:00" }] },
+      "schedule.windows[0].to",
+      'a time from "00:00" to "24:00"',
+      '"6:00"',
+    ],
+    [
+      { timezone: "UTC", windows: [{ ...window, to: "22:00" }] },
+      "schedule.windows[0].to",
+      'another time than from; "00:00" to "24:00" is the whole day',
+      '"22:00"',
+    ],
+  ])("is told what is wrong with %j", (schedule, path, expected, got) => {
+    expect(problemsOf(schedule)).toEqual([{ path, expected, got }]);
+  });
+});
+
 describe("a text with half of a surrogate pair", () => {
   // One in a stored policy would keep every gateway from reading any snapshot that holds it: no UTF-8 can say it.
   const halves = ["\ud800", "\udc00", "\udc00\ud800", "a\ud83d", "\ud83d\ud83d\ude00", "\ud83d\ude00\ude00"];

@@ -1,6 +1,7 @@
 // Whether a document may become a policy here: limiter's validator, and what only this deployment knows.
 
 import { type Problem, validatePolicy } from "@sluice/limiter/policy/validate.ts";
+import { isTimezone } from "./zone-transitions.ts";
 
 export interface Judgement {
   /** As it would be stored: with its name. */
@@ -31,6 +32,15 @@ export function judgePolicy(document: unknown, name: string | undefined, redisIs
       path: "scope",
       expected: "node: cluster needs Redis, and SLUICE_REDIS_URL is not set",
       got: '"cluster"',
+    });
+  }
+  const timezone = isRecord(named["schedule"]) ? named["schedule"]["timezone"] : undefined;
+  const isJudged = problems.some(({ path }) => path === "schedule.timezone");
+  if (typeof timezone === "string" && !isJudged && !isTimezone(timezone)) {
+    problems.push({
+      path: "schedule.timezone",
+      expected: 'a time zone that there is, like "Europe/Berlin"',
+      got: JSON.stringify(timezone),
     });
   }
   return { document: named, problems };

@@ -7,6 +7,7 @@ import { isWithin, type Networks, networksOf } from "../key/networks.ts";
 import { type PathPattern, pathPattern } from "../match/path-pattern.ts";
 import { rateLimitPolicyItem } from "../response-headers.ts";
 import type { Exempt, Limit, Override, Policy } from "./policy.ts";
+import { type CompiledSchedule, compileSchedule, type Schedule, type Zones, type ZoneTransition } from "./schedule.ts";
 import { emptyTable } from "./table.ts";
 
 export interface CompiledPolicy {
@@ -27,6 +28,8 @@ export interface CompiledPolicy {
   readonly overrides: CompiledOverrides | undefined;
   /** Undefined: nobody. */
   readonly exempt: CompiledExempt | undefined;
+  /** Undefined: always on. */
+  readonly schedule: CompiledSchedule | undefined;
 }
 
 export interface CompiledExempt {
@@ -56,7 +59,8 @@ export interface CompiledOverrides {
   readonly policies: readonly CompiledPolicy[];
 }
 
-export function compilePolicy(app: string, policy: Policy): CompiledPolicy {
+/** @param zones has the one of the policy's schedule */
+export function compilePolicy(app: string, policy: Policy, zones: Zones = {}): CompiledPolicy {
   const prefix = counterPrefix(app, policy.name);
   const limits = policy.limits.map((limit) => compileLimit(limit, prefix));
   const paths: PathPattern[] = [];
@@ -78,6 +82,7 @@ export function compilePolicy(app: string, policy: Policy): CompiledPolicy {
     byCost: noCosts(),
     overrides: undefined,
     exempt: policy.exempt === undefined ? undefined : compileExempt(policy.key, policy.exempt),
+    schedule: policy.schedule === undefined ? undefined : compileScheduleIn(zones, policy.schedule),
   };
   return policy.overrides === undefined
     ? compiled
@@ -109,6 +114,10 @@ export function isExemptKey({ exempt }: CompiledPolicy, values: readonly string[
 
 function compileExempt(key: Policy["key"], { cidrs, keys }: Exempt): CompiledExempt {
   return { networks: networksOf(cidrs), patterns: indexKeyPatterns(key, keys) };
+}
+
+function compileScheduleIn(zones: Zones, schedule: Schedule): CompiledSchedule {
+  return compileSchedule(schedule, zones[schedule.timezone] as readonly ZoneTransition[]);
 }
 
 function compileLimit(limit: Limit, prefix: string): CompiledLimit {

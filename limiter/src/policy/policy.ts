@@ -3,6 +3,7 @@
 
 import type { KeyPart } from "../key/key-part.ts";
 import type { CostSource } from "./cost.ts";
+import type { Schedule } from "./schedule.ts";
 
 export type Mode = "enforce" | "shadow" | "off";
 export type Algorithm =
@@ -38,6 +39,8 @@ export interface Policy {
   readonly overrides: readonly Override[] | undefined;
   /** Undefined: nobody. */
   readonly exempt: Exempt | undefined;
+  /** When it is on. Undefined: always. */
+  readonly schedule: Schedule | undefined;
 }
 
 /** Whom a policy does not count. */

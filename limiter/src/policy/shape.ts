@@ -5,6 +5,7 @@ import { parseCidr } from "../key/cidr.ts";
 import { keyPartGrammar, parseKeyPart } from "../key/key-part.ts";
 import { isKeyPattern } from "../key/key-patterns.ts";
 import { parseCostOrigin } from "./cost.ts";
+import { days, parseTimeOfDay } from "./schedule.ts";
 
 export type Shape =
   | {
@@ -165,6 +166,50 @@ const exempt: Shape = {
   },
 };
 
+function timeOfDay(expected: string, most: number): Shape {
+  const accepts = (text: string) => (parseTimeOfDay(text) ?? most + 1) <= most;
+  return { kind: "text", expected, maxBytes: 5, accepts };
+}
+
+const schedule: Shape = {
+  kind: "record",
+  fields: {
+    timezone: {
+      shape: { kind: "text", expected: 'a time zone, like "Europe/Berlin"', maxBytes: 64, accepts: isTimezone },
+      description: "The zone whose clocks the windows go by.",
+      required: true,
+    },
+    windows: {
+      shape: {
+        kind: "list",
+        of: {
+          kind: "record",
+          fields: {
+            days: {
+              shape: { kind: "list", of: { kind: "choice", of: days }, minItems: 1, maxItems: 7 },
+              description: "The days that the window begins on. Absent: every day.",
+            },
+            from: {
+              shape: timeOfDay('a time from "00:00" to "23:59"', 1439),
+              description: "When the policy is on from.",
+              required: true,
+            },
+            to: {
+              shape: timeOfDay('a time from "00:00" to "24:00"', 1440),
+              description: "When it is off again: on the next day, where that is not after from.",
+              required: true,
+            },
+          },
+        },
+        minItems: 1,
+        maxItems: 100,
+      },
+      description: "When the policy is on: within any of them.",
+      required: true,
+    },
+  },
+};
+
 const match: Shape = {
   kind: "record",
   fields: {
@@ -287,6 +332,7 @@ export const policyShape: Shape & { kind: "record" } = {
       description: "Other limits, or another mode, for particular key values: the first whose key matches.",
     },
     exempt: { shape: exempt, description: "Requests that the policy does not count." },
+    schedule: { shape: schedule, description: "When the policy is on; outside, it is as if its mode were off." },
   },
 };
 
@@ -316,6 +362,18 @@ function isPathPattern(text: string): boolean {
   if (text.endsWith("/.") || text.endsWith("/..")) return false;
   const star = text.indexOf("*");
   return star < 0 || star === text.length - 1;
+}
+
+/** Whether there is such a zone, the control plane knows. */
+function isTimezone(text: string): boolean {
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    const isCapital = code >= 65 && code <= 90;
+    // + - / : _
+    const isMark = code === 43 || code === 45 || code === 47 || code === 58 || code === 95;
+    if (!isLowerOrDigit(code) && !isCapital && !isMark) return false;
+  }
+  return text !== "";
 }
 
 function isMethod(text: string): boolean {

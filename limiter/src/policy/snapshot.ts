@@ -1,5 +1,6 @@
 // The snapshot as it travels from the control plane to a gateway and rests on its disk: every policy at one revision.
 
+import type { Zones } from "./schedule.ts";
 import type { Problem } from "./validate.ts";
 
 export const snapshotFormat = 1;
@@ -11,6 +12,8 @@ export interface Snapshot {
   epoch: string;
   revision: number;
   policies: SnapshotPolicy[];
+  /** Those of the policies' schedules; absent where there are none. */
+  zones?: Zones;
 }
 
 export interface SnapshotPolicy {

@@ -9,6 +9,7 @@ import { type CostSource, parseCostOrigin } from "./cost.ts";
 import { parseDuration } from "./duration.ts";
 import type { Exempt, Limit, Mode, Override, Policy } from "./policy.ts";
 import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
+import { days, parseTimeOfDay, type Schedule, type ScheduleWindow } from "./schedule.ts";
 import { algorithms, type Field, limitDuration, policyShape, type Shape, unitsShape } from "./shape.ts";
 import { emptyTable } from "./table.ts";
 import { isWellFormed, printable } from "./unicode.ts";
@@ -36,6 +37,7 @@ export function validatePolicy(document: unknown): Validation {
     if (isList(document["limits"])) checkLimits(document["limits"], "limits", document, findings);
     checkOverrides(document, findings);
     checkExempt(document, findings);
+    checkSchedule(document["schedule"], findings);
     checkCost(document["cost"], findings);
   }
   const problems = listProblems(findings);
@@ -144,6 +146,20 @@ function checkExempt(document: Json, findings: Findings): void {
   if (!isRecord(exempt) || !isList(exempt["keys"]) || key === undefined) return;
   for (let i = 0; i < exempt["keys"].length; i++) {
     checkKeyPatterns(exempt["keys"][i], key, `exempt.keys[${i}]`, findings);
+  }
+}
+
+function checkSchedule(schedule: unknown, findings: Findings): void {
+  if (!isRecord(schedule) || !isList(schedule["windows"])) return;
+  for (let i = 0; i < schedule["windows"].length; i++) {
+    const window = schedule["windows"][i];
+    if (!isRecord(window) || typeof window["to"] !== "string" || window["to"] !== window["from"]) continue;
+    if (parseTimeOfDay(window["to"]) === undefined) continue;
+    addProblem(findings, {
+      path: `schedule.windows[${i}].to`,
+      expected: 'another time than from; "00:00" to "24:00" is the whole day',
+      got: describeValue(window["to"]),
+    });
   }
 }
 
@@ -383,7 +399,17 @@ function policyFrom(document: Json): Policy {
     onLimit: { action: "reject", status: onLimit.status ?? 429 },
     overrides: overridesFrom(document["overrides"] as Json[] | undefined, limits, mode),
     exempt: exemptFrom(document["exempt"] as Partial<Exempt> | undefined),
+    schedule: scheduleFrom(document["schedule"] as Json | undefined),
   };
+}
+
+function scheduleFrom(schedule: Json | undefined): Schedule | undefined {
+  if (schedule === undefined) return undefined;
+  const windows: ScheduleWindow[] = [];
+  for (const { days: own, from, to } of schedule["windows"] as Json[]) {
+    windows.push({ days: (own ?? days) as string[], from: from as string, to: to as string });
+  }
+  return { timezone: schedule["timezone"] as string, windows };
 }
 
 function exemptFrom({ cidrs = [], keys = [] }: Partial<Exempt> = {}): Exempt | undefined {
