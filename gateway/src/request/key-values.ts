@@ -8,7 +8,8 @@ import type { Policy } from "../../../limiter/src/policy/policy.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { cookieValue, queryValue } from "./named-value.ts";
 
-const values: string[] = [];
+/** What `readKeyValues` read last, in the key's order, not encoded; beyond the key's length left over from others. */
+export const rawKeyValues: string[] = [];
 
 /** nginx's variables of headers, by header name. */
 const headerVariables: Record<string, string> = {};
@@ -23,9 +24,9 @@ export function readKeyValues(policy: Policy): string | undefined {
   for (let i = 0; i < count; i++) {
     const value = readPart(policy.key[i] as KeyPart);
     if ((value === undefined || value === "") && policy.onMissingKey !== "shared") return undefined;
-    values[i] = value ?? "";
+    rawKeyValues[i] = value ?? "";
   }
-  return encodeKeyValues(values, count, sha1Hex);
+  return encodeKeyValues(rawKeyValues, count, sha1Hex);
 }
 
 function readPart(part: KeyPart): string | undefined {
@@ -34,7 +35,7 @@ function readPart(part: KeyPart): string | undefined {
       // nginx's own view of the peer, after the realip module where the operator set it up. No header is trusted here.
       return ipPrefix(ngx.var["remote_addr"] as string, part.v4Bits, part.v6Bits);
     case "header":
-      return ngx.var[headerVariable(part.name)];
+      return headerValue(part.name);
     case "cookie":
       return cookieValue(ngx.var["http_cookie"] ?? "", part.name);
     case "query":
@@ -72,13 +73,14 @@ function decodeClaims(base64Url: string): unknown {
   return json === undefined ? undefined : cjson.decode(json)[0];
 }
 
-function headerVariable(name: string): string {
+/** @param name in lower case */
+export function headerValue(name: string): string | undefined {
   let variable = headerVariables[name];
   if (variable === undefined) {
     variable = `http_${string.gsub(name, "%-", "_")[0]}`;
     headerVariables[name] = variable;
   }
-  return variable;
+  return ngx.var[variable];
 }
 
 function sha1Hex(text: string): string {

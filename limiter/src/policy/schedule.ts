@@ -26,6 +26,14 @@ export interface CompiledSchedule {
   readonly transitions: readonly ZoneTransition[];
   /** In seconds of the week, which begins on Monday. None passes its end. */
   readonly spans: readonly Span[];
+  /** What was answered last: the gateway's to keep. */
+  answer?: ScheduleAnswer;
+}
+
+export interface ScheduleAnswer {
+  readonly open: boolean;
+  readonly fromSeconds: number;
+  readonly untilSeconds: number;
 }
 
 interface Span {
