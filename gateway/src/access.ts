@@ -9,9 +9,10 @@ import { countDecision } from "./metrics/counts.ts";
 import { liveGateways } from "./push/fleet.ts";
 import { readKeyValues } from "./request/key-values.ts";
 import { readHeader } from "./request/request-headers.ts";
+import { readTerms, type Terms } from "./request/terms.ts";
 import { setHeaders } from "./respond/headers.ts";
 import { answerOverLimit, markOf, wasRedirected } from "./respond/over-limit.ts";
-import { refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
+import { refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
 import { waitForUnits } from "./respond/wait.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
 import type { HeaderStyle, RedisSettings, Settings } from "./settings.ts";
@@ -36,8 +37,11 @@ interface Inquiry extends Check {
 /** Why a request is turned away although no limit refused it. */
 interface Denial {
   readonly policy: CompiledPolicy;
-  readonly reason: "key-missing" | "undecided";
+  readonly reason: "banned" | "key-missing" | "cost-invalid" | "undecided";
 }
+
+/** Work space: read before anything yields. */
+const terms = {} as Terms;
 
 /** Of requests that meet one plain policy, used again: a lock may be waited for meanwhile, and other requests come. */
 const idleVerdicts: Verdict[] = [];
@@ -95,9 +99,10 @@ function decideAll(settings: Settings, policies: readonly CompiledPolicy[], path
     return goOn(settings.headers, verdict);
   }
   refundAll(charges);
-  if (denial === undefined) answerOverLimit(settings.headers, verdict);
-  else if (denial.reason === "key-missing") refuseWithoutKey(denial.policy);
-  else refuseUndecided(denial.policy);
+  if (denial === undefined) return answerOverLimit(settings.headers, verdict);
+  if (denial.reason === "key-missing") return refuseWithoutKey(denial.policy);
+  if (denial.reason === "cost-invalid") return refuseCost(denial.policy);
+  return denial.reason === "banned" ? refuseBanned() : refuseUndecided(denial.policy);
 }
 
 /** Node policies first, in order of evaluation, then all cluster policies at once. Stops at the first refusal. */
@@ -109,14 +114,19 @@ function decide(
   verdict: Verdict,
 ): Denial | undefined {
   const clusterChecks: Inquiry[] = [];
-  for (const policy of policies) {
-    if (policy.conditional && !meets(policy, path, methodFor(policy), readHeader)) continue;
-    const keyValues = readKeyValues(policy.policy);
-    if (keyValues === undefined) {
-      if (policy.policy.onMissingKey === "skip" || policy.policy.mode === "shadow") continue;
-      countDecision(policy, "refused");
-      return { policy, reason: "key-missing" };
+  for (const matching of policies) {
+    if (matching.conditional && !meets(matching, path, methodFor(matching), readHeader)) continue;
+    const standing = readTerms(matching, terms);
+    if (standing === "passes") continue;
+    if (standing !== "held") {
+      // A key may be missing, and a policy in shadow mode turns nobody away.
+      if (matching.policy.mode === "shadow") continue;
+      if (standing === "key-missing" && matching.policy.onMissingKey === "skip") continue;
+      if (standing === "cost-invalid" && terms.policy.policy.mode === "shadow") continue;
+      countDecision(matching, "refused");
+      return { policy: matching, reason: standing };
     }
+    const { policy, keyValues } = terms;
     const { action } = policy.policy.onLimit;
     const check: Inquiry = { policy, keyValues, receipt: [], apart: action !== "reject" };
     if (policy.policy.mode === "shadow") {

@@ -12,6 +12,10 @@ const texts = [
   "Books",
   "ip",
   "header:x-user",
+  "10.0.0.0/8",
+  "Europe/Berlin",
+  "09:00",
+  "18:00",
   "/api/*",
   "~^/v[0-9]+$",
   "*.example.org",
@@ -39,6 +43,8 @@ function documents(shape: Shape): fc.Arbitrary<unknown> {
       return fc.array(documents(shape.of), { maxLength: 3 });
     case "map":
       return fc.dictionary(documents(shape.names) as fc.Arbitrary<string>, documents(shape.of), { maxKeys: 3 });
+    case "either":
+      return fc.oneof(...shape.of.map(documents));
     case "record": {
       const fields = Object.entries(shape.fields).map(([name, field]) => [name, documents(field.shape)] as const);
       const requiredKeys = Object.keys(shape.fields).filter((name) => shape.fields[name]?.required === true);
@@ -64,6 +70,8 @@ function likely(shape: Shape): fc.Arbitrary<unknown> {
       return fc.array(likely(shape.of), { minLength: shape.minItems, maxLength: 2 });
     case "map":
       return fc.dictionary(likely(shape.names) as fc.Arbitrary<string>, likely(shape.of), { minKeys: 1, maxKeys: 2 });
+    case "either":
+      return fc.oneof(...shape.of.map(likely));
     case "record": {
       const fields = Object.entries(shape.fields).map(([name, field]) => [name, likely(field.shape)] as const);
       const requiredKeys = Object.keys(shape.fields).filter((name) => shape.fields[name]?.required === true);
@@ -74,9 +82,24 @@ function likely(shape: Shape): fc.Arbitrary<unknown> {
 
 /** Likely documents, each limit with only those of the chosen fields that its algorithm has. */
 const likelyDocuments = likely(policyShape).map((document) => {
-  const { limits } = document as { limits: Record<string, unknown>[] };
-  return { ...withOnLimitOfItsAction(document as object), limits: limits.map(withFieldsOfItsAlgorithm) };
+  const { overrides = [], exempt, ...rest } = document as LikelyDocument;
+  const { key = [] } = rest;
+  const anyKey = key.map(() => "*");
+  const limits = rest.limits.map(withFieldsOfItsAlgorithm);
+  return {
+    ...withOnLimitOfItsAction(rest),
+    limits,
+    overrides: overrides.map((one) => ({ mode: "off", ...one, key: anyKey, limits })),
+    ...(exempt === undefined ? {} : { exempt: { ...exempt, keys: [anyKey] } }),
+  };
 });
+
+interface LikelyDocument {
+  readonly limits: Record<string, unknown>[];
+  readonly key?: string[];
+  readonly overrides?: object[];
+  readonly exempt?: object;
+}
 
 function withOnLimitOfItsAction(document: object): object {
   const { onLimit, ...others } = document as { onLimit?: Record<string, unknown> };
@@ -101,6 +124,7 @@ function withFieldsOfItsAlgorithm(limit: Record<string, unknown>): Record<string
 
 function fieldPaths(shape: Shape, path: string): string[] {
   if (shape.kind === "list") return fieldPaths(shape.of, `${path}.items`);
+  if (shape.kind === "either") return shape.of.flatMap((one, i) => fieldPaths(one, `${path}.anyOf.${i}`));
   if (shape.kind !== "record") return [];
   return Object.entries(shape.fields).flatMap(([name, field]) => {
     const inner = `${path}.properties.${name}`;
@@ -133,6 +157,7 @@ describe("the policy's JSON Schema", () => {
     expect(accepts({ name: "p", ...onePerSecond, colour: "red" })).toBe(false);
     const paths = fieldPaths(policyShape, "");
     expect(paths).toContain(".properties.limits.items.properties.window");
+    expect(paths).toContain(".properties.cost.anyOf.1.properties.from");
     for (const path of paths) {
       const found = at(policySchema, path.slice(1).split("."));
       expect([path, typeof found?.["description"]]).toEqual([path, "string"]);

@@ -20,8 +20,9 @@ function namesInTables(markdown: string): Set<string> {
 
 function fieldNames(fields: Readonly<Record<string, Field>>): string[] {
   return Object.entries(fields).flatMap(([name, { shape }]) => {
-    const inner = shape.kind === "list" || shape.kind === "map" ? shape.of : shape;
-    return [name, ...(inner.kind === "record" ? fieldNames(inner.fields) : [])];
+    const inner =
+      shape.kind === "list" || shape.kind === "map" ? [shape.of] : shape.kind === "either" ? shape.of : [shape];
+    return [name, ...inner.flatMap((one) => (one.kind === "record" ? fieldNames(one.fields) : []))];
   });
 }
 
@@ -39,7 +40,7 @@ it("docs/policies.md's examples are policies, or limits of one", async () => {
   const examples = [...read("docs/policies.md").matchAll(/```yaml\n(.*?)```/gs)].map(
     ([, example]) => example as string,
   );
-  expect(examples).toHaveLength(2);
+  expect(examples).toHaveLength(6);
   for (const example of examples) {
     expect(validatePolicy({ name: "example", ...parse(example) }).problems, example).toEqual([]);
   }

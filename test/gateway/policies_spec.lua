@@ -179,6 +179,135 @@ describe("in nginx, a path and the regular expression", function()
   end)
 end)
 
+describe("in nginx, the cost that a request states", function()
+  local costFrom = product.module("limiter.src.policy.cost").costFrom
+  local source = { from = "header", name = "x", default = 5, max = 100 }
+
+  it("is an integer from 1 to the max, or the default", function()
+    assert.equal(5, costFrom(nil, source))
+    for _, cost in ipairs({ 1, 9, 10, 99, 100 }) do
+      assert.equal(cost, costFrom(tostring(cost), source))
+    end
+  end)
+
+  it("is none in any other text", function()
+    for _, text in ipairs({ "", "0", "-1", "+1", "1.5", "nan", "inf", "1e1", "0x1", " 1", "1 ", "01", "101", "1, 1", "\0" }) do
+      assert.is_nil(costFrom(text, source), text)
+    end
+  end)
+end)
+
+describe("in nginx, an override", function()
+  local compiling = product.module("limiter.src.policy.compile")
+  local policy = compilePolicy("shop", validatePolicy({
+    name = "books",
+    key = { "ip", "header:x-user" },
+    limits = { { algorithm = "fixed-window", quota = 5, window = "1d" } },
+    overrides = {
+      { key = { "192.0.2.1", "vip-42" }, mode = "shadow" },
+      { key = { "*", "vip-*" }, limits = { { algorithm = "fixed-window", quota = 9, window = "1d" } } },
+      { key = { "2001:db8::7", "é😀*" }, mode = "off" },
+    },
+  }).policy)
+  local function found(...)
+    local override = compiling.overrideFor(policy, { ... })
+    return override and (override.policy.mode .. " " .. override.limits[1].rate.quota)
+  end
+
+  it("is the first whose patterns match", function()
+    assert.equal("shadow 5", found("192.0.2.1", "vip-42"))
+    assert.equal("enforce 9", found("192.0.2.2", "vip-42"))
+    assert.equal("enforce 9", found("192.0.2.1", "vip-"))
+    assert.equal("off 5", found("2001:db8:0:0:0:0:0:0/64", "é😀!"))
+    assert.is_nil(found("192.0.2.1", "vip"))
+    assert.is_nil(found("2001:db8:0:0:0:0:0:0/64", "é"))
+    assert.is_nil(found("", ""))
+  end)
+
+  it("is looked for only where there are any", function()
+    assert.is_nil(compiling.overrideFor(compilePolicy("shop", validatePolicy({
+      name = "books",
+      limits = { { algorithm = "fixed-window", quota = 5, window = "1d" } },
+    }).policy), {}))
+  end)
+end)
+
+describe("in nginx, exempt", function()
+  local compiling = product.module("limiter.src.policy.compile")
+  local function policyWith(exempt)
+    local limits = { { algorithm = "fixed-window", quota = 5, window = "1d" } }
+    return compilePolicy("shop", validatePolicy({ name = "books", key = { "ip" }, limits = limits, exempt = exempt }).policy)
+  end
+
+  it("are the addresses of the networks", function()
+    local policy = policyWith({ cidrs = { "10.1.2.3/8", "192.0.2.128/25", "192.0.2.1", "2001:db8::/33", "::1" } })
+    for _, address in ipairs({ "10.255.0.1", "::ffff:10.0.0.0", "192.0.2.255", "192.0.2.1", "2001:db8:7fff::1", "::1" }) do
+      assert.is_true(compiling.isExemptAddress(policy, address), address)
+    end
+    for _, address in ipairs({ "11.0.0.0", "192.0.2.2", "2001:db8:8000::", "::2", "unix:", "" }) do
+      assert.is_false(compiling.isExemptAddress(policy, address), address)
+    end
+    assert.is_false(compiling.isExemptKey(policy, { "10.0.0.1" }))
+  end)
+
+  it("are the key values that match", function()
+    local policy = policyWith({ keys = { { "192.0.2.*" }, { "2001:db8::1" } } })
+    assert.is_true(compiling.isExemptKey(policy, { "192.0.2.9" }))
+    assert.is_true(compiling.isExemptKey(policy, { "2001:db8:0:0:0:0:0:0/64" }))
+    assert.is_false(compiling.isExemptKey(policy, { "192.0.3.9" }))
+    assert.is_false(compiling.isExemptAddress(policy, "192.0.2.9"))
+  end)
+end)
+
+describe("in nginx, a schedule", function()
+  local schedules = product.module("limiter.src.policy.schedule")
+  local message = cjson.decode([==[{"format":1,"epoch":"e1","revision":1,"policies":[{"app":"shop","document":{"name":"p",
+    "limits":[{"algorithm":"fixed-window","quota":5,"window":"1d"}],
+    "schedule":{"timezone":"Europe/Berlin","windows":[{"days":["sun"],"from":"22:00","to":"06:00"}]}}}],
+    "zones":{"Europe/Berlin":[[1767225600,60],[1774746000,120]]}}]==])
+  local reading = readSnapshot(message)
+
+  it("is read with its zone", function()
+    assert.same({}, reading.problems)
+    message.zones["Europe/Berlin"] = nil
+    assert.equal("zones.Europe/Berlin", readSnapshot(message).problems[1].path)
+  end)
+
+  it("is open by its zone's clocks, over the end of the week too", function()
+    local schedule = reading.snapshot.policies[1].schedule
+    -- Sunday the 29th of March 2026, 22:00 in Berlin's summer: 20:00 UTC.
+    local opens = 1774814400
+    local function open(at)
+      return schedules.isOpen(schedule, at)
+    end
+    assert.same({ false, true, true, false }, { open(opens - 1), open(opens), open(opens + 28799), open(opens + 28800) })
+    assert.equal(opens, schedules.nextChangeSeconds(schedule, opens - 10))
+    assert.equal(1774746000, schedules.nextChangeSeconds(schedule, 1774746000 - 10))
+    -- A week before, in winter: an hour later.
+    assert.same({ false, true }, { open(opens - 604800), open(opens - 604800 + 3600) })
+  end)
+end)
+
+describe("in nginx, a claim", function()
+  local claims = product.module("limiter.src.key.jwt-claim")
+
+  it("is a text, or an integer to its last digit", function()
+    local payload = cjson.decode('{"sub":"ann","id":9007199254740991,"low":-10000000001,"zero":0,"a":{"b":"c"}}')
+    assert.equal("ann", claims.claimText(payload, "sub"))
+    assert.equal("9007199254740991", claims.claimText(payload, "id"))
+    assert.equal("-10000000001", claims.claimText(payload, "low"))
+    assert.equal("0", claims.claimText(payload, "zero"))
+    assert.equal("c", claims.claimText(payload, "a.b"))
+  end)
+
+  it("of any other kind is absent", function()
+    for _, text in ipairs({ "null", "[]", "{}", '["sub"]', '{"sub":null}', '{"sub":1.5}', '{"sub":["a"]}', '{"sub":1e300}' }) do
+      assert.is_nil(claims.claimText(cjson.decode(text), "sub"), text)
+      assert.is_nil(claims.claimText(cjson.decode(text), "sub.sub"), text)
+    end
+  end)
+end)
+
 describe("in nginx, a snapshot", function()
   local matching = product.vectors("policy-matching")
 

@@ -177,6 +177,52 @@ describe("two counters have the same stored key only if they are the same:", () 
   });
 });
 
+describe("whoever chooses a value cannot", () => {
+  const books = { app: "shop", policy: "books", limit: "a", algorithm: "token-bucket" as const, precisionUs: 0 };
+  const keyOf = (...values: string[]) => storedKey({ ...books, windowUs: 1_000, values });
+
+  test("write another limit's counter by ending the values himself", () => {
+    expect(keyOf("x}:a:token-bucket:1000")).not.toBe(keyOf("x"));
+    expect(keyOf("x}:b:token-bucket:1000", "")).not.toBe(
+      storedKey({ ...books, limit: "b", windowUs: 1_000, values: ["x"] }),
+    );
+    expect(keyOf("}:a:token-bucket:1000{shop:books:1:x")).not.toBe(keyOf("x"));
+  });
+
+  test("write another policy's or app's counter", () => {
+    const films = storedKey({ ...books, policy: "films", windowUs: 1_000, values: ["x"] });
+    for (const value of ["}s2:{shop:films:1:x", "films:1:x", ":films:1:x", "}:a:token-bucket:1000s2:{shop:films:1:x"]) {
+      expect(keyOf(value)).not.toBe(films);
+    }
+  });
+
+  test("move bytes from one part of the key into the next", () => {
+    const keys = [["ab", "c"], ["a", "bc"], ["", "abc"], ["abc", ""], ["abc"], ["1:a", "bc"], ["a2:", "bc"]];
+    expect(new Set(keys.map((values) => keyOf(...values))).size).toBe(keys.length);
+  });
+
+  test("pass for the value that a hash stands for", () => {
+    const hash = sha1Hex(`1:${"a".repeat(8192)}`);
+    for (const value of [hash, `h:${hash}`, `1:${hash}`]) expect(keyOf(value)).not.toBe(keyOf("a".repeat(8192)));
+  });
+
+  test("fill the memory: eight values of 8 KB make a key as short as any long one's", () => {
+    const values = Array.from({ length: 8 }, (_, i) => `${i}`.repeat(8192));
+    expect(encode(values)).toHaveLength(42);
+    expect(encode(values)).not.toBe(encode(values.toReversed()));
+    expect(encode([...values.slice(0, 7), `${values[7]}x`])).not.toBe(encode(values));
+  });
+
+  test("part the limits of a policy among slots of Redis Cluster, by a brace in a value", () => {
+    const tagOf = (key: string) => /\{(.*?)\}/.exec(key)?.[1];
+    for (const value of ["}", "{}", "}{x}", "{x", "x}y{z}"]) {
+      const tags = ["a", "b"].map((limit) => tagOf(storedKey({ ...books, limit, windowUs: 1_000, values: [value] })));
+      expect(tags[0]).toBe(tags[1]);
+      expect(tags[0]).not.toBe("");
+    }
+  });
+});
+
 test("a stored key is never longer than 200 bytes and its names", () => {
   fc.assert(
     fc.property(fc.array(fc.string({ maxLength: 400, unit: "grapheme" }), { maxLength: 8 }), (values) => {

@@ -27,7 +27,7 @@ describe("a key part", () => {
   });
 
   test("may have a name of 256 bytes and no more", () => {
-    for (const source of ["header", "cookie", "query", "var", "const"]) {
+    for (const source of ["header", "cookie", "query", "jwt", "var", "const"]) {
       expect(parseKeyPart(`${source}:${"a".repeat(256)}`)).toEqual({ source, name: "a".repeat(256) });
       expect(parseKeyPart(`${source}:${"a".repeat(257)}`)).toBeUndefined();
     }

@@ -156,6 +156,34 @@ describe("a snapshot", () => {
     }
   });
 
+  test("has the zones of its schedules, and is refused without them", () => {
+    const schedule = { timezone: "Europe/Berlin", windows: [{ from: "09:00", to: "18:00" }] };
+    const policies = [{ app: "shop", document: { ...smallestDocument, schedule } }];
+    const read = (zones: unknown) => readSnapshot({ ...snapshot, policies, zones });
+    const good = [
+      [0, 60],
+      [100, 120],
+    ];
+    expect(read({ "Europe/Berlin": good, "Europe/Paris": 5 }).snapshot?.policies[0]?.schedule?.transitions).toEqual(
+      good,
+    );
+    for (const wrong of [undefined, [], {}, 5, [[0]], [[0, 60, 1]], [[0, "60"]], [[0.5, 60]], [[0, 1440]], [null]]) {
+      expect(read({ "Europe/Berlin": wrong }).problems).toMatchObject([{ path: "zones.Europe/Berlin" }]);
+    }
+    expect(read(undefined).problems).toEqual([
+      {
+        path: "zones.Europe/Berlin",
+        expected: "a list of [seconds since the epoch, minutes before UTC]",
+        got: "nothing",
+      },
+    ]);
+    for (const zones of [null, 5, "x"]) expect(read(zones).problems).toMatchObject([{ path: "zones" }]);
+    for (const timezone of ["constructor", "toString"]) {
+      const named = [{ app: "shop", document: { ...smallestDocument, schedule: { ...schedule, timezone } } }];
+      expect(readSnapshot({ ...snapshot, policies: named }).problems).toMatchObject([{ path: `zones.${timezone}` }]);
+    }
+  });
+
   test("never makes it throw, whatever it is", () => {
     const anything = fc.anything({ withNullPrototype: true });
     const nearly = fc.record({

@@ -5,6 +5,7 @@ import { type Field, policyShape, type Shape } from "../../limiter/src/policy/sh
 function* fieldsOf(shape: Shape, path = ""): Generator<[path: string, field: Field]> {
   if (shape.kind === "list") yield* fieldsOf(shape.of, `${path}[]`);
   if (shape.kind === "map") yield* fieldsOf(shape.of, `${path}{}`);
+  if (shape.kind === "either") for (const one of shape.of) yield* fieldsOf(one, path);
   if (shape.kind !== "record") return;
   for (const [name, field] of Object.entries(shape.fields)) {
     const inner = path === "" ? name : `${path}.${name}`;
@@ -38,6 +39,9 @@ describe("the policy's shape", () => {
       "limits[].precision",
       "limits[].ttl",
       "cost",
+      "cost.from!",
+      "cost.default",
+      "cost.max",
       "scope",
       "onStoreFailure",
       "onLimit",
@@ -54,6 +58,26 @@ describe("the policy's shape", () => {
       "onLimit.response.body",
       "onLimit.response.headers",
       "onLimit.header",
+      "overrides",
+      "overrides[].key!",
+      "overrides[].limits",
+      "overrides[].limits[].name",
+      "overrides[].limits[].algorithm!",
+      "overrides[].limits[].quota!",
+      "overrides[].limits[].window",
+      "overrides[].limits[].burst",
+      "overrides[].limits[].precision",
+      "overrides[].limits[].ttl",
+      "overrides[].mode",
+      "exempt",
+      "exempt.cidrs",
+      "exempt.keys",
+      "schedule",
+      "schedule.timezone!",
+      "schedule.windows!",
+      "schedule.windows[].days",
+      "schedule.windows[].from!",
+      "schedule.windows[].to!",
     ]);
   });
 
@@ -74,6 +98,7 @@ describe("the policy's shape", () => {
       ["onMissingKey", "skip"],
       ["limits[].name", "default"],
       ["cost", 1],
+      ["cost.default", 1],
       ["scope", "node"],
       ["onStoreFailure", "local"],
       ["onLimit.action", "reject"],
@@ -82,6 +107,7 @@ describe("the policy's shape", () => {
       ["onLimit.response.status", 200],
       ["onLimit.response.body", ""],
       ["onLimit.response.headers", []],
+      ["overrides[].limits[].name", "default"],
     ]);
   });
 });

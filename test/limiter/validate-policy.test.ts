@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { validatePolicy } from "../../limiter/src/policy/validate.ts";
-import { smallestDocument, smallestLimit } from "./policies.ts";
+import { policyFrom, smallestDocument, smallestLimit } from "./policies.ts";
 
 // What single documents are told is in ../vectors/policy-documents.json, and held against Node and LuaJIT in ../parity
 // and ../gateway. Here: what holds for all of them.
@@ -61,7 +61,7 @@ describe("a policy document", () => {
     const largest = { ...smallestLimit, quota: 2 ** 31 };
     for (const cost of [0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 31 + 1, "1e9", "1", null]) {
       const { problems } = validatePolicy({ ...smallestDocument, limits: [largest], cost });
-      expect(problems).toMatchObject([{ path: "cost", expected: "an integer from 1 to 2147483648" }]);
+      expect(problems).toMatchObject([{ path: "cost", expected: "an integer from 1 to 2147483648, or an object" }]);
     }
     for (const cost of [1, 1e9, 2 ** 31]) expect(pathsOf({ ...smallestDocument, limits: [largest], cost })).toEqual([]);
   });
@@ -94,6 +94,213 @@ describe("a policy document", () => {
     expect(validatePolicy({ ...smallestDocument, limits: [{ ...smallestLimit, quota: 0 }], cost: 5 }).problems).toEqual(
       [{ path: "limits[0].quota", expected: "an integer from 1 to 2147483648", got: "0" }],
     );
+  });
+});
+
+describe("a cost that the request states", () => {
+  const limits = [
+    { ...smallestLimit, quota: 50, window: "1s" },
+    { ...smallestLimit, name: "few", burst: 20 },
+  ];
+  const sourceOf = (cost: unknown) => policyFrom({ name: "x", limits, cost }).costSource;
+
+  test("has the least that any limit ever holds for its max, unless said", () => {
+    expect(sourceOf({ from: "header:X-Cost" })).toEqual({ from: "header", name: "x-cost", default: 1, max: 20 });
+    expect(sourceOf({ from: "request-bytes", default: 3, max: 7 })).toEqual({
+      from: "request-bytes",
+      name: "",
+      default: 3,
+      max: 7,
+    });
+    expect(policyFrom({ name: "x", limits, cost: { from: "request-bytes", default: 3 } }).cost).toBe(3);
+    expect(sourceOf(5)).toBeUndefined();
+  });
+
+  test.each([
+    [{}, "cost.from", '"header:NAME" or "request-bytes"', "nothing"],
+    [{ from: "response-bytes" }, "cost.from", '"header:NAME" or "request-bytes"', '"response-bytes"'],
+    [{ from: "header:" }, "cost.from", '"header:NAME" or "request-bytes"', '"header:"'],
+    [{ from: "query:cost" }, "cost.from", '"header:NAME" or "request-bytes"', '"query:cost"'],
+    [{ from: "request-bytes", min: 1 }, "cost.min", "no such field; known here: from, default, max", "1"],
+    [{ from: "request-bytes", default: 0 }, "cost.default", "an integer from 1 to 2147483648", "0"],
+    [{ from: "request-bytes", max: 1.5 }, "cost.max", "an integer from 1 to 2147483648", "1.5"],
+    [{ from: "request-bytes", max: 21 }, "cost.max", "at most 20, which is all that limits[1] ever holds", "21"],
+    [
+      { from: "request-bytes", default: 21 },
+      "cost.default",
+      "at most 20, which is all that limits[1] ever holds",
+      "21",
+    ],
+    [{ from: "request-bytes", default: 9, max: 8 }, "cost.default", "at most 8, the max", "9"],
+  ])("is told what is wrong with %j", (cost, path, expected, got) => {
+    expect(validatePolicy({ name: "x", limits, cost }).problems).toEqual([{ path, expected, got }]);
+  });
+});
+
+describe("overrides", () => {
+  const own = [
+    { name: "burst", algorithm: "token-bucket", quota: 2, window: "1s", burst: 10 },
+    { name: "daily", algorithm: "fixed-window", quota: 5000, window: "1d" },
+  ];
+  const document = { name: "x", key: ["ip", "header:x-user"], limits: own };
+  const vip = { name: "burst", algorithm: "token-bucket", quota: 50, window: "1m", burst: 100 };
+  const problemsOf = (override: unknown, more = {}) =>
+    validatePolicy({ ...document, ...more, overrides: [override] }).problems;
+
+  test("have all of the policy's limits, of which they change some, and its mode unless they say", () => {
+    const { limits, overrides } = policyFrom({
+      ...document,
+      mode: "shadow",
+      overrides: [
+        { key: ["*", "vip-42"], limits: [vip] },
+        { key: ["192.0.2.1", "*"], mode: "off" },
+      ],
+    });
+    expect(overrides).toEqual([
+      {
+        key: ["*", "vip-42"],
+        mode: "shadow",
+        limits: [
+          { name: "burst", algorithm: "token-bucket", quota: 50, windowUs: 60_000_000, burst: 100, precisionUs: 0 },
+          limits[1],
+        ],
+      },
+      { key: ["192.0.2.1", "*"], mode: "off", limits },
+    ]);
+    expect(policyFrom({ ...document, overrides: [] }).overrides).toBeUndefined();
+  });
+
+  test.each([
+    [{ limits: [vip] }, "overrides[0].key", "a list of 0 to 8", "nothing"],
+    [{ key: ["*", "a"] }, "overrides[0]", "limits, or a mode, or both", "neither"],
+    [
+      { key: ["*"], mode: "off" },
+      "overrides[0].key",
+      "a list of 2: a pattern for each part of the policy's key",
+      "a list of 1",
+    ],
+    [{ key: ["10.0.0.0/8", "*"], mode: "off" }, "overrides[0].key[0]", /^an address, a network/, '"10.0.0.0/8"'],
+    [{ key: ["*", "a*b"], mode: "off" }, "overrides[0].key[1]", /^a value, "\*" for any/, '"a*b"'],
+    [{ key: ["1*2", "*"], mode: "off" }, "overrides[0].key[0]", /^a value, "\*" for any/, '"1*2"'],
+    [{ key: ["*", "a".repeat(1025)], mode: "off" }, "overrides[0].key[1]", /at most 1024 bytes$/, /^"a+…"$/],
+    [{ key: ["*", "*"], mode: "on" }, "overrides[0].mode", "one of enforce, shadow, off", '"on"'],
+    [
+      { key: ["*", "*"], limits: [{ ...vip, name: "hourly" }] },
+      "overrides[0].limits[0].name",
+      "the name of one of the policy's limits",
+      '"hourly"',
+    ],
+    [
+      { key: ["*", "*"], limits: [{ ...own[1], name: "burst" }] },
+      "overrides[0].limits[0].algorithm",
+      '"token-bucket", as of the policy\'s limit of that name',
+      '"fixed-window"',
+    ],
+    [
+      { key: ["*", "*"], limits: [vip, vip] },
+      "overrides[0].limits[1].name",
+      "a name that overrides[0].limits[0] does not have",
+      '"burst"',
+    ],
+    [{ key: ["*", "*"], limits: [] }, "overrides[0].limits", "a list of 1 to 16", "a list of 0"],
+    [
+      { key: ["*", "*"], limits: [{ ...own[1], burst: 3 }] },
+      "overrides[0].limits[0].burst",
+      "nothing: fixed-window has no burst",
+      "3",
+    ],
+  ])("are told what is wrong with %j", (override, path, expected, got) => {
+    const matching = (text: string | RegExp) => (typeof text === "string" ? text : expect.stringMatching(text));
+    expect(problemsOf(override)).toEqual([{ path, expected: matching(expected), got: matching(got) }]);
+  });
+
+  test("hold what a request costs", () => {
+    const few = { key: ["*", "*"], limits: [{ ...vip, burst: 2 }] };
+    expect(problemsOf(few, { cost: 3 })).toEqual([
+      { path: "cost", expected: "at most 2, which is all that overrides[0].limits[0] ever holds", got: "3" },
+    ]);
+    expect(problemsOf(few, { cost: 2 })).toEqual([]);
+  });
+
+  test("are not judged by a key or by limits that are none", () => {
+    expect(problemsOf({ key: ["a"], mode: "off" }, { key: ["ip", "x"] }).map(({ path }) => path)).toEqual(["key[1]"]);
+    expect(problemsOf({ key: ["*", "*"], limits: [vip] }, { limits: 5 }).map(({ path }) => path)).toEqual(["limits"]);
+  });
+
+  test("are at most a thousand, each checked", () => {
+    const thousand = Array.from({ length: 1000 }, (_, i) => ({ key: ["*", `u${i}`], limits: [vip] }));
+    expect(validatePolicy({ ...document, overrides: thousand }).problems).toEqual([]);
+    expect(pathsOf({ ...document, overrides: [...thousand, thousand[0]] })).toEqual(["overrides"]);
+    expect(pathsOf({ ...document, overrides: thousand.with(999, { key: ["*"], mode: "off" } as never) })).toEqual([
+      "overrides[999].key",
+    ]);
+  });
+});
+
+describe("exempt", () => {
+  const document = { ...smallestDocument, key: ["ip", "header:x-user"] };
+
+  test.each([
+    [{ cidrs: ["10.0.0.0/33"] }, "exempt.cidrs[0]", /^a network like/, '"10.0.0.0/33"'],
+    [{ cidrs: ["localhost"] }, "exempt.cidrs[0]", /^a network like/, '"localhost"'],
+    [{ cidrs: "10.0.0.0/8" }, "exempt.cidrs", "a list of 0 to 1000", '"10.0.0.0/8"'],
+    [{ keys: [["a"]] }, "exempt.keys[0]", /^a list of 2: /, "a list of 1"],
+    [{ keys: ["a"] }, "exempt.keys[0]", "a list of 0 to 8", '"a"'],
+    [{ keys: [["ann", "*"]] }, "exempt.keys[0][0]", /^an address, /, '"ann"'],
+    [{ users: [] }, "exempt.users", "no such field; known here: cidrs, keys", "a list of 0"],
+  ])("is told what is wrong with %j", (exempt, path, expected, got) => {
+    expect(validatePolicy({ ...document, exempt }).problems).toEqual([
+      { path, expected: typeof expected === "string" ? expected : expect.stringMatching(expected), got },
+    ]);
+  });
+});
+
+describe("a schedule", () => {
+  const window = { days: ["mon", "sun"], from: "22:00", to: "06:00" };
+  const problemsOf = (schedule: unknown) => validatePolicy({ ...smallestDocument, schedule }).problems;
+
+  test("is every day unless it says which", () => {
+    const { schedule } = policyFrom({
+      ...smallestDocument,
+      schedule: { timezone: "Asia/Shanghai", windows: [window, { from: "00:00", to: "24:00" }] },
+    });
+    expect(schedule).toEqual({
+      timezone: "Asia/Shanghai",
+      windows: [window, { days: ["mon", "tue", "wed", "thu", "fri", "sat", "sun"], from: "00:00", to: "24:00" }],
+    });
+  });
+
+  test.each([
+    [{ windows: [window] }, "schedule.timezone", 'a time zone, like "Europe/Berlin"', "nothing"],
+    [{ timezone: "a b", windows: [window] }, "schedule.timezone", 'a time zone, like "Europe/Berlin"', '"a b"'],
+    [{ timezone: "UTC" }, "schedule.windows", "a list of 1 to 100", "nothing"],
+    [{ timezone: "UTC", windows: [] }, "schedule.windows", "a list of 1 to 100", "a list of 0"],
+    [
+      { timezone: "UTC", windows: [{ ...window, days: ["monday"] }] },
+      "schedule.windows[0].days[0]",
+      "one of mon, tue, wed, thu, fri, sat, sun",
+      '"monday"',
+    ],
+    [
+      { timezone: "UTC", windows: [{ ...window, from: "24:00" }] },
+      "schedule.windows[0].from",
+      'a time from "00:00" to "23:59"',
+      '"24:00"',
+    ],
+    [
+      { timezone: "UTC", windows: [{ ...window, to: "6:00" }] },
+      "schedule.windows[0].to",
+      'a time from "00:00" to "24:00"',
+      '"6:00"',
+    ],
+    [
+      { timezone: "UTC", windows: [{ ...window, to: "22:00" }] },
+      "schedule.windows[0].to",
+      'another time than from; "00:00" to "24:00" is the whole day',
+      '"22:00"',
+    ],
+  ])("is told what is wrong with %j", (schedule, path, expected, got) => {
+    expect(problemsOf(schedule)).toEqual([{ path, expected, got }]);
   });
 });
 

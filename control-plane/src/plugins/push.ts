@@ -22,6 +22,7 @@ export default fp<{ now: () => number; times: PushTimes }>(
     const fleet = new Fleet(now);
     const publisher = await Publisher.start({
       fleet,
+      now,
       readState: () => readState(app.database, now()),
       renewEpoch: async (held) => {
         const left = await renewEpoch(app.database, { who: "control plane", atMs: now() }, held);

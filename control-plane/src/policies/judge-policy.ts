@@ -3,6 +3,7 @@
 
 import { type Problem, validatePolicy } from "@sluice/limiter/policy/validate.ts";
 import { problemAsPut, resolveTemplates, type Templates } from "./resolve-templates.ts";
+import { isTimezone } from "./zone-transitions.ts";
 
 export interface Judgement {
   /** As it would be stored: with its name, and with its references to templates. */
@@ -41,6 +42,15 @@ export function judgePolicy(
       path: "scope",
       expected: "node: cluster needs Redis, and SLUICE_REDIS_URL is not set",
       got: '"cluster"',
+    });
+  }
+  const timezone = isRecord(named["schedule"]) ? named["schedule"]["timezone"] : undefined;
+  const isJudged = problems.some(({ path }) => path === "schedule.timezone");
+  if (typeof timezone === "string" && !isJudged && !isTimezone(timezone)) {
+    problems.push({
+      path: "schedule.timezone",
+      expected: 'a time zone that there is, like "Europe/Berlin"',
+      got: JSON.stringify(timezone),
     });
   }
   return { document: named, problems };

@@ -10,6 +10,8 @@ const retryMs = 1_000;
 
 export interface PublisherDependencies {
   readonly fleet: Fleet;
+  /** ms since the epoch. */
+  now(): number;
   readState(): Promise<StoredState>;
   /** Makes the history another one where it does not reach as far as `held`. */
   renewEpoch(held: Position): Promise<void>;
@@ -32,7 +34,7 @@ export class Publisher {
 
   /** @throws when the database cannot be read: without a first state there is nothing to serve */
   static async start(dependencies: PublisherDependencies): Promise<Publisher> {
-    return new Publisher(dependencies, snapshotFrame(await dependencies.readState()));
+    return new Publisher(dependencies, snapshotFrame(await dependencies.readState(), dependencies.now()));
   }
 
   /** The newest snapshot that was read. */
@@ -74,7 +76,7 @@ export class Publisher {
         const state = await this.#readWholeHistory();
         const { epoch, revision } = this.#current;
         if (state.epoch === epoch && state.revision === revision) continue;
-        this.#current = snapshotFrame(state);
+        this.#current = snapshotFrame(state, this.#dependencies.now());
         for (const link of this.#dependencies.fleet.links()) link.sendSnapshot(this.#current);
         this.#dependencies.fleet.emit("progress");
       } catch (error) {

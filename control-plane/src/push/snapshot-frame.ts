@@ -1,7 +1,9 @@
 // The snapshot as the bytes that travel: written once per revision, however many gateways it goes to.
 
+import type { Zones, ZoneTransition } from "@sluice/limiter/policy/schedule.ts";
 import { type Snapshot, snapshotFormat } from "@sluice/limiter/policy/snapshot.ts";
 import { resolveTemplates, type Templates } from "../policies/resolve-templates.ts";
+import { zoneTransitions } from "../policies/zone-transitions.ts";
 import type { StoredState } from "../storage/revisions.ts";
 
 export interface SnapshotFrame {
@@ -12,7 +14,7 @@ export interface SnapshotFrame {
 }
 
 /** Documents are stored as JSON text and go in as they are, not parsed and written again, but where templates are used. */
-export function snapshotFrame(state: StoredState): SnapshotFrame {
+export function snapshotFrame(state: StoredState, nowMs: number): SnapshotFrame {
   const { epoch, revision, bans, callers } = state;
   const head: Omit<Snapshot, "policies"> = {
     type: "snapshot",
@@ -26,7 +28,9 @@ export function snapshotFrame(state: StoredState): SnapshotFrame {
   const policies = state.policies.map(
     ({ app, document }) => `{"app":${JSON.stringify(app)},"document":${resolved(document, templates.get(app))}}`,
   );
-  const text = `${JSON.stringify(head).slice(0, -1)},"policies":[${policies.join(",")}]}`;
+  const zones = zonesOf(state, Math.floor(nowMs / 1000));
+  const tail = zones === undefined ? "" : `,"zones":${JSON.stringify(zones)}`;
+  const text = `${JSON.stringify(head).slice(0, -1)},"policies":[${policies.join(",")}]${tail}}`;
   return { epoch, revision, bytes: Buffer.from(text, "utf8") };
 }
 
@@ -46,4 +50,17 @@ function resolved(document: string, templates: Templates | undefined): string {
   // enforce the policy without what the template says.
   if (resolution.problems.length > 0) return document;
   return JSON.stringify(resolution.document);
+}
+
+/** What gateways need of the time zones that schedules name; undefined where none does. */
+function zonesOf({ policies }: StoredState, nowSeconds: number): Zones | undefined {
+  const zones = new Map<string, readonly ZoneTransition[]>();
+  for (const { document } of policies) {
+    // Few have one: the others need not be parsed.
+    const timezone = document.includes('"schedule"') ? JSON.parse(document).schedule?.timezone : undefined;
+    if (typeof timezone !== "string" || zones.has(timezone)) continue;
+    const transitions = zoneTransitions(timezone, nowSeconds);
+    if (transitions !== undefined) zones.set(timezone, transitions);
+  }
+  return zones.size === 0 ? undefined : Object.fromEntries(zones);
 }

@@ -50,6 +50,8 @@ export function schemaOf(shape: Shape): JsonSchema {
         minProperties: shape.minItems,
         maxProperties: shape.maxItems,
       };
+    case "either":
+      return { anyOf: shape.of.map(schemaOf) };
     case "record":
       return recordSchema(shape.fields);
   }

@@ -2,26 +2,35 @@
 
 import { encodeKeyValue, encodeKeyValues } from "../../../limiter/src/key/counter-key.ts";
 import { ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
+import { bearerPayload, claimText } from "../../../limiter/src/key/jwt-claim.ts";
 import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
 import type { Policy } from "../../../limiter/src/policy/policy.ts";
+import { cjson } from "../runtime/lua-modules.ts";
+import { cookieValue, queryValue } from "./named-value.ts";
 import { readHeader } from "./request-headers.ts";
 
-const values: string[] = [];
+/** What `readKeyValues` read last, in the key's order, not encoded; beyond the key's length left over from others. */
+export const rawKeyValues: string[] = [];
+
+/** The claims that were read last: several parts and several policies ask for those of one request. */
+let lastAuthorization: string | undefined;
+let lastClaims: unknown;
 
 /** @returns the encoded key values; undefined when one is absent or empty and the policy does not share a counter then */
 export function readKeyValues(policy: Policy): string | undefined {
   const count = policy.key.length;
   if (count === 1) {
     const value = readPart(policy.key[0] as KeyPart);
+    rawKeyValues[0] = value ?? "";
     if (value !== undefined && value !== "") return encodeKeyValue(value, sha1Hex);
     return policy.onMissingKey === "shared" ? encodeKeyValue("", sha1Hex) : undefined;
   }
   for (let i = 0; i < count; i++) {
     const value = readPart(policy.key[i] as KeyPart);
     if ((value === undefined || value === "") && policy.onMissingKey !== "shared") return undefined;
-    values[i] = value ?? "";
+    rawKeyValues[i] = value ?? "";
   }
-  return encodeKeyValues(values, count, sha1Hex);
+  return encodeKeyValues(rawKeyValues, count, sha1Hex);
 }
 
 function readPart(part: KeyPart): string | undefined {
@@ -32,9 +41,11 @@ function readPart(part: KeyPart): string | undefined {
     case "header":
       return readHeader(part.name);
     case "cookie":
-      return ngx.var[`cookie_${part.name}`];
+      return cookieValue(ngx.var["http_cookie"] ?? "", part.name);
     case "query":
-      return ngx.var[`arg_${part.name}`];
+      return queryValue(ngx.var["args"] ?? "", part.name);
+    case "jwt":
+      return claimText(bearerClaims(ngx.var["http_authorization"]), part.name);
     case "var":
       return ngx.var[part.name];
     case "const":
@@ -46,6 +57,24 @@ function readPart(part: KeyPart): string | undefined {
     case "method":
       return ngx.req.get_method();
   }
+}
+
+/** Nobody has verified them. Undefined where there is no token that can be read. */
+function bearerClaims(authorization: string | undefined): unknown {
+  if (authorization !== lastAuthorization) {
+    lastAuthorization = authorization;
+    const payload = authorization === undefined ? undefined : bearerPayload(authorization);
+    lastClaims = payload === undefined ? undefined : decodeClaims(payload);
+  }
+  return lastClaims;
+}
+
+function decodeClaims(base64Url: string): unknown {
+  if (string.find(base64Url, "[^%w_-]")[0] !== undefined) return undefined;
+  const [plus] = string.gsub(base64Url, "-", "+");
+  const [base64] = string.gsub(plus, "_", "/");
+  const json = ngx.decode_base64(base64);
+  return json === undefined ? undefined : cjson.decode(json)[0];
 }
 
 function sha1Hex(text: string): string {

@@ -1,6 +1,7 @@
 // Ends a request that is refused: with a problem document (RFC 9457) that says why, or as its policy says.
 
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import type { CostSource } from "../../../limiter/src/policy/cost.ts";
 import type { HeaderLine, OnLimit, Reject } from "../../../limiter/src/policy/on-limit.ts";
 import { retryAfterSeconds } from "../../../limiter/src/response-headers.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
@@ -9,6 +10,7 @@ import { setHeaders } from "./headers.ts";
 
 /** Registered by draft-ietf-httpapi-ratelimit-headers-11. */
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+const badRequest = 400;
 const forbidden = 403;
 const unavailable = 503;
 
@@ -36,6 +38,18 @@ export function refuseUndecided({ policy }: CompiledPolicy): undefined {
 export function refuseWithoutKey({ policy }: CompiledPolicy): undefined {
   const detail = `The request lacks an attribute that policy ${policy.name} counts by.`;
   sendProblem(forbidden, "about:blank", "Key missing", detail, "");
+}
+
+/** The client or its key is banned. */
+export function refuseBanned(): undefined {
+  sendProblem(forbidden, "about:blank", "Banned", "Requests of this client are not served.", "");
+}
+
+/** The request states a cost that is none. */
+export function refuseCost({ policy }: CompiledPolicy): undefined {
+  const { max } = policy.costSource as CostSource;
+  const detail = `Policy ${policy.name} expects a cost in digits, an integer from 1 to ${string.format("%d", max)}.`;
+  sendProblem(badRequest, "about:blank", "Cost invalid", detail, "");
 }
 
 /** Ends the request with this answer, in place of what it asked for. */

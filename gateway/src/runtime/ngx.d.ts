@@ -123,6 +123,8 @@ declare namespace ngx {
   export function sleep(seconds: number): void;
   export function sha1_bin(text: string): string;
   export function encode_base64(text: string): string;
+  export function decode_base64(text: string): string | undefined;
+  export function unescape_uri(text: string): string;
   export function md5(text: string): string;
   export function get_phase(): string;
 

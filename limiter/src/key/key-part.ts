@@ -4,11 +4,11 @@ import { byteLength } from "../byte-length.ts";
 
 export type KeyPart =
   | { readonly source: "ip"; readonly v4Bits: number; readonly v6Bits: number }
-  | { readonly source: "header" | "cookie" | "query" | "var" | "const"; readonly name: string }
+  | { readonly source: "header" | "cookie" | "query" | "jwt" | "var" | "const"; readonly name: string }
   | { readonly source: "path" | "host" | "method" };
 
 export const keyPartGrammar =
-  'a key part: "ip", "ip/0…32/0…128", "path", "host", "method", "header:NAME", "cookie:NAME", "query:NAME", "var:NAME" or "const:TEXT"';
+  'a key part: "ip", "ip/0…32/0…128", "path", "host", "method", "header:NAME", "cookie:NAME", "query:NAME", "jwt:CLAIM", "var:NAME" or "const:TEXT"';
 
 const maxNameBytes = 256;
 
@@ -23,7 +23,7 @@ export function parseKeyPart(text: string): KeyPart | undefined {
   const name = text.slice(colon + 1);
   if (name === "" || byteLength(name) > maxNameBytes) return undefined;
   if (source === "const") return { source, name };
-  if (source === "query" || source === "cookie") return { source, name };
+  if (source === "query" || source === "cookie" || source === "jwt") return { source, name };
   if (source === "header") return isToken(name) ? { source, name: name.toLowerCase() } : undefined;
   if (source === "var") return isVariableName(name) ? { source, name } : undefined;
   return undefined;

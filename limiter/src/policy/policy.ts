@@ -2,7 +2,9 @@
 // in µs. `validatePolicy` is the only maker.
 
 import type { KeyPart } from "../key/key-part.ts";
+import type { CostSource } from "./cost.ts";
 import type { OnLimit } from "./on-limit.ts";
+import type { Schedule } from "./schedule.ts";
 
 export type Mode = "enforce" | "shadow" | "off";
 export type Algorithm =
@@ -27,11 +29,35 @@ export interface Policy {
   readonly key: readonly KeyPart[];
   readonly onMissingKey: OnMissingKey;
   readonly limits: readonly Limit[];
-  /** Units that one request takes. */
+  /** Units that one request takes; with a `costSource`, one that does not say. */
   readonly cost: number;
+  /** Undefined: every request costs the same. */
+  readonly costSource: CostSource | undefined;
   readonly scope: Scope;
   readonly onStoreFailure: OnStoreFailure;
   readonly onLimit: OnLimit;
+  /** The first whose key matches holds instead. Undefined: none. */
+  readonly overrides: readonly Override[] | undefined;
+  /** Undefined: nobody. */
+  readonly exempt: Exempt | undefined;
+  /** When it is on. Undefined: always. */
+  readonly schedule: Schedule | undefined;
+}
+
+/** Whom a policy does not count. */
+export interface Exempt {
+  readonly cidrs: readonly string[];
+  /** Each a pattern for each part of the policy's key. */
+  readonly keys: readonly (readonly string[])[];
+}
+
+/** What holds for particular key values. */
+export interface Override {
+  /** A pattern for each part of the policy's key. */
+  readonly key: readonly string[];
+  /** As many as the policy's and of the same names: those that it does not name are the policy's own. */
+  readonly limits: readonly Limit[];
+  readonly mode: Mode;
 }
 
 /** An empty list, and no headers, match everything. */

@@ -2,9 +2,11 @@
 // bans and callers validated as well. A snapshot is taken whole or refused whole.
 
 import { indexPolicies, type PolicyIndex } from "../match/policy-index.ts";
+import { type BansByPlace, bansOn, sortBans } from "./bans.ts";
 import { readBans, readCallers } from "./bans-and-callers.ts";
 import { type CompiledPolicy, compilePolicy } from "./compile.ts";
 import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
+import type { Zones } from "./schedule.ts";
 import { isName, nameRule } from "./shape.ts";
 import { type SnapshotBan, type SnapshotCaller, snapshotFormat } from "./snapshot.ts";
 import { describeValue, validatePolicy } from "./validate.ts";
@@ -33,7 +35,7 @@ export function readSnapshot(message: unknown): SnapshotReading {
   if (typeof message !== "object" || message === null) {
     return { problems: [{ path: "", expected: "a snapshot", got: describeValue(message) }] };
   }
-  const { format, epoch, revision, policies, bans, callers } = message as Record<string, unknown>;
+  const { format, epoch, revision, policies, bans, callers, zones = {} } = message as Record<string, unknown>;
   if (format !== snapshotFormat) {
     addProblem(findings, { path: "format", expected: `${snapshotFormat}`, got: describeValue(format) });
     return { problems: listProblems(findings) };
@@ -48,9 +50,14 @@ export function readSnapshot(message: unknown): SnapshotReading {
     addProblem(findings, { path: "policies", expected: "a list", got: describeValue(policies) });
     return { problems: listProblems(findings) };
   }
+  if (typeof zones !== "object" || zones === null) {
+    addProblem(findings, { path: "zones", expected: "an object", got: describeValue(zones) });
+    return { problems: listProblems(findings) };
+  }
   const compiled: CompiledPolicy[] = [];
-  for (let i = 0; i < policies.length; i++) readPolicy(policies[i], `policies[${i}]`, compiled, findings);
   const bansRead = readBans(bans, findings);
+  const context: Context = { zones: zones as Zones, bans: sortBans(findings.problems.length === 0 ? bansRead : []) };
+  for (let i = 0; i < policies.length; i++) readPolicy(policies[i], `policies[${i}]`, context, compiled, findings);
   const callersRead = readCallers(callers, findings);
   const problems = listProblems(findings);
   if (problems.length > 0) return { problems };
@@ -67,7 +74,19 @@ export function readSnapshot(message: unknown): SnapshotReading {
   };
 }
 
-function readPolicy(entry: unknown, path: string, compiled: CompiledPolicy[], findings: Findings): void {
+/** What policies are compiled with. */
+interface Context {
+  readonly zones: Zones;
+  readonly bans: BansByPlace;
+}
+
+function readPolicy(
+  entry: unknown,
+  path: string,
+  { zones, bans }: Context,
+  compiled: CompiledPolicy[],
+  findings: Findings,
+): void {
   if (typeof entry !== "object" || entry === null) {
     addProblem(findings, { path, expected: "an object", got: describeValue(entry) });
     return;
@@ -82,5 +101,32 @@ function readPolicy(entry: unknown, path: string, compiled: CompiledPolicy[], fi
     const inner = problem.path === "" ? "" : `.${problem.path}`;
     addProblem(findings, { path: `${path}.document${inner}`, expected: problem.expected, got: problem.got });
   }
-  if (validation.policy !== undefined) compiled.push(compilePolicy(app, validation.policy));
+  const { policy } = validation;
+  if (policy === undefined) return;
+  if (policy.schedule === undefined || checkZone(policy.schedule.timezone, zones, findings)) {
+    compiled.push(compilePolicy(app, policy, zones, bansOn(bans, app, policy.name, policy.key)));
+  }
+}
+
+/** Looks at the zones that schedules name, and at no other. */
+function checkZone(timezone: string, zones: Zones, findings: Findings): boolean {
+  const transitions: unknown = zones[timezone];
+  if (Array.isArray(transitions) && transitions.length > 0 && transitions.every((entry) => isTransition(entry)))
+    return true;
+  addProblem(findings, {
+    path: `zones.${timezone}`,
+    expected: "a list of [seconds since the epoch, minutes before UTC]",
+    got: describeValue(transitions),
+  });
+  return false;
+}
+
+function isTransition(entry: unknown): boolean {
+  if (!Array.isArray(entry) || entry.length !== 2) return false;
+  const [fromSeconds, offsetMinutes] = entry;
+  return isWhole(fromSeconds) && isWhole(offsetMinutes) && offsetMinutes > -1440 && offsetMinutes < 1440;
+}
+
+function isWhole(value: unknown): value is number {
+  return typeof value === "number" && Math.floor(value) === value;
 }

@@ -1,9 +1,13 @@
 // What a policy document may hold, field by field. The validator walks it, the control plane derives its JSON Schema
 // from it: a field that is not here does not exist.
 
+import { parseCidr } from "../key/cidr.ts";
 import { isToken, keyPartGrammar, parseKeyPart } from "../key/key-part.ts";
+import { isKeyPattern } from "../key/key-patterns.ts";
 import { readRegex } from "../match/regex-syntax.ts";
+import { parseCostOrigin } from "./cost.ts";
 import { onLimitShape } from "./on-limit.ts";
+import { days, parseTimeOfDay } from "./schedule.ts";
 
 export type Shape =
   | {
@@ -26,6 +30,8 @@ export type Shape =
       readonly minItems: number;
       readonly maxItems: number;
     }
+  /** One of these, told apart by their kind alone: no two may be of the same JSON type. */
+  | { readonly kind: "either"; readonly of: readonly Shape[] }
   | { readonly kind: "record"; readonly fields: Readonly<Record<string, Field>> };
 
 export interface Field {
@@ -43,7 +49,34 @@ const name: Shape = { kind: "text", expected: nameRule, maxBytes: 63, accepts: i
 
 export { name as nameShape };
 
-export const costShape: Shape = { kind: "integer", min: 1, max: maxUnits };
+export const unitsShape: Shape & { kind: "integer" } = { kind: "integer", min: 1, max: maxUnits };
+
+const cost: Shape = {
+  kind: "either",
+  of: [
+    unitsShape,
+    {
+      kind: "record",
+      fields: {
+        from: {
+          shape: {
+            kind: "text",
+            expected: '"header:NAME" or "request-bytes"',
+            maxBytes: 300,
+            accepts: (text) => parseCostOrigin(text) !== undefined,
+          },
+          description: "Where a request says what it costs: a header, or the length of its body in bytes.",
+          required: true,
+        },
+        default: { shape: unitsShape, description: "The cost of a request that does not say.", default: 1 },
+        max: {
+          shape: unitsShape,
+          description: "The most that a request may cost. Absent: what the smallest of the limits ever holds.",
+        },
+      },
+    },
+  ],
+};
 
 export const algorithms: readonly string[] = [
   "token-bucket",
@@ -66,7 +99,7 @@ const limit: Shape = {
       required: true,
     },
     quota: {
-      shape: { kind: "integer", min: 1, max: maxUnits },
+      shape: unitsShape,
       description: "Units per window; of concurrency, how many at once.",
       required: true,
     },
@@ -75,7 +108,7 @@ const limit: Shape = {
       description: "The time that the quota is for. Required, but of concurrency, which has none.",
     },
     burst: {
-      shape: { kind: "integer", min: 1, max: maxUnits },
+      shape: unitsShape,
       description: "Capacity of a token-bucket, or how many may wait in a leaky-bucket, in units. Absent: the quota.",
     },
     precision: {
@@ -87,6 +120,106 @@ const limit: Shape = {
       // The gateway looks ten times a second for slots to renew.
       shape: { kind: "duration", min: "1s", max: "366d" },
       description: "How long a slot of concurrency is held that nobody gives back or renews. Absent: 60s.",
+    },
+  },
+};
+
+const limits: Shape = { kind: "list", of: limit, minItems: 1, maxItems: 16 };
+
+const mode: Shape = { kind: "choice", of: ["enforce", "shadow", "off"] };
+
+const keyPatterns: Shape = {
+  kind: "list",
+  of: {
+    kind: "text",
+    expected: 'a value, "*" for any, or the beginning of a value and "*", of at most 1024 bytes',
+    maxBytes: 1024,
+    accepts: isKeyPattern,
+  },
+  minItems: 0,
+  maxItems: 8,
+};
+
+const override: Shape = {
+  kind: "record",
+  fields: {
+    key: {
+      shape: keyPatterns,
+      description: "The key values that it is for: a pattern for each part of the policy's key.",
+      required: true,
+    },
+    limits: {
+      shape: limits,
+      description: "What holds instead of the limits of the same names, which have the same algorithms.",
+    },
+    mode: { shape: mode, description: "Absent: the policy's." },
+  },
+};
+
+const exempt: Shape = {
+  kind: "record",
+  fields: {
+    cidrs: {
+      shape: {
+        kind: "list",
+        of: {
+          kind: "text",
+          expected: 'a network like "10.0.0.0/8" or "2001:db8::/32", or an address',
+          maxBytes: 64,
+          accepts: (text) => parseCidr(text) !== undefined,
+        },
+        minItems: 0,
+        maxItems: 1000,
+      },
+      description: "Networks whose addresses are not counted.",
+    },
+    keys: {
+      shape: { kind: "list", of: keyPatterns, minItems: 0, maxItems: 1000 },
+      description: "Key values that are not counted: each a pattern for each part of the policy's key.",
+    },
+  },
+};
+
+function timeOfDay(expected: string, most: number): Shape {
+  const accepts = (text: string) => (parseTimeOfDay(text) ?? most + 1) <= most;
+  return { kind: "text", expected, maxBytes: 5, accepts };
+}
+
+const schedule: Shape = {
+  kind: "record",
+  fields: {
+    timezone: {
+      shape: { kind: "text", expected: 'a time zone, like "Europe/Berlin"', maxBytes: 64, accepts: isTimezone },
+      description: "The zone whose clocks the windows go by.",
+      required: true,
+    },
+    windows: {
+      shape: {
+        kind: "list",
+        of: {
+          kind: "record",
+          fields: {
+            days: {
+              shape: { kind: "list", of: { kind: "choice", of: days }, minItems: 1, maxItems: 7 },
+              description: "The days that the window begins on. Absent: every day.",
+            },
+            from: {
+              shape: timeOfDay('a time from "00:00" to "23:59"', 1439),
+              description: "When the policy is on from.",
+              required: true,
+            },
+            to: {
+              shape: timeOfDay('a time from "00:00" to "24:00"', 1440),
+              description: "When it is off again: on the next day, where that is not after from.",
+              required: true,
+            },
+          },
+        },
+        minItems: 1,
+        maxItems: 100,
+      },
+      description: "When the policy is on: within any of them.",
+      required: true,
     },
   },
 };
@@ -166,7 +299,7 @@ export const policyShape: Shape & { kind: "record" } = {
       default: "",
     },
     mode: {
-      shape: { kind: "choice", of: ["enforce", "shadow", "off"] },
+      shape: mode,
       description: "shadow: counted and reported, never enforced.",
       default: "enforce",
     },
@@ -197,13 +330,13 @@ export const policyShape: Shape & { kind: "record" } = {
       default: "skip",
     },
     limits: {
-      shape: { kind: "list", of: limit, minItems: 1, maxItems: 16 },
+      shape: limits,
       description: "All must allow; all are charged or none.",
       required: true,
     },
     cost: {
-      shape: costShape,
-      description: "Units that one request takes.",
+      shape: cost,
+      description: "Units that one request takes, or where it says how many.",
       default: 1,
     },
     scope: {
@@ -220,6 +353,12 @@ export const policyShape: Shape & { kind: "record" } = {
       shape: onLimitShape,
       description: "What happens to a request over the limit.",
     },
+    overrides: {
+      shape: { kind: "list", of: override, minItems: 0, maxItems: 1000 },
+      description: "Other limits, or another mode, for particular key values: the first whose key matches.",
+    },
+    exempt: { shape: exempt, description: "Requests that the policy does not count." },
+    schedule: { shape: schedule, description: "When the policy is on; outside, it is as if its mode were off." },
   },
 };
 
@@ -270,6 +409,18 @@ function isHeaderValue(text: string): boolean {
     if (code < 32 || code === 127) return false;
   }
   return true;
+}
+
+/** Whether there is such a zone, the control plane knows. */
+function isTimezone(text: string): boolean {
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    const isCapital = code >= 65 && code <= 90;
+    // + - / : _
+    const isMark = code === 43 || code === 45 || code === 47 || code === 58 || code === 95;
+    if (!isLowerOrDigit(code) && !isCapital && !isMark) return false;
+  }
+  return text !== "";
 }
 
 function isMethod(text: string): boolean {

@@ -1,6 +1,7 @@
 // The snapshot as it travels from the control plane to a gateway and rests on its disk: every policy at one revision,
 // and who is banned and who may ask.
 
+import type { Zones } from "./schedule.ts";
 import type { Problem } from "./validate.ts";
 
 export const snapshotFormat = 1;
@@ -15,6 +16,8 @@ export interface Snapshot {
   /** Absent, like `callers`, in a snapshot of a control plane that knew none. */
   bans?: SnapshotBan[];
   callers?: SnapshotCaller[];
+  /** Those of the policies' schedules; absent where there are none. */
+  zones?: Zones;
 }
 
 export interface SnapshotPolicy {

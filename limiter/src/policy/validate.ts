@@ -1,14 +1,18 @@
 // From a document that anyone may have written to a policy, or to everything that is wrong with it at once. Runs where
 // the document comes in (control plane), and again where it is obeyed (gateway).
 
+import { capacity, rateOf } from "../algorithms/rate.ts";
 import { byteLength, cutToBytes } from "../byte-length.ts";
 import { isToken, type KeyPart, parseKeyPart } from "../key/key-part.ts";
+import { patternValue } from "../key/key-patterns.ts";
 import { mostInstructions, readRegex } from "../match/regex-syntax.ts";
+import { type CostSource, parseCostOrigin } from "./cost.ts";
 import { parseDuration } from "./duration.ts";
 import { checkOnLimit, onLimitFrom } from "./on-limit.ts";
-import type { Limit, Policy } from "./policy.ts";
+import type { Exempt, Limit, Mode, Override, Policy } from "./policy.ts";
 import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
-import { algorithms, costShape, type Field, limitDuration, policyShape, type Shape } from "./shape.ts";
+import { days, parseTimeOfDay, type Schedule, type ScheduleWindow } from "./schedule.ts";
+import { algorithms, type Field, limitDuration, policyShape, type Shape, unitsShape } from "./shape.ts";
 import { emptyTable } from "./table.ts";
 import { isWellFormed, printable } from "./unicode.ts";
 
@@ -33,7 +37,11 @@ export function validatePolicy(document: unknown): Validation {
   checkShape(policyShape, document, "", findings);
   if (isRecord(document)) {
     if (isRecord(document["match"])) checkMatch(document["match"], findings);
-    checkLimits(document, findings);
+    if (isList(document["limits"])) checkLimits(document["limits"], "limits", document, findings);
+    checkOverrides(document, findings);
+    checkExempt(document, findings);
+    checkSchedule(document["schedule"], findings);
+    checkCost(document["cost"], findings);
     if (isRecord(document["onLimit"])) checkOnLimit(document["onLimit"], findings);
   }
   const problems = listProblems(findings);
@@ -53,6 +61,8 @@ export function checkShape(shape: Shape, value: unknown, path: string, findings:
     checkEntries(shape, value as Json, path, findings);
   } else if (shape.kind === "record") {
     checkFields(shape.fields, value as Json, path, findings);
+  } else if (shape.kind === "either") {
+    checkShape(shape.of.find((one) => fits(one, value)) as Shape, value, path, findings);
   }
 }
 
@@ -131,38 +141,154 @@ function checkMatch(match: Json, findings: Findings): void {
 }
 
 /** Rules that hold between fields. Looks only at what has the right type: the rest is reported already. */
-function checkLimits(document: Json, findings: Findings): void {
-  if (!isList(document["limits"])) return;
-  const limits = document["limits"];
-  // A wrong cost has been reported as such.
-  const cost = fits(costShape, document["cost"]) ? (document["cost"] as number) : 1;
+function checkLimits(limits: readonly unknown[], path: string, document: Json, findings: Findings): void {
+  const cost = mostCostOf(document["cost"]);
   const firstAt = emptyTable<number>();
   for (let i = 0; i < limits.length; i++) {
     const limit = limits[i];
     if (!isRecord(limit)) continue;
-    const path = `limits[${i}]`;
-    const name = limit["name"] === undefined ? "default" : limit["name"];
+    const inner = `${path}[${i}]`;
+    const name = nameOf(limit);
     if (typeof name === "string") {
       const earlier = firstAt[name];
       if (earlier === undefined) firstAt[name] = i;
       else
         addProblem(findings, {
-          path: `${path}.name`,
-          expected: `a name that limits[${earlier}] does not have`,
+          path: `${inner}.name`,
+          expected: `a name that ${path}[${earlier}] does not have`,
           got: describeValue(name),
         });
     }
-    checkFieldsOfAlgorithm(limit, path, findings);
-    checkPrecision(limit, path, findings);
+    checkFieldsOfAlgorithm(limit, inner, findings);
+    checkPrecision(limit, inner, findings);
     const capacity = capacityOf(limit);
-    if (capacity !== undefined && cost > capacity) {
+    if (capacity !== undefined && cost.units > capacity) {
       addProblem(findings, {
-        path: "cost",
-        expected: `at most ${capacity}, which is all that ${path} ever holds`,
-        got: describeValue(cost),
+        path: cost.path,
+        expected: `at most ${capacity}, which is all that ${inner} ever holds`,
+        got: describeValue(cost.units),
       });
     }
   }
+}
+
+function nameOf(limit: Json): unknown {
+  return limit["name"] === undefined ? "default" : limit["name"];
+}
+
+function checkOverrides(document: Json, findings: Findings): void {
+  const { overrides } = document;
+  if (!isList(overrides)) return;
+  const key = keyOf(document);
+  for (let i = 0; i < overrides.length; i++) {
+    const override = overrides[i];
+    if (!isRecord(override)) continue;
+    const path = `overrides[${i}]`;
+    if (key !== undefined) checkKeyPatterns(override["key"], key, `${path}.key`, findings);
+    if (override["limits"] === undefined && override["mode"] === undefined) {
+      addProblem(findings, { path, expected: "limits, or a mode, or both", got: "neither" });
+    }
+    if (!isList(override["limits"])) continue;
+    checkLimits(override["limits"], `${path}.limits`, document, findings);
+    checkOverridden(override["limits"], document["limits"], `${path}.limits`, findings);
+  }
+}
+
+function checkExempt(document: Json, findings: Findings): void {
+  const { exempt } = document;
+  const key = keyOf(document);
+  if (!isRecord(exempt) || !isList(exempt["keys"]) || key === undefined) return;
+  for (let i = 0; i < exempt["keys"].length; i++) {
+    checkKeyPatterns(exempt["keys"][i], key, `exempt.keys[${i}]`, findings);
+  }
+}
+
+function checkSchedule(schedule: unknown, findings: Findings): void {
+  if (!isRecord(schedule) || !isList(schedule["windows"])) return;
+  for (let i = 0; i < schedule["windows"].length; i++) {
+    const window = schedule["windows"][i];
+    if (!isRecord(window) || typeof window["to"] !== "string" || window["to"] !== window["from"]) continue;
+    if (parseTimeOfDay(window["to"]) === undefined) continue;
+    addProblem(findings, {
+      path: `schedule.windows[${i}].to`,
+      expected: 'another time than from; "00:00" to "24:00" is the whole day',
+      got: describeValue(window["to"]),
+    });
+  }
+}
+
+/** An override changes limits of the policy: it brings no other, and none is counted in another way. */
+function checkOverridden(limits: readonly unknown[], own: unknown, path: string, findings: Findings): void {
+  if (!isList(own)) return;
+  for (let i = 0; i < limits.length; i++) {
+    const limit = limits[i];
+    if (!isRecord(limit) || typeof nameOf(limit) !== "string") continue;
+    const overridden = own.find((one) => isRecord(one) && nameOf(one) === nameOf(limit)) as Json | undefined;
+    if (overridden === undefined) {
+      addProblem(findings, {
+        path: `${path}[${i}].name`,
+        expected: "the name of one of the policy's limits",
+        got: describeValue(nameOf(limit)),
+      });
+    } else if (isAlgorithm(overridden["algorithm"]) && isAlgorithm(limit["algorithm"])) {
+      if (overridden["algorithm"] === limit["algorithm"]) continue;
+      addProblem(findings, {
+        path: `${path}[${i}].algorithm`,
+        expected: `"${overridden["algorithm"]}", as of the policy's limit of that name`,
+        got: describeValue(limit["algorithm"]),
+      });
+    }
+  }
+}
+
+function checkKeyPatterns(patterns: unknown, key: readonly KeyPart[], path: string, findings: Findings): void {
+  if (!isList(patterns)) return;
+  if (patterns.length !== key.length) {
+    addProblem(findings, {
+      path,
+      expected: `a list of ${key.length}: a pattern for each part of the policy's key`,
+      got: describeValue(patterns),
+    });
+    return;
+  }
+  for (let i = 0; i < patterns.length; i++) {
+    const pattern = patterns[i];
+    if (typeof pattern !== "string" || pattern.includes("*")) continue;
+    if (patternValue(key[i] as KeyPart, pattern) !== undefined) continue;
+    addProblem(findings, {
+      path: `${path}[${i}]`,
+      expected: 'an address, a network of the length that the key has, "*", or the beginning of one and "*"',
+      got: describeValue(pattern),
+    });
+  }
+}
+
+/** The policy's key; undefined when it is none. */
+function keyOf(document: Json): KeyPart[] | undefined {
+  const parts: KeyPart[] = [];
+  if (document["key"] === undefined) return parts;
+  if (!isList(document["key"])) return undefined;
+  for (const text of document["key"]) {
+    const part = typeof text === "string" ? parseKeyPart(text) : undefined;
+    if (part === undefined) return undefined;
+    parts.push(part);
+  }
+  return parts;
+}
+
+/** The most that a request may cost by the document's own words. A wrong cost has been reported as such. */
+function mostCostOf(cost: unknown): { units: number; path: string } {
+  if (!isRecord(cost)) return { units: fits(unitsShape, cost) ? (cost as number) : 1, path: "cost" };
+  const { default: unstated, max } = cost;
+  if (fits(unitsShape, max)) return { units: max as number, path: "cost.max" };
+  return { units: fits(unitsShape, unstated) ? (unstated as number) : 1, path: "cost.default" };
+}
+
+function checkCost(cost: unknown, findings: Findings): void {
+  if (!isRecord(cost)) return;
+  const { default: unstated, max } = cost;
+  if (!fits(unitsShape, unstated) || !fits(unitsShape, max) || (unstated as number) <= (max as number)) return;
+  addProblem(findings, { path: "cost.default", expected: `at most ${max}, the max`, got: describeValue(unstated) });
 }
 
 /** Fields of a limit that only some algorithms have. */
@@ -178,7 +304,7 @@ function checkFieldsOfAlgorithm(limit: Json, path: string, findings: Findings): 
   if (limit["window"] === undefined && algorithm !== "concurrency") {
     addProblem(findings, { path: `${path}.window`, expected: expectation(limitDuration), got: "nothing" });
   }
-  if (typeof algorithm !== "string" || !algorithms.includes(algorithm)) return;
+  if (!isAlgorithm(algorithm)) return;
   for (const { field, of } of fieldsOfAlgorithms) {
     if (limit[field] !== undefined && !of.includes(algorithm)) {
       addProblem(findings, {
@@ -188,6 +314,10 @@ function checkFieldsOfAlgorithm(limit: Json, path: string, findings: Findings): 
       });
     }
   }
+}
+
+function isAlgorithm(value: unknown): value is string {
+  return typeof value === "string" && algorithms.includes(value);
 }
 
 function checkPrecision(limit: Json, path: string, findings: Findings): void {
@@ -251,6 +381,8 @@ function fits(shape: Shape, value: unknown): boolean {
       const count = sortedNames(value).length;
       return count >= shape.minItems && count <= shape.maxItems;
     }
+    case "either":
+      return shape.of.some((one) => fits(one, value));
     case "record":
       return isRecord(value);
   }
@@ -270,6 +402,8 @@ function expectation(shape: Shape): string {
       return `a list of ${shape.minItems} to ${shape.maxItems}`;
     case "map":
       return `an object of ${shape.minItems} to ${shape.maxItems} fields`;
+    case "either":
+      return shape.of.map((one) => expectation(one)).join(", or ");
     case "record":
       return "an object";
   }
@@ -310,14 +444,14 @@ function isRecord(value: unknown): value is Json {
 /** Fills in the defaults. @param document one without problems */
 function policyFrom(document: Json): Policy {
   const match = (document["match"] ?? {}) as Partial<Policy["match"]>;
-  const key: KeyPart[] = [];
-  for (const part of (document["key"] ?? []) as string[]) key.push(parseKeyPart(part) as KeyPart);
   const limits: Limit[] = [];
   for (const limit of document["limits"] as Json[]) limits.push(limitFrom(limit));
+  const mode = (document["mode"] ?? "enforce") as Policy["mode"];
+  const costSource = costSourceFrom(document["cost"], limits);
   return {
     name: document["name"] as string,
     description: (document["description"] ?? "") as string,
-    mode: (document["mode"] ?? "enforce") as Policy["mode"],
+    mode,
     priority: (document["priority"] ?? 0) as number,
     match: {
       hosts: match.hosts ?? [],
@@ -325,13 +459,57 @@ function policyFrom(document: Json): Policy {
       methods: match.methods ?? [],
       headers: headersFrom(match.headers ?? {}),
     },
-    key,
+    key: keyOf(document) as KeyPart[],
     onMissingKey: (document["onMissingKey"] ?? "skip") as Policy["onMissingKey"],
     limits,
-    cost: (document["cost"] ?? 1) as number,
+    cost: costSource === undefined ? ((document["cost"] ?? 1) as number) : costSource.default,
+    costSource,
     scope: (document["scope"] ?? "node") as Policy["scope"],
     onStoreFailure: (document["onStoreFailure"] ?? "local") as Policy["onStoreFailure"],
     onLimit: onLimitFrom((document["onLimit"] ?? {}) as Json),
+    overrides: overridesFrom(document["overrides"] as Json[] | undefined, limits, mode),
+    exempt: exemptFrom(document["exempt"] as Partial<Exempt> | undefined),
+    schedule: scheduleFrom(document["schedule"] as Json | undefined),
+  };
+}
+
+function scheduleFrom(schedule: Json | undefined): Schedule | undefined {
+  if (schedule === undefined) return undefined;
+  const windows: ScheduleWindow[] = [];
+  for (const { days: own, from, to } of schedule["windows"] as Json[]) {
+    windows.push({ days: (own ?? days) as string[], from: from as string, to: to as string });
+  }
+  return { timezone: schedule["timezone"] as string, windows };
+}
+
+function exemptFrom({ cidrs = [], keys = [] }: Partial<Exempt> = {}): Exempt | undefined {
+  return cidrs.length === 0 && keys.length === 0 ? undefined : { cidrs, keys };
+}
+
+function overridesFrom(list: readonly Json[] | undefined, own: readonly Limit[], mode: Mode): Override[] | undefined {
+  if (list === undefined || list.length === 0) return undefined;
+  const overrides: Override[] = [];
+  for (const override of list) {
+    const changed = emptyTable<Limit>();
+    for (const document of (override["limits"] ?? []) as Json[]) {
+      const limit = limitFrom(document);
+      changed[limit.name] = limit;
+    }
+    const limits: Limit[] = [];
+    for (const limit of own) limits.push(changed[limit.name] ?? limit);
+    overrides.push({ key: override["key"] as string[], limits, mode: (override["mode"] ?? mode) as Mode });
+  }
+  return overrides;
+}
+
+function costSourceFrom(cost: unknown, limits: readonly Limit[]): CostSource | undefined {
+  if (!isRecord(cost)) return undefined;
+  let smallest = unitsShape.max;
+  for (const limit of limits) smallest = Math.min(smallest, capacity(rateOf(limit)));
+  return {
+    ...(parseCostOrigin(cost["from"] as string) as Pick<CostSource, "from" | "name">),
+    default: (cost["default"] ?? 1) as number,
+    max: (cost["max"] ?? smallest) as number,
   };
 }
 

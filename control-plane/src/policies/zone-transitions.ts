@@ -1,0 +1,59 @@
+// What gateways need of time zones, which nginx knows nothing of: when a zone's offset to UTC changes, for years ahead.
+
+import type { ZoneTransition } from "@sluice/limiter/policy/schedule.ts";
+
+const daySeconds = 86_400;
+/** A gateway's clock may be behind ours, and its snapshot may be old before another one comes. */
+const yearsAhead = 10;
+/** No zone changes its offset and back within a week. */
+const stepSeconds = 7 * daySeconds;
+
+/** Undefined: there is no such time zone. */
+export function zoneTransitions(timezone: string, nowSeconds: number): ZoneTransition[] | undefined {
+  const offsetAt = offsetsOf(timezone);
+  if (offsetAt === undefined) return undefined;
+  const first = (Math.floor(nowSeconds / daySeconds) - 1) * daySeconds;
+  const last = first + yearsAhead * 366 * daySeconds;
+  let offset = offsetAt(first);
+  const transitions: ZoneTransition[] = [[first, offset]];
+  for (let at = first; at < last; at += stepSeconds) {
+    const next = offsetAt(at + stepSeconds);
+    if (next === offset) continue;
+    transitions.push([firstMoment(offsetAt, next, at, at + stepSeconds), next]);
+    offset = next;
+  }
+  return transitions;
+}
+
+export function isTimezone(timezone: string): boolean {
+  return offsetsOf(timezone) !== undefined;
+}
+
+/** The zone's offset at a moment, in minutes. */
+type OffsetAt = (seconds: number) => number;
+
+function offsetsOf(timezone: string): OffsetAt | undefined {
+  let format: Intl.DateTimeFormat;
+  try {
+    format = new Intl.DateTimeFormat("en-US", { timeZone: timezone, timeZoneName: "longOffset" });
+  } catch {
+    return undefined;
+  }
+  return (seconds) => {
+    const name = format.formatToParts(seconds * 1000).find(({ type }) => type === "timeZoneName")?.value ?? "";
+    const [, sign, hours, minutes] = /^GMT(?:([+-])(\d\d):(\d\d))?/.exec(name) ?? [];
+    return (sign === "-" ? -1 : 1) * (Number(hours ?? 0) * 60 + Number(minutes ?? 0));
+  };
+}
+
+/** By halves. @param before has another offset than `after` */
+function firstMoment(offsetAt: OffsetAt, offset: number, before: number, after: number): number {
+  let low = before;
+  let high = after;
+  while (high - low > 1) {
+    const middle = Math.floor((low + high) / 2);
+    if (offsetAt(middle) === offset) high = middle;
+    else low = middle;
+  }
+  return high;
+}

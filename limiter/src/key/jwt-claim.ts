@@ -1,0 +1,59 @@
+// The key part `jwt:CLAIM`: what an unverified token says of its bearer. Anything but a text or an integer counts as
+// absent, and so does every token that is none.
+
+/** nginx takes longer header lines where it is told so; a longer payload is not read. */
+const mostPayloadBytes = 8192;
+
+/** Up to here every integer is a number of its own; beyond, neighbours would share a counter. */
+const largestInteger = 9007199254740991;
+
+/**
+ * The payload of the bearer token in an `Authorization` header, in base64url as it stands there.
+ *
+ * @returns undefined where there is no token of three parts, or its payload is longer than 8 KB when decoded
+ */
+export function bearerPayload(authorization: string): string | undefined {
+  if (authorization.slice(0, 7).toLowerCase() !== "bearer ") return undefined;
+  const start = authorization.indexOf(".", 7) + 1;
+  const end = start > 0 ? authorization.indexOf(".", start) : -1;
+  if (end < 0 || authorization.indexOf(".", end + 1) >= 0) return undefined;
+  const length = end - start;
+  if (length === 0 || Math.floor((length * 3) / 4) > mostPayloadBytes) return undefined;
+  return authorization.slice(start, end);
+}
+
+/**
+ * The claim as text; "a.b" is the claim of that name or, where there is none, b of the object a.
+ *
+ * @param payload as parsed from JSON, from anyone
+ */
+export function claimText(payload: unknown, name: string): string | undefined {
+  const claim = memberOf(payload, name);
+  if (claim !== undefined) return textOf(claim);
+  const dot = name.indexOf(".");
+  return dot < 0 ? undefined : textOf(memberOf(memberOf(payload, name.slice(0, dot)), name.slice(dot + 1)));
+}
+
+function memberOf(value: unknown, name: string): unknown {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
+  // What a JavaScript object inherits is no text, no number and no plain object: `textOf` makes nothing of it.
+  return (value as Record<string, unknown>)[name];
+}
+
+function textOf(claim: unknown): string | undefined {
+  if (typeof claim === "string") return claim;
+  if (typeof claim !== "number" || Math.floor(claim) !== claim) return undefined;
+  if (claim < -largestInteger || claim > largestInteger) return undefined;
+  return claim < 0 ? `-${digitsOf(-claim)}` : digitsOf(claim);
+}
+
+/** Lua's own text of a number keeps 14 digits. */
+function digitsOf(units: number): string {
+  const high = Math.floor(units / 1e8);
+  const low = units - high * 1e8;
+  if (high === 0) return `${low}`;
+  const digits = `${low}`;
+  let zeros = "";
+  for (let i = digits.length; i < 8; i++) zeros += "0";
+  return `${high}${zeros}${digits}`;
+}

@@ -1,0 +1,104 @@
+// Lists of patterns, one pattern for each part of a key, and which of them a request's key values match first. A pattern
+// is a value, "*" for any, or the beginning of a value and "*".
+//
+// Lists that leave open the same parts, and ask for as many characters of the others, share a table: to find the first
+// that matches takes a look into each table, however many lists there are.
+
+import { emptyTable } from "../policy/table.ts";
+import { addressGroups, ipPrefix } from "./ip-prefix.ts";
+import type { KeyPart } from "./key-part.ts";
+
+export type KeyPatterns = readonly PatternTable[];
+
+interface PatternTable {
+  /** Place of the first of its lists. */
+  readonly first: number;
+  readonly asked: readonly Asked[];
+  /** Places of lists by what they ask for. */
+  readonly places: Record<string, number>;
+}
+
+/** What is asked of a value: the whole of it, or its beginning. */
+interface Asked {
+  readonly part: number;
+  /** In the runtime's own units, which are those of its texts. Undefined: the whole. */
+  readonly length: number | undefined;
+}
+
+export function isKeyPattern(text: string): boolean {
+  const star = text.indexOf("*");
+  return star < 0 || star === text.length - 1;
+}
+
+/**
+ * The value that a pattern without "*" stands for. Of `ip`, an address stands for the network that it is counted by, and
+ * such a network for itself.
+ *
+ * @returns undefined when the part never has such a value
+ */
+export function patternValue(part: KeyPart, text: string): string | undefined {
+  if (part.source !== "ip") return text;
+  const slash = text.indexOf("/");
+  const address = slash < 0 ? text : text.slice(0, slash);
+  if (addressGroups(address) === undefined) return undefined;
+  const network = ipPrefix(address, part.v4Bits, part.v6Bits);
+  if (slash < 0) return network;
+  const own = network.indexOf("/");
+  return text.slice(slash) === (own < 0 ? "/32" : network.slice(own)) ? network : undefined;
+}
+
+/** @param lists each as long as the key, and valid for it */
+export function indexKeyPatterns(key: readonly KeyPart[], lists: readonly (readonly string[])[]): KeyPatterns {
+  const tables: PatternTable[] = [];
+  const byKind = emptyTable<PatternTable>();
+  for (let place = 0; place < lists.length; place++) {
+    const asked: Asked[] = [];
+    const values: string[] = [];
+    let kind = "";
+    for (let part = 0; part < key.length; part++) {
+      const pattern = (lists[place] as readonly string[])[part] as string;
+      const isBeginning = pattern.endsWith("*");
+      const value = isBeginning
+        ? pattern.slice(0, pattern.length - 1)
+        : (patternValue(key[part] as KeyPart, pattern) as string);
+      values.push(value);
+      if (pattern === "*") continue;
+      asked.push({ part, length: isBeginning ? value.length : undefined });
+      kind += `${part}:${isBeginning ? value.length : "whole"} `;
+    }
+    let table = byKind[kind];
+    if (table === undefined) {
+      table = { first: place, asked, places: emptyTable() };
+      byKind[kind] = table;
+      tables.push(table);
+    }
+    const wanted = askedOf(table, values);
+    if (table.places[wanted] === undefined) table.places[wanted] = place;
+  }
+  return tables;
+}
+
+/** The place of the first list that matches. @param values in the key's order, not encoded; an absent one is "" */
+export function firstMatch(patterns: KeyPatterns, values: readonly string[]): number | undefined {
+  let found: number | undefined;
+  for (const table of patterns) {
+    // Tables come in the order of their first lists.
+    if (found !== undefined && found < table.first) break;
+    const place = table.places[askedOf(table, values)];
+    if (place !== undefined && (found === undefined || place < found)) found = place;
+  }
+  return found;
+}
+
+/** What of the values is looked up, as one text for each way that it may be: lengths stand before all but the last. */
+function askedOf({ asked }: PatternTable, values: readonly string[]): string {
+  let text = "";
+  const last = asked.length - 1;
+  for (let i = 0; i <= last; i++) {
+    const { part, length } = asked[i] as Asked;
+    const whole = values[part] as string;
+    const value = length === undefined ? whole : whole.slice(0, length);
+    text += i === last ? value : `${value.length}:${value}`;
+  }
+  return text;
+}

@@ -1,0 +1,83 @@
+import { describe, expect, it } from "vitest";
+import { zoneTransitions } from "../../control-plane/src/policies/zone-transitions.ts";
+import { snapshotFrame } from "../../control-plane/src/push/snapshot-frame.ts";
+import { readSnapshot } from "../../limiter/src/policy/read-snapshot.ts";
+import { onePerSecond, startControlPlane } from "./control-plane-under-test.ts";
+
+const now = Date.UTC(2026, 5, 15, 12, 30);
+const written = (timezone: string) =>
+  zoneTransitions(timezone, now / 1000)?.map(([from, offset]) => `${new Date(from * 1000).toISOString()} ${offset}`);
+const office = { timezone: "Europe/Berlin", windows: [{ days: ["mon"], from: "09:00", to: "18:00" }] };
+
+describe("the transitions of a time zone", () => {
+  it("begin a day before now and go ten years on, each to the second", () => {
+    const berlin = written("Europe/Berlin") as string[];
+    expect(berlin.slice(0, 3)).toEqual([
+      "2026-06-14T00:00:00.000Z 120",
+      "2026-10-25T01:00:00.000Z 60",
+      "2027-03-28T01:00:00.000Z 120",
+    ]);
+    expect(berlin).toHaveLength(21);
+    expect(berlin.at(-1)).toBe("2036-03-30T01:00:00.000Z 120");
+  });
+
+  it("are one where clocks stay, by whatever part of an hour", () => {
+    expect(written("Asia/Shanghai")).toEqual(["2026-06-14T00:00:00.000Z 480"]);
+    expect(written("Asia/Kathmandu")).toEqual(["2026-06-14T00:00:00.000Z 345"]);
+    expect(written("UTC")).toEqual(["2026-06-14T00:00:00.000Z 0"]);
+    expect(written("America/St_Johns")?.[0]).toBe("2026-06-14T00:00:00.000Z -150");
+  });
+
+  it("are none of a zone that is none", () => {
+    for (const timezone of ["Europe/Nowhere", "", "__proto__", "mars"]) expect(written(timezone)).toBeUndefined();
+  });
+});
+
+describe("a snapshot", () => {
+  const state = (...documents: object[]) => ({
+    epoch: "e",
+    revision: 1,
+    templates: [],
+    bans: [],
+    callers: [],
+    policies: documents.map((document) => ({ app: "default", document: JSON.stringify({ name: "p", ...document }) })),
+  });
+
+  it("has the zones that schedules name, each once, and a gateway reads it", () => {
+    const shanghai = { ...office, timezone: "Asia/Shanghai" };
+    const documents = [{ ...onePerSecond, schedule: office }, { ...onePerSecond, schedule: shanghai }, onePerSecond];
+    const { bytes } = snapshotFrame(state(...documents, { ...onePerSecond, schedule: office }), now);
+    const message = JSON.parse(bytes.toString());
+    expect(Object.keys(message.zones).sort()).toEqual(["Asia/Shanghai", "Europe/Berlin"]);
+    const { snapshot, problems } = readSnapshot(message);
+    expect(problems).toEqual([]);
+    expect(snapshot?.policies.map(({ schedule }) => schedule?.transitions.length)).toEqual([21, 1, undefined, 21]);
+  });
+
+  it("has none where no policy has a schedule, though one speaks of it", () => {
+    const { bytes } = snapshotFrame(state({ ...onePerSecond, description: 'a "schedule"' }), now);
+    expect(JSON.parse(bytes.toString())).not.toHaveProperty("zones");
+  });
+});
+
+describe("a policy's time zone", () => {
+  it("is refused where there is none of the name, beside the other faults", async () => {
+    const { call } = await startControlPlane();
+    const put = (timezone: unknown, more = {}) =>
+      call("PUT", "/apps/default/policies/p", {
+        body: { ...onePerSecond, ...more, schedule: { ...office, timezone } },
+      });
+    expect((await put("Europe/Nowhere", { cost: 0 })).body.errors).toEqual([
+      expect.objectContaining({ path: "cost" }),
+      {
+        path: "schedule.timezone",
+        expected: 'a time zone that there is, like "Europe/Berlin"',
+        got: '"Europe/Nowhere"',
+      },
+    ]);
+    expect((await put("a zone")).body.errors).toEqual([
+      { path: "schedule.timezone", expected: 'a time zone, like "Europe/Berlin"', got: '"a zone"' },
+    ]);
+    expect((await put("Europe/Berlin")).status).toBe(201);
+  });
+});

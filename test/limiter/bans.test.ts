@@ -1,0 +1,70 @@
+import { describe, expect, test } from "vitest";
+import { isBannedAddress, isBannedKey, type PolicyBans } from "../../limiter/src/policy/bans.ts";
+import { readSnapshot } from "../../limiter/src/policy/read-snapshot.ts";
+import type { SnapshotBan } from "../../limiter/src/policy/snapshot.ts";
+
+const document = (name: string, key: string[]) => ({
+  name,
+  key,
+  limits: [{ algorithm: "fixed-window", quota: 1, window: "1s" }],
+});
+
+/** What each policy of apps "shop" and "bank" looks at. */
+function bansOf(bans: SnapshotBan[]): Record<string, PolicyBans | undefined> {
+  const { snapshot, problems } = readSnapshot({
+    format: 1,
+    epoch: "e",
+    revision: 1,
+    bans,
+    policies: [
+      { app: "shop", document: document("books", ["ip", "header:x-user"]) },
+      { app: "shop", document: document("all", []) },
+      { app: "bank", document: document("books", ["ip", "header:x-user"]) },
+    ],
+  });
+  expect(problems).toEqual([]);
+  return Object.fromEntries(
+    (snapshot?.policies ?? []).map(({ app, policy, bans: own }) => [`${app}/${policy.name}`, own]),
+  );
+}
+
+describe("a ban", () => {
+  test("of a network holds for the policies of its app, until it ends", () => {
+    const bans = bansOf([
+      { id: "1", app: "shop", cidr: "203.0.113.0/24", untilSeconds: 100 },
+      { id: "2", app: "shop", cidr: "2001:db8::/32", untilSeconds: 50 },
+    ]);
+    expect(bans["bank/books"]).toBeUndefined();
+    for (const policy of ["shop/books", "shop/all"]) {
+      const own = bans[policy] as PolicyBans;
+      expect(isBannedAddress(own, "203.0.113.9", 10)).toBe(true);
+      expect(isBannedAddress(own, "::ffff:203.0.113.9", 10)).toBe(true);
+      expect(isBannedAddress(own, "203.0.114.9", 10)).toBe(false);
+      expect(isBannedAddress(own, "2001:db8::1", 49)).toBe(true);
+      expect(isBannedKey(own, ["203.0.113.9", "x"], 10)).toBe(false);
+    }
+    const own = bans["shop/all"] as PolicyBans;
+    expect(isBannedAddress(own, "2001:db8::1", 50)).toBe(false);
+    expect(isBannedAddress(own, "203.0.113.9", 99)).toBe(true);
+    expect(isBannedAddress(own, "203.0.113.9", 100)).toBe(false);
+  });
+
+  test("of key values holds for its policy, and takes patterns", () => {
+    const bans = bansOf([
+      { id: "1", app: "shop", policy: "books", key: ["*", "vip-42"], untilSeconds: 100 },
+      { id: "2", app: "shop", policy: "books", key: ["192.0.2.1", "*"], untilSeconds: 200 },
+      // Of another number of values than the policy's key has by now.
+      { id: "3", app: "shop", policy: "all", key: ["x"], untilSeconds: 200 },
+    ]);
+    const own = bans["shop/books"] as PolicyBans;
+    expect(bans["shop/all"]).toBeUndefined();
+    expect(bans["bank/books"]).toBeUndefined();
+    expect(isBannedKey(own, ["198.51.100.1", "vip-42"], 10)).toBe(true);
+    expect(isBannedKey(own, ["198.51.100.1", "vip-43"], 10)).toBe(false);
+    expect(isBannedKey(own, ["192.0.2.1", "anyone"], 10)).toBe(true);
+    expect(isBannedAddress(own, "192.0.2.1", 10)).toBe(false);
+    expect(isBannedKey(own, ["198.51.100.1", "vip-42"], 100)).toBe(false);
+    expect(isBannedKey(own, ["192.0.2.1", "anyone"], 199)).toBe(true);
+    expect(isBannedKey(own, ["192.0.2.1", "anyone"], 200)).toBe(false);
+  });
+});
