@@ -1,17 +1,22 @@
 // What nginx.conf calls: one function a phase.
 
 import { access as decide } from "./access.ts";
+import { auth as answerAuth } from "./ask/auth.ts";
+import { check as answerCheck } from "./ask/check.ts";
+import { sendProblem } from "./ask/problems.ts";
 import { flushCounts } from "./metrics/counts.ts";
+import { retireGonePolicies } from "./metrics/retiring.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
 import { allowLongTraces } from "./runtime/jit-limits.ts";
 import { stateDict } from "./runtime/shared-memory.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
-import { readSettings } from "./settings.ts";
+import { readSettings, type Settings } from "./settings.ts";
 import { readStored } from "./snapshot/disk.ts";
 import { followPublications, hasPublished, publish, readSnapshotText } from "./snapshot/distribution.ts";
 import { keepSlots } from "./stores/held-slots.ts";
 import { openNodeStore } from "./stores/node-store.ts";
 
+export { bodyTooLarge } from "./ask/check.ts";
 export { log } from "./log.ts";
 export { healthz } from "./private/healthz.ts";
 export { metrics } from "./private/metrics.ts";
@@ -44,6 +49,7 @@ export function initWorker(): void {
   openNodeStore(ngx.worker.count(), generation as number);
   followPublications();
   flushCounts();
+  retireGonePolicies();
   keepSlots();
   keepPushSocket(settings);
 }
@@ -56,4 +62,22 @@ export function initWorker(): void {
 export function access(): void {
   const [decided, failure] = pcall(decide, settings);
   if (!decided) warnSparingly("a request passed undecided", `${failure}`);
+}
+
+/** content_by_lua of POST /sluice/v1/check. */
+export function check(): void {
+  answer(answerCheck);
+}
+
+/** content_by_lua of GET /sluice/v1/auth. */
+export function auth(): void {
+  answer(answerAuth);
+}
+
+/** A defect of ours is told as one: whoever asks decides what that means. */
+function answer(respond: (this: void, settings: Settings) => void): void {
+  const [answered, failure] = pcall(respond, settings);
+  if (answered) return;
+  warnSparingly("a question was not answered", `${failure}`);
+  sendProblem({ code: "internal", detail: "The gateway failed. Its error log says why." });
 }

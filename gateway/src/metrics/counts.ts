@@ -1,5 +1,5 @@
-// Decisions by policy and result, and events that should not be. Each worker counts in its own memory and adds to the
-// shared dict now and then, so that counting costs a request no shared memory.
+// Decisions by policy and result, and events that are worth a number. Each worker counts in its own memory and adds to
+// the shared dict now and then, so that counting costs a request no shared memory.
 
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { metricsDict } from "../runtime/shared-memory.ts";
@@ -7,36 +7,69 @@ import { metricsDict } from "../runtime/shared-memory.ts";
 /** degraded: Redis did not decide, `onStoreFailure` did. */
 export type Result = "allowed" | "refused" | "shadow-refused" | "degraded";
 
-const flushEverySeconds = 0.5;
-const separator = " ";
-
-let pending: Record<string, number> = {};
-
-export function countDecision({ app, policy }: CompiledPolicy, result: Result): void {
-  const key = app + separator + policy.name + separator + result;
-  pending[key] = (pending[key] ?? 0) + 1;
-}
-
 /**
  * lock-timeouts: a charge went on without its lock. evictions: the shared dict was full. unstored-charges: it had no room
  * even so, and a request passed uncounted.
  */
 export type Event = "lock-timeouts" | "evictions" | "unstored-charges";
 
-export function countEvent(event: Event): void {
-  pending[event] = (pending[event] ?? 0) + 1;
+const flushEverySeconds = 0.5;
+const separator = " ";
+const results: readonly Result[] = ["allowed", "refused", "shadow-refused", "degraded"];
+/** Begins what is kept of policies that are gone: their decisions still are in the sums over all. */
+const goneKey = "gone:";
+const askKey = "ask:";
+
+type Tally = Record<Result, number>;
+
+/** By policy as it was compiled: to look a record up costs less than to join a key. */
+let tallies = new LuaTable<CompiledPolicy, Tally>();
+let pending: Record<string, number> = {};
+
+export function countDecision(policy: CompiledPolicy, result: Result): void {
+  let tally = tallies.get(policy);
+  if (tally === undefined) {
+    tally = { allowed: 0, refused: 0, "shadow-refused": 0, degraded: 0 };
+    tallies.set(policy, tally);
+  }
+  tally[result] += 1;
 }
 
-/** What all workers have flushed. */
+export function countEvent(event: Event): void {
+  addPending(event, 1);
+}
+
+/** A request of the ask-first API, by the status of its answer. */
+export function countAsk(status: number): void {
+  addPending(askKey + status, 1);
+}
+
+/** Adds to any number that is kept in the metrics dict. */
+export function addPending(key: string, amount: number): void {
+  pending[key] = (pending[key] ?? 0) + amount;
+}
+
+/** What all workers have flushed of one number. */
+export function flushedCount(key: string): number {
+  return metricsDict.get<number>(key)[0] ?? 0;
+}
+
 export function eventCount(event: Event): number {
-  return metricsDict.get<number>(event)[0] ?? 0;
+  return flushedCount(event);
 }
 
 /** For each worker's start. The last flush comes as the worker ends. */
 export function flushCounts(): void {
   ngx.timer.every(flushEverySeconds, () => {
+    const flushedTallies = tallies;
     const flushed = pending;
+    tallies = new LuaTable();
     pending = {};
+    for (const [{ app, policy }, tally] of flushedTallies) {
+      for (const result of results) {
+        if (tally[result] > 0) metricsDict.incr(app + separator + policy.name + separator + result, tally[result], 0);
+      }
+    }
     for (const key in flushed) metricsDict.incr(key, flushed[key] as number, 0);
   });
 }
@@ -61,9 +94,24 @@ export function decisionCounts(): DecisionCount[] {
   return counts;
 }
 
-/** Summed over policies, by result. */
+/** Moves the count of a policy that is gone to the sum of all that are. By one worker at a time only. */
+export function retire({ app, policy, result }: DecisionCount): void {
+  const key = app + separator + policy + separator + result;
+  const [count] = metricsDict.get<number>(key);
+  if (count === undefined) return;
+  metricsDict.delete(key);
+  metricsDict.incr(goneKey + result, count, 0);
+}
+
+/** Summed over policies, by result; those that are gone are in it. */
 export function decisionTotals(): Record<string, number> {
-  const totals: Record<string, number> = { allowed: 0, refused: 0, "shadow-refused": 0, degraded: 0 };
+  const totals: Record<string, number> = {};
+  for (const result of results) totals[result] = flushedCount(goneKey + result);
   for (const { result, count } of decisionCounts()) totals[result] = (totals[result] ?? 0) + count;
   return totals;
+}
+
+/** Requests of the ask-first API that were answered with this status. */
+export function askCount(status: number): number {
+  return flushedCount(askKey + status);
 }

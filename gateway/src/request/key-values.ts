@@ -54,7 +54,7 @@ function headerVariable(name: string): string {
   return variable;
 }
 
-function sha1Hex(text: string): string {
+export function sha1Hex(text: string): string {
   const [hex] = string.gsub(ngx.sha1_bin(text), ".", (byte) => string.format("%02x", string.byte(byte)));
   return hex;
 }

@@ -6,6 +6,7 @@ import type { CompiledSnapshot } from "../../../limiter/src/policy/read-snapshot
 const noPolicies: CompiledSnapshot = { epoch: "", revision: 0, policies: [], index: indexPolicies([]) };
 
 let current = noPolicies;
+let takenAtSeconds = ngx.now();
 
 export function currentSnapshot(): CompiledSnapshot {
   return current;
@@ -13,4 +14,10 @@ export function currentSnapshot(): CompiledSnapshot {
 
 export function replaceSnapshot(snapshot: CompiledSnapshot): void {
   current = snapshot;
+  takenAtSeconds = ngx.now();
+}
+
+/** How long this worker has been deciding by its snapshot. */
+export function snapshotAgeSeconds(): number {
+  return ngx.now() - takenAtSeconds;
 }

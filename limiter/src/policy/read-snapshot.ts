@@ -8,11 +8,22 @@ import { isName, nameRule } from "./shape.ts";
 import { snapshotFormat } from "./snapshot.ts";
 import { describeValue, validatePolicy } from "./validate.ts";
 
+/** Who may ask by the ask-first API. */
+export interface SnapshotCaller {
+  readonly app: string;
+  /** Of its token, 64 hex digits in lower case. */
+  readonly sha256: string;
+  /** Since the epoch; absent: never. */
+  readonly expiresAtSeconds?: number;
+}
+
 export interface CompiledSnapshot {
   readonly epoch: string;
   readonly revision: number;
   readonly policies: readonly CompiledPolicy[];
   readonly index: PolicyIndex;
+  /** Absent: none. */
+  readonly callers?: readonly SnapshotCaller[];
 }
 
 export interface SnapshotReading {
@@ -27,7 +38,7 @@ export function readSnapshot(message: unknown): SnapshotReading {
   if (typeof message !== "object" || message === null) {
     return { problems: [{ path: "", expected: "a snapshot", got: describeValue(message) }] };
   }
-  const { format, epoch, revision, policies } = message as Record<string, unknown>;
+  const { format, epoch, revision, policies, callers } = message as Record<string, unknown>;
   if (format !== snapshotFormat) {
     addProblem(findings, { path: "format", expected: `${snapshotFormat}`, got: describeValue(format) });
     return { problems: listProblems(findings) };
@@ -52,6 +63,7 @@ export function readSnapshot(message: unknown): SnapshotReading {
       revision: revision as number,
       policies: compiled,
       index: indexPolicies(compiled),
+      ...(Array.isArray(callers) ? { callers: callers as SnapshotCaller[] } : {}),
     },
     problems,
   };
