@@ -1,9 +1,9 @@
 // What nginx.conf calls: one function a phase.
 
 import { access as decide } from "./access.ts";
+import { sendProblem } from "./ask/ask-errors.ts";
 import { auth as answerAuth } from "./ask/auth.ts";
 import { check as answerCheck } from "./ask/check.ts";
-import { sendProblem } from "./ask/problems.ts";
 import { flushCounts } from "./metrics/counts.ts";
 import { retireGonePolicies } from "./metrics/retiring.ts";
 import { keepPushSocket } from "./push/push-socket.ts";

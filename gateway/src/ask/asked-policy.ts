@@ -8,9 +8,9 @@ import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/policy/problems.ts";
 import { describeValue } from "../../../limiter/src/policy/validate.ts";
 import { sha1Hex } from "../request/key-values.ts";
+import type { AskError } from "./ask-errors.ts";
 import type { Ask } from "./decide.ts";
 import type { Caller } from "./directory.ts";
-import type { AskError } from "./problems.ts";
 
 /** One check as the caller wrote it, of the right types. */
 export interface Written {

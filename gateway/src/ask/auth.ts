@@ -7,11 +7,10 @@ import { retryAfterSeconds } from "../../../limiter/src/response-headers.ts";
 import { countAsk } from "../metrics/counts.ts";
 import { setHeaders } from "../respond/headers.ts";
 import type { Settings } from "../settings.ts";
+import { type AskError, sendProblem, unauthorized } from "./ask-errors.ts";
 import { findAsks, type Written } from "./asked-policy.ts";
-import { unauthorized } from "./check.ts";
 import { allAllowed, decideAsks, longestDelayUs, type Outcome } from "./decide.ts";
 import { currentCaller } from "./directory.ts";
-import { type AskError, sendProblem } from "./problems.ts";
 import { aCost, aPolicy, aValue, isCost, isKeyValue } from "./request-body.ts";
 
 /** Eight values of a key, policy, cost, and one to see that there are too many. */

@@ -4,16 +4,11 @@ import { never } from "../../../limiter/src/decision.ts";
 import { retryAfterSeconds, wholeSeconds } from "../../../limiter/src/response-headers.ts";
 import { countAsk } from "../metrics/counts.ts";
 import type { Settings } from "../settings.ts";
+import { type AskError, sendProblem, unauthorized } from "./ask-errors.ts";
 import { findAsks } from "./asked-policy.ts";
 import { allAllowed, decideAsks, type Outcome } from "./decide.ts";
 import { currentCaller } from "./directory.ts";
-import { type AskError, sendProblem } from "./problems.ts";
 import { mostBodyBytes, readChecks } from "./request-body.ts";
-
-export const unauthorized: AskError = {
-  code: "unauthorized",
-  detail: "No token came, or one that is unknown or expired: send Authorization: Bearer TOKEN, with a caller's token.",
-};
 
 const tooLarge: AskError = {
   code: "body-too-large",

@@ -193,11 +193,12 @@ function observe(settings: Settings, outcome: Outcome): void {
   }
 }
 
-/** The last first: each then finds its counter as its charge left it. */
+/** The last first: each then finds its counter as its charge left it. What is told to be left has it back. */
 function giveBack(outcomes: readonly Outcome[]): void {
   for (let i = outcomes.length - 1; i >= 0; i--) {
-    const { charge } = outcomes[i] as Outcome;
+    const { charge, cost, verdict } = outcomes[i] as Outcome;
     if (charge === undefined) continue;
+    verdict.decision.remaining = math.min(verdict.decision.remaining + cost, verdict.decision.limit);
     const { policy, limits, keyValues, receipt, redis } = charge;
     if (redis === undefined) {
       refundOnNode(policy, limits, keyValues, receipt);

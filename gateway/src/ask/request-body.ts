@@ -6,8 +6,8 @@
 import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/policy/problems.ts";
 import { describeValue } from "../../../limiter/src/policy/validate.ts";
 import { strictJson } from "../runtime/lua-modules.ts";
+import type { AskError } from "./ask-errors.ts";
 import type { Written } from "./asked-policy.ts";
-import type { AskError } from "./problems.ts";
 
 export const mostBodyBytes = 65536;
 const mostChecks = 100;

@@ -1,6 +1,6 @@
 // GET /sluice/metrics, in Prometheus' text form. On the private listener only: names of apps and policies are in it.
 
-import { askStatuses } from "../ask/problems.ts";
+import { askStatuses } from "../ask/ask-errors.ts";
 import { askCount, decisionCounts, eventCount } from "../metrics/counts.ts";
 import {
   callBuckets,

@@ -50,6 +50,11 @@ export interface AskError {
   readonly errors?: readonly Problem[];
 }
 
+export const unauthorized: AskError = {
+  code: "unauthorized",
+  detail: "No token came, or one that is unknown or expired: send Authorization: Bearer TOKEN, with a caller's token.",
+};
+
 /** Answers the current request with a problem document (RFC 9457). */
 export function sendProblem({ code, detail, errors }: AskError): void {
   const status = statuses[code];
