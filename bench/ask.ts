@@ -12,7 +12,8 @@ import { ask } from "../test/fixtures/requests.ts";
 
 interface Run {
   readonly name: string;
-  readonly policy: "node" | "cluster";
+  /** healthz: nothing is asked. */
+  readonly policy: "node" | "cluster" | "healthz";
   readonly callers: number;
   readonly checks: number;
   /** Of how many keys, at random; 0: the same in every request, one a check. */
@@ -21,6 +22,7 @@ interface Run {
 }
 
 const runs: readonly Run[] = [
+  { name: "nothing asked: /sluice/healthz", policy: "healthz", callers: 1, checks: 1, keys: 0, target: "" },
   { name: "node, one check", policy: "node", callers: 1, checks: 1, keys: 0, target: "p99 1 ms" },
   { name: "node, one check", policy: "node", callers: 8, checks: 1, keys: 0, target: "p99 1 ms" },
   { name: "node, one check, 100,000 keys", policy: "node", callers: 8, checks: 1, keys: 100_000, target: "p99 1 ms" },
