@@ -100,11 +100,15 @@ function declareBeforeUse(statements: readonly lua.Statement[]): lua.Statement[]
   }
   const assignments = assignmentCounts(statements);
   const definers = new Map<string, lua.Statement>();
+  // Modules of one file name are imported under one local, each until the next: those stay in their order.
+  const declaredAgain = new Set<string>();
   for (const statement of statements) {
     for (const name of definedBy(statement, ahead)) {
+      if (definers.has(name)) declaredAgain.add(name);
       if ((assignments.get(name) ?? 0) <= 1) definers.set(name, statement);
     }
   }
+  for (const name of declaredAgain) definers.delete(name);
 
   const ordered: lua.Statement[] = [];
   const stillAhead = new Set([...ahead].filter((name) => !definers.has(name)));

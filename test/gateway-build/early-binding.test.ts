@@ -1,10 +1,10 @@
 // A module bound early does what it did, and LuaJIT sees what its functions call. Every source here runs both ways.
 
 import { describe, expect, test } from "vitest";
-import { early, resultOf } from "./fixture.ts";
+import { early, resultOf, type Sources } from "./fixture.ts";
 
 /** The module bound early, after both have given the same result. */
-function bound(source: string): string {
+function bound(source: Sources): string {
   const modules = early(source);
   expect(resultOf(modules.early)).toBe(resultOf(modules.late));
   return modules.early;
@@ -91,4 +91,17 @@ test("a comment stays with what it says", () => {
     function part(): number { return 42; }
   `);
   expect(module).toMatch(/local function part.*The answer.*local function result/s);
+});
+
+test("modules of one file name, whose imports share a local, stay apart", () => {
+  const module = bound({
+    "main.ts": `
+      import { one } from "./a/same.ts";
+      import { two } from "./b/same.ts";
+      export function result(): unknown { return [one(), two()]; }
+    `,
+    "a/same.ts": "export function one(): number { return 1; }",
+    "b/same.ts": "export function two(): number { return 2; }",
+  });
+  expect(resultOf(module)).toBe("{1,2}");
 });

@@ -75,7 +75,8 @@ function transpile(sources: Sources, more: tstl.CompilerOptions, plugins: tstl.P
   const host = ts.createCompilerHost(all);
   const { getSourceFile } = host;
   host.fileExists = (name) => texts.has(name) || ts.sys.fileExists(name);
-  host.directoryExists = (name) => folder.startsWith(name) || ts.sys.directoryExists(name);
+  const holds = (name: string) => [...texts.keys()].some((file) => file.startsWith(`${name}/`));
+  host.directoryExists = (name) => folder.startsWith(name) || holds(name) || ts.sys.directoryExists(name);
   host.readFile = (name) => texts.get(name) ?? ts.sys.readFile(name);
   host.getSourceFile = (name, version) => {
     const text = texts.get(name);
@@ -150,15 +151,16 @@ export function run(sources: Sources, constants: Record<string, string> = {}): R
   return { script, reply, calls };
 }
 
-/** A module as it is compiled for nginx, with early binding and without. */
-export function early(source: string): { readonly early: string; readonly late: string } {
-  const compiled = (plugins: tstl.Plugin[]) =>
-    transpile(source, { luaTarget: tstl.LuaTarget.LuaJIT }, plugins)[0] ?? "";
+/** A module, or main.ts with what it imports, as it is compiled for nginx, with early binding and without. */
+export function early(source: Sources): { readonly early: string; readonly late: string } {
+  const bundle = { luaBundle: "bundle.lua", luaBundleEntry: `${folder}main.ts`, outDir: folder, rootDir: folder };
+  const more = { luaTarget: tstl.LuaTarget.LuaJIT, ...(typeof source === "string" ? {} : bundle) };
+  const compiled = (plugins: tstl.Plugin[]) => transpile(source, more, plugins)[0] ?? "";
   return { early: compiled([earlyBinding]), late: compiled([]) };
 }
 
 /** What `luajit` prints of the module's export `result`, called. */
 export function resultOf(module: string): string {
-  const program = `${runtime}\nio.write(show((function() ${module} end)().result()))`;
+  const program = `${runtime}\nio.write(show((function(...) ${module} end)().result()))`;
   return execFileSync("luajit", ["-"], { input: program, encoding: "utf8" });
 }
