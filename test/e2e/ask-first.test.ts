@@ -53,6 +53,12 @@ beforeAll(async () => {
         ],
       }),
       ...inBothScopes("slots", { limits: [{ algorithm: "concurrency", quota: 1 }] }),
+      ...inBothScopes("ten", {
+        limits: Array.from({ length: 10 }, (_, i) => ({ ...seven, name: `limit-${i}` })),
+      }),
+      ...inBothScopes("eleven", {
+        limits: Array.from({ length: 11 }, (_, i) => ({ ...seven, name: `limit-${i}` })),
+      }),
       { name: "by-address", key: ["ip"], match: { paths: ["/by-address"] }, limits: [seven] },
     ],
     otherPolicies: { bank: [...inBothScopes("seven", {}), { name: "vault", ...byApp }] },
@@ -236,6 +242,18 @@ it("decides checks of both scopes together, and gives back in both", async () =>
   expect(await asked(both(6, 1))).toMatchObject({ allowed: false, results: [{ allowed: false }, { allowed: true }] });
   expect(await asked(both(1, 6))).toMatchObject({ allowed: false, results: [{ allowed: true }, { allowed: false }] });
   expect([await left("seven-node", ["both"]), await left("seven-cluster", ["both"])]).toEqual([5, 5]);
+});
+
+it("charges and gives back a thousand limits at once, and refuses more of them", async () => {
+  const hundred = (name: string, last: object) =>
+    Array.from({ length: 100 }, (_, i) => (i < 99 ? { policy: name, key: [`${i}`] } : last));
+  const last = { policy: "ten-node", key: ["a"], cost: 8 };
+  const { allowed, results } = await asked(hundred("ten-cluster", last));
+  expect([allowed, results[0]?.["remaining"]]).toEqual([false, 7]);
+  expect(await left("ten-cluster", ["0"])).toBe(7);
+  expect(await left("ten-cluster", ["98"])).toBe(7);
+  const more = JSON.stringify({ checks: hundred("eleven-cluster", last) });
+  expect(await refusal(more)).toMatchObject({ status: 400, code: "invalid-request", errors: [{ path: "checks" }] });
 });
 
 it("counts in the bucket of the gateway's own requests", async () => {

@@ -14,7 +14,7 @@ import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings, Settings } from "../settings.ts";
 import { nodeShare } from "../stores/node-share.ts";
 import { decideOnNode, refundOnNode } from "../stores/node-store.ts";
-import { type Check, decideInRedis, refundInRedis } from "../stores/redis-store.ts";
+import { type Check, decideInRedis, refundChecksInRedis } from "../stores/redis-store.ts";
 
 export interface Ask {
   readonly policy: CompiledPolicy;
@@ -41,8 +41,8 @@ export interface Outcome {
 
 interface Charge extends Check {
   readonly limits: readonly CompiledLimit[];
-  /** Undefined: charged on this node. */
-  readonly redis: RedisSettings | undefined;
+  /** False: in Redis. */
+  readonly onNode: boolean;
 }
 
 /** One more than any limit holds. Sums beyond are refused alike, and stay in the range that the algorithms are made for. */
@@ -66,7 +66,7 @@ export function decideAsks(settings: Settings, asks: readonly Ask[]): Outcome[] 
       observe(settings, outcome);
     }
   }
-  if (!allAllowed(distinct)) giveBack(distinct);
+  if (!allAllowed(distinct)) giveBack(settings, distinct);
   for (const { policy, reason, allowed } of outcomes) {
     // Shadow and degraded ones are counted where they are decided.
     if (reason === undefined || (reason === "key-missing" && !allowed)) {
@@ -135,7 +135,7 @@ function decideNode(outcome: Outcome, policy: CompiledPolicy, limits: readonly C
   const { keyValues, verdict } = outcome;
   const receipt: number[] = [];
   outcome.allowed = decideOnNode(policy, limits, keyValues, verdict, receipt);
-  if (outcome.allowed) outcome.charge = { policy, limits, keyValues, receipt, redis: undefined };
+  if (outcome.allowed) outcome.charge = { policy, limits, keyValues, receipt, onNode: true };
 }
 
 function decideCluster(settings: Settings, outcomes: readonly Outcome[]): void {
@@ -152,7 +152,7 @@ function decideCluster(settings: Settings, outcomes: readonly Outcome[]): void {
         const outcome = outcomes[i] as Outcome;
         const { policy, keyValues, receipt } = checks[i] as Check;
         outcome.allowed = outcome.verdict.allowed;
-        if (charged) outcome.charge = { policy, limits: policy.limits, keyValues, receipt, redis };
+        if (charged) outcome.charge = { policy, limits: policy.limits, keyValues, receipt, onNode: false };
       }
       return;
     }
@@ -194,17 +194,16 @@ function observe(settings: Settings, outcome: Outcome): void {
 }
 
 /** The last first: each then finds its counter as its charge left it. What is told to be left has it back. */
-function giveBack(outcomes: readonly Outcome[]): void {
+function giveBack(settings: Settings, outcomes: readonly Outcome[]): void {
+  const inRedis: Check[] = [];
   for (let i = outcomes.length - 1; i >= 0; i--) {
     const { charge, cost, verdict } = outcomes[i] as Outcome;
     if (charge === undefined) continue;
     verdict.decision.remaining = math.min(verdict.decision.remaining + cost, verdict.decision.limit);
-    const { policy, limits, keyValues, receipt, redis } = charge;
-    if (redis === undefined) {
-      refundOnNode(policy, limits, keyValues, receipt);
-    } else {
-      const failure = refundInRedis(redis, policy, limits, keyValues, receipt);
-      if (failure !== undefined) warnSparingly("units of a refused request were not given back", failure);
-    }
+    if (charge.onNode) refundOnNode(charge.policy, charge.limits, charge.keyValues, charge.receipt);
+    else inRedis.push(charge);
   }
+  if (inRedis.length === 0) return;
+  const failure = refundChecksInRedis(settings.redis as RedisSettings, inRedis);
+  if (failure !== undefined) warnSparingly("units of a refused request were not given back", failure);
 }

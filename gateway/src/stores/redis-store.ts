@@ -106,6 +106,28 @@ export function refundInRedis(
 ): string | undefined {
   const keys: string[] = [];
   const args: string[] = [];
+  pushRefund(keys, args, policy, limits, keyValues, moments);
+  return run<number>(settings, refund, keys, args)[1];
+}
+
+/** Gives back, in one call, what the charges of these checks took. @returns what failed */
+export function refundChecksInRedis(settings: RedisSettings, checks: readonly Check[]): string | undefined {
+  const keys: string[] = [];
+  const args: string[] = [];
+  for (const { policy, keyValues, receipt } of checks) {
+    pushRefund(keys, args, policy, policy.limits, keyValues, receipt);
+  }
+  return run<number>(settings, refund, keys, args)[1];
+}
+
+function pushRefund(
+  keys: string[],
+  args: string[],
+  policy: CompiledPolicy,
+  limits: readonly CompiledLimit[],
+  keyValues: string,
+  moments: readonly number[],
+): void {
   for (let i = 0; i < limits.length; i++) {
     const limit = limits[i] as CompiledLimit;
     keys.push(keyOf(policy, limit, keyValues));
@@ -113,7 +135,6 @@ export function refundInRedis(
     pushNumbers(args, limit, policy.policy.cost);
     args.push(whole(moments[i] as number));
   }
-  return run<number>(settings, refund, keys, args)[1];
 }
 
 /** @returns the moment in which the slots are held now, undefined when they are lost; or what failed */
