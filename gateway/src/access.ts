@@ -1,12 +1,10 @@
 // The access phase, in the order of the flow: snapshot, match, key, decide, respond.
 
-import { shareOf } from "../../limiter/src/algorithms/rate.ts";
 import { candidates, meets } from "../../limiter/src/match/policy-index.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../limiter/src/policy/compile.ts";
 import { emptyVerdict, forgetVerdict, hear, mention, type Verdict } from "../../limiter/src/verdict.ts";
 import { reportShadowRefusal } from "./log.ts";
 import { countDecision } from "./metrics/counts.ts";
-import { liveGateways } from "./push/fleet.ts";
 import { readKeyValues } from "./request/key-values.ts";
 import { readHeader } from "./request/request-headers.ts";
 import { readTerms, type Terms } from "./request/terms.ts";
@@ -18,6 +16,7 @@ import { warnSparingly } from "./runtime/sparing-log.ts";
 import type { HeaderStyle, RedisSettings, Settings } from "./settings.ts";
 import { currentSnapshot } from "./snapshot/current.ts";
 import { holdSlots } from "./stores/held-slots.ts";
+import { nodeShare } from "./stores/node-share.ts";
 import { decideOnNode, refundOnNode } from "./stores/node-store.ts";
 import { type Check, decideInRedis } from "./stores/redis-store.ts";
 
@@ -219,16 +218,6 @@ function decideApart(settings: Settings, check: Inquiry, charges: Charge[], verd
     else ngx.req.set_header(mark.name, mark.value);
   }
   return undefined;
-}
-
-/** The limits of a cluster policy as one node of the fleet may spend them when it cannot ask Redis. */
-function nodeShare(policy: CompiledPolicy): CompiledLimit[] {
-  const gateways = liveGateways();
-  const limits: CompiledLimit[] = [];
-  for (const { name, rate, counterSuffix, counterFamily } of policy.limits) {
-    limits.push({ name, rate: shareOf(rate, gateways, policy.policy.cost), counterSuffix, counterFamily });
-  }
-  return limits;
 }
 
 /** Shadow: decided and charged apart from everything else, and only reported. */

@@ -1,17 +1,22 @@
 // What nginx.conf calls: one function a phase.
 
 import { access as decide } from "./access.ts";
+import { sendProblem } from "./ask/ask-errors.ts";
+import { auth as answerAuth } from "./ask/auth.ts";
+import { check as answerCheck } from "./ask/check.ts";
 import { flushCounts } from "./metrics/counts.ts";
+import { retireGonePolicies } from "./metrics/retiring.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
 import { allowLongTraces, neverCompile } from "./runtime/jit.ts";
 import { stateDict } from "./runtime/shared-memory.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
-import { readSettings } from "./settings.ts";
+import { readSettings, type Settings } from "./settings.ts";
 import { readStored } from "./snapshot/disk.ts";
 import { followPublications, hasPublished, publish, readSnapshotText } from "./snapshot/distribution.ts";
 import { keepSlots } from "./stores/held-slots.ts";
 import { openNodeStore } from "./stores/node-store.ts";
 
+export { bodyTooLarge } from "./ask/check.ts";
 export { log } from "./log.ts";
 export { healthz } from "./private/healthz.ts";
 export { metrics } from "./private/metrics.ts";
@@ -44,6 +49,7 @@ export function initWorker(): void {
   openNodeStore(ngx.worker.count(), generation as number);
   followPublications();
   flushCounts();
+  retireGonePolicies();
   keepSlots();
   keepPushSocket(settings);
 }
@@ -66,3 +72,26 @@ function decideGuarded(): void {
 // decision, whose traces return to this frame, is what begins them.
 neverCompile(access);
 neverCompile(decideGuarded);
+
+/** content_by_lua of POST /sluice/v1/check. */
+export function check(): void {
+  answer(answerCheck);
+}
+
+/** content_by_lua of GET /sluice/v1/auth. */
+export function auth(): void {
+  answer(answerAuth);
+}
+
+/** A defect of ours is told as one: whoever asks decides what that means. */
+function answer(respond: (this: void, settings: Settings) => void): void {
+  const [answered, failure] = pcall(answerGuarded, respond);
+  if (answered) return;
+  warnSparingly("a question was not answered", `${failure}`);
+  sendProblem({ code: "internal", detail: "The gateway failed. Its error log says why." });
+}
+
+function answerGuarded(respond: (this: void, settings: Settings) => void): void {
+  respond(settings);
+}
+neverCompile(answerGuarded);

@@ -1,5 +1,5 @@
-// Decisions by policy and result, and events that should not be. Each worker counts in its own memory and adds to the
-// shared dict now and then, so that counting costs a request no shared memory.
+// Decisions by policy and result, and events that are worth a number. Each worker counts in its own memory and adds to
+// the shared dict now and then, so that counting costs a request no shared memory.
 
 import type { CompiledPolicy, Tally } from "../../../limiter/src/policy/compile.ts";
 import { metricsDict } from "../runtime/shared-memory.ts";
@@ -9,10 +9,19 @@ export type Result = Exclude<keyof Tally, "pending">;
 
 const results: readonly Result[] = ["allowed", "refused", "shadow-refused", "degraded"];
 
+/**
+ * lock-timeouts: a charge went on without its lock. evictions: the shared dict was full. unstored-charges: it had no room
+ * even so, and a request passed uncounted.
+ */
+export type Event = "lock-timeouts" | "evictions" | "unstored-charges";
+
 const flushEverySeconds = 0.5;
 const separator = " ";
+/** Begins what is kept of policies that are gone: their decisions still are in the sums over all. */
+const goneKey = "gone:";
+const askKey = "ask:";
 
-let events: Record<string, number> = {};
+let pending: Record<string, number> = {};
 let tallied: CompiledPolicy[] = [];
 
 export function countDecision(policy: CompiledPolicy, result: Result): void {
@@ -23,27 +32,35 @@ export function countDecision(policy: CompiledPolicy, result: Result): void {
   tallied.push(policy);
 }
 
-/**
- * lock-timeouts: a charge went on without its lock. evictions: the shared dict was full. unstored-charges: it had no room
- * even so, and a request passed uncounted.
- */
-export type Event = "lock-timeouts" | "evictions" | "unstored-charges";
-
 export function countEvent(event: Event): void {
-  events[event] = (events[event] ?? 0) + 1;
+  addPending(event, 1);
 }
 
-/** What all workers have flushed. */
+/** A request of the ask-first API, by the status of its answer. */
+export function countAsk(status: number): void {
+  addPending(askKey + status, 1);
+}
+
+/** Adds to any number that is kept in the metrics dict. */
+export function addPending(key: string, amount: number): void {
+  pending[key] = (pending[key] ?? 0) + amount;
+}
+
+/** What all workers have flushed of one number. */
+export function flushedCount(key: string): number {
+  return metricsDict.get<number>(key)[0] ?? 0;
+}
+
 export function eventCount(event: Event): number {
-  return metricsDict.get<number>(event)[0] ?? 0;
+  return flushedCount(event);
 }
 
 /** For each worker's start. The last flush comes as the worker ends. */
 export function flushCounts(): void {
   ngx.timer.every(flushEverySeconds, () => {
-    const flushed = events;
-    events = {};
-    for (const event in flushed) metricsDict.incr(event, flushed[event] as number, 0);
+    const flushed = pending;
+    pending = {};
+    for (const key in flushed) metricsDict.incr(key, flushed[key] as number, 0);
     const policies = tallied;
     tallied = [];
     for (const policy of policies) flushTally(policy);
@@ -79,9 +96,24 @@ export function decisionCounts(): DecisionCount[] {
   return counts;
 }
 
-/** Summed over policies, by result. */
+/** Moves the count of a policy that is gone to the sum of all that are. By one worker at a time only. */
+export function retire({ app, policy, result }: DecisionCount): void {
+  const key = app + separator + policy + separator + result;
+  const [count] = metricsDict.get<number>(key);
+  if (count === undefined) return;
+  metricsDict.delete(key);
+  metricsDict.incr(goneKey + result, count, 0);
+}
+
+/** Summed over policies, by result; those that are gone are in it. */
 export function decisionTotals(): Record<string, number> {
-  const totals: Record<string, number> = { allowed: 0, refused: 0, "shadow-refused": 0, degraded: 0 };
+  const totals: Record<string, number> = {};
+  for (const result of results) totals[result] = flushedCount(goneKey + result);
   for (const { result, count } of decisionCounts()) totals[result] = (totals[result] ?? 0) + count;
   return totals;
+}
+
+/** Requests of the ask-first API that were answered with this status. */
+export function askCount(status: number): number {
+  return flushedCount(askKey + status);
 }

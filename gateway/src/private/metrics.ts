@@ -1,17 +1,35 @@
 // GET /sluice/metrics, in Prometheus' text form. On the private listener only: names of apps and policies are in it.
 
-import { decisionCounts, eventCount } from "../metrics/counts.ts";
+import { askStatuses } from "../ask/ask-errors.ts";
+import { askCount, decisionCounts, eventCount } from "../metrics/counts.ts";
+import {
+  callBuckets,
+  redisCallCounts,
+  redisCallSeconds,
+  redisFailureCount,
+  redisFailures,
+} from "../metrics/redis-calls.ts";
+import { inSnapshot } from "../metrics/retiring.ts";
 import { isConnected, liveGateways } from "../push/fleet.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
-import { currentSnapshot } from "../snapshot/current.ts";
+import { currentSnapshot, snapshotAgeSeconds } from "../snapshot/current.ts";
+import { version } from "../version.ts";
 
 export function metrics(): void {
   const lines: string[] = [];
-  heading(lines, "sluice_decisions_total", "counter", "Decisions by policy and result.");
-  for (const { app, policy, result, count } of decisionCounts()) {
-    lines.push(`sluice_decisions_total{app="${app}",policy="${policy}",result="${result}"} ${whole(count)}`);
+  heading(lines, "sluice_build_info", "gauge", "What runs here: always 1.");
+  const { nginx_version: nginx, ngx_lua_version: lua } = ngx.config;
+  lines.push(sample("sluice_build_info", { version, nginx: dotted(nginx), ngx_lua: dotted(lua) }, "1"));
+  decisions(lines);
+  heading(lines, "sluice_ask_requests_total", "counter", "Requests of the ask-first API by status.");
+  for (const status of askStatuses) {
+    lines.push(sample("sluice_ask_requests_total", { status: `${status}` }, whole(askCount(status))));
   }
+  redisCalls(lines);
+  gauge(lines, "sluice_workers", "Worker processes of this nginx.", ngx.worker.count());
   gauge(lines, "sluice_snapshot_revision", "Revision that this worker decides by.", currentSnapshot().revision);
+  gauge(lines, "sluice_snapshot_policies", "Policies of that revision.", currentSnapshot().policies.length);
+  gauge(lines, "sluice_snapshot_age_seconds", "Since this worker took that revision.", snapshotAgeSeconds());
   gauge(lines, "sluice_push_connected", "1 while the control plane is connected.", isConnected() ? 1 : 0);
   gauge(lines, "sluice_live_gateways", "Gateways of the fleet, as the control plane last told.", liveGateways());
   gauge(lines, "sluice_counters_capacity_bytes", "Size of the shared dict of counters.", countersDict.capacity());
@@ -24,13 +42,38 @@ export function metrics(): void {
     "Requests that passed uncounted for want of memory.",
     eventCount("unstored-charges"),
   );
-  ngx.header["Content-Type"] = "text/plain; version=0.0.4";
+  ngx.header["Content-Type"] = "text/plain; version=0.0.4; charset=utf-8";
   ngx.print(`${lines.join("\n")}\n`);
+}
+
+/** Of the policies that there are: the number of series is bounded by the snapshot. */
+function decisions(lines: string[]): void {
+  heading(lines, "sluice_decisions_total", "counter", "Decisions by policy and result.");
+  for (const decision of decisionCounts()) {
+    const { app, policy, result, count } = decision;
+    if (inSnapshot(decision)) lines.push(sample("sluice_decisions_total", { app, policy, result }, whole(count)));
+  }
+}
+
+function redisCalls(lines: string[]): void {
+  const name = "sluice_redis_call_duration_seconds";
+  heading(lines, name, "histogram", "What a call to Redis took, with the wait for its connection.");
+  const counts = redisCallCounts();
+  let calls = 0;
+  for (let i = 0; i < counts.length; i++) {
+    calls += counts[i] as number;
+    lines.push(sample(`${name}_bucket`, { le: callBuckets[i] ?? "+Inf" }, whole(calls)));
+  }
+  lines.push(`${name}_sum ${decimal(redisCallSeconds())}`, `${name}_count ${whole(calls)}`);
+  heading(lines, "sluice_redis_failures_total", "counter", "Calls to Redis that decided nothing, by kind.");
+  for (const kind of redisFailures) {
+    lines.push(sample("sluice_redis_failures_total", { kind }, whole(redisFailureCount(kind))));
+  }
 }
 
 function gauge(lines: string[], name: string, help: string, value: number): void {
   heading(lines, name, "gauge", help);
-  lines.push(`${name} ${whole(value)}`);
+  lines.push(`${name} ${value === math.floor(value) ? whole(value) : decimal(value)}`);
 }
 
 function total(lines: string[], name: string, help: string, value: number): void {
@@ -42,7 +85,30 @@ function heading(lines: string[], name: string, type: string, help: string): voi
   lines.push(`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`);
 }
 
+function sample(name: string, labels: Readonly<Record<string, string>>, value: string): string {
+  const pairs: string[] = [];
+  for (const label in labels) pairs.push(`${label}="${escaped(labels[label] as string)}"`);
+  // Lua's tables have no order, and an exposition that moves about is hard to read.
+  pairs.sort();
+  return `${name}{${pairs.join(",")}} ${value}`;
+}
+
+function escaped(value: string): string {
+  return string.gsub(string.gsub(value, '[\\"]', "\\%0")[0], "\n", "\\n")[0];
+}
+
 /** Lua writes large numbers with an exponent, and with 14 digits only. */
 function whole(value: number): string {
   return string.format("%.0f", value);
+}
+
+function decimal(value: number): string {
+  return string.format("%.6f", value);
+}
+
+/** 1022001 is 1.22.1. */
+function dotted(version: number): string {
+  const patch = version % 1000;
+  const minor = ((version - patch) / 1000) % 1000;
+  return `${math.floor(version / 1_000_000)}.${minor}.${patch}`;
 }

@@ -77,7 +77,7 @@ function decodeClaims(base64Url: string): unknown {
   return json === undefined ? undefined : cjson.decode(json)[0];
 }
 
-function sha1Hex(text: string): string {
+export function sha1Hex(text: string): string {
   const [hex] = string.gsub(ngx.sha1_bin(text), ".", (byte) => string.format("%02x", string.byte(byte)));
   return hex;
 }

@@ -1,7 +1,7 @@
 // LuaJIT's compiler, where its own defaults do not suit a decision.
 
 declare namespace jit {
-  function off(this: void, compiled: (this: void) => void): void;
+  function off(this: void, compiled: (this: void, ...args: never[]) => void): void;
   namespace opt {
     function start(this: void, ...settings: string[]): void;
   }
@@ -16,6 +16,6 @@ export function allowLongTraces(): void {
 }
 
 /** The function stays interpreted, and what it calls begins traces of its own. */
-export function neverCompile(interpreted: (this: void) => void): void {
+export function neverCompile(interpreted: (this: void, ...args: never[]) => void): void {
   jit.off(interpreted);
 }

@@ -17,10 +17,35 @@ function demand<Module>(what: string, ...names: string[]): Module {
   return module;
 }
 
-export const cjson = demand<{
+interface Cjson {
   decode<Value>(this: void, text: string): LuaMultiReturn<[value: Value | undefined, error: string | undefined]>;
   encode(this: void, value: unknown): string;
-}>("reading snapshots", "cjson.safe");
+  /** An instance with settings of its own. */
+  "new"(this: void): Cjson;
+  decode_invalid_numbers(this: void, allowed: boolean): void;
+  decode_max_depth(this: void, depth: number): void;
+}
+
+export const cjson = demand<Cjson>("reading snapshots", "cjson.safe");
+
+/** For texts of strangers: NaN, Infinity and hexadecimal are no numbers, and nothing is nested deeper than `depth`. */
+export function strictJson(depth: number): Cjson {
+  const strict = cjson.new();
+  strict.decode_invalid_numbers(false);
+  strict.decode_max_depth(depth);
+  return strict;
+}
+
+interface Sha256 {
+  update(text: string): boolean;
+  final(): string;
+}
+
+export const sha256Library = demand<{ "new"(): Sha256 }>(
+  "knowing callers by their tokens",
+  "resty.sha256",
+  "nginx.sha256",
+);
 
 export const redisLibrary = firstOf<{ new (): RedisConnection; "new"(): RedisConnection }>(
   "resty.redis",

@@ -120,6 +120,7 @@ declare namespace ngx {
   export function exit(status: number): never;
   export function exec(target: string): never;
   export function print(...parts: (string | number)[]): void;
+  export function send_headers(): void;
   export function sleep(seconds: number): void;
   export function sha1_bin(text: string): string;
   export function encode_base64(text: string): string;
@@ -130,6 +131,7 @@ declare namespace ngx {
 
   export namespace config {
     const ngx_lua_version: number;
+    const nginx_version: number;
     export function prefix(): string;
   }
   export namespace worker {
@@ -142,6 +144,21 @@ declare namespace ngx {
     export function get_method(): string;
     export function set_header(name: string, value: string): void;
     export function clear_header(name: string): void;
+    export function read_body(): void;
+    /** Undefined: there is none, or it lies in a file because it is larger than client_body_buffer_size. */
+    export function get_body_data(): string | undefined;
+    export function get_body_file(): string | undefined;
+    /** A parameter that came more than once is a list, one without a value is true. */
+    export function get_uri_args(
+      max: number,
+    ): LuaMultiReturn<[args: Record<string, string | true | (string | true)[]>, error: string | undefined]>;
+  }
+  export namespace re {
+    export function find(
+      text: string,
+      pattern: string,
+      options: string,
+    ): LuaMultiReturn<[from: number | undefined, to: number | undefined, error: string | undefined]>;
   }
   export namespace timer {
     export type Callback = (this: void, premature: boolean) => void;

@@ -13,6 +13,7 @@ const noPolicies: CompiledSnapshot = {
 };
 
 let current = noPolicies;
+let takenAtSeconds = ngx.now();
 
 export function currentSnapshot(): CompiledSnapshot {
   return current;
@@ -20,4 +21,10 @@ export function currentSnapshot(): CompiledSnapshot {
 
 export function replaceSnapshot(snapshot: CompiledSnapshot): void {
   current = snapshot;
+  takenAtSeconds = ngx.now();
+}
+
+/** How long this worker has been deciding by its snapshot. */
+export function snapshotAgeSeconds(): number {
+  return ngx.now() - takenAtSeconds;
 }

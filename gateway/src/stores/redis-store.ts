@@ -5,6 +5,8 @@ import { emptyDecision } from "../../../limiter/src/decision.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
 import { hear, type Verdict } from "../../../limiter/src/verdict.ts";
+import { countRedisFailure, observeRedisCall } from "../metrics/redis-calls.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
 import { connect, discard, keep } from "./redis-connection.ts";
 
@@ -14,6 +16,8 @@ export interface Check {
   readonly keyValues: string;
   /** Filled by a charge: for each limit the moment that its counter has afterwards, which a refund asks for. */
   readonly receipt: number[];
+  /** Hears the limits of this check; absent: the verdict that hears those of all. */
+  readonly verdict?: Verdict;
 }
 
 interface Script {
@@ -39,7 +43,7 @@ const chargeOne = {
 /**
  * Decides these checks in Redis: all are charged or none.
  *
- * @param verdict hears every limit when Redis decided
+ * @param verdict hears every limit when Redis decided, of checks that have none of their own
  * @returns whether the request is allowed; or undefined and what failed, when Redis did not decide
  */
 export function decideInRedis(
@@ -66,8 +70,8 @@ export function decideInRedis(
 /** One limit, as most requests have: the script that was made for its algorithm. */
 function decideOne(
   settings: RedisSettings,
-  { policy, keyValues, receipt }: Check,
-  verdict: Verdict,
+  { policy, keyValues, receipt, verdict }: Check,
+  verdictOfAll: Verdict,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
   const limit = policy.limits[0] as CompiledLimit;
   const args: string[] = [];
@@ -83,7 +87,7 @@ function decideOne(
   decision.resetAfterUs = reply[3] as number;
   decision.delayUs = reply[4] as number;
   receipt.push(reply[5] as number);
-  hear(verdict, policy, limit.name, decision);
+  hear(verdict ?? verdictOfAll, policy, limit.name, decision);
   return $multi(decision.allowed, undefined);
 }
 
@@ -102,6 +106,28 @@ export function refundInRedis(
 ): string | undefined {
   const keys: string[] = [];
   const args: string[] = [];
+  pushRefund(keys, args, policy, limits, keyValues, moments);
+  return run<number>(settings, refund, keys, args)[1];
+}
+
+/** Gives back, in one call, what the charges of these checks took. @returns what failed */
+export function refundChecksInRedis(settings: RedisSettings, checks: readonly Check[]): string | undefined {
+  const keys: string[] = [];
+  const args: string[] = [];
+  for (const { policy, keyValues, receipt } of checks) {
+    pushRefund(keys, args, policy, policy.limits, keyValues, receipt);
+  }
+  return run<number>(settings, refund, keys, args)[1];
+}
+
+function pushRefund(
+  keys: string[],
+  args: string[],
+  policy: CompiledPolicy,
+  limits: readonly CompiledLimit[],
+  keyValues: string,
+  moments: readonly number[],
+): void {
   for (let i = 0; i < limits.length; i++) {
     const limit = limits[i] as CompiledLimit;
     keys.push(keyOf(policy, limit, keyValues));
@@ -109,7 +135,6 @@ export function refundInRedis(
     pushNumbers(args, limit, policy.policy.cost);
     args.push(whole(moments[i] as number));
   }
-  return run<number>(settings, refund, keys, args)[1];
 }
 
 /** @returns the moment in which the slots are held now, undefined when they are lost; or what failed */
@@ -153,7 +178,7 @@ function readReply(reply: readonly number[], checks: readonly Check[], verdict: 
       decision.retryAfterUs = reply[at + 2] as number;
       decision.resetAfterUs = reply[at + 3] as number;
       decision.delayUs = reply[at + 4] as number;
-      hear(verdict, policy, limit.name, decision);
+      hear(check.verdict ?? verdict, policy, limit.name, decision);
       check.receipt.push(reply[at + 5] as number);
       at += numbersPerCounter;
     }
@@ -168,19 +193,28 @@ function run<Reply>(
   keys: readonly string[],
   args: readonly string[],
 ): LuaMultiReturn<[Reply | undefined, string | undefined]> {
+  const startedAt = stopwatchSeconds();
   const [redis, connectFailure] = connect(settings);
-  if (redis === undefined) return $multi(undefined, connectFailure);
+  if (redis === undefined) {
+    countRedisFailure("connect", connectFailure);
+    return $multi(undefined, connectFailure);
+  }
   let [reply, failure] = redis.evalsha(script.sha1, keys.length, ...keys, ...args);
   if (reply === false && failure !== undefined && failure.startsWith("NOSCRIPT")) {
     [reply, failure] = redis.eval(script.source, keys.length, ...keys, ...args);
   }
+  observeRedisCall(stopwatchSeconds() - startedAt);
   // undefined: the connection failed, and what Redis may still send on it must reach nobody else.
   // false: Redis answered with an error, and the connection is good.
   if (reply === undefined) {
+    countRedisFailure("call", failure);
     discard(redis);
     return $multi(undefined, failure);
   }
   keep(redis);
-  if (reply === false) return $multi(undefined, failure);
+  if (reply === false) {
+    countRedisFailure("reply", failure);
+    return $multi(undefined, failure);
+  }
   return $multi(reply as Reply, undefined);
 }

@@ -1,0 +1,112 @@
+// From what a caller wrote to what is decided: the policy of its app, and the key values as the gateway would have read
+// them from a request.
+
+import { encodeKeyValues } from "../../../limiter/src/key/counter-key.ts";
+import { ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
+import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
+import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/policy/problems.ts";
+import { describeValue } from "../../../limiter/src/policy/validate.ts";
+import { sha1Hex } from "../request/key-values.ts";
+import type { AskError } from "./ask-errors.ts";
+import type { Ask } from "./decide.ts";
+import type { Caller } from "./directory.ts";
+
+/** One check as the caller wrote it, of the right types. */
+export interface Written {
+  readonly policy: string;
+  readonly key: readonly string[];
+  /** Undefined: the policy's. */
+  readonly cost: number | undefined;
+  /** Where it stands in the request: "checks[0]."; "" where it is the request. */
+  readonly path: string;
+}
+
+/** Each is a key of Redis and five arguments: with more, Lua could not pass them all in one call. */
+const mostCounters = 1000;
+
+/** @returns what to decide; or what is wrong, in which case nothing is */
+export function findAsks(
+  caller: Caller,
+  written: readonly Written[],
+): LuaMultiReturn<[asks: Ask[] | undefined, error: AskError | undefined]> {
+  const policies: CompiledPolicy[] = [];
+  const unknown = noFindings();
+  for (const { policy: name, path } of written) {
+    const policy = caller.policies[name];
+    if (policy !== undefined) policies.push(policy);
+    else
+      addProblem(unknown, {
+        path: `${path}policy`,
+        expected: `a policy of app ${caller.app}`,
+        got: describeValue(name),
+      });
+  }
+  if (policies.length < written.length) {
+    const detail = `App ${caller.app} has no such policy. Nothing was charged.`;
+    return $multi(undefined, { code: "policy-not-found", detail, errors: listProblems(unknown) });
+  }
+
+  const unaskable = noFindings();
+  const wrong = noFindings();
+  const asks: Ask[] = [];
+  let counters = 0;
+  for (let i = 0; i < written.length; i++) {
+    const policy = policies[i] as CompiledPolicy;
+    const { key, cost, path } = written[i] as Written;
+    if (policy.holdsSlots) {
+      const expected = "a policy without limits of concurrency: nobody would tell when a slot is free again";
+      addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.policy.name) });
+      continue;
+    }
+    counters += policy.limits.length;
+    asks.push({ policy, keyValues: keyValuesOf(policy, key, path, wrong), cost: cost ?? policy.policy.cost });
+  }
+  if (unaskable.problems.length > 0) {
+    const detail = "Slots of concurrency are held by requests at the gateway. Nothing was charged.";
+    return $multi(undefined, { code: "policy-not-askable", detail, errors: listProblems(unaskable) });
+  }
+  if (counters > mostCounters) {
+    addProblem(wrong, {
+      path: "checks",
+      expected: `policies that have at most ${mostCounters} limits together`,
+      got: `${counters}`,
+    });
+  }
+  if (wrong.problems.length > 0) {
+    const detail = "The key is not what the policy counts by. Nothing was charged.";
+    return $multi(undefined, { code: "invalid-request", detail, errors: listProblems(wrong) });
+  }
+  return $multi(asks, undefined);
+}
+
+/** @returns undefined when a value is empty and the policy does not share a counter then, or when the key is wrong */
+function keyValuesOf(
+  { policy }: CompiledPolicy,
+  key: readonly string[],
+  path: string,
+  wrong: Findings,
+): string | undefined {
+  const parts = policy.key;
+  const count = parts.length;
+  if (key.length !== count) {
+    const expected = `a list of ${count}: a value for each part of the policy's key`;
+    addProblem(wrong, { path: `${path}key`, expected, got: describeValue(key) });
+    return undefined;
+  }
+  const values: string[] = [];
+  for (let i = 0; i < count; i++) {
+    const part = parts[i] as KeyPart;
+    const value = key[i] as string;
+    if (value === "" && policy.onMissingKey !== "shared") return undefined;
+    if (part.source === "const" && value !== part.name) {
+      addProblem(wrong, {
+        path: `${path}key[${i}]`,
+        expected: describeValue(part.name),
+        got: describeValue(value),
+      });
+    }
+    values.push(part.source === "ip" && value !== "" ? ipPrefix(value, part.v4Bits, part.v6Bits) : value);
+  }
+  return encodeKeyValues(values, count, sha1Hex);
+}

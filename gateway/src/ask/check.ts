@@ -1,0 +1,79 @@
+// POST /sluice/v1/check: may these go on? Up to a hundred checks at once, all or nothing.
+
+import { never } from "../../../limiter/src/decision.ts";
+import { retryAfterSeconds, wholeSeconds } from "../../../limiter/src/response-headers.ts";
+import { countAsk } from "../metrics/counts.ts";
+import type { Settings } from "../settings.ts";
+import { type AskError, sendProblem, unauthorized } from "./ask-errors.ts";
+import { findAsks } from "./asked-policy.ts";
+import { allAllowed, decideAsks, type Outcome } from "./decide.ts";
+import { currentCaller } from "./directory.ts";
+import { mostBodyBytes, readChecks } from "./request-body.ts";
+
+const tooLarge: AskError = {
+  code: "body-too-large",
+  detail: `The body is larger than ${mostBodyBytes} bytes. Nothing was charged.`,
+};
+
+export function check(settings: Settings): void {
+  const error = answer(settings);
+  if (error !== undefined) sendProblem(error);
+}
+
+/** For nginx' own refusal of a body. */
+export function bodyTooLarge(): void {
+  sendProblem(tooLarge);
+}
+
+function answer(settings: Settings): AskError | undefined {
+  if (ngx.req.get_method() !== "POST") {
+    ngx.header["Allow"] = "POST";
+    return { code: "method-not-allowed", detail: "Ask by POST." };
+  }
+  const caller = currentCaller();
+  if (caller === undefined) return unauthorized;
+  if (!isJson(ngx.var["content_type"])) {
+    return { code: "unsupported-media-type", detail: "Send Content-Type: application/json." };
+  }
+  ngx.req.read_body();
+  const body = ngx.req.get_body_data();
+  if (body === undefined) {
+    if (ngx.req.get_body_file() !== undefined) return tooLarge;
+    return { code: "malformed-body", detail: "There is no body. Nothing was charged." };
+  }
+  if (body.length > mostBodyBytes) return tooLarge;
+  const [written, bodyError] = readChecks(body);
+  if (written === undefined) return bodyError;
+  const [asks, askError] = findAsks(caller, written);
+  if (asks === undefined) return askError;
+  send(decideAsks(settings, asks));
+  return undefined;
+}
+
+function isJson(contentType: string | undefined): boolean {
+  if (contentType === "application/json") return true;
+  return string.match(string.lower(contentType ?? ""), "^application/json%s*;")[0] !== undefined;
+}
+
+function send(outcomes: readonly Outcome[]): void {
+  const results: string[] = [];
+  for (const outcome of outcomes) results.push(resultOf(outcome));
+  const body = `{"allowed":${allAllowed(outcomes)},"results":[${results.join(",")}]}\n`;
+  ngx.header["Content-Type"] = "application/json";
+  ngx.header["Cache-Control"] = "no-store";
+  ngx.header["Content-Length"] = body.length;
+  countAsk(200);
+  ngx.print(body);
+}
+
+/** By hand: in none of these texts is there anything that JSON escapes. */
+function resultOf({ policy, allowed, reason, verdict }: Outcome): string {
+  const start = `{"policy":"${policy.policy.name}","allowed":${allowed}`;
+  if (reason !== undefined) return `${start},"reason":"${reason}"}`;
+  const { decision, delayUs } = verdict;
+  const { limit, remaining, retryAfterUs, resetAfterUs } = decision;
+  const retryAfter = allowed ? "0" : retryAfterUs === never ? "null" : `${retryAfterSeconds(decision)}`;
+  const figures = `"limit":${limit},"remaining":${remaining},"retryAfter":${retryAfter}`;
+  const delay = allowed && delayUs > 0 ? `,"delay":${delayUs / 1_000_000}` : "";
+  return `${start},${figures},"resetAfter":${wholeSeconds(resetAfterUs)}${delay}}`;
+}

@@ -1,0 +1,79 @@
+// Who may ask, and for what: the snapshot's callers by the hash of their token, and its policies by app and name. Made
+// once for each snapshot, so that a request looks up and never searches.
+
+import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import type { CompiledSnapshot, SnapshotCaller } from "../../../limiter/src/policy/read-snapshot.ts";
+import { emptyTable } from "../../../limiter/src/policy/table.ts";
+import { sha256Hex } from "../runtime/sha256.ts";
+import { currentSnapshot } from "../snapshot/current.ts";
+
+/** What a caller's token opens. */
+export interface Caller {
+  readonly app: string;
+  readonly expiresAtSeconds: number;
+  /** The policies of its app, by name. */
+  readonly policies: Readonly<Record<string, CompiledPolicy>>;
+}
+
+const mostVerified = 1000;
+
+let made: CompiledSnapshot | undefined;
+let policiesOfApps: Record<string, Record<string, CompiledPolicy>> = {};
+let callersByHash: Record<string, Caller> = {};
+/** By the whole header. Only tokens that are known are remembered: strangers cannot fill it. */
+let verified: Record<string, Caller> = {};
+let verifiedCount = 0;
+
+/** @returns who sent the current request; undefined when its token is missing, unknown or expired */
+export function currentCaller(): Caller | undefined {
+  const header = ngx.var["http_authorization"];
+  if (header === undefined) return undefined;
+  follow(currentSnapshot());
+  const caller = verified[header] ?? verify(header);
+  return caller === undefined || ngx.now() >= caller.expiresAtSeconds ? undefined : caller;
+}
+
+/** The policies of an app by name, whoever asks. */
+export function policiesOf(app: string): Readonly<Record<string, CompiledPolicy>> {
+  follow(currentSnapshot());
+  return policiesOfApps[app] ?? emptyTable<CompiledPolicy>();
+}
+
+function verify(header: string): Caller | undefined {
+  const [token] = string.match(header, "^[Bb][Ee][Aa][Rr][Ee][Rr] +([^%s]+)%s*$");
+  if (token === undefined) return undefined;
+  const caller = callersByHash[sha256Hex(token)];
+  if (caller === undefined) return undefined;
+  if (verifiedCount >= mostVerified) forgetVerified();
+  verified[header] = caller;
+  verifiedCount += 1;
+  return caller;
+}
+
+function follow(snapshot: CompiledSnapshot): void {
+  if (snapshot === made) return;
+  policiesOfApps = emptyTable();
+  for (const policy of snapshot.policies) appPolicies(policy.app)[policy.policy.name] = policy;
+  callersByHash = emptyTable();
+  for (const { app, sha256, expiresAtSeconds } of snapshot.callers ?? noCallers) {
+    callersByHash[sha256] = { app, policies: appPolicies(app), expiresAtSeconds: expiresAtSeconds ?? math.huge };
+  }
+  forgetVerified();
+  made = snapshot;
+}
+
+const noCallers: readonly SnapshotCaller[] = [];
+
+function appPolicies(app: string): Record<string, CompiledPolicy> {
+  let policies = policiesOfApps[app];
+  if (policies === undefined) {
+    policies = emptyTable();
+    policiesOfApps[app] = policies;
+  }
+  return policies;
+}
+
+function forgetVerified(): void {
+  verified = emptyTable();
+  verifiedCount = 0;
+}

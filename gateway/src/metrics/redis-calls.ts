@@ -1,0 +1,47 @@
+// How long calls to Redis take, and how they fail.
+
+import { addPending, flushedCount } from "./counts.ts";
+
+/** connect: no connection was to be had. timeout: no reply within the deadline. closed: the connection broke. error: Redis replied with one. */
+export type RedisFailure = "connect" | "timeout" | "closed" | "error";
+
+export const redisFailures: readonly RedisFailure[] = ["connect", "timeout", "closed", "error"];
+
+/** Upper bounds, in seconds, as Prometheus is told them. */
+export const callBuckets: readonly string[] = ["0.0005", "0.001", "0.0025", "0.005", "0.01", "0.025", "0.1", "0.5"];
+
+const bounds = callBuckets.map((bound) => tonumber(bound) as number);
+const bucketKeys = [...callBuckets, "+Inf"].map((bound) => `redis-call:${bound}`);
+const sumKey = "redis-call-seconds";
+const failureKey = "redis-failure:";
+
+export function observeRedisCall(seconds: number): void {
+  let bucket = 0;
+  while (bucket < bounds.length && seconds > (bounds[bucket] as number)) bucket += 1;
+  addPending(bucketKeys[bucket] as string, 1);
+  addPending(sumKey, seconds);
+}
+
+/** @param failure as lua-resty-redis told it */
+export function countRedisFailure(during: "connect" | "call" | "reply", failure: string | undefined): void {
+  addPending(failureKey + kindOf(during, failure), 1);
+}
+
+function kindOf(during: "connect" | "call" | "reply", failure: string | undefined): RedisFailure {
+  if (during === "connect") return "connect";
+  if (during === "reply") return "error";
+  return failure === "timeout" ? "timeout" : "closed";
+}
+
+export function redisFailureCount(kind: RedisFailure): number {
+  return flushedCount(failureKey + kind);
+}
+
+/** @returns of each bucket, how many calls it has by itself; the last has those above every bound */
+export function redisCallCounts(): number[] {
+  return bucketKeys.map((key) => flushedCount(key));
+}
+
+export function redisCallSeconds(): number {
+  return flushedCount(sumKey);
+}

@@ -1,0 +1,28 @@
+// Times what takes less than nginx's cached clock can tell, whose steps are a millisecond.
+
+interface Timespec {
+  /** 64 bits: a number of Lua only by tonumber. */
+  readonly seconds: unknown;
+  readonly nanoseconds: unknown;
+}
+
+const ffi = require("ffi") as {
+  cdef(this: void, declarations: string): void;
+  "new"(this: void, type: string): Timespec;
+  readonly C: { sluice_clock_gettime(this: void, clock: number, time: Timespec): number };
+};
+
+// A name of ours for the system's function: resty.core may have declared it in its own words.
+ffi.cdef(`
+  struct sluice_timespec { long seconds; long nanoseconds; };
+  int sluice_clock_gettime(int clock, struct sluice_timespec *time) asm("clock_gettime");
+`);
+
+const monotonic = 1;
+const time = ffi.new("struct sluice_timespec");
+
+/** Seconds since some moment, by a clock that nobody sets. */
+export function stopwatchSeconds(): number {
+  ffi.C.sluice_clock_gettime(monotonic, time);
+  return (tonumber(time.seconds) as number) + (tonumber(time.nanoseconds) as number) / 1e9;
+}

@@ -1,0 +1,104 @@
+// What a gateway tells Prometheus, read by a strict reader of the text form.
+
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { callerOf, check, post } from "../fixtures/asking.ts";
+import { ControlPlaneDouble } from "../fixtures/control-plane-double.ts";
+import { freePorts } from "../fixtures/free-ports.ts";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { type Family, readPrometheusText } from "../fixtures/prometheus-text.ts";
+import { RedisServer } from "../fixtures/redis-server.ts";
+import { ask } from "../fixtures/requests.ts";
+import { until } from "../fixtures/system.ts";
+
+const shop = { app: "default", token: "a-token-of-the-shop" };
+const bucket = (name: string, more: object = {}) => ({
+  name,
+  match: { paths: [`/${name}`] },
+  key: ["header:x-key"],
+  limits: [{ algorithm: "token-bucket", quota: 1, window: "1d", burst: 2 }],
+  ...more,
+});
+
+let control: ControlPlaneDouble;
+let redis: RedisServer;
+let gateway: LoneGateway;
+beforeEach(async () => {
+  const [controlPort, redisPort] = (await freePorts(2)) as [number, number];
+  control = new ControlPlaneDouble(controlPort);
+  redis = new RedisServer(redisPort);
+  await redis.start();
+  gateway = await LoneGateway.start({
+    workers: 2,
+    policies: [bucket("node"), bucket("fleet", { scope: "cluster" }), bucket("shadow", { mode: "shadow" })],
+    callers: [callerOf(shop)],
+    env: { SLUICE_REDIS_URL: redis.url, SLUICE_CONTROL_URL: `http://127.0.0.1:${controlPort}` },
+  });
+});
+afterEach(async () => {
+  await gateway?.stop();
+  await control?.stop();
+  await redis?.stop();
+});
+
+async function scrape(): Promise<Record<string, Family>> {
+  const { headers, body } = await ask(`${gateway.privateUrl}/sluice/metrics`);
+  expect(headers["content-type"]).toBe("text/plain; version=0.0.4; charset=utf-8");
+  return readPrometheusText(body);
+}
+
+const latest = (families: Record<string, Family>, family: string, labels: Record<string, string> = {}) =>
+  families[family]?.samples.find((sample) => Object.entries(labels).every(([name, is]) => sample.labels[name] === is))
+    ?.value;
+
+const decisions = async (policy: string, result: string) =>
+  latest(await scrape(), "sluice_decisions_total", { app: "default", policy, result });
+
+it("is in Prometheus' text form, and counts decisions, calls to Redis, failures and questions", async () => {
+  await check(gateway.privateUrl, shop, [{ policy: "node", key: ["a"] }]);
+  for (const name of ["node", "fleet", "shadow"]) {
+    for (let i = 0; i < 3; i++) await ask(`${gateway.url}/${name}`, { headers: { "x-key": "a" } });
+  }
+  for (let i = 0; i < 3; i++) await check(gateway.privateUrl, shop, [{ policy: "shadow", key: ["b"] }]);
+  await post(gateway.privateUrl, { ...shop, token: "unknown" }, "{}");
+  await until("all workers have told what they counted", 5000, async () => {
+    const asked = latest(await scrape(), "sluice_ask_requests_total", { status: "401" });
+    return asked === 1 && (await decisions("shadow", "shadow-refused")) === 2;
+  });
+  expect(await decisions("node", "allowed")).toBe(2);
+  expect(await decisions("node", "refused")).toBe(2);
+  expect(await decisions("fleet", "allowed")).toBe(2);
+  expect(await decisions("fleet", "refused")).toBe(1);
+
+  const families = await scrape();
+  expect(latest(families, "sluice_ask_requests_total", { status: "200" })).toBe(4);
+  const calls = families["sluice_redis_call_duration_seconds"]?.samples ?? [];
+  expect(calls.find(({ name }) => name.endsWith("_count"))?.value).toBe(3);
+  const seconds = calls.find(({ name }) => name.endsWith("_sum"))?.value;
+  expect(seconds).toBeGreaterThan(0);
+  expect(seconds).toBeLessThan(3);
+  expect(latest(families, "sluice_workers")).toBe(2);
+  expect(latest(families, "sluice_snapshot_revision")).toBe(1);
+  expect(latest(families, "sluice_snapshot_policies")).toBe(3);
+  expect(latest(families, "sluice_snapshot_age_seconds")).toBeLessThan(120);
+  expect(families["sluice_build_info"]?.samples).toMatchObject([
+    { labels: { version: "0.1.0", nginx: expect.stringMatching(/^\d+\.\d+\.\d+$/) }, value: 1 },
+  ]);
+
+  await redis.stop();
+  await ask(`${gateway.url}/fleet`, { headers: { "x-key": "a" } });
+  await until("the failure is told", 5000, async () =>
+    Boolean(latest(await scrape(), "sluice_redis_failures_total", { kind: "connect" })),
+  );
+  expect(await decisions("fleet", "degraded")).toBe(1);
+});
+
+it("has no more of a policy that is gone, nor does its caller's token open anything", async () => {
+  await check(gateway.privateUrl, shop, [{ policy: "node", key: ["a"] }]);
+  await until("the decision is told", 5000, async () => (await decisions("node", "allowed")) === 1);
+  const bank = { app: "bank", token: "a-token-of-the-bank" };
+  await control.push([{ app: "bank", document: bucket("node") }], [callerOf(bank)]);
+  expect(await decisions("node", "allowed")).toBeUndefined();
+  expect(latest(await scrape(), "sluice_snapshot_policies")).toBe(1);
+  expect((await post(gateway.privateUrl, shop, "{}")).status).toBe(401);
+  expect((await check(gateway.privateUrl, bank, [{ policy: "node", key: ["a"] }])).allowed).toBe(true);
+});
