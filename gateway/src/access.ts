@@ -4,10 +4,11 @@ import { candidates, meets } from "../../limiter/src/match/policy-index.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../limiter/src/policy/compile.ts";
 import { emptyVerdict, forgetVerdict, hear, mention, type Verdict } from "../../limiter/src/verdict.ts";
 import { reportShadowRefusal } from "./log.ts";
-import { countDecision } from "./metrics/counts.ts";
+import { countDecision, type Result } from "./metrics/counts.ts";
 import { readKeyValues } from "./request/key-values.ts";
 import { readHeader } from "./request/request-headers.ts";
 import { readTerms, type Terms } from "./request/terms.ts";
+import { beginExplanation, type Explanation, explain, tell } from "./respond/explain.ts";
 import { setHeaders } from "./respond/headers.ts";
 import { answerOverLimit, markOf, wasRedirected } from "./respond/over-limit.ts";
 import { refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
@@ -53,11 +54,16 @@ export function access(settings: Settings): undefined {
     index.needsHost || index.needsPath
       ? candidates(index, index.needsHost ? (ngx.var["host"] ?? "") : "", path)
       : index.everywhere;
-  if (policies.length === 0 || wasRedirected()) return;
+  if (wasRedirected()) return;
+  if (settings.debugSecret !== undefined) {
+    const explanation = beginExplanation(settings.debugSecret);
+    if (explanation !== undefined) return decideAll(settings, policies, path, explanation);
+  }
+  if (policies.length === 0) return;
   if (policies.length === 1 && (policies[0] as CompiledPolicy).plain) {
     return decideLone(settings.headers, policies[0] as CompiledPolicy);
   }
-  return decideAll(settings, policies, path);
+  return decideAll(settings, policies, path, undefined);
 }
 
 /** The commonest request by far, decided without a table or a loop. */
@@ -89,10 +95,16 @@ function goOn(style: HeaderStyle, verdict: Verdict): undefined {
   if (verdict.delayUs > 0) ngx.sleep(math.ceil(verdict.delayUs / 1000) / 1000);
 }
 
-function decideAll(settings: Settings, policies: readonly CompiledPolicy[], path: string): undefined {
+function decideAll(
+  settings: Settings,
+  policies: readonly CompiledPolicy[],
+  path: string,
+  explanation: Explanation,
+): undefined {
   const verdict = emptyVerdict();
   const charges: Charge[] = [];
-  const denial = decide(settings, policies, path, charges, verdict);
+  const denial = decide(settings, policies, path, charges, verdict, explanation);
+  tell(explanation, verdict);
   if (denial === undefined && verdict.allowed) {
     for (const charge of charges) hold(charge);
     return goOn(settings.headers, verdict);
@@ -111,13 +123,15 @@ function decide(
   path: string,
   charges: Charge[],
   verdict: Verdict,
+  explanation: Explanation,
 ): Denial | undefined {
   const clusterChecks: Inquiry[] = [];
   for (const matching of policies) {
     if (matching.conditional && !meets(matching, path, methodFor(matching), readHeader)) continue;
     const standing = readTerms(matching, terms);
-    if (standing === "passes") continue;
     if (standing !== "held") {
+      explain(explanation, matching, undefined, standing);
+      if (standing === "passes") continue;
       // A key may be missing, and a policy in shadow mode turns nobody away.
       if (matching.policy.mode === "shadow") continue;
       if (standing === "key-missing" && matching.policy.onMissingKey === "skip") continue;
@@ -129,14 +143,18 @@ function decide(
     const { action } = policy.policy.onLimit;
     const check: Inquiry = { policy, keyValues, receipt: [], apart: action !== "reject" };
     if (policy.policy.mode === "shadow") {
-      observe(settings, check);
+      explain(explanation, policy, keyValues, observe(settings, check));
     } else if (check.apart) {
       const denial = decideApart(settings, check, charges, verdict);
+      explain(explanation, policy, keyValues, verdict.allowed ? "went on" : "refused");
       if (denial !== undefined || !verdict.allowed) return denial;
     } else if (policy.policy.scope === "cluster") {
+      explain(explanation, policy, keyValues, "decided with all of its scope");
       clusterChecks.push(check);
-    } else if (!chargeNode(check, policy.limits, charges, verdict)) {
-      return undefined;
+    } else {
+      const allowed = chargeNode(check, policy.limits, charges, verdict);
+      explain(explanation, policy, keyValues, allowed ? "charged" : "refused");
+      if (!allowed) return undefined;
     }
   }
   return clusterChecks.length > 0 ? chargeCluster(settings, clusterChecks, charges, verdict) : undefined;
@@ -221,7 +239,7 @@ function decideApart(settings: Settings, check: Inquiry, charges: Charge[], verd
 }
 
 /** Shadow: decided and charged apart from everything else, and only reported. */
-function observe(settings: Settings, check: Check): void {
+function observe(settings: Settings, check: Check): Result {
   const { policy, keyValues, receipt } = check;
   const redis = policy.policy.scope === "cluster" ? settings.redis : undefined;
   let allowed: boolean | undefined;
@@ -230,15 +248,11 @@ function observe(settings: Settings, check: Check): void {
   } else if (redis !== undefined) {
     [allowed] = decideInRedis(redis, [check], emptyVerdict());
   }
-  if (allowed === undefined) {
-    countDecision(policy, "degraded");
-  } else if (allowed) {
-    countDecision(policy, "allowed");
-    hold({ policy, keyValues, receipt, limits: policy.limits, redis });
-  } else {
-    countDecision(policy, "shadow-refused");
-    reportShadowRefusal(policy);
-  }
+  if (allowed === true) hold({ policy, keyValues, receipt, limits: policy.limits, redis });
+  if (allowed === false) reportShadowRefusal(policy);
+  const result = allowed === undefined ? "degraded" : allowed ? "allowed" : "shadow-refused";
+  countDecision(policy, result);
+  return result;
 }
 
 function hold({ policy, limits, keyValues, receipt, redis }: Charge): void {

@@ -13,6 +13,8 @@ export interface Settings {
   readonly pushUrl: string;
   readonly gatewayToken: string;
   readonly headers: HeaderStyle;
+  /** Who shows it is told how a request was decided. Undefined: nobody is. */
+  readonly debugSecret: string | undefined;
   readonly redis: RedisSettings | undefined;
 }
 
@@ -42,12 +44,21 @@ export function readSettings(): Settings {
     pushUrl: pushUrl(environment("SLUICE_CONTROL_URL") ?? "http://127.0.0.1:8081"),
     gatewayToken: environment("SLUICE_GATEWAY_TOKEN") ?? "",
     headers: headerStyle(environment("SLUICE_HEADERS") ?? "both"),
+    debugSecret: debugSecret(environment("SLUICE_DEBUG_SECRET")),
     redis: redisSettings(environment("SLUICE_REDIS_URL")),
   };
 }
 
 function refuse(name: string, expected: string, got: string): never {
   return error(`sluice: ${name}: expected ${expected}, got "${got}"`, 0);
+}
+
+/** Anyone may try one from outside. */
+function debugSecret(secret: string | undefined): string | undefined {
+  if (secret !== undefined && secret.length < 16) {
+    return error(`sluice: SLUICE_DEBUG_SECRET: expected at least 16 characters, got ${secret.length}`, 0);
+  }
+  return secret;
 }
 
 /** Two gateways of one name would throw each other off the control plane. */

@@ -102,7 +102,7 @@ declare interface LightThread {
 /** @noSelf */
 declare namespace ngx {
   export const shared: Record<string, SharedDict | undefined>;
-  export const header: Record<string, string | number | undefined>;
+  export const header: Record<string, string | number | string[] | undefined>;
   export const ctx: Record<string, unknown>;
   const variables: Record<string, string | undefined>;
 
@@ -124,6 +124,7 @@ declare namespace ngx {
   export function sleep(seconds: number): void;
   export function sha1_bin(text: string): string;
   export function encode_base64(text: string): string;
+  export function escape_uri(text: string): string;
   export function decode_base64(text: string): string | undefined;
   export function unescape_uri(text: string): string;
   export function md5(text: string): string;
