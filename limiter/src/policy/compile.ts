@@ -9,6 +9,7 @@ import { rateLimitPolicyItem } from "../response-headers.ts";
 import type { PolicyBans } from "./bans.ts";
 import type { Exempt, Limit, Override, Policy } from "./policy.ts";
 import { type CompiledSchedule, compileSchedule, type Schedule, type Zones, type ZoneTransition } from "./schedule.ts";
+import { shared, sharing } from "./sharing.ts";
 import { emptyTable } from "./table.ts";
 
 export interface CompiledPolicy {
@@ -32,7 +33,8 @@ export interface CompiledPolicy {
   readonly plain: boolean;
   /** What was decided since the decisions were last counted. */
   readonly tally: Tally;
-  readonly byCost: CostMemory;
+  /** Of other costs than its own, once there were any. */
+  byCost?: CostMemory;
   /** Undefined: none. */
   readonly overrides: CompiledOverrides | undefined;
   /** Undefined: none. */
@@ -90,6 +92,9 @@ export interface CompiledOverrides {
   readonly policies: readonly CompiledPolicy[];
 }
 
+const rates = sharing<Rate>();
+const noHeaders: readonly CompiledHeader[] = [];
+
 /** @param zones has the one of the policy's schedule @param bans those that the policy looks at */
 export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, bans?: PolicyBans): CompiledPolicy {
   const prefix = counterPrefix(app, policy.name);
@@ -110,7 +115,7 @@ export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, ba
     conditional,
     paths,
     methods,
-    headers,
+    headers: headers.length === 0 ? noHeaders : headers,
     plain:
       !conditional &&
       !hasTerms(policy) &&
@@ -119,7 +124,6 @@ export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, ba
       policy.scope === "node" &&
       policy.onLimit.action === "reject",
     tally: emptyTally(),
-    byCost: noCosts(),
     overrides: undefined,
     bans,
     exempt: policy.exempt === undefined ? undefined : compileExempt(policy.key, policy.exempt),
@@ -168,7 +172,10 @@ function compileScheduleIn(zones: Zones, schedule: Schedule): CompiledSchedule {
 
 function compileLimit(limit: Limit, prefix: string): CompiledLimit {
   const suffix = counterSuffix(limit);
-  return { name: limit.name, rate: rateOf(limit), counterSuffix: suffix, counterFamily: prefix + suffix };
+  const { algorithm, quota, windowUs, burst, precisionUs } = limit;
+  const rateName = `${algorithm} ${quota} ${windowUs} ${burst} ${precisionUs}`;
+  const rate = shared(rates, rateName, () => rateOf(limit));
+  return { name: limit.name, rate, counterSuffix: suffix, counterFamily: prefix + suffix };
 }
 
 function compileOverrides(compiled: CompiledPolicy, overrides: readonly Override[]): CompiledOverrides {
@@ -211,7 +218,8 @@ const mostCostsRemembered = 256;
  */
 export function atCost(policy: CompiledPolicy, cost: number): CompiledPolicy {
   if (cost === policy.policy.cost) return policy;
-  const { byCost } = policy;
+  const byCost = policy.byCost ?? noCosts();
+  policy.byCost = byCost;
   const known = byCost.policies[cost];
   if (known !== undefined) return known;
   const priced = { ...policy, policy: { ...policy.policy, cost } };

@@ -13,6 +13,7 @@ import type { Exempt, Limit, Mode, Override, Policy } from "./policy.ts";
 import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
 import { days, parseTimeOfDay, type Schedule, type ScheduleWindow } from "./schedule.ts";
 import { algorithms, type Field, limitDuration, policyShape, type Shape, unitsShape } from "./shape.ts";
+import { shared, sharing } from "./sharing.ts";
 import { emptyTable } from "./table.ts";
 import { isWellFormed, printable } from "./unicode.ts";
 
@@ -30,6 +31,10 @@ type Json = Record<string, unknown>;
 const mostBlocks = 1000;
 const blocksUnlessSaid = 10;
 const ttlUnlessSaid = "60s";
+const onLimitUnlessSaid = onLimitFrom({});
+const noTexts: readonly string[] = [];
+const noHeaders = emptyTable<readonly string[]>();
+const keyParts = sharing<KeyPart | undefined>();
 
 /** @param document as parsed from JSON or YAML. Never throws. */
 export function validatePolicy(document: unknown): Validation {
@@ -269,7 +274,7 @@ function keyOf(document: Json): KeyPart[] | undefined {
   if (document["key"] === undefined) return parts;
   if (!isList(document["key"])) return undefined;
   for (const text of document["key"]) {
-    const part = typeof text === "string" ? parseKeyPart(text) : undefined;
+    const part = typeof text === "string" ? shared(keyParts, text, () => parseKeyPart(text)) : undefined;
     if (part === undefined) return undefined;
     parts.push(part);
   }
@@ -454,10 +459,10 @@ function policyFrom(document: Json): Policy {
     mode,
     priority: (document["priority"] ?? 0) as number,
     match: {
-      hosts: match.hosts ?? [],
-      paths: match.paths ?? [],
-      methods: match.methods ?? [],
-      headers: headersFrom(match.headers ?? {}),
+      hosts: match.hosts ?? noTexts,
+      paths: match.paths ?? noTexts,
+      methods: match.methods ?? noTexts,
+      headers: match.headers === undefined ? noHeaders : headersFrom(match.headers),
     },
     key: keyOf(document) as KeyPart[],
     onMissingKey: (document["onMissingKey"] ?? "skip") as Policy["onMissingKey"],
@@ -466,7 +471,7 @@ function policyFrom(document: Json): Policy {
     costSource,
     scope: (document["scope"] ?? "node") as Policy["scope"],
     onStoreFailure: (document["onStoreFailure"] ?? "local") as Policy["onStoreFailure"],
-    onLimit: onLimitFrom((document["onLimit"] ?? {}) as Json),
+    onLimit: document["onLimit"] === undefined ? onLimitUnlessSaid : onLimitFrom(document["onLimit"] as Json),
     overrides: overridesFrom(document["overrides"] as Json[] | undefined, limits, mode),
     exempt: exemptFrom(document["exempt"] as Partial<Exempt> | undefined),
     schedule: scheduleFrom(document["schedule"] as Json | undefined),
