@@ -2,7 +2,7 @@
 
 import { capacity, sizeOf } from "../../../limiter/src/algorithms/rate.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
-import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import type { CompiledLimit, CompiledPolicy, NumberTexts } from "../../../limiter/src/policy/compile.ts";
 import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
 import { hear, type Verdict } from "../../../limiter/src/verdict.ts";
 import { countRedisFailure, observeRedisCall } from "../metrics/redis-calls.ts";
@@ -62,7 +62,7 @@ export function decideInRedis(
       pushNumbers(args, limit, policy.policy.cost);
     }
   }
-  const [reply, failure] = run<readonly number[]>(settings, charge, keys, args);
+  const [reply, failure] = run<readonly number[]>(settings, charge, keys.length, [...keys, ...args]);
   if (reply === undefined) return $multi(undefined, failure);
   return $multi(readReply(reply, checks, verdict), undefined);
 }
@@ -74,10 +74,9 @@ function decideOne(
   verdictOfAll: Verdict,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
   const limit = policy.limits[0] as CompiledLimit;
-  const args: string[] = [];
-  pushNumbers(args, limit, policy.policy.cost);
-  const script = chargeOne[limit.rate.algorithm];
-  const [reply, failure] = run<readonly number[]>(settings, script, [keyOf(policy, limit, keyValues)], args);
+  const keysAndArgs = [keyOf(policy, limit, keyValues)];
+  pushNumbers(keysAndArgs, limit, policy.policy.cost);
+  const [reply, failure] = run<readonly number[]>(settings, chargeOne[limit.rate.algorithm], 1, keysAndArgs);
   if (reply === undefined) return $multi(undefined, failure);
   const decision = emptyDecision();
   decision.allowed = reply[0] === 1;
@@ -107,7 +106,7 @@ export function refundInRedis(
   const keys: string[] = [];
   const args: string[] = [];
   pushRefund(keys, args, policy, limits, keyValues, moments);
-  return run<number>(settings, refund, keys, args)[1];
+  return run<number>(settings, refund, keys.length, [...keys, ...args])[1];
 }
 
 /** Gives back, in one call, what the charges of these checks took. @returns what failed */
@@ -117,7 +116,7 @@ export function refundChecksInRedis(settings: RedisSettings, checks: readonly Ch
   for (const { policy, keyValues, receipt } of checks) {
     pushRefund(keys, args, policy, policy.limits, keyValues, receipt);
   }
-  return run<number>(settings, refund, keys, args)[1];
+  return run<number>(settings, refund, keys.length, [...keys, ...args])[1];
 }
 
 function pushRefund(
@@ -147,7 +146,7 @@ export function renewInRedis(
 ): LuaMultiReturn<[number | undefined, string | undefined]> {
   const { quota, windowUs } = limit.rate;
   const args = [whole(quota), whole(windowUs), whole(policy.policy.cost), whole(heldAtUs)];
-  const [renewedAtUs, failure] = run<number>(settings, renew, [keyOf(policy, limit, keyValues)], args);
+  const [renewedAtUs, failure] = run<number>(settings, renew, 1, [keyOf(policy, limit, keyValues), ...args]);
   if (renewedAtUs === undefined) return $multi(undefined, failure);
   return $multi(renewedAtUs >= 0 ? renewedAtUs : undefined, undefined);
 }
@@ -157,8 +156,19 @@ function keyOf(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string):
 }
 
 /** What every script is told of a counter: quota, window, burst or precision, cost. */
-function pushNumbers(args: string[], { rate }: CompiledLimit, cost: number): void {
-  args.push(whole(rate.quota), whole(rate.windowUs), whole(sizeOf(rate)), whole(cost));
+function pushNumbers(args: string[], limit: CompiledLimit, cost: number): void {
+  const numbers = limit.numberTexts ?? textsOf(limit);
+  args.push(numbers[0]);
+  args.push(numbers[1]);
+  args.push(numbers[2]);
+  args.push(cost === 1 ? "1" : whole(cost));
+}
+
+function textsOf(limit: CompiledLimit): NumberTexts {
+  const { rate } = limit;
+  const texts: NumberTexts = [whole(rate.quota), whole(rate.windowUs), whole(sizeOf(rate))];
+  limit.numberTexts = texts;
+  return texts;
 }
 
 /** Every digit: Lua's own way to text keeps 14. */
@@ -190,8 +200,8 @@ function readReply(reply: readonly number[], checks: readonly Check[], verdict: 
 function run<Reply>(
   settings: RedisSettings,
   script: Script,
-  keys: readonly string[],
-  args: readonly string[],
+  keyCount: number,
+  keysAndArgs: readonly string[],
 ): LuaMultiReturn<[Reply | undefined, string | undefined]> {
   const startedAt = stopwatchSeconds();
   const [redis, connectFailure] = connect(settings);
@@ -199,9 +209,9 @@ function run<Reply>(
     countRedisFailure("connect", connectFailure);
     return $multi(undefined, connectFailure);
   }
-  let [reply, failure] = redis.evalsha(script.sha1, keys.length, ...keys, ...args);
+  let [reply, failure] = redis.evalsha(script.sha1, keyCount, ...keysAndArgs);
   if (reply === false && failure !== undefined && failure.startsWith("NOSCRIPT")) {
-    [reply, failure] = redis.eval(script.source, keys.length, ...keys, ...args);
+    [reply, failure] = redis.eval(script.source, keyCount, ...keysAndArgs);
   }
   observeRedisCall(stopwatchSeconds() - startedAt);
   // undefined: the connection failed, and what Redis may still send on it must reach nobody else.

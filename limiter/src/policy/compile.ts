@@ -84,7 +84,11 @@ export interface CompiledLimit {
   readonly counterFamily: string;
   /** What a store's own keys of these counters begin with: the store's to set, once. */
   cellPrefix?: string;
+  /** Its numbers as a store sends them: the store's to set, once. */
+  numberTexts?: NumberTexts;
 }
+
+export type NumberTexts = readonly [quota: string, windowUs: string, size: string];
 
 /** The same policy for particular key values. */
 export interface CompiledOverrides {
