@@ -35,7 +35,8 @@ export function markOf({ policy }: CompiledPolicy): HeaderLine | undefined {
 
 /** Whether the current request was decided before it was sent here. */
 export function wasRedirected(): boolean {
-  return redirectedCount > 0 && redirected[requestAddress()] === true;
+  // A new request may have the address of one that ended without its log phase, but is no internal one.
+  return redirectedCount > 0 && ngx.req.is_internal() && redirected[requestAddress()] === true;
 }
 
 /** In the log phase. */

@@ -143,6 +143,8 @@ declare namespace ngx {
   }
   export namespace req {
     export function get_method(): string;
+    /** Whether nginx sent it here from another location. */
+    export function is_internal(): boolean;
     export function set_header(name: string, value: string): void;
     export function clear_header(name: string): void;
     export function read_body(): void;
