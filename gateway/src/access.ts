@@ -2,7 +2,7 @@
 
 import { candidates, meets } from "../../limiter/src/match/policy-index.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../limiter/src/policy/compile.ts";
-import { emptyVerdict, forgetVerdict, hear, mention, type Verdict } from "../../limiter/src/verdict.ts";
+import { emptyVerdict, forgetVerdict, hearAll, mention, type Verdict } from "../../limiter/src/verdict.ts";
 import { reportShadowRefusal } from "./log.ts";
 import { countDecision, type Result } from "./metrics/counts.ts";
 import { readKeyValues } from "./request/key-values.ts";
@@ -16,9 +16,10 @@ import { waitForUnits } from "./respond/wait.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
 import type { HeaderStyle, RedisSettings, Settings } from "./settings.ts";
 import { currentSnapshot } from "./snapshot/current.ts";
+import { giveBack } from "./stores/give-back.ts";
 import { holdSlots } from "./stores/held-slots.ts";
 import { nodeShare } from "./stores/node-share.ts";
-import { decideOnNode, refundOnNode } from "./stores/node-store.ts";
+import { decideOnNode } from "./stores/node-store.ts";
 import { type Check, decideInRedis } from "./stores/redis-store.ts";
 
 /** What was charged for the request: given back when a later policy refuses it, and slots when it has ended. */
@@ -226,14 +227,16 @@ function decideApart(settings: Settings, check: Inquiry, charges: Charge[], verd
   if (denial !== undefined || own.policy === undefined) return denial;
   countDecision(policy, allowed ? "allowed" : "refused");
   const mark = markOf(policy);
-  if (mark === undefined) {
-    hear(verdict, policy, own.limitName, own.decision);
-  } else {
-    own.decision.allowed = true;
-    mention(verdict, policy, own.limitName, own.decision);
+  if (mark !== undefined) {
     // What the client sends under this name is not believed.
     if (allowed) ngx.req.clear_header(mark.name);
     else ngx.req.set_header(mark.name, mark.value);
+  }
+  if (allowed || mark === undefined) {
+    hearAll(verdict, own);
+  } else {
+    own.decision.allowed = true;
+    mention(verdict, policy, own.limitName, own.decision);
   }
   return undefined;
 }
@@ -260,5 +263,7 @@ function hold({ policy, limits, keyValues, receipt, redis }: Charge): void {
 }
 
 function refundAll(charges: readonly Charge[]): void {
-  for (const { policy, limits, keyValues, receipt } of charges) refundOnNode(policy, limits, keyValues, receipt);
+  for (const { policy, limits, keyValues, receipt, redis } of charges) {
+    giveBack(policy, limits, keyValues, receipt, redis, "units of a refused request stay charged");
+  }
 }

@@ -44,6 +44,15 @@ export function hear(verdict: Verdict, policy: CompiledPolicy, limitName: string
   mention(verdict, policy, limitName, decision);
 }
 
+/** Adds what a verdict of its own says, of a policy that was decided by itself. */
+export function hearAll(verdict: Verdict, own: Verdict): void {
+  if (own.policy === undefined) return;
+  if (!own.allowed) verdict.allowed = false;
+  for (const name of own.violated) verdict.violated.push(name);
+  if (own.delayUs > verdict.delayUs) verdict.delayUs = own.delayUs;
+  mention(verdict, own.policy, own.limitName, own.decision);
+}
+
 /** The same of a limit whose refusal does not keep the request from going on: it speaks, and that is all. */
 export function mention(verdict: Verdict, policy: CompiledPolicy, limitName: string, decision: Decision): void {
   if (verdict.policy !== undefined && !outspeaks(decision, verdict.decision)) return;

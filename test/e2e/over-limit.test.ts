@@ -2,12 +2,19 @@
 
 import { get } from "node:http";
 import { afterEach, describe, expect, it } from "vitest";
+import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { RedisServer } from "../fixtures/redis-server.ts";
 import { ask } from "../fixtures/requests.ts";
 import { until } from "../fixtures/system.ts";
 
 let gateway: LoneGateway;
-afterEach(() => gateway?.stop());
+let redis: RedisServer | undefined;
+afterEach(async () => {
+  await gateway?.stop();
+  await redis?.stop();
+  redis = undefined;
+});
 
 /** The service tells its path and the marks that reached it. */
 const service = `
@@ -76,6 +83,44 @@ describe("tag", () => {
     for (let i = 0; i < 3; i++) bodies.push((await ask(`${gateway.url}/both`)).body);
     expect(bodies).toEqual(["/both unmarked", "/both over", "/both over"]);
     expect((await ask(`${gateway.url}/both`)).status).toBe(429);
+  });
+});
+
+describe("a policy that is decided by itself", () => {
+  const units = (name: string, quota: number) => ({ name, algorithm: "fixed-window", quota, window: "366d" });
+
+  it("names all of its limits that refuse", async () => {
+    gateway = await start([
+      { name: "both", limits: [units("a", 1), units("b", 1)], onLimit: { action: "delay", maxDelay: "1ms" } },
+    ]);
+    const { status, body } = await twice("/both");
+    expect(status).toBe(429);
+    expect(JSON.parse(body)["violated-policies"]).toEqual(["a", "b"]);
+  });
+
+  it("has requests of its leaky-bucket wait, though it would mark them", async () => {
+    const leaky = { algorithm: "leaky-bucket", quota: 5, window: "1s", burst: 5 };
+    gateway = await start([{ name: "leaky", limits: [leaky], onLimit: { action: "tag", header: "x-mark: over" } }]);
+    const begun = performance.now();
+    await twice("/leaky");
+    expect(performance.now() - begun).toBeGreaterThan(150);
+  });
+
+  it("has its units back in Redis when a later policy refuses", async () => {
+    redis = new RedisServer(await freePort());
+    await redis.start();
+    const shared = { name: "shared", priority: 1, scope: "cluster", limits: [units("few", 2)] };
+    gateway = await LoneGateway.start({
+      policies: [
+        { ...shared, onLimit: { action: "delay", maxDelay: "1ms" } },
+        { name: "own", match: { paths: ["/both"] }, limits: [units("one", 1)] },
+      ],
+      env: { SLUICE_REDIS_URL: redis.url, SLUICE_REDIS_DEADLINE_MS: "5000" },
+      edit: (config) => config.replace("proxy_pass http://service;", service),
+    });
+    const status = async (path: string) => (await ask(`${gateway.url}${path}`)).status;
+    expect([await status("/both"), await status("/both"), await status("/both")]).toEqual([200, 429, 429]);
+    expect([await status("/alone"), await status("/alone")]).toEqual([200, 429]);
   });
 });
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { type Decision, never } from "../../limiter/src/decision.ts";
 import { compilePolicy } from "../../limiter/src/policy/compile.ts";
-import { emptyVerdict, hear, type Verdict } from "../../limiter/src/verdict.ts";
+import { emptyVerdict, hear, hearAll, type Verdict } from "../../limiter/src/verdict.ts";
 import { policyNamed } from "./policies.ts";
 
 const allows = (remaining: number, resetAfterUs = 5, delayUs = 0): Decision => ({
@@ -104,5 +104,24 @@ describe("a verdict", () => {
     hear(verdict, books, "burst", decision);
     decision.remaining = 99;
     expect(verdict.decision.remaining).toBe(3);
+  });
+});
+
+describe("a verdict that hears another", () => {
+  test("has all that refused, the longest wait, and who speaks of both", () => {
+    const verdict = verdictOf({ easy: allows(50, 5, 7) });
+    const own = emptyVerdict();
+    hear(own, vendor, "burst", refuses(10));
+    hear(own, vendor, "daily", refuses(20));
+    hear(own, vendor, "shape", allows(1, 5, 9));
+    hearAll(verdict, own);
+    expect(verdict).toMatchObject({ allowed: false, violated: ["burst", "daily"], delayUs: 9 });
+    expect(verdict).toMatchObject({ policy: vendor, limitName: "daily", decision: { retryAfterUs: 20 } });
+  });
+
+  test("is as it was where the other has heard nothing", () => {
+    const verdict = verdictOf({ easy: allows(50) });
+    hearAll(verdict, emptyVerdict());
+    expect(verdict).toMatchObject({ allowed: true, policy: books, limitName: "easy" });
   });
 });

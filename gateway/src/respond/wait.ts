@@ -42,8 +42,7 @@ export function waitForUnits(
   if ((waitingFor[name] ?? 0) >= maxWaiting) return false;
   const ahead = queued[counter] ?? 0;
   const untilSeconds = ngx.now() + maxDelayUs / 1_000_000;
-  const limit = slowest(policy);
-  let wait = secondsOf(decision) + ahead * limit;
+  let wait = secondsOf(decision) + ahead * slowest(policy);
   const request = requestAddress();
   places[request] = { policy: name, counter };
   waitingFor[name] = (waitingFor[name] ?? 0) + 1;

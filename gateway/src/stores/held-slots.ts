@@ -8,8 +8,9 @@ import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/
 import { requestAddress } from "../runtime/lua-modules.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
-import { mustAgree, refundOnNode, renewOnNode } from "./node-store.ts";
-import { refundInRedis, renewInRedis } from "./redis-store.ts";
+import { giveBack } from "./give-back.ts";
+import { mustAgree, renewOnNode } from "./node-store.ts";
+import { renewInRedis } from "./redis-store.ts";
 
 /** Slots of one policy that a request was given. */
 interface Hold {
@@ -107,7 +108,7 @@ export function releaseSlots(): void {
   for (const hold of own) {
     hold.ended = true;
     if (hold.renewing) continue;
-    if (hold.redis === undefined && !mustAgree()) giveBack(hold);
+    if (hold.redis === undefined && !mustAgree()) giveBackHold(hold);
     else releaseLater(hold);
   }
 }
@@ -118,7 +119,7 @@ function releaseLater(hold: Hold): void {
   const [started, failure] = ngx.timer.at(0, () => {
     const batch = ended;
     ended = [];
-    for (const each of batch) giveBack(each);
+    for (const each of batch) giveBackHold(each);
   });
   if (started === undefined) {
     ended = [];
@@ -126,13 +127,8 @@ function releaseLater(hold: Hold): void {
   }
 }
 
-function giveBack({ policy, limits, keyValues, heldAtUs, redis }: Hold): void {
-  if (redis === undefined) {
-    refundOnNode(policy, limits, keyValues, heldAtUs);
-    return;
-  }
-  const failure = refundInRedis(redis, policy, limits, keyValues, heldAtUs);
-  if (failure !== undefined) warnSparingly("slots come back only after their time to live", failure);
+function giveBackHold({ policy, limits, keyValues, heldAtUs, redis }: Hold): void {
+  giveBack(policy, limits, keyValues, heldAtUs, redis, "slots come back only after their time to live");
 }
 
 function renewDue(): void {
@@ -159,7 +155,7 @@ function renewAllDue(): void {
     hold.renewing = true;
     for (let i = 0; i < hold.limits.length; i++) renew(hold, i);
     hold.renewing = false;
-    if (hold.ended) giveBack(hold);
+    if (hold.ended) giveBackHold(hold);
   }
 }
 
