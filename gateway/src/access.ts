@@ -78,6 +78,7 @@ function decideLone(style: HeaderStyle, policy: CompiledPolicy): undefined {
   const receipt = policy.holdsSlots ? [] : undefined;
   const verdict = idleVerdicts.pop() ?? emptyVerdict();
   forgetVerdict(verdict);
+  verdict.quiet = style === "none";
   const allowed = decideOnNode(policy, policy.limits, keyValues, verdict, receipt);
   // Whoever takes it next does so after this request has been answered or sleeps.
   idleVerdicts.push(verdict);

@@ -7,7 +7,7 @@ import { check as answerCheck } from "./ask/check.ts";
 import { flushCounts } from "./metrics/counts.ts";
 import { retireGonePolicies } from "./metrics/retiring.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
-import { allowLongTraces, neverCompile } from "./runtime/jit.ts";
+import { allowLongTraces, neverCompile, traceBorder } from "./runtime/jit.ts";
 import { stateDict } from "./runtime/shared-memory.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
 import { readSettings, type Settings } from "./settings.ts";
@@ -65,11 +65,10 @@ export function access(): void {
 }
 
 function decideGuarded(): void {
-  decide(settings);
+  decision.get(settings);
 }
 
-// LuaJIT gives up a trace that begins within a pcall and returns through it, and in the end all that leads there: so the
-// decision, whose traces return to this frame, is what begins them.
+const decision = traceBorder(decide);
 neverCompile(access);
 neverCompile(decideGuarded);
 

@@ -14,10 +14,20 @@ export interface Verdict {
   delayUs: number;
   /** Names of the limits that refused. */
   violated: string[];
+  /** Nobody is told where the request stands, unless it is refused or told to wait: a limit that has nothing to say is silent. */
+  quiet: boolean;
 }
 
 export function emptyVerdict(): Verdict {
-  return { allowed: true, policy: undefined, limitName: "", decision: emptyDecision(), delayUs: 0, violated: [] };
+  return {
+    allowed: true,
+    policy: undefined,
+    limitName: "",
+    decision: emptyDecision(),
+    delayUs: 0,
+    violated: [],
+    quiet: false,
+  };
 }
 
 /** Makes it as good as a new one. */

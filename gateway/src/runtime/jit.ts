@@ -7,12 +7,28 @@ declare namespace jit {
   }
 }
 
+declare function setmetatable<T>(this: void, table: T, metatable: object): T;
+
+/** Read with the argument as the key, it calls a function. */
+export type TraceBorder<Argument extends AnyNotNil> = LuaTable<Argument, undefined>;
+
 /**
- * For all Lua of this nginx, at its start: a trace of more than 500 constants is given up unless told otherwise, and a
- * decision with entries, from the dict's get to its set, has some more. What leads there would be interpreted for good.
+ * For all Lua of this nginx, at its start. What a decision calls from the dict's get to its set is to be one trace, and two
+ * bounds of LuaJIT are too low for that: 500 constants, and 15 tail calls, which count as turns of a loop that is unrolled.
+ * Where a trace is given up, what leads there is interpreted for good.
  */
 export function allowLongTraces(): void {
-  jit.opt.start("maxirconst=2000");
+  jit.opt.start("maxirconst=2000", "loopunroll=200");
+}
+
+/**
+ * The frame between a pcall and what is to be compiled. LuaJIT gives up a trace that would return to a pcall's frame, and, where
+ * it continues another one, to any of a function. Where the frame below is a metamethod's, it ends the trace there.
+ */
+export function traceBorder<Argument extends AnyNotNil>(
+  call: (this: void, argument: Argument) => undefined,
+): TraceBorder<Argument> {
+  return setmetatable(new LuaTable(), { __index: (_: unknown, argument: Argument) => call(argument) });
 }
 
 /** The function stays interpreted, and what it calls begins traces of its own. */

@@ -266,7 +266,7 @@ function chargeLone(
   if (allowed) charge(rate, lone, cellRing);
   if (allowed || lone.stepped) saveCounter(lone, now);
   if (receipt !== undefined) receipt[0] = lone.atUs;
-  if (verdict !== undefined) {
+  if (verdict !== undefined && !(allowed && verdict.quiet && rate.algorithm !== "leaky-bucket")) {
     const heard = ear(verdict, decision);
     describe(rate, lone, cellRing, now, cost, allowed, heard);
     hear(verdict, policy, limit.name, heard);
