@@ -67,4 +67,15 @@ describe("a ban", () => {
     expect(isBannedKey(own, ["192.0.2.1", "anyone"], 199)).toBe(true);
     expect(isBannedKey(own, ["192.0.2.1", "anyone"], 200)).toBe(false);
   });
+
+  test("of a value that the key never has bans nobody, and those beside it as ever", () => {
+    const bans = bansOf([
+      { id: "1", app: "shop", policy: "books", key: ["no address", "vip-42"], untilSeconds: 100 },
+      { id: "2", app: "shop", policy: "books", key: ["192.0.2.1", "*"], untilSeconds: 100 },
+      { id: "3", app: "bank", policy: "books", key: ["no address", "*"], untilSeconds: 100 },
+    ]);
+    expect(isBannedKey(bans["shop/books"] as PolicyBans, ["198.51.100.1", "vip-42"], 10)).toBe(false);
+    expect(isBannedKey(bans["shop/books"] as PolicyBans, ["192.0.2.1", "x"], 10)).toBe(true);
+    expect(bans["bank/books"]).toBeUndefined();
+  });
 });

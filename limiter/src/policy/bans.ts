@@ -2,7 +2,7 @@
 // A ban ends by itself: what is in force is found again when the first of them has ended.
 
 import type { KeyPart } from "../key/key-part.ts";
-import { firstMatch, indexKeyPatterns, type KeyPatterns } from "../key/key-patterns.ts";
+import { firstMatch, indexKeyPatterns, type KeyPatterns, patternValue } from "../key/key-patterns.ts";
 import { isWithin, type Networks, networksOf } from "../key/networks.ts";
 import type { SnapshotBan } from "./snapshot.ts";
 import { emptyTable } from "./table.ts";
@@ -54,9 +54,19 @@ export function bansOn(
   key: readonly KeyPart[],
 ): PolicyBans | undefined {
   const networks = ofApp[app];
-  const all = (ofPolicy[placeOf(app, policy)] ?? []).filter((ban) => (ban.key ?? []).length === key.length);
+  const all = (ofPolicy[placeOf(app, policy)] ?? []).filter((ban) => canMatch(ban.key ?? [], key));
   const keys = all.length === 0 ? undefined : { all, key, untilSeconds: 0, inForce: [] };
   return networks === undefined && keys === undefined ? undefined : { networks, keys };
+}
+
+/** A policy's key may have changed since the ban was made: of a key that it never has now, nothing is looked up. */
+function canMatch(patterns: readonly string[], key: readonly KeyPart[]): boolean {
+  if (patterns.length !== key.length) return false;
+  for (let i = 0; i < key.length; i++) {
+    const pattern = patterns[i] as string;
+    if (!pattern.endsWith("*") && patternValue(key[i] as KeyPart, pattern) === undefined) return false;
+  }
+  return true;
 }
 
 /** @param address $remote_addr @param nowSeconds since the epoch */
