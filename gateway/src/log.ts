@@ -4,6 +4,7 @@
 import type { CompiledPolicy } from "../../limiter/src/policy/compile.ts";
 import { forgetRedirect } from "./respond/over-limit.ts";
 import { leavePlace } from "./respond/wait.ts";
+import { giveBackUndecided } from "./stores/charges.ts";
 import { releaseSlots } from "./stores/held-slots.ts";
 
 /** How long a request may take and still be reported. */
@@ -26,6 +27,7 @@ export function reportShadowRefusal({ app, policy }: CompiledPolicy): void {
 export function log(): void {
   releaseSlots();
   leavePlace();
+  giveBackUndecided();
   forgetRedirect();
   if (!reports) return;
   reports = ngx.now() <= reportsUntilSeconds;

@@ -84,6 +84,38 @@ describe("tag", () => {
     expect(bodies).toEqual(["/both unmarked", "/both over", "/both over"]);
     expect((await ask(`${gateway.url}/both`)).status).toBe(429);
   });
+
+  it("believes no client's mark where the policy does not hold the request", async () => {
+    const tag = (name: string, terms: object) => ({
+      ...once(name, { action: "tag", header: "x-mark: over" }),
+      key: ["header:x-user"],
+      ...terms,
+    });
+    gateway = await start([
+      tag("exempt", { exempt: { cidrs: ["127.0.0.0/8"] } }),
+      tag("overridden", { overrides: [{ key: ["vip"], mode: "off" }] }),
+      tag("skipped", {}),
+      tag("undecided", { scope: "cluster", onStoreFailure: "allow" }),
+      tag("watched", { mode: "shadow" }),
+    ]);
+    const body = async (path: string, headers = {}) =>
+      (await ask(`${gateway.url}${path}`, { headers: { "x-mark": "mine", ...headers } })).body;
+    expect(await body("/exempt")).toBe("/exempt unmarked");
+    expect(await body("/overridden", { "x-user": "vip" })).toBe("/overridden unmarked");
+    expect(await body("/skipped")).toBe("/skipped unmarked");
+    expect(await body("/undecided", { "x-user": "a" })).toBe("/undecided unmarked");
+    expect(await body("/watched", { "x-user": "a" }), "a policy in shadow mode changes nothing").toBe("/watched mine");
+  });
+
+  it("marks where one of several policies of one mark says so", async () => {
+    const tag = { action: "tag", header: "x-mark: over" };
+    const many = [{ algorithm: "fixed-window", quota: 100, window: "366d" }];
+    gateway = await start([
+      { ...once("a", tag), match: { paths: ["/both"] } },
+      { ...once("b", tag), match: { paths: ["/both"] }, limits: many },
+    ]);
+    expect((await twice("/both")).body).toBe("/both over");
+  });
 });
 
 describe("a policy that is decided by itself", () => {
@@ -121,6 +153,76 @@ describe("a policy that is decided by itself", () => {
     const status = async (path: string) => (await ask(`${gateway.url}${path}`)).status;
     expect([await status("/both"), await status("/both"), await status("/both")]).toEqual([200, 429, 429]);
     expect([await status("/alone"), await status("/alone")]).toEqual([200, 429]);
+  });
+});
+
+describe("a fleet's policy that has requests wait", () => {
+  const fleet = async (policies: Record<string, unknown>[]) => {
+    redis = new RedisServer(await freePort());
+    await redis.start();
+    gateway = await LoneGateway.start({
+      policies,
+      env: { SLUICE_REDIS_URL: redis.url, SLUICE_REDIS_DEADLINE_MS: "5000" },
+      edit: (config) => config.replace("proxy_pass http://service;", service),
+    });
+  };
+
+  it("has the units back that a request waited for, when a later policy refuses it", async () => {
+    await fleet([
+      {
+        name: "waits",
+        priority: 1,
+        scope: "cluster",
+        limits: [{ algorithm: "fixed-window", quota: 1, window: "2s" }],
+        onLimit: { action: "delay", maxDelay: "3s" },
+      },
+      once("own", {}),
+    ]);
+    expect((await ask(`${gateway.url}/own`)).status).toBe(200);
+    const waited = await ask(`${gateway.url}/own`);
+    expect(waited.status).toBe(429);
+    const begun = performance.now();
+    expect((await ask(`${gateway.url}/alone`)).status).toBe(200);
+    // The window had just begun: one whose unit was gone would be waited for.
+    expect(performance.now() - begun).toBeLessThan(1000);
+  });
+
+  it("denies at once where Redis is gone and the policy denies then, and is counted once", async () => {
+    const policy = {
+      ...once("denied", { action: "delay", maxDelay: "2s" }),
+      scope: "cluster",
+      onStoreFailure: "deny",
+      limits: [{ algorithm: "concurrency", quota: 1 }],
+    };
+    gateway = await LoneGateway.start({ policies: [policy], env: { SLUICE_REDIS_URL: "" } });
+    const begun = performance.now();
+    expect((await ask(`${gateway.url}/denied`)).status).toBe(429);
+    expect(performance.now() - begun).toBeLessThan(1000);
+    const decisions = async (result: string) =>
+      new RegExp(`^sluice_decisions_total{.*result="${result}"} (\\d+)$`, "m").exec(
+        (await ask(`${gateway.privateUrl}/sluice/metrics`)).body,
+      )?.[1];
+    await until("it is told", 5000, async () => (await decisions("degraded")) !== undefined);
+    expect([await decisions("degraded"), await decisions("refused")]).toEqual(["1", "1"]);
+  });
+
+  it("denies one that finds Redis gone after it has waited, and holds nothing against it afterwards", async () => {
+    await fleet([
+      {
+        ...once("denied", { action: "delay", maxDelay: "4s" }),
+        scope: "cluster",
+        onStoreFailure: "deny",
+        limits: [{ algorithm: "token-bucket", quota: 1, window: "1s", burst: 1 }],
+      },
+    ]);
+    await ask(`${gateway.url}/denied`);
+    const begun = performance.now();
+    const waiting = ask(`${gateway.url}/denied`);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    await redis?.stop();
+    const { status, body } = await waiting;
+    expect([status, JSON.parse(body).title]).toEqual([429, "Limit cannot be checked"]);
+    expect(performance.now() - begun).toBeLessThan(2000);
   });
 });
 
@@ -212,5 +314,27 @@ describe("delay", () => {
     await new Promise((resolve) => setTimeout(resolve, 300));
     expect(refused).toBe(false);
     next.destroy();
+  });
+
+  it("gives back what other policies charged for a client that is gone", async () => {
+    const units = (name: string, algorithm: object) => ({
+      name,
+      priority: 1,
+      match: { paths: ["/delayed", `/${name}`] },
+      limits: [algorithm],
+    });
+    gateway = await start([
+      units("units", { algorithm: "fixed-window", quota: 2, window: "366d" }),
+      units("slots", { algorithm: "concurrency", quota: 1, ttl: "1h" }),
+      { ...delayed(10, "60s"), limits: [{ algorithm: "token-bucket", quota: 1, window: "10s", burst: 1 }] },
+    ]);
+    const status = async (path: string) => (await ask(gateway.url + path)).status;
+    expect(await status("/delayed")).toBe(200);
+    const gone = get(`${gateway.url}/delayed`, { agent: false });
+    gone.on("error", () => {});
+    await until("it holds its slot while it waits", 5000, async () => (await status("/slots")) === 429);
+    gone.destroy();
+    await until("its slot is free", 5000, async () => (await status("/slots")) === 200);
+    expect([await status("/units"), await status("/units")]).toEqual([200, 429]);
   });
 });

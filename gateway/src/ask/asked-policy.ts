@@ -60,7 +60,7 @@ export function findAsks(
       continue;
     }
     counters += policy.limits.length;
-    asks.push({ policy, keyValues: keyValuesOf(policy, key, path, wrong), cost: cost ?? policy.policy.cost });
+    asks.push(askOf(policy, key, cost ?? policy.policy.cost, path, wrong));
   }
   if (unaskable.problems.length > 0) {
     const detail = "Slots of concurrency are held by requests at the gateway. Nothing was charged.";
@@ -80,33 +80,36 @@ export function findAsks(
   return $multi(asks, undefined);
 }
 
-/** @returns undefined when a value is empty and the policy does not share a counter then, or when the key is wrong */
-function keyValuesOf(
-  { policy }: CompiledPolicy,
-  key: readonly string[],
-  path: string,
-  wrong: Findings,
-): string | undefined {
-  const parts = policy.key;
+/** @param wrong has what is wrong with the key afterwards */
+function askOf(policy: CompiledPolicy, key: readonly string[], cost: number, path: string, wrong: Findings): Ask {
+  const parts = policy.policy.key;
   const count = parts.length;
   if (key.length !== count) {
     const expected = `a list of ${count}: a value for each part of the policy's key`;
     addProblem(wrong, { path: `${path}key`, expected, got: describeValue(key) });
-    return undefined;
+    return { policy, values: key, keyValues: undefined, address: undefined, cost };
   }
   const values: string[] = [];
+  let isMissing = false;
+  let address: string | undefined;
   for (let i = 0; i < count; i++) {
     const part = parts[i] as KeyPart;
     const value = key[i] as string;
-    if (value === "" && policy.onMissingKey !== "shared") return undefined;
-    if (part.source === "const" && value !== part.name) {
+    if (value === "") {
+      isMissing = true;
+    } else if (part.source === "const" && value !== part.name) {
       addProblem(wrong, {
         path: `${path}key[${i}]`,
         expected: describeValue(part.name),
         got: describeValue(value),
       });
+    } else if (part.source === "ip") {
+      address = value;
+      values.push(ipPrefix(value, part.v4Bits, part.v6Bits));
+      continue;
     }
-    values.push(part.source === "ip" && value !== "" ? ipPrefix(value, part.v4Bits, part.v6Bits) : value);
+    values.push(value);
   }
-  return encodeKeyValues(values, count, sha1Hex);
+  const counts = !isMissing || policy.policy.onMissingKey === "shared";
+  return { policy, values, keyValues: counts ? encodeKeyValues(values, count, sha1Hex) : undefined, address, cost };
 }
