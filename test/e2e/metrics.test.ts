@@ -95,10 +95,13 @@ it("is in Prometheus' text form, and counts decisions, calls to Redis, failures 
 it("counts a policy of the fleet as refusing where it refuses, not where another does", async () => {
   const both = { scope: "cluster", match: { paths: ["/both"] } };
   const many = [{ algorithm: "token-bucket", quota: 1, window: "1d", burst: 9 }];
-  await control.push([
-    { app: "default", document: bucket("few", both) },
-    { app: "default", document: bucket("many", { ...both, limits: many }) },
-  ]);
+  await control.push(
+    [
+      { app: "default", document: bucket("few", both) },
+      { app: "default", document: bucket("many", { ...both, limits: many }) },
+    ],
+    [],
+  );
   for (let i = 0; i < 3; i++) await ask(`${gateway.url}/both`, { headers: { "x-key": "a" } });
   await until("the refusal is told", 5000, async () => (await decisions("few", "refused")) === 1);
   expect([await decisions("few", "allowed"), await decisions("many", "allowed")]).toEqual([2, 3]);

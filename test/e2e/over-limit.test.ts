@@ -47,7 +47,7 @@ describe("reject", () => {
   it("answers with its own body and header lines", async () => {
     gateway = await start([
       once("plain", { status: 503, body: "Later.\n", headers: ["x-reason: busy", "content-type: text/x-later"] }),
-      once("lines", { headers: ["x-reason: busy"] }),
+      once("lines", { headers: ["x-reason: busy", "link: <a>", "link: <b>"] }),
     ]);
     expect(await twice("/plain")).toMatchObject({
       status: 503,
@@ -55,7 +55,7 @@ describe("reject", () => {
       headers: { "x-reason": "busy", "content-type": "text/x-later", ratelimit: expect.stringContaining("r=0") },
     });
     const problem = await twice("/lines");
-    expect(problem).toMatchObject({ status: 429, headers: { "x-reason": "busy" } });
+    expect(problem).toMatchObject({ status: 429, headers: { "x-reason": "busy", link: "<a>, <b>" } });
     expect(JSON.parse(problem.body)).toMatchObject({ status: 429, "violated-policies": ["default"] });
   });
 });
@@ -118,9 +118,9 @@ describe("tag", () => {
   });
 });
 
-describe("a policy that is decided by itself", () => {
-  const units = (name: string, quota: number) => ({ name, algorithm: "fixed-window", quota, window: "366d" });
+const units = (name: string, quota: number) => ({ name, algorithm: "fixed-window", quota, window: "366d" });
 
+describe("a policy that is decided by itself", () => {
   it("names all of its limits that refuse", async () => {
     gateway = await start([
       { name: "both", limits: [units("a", 1), units("b", 1)], onLimit: { action: "delay", maxDelay: "1ms" } },
@@ -156,7 +156,7 @@ describe("a policy that is decided by itself", () => {
   });
 });
 
-describe("a fleet's policy that has requests wait", () => {
+describe("a fleet's policy", () => {
   const fleet = async (policies: Record<string, unknown>[]) => {
     redis = new RedisServer(await freePort());
     await redis.start();
@@ -166,6 +166,21 @@ describe("a fleet's policy that has requests wait", () => {
       edit: (config) => config.replace("proxy_pass http://service;", service),
     });
   };
+
+  it("is one of very many that a request meets, and all of them hold", async () => {
+    const limits = Array.from({ length: 16 }, (_, i) => units(`limit-${i}`, 2));
+    const last = { name: "last", match: { paths: ["/many"] }, priority: -1, limits: [units("one", 1)] };
+    await fleet(
+      [...Array.from({ length: 90 }, (_, i) => ({ name: `many-${i}`, limits })), last].map((policy) => ({
+        ...policy,
+        scope: "cluster",
+      })),
+    );
+    const status = async (path: string) => (await ask(`${gateway.url}${path}`)).status;
+    // A refusal by the last has all 1,440 counters of the others back.
+    expect([await status("/many"), await status("/many"), await status("/many")]).toEqual([200, 429, 429]);
+    expect([await status("/"), await status("/")]).toEqual([200, 429]);
+  });
 
   it("has the units back that a request waited for, when a later policy refuses it", async () => {
     await fleet([
@@ -257,6 +272,26 @@ describe("degrade", () => {
     });
     expect(await twice("/marked")).toMatchObject({ status: 200, body: "/marked degraded" });
   });
+
+  it("answers 204 with nothing that frames a body", async () => {
+    gateway = await start([once("nothing", { action: "degrade", response: { status: 204, body: "x" } })]);
+    const { status, headers } = await twice("/nothing");
+    expect([status, headers["content-length"], headers["transfer-encoding"], headers["content-type"]]).toEqual([
+      204,
+      undefined,
+      undefined,
+      undefined,
+    ]);
+  });
+
+  it("loses no report of a policy that only watches", async () => {
+    gateway = await start([
+      once("full", { action: "degrade", uri: "/cheap" }),
+      { ...once("watched", {}), match: { paths: ["/full"] }, priority: 1, mode: "shadow" },
+    ]);
+    await twice("/full");
+    expect(gateway.log).toContain("shadow policy would have refused: default/watched");
+  });
 });
 
 describe("delay", () => {
@@ -317,15 +352,15 @@ describe("delay", () => {
   });
 
   it("gives back what other policies charged for a client that is gone", async () => {
-    const units = (name: string, algorithm: object) => ({
+    const beside = (name: string, algorithm: object) => ({
       name,
       priority: 1,
       match: { paths: ["/delayed", `/${name}`] },
       limits: [algorithm],
     });
     gateway = await start([
-      units("units", { algorithm: "fixed-window", quota: 2, window: "366d" }),
-      units("slots", { algorithm: "concurrency", quota: 1, ttl: "1h" }),
+      beside("units", { algorithm: "fixed-window", quota: 2, window: "366d" }),
+      beside("slots", { algorithm: "concurrency", quota: 1, ttl: "1h" }),
       { ...delayed(10, "60s"), limits: [{ algorithm: "token-bucket", quota: 1, window: "10s", burst: 1 }] },
     ]);
     const status = async (path: string) => (await ask(gateway.url + path)).status;

@@ -8,6 +8,7 @@ import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/policy/problems.ts";
 import { describeValue } from "../../../limiter/src/policy/validate.ts";
 import { sha1Hex } from "../request/key-values.ts";
+import { mostCountersAtOnce } from "../stores/redis-store.ts";
 import type { AskError } from "./ask-errors.ts";
 import type { Ask } from "./decide.ts";
 import type { Caller } from "./directory.ts";
@@ -21,9 +22,6 @@ export interface Written {
   /** Where it stands in the request: "checks[0]."; "" where it is the request. */
   readonly path: string;
 }
-
-/** Each is a key of Redis and five arguments: with more, Lua could not pass them all in one call. */
-const mostCounters = 1000;
 
 /** @returns what to decide; or what is wrong, in which case nothing is */
 export function findAsks(
@@ -66,10 +64,10 @@ export function findAsks(
     const detail = "Slots of concurrency are held by requests at the gateway. Nothing was charged.";
     return $multi(undefined, { code: "policy-not-askable", detail, errors: listProblems(unaskable) });
   }
-  if (counters > mostCounters) {
+  if (counters > mostCountersAtOnce) {
     addProblem(wrong, {
       path: "checks",
-      expected: `policies that have at most ${mostCounters} limits together`,
+      expected: `policies that have at most ${mostCountersAtOnce} limits together`,
       got: `${counters}`,
     });
   }

@@ -7,7 +7,7 @@ import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
 import { nodeShare } from "./node-share.ts";
 import { decideOnNode, mustAgree, refundOnNode } from "./node-store.ts";
-import { type Charge, type Check, decideInRedis, refundInRedis } from "./redis-store.ts";
+import { type Charge, type Check, decideInRedis, mostCountersAtOnce, refundInRedis } from "./redis-store.ts";
 
 /**
  * @param limits the policy's, or a node's share of them
@@ -26,12 +26,13 @@ export function chargeOnNode(
 }
 
 /**
- * All of these or none. Yields.
+ * All of these or none, by one call to Redis unless they have very many limits: then by several, and what the earlier calls
+ * charged is among the charges when a later one refuses. Yields.
  *
  * @param redis undefined: none is configured
  * @param verdict hears the limits of checks that have no verdict of their own
- * @param charges has the charges afterwards, where the request is allowed
- * @returns whether it is; undefined when Redis did not decide
+ * @param charges has the charges afterwards
+ * @returns whether the request is allowed; undefined when Redis did not decide
  */
 export function chargeInRedis(
   redis: RedisSettings | undefined,
@@ -43,13 +44,31 @@ export function chargeInRedis(
     warnSparingly("Redis did not decide", "SLUICE_REDIS_URL is not set");
     return undefined;
   }
-  const [allowed, failure] = decideInRedis(redis, checks, verdict);
-  if (allowed === undefined) warnSparingly("Redis did not decide", failure);
-  if (allowed !== true) return allowed;
-  for (const { policy, keyValues, receipt } of checks) {
-    charges.push({ policy, limits: policy.limits, keyValues, receipt, redis });
+  let from = 0;
+  while (from < checks.length) {
+    const end = endOfCall(checks, from);
+    const together = end - from === checks.length ? checks : checks.slice(from, end);
+    const [allowed, failure] = decideInRedis(redis, together, verdict);
+    if (allowed === undefined) warnSparingly("Redis did not decide", failure);
+    if (allowed !== true) return allowed;
+    for (const { policy, keyValues, receipt } of together) {
+      charges.push({ policy, limits: policy.limits, keyValues, receipt, redis });
+    }
+    from = end;
   }
   return true;
+}
+
+/** Where those end that one call can take. */
+function endOfCall(checks: readonly Check[], from: number): number {
+  let end = from;
+  let counters = 0;
+  while (end < checks.length) {
+    counters += (checks[end] as Check).policy.limits.length;
+    if (counters > mostCountersAtOnce) break;
+    end += 1;
+  }
+  return end;
 }
 
 /**
@@ -65,7 +84,7 @@ export function chargeWithoutRedis(check: Check, verdict: Verdict, charges: Char
   return chargeOnNode(check, nodeShare(policy), verdict, charges);
 }
 
-/** Gives back all of these: what is in Redis, by one call. Yields. */
+/** Gives back all of these: what is in Redis, by one call or few. Yields. */
 export function giveBack(charges: readonly Charge[]): void {
   let redis: RedisSettings | undefined;
   const inRedis: Charge[] = [];
@@ -77,8 +96,14 @@ export function giveBack(charges: readonly Charge[]): void {
       inRedis.push(charge);
     }
   }
-  const failure = redis === undefined ? undefined : refundInRedis(redis, inRedis);
-  if (failure !== undefined) warnSparingly("units stay charged, and slots until their time to live is over", failure);
+  if (redis === undefined) return;
+  let from = 0;
+  while (from < inRedis.length) {
+    const end = endOfCall(inRedis, from);
+    const failure = refundInRedis(redis, inRedis.slice(from, end));
+    if (failure !== undefined) warnSparingly("units stay charged, and slots until their time to live is over", failure);
+    from = end;
+  }
 }
 
 let late: Charge[] = [];

@@ -35,6 +35,9 @@ interface Script {
   readonly source: string;
 }
 
+/** Each is a key of Redis and at most six arguments: with more, Lua could not pass them all in one call. */
+export const mostCountersAtOnce = 1000;
+
 const keyPrefix = "sluice:";
 const numbersPerCounter = 6;
 
@@ -53,6 +56,7 @@ const chargeOne = {
 /**
  * Decides these checks in Redis: all are charged or none.
  *
+ * @param checks have at most `mostCountersAtOnce` limits together
  * @param verdict hears every limit when Redis decided, of checks that have none of their own
  * @returns whether the request is allowed; or undefined and what failed, when Redis did not decide
  */
@@ -102,7 +106,7 @@ function decideOne(
   return $multi(decision.allowed, undefined);
 }
 
-/** Gives back, in one call, what these charges took. @returns what failed */
+/** Gives back, in one call, what these charges took: of at most `mostCountersAtOnce` limits. @returns what failed */
 export function refundInRedis(settings: RedisSettings, charges: readonly Charge[]): string | undefined {
   const keys: string[] = [];
   const args: string[] = [];
