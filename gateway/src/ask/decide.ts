@@ -135,8 +135,8 @@ function passes(reason: Reason | undefined, { policy }: CompiledPolicy): boolean
   return reason !== "banned";
 }
 
-function checkOf({ policy, keyValues, cost, verdict }: Outcome): Check {
-  return { policy: atCost(policy, cost), keyValues: keyValues as string, receipt: [], verdict };
+function checkOf({ policy, keyValues, cost }: Outcome): Check {
+  return { policy: atCost(policy, cost), keyValues: keyValues as string, receipt: [] };
 }
 
 function decideNode(outcome: Outcome, charges: Charge[]): void {
@@ -146,7 +146,7 @@ function decideNode(outcome: Outcome, charges: Charge[]): void {
 }
 
 function decideCluster({ redis }: Settings, outcomes: readonly Outcome[], charges: Charge[]): void {
-  const checks = outcomes.map((outcome) => checkOf(outcome));
+  const checks = outcomes.map((outcome) => ({ ...checkOf(outcome), verdict: outcome.verdict }));
   const charged = chargeInRedis(redis, checks, emptyVerdict(), charges);
   for (let i = 0; i < outcomes.length; i++) {
     const outcome = outcomes[i] as Outcome;
