@@ -1,5 +1,5 @@
 // On which terms a policy that matches holds the request: by its schedule, the bans and exemptions, its overrides and the
-// cost that the request states. A policy with none of them costs some looks at fields.
+// cost that the request states. A policy with none of them costs a few looks at fields.
 
 import { isBannedAddress, isBannedKey, type PolicyBans } from "../../../limiter/src/policy/bans.ts";
 import {
