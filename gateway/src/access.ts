@@ -1,38 +1,34 @@
 // The access phase, in the order of the flow: snapshot, match, key, decide, respond.
 
+import { never } from "../../limiter/src/decision.ts";
 import { candidates, meets } from "../../limiter/src/match/policy-index.ts";
-import type { CompiledLimit, CompiledPolicy } from "../../limiter/src/policy/compile.ts";
+import type { CompiledPolicy } from "../../limiter/src/policy/compile.ts";
 import { emptyVerdict, forgetVerdict, hearAll, mention, type Verdict } from "../../limiter/src/verdict.ts";
 import { reportShadowRefusal } from "./log.ts";
-import { countDecision, type Result } from "./metrics/counts.ts";
+import { countDecision } from "./metrics/counts.ts";
 import { readKeyValues } from "./request/key-values.ts";
 import { readHeader } from "./request/request-headers.ts";
 import { readTerms, type Terms } from "./request/terms.ts";
 import { beginExplanation, type Explanation, explain, tell } from "./respond/explain.ts";
 import { setHeaders } from "./respond/headers.ts";
-import { answerOverLimit, markOf, wasRedirected } from "./respond/over-limit.ts";
+import { setMark, unsetMark } from "./respond/marks.ts";
+import { answerOverLimit, wasRedirected } from "./respond/over-limit.ts";
 import { refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
 import { waitForUnits } from "./respond/wait.ts";
-import { warnSparingly } from "./runtime/sparing-log.ts";
-import type { HeaderStyle, RedisSettings, Settings } from "./settings.ts";
+import type { HeaderStyle, Settings } from "./settings.ts";
 import { currentSnapshot } from "./snapshot/current.ts";
-import { giveBack } from "./stores/give-back.ts";
+import { chargeInRedis, chargeOnNode, chargeWithoutRedis, giveBack, keepInMind, settle } from "./stores/charges.ts";
 import { holdSlots } from "./stores/held-slots.ts";
-import { nodeShare } from "./stores/node-share.ts";
 import { decideOnNode } from "./stores/node-store.ts";
-import { type Check, decideInRedis } from "./stores/redis-store.ts";
-
-/** What was charged for the request: given back when a later policy refuses it, and slots when it has ended. */
-interface Charge extends Check {
-  readonly limits: readonly CompiledLimit[];
-  /** Undefined: charged on this node. */
-  readonly redis: RedisSettings | undefined;
-}
+import { observe } from "./stores/observe.ts";
+import type { Charge, Check } from "./stores/redis-store.ts";
 
 /** What a policy is asked. */
 interface Inquiry extends Check {
   /** Decided by itself, more than once perhaps: whoever asks counts the outcome. */
   readonly apart: boolean;
+  /** Whether it was counted that Redis did not decide. */
+  degraded: boolean;
 }
 
 /** Why a request is turned away although no limit refused it. */
@@ -106,12 +102,15 @@ function decideAll(
   const verdict = emptyVerdict();
   const charges: Charge[] = [];
   const denial = decide(settings, policies, path, charges, verdict, explanation);
+  settle();
   tell(explanation, verdict);
   if (denial === undefined && verdict.allowed) {
-    for (const charge of charges) hold(charge);
+    for (const { policy, limits, keyValues, receipt, redis } of charges) {
+      if (policy.holdsSlots) holdSlots(policy, limits, keyValues, receipt, redis);
+    }
     return goOn(settings.headers, verdict);
   }
-  refundAll(charges);
+  if (charges.length > 0) giveBack(charges);
   if (denial === undefined) return answerOverLimit(settings.headers, verdict);
   if (denial.reason === "key-missing") return refuseWithoutKey(denial.policy);
   if (denial.reason === "cost-invalid") return refuseCost(denial.policy);
@@ -128,12 +127,14 @@ function decide(
   explanation: Explanation,
 ): Denial | undefined {
   const clusterChecks: Inquiry[] = [];
+  const marks: string[] = [];
   for (const matching of policies) {
     if (matching.conditional && !meets(matching, path, methodFor(matching), readHeader)) continue;
+    unsetMark(matching, marks);
     const standing = readTerms(matching, terms);
     if (standing !== "held") {
       explain(explanation, matching, undefined, standing);
-      if (standing === "passes") continue;
+      if (standing === "off" || standing === "exempt") continue;
       // A key may be missing, and a policy in shadow mode turns nobody away.
       if (matching.policy.mode === "shadow") continue;
       if (standing === "key-missing" && matching.policy.onMissingKey === "skip") continue;
@@ -143,18 +144,21 @@ function decide(
     }
     const { policy, keyValues } = terms;
     const { action } = policy.policy.onLimit;
-    const check: Inquiry = { policy, keyValues, receipt: [], apart: action !== "reject" };
+    const check: Inquiry = { policy, keyValues, receipt: [], apart: action !== "reject", degraded: false };
     if (policy.policy.mode === "shadow") {
-      explain(explanation, policy, keyValues, observe(settings, check));
+      const result = observe(settings.redis, check);
+      if (result === "shadow-refused") reportShadowRefusal(policy);
+      explain(explanation, policy, keyValues, result);
     } else if (check.apart) {
-      const denial = decideApart(settings, check, charges, verdict);
+      const denial = decideApart(settings, check, charges, verdict, marks);
       explain(explanation, policy, keyValues, verdict.allowed ? "went on" : "refused");
       if (denial !== undefined || !verdict.allowed) return denial;
     } else if (policy.policy.scope === "cluster") {
       explain(explanation, policy, keyValues, "decided with all of its scope");
       clusterChecks.push(check);
     } else {
-      const allowed = chargeNode(check, policy.limits, charges, verdict);
+      const allowed = chargeOnNode(check, policy.limits, verdict, charges);
+      countDecision(policy, allowed ? "allowed" : "refused");
       explain(explanation, policy, keyValues, allowed ? "charged" : "refused");
       if (!allowed) return undefined;
     }
@@ -166,42 +170,29 @@ function methodFor({ methods }: CompiledPolicy): string {
   return methods === undefined ? "" : ngx.req.get_method();
 }
 
-function chargeNode(check: Inquiry, limits: readonly CompiledLimit[], charges: Charge[], verdict: Verdict): boolean {
-  const { policy, keyValues, receipt } = check;
-  const allowed = decideOnNode(policy, limits, keyValues, verdict, receipt);
-  if (!check.apart) countDecision(policy, allowed ? "allowed" : "refused");
-  if (allowed) charges.push({ policy, keyValues, receipt, limits, redis: undefined });
-  return allowed;
-}
-
 /** @returns a denial where Redis did not decide and a policy denies then; undefined when the verdict stands */
 function chargeCluster(
-  settings: Settings,
+  { redis }: Settings,
   checks: readonly Inquiry[],
   charges: Charge[],
   verdict: Verdict,
 ): Denial | undefined {
-  const { redis } = settings;
-  let failure: string | undefined = "SLUICE_REDIS_URL is not set";
-  if (redis !== undefined) {
-    const [allowed, redisFailure] = decideInRedis(redis, checks, verdict);
-    if (allowed !== undefined) {
-      for (const { policy, keyValues, receipt, apart } of checks) {
-        if (!apart) countDecision(policy, allowed ? "allowed" : "refused");
-        if (allowed) charges.push({ policy, keyValues, receipt, limits: policy.limits, redis });
-      }
-      return undefined;
-    }
-    failure = redisFailure;
+  if (charges.length > 0) keepInMind(charges);
+  if (chargeInRedis(redis, checks, verdict, charges) === undefined) return goWithoutRedis(checks, charges, verdict);
+  for (const { policy, apart, allowed } of checks) {
+    if (!apart) countDecision(policy, allowed === true ? "allowed" : "refused");
   }
-  warnSparingly("Redis did not decide", failure);
+  return undefined;
+}
+
+function goWithoutRedis(checks: readonly Inquiry[], charges: Charge[], verdict: Verdict): Denial | undefined {
   for (const check of checks) {
     const { policy } = check;
-    countDecision(policy, "degraded");
-    if (policy.policy.onStoreFailure === "deny") return { policy, reason: "undecided" };
-    if (policy.policy.onStoreFailure === "local" && !chargeNode(check, nodeShare(policy), charges, verdict)) {
-      return undefined;
-    }
+    if (!check.degraded) countDecision(policy, "degraded");
+    check.degraded = true;
+    const allowed = chargeWithoutRedis(check, verdict, charges);
+    if (!check.apart) countDecision(policy, allowed ? "allowed" : "refused");
+    if (!allowed) return policy.policy.onStoreFailure === "deny" ? { policy, reason: "undecided" } : undefined;
   }
   return undefined;
 }
@@ -210,61 +201,37 @@ function chargeCluster(
  * A policy whose refusal need not be the end: its request waits, or passes with a mark. It is decided by itself, so that
  * what it refuses takes nothing from the others.
  */
-function decideApart(settings: Settings, check: Inquiry, charges: Charge[], verdict: Verdict): Denial | undefined {
+function decideApart(
+  settings: Settings,
+  check: Inquiry,
+  charges: Charge[],
+  verdict: Verdict,
+  marks: string[],
+): Denial | undefined {
   const { policy, keyValues } = check;
   const own = emptyVerdict();
   let denial: Denial | undefined;
   const ask = () => {
     forgetVerdict(own);
-    if (policy.policy.scope === "node") return chargeNode(check, policy.limits, charges, own);
+    if (policy.policy.scope === "node") return chargeOnNode(check, policy.limits, own, charges);
     denial = chargeCluster(settings, [check], charges, own);
+    // Nobody knows when Redis will decide again: that is not waited for.
+    if (denial !== undefined) own.decision.retryAfterUs = never;
     return denial === undefined && own.allowed;
   };
   let allowed = ask();
   const { onLimit } = policy.policy;
-  if (!allowed && denial === undefined && onLimit.action === "delay") {
+  if (!allowed && onLimit.action === "delay") {
+    if (charges.length > 0) keepInMind(charges);
     allowed = waitForUnits(policy, keyValues, onLimit, own.decision, ask);
   }
-  if (denial !== undefined || own.policy === undefined) return denial;
   countDecision(policy, allowed ? "allowed" : "refused");
-  const mark = markOf(policy);
-  if (mark !== undefined) {
-    // What the client sends under this name is not believed.
-    if (allowed) ngx.req.clear_header(mark.name);
-    else ngx.req.set_header(mark.name, mark.value);
-  }
-  if (allowed || mark === undefined) {
+  if (denial !== undefined) return denial;
+  if (allowed || !setMark(policy, marks)) {
     hearAll(verdict, own);
   } else {
     own.decision.allowed = true;
     mention(verdict, policy, own.limitName, own.decision);
   }
   return undefined;
-}
-
-/** Shadow: decided and charged apart from everything else, and only reported. */
-function observe(settings: Settings, check: Check): Result {
-  const { policy, keyValues, receipt } = check;
-  const redis = policy.policy.scope === "cluster" ? settings.redis : undefined;
-  let allowed: boolean | undefined;
-  if (policy.policy.scope === "node") {
-    allowed = decideOnNode(policy, policy.limits, keyValues, undefined, receipt);
-  } else if (redis !== undefined) {
-    [allowed] = decideInRedis(redis, [check], emptyVerdict());
-  }
-  if (allowed === true) hold({ policy, keyValues, receipt, limits: policy.limits, redis });
-  if (allowed === false) reportShadowRefusal(policy);
-  const result = allowed === undefined ? "degraded" : allowed ? "allowed" : "shadow-refused";
-  countDecision(policy, result);
-  return result;
-}
-
-function hold({ policy, limits, keyValues, receipt, redis }: Charge): void {
-  if (policy.holdsSlots) holdSlots(policy, limits, keyValues, receipt, redis);
-}
-
-function refundAll(charges: readonly Charge[]): void {
-  for (const { policy, limits, keyValues, receipt, redis } of charges) {
-    giveBack(policy, limits, keyValues, receipt, redis, "units of a refused request stay charged");
-  }
 }

@@ -4,32 +4,40 @@
 import type { CompiledPolicy } from "../../limiter/src/policy/compile.ts";
 import { forgetRedirect } from "./respond/over-limit.ts";
 import { leavePlace } from "./respond/wait.ts";
+import { requestAddress } from "./runtime/lua-modules.ts";
+import { giveBackUndecided } from "./stores/charges.ts";
 import { releaseSlots } from "./stores/held-slots.ts";
 
-/** How long a request may take and still be reported. */
-const longestRequestSeconds = 3600;
-
-/** Until then a request of this worker may have something to report: otherwise the log phase reads nothing. */
-let reportsUntilSeconds = 0;
-let reports = false;
+/** What is to be told of requests, by request: its address outlives internal redirects, where ngx.ctx does not. */
+const refusedInShadow: Record<string, string[] | undefined> = {};
+let reports = 0;
 
 /** A shadow policy would have refused the current request. */
 export function reportShadowRefusal({ app, policy }: CompiledPolicy): void {
   const name = `${app}/${policy.name}`;
-  const names = ngx.ctx["sluiceShadow"] as string[] | undefined;
-  if (names !== undefined) names.push(name);
-  else ngx.ctx["sluiceShadow"] = [name];
-  reportsUntilSeconds = ngx.now() + longestRequestSeconds;
-  reports = true;
+  const request = requestAddress();
+  const names = refusedInShadow[request];
+  if (names !== undefined) {
+    names.push(name);
+    return;
+  }
+  refusedInShadow[request] = [name];
+  reports += 1;
 }
 
 export function log(): void {
   releaseSlots();
   leavePlace();
+  giveBackUndecided();
   forgetRedirect();
-  if (!reports) return;
-  reports = ngx.now() <= reportsUntilSeconds;
-  const names = ngx.ctx["sluiceShadow"] as string[] | undefined;
+  if (reports > 0) tellShadowRefusals();
+}
+
+function tellShadowRefusals(): void {
+  const request = requestAddress();
+  const names = refusedInShadow[request];
   if (names === undefined) return;
+  refusedInShadow[request] = undefined;
+  reports -= 1;
   ngx.log(ngx.NOTICE, "sluice: shadow policy would have refused: ", names.join(", "));
 }

@@ -190,16 +190,19 @@ describe("what is no ban is refused, and nothing is pushed:", () => {
     [{ cidr, for: "1h", colour: "red" }, ['colour: "red"']],
     [{ policy: "films", key, for: "1h" }, ['policy: "films"']],
     [{ policy, key: ["a"], for: "1h" }, ["key: a list of 1"]],
+    [{ policy: "by-address", key: ["a"], for: "1h" }, ['key[0]: "a"']],
+    [{ policy: "by-address", key: ["10.0.0.0/8"], for: "1h" }, ['key[0]: "10.0.0.0/8"']],
     [{ policy, key: ["a", 5], for: "1h" }, ["key[1]: 5"]],
     [{ policy, key: ["a", "\ud800"], for: "1h" }, ['key[1]: "?"']],
     [{ policy, key: ["a", "x".repeat(257)], for: "1h" }, [`key[1]: "${"x".repeat(80)}…"`]],
   ])("%j", async (body, faults) => {
     const { call } = await start();
+    await call("PUT", "/apps/default/policies/by-address", { body: { ...onePerSecond, key: ["ip"] } });
     const answer = await call("POST", bans, { body });
     expect([answer.status, answer.body.code]).toEqual([400, "invalid-request"]);
     const told = answer.body.errors.map(({ path, got }: { path: string; got: string }) => `${path}: ${got}`);
     expect(told.sort()).toEqual(faults);
-    expect((await call("GET", "/revisions")).body.revisions).toHaveLength(1);
+    expect((await call("GET", "/revisions")).body.revisions).toHaveLength(2);
   });
 
   it("one of an app that does not exist", async () => {

@@ -3,8 +3,9 @@
 import { afterEach, expect, it } from "vitest";
 import { auth, callerOf, check } from "../fixtures/asking.ts";
 import { ControlPlaneDouble } from "../fixtures/control-plane-double.ts";
-import { freePorts } from "../fixtures/free-ports.ts";
+import { freePort, freePorts } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { RedisServer } from "../fixtures/redis-server.ts";
 import { ask } from "../fixtures/requests.ts";
 
 const shop = { app: "default", token: "a-token-of-the-shop" };
@@ -20,10 +21,13 @@ const policies = ["local", "allow", "deny"].map(fleet);
 
 let gateway: LoneGateway;
 let control: ControlPlaneDouble | undefined;
+let redis: RedisServer | undefined;
 afterEach(async () => {
   await gateway?.stop();
   await control?.stop();
   control = undefined;
+  await redis?.stop();
+  redis = undefined;
 });
 
 it("decides by onStoreFailure while Redis does not, a node's share where it is local, and all or nothing even so", async () => {
@@ -75,6 +79,28 @@ it("without a Redis configured at all decides the same way", async () => {
 it("answers nobody where the snapshot has no callers", async () => {
   gateway = await LoneGateway.start({ policies });
   expect((await auth(gateway.privateUrl, shop, "policy=allow&key=a")).status).toBe(401);
+});
+
+it("has nobody wait for a policy in shadow mode", async () => {
+  redis = new RedisServer(await freePort());
+  await redis.start();
+  const shaped = (scope: string) => ({
+    name: scope,
+    scope,
+    mode: "shadow",
+    match: { paths: ["/elsewhere"] },
+    limits: [{ algorithm: "leaky-bucket", quota: 1, window: "5s", burst: 5 }],
+  });
+  gateway = await LoneGateway.start({
+    policies: ["node", "cluster"].map(shaped),
+    callers: [callerOf(shop)],
+    env: { SLUICE_REDIS_URL: redis.url, SLUICE_REDIS_DEADLINE_MS: "5000" },
+  });
+  const begun = performance.now();
+  for (const policy of ["node", "node", "cluster", "cluster"]) {
+    expect((await auth(gateway.privateUrl, shop, `policy=${policy}`)).status).toBe(204);
+  }
+  expect(performance.now() - begun).toBeLessThan(4000);
 });
 
 it("limits another nginx by auth_request as docs/operations.md shows, and has its requests wait their turn", async () => {

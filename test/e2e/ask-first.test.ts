@@ -24,6 +24,11 @@ const byApp = { match: { paths: ["/elsewhere"] }, key: ["header:x-app"], limits:
 const inBothScopes = (name: string, document: object) =>
   scopes.map((scope) => ({ name: `${name}-${scope}`, scope, ...byApp, ...document }));
 
+/** An hour in which the clock is not. */
+const hourNow = new Date(fullHour * 1000).getUTCHours();
+const twoDigits = (hour: number) => `${hour % 24}`.padStart(2, "0");
+const closed = { from: `${twoDigits(hourNow + 1)}:00`, to: `${twoDigits(hourNow + 2)}:00` };
+
 const clock = new SetClock(fullHour);
 let redis: RedisServer;
 let gateway: LoneGateway;
@@ -60,6 +65,40 @@ beforeAll(async () => {
         limits: Array.from({ length: 11 }, (_, i) => ({ ...seven, name: `limit-${i}` })),
       }),
       { name: "by-address", key: ["ip"], match: { paths: ["/by-address"] }, limits: [seven] },
+      ...inBothScopes("terms", {
+        overrides: [
+          { key: ["vip-*"], limits: [{ ...seven, burst: 70 }] },
+          { key: ["off"], mode: "off" },
+          { key: ["watched"], mode: "shadow" },
+        ],
+        exempt: { cidrs: [], keys: [["health-*"]] },
+      }),
+      ...inBothScopes("open", { schedule: { timezone: "UTC", windows: [{ from: "00:00", to: "24:00" }] } }),
+      ...inBothScopes("closed", { schedule: { timezone: "UTC", windows: [closed] } }),
+      ...inBothScopes("off-yet-overridden", { mode: "off", overrides: [{ key: ["a"], mode: "enforce" }] }),
+      ...inBothScopes("shadow-yet-overridden", { mode: "shadow", overrides: [{ key: ["a"], mode: "enforce" }] }),
+      {
+        name: "network",
+        match: { paths: ["/elsewhere"] },
+        key: ["header:x-app", "ip"],
+        onMissingKey: "deny",
+        limits: [seven],
+        exempt: { cidrs: ["2001:db8:0:1::e/128", "192.0.2.0/24"], keys: [] },
+      },
+    ],
+    bans: [
+      ...scopes.flatMap((scope) =>
+        ["terms", "shadow", "off"].map((name) => ({
+          id: `${name}-${scope}`,
+          app: "default",
+          policy: `${name}-${scope}`,
+          key: ["bad-*"],
+          untilSeconds: fullHour + 3600,
+        })),
+      ),
+      { id: "1", app: "default", cidr: "2001:db8:0:1::b/128", untilSeconds: fullHour + 3600 },
+      { id: "2", app: "default", cidr: "192.0.2.9", untilSeconds: fullHour + 3600 },
+      { id: "3", app: "default", cidr: "198.51.100.0/24", untilSeconds: fullHour },
     ],
     otherPolicies: { bank: [...inBothScopes("seven", {}), { name: "vault", ...byApp }] },
     callers: [callerOf(shop), callerOf(bank, fullHour + 86_400), callerOf(former, fullHour)],
@@ -191,6 +230,55 @@ describe.each(scopes)("in scope %s", (scope) => {
     expect(gateway.log).toContain(`shadow policy would have refused: default/shadow-${scope}`);
   });
 
+  it("lets exempt keys pass, and what is off by schedule or override, and charges nothing", async () => {
+    for (const [policy, key, reason] of [
+      ["terms", "health-7", "exempt"],
+      ["terms", "off", "off"],
+      ["closed", "a", "off"],
+      ["closed", "", "off"],
+      ["off-yet-overridden", "a", "off"],
+    ] as const) {
+      const name = `${policy}-${scope}`;
+      expect(await asked([{ policy: name, key: [key], cost: 100 }])).toEqual({
+        allowed: true,
+        results: [{ policy: name, allowed: true, reason }],
+      });
+    }
+    expect(await left(`open-${scope}`, ["a"])).toBe(7);
+  });
+
+  it("refuses a banned key, which charges nothing, but for policies that only watch or are off", async () => {
+    const name = `terms-${scope}`;
+    const checks = ["good", "bad-1"].map((key) => ({ policy: name, key: [key] }));
+    expect(await asked(checks)).toMatchObject({
+      allowed: false,
+      results: [
+        { allowed: true, remaining: 7 },
+        { policy: name, allowed: false, reason: "banned" },
+      ],
+    });
+    expect(await left(name, ["good"])).toBe(7);
+    for (const reason of ["shadow", "off"]) {
+      const { results } = await asked([{ policy: `${reason}-${scope}`, key: ["bad-1"] }]);
+      expect(results).toMatchObject([{ allowed: true, reason }]);
+    }
+  });
+
+  it("holds a key to its override, its limits and its mode", async () => {
+    const name = `terms-${scope}`;
+    const vip = { policy: name, key: ["vip-1"], cost: 30 };
+    expect(await asked([vip, vip])).toMatchObject({ allowed: true, results: [{ limit: 70, remaining: 10 }, {}] });
+    expect(await asked([vip])).toMatchObject({ allowed: false, results: [{ remaining: 10, retryAfter: 1200 }] });
+    for (let i = 0; i < 2; i++) {
+      expect(await asked([{ policy: name, key: ["watched"], cost: 5 }])).toEqual({
+        allowed: true,
+        results: [{ policy: name, allowed: true, reason: "shadow" }],
+      });
+    }
+    expect(gateway.log).toContain(`shadow policy would have refused: default/${name}`);
+    expect(await left(`shadow-yet-overridden-${scope}`, ["a"])).toBe(7);
+  });
+
   it("is not asked for slots of concurrency, which nobody would give back", async () => {
     const body = JSON.stringify({
       checks: [
@@ -254,6 +342,30 @@ it("charges and gives back a thousand limits at once, and refuses more of them",
   expect(await left("ten-cluster", ["98"])).toBe(7);
   const more = JSON.stringify({ checks: hundred("eleven-cluster", last) });
   expect(await refusal(more)).toMatchObject({ status: 400, code: "invalid-request", errors: [{ path: "checks" }] });
+});
+
+it("takes the address in a key for the client's, where networks are banned or exempt", async () => {
+  const outcome = async (address: string, user = "a") => {
+    const [result] = (await asked([{ policy: "network", key: [user, address] }])).results;
+    return result?.["reason"] ?? result?.["remaining"];
+  };
+  expect(await outcome("2001:db8:0:1::a")).toBe(6);
+  expect(await outcome("2001:db8:0:1::b")).toBe("banned");
+  expect(await outcome("2001:db8:0:1::e")).toBe("exempt");
+  expect(await outcome("::ffff:192.0.2.9"), "bans before exemptions").toBe("banned");
+  expect(await outcome("192.0.2.8", ""), "an exempt address needs no key").toBe("exempt");
+  expect(await outcome("203.0.113.1", "")).toBe("key-missing");
+  expect(await outcome("198.51.100.1"), "a ban that is over").toBe(6);
+  // Three addresses of one counter, and each is told its own.
+  const { allowed, results } = await asked(
+    ["b", "a", "e"].map((end) => ({ policy: "network", key: ["a", `2001:db8:0:1::${end}`] })),
+  );
+  expect([allowed, ...results.map((result) => result["reason"] ?? result["remaining"])]).toEqual([
+    false,
+    "banned",
+    6,
+    "exempt",
+  ]);
 });
 
 it("counts in the bucket of the gateway's own requests", async () => {
@@ -466,6 +578,13 @@ describe("for auth_request", () => {
     const never = await authed("policy=seven-node&key=auth&cost=8");
     expect([never.status, never.headers["retry-after"]]).toEqual([429, undefined]);
     expect((await authed("policy=seven-node&key=auth&cost=1", "HEAD")).status).toBe(204);
+    const banned = await authed("policy=terms-node&key=bad-1");
+    expect([banned.status, banned.headers["ratelimit"], banned.headers["retry-after"]]).toEqual([
+      403,
+      undefined,
+      undefined,
+    ]);
+    expect((await authed("policy=terms-node&key=health-1")).status).toBe(204);
   });
 
   it("takes several values, decoded, in their order", async () => {

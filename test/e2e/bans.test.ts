@@ -12,13 +12,15 @@ const later = soon + 3600;
 let gateway: LoneGateway;
 beforeAll(async () => {
   gateway = await LoneGateway.start({
-    policies: [at("keyed"), at("open")],
+    policies: [at("keyed"), at("open"), { ...at("by-address"), key: ["ip"], limits: [{ ...limits[0], quota: 1 }] }],
     otherPolicies: { shop: [at("network"), { ...at("watched"), mode: "shadow" }], bank: [at("brief")] },
     bans: [
       { id: "1", app: "default", policy: "keyed", key: ["bad-*"], untilSeconds: later },
       { id: "2", app: "shop", cidr: "127.0.0.0/8", untilSeconds: later },
       { id: "3", app: "bank", cidr: "127.0.0.1", untilSeconds: soon },
       { id: "4", app: "default", policy: "open", key: ["bad-*"], untilSeconds: 1 },
+      // Made when the policy had another key, or by somebody who knows no addresses.
+      { id: "5", app: "default", policy: "by-address", key: ["bad"], untilSeconds: later },
     ],
   });
 });
@@ -33,6 +35,11 @@ describe("a banned", () => {
     expect(await status("/keyed", "bad-one")).toBe(403);
     expect(await status("/keyed", "good-one")).toBe(404);
     expect(await status("/open", "bad-one")).toBe(404);
+  });
+
+  it("key that its policy can never have bans nobody, and the policy limits on", async () => {
+    expect(await status("/by-address", "a")).toBe(404);
+    expect(await status("/by-address", "a")).toBe(429);
   });
 
   it("network is refused by the policies of its app, but for those that only watch", async () => {

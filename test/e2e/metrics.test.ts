@@ -92,6 +92,27 @@ it("is in Prometheus' text form, and counts decisions, calls to Redis, failures 
   expect(await decisions("fleet", "degraded")).toBe(1);
 });
 
+it("counts a policy of the fleet as refusing where it refuses, not where another does", async () => {
+  const both = { scope: "cluster", match: { paths: ["/both"] } };
+  const many = [{ algorithm: "token-bucket", quota: 1, window: "1d", burst: 9 }];
+  await control.push(
+    [
+      { app: "default", document: bucket("few", both) },
+      { app: "default", document: bucket("many", { ...both, limits: many }) },
+    ],
+    [],
+  );
+  for (let i = 0; i < 3; i++) await ask(`${gateway.url}/both`, { headers: { "x-key": "a" } });
+  await until("the refusal is told", 5000, async () => (await decisions("few", "refused")) === 1);
+  expect([await decisions("few", "allowed"), await decisions("many", "allowed")]).toEqual([2, 3]);
+  expect(await decisions("many", "refused")).toBeUndefined();
+
+  await redis.stop();
+  await ask(`${gateway.url}/both`, { headers: { "x-key": "a" } });
+  await until("that Redis is gone is told", 5000, async () => (await decisions("few", "degraded")) === 1);
+  expect([await decisions("few", "allowed"), await decisions("many", "allowed")]).toEqual([3, 4]);
+});
+
 it("has no more of a policy that is gone, nor does its caller's token open anything", async () => {
   await check(gateway.privateUrl, shop, [{ policy: "node", key: ["a"] }]);
   await until("the decision is told", 5000, async () => (await decisions("node", "allowed")) === 1);

@@ -47,7 +47,7 @@ describe("reject", () => {
   it("answers with its own body and header lines", async () => {
     gateway = await start([
       once("plain", { status: 503, body: "Later.\n", headers: ["x-reason: busy", "content-type: text/x-later"] }),
-      once("lines", { headers: ["x-reason: busy"] }),
+      once("lines", { headers: ["x-reason: busy", "link: <a>", "link: <b>"] }),
     ]);
     expect(await twice("/plain")).toMatchObject({
       status: 503,
@@ -55,7 +55,7 @@ describe("reject", () => {
       headers: { "x-reason": "busy", "content-type": "text/x-later", ratelimit: expect.stringContaining("r=0") },
     });
     const problem = await twice("/lines");
-    expect(problem).toMatchObject({ status: 429, headers: { "x-reason": "busy" } });
+    expect(problem).toMatchObject({ status: 429, headers: { "x-reason": "busy", link: "<a>, <b>" } });
     expect(JSON.parse(problem.body)).toMatchObject({ status: 429, "violated-policies": ["default"] });
   });
 });
@@ -84,11 +84,43 @@ describe("tag", () => {
     expect(bodies).toEqual(["/both unmarked", "/both over", "/both over"]);
     expect((await ask(`${gateway.url}/both`)).status).toBe(429);
   });
+
+  it("believes no client's mark where the policy does not hold the request", async () => {
+    const tag = (name: string, terms: object) => ({
+      ...once(name, { action: "tag", header: "x-mark: over" }),
+      key: ["header:x-user"],
+      ...terms,
+    });
+    gateway = await start([
+      tag("exempt", { exempt: { cidrs: ["127.0.0.0/8"] } }),
+      tag("overridden", { overrides: [{ key: ["vip"], mode: "off" }] }),
+      tag("skipped", {}),
+      tag("undecided", { scope: "cluster", onStoreFailure: "allow" }),
+      tag("watched", { mode: "shadow" }),
+    ]);
+    const body = async (path: string, headers = {}) =>
+      (await ask(`${gateway.url}${path}`, { headers: { "x-mark": "mine", ...headers } })).body;
+    expect(await body("/exempt")).toBe("/exempt unmarked");
+    expect(await body("/overridden", { "x-user": "vip" })).toBe("/overridden unmarked");
+    expect(await body("/skipped")).toBe("/skipped unmarked");
+    expect(await body("/undecided", { "x-user": "a" })).toBe("/undecided unmarked");
+    expect(await body("/watched", { "x-user": "a" }), "a policy in shadow mode changes nothing").toBe("/watched mine");
+  });
+
+  it("marks where one of several policies of one mark says so", async () => {
+    const tag = { action: "tag", header: "x-mark: over" };
+    const many = [{ algorithm: "fixed-window", quota: 100, window: "366d" }];
+    gateway = await start([
+      { ...once("a", tag), match: { paths: ["/both"] } },
+      { ...once("b", tag), match: { paths: ["/both"] }, limits: many },
+    ]);
+    expect((await twice("/both")).body).toBe("/both over");
+  });
 });
 
-describe("a policy that is decided by itself", () => {
-  const units = (name: string, quota: number) => ({ name, algorithm: "fixed-window", quota, window: "366d" });
+const units = (name: string, quota: number) => ({ name, algorithm: "fixed-window", quota, window: "366d" });
 
+describe("a policy that is decided by itself", () => {
   it("names all of its limits that refuse", async () => {
     gateway = await start([
       { name: "both", limits: [units("a", 1), units("b", 1)], onLimit: { action: "delay", maxDelay: "1ms" } },
@@ -124,6 +156,91 @@ describe("a policy that is decided by itself", () => {
   });
 });
 
+describe("a fleet's policy", () => {
+  const fleet = async (policies: Record<string, unknown>[]) => {
+    redis = new RedisServer(await freePort());
+    await redis.start();
+    gateway = await LoneGateway.start({
+      policies,
+      env: { SLUICE_REDIS_URL: redis.url, SLUICE_REDIS_DEADLINE_MS: "5000" },
+      edit: (config) => config.replace("proxy_pass http://service;", service),
+    });
+  };
+
+  it("is one of very many that a request meets, and all of them hold", async () => {
+    const limits = Array.from({ length: 16 }, (_, i) => units(`limit-${i}`, 2));
+    const last = { name: "last", match: { paths: ["/many"] }, priority: -1, limits: [units("one", 1)] };
+    await fleet(
+      [...Array.from({ length: 90 }, (_, i) => ({ name: `many-${i}`, limits })), last].map((policy) => ({
+        ...policy,
+        scope: "cluster",
+      })),
+    );
+    const status = async (path: string) => (await ask(`${gateway.url}${path}`)).status;
+    // A refusal by the last has all 1,440 counters of the others back.
+    expect([await status("/many"), await status("/many"), await status("/many")]).toEqual([200, 429, 429]);
+    expect([await status("/"), await status("/")]).toEqual([200, 429]);
+  });
+
+  it("has the units back that a request waited for, when a later policy refuses it", async () => {
+    await fleet([
+      {
+        name: "waits",
+        priority: 1,
+        scope: "cluster",
+        limits: [{ algorithm: "fixed-window", quota: 1, window: "2s" }],
+        onLimit: { action: "delay", maxDelay: "3s" },
+      },
+      once("own", {}),
+    ]);
+    expect((await ask(`${gateway.url}/own`)).status).toBe(200);
+    const waited = await ask(`${gateway.url}/own`);
+    expect(waited.status).toBe(429);
+    const begun = performance.now();
+    expect((await ask(`${gateway.url}/alone`)).status).toBe(200);
+    // The window had just begun: one whose unit was gone would be waited for.
+    expect(performance.now() - begun).toBeLessThan(1000);
+  });
+
+  it("denies at once where Redis is gone and the policy denies then, and is counted once", async () => {
+    const policy = {
+      ...once("denied", { action: "delay", maxDelay: "2s" }),
+      scope: "cluster",
+      onStoreFailure: "deny",
+      limits: [{ algorithm: "concurrency", quota: 1 }],
+    };
+    gateway = await LoneGateway.start({ policies: [policy], env: { SLUICE_REDIS_URL: "" } });
+    const begun = performance.now();
+    expect((await ask(`${gateway.url}/denied`)).status).toBe(429);
+    expect(performance.now() - begun).toBeLessThan(1000);
+    const decisions = async (result: string) =>
+      new RegExp(`^sluice_decisions_total{.*result="${result}"} (\\d+)$`, "m").exec(
+        (await ask(`${gateway.privateUrl}/sluice/metrics`)).body,
+      )?.[1];
+    await until("it is told", 5000, async () => (await decisions("degraded")) !== undefined);
+    expect([await decisions("degraded"), await decisions("refused")]).toEqual(["1", "1"]);
+  });
+
+  it("denies one that finds Redis gone after it has waited, and holds nothing against it afterwards", async () => {
+    await fleet([
+      {
+        ...once("denied", { action: "delay", maxDelay: "4s" }),
+        scope: "cluster",
+        onStoreFailure: "deny",
+        limits: [{ algorithm: "token-bucket", quota: 1, window: "1s", burst: 1 }],
+      },
+    ]);
+    await ask(`${gateway.url}/denied`);
+    const begun = performance.now();
+    const waiting = ask(`${gateway.url}/denied`);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    await redis?.stop();
+    const { status, body } = await waiting;
+    expect([status, JSON.parse(body).title]).toEqual([429, "Limit cannot be checked"]);
+    expect(performance.now() - begun).toBeLessThan(2000);
+  });
+});
+
 describe("degrade", () => {
   it("serves another path, which is not decided again", async () => {
     gateway = await start([once("full", { action: "degrade", uri: "/cheap" }), once("cheap", {})]);
@@ -154,6 +271,26 @@ describe("degrade", () => {
       headers: { "content-type": "application/json" },
     });
     expect(await twice("/marked")).toMatchObject({ status: 200, body: "/marked degraded" });
+  });
+
+  it("answers 204 with nothing that frames a body", async () => {
+    gateway = await start([once("nothing", { action: "degrade", response: { status: 204, body: "x" } })]);
+    const { status, headers } = await twice("/nothing");
+    expect([status, headers["content-length"], headers["transfer-encoding"], headers["content-type"]]).toEqual([
+      204,
+      undefined,
+      undefined,
+      undefined,
+    ]);
+  });
+
+  it("loses no report of a policy that only watches", async () => {
+    gateway = await start([
+      once("full", { action: "degrade", uri: "/cheap" }),
+      { ...once("watched", {}), match: { paths: ["/full"] }, priority: 1, mode: "shadow" },
+    ]);
+    await twice("/full");
+    expect(gateway.log).toContain("shadow policy would have refused: default/watched");
   });
 });
 
@@ -212,5 +349,27 @@ describe("delay", () => {
     await new Promise((resolve) => setTimeout(resolve, 300));
     expect(refused).toBe(false);
     next.destroy();
+  });
+
+  it("gives back what other policies charged for a client that is gone", async () => {
+    const beside = (name: string, algorithm: object) => ({
+      name,
+      priority: 1,
+      match: { paths: ["/delayed", `/${name}`] },
+      limits: [algorithm],
+    });
+    gateway = await start([
+      beside("units", { algorithm: "fixed-window", quota: 2, window: "366d" }),
+      beside("slots", { algorithm: "concurrency", quota: 1, ttl: "1h" }),
+      { ...delayed(10, "60s"), limits: [{ algorithm: "token-bucket", quota: 1, window: "10s", burst: 1 }] },
+    ]);
+    const status = async (path: string) => (await ask(gateway.url + path)).status;
+    expect(await status("/delayed")).toBe(200);
+    const gone = get(`${gateway.url}/delayed`, { agent: false });
+    gone.on("error", () => {});
+    await until("it holds its slot while it waits", 5000, async () => (await status("/slots")) === 429);
+    gone.destroy();
+    await until("its slot is free", 5000, async () => (await status("/slots")) === 200);
+    expect([await status("/units"), await status("/units")]).toEqual([200, 429]);
   });
 });

@@ -67,4 +67,41 @@ describe("a ban", () => {
     expect(isBannedKey(own, ["192.0.2.1", "anyone"], 199)).toBe(true);
     expect(isBannedKey(own, ["192.0.2.1", "anyone"], 200)).toBe(false);
   });
+
+  test("holds while another that is wider, narrower or the same has ended", () => {
+    const ban = (untilSeconds: number, what: object) => ({ id: "1", app: "shop", untilSeconds, ...what });
+    const ofKey = (...key: string[]) => ({ policy: "books", key });
+    const bans = bansOf([
+      ban(10, { cidr: "203.0.113.1/32" }),
+      ban(20, { cidr: "203.0.113.0/24" }),
+      ban(30, { cidr: "203.0.113.1" }),
+      ban(10, ofKey("*", "a")),
+      ban(20, ofKey("*", "a*")),
+      ban(30, ofKey("*", "a")),
+      ban(25, ofKey("*", "a")),
+    ])["shop/books"] as PolicyBans;
+    for (const [now, first, second] of [
+      [9, true, true],
+      [19, true, true],
+      [20, true, false],
+      [29, true, false],
+      [30, false, false],
+    ] as const) {
+      expect(isBannedAddress(bans, "203.0.113.1", now), `at ${now}`).toBe(first);
+      expect(isBannedAddress(bans, "203.0.113.2", now), `at ${now}`).toBe(second);
+      expect(isBannedKey(bans, ["192.0.2.1", "a"], now), `at ${now}`).toBe(first);
+      expect(isBannedKey(bans, ["192.0.2.1", "ab"], now), `at ${now}`).toBe(second);
+    }
+  });
+
+  test("of a value that the key never has bans nobody, and those beside it as ever", () => {
+    const bans = bansOf([
+      { id: "1", app: "shop", policy: "books", key: ["no address", "vip-42"], untilSeconds: 100 },
+      { id: "2", app: "shop", policy: "books", key: ["192.0.2.1", "*"], untilSeconds: 100 },
+      { id: "3", app: "bank", policy: "books", key: ["no address", "*"], untilSeconds: 100 },
+    ]);
+    expect(isBannedKey(bans["shop/books"] as PolicyBans, ["198.51.100.1", "vip-42"], 10)).toBe(false);
+    expect(isBannedKey(bans["shop/books"] as PolicyBans, ["192.0.2.1", "x"], 10)).toBe(true);
+    expect(bans["bank/books"]).toBeUndefined();
+  });
 });

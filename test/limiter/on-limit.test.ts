@@ -20,6 +20,16 @@ describe("what happens over the limit", () => {
     });
   });
 
+  test("has lines of one name together, in their order", () => {
+    expect(read({ headers: ["set-cookie: a=1", "x-b: 1", "Set-Cookie: c=1"] })).toEqual({
+      ...plain,
+      headers: [
+        { name: "set-cookie", value: ["a=1", "c=1"] },
+        { name: "x-b", value: "1" },
+      ],
+    });
+  });
+
   test("is a wait, and a refusal beyond it", () => {
     expect(read({ action: "delay", maxDelay: "2s", status: 503 })).toEqual({
       action: "delay",
@@ -85,5 +95,18 @@ describe("refused is", () => {
   test.each(["cheap", "", "/a b", "/a\r\nb", "/ä", "@"])("%j as a place to serve from", (text) => {
     expect(problems({ action: "degrade", uri: text })).toHaveLength(1);
     expect(problems({ action: "degrade", location: text })).toHaveLength(1);
+  });
+
+  // nginx would not go there, and the request would pass.
+  test.each(["/a/../b", "/..", "/a/..?x", "/%2e%2e/a", "/.%2E%2fa", "/a%00b"])("%j as a path of this server", (uri) => {
+    expect(problems({ action: "degrade", uri })).toEqual([
+      'onLimit.uri: a path beginning with "/", without ".." and %00',
+    ]);
+  });
+
+  test("not what only looks like it", () => {
+    for (const uri of ["/..a/b..", "/a?x=/../b", "/%252e%252e/", "/100%"]) {
+      expect(problems({ action: "degrade", uri }), uri).toEqual([]);
+    }
   });
 });

@@ -1,10 +1,12 @@
 // The body that asks for a ban: whom, and until when.
 
 import { type Cidr, formatCidr, parseCidr } from "@sluice/limiter/key/cidr.ts";
+import { type KeyPart, parseKeyPart } from "@sluice/limiter/key/key-part.ts";
 import { bannedKeyShape, cidrShape } from "@sluice/limiter/policy/bans-and-callers.ts";
 import { parseDuration } from "@sluice/limiter/policy/duration.ts";
+import { listProblems, noFindings } from "@sluice/limiter/policy/problems.ts";
 import { nameShape, type Shape } from "@sluice/limiter/policy/shape.ts";
-import { describeValue, type Problem } from "@sluice/limiter/policy/validate.ts";
+import { checkKeyPatterns, describeValue, type Problem } from "@sluice/limiter/policy/validate.ts";
 import type { Banned } from "../storage/bans.ts";
 import { readBody, refuseProblems } from "./read-body.ts";
 
@@ -79,6 +81,11 @@ export function checkBannedKey(banned: Banned, policy: unknown): void {
     const values = parts.length === 1 ? "1 value" : `${parts.length} values`;
     const expected = `${values}, for the policy's key [${parts.join(", ")}]`;
     problems.push({ path: "key", expected, got: describeValue(banned.key) });
+  } else {
+    const findings = noFindings();
+    const key = parts.map((part) => parseKeyPart(part) as KeyPart);
+    checkKeyPatterns(banned.key, key, "key", findings);
+    problems.push(...listProblems(findings));
   }
   refuseProblems(problems);
 }

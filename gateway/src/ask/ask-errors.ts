@@ -41,7 +41,7 @@ const titles: Readonly<Record<AskErrorCode, string>> = {
 };
 
 /** Every status that the API answers with. */
-export const askStatuses: readonly number[] = [200, 204, 400, 401, 404, 405, 413, 415, 429, 500];
+export const askStatuses: readonly number[] = [200, 204, 400, 401, 403, 404, 405, 413, 415, 429, 500];
 
 /** Why a request is not answered. Nothing of it is charged. */
 export interface AskError {

@@ -8,6 +8,7 @@ import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/policy/problems.ts";
 import { describeValue } from "../../../limiter/src/policy/validate.ts";
 import { sha1Hex } from "../request/key-values.ts";
+import { mostCountersAtOnce } from "../stores/redis-store.ts";
 import type { AskError } from "./ask-errors.ts";
 import type { Ask } from "./decide.ts";
 import type { Caller } from "./directory.ts";
@@ -21,9 +22,6 @@ export interface Written {
   /** Where it stands in the request: "checks[0]."; "" where it is the request. */
   readonly path: string;
 }
-
-/** Each is a key of Redis and five arguments: with more, Lua could not pass them all in one call. */
-const mostCounters = 1000;
 
 /** @returns what to decide; or what is wrong, in which case nothing is */
 export function findAsks(
@@ -60,16 +58,16 @@ export function findAsks(
       continue;
     }
     counters += policy.limits.length;
-    asks.push({ policy, keyValues: keyValuesOf(policy, key, path, wrong), cost: cost ?? policy.policy.cost });
+    asks.push(askOf(policy, key, cost ?? policy.policy.cost, path, wrong));
   }
   if (unaskable.problems.length > 0) {
     const detail = "Slots of concurrency are held by requests at the gateway. Nothing was charged.";
     return $multi(undefined, { code: "policy-not-askable", detail, errors: listProblems(unaskable) });
   }
-  if (counters > mostCounters) {
+  if (counters > mostCountersAtOnce) {
     addProblem(wrong, {
       path: "checks",
-      expected: `policies that have at most ${mostCounters} limits together`,
+      expected: `policies that have at most ${mostCountersAtOnce} limits together`,
       got: `${counters}`,
     });
   }
@@ -80,33 +78,36 @@ export function findAsks(
   return $multi(asks, undefined);
 }
 
-/** @returns undefined when a value is empty and the policy does not share a counter then, or when the key is wrong */
-function keyValuesOf(
-  { policy }: CompiledPolicy,
-  key: readonly string[],
-  path: string,
-  wrong: Findings,
-): string | undefined {
-  const parts = policy.key;
+/** @param wrong has what is wrong with the key afterwards */
+function askOf(policy: CompiledPolicy, key: readonly string[], cost: number, path: string, wrong: Findings): Ask {
+  const parts = policy.policy.key;
   const count = parts.length;
   if (key.length !== count) {
     const expected = `a list of ${count}: a value for each part of the policy's key`;
     addProblem(wrong, { path: `${path}key`, expected, got: describeValue(key) });
-    return undefined;
+    return { policy, values: key, keyValues: undefined, address: undefined, cost };
   }
   const values: string[] = [];
+  let isMissing = false;
+  let address: string | undefined;
   for (let i = 0; i < count; i++) {
     const part = parts[i] as KeyPart;
     const value = key[i] as string;
-    if (value === "" && policy.onMissingKey !== "shared") return undefined;
-    if (part.source === "const" && value !== part.name) {
+    if (value === "") {
+      isMissing = true;
+    } else if (part.source === "const" && value !== part.name) {
       addProblem(wrong, {
         path: `${path}key[${i}]`,
         expected: describeValue(part.name),
         got: describeValue(value),
       });
+    } else if (part.source === "ip") {
+      address = value;
+      values.push(ipPrefix(value, part.v4Bits, part.v6Bits));
+      continue;
     }
-    values.push(part.source === "ip" && value !== "" ? ipPrefix(value, part.v4Bits, part.v6Bits) : value);
+    values.push(value);
   }
-  return encodeKeyValues(values, count, sha1Hex);
+  const counts = !isMissing || policy.policy.onMissingKey === "shared";
+  return { policy, values, keyValues: counts ? encodeKeyValues(values, count, sha1Hex) : undefined, address, cost };
 }

@@ -98,8 +98,9 @@ function send(settings: Settings, outcomes: readonly Outcome[]): void {
   const delayUs = longestDelayUs(outcomes);
   if (allowed && delayUs > 0) ngx.sleep(math.ceil(delayUs / 1000) / 1000);
   ngx.header["Cache-Control"] = "no-store";
-  ngx.status = allowed ? 204 : 429;
-  countAsk(allowed ? 204 : 429);
+  const status = allowed ? 204 : reason === "banned" ? 403 : 429;
+  ngx.status = status;
+  countAsk(status);
   if (!allowed) ngx.header["Content-Length"] = 0;
   // Nothing was printed: this has nginx send the status as it is, with no page of its own.
   ngx.send_headers();

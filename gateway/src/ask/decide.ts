@@ -4,49 +4,53 @@
 // Checks of one policy and key are decided together, as one of their summed cost: a counter is charged once, so that the
 // stores, which load and save each counter of a group, never meet one twice.
 //
+// Bans, exemptions, overrides and the schedule hold as they do for the gateway's own requests, by the key that the caller
+// gives: of a key with the part ip, its value is the client's address.
+//
 // Redis is asked first: while it is waited for, nothing of this node is charged. Its checks are charged by one script, all
 // or none; a refusal on this node gives them back.
 
-import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import { atCost, type CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { emptyVerdict, type Verdict } from "../../../limiter/src/verdict.ts";
 import { countDecision } from "../metrics/counts.ts";
-import { warnSparingly } from "../runtime/sparing-log.ts";
-import type { RedisSettings, Settings } from "../settings.ts";
-import { nodeShare } from "../stores/node-share.ts";
-import { decideOnNode, refundOnNode } from "../stores/node-store.ts";
-import { type Check, decideInRedis, refundChecksInRedis } from "../stores/redis-store.ts";
+import { standingOfAddress, standingOfKey, type Terms } from "../request/terms.ts";
+import type { Settings } from "../settings.ts";
+import { chargeInRedis, chargeOnNode, chargeWithoutRedis, giveBack } from "../stores/charges.ts";
+import { observe } from "../stores/observe.ts";
+import type { Charge, Check } from "../stores/redis-store.ts";
 
 export interface Ask {
   readonly policy: CompiledPolicy;
+  /** In the key's order, not encoded, as the gateway would have read them. */
+  readonly values: readonly string[];
   /** Undefined: a value is missing that the policy counts by. */
   readonly keyValues: string | undefined;
+  /** Of the client, where the policy counts by it. */
+  readonly address: string | undefined;
   readonly cost: number;
 }
 
 /** Why an outcome is not a limit's. */
-export type Reason = "off" | "shadow" | "key-missing" | "undecided";
+export type Reason = "off" | "exempt" | "banned" | "shadow" | "key-missing" | "undecided";
 
 export interface Outcome {
-  /** As it is in the snapshot. */
+  /** As it holds whom is asked for: an override of it. */
   readonly policy: CompiledPolicy;
-  readonly keyValues: string;
+  /** Undefined: one is missing. */
+  readonly keyValues: string | undefined;
   cost: number;
   allowed: boolean;
   /** Undefined: its limits decided, and `verdict` says how. */
   reason: Reason | undefined;
   readonly verdict: Verdict;
-  /** What was charged, and where. */
-  charge: Charge | undefined;
-}
-
-interface Charge extends Check {
-  readonly limits: readonly CompiledLimit[];
-  /** False: in Redis. */
-  readonly onNode: boolean;
+  charged: boolean;
 }
 
 /** One more than any limit holds. Sums beyond are refused alike, and stay in the range that the algorithms are made for. */
 const mostCost = 2147483649;
+
+/** Work space: read before anything yields. */
+const terms = {} as Terms;
 
 /** @returns an outcome for each of these, in their order; those decided together have one in common */
 export function decideAsks(settings: Settings, asks: readonly Ask[]): Outcome[] {
@@ -54,22 +58,17 @@ export function decideAsks(settings: Settings, asks: readonly Ask[]): Outcome[] 
   const distinct: Outcome[] = [];
   gather(asks, outcomes, distinct);
 
-  const cluster: Outcome[] = [];
+  const charges: Charge[] = [];
+  const cluster = distinct.filter(({ reason, policy }) => reason === undefined && policy.policy.scope === "cluster");
+  if (cluster.length > 0) decideCluster(settings, cluster, charges);
   for (const outcome of distinct) {
-    if (isEnforced(outcome) && outcome.policy.policy.scope === "cluster") cluster.push(outcome);
+    const { policy, reason } = outcome;
+    if (reason === undefined && policy.policy.scope === "node") decideNode(outcome, charges);
+    else if (reason === "shadow") watch(settings, outcome);
   }
-  if (cluster.length > 0) decideCluster(settings, cluster);
-  for (const outcome of distinct) {
-    if (isEnforced(outcome) && outcome.policy.policy.scope === "node") {
-      decideNode(outcome, priced(outcome), outcome.policy.limits);
-    } else if (outcome.reason === "shadow") {
-      observe(settings, outcome);
-    }
-  }
-  if (!allAllowed(distinct)) giveBack(settings, distinct);
+  if (!allAllowed(distinct)) takeBack(distinct, charges);
   for (const { policy, reason, allowed } of outcomes) {
-    // Shadow and degraded ones are counted where they are decided.
-    if (reason === undefined || (reason === "key-missing" && !allowed)) {
+    if (reason === undefined || reason === "undecided" || !allowed) {
       countDecision(policy, allowed ? "allowed" : "refused");
     }
   }
@@ -90,23 +89,26 @@ export function longestDelayUs(outcomes: readonly Outcome[]): number {
   return longest;
 }
 
+/** Asks of one policy and key are one, unless no counter decides them. */
 function gather(asks: readonly Ask[], outcomes: Outcome[], distinct: Outcome[]): undefined {
   const byCounters: Record<string, Outcome> = {};
-  for (const { policy, keyValues, cost } of asks) {
-    const counters = policy.counterPrefix + (keyValues ?? "missing");
-    let outcome = byCounters[counters];
+  for (const ask of asks) {
+    const { keyValues, cost } = ask;
+    const reason = reasonOf(ask);
+    const isCounted = keyValues !== undefined && (reason === undefined || reason === "shadow");
+    const counters = isCounted ? ask.policy.counterPrefix + keyValues : "";
+    let outcome = isCounted ? byCounters[counters] : undefined;
     if (outcome === undefined) {
-      const reason = reasonOf(policy, keyValues);
       outcome = {
-        policy,
-        keyValues: keyValues ?? "",
+        policy: terms.policy,
+        keyValues,
         cost,
-        allowed: reason !== "key-missing" || policy.policy.onMissingKey === "skip",
+        allowed: passes(reason, ask.policy),
         reason,
         verdict: emptyVerdict(),
-        charge: undefined,
+        charged: false,
       };
-      byCounters[counters] = outcome;
+      if (isCounted) byCounters[counters] = outcome;
       distinct.push(outcome);
     } else {
       outcome.cost = math.min(outcome.cost + cost, mostCost);
@@ -115,95 +117,68 @@ function gather(asks: readonly Ask[], outcomes: Outcome[], distinct: Outcome[]):
   }
 }
 
-function reasonOf({ policy }: CompiledPolicy, keyValues: string | undefined): Reason | undefined {
-  if (policy.mode === "off") return "off";
-  if (keyValues === undefined) return policy.mode === "shadow" ? "shadow" : "key-missing";
-  return policy.mode === "shadow" ? "shadow" : undefined;
+/** Fills the terms. */
+function reasonOf({ policy, values, keyValues, address }: Ask): Reason | undefined {
+  const { mode } = policy.policy;
+  terms.policy = policy;
+  if (mode === "off") return "off";
+  const before = standingOfAddress(policy, address);
+  if (before !== "held") return before;
+  if (keyValues === undefined) return mode === "shadow" ? "shadow" : "key-missing";
+  const standing = standingOfKey(policy, values, terms);
+  if (standing !== "held") return standing;
+  return terms.policy.policy.mode === "shadow" ? "shadow" : undefined;
 }
 
-function isEnforced({ reason }: Outcome): boolean {
-  return reason === undefined;
+function passes(reason: Reason | undefined, { policy }: CompiledPolicy): boolean {
+  if (reason === "key-missing") return policy.onMissingKey === "skip";
+  return reason !== "banned";
 }
 
-/** The policy with the cost that is asked for. */
-function priced({ policy, cost }: Outcome): CompiledPolicy {
-  if (cost === policy.policy.cost) return policy;
-  return { ...policy, policy: { ...policy.policy, cost } };
+function checkOf({ policy, keyValues, cost }: Outcome): Check {
+  return { policy: atCost(policy, cost), keyValues: keyValues as string, receipt: [] };
 }
 
-function decideNode(outcome: Outcome, policy: CompiledPolicy, limits: readonly CompiledLimit[]): void {
-  const { keyValues, verdict } = outcome;
-  const receipt: number[] = [];
-  outcome.allowed = decideOnNode(policy, limits, keyValues, verdict, receipt);
-  if (outcome.allowed) outcome.charge = { policy, limits, keyValues, receipt, onNode: true };
+function decideNode(outcome: Outcome, charges: Charge[]): void {
+  const check = checkOf(outcome);
+  outcome.allowed = chargeOnNode(check, check.policy.limits, outcome.verdict, charges);
+  outcome.charged = outcome.allowed;
 }
 
-function decideCluster(settings: Settings, outcomes: readonly Outcome[]): void {
-  const { redis } = settings;
-  const checks: Check[] = [];
-  for (const outcome of outcomes) {
-    checks.push({ policy: priced(outcome), keyValues: outcome.keyValues, receipt: [], verdict: outcome.verdict });
-  }
-  let failure: string | undefined = "SLUICE_REDIS_URL is not set";
-  if (redis !== undefined) {
-    const [charged, redisFailure] = decideInRedis(redis, checks, emptyVerdict());
-    if (charged !== undefined) {
-      for (let i = 0; i < outcomes.length; i++) {
-        const outcome = outcomes[i] as Outcome;
-        const { policy, keyValues, receipt } = checks[i] as Check;
-        outcome.allowed = outcome.verdict.allowed;
-        if (charged) outcome.charge = { policy, limits: policy.limits, keyValues, receipt, onNode: false };
-      }
-      return;
+function decideCluster({ redis }: Settings, outcomes: readonly Outcome[], charges: Charge[]): void {
+  const checks = outcomes.map((outcome) => ({ ...checkOf(outcome), verdict: outcome.verdict }));
+  const charged = chargeInRedis(redis, checks, emptyVerdict(), charges);
+  for (let i = 0; i < outcomes.length; i++) {
+    const outcome = outcomes[i] as Outcome;
+    const check = checks[i] as Check;
+    if (charged === undefined) {
+      decideWithoutRedis(outcome, check, charges);
+    } else {
+      outcome.allowed = check.allowed === true;
+      outcome.charged = charged;
     }
-    failure = redisFailure;
   }
-  warnSparingly("Redis did not decide", failure);
-  for (const outcome of outcomes) decideWithoutRedis(outcome);
 }
 
-function decideWithoutRedis(outcome: Outcome): void {
-  const { policy } = outcome;
+function decideWithoutRedis(outcome: Outcome, check: Check, charges: Charge[]): void {
+  const { policy, verdict } = outcome;
   countDecision(policy, "degraded");
-  const { onStoreFailure } = policy.policy;
-  if (onStoreFailure === "local") {
-    const asked = priced(outcome);
-    decideNode(outcome, asked, nodeShare(asked));
-  } else {
-    outcome.allowed = onStoreFailure === "allow";
-    outcome.reason = "undecided";
-  }
+  outcome.allowed = chargeWithoutRedis(check, verdict, charges);
+  if (policy.policy.onStoreFailure === "local") outcome.charged = outcome.allowed;
+  else outcome.reason = "undecided";
 }
 
-/** Shadow: decided and charged apart from everything else, and only reported. */
-function observe(settings: Settings, outcome: Outcome): void {
-  const { policy, keyValues, verdict } = outcome;
-  if (keyValues === "") return;
-  const asked = priced(outcome);
-  let allowed: boolean | undefined;
-  if (policy.policy.scope === "node") {
-    allowed = decideOnNode(asked, asked.limits, keyValues, verdict, undefined);
-  } else if (settings.redis !== undefined) {
-    [allowed] = decideInRedis(settings.redis, [{ policy: asked, keyValues, receipt: [] }], verdict);
-  }
-  if (allowed === undefined) countDecision(policy, "degraded");
-  else countDecision(policy, allowed ? "allowed" : "shadow-refused");
-  if (allowed === false) {
-    ngx.log(ngx.NOTICE, "sluice: shadow policy would have refused: ", policy.app, "/", policy.policy.name);
-  }
+function watch({ redis }: Settings, outcome: Outcome): void {
+  if (outcome.keyValues === undefined) return;
+  const { app, policy } = outcome.policy;
+  if (observe(redis, checkOf(outcome)) !== "shadow-refused") return;
+  ngx.log(ngx.NOTICE, "sluice: shadow policy would have refused: ", app, "/", policy.name);
 }
 
-/** The last first: each then finds its counter as its charge left it. What is told to be left has it back. */
-function giveBack(settings: Settings, outcomes: readonly Outcome[]): void {
-  const inRedis: Check[] = [];
-  for (let i = outcomes.length - 1; i >= 0; i--) {
-    const { charge, cost, verdict } = outcomes[i] as Outcome;
-    if (charge === undefined) continue;
-    verdict.decision.remaining = math.min(verdict.decision.remaining + cost, verdict.decision.limit);
-    if (charge.onNode) refundOnNode(charge.policy, charge.limits, charge.keyValues, charge.receipt);
-    else inRedis.push(charge);
+/** What is told to be left has it back. */
+function takeBack(outcomes: readonly Outcome[], charges: readonly Charge[]): void {
+  for (const { charged, cost, verdict } of outcomes) {
+    if (charged) verdict.decision.remaining = math.min(verdict.decision.remaining + cost, verdict.decision.limit);
   }
-  if (inRedis.length === 0) return;
-  const failure = refundChecksInRedis(settings.redis as RedisSettings, inRedis);
-  if (failure !== undefined) warnSparingly("units of a refused request were not given back", failure);
+  if (charges.length > 0) giveBack(charges);
 }

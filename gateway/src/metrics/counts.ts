@@ -4,7 +4,7 @@
 import type { CompiledPolicy, Tally } from "../../../limiter/src/policy/compile.ts";
 import { metricsDict } from "../runtime/shared-memory.ts";
 
-/** degraded: Redis did not decide, `onStoreFailure` did. */
+/** degraded: Redis did not decide. Counted beside what `onStoreFailure` then decided, once a request. */
 export type Result = Exclude<keyof Tally, "pending">;
 
 const results: readonly Result[] = ["allowed", "refused", "shadow-refused", "degraded"];

@@ -1,7 +1,7 @@
 // On which terms a policy that matches holds the request: by its schedule, the bans and exemptions, its overrides and the
-// cost that the request states. A policy with none of them costs five looks at fields.
+// cost that the request states. A policy with none of them costs a few looks at fields.
 
-import { isBannedAddress, isBannedKey } from "../../../limiter/src/policy/bans.ts";
+import { isBannedAddress, isBannedKey, type PolicyBans } from "../../../limiter/src/policy/bans.ts";
 import {
   atCost,
   type CompiledPolicy,
@@ -15,10 +15,13 @@ import { rawKeyValues, readKeyValues } from "./key-values.ts";
 import { readHeader } from "./request-headers.ts";
 
 /**
- * held: it is to be decided. banned: it is to be refused. passes: the policy leaves it alone. key-missing: an attribute of the key is absent, and
- * what then happens is onMissingKey's. cost-invalid: it states a cost that is none, and is to be answered 400.
+ * held: it is to be decided. banned: it is to be refused. off: by schedule or override, the policy is. exempt: it leaves the request
+ * alone. key-missing: an attribute of the key is absent, and what then happens is onMissingKey's. cost-invalid: it states a
+ * cost that is none, and is to be answered 400.
  */
-export type Standing = "held" | "banned" | "passes" | "key-missing" | "cost-invalid";
+export type Standing = ClientStanding | "key-missing" | "cost-invalid";
+/** By who the client is. */
+export type ClientStanding = "held" | "banned" | "off" | "exempt";
 
 /** Filled where the standing is held; of cost-invalid, the policy alone. */
 export interface Terms {
@@ -27,23 +30,15 @@ export interface Terms {
   keyValues: string;
 }
 
+/** By what the current request says. */
 export function readTerms(policy: CompiledPolicy, terms: Terms): Standing {
-  const { schedule, exempt, overrides } = policy;
-  if (schedule !== undefined && !isOpenNow(schedule)) return "passes";
-  // A policy in shadow mode changes no response.
-  const bans = policy.policy.mode === "enforce" ? policy.bans : undefined;
-  if (bans !== undefined && isBannedAddress(bans, ngx.var["remote_addr"] as string, ngx.now())) return "banned";
-  if (exempt !== undefined && isExemptAddress(policy, ngx.var["remote_addr"] as string)) return "passes";
+  const before = standingOfAddress(policy, addressFor(policy));
+  if (before !== "held") return before;
   const keyValues = readKeyValues(policy.policy);
   if (keyValues === undefined) return "key-missing";
-  if (bans !== undefined && isBannedKey(bans, rawKeyValues, ngx.now())) return "banned";
-  if (exempt !== undefined && isExemptKey(policy, rawKeyValues)) return "passes";
-  terms.policy = policy;
+  const standing = standingOfKey(policy, rawKeyValues, terms);
+  if (standing !== "held") return standing;
   terms.keyValues = keyValues;
-  if (overrides !== undefined) {
-    terms.policy = overrideFor(policy, rawKeyValues) ?? policy;
-    if (terms.policy.policy.mode === "off") return "passes";
-  }
   const { costSource } = policy.policy;
   if (costSource !== undefined) {
     const cost = costFrom(statedCost(costSource), costSource);
@@ -51,6 +46,40 @@ export function readTerms(policy: CompiledPolicy, terms: Terms): Standing {
     terms.policy = atCost(terms.policy, cost);
   }
   return "held";
+}
+
+function addressFor({ bans, exempt }: CompiledPolicy): string | undefined {
+  return bans === undefined && exempt === undefined ? undefined : ngx.var["remote_addr"];
+}
+
+/** What can be said before the key is known. @param address the client's; undefined: unknown, and in no network */
+export function standingOfAddress(policy: CompiledPolicy, address: string | undefined): ClientStanding {
+  const { schedule, exempt } = policy;
+  if (schedule !== undefined && !isOpenNow(schedule)) return "off";
+  if (address === undefined) return "held";
+  const bans = enforcedBans(policy);
+  if (bans !== undefined && isBannedAddress(bans, address, ngx.now())) return "banned";
+  return exempt !== undefined && isExemptAddress(policy, address) ? "exempt" : "held";
+}
+
+/**
+ * What is left to say when it is.
+ *
+ * @param values in the key's order, not encoded
+ * @param terms has the policy as it holds the request afterwards, where it does
+ */
+export function standingOfKey(policy: CompiledPolicy, values: readonly string[], terms: Terms): ClientStanding {
+  const { exempt, overrides } = policy;
+  const bans = enforcedBans(policy);
+  if (bans !== undefined && isBannedKey(bans, values, ngx.now())) return "banned";
+  if (exempt !== undefined && isExemptKey(policy, values)) return "exempt";
+  terms.policy = overrides === undefined ? policy : (overrideFor(policy, values) ?? policy);
+  return terms.policy.policy.mode === "off" ? "off" : "held";
+}
+
+/** A policy in shadow mode changes no response. */
+function enforcedBans({ policy, bans }: CompiledPolicy): PolicyBans | undefined {
+  return policy.mode === "enforce" ? bans : undefined;
 }
 
 function statedCost({ from, name }: CostSource): string | undefined {

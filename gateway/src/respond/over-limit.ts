@@ -1,7 +1,6 @@
 // What becomes of a request that is over the limit, as the policy that refused it says.
 
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
-import type { HeaderLine } from "../../../limiter/src/policy/on-limit.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
 import type { HeaderStyle } from "../settings.ts";
@@ -22,15 +21,10 @@ export function answerOverLimit(style: HeaderStyle, verdict: Verdict): undefined
   const { response, target } = onLimit;
   if (response !== undefined) return answer(response.status, response.headers, response.body ?? "");
   if (target === undefined) return;
-  redirected[requestAddress()] = true;
-  redirectedCount += 1;
+  const request = requestAddress();
+  if (redirected[request] === undefined) redirectedCount += 1;
+  redirected[request] = true;
   ngx.exec(target);
-}
-
-/** The header by which the service learns that the request is over a limit that lets it pass; undefined where it does not. */
-export function markOf({ policy }: CompiledPolicy): HeaderLine | undefined {
-  const { onLimit } = policy;
-  return onLimit.action === "tag" || onLimit.action === "degrade" ? onLimit.header : undefined;
 }
 
 /** Whether the current request was decided before it was sent here. */

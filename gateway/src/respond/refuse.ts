@@ -2,7 +2,7 @@
 
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { CostSource } from "../../../limiter/src/policy/cost.ts";
-import type { HeaderLine, OnLimit, Reject } from "../../../limiter/src/policy/on-limit.ts";
+import type { HeaderLines, OnLimit, Reject } from "../../../limiter/src/policy/on-limit.ts";
 import { retryAfterSeconds } from "../../../limiter/src/response-headers.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
 import type { HeaderStyle } from "../settings.ts";
@@ -13,6 +13,7 @@ const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exc
 const badRequest = 400;
 const forbidden = 403;
 const unavailable = 503;
+const noContent = 204;
 
 /** The request is over a limit. */
 export function refuseOverLimit(style: HeaderStyle, verdict: Verdict, { status, body, headers }: Reject): undefined {
@@ -53,7 +54,7 @@ export function refuseCost({ policy }: CompiledPolicy): undefined {
 }
 
 /** Ends the request with this answer, in place of what it asked for. */
-export function answer(status: number, headers: readonly HeaderLine[], body: string): undefined {
+export function answer(status: number, headers: readonly HeaderLines[], body: string): undefined {
   ngx.status = status;
   ngx.header["Content-Type"] = "text/plain; charset=utf-8";
   setLines(headers);
@@ -73,12 +74,13 @@ function sendProblem(status: number, type: string, title: string, detail: string
   end(`{"type":"${type}","title":"${title}","status":${status},"detail":"${detail}"${more}}\n`);
 }
 
-function setLines(headers: readonly HeaderLine[]): void {
+function setLines(headers: readonly HeaderLines[]): void {
   for (const { name, value } of headers) ngx.header[name] = value;
 }
 
 function end(body: string): void {
-  ngx.header["Content-Length"] = body.length;
+  // By HTTP, 204 has neither a body nor its length; nginx leaves out what else is of a body.
+  ngx.header["Content-Length"] = ngx.status === noContent ? undefined : body.length;
   ngx.print(body);
   // The answer is out; to exit by 408, 444 or 499 would mean to nginx that there is none.
   ngx.exit(ngx.HTTP_OK);

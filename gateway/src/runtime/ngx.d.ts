@@ -102,7 +102,7 @@ declare interface LightThread {
 /** @noSelf */
 declare namespace ngx {
   export const shared: Record<string, SharedDict | undefined>;
-  export const header: Record<string, string | number | string[] | undefined>;
+  export const header: Record<string, string | number | readonly string[] | undefined>;
   export const ctx: Record<string, unknown>;
   const variables: Record<string, string | undefined>;
 

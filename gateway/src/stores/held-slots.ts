@@ -8,20 +8,15 @@ import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/
 import { requestAddress } from "../runtime/lua-modules.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
-import { giveBack } from "./give-back.ts";
-import { mustAgree, renewOnNode } from "./node-store.ts";
-import { renewInRedis } from "./redis-store.ts";
+import { giveBack, giveBackLate } from "./charges.ts";
+import { renewOnNode } from "./node-store.ts";
+import { type Charge, renewInRedis } from "./redis-store.ts";
 
-/** Slots of one policy that a request was given. */
-interface Hold {
-  readonly policy: CompiledPolicy;
-  /** Those of its limits that are concurrency. */
-  readonly limits: readonly CompiledLimit[];
-  readonly keyValues: string;
-  /** For each limit, the moment that its slots were taken or last renewed in. */
-  readonly heldAtUs: number[];
-  /** Undefined: held on this node. */
-  readonly redis: RedisSettings | undefined;
+/**
+ * Slots of one policy that a request was given: of its limits, those that are concurrency; `receipt` has for each the moment
+ * that its slots were taken or last renewed in.
+ */
+interface Hold extends Charge {
   readonly renewEverySeconds: number;
   renewAtSeconds: number;
   /** While it is being renewed, where it is held is not known: whoever renews it gives it back if the request ends. */
@@ -37,7 +32,6 @@ const lookEverySeconds = 0.1;
 const holds: Record<string, Hold[] | undefined> = {};
 let holding = 0;
 let looking = false;
-let ended: Hold[] = [];
 
 /** For each worker's start. */
 export function keepSlots(): void {
@@ -83,7 +77,7 @@ export function holdSlots(
     policy,
     limits: held,
     keyValues,
-    heldAtUs,
+    receipt: heldAtUs,
     redis,
     renewEverySeconds,
     renewAtSeconds: ngx.now() + renewEverySeconds,
@@ -107,28 +101,8 @@ export function releaseSlots(): void {
   holding -= own.length;
   for (const hold of own) {
     hold.ended = true;
-    if (hold.renewing) continue;
-    if (hold.redis === undefined && !mustAgree()) giveBackHold(hold);
-    else releaseLater(hold);
+    if (!hold.renewing) giveBackLate(hold);
   }
-}
-
-function releaseLater(hold: Hold): void {
-  ended.push(hold);
-  if (ended.length > 1) return;
-  const [started, failure] = ngx.timer.at(0, () => {
-    const batch = ended;
-    ended = [];
-    for (const each of batch) giveBackHold(each);
-  });
-  if (started === undefined) {
-    ended = [];
-    warnSparingly("slots come back only after their time to live", failure);
-  }
-}
-
-function giveBackHold({ policy, limits, keyValues, heldAtUs, redis }: Hold): void {
-  giveBack(policy, limits, keyValues, heldAtUs, redis, "slots come back only after their time to live");
 }
 
 function renewDue(): void {
@@ -155,19 +129,19 @@ function renewAllDue(): void {
     hold.renewing = true;
     for (let i = 0; i < hold.limits.length; i++) renew(hold, i);
     hold.renewing = false;
-    if (hold.ended) giveBackHold(hold);
+    if (hold.ended) giveBack([hold]);
   }
 }
 
 function renew(hold: Hold, index: number): void {
-  const { policy, keyValues, heldAtUs, redis } = hold;
+  const { policy, keyValues, receipt, redis } = hold;
   const limit = hold.limits[index] as CompiledLimit;
-  const at = heldAtUs[index] as number;
+  const at = receipt[index] as number;
   let renewedAtUs: number | undefined;
   let failure: string | undefined;
   if (redis === undefined) renewedAtUs = renewOnNode(policy, limit, keyValues, at);
   else [renewedAtUs, failure] = renewInRedis(redis, policy, limit, keyValues, at);
   if (failure !== undefined) warnSparingly("slots were not renewed", failure);
   // Slots that were lost are asked for again next time.
-  if (renewedAtUs !== undefined) heldAtUs[index] = renewedAtUs;
+  if (renewedAtUs !== undefined) receipt[index] = renewedAtUs;
 }

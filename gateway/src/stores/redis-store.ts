@@ -18,12 +18,25 @@ export interface Check {
   readonly receipt: number[];
   /** Hears the limits of this check; absent: the verdict that hears those of all. */
   readonly verdict?: Verdict;
+  /** Whether its own limits allow, whatever those of others say: told by every decision in Redis. */
+  allowed?: boolean;
+}
+
+/** What one policy charged for a request, and where. */
+export interface Charge extends Check {
+  /** Those of the policy, a node's share of them, or some of them. */
+  readonly limits: readonly CompiledLimit[];
+  /** Undefined: charged on this node. */
+  readonly redis: RedisSettings | undefined;
 }
 
 interface Script {
   readonly sha1: string;
   readonly source: string;
 }
+
+/** Each is a key of Redis and at most six arguments: with more, Lua could not pass them all in one call. */
+export const mostCountersAtOnce = 1000;
 
 const keyPrefix = "sluice:";
 const numbersPerCounter = 6;
@@ -43,6 +56,7 @@ const chargeOne = {
 /**
  * Decides these checks in Redis: all are charged or none.
  *
+ * @param checks have at most `mostCountersAtOnce` limits together
  * @param verdict hears every limit when Redis decided, of checks that have none of their own
  * @returns whether the request is allowed; or undefined and what failed, when Redis did not decide
  */
@@ -70,9 +84,10 @@ export function decideInRedis(
 /** One limit, as most requests have: the script that was made for its algorithm. */
 function decideOne(
   settings: RedisSettings,
-  { policy, keyValues, receipt, verdict }: Check,
+  check: Check,
   verdictOfAll: Verdict,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
+  const { policy, keyValues, receipt, verdict } = check;
   const limit = policy.limits[0] as CompiledLimit;
   const keysAndArgs = [keyOf(policy, limit, keyValues)];
   pushNumbers(keysAndArgs, limit, policy.policy.cost);
@@ -85,54 +100,27 @@ function decideOne(
   decision.retryAfterUs = reply[2] as number;
   decision.resetAfterUs = reply[3] as number;
   decision.delayUs = reply[4] as number;
-  receipt.push(reply[5] as number);
+  receipt[0] = reply[5] as number;
+  check.allowed = decision.allowed;
   hear(verdict ?? verdictOfAll, policy, limit.name, decision);
   return $multi(decision.allowed, undefined);
 }
 
-/**
- * Gives back what a policy's charge took.
- *
- * @param moments for each limit what its charge told
- * @returns what failed
- */
-export function refundInRedis(
-  settings: RedisSettings,
-  policy: CompiledPolicy,
-  limits: readonly CompiledLimit[],
-  keyValues: string,
-  moments: readonly number[],
-): string | undefined {
+/** Gives back, in one call, what these charges took: of at most `mostCountersAtOnce` limits. @returns what failed */
+export function refundInRedis(settings: RedisSettings, charges: readonly Charge[]): string | undefined {
   const keys: string[] = [];
   const args: string[] = [];
-  pushRefund(keys, args, policy, limits, keyValues, moments);
+  for (const charge of charges) pushRefund(keys, args, charge);
   return run<number>(settings, refund, keys.length, [...keys, ...args])[1];
 }
 
-/** Gives back, in one call, what the charges of these checks took. @returns what failed */
-export function refundChecksInRedis(settings: RedisSettings, checks: readonly Check[]): string | undefined {
-  const keys: string[] = [];
-  const args: string[] = [];
-  for (const { policy, keyValues, receipt } of checks) {
-    pushRefund(keys, args, policy, policy.limits, keyValues, receipt);
-  }
-  return run<number>(settings, refund, keys.length, [...keys, ...args])[1];
-}
-
-function pushRefund(
-  keys: string[],
-  args: string[],
-  policy: CompiledPolicy,
-  limits: readonly CompiledLimit[],
-  keyValues: string,
-  moments: readonly number[],
-): void {
+function pushRefund(keys: string[], args: string[], { policy, limits, keyValues, receipt }: Charge): void {
   for (let i = 0; i < limits.length; i++) {
     const limit = limits[i] as CompiledLimit;
     keys.push(keyOf(policy, limit, keyValues));
     args.push(limit.rate.algorithm);
     pushNumbers(args, limit, policy.policy.cost);
-    args.push(whole(moments[i] as number));
+    args.push(whole(receipt[i] as number));
   }
 }
 
@@ -180,8 +168,10 @@ function readReply(reply: readonly number[], checks: readonly Check[], verdict: 
   const decision = emptyDecision();
   let at = 1;
   for (const check of checks) {
-    const { policy } = check;
-    for (const limit of policy.limits) {
+    const { policy, receipt } = check;
+    check.allowed = true;
+    for (let i = 0; i < policy.limits.length; i++) {
+      const limit = policy.limits[i] as CompiledLimit;
       decision.allowed = reply[at] === 1;
       decision.limit = capacity(limit.rate);
       decision.remaining = reply[at + 1] as number;
@@ -189,7 +179,9 @@ function readReply(reply: readonly number[], checks: readonly Check[], verdict: 
       decision.resetAfterUs = reply[at + 3] as number;
       decision.delayUs = reply[at + 4] as number;
       hear(check.verdict ?? verdict, policy, limit.name, decision);
-      check.receipt.push(reply[at + 5] as number);
+      if (!decision.allowed) check.allowed = false;
+      // In its place, not behind what was there: a request that waits for its units asks more than once.
+      receipt[i] = reply[at + 5] as number;
       at += numbersPerCounter;
     }
   }

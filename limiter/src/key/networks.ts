@@ -10,22 +10,25 @@ export interface Networks {
 
 interface NetworksOfLength {
   readonly bits: number;
-  readonly known: Record<string, boolean>;
+  /** When each is over. */
+  readonly known: Record<string, number>;
 }
 
-/** @param texts valid CIDRs */
-export function networksOf(texts: readonly string[]): Networks {
+/** @param texts valid CIDRs @param untilSeconds when each is over; absent: none ever is */
+export function networksOf(texts: readonly string[], untilSeconds?: readonly number[]): Networks {
   const v4: NetworksOfLength[] = [];
   const v6: NetworksOfLength[] = [];
-  for (const text of texts) {
-    const { groups, bits } = parseCidr(text) as Cidr;
+  for (let i = 0; i < texts.length; i++) {
+    const { groups, bits } = parseCidr(texts[i] as string) as Cidr;
     const lengths = groups.length === 2 ? v4 : v6;
     let length = lengths.find((one) => one.bits === bits);
     if (length === undefined) {
       length = { bits, known: {} };
       lengths.push(length);
     }
-    length.known[nameOf(groups)] = true;
+    const name = nameOf(groups);
+    const until = untilSeconds?.[i] ?? Number.POSITIVE_INFINITY;
+    length.known[name] = Math.max(until, length.known[name] ?? until);
   }
   // Longest first: an address is cleared bit by bit, and never made anew.
   v4.sort((a, b) => b.bits - a.bits);
@@ -34,13 +37,14 @@ export function networksOf(texts: readonly string[]): Networks {
 }
 
 /** @param address as nginx writes $remote_addr; what is none is in no network */
-export function isWithin({ v4, v6 }: Networks, address: string): boolean {
+export function isWithin({ v4, v6 }: Networks, address: string, nowSeconds = 0): boolean {
   if (v4.length === 0 && v6.length === 0) return false;
   const groups = addressGroups(address);
   if (groups === undefined) return false;
   for (const { bits, known } of groups.length === 2 ? v4 : v6) {
     maskGroups(groups, bits);
-    if (known[nameOf(groups)] === true) return true;
+    const until = known[nameOf(groups)];
+    if (until !== undefined && until > nowSeconds) return true;
   }
   return false;
 }

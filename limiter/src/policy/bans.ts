@@ -1,8 +1,8 @@
 // Bans as requests meet them: those of networks hold for all policies of their app, those of key values for one policy.
-// A ban ends by itself: what is in force is found again when the first of them has ended.
+// A ban ends by itself: each look asks for the time, so that nothing is made anew when one has ended.
 
 import type { KeyPart } from "../key/key-part.ts";
-import { firstMatch, indexKeyPatterns, type KeyPatterns } from "../key/key-patterns.ts";
+import { firstMatch, indexKeyPatterns, type KeyPatterns, patternValue } from "../key/key-patterns.ts";
 import { isWithin, type Networks, networksOf } from "../key/networks.ts";
 import type { SnapshotBan } from "./snapshot.ts";
 import { emptyTable } from "./table.ts";
@@ -10,25 +10,18 @@ import { emptyTable } from "./table.ts";
 /** Those that one policy looks at. */
 export interface PolicyBans {
   /** One record for all policies of the app. */
-  readonly networks: NetworkBans | undefined;
+  readonly networks: Networks | undefined;
   readonly keys: KeyBans | undefined;
 }
 
-interface NetworkBans {
-  readonly all: readonly SnapshotBan[];
-  untilSeconds: number;
-  inForce: Networks;
-}
-
 interface KeyBans {
-  readonly all: readonly SnapshotBan[];
-  readonly key: readonly KeyPart[];
-  untilSeconds: number;
-  inForce: KeyPatterns;
+  readonly patterns: KeyPatterns;
+  /** By the place of the pattern; the last to end comes first, so that it is the first to match. */
+  readonly untilSeconds: readonly number[];
 }
 
 export interface BansByPlace {
-  readonly ofApp: Record<string, NetworkBans>;
+  readonly ofApp: Record<string, Networks>;
   readonly ofPolicy: Record<string, SnapshotBan[]>;
 }
 
@@ -39,9 +32,13 @@ export function sortBans(bans: readonly SnapshotBan[]): BansByPlace {
     if (ban.cidr !== undefined) append(networks, ban.app, ban);
     else append(ofPolicy, placeOf(ban.app, ban.policy ?? ""), ban);
   }
-  const ofApp = emptyTable<NetworkBans>();
+  const ofApp = emptyTable<Networks>();
   for (const app in networks) {
-    ofApp[app] = { all: networks[app] as SnapshotBan[], untilSeconds: 0, inForce: networksOf([]) };
+    const own = networks[app] as SnapshotBan[];
+    ofApp[app] = networksOf(
+      own.map(({ cidr }) => cidr as string),
+      own.map(({ untilSeconds }) => untilSeconds),
+    );
   }
   return { ofApp, ofPolicy };
 }
@@ -54,40 +51,40 @@ export function bansOn(
   key: readonly KeyPart[],
 ): PolicyBans | undefined {
   const networks = ofApp[app];
-  const all = (ofPolicy[placeOf(app, policy)] ?? []).filter((ban) => (ban.key ?? []).length === key.length);
-  const keys = all.length === 0 ? undefined : { all, key, untilSeconds: 0, inForce: [] };
+  const all = (ofPolicy[placeOf(app, policy)] ?? []).filter((ban) => canMatch(ban.key ?? [], key));
+  const keys = all.length === 0 ? undefined : keyBansOf(all, key);
   return networks === undefined && keys === undefined ? undefined : { networks, keys };
+}
+
+function keyBansOf(bans: SnapshotBan[], key: readonly KeyPart[]): KeyBans {
+  bans.sort((a, b) => b.untilSeconds - a.untilSeconds);
+  const patterns = indexKeyPatterns(
+    key,
+    bans.map((ban) => ban.key as string[]),
+  );
+  return { patterns, untilSeconds: bans.map(({ untilSeconds }) => untilSeconds) };
+}
+
+/** A policy's key may have changed since the ban was made: of a key that it never has now, nothing is looked up. */
+function canMatch(patterns: readonly string[], key: readonly KeyPart[]): boolean {
+  if (patterns.length !== key.length) return false;
+  for (let i = 0; i < key.length; i++) {
+    const pattern = patterns[i] as string;
+    if (!pattern.endsWith("*") && patternValue(key[i] as KeyPart, pattern) === undefined) return false;
+  }
+  return true;
 }
 
 /** @param address $remote_addr @param nowSeconds since the epoch */
 export function isBannedAddress({ networks }: PolicyBans, address: string, nowSeconds: number): boolean {
-  if (networks === undefined) return false;
-  if (nowSeconds >= networks.untilSeconds) {
-    const inForce = networks.all.filter(({ untilSeconds }) => untilSeconds > nowSeconds);
-    networks.inForce = networksOf(inForce.map(({ cidr }) => cidr as string));
-    networks.untilSeconds = firstEnd(inForce);
-  }
-  return isWithin(networks.inForce, address);
+  return networks !== undefined && isWithin(networks, address, nowSeconds);
 }
 
 /** @param values in the key's order, not encoded */
 export function isBannedKey({ keys }: PolicyBans, values: readonly string[], nowSeconds: number): boolean {
   if (keys === undefined) return false;
-  if (nowSeconds >= keys.untilSeconds) {
-    const inForce = keys.all.filter(({ untilSeconds }) => untilSeconds > nowSeconds);
-    keys.inForce = indexKeyPatterns(
-      keys.key,
-      inForce.map(({ key }) => key as string[]),
-    );
-    keys.untilSeconds = firstEnd(inForce);
-  }
-  return firstMatch(keys.inForce, values) !== undefined;
-}
-
-function firstEnd(bans: readonly SnapshotBan[]): number {
-  let first = Number.POSITIVE_INFINITY;
-  for (const { untilSeconds } of bans) first = Math.min(first, untilSeconds);
-  return first;
+  const place = firstMatch(keys.patterns, values);
+  return place !== undefined && (keys.untilSeconds[place] as number) > nowSeconds;
 }
 
 /** Names cannot hold ":". */

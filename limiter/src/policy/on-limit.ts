@@ -3,6 +3,7 @@
 import { parseDuration } from "./duration.ts";
 import { addProblem, type Findings } from "./problems.ts";
 import type { Shape } from "./shape.ts";
+import { emptyTable } from "./table.ts";
 
 export type OnLimit = Reject | Delay | Degrade | Tag;
 
@@ -11,7 +12,7 @@ export interface Reject {
   readonly status: number;
   /** In place of the problem document. */
   readonly body: string | undefined;
-  readonly headers: readonly HeaderLine[];
+  readonly headers: readonly HeaderLines[];
 }
 
 /** Refused after all where the wait would be longer, or more are waiting: as by `reject`. */
@@ -41,6 +42,12 @@ export interface Tag {
 export interface HeaderLine {
   readonly name: string;
   readonly value: string;
+}
+
+/** All lines of one name. */
+export interface HeaderLines {
+  readonly name: string;
+  readonly value: string | readonly string[];
 }
 
 type Json = Record<string, unknown>;
@@ -82,7 +89,12 @@ export const onLimitShape: Shape & { kind: "record" } = {
       description: "delay: how many may wait at once, on each worker. Absent: 100.",
     },
     uri: {
-      shape: { kind: "text", expected: 'a path beginning with "/"', maxBytes: 1024, accepts: isPath },
+      shape: {
+        kind: "text",
+        expected: 'a path beginning with "/", without ".." and %00',
+        maxBytes: 1024,
+        accepts: isPath,
+      },
       description: "degrade: where nginx sends the request instead, internally.",
     },
     location: {
@@ -165,14 +177,31 @@ export function onLimitFrom(onLimit: Json): OnLimit {
 }
 
 function rejectFrom(answer: Json): Reject {
-  const lines: HeaderLine[] = [];
-  for (const line of (answer["headers"] ?? []) as string[]) lines.push(headerFrom(line));
   return {
     action: "reject",
     status: (answer["status"] ?? statusUnlessSaid) as number,
     body: answer["body"] as string | undefined,
-    headers: lines,
+    headers: headersFrom((answer["headers"] ?? []) as string[]),
   };
+}
+
+function headersFrom(lines: readonly string[]): HeaderLines[] {
+  const names: string[] = [];
+  const values: Record<string, string[]> = emptyTable();
+  for (const line of lines) {
+    const { name, value } = headerFrom(line);
+    const others = values[name];
+    if (others !== undefined) {
+      others.push(value);
+    } else {
+      names.push(name);
+      values[name] = [value];
+    }
+  }
+  return names.map((name) => {
+    const own = values[name] as string[];
+    return { name, value: own.length === 1 ? (own[0] as string) : own };
+  });
 }
 
 function headerFrom(line: string): HeaderLine {
@@ -202,8 +231,13 @@ function parseHeaderLine(line: string): HeaderLine | undefined {
   return value === "" || framing.includes(name) ? undefined : { name, value };
 }
 
+/** nginx goes nowhere by a path with "..", percent-encoded or not, or a NUL: the request would pass. */
 function isPath(text: string): boolean {
   if (!text.startsWith("/")) return false;
+  const path = (text.split("?")[0] as string).toLowerCase();
+  if (path.includes("%00")) return false;
+  const decoded = path.split("%2e").join(".").split("%2f").join("/");
+  if (`${decoded}/`.includes("/../")) return false;
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);
     if (code <= 32 || code >= 127) return false;

@@ -246,7 +246,8 @@ function checkOverridden(limits: readonly unknown[], own: unknown, path: string,
   }
 }
 
-function checkKeyPatterns(patterns: unknown, key: readonly KeyPart[], path: string, findings: Findings): void {
+/** @param patterns one for each part of the key, of the right shape or reported already */
+export function checkKeyPatterns(patterns: unknown, key: readonly KeyPart[], path: string, findings: Findings): void {
   if (!isList(patterns)) return;
   if (patterns.length !== key.length) {
     addProblem(findings, {

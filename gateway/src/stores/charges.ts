@@ -1,0 +1,158 @@
+// Charges what policies take for a request, on this node or in Redis, and gives it back where it was charged.
+
+import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
+import type { Verdict } from "../../../limiter/src/verdict.ts";
+import { requestAddress } from "../runtime/lua-modules.ts";
+import { warnSparingly } from "../runtime/sparing-log.ts";
+import type { RedisSettings } from "../settings.ts";
+import { nodeShare } from "./node-share.ts";
+import { decideOnNode, mustAgree, refundOnNode } from "./node-store.ts";
+import { type Charge, type Check, decideInRedis, mostCountersAtOnce, refundInRedis } from "./redis-store.ts";
+
+/**
+ * @param limits the policy's, or a node's share of them
+ * @param charges has the charge afterwards, where the request is allowed
+ * @returns whether it is
+ */
+export function chargeOnNode(
+  { policy, keyValues, receipt }: Check,
+  limits: readonly CompiledLimit[],
+  verdict: Verdict | undefined,
+  charges: Charge[],
+): boolean {
+  const allowed = decideOnNode(policy, limits, keyValues, verdict, receipt);
+  if (allowed) charges.push({ policy, limits, keyValues, receipt, redis: undefined });
+  return allowed;
+}
+
+/**
+ * All of these or none, by one call to Redis unless they have very many limits: then by several, and what the earlier calls
+ * charged is among the charges when a later one refuses. Yields.
+ *
+ * @param redis undefined: none is configured
+ * @param verdict hears the limits of checks that have no verdict of their own
+ * @param charges has the charges afterwards
+ * @returns whether the request is allowed; undefined when Redis did not decide
+ */
+export function chargeInRedis(
+  redis: RedisSettings | undefined,
+  checks: readonly Check[],
+  verdict: Verdict,
+  charges: Charge[],
+): boolean | undefined {
+  if (redis === undefined) {
+    warnSparingly("Redis did not decide", "SLUICE_REDIS_URL is not set");
+    return undefined;
+  }
+  let from = 0;
+  while (from < checks.length) {
+    const end = endOfCall(checks, from);
+    const together = end - from === checks.length ? checks : checks.slice(from, end);
+    const [allowed, failure] = decideInRedis(redis, together, verdict);
+    if (allowed === undefined) warnSparingly("Redis did not decide", failure);
+    if (allowed !== true) return allowed;
+    for (const { policy, keyValues, receipt } of together) {
+      charges.push({ policy, limits: policy.limits, keyValues, receipt, redis });
+    }
+    from = end;
+  }
+  return true;
+}
+
+/** Where those end that one call can take. */
+function endOfCall(checks: readonly Check[], from: number): number {
+  let end = from;
+  let counters = 0;
+  while (end < checks.length) {
+    counters += (checks[end] as Check).policy.limits.length;
+    if (counters > mostCountersAtOnce) break;
+    end += 1;
+  }
+  return end;
+}
+
+/**
+ * What onStoreFailure makes of a check that Redis did not decide. With `local`, this node's share of the limits decides,
+ * and the verdict hears them.
+ *
+ * @returns whether the request may go on
+ */
+export function chargeWithoutRedis(check: Check, verdict: Verdict, charges: Charge[]): boolean {
+  const { policy } = check;
+  const { onStoreFailure } = policy.policy;
+  if (onStoreFailure !== "local") return onStoreFailure === "allow";
+  return chargeOnNode(check, nodeShare(policy), verdict, charges);
+}
+
+/** Gives back all of these: what is in Redis, by one call or few. Yields. */
+export function giveBack(charges: readonly Charge[]): void {
+  let redis: RedisSettings | undefined;
+  const inRedis: Charge[] = [];
+  for (const charge of charges) {
+    if (charge.redis === undefined) {
+      refundOnNode(charge.policy, charge.limits, charge.keyValues, charge.receipt);
+    } else {
+      redis = charge.redis;
+      inRedis.push(charge);
+    }
+  }
+  if (redis === undefined) return;
+  let from = 0;
+  while (from < inRedis.length) {
+    const end = endOfCall(inRedis, from);
+    const failure = refundInRedis(redis, inRedis.slice(from, end));
+    if (failure !== undefined) warnSparingly("units stay charged, and slots until their time to live is over", failure);
+    from = end;
+  }
+}
+
+let late: Charge[] = [];
+
+/** The same in the log phase, where nothing may yield: what needs a lock or Redis is given back by one timer for all. */
+export function giveBackLate(charge: Charge): void {
+  if (charge.redis === undefined && !mustAgree()) {
+    giveBack([charge]);
+    return;
+  }
+  late.push(charge);
+  if (late.length > 1) return;
+  const [started, failure] = ngx.timer.at(0, () => {
+    const batch = late;
+    late = [];
+    for (const each of batch) giveBack([each]);
+  });
+  if (started !== undefined) return;
+  late = [];
+  warnSparingly("units stay charged, and slots until their time to live is over", failure);
+}
+
+/** What was charged for requests that are not decided and wait, by request. */
+const undecided: Record<string, readonly Charge[] | undefined> = {};
+let undecidedCount = 0;
+
+/** Before the current request waits for more: should its client go away meanwhile, these are given back in its log phase. */
+export function keepInMind(charges: readonly Charge[]): void {
+  const request = requestAddress();
+  if (undecided[request] === undefined) undecidedCount += 1;
+  undecided[request] = charges;
+}
+
+/** The current request is decided. */
+export function settle(): void {
+  if (undecidedCount > 0) takeUndecided();
+}
+
+/** In the log phase: of a request that ended before it was decided. */
+export function giveBackUndecided(): void {
+  if (undecidedCount === 0) return;
+  for (const charge of takeUndecided() ?? []) giveBackLate(charge);
+}
+
+function takeUndecided(): readonly Charge[] | undefined {
+  const request = requestAddress();
+  const charges = undecided[request];
+  if (charges === undefined) return undefined;
+  undecided[request] = undefined;
+  undecidedCount -= 1;
+  return charges;
+}

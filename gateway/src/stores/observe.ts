@@ -1,0 +1,24 @@
+// A policy in shadow mode: decided and charged apart from everything else, and only reported.
+
+import { emptyVerdict } from "../../../limiter/src/verdict.ts";
+import { countDecision, type Result } from "../metrics/counts.ts";
+import type { RedisSettings } from "../settings.ts";
+import { chargeInRedis, chargeOnNode } from "./charges.ts";
+import { holdSlots } from "./held-slots.ts";
+import type { Charge, Check } from "./redis-store.ts";
+
+/** Counts the decision; slots are the request's until it ends. @returns what would have become of it */
+export function observe(redis: RedisSettings | undefined, check: Check): Result {
+  const { policy, keyValues, receipt } = check;
+  const charges: Charge[] = [];
+  const onNode = policy.policy.scope === "node";
+  const allowed = onNode
+    ? chargeOnNode(check, policy.limits, undefined, charges)
+    : chargeInRedis(redis, [check], emptyVerdict(), charges);
+  if (allowed === true && policy.holdsSlots) {
+    holdSlots(policy, policy.limits, keyValues, receipt, onNode ? undefined : redis);
+  }
+  const result = allowed === undefined ? "degraded" : allowed ? "allowed" : "shadow-refused";
+  countDecision(policy, result);
+  return result;
+}
