@@ -6,9 +6,9 @@ import type { CompiledLimit, CompiledPolicy, NumberTexts } from "../../../limite
 import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
 import { hear, type Verdict } from "../../../limiter/src/verdict.ts";
 import { countRedisFailure, observeRedisCall } from "../metrics/redis-calls.ts";
+import { connect, discard, keep } from "../redis/connection.ts";
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
-import { connect, discard, keep } from "./redis-connection.ts";
 
 /** One policy that a request is held to, and the key values that pick its counters. */
 export interface Check {
