@@ -60,6 +60,11 @@ const start = async (count = 2): Promise<string[]> => {
 };
 const at = (urls: readonly string[], path: string) => urls.map((url) => url + path);
 const keysOf = async (node: RedisServer) => (await node.command("KEYS", "*")) as string[];
+/** How often this node has replied with such an error. */
+const errorsOf = async (node: RedisServer, code: string) => {
+  const stats = String(await node.command("INFO", "errorstats"));
+  return Number(new RegExp(`^errorstat_${code}:count=(\\d+)`, "m").exec(stats)?.[1] ?? 0);
+};
 const placeOf = async (name: string) => {
   const slot = slotOf(`sluice:s2:{default:${name}:0:}`);
   const from = await redis.ownerOf(slot);
@@ -90,6 +95,7 @@ describe("with three nodes and two gateways", () => {
     await redis.moveKeys(slot, from, to);
     await redis.endMove(slot, to);
     expect(await askAtOnce(at(urls, "/moved"), 100)).toEqual({ 404: 40, 429: 60 });
+    expect(await errorsOf(from, "MOVED")).toBeGreaterThan(0);
     expect((await keysOf(to)).filter((key) => key.includes(":moved:"))).toHaveLength(1);
   });
 
@@ -112,8 +118,9 @@ describe("with three nodes and two gateways", () => {
     await redis.beginMove(slot, from, to);
     await untilAdmitted(150);
     await redis.moveKeys(slot, from, to);
-    // All of these were sent on by ASK.
+    // Since the counter has moved, each was sent on by ASK.
     await untilAdmitted(350);
+    expect(await errorsOf(from, "ASK")).toBeGreaterThan(50);
     await redis.endMove(slot, to);
     await until("some are refused", 20_000, () => (statuses[429] ?? 0) > 100);
     done = true;
@@ -130,6 +137,11 @@ describe("with three nodes and two gateways", () => {
     const [key] = (await from.command("CLUSTER", "GETKEYSINSLOT", `${slot}`, "1")) as string[];
     await from.command("MIGRATE", "127.0.0.1", `${to.port}`, key as string, "0", "5000");
     const asked = ask(`${urls[0]}/two-limits`);
+    await until(
+      "Redis says TRYAGAIN",
+      4000,
+      async () => (await errorsOf(to, "TRYAGAIN")) + (await errorsOf(from, "TRYAGAIN")) > 8,
+    );
     await redis.moveKeys(slot, from, to);
     await redis.endMove(slot, to);
     expect((await asked).headers["x-ratelimit-remaining"]).toBe("29");

@@ -28,7 +28,7 @@ interface Detour {
 }
 
 /** A slot that moves from node to node, and on while we follow, does so within this many. */
-const mostDetours = 5;
+const mostRedirects = 5;
 /** While the keys of one slot lie on two nodes. */
 const tryAgainSeconds = 0.01;
 
@@ -61,7 +61,8 @@ export function callScript<Reply>(
   let asking = false;
   let leftMs = settings.deadlineMs;
   let failedAt: number | undefined;
-  for (let detours = 0; ; detours++) {
+  let redirects = 0;
+  for (;;) {
     const [reply, failure, stage] = callServer(server, leftMs, asking, script, keyCount, keysAndArgs);
     if (reply !== undefined) {
       observeRedisCall(stopwatchSeconds() - startedAt);
@@ -70,7 +71,8 @@ export function callScript<Reply>(
     const code = stage === "reply" ? codeOf(failure as string) : undefined;
     failedAt ??= stopwatchSeconds();
     leftMs = settings.deadlineMs - (stopwatchSeconds() - failedAt) * 1000;
-    const late = leftMs < 1 || detours === mostDetours;
+    if (code !== "TRYAGAIN") redirects += 1;
+    const late = leftMs < 1 || redirects > mostRedirects;
     learn(settings, server, group, stage as Stage, code, failure as string);
     const detour: Detour | undefined = late
       ? undefined
