@@ -36,8 +36,8 @@ const policies = [
 
 let redis: RedisCluster;
 let gateways: LoneGateway[] = [];
+const user = ["--user", "sluice", "on", ">s3cret/", ...rightsOf("Cluster")];
 beforeAll(async () => {
-  const user = ["--user", "sluice", "on", ">s3cret/", ...rightsOf("Cluster")];
   redis = await RedisCluster.start(3, [...user, "--cluster-require-full-coverage", "no"]);
 });
 afterAll(() => redis?.stop());
@@ -46,13 +46,13 @@ afterEach(async () => {
   for (const node of redis.nodes) await node.command("FLUSHALL");
 });
 
-const start = async (count = 2): Promise<string[]> => {
+const start = async (count = 2, cluster = redis): Promise<string[]> => {
   const started = Array.from({ length: count }, () =>
     LoneGateway.start({
       policies,
       callers: [callerOf(caller)],
       workers: 2,
-      env: { SLUICE_REDIS_URL: redis.url("sluice:s3cret%2F@"), SLUICE_REDIS_DEADLINE_MS: "5000" },
+      env: { SLUICE_REDIS_URL: cluster.url("sluice:s3cret%2F@"), SLUICE_REDIS_DEADLINE_MS: "5000" },
     }),
   );
   gateways = await Promise.all(started);
@@ -195,4 +195,29 @@ describe("with three nodes and two gateways", () => {
     // Without persistence it has forgotten the counter, but not its slots.
     await until("it counts again", 10_000, async () => (await told()) !== undefined);
   });
+});
+
+it("follows a replica that takes a dead node's place, where the counters go on", async () => {
+  const replicated = await RedisCluster.start(3, user);
+  try {
+    const from = await replicated.ownerOf(slotOf("{default:moved:0:}"));
+    const replica = await replicated.addReplicaOf(from);
+    const urls = await start(1, replicated);
+    expect(await askAtOnce(at(urls, "/moved"), 20)).toEqual({ 404: 20 });
+    await until("the replica has it", 5000, async () => (await keysOf(replica)).length === 1);
+    await from.stop("SIGKILL");
+    const told = async () => (await ask(`${urls[0]}/moved`)).headers["x-ratelimit-remaining"];
+    // Eight in a row: both workers have found it.
+    let counted: string[] = [];
+    await until("it counts again", 20_000, async () => {
+      const remaining = await told();
+      counted = remaining === undefined ? [] : [...counted, remaining];
+      return counted.length === 8;
+    });
+    const left = Number(counted.at(-1));
+    expect(left).toBeLessThan(40);
+    expect(await askAtOnce(at(urls, "/moved"), 100)).toEqual({ 404: left, 429: 100 - left });
+  } finally {
+    await replicated.stop();
+  }
 });
