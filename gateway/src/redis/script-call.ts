@@ -181,7 +181,7 @@ function redirected(server: RedisServer, failure: string): RedisServer | undefin
 
 /** What the operator can do about it. */
 function explained({ deployment }: RedisSettings, code: ErrorCode | undefined, failure: string): string {
-  if (code === "NOPERM" || failure.includes("NOPERM")) {
+  if (failure.includes("NOPERM") || failure.includes("The user executing the script can't")) {
     return `${failure} (the rights that Sluice's user needs are in docs/cluster.md)`;
   }
   if (code === "MOVED" && deployment.kind === "single") {
