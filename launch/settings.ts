@@ -85,8 +85,8 @@ export function readSettings(env: NodeJS.ProcessEnv): Settings {
     redisUrl: read<string | undefined>(
       "SLUICE_REDIS_URL",
       undefined,
-      "redis:// or rediss:// (Sentinel and Cluster are not available yet)",
-      (text) => (/^rediss?:\/\/[^\s/]+/.test(text) ? text : undefined),
+      "redis://, redis+sentinel:// or redis+cluster://, or these with rediss for TLS",
+      (text) => (/^rediss?(\+sentinel|\+cluster)?:\/\/[^\s/]+/.test(text) ? text : undefined),
     ),
     gatewayToken: read<string | undefined>("SLUICE_GATEWAY_TOKEN", undefined, tokenShape, parseToken),
     gatewayTokenFile: tokenFile ?? join(dataDir, "gateway-token"),

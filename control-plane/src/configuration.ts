@@ -24,7 +24,7 @@ const logLevels = ["fatal", "error", "warn", "info", "debug", "trace", "silent"]
 export type LogLevel = (typeof logLevels)[number];
 
 export const minTokenLength = 16;
-const redisSchemes = ["redis:", "rediss:"];
+const redisSchemes = ["redis", "rediss"].flatMap((name) => [`${name}:`, `${name}+sentinel:`, `${name}+cluster:`]);
 const laterSchemes = ["mysql:", "mariadb:", "postgres:", "postgresql:"];
 
 /** A value that cannot be used. The message is for the operator and never holds a secret. */
@@ -111,7 +111,7 @@ function readRedisUrl(environment: NodeJS.ProcessEnv): string | undefined {
   if (!redisSchemes.includes(scheme)) {
     throw new ConfigurationError(
       "SLUICE_REDIS_URL",
-      "redis:// or rediss:// (Sentinel and Cluster are not available yet)",
+      "redis://, redis+sentinel:// or redis+cluster://, or these with rediss for TLS",
       scheme === "" ? "a text without a scheme" : `${scheme}…`,
     );
   }

@@ -1,6 +1,7 @@
 // What the environment says, read once in init_by_lua. nginx passes on only the variables that nginx.conf names with
 // "env". Invalid is refused at start, never replaced by a default.
 
+import { type Deployment, parseDeployment } from "./redis/deployment.ts";
 import { readFile } from "./runtime/files.ts";
 
 export type HeaderStyle = "ietf" | "legacy" | "both" | "none";
@@ -19,13 +20,7 @@ export interface Settings {
 }
 
 export interface RedisSettings {
-  readonly host: string;
-  readonly port: number;
-  /** The name that its certificate must bear, where it is to have one; undefined: no TLS. */
-  readonly tlsName: string | undefined;
-  readonly user: string;
-  readonly password: string;
-  readonly database: number;
+  readonly deployment: Deployment;
   /** How long one command may take before the node decides alone. */
   readonly deadlineMs: number;
 }
@@ -97,32 +92,14 @@ function pushUrl(controlUrl: string): string {
 
 function redisSettings(url: string | undefined): RedisSettings | undefined {
   if (url === undefined) return undefined;
-  const [scheme, rest] = string.match(url, "^(rediss?)://(.+)$");
-  const [signIn, address] = string.match(rest ?? "", "^(.-)@?([^@]*)$");
-  const [host, port, database] = string.match(address ?? "", "^([^:/]+):?(%d*)/?(%d*)$");
-  if (scheme === undefined || host === undefined) {
-    // The value may hold a password: it is not repeated.
-    return refuse("SLUICE_REDIS_URL", "redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE] or rediss://…", "something else");
-  }
-  const [user, password] = string.match(signIn ?? "", "^([^:]*):?(.*)$");
+  const deployment = parseDeployment(url);
+  // The value may hold a password: it is not repeated.
+  if ("expected" in deployment) return refuse("SLUICE_REDIS_URL", deployment.expected, deployment.got);
   // While each request has a connection of its own, a burst alone makes Redis tens of ms late on a small machine.
   const deadlineText = environment("SLUICE_REDIS_DEADLINE_MS") ?? "200";
   const deadlineMs = tonumber(deadlineText);
   if (deadlineMs === undefined || !(deadlineMs >= 1 && deadlineMs <= 60000)) {
     return refuse("SLUICE_REDIS_DEADLINE_MS", "a number from 1 to 60000", deadlineText);
   }
-  return {
-    host: host === "localhost" ? "127.0.0.1" : host,
-    port: port === "" ? 6379 : (tonumber(port) as number),
-    tlsName: scheme === "rediss" ? host : undefined,
-    user: decodePercent(user ?? ""),
-    password: decodePercent(password ?? ""),
-    database: database === "" ? 0 : (tonumber(database) as number),
-    deadlineMs,
-  };
-}
-
-function decodePercent(text: string): string {
-  const [decoded] = string.gsub(text, "%%(%x%x)", (hex) => string.char(tonumber(hex, 16) as number));
-  return decoded;
+  return { deployment, deadlineMs };
 }

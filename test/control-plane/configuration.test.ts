@@ -28,13 +28,9 @@ describe("the configuration", () => {
     [{ SLUICE_LOG_LEVEL: "loud" }, "SLUICE_LOG_LEVEL: expected one of fatal, error"],
     [
       { SLUICE_REDIS_URL: "localhost" },
-      "SLUICE_REDIS_URL: expected redis:// or rediss:// (Sentinel and Cluster are not available yet), got a text without",
+      "SLUICE_REDIS_URL: expected redis://, redis+sentinel:// or redis+cluster://, or these with rediss for TLS, got a text without",
     ],
-    [
-      { SLUICE_REDIS_URL: "redis+sentinel://a:1,b:2/m" },
-      "(Sentinel and Cluster are not available yet), got redis+sentinel:…",
-    ],
-    [{ SLUICE_REDIS_URL: "redis+cluster://a:1" }, "(Sentinel and Cluster are not available yet), got redis+cluster:…"],
+    [{ SLUICE_REDIS_URL: "redis+other://:s3cret@a:1" }, "for TLS, got redis+other:…"],
     [{ SLUICE_DATABASE_URL: "mysql://u:p@h/d" }, "got mysql:…, which is not available yet"],
     [{ SLUICE_DATABASE_URL: "postgres://u:p@h/d" }, "got postgres:…, which is not available yet"],
     [{ SLUICE_DATABASE_URL: "sqlite:" }, "SLUICE_DATABASE_URL: expected sqlite:/path/to/file"],
@@ -42,9 +38,12 @@ describe("the configuration", () => {
     expect(() => readConfiguration(environment)).toThrow(message);
   });
 
-  it.each(["redis://localhost:6379/1", "rediss://u:p@h"])("takes %s", (url) => {
-    expect(readConfiguration({ SLUICE_REDIS_URL: url }).redisUrl).toBe(url);
-  });
+  it.each(["redis://localhost:6379/1", "rediss://u:p@h", "redis+sentinel://a:1,b:2/m", "rediss+cluster://a:1"])(
+    "takes %s",
+    (url) => {
+      expect(readConfiguration({ SLUICE_REDIS_URL: url }).redisUrl).toBe(url);
+    },
+  );
 
   it("refuses one token for both roles", () => {
     const same = "0123456789abcdef";

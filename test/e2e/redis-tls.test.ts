@@ -1,12 +1,15 @@
 // rediss://: what goes to Redis is encrypted, and only to a Redis whose certificate bears the name that was asked for.
 
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { Redis } from "ioredis";
-import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
-import { freePort } from "../fixtures/free-ports.ts";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { freePort, freePorts } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { Program } from "../fixtures/program.ts";
 import { askAtOnce } from "../fixtures/requests.ts";
+import { until } from "../fixtures/system.ts";
 
 const tls = resolve(import.meta.dirname, "../fixtures/tls");
 const password = "p@ss:wörd/%";
@@ -68,4 +71,62 @@ it("sends nothing to a Redis whose certificate nobody vouches for", async () => 
   gateway = await start("localhost", "/etc/ssl/certs/ca-certificates.crt");
   expect(await ask()).toEqual({ 503: 10 });
   expect(gateway.log).toMatch(/Redis did not decide: tls: .*certificate/);
+});
+
+describe("of a cluster", () => {
+  /** @param args how the node announces itself */
+  const startCluster = async (args: readonly string[]) => {
+    const directory = mkdtempSync(join(tmpdir(), "sluice-tls-cluster-"));
+    const [clusterPort, busPort] = (await freePorts(2)) as [number, number];
+    const node = await Program.start({
+      command: "redis-server",
+      args: [
+        ...["--port", "0", "--tls-port", `${clusterPort}`, "--bind", "127.0.0.1", "--save", "", "--dir", directory],
+        ...["--tls-auth-clients", "no", "--tls-ca-cert-file", join(tls, "authority.pem"), "--tls-cluster", "yes"],
+        ...["--tls-cert-file", join(tls, "localhost.pem"), "--tls-key-file", join(tls, "localhost.key")],
+        ...["--cluster-enabled", "yes", "--cluster-port", `${busPort}`, ...args],
+      ],
+      readyWhen: /Ready to accept connections/,
+    });
+    const client = new Redis({ host: "127.0.0.1", port: clusterPort, tls: { rejectUnauthorized: false } });
+    await client.call("CLUSTER", "ADDSLOTSRANGE", "0", "16383");
+    await until("the cluster is up", 10_000, async () =>
+      String(await client.call("CLUSTER", "INFO")).includes("cluster_state:ok"),
+    );
+    client.disconnect();
+    const stop = async () => {
+      await node.stop();
+      rmSync(directory, { recursive: true, force: true });
+    };
+    return { url: `rediss+cluster://localhost:${clusterPort}`, stop };
+  };
+  const startAt = (url: string) =>
+    LoneGateway.start({
+      policies: [policy],
+      env: { SLUICE_REDIS_URL: url, SLUICE_REDIS_DEADLINE_MS: "5000" },
+      edit: (config) =>
+        config.replace(/lua_ssl_trusted_certificate .*;/, `lua_ssl_trusted_certificate ${join(tls, "authority.pem")};`),
+    });
+
+  it("counts where nodes announce the names of their certificates", async () => {
+    const named = ["--cluster-announce-hostname", "localhost", "--cluster-preferred-endpoint-type", "hostname"];
+    const cluster = await startCluster(named);
+    try {
+      gateway = await startAt(cluster.url);
+      expect(await ask()).toEqual({ 404: 3, 503: 7 });
+    } finally {
+      await cluster.stop();
+    }
+  });
+
+  it("sends nothing to a node whose certificate does not bear the name that the cluster announces", async () => {
+    const cluster = await startCluster(["--cluster-announce-ip", "127.0.0.1"]);
+    try {
+      gateway = await startAt(cluster.url);
+      expect(await ask()).toEqual({ 503: 10 });
+      expect(gateway.log).toMatch(/Redis did not decide: tls: .*host mismatch/);
+    } finally {
+      await cluster.stop();
+    }
+  });
 });

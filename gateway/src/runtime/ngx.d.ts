@@ -46,6 +46,10 @@ declare interface RedisConnection {
   get_reused_times(): LuaMultiReturn<[times: number | undefined, error: string | undefined]>;
   auth(...args: string[]): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
   select(database: number): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
+  role(): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
+  asking(): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
+  cluster(...args: string[]): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
+  sentinel(...args: string[]): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
   evalsha(
     sha1: string,
     keyCount: number,

@@ -1,14 +1,16 @@
 // Counts in Redis for the whole fleet: all cluster policies of a request are charged by one script call, all or none.
+//
+// Redis Cluster runs no script over several slots. There, a call for each slot charges one after the other, and what was
+// charged is given back when a later one refuses: for about the time of the calls, others may be refused for it.
 
 import { capacity, sizeOf } from "../../../limiter/src/algorithms/rate.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
 import type { CompiledLimit, CompiledPolicy, NumberTexts } from "../../../limiter/src/policy/compile.ts";
 import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
 import { hear, type Verdict } from "../../../limiter/src/verdict.ts";
-import { countRedisFailure, observeRedisCall } from "../metrics/redis-calls.ts";
-import { stopwatchSeconds } from "../runtime/stopwatch.ts";
+import { callScript, groupOf, type Script } from "../redis/script-call.ts";
+import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
-import { connect, discard, keep } from "./redis-connection.ts";
 
 /** One policy that a request is held to, and the key values that pick its counters. */
 export interface Check {
@@ -30,9 +32,10 @@ export interface Charge extends Check {
   readonly redis: RedisSettings | undefined;
 }
 
-interface Script {
-  readonly sha1: string;
-  readonly source: string;
+/** Checks that one script can decide, or charges that one can give back. */
+interface Group<Member> {
+  readonly id: number;
+  readonly members: Member[];
 }
 
 /** Each is a key of Redis and at most six arguments: with more, Lua could not pass them all in one call. */
@@ -67,6 +70,18 @@ export function decideInRedis(
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
   const first = checks[0] as Check;
   if (checks.length === 1 && first.policy.limits.length === 1) return decideOne(settings, first, verdict);
+  if (checks.length > 1 && settings.deployment.kind === "cluster") {
+    return decideGroups(settings, groupsOf(settings, checks), verdict);
+  }
+  const [reply, failure] = chargeChecks(settings, checks);
+  if (reply === undefined) return $multi(undefined, failure);
+  return $multi(readReply(reply, checks, verdict, false), undefined);
+}
+
+function chargeChecks(
+  settings: RedisSettings,
+  checks: readonly Check[],
+): LuaMultiReturn<[readonly number[] | undefined, string | undefined, boolean]> {
   const keys: string[] = [];
   const args: string[] = [];
   for (const { policy, keyValues } of checks) {
@@ -76,9 +91,74 @@ export function decideInRedis(
       pushNumbers(args, limit, policy.policy.cost);
     }
   }
-  const [reply, failure] = run<readonly number[]>(settings, charge, keys.length, [...keys, ...args]);
-  if (reply === undefined) return $multi(undefined, failure);
-  return $multi(readReply(reply, checks, verdict), undefined);
+  return callScript<readonly number[]>(settings, charge, keys.length, [...keys, ...args]);
+}
+
+/** Nothing is heard before all have replied: where Redis fails half-way, the verdict is as it was. */
+function decideGroups(
+  settings: RedisSettings,
+  groups: readonly Group<Check>[],
+  verdict: Verdict,
+): LuaMultiReturn<[boolean | undefined, string | undefined]> {
+  const replies: (readonly number[])[] = [];
+  let allowed = true;
+  for (const { members: checks } of groups) {
+    // After a refusal only those are asked whose caller is told of each check.
+    if (!allowed && (checks[0] as Check).verdict === undefined) break;
+    const [reply, failure] = chargeChecks(settings, checks);
+    if (reply === undefined) {
+      giveBack(settings, groups, replies);
+      return $multi(undefined, failure);
+    }
+    replies.push(reply);
+    if (reply[0] !== 1) allowed = false;
+  }
+  if (!allowed) giveBack(settings, groups, replies);
+  for (let i = 0; i < replies.length; i++) {
+    readReply(replies[i] as readonly number[], (groups[i] as Group<Check>).members, verdict, !allowed);
+  }
+  return $multi(allowed, undefined);
+}
+
+/** The last first: each counter is then found as its charge left it. */
+function giveBack(
+  settings: RedisSettings,
+  groups: readonly Group<Check>[],
+  replies: readonly (readonly number[])[],
+): void {
+  for (let i = replies.length - 1; i >= 0; i--) {
+    const reply = replies[i] as readonly number[];
+    if (reply[0] !== 1) continue;
+    const refunds: Refund[] = [];
+    let at = numbersPerCounter;
+    for (const { policy, keyValues } of (groups[i] as Group<Check>).members) {
+      const { limits } = policy;
+      const receipt: number[] = [];
+      for (let j = 0; j < limits.length; j++) {
+        receipt.push(reply[at] as number);
+        at += numbersPerCounter;
+      }
+      refunds.push({ policy, limits, keyValues, receipt });
+    }
+    const failure = refundGroup(settings, refunds);
+    if (failure !== undefined) warnSparingly("units of a refused request stay charged", failure);
+  }
+}
+
+/** In the order of their first members. A policy's limits for one key value are always in one group: so their keys are made. */
+function groupsOf<Member extends Pick<Check, "policy" | "keyValues">>(
+  settings: RedisSettings,
+  members: readonly Member[],
+): Group<Member>[] {
+  const groups: Group<Member>[] = [];
+  for (const member of members) {
+    const { policy, keyValues } = member;
+    const id = groupOf(settings, keyOf(policy, policy.limits[0] as CompiledLimit, keyValues));
+    const group = groups.find((one) => one.id === id);
+    if (group === undefined) groups.push({ id, members: [member] });
+    else group.members.push(member);
+  }
+  return groups;
 }
 
 /** One limit, as most requests have: the script that was made for its algorithm. */
@@ -91,7 +171,7 @@ function decideOne(
   const limit = policy.limits[0] as CompiledLimit;
   const keysAndArgs = [keyOf(policy, limit, keyValues)];
   pushNumbers(keysAndArgs, limit, policy.policy.cost);
-  const [reply, failure] = run<readonly number[]>(settings, chargeOne[limit.rate.algorithm], 1, keysAndArgs);
+  const [reply, failure] = callScript<readonly number[]>(settings, chargeOne[limit.rate.algorithm], 1, keysAndArgs);
   if (reply === undefined) return $multi(undefined, failure);
   const decision = emptyDecision();
   decision.allowed = reply[0] === 1;
@@ -106,22 +186,33 @@ function decideOne(
   return $multi(decision.allowed, undefined);
 }
 
-/** Gives back, in one call, what these charges took: of at most `mostCountersAtOnce` limits. @returns what failed */
+/**
+ * Gives back what these charges took, in one call, or one a slot with Redis Cluster.
+ *
+ * @param charges of at most `mostCountersAtOnce` limits
+ * @returns what failed last
+ */
 export function refundInRedis(settings: RedisSettings, charges: readonly Charge[]): string | undefined {
-  const keys: string[] = [];
-  const args: string[] = [];
-  for (const charge of charges) pushRefund(keys, args, charge);
-  return run<number>(settings, refund, keys.length, [...keys, ...args])[1];
+  let failure: string | undefined;
+  for (const group of groupsOf(settings, charges)) failure = refundGroup(settings, group.members) ?? failure;
+  return failure;
 }
 
-function pushRefund(keys: string[], args: string[], { policy, limits, keyValues, receipt }: Charge): void {
-  for (let i = 0; i < limits.length; i++) {
-    const limit = limits[i] as CompiledLimit;
-    keys.push(keyOf(policy, limit, keyValues));
-    args.push(limit.rate.algorithm);
-    pushNumbers(args, limit, policy.policy.cost);
-    args.push(whole(receipt[i] as number));
+type Refund = Pick<Charge, "policy" | "limits" | "keyValues" | "receipt">;
+
+function refundGroup(settings: RedisSettings, refunds: readonly Refund[]): string | undefined {
+  const keys: string[] = [];
+  const args: string[] = [];
+  for (const { policy, limits, keyValues, receipt } of refunds) {
+    for (let i = 0; i < limits.length; i++) {
+      const limit = limits[i] as CompiledLimit;
+      keys.push(keyOf(policy, limit, keyValues));
+      args.push(limit.rate.algorithm);
+      pushNumbers(args, limit, policy.policy.cost);
+      args.push(whole(receipt[i] as number));
+    }
   }
+  return callScript<number>(settings, refund, keys.length, [...keys, ...args])[1];
 }
 
 /** @returns the moment in which the slots are held now, undefined when they are lost; or what failed */
@@ -134,7 +225,7 @@ export function renewInRedis(
 ): LuaMultiReturn<[number | undefined, string | undefined]> {
   const { quota, windowUs } = limit.rate;
   const args = [whole(quota), whole(windowUs), whole(policy.policy.cost), whole(heldAtUs)];
-  const [renewedAtUs, failure] = run<number>(settings, renew, 1, [keyOf(policy, limit, keyValues), ...args]);
+  const [renewedAtUs, failure] = callScript<number>(settings, renew, 1, [keyOf(policy, limit, keyValues), ...args]);
   if (renewedAtUs === undefined) return $multi(undefined, failure);
   return $multi(renewedAtUs >= 0 ? renewedAtUs : undefined, undefined);
 }
@@ -164,7 +255,9 @@ function whole(number: number): string {
   return string.format("%.0f", number);
 }
 
-function readReply(reply: readonly number[], checks: readonly Check[], verdict: Verdict): boolean {
+/** @param givenBack what it charged was given back: what is told to be left has it again */
+function readReply(reply: readonly number[], checks: readonly Check[], verdict: Verdict, givenBack: boolean): boolean {
+  const regained = givenBack && reply[0] === 1;
   const decision = emptyDecision();
   let at = 1;
   for (const check of checks) {
@@ -175,6 +268,7 @@ function readReply(reply: readonly number[], checks: readonly Check[], verdict: 
       decision.allowed = reply[at] === 1;
       decision.limit = capacity(limit.rate);
       decision.remaining = reply[at + 1] as number;
+      if (regained) decision.remaining = math.min(decision.remaining + policy.policy.cost, decision.limit);
       decision.retryAfterUs = reply[at + 2] as number;
       decision.resetAfterUs = reply[at + 3] as number;
       decision.delayUs = reply[at + 4] as number;
@@ -186,37 +280,4 @@ function readReply(reply: readonly number[], checks: readonly Check[], verdict: 
     }
   }
   return reply[0] === 1;
-}
-
-/** EVALSHA, and EVAL where Redis does not know the script: it was not run then, so nothing is charged twice. */
-function run<Reply>(
-  settings: RedisSettings,
-  script: Script,
-  keyCount: number,
-  keysAndArgs: readonly string[],
-): LuaMultiReturn<[Reply | undefined, string | undefined]> {
-  const startedAt = stopwatchSeconds();
-  const [redis, connectFailure] = connect(settings);
-  if (redis === undefined) {
-    countRedisFailure("connect", connectFailure);
-    return $multi(undefined, connectFailure);
-  }
-  let [reply, failure] = redis.evalsha(script.sha1, keyCount, ...keysAndArgs);
-  if (reply === false && failure !== undefined && failure.startsWith("NOSCRIPT")) {
-    [reply, failure] = redis.eval(script.source, keyCount, ...keysAndArgs);
-  }
-  observeRedisCall(stopwatchSeconds() - startedAt);
-  // undefined: the connection failed, and what Redis may still send on it must reach nobody else.
-  // false: Redis answered with an error, and the connection is good.
-  if (reply === undefined) {
-    countRedisFailure("call", failure);
-    discard(redis);
-    return $multi(undefined, failure);
-  }
-  keep(redis);
-  if (reply === false) {
-    countRedisFailure("reply", failure);
-    return $multi(undefined, failure);
-  }
-  return $multi(reply as Reply, undefined);
 }

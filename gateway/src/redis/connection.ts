@@ -1,0 +1,110 @@
+// A connection to a Redis server from nginx's keepalive pool, encrypted, signed in, on its database, and for Sentinel known
+// to be to a primary.
+//
+// Debian's lua-resty-redis is older than OpenResty's: it has neither set_timeouts nor TLS, and takes an unknown method for
+// a Redis command. What is used of it here, both have; the TLS handshake is ours.
+
+import { redisLibrary } from "../runtime/lua-modules.ts";
+import { type Access, type Address, poolName } from "./deployment.ts";
+
+/** A server, and this worker's connections to it. */
+export interface RedisServer {
+  readonly access: Access;
+  readonly address: Address;
+  /** What is dialled: nginx's resolver asks DNS alone, which need not know localhost. */
+  readonly host: string;
+  readonly options: { readonly pool: string; readonly pool_size: number; readonly backlog: number };
+  /** Connections that are taken or being opened. */
+  inUse: number;
+}
+
+const poolSize = 64;
+/** Requests that may wait for a connection when all of a worker's are busy. */
+const backlog = 10_000;
+const maxIdleMs = 60_000;
+/** Waiting for a connection that others hold is load, not a failing Redis: it may take this many deadlines. */
+const queueDeadlines = 25;
+
+const servers: Record<string, RedisServer | undefined> = {};
+
+/** The server at this address, as it is used in this role. */
+export function serverAt(access: Access, address: Address): RedisServer {
+  const pool = poolName(access, address);
+  let server = servers[pool];
+  if (server === undefined) {
+    const host = address.host === "localhost" ? "127.0.0.1" : address.host;
+    server = { access, address, host, options: { pool, pool_size: poolSize, backlog }, inUse: 0 };
+    servers[pool] = server;
+  }
+  return server;
+}
+
+/**
+ * @param deadlineMs of each step, and of the commands that follow
+ * @returns a connection, to be given back by `keep` or `discard`; or what failed, and then no script was sent
+ */
+export function connectTo(
+  server: RedisServer,
+  deadlineMs: number,
+): LuaMultiReturn<[RedisConnection | undefined, string | undefined]> {
+  if (redisLibrary === undefined) return $multi(undefined, "lua-resty-redis is not installed");
+  const redis = redisLibrary.new();
+  redis.set_timeout(server.inUse < poolSize ? deadlineMs : deadlineMs * queueDeadlines);
+  server.inUse += 1;
+  const [connected, failure] = redis.connect(server.host, server.address.port, server.options);
+  if (connected === undefined) {
+    server.inUse -= 1;
+    return $multi(undefined, `connect: ${failure}`);
+  }
+  redis.set_timeout(deadlineMs);
+  const [reused] = redis.get_reused_times();
+  const greetingFailure = reused === 0 ? greet(redis, server) : undefined;
+  if (greetingFailure !== undefined) {
+    discard(redis, server);
+    return $multi(undefined, greetingFailure);
+  }
+  return $multi(redis, undefined);
+}
+
+/** Back to the pool, for the next request. Only for a connection on which nothing is outstanding. */
+export function keep(redis: RedisConnection, server: RedisServer): void {
+  server.inUse -= 1;
+  redis.set_keepalive(maxIdleMs, poolSize);
+}
+
+/** For a connection on which something may still be outstanding: what comes must reach nobody else. */
+export function discard(redis: RedisConnection, server: RedisServer): void {
+  server.inUse -= 1;
+  redis.close();
+}
+
+/** What a new connection needs before its first command. @returns what failed */
+function greet(redis: RedisConnection, { access, address }: RedisServer): string | undefined {
+  if (access.tls) {
+    const socket = rawget(redis, "_sock");
+    if (socket === undefined) return "tls: this lua-resty-redis hides its socket";
+    const [secured, failure] = socket.sslhandshake(false, address.host, true);
+    if (!secured) return `tls: ${failure}`;
+    // Where the peer answers at once, ngx_lua reports success for a certificate that it has refused, and has hung up.
+    const [times] = redis.get_reused_times();
+    if (times === undefined) return "tls: certificate not trusted, or host mismatch";
+  }
+  if (access.password !== "") {
+    const signIn = access.user === "" ? [access.password] : [access.user, access.password];
+    const [reply, failure] = redis.auth(...signIn);
+    if (!reply) return `auth: ${failure}`;
+  }
+  if (access.database !== 0) {
+    const [reply, failure] = redis.select(access.database);
+    if (!reply) return `select: ${failure}`;
+  }
+  return access.role === "primary" ? greetPrimary(redis) : undefined;
+}
+
+/** A deposed primary that still answers would take what is lost when it follows the new one. */
+function greetPrimary(redis: RedisConnection): string | undefined {
+  const [reply, failure] = redis.role();
+  if (!reply) return `role: ${failure}`;
+  const [role] = reply as readonly unknown[];
+  return role === "master" ? undefined : `role: expected a primary, got a ${role}`;
+}

@@ -1,0 +1,72 @@
+// What an error reply of Redis says about the script that was sent: where to go with it, and whether it was run.
+//
+// All that our scripts write, they write by commands that Redis refuses before the first write or not at all: READONLY,
+// OOM, MISCONF and NOREPLICAS reach a script that has changed nothing. NOPERM and ERR may come after a write.
+
+export type ErrorCode =
+  /** The slot lies elsewhere, for good or for this key. */
+  | "MOVED"
+  | "ASK"
+  /** The keys of one slot lie on two nodes while it moves. */
+  | "TRYAGAIN"
+  /** Nobody serves the slot; the data is being read; a replica that has lost its primary. */
+  | "CLUSTERDOWN"
+  | "LOADING"
+  | "MASTERDOWN"
+  /** A replica, or a primary that was deposed. */
+  | "READONLY"
+  | "NOSCRIPT"
+  | "OOM"
+  | "MISCONF"
+  | "NOREPLICAS"
+  | "BUSY"
+  | "NOAUTH"
+  | "NOPERM"
+  | "other";
+
+const known: Readonly<Record<string, ErrorCode | undefined>> = {
+  MOVED: "MOVED",
+  ASK: "ASK",
+  TRYAGAIN: "TRYAGAIN",
+  CLUSTERDOWN: "CLUSTERDOWN",
+  LOADING: "LOADING",
+  MASTERDOWN: "MASTERDOWN",
+  READONLY: "READONLY",
+  NOSCRIPT: "NOSCRIPT",
+  OOM: "OOM",
+  MISCONF: "MISCONF",
+  NOREPLICAS: "NOREPLICAS",
+  BUSY: "BUSY",
+  NOAUTH: "NOAUTH",
+  NOPERM: "NOPERM",
+};
+
+/** @param message without the leading "-"; of Redis 6, the code of what failed within a script stands inside */
+export function codeOf(message: string): ErrorCode {
+  const first = known[firstWord(message)];
+  if (first !== undefined) return first;
+  const inner = message.indexOf(": -");
+  return (inner < 0 ? undefined : known[firstWord(message.slice(inner + 3))]) ?? "other";
+}
+
+/** Whether Redis has certainly changed nothing. */
+export function changedNothing(code: ErrorCode): boolean {
+  return code !== "other" && code !== "NOPERM";
+}
+
+/** "MOVED 3999 127.0.0.1:6381". @returns host ("" for the one that said so) and port; or undefined */
+export function redirection(message: string): readonly [host: string, port: number] | undefined {
+  const place = message.split(" ")[2];
+  if (place === undefined) return undefined;
+  // Of IPv6 the last colon is the port's.
+  const parts = place.split(":");
+  const portText = parts[parts.length - 1] as string;
+  const port = Number(portText);
+  if (parts.length < 2 || !(port >= 1 && port <= 65535)) return undefined;
+  return [place.slice(0, place.length - portText.length - 1), port];
+}
+
+function firstWord(message: string): string {
+  const space = message.indexOf(" ");
+  return space < 0 ? message : message.slice(0, space);
+}

@@ -1,0 +1,44 @@
+// Which server is the primary, as sentinels say. A worker keeps the answer until the primary fails it.
+
+import { askAround, inquire, newInquiry } from "./asking-around.ts";
+import { type RedisServer, serverAt } from "./connection.ts";
+import { type Address, type Deployment, toldAddress } from "./deployment.ts";
+
+export type SentinelDeployment = Deployment & { kind: "sentinel" };
+
+const inquiry = newInquiry();
+let primary: RedisServer | undefined;
+/** The sentinel that is asked first. */
+let first = 0;
+
+/** @returns the primary, of which nothing is known but that sentinels name it; or what failed */
+export function primaryOf(
+  deployment: SentinelDeployment,
+  deadlineMs: number,
+): LuaMultiReturn<[RedisServer | undefined, string | undefined]> {
+  if (primary === undefined) inquire(inquiry, deadlineMs, () => learnPrimary(deployment, deadlineMs));
+  if (primary !== undefined) return $multi(primary, undefined);
+  return $multi(undefined, `sentinel: ${inquiry.failure ?? "the primary does not answer"}`);
+}
+
+/** This server did not do what a primary does: before the next command, sentinels are asked, another one first. */
+export function doubtPrimary(server: RedisServer): void {
+  if (primary !== server) return;
+  primary = undefined;
+  first += 1;
+}
+
+function learnPrimary(deployment: SentinelDeployment, deadlineMs: number): string | undefined {
+  const { access, sentinels, sentinelAccess, name } = deployment;
+  const [told, index, failure] = askAround<Address>(sentinelAccess, sentinels, first, deadlineMs, (redis, teller) => {
+    const [reply, replyFailure] = redis.sentinel("get-master-addr-by-name", name);
+    if (!reply) return $multi(undefined, replyFailure);
+    if (type(reply) !== "table") return $multi(undefined, `knows no primary called ${name}`);
+    const [host, port] = reply as [string, string];
+    return $multi(toldAddress(host, tonumber(port) as number, teller), undefined);
+  });
+  first = index;
+  if (told === undefined) return failure;
+  primary = serverAt(access, told);
+  return undefined;
+}

@@ -1,0 +1,191 @@
+// Runs a script on the server that has its keys, wherever that is by now: it follows a failover and a slot that moves.
+//
+// A script that was certainly not run is sent once more where it belongs; all such detours together have one deadline. One
+// whose reply was lost may have been run and is never sent again: nothing is charged twice.
+
+import { countRedisFailure, observeRedisCall } from "../metrics/redis-calls.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
+import type { RedisSettings } from "../settings.ts";
+import { connectTo, discard, keep, type RedisServer, serverAt } from "./connection.ts";
+import { toldAddress } from "./deployment.ts";
+import { changedNothing, codeOf, type ErrorCode, redirection } from "./error-reply.ts";
+import { slotOf } from "./hash-slot.ts";
+import { doubtPrimary, primaryOf } from "./primary.ts";
+import { doubtSlots, serverOfSlot, slotMoved } from "./slot-map.ts";
+
+export interface Script {
+  readonly sha1: string;
+  readonly source: string;
+}
+
+/** How far a script came that has no reply. connect: it was not sent. call: its reply was lost. reply: an error came. */
+type Stage = "connect" | "call" | "reply";
+
+/** Where it goes next, and whether that node takes it only if it is told that we were sent (ASKING). */
+interface Detour {
+  readonly server: RedisServer;
+  readonly asking: boolean;
+}
+
+/** A slot that moves from node to node, and on while we follow, does so within this many. */
+const mostRedirects = 5;
+/** While the keys of one slot lie on two nodes. */
+const tryAgainSeconds = 0.01;
+
+/**
+ * In which group a key's script goes: keys of one group may be given to one script. The slot with Redis Cluster, which runs
+ * no script over several; 0 elsewhere.
+ */
+export function groupOf({ deployment }: RedisSettings, key: string): number {
+  return deployment.kind === "cluster" ? slotOf(key) : 0;
+}
+
+/**
+ * @param keysAndArgs the keys, all of one group, then the arguments
+ * @returns the reply; or what failed, and whether the script may have been run all the same
+ */
+export function callScript<Reply>(
+  settings: RedisSettings,
+  script: Script,
+  keyCount: number,
+  keysAndArgs: readonly string[],
+): LuaMultiReturn<[Reply | undefined, string | undefined, boolean]> {
+  const startedAt = stopwatchSeconds();
+  const group = groupOf(settings, keysAndArgs[0] as string);
+  const [known, unknown] = serverFor(settings, group);
+  if (known === undefined) {
+    countRedisFailure("connect", unknown);
+    return $multi(undefined, unknown, false);
+  }
+  let server = known;
+  let asking = false;
+  let leftMs = settings.deadlineMs;
+  let failedAt: number | undefined;
+  let redirects = 0;
+  for (;;) {
+    const [reply, failure, stage] = callServer(server, leftMs, asking, script, keyCount, keysAndArgs);
+    if (reply !== undefined) {
+      observeRedisCall(stopwatchSeconds() - startedAt);
+      return $multi(reply as Reply, undefined, false);
+    }
+    const code = stage === "reply" ? codeOf(failure as string) : undefined;
+    failedAt ??= stopwatchSeconds();
+    leftMs = settings.deadlineMs - (stopwatchSeconds() - failedAt) * 1000;
+    if (code !== "TRYAGAIN") redirects += 1;
+    const late = leftMs < 1 || redirects > mostRedirects;
+    learn(settings, server, group, stage as Stage, code, failure as string);
+    const detour: Detour | undefined = late
+      ? undefined
+      : detourFor(settings, server, asking, group, stage as Stage, code, failure as string);
+    if (detour === undefined) {
+      if (stage !== "connect") observeRedisCall(stopwatchSeconds() - startedAt);
+      countRedisFailure(stage as Stage, failure);
+      const mayHaveRun = stage === "call" || (code !== undefined && !changedNothing(code));
+      return $multi(undefined, explained(settings, code, failure as string), mayHaveRun);
+    }
+    server = detour.server;
+    asking = detour.asking;
+  }
+}
+
+function serverFor(
+  { deployment, deadlineMs }: RedisSettings,
+  group: number,
+): LuaMultiReturn<[RedisServer | undefined, string | undefined]> {
+  if (deployment.kind === "sentinel") return primaryOf(deployment, deadlineMs);
+  if (deployment.kind === "cluster") return serverOfSlot(deployment, group, deadlineMs);
+  return $multi(serverAt(deployment.access, deployment.address), undefined);
+}
+
+/** EVALSHA, and EVAL where Redis does not know the script: it was not run then, so nothing is charged twice. */
+function callServer(
+  server: RedisServer,
+  deadlineMs: number,
+  asking: boolean,
+  script: Script,
+  keyCount: number,
+  keysAndArgs: readonly string[],
+): LuaMultiReturn<[reply: unknown, failure: string | undefined, stage: Stage | undefined]> {
+  const [redis, connectFailure] = connectTo(server, deadlineMs);
+  if (redis === undefined) return $multi(undefined, connectFailure, "connect");
+  if (asking) redis.asking();
+  let [reply, failure] = redis.evalsha(script.sha1, keyCount, ...keysAndArgs);
+  if (reply === false && failure !== undefined && failure.startsWith("NOSCRIPT")) {
+    if (asking) redis.asking();
+    [reply, failure] = redis.eval(script.source, keyCount, ...keysAndArgs);
+  }
+  // undefined: the connection failed, and what Redis may still send on it must reach nobody else.
+  if (reply === undefined) {
+    discard(redis, server);
+    return $multi(undefined, failure, "call");
+  }
+  if (reply !== false) {
+    keep(redis, server);
+    return $multi(reply, undefined, undefined);
+  }
+  // A replica now: kept connections were to a primary when they were greeted.
+  if (failure?.includes("READONLY")) discard(redis, server);
+  else keep(redis, server);
+  return $multi(undefined, failure, "reply");
+}
+
+/** What a failure says of the deployment. */
+function learn(
+  { deployment }: RedisSettings,
+  server: RedisServer,
+  slot: number,
+  stage: Stage,
+  code: ErrorCode | undefined,
+  failure: string,
+): void {
+  const unfit = code === "READONLY" || code === "LOADING" || code === "MASTERDOWN" || code === "CLUSTERDOWN";
+  if (deployment.kind === "sentinel") {
+    if (unfit || stage !== "reply") doubtPrimary(server);
+  } else if (deployment.kind === "cluster") {
+    if (unfit || stage !== "reply") doubtSlots();
+    const target = code === "MOVED" ? redirected(server, failure) : undefined;
+    if (target !== undefined) slotMoved(slot, target);
+  }
+}
+
+/** @returns undefined where nothing is gained, or something may be charged twice, by sending the script once more */
+function detourFor(
+  settings: RedisSettings,
+  server: RedisServer,
+  asking: boolean,
+  group: number,
+  stage: Stage,
+  code: ErrorCode | undefined,
+  failure: string,
+): Detour | undefined {
+  const { deployment } = settings;
+  if (deployment.kind === "single" || stage === "call") return undefined;
+  if (code === "MOVED" || code === "ASK") {
+    const target = redirected(server, failure);
+    return target === undefined ? undefined : { server: target, asking: code === "ASK" };
+  }
+  if (code === "TRYAGAIN") {
+    ngx.sleep(tryAgainSeconds);
+    return { server, asking };
+  }
+  if (code !== undefined && !changedNothing(code)) return undefined;
+  const [other] = serverFor(settings, group);
+  return other === undefined || other === server ? undefined : { server: other, asking: false };
+}
+
+function redirected(server: RedisServer, failure: string): RedisServer | undefined {
+  const place = redirection(failure);
+  if (place === undefined) return undefined;
+  return serverAt(server.access, toldAddress(place[0], place[1], server.address));
+}
+
+/** What the operator can do about it. */
+function explained({ deployment }: RedisSettings, code: ErrorCode | undefined, failure: string): string {
+  if (failure.includes("NOPERM") || failure.includes("The user executing the script can't")) {
+    return `${failure} (the rights that Sluice's user needs are in docs/cluster.md)`;
+  }
+  if (code === "MOVED" && deployment.kind === "single") {
+    return `${failure} (SLUICE_REDIS_URL of a Redis Cluster begins with redis+cluster://)`;
+  }
+  return failure;
+}

@@ -1,0 +1,77 @@
+// Which node of a Redis Cluster serves a slot, as its nodes say. A worker keeps the map until a node says MOVED or fails.
+
+import { askAround, inquire, newInquiry } from "./asking-around.ts";
+import { type RedisServer, serverAt } from "./connection.ts";
+import { type Address, type Deployment, toldAddress } from "./deployment.ts";
+
+export type ClusterDeployment = Deployment & { kind: "cluster" };
+
+/** Of CLUSTER SLOTS: first and last slot, then the primary: endpoint (null: who tells), port. Replicas follow. */
+type SlotRange = readonly [first: number, last: number, primary: readonly [endpoint: unknown, port: number]];
+
+const inquiry = newInquiry();
+let servers: Record<number, RedisServer | undefined> = {};
+/** Who is asked: the nodes of the map, then the seeds. */
+let tellers: readonly Address[] | undefined;
+/** The teller that is asked first. */
+let first = 0;
+let doubted = false;
+
+/** @returns the node that serves this slot, as far as is known; or what failed */
+export function serverOfSlot(
+  deployment: ClusterDeployment,
+  slot: number,
+  deadlineMs: number,
+): LuaMultiReturn<[RedisServer | undefined, string | undefined]> {
+  // Who has a node goes there while another asks for the new map.
+  if (servers[slot] === undefined || (doubted && !inquiry.running)) {
+    inquire(inquiry, deadlineMs, () => learnSlots(deployment, deadlineMs));
+  }
+  const server = servers[slot];
+  if (server !== undefined) return $multi(server, undefined);
+  return $multi(undefined, `cluster: ${inquiry.failure ?? `no node serves slot ${slot}`}`);
+}
+
+/** A node said that this slot lies there; others will have moved too. */
+export function slotMoved(slot: number, server: RedisServer): void {
+  servers[slot] = server;
+  doubted = true;
+}
+
+/** A node failed, or serves no slots now: the map is asked for anew, from another node first. */
+export function doubtSlots(): void {
+  if (!doubted) first += 1;
+  doubted = true;
+}
+
+function learnSlots(deployment: ClusterDeployment, deadlineMs: number): string | undefined {
+  const { access, seeds } = deployment;
+  const asked = tellers ?? seeds;
+  const [map, index, failure] = askAround<Record<number, RedisServer>>(
+    access,
+    asked,
+    first,
+    deadlineMs,
+    (redis, teller) => {
+      const [reply, replyFailure] = redis.cluster("slots");
+      if (!reply) return $multi(undefined, replyFailure);
+      const ranges = reply as readonly SlotRange[];
+      if (ranges.length === 0) return $multi(undefined, "serves no slots, nor knows who does");
+      const told: Record<number, RedisServer> = {};
+      const nodes: Address[] = [];
+      for (const [firstSlot, lastSlot, [endpoint, port]] of ranges) {
+        const address = toldAddress(type(endpoint) === "string" ? (endpoint as string) : "", port, teller);
+        const server = serverAt(access, address);
+        if (!nodes.includes(server.address)) nodes.push(server.address);
+        for (let slot = firstSlot; slot <= lastSlot; slot++) told[slot] = server;
+      }
+      tellers = [...nodes, ...seeds];
+      return $multi(told, undefined);
+    },
+  );
+  if (map === undefined) return failure;
+  first = tellers === asked ? index : 0;
+  servers = map;
+  doubted = false;
+  return undefined;
+}

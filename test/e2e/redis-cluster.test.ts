@@ -1,0 +1,223 @@
+// redis+cluster://: counters lie where the cluster has them, and are counted once while it moves them.
+
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { slotOf } from "../../gateway/src/redis/hash-slot.ts";
+import { callerOf, check } from "../fixtures/asking.ts";
+import { rightsOf } from "../fixtures/documented-rights.ts";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { RedisCluster } from "../fixtures/redis-cluster.ts";
+import type { RedisServer } from "../fixtures/redis-server.ts";
+import { ask, askAtOnce } from "../fixtures/requests.ts";
+import { until } from "../fixtures/system.ts";
+
+const caller = { app: "default", token: "a-caller-of-these-tests" };
+const names = Array.from({ length: 12 }, (_, i) => `spread-${i}`);
+/** Without Redis they allow: a request that Redis did not decide shows as one too many. */
+const policy = (name: string, quota: number, paths = [`/${name}`]) => ({
+  name,
+  scope: "cluster",
+  onStoreFailure: "allow",
+  match: { paths },
+  limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
+});
+const policies = [
+  ...names.map((name) => policy(name, 10)),
+  policy("moved", 60),
+  policy("moving", 500),
+  { ...policy("two-limits", 40), limits: ["a", "b"].map((name) => ({ ...policy("", 40).limits[0], name })) },
+  policy("wide", 5, ["/wide", "/both"]),
+  policy("narrow", 1, ["/both"]),
+  policy("last", 5, ["/last", "/both"]),
+  policy("asked-wide", 5),
+  policy("asked-narrow", 1),
+  policy("asked-last", 5),
+  policy("outage", 1_000_000),
+];
+
+let redis: RedisCluster;
+let gateways: LoneGateway[] = [];
+const user = ["--user", "sluice", "on", ">s3cret/", ...rightsOf("Cluster")];
+beforeAll(async () => {
+  redis = await RedisCluster.start(3, [...user, "--cluster-require-full-coverage", "no"]);
+});
+afterAll(() => redis?.stop());
+afterEach(async () => {
+  for (const gateway of gateways.splice(0)) await gateway.stop();
+  for (const node of redis.nodes) await node.command("FLUSHALL");
+});
+
+const start = async (count = 2, cluster = redis): Promise<string[]> => {
+  const started = Array.from({ length: count }, () =>
+    LoneGateway.start({
+      policies,
+      callers: [callerOf(caller)],
+      workers: 2,
+      env: { SLUICE_REDIS_URL: cluster.url("sluice:s3cret%2F@"), SLUICE_REDIS_DEADLINE_MS: "5000" },
+    }),
+  );
+  gateways = await Promise.all(started);
+  return gateways.map(({ url }) => url);
+};
+const at = (urls: readonly string[], path: string) => urls.map((url) => url + path);
+const keysOf = async (node: RedisServer) => (await node.command("KEYS", "*")) as string[];
+/** How often this node has replied with such an error. */
+const errorsOf = async (node: RedisServer, code: string) => {
+  const stats = String(await node.command("INFO", "errorstats"));
+  return Number(new RegExp(`^errorstat_${code}:count=(\\d+)`, "m").exec(stats)?.[1] ?? 0);
+};
+const placeOf = async (name: string) => {
+  const slot = slotOf(`sluice:s2:{default:${name}:0:}`);
+  const from = await redis.ownerOf(slot);
+  const to = redis.nodes.find((node) => node !== from) as RedisServer;
+  return { slot, from, to };
+};
+
+describe("with three nodes and two gateways", () => {
+  it("counts policies exactly that lie on all nodes, by no more rights than docs/cluster.md has", async () => {
+    const urls = await start();
+    const statuses = await Promise.all(names.map((name) => askAtOnce(at(urls, `/${name}`), 60)));
+    for (const counted of statuses) expect(counted).toEqual({ 404: 10, 429: 50 });
+    let count = 0;
+    for (const node of redis.nodes) {
+      const keys = await keysOf(node);
+      expect(keys.length).toBeGreaterThan(0);
+      count += keys.length;
+      for (const key of keys) expect(slotOf(key)).toBe(await redis.slotOf(key));
+    }
+    expect(count).toBe(names.length);
+  });
+
+  it("follows a slot that has moved (MOVED), and counts on", async () => {
+    const urls = await start();
+    expect(await askAtOnce(at(urls, "/moved"), 20)).toEqual({ 404: 20 });
+    const { slot, from, to } = await placeOf("moved");
+    await redis.beginMove(slot, from, to);
+    await redis.moveKeys(slot, from, to);
+    await redis.endMove(slot, to);
+    expect(await askAtOnce(at(urls, "/moved"), 100)).toEqual({ 404: 40, 429: 60 });
+    expect(await errorsOf(from, "MOVED")).toBeGreaterThan(0);
+    expect((await keysOf(to)).filter((key) => key.includes(":moved:"))).toHaveLength(1);
+  });
+
+  it("counts exactly while a slot moves under load (ASK, then MOVED)", async () => {
+    const urls = await start();
+    const { slot, from, to } = await placeOf("moving");
+    const statuses: Record<number, number> = {};
+    let done = false;
+    const load = Promise.all(
+      Array.from({ length: 16 }, async (_, i) => {
+        while (!done) {
+          const { status } = await ask(`${urls[i % 2]}/moving`);
+          statuses[status] = (statuses[status] ?? 0) + 1;
+        }
+      }),
+    );
+    const untilAdmitted = (count: number) =>
+      until(`${count} are admitted`, 20_000, () => (statuses[404] ?? 0) >= count);
+    await untilAdmitted(50);
+    await redis.beginMove(slot, from, to);
+    await untilAdmitted(150);
+    await redis.moveKeys(slot, from, to);
+    // Since the counter has moved, each was sent on by ASK.
+    await untilAdmitted(350);
+    expect(await errorsOf(from, "ASK")).toBeGreaterThan(50);
+    await redis.endMove(slot, to);
+    await until("some are refused", 20_000, () => (statuses[429] ?? 0) > 100);
+    done = true;
+    await load;
+    expect(Object.keys(statuses)).toEqual(["404", "429"]);
+    expect(statuses[404]).toBe(500);
+  });
+
+  it("waits for a slot of which some counters have moved (TRYAGAIN), and charges nothing twice", async () => {
+    const urls = await start();
+    expect(await askAtOnce(at(urls, "/two-limits"), 10)).toEqual({ 404: 10 });
+    const { slot, from, to } = await placeOf("two-limits");
+    await redis.beginMove(slot, from, to);
+    const [key] = (await from.command("CLUSTER", "GETKEYSINSLOT", `${slot}`, "1")) as string[];
+    await from.command("MIGRATE", "127.0.0.1", `${to.port}`, key as string, "0", "5000");
+    const asked = ask(`${urls[0]}/two-limits`);
+    await until(
+      "Redis says TRYAGAIN",
+      4000,
+      async () => (await errorsOf(to, "TRYAGAIN")) + (await errorsOf(from, "TRYAGAIN")) > 8,
+    );
+    await redis.moveKeys(slot, from, to);
+    await redis.endMove(slot, to);
+    expect((await asked).headers["x-ratelimit-remaining"]).toBe("29");
+    expect(await askAtOnce(at(urls, "/two-limits"), 60)).toEqual({ 404: 29, 429: 31 });
+  });
+
+  it("gives back what policies in other slots charged for a request that a later one refuses", async () => {
+    const urls = await start();
+    const slots = ["wide", "narrow", "last"].map((name) => slotOf(`{default:${name}:0:}`));
+    expect(new Set(slots).size).toBe(3);
+    for (let i = 0; i < 10; i++) {
+      expect((await ask(`${urls[i % 2]}/both`)).status).toBe(i === 0 ? 404 : 429);
+    }
+    expect(await askAtOnce(at(urls, "/wide"), 10)).toEqual({ 404: 4, 429: 6 });
+    expect(await askAtOnce(at(urls, "/last"), 10)).toEqual({ 404: 4, 429: 6 });
+  });
+
+  it("tells who asks first of every check in every slot, and charges for all or none", async () => {
+    await start(1);
+    const checks = ["asked-wide", "asked-narrow", "asked-last"].map((name) => ({ policy: name, key: [] }));
+    const both = () => check((gateways[0] as LoneGateway).privateUrl, caller, checks);
+    expect(await both()).toMatchObject({
+      allowed: true,
+      results: [{ remaining: 4 }, { remaining: 0 }, { remaining: 4 }],
+    });
+    for (let i = 0; i < 8; i++) {
+      expect(await both()).toMatchObject({
+        allowed: false,
+        results: [
+          { allowed: true, limit: 5, remaining: 4 },
+          { allowed: false, limit: 1, remaining: 0 },
+          { allowed: true, limit: 5, remaining: 4 },
+        ],
+      });
+    }
+  });
+
+  it("shows no client an error while a node is down, and counts there again when it is back", async () => {
+    const urls = await start(1);
+    const { from } = await placeOf("outage");
+    const elsewhere: string[] = [];
+    for (const name of names) if ((await placeOf(name)).from !== from) elsewhere.push(name);
+    expect(elsewhere.length).toBeGreaterThan(0);
+    const told = async () => (await ask(`${urls[0]}/outage`)).headers["x-ratelimit-remaining"];
+    expect(await told()).toBe("999999");
+    await from.stop("SIGKILL");
+    expect(await askAtOnce(at(urls, "/outage"), 50)).toEqual({ 404: 50 });
+    expect(await told()).toBeUndefined();
+    for (const name of elsewhere) expect(await askAtOnce(at(urls, `/${name}`), 20)).toEqual({ 404: 10, 429: 10 });
+    await from.start();
+    // Without persistence it has forgotten the counter, but not its slots.
+    await until("it counts again", 10_000, async () => (await told()) !== undefined);
+  });
+});
+
+it("follows a replica that takes a dead node's place, where the counters go on", async () => {
+  const replicated = await RedisCluster.start(3, user);
+  try {
+    const from = await replicated.ownerOf(slotOf("{default:moved:0:}"));
+    const replica = await replicated.addReplicaOf(from);
+    const urls = await start(1, replicated);
+    expect(await askAtOnce(at(urls, "/moved"), 20)).toEqual({ 404: 20 });
+    await until("the replica has it", 5000, async () => (await keysOf(replica)).length === 1);
+    await from.stop("SIGKILL");
+    const told = async () => (await ask(`${urls[0]}/moved`)).headers["x-ratelimit-remaining"];
+    // Eight in a row: both workers have found it.
+    let counted: string[] = [];
+    await until("it counts again", 20_000, async () => {
+      const remaining = await told();
+      counted = remaining === undefined ? [] : [...counted, remaining];
+      return counted.length === 8;
+    });
+    const left = Number(counted.at(-1));
+    expect(left).toBeLessThan(40);
+    expect(await askAtOnce(at(urls, "/moved"), 100)).toEqual({ 404: left, 429: 100 - left });
+  } finally {
+    await replicated.stop();
+  }
+});

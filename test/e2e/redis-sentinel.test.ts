@@ -1,0 +1,122 @@
+// redis+sentinel://: counters are where the sentinels' primary is, and nowhere else.
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { rightsOf } from "../fixtures/documented-rights.ts";
+import { freePort } from "../fixtures/free-ports.ts";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { primaryName, RedisSentinel, sentinelPassword } from "../fixtures/redis-sentinel.ts";
+import { ask, askAtOnce } from "../fixtures/requests.ts";
+import { until } from "../fixtures/system.ts";
+
+const user = ["sluice", "on", ">s3cret/", ...rightsOf("Sentinel")];
+
+const policy = (name: string, onStoreFailure: string, quota: number) => ({
+  name,
+  scope: "cluster",
+  onStoreFailure,
+  // A status that nothing else answers with.
+  onLimit: { status: 409 },
+  match: { paths: [`/${name}`] },
+  limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
+});
+
+let redis: RedisSentinel;
+const gateways: LoneGateway[] = [];
+beforeAll(async () => {
+  redis = await RedisSentinel.start(user);
+});
+afterAll(() => redis?.stop());
+afterEach(async () => {
+  for (const gateway of gateways.splice(0)) await gateway.stop();
+});
+
+const url = (ports: readonly number[], signIn = `:${sentinelPassword}`) =>
+  `redis+sentinel://sluice:s3cret%2F@${ports.map((port) => `127.0.0.1:${port}`).join(",")}/${primaryName}/1?sentinel=${signIn}`;
+const startGateway = async (redisUrl: string, workers = 2) => {
+  const gateway = await LoneGateway.start({
+    policies: [policy("few", "deny", 30), policy("many", "deny", 1_000_000), policy("local", "local", 1_000_000)],
+    env: { SLUICE_REDIS_URL: redisUrl, SLUICE_REDIS_DEADLINE_MS: "5000" },
+    workers,
+  });
+  gateways.push(gateway);
+  return gateway;
+};
+
+describe("with a primary, a replica and three sentinels", () => {
+  const ports = () => redis.sentinels.map(({ port }) => port);
+
+  it("two gateways count as one, in the primary's database, by no more rights than docs/cluster.md has", async () => {
+    const [a, b] = [await startGateway(url(ports())), await startGateway(url(ports()))];
+    // 404 is what the upstream of this test says.
+    expect(await askAtOnce([`${a.url}/few`, `${b.url}/few`], 200)).toEqual({ 404: 30, 409: 170 });
+    const info = String(await redis.command(await redis.primaryOf(ports()[0] as number), "INFO", "keyspace"));
+    expect(info).toMatch(/^db1:keys=1,/m);
+    expect(info).not.toMatch(/^db0:/m);
+  });
+
+  it("says that a password of the sentinels' own is wrong", async () => {
+    const gateway = await startGateway(url(ports(), ":another"));
+    expect((await ask(`${gateway.url}/many`)).status).toBe(409);
+    expect(gateway.log).toMatch(/Redis did not decide: sentinel: 127\.0\.0\.1:\d+: auth: WRONGPASS/);
+    expect(gateway.log).not.toContain("s3cret");
+  });
+
+  it("writes to no server that a sentinel calls the primary and that is a replica, and asks another sentinel", async () => {
+    const primary = await redis.primaryOf(ports()[0] as number);
+    const replica = redis.servers.find(({ port }) => port !== primary)?.port as number;
+    const port = await freePort();
+    const misled = await redis.runSentinel(port, replica);
+    try {
+      const lost = await startGateway(url([port]));
+      expect((await ask(`${lost.url}/many`)).status).toBe(409);
+      expect(lost.log).toContain("role: expected a primary, got a slave");
+      const found = await startGateway(url([port, ...ports()]), 1);
+      await ask(`${found.url}/many`);
+      await sleep(150);
+      expect((await ask(`${found.url}/many`)).status).toBe(404);
+    } finally {
+      await misled.stop("SIGKILL");
+    }
+  });
+
+  it("follows a failover as soon as the sentinels agree on it, without an error of ours to any client", async () => {
+    const gateway = await startGateway(url(ports()));
+    const primary = await redis.primaryOf(ports()[0] as number);
+    expect((await ask(`${gateway.url}/many`)).status).toBe(404);
+    const statuses = new Set<number>();
+    let done = false;
+    const load = Promise.all(
+      Array.from({ length: 4 }, async () => {
+        while (!done) statuses.add((await ask(`${gateway.url}/local`)).status);
+      }),
+    );
+    await sleep(300);
+    await redis.kill(primary);
+    const successor = redis.servers.find(({ port }) => port !== primary)?.port as number;
+    for (const { port } of redis.sentinels) {
+      await until(
+        "the sentinels agree on the other one",
+        30_000,
+        async () => (await redis.primaryOf(port)) === successor,
+      );
+    }
+    const agreedAtMs = performance.now();
+    // Eight in a row: every worker has found it.
+    let decided = 0;
+    while (decided < 8 && performance.now() - agreedAtMs < 20_000) {
+      decided = (await ask(`${gateway.url}/many`)).status === 404 ? decided + 1 : 0;
+      if (decided === 0) await sleep(10);
+    }
+    const tookMs = performance.now() - agreedAtMs;
+    done = true;
+    await load;
+    expect(decided).toBe(8);
+    expect(tookMs).toBeLessThan(1000);
+    expect([...statuses]).toEqual([404]);
+    const keyspace = String(await redis.command(successor, "INFO", "keyspace"));
+    expect(keyspace).toMatch(/^db1:keys=[1-9]/m);
+    await redis.startAgain(primary);
+    expect((await ask(`${gateway.url}/many`)).status).toBe(404);
+  });
+});

@@ -1,0 +1,94 @@
+// What the gateway says, and does, when the Redis at SLUICE_REDIS_URL is not as it needs it.
+
+import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
+import { rightsOf } from "../fixtures/documented-rights.ts";
+import { freePort } from "../fixtures/free-ports.ts";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { RedisServer } from "../fixtures/redis-server.ts";
+import { ask, askAtOnce } from "../fixtures/requests.ts";
+
+const rights = rightsOf("one Redis");
+const users = {
+  sluice: rights,
+  "no-scripts": rights.filter((rule) => rule !== "+evalsha"),
+  "no-writes": rights.filter((rule) => rule !== "+set"),
+  "other-keys": ["~other:*", ...rights.filter((rule) => !rule.startsWith("~"))],
+};
+/** Of a leaky bucket a short one: who is admitted waits. */
+const windows: Record<string, object> = { "leaky-bucket": { window: "1s" }, concurrency: {} };
+const policies = ["token-bucket", "fixed-window", "sliding-window", "sliding-log", "leaky-bucket", "concurrency"].map(
+  (algorithm) => ({
+    name: algorithm,
+    scope: "cluster",
+    onStoreFailure: "deny",
+    // A status that nothing else answers with, also for what Redis did not decide.
+    onLimit: { status: 409 },
+    match: { paths: [`/${algorithm}`] },
+    limits: [
+      { name: "a", algorithm, quota: 40, ...(windows[algorithm] ?? { window: "1h" }) },
+      { name: "b", algorithm: "fixed-window", quota: 1000, window: "366d" },
+    ],
+  }),
+);
+
+let redis: RedisServer;
+let gateway: LoneGateway | undefined;
+beforeAll(async () => {
+  const args = Object.entries(users).flatMap(([name, rules]) => ["--user", name, "on", ">s3cret", ...rules]);
+  redis = new RedisServer(await freePort(), {}, args);
+  await redis.start();
+});
+afterAll(async () => {
+  await redis?.stop();
+});
+afterEach(async () => {
+  await gateway?.stop();
+  gateway = undefined;
+  await redis.command("FLUSHALL");
+});
+
+const start = (signIn: string) =>
+  LoneGateway.start({
+    policies,
+    env: { SLUICE_REDIS_URL: `redis://${signIn}@127.0.0.1:${redis.port}/3`, SLUICE_REDIS_DEADLINE_MS: "5000" },
+  });
+
+it.each(policies.map(({ name }) => name))("needs no more rights than docs/cluster.md has for a %s", async (name) => {
+  gateway = await start("sluice:s3cret");
+  const statuses = await askAtOnce([`${gateway.url}/${name}`], 80);
+  // What a leaky bucket or slots in flight admit depends on when requests come.
+  if (name === "leaky-bucket" || name === "concurrency") expect(statuses[404]).toBeGreaterThan(0);
+  else expect(statuses).toEqual({ 404: 40, 409: 40 });
+  expect(gateway.log).not.toMatch(/Redis did not decide|were not renewed|stay charged/);
+});
+
+it.each([
+  ["no-scripts", /NOPERM .*'evalsha' command.*\(the rights that Sluice's user needs are in docs\/cluster.md\)/],
+  [
+    "no-writes",
+    /The user executing the script can't run this command.*\(the rights that Sluice's user needs are in docs\/cluster.md\)/,
+  ],
+  ["other-keys", /NOPERM .*key.*\(the rights that Sluice's user needs are in docs\/cluster.md\)/],
+])("says what the user %s may not do", async (user, message) => {
+  gateway = await start(`${user}:s3cret`);
+  expect((await ask(`${gateway.url}/fixed-window`)).status).toBe(409);
+  expect(gateway.log).toMatch(message);
+});
+
+it("says that a password is wrong, without the password", async () => {
+  gateway = await start("sluice:not-the-s3cret");
+  expect((await ask(`${gateway.url}/fixed-window`)).status).toBe(409);
+  expect(gateway.log).toContain("Redis did not decide: auth: WRONGPASS");
+  expect(gateway.log).not.toContain("s3cret");
+});
+
+it.each([
+  ["redis://sluice:s3cret@h/x", "SLUICE_REDIS_URL: expected /DATABASE"],
+  ["redis+sentinel://sluice:s3cret@a,b", "SLUICE_REDIS_URL: expected /NAME"],
+  ["redis+cluster://sluice:s3cret@a,b/1", "SLUICE_REDIS_URL: expected no database"],
+])("does not start with %s, and does not show the password", async (url, message) => {
+  const started = LoneGateway.start({ policies, env: { SLUICE_REDIS_URL: url } });
+  const failure = String(await started.catch((error: Error) => error.message));
+  expect(failure).toContain(message);
+  expect(failure).not.toContain("s3cret");
+});
