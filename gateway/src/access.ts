@@ -20,7 +20,8 @@ import { giveBack } from "./stores/give-back.ts";
 import { holdSlots } from "./stores/held-slots.ts";
 import { nodeShare } from "./stores/node-share.ts";
 import { decideOnNode } from "./stores/node-store.ts";
-import { type Check, decideInRedis } from "./stores/redis-store.ts";
+import type { Check } from "./stores/redis-store.ts";
+import { admitInRedis, admitOnNode, noteResponse } from "./stores/settlements.ts";
 
 /** What was charged for the request: given back when a later policy refuses it, and slots when it has ended. */
 interface Charge extends Check {
@@ -142,7 +143,7 @@ function decide(
     }
     const { policy, keyValues } = terms;
     const { action } = policy.policy.onLimit;
-    const check: Inquiry = { policy, keyValues, receipt: [], apart: action !== "reject" };
+    const check: Inquiry = { policy, keyValues, receipt: [], apart: action !== "reject" || policy.settles };
     if (policy.policy.mode === "shadow") {
       explain(explanation, policy, keyValues, observe(settings, check));
     } else if (check.apart) {
@@ -167,7 +168,7 @@ function methodFor({ methods }: CompiledPolicy): string {
 
 function chargeNode(check: Inquiry, limits: readonly CompiledLimit[], charges: Charge[], verdict: Verdict): boolean {
   const { policy, keyValues, receipt } = check;
-  const allowed = decideOnNode(policy, limits, keyValues, verdict, receipt);
+  const allowed = admitOnNode(policy, limits, keyValues, verdict, receipt);
   if (!check.apart) countDecision(policy, allowed ? "allowed" : "refused");
   if (allowed) charges.push({ policy, keyValues, receipt, limits, redis: undefined });
   return allowed;
@@ -183,7 +184,7 @@ function chargeCluster(
   const { redis } = settings;
   let failure: string | undefined = "SLUICE_REDIS_URL is not set";
   if (redis !== undefined) {
-    const [allowed, redisFailure] = decideInRedis(redis, checks, verdict);
+    const [allowed, redisFailure] = admitInRedis(redis, checks, verdict);
     if (allowed !== undefined) {
       for (const { policy, keyValues, receipt, apart } of checks) {
         if (!apart) countDecision(policy, allowed ? "allowed" : "refused");
@@ -207,7 +208,7 @@ function chargeCluster(
 
 /**
  * A policy whose refusal need not be the end: its request waits, or passes with a mark. It is decided by itself, so that
- * what it refuses takes nothing from the others.
+ * what it refuses takes nothing from the others. So is one that charges nothing before the response has been sent.
  */
 function decideApart(settings: Settings, check: Inquiry, charges: Charge[], verdict: Verdict): Denial | undefined {
   const { policy, keyValues } = check;
@@ -247,9 +248,9 @@ function observe(settings: Settings, check: Check): Result {
   const redis = policy.policy.scope === "cluster" ? settings.redis : undefined;
   let allowed: boolean | undefined;
   if (policy.policy.scope === "node") {
-    allowed = decideOnNode(policy, policy.limits, keyValues, undefined, receipt);
+    allowed = admitOnNode(policy, policy.limits, keyValues, undefined, receipt);
   } else if (redis !== undefined) {
-    [allowed] = decideInRedis(redis, [check], emptyVerdict());
+    [allowed] = admitInRedis(redis, [check], emptyVerdict());
   }
   if (allowed === true) hold({ policy, keyValues, receipt, limits: policy.limits, redis });
   if (allowed === false) reportShadowRefusal(policy);
@@ -260,10 +261,13 @@ function observe(settings: Settings, check: Check): Result {
 
 function hold({ policy, limits, keyValues, receipt, redis }: Charge): void {
   if (policy.holdsSlots) holdSlots(policy, limits, keyValues, receipt, redis);
+  if (policy.settles) noteResponse(policy, limits, keyValues, redis);
 }
 
 function refundAll(charges: readonly Charge[]): void {
   for (const { policy, limits, keyValues, receipt, redis } of charges) {
+    // Of its response nothing is charged yet.
+    if (policy.settles) continue;
     giveBack(policy, limits, keyValues, receipt, redis, "units of a refused request stay charged");
   }
 }

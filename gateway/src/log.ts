@@ -5,6 +5,7 @@ import type { CompiledPolicy } from "../../limiter/src/policy/compile.ts";
 import { forgetRedirect } from "./respond/over-limit.ts";
 import { leavePlace } from "./respond/wait.ts";
 import { releaseSlots } from "./stores/held-slots.ts";
+import { settleResponse } from "./stores/settlements.ts";
 
 /** How long a request may take and still be reported. */
 const longestRequestSeconds = 3600;
@@ -25,6 +26,7 @@ export function reportShadowRefusal({ app, policy }: CompiledPolicy): void {
 
 export function log(): void {
   releaseSlots();
+  settleResponse();
   leavePlace();
   forgetRedirect();
   if (!reports) return;

@@ -135,8 +135,9 @@ describe("a debt", () => {
 /** What a limit could have given from `fromUs` to `nowUs`, and what it had to begin with. */
 function supply(rate: Rate, fromUs: number, nowUs: number): number {
   const { quota, windowUs } = rate;
-  if (rate.algorithm === "token-bucket") return rate.burst + Math.ceil((nowUs - fromUs) / windowUs * quota);
-  if (rate.algorithm === "fixed-window") return (Math.floor(nowUs / windowUs) - Math.floor(fromUs / windowUs) + 1) * quota;
+  if (rate.algorithm === "token-bucket") return rate.burst + Math.ceil(((nowUs - fromUs) / windowUs) * quota);
+  if (rate.algorithm === "fixed-window")
+    return (Math.floor(nowUs / windowUs) - Math.floor(fromUs / windowUs) + 1) * quota;
   return (Math.floor((nowUs - fromUs) / windowUs) + 1) * quota;
 }
 

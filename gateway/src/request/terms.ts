@@ -45,7 +45,7 @@ export function readTerms(policy: CompiledPolicy, terms: Terms): Standing {
     if (terms.policy.policy.mode === "off") return "passes";
   }
   const { costSource } = policy.policy;
-  if (costSource !== undefined) {
+  if (costSource !== undefined && !policy.settles) {
     const cost = costFrom(statedCost(costSource), costSource);
     if (cost === undefined) return "cost-invalid";
     terms.policy = atCost(terms.policy, cost);

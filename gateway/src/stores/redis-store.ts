@@ -20,7 +20,7 @@ export interface Check {
   readonly verdict?: Verdict;
 }
 
-interface Script {
+export interface Script {
   readonly sha1: string;
   readonly source: string;
 }
@@ -28,7 +28,7 @@ interface Script {
 const keyPrefix = "sluice:";
 const numbersPerCounter = 6;
 
-const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
+export const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
 const { charge, refund, renew } = scripts as Record<"charge" | "refund" | "renew", Script>;
 /** For a counter by itself. */
 const chargeOne = {
@@ -151,12 +151,12 @@ export function renewInRedis(
   return $multi(renewedAtUs >= 0 ? renewedAtUs : undefined, undefined);
 }
 
-function keyOf(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string): string {
+export function keyOf(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string): string {
   return keyPrefix + policy.counterPrefix + keyValues + limit.counterSuffix;
 }
 
 /** What every script is told of a counter: quota, window, burst or precision, cost. */
-function pushNumbers(args: string[], limit: CompiledLimit, cost: number): void {
+export function pushNumbers(args: string[], limit: CompiledLimit, cost: number): void {
   const numbers = limit.numberTexts ?? textsOf(limit);
   args.push(numbers[0]);
   args.push(numbers[1]);
@@ -197,7 +197,7 @@ function readReply(reply: readonly number[], checks: readonly Check[], verdict: 
 }
 
 /** EVALSHA, and EVAL where Redis does not know the script: it was not run then, so nothing is charged twice. */
-function run<Reply>(
+export function run<Reply>(
   settings: RedisSettings,
   script: Script,
   keyCount: number,
