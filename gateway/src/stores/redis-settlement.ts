@@ -6,7 +6,7 @@ import { emptyDecision } from "../../../limiter/src/decision.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { hear, type Verdict } from "../../../limiter/src/verdict.ts";
 import type { RedisSettings } from "../settings.ts";
-import { type Check, keyOf, pushNumbers, run, type Script, scripts } from "./redis-store.ts";
+import { type Check, keyOf, pushNumbers, run, settleScript } from "./redis-store.ts";
 
 /** What requests of one policy and key took together. */
 export interface Took {
@@ -16,7 +16,6 @@ export interface Took {
   readonly units: number;
 }
 
-const script = scripts["settle"] as Script;
 const numbersPerCounter = 4;
 
 /**
@@ -33,7 +32,7 @@ export function askInRedis(
   const keys: string[] = [];
   const args: string[] = [];
   push(keys, args, policy, keyValues, 0);
-  const [reply, failure] = run<readonly number[]>(settings, script, keys.length, [...keys, ...args]);
+  const [reply, failure] = run<readonly number[]>(settings, settleScript, keys.length, [...keys, ...args]);
   if (reply === undefined) return $multi(undefined, failure);
   const decision = emptyDecision();
   let allowed = true;
@@ -56,7 +55,7 @@ export function settleInRedis(settings: RedisSettings, settlements: readonly Too
   const keys: string[] = [];
   const args: string[] = [];
   for (const { policy, keyValues, units } of settlements) push(keys, args, policy, keyValues, units);
-  return run<readonly number[]>(settings, script, keys.length, [...keys, ...args])[1];
+  return run<readonly number[]>(settings, settleScript, keys.length, [...keys, ...args])[1];
 }
 
 function push(keys: string[], args: string[], policy: CompiledPolicy, keyValues: string, units: number): void {

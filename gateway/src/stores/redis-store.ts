@@ -20,7 +20,7 @@ export interface Check {
   readonly verdict?: Verdict;
 }
 
-export interface Script {
+interface Script {
   readonly sha1: string;
   readonly source: string;
 }
@@ -28,8 +28,9 @@ export interface Script {
 const keyPrefix = "sluice:";
 const numbersPerCounter = 6;
 
-export const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
+const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
 const { charge, refund, renew } = scripts as Record<"charge" | "refund" | "renew", Script>;
+export const settleScript = scripts["settle"] as Script;
 /** For a counter by itself. */
 const chargeOne = {
   "token-bucket": scripts["charge_token_bucket"],
