@@ -97,7 +97,7 @@ export function settle(rate: Rate, state: CounterState, ring: Ring, fromUs: numb
       atUs += decision.retryAfterUs;
     }
   }
-  return atUs;
+  return Math.min(atUs, latestUs);
 }
 
 /** A bucket may owe more than it holds: it pays as it refills, to the fraction of a unit. */
@@ -109,7 +109,7 @@ function settleBucket(rate: Bucket, state: CounterState, fromUs: number, units: 
   state.count = state.nextCount;
   // A started µs counts whole.
   const waitUs = state.atUs - fromUs - fullUs + Math.ceil((state.count - fullRest) / quota);
-  return fromUs + Math.max(waitUs, 0);
+  return Math.min(fromUs + Math.max(waitUs, 0), latestUs);
 }
 
 /** How many times `quota` is paid before the last 1 to `quota` of these units, as far as `mostUs` goes. */

@@ -29,6 +29,6 @@ export class SettledCounter {
   settle(nowUs: number, units: number): void {
     const fromUs = standsFromUs(this.rate, this.debt, nowUs);
     const paidAtUs = settle(this.rate, this.state, memoryRing, fromUs, units);
-    this.debt = { paidAtUs, sinceUs: nowUs, quota: this.rate.quota };
+    if (paidAtUs > nowUs) this.debt = { paidAtUs, sinceUs: nowUs, quota: this.rate.quota };
   }
 }

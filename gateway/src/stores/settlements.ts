@@ -7,7 +7,7 @@
 
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
-import { countEvent } from "../metrics/counts.ts";
+import { addPending, type Event } from "../metrics/counts.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
@@ -33,6 +33,8 @@ interface Request {
 
 interface Settlement extends Payer {
   units: number;
+  /** How many took these. */
+  responses: number;
 }
 
 /** Of one worker, by policy and key: more are not settled. A megabyte or two. */
@@ -119,10 +121,11 @@ function settleLater({ policy, limits, keyValues, redis }: Payer, units: number)
   // A share of a node is not Redis' to charge.
   if (earlier !== undefined && earlier.redis === redis) {
     earlier.units += units;
+    earlier.responses += 1;
   } else if (waiting.length >= mostWaiting) {
-    countEvent("unsettled-responses");
+    countUnsettled(1);
   } else {
-    const settlement = { policy, limits, keyValues, redis, units };
+    const settlement = { policy, limits, keyValues, redis, units, responses: 1 };
     waiting.push(settlement);
     waitingByPayer[name] = settlement;
   }
@@ -170,5 +173,10 @@ function tellRedis(settlements: readonly Settlement[]): void {
   const failure = settleInRedis(redis as RedisSettings, settlements);
   if (failure === undefined) return;
   warnSparingly("what responses took was not charged", failure);
-  for (let i = 0; i < settlements.length; i++) countEvent("unsettled-responses");
+  for (const { responses } of settlements) countUnsettled(responses);
+}
+
+function countUnsettled(responses: number): void {
+  const event: Event = "unsettled-responses";
+  addPending(event, responses);
 }
