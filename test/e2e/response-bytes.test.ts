@@ -32,7 +32,8 @@ function answer(upstream: Server) {
     if (url.searchParams.has("cached")) response.setHeader("Cache-Control", "max-age=600");
     const mark = incoming.headers["x-over-limit"];
     if (mark !== undefined) response.setHeader("X-Seen", mark);
-    response.end("x".repeat(Number(url.pathname.split("/").at(-1))));
+    const body = "x".repeat(Number(url.pathname.split("/").at(-1)));
+    setTimeout(() => response.end(body), Number(url.searchParams.get("afterMs") ?? 0));
   });
 }
 
@@ -301,5 +302,38 @@ describe.each(gateways)("by $name, a response", ({ scope, workers }) => {
     await get(`/vip/${15 * megabyte}`, { "x-user": "vip" });
     await settled("/vip", 5 * megabyte, { "x-user": "vip" });
     expect((await left("/vip", { "x-user": "ann" })).remaining).toBe(10 * megabyte);
+  });
+});
+
+describe("while Redis does not answer", () => {
+  it("a response is charged to this node's share, and one that was let on by Redis is counted as unsettled", async () => {
+    clock.set(fullHour);
+    const own = new RedisServer(await freePort(), clock.redisEnv);
+    await own.start();
+    const gateway = await LoneGateway.start({
+      clock,
+      env: {
+        SLUICE_UPSTREAM: `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`,
+        SLUICE_REDIS_URL: own.url,
+      },
+      policies: [{ ...at("file"), scope: "cluster", limits: perMinute("fixed-window") }],
+    });
+    const remaining = async (bytes: number) => {
+      const { headers } = await ask(`${gateway.url}/file/${bytes}`, { method: bytes === 0 ? "HEAD" : "GET" });
+      return Number(headers["x-ratelimit-remaining"]);
+    };
+    try {
+      const letOn = ask(`${gateway.url}/file/5?afterMs=500`);
+      await new Promise((resolve) => setTimeout(resolve, 200));
+      await own.stop("SIGKILL");
+      expect((await letOn).status).toBe(200);
+      await expect.poll(() => gateway.metric("sluice_unsettled_responses_total")).toBe(1);
+      expect(await remaining(1000)).toBe(10 * megabyte);
+      await expect.poll(() => remaining(0)).toBe(10 * megabyte - 1000);
+      expect(await gateway.metric("sluice_unsettled_responses_total")).toBe(1);
+    } finally {
+      await gateway.stop();
+      await own.stop();
+    }
   });
 });
