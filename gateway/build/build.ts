@@ -25,6 +25,7 @@ const redisScripts: readonly RedisScript[] = [
   { name: "charge", file: "src/redis-scripts/charge.ts", function: "chargeCounters" },
   { name: "peek", file: "src/redis-scripts/peek.ts", function: "peekCounter" },
   { name: "refund", file: "src/redis-scripts/refund.ts", function: "refundCounters" },
+  { name: "settle", file: "src/redis-scripts/settle.ts", function: "settleCounters" },
   { name: "renew", file: "src/redis-scripts/renew.ts", function: "renewCounter" },
   ...algorithms.map((algorithm) => ({
     name: `charge_${algorithm.replaceAll("-", "_")}`,

@@ -22,6 +22,7 @@ import { holdSlots } from "./stores/held-slots.ts";
 import { decideOnNode } from "./stores/node-store.ts";
 import { observe } from "./stores/observe.ts";
 import type { Charge, Check } from "./stores/redis-store.ts";
+import { noteResponse } from "./stores/settlements.ts";
 
 /** What a policy is asked. */
 interface Inquiry extends Check {
@@ -107,6 +108,7 @@ function decideAll(
   if (denial === undefined && verdict.allowed) {
     for (const { policy, limits, keyValues, receipt, redis } of charges) {
       if (policy.holdsSlots) holdSlots(policy, limits, keyValues, receipt, redis);
+      if (policy.settles) noteResponse(policy, limits, keyValues, redis);
     }
     return goOn(settings.headers, verdict);
   }
@@ -144,7 +146,8 @@ function decide(
     }
     const { policy, keyValues } = terms;
     const { action } = policy.policy.onLimit;
-    const check: Inquiry = { policy, keyValues, receipt: [], apart: action !== "reject", degraded: false };
+    const apart = action !== "reject" || policy.settles;
+    const check: Inquiry = { policy, keyValues, receipt: [], apart, degraded: false };
     if (policy.policy.mode === "shadow") {
       const result = observe(settings.redis, check);
       if (result === "shadow-refused") reportShadowRefusal(policy);
@@ -199,7 +202,7 @@ function goWithoutRedis(checks: readonly Inquiry[], charges: Charge[], verdict: 
 
 /**
  * A policy whose refusal need not be the end: its request waits, or passes with a mark. It is decided by itself, so that
- * what it refuses takes nothing from the others.
+ * what it refuses takes nothing from the others. So is one that charges nothing before the response has been sent.
  */
 function decideApart(
   settings: Settings,

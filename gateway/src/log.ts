@@ -7,6 +7,7 @@ import { leavePlace } from "./respond/wait.ts";
 import { requestAddress } from "./runtime/lua-modules.ts";
 import { giveBackUndecided } from "./stores/charges.ts";
 import { releaseSlots } from "./stores/held-slots.ts";
+import { settleResponse } from "./stores/settlements.ts";
 
 /** What is to be told of requests, by request: its address outlives internal redirects, where ngx.ctx does not. */
 const refusedInShadow: Record<string, string[] | undefined> = {};
@@ -27,6 +28,7 @@ export function reportShadowRefusal({ app, policy }: CompiledPolicy): void {
 
 export function log(): void {
   releaseSlots();
+  settleResponse();
   leavePlace();
   giveBackUndecided();
   forgetRedirect();

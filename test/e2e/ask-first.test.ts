@@ -57,6 +57,10 @@ beforeAll(async () => {
           { name: "many", algorithm: "sliding-log", quota: 100, window: "1d" },
         ],
       }),
+      ...inBothScopes("download", {
+        limits: [{ algorithm: "fixed-window", quota: 7, window: "366d" }],
+        cost: { from: "response-bytes" },
+      }),
       ...inBothScopes("slots", { limits: [{ algorithm: "concurrency", quota: 1 }] }),
       ...inBothScopes("ten", {
         limits: Array.from({ length: 10 }, (_, i) => ({ ...seven, name: `limit-${i}` })),
@@ -290,6 +294,24 @@ describe.each(scopes)("in scope %s", (scope) => {
     expect([status, code]).toEqual([400, "policy-not-askable"]);
     expect(errors).toMatchObject([{ path: "checks[1].policy" }]);
     expect(await left(policy, ["slots"])).toBe(7);
+  });
+
+  it("is not asked by what a response will take, stated or not, and charges nothing beside it", async () => {
+    for (const cost of [undefined, 5]) {
+      const checks = [
+        { policy, key: ["download"] },
+        { policy: `download-${scope}`, key: ["a"], cost },
+      ];
+      const { status, code, errors } = await refusal(JSON.stringify({ checks }));
+      expect([status, code]).toEqual([400, "policy-not-askable"]);
+      expect(errors).toMatchObject([
+        {
+          path: "checks[1].policy",
+          expected: "a policy whose cost is not response-bytes: nobody would tell how many they were",
+        },
+      ]);
+    }
+    expect(await left(policy, ["download"])).toBe(7);
   });
 
   it("wants a value for each part of the key, and a constant as the policy has it", async () => {

@@ -90,6 +90,29 @@ describe("the script that Redis runs", function()
     assert.equal("1001", redis.px.a)
   end)
 
+  it("keeps a counter that owes until it has paid and a life more, and its debt until then", function()
+    local settle = function(units)
+      return redis.run("settle", { "b", "b:debt" }, product.scriptArguments(daily, units))
+    end
+    -- 3 a day; the day has 6400 s left.
+    assert.same({ 0, 0, 92800000000, 92800000000 }, settle(6))
+    assert.same({ b = "1700006400000000 3", ["b:debt"] = "1700006400000000 1700000000000000 3" }, redis.keys)
+    assert.same({ b = "179200000", ["b:debt"] = "6400000" }, redis.px)
+    settle(2)
+    assert.equal("1700092800000000 2", redis.keys.b)
+    assert.same({ b = "265600000", ["b:debt"] = "92800000" }, redis.px)
+  end)
+
+  it("writes nothing where it is only asked", function()
+    local keys = { "b", "b:debt" }
+    assert.same({ 1, 3, 0, 6400000000 }, redis.run("settle", keys, product.scriptArguments(daily, 0)))
+    assert.same({}, redis.keys)
+    redis.run("settle", keys, product.scriptArguments(daily, 4))
+    local before = redis.keys.b
+    assert.same({ 0, 0, 6400000000, 92800000000 }, redis.run("settle", keys, product.scriptArguments(daily, 0)))
+    assert.equal(before, redis.keys.b)
+  end)
+
   it("gives back, and keeps what is left no longer than before", function()
     local reply = ask(redis, { key = "a", limit = sliding, cost = 3 })
     redis.nowUs = startUs + 300000

@@ -117,10 +117,11 @@ describe("a cost that the request states", () => {
   });
 
   test.each([
-    [{}, "cost.from", '"header:NAME" or "request-bytes"', "nothing"],
-    [{ from: "response-bytes" }, "cost.from", '"header:NAME" or "request-bytes"', '"response-bytes"'],
-    [{ from: "header:" }, "cost.from", '"header:NAME" or "request-bytes"', '"header:"'],
-    [{ from: "query:cost" }, "cost.from", '"header:NAME" or "request-bytes"', '"query:cost"'],
+    [{}, "cost.from", '"header:NAME", "request-bytes" or "response-bytes"', "nothing"],
+    [{ from: "response-bytes", max: 21 }, "cost.max", "nothing: response-bytes has no max", "21"],
+    [{ from: "response-bytes", default: 3 }, "cost.default", "nothing: response-bytes has no default", "3"],
+    [{ from: "header:" }, "cost.from", '"header:NAME", "request-bytes" or "response-bytes"', '"header:"'],
+    [{ from: "query:cost" }, "cost.from", '"header:NAME", "request-bytes" or "response-bytes"', '"query:cost"'],
     [{ from: "request-bytes", min: 1 }, "cost.min", "no such field; known here: from, default, max", "1"],
     [{ from: "request-bytes", default: 0 }, "cost.default", "an integer from 1 to 2147483648", "0"],
     [{ from: "request-bytes", max: 1.5 }, "cost.max", "an integer from 1 to 2147483648", "1.5"],
@@ -134,6 +135,29 @@ describe("a cost that the request states", () => {
     [{ from: "request-bytes", default: 9, max: 8 }, "cost.default", "at most 8, the max", "9"],
   ])("is told what is wrong with %j", (cost, path, expected, got) => {
     expect(validatePolicy({ name: "x", limits, cost }).problems).toEqual([{ path, expected, got }]);
+  });
+});
+
+describe("a cost of the response's bytes", () => {
+  test.each(["token-bucket", "fixed-window", "sliding-window", "sliding-log"])("goes with %s", (algorithm) => {
+    const limits = [{ algorithm, quota: 50, window: "1s" }];
+    const { cost, costSource } = policyFrom({ name: "x", limits, cost: { from: "response-bytes" } });
+    expect({ cost, costSource }).toEqual({
+      cost: 1,
+      costSource: { from: "response-bytes", name: "", default: 1, max: 50 },
+    });
+  });
+
+  test.each(["leaky-bucket", "concurrency"])("does not go with %s", (algorithm) => {
+    const limit = { name: "b", algorithm, quota: 50, ...(algorithm === "concurrency" ? {} : { window: "1s" }) };
+    const limits = [{ algorithm: "fixed-window", quota: 50, window: "1s" }, limit];
+    expect(validatePolicy({ name: "x", limits, cost: { from: "response-bytes" } }).problems).toEqual([
+      {
+        path: "limits[1].algorithm",
+        expected: "token-bucket, fixed-window, sliding-window or sliding-log, where response-bytes are the cost",
+        got: `"${algorithm}"`,
+      },
+    ]);
   });
 });
 

@@ -57,11 +57,16 @@ export function findAsks(
       addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.policy.name) });
       continue;
     }
+    if (policy.settles) {
+      const expected = "a policy whose cost is not response-bytes: nobody would tell how many they were";
+      addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.policy.name) });
+      continue;
+    }
     counters += policy.limits.length;
     asks.push(askOf(policy, key, cost ?? policy.policy.cost, path, wrong));
   }
   if (unaskable.problems.length > 0) {
-    const detail = "Slots of concurrency are held by requests at the gateway. Nothing was charged.";
+    const detail = "What these policies count is known of requests at the gateway alone. Nothing was charged.";
     return $multi(undefined, { code: "policy-not-askable", detail, errors: listProblems(unaskable) });
   }
   if (counters > mostCountersAtOnce) {

@@ -11,9 +11,9 @@ const results: readonly Result[] = ["allowed", "refused", "shadow-refused", "deg
 
 /**
  * lock-timeouts: a charge went on without its lock. evictions: the shared dict was full. unstored-charges: it had no room
- * even so, and a request passed uncounted.
+ * even so, and a request passed uncounted. unsettled-responses: what a response took was not charged.
  */
-export type Event = "lock-timeouts" | "evictions" | "unstored-charges";
+export type Event = "lock-timeouts" | "evictions" | "unstored-charges" | "unsettled-responses";
 
 const flushEverySeconds = 0.1;
 const mostTalliesAtOnce = 500;

@@ -42,6 +42,12 @@ export function metrics(): void {
     "Requests that passed uncounted for want of memory.",
     eventCount("unstored-charges"),
   );
+  total(
+    lines,
+    "sluice_unsettled_responses_total",
+    "Responses that were sent and not charged, for want of Redis.",
+    eventCount("unsettled-responses"),
+  );
   ngx.header["Content-Type"] = "text/plain; version=0.0.4; charset=utf-8";
   ngx.print(`${lines.join("\n")}\n`);
 }

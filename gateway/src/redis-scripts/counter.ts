@@ -10,6 +10,7 @@
 import { type CounterState, nextCapacity, type Ring } from "../../../limiter/src/algorithms/counter-state.ts";
 import { keepsEntries, lifetimeUs, type Rate, rateOf } from "../../../limiter/src/algorithms/rate.ts";
 import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
+import type { Debt } from "../../../limiter/src/settlement.ts";
 
 declare const redis: {
   call(this: void, command: "TIME"): [seconds: string, micros: string];
@@ -124,8 +125,12 @@ function loadSliding(state: StoredCounter): void {
 }
 
 export function saveCounter(rate: Rate, state: StoredCounter, nowUs: number): void {
-  const lifeMs = math.min(math.ceil(lifetimeUs(rate, state, nowUs) / 1000), longestLifetimeMs);
-  const life = string.format("%.0f", lifeMs);
+  keepCounter(rate, state, lifetimeUs(rate, state, nowUs));
+}
+
+/** The same for a counter that is to be kept for so long. */
+export function keepCounter(rate: Rate, state: StoredCounter, lifeUs: number): void {
+  const life = lifeOf(lifeUs);
   if (!keepsEntries(rate)) {
     redis.call("SET", state.key, string.format("%.0f %.0f", state.atUs, state.count), "PX", life);
   } else if (state.length === 0) {
@@ -140,6 +145,30 @@ export function saveCounter(rate: Rate, state: StoredCounter, nowUs: number): vo
       redis.call("SET", state.key, head + numbers + state.text, "PX", life);
     }
   }
+}
+
+/** What is owed beside the counter: "1700000120000000 1700000000000000 5", paidAtUs, sinceUs and quota. */
+export function loadDebt(key: string): Debt {
+  const debt: Debt = { paidAtUs: 0, sinceUs: 0, quota: 1 };
+  const stored = redis.call("GET", key);
+  if (stored !== false) {
+    const [paidAtUs, sinceUs, quota] = string.match(stored, "^(%d+) (%d+) (%d+)$");
+    if (paidAtUs !== undefined) {
+      debt.paidAtUs = tonumber(paidAtUs) as number;
+      debt.sinceUs = tonumber(sinceUs) as number;
+      debt.quota = tonumber(quota) as number;
+    }
+  }
+  return debt;
+}
+
+export function saveDebt(key: string, paidAtUs: number, nowUs: number, quota: number): void {
+  redis.call("SET", key, string.format("%.0f %.0f %.0f", paidAtUs, nowUs, quota), "PX", lifeOf(paidAtUs - nowUs));
+}
+
+/** In whole ms: a started one counts. */
+function lifeOf(lifeUs: number): string {
+  return string.format("%.0f", math.min(math.ceil(lifeUs / 1000), longestLifetimeMs));
 }
 
 function numberAt(state: StoredCounter, slot: number, at: number): number {

@@ -40,7 +40,7 @@ export function readTerms(policy: CompiledPolicy, terms: Terms): Standing {
   if (standing !== "held") return standing;
   terms.keyValues = keyValues;
   const { costSource } = policy.policy;
-  if (costSource !== undefined) {
+  if (costSource !== undefined && !policy.settles) {
     const cost = costFrom(statedCost(costSource), costSource);
     if (cost === undefined) return "cost-invalid";
     terms.policy = atCost(terms.policy, cost);

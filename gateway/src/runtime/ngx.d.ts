@@ -147,6 +147,8 @@ declare namespace ngx {
   }
   export namespace req {
     export function get_method(): string;
+    /** When it began: of all its phases, through internal redirects too. */
+    export function start_time(): number;
     /** Whether nginx sent it here from another location. */
     export function is_internal(): boolean;
     export function set_header(name: string, value: string): void;

@@ -6,8 +6,9 @@ import { requestAddress } from "../runtime/lua-modules.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
 import { nodeShare } from "./node-share.ts";
-import { decideOnNode, mustAgree, refundOnNode } from "./node-store.ts";
-import { type Charge, type Check, decideInRedis, mostCountersAtOnce, refundInRedis } from "./redis-store.ts";
+import { mustAgree, refundOnNode } from "./node-store.ts";
+import { type Charge, type Check, mostCountersAtOnce, refundInRedis } from "./redis-store.ts";
+import { admitInRedis, admitOnNode } from "./settlements.ts";
 
 /**
  * @param limits the policy's, or a node's share of them
@@ -20,7 +21,7 @@ export function chargeOnNode(
   verdict: Verdict | undefined,
   charges: Charge[],
 ): boolean {
-  const allowed = decideOnNode(policy, limits, keyValues, verdict, receipt);
+  const allowed = admitOnNode(policy, limits, keyValues, verdict, receipt);
   if (allowed) charges.push({ policy, limits, keyValues, receipt, redis: undefined });
   return allowed;
 }
@@ -48,7 +49,7 @@ export function chargeInRedis(
   while (from < checks.length) {
     const end = endOfCall(checks, from);
     const together = end - from === checks.length ? checks : checks.slice(from, end);
-    const [allowed, failure] = decideInRedis(redis, together, verdict);
+    const [allowed, failure] = admitInRedis(redis, together, verdict);
     if (allowed === undefined) warnSparingly("Redis did not decide", failure);
     if (allowed !== true) return allowed;
     for (const { policy, keyValues, receipt } of together) {
@@ -89,6 +90,8 @@ export function giveBack(charges: readonly Charge[]): void {
   let redis: RedisSettings | undefined;
   const inRedis: Charge[] = [];
   for (const charge of charges) {
+    // Of its response nothing is charged yet.
+    if (charge.policy.settles) continue;
     if (charge.redis === undefined) {
       refundOnNode(charge.policy, charge.limits, charge.keyValues, charge.receipt);
     } else {

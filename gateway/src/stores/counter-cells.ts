@@ -135,9 +135,13 @@ export function asksForEntries(counter: CellCounter, nowUs: number): boolean {
 
 /** Writes what `loadCounter` read and the limiter changed. */
 export function saveCounter(counter: CellCounter, nowUs: number): void {
+  keepCounter(counter, lifetimeUs(counter.rate, counter, nowUs));
+}
+
+/** The same for a counter that is to be kept for so long. */
+export function keepCounter(counter: CellCounter, lifeUs: number): void {
   const { rate } = counter;
-  // A lifetime of 0 would be for ever, so a started ms counts whole.
-  const lifeSeconds = math.min(math.ceil(lifetimeUs(rate, counter, nowUs) / 1000) / 1000, longestLifetimeSeconds);
+  const lifeSeconds = lifeSecondsOf(lifeUs);
   if (rate.algorithm === "fixed-window") {
     storeCell(counter.key, counter.count, lifeSeconds, (counter.atUs / rate.windowUs) % wrap);
     return;
@@ -145,6 +149,11 @@ export function saveCounter(counter: CellCounter, nowUs: number): void {
   const isLog = rate.algorithm === "sliding-log";
   if (counter.ringLoaded && (isLog || counter.ringStored || counter.length > 0)) saveRing(counter, lifeSeconds);
   if (!isLog) storeCell(counter.key, counter.atUs, lifeSeconds, counter.count);
+}
+
+/** A lifetime of 0 would be for ever, so a started ms counts whole. */
+export function lifeSecondsOf(lifeUs: number): number {
+  return math.min(math.ceil(lifeUs / 1000) / 1000, longestLifetimeSeconds);
 }
 
 /** Fetches the entries, where deciding did not ask for them: a refund does. */
@@ -391,7 +400,7 @@ function openCells(counter: CellCounter, capacity: number): void {
 // A loop that turns once, on the way of every decision, is what LuaJIT gives up to compile, and with it all that leads
 // there: the first try, and the first cell, stand by themselves.
 
-function storeCell(key: string, value: number | string, lifeSeconds: number, flags: number): void {
+export function storeCell(key: string, value: number | string, lifeSeconds: number, flags: number): void {
   // The dict takes flags as signed numbers of 32 bits.
   const signedFlags = flags < wrap / 2 ? flags : flags - wrap;
   const [stored, , forcible] = countersDict.set(key, value, lifeSeconds, signedFlags);

@@ -181,7 +181,7 @@ export function renewOnNode(
 }
 
 /** For all limits of the policy; the first one's cell has its name already. */
-function lockOf({ limits }: CompiledPolicy, keyValues: string): string {
+export function lockOf({ limits }: CompiledPolicy, keyValues: string): string {
   return counterKey(limits[0] as CompiledLimit, keyValues);
 }
 

@@ -6,8 +6,9 @@ import type { RedisSettings } from "../settings.ts";
 import { chargeInRedis, chargeOnNode } from "./charges.ts";
 import { holdSlots } from "./held-slots.ts";
 import type { Charge, Check } from "./redis-store.ts";
+import { noteResponse } from "./settlements.ts";
 
-/** Counts the decision; slots are the request's until it ends. @returns what would have become of it */
+/** Counts the decision; slots are the request's until it ends, when its response is settled. @returns what would have become of it */
 export function observe(redis: RedisSettings | undefined, check: Check): Result {
   const { policy, keyValues, receipt } = check;
   const charges: Charge[] = [];
@@ -15,8 +16,10 @@ export function observe(redis: RedisSettings | undefined, check: Check): Result 
   const allowed = onNode
     ? chargeOnNode(check, policy.limits, undefined, charges)
     : chargeInRedis(redis, [check], emptyVerdict(), charges);
-  if (allowed === true && policy.holdsSlots) {
-    holdSlots(policy, policy.limits, keyValues, receipt, onNode ? undefined : redis);
+  if (allowed === true) {
+    const where = onNode ? undefined : redis;
+    if (policy.holdsSlots) holdSlots(policy, policy.limits, keyValues, receipt, where);
+    if (policy.settles) noteResponse(policy, policy.limits, keyValues, where);
   }
   const result = allowed === undefined ? "degraded" : allowed ? "allowed" : "shadow-refused";
   countDecision(policy, result);

@@ -32,8 +32,8 @@ export interface Charge extends Check {
   readonly redis: RedisSettings | undefined;
 }
 
-/** Checks that one script can decide, or charges that one can give back. */
-interface Group<Member> {
+/** What one script can be told of. */
+export interface Group<Member> {
   readonly id: number;
   readonly members: Member[];
 }
@@ -46,6 +46,7 @@ const numbersPerCounter = 6;
 
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
 const { charge, refund, renew } = scripts as Record<"charge" | "refund" | "renew", Script>;
+export const settleScript = scripts["settle"] as Script;
 /** For a counter by itself. */
 const chargeOne = {
   "token-bucket": scripts["charge_token_bucket"],
@@ -146,7 +147,7 @@ function giveBack(
 }
 
 /** In the order of their first members. A policy's limits for one key value are always in one group: so their keys are made. */
-function groupsOf<Member extends Pick<Check, "policy" | "keyValues">>(
+export function groupsOf<Member extends Pick<Check, "policy" | "keyValues">>(
   settings: RedisSettings,
   members: readonly Member[],
 ): Group<Member>[] {
@@ -230,12 +231,12 @@ export function renewInRedis(
   return $multi(renewedAtUs >= 0 ? renewedAtUs : undefined, undefined);
 }
 
-function keyOf(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string): string {
+export function keyOf(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string): string {
   return keyPrefix + policy.counterPrefix + keyValues + limit.counterSuffix;
 }
 
 /** What every script is told of a counter: quota, window, burst or precision, cost. */
-function pushNumbers(args: string[], limit: CompiledLimit, cost: number): void {
+export function pushNumbers(args: string[], limit: CompiledLimit, cost: number): void {
   const numbers = limit.numberTexts ?? textsOf(limit);
   args.push(numbers[0]);
   args.push(numbers[1]);

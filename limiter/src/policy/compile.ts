@@ -19,6 +19,8 @@ export interface CompiledPolicy {
   readonly counterPrefix: string;
   /** Whether a limit is of concurrency: what it charges is given back when the request ends. */
   readonly holdsSlots: boolean;
+  /** Whether its requests cost what their responses take: charged when these have been sent, and not before. */
+  readonly settles: boolean;
   /** Value of the `RateLimit-Policy` header. */
   readonly policyHeader: string;
   /** False: being a candidate is all that it takes to meet the policy. */
@@ -115,6 +117,7 @@ export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, ba
     limits,
     counterPrefix: prefix,
     holdsSlots: policy.limits.some(({ algorithm }) => algorithm === "concurrency"),
+    settles: policy.costSource !== undefined && policy.costSource.from === "response-bytes",
     policyHeader: policyHeaderOf(limits),
     conditional,
     paths,

@@ -1,19 +1,20 @@
-// What a request costs where the request itself says so.
+// What a request costs where the request itself says so, or its response.
 
 import { parseKeyPart } from "../key/key-part.ts";
 
 export interface CostSource {
-  readonly from: "header" | "request-bytes";
-  /** Of the header, in lower case; of request-bytes, "". */
+  /** response-bytes: settled when the response has been sent. Until then a request costs one unit, which is not charged. */
+  readonly from: "header" | "request-bytes" | "response-bytes";
+  /** Of the header, in lower case; of others, "". */
   readonly name: string;
   /** The cost of a request that says nothing. */
   readonly default: number;
   readonly max: number;
 }
 
-/** @param text as a policy writes it: "header:NAME" or "request-bytes"; undefined when it is neither */
+/** @param text as a policy writes it: "header:NAME", "request-bytes" or "response-bytes"; undefined when it is none */
 export function parseCostOrigin(text: string): Pick<CostSource, "from" | "name"> | undefined {
-  if (text === "request-bytes") return { from: text, name: "" };
+  if (text === "request-bytes" || text === "response-bytes") return { from: text, name: "" };
   const part = parseKeyPart(text);
   return part?.source === "header" ? { from: "header", name: part.name } : undefined;
 }

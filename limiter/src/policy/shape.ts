@@ -61,11 +61,12 @@ const cost: Shape = {
         from: {
           shape: {
             kind: "text",
-            expected: '"header:NAME" or "request-bytes"',
+            expected: '"header:NAME", "request-bytes" or "response-bytes"',
             maxBytes: 300,
             accepts: (text) => parseCostOrigin(text) !== undefined,
           },
-          description: "Where a request says what it costs: a header, or the length of its body in bytes.",
+          description:
+            "Where a request says what it costs: a header, the length of its body in bytes, or that of the response's, which is settled when it has been sent.",
           required: true,
         },
         default: { shape: unitsShape, description: "The cost of a request that does not say.", default: 1 },

@@ -46,7 +46,7 @@ export function validatePolicy(document: unknown): Validation {
     checkOverrides(document, findings);
     checkExempt(document, findings);
     checkSchedule(document["schedule"], findings);
-    checkCost(document["cost"], findings);
+    checkCost(document, findings);
     if (isRecord(document["onLimit"])) checkOnLimit(document["onLimit"], findings);
   }
   const problems = listProblems(findings);
@@ -285,13 +285,44 @@ function keyOf(document: Json): KeyPart[] | undefined {
 /** The most that a request may cost by the document's own words. A wrong cost has been reported as such. */
 function mostCostOf(cost: unknown): { units: number; path: string } {
   if (!isRecord(cost)) return { units: fits(unitsShape, cost) ? (cost as number) : 1, path: "cost" };
+  if (isSettled(cost)) return { units: 1, path: "cost" };
   const { default: unstated, max } = cost;
   if (fits(unitsShape, max)) return { units: max as number, path: "cost.max" };
   return { units: fits(unitsShape, unstated) ? (unstated as number) : 1, path: "cost.default" };
 }
 
-function checkCost(cost: unknown, findings: Findings): void {
+function isSettled(cost: Json): boolean {
+  return cost["from"] === "response-bytes";
+}
+
+/** Algorithms for what is known before a request goes on: a place in a queue, or a slot until it ends. */
+const notSettled = ["leaky-bucket", "concurrency"];
+
+/** A response's bytes are always known, however many there are, when the request can no longer wait or be held. */
+function checkSettledCost(cost: Json, limits: unknown, findings: Findings): void {
+  for (const field of ["default", "max"]) {
+    if (cost[field] === undefined) continue;
+    const expected = `nothing: response-bytes has no ${field}`;
+    addProblem(findings, { path: `cost.${field}`, expected, got: describeValue(cost[field]) });
+  }
+  if (!isList(limits)) return;
+  for (let i = 0; i < limits.length; i++) {
+    const limit = limits[i];
+    if (!isRecord(limit) || !notSettled.includes(limit["algorithm"] as string)) continue;
+    addProblem(findings, {
+      path: `limits[${i}].algorithm`,
+      expected: "token-bucket, fixed-window, sliding-window or sliding-log, where response-bytes are the cost",
+      got: describeValue(limit["algorithm"]),
+    });
+  }
+}
+
+function checkCost({ cost, limits }: Json, findings: Findings): void {
   if (!isRecord(cost)) return;
+  if (isSettled(cost)) {
+    checkSettledCost(cost, limits, findings);
+    return;
+  }
   const { default: unstated, max } = cost;
   if (!fits(unitsShape, unstated) || !fits(unitsShape, max) || (unstated as number) <= (max as number)) return;
   addProblem(findings, { path: "cost.default", expected: `at most ${max}, the max`, got: describeValue(unstated) });

@@ -1,0 +1,81 @@
+// What requests took after they went on, in Redis: see limiter/src/settlement.ts. A debt lies beside its counter, in the same
+// hash slot.
+
+import { capacity } from "../../../limiter/src/algorithms/rate.ts";
+import { emptyDecision } from "../../../limiter/src/decision.ts";
+import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import { hear, type Verdict } from "../../../limiter/src/verdict.ts";
+import { callScript } from "../redis/script-call.ts";
+import type { RedisSettings } from "../settings.ts";
+import { type Check, groupsOf, keyOf, pushNumbers, settleScript } from "./redis-store.ts";
+
+/** What requests of one policy and key took together. */
+export interface Took {
+  readonly policy: CompiledPolicy;
+  readonly keyValues: string;
+  /** 1 or more. */
+  readonly units: number;
+}
+
+const numbersPerCounter = 4;
+
+/**
+ * Whether a request may go on whose units are settled later. Charges nothing.
+ *
+ * @param verdictOfAll hears every limit when Redis decided, unless the check has a verdict of its own
+ * @returns undefined and what failed, when Redis did not decide
+ */
+export function askInRedis(
+  settings: RedisSettings,
+  { policy, keyValues, verdict }: Check,
+  verdictOfAll: Verdict,
+): LuaMultiReturn<[boolean | undefined, string | undefined]> {
+  const keys: string[] = [];
+  const args: string[] = [];
+  push(keys, args, policy, keyValues, 0);
+  const [reply, failure] = callScript<readonly number[]>(settings, settleScript, keys.length, [...keys, ...args]);
+  if (reply === undefined) return $multi(undefined, failure);
+  const decision = emptyDecision();
+  let allowed = true;
+  for (let i = 0; i < policy.limits.length; i++) {
+    const { rate, name } = policy.limits[i] as CompiledLimit;
+    const at = i * numbersPerCounter;
+    decision.allowed = reply[at] === 1;
+    decision.limit = capacity(rate);
+    decision.remaining = reply[at + 1] as number;
+    decision.retryAfterUs = reply[at + 2] as number;
+    decision.resetAfterUs = reply[at + 3] as number;
+    if (!decision.allowed) allowed = false;
+    hear(verdict ?? verdictOfAll, policy, name, decision);
+  }
+  return $multi(allowed, undefined);
+}
+
+/** Charges what these took, in one call, or one a slot with Redis Cluster. @returns those that were not, and what failed */
+export function settleInRedis<Settlement extends Took>(
+  settings: RedisSettings,
+  settlements: readonly Settlement[],
+): LuaMultiReturn<[Settlement[], string | undefined]> {
+  const unsettled: Settlement[] = [];
+  let lastFailure: string | undefined;
+  for (const { members } of groupsOf(settings, settlements)) {
+    const keys: string[] = [];
+    const args: string[] = [];
+    for (const { policy, keyValues, units } of members) push(keys, args, policy, keyValues, units);
+    const [, failure] = callScript<readonly number[]>(settings, settleScript, keys.length, [...keys, ...args]);
+    if (failure === undefined) continue;
+    lastFailure = failure;
+    for (const settlement of members) unsettled.push(settlement);
+  }
+  return $multi(unsettled, lastFailure);
+}
+
+function push(keys: string[], args: string[], policy: CompiledPolicy, keyValues: string, units: number): void {
+  for (const limit of policy.limits) {
+    const key = keyOf(policy, limit, keyValues);
+    keys.push(key);
+    keys.push(`${key}:debt`);
+    args.push(limit.rate.algorithm);
+    pushNumbers(args, limit, units);
+  }
+}

@@ -1,0 +1,182 @@
+// Policies whose requests cost what their responses take: asked before, when nothing is charged, and settled when the
+// response has been sent.
+//
+// A request is known by its address in nginx and when it began: both stay the same through internal redirects, so that its
+// response is settled once. The log phase may not yield; what needs a lock or Redis waits for one timer of the worker, summed
+// by policy and key, and Redis is told of many at once.
+
+import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import type { Verdict } from "../../../limiter/src/verdict.ts";
+import { addPending, type Event } from "../metrics/counts.ts";
+import { requestAddress } from "../runtime/lua-modules.ts";
+import { warnSparingly } from "../runtime/sparing-log.ts";
+import type { RedisSettings } from "../settings.ts";
+import { askOnNode, settleOnNode } from "./node-settlement.ts";
+import { decideOnNode, mustAgree } from "./node-store.ts";
+import { askInRedis, settleInRedis } from "./redis-settlement.ts";
+import { type Check, decideInRedis } from "./redis-store.ts";
+
+/** Whose counters a response is charged to. */
+interface Payer {
+  readonly policy: CompiledPolicy;
+  readonly limits: readonly CompiledLimit[];
+  readonly keyValues: string;
+  /** Undefined: counted on this node. */
+  readonly redis: RedisSettings | undefined;
+}
+
+/** A request that went on. */
+interface Request {
+  readonly startedAtSeconds: number;
+  readonly payers: Payer[];
+}
+
+interface Settlement extends Payer {
+  units: number;
+  /** How many took these. */
+  responses: number;
+}
+
+/** Of one worker, by policy and key: more are not settled. A megabyte or two. */
+const mostWaiting = 10_000;
+/** Two keys and five arguments each: with many more, Lua could not pass them all in one call. */
+const mostCountersPerCall = 200;
+
+/** By address. */
+const requests: Record<string, Request | undefined> = {};
+let underWay = 0;
+
+let waiting: Settlement[] = [];
+let waitingByPayer: Record<string, Settlement | undefined> = {};
+let draining = false;
+
+/** As `decideOnNode`; of a policy that settles later, only asks. */
+export function admitOnNode(
+  policy: CompiledPolicy,
+  limits: readonly CompiledLimit[],
+  keyValues: string,
+  verdict: Verdict | undefined,
+  receipt: number[],
+): boolean {
+  if (policy.settles) return askOnNode(policy, limits, keyValues, verdict);
+  return decideOnNode(policy, limits, keyValues, verdict, receipt);
+}
+
+/** As `decideInRedis`; of a policy that settles later, which comes by itself, only asks. */
+export function admitInRedis(
+  settings: RedisSettings,
+  checks: readonly Check[],
+  verdict: Verdict,
+): LuaMultiReturn<[boolean | undefined, string | undefined]> {
+  const first = checks[0] as Check;
+  if (first.policy.settles) return askInRedis(settings, first, verdict);
+  return decideInRedis(settings, checks, verdict);
+}
+
+/** Notes that the current request went on: its response will be settled. */
+export function noteResponse(
+  policy: CompiledPolicy,
+  limits: readonly CompiledLimit[],
+  keyValues: string,
+  redis: RedisSettings | undefined,
+): void {
+  const address = requestAddress();
+  const startedAtSeconds = ngx.req.start_time();
+  let request = requests[address];
+  if (request === undefined) underWay += 1;
+  // An earlier one that ended without its log phase.
+  else if (request.startedAtSeconds !== startedAtSeconds) request = undefined;
+  if (request === undefined) {
+    request = { startedAtSeconds, payers: [] };
+    requests[address] = request;
+  }
+  for (const payer of request.payers) {
+    // Met again in another location, behind an internal redirect.
+    if (payer.policy.counterPrefix === policy.counterPrefix && payer.keyValues === keyValues) return;
+  }
+  request.payers.push({ policy, limits, keyValues, redis });
+}
+
+/** In the log phase: charges what the response took, the bytes of its body that were sent. */
+export function settleResponse(): void {
+  if (underWay === 0) return;
+  const address = requestAddress();
+  const request = requests[address];
+  if (request === undefined) return;
+  requests[address] = undefined;
+  underWay -= 1;
+  if (request.startedAtSeconds !== ngx.req.start_time()) return;
+  const units = tonumber(ngx.var["body_bytes_sent"]) ?? 0;
+  if (units < 1) return;
+  for (const payer of request.payers) {
+    const { policy, limits, keyValues, redis } = payer;
+    if (redis === undefined && !mustAgree()) settleOnNode(policy, limits, keyValues, units);
+    else settleLater(payer, units);
+  }
+}
+
+function settleLater({ policy, limits, keyValues, redis }: Payer, units: number): void {
+  const name = policy.counterPrefix + keyValues;
+  const earlier = waitingByPayer[name];
+  // A share of a node is not Redis' to charge.
+  if (earlier !== undefined && earlier.redis === redis) {
+    earlier.units += units;
+    earlier.responses += 1;
+  } else if (waiting.length >= mostWaiting) {
+    countUnsettled(1);
+  } else {
+    const settlement = { policy, limits, keyValues, redis, units, responses: 1 };
+    waiting.push(settlement);
+    waitingByPayer[name] = settlement;
+  }
+  if (draining) return;
+  const [started, failure] = ngx.timer.at(0, drain);
+  // Without a timer they wait for the next response.
+  if (started === undefined) warnSparingly("responses are settled late", failure);
+  else draining = true;
+}
+
+function drain(): void {
+  while (waiting.length > 0) {
+    const settlements = waiting;
+    waiting = [];
+    waitingByPayer = {};
+    const [settled, failure] = pcall(settleAll, settlements);
+    if (!settled) warnSparingly("responses were not settled", `${failure}`);
+  }
+  draining = false;
+}
+
+function settleAll(settlements: readonly Settlement[]): void {
+  let call: Settlement[] = [];
+  let counters = 0;
+  for (const settlement of settlements) {
+    const { policy, limits, keyValues, redis, units } = settlement;
+    if (redis === undefined) {
+      settleOnNode(policy, limits, keyValues, units);
+      continue;
+    }
+    if (counters + limits.length > mostCountersPerCall) {
+      tellRedis(call);
+      call = [];
+      counters = 0;
+    }
+    call.push(settlement);
+    counters += limits.length;
+  }
+  if (call.length > 0) tellRedis(call);
+}
+
+/** A call that failed may have been run: what it was to charge is not charged a second time. */
+function tellRedis(settlements: readonly Settlement[]): void {
+  const { redis } = settlements[0] as Settlement;
+  const [unsettled, failure] = settleInRedis(redis as RedisSettings, settlements);
+  if (failure === undefined) return;
+  warnSparingly("what responses took was not charged", failure);
+  for (const { responses } of unsettled) countUnsettled(responses);
+}
+
+function countUnsettled(responses: number): void {
+  const event: Event = "unsettled-responses";
+  addPending(event, responses);
+}

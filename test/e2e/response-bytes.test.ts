@@ -1,0 +1,339 @@
+// cost: { from: response-bytes } in nginx itself: worked case 5's download quota, with real bodies. nginx and Redis have a
+// clock that stands where the test sets it. A HEAD has no body: it tells what remains and costs nothing.
+
+import { createServer, request, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { freePort } from "../fixtures/free-ports.ts";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { RedisServer } from "../fixtures/redis-server.ts";
+import { ask } from "../fixtures/requests.ts";
+import { SetClock } from "../fixtures/set-clock.ts";
+import { fullHour } from "../fixtures/worked-cases.ts";
+
+const megabyte = 1_000_000;
+const cost = { from: "response-bytes" };
+const perMinute = (algorithm: string, more = {}) => [{ algorithm, quota: 10 * megabyte, window: "1m", ...more }];
+const at = (name: string) => ({ name, match: { paths: [`/${name}`, `/${name}/*`] }, cost });
+
+let upstreamRequests = 0;
+
+/** Answers /name/BYTES with as many; what the query says goes before. */
+function answer(upstream: Server) {
+  upstream.on("request", (incoming, response) => {
+    upstreamRequests += 1;
+    const url = new URL(incoming.url ?? "", "http://x");
+    const redirect = url.searchParams.get("redirect");
+    if (redirect !== null) response.setHeader("X-Accel-Redirect", redirect);
+    if (url.searchParams.has("unchanged")) {
+      response.writeHead(304).end();
+      return;
+    }
+    if (url.searchParams.has("cached")) response.setHeader("Cache-Control", "max-age=600");
+    const mark = incoming.headers["x-over-limit"];
+    if (mark !== undefined) response.setHeader("X-Seen", mark);
+    const body = "x".repeat(Number(url.pathname.split("/").at(-1)));
+    setTimeout(() => response.end(body), Number(url.searchParams.get("afterMs") ?? 0));
+  });
+}
+
+const scopes = ["node", "cluster"] as const;
+const gateways = [
+  { name: "one worker", scope: "node", workers: 1 },
+  { name: "two workers", scope: "node", workers: 2 },
+  { name: "Redis", scope: "cluster", workers: 2 },
+] as const satisfies readonly { name: string; scope: (typeof scopes)[number]; workers: number }[];
+
+const upstream = createServer();
+const clock = new SetClock(fullHour);
+let redis: RedisServer;
+beforeAll(async () => {
+  answer(upstream);
+  await new Promise<void>((resolve) => upstream.listen(0, "127.0.0.1", resolve));
+  redis = new RedisServer(await freePort(), clock.redisEnv);
+  await redis.start();
+});
+afterAll(async () => {
+  await redis?.stop();
+  upstream.close();
+  clock.remove();
+});
+
+describe.each(gateways)("by $name, a response", ({ scope, workers }) => {
+  let gateway: LoneGateway;
+  beforeAll(async () => {
+    clock.set(fullHour);
+    gateway = await LoneGateway.start({
+      workers,
+      clock,
+      env: {
+        SLUICE_UPSTREAM: `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`,
+        SLUICE_REDIS_URL: redis.url,
+        SLUICE_REDIS_DEADLINE_MS: "10000",
+      },
+      policies: [
+        { ...at("sliding"), scope, limits: perMinute("sliding-window", { precision: "5s" }) },
+        { ...at("log"), scope, limits: perMinute("sliding-log") },
+        { ...at("bucket"), scope, limits: perMinute("token-bucket", { burst: 2 * megabyte }) },
+        {
+          ...at("two"),
+          scope,
+          limits: [
+            ...perMinute("fixed-window"),
+            { name: "hour", algorithm: "fixed-window", quota: 20 * megabyte, window: "1h" },
+          ],
+        },
+        { ...at("edge"), scope, limits: perMinute("fixed-window") },
+        { ...at("sub"), match: { paths: ["/sub", "/sub/*", "/inner/*"] }, scope, limits: perMinute("fixed-window") },
+        { ...at("shadow"), scope, limits: perMinute("fixed-window"), mode: "shadow" },
+        {
+          ...at("tag"),
+          scope,
+          limits: perMinute("fixed-window"),
+          onLimit: { action: "tag", header: "x-over-limit: 1" },
+        },
+        { ...at("cheap"), scope, limits: perMinute("fixed-window"), onLimit: { action: "degrade", uri: "/free/7" } },
+        {
+          ...at("late"),
+          scope,
+          limits: [{ algorithm: "token-bucket", quota: 1000, window: "1s" }],
+          onLimit: { action: "delay", maxDelay: "10s" },
+        },
+        {
+          ...at("vip"),
+          scope,
+          key: ["header:x-user"],
+          limits: perMinute("fixed-window"),
+          overrides: [{ key: ["vip"], limits: perMinute("fixed-window", { quota: 20 * megabyte }) }],
+        },
+        {
+          name: "strict",
+          priority: -1,
+          match: { paths: ["/edge/refused/*"] },
+          limits: [{ ...perMinute("fixed-window")[0], quota: 1 }],
+        },
+      ],
+      edit: (config) =>
+        config
+          .replace("server {", "proxy_cache_path cache keys_zone=cache:1m;\nserver {")
+          .replace("proxy_pass http://service;", "proxy_cache cache;\nproxy_pass http://service;")
+          .replace(
+            "location = /sluice/healthz {",
+            `location /sub {
+              auth_request /inner/77;
+              access_by_lua_block { sluice.access() }
+              proxy_http_version 1.1;
+              proxy_pass http://service;
+            }
+            location /inner {
+              access_by_lua_block { sluice.access() }
+              proxy_http_version 1.1;
+              proxy_pass http://service;
+            }
+            location = /sluice/healthz {`,
+          ),
+    });
+  });
+  afterAll(() => gateway?.stop());
+
+  const get = async (path: string, headers: Record<string, string> = {}, method = "GET") => {
+    const { status, headers: got, body } = await ask(gateway.url + path, { method, headers });
+    return {
+      status,
+      bytes: body.length,
+      remaining: Number(got["x-ratelimit-remaining"]),
+      retryAfter: got["retry-after"] === undefined ? undefined : Number(got["retry-after"]),
+      seen: got["x-seen"],
+    };
+  };
+  const left = (path: string, headers = {}) => get(`${path}/0`, headers, "HEAD");
+  /** Responses are settled a moment after they have been sent. */
+  const settled = (path: string, remaining: number, headers = {}) =>
+    expect.poll(async () => (await left(path, headers)).remaining).toBe(remaining);
+
+  it("is charged when it has been sent: 10 MB a minute in blocks of 5 s, and what was too much is paid first", async () => {
+    clock.set(fullHour);
+    expect(await get(`/sliding/${4 * megabyte}`)).toMatchObject({ status: 200, remaining: 10 * megabyte });
+    await settled("/sliding", 6 * megabyte);
+    clock.set(fullHour + 30);
+    // One byte would be enough to be let on.
+    expect(await get(`/sliding/${9 * megabyte}`)).toMatchObject({ status: 200, bytes: 9 * megabyte });
+    await settled("/sliding", 0);
+    // 3 MB are owed: the first 4 come back when their block has left the minute.
+    expect(await get("/sliding/1")).toMatchObject({ status: 429, retryAfter: 35 });
+    clock.set(fullHour + 64.9);
+    expect((await get("/sliding/1")).status).toBe(429);
+    clock.set(fullHour + 65);
+    expect(await left("/sliding")).toMatchObject({ status: 200, remaining: 1 * megabyte });
+    clock.set(fullHour + 95);
+    expect(await left("/sliding")).toMatchObject({ status: 200, remaining: 7 * megabyte });
+    clock.set(fullHour + 130);
+    expect((await left("/sliding")).remaining).toBe(10 * megabyte);
+  });
+
+  it("of several windows keeps its key out for as many", async () => {
+    clock.set(fullHour + 3600);
+    expect((await get(`/log/${35 * megabyte}`)).bytes).toBe(35 * megabyte);
+    await settled("/log", 0);
+    expect(await get("/log/1")).toMatchObject({ status: 429, retryAfter: 180 });
+    clock.set(fullHour + 3600 + 179.9);
+    for (let i = 0; i < 5; i++) expect((await get("/log/1")).status).toBe(429);
+    clock.set(fullHour + 3600 + 180);
+    expect(await left("/log")).toMatchObject({ status: 200, remaining: 5 * megabyte });
+    clock.set(fullHour + 3600 + 240);
+    expect((await left("/log")).remaining).toBe(10 * megabyte);
+  });
+
+  it("larger than the bucket is paid by what refills", async () => {
+    clock.set(fullHour + 7200);
+    await get(`/bucket/${7 * megabyte}`);
+    await settled("/bucket", 0);
+    expect(await get("/bucket/1")).toMatchObject({ status: 429, retryAfter: 31 });
+    clock.set(fullHour + 7200 + 29.9);
+    expect((await get("/bucket/1")).status).toBe(429);
+    clock.set(fullHour + 7200 + 36);
+    expect((await left("/bucket")).remaining).toBe(1 * megabyte);
+  });
+
+  it("is owed to each limit by itself", async () => {
+    clock.set(fullHour + 7200);
+    await get(`/two/${19 * megabyte}`);
+    await settled("/two", 0);
+    expect((await get("/two/1")).retryAfter).toBe(60);
+    clock.set(fullHour + 7260);
+    expect((await left("/two")).remaining).toBe(1 * megabyte);
+    await get(`/two/${4 * megabyte}`);
+    await settled("/two", 0);
+    // The hour owes 3 MB to the next, the minute 3 MB to the next.
+    expect((await get("/two/1")).retryAfter).toBe(3540);
+    clock.set(fullHour + 7200 + 3600);
+    expect((await left("/two")).remaining).toBe(10 * megabyte);
+  });
+
+  it("without a body, refused, unchanged or redirected is charged what was sent", async () => {
+    clock.set(fullHour + 14_400);
+    await left("/edge");
+    await get("/edge/9?unchanged=1");
+    expect((await get("/edge/refused/0", {}, "HEAD")).status).toBe(200);
+    expect((await get("/edge/refused/0")).status).toBe(429);
+    await get("/edge/1000?cached=1");
+    await settled("/edge", 10 * megabyte - 1000);
+    const sent = upstreamRequests;
+    await get("/edge/1000?cached=1");
+    expect(upstreamRequests).toBe(sent);
+    await settled("/edge", 10 * megabyte - 2000);
+    // In a location that is limited too.
+    expect((await get("/edge/77?redirect=/edge/500")).bytes).toBe(500);
+    await settled("/edge", 10 * megabyte - 2500);
+    const refusedBefore = await Promise.all([get("/edge/refused/5"), get("/edge/refused/5")]);
+    expect(refusedBefore.map(({ status }) => status)).toEqual([429, 429]);
+    await settled("/edge", 10 * megabyte - 2500);
+  });
+
+  it("to a subrequest is none of the client's", async () => {
+    clock.set(fullHour + 14_400);
+    expect(await get("/sub/50")).toMatchObject({ status: 200, bytes: 50 });
+    await settled("/sub", 10 * megabyte - 50);
+  });
+
+  it("to a client that goes away is charged as far as it was sent", async () => {
+    clock.set(fullHour + 14_400);
+    await new Promise<void>((resolve, reject) => {
+      const outgoing = request(`${gateway.url}/log/${60 * megabyte}`, (incoming) => {
+        incoming.once("data", () => {
+          outgoing.destroy();
+          resolve();
+        });
+      });
+      outgoing.once("error", reject);
+      outgoing.end();
+    });
+    await expect.poll(async () => (await left("/log")).remaining).toBeLessThan(10 * megabyte);
+    expect((await left("/log")).retryAfter ?? 0).toBeLessThan(300);
+  });
+
+  it("to many at once is charged whole", async () => {
+    clock.set(fullHour + 18_000);
+    await Promise.all(Array.from({ length: 200 }, (_, i) => get(`/edge/${1000 + i}`)));
+    await settled("/edge", 10 * megabyte - 200 * 1000 - (199 * 200) / 2);
+    expect(await gateway.metric("sluice_unsettled_responses_total")).toBe(0);
+  });
+
+  it("in shadow mode is charged and refused to nobody", async () => {
+    clock.set(fullHour + 18_000);
+    expect(await get(`/shadow/${11 * megabyte}`)).toMatchObject({ status: 200, remaining: Number.NaN });
+    await expect
+      .poll(async () => {
+        await get("/shadow/1");
+        return gateway.log.includes("would have refused: default/shadow");
+      })
+      .toBe(true);
+  });
+
+  it("that is over the limit and passes with a mark, or gets something cheaper, is charged nothing", async () => {
+    clock.set(fullHour + 18_000);
+    await get(`/tag/${10 * megabyte}`);
+    await get(`/cheap/${10 * megabyte}`);
+    await settled("/tag", 0);
+    await settled("/cheap", 0);
+    expect(await get(`/tag/${10 * megabyte}`)).toMatchObject({ status: 200, seen: "1" });
+    expect(await get("/cheap/100")).toMatchObject({ status: 200, bytes: 7 });
+    clock.set(fullHour + 18_060);
+    expect((await left("/tag")).remaining).toBe(10 * megabyte);
+    expect((await left("/cheap")).remaining).toBe(10 * megabyte);
+  });
+
+  it("lets the next wait for what it owes", async () => {
+    clock.set(fullHour + 18_000);
+    await get("/late/3000");
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    let answered = false;
+    const waits = get("/late/1").finally(() => {
+      answered = true;
+    });
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(answered).toBe(false);
+    clock.set(fullHour + 18_003);
+    expect((await waits).status).toBe(200);
+  });
+
+  it("is held to the limits of an override", async () => {
+    clock.set(fullHour + 21_600);
+    await get(`/vip/${15 * megabyte}`, { "x-user": "vip" });
+    await settled("/vip", 5 * megabyte, { "x-user": "vip" });
+    expect((await left("/vip", { "x-user": "ann" })).remaining).toBe(10 * megabyte);
+  });
+});
+
+describe("while Redis does not answer", () => {
+  it("a response is charged to this node's share, and one that was let on by Redis is counted as unsettled", async () => {
+    clock.set(fullHour);
+    const own = new RedisServer(await freePort(), clock.redisEnv);
+    await own.start();
+    const gateway = await LoneGateway.start({
+      clock,
+      env: {
+        SLUICE_UPSTREAM: `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`,
+        SLUICE_REDIS_URL: own.url,
+      },
+      policies: [{ ...at("file"), scope: "cluster", limits: perMinute("fixed-window") }],
+    });
+    const remaining = async (bytes: number) => {
+      const { headers } = await ask(`${gateway.url}/file/${bytes}`, { method: bytes === 0 ? "HEAD" : "GET" });
+      return Number(headers["x-ratelimit-remaining"]);
+    };
+    try {
+      const letOn = ask(`${gateway.url}/file/5?afterMs=500`);
+      await new Promise((resolve) => setTimeout(resolve, 200));
+      await own.stop("SIGKILL");
+      expect((await letOn).status).toBe(200);
+      await expect.poll(() => gateway.metric("sluice_unsettled_responses_total")).toBe(1);
+      expect(await remaining(1000)).toBe(10 * megabyte);
+      await expect.poll(() => remaining(0)).toBe(10 * megabyte - 1000);
+      expect(await gateway.metric("sluice_unsettled_responses_total")).toBe(1);
+    } finally {
+      await gateway.stop();
+      await own.stop();
+    }
+  });
+});

@@ -1,0 +1,34 @@
+// A counter with its debt, as a store keeps both.
+
+import { memoryCounter, memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
+import type { Rate } from "../../limiter/src/algorithms/rate.ts";
+import { type Decision, emptyDecision } from "../../limiter/src/decision.ts";
+import { admitsUnsettled, type Debt, settle, standsFromUs } from "../../limiter/src/settlement.ts";
+import { copyOf } from "./counter.ts";
+
+export class SettledCounter {
+  rate: Rate;
+  state = memoryCounter();
+  debt: Debt = { paidAtUs: 0, sinceUs: 0, quota: 1 };
+
+  constructor(rate: Rate) {
+    this.rate = rate;
+  }
+
+  /** Whether a request may go on whose units are not known yet. Charges nothing. */
+  ask(nowUs: number): Decision {
+    const state = copyOf(this.state);
+    state.stepped = false;
+    const decision = emptyDecision();
+    const fromUs = standsFromUs(this.rate, this.debt, nowUs);
+    admitsUnsettled(this.rate, state, memoryRing, nowUs, fromUs, decision);
+    if (state.stepped) this.state = state;
+    return decision;
+  }
+
+  settle(nowUs: number, units: number): void {
+    const fromUs = standsFromUs(this.rate, this.debt, nowUs);
+    const paidAtUs = settle(this.rate, this.state, memoryRing, fromUs, units);
+    if (paidAtUs > nowUs) this.debt = { paidAtUs, sinceUs: nowUs, quota: this.rate.quota };
+  }
+}
