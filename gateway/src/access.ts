@@ -12,7 +12,8 @@ import { beginExplanation, type Explanation, explain, tell } from "./respond/exp
 import { setHeaders } from "./respond/headers.ts";
 import { answerOverLimit, markOf, wasRedirected } from "./respond/over-limit.ts";
 import { refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
-import { waitForUnits } from "./respond/wait.ts";
+import { chargeInTurn } from "./respond/wait.ts";
+import { sleepMs } from "./runtime/clock.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
 import type { HeaderStyle, RedisSettings, Settings } from "./settings.ts";
 import { currentSnapshot } from "./snapshot/current.ts";
@@ -93,7 +94,7 @@ function decideLone(style: HeaderStyle, policy: CompiledPolicy): undefined {
 function goOn(style: HeaderStyle, verdict: Verdict): undefined {
   if (style !== "none") setHeaders(style, verdict);
   // leaky-bucket: the request goes on when its turn comes. Only it waits.
-  if (verdict.delayUs > 0) ngx.sleep(math.ceil(verdict.delayUs / 1000) / 1000);
+  if (verdict.delayUs > 0) sleepMs(math.ceil(verdict.delayUs / 1000));
 }
 
 function decideAll(
@@ -219,11 +220,8 @@ function decideApart(settings: Settings, check: Inquiry, charges: Charge[], verd
     denial = chargeCluster(settings, [check], charges, own);
     return denial === undefined && own.allowed;
   };
-  let allowed = ask();
   const { onLimit } = policy.policy;
-  if (!allowed && denial === undefined && onLimit.action === "delay") {
-    allowed = waitForUnits(policy, keyValues, onLimit, own.decision, ask);
-  }
+  const allowed = onLimit.action === "delay" ? chargeInTurn(policy, keyValues, onLimit, own, ask) : ask();
   if (denial !== undefined || own.policy === undefined) return denial;
   countDecision(policy, allowed ? "allowed" : "refused");
   const mark = markOf(policy);
