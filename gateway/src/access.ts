@@ -1,6 +1,5 @@
 // The access phase, in the order of the flow: snapshot, match, key, decide, respond.
 
-import { never } from "../../limiter/src/decision.ts";
 import { candidates, meets } from "../../limiter/src/match/policy-index.ts";
 import type { CompiledPolicy } from "../../limiter/src/policy/compile.ts";
 import { emptyVerdict, forgetVerdict, hearAll, mention, type Verdict } from "../../limiter/src/verdict.ts";
@@ -14,7 +13,8 @@ import { setHeaders } from "./respond/headers.ts";
 import { setMark, unsetMark } from "./respond/marks.ts";
 import { answerOverLimit, wasRedirected } from "./respond/over-limit.ts";
 import { refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
-import { waitForUnits } from "./respond/wait.ts";
+import { chargeInTurn } from "./respond/wait.ts";
+import { sleepMs } from "./runtime/clock.ts";
 import type { HeaderStyle, Settings } from "./settings.ts";
 import { currentSnapshot } from "./snapshot/current.ts";
 import { chargeInRedis, chargeOnNode, chargeWithoutRedis, giveBack, keepInMind, settle } from "./stores/charges.ts";
@@ -91,7 +91,7 @@ function decideLone(style: HeaderStyle, policy: CompiledPolicy): undefined {
 function goOn(style: HeaderStyle, verdict: Verdict): undefined {
   if (style !== "none") setHeaders(style, verdict);
   // leaky-bucket: the request goes on when its turn comes. Only it waits.
-  if (verdict.delayUs > 0) ngx.sleep(math.ceil(verdict.delayUs / 1000) / 1000);
+  if (verdict.delayUs > 0) sleepMs(math.ceil(verdict.delayUs / 1000));
 }
 
 function decideAll(
@@ -218,16 +218,12 @@ function decideApart(
     forgetVerdict(own);
     if (policy.policy.scope === "node") return chargeOnNode(check, policy.limits, own, charges);
     denial = chargeCluster(settings, [check], charges, own);
-    // Nobody knows when Redis will decide again: that is not waited for.
-    if (denial !== undefined) own.decision.retryAfterUs = never;
     return denial === undefined && own.allowed;
   };
-  let allowed = ask();
   const { onLimit } = policy.policy;
-  if (!allowed && onLimit.action === "delay") {
-    if (charges.length > 0) keepInMind(charges);
-    allowed = waitForUnits(policy, keyValues, onLimit, own.decision, ask);
-  }
+  const waits = onLimit.action === "delay";
+  if (waits && charges.length > 0) keepInMind(charges);
+  const allowed = waits ? chargeInTurn(policy, keyValues, onLimit, own, ask) : ask();
   countDecision(policy, allowed ? "allowed" : "refused");
   if (denial !== undefined) return denial;
   if (allowed || !setMark(policy, marks)) {

@@ -176,6 +176,22 @@ describe("the REST refuses", () => {
     await expect(openSocket(running.url, { headers })).rejects.toThrow("Unexpected server response: 403");
   });
 
+  it("cross-site requests: no other site's page may read or send anything, and no cookie is a token", async () => {
+    const running = await startWithApps();
+    const token = await tokenFor(running, "viewer");
+    for (const [method, path] of [
+      ["OPTIONS", "apps/shop"],
+      ["GET", "apps/shop"],
+    ]) {
+      const headers = { origin: "https://evil.example", authorization: `Bearer ${token}` };
+      const answer = await fetch(`${running.url}/api/v1/${path}`, { method: method as string, headers });
+      expect([...answer.headers.keys()].filter((name) => name.startsWith("access-control-"))).toEqual([]);
+      expect(answer.status).toBe(method === "GET" ? 200 : 405);
+    }
+    const cookie = { cookie: `token=${token}; authorization=Bearer ${token}` };
+    expect((await fetch(`${running.url}/api/v1/apps/shop`, { headers: cookie })).status).toBe(401);
+  });
+
   it("who comes without a token, on every route", async () => {
     const running = await startWithApps();
     const { body } = await running.call("GET", "openapi.json", { token: undefined });

@@ -331,6 +331,16 @@ describe("delay", () => {
     expect(short.filter(({ status }) => status === 503).length).toBeGreaterThanOrEqual(6);
   });
 
+  it("has requests wait for slots, however long those before them take", async () => {
+    const slow = service.replace("local headers", "ngx.sleep(0.05) local headers");
+    gateway = await LoneGateway.start({
+      policies: [{ ...delayed(100), limits: [{ algorithm: "concurrency", quota: 1 }] }],
+      edit: (config) => config.replace("proxy_pass http://service;", slow),
+    });
+    const answers = await Promise.all(Array.from({ length: 8 }, () => ask(`${gateway.url}/delayed`)));
+    expect(answers.map(({ status }) => status)).toEqual(Array(8).fill(200));
+  });
+
   it("has the place of a client that is gone for another", async () => {
     gateway = await start([
       { ...delayed(1, "60s"), limits: [{ algorithm: "token-bucket", quota: 1, window: "10s", burst: 1 }] },

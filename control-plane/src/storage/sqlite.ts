@@ -21,6 +21,8 @@ function openSqlite(path: string): SqliteDatabase {
   return {
     close: () => database.close(),
     prepare: (sql) => {
+      // SQLite has rolled back already where it could not write (disk full): why, is to be heard, and not this.
+      if (sql === "rollback" && !database.isTransaction) return nothingToDo;
       const statement = database.prepare(sql);
       return {
         reader: statement.columns().length > 0,
@@ -31,3 +33,10 @@ function openSqlite(path: string): SqliteDatabase {
     },
   };
 }
+
+const nothingToDo: ReturnType<SqliteDatabase["prepare"]> = {
+  reader: false,
+  all: () => [],
+  run: () => ({ changes: 0, lastInsertRowid: 0 }),
+  iterate: () => [][Symbol.iterator](),
+};

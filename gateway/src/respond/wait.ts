@@ -1,62 +1,102 @@
-// Requests that wait for units (onLimit: delay). Each sleeps until its turn by what the limit says and by how many wait
-// before it, then asks again. Only it waits: the worker serves others meanwhile.
+// Requests that wait for units (onLimit: delay). Those of one counter stand in line on each worker: the first sleeps until
+// the limit has units again and asks, the others sleep until it is their turn, and whoever comes while others wait asks
+// for nothing before them. So nobody is overtaken, and a long line asks no more often than a short one. Only the requests
+// wait: the worker serves others meanwhile.
 //
 // A place is given up in the log phase at the latest: nginx ends the request of a client that is gone.
 
-import { type Decision, never } from "../../../limiter/src/decision.ts";
+import { never } from "../../../limiter/src/decision.ts";
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { Delay } from "../../../limiter/src/policy/on-limit.ts";
-import { requestAddress } from "../runtime/lua-modules.ts";
+import { emptyVerdict, forgetVerdict, hearAll, type Verdict } from "../../../limiter/src/verdict.ts";
+import { nowMs, sleepMs } from "../runtime/clock.ts";
+import { requestAddress, semaphoreLibrary } from "../runtime/lua-modules.ts";
 
 /** Of a limit that cannot say when it is worth asking again: a slot of concurrency comes back at any moment. */
-const askAgainSeconds = 0.01;
+const askAgainMs = 10;
 
 interface Place {
-  readonly policy: string;
-  readonly counter: string;
+  readonly line: Line;
+  readonly turn: Semaphore;
+  before: Place | undefined;
+  behind: Place | undefined;
 }
 
-/** On this worker, by policy, and by policy and key values. */
+/** Those who wait for one counter of one policy. */
+interface Line {
+  readonly policy: string;
+  readonly counter: string;
+  /** What the first was told when it last asked. */
+  readonly refusal: Verdict;
+  /** When the first asks again. */
+  nextAtMs: number;
+  length: number;
+  first: Place | undefined;
+  last: Place | undefined;
+}
+
+/** On this worker: how many wait by policy, and the lines by policy and key values. */
 const waitingFor: Record<string, number | undefined> = {};
-const queued: Record<string, number | undefined> = {};
+const lines: Record<string, Line | undefined> = {};
 /** By request. */
 const places: Record<string, Place | undefined> = {};
 let waiting = 0;
 
 /**
- * Waits until the policy's units are there. Yields.
+ * Charges the request, now or when its turn has come. Yields.
  *
- * @param decision what the policy said; `ask` fills it anew
- * @param ask charges the request if it may go on now
- * @returns whether it may; false when the wait would be too long, or too many wait already
+ * @param own empty; what the policy said is in it afterwards, and nothing where it could not say
+ * @param ask charges the request if it may go on now, and fills `own` anew
+ * @returns whether it may go on; false when the wait would be too long, or too many wait already
  */
-export function waitForUnits(
+export function chargeInTurn(
   policy: CompiledPolicy,
   keyValues: string,
   { maxDelayUs, maxWaiting }: Delay,
-  decision: Decision,
+  own: Verdict,
   ask: () => boolean,
 ): boolean {
   const name = policy.counterPrefix;
   const counter = name + keyValues;
-  if ((waitingFor[name] ?? 0) >= maxWaiting) return false;
-  const ahead = queued[counter] ?? 0;
-  const untilSeconds = ngx.now() + maxDelayUs / 1_000_000;
-  let wait = secondsOf(decision) + ahead * slowest(policy);
-  const request = requestAddress();
-  places[request] = { policy: name, counter };
-  waitingFor[name] = (waitingFor[name] ?? 0) + 1;
-  queued[counter] = ahead + 1;
-  waiting += 1;
-  let allowed = false;
-  while (decision.retryAfterUs !== never && ngx.now() + wait <= untilSeconds) {
-    ngx.sleep(wait);
-    allowed = ask();
-    if (allowed) break;
-    wait = secondsOf(decision);
+  const refusal = lines[counter]?.refusal;
+  // Not of a former snapshot's policy: what that said is not told under this one's name.
+  if (refusal?.policy?.limits === policy.limits) {
+    hearAll(own, refusal);
+  } else {
+    if (ask()) return true;
+    if (own.policy === undefined) return false;
   }
+  if ((waitingFor[name] ?? 0) >= maxWaiting) return false;
+  const line = lines[counter] ?? beginLine(name, counter, own);
+  const untilMs = nowMs() + maxDelayUs / 1000;
+  const turnAtMs = math.max(line.nextAtMs, nowMs()) + line.length * slowestMs(policy);
+  if (own.decision.retryAfterUs === never || turnAtMs > untilMs) {
+    if (line.length === 0) lines[counter] = undefined;
+    return false;
+  }
+  const request = requestAddress();
+  const place = enter(line);
+  places[request] = place;
+  const allowed = waitIn(place, own, untilMs, ask);
   leave(request);
   return allowed;
+}
+
+function waitIn(place: Place, own: Verdict, untilMs: number, ask: () => boolean): boolean {
+  const { line, turn } = place;
+  if (line.first === place) {
+    sleepMs(line.nextAtMs - nowMs());
+  } else {
+    turn.wait((untilMs - nowMs()) / 1000);
+    if (line.first !== place) return false;
+  }
+  while (!ask()) {
+    if (own.policy === undefined) return false;
+    note(line, own);
+    if (own.decision.retryAfterUs === never || line.nextAtMs > untilMs) return false;
+    sleepMs(line.nextAtMs - nowMs());
+  }
+  return true;
 }
 
 /** In the log phase, for a request that ended while it waited. */
@@ -64,30 +104,65 @@ export function leavePlace(): void {
   if (waiting > 0) leave(requestAddress());
 }
 
+function beginLine(policy: string, counter: string, own: Verdict): Line {
+  const line: Line = {
+    policy,
+    counter,
+    refusal: emptyVerdict(),
+    nextAtMs: 0,
+    length: 0,
+    first: undefined,
+    last: undefined,
+  };
+  note(line, own);
+  lines[counter] = line;
+  return line;
+}
+
+/** A started ms counts whole: nginx's clock has no parts of one. */
+function note(line: Line, own: Verdict): void {
+  const { retryAfterUs } = own.decision;
+  forgetVerdict(line.refusal);
+  hearAll(line.refusal, own);
+  line.nextAtMs = nowMs() + (retryAfterUs > 0 ? math.ceil(retryAfterUs / 1000) : askAgainMs);
+}
+
+function enter(line: Line): Place {
+  const place: Place = { line, turn: semaphoreLibrary.new(0), before: line.last, behind: undefined };
+  if (line.last === undefined) line.first = place;
+  else line.last.behind = place;
+  line.last = place;
+  line.length += 1;
+  waitingFor[line.policy] = (waitingFor[line.policy] ?? 0) + 1;
+  waiting += 1;
+  return place;
+}
+
 function leave(request: string): void {
   const place = places[request];
   if (place === undefined) return;
   places[request] = undefined;
+  const { line, before, behind } = place;
+  if (behind === undefined) line.last = before;
+  else behind.before = before;
+  if (before === undefined) line.first = behind;
+  else before.behind = behind;
+  // It was its turn, and now it is the next one's.
+  if (before === undefined && behind !== undefined) behind.turn.post(1);
+  line.length -= 1;
+  // Nothing instead of 0, so that what nobody waits for is not kept.
+  if (line.length === 0) lines[line.counter] = undefined;
+  const others = (waitingFor[line.policy] as number) - 1;
+  waitingFor[line.policy] = others > 0 ? others : undefined;
   waiting -= 1;
-  waitingFor[place.policy] = oneLess(waitingFor[place.policy]);
-  queued[place.counter] = oneLess(queued[place.counter]);
 }
 
-/** Nothing instead of 0, so that what nobody waits for is not kept. */
-function oneLess(count: number | undefined): number | undefined {
-  return count === undefined || count <= 1 ? undefined : count - 1;
-}
-
-/** What one request's units take to come back under the slowest of the policy's limits, in seconds. */
-function slowest({ policy, limits }: CompiledPolicy): number {
-  let seconds = 0;
+/** What one request's units take to come back under the slowest of the policy's limits, in ms; of slots nobody knows. */
+function slowestMs({ policy, limits }: CompiledPolicy): number {
+  let ms = 0;
   for (const { rate } of limits) {
-    seconds = math.max(seconds, (policy.cost * rate.windowUs) / rate.quota / 1_000_000);
+    if (rate.algorithm === "concurrency") continue;
+    ms = math.max(ms, (policy.cost * rate.windowUs) / rate.quota / 1000);
   }
-  return seconds;
-}
-
-/** A started ms counts whole: nginx's clock has no parts of one. */
-function secondsOf({ retryAfterUs }: Decision): number {
-  return retryAfterUs > 0 ? math.ceil(retryAfterUs / 1000) / 1000 : askAgainSeconds;
+  return ms;
 }

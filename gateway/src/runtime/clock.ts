@@ -6,3 +6,14 @@ const now = ngx.now;
 export function nowUs(): number {
   return math.floor(now() * 1000 + 0.5) * 1000;
 }
+
+/** ms since the epoch. */
+export function nowMs(): number {
+  return math.floor(now() * 1000 + 0.5);
+}
+
+/** Yields for this many whole ms, at least one: with less, time would stand still meanwhile. */
+export function sleepMs(ms: number): void {
+  // nginx cuts off what is not a whole ms, and 1.001 × 1000 is a little less than 1001.
+  ngx.sleep((math.max(ms, 1) + 0.5) / 1000);
+}

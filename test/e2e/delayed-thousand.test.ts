@@ -1,0 +1,178 @@
+// A thousand requests wait in one worker: they depart when the algorithm says, the worker serves others meanwhile, and what
+// they took of its memory comes back.
+
+import { type ClientRequest, createServer, get, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { ask } from "../fixtures/requests.ts";
+import { until } from "../fixtures/system.ts";
+
+const requests = 1000;
+/** Of a hundred requests each, whose departures are far enough apart to be told from a busy machine's. */
+const clients = 10;
+const spacingMs = 50;
+
+const leaky = (name: string, quota: number) => ({
+  name,
+  match: { paths: [`/${name}`] },
+  key: ["header:x-client"],
+  limits: [{ algorithm: "leaky-bucket", quota, window: "1s", burst: requests }],
+});
+const delayed = (name: string, quota: number, maxWaiting = requests) => ({
+  name,
+  match: { paths: [`/${name}`] },
+  key: ["header:x-client"],
+  limits: [{ algorithm: "token-bucket", quota, window: "1s", burst: 2 }],
+  onLimit: { action: "delay", maxDelay: "60s", maxWaiting, status: 503 },
+});
+const policies = [
+  leaky("leaky", 1000 / spacingMs),
+  delayed("delayed", 1000 / spacingMs),
+  delayed("crowded", 100),
+  leaky("warm-leaky", 100),
+  delayed("warm-delayed", 100),
+];
+
+interface Arrival {
+  readonly atMs: number;
+  readonly client: string;
+  readonly number: number;
+}
+
+const arrivals: Arrival[] = [];
+let service: Server;
+let gateway: LoneGateway;
+
+beforeAll(async () => {
+  service = createServer({ keepAliveTimeout: 60_000 }, ({ headers }, response) => {
+    const client = `${headers["x-client"]}`;
+    arrivals.push({ atMs: performance.now(), client, number: Number(headers["x-number"]) });
+    response.end("done");
+  });
+  await new Promise<void>((resolve) => service.listen(0, "127.0.0.1", resolve));
+  gateway = await LoneGateway.start({
+    policies,
+    env: { SLUICE_UPSTREAM: `http://127.0.0.1:${(service.address() as AddressInfo).port}` },
+    edit: (config) =>
+      config.replace(
+        "location / {",
+        `location = /heap {
+          content_by_lua_block { collectgarbage() collectgarbage() ngx.print(collectgarbage("count")) }
+        }
+        location = /connections { content_by_lua_block { ngx.print(ngx.var.connections_active) } }
+        location / {`,
+      ),
+  });
+});
+afterAll(async () => {
+  await gateway?.stop();
+  service?.close();
+  service?.closeAllConnections();
+});
+
+const number = async (path: string) => Number((await ask(`${gateway.url}${path}`)).body);
+const heapBytes = async () => 1024 * (await number("/heap"));
+const freeBytes = () => gateway.metric("sluice_counters_free_bytes");
+const percentile = (values: readonly number[], share: number) =>
+  values.toSorted((a, b) => a - b)[Math.floor(values.length * share)] as number;
+
+function sendThousand(path: string): Promise<number[]> {
+  return Promise.all(
+    Array.from({ length: requests }, async (_, i) => {
+      const headers = { "x-client": `${i % clients}`, "x-number": `${i}` };
+      return (await ask(`${gateway.url}${path}`, { headers })).status;
+    }),
+  );
+}
+
+for (const [path, atOnce] of [
+  ["/leaky", 1],
+  ["/delayed", 2],
+] as const) {
+  describe(`a thousand requests at once to ${path}, of ten clients that may have 20/s each`, () => {
+    it("depart 50 ms apart, in order, while others are served and until the memory is back", async () => {
+      // nginx keeps what its first thousand requests at once took, for the next.
+      await sendThousand(`/warm-${path.slice(1)}`);
+      arrivals.length = 0;
+      const [heapBefore, freeBefore] = [await heapBytes(), await freeBytes()];
+      const sentAtMs = performance.now();
+      const answered = sendThousand(path);
+      await until("they wait", 10_000, async () => (await number("/connections")) > requests / 2);
+      const others: number[] = [];
+      const late: number[] = [];
+      while (arrivals.length < 0.9 * requests) {
+        const askedAtMs = performance.now();
+        expect((await ask(`${gateway.url}/other`, { headers: { "x-client": "other" } })).status).toBe(200);
+        others.push(performance.now() - askedAtMs);
+        const sleptAtMs = performance.now();
+        await sleep(10);
+        late.push(performance.now() - sleptAtMs - 10);
+      }
+      expect(new Set(await answered)).toEqual(new Set([200]));
+
+      const deviations: number[] = [];
+      for (let client = 0; client < clients; client++) {
+        const departures = arrivals.filter((arrival) => arrival.client === `${client}`);
+        expect(departures).toHaveLength(requests / clients);
+        for (const [i, { atMs, number }] of departures.entries()) {
+          // The kernel hands connections over nearly in the order in which they were opened.
+          expect(Math.abs(number - (i * clients + client))).toBeLessThan(requests / 5);
+          // Never ahead of the algorithm, to nginx's millisecond.
+          expect(atMs - sentAtMs).toBeGreaterThan((i + 1 - atOnce) * spacingMs - 3);
+          const before = departures[i - 1];
+          if (before !== undefined && i >= atOnce) deviations.push(Math.abs(atMs - before.atMs - spacingMs));
+        }
+      }
+      // What a busy machine is late by with any timer, at both ends of a gap, is not the gateway's.
+      const excused = 2 * Math.max(0, percentile(late, 0.5) - 1);
+      expect(percentile(deviations, 0.5)).toBeLessThanOrEqual(5 + excused);
+
+      expect(others.length).toBeGreaterThan(20);
+      expect(percentile(others, 0.5)).toBeLessThan(50);
+      expect(percentile(others, 0.99)).toBeLessThan(1_000);
+
+      await until("the connections have ended", 5_000, async () => (await number("/connections")) < 100);
+      expect((await heapBytes()) - heapBefore).toBeLessThan(250 * requests);
+      expect(freeBefore - (await freeBytes())).toBeLessThanOrEqual(4096);
+    });
+  });
+}
+
+describe("a thousand requests that wait, as many as may", () => {
+  /** Of those whose clients have not gone. */
+  const statuses: number[] = [];
+
+  function send(count: number): ClientRequest[] {
+    return Array.from({ length: count }, () => {
+      const request = get(`${gateway.url}/crowded`, { agent: false, headers: { "x-client": "one" } }, (response) => {
+        response.resume();
+        statuses.push(response.statusCode as number);
+      });
+      return request.on("error", () => {});
+    });
+  }
+
+  it("leave their places to others when their clients go away", async () => {
+    // More than a thousand: each second departs a hundred.
+    const leaving = send(requests + 300);
+    await until("the line is full", 10_000, () => statuses.includes(503));
+    await until("all have come", 10_000, async () => (await number("/connections")) < requests + 10);
+    const refused = statuses.filter((status) => status === 503).length;
+    expect(refused).toBeLessThanOrEqual(300);
+    for (const request of leaving) request.destroy();
+    await until("they have gone", 10_000, async () => (await number("/connections")) < 100);
+    statuses.length = 0;
+    const departedBefore = arrivals.length;
+    await sleep(200);
+    // Of those who went nobody comes to the service any more.
+    expect(arrivals.length - departedBefore).toBeLessThanOrEqual(2);
+    const sentAtMs = performance.now();
+    const next = send(200);
+    await until("all have been answered", 20_000, () => statuses.length === next.length);
+    expect(new Set(statuses)).toEqual(new Set([200]));
+    // Not behind those who went, whose turns would take ten seconds.
+    expect(performance.now() - sentAtMs).toBeLessThan(9_000);
+  });
+});
