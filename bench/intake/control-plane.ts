@@ -34,6 +34,11 @@ export function listen(port: number): Promise<Connected> {
 
 function connected(socket: WebSocket): Connected {
   const link = new GatewayLink(socket, () => undefined);
+  const closed = once(socket, "close").then(() => {
+    throw new Error("the gateway closed its socket");
+  });
+  // Heard by whoever waits for an answer.
+  closed.catch(() => undefined);
   setInterval(() => link.ping(silenceMs), silenceMs / 5).unref();
   return {
     async push(frame) {
@@ -47,10 +52,9 @@ function connected(socket: WebSocket): Connected {
           else reject(new Error(`revision ${frame.revision}: expected applied, got ${String(data)}`));
         };
         socket.on("message", hear);
-        socket.once("close", () => reject(new Error("the gateway closed its socket")));
       });
       link.sendSnapshot(frame);
-      return applied;
+      return Promise.race([applied, closed]);
     },
   };
 }

@@ -30,9 +30,8 @@ describe("a snapshot that is laid out by lines", () => {
   test("is the JSON document that it says, and reads the same", () => {
     const from = text([policy("a"), policy("b")], [ban]);
     const whole = readSnapshot(JSON.parse(from)).snapshot;
-    const { source: _, ...byLines } = read(from)?.snapshot as CompiledSnapshot;
-    expect(byLines).toEqual({ ...byLines, ...whole, source: undefined, policies: byLines.policies });
-    expect(byLines.policies).toEqual(whole?.policies);
+    const byLines = read(from)?.snapshot;
+    expect({ ...byLines, source: undefined }).toEqual(whole);
     expect(byLines).toMatchObject({ epoch: "e1", revision: 7, bans: [ban], callers: [] });
   });
 
