@@ -249,12 +249,6 @@ function isStillTrue({ sameBans, bansByPlace }: Reading, { app, policy, bans, sc
   return sameBans || (bans === undefined && bansOn(bansByPlace, app, policy.name, policy.key) === undefined);
 }
 
-/**
- * LuaJIT's garbage collector looks again, at the end of its round and in one go, at what has come into a table that it had
- * seen: thousands of new policies, 50 ms. What is put into a variable it looks at in its own time.
- */
-let latest: CompiledPolicy | undefined;
-
 /** @param policy undefined: there is something wrong with it */
 function addPolicy(reading: Reading, policy: CompiledPolicy | undefined): void {
   reading.entries += 1;
@@ -264,7 +258,6 @@ function addPolicy(reading: Reading, policy: CompiledPolicy | undefined): void {
   const ofApp = policiesByName[policy.app] ?? emptyTable<CompiledPolicy>();
   policiesByName[policy.app] = ofApp;
   ofApp[policy.policy.name] = policy;
-  latest = policy;
 }
 
 function readPolicy(reading: Reading, entry: unknown): CompiledPolicy | undefined {
@@ -300,7 +293,6 @@ function endReading(
   pause: Pause,
 ): SnapshotReading {
   const callersRead = readCallers(callers, findings, pause);
-  if (latest !== undefined) latest = undefined;
   const problems = listProblems(findings);
   if (problems.length > 0) return { problems };
   const index = indexPolicies(policies, pause);
