@@ -8,6 +8,8 @@ import { requireSystemPackages } from "../launch/system-packages.ts";
 import { checkVariant } from "./check.ts";
 import { machineCpu } from "./cpu-time.ts";
 import { freePorts } from "./free-ports.ts";
+import { intake } from "./intake/main.ts";
+import { readIntakeOptions } from "./intake/options.ts";
 import { limiter } from "./limiter/main.ts";
 import { memory } from "./limiter/memory.ts";
 import { readLimiterOptions } from "./limiter/options.ts";
@@ -164,6 +166,14 @@ try {
     const succeeded = await run(processes, nginx, luaDir, options);
     await processes.stop();
     process.exit(succeeded ? 0 : 1);
+  }
+  if (command === "intake") {
+    const options = readIntakeOptions(args);
+    processes = new Processes();
+    const { nginx, luaDir } = await prepare(processes);
+    await intake(processes, nginx, luaDir, options);
+    await processes.stop();
+    process.exit(0);
   }
   const options = readOptions(process.argv.slice(2));
   processes = new Processes();

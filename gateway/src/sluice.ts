@@ -1,5 +1,6 @@
 // What nginx.conf calls: one function a phase.
 
+import { noPause } from "../../limiter/src/policy/pause.ts";
 import { access as decide } from "./access.ts";
 import { sendProblem } from "./ask/ask-errors.ts";
 import { auth as answerAuth } from "./ask/auth.ts";
@@ -11,8 +12,10 @@ import { allowLongTraces, neverCompile, traceBorder } from "./runtime/jit.ts";
 import { stateDict } from "./runtime/shared-memory.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
 import { readSettings, type Settings } from "./settings.ts";
+import { currentSnapshot } from "./snapshot/current.ts";
 import { readStored } from "./snapshot/disk.ts";
-import { followPublications, hasPublished, publish, readSnapshotText } from "./snapshot/distribution.ts";
+import { followPublications, hasPublished, publish } from "./snapshot/distribution.ts";
+import { readPieces } from "./snapshot/text.ts";
 import { keepSlots } from "./stores/held-slots.ts";
 import { openNodeStore } from "./stores/node-store.ts";
 
@@ -27,13 +30,16 @@ allowLongTraces();
 const settings = readSettings();
 const [generation] = stateDict.incr("generation", 1, 0);
 
-/** init_by_lua: lays out the snapshot that was good when nginx last ran. After a reload, shared memory still has it. */
+/**
+ * init_by_lua: lays out the snapshot that was good when nginx last ran. Workers begin with what was made of it here. After
+ * a reload, shared memory still has one.
+ */
 export function init(): void {
   if (hasPublished()) return;
-  const text = readStored(settings.gatewayDir);
-  if (text === undefined) return;
-  const { snapshot, problems } = readSnapshotText(text);
-  if (snapshot !== undefined) publish(text);
+  const pieces = readStored(settings.gatewayDir);
+  if (pieces === undefined) return;
+  const { snapshot, problems } = readPieces((place) => pieces[place], currentSnapshot(), noPause);
+  if (snapshot !== undefined) publish(pieces, snapshot, noPause);
   else
     ngx.log(
       ngx.ERR,

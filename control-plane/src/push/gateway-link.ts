@@ -8,6 +8,8 @@ import type { SnapshotFrame } from "./snapshot-frame.ts";
 /** Why we close a socket: RFC 6455, and 4000 of our own. */
 export const closeCodes = { goingAway: 1001, refused: 1008, tooBig: 1009, replaced: 4000 } as const;
 
+const mostFrameBytes = 65_536;
+
 export class GatewayLink {
   readonly #socket: WebSocket;
   readonly #onSent: () => void;
@@ -52,7 +54,13 @@ export class GatewayLink {
     this.#next = undefined;
     if (frame === undefined || this.#socket.readyState !== this.#socket.OPEN) return;
     this.#sending = true;
-    this.#socket.send(frame.bytes, { binary: false }, (error) => {
+    const { bytes } = frame;
+    // One message in many frames: a gateway takes a frame in one go, and a large one would keep it from its requests.
+    let from = 0;
+    for (; bytes.length - from > mostFrameBytes; from += mostFrameBytes) {
+      this.#socket.send(bytes.subarray(from, from + mostFrameBytes), { binary: false, fin: false });
+    }
+    this.#socket.send(bytes.subarray(from), { binary: false }, (error) => {
       this.#sending = false;
       if (error !== undefined && error !== null) return;
       this.#onSent();

@@ -2,6 +2,7 @@
 
 import type { Zones, ZoneTransition } from "@sluice/limiter/policy/schedule.ts";
 import { type Snapshot, snapshotFormat } from "@sluice/limiter/policy/snapshot.ts";
+import { type ListName, layOut } from "@sluice/limiter/policy/snapshot-lines.ts";
 import { resolveTemplates, type Templates } from "../policies/resolve-templates.ts";
 import { zoneTransitions } from "../policies/zone-transitions.ts";
 import type { StoredState } from "../storage/revisions.ts";
@@ -16,21 +17,17 @@ export interface SnapshotFrame {
 /** Documents are stored as JSON text and go in as they are, not parsed and written again, but where templates are used. */
 export function snapshotFrame(state: StoredState, nowMs: number): SnapshotFrame {
   const { epoch, revision, bans, callers } = state;
-  const head: Omit<Snapshot, "policies"> = {
-    type: "snapshot",
-    format: snapshotFormat,
-    epoch,
-    revision,
-    bans: [...bans],
-    callers: [...callers],
-  };
+  const zones = zonesOf(state, Math.floor(nowMs / 1000));
+  const head: Omit<Snapshot, ListName> = { type: "snapshot", format: snapshotFormat, epoch, revision };
   const templates = templatesByApp(state);
   const policies = state.policies.map(
     ({ app, document }) => `{"app":${JSON.stringify(app)},"document":${resolved(document, templates.get(app))}}`,
   );
-  const zones = zonesOf(state, Math.floor(nowMs / 1000));
-  const tail = zones === undefined ? "" : `,"zones":${JSON.stringify(zones)}`;
-  const text = `${JSON.stringify(head).slice(0, -1)},"policies":[${policies.join(",")}]${tail}}`;
+  const text = layOut(JSON.stringify(zones === undefined ? head : { ...head, zones }), {
+    bans: bans.map((ban) => JSON.stringify(ban)),
+    callers: callers.map((caller) => JSON.stringify(caller)),
+    policies,
+  });
   return { epoch, revision, bytes: Buffer.from(text, "utf8") };
 }
 

@@ -18,7 +18,6 @@ export interface Caller {
 const mostVerified = 1000;
 
 let made: CompiledSnapshot | undefined;
-let policiesOfApps: Record<string, Record<string, CompiledPolicy>> = {};
 let callersByHash: Record<string, Caller> = {};
 /** By the whole header. Only tokens that are known are remembered: strangers cannot fill it. */
 let verified: Record<string, Caller> = {};
@@ -35,8 +34,7 @@ export function currentCaller(): Caller | undefined {
 
 /** The policies of an app by name, whoever asks. */
 export function policiesOf(app: string): Readonly<Record<string, CompiledPolicy>> {
-  follow(currentSnapshot());
-  return policiesOfApps[app] ?? emptyTable<CompiledPolicy>();
+  return policiesIn(currentSnapshot(), app);
 }
 
 function verify(header: string): Caller | undefined {
@@ -52,11 +50,13 @@ function verify(header: string): Caller | undefined {
 
 function follow(snapshot: CompiledSnapshot): void {
   if (snapshot === made) return;
-  policiesOfApps = emptyTable();
-  for (const policy of snapshot.policies) appPolicies(policy.app)[policy.policy.name] = policy;
   callersByHash = emptyTable();
   for (const { app, sha256, expiresAtSeconds } of snapshot.callers ?? noCallers) {
-    callersByHash[sha256] = { app, policies: appPolicies(app), expiresAtSeconds: expiresAtSeconds ?? math.huge };
+    callersByHash[sha256] = {
+      app,
+      policies: policiesIn(snapshot, app),
+      expiresAtSeconds: expiresAtSeconds ?? math.huge,
+    };
   }
   forgetVerified();
   made = snapshot;
@@ -64,13 +64,10 @@ function follow(snapshot: CompiledSnapshot): void {
 
 const noCallers: readonly SnapshotCaller[] = [];
 
-function appPolicies(app: string): Record<string, CompiledPolicy> {
-  let policies = policiesOfApps[app];
-  if (policies === undefined) {
-    policies = emptyTable();
-    policiesOfApps[app] = policies;
-  }
-  return policies;
+const noPolicies = emptyTable<CompiledPolicy>();
+
+function policiesIn({ policiesByName }: CompiledSnapshot, app: string): Readonly<Record<string, CompiledPolicy>> {
+  return policiesByName[app] ?? noPolicies;
 }
 
 function forgetVerified(): void {

@@ -12,6 +12,7 @@ import {
 import { inSnapshot } from "../metrics/retiring.ts";
 import { isConnected, liveGateways } from "../push/fleet.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
+import { longestSliceSeconds } from "../runtime/slices.ts";
 import { currentSnapshot, snapshotAgeSeconds } from "../snapshot/current.ts";
 import { version } from "../version.ts";
 
@@ -30,6 +31,7 @@ export function metrics(): void {
   gauge(lines, "sluice_snapshot_revision", "Revision that this worker decides by.", currentSnapshot().revision);
   gauge(lines, "sluice_snapshot_policies", "Policies of that revision.", currentSnapshot().policies.length);
   gauge(lines, "sluice_snapshot_age_seconds", "Since this worker took that revision.", snapshotAgeSeconds());
+  gauge(lines, "sluice_snapshot_slice_seconds_max", "Longest go at taking a snapshot in.", longestSliceSeconds());
   gauge(lines, "sluice_push_connected", "1 while the control plane is connected.", isConnected() ? 1 : 0);
   gauge(lines, "sluice_live_gateways", "Gateways of the fleet, as the control plane last told.", liveGateways());
   gauge(lines, "sluice_counters_capacity_bytes", "Size of the shared dict of counters.", countersDict.capacity());

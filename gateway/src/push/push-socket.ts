@@ -4,8 +4,10 @@
 import type { GatewayMessage } from "../../../limiter/src/policy/snapshot.ts";
 import { decisionTotals } from "../metrics/counts.ts";
 import { cjson, semaphoreLibrary, webSocketLibrary } from "../runtime/lua-modules.ts";
+import { rest } from "../runtime/slices.ts";
 import type { Settings } from "../settings.ts";
 import { currentSnapshot } from "../snapshot/current.ts";
+import { addPart, endText, noText } from "../snapshot/text.ts";
 import { version } from "../version.ts";
 import { setConnected } from "./fleet.ts";
 import { claim, renew, resign } from "./ownership.ts";
@@ -27,6 +29,7 @@ const twinPauseSeconds = 20;
 const replacedCode = 4000;
 /** 10,000 policies are about 5 MB. */
 const longestMessageBytes = 67_108_864;
+const mostBytesAtOnce = 524_288;
 
 interface Outgoing {
   readonly kind: "text" | "pong";
@@ -118,19 +121,26 @@ function serve(settings: Settings, socket: WebSocketClient): End {
 
   let closed = false;
   let replaced = false;
-  let begun = "";
   const reader = ngx.thread.spawn(() => {
+    let text = noText();
+    let restedAtBytes = 0;
     while (!closed) {
       const [data, kind, failure] = socket.recv_frame();
-      if ((kind === "text" || kind === "continuation") && failure === "again") {
-        // A proxy on the way may cut a message into frames.
-        begun += data ?? "";
-        if (begun.length > longestMessageBytes) closed = true;
-      } else if (kind === "text" || kind === "continuation") {
-        const text = begun + (data ?? "");
-        begun = "";
+      if (kind === "text" || kind === "continuation") {
+        addPart(text, data ?? "");
+        if (text.bytes > longestMessageBytes) closed = true;
+        // Frames that are there already are read without a yield.
+        if (text.bytes - restedAtBytes >= mostBytesAtOnce) {
+          restedAtBytes = text.bytes;
+          rest();
+        }
+        // A snapshot, like what a proxy on the way may cut, comes in many frames.
+        if (closed || failure === "again") continue;
+        const pieces = endText(text);
+        text = noText();
+        restedAtBytes = 0;
         // A defect of ours in reading must not leave a socket open that nobody reads.
-        const [received, answer] = pcall(receive, settings, text);
+        const [received, answer] = pcall(receive, settings, pieces);
         if (!received) {
           ngx.log(ngx.ERR, "sluice: push: ", `${answer}`);
           closed = true;

@@ -1,16 +1,22 @@
 // What comes in over the push socket: the size of the fleet, and snapshots. A snapshot is taken whole, by every worker, or
 // refused whole with the reasons.
 
+import type { Pause } from "../../../limiter/src/policy/pause.ts";
 import type { ControlMessage, GatewayMessage } from "../../../limiter/src/policy/snapshot.ts";
 import type { Problem } from "../../../limiter/src/policy/validate.ts";
 import { cjson } from "../runtime/lua-modules.ts";
+import { inSlices } from "../runtime/slices.ts";
 import type { Settings } from "../settings.ts";
 import { currentSnapshot } from "../snapshot/current.ts";
 import { store } from "../snapshot/disk.ts";
-import { allApplied, publish, readSnapshotText, waitUntilApplied } from "../snapshot/distribution.ts";
+import { allApplied, publish, waitUntilApplied } from "../snapshot/distribution.ts";
+import { readPieces } from "../snapshot/text.ts";
 import { setLiveGateways } from "./fleet.ts";
 
 const applyTimeoutSeconds = 10;
+
+/** As control planes write it: not to be decoded to know it. */
+const snapshotBeginning = '{"type":"snapshot",';
 
 /** Told and logged of one refusal: a document that a newer control plane writes may be wrong ten thousand times. */
 const mostProblems = 20;
@@ -20,12 +26,22 @@ interface Position {
   readonly revision: number;
 }
 
-/** Published, but not by every worker applied in time. */
-let late: (Position & { readonly version: number }) | undefined;
+interface Published extends Position {
+  readonly version: number;
+}
 
-/** Does what a message of the control plane's asks. Yields. @returns what to tell it, if anything */
-export function receive(settings: Settings, text: string): GatewayMessage | undefined {
-  const [message] = cjson.decode<ControlMessage>(text);
+/** Published, but not by every worker applied in time. */
+let late: Published | undefined;
+
+/**
+ * Does what a message of the control plane's asks. Yields.
+ *
+ * @param pieces the message as snapshot/text.ts cuts it
+ * @returns what to tell it, if anything
+ */
+export function receive(settings: Settings, pieces: readonly string[]): GatewayMessage | undefined {
+  if (string.find(pieces[0] ?? "", snapshotBeginning, 1, true)[0] === 1) return take(settings, pieces);
+  const [message] = cjson.decode<ControlMessage>(pieces.join(""));
   const type = typeof message === "object" ? message.type : undefined;
   if (type === "fleet") {
     const { gateways } = message as { gateways: unknown };
@@ -33,8 +49,10 @@ export function receive(settings: Settings, text: string): GatewayMessage | unde
     return undefined;
   }
   return type === "snapshot"
-    ? take(settings, text)
-    : refuse(text, [{ path: "", expected: "a message of Sluice's", got: `${text.length} bytes of something else` }]);
+    ? take(settings, pieces)
+    : refuse(pieces, [
+        { path: "", expected: "a message of Sluice's", got: `${bytesOf(pieces)} bytes of something else` },
+      ]);
 }
 
 /** For each turn of the socket's owner. @returns that a late revision is in force now, once it is */
@@ -46,33 +64,41 @@ export function lateAnswer(): GatewayMessage | undefined {
 }
 
 /** Reads a snapshot, and if it is good has every worker decide by it. The old one serves until then, or on. */
-function take(settings: Settings, text: string): GatewayMessage | undefined {
-  const { snapshot, problems } = readSnapshotText(text);
-  if (snapshot === undefined) return refuse(text, problems);
-  const { epoch, revision } = snapshot;
-  const serving = currentSnapshot();
-  if (serving.epoch === epoch && serving.revision > revision) {
-    return refuse(text, [{ path: "revision", expected: `${serving.revision} or later`, got: `${revision}` }]);
-  }
-  const [version, failure] = publish(text);
-  if (version === undefined) {
-    const expected = "a snapshot that fits the shared dict sluice_state: make it larger in nginx.conf";
-    return refuse(text, [{ path: "", expected, got: `${text.length} bytes: ${failure}` }]);
-  }
-  const storeFailure = store(settings.gatewayDir, text);
-  if (storeFailure !== undefined) {
-    ngx.log(ngx.ERR, "sluice: cannot keep the snapshot in ", settings.gatewayDir, ": ", storeFailure);
-  }
+function take(settings: Settings, pieces: readonly string[]): GatewayMessage | undefined {
+  const taken = inSlices((pause) => publishRead(settings, pieces, pause));
+  if ("type" in taken) return taken;
+  const { epoch, revision, version } = taken;
   late = undefined;
   if (waitUntilApplied(version, applyTimeoutSeconds)) return { type: "applied", epoch, revision };
   // Neither applied nor refused: the control plane shows a gateway that lags, which is what it is.
   ngx.log(ngx.WARN, "sluice: push: a worker has not applied revision ", revision, " yet");
-  late = { epoch, revision, version };
+  late = taken;
   return undefined;
 }
 
-function refuse(text: string, problems: readonly Problem[]): GatewayMessage {
-  const { epoch, revision } = positionOf(text);
+/** @returns what was published, or why it was not */
+function publishRead(settings: Settings, pieces: readonly string[], pause: Pause): Published | GatewayMessage {
+  const serving = currentSnapshot();
+  const { snapshot, problems } = readPieces((place) => pieces[place], serving, pause);
+  if (snapshot === undefined) return refuse(pieces, problems);
+  const { epoch, revision } = snapshot;
+  if (serving.epoch === epoch && serving.revision > revision) {
+    return refuse(pieces, [{ path: "revision", expected: `${serving.revision} or later`, got: `${revision}` }]);
+  }
+  const [version, failure] = publish(pieces, snapshot, pause);
+  if (version === undefined) {
+    const expected = "a snapshot that fits the shared dict sluice_state: make it larger in nginx.conf";
+    return refuse(pieces, [{ path: "", expected, got: `${bytesOf(pieces)} bytes: ${failure}` }]);
+  }
+  const storeFailure = store(settings.gatewayDir, pieces, pause);
+  if (storeFailure !== undefined) {
+    ngx.log(ngx.ERR, "sluice: cannot keep the snapshot in ", settings.gatewayDir, ": ", storeFailure);
+  }
+  return { epoch, revision, version };
+}
+
+function refuse(pieces: readonly string[], problems: readonly Problem[]): GatewayMessage {
+  const { epoch, revision } = positionOf(pieces[0] ?? "");
   const told = problems.slice(0, mostProblems);
   for (const { path, expected, got } of told) {
     const what = `${path}: expected ${expected}, got ${got}`;
@@ -89,4 +115,10 @@ function refuse(text: string, problems: readonly Problem[]): GatewayMessage {
 function positionOf(text: string): Position {
   const [epoch, revision] = string.match(text, '"epoch":"([%w-]*)","revision":(%d+)');
   return { epoch: epoch ?? "", revision: tonumber(revision ?? "0") ?? 0 };
+}
+
+function bytesOf(pieces: readonly string[]): number {
+  let bytes = 0;
+  for (const piece of pieces) bytes += piece.length;
+  return bytes;
 }

@@ -1,5 +1,7 @@
 // Files, as LuaJIT has them: the published types speak of later Luas.
 
+import type { Pause } from "../../../limiter/src/policy/pause.ts";
+
 interface File {
   read(format: "*a"): string | undefined;
   write(text: string): LuaMultiReturn<[written: unknown, failure: string | undefined]>;
@@ -21,14 +23,25 @@ export function readFile(path: string): string | undefined {
   return text;
 }
 
-/** Replaces a file in one step: whoever reads it sees the old text or the new one. @returns what failed */
-export function replaceFile(path: string, text: string): string | undefined {
-  const temporary = `${path}.new`;
+/**
+ * Replaces a file in one step: whoever reads it sees the old text or the new one.
+ *
+ * @param pause called between two pieces; another worker may be writing the same file then
+ * @returns what failed
+ */
+export function replaceFile(path: string, pieces: readonly string[], pause: Pause): string | undefined {
+  const temporary = `${path}.new.${ngx.worker.id()}`;
   const [file, openFailure] = open(temporary, "wb");
   if (file === undefined) return openFailure;
-  const [written, writeFailure] = file.write(text);
+  let failure: string | undefined;
+  for (const piece of pieces) {
+    const [written, writeFailure] = file.write(piece);
+    if (!written) failure = writeFailure ?? "write failed";
+    if (failure !== undefined) break;
+    pause();
+  }
   const [closed, closeFailure] = file.close();
-  if (!written || !closed) return writeFailure ?? closeFailure ?? "write failed";
+  if (failure !== undefined || !closed) return failure ?? closeFailure ?? "write failed";
   const [renamed, renameFailure] = os.rename(temporary, path);
   return renamed ? undefined : (renameFailure ?? "rename failed");
 }

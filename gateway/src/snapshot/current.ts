@@ -7,9 +7,11 @@ const noPolicies: CompiledSnapshot = {
   epoch: "",
   revision: 0,
   policies: [],
+  policiesByName: {},
   index: indexPolicies([]),
   bans: [],
   callers: [],
+  source: undefined,
 };
 
 let current = noPolicies;

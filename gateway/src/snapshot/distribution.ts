@@ -1,41 +1,72 @@
-// How a snapshot reaches every worker: its text lies in shared memory under a version that only grows; each worker
+// How a snapshot reaches every worker: its text lies in shared memory, in pieces, under a version that only grows; each worker
 // looks at the version every few ms, reads the text when it has moved, and notes the version that it applied. A text is
 // laid out before its version is told and the one before goes after that: one that does not fit harms nothing.
 
-import { readSnapshot, type SnapshotReading } from "../../../limiter/src/policy/read-snapshot.ts";
-import { cjson } from "../runtime/lua-modules.ts";
+import { noPause, type Pause } from "../../../limiter/src/policy/pause.ts";
+import type { CompiledSnapshot } from "../../../limiter/src/policy/read-snapshot.ts";
 import { stateDict } from "../runtime/shared-memory.ts";
+import { inSlices } from "../runtime/slices.ts";
 import { currentSnapshot, replaceSnapshot } from "./current.ts";
+import { readPieces } from "./text.ts";
 
-const textKey = "snapshot:";
-const versionKey = "snapshot-version";
+const pieceKey = "snapshot-piece:";
+const pieceCountKey = "snapshot-pieces:";
+/** The version that is in force. */
+const versionKey = "snapshot-published";
+/** The last version that anybody has begun to lay out. */
+const begunKey = "snapshot-begun";
 const appliedKey = "snapshot-applied:";
 const lookEverySeconds = 0.01;
 const applyPollSeconds = 0.002;
 
 let appliedVersion = 0;
-
-/** Text → compiled snapshot, or everything that is wrong with it. */
-export function readSnapshotText(text: string): SnapshotReading {
-  const [message, failure] = cjson.decode<unknown>(text);
-  if (message === undefined) {
-    return { problems: [{ path: "", expected: "JSON", got: failure ?? "something else" }] };
-  }
-  return readSnapshot(message);
-}
+let taking = false;
 
 export function hasPublished(): boolean {
   return stateDict.get(versionKey)[0] !== undefined;
 }
 
-/** Lays a validated snapshot out for all workers. @returns its version, or undefined and why there was no room for it */
-export function publish(text: string): LuaMultiReturn<[number | undefined, string | undefined]> {
-  const version = (stateDict.get<number>(versionKey)[0] ?? 0) + 1;
-  const [stored, failure] = stateDict.safe_set(`${textKey}${version}`, text);
-  if (!stored) return $multi(undefined, failure);
+/**
+ * Lays a snapshot out for all workers, and decides by it in this one.
+ *
+ * @returns its version, or undefined and why there was no room for it
+ */
+export function publish(
+  pieces: readonly string[],
+  snapshot: CompiledSnapshot,
+  pause: Pause,
+): LuaMultiReturn<[version: number | undefined, failure: string | undefined]> {
+  // A number of its own, whatever another worker does meanwhile that takes itself for the owner of the push socket.
+  const [version = 1] = stateDict.incr(begunKey, 1, 0);
+  const failure = layOut(version, pieces, pause);
+  const before = stateDict.get<number>(versionKey)[0] ?? 0;
+  if (failure !== undefined || before > version) {
+    clear(version);
+    return $multi(undefined, failure ?? "a later one was published meanwhile");
+  }
   stateDict.set(versionKey, version);
-  stateDict.delete(`${textKey}${version - 1}`);
+  apply(version, snapshot);
+  // Those between are of publishers that ended before they were done.
+  for (let gone = math.max(1, before); gone < version; gone++) clear(gone);
   return $multi(version, undefined);
+}
+
+/** @returns why there was no room for it */
+function layOut(version: number, pieces: readonly string[], pause: Pause): string | undefined {
+  stateDict.set(`${pieceCountKey}${version}`, pieces.length);
+  for (let place = 0; place < pieces.length; place++) {
+    const [stored, failure] = stateDict.safe_set(`${pieceKey}${version}:${place}`, pieces[place] as string);
+    if (!stored) return failure;
+    pause();
+  }
+  return undefined;
+}
+
+function clear(version: number): void {
+  const [count] = stateDict.get<number>(`${pieceCountKey}${version}`);
+  if (count === undefined) return;
+  stateDict.delete(`${pieceCountKey}${version}`);
+  for (let place = 0; place < count; place++) stateDict.delete(`${pieceKey}${version}:${place}`);
 }
 
 /** Waits until every worker decides by this version. Yields. @returns false when that took longer than `seconds` */
@@ -56,28 +87,53 @@ export function allApplied(version: number): boolean {
   return true;
 }
 
-/** Takes what is published now, and from here on whatever will be. For each worker's start. */
+/** Takes what is published now, at once, and from here on whatever will be, in slices. For each worker's start. */
 export function followPublications(): void {
-  takePublished();
+  if (appliedVersion > 0) noteApplied();
+  takePublished(noPause);
   ngx.timer.every(lookEverySeconds, (premature) => {
-    if (!premature) takePublished();
+    if (premature || taking) return;
+    if (stateDict.get<number>(versionKey)[0] === appliedVersion) return;
+    taking = true;
+    const [ok, failure] = pcall(inSlices, takePublished);
+    taking = false;
+    if (!ok) ngx.log(ngx.ERR, "sluice: a published snapshot was not taken: ", `${failure}`);
   });
 }
 
-function takePublished(): void {
+function takePublished(pause: Pause): void {
   const [version] = stateDict.get<number>(versionKey);
-  if (version === undefined || version === appliedVersion) return;
-  const [text] = stateDict.get<string>(`${textKey}${version}`);
-  // Replaced between our two looks: the next look finds the newer one.
-  if (text === undefined) return;
-  const { snapshot, problems } = readSnapshotText(text);
+  if (version === undefined || version <= appliedVersion) return;
+  const [count = 0] = stateDict.get<number>(`${pieceCountKey}${version}`);
+  let replaced = count === 0;
+  const { snapshot, problems } = readPieces(
+    (place) => {
+      if (place >= count) return undefined;
+      const [piece] = stateDict.get<string>(`${pieceKey}${version}:${place}`);
+      if (piece === undefined) replaced = true;
+      return piece;
+    },
+    currentSnapshot(),
+    pause,
+  );
+  // While we read a later one was published, here or by this worker itself: the next look finds what there is to do.
+  if (replaced || version <= appliedVersion) return;
   if (snapshot === undefined) {
     // Whoever published it had read it: this is a defect, and the worker keeps what it has.
     ngx.log(ngx.ERR, "sluice: a published snapshot cannot be read: ", problems[0]?.path, ": ", problems[0]?.expected);
-  } else if (snapshot.revision !== currentSnapshot().revision || snapshot.epoch !== currentSnapshot().epoch) {
-    replaceSnapshot(snapshot);
   }
+  apply(version, snapshot);
+}
+
+function apply(version: number, snapshot: CompiledSnapshot | undefined): void {
+  const { epoch, revision } = currentSnapshot();
+  if (snapshot !== undefined && (snapshot.revision !== revision || snapshot.epoch !== epoch)) replaceSnapshot(snapshot);
   appliedVersion = version;
+  noteApplied();
+}
+
+function noteApplied(): void {
+  const id = ngx.worker.id();
   // A worker that was started while this one ends, on a reload, bears the same id and has the say.
-  if (!ngx.worker.exiting()) stateDict.set(`${appliedKey}${ngx.worker.id()}`, version);
+  if (id !== undefined && !ngx.worker.exiting()) stateDict.set(`${appliedKey}${id}`, appliedVersion);
 }

@@ -2,6 +2,7 @@
 // evaluation; a list of places is ascending and has each once.
 
 import type { CompiledPolicy } from "../policy/compile.ts";
+import { noPause, type Pause } from "../policy/pause.ts";
 import { emptyTable } from "../policy/table.ts";
 import { pathPattern } from "./path-pattern.ts";
 import { emptyPrefixTree, type PrefixTree, prefixNode, stepAlong } from "./prefix-tree.ts";
@@ -25,12 +26,18 @@ export interface PrefixPlaces {
 }
 
 /** @param ids gives each prefix the next number */
-export function pathTable(live: readonly CompiledPolicy[], places: Places, ids: { next: number }): PathTable {
+export function pathTable(
+  live: readonly CompiledPolicy[],
+  places: Places,
+  ids: { next: number },
+  pause: Pause = noPause,
+): PathTable {
   const everywhere: number[] = [];
   const exact = emptyTable<number[]>();
   const prefixes = emptyPrefixTree<PrefixPlaces>();
   let namesPaths = false;
   for (const place of places) {
+    pause();
     const { policy, paths } = live[place] as CompiledPolicy;
     if (policy.match.paths.length === 0 || paths !== undefined) {
       everywhere.push(place);

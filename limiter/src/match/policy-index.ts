@@ -4,6 +4,7 @@
 // asked for and then kept. What lists there can be is a matter of the patterns; what clients send makes none.
 
 import type { CompiledPolicy } from "../policy/compile.ts";
+import { noPause, type Pause } from "../policy/pause.ts";
 import { emptyTable } from "../policy/table.ts";
 import { passesTest } from "./path-pattern.ts";
 import { append, longestPrefix, merge, type PathTable, type Places, pathTable, placesFor } from "./path-table.ts";
@@ -59,16 +60,15 @@ interface HostLists {
  */
 const mostKept = 1_000_000;
 
+/** Of a pattern that more policies have, the table is not left to the first request that comes for it. */
+const mostTabulatedByRequest = 50;
+
 /** In bytes, the dot before it included. */
 const longestHost = 254;
 
 /** @param policies in any order; those of mode `off` are left out */
-export function indexPolicies(policies: readonly CompiledPolicy[]): PolicyIndex {
-  const live: CompiledPolicy[] = [];
-  for (const policy of policies) {
-    if (policy.policy.mode !== "off") live.push(policy);
-  }
-  live.sort((a, b) => byEvaluation(a, b));
+export function indexPolicies(policies: readonly CompiledPolicy[], pause: Pause = noPause): PolicyIndex {
+  const live = inOrder(policies, pause);
 
   const exact = emptyTable<HostEntry>();
   const wildcard = emptyTable<HostEntry>();
@@ -86,7 +86,15 @@ export function indexPolicies(policies: readonly CompiledPolicy[]): PolicyIndex 
       if (isWildcard) hasWildcards = true;
       append((isWildcard ? entryNamed(wildcard, host.slice(2)) : entryNamed(exact, host)).own, place);
     }
+    pause();
   }
+  const prefixIds = { next: 0 };
+  const tabulate = (entry: HostEntry) => {
+    if (entry.own.length > mostTabulatedByRequest) entry.ownTable = pathTable(live, entry.own, prefixIds, pause);
+  };
+  for (const name in exact) tabulate(exact[name] as HostEntry);
+  for (const name in wildcard) tabulate(wildcard[name] as HostEntry);
+  tabulate(anyHost);
   return {
     needsHost,
     needsPath,
@@ -96,7 +104,7 @@ export function indexPolicies(policies: readonly CompiledPolicy[]): PolicyIndex 
     wildcard,
     hasWildcards,
     anyHost,
-    prefixIds: { next: 0 },
+    prefixIds,
     asked: [],
     kept: 0,
   };
@@ -155,6 +163,54 @@ export function meets(
     if (value === undefined || values[value] !== true) return false;
   }
   return true;
+}
+
+/**
+ * Those that are not off, in order of evaluation: what comes in order already is merged as it is. In short steps, which no
+ * library's sort has.
+ */
+function inOrder(policies: readonly CompiledPolicy[], pause: Pause): CompiledPolicy[] {
+  let runs: CompiledPolicy[][] = [];
+  let run: CompiledPolicy[] = [];
+  for (const policy of policies) {
+    if (policy.policy.mode === "off") continue;
+    const last = run[run.length - 1];
+    if (last !== undefined && byEvaluation(last, policy) > 0) {
+      runs.push(run);
+      run = [];
+    }
+    run.push(policy);
+    pause();
+  }
+  runs.push(run);
+  while (runs.length > 1) {
+    const merged: CompiledPolicy[][] = [];
+    for (let i = 0; i < runs.length; i += 2) {
+      merged.push(mergeRuns(runs[i] as CompiledPolicy[], runs[i + 1] ?? [], pause));
+    }
+    runs = merged;
+  }
+  return runs[0] as CompiledPolicy[];
+}
+
+function mergeRuns(a: CompiledPolicy[], b: CompiledPolicy[], pause: Pause): CompiledPolicy[] {
+  if (b.length === 0) return a;
+  const merged: CompiledPolicy[] = [];
+  let i = 0;
+  let j = 0;
+  while (i < a.length || j < b.length) {
+    const first = a[i];
+    const second = b[j];
+    if (second === undefined || (first !== undefined && byEvaluation(first, second) <= 0)) {
+      merged.push(first as CompiledPolicy);
+      i += 1;
+    } else {
+      merged.push(second);
+      j += 1;
+    }
+    pause();
+  }
+  return merged;
 }
 
 function byEvaluation(a: CompiledPolicy, b: CompiledPolicy): number {

@@ -2,6 +2,7 @@
 // policies: a ban that is not understood would be one that is not enforced.
 
 import { cidrRule, parseCidr } from "../key/cidr.ts";
+import type { Pause } from "./pause.ts";
 import { addProblem, type Findings } from "./problems.ts";
 import { nameShape, type Shape } from "./shape.ts";
 import type { SnapshotBan, SnapshotCaller } from "./snapshot.ts";
@@ -55,8 +56,8 @@ const callerShape: Shape = {
 };
 
 /** @param entries as in the snapshot; absent: none */
-export function readBans(entries: unknown, findings: Findings): SnapshotBan[] {
-  const bans = readEntries(entries, "bans", banShape, findings) as SnapshotBan[];
+export function readBans(entries: unknown, findings: Findings, pause: Pause): SnapshotBan[] {
+  const bans = readEntries(entries, "bans", banShape, findings, pause) as SnapshotBan[];
   for (let i = 0; i < bans.length; i++) {
     // What is no object has been reported already.
     if (typeof bans[i] !== "object" || bans[i] === null) continue;
@@ -75,17 +76,20 @@ export function readBans(entries: unknown, findings: Findings): SnapshotBan[] {
 }
 
 /** @param entries as in the snapshot; absent: none */
-export function readCallers(entries: unknown, findings: Findings): SnapshotCaller[] {
-  return readEntries(entries, "callers", callerShape, findings) as SnapshotCaller[];
+export function readCallers(entries: unknown, findings: Findings, pause: Pause): SnapshotCaller[] {
+  return readEntries(entries, "callers", callerShape, findings, pause) as SnapshotCaller[];
 }
 
-function readEntries(entries: unknown, path: string, shape: Shape, findings: Findings): unknown[] {
+function readEntries(entries: unknown, path: string, shape: Shape, findings: Findings, pause: Pause): unknown[] {
   if (entries === undefined) return [];
   if (!Array.isArray(entries)) {
     addProblem(findings, { path, expected: "a list", got: describeValue(entries) });
     return [];
   }
-  for (let i = 0; i < entries.length; i++) checkShape(shape, entries[i], `${path}[${i}]`, findings);
+  for (let i = 0; i < entries.length; i++) {
+    checkShape(shape, entries[i], `${path}[${i}]`, findings);
+    pause();
+  }
   return entries;
 }
 

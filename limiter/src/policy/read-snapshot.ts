@@ -1,14 +1,19 @@
-// From the bytes' meaning to the set that requests are decided by: every policy validated again, compiled and indexed;
-// bans and callers validated as well. A snapshot is taken whole or refused whole.
+// From a snapshot's text or meaning to the set that requests are decided by: every policy validated again, compiled and
+// indexed; bans and callers validated as well. A snapshot is taken whole or refused whole. It is read in short steps, and
+// what it has in common with the one before is not made again.
 
 import { indexPolicies, type PolicyIndex } from "../match/policy-index.ts";
 import { type BansByPlace, bansOn, sortBans } from "./bans.ts";
 import { readBans, readCallers } from "./bans-and-callers.ts";
 import { type CompiledPolicy, compilePolicy } from "./compile.ts";
+import { noPause, type Pause } from "./pause.ts";
+import type { Policy } from "./policy.ts";
 import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
 import type { Zones } from "./schedule.ts";
 import { isName, nameRule } from "./shape.ts";
 import { type SnapshotBan, type SnapshotCaller, snapshotFormat } from "./snapshot.ts";
+import { isComplete, type LineTaker, newLineReader, takeLine } from "./snapshot-lines.ts";
+import { emptyTable } from "./table.ts";
 import { describeValue, validatePolicy } from "./validate.ts";
 
 export type { SnapshotBan, SnapshotCaller } from "./snapshot.ts";
@@ -17,10 +22,23 @@ export interface CompiledSnapshot {
   readonly epoch: string;
   readonly revision: number;
   readonly policies: readonly CompiledPolicy[];
+  readonly policiesByName: PoliciesByName;
   readonly index: PolicyIndex;
   /** Those that are over by now may be among them: look at untilSeconds. */
   readonly bans: readonly SnapshotBan[];
   readonly callers: readonly SnapshotCaller[];
+  /** For the next one. Undefined: it was not read by lines. */
+  readonly source: SnapshotSource | undefined;
+}
+
+/** By app, then by name. */
+export type PoliciesByName = Readonly<Record<string, Readonly<Record<string, CompiledPolicy>>>>;
+
+/** What a snapshot was made from. */
+export interface SnapshotSource {
+  readonly banLines: readonly string[];
+  readonly bansByPlace: BansByPlace;
+  readonly policiesByLine: Readonly<Record<string, CompiledPolicy>>;
 }
 
 export interface SnapshotReading {
@@ -30,82 +48,266 @@ export interface SnapshotReading {
 }
 
 /** @param message as parsed from JSON, from anyone. Never throws. */
-export function readSnapshot(message: unknown): SnapshotReading {
-  const findings = noFindings();
+export function readSnapshot(message: unknown, pause: Pause = noPause): SnapshotReading {
   if (typeof message !== "object" || message === null) {
     return { problems: [{ path: "", expected: "a snapshot", got: describeValue(message) }] };
   }
-  const { format, epoch, revision, policies, bans, callers, zones = {} } = message as Record<string, unknown>;
+  const { policies, bans, callers } = message as Json;
+  const reading = beginReading(message as Json, undefined);
+  if (!reading.broken && !Array.isArray(policies)) {
+    addProblem(reading.findings, { path: "policies", expected: "a list", got: describeValue(policies) });
+    reading.broken = true;
+  }
+  if (reading.broken) return { problems: listProblems(reading.findings) };
+  takeBans(reading, readBans(bans, reading.findings, pause));
+  for (const entry of policies as unknown[]) {
+    addPolicy(reading, readPolicy(reading, entry));
+    pause();
+  }
+  return endReading(reading, callers, undefined, pause);
+}
+
+/**
+ * The same from a text that is laid out as snapshot-lines.ts says.
+ *
+ * @param chunkAt the text in pieces that end where lines end, from 0 on; undefined after the last
+ * @param decode JSON to its meaning; undefined: it is not JSON
+ * @param previous policies and bans that it says in the same words are taken from it
+ * @returns undefined: the text is laid out in another way, or is not JSON
+ */
+export function readSnapshotLines(
+  chunkAt: (this: void, place: number) => string | undefined,
+  decode: (this: void, text: string) => unknown,
+  previous: CompiledSnapshot | undefined,
+  pause: Pause,
+): SnapshotReading | undefined {
+  const lines = newLineReader();
+  const texts = { bans: [] as string[], callers: [] as string[] };
+  const policiesByLine = emptyTable<CompiledPolicy>();
+  let reading: Reading | undefined;
+  const taker: LineTaker = {
+    head(text) {
+      const head = decode(text);
+      if (typeof head !== "object" || head === null || Array.isArray(head)) return false;
+      const { bans, callers, policies } = head as Json;
+      if (bans !== undefined || callers !== undefined || policies !== undefined) return false;
+      reading = beginReading(head as Json, previous);
+      return true;
+    },
+    begin(list) {
+      return list !== "policies" || reading === undefined || bansFromLines(reading, texts.bans, decode, pause);
+    },
+    entry(list, text) {
+      if (list !== "policies") {
+        texts[list].push(text);
+        return true;
+      }
+      return reading === undefined || policyFromLine(reading, text, decode, policiesByLine);
+    },
+  };
+  for (let place = 0; ; place++) {
+    const chunk = chunkAt(place);
+    if (chunk === undefined) break;
+    let from = 0;
+    while (from < chunk.length) {
+      const end = chunk.indexOf("\n", from);
+      if (end < 0 || !takeLine(lines, chunk.slice(from, end), taker)) return undefined;
+      // The format says how to read the rest: of another one, the lines mean nothing.
+      if (reading?.broken === true) return { problems: listProblems(reading.findings) };
+      from = end + 1;
+      pause();
+    }
+  }
+  if (!isComplete(lines) || reading === undefined) return undefined;
+  const callers = decodeAll(texts.callers, decode, pause);
+  if (callers === undefined) return undefined;
+  const { bansByPlace } = reading;
+  return endReading(reading, callers, { banLines: texts.bans, bansByPlace, policiesByLine }, pause);
+}
+
+type Json = Record<string, unknown>;
+
+/** A snapshot on its way. */
+interface Reading {
+  readonly findings: Findings;
+  readonly epoch: string;
+  readonly revision: number;
+  /** It is of another format, or has no lists: nothing more can be said of it. */
+  broken: boolean;
+  readonly zones: Zones;
+  readonly previous: CompiledSnapshot | undefined;
+  /** Whether they are those of the previous one. */
+  sameBans: boolean;
+  bans: readonly SnapshotBan[];
+  bansByPlace: BansByPlace;
+  /** How many policies have been looked at. */
+  entries: number;
+  readonly policies: CompiledPolicy[];
+  readonly policiesByName: Record<string, Record<string, CompiledPolicy>>;
+}
+
+function beginReading(head: Json, previous: CompiledSnapshot | undefined): Reading {
+  const findings = noFindings();
+  const { format, epoch, revision, zones = {} } = head;
+  let broken = false;
   if (format !== snapshotFormat) {
     addProblem(findings, { path: "format", expected: `${snapshotFormat}`, got: describeValue(format) });
-    return { problems: listProblems(findings) };
+    broken = true;
+  } else {
+    if (typeof epoch !== "string" || epoch === "") {
+      addProblem(findings, { path: "epoch", expected: "a non-empty text", got: describeValue(epoch) });
+    }
+    if (typeof revision !== "number" || revision < 0 || Math.floor(revision) !== revision) {
+      addProblem(findings, { path: "revision", expected: "a whole number", got: describeValue(revision) });
+    }
+    if (typeof zones !== "object" || zones === null) {
+      addProblem(findings, { path: "zones", expected: "an object", got: describeValue(zones) });
+      broken = true;
+    }
   }
-  if (typeof epoch !== "string" || epoch === "") {
-    addProblem(findings, { path: "epoch", expected: "a non-empty text", got: describeValue(epoch) });
-  }
-  if (typeof revision !== "number" || revision < 0 || Math.floor(revision) !== revision) {
-    addProblem(findings, { path: "revision", expected: "a whole number", got: describeValue(revision) });
-  }
-  if (!Array.isArray(policies)) {
-    addProblem(findings, { path: "policies", expected: "a list", got: describeValue(policies) });
-    return { problems: listProblems(findings) };
-  }
-  if (typeof zones !== "object" || zones === null) {
-    addProblem(findings, { path: "zones", expected: "an object", got: describeValue(zones) });
-    return { problems: listProblems(findings) };
-  }
-  const compiled: CompiledPolicy[] = [];
-  const bansRead = readBans(bans, findings);
-  const context: Context = { zones: zones as Zones, bans: sortBans(findings.problems.length === 0 ? bansRead : []) };
-  for (let i = 0; i < policies.length; i++) readPolicy(policies[i], `policies[${i}]`, context, compiled, findings);
-  const callersRead = readCallers(callers, findings);
-  const problems = listProblems(findings);
-  if (problems.length > 0) return { problems };
   return {
-    snapshot: {
-      epoch: epoch as string,
-      revision: revision as number,
-      policies: compiled,
-      index: indexPolicies(compiled),
-      bans: bansRead,
-      callers: callersRead,
-    },
-    problems,
+    findings,
+    epoch: epoch as string,
+    revision: revision as number,
+    broken,
+    zones: zones as Zones,
+    previous,
+    sameBans: false,
+    bans: [],
+    bansByPlace: sortBans([]),
+    entries: 0,
+    policies: [],
+    policiesByName: emptyTable(),
   };
 }
 
-/** What policies are compiled with. */
-interface Context {
-  readonly zones: Zones;
-  readonly bans: BansByPlace;
+function takeBans(reading: Reading, bans: readonly SnapshotBan[]): void {
+  reading.bans = bans;
+  if (reading.findings.problems.length === 0) reading.bansByPlace = sortBans(bans);
 }
 
-function readPolicy(
-  entry: unknown,
-  path: string,
-  { zones, bans }: Context,
-  compiled: CompiledPolicy[],
-  findings: Findings,
-): void {
+/** @returns false: they are not JSON */
+function bansFromLines(
+  reading: Reading,
+  lines: readonly string[],
+  decode: (this: void, text: string) => unknown,
+  pause: Pause,
+): boolean {
+  const { previous } = reading;
+  if (previous?.source !== undefined && isSameList(previous.source.banLines, lines)) {
+    reading.sameBans = true;
+    reading.bans = previous.bans;
+    reading.bansByPlace = previous.source.bansByPlace;
+    return true;
+  }
+  const entries = decodeAll(lines, decode, pause);
+  if (entries === undefined) return false;
+  takeBans(reading, readBans(entries, reading.findings, pause));
+  return true;
+}
+
+/** @returns undefined: one of them is not JSON */
+function decodeAll(
+  texts: readonly string[],
+  decode: (this: void, text: string) => unknown,
+  pause: Pause,
+): unknown[] | undefined {
+  const entries: unknown[] = [];
+  for (const text of texts) {
+    const entry = decode(text);
+    if (entry === undefined) return undefined;
+    entries.push(entry);
+    pause();
+  }
+  return entries;
+}
+
+/** @returns false: it is not JSON */
+function policyFromLine(
+  reading: Reading,
+  line: string,
+  decode: (this: void, text: string) => unknown,
+  policiesByLine: Record<string, CompiledPolicy>,
+): boolean {
+  const known = reading.previous?.source?.policiesByLine[line];
+  let policy: CompiledPolicy | undefined;
+  if (known !== undefined) {
+    policy = isStillTrue(reading, known) ? known : compileIn(reading, known.app, known.policy);
+  } else {
+    const entry = decode(line);
+    if (entry === undefined) return false;
+    policy = readPolicy(reading, entry);
+  }
+  if (policy !== undefined) policiesByLine[line] = policy;
+  addPolicy(reading, policy);
+  return true;
+}
+
+/** Whether what the policy was compiled with beside its own document is the same. */
+function isStillTrue({ sameBans, bansByPlace }: Reading, { app, policy, bans, schedule }: CompiledPolicy): boolean {
+  if (schedule !== undefined) return false;
+  return sameBans || (bans === undefined && bansOn(bansByPlace, app, policy.name, policy.key) === undefined);
+}
+
+/** @param policy undefined: there is something wrong with it */
+function addPolicy(reading: Reading, policy: CompiledPolicy | undefined): void {
+  reading.entries += 1;
+  if (policy === undefined) return;
+  const { policies, policiesByName } = reading;
+  policies.push(policy);
+  const ofApp = policiesByName[policy.app] ?? emptyTable<CompiledPolicy>();
+  policiesByName[policy.app] = ofApp;
+  ofApp[policy.policy.name] = policy;
+}
+
+function readPolicy(reading: Reading, entry: unknown): CompiledPolicy | undefined {
+  const { findings } = reading;
+  const path = `policies[${reading.entries}]`;
   if (typeof entry !== "object" || entry === null) {
     addProblem(findings, { path, expected: "an object", got: describeValue(entry) });
-    return;
+    return undefined;
   }
-  const { app, document } = entry as Record<string, unknown>;
+  const { app, document } = entry as Json;
   if (typeof app !== "string" || !isName(app)) {
     addProblem(findings, { path: `${path}.app`, expected: nameRule, got: describeValue(app) });
-    return;
+    return undefined;
   }
   const validation = validatePolicy(document);
   for (const problem of validation.problems) {
     const inner = problem.path === "" ? "" : `.${problem.path}`;
     addProblem(findings, { path: `${path}.document${inner}`, expected: problem.expected, got: problem.got });
   }
-  const { policy } = validation;
-  if (policy === undefined) return;
-  if (policy.schedule === undefined || checkZone(policy.schedule.timezone, zones, findings)) {
-    compiled.push(compilePolicy(app, policy, zones, bansOn(bans, app, policy.name, policy.key)));
+  return validation.policy === undefined ? undefined : compileIn(reading, app, validation.policy);
+}
+
+/** @returns undefined where its schedule's zone is missing */
+function compileIn({ zones, bansByPlace, findings }: Reading, app: string, policy: Policy): CompiledPolicy | undefined {
+  if (policy.schedule !== undefined && !checkZone(policy.schedule.timezone, zones, findings)) return undefined;
+  return compilePolicy(app, policy, zones, bansOn(bansByPlace, app, policy.name, policy.key));
+}
+
+function endReading(
+  { findings, epoch, revision, policies, policiesByName, bans }: Reading,
+  callers: unknown,
+  source: SnapshotSource | undefined,
+  pause: Pause,
+): SnapshotReading {
+  const callersRead = readCallers(callers, findings, pause);
+  const problems = listProblems(findings);
+  if (problems.length > 0) return { problems };
+  const index = indexPolicies(policies, pause);
+  return {
+    snapshot: { epoch, revision, policies, policiesByName, index, bans, callers: callersRead, source },
+    problems,
+  };
+}
+
+function isSameList(a: readonly string[], b: readonly string[]): boolean {
+  if (a.length !== b.length) return false;
+  for (let i = 0; i < a.length; i++) {
+    if (a[i] !== b[i]) return false;
   }
+  return true;
 }
 
 /** Looks at the zones that schedules name, and at no other. */

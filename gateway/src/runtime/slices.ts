@@ -1,0 +1,44 @@
+// Long work beside requests, in slices: when one has lasted for long enough, nginx turns to everything else that waits.
+
+import type { Pause } from "../../../limiter/src/policy/pause.ts";
+import { stateDict } from "./shared-memory.ts";
+import { stopwatchSeconds } from "./stopwatch.ts";
+
+const sliceSeconds = 0.002;
+/** The shortest that nginx without OpenResty's patches keeps: a sleep of 0 ends before anything else is looked at. */
+const restSeconds = 0.001;
+const longestKey = "longest-slice:";
+
+/** @param work is to call `pause` between its steps, which yields when a slice is over; it yields nowhere else */
+export function inSlices<Result>(work: (this: void, pause: Pause) => Result): Result {
+  let beganAt = stopwatchSeconds();
+  const result = work(() => {
+    const seconds = stopwatchSeconds() - beganAt;
+    if (seconds < sliceSeconds) return;
+    noteSlice(seconds);
+    rest();
+    beganAt = stopwatchSeconds();
+  });
+  noteSlice(stopwatchSeconds() - beganAt);
+  return result;
+}
+
+/** Lets everything else that waits go first, once. Yields. */
+export function rest(): void {
+  ngx.sleep(restSeconds);
+}
+
+function noteSlice(seconds: number): void {
+  // A key of its own for each worker: nobody else writes it between our two calls.
+  const key = `${longestKey}${ngx.worker.id()}`;
+  if (seconds > (stateDict.get<number>(key)[0] ?? 0)) stateDict.set(key, seconds);
+}
+
+/** Of all workers, since nginx started. */
+export function longestSliceSeconds(): number {
+  let longest = 0;
+  for (let id = 0; id < ngx.worker.count(); id++) {
+    longest = math.max(longest, stateDict.get<number>(`${longestKey}${id}`)[0] ?? 0);
+  }
+  return longest;
+}

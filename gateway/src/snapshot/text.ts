@@ -1,0 +1,75 @@
+// The text of a snapshot, in pieces that are short enough to be copied, hashed and decoded between two requests. They end
+// where lines end, as long as lines are shorter: a policy is whole in one piece.
+
+import type { Pause } from "../../../limiter/src/policy/pause.ts";
+import type { SnapshotReading } from "../../../limiter/src/policy/read-snapshot.ts";
+import { type CompiledSnapshot, readSnapshot, readSnapshotLines } from "../../../limiter/src/policy/read-snapshot.ts";
+import { cjson } from "../runtime/lua-modules.ts";
+
+export const pieceBytes = 65_536;
+
+/** A text that is still coming in. */
+export interface IncomingText {
+  readonly pieces: string[];
+  /** The line that has not ended yet. */
+  rest: string[];
+  bytes: number;
+}
+
+export function noText(): IncomingText {
+  return { pieces: [], rest: [], bytes: 0 };
+}
+
+/** @param part of any length, cut anywhere */
+export function addPart(text: IncomingText, part: string): void {
+  text.bytes += part.length;
+  for (let from = 1; from <= part.length; from += pieceBytes) {
+    const cut = part.length <= pieceBytes ? part : string.sub(part, from, from + pieceBytes - 1);
+    const [lines, begun] = string.match(cut, "^(.*\n)(.*)$");
+    if (lines === undefined) {
+      text.rest.push(cut);
+      continue;
+    }
+    text.rest.push(lines);
+    text.pieces.push(text.rest.join(""));
+    text.rest = begun === "" ? [] : [begun as string];
+  }
+}
+
+/** @returns the whole text in pieces */
+export function endText({ pieces, rest }: IncomingText): readonly string[] {
+  if (rest.length > 0) pieces.push(rest.join(""));
+  return pieces;
+}
+
+/**
+ * Reads a snapshot, or finds everything that is wrong with it.
+ *
+ * @param pieceAt from 0 on; undefined after the last. Asked for each more than once
+ * @param previous what it has in common with this one is taken from there
+ */
+export function readPieces(
+  pieceAt: (this: void, place: number) => string | undefined,
+  previous: CompiledSnapshot,
+  pause: Pause,
+): SnapshotReading {
+  const reading = readSnapshotLines(pieceAt, decode, previous, pause);
+  if (reading !== undefined) return reading;
+  // Not laid out by lines: an older control plane's. It has to be decoded at once.
+  const pieces: string[] = [];
+  for (let place = 0; ; place++) {
+    const piece = pieceAt(place);
+    if (piece === undefined) break;
+    pieces.push(piece);
+  }
+  const [message, failure] = cjson.decode<unknown>(pieces.join(""));
+  if (message === undefined) {
+    return { problems: [{ path: "", expected: "JSON", got: failure ?? "something else" }] };
+  }
+  return readSnapshot(message, pause);
+}
+
+function decode(this: void, text: string): unknown {
+  const [value] = cjson.decode<unknown>(text);
+  return value;
+}

@@ -1,0 +1,84 @@
+// How the text of a snapshot is laid out: one JSON document, in which what is small stands on the first line and each
+// ban, caller and policy on a line of its own. So it can be read a line at a time. The lines say what the document says: a
+// text that is laid out in any other way, or is not JSON, is told from one that is.
+//
+//   {"type":"snapshot","format":1,"epoch":"…","revision":7,
+//   "bans":[
+//   ],
+//   "callers":[
+//   ],
+//   "policies":[
+//   {"app":"shop","document":{…}},
+//   {"app":"shop","document":{…}}
+//   ]}
+
+export type ListName = "bans" | "callers" | "policies";
+
+/** In this order: policies are compiled with what comes before them. */
+const listNames: readonly ListName[] = ["bans", "callers", "policies"];
+
+/** @param head a JSON object of one line, not empty @param lists JSON values of one line each */
+export function layOut(head: string, lists: Readonly<Record<ListName, readonly string[]>>): string {
+  let text = head.slice(0, -1);
+  for (const name of listNames) {
+    const entries = lists[name];
+    text += `,\n"${name}":[\n`;
+    if (entries.length > 0) text += `${entries.join(",\n")}\n`;
+    text += "]";
+  }
+  return `${text}}\n`;
+}
+
+/** Takes what the lines hold. Each answers whether it could make sense of it. */
+export interface LineTaker {
+  head(this: void, text: string): boolean;
+  /** Called once for each list, in their order, also for one without entries. */
+  begin(this: void, list: ListName): boolean;
+  entry(this: void, list: ListName, text: string): boolean;
+}
+
+export interface LineReader {
+  /** Of the lists: the one that is read or comes next. -1: the head comes next. */
+  list: number;
+  /** What must come next. */
+  next: "opening" | "entry or end" | "entry" | "end" | "nothing";
+}
+
+export function newLineReader(): LineReader {
+  return { list: -1, next: "opening" };
+}
+
+export function isComplete(reader: LineReader): boolean {
+  return reader.next === "nothing";
+}
+
+/**
+ * @param line without its line break
+ * @returns false when the text is not laid out in this way
+ */
+export function takeLine(reader: LineReader, line: string, taker: LineTaker): boolean {
+  const comma = line.endsWith(",");
+  const text = comma ? line.slice(0, -1) : line;
+  const { list, next } = reader;
+  if (next === "nothing") return false;
+  if (list < 0) {
+    reader.list = 0;
+    return comma && text.startsWith("{") && taker.head(`${text}}`);
+  }
+  const name = listNames[list] as ListName;
+  if (next === "opening") {
+    if (comma || text !== `"${name}":[`) return false;
+    reader.next = "entry or end";
+    return taker.begin(name);
+  }
+  const isLast = list === listNames.length - 1;
+  if (text === (isLast ? "]}" : "]")) {
+    if (next === "entry" || comma === isLast) return false;
+    reader.list += 1;
+    reader.next = isLast ? "nothing" : "opening";
+    return true;
+  }
+  if (next === "end") return false;
+  reader.next = comma ? "entry" : "end";
+  return taker.entry(name, text);
+}
