@@ -23,7 +23,12 @@ interface RedisScript {
 
 const redisScripts: readonly RedisScript[] = [
   { name: "charge", file: "src/redis-scripts/charge.ts", function: "chargeCounters", constants: { LEASED: "no" } },
-  { name: "charge_leased", file: "src/redis-scripts/charge.ts", function: "chargeCounters", constants: { LEASED: "yes" } },
+  {
+    name: "charge_leased",
+    file: "src/redis-scripts/charge.ts",
+    function: "chargeCounters",
+    constants: { LEASED: "yes" },
+  },
   { name: "lease", file: "src/redis-scripts/lease.ts", function: "exchangeLease" },
   { name: "peek", file: "src/redis-scripts/peek.ts", function: "peekCounter" },
   { name: "refund", file: "src/redis-scripts/refund.ts", function: "refundCounters" },

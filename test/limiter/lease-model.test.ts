@@ -57,7 +57,11 @@ interface Seen {
 function explore(tested: Product, steps: number): Seen {
   const seen: Seen = { steps: 0, excess: Number.NEGATIVE_INFINITY, leased: 0, heard: 0 };
   for (let number = 0; seen.steps < steps && seen.excess <= 0; number++) {
-    const world = new World(tested, policies[number % policies.length] as readonly Limit[], seeded(seed + number * 7919));
+    const world = new World(
+      tested,
+      policies[number % policies.length] as readonly Limit[],
+      seeded(seed + number * 7919),
+    );
     for (let step = 0; step < stepsPerWorld && world.excess <= 0; step++) {
       world.step();
       seen.steps += 1;
@@ -74,25 +78,31 @@ test("a million steps break no limit", { timeout: 60_000 }, async () => {
   expect(seen.steps).toBeGreaterThanOrEqual(1_000_000);
   // Limits were reached to the last unit, with units that had been leased.
   expect(seen.excess).toBe(0);
-  expect(seen.leased).toBeGreaterThan(500_000);
+  expect(seen.leased).toBeGreaterThan(100_000);
   expect(seen.heard).toBeGreaterThan(50_000);
 });
 
-test("what gateways hold when Redis loses its data is all that is spent beyond the limit", async () => {
-  const tested = await product(limiter);
-  let most = 0;
-  for (let number = 0; number < 200; number++) {
-    const random = seeded(seed + number);
-    const world = new World(tested, [slowBucket], random);
-    for (let step = 0; step < 300; step++) world.step();
-    const before = Math.max(world.excess, 0);
-    expect(before).toBe(0);
-    const held = world.loseRedis(true);
-    for (let step = 0; step < 300; step++) world.step();
-    expect(world.excess).toBeLessThanOrEqual(held);
-    most = Math.max(most, world.excess);
+describe("what gateways could still spend is all that is spent beyond the limit when Redis loses", () => {
+  for (const [what, all] of [
+    ["the ledger", false],
+    ["everything, whatever else is admitted anew", true],
+  ] as const) {
+    test(what, async () => {
+      const tested = await product(limiter);
+      let broken = 0;
+      for (let number = 0; number < 1_000; number++) {
+        const policy = policies[number % policies.length] as readonly Limit[];
+        const world = new World(tested, policy, seeded(seed + number));
+        for (let step = 0; step < 200; step++) world.step();
+        expect(world.excess).toBeLessThanOrEqual(0);
+        const held = world.loseRedis(all);
+        for (let step = 0; step < 200; step++) world.step();
+        expect(world.excess).toBeLessThanOrEqual(held);
+        if (world.excess > 0) broken += 1;
+      }
+      expect(broken).toBeGreaterThan(0);
+    });
   }
-  expect(most).toBeGreaterThan(0);
 });
 
 interface Break {
@@ -165,10 +175,10 @@ const breaks: readonly Break[] = [
     becomes: "expiryUs = Math.min(expiryUs, 9e15);",
   },
   {
-    name: "a gateway gives back units and keeps them",
+    name: "a gateway gives back units that another worker has spent",
     file: "holder",
-    line: "holder.kept = live ? Math.max(left, 0) : 0;",
-    becomes: "holder.kept = live ? Math.max(left, 0) : 0; holder.back = back;",
+    line: "holder.back = live ? Math.max(back + Math.min(left, 0), 0) : 0;",
+    becomes: "holder.back = back;",
   },
   {
     name: "a gateway hears answers to messages that it has given up",
@@ -190,7 +200,7 @@ const breaks: readonly Break[] = [
   },
 ];
 
-describe("is found out within 200,000 steps:", () => {
+describe("is found out within a million steps:", () => {
   const directories: string[] = [];
 
   afterAll(() => {
@@ -206,8 +216,7 @@ describe("is found out within 200,000 steps:", () => {
       const parts = readFileSync(path, "utf8").split(line);
       expect(parts).toHaveLength(2);
       writeFileSync(path, parts.join(becomes));
-      const seen = explore(await product(directory), 200_000);
-      process.stdout.write(`${name}: ${seen.steps} steps, ${seen.excess} over\n`);
+      const seen = explore(await product(directory), 1_000_000);
       expect(seen.excess).toBeGreaterThan(0);
     });
   }

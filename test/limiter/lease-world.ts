@@ -2,8 +2,8 @@
 // overtake each other, gateways die, clocks run apart. An observer per limit knows every unit that is spent, and when, by
 // Redis' clock.
 
-import type * as rates from "../../limiter/src/algorithms/rate.ts";
 import type * as memory from "../../limiter/src/algorithms/memory-ring.ts";
+import type * as rates from "../../limiter/src/algorithms/rate.ts";
 import type * as chargeAll from "../../limiter/src/charge-all.ts";
 import type * as holders from "../../limiter/src/lease/holder.ts";
 import type * as ledgers from "../../limiter/src/lease/ledger.ts";
@@ -202,7 +202,7 @@ export class World {
   readonly #redis: Redis;
   readonly #nodes: Node[] = [];
   readonly #letters: Letter[] = [];
-  readonly #observers: Observer[];
+  #observers: Observer[];
   #us = 0;
   #lives = 0;
   /** What was seen. */
@@ -227,20 +227,29 @@ export class World {
     const random = this.#random;
     const dice = random(100);
     const node = this.#nodes[random(this.#nodes.length)] as Node;
-    if (dice < 20) this.#wait();
-    else if (dice < 50) this.#spend(node);
+    if (dice < 18) this.#wait();
+    else if (dice < 20) this.#strike(node);
+    else if (dice < 50) this.#spend(node, random(3) === 0 ? random(60) : 1);
     else if (dice < 65) this.#send(node);
     else if (dice < 90) this.#deliver();
     else if (dice < 93) this.#sendAgain(node);
     else if (dice < 95) this.#product.giveUp(node.gateway.holder);
-    else if (dice < 99) this.#chargeExactly();
+    else if (dice < 99) this.#chargeExactly(random(random(5) === 0 ? 200 : 20));
     else if (random(5) === 0) node.gateway = this.#gateway();
   }
 
-  /** Redis forgets all. @returns how many units gateways could still spend */
-  loseRedis(ledgerAlone: boolean): number {
-    if (ledgerAlone) this.#redis.ledger = { holdings: [], count: 0 };
-    else this.#redis.forget();
+  /**
+   * Redis forgets the ledger alone, or all: then the limits begin anew.
+   *
+   * @returns how many units gateways could still spend
+   */
+  loseRedis(all: boolean): number {
+    if (all) {
+      this.#redis.forget();
+      this.#observers = this.#observers.map((_, i) => observerOf(this.#redis.limits[i] as Limit));
+    } else {
+      this.#redis.ledger = { holdings: [], count: 0 };
+    }
     let units = 0;
     for (const node of this.#nodes) {
       const { gateway } = node;
@@ -268,11 +277,25 @@ export class World {
     this.#us += random(30) === 0 ? random(1_000_000) : random(most);
   }
 
-  #spend(node: Node): void {
+  /** The worst moment: all is spent right before it expires, letters arrive right after, and then everybody spends. */
+  #strike(node: Node): void {
+    const random = this.#random;
+    const leftUs = node.gateway.holder.deadlineUs - this.#clock(node);
+    if (leftUs <= 1) return;
+    if (random(2) === 0) this.#send(node);
+    this.#us += leftUs - 1;
+    if (!this.#product.isLive(node.gateway.holder, this.#clock(node))) return;
+    if (random(4) > 0) this.#spend(node, Math.max(node.gateway.cell, 0));
+    this.#us += random(random(2) === 0 ? 5 : 5_000);
+    for (let letters = random(4); letters > 0; letters--) this.#deliver();
+    if (random(2) === 0) this.#chargeExactly(200);
+    else for (const other of this.#nodes) this.#spend(other, 200);
+  }
+
+  #spend(node: Node, most: number): void {
     const random = this.#random;
     const { gateway } = node;
-    // Bursts, as a loaded gateway has, and single requests of several units.
-    let times = random(3) === 0 ? random(60) : 1;
+    let times = most;
     const cost = random(4) === 0 ? 1 + random(5) : 1;
     for (; times > 0; times--) {
       if (!gateway.spend(this.#clock(node), cost, random(20) === 0)) continue;
@@ -281,9 +304,11 @@ export class World {
     }
   }
 
-  #chargeExactly(): void {
-    for (let times = this.#random(20); times >= 0; times--) {
-      if (this.#redis.charge(startUs + this.#us, 1)) this.#observe(1);
+  #chargeExactly(most: number): void {
+    let times = most;
+    while (times > 0 && this.#redis.charge(startUs + this.#us, 1)) {
+      this.#observe(1);
+      times -= 1;
     }
   }
 
@@ -302,7 +327,7 @@ export class World {
     let plan = this.#product.plan(gateway.holder, this.#redis.terms, gateway.cell, gateway.asked, nowUs);
     // The bound does not rest on good plans.
     if (random(3) > 0) {
-      const back = random(2) === 0 ? random(Math.max(gateway.cell, 0) + 2) : 0;
+      const back = random(2) === 0 ? random(Math.max(gateway.cell, 0) + 8) : 0;
       plan = { exchanges: true, back, want: random(2) === 0 ? random(200) : random(5) };
     }
     if (plan.exchanges) this.#post({ to: undefined, message: gateway.send(nowUs, plan) });

@@ -60,14 +60,7 @@ export function exchangeLease(keys: string[], argv: string[]): number[] {
   const holding = ledger.holdings[place] as Holding;
   saveLedger(keys[0] as string, ledger, ledgerLifetimeUs(ledger, counters, count, nowUs));
   const decision = emptyDecision();
-  const reply: number[] = [
-    1,
-    holding.seq,
-    holding.grant,
-    holding.honoured,
-    holding.durationUs,
-    holding.retryAfterUs,
-  ];
+  const reply: number[] = [1, holding.seq, holding.grant, holding.honoured, holding.durationUs, holding.retryAfterUs];
   for (let i = 0; i < count; i++) {
     const counter = counters[i] as LeasedCounter;
     if (counter.atUs > 0) saveCounter(counter.rate, counter, nowUs);

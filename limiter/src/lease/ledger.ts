@@ -220,12 +220,7 @@ function endOf(rate: Rate, state: CounterState): number {
 }
 
 /** For how long a store keeps a ledger, in µs: as long as a counter owes something for what it says. */
-export function ledgerLifetimeUs(
-  ledger: Ledger,
-  counters: readonly Counter[],
-  count: number,
-  nowUs: number,
-): number {
+export function ledgerLifetimeUs(ledger: Ledger, counters: readonly Counter[], count: number, nowUs: number): number {
   let lastUs = nowUs;
   let units = 0;
   for (let i = 0; i < ledger.count; i++) {
