@@ -117,14 +117,14 @@ const breaks: readonly Break[] = [
   {
     name: "a message that comes again is acted on again",
     file: "ledger",
-    line: "  if (message.seq <= holding.seq) return message.seq === holding.seq ? place : overtaken;\n",
+    line: "  if (message.seq <= last) return message.seq === last ? place : overtaken;\n",
     becomes: "",
   },
   {
     name: "a message that was overtaken is acted on",
     file: "ledger",
-    line: "if (message.seq <= holding.seq) return message.seq === holding.seq ? place : overtaken;",
-    becomes: "if (message.seq === holding.seq) return place;",
+    line: "if (message.seq <= last) return message.seq === last ? place : overtaken;",
+    becomes: "if (message.seq === last) return place;",
   },
   {
     name: "a lease lives from when its answer is heard",

@@ -1,6 +1,6 @@
 // Acts on a gateway's message about its lease: takes back what it returns, grants and debits what it may spend.
 //
-// KEYS   the ledger, then the counters of the policy's limits
+// KEYS   the ledger, then the counters of the policy's limits, all of one slot
 // ARGV   holder (no blanks), seq, heard, kept (units), back (units), want (units), horizon (µs), lifetime (µs): as in
 //        `LeaseMessage` and `LeaseTerms`; then four a counter: algorithm, quota (units), window (µs), burst (units) or
 //        precision (µs)
@@ -9,7 +9,7 @@
 // The same message again is answered again, with the same, and changes nothing. Time is Redis' own. Atomic as every script
 // is: ledger and counters change together or not at all.
 
-import { describe } from "../../../limiter/src/algorithms/rate.ts";
+import { admits, describe } from "../../../limiter/src/algorithms/rate.ts";
 import type { Counter } from "../../../limiter/src/charge-all.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
 import { exchange, type Holding, type Ledger, ledgerLifetimeUs, overtaken } from "../../../limiter/src/lease/ledger.ts";
@@ -64,6 +64,7 @@ export function exchangeLease(keys: string[], argv: string[]): number[] {
   for (let i = 0; i < count; i++) {
     const counter = counters[i] as LeasedCounter;
     if (counter.atUs > 0) saveCounter(counter.rate, counter, nowUs);
+    admits(counter.rate, counter, redisRing, nowUs, 0);
     describe(counter.rate, counter, redisRing, nowUs, 1, true, decision);
     reply[i * 2 + 6] = decision.remaining;
     reply[i * 2 + 7] = decision.resetAfterUs;

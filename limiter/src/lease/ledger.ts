@@ -140,10 +140,13 @@ export function exchange(
     const counter = counters[i] as Counter;
     oweWhatIsOut(ledger, counter.rate, counter, nowUs);
   }
+  let place = placeOf(ledger, message.holder);
+  const last = place < ledger.count ? (ledger.holdings[place] as Holding).seq : 0;
+  if (message.seq <= last) return message.seq === last ? place : overtaken;
   forgetExpired(ledger, message.holder, nowUs);
-  const place = placeOf(ledger, message.holder);
+  place = placeOf(ledger, message.holder);
+  if (place === ledger.count) addHolding(ledger, message.holder);
   const holding = ledger.holdings[place] as Holding;
-  if (message.seq <= holding.seq) return message.seq === holding.seq ? place : overtaken;
 
   // What has expired counts as spent: there is nothing to keep, and nothing to give back.
   let held = nowUs < holding.expiryUs ? holding.outstanding : 0;
@@ -236,7 +239,14 @@ export function ledgerLifetimeUs(ledger: Ledger, counters: readonly Counter[], c
   return lastUs - nowUs + owedUs + 1;
 }
 
-/** Drops what has expired, but the sender's own: it may still be answered again. */
+/** Where the holder's holding is; `count` where it has none. */
+function placeOf(ledger: Ledger, holder: string): number {
+  let place = 0;
+  while (place < ledger.count && (ledger.holdings[place] as Holding).holder !== holder) place += 1;
+  return place;
+}
+
+/** Drops what has expired, but the sender's own. */
 function forgetExpired(ledger: Ledger, sender: string, nowUs: number): void {
   let kept = 0;
   for (let i = 0; i < ledger.count; i++) {
@@ -251,25 +261,19 @@ function forgetExpired(ledger: Ledger, sender: string, nowUs: number): void {
   ledger.count = kept;
 }
 
-/** Where the holder's holding is; a new one holds nothing. */
-function placeOf(ledger: Ledger, holder: string): number {
-  let place = 0;
-  while (place < ledger.count && (ledger.holdings[place] as Holding).holder !== holder) place += 1;
-  if (place === ledger.count) {
-    ledger.holdings[place] = {
-      holder,
-      seq: 0,
-      outstanding: 0,
-      expiryUs: 0,
-      want: 0,
-      grant: 0,
-      honoured: 0,
-      durationUs: 0,
-      retryAfterUs: 0,
-    };
-    ledger.count += 1;
-  }
-  return place;
+function addHolding(ledger: Ledger, holder: string): void {
+  ledger.holdings[ledger.count] = {
+    holder,
+    seq: 0,
+    outstanding: 0,
+    expiryUs: 0,
+    want: 0,
+    grant: 0,
+    honoured: 0,
+    durationUs: 0,
+    retryAfterUs: 0,
+  };
+  ledger.count += 1;
 }
 
 function askingHolders(ledger: Ledger): number {
