@@ -22,7 +22,7 @@ import type { LeaseAnswer, LeaseTerms } from "./ledger.ts";
 export const leaseTerms: LeaseTerms = { horizonUs: 100_000, lifetimeUs: 300_000 };
 
 /** An exchange each so many µs, in the long run. */
-const pauseUs = 40_000;
+const pauseUs = 42_000;
 /** So many may follow one another when demand rises. */
 const mostInARow = 5;
 /** Fewer units a horizon than this are asked for one by one. */
@@ -124,8 +124,10 @@ export function plan(holder: Holder, terms: LeaseTerms, units: number, asked: nu
   if (live === 0 && holder.plenty === 1 && target > 0) target = Math.max(target, holder.want * 2);
   const isIdle = nowUs - holder.sentUs >= terms.horizonUs;
   if (live > target && isIdle) return { exchanges: true, back: live - target, want: target };
-  // While half is left there is time for the exchange.
-  if (target > 0 && live * 2 <= target && nowUs >= holder.refusedUntilUs) {
+  // While a third is left there is time for the exchange. What lasts until the lease ends is enough: with a window's end
+  // every gateway asks anew.
+  const lasts = live > 0 && live * terms.horizonUs >= holder.demand * (holder.deadlineUs - nowUs);
+  if (target > 0 && live * 3 <= target && !lasts && nowUs >= holder.refusedUntilUs) {
     return { exchanges: true, back: 0, want: target - live };
   }
   return nothing;

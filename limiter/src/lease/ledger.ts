@@ -81,7 +81,7 @@ export const longestLifetimeUs = 10_000_000;
 /** The `exchange` that had been overtaken by a later one: nothing was changed. */
 export const overtaken = -1;
 /** A holder is granted at most one part in so many of its even share of what is left. */
-const sharesPerHolder = 2;
+const sharesPerHolder = 1;
 
 /**
  * Whether units of the limit may be leased: where they would live long enough, and a bucket has room for a horizon's refill
@@ -90,8 +90,8 @@ const sharesPerHolder = 2;
  */
 export function isLeasable(rate: Rate, terms: LeaseTerms): boolean {
   if (rate.algorithm === "token-bucket") return rate.burst * rate.windowUs >= rate.quota * terms.horizonUs;
-  if (rate.algorithm === "fixed-window") return rate.windowUs >= terms.horizonUs;
-  return rate.algorithm === "sliding-window" && rate.tickUs * 2 >= terms.horizonUs;
+  if (rate.algorithm === "fixed-window") return rate.windowUs >= terms.horizonUs * 5;
+  return rate.algorithm === "sliding-window" && rate.tickUs >= terms.horizonUs * 5;
 }
 
 /** Of all holdings that have not expired at `atUs`. */
@@ -193,10 +193,11 @@ function grantUnits(
   }
 
   const durationUs = expiryUs - nowUs;
-  // Towards the end of a window nobody is given more than can be spent until then.
-  const usable = Math.ceil((holding.want * Math.min(durationUs, terms.horizonUs)) / terms.horizonUs);
+  // Towards the end of a window nobody is given more than can be spent until then; but enough not to ask again at once.
+  const spendingUs = Math.min(Math.max(durationUs, terms.horizonUs / 4), terms.horizonUs);
+  const usable = Math.ceil(((holding.honoured + holding.want) * spendingUs) / terms.horizonUs) - holding.honoured;
   const share = Math.max(1, Math.floor(remaining / (sharesPerHolder * askingHolders(ledger))));
-  let grant = Math.min(usable, share, remaining);
+  let grant = Math.max(0, Math.min(usable, share, remaining));
   if (grant > 0) {
     for (let i = 0; i < count; i++) (counters[i] as Counter).cost = grant;
     if (admitsAll(counters, count, ring, nowUs)) {
