@@ -1,7 +1,7 @@
 // Four gateways that saturate one leased limit: nothing is admitted beyond it, little of it goes unused, and Redis is asked
 // seldom. A deterministic simulation: requests come evenly spaced, messages take 0.1–1 ms each way.
 
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import * as memory from "../../limiter/src/algorithms/memory-ring.ts";
 import * as rates from "../../limiter/src/algorithms/rate.ts";
 import * as charging from "../../limiter/src/charge-all.ts";
@@ -33,7 +33,13 @@ function simulate(limit: Limit, demands: readonly number[], seconds: number): Ou
   const redis = new Redis(product, [limit], holder.leaseTerms);
   const observer = observerOf(limit);
   const queue = new Queue();
-  const outcome: Outcome = { admitted: 0, excess: Number.NEGATIVE_INFINITY, callsPerSecond: 0, refusedEarly: 0, asked: 0 };
+  const outcome: Outcome = {
+    admitted: 0,
+    excess: Number.NEGATIVE_INFINITY,
+    callsPerSecond: 0,
+    refusedEarly: 0,
+    asked: 0,
+  };
   const endUs = seconds * second;
   let nowUs = 0;
   const later = (us: number, event: Event) => queue.push(nowUs + us, event);
@@ -193,8 +199,8 @@ const cases: readonly [string, Limit, readonly number[]][] = [
   ["fixed-window 1000/s, hardly over", limit("fixed-window", 1000, second), [270, 260, 260, 260]],
   ["fixed-window 120/min", limit("fixed-window", 120, minute), [20, 20, 20, 20]],
   ["fixed-window 120/min, flood", limit("fixed-window", 120, minute), [1000, 1000, 1000, 1000]],
-  ["sliding-window 1000/s", limit("sliding-window", 1000, second), [500, 500, 500, 500]],
   ["sliding-window 1000/10s", limit("sliding-window", 1000, 10 * second), [500, 500, 500, 500]],
+  ["sliding-window 2000/5s", limit("sliding-window", 2000, 5 * second), [200, 200, 200, 200]],
 ];
 
 /** What one Redis that is asked for every request admits. */
@@ -213,7 +219,6 @@ for (const [name, held, demands] of cases) {
     const seconds = held.windowUs === minute ? 120 : 20;
     const outcome = simulate(held, demands, seconds);
     const unused = 1 - outcome.admitted / admittedExactly(held, demands, seconds);
-    console.log(name, JSON.stringify(outcome), "unused %", (unused * 100).toFixed(2));
     expect(outcome.excess).toBeLessThanOrEqual(0);
     expect(unused).toBeLessThanOrEqual(0.02);
     expect(outcome.callsPerSecond).toBeLessThanOrEqual(25);
@@ -224,12 +229,51 @@ for (const [name, held, demands] of [
   ["token-bucket 5000/s", limit("token-bucket", 5000, second), [1200, 1200, 1200, 1200]],
   ["token-bucket 400/s", limit("token-bucket", 400, second), [150, 150, 50, 10]],
   ["fixed-window 1000/s", limit("fixed-window", 1000, second), [240, 240, 240, 240]],
-  ["sliding-window 1000/s", limit("sliding-window", 1000, second), [220, 220, 220, 220]],
+  ["sliding-window 2000/5s", limit("sliding-window", 2000, 5 * second), [85, 85, 85, 85]],
 ] as const) {
   test(`${name}: demand within the limit is admitted`, () => {
     const outcome = simulate(held, demands, 20);
-    console.log(name, JSON.stringify(outcome), "refused %", (100 - (outcome.admitted / outcome.asked) * 100).toFixed(2));
     expect(outcome.excess).toBeLessThanOrEqual(0);
     expect(outcome.admitted / outcome.asked).toBeGreaterThanOrEqual(0.998);
   });
 }
+
+describe("a limit is leased", () => {
+  test("where a bucket has room for what refills in a horizon", () => {
+    expect(isLeasable(limit("token-bucket", 5000, second, 500))).toBe(true);
+    expect(isLeasable(limit("token-bucket", 5000, second, 499))).toBe(false);
+  });
+
+  test("where a window, or the block of a sliding one, is five horizons long", () => {
+    expect(isLeasable(limit("fixed-window", 100, 500_000))).toBe(true);
+    expect(isLeasable(limit("fixed-window", 100, 499_999))).toBe(false);
+    expect(isLeasable(limit("sliding-window", 100, 5 * second))).toBe(true);
+    expect(isLeasable(limit("sliding-window", 100, second))).toBe(false);
+  });
+
+  test("and never where each request has its own moment", () => {
+    expect(isLeasable(limit("sliding-log", 1000, minute))).toBe(false);
+    expect(isLeasable(limit("leaky-bucket", 1000, minute))).toBe(false);
+    expect(isLeasable(limit("concurrency", 1000, minute))).toBe(false);
+  });
+
+  function isLeasable(held: Limit): boolean {
+    return ledger.isLeasable(rates.rateOf(held), holder.leaseTerms);
+  }
+});
+
+test("a request finds its way: exactly where little is asked, then by leases, refused where Redis said so", () => {
+  const gateway = new Gateway(product, "node");
+  const wayFor = (cost: number, nowUs: number) => holder.wayFor(gateway.holder, cost, nowUs);
+  expect(wayFor(1, 0)).toBe("exact");
+  gateway.asked = 10;
+  const plan = holder.plan(gateway.holder, holder.leaseTerms, 0, gateway.asked, 100_000);
+  expect(plan).toEqual({ exchanges: true, back: 0, want: 5 });
+  gateway.send(100_000, plan);
+  expect(wayFor(1, 100_000)).toBe("ask");
+  expect(wayFor(4, 100_000)).toBe("exact");
+  gateway.hear(101_000, { seq: 1, grant: 0, honoured: 0, durationUs: 300_000, retryAfterUs: 50_000 });
+  expect(wayFor(1, 150_999)).toBe("refuse");
+  expect(holder.refusedUntil(gateway.holder)).toBe(151_000);
+  expect(wayFor(1, 151_000)).toBe("ask");
+});

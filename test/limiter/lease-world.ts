@@ -238,26 +238,26 @@ export class World {
     else if (random(5) === 0) node.gateway = this.#gateway();
   }
 
-  /**
-   * Redis forgets the ledger alone, or all: then the limits begin anew.
-   *
-   * @returns how many units gateways could still spend
-   */
-  loseRedis(all: boolean): number {
-    if (all) {
-      this.#redis.forget();
-      this.#observers = this.#observers.map((_, i) => observerOf(this.#redis.limits[i] as Limit));
-    } else {
-      this.#redis.ledger = { holdings: [], count: 0 };
-    }
+  /** Redis forgets the ledger alone. @returns how many units were out as far as it knew, spent or not */
+  loseLedger(): number {
+    const { holdings, count } = this.#redis.ledger;
+    this.#redis.ledger = { holdings: [], count: 0 };
+    return holdings.slice(0, count).reduce((sum, { outstanding }) => sum + outstanding, 0);
+  }
+
+  /** Redis forgets everything, and limits begin anew. @returns how many units gateways can still spend */
+  loseAll(): number {
+    this.#redis.forget();
+    this.#observers = this.#redis.limits.map(observerOf);
     let units = 0;
     for (const node of this.#nodes) {
-      const { gateway } = node;
-      if (this.#product.isLive(gateway.holder, this.#clock(node))) units += Math.max(gateway.cell, 0);
-    }
-    // Answers that are under way bring units too, each at most once.
-    for (const { answer, to } of this.#letters) {
-      if (answer !== undefined && to?.holder.waiting === 1 && to.holder.seq === answer.seq) units += answer.grant;
+      const { holder, cell } = node.gateway;
+      const answer = this.#letters.find(
+        (letter) => letter.to === node.gateway && holder.waiting === 1 && letter.answer?.seq === holder.seq,
+      )?.answer;
+      // An answer that is under way brings units, and makes those that are kept live on.
+      if (answer !== undefined) units += Math.max(cell, 0) + answer.grant;
+      else if (this.#product.isLive(holder, this.#clock(node))) units += Math.max(cell, 0);
     }
     return units;
   }
@@ -289,7 +289,8 @@ export class World {
     this.#us += random(random(2) === 0 ? 5 : 5_000);
     for (let letters = random(4); letters > 0; letters--) this.#deliver();
     if (random(2) === 0) this.#chargeExactly(200);
-    else for (const other of this.#nodes) this.#spend(other, 200);
+    for (let letters = random(4); letters > 0; letters--) this.#deliver();
+    for (const other of this.#nodes) this.#spend(other, 200);
   }
 
   #spend(node: Node, most: number): void {

@@ -27,6 +27,8 @@ const pauseUs = 42_000;
 const mostInARow = 5;
 /** Fewer units a horizon than this are asked for one by one. */
 const leastDemand = 2;
+/** Fewer units say little about how many are asked. */
+const fewUnits = 5;
 /** Two clocks run apart by less than one part in so many. */
 const clockDrift = 1000;
 
@@ -44,6 +46,8 @@ export interface Holder {
   sentUs: number;
   /** The units in the cell may be spent before. */
   deadlineUs: number;
+  /** How long the lease was to live when it was answered. */
+  durationUs: number;
   /** Redis has nothing to grant before. */
   refusedUntilUs: number;
   /** The moment from which the pace of exchanges counts: ahead of the clock after several in a row. */
@@ -76,6 +80,7 @@ export function newHolder(): Holder {
     want: 0,
     sentUs: 0,
     deadlineUs: 0,
+    durationUs: 0,
     refusedUntilUs: 0,
     paceUs: 0,
     plenty: 0,
@@ -118,18 +123,22 @@ export function plan(holder: Holder, terms: LeaseTerms, units: number, asked: nu
   estimate(holder, terms, asked, nowUs);
   const nothing = { exchanges: false, back: 0, want: 0 };
   if (holder.waiting === 1 || !mayAsk(holder, nowUs)) return nothing;
-  const live = isLive(holder, nowUs) ? Math.max(units, 0) : 0;
+  const leftUs = holder.deadlineUs - nowUs;
+  const live = leftUs > 0 ? Math.max(units, 0) : 0;
   let target = holder.demand < leastDemand ? 0 : Math.ceil(holder.demand);
   // Spent sooner than the estimate had it.
-  if (live === 0 && holder.plenty === 1 && target > 0) target = Math.max(target, holder.want * 2);
-  const isIdle = nowUs - holder.sentUs >= terms.horizonUs;
-  if (live > target && isIdle) return { exchanges: true, back: live - target, want: target };
-  // While a third is left there is time for the exchange. What lasts until the lease ends is enough: with a window's end
-  // every gateway asks anew.
-  const lasts = live > 0 && live * terms.horizonUs >= holder.demand * (holder.deadlineUs - nowUs);
-  if (target > 0 && live * 3 <= target && !lasts && nowUs >= holder.refusedUntilUs) {
-    return { exchanges: true, back: 0, want: target - live };
+  if (live === 0 && leftUs > 0 && holder.plenty === 1 && target > 0) target = Math.max(target, holder.want * 2);
+  if (live > target && nowUs - holder.sentUs >= terms.horizonUs) {
+    return { exchanges: true, back: live - target, want: 0 };
   }
+  const want = nowUs < holder.refusedUntilUs ? 0 : Math.max(0, target - live);
+  // The lease ends with a window: then everybody asks anew, and what lasts until then is enough.
+  const isLast = holder.durationUs < terms.lifetimeUs;
+  if (live > 0 && isLast && live * terms.horizonUs >= holder.demand * leftUs) return nothing;
+  // While a third is left there is time for the exchange. What would expire otherwise is kept by one, too.
+  const isDue = want > 0 && live * 3 <= target;
+  const expires = live > 0 && !isLast && leftUs * 2 < terms.horizonUs;
+  if (isDue || expires) return { exchanges: true, back: 0, want };
   return nothing;
 }
 
@@ -167,6 +176,7 @@ export function hear(holder: Holder, answer: LeaseAnswer, nowUs: number): boolea
   holder.heard = answer.seq;
   // Redis counts from when it answered, which was later than the message was first sent.
   holder.deadlineUs = holder.sentUs + answer.durationUs - Math.ceil(answer.durationUs / clockDrift);
+  holder.durationUs = answer.durationUs;
   holder.plenty = answer.grant > 0 && answer.grant >= holder.want ? 1 : 0;
   holder.refusedUntilUs = answer.retryAfterUs > 0 ? nowUs + answer.retryAfterUs : 0;
   return true;
@@ -176,11 +186,12 @@ function mayAsk(holder: Holder, nowUs: number): boolean {
   return holder.paceUs + pauseUs <= nowUs + pauseUs * mostInARow;
 }
 
-/** At most ten times a horizon: shorter stretches say nothing. */
+/** At most ten times a horizon, and twice where little is asked: a request more or less would be taken for a flood. */
 function estimate(holder: Holder, terms: LeaseTerms, asked: number, nowUs: number): void {
   const sinceUs = nowUs - holder.estimatedUs;
-  if (sinceUs * 10 < terms.horizonUs) return;
-  const seen = ((asked - holder.askedBefore) * terms.horizonUs) / sinceUs;
+  const units = asked - holder.askedBefore;
+  if (sinceUs * (units < fewUnits ? 2 : 10) < terms.horizonUs) return;
+  const seen = (units * terms.horizonUs) / sinceUs;
   const weight = sinceUs / (sinceUs + terms.horizonUs);
   holder.demand += (seen - holder.demand) * (seen > holder.demand ? Math.max(weight, 0.5) : weight);
   holder.askedBefore = asked;

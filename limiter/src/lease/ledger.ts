@@ -80,8 +80,6 @@ export interface LeaseTerms {
 export const longestLifetimeUs = 10_000_000;
 /** The `exchange` that had been overtaken by a later one: nothing was changed. */
 export const overtaken = -1;
-/** A holder is granted at most one part in so many of its even share of what is left. */
-const sharesPerHolder = 1;
 
 /**
  * Whether units of the limit may be leased: where they would live long enough, and a bucket has room for a horizon's refill
@@ -196,7 +194,8 @@ function grantUnits(
   // Towards the end of a window nobody is given more than can be spent until then; but enough not to ask again at once.
   const spendingUs = Math.min(Math.max(durationUs, terms.horizonUs / 4), terms.horizonUs);
   const usable = Math.ceil(((holding.honoured + holding.want) * spendingUs) / terms.horizonUs) - holding.honoured;
-  const share = Math.max(1, Math.floor(remaining / (sharesPerHolder * askingHolders(ledger))));
+  // Of what is left nobody is granted more than an even share, and a last unit goes to whoever asks first.
+  const share = Math.max(1, Math.floor(remaining / askingHolders(ledger)));
   let grant = Math.max(0, Math.min(usable, share, remaining));
   if (grant > 0) {
     for (let i = 0; i < count; i++) (counters[i] as Counter).cost = grant;
