@@ -14,11 +14,12 @@
 //            v := incr(cell, −2^40) + 2^40; incr(cell, 2^40 − v + min(max(v, 0), honoured) + grant). Then the record is
 //            written: until that, the old deadline holds.
 //
-// Times are of the node's own clock, which must not step back (`CLOCK_MONOTONIC`). Only durations cross the wire.
+// Times are of the node's own clock, which must not step (`CLOCK_MONOTONIC`), read for each spend: a time that was read some ms
+// ago lets a lease live as much longer. Only durations cross the wire.
 
 import type { LeaseAnswer, LeaseTerms } from "./ledger.ts";
 
-/** What to begin with: S5 of a hot key is at most 25 exchanges a second. */
+/** With these a hot key takes at most 25 exchanges a second. */
 export const leaseTerms: LeaseTerms = { horizonUs: 100_000, lifetimeUs: 300_000 };
 
 /** An exchange each so many µs, in the long run. */
