@@ -1,11 +1,12 @@
 // Charges a group of counters: all or none.
 //
-// KEYS   the counters; in the script for leased policies as many ledgers after them, of each counter its policy's (of a
-//        policy that is not leased the key at which its ledger would be)
+// KEYS   the counters; in `charge_leased` then as many ledgers
 // ARGV   five a counter: algorithm, quota (units), window (µs), burst (units) or precision (µs), cost (units)
 // reply  [1 if allowed else 0, then six a counter: 1 if it allows else 0, remaining (units), retry after (µs, -1 for
 //        never), reset after (µs), delay (µs), its moment (µs): what a refund asks for]
-// What is out on leases has not refilled. Ledgers are only read. Time is Redis' own. Atomic as every script is: no other command runs between the first read and the last write.
+// A counter's ledger is that of its policy (of one that is not leased, the key at which it would be): what is out on leases
+// has not refilled. Ledgers are only read. Time is Redis' own. Atomic as every script is: no other command runs between
+// the first read and the last write.
 
 import { describe } from "../../../limiter/src/algorithms/rate.ts";
 import { type Counter, chargeAll } from "../../../limiter/src/charge-all.ts";
