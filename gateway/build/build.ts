@@ -22,7 +22,14 @@ interface RedisScript {
 }
 
 const redisScripts: readonly RedisScript[] = [
-  { name: "charge", file: "src/redis-scripts/charge.ts", function: "chargeCounters" },
+  { name: "charge", file: "src/redis-scripts/charge.ts", function: "chargeCounters", constants: { LEASED: "no" } },
+  {
+    name: "charge_leased",
+    file: "src/redis-scripts/charge.ts",
+    function: "chargeCounters",
+    constants: { LEASED: "yes" },
+  },
+  { name: "lease", file: "src/redis-scripts/lease.ts", function: "exchangeLease" },
   { name: "peek", file: "src/redis-scripts/peek.ts", function: "peekCounter" },
   { name: "refund", file: "src/redis-scripts/refund.ts", function: "refundCounters" },
   { name: "settle", file: "src/redis-scripts/settle.ts", function: "settleCounters" },

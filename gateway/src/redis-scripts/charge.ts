@@ -1,14 +1,17 @@
 // Charges a group of counters: all or none.
 //
-// KEYS   the counters
+// KEYS   the counters; in `charge_leased` then as many ledgers
 // ARGV   five a counter: algorithm, quota (units), window (µs), burst (units) or precision (µs), cost (units)
 // reply  [1 if allowed else 0, then six a counter: 1 if it allows else 0, remaining (units), retry after (µs, -1 for
 //        never), reset after (µs), delay (µs), its moment (µs): what a refund asks for]
-// Time is Redis' own. Atomic as every script is: no other command runs between the first read and the last write.
+// A counter's ledger is that of its policy (of one that is not leased, the key at which it would be): what is out on leases
+// has not refilled. Ledgers are only read. Time is Redis' own. Atomic as every script is: no other command runs between
+// the first read and the last write.
 
 import { describe } from "../../../limiter/src/algorithms/rate.ts";
 import { type Counter, chargeAll } from "../../../limiter/src/charge-all.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
+import { type Ledger, oweWhatIsOut } from "../../../limiter/src/lease/ledger.ts";
 import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
 import {
   counterAt,
@@ -19,18 +22,27 @@ import {
   type StoredCounter,
   saveCounter,
 } from "./counter.ts";
+import { loadLedger } from "./stored-ledger.ts";
+
+/** Whether policies among these are leased. */
+declare const LEASED: "yes" | "no";
 
 type RequestedCounter = StoredCounter & Counter;
 
 export function chargeCounters(keys: string[], argv: string[]): number[] {
   const nowUs = redisTimeUs();
-  const count = keys.length;
+  const count = LEASED === "yes" ? keys.length / 2 : keys.length;
+  const ledger: Ledger = { holdings: [], count: 0 };
   const counters: RequestedCounter[] = [];
   for (let i = 0; i < count; i++) {
     const counter = counterAt(keys[i] as string) as RequestedCounter;
     counter.rate = rateFrom(argv[i * 5] as Algorithm, argv, i * 5 + 1);
     counter.cost = tonumber(argv[i * 5 + 4]) as number;
     loadCounter(counter.rate, counter);
+    if (LEASED === "yes") {
+      if (i === 0 || keys[count + i] !== keys[count + i - 1]) loadLedger(keys[count + i] as string, ledger);
+      oweWhatIsOut(ledger, counter.rate, counter, nowUs);
+    }
     counters[i] = counter;
   }
 

@@ -45,7 +45,7 @@ const wholeEntries = 16;
 const entriesAt = headBytes + ringBytes;
 const lastWhole = entriesAt + wholeEntries * entryBytes - 1;
 /** A hundred years, in ms. */
-const longestLifetimeMs = 3_155_760_000_000;
+export const longestLifetimeMs = 3_155_760_000_000;
 
 export function redisTimeUs(): number {
   const time = redis.call("TIME");

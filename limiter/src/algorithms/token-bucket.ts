@@ -152,6 +152,27 @@ export function describeTokenBucket(
   }
 }
 
+/**
+ * Makes the bucket owe at least `units` as of `atUs`, as if it had not refilled further until then: for units that have been
+ * debited and may still be spent. More than the whole bucket it cannot owe.
+ */
+export function owesAtLeast(bucket: Bucket, state: CounterState, atUs: number, units: number): void {
+  if (units > 0) {
+    const owed = multiplyDivide(Math.min(units, bucket.burst), bucket.windowUs, bucket.quota);
+    const fullAtUs = atUs + owed.quotient;
+    if (state.atUs < fullAtUs || (state.atUs === fullAtUs && state.count < owed.remainder)) {
+      state.atUs = fullAtUs;
+      state.count = owed.remainder;
+    }
+  }
+}
+
+/** How long so many units take to refill, in µs; a started µs counts whole. */
+export function refillUs(bucket: Bucket, units: number): number {
+  const { quotient, remainder } = multiplyDivide(units, bucket.windowUs, bucket.quota);
+  return remainder > 0 ? quotient + 1 : quotient;
+}
+
 /** How many whole units a stretch of time refills: floor((us + rest ÷ quota) × quota ÷ window). */
 function unitsIn(bucket: Bucket, us: number, rest: number): number {
   const exact = us * bucket.quota + rest;

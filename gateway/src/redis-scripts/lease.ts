@@ -1,0 +1,73 @@
+// Acts on a gateway's message about its lease: takes back what it returns, grants and debits what it may spend.
+//
+// KEYS   the ledger, then the counters of the policy's limits, all of one slot
+// ARGV   holder (no blanks), seq, heard, kept (units), back (units), want (units), horizon (µs), lifetime (µs): as in
+//        `LeaseMessage` and `LeaseTerms`; then four a counter: algorithm, quota (units), window (µs), burst (units) or
+//        precision (µs)
+// reply  [1; 0 when a later message had been acted on, seq of the message answered, grant (units), honoured (units),
+//        duration (µs), retry after (µs)]: `LeaseAnswer`; then two a counter: remaining (units), reset after (µs)
+// The same message again is answered again, with the same, and changes nothing. Time is Redis' own. Atomic as every script
+// is: ledger and counters change together or not at all.
+
+import { admits, describe } from "../../../limiter/src/algorithms/rate.ts";
+import type { Counter } from "../../../limiter/src/charge-all.ts";
+import { emptyDecision } from "../../../limiter/src/decision.ts";
+import { exchange, type Holding, type Ledger, ledgerLifetimeUs, overtaken } from "../../../limiter/src/lease/ledger.ts";
+import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
+import {
+  counterAt,
+  loadCounter,
+  rateFrom,
+  redisRing,
+  redisTimeUs,
+  type StoredCounter,
+  saveCounter,
+} from "./counter.ts";
+import { loadLedger, saveLedger } from "./stored-ledger.ts";
+
+type LeasedCounter = StoredCounter & Counter;
+
+const limitsAt = 8;
+const numbersPerLimit = 4;
+
+export function exchangeLease(keys: string[], argv: string[]): number[] {
+  const nowUs = redisTimeUs();
+  const count = keys.length - 1;
+  const ledger: Ledger = { holdings: [], count: 0 };
+  loadLedger(keys[0] as string, ledger);
+  const counters: LeasedCounter[] = [];
+  for (let i = 0; i < count; i++) {
+    const at = limitsAt + i * numbersPerLimit;
+    const counter = counterAt(keys[i + 1] as string) as LeasedCounter;
+    counter.rate = rateFrom(argv[at] as Algorithm, argv, at + 1);
+    counter.cost = 1;
+    loadCounter(counter.rate, counter);
+    counters[i] = counter;
+  }
+
+  const message = {
+    holder: argv[0] as string,
+    seq: tonumber(argv[1]) as number,
+    heard: tonumber(argv[2]) as number,
+    kept: tonumber(argv[3]) as number,
+    back: tonumber(argv[4]) as number,
+    want: tonumber(argv[5]) as number,
+  };
+  const terms = { horizonUs: tonumber(argv[6]) as number, lifetimeUs: tonumber(argv[7]) as number };
+  const place = exchange(ledger, counters, count, redisRing, nowUs, message, terms);
+  if (place === overtaken) return [0, 0, 0, 0, 0, 0];
+
+  const holding = ledger.holdings[place] as Holding;
+  saveLedger(keys[0] as string, ledger, ledgerLifetimeUs(ledger, counters, count, nowUs));
+  const decision = emptyDecision();
+  const reply: number[] = [1, holding.seq, holding.grant, holding.honoured, holding.durationUs, holding.retryAfterUs];
+  for (let i = 0; i < count; i++) {
+    const counter = counters[i] as LeasedCounter;
+    if (counter.atUs > 0) saveCounter(counter.rate, counter, nowUs);
+    admits(counter.rate, counter, redisRing, nowUs, 0);
+    describe(counter.rate, counter, redisRing, nowUs, 1, true, decision);
+    reply[i * 2 + 6] = decision.remaining;
+    reply[i * 2 + 7] = decision.resetAfterUs;
+  }
+  return reply;
+}

@@ -1,0 +1,279 @@
+// Four gateways that saturate one leased limit: nothing is admitted beyond it, little of it goes unused, and Redis is asked
+// seldom. A deterministic simulation: requests come evenly spaced, messages take 0.1–1 ms each way.
+
+import { describe, expect, test } from "vitest";
+import * as memory from "../../limiter/src/algorithms/memory-ring.ts";
+import * as rates from "../../limiter/src/algorithms/rate.ts";
+import * as charging from "../../limiter/src/charge-all.ts";
+import * as holder from "../../limiter/src/lease/holder.ts";
+import * as ledger from "../../limiter/src/lease/ledger.ts";
+import type { Limit } from "../../limiter/src/policy/policy.ts";
+import { Gateway, observerOf, Redis, seeded } from "./lease-world.ts";
+
+const product = { ...rates, ...memory, ...charging, ...holder, ...ledger };
+const second = 1_000_000;
+const startUs = 1_700_000_000_000_000;
+const tickUs = 5_000;
+
+interface Outcome {
+  admitted: number;
+  excess: number;
+  /** Exchanges and exact decisions of the busiest gateway, a second, after the first. */
+  callsPerSecond: number;
+  /** Refused though a request asked right then of Redis would have been admitted. */
+  refusedEarly: number;
+  asked: number;
+}
+
+type Event = () => void;
+
+/** @param demands requests a second of each gateway */
+function simulate(limit: Limit, demands: readonly number[], seconds: number): Outcome {
+  const random = seeded(7);
+  const redis = new Redis(product, [limit], holder.leaseTerms);
+  const observer = observerOf(limit);
+  const queue = new Queue();
+  const outcome: Outcome = {
+    admitted: 0,
+    excess: Number.NEGATIVE_INFINITY,
+    callsPerSecond: 0,
+    refusedEarly: 0,
+    asked: 0,
+  };
+  const endUs = seconds * second;
+  let nowUs = 0;
+  const later = (us: number, event: Event) => queue.push(nowUs + us, event);
+  const wayUs = () => 100 + random(900);
+  const admit = () => {
+    outcome.admitted += 1;
+    outcome.excess = Math.max(outcome.excess, observer.spend(startUs + nowUs, 1));
+  };
+  const calls = demands.map(() => 0);
+
+  for (const [number, demand] of demands.entries()) {
+    const gateway = new Gateway(product, `node-${number}`);
+    // The node's own clock is another one.
+    const aheadUs = 5_000_000 + random(second);
+    const clock = () => nowUs + aheadUs;
+    const count = () => {
+      if (nowUs >= second) calls[number] = (calls[number] as number) + 1;
+    };
+    let waiting: Event[] = [];
+    let refusedUntilUs = 0;
+
+    const exchange = () => {
+      const plan = holder.plan(gateway.holder, redis.terms, gateway.cell, gateway.asked, clock());
+      if (!plan.exchanges) return;
+      count();
+      const message = gateway.send(clock(), plan);
+      later(wayUs(), () => {
+        const answer = redis.exchange(startUs + nowUs, message);
+        later(wayUs(), () => {
+          if (answer === undefined) throw new Error("overtaken, though messages keep their order");
+          gateway.hear(clock(), answer);
+          const woken = waiting;
+          waiting = [];
+          for (const request of woken) request();
+        });
+      });
+    };
+    const serve = (again: boolean) => {
+      const spent = gateway.spend(clock(), 1, false);
+      if (again) gateway.asked -= 1;
+      if (spent) admit();
+      exchange();
+      if (spent) return;
+      const way = holder.wayFor(gateway.holder, 1, clock());
+      if (way === "ask" && gateway.holder.waiting === 1 && !again) {
+        waiting.push(() => serve(true));
+      } else if (way === "exact") {
+        if (clock() < refusedUntilUs) return;
+        count();
+        later(wayUs(), () => {
+          if (redis.charge(startUs + nowUs, 1)) {
+            later(wayUs(), admit);
+          } else {
+            const counter = redis.counters[0] as (typeof redis.counters)[number];
+            const decision = { allowed: false, limit: 0, remaining: 0, retryAfterUs: 0, resetAfterUs: 0, delayUs: 0 };
+            rates.describe(counter.rate, counter, memory.memoryRing, startUs + nowUs, 1, false, decision);
+            refusedUntilUs = clock() + decision.retryAfterUs;
+          }
+        });
+      } else if (isLeft(redis, startUs + nowUs)) {
+        outcome.refusedEarly += 1;
+      }
+    };
+    const every = (us: number, event: Event) => {
+      const repeat = () => {
+        event();
+        if (nowUs + us < endUs) later(us, repeat);
+      };
+      later(random(us), repeat);
+    };
+    if (demand > 0) {
+      every(Math.floor(second / demand), () => {
+        outcome.asked += 1;
+        serve(false);
+      });
+    }
+    every(tickUs, exchange);
+  }
+
+  for (let next = queue.pop(); next !== undefined; next = queue.pop()) {
+    nowUs = next.atUs;
+    next.event();
+  }
+  outcome.callsPerSecond = Math.max(...calls) / (seconds - 1);
+  return outcome;
+}
+
+function isLeft(redis: Redis, nowUs: number): boolean {
+  return redis.counters.every((counter) => rates.admits(counter.rate, counter, memory.memoryRing, nowUs, 1));
+}
+
+/** What is due, in order: a binary heap. */
+class Queue {
+  readonly #heap: { atUs: number; order: number; event: Event }[] = [];
+  #pushed = 0;
+
+  push(atUs: number, event: Event): void {
+    const heap = this.#heap;
+    const entry = { atUs, order: this.#pushed++, event };
+    let at = heap.length;
+    heap.push(entry);
+    while (at > 0) {
+      const parent = (at - 1) >> 1;
+      if (isBefore(heap[parent], entry)) break;
+      heap[at] = heap[parent] as (typeof heap)[number];
+      at = parent;
+    }
+    heap[at] = entry;
+  }
+
+  pop(): { atUs: number; event: Event } | undefined {
+    const heap = this.#heap;
+    const [first] = heap;
+    const last = heap.pop();
+    if (first === undefined || last === undefined || heap.length === 0) return first;
+    let at = 0;
+    for (;;) {
+      let child = at * 2 + 1;
+      if (child >= heap.length) break;
+      if (child + 1 < heap.length && isBefore(heap[child + 1], heap[child])) child += 1;
+      if (isBefore(last, heap[child])) break;
+      heap[at] = heap[child] as (typeof heap)[number];
+      at = child;
+    }
+    heap[at] = last;
+    return first;
+  }
+}
+
+interface Due {
+  readonly atUs: number;
+  readonly order: number;
+}
+
+function isBefore(a: Due | undefined, b: Due | undefined): boolean {
+  const first = a as Due;
+  const second = b as Due;
+  return first.atUs < second.atUs || (first.atUs === second.atUs && first.order < second.order);
+}
+
+const limit = (algorithm: Limit["algorithm"], quota: number, windowUs: number, burst = quota): Limit => ({
+  name: "limit",
+  algorithm,
+  quota,
+  windowUs,
+  burst,
+  precisionUs: algorithm === "sliding-window" ? windowUs / 10 : 0,
+});
+
+const minute = 60 * second;
+const cases: readonly [string, Limit, readonly number[]][] = [
+  ["token-bucket 400/s", limit("token-bucket", 400, second), [200, 200, 200, 200]],
+  ["token-bucket 400/s, flood", limit("token-bucket", 400, second), [3000, 3000, 3000, 3000]],
+  ["token-bucket 400/s, uneven", limit("token-bucket", 400, second), [1000, 30, 5, 0]],
+  ["token-bucket 5000/s", limit("token-bucket", 5000, second), [2500, 2500, 2500, 2500]],
+  ["fixed-window 1000/s", limit("fixed-window", 1000, second), [500, 500, 500, 500]],
+  ["fixed-window 1000/s, hardly over", limit("fixed-window", 1000, second), [270, 260, 260, 260]],
+  ["fixed-window 120/min", limit("fixed-window", 120, minute), [20, 20, 20, 20]],
+  ["fixed-window 120/min, flood", limit("fixed-window", 120, minute), [1000, 1000, 1000, 1000]],
+  ["sliding-window 1000/10s", limit("sliding-window", 1000, 10 * second), [500, 500, 500, 500]],
+  ["sliding-window 2000/5s", limit("sliding-window", 2000, 5 * second), [200, 200, 200, 200]],
+];
+
+/** What one Redis that is asked for every request admits. */
+function admittedExactly(limit: Limit, demands: readonly number[], seconds: number): number {
+  const redis = new Redis(product, [limit], holder.leaseTerms);
+  const requests = demands.reduce((sum, demand) => sum + demand, 0) * seconds;
+  let admitted = 0;
+  for (let request = 0; request < requests; request++) {
+    if (redis.charge(startUs + Math.floor((request * seconds * second) / requests), 1)) admitted += 1;
+  }
+  return admitted;
+}
+
+for (const [name, held, demands] of cases) {
+  test(`${name}: nothing beyond the limit, at most 2 % unused, at most 25 calls a second`, () => {
+    const seconds = held.windowUs === minute ? 120 : 20;
+    const outcome = simulate(held, demands, seconds);
+    const unused = 1 - outcome.admitted / admittedExactly(held, demands, seconds);
+    expect(outcome.excess).toBeLessThanOrEqual(0);
+    expect(unused).toBeLessThanOrEqual(0.02);
+    expect(outcome.callsPerSecond).toBeLessThanOrEqual(25);
+  });
+}
+
+for (const [name, held, demands] of [
+  ["token-bucket 5000/s", limit("token-bucket", 5000, second), [1200, 1200, 1200, 1200]],
+  ["token-bucket 400/s", limit("token-bucket", 400, second), [150, 150, 50, 10]],
+  ["fixed-window 1000/s", limit("fixed-window", 1000, second), [240, 240, 240, 240]],
+  ["sliding-window 2000/5s", limit("sliding-window", 2000, 5 * second), [85, 85, 85, 85]],
+] as const) {
+  test(`${name}: demand within the limit is admitted`, () => {
+    const outcome = simulate(held, demands, 20);
+    expect(outcome.excess).toBeLessThanOrEqual(0);
+    expect(outcome.admitted / outcome.asked).toBeGreaterThanOrEqual(0.998);
+  });
+}
+
+describe("a limit is leased", () => {
+  test("where a bucket has room for what refills in a horizon", () => {
+    expect(isLeasable(limit("token-bucket", 5000, second, 500))).toBe(true);
+    expect(isLeasable(limit("token-bucket", 5000, second, 499))).toBe(false);
+  });
+
+  test("where a window, or the block of a sliding one, is five horizons long", () => {
+    expect(isLeasable(limit("fixed-window", 100, 500_000))).toBe(true);
+    expect(isLeasable(limit("fixed-window", 100, 499_999))).toBe(false);
+    expect(isLeasable(limit("sliding-window", 100, 5 * second))).toBe(true);
+    expect(isLeasable(limit("sliding-window", 100, second))).toBe(false);
+  });
+
+  test("and never where each request has its own moment", () => {
+    expect(isLeasable(limit("sliding-log", 1000, minute))).toBe(false);
+    expect(isLeasable(limit("leaky-bucket", 1000, minute))).toBe(false);
+    expect(isLeasable(limit("concurrency", 1000, minute))).toBe(false);
+  });
+
+  function isLeasable(held: Limit): boolean {
+    return ledger.isLeasable(rates.rateOf(held), holder.leaseTerms);
+  }
+});
+
+test("a request finds its way: exactly where little is asked, then by leases, refused where Redis said so", () => {
+  const gateway = new Gateway(product, "node");
+  const wayFor = (cost: number, nowUs: number) => holder.wayFor(gateway.holder, cost, nowUs);
+  expect(wayFor(1, 0)).toBe("exact");
+  gateway.asked = 10;
+  const plan = holder.plan(gateway.holder, holder.leaseTerms, 0, gateway.asked, 100_000);
+  expect(plan).toEqual({ exchanges: true, back: 0, want: 5 });
+  gateway.send(100_000, plan);
+  expect(wayFor(1, 100_000)).toBe("ask");
+  expect(wayFor(4, 100_000)).toBe("exact");
+  gateway.hear(101_000, { seq: 1, grant: 0, honoured: 0, durationUs: 300_000, retryAfterUs: 50_000 });
+  expect(wayFor(1, 150_999)).toBe("refuse");
+  expect(holder.refusedUntil(gateway.holder)).toBe(151_000);
+  expect(wayFor(1, 151_000)).toBe("ask");
+});
