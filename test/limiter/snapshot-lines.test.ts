@@ -81,7 +81,7 @@ describe("a snapshot that is laid out by lines", () => {
     const policies = [policy("a"), policy("b")];
     const without = read(text(policies))?.snapshot;
     const banned = read(text(policies, [ban]), without)?.snapshot;
-    expect(banned?.policies.map(({ bans }) => bans?.networks?.all)).toEqual([[ban], [ban]]);
+    expect(banned?.policies.map(({ bans }) => bans?.networks?.v4.map(({ bits }) => bits))).toEqual([[8], [8]]);
     const same = read(text([policy("a"), policy("c")], [ban]), banned)?.snapshot;
     expect(same?.policies[0]).toBe(banned?.policies[0]);
     const free = read(text(policies), banned)?.snapshot;
