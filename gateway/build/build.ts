@@ -40,6 +40,12 @@ const redisScripts: readonly RedisScript[] = [
     function: "chargeOne",
     constants: { ALGORITHM: algorithm },
   })),
+  ...algorithms.map((algorithm) => ({
+    name: `charge_run_${algorithm.replaceAll("-", "_")}`,
+    file: "src/redis-scripts/charge-run.ts",
+    function: "chargeRun",
+    constants: { ALGORITHM: algorithm },
+  })),
 ];
 
 interface Compiled {

@@ -6,6 +6,7 @@ import { forgetRedirect } from "./respond/over-limit.ts";
 import { leavePlace } from "./respond/wait.ts";
 import { requestAddress } from "./runtime/lua-modules.ts";
 import { giveBackUndecided } from "./stores/charges.ts";
+import { abandonAsked } from "./stores/group-commit.ts";
 import { releaseSlots } from "./stores/held-slots.ts";
 import { settleResponse } from "./stores/settlements.ts";
 
@@ -30,6 +31,7 @@ export function log(): void {
   releaseSlots();
   settleResponse();
   leavePlace();
+  abandonAsked();
   giveBackUndecided();
   forgetRedirect();
   if (reports > 0) tellShadowRefusals();

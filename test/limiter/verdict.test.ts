@@ -49,6 +49,7 @@ describe("a verdict", () => {
       decision: { allowed: true, limit: 0, remaining: 0, retryAfterUs: 0, resetAfterUs: 0, delayUs: 0 },
       delayUs: 0,
       violated: [],
+      quiet: false,
     });
   });
 

@@ -13,6 +13,8 @@ export const callBuckets: readonly string[] = ["0.0005", "0.001", "0.0025", "0.0
 const bounds = callBuckets.map((bound) => tonumber(bound) as number);
 const bucketKeys = [...callBuckets, "+Inf"].map((bound) => `redis-call:${bound}`);
 const sumKey = "redis-call-seconds";
+const batchesKey = "redis-batches";
+const batchedKey = "redis-batched-counters";
 const failureKey = "redis-failure:";
 
 export function observeRedisCall(seconds: number): void {
@@ -20,6 +22,20 @@ export function observeRedisCall(seconds: number): void {
   while (bucket < bounds.length && seconds > (bounds[bucket] as number)) bucket += 1;
   addPending(bucketKeys[bucket] as string, 1);
   addPending(sumKey, seconds);
+}
+
+/** Counters that were asked about together. */
+export function countBatch(counters: number): void {
+  addPending(batchesKey, 1);
+  addPending(batchedKey, counters);
+}
+
+export function batchCount(): number {
+  return flushedCount(batchesKey);
+}
+
+export function batchedCounters(): number {
+  return flushedCount(batchedKey);
 }
 
 /** @param failure as lua-resty-redis told it */

@@ -3,6 +3,8 @@
 import { askStatuses } from "../ask/ask-errors.ts";
 import { askCount, decisionCounts, eventCount } from "../metrics/counts.ts";
 import {
+  batchCount,
+  batchedCounters,
   callBuckets,
   redisCallCounts,
   redisCallSeconds,
@@ -11,6 +13,7 @@ import {
 } from "../metrics/redis-calls.ts";
 import { inSnapshot } from "../metrics/retiring.ts";
 import { isConnected, liveGateways } from "../push/fleet.ts";
+import { openBreakerCount } from "../redis/breaker.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
 import { longestSliceSeconds } from "../runtime/slices.ts";
 import { currentSnapshot, snapshotAgeSeconds } from "../snapshot/current.ts";
@@ -33,6 +36,7 @@ export function metrics(): void {
   gauge(lines, "sluice_snapshot_age_seconds", "Since this worker took that revision.", snapshotAgeSeconds());
   gauge(lines, "sluice_snapshot_slice_seconds_max", "Longest go at taking a snapshot in.", longestSliceSeconds());
   gauge(lines, "sluice_push_connected", "1 while the control plane is connected.", isConnected() ? 1 : 0);
+  gauge(lines, "sluice_redis_breakers_open", "Redis servers that this worker sends nothing to.", openBreakerCount());
   gauge(lines, "sluice_live_gateways", "Gateways of the fleet, as the control plane last told.", liveGateways());
   gauge(lines, "sluice_counters_capacity_bytes", "Size of the shared dict of counters.", countersDict.capacity());
   gauge(lines, "sluice_counters_free_bytes", "Free pages of the shared dict of counters.", countersDict.free_space());
@@ -73,6 +77,8 @@ function redisCalls(lines: string[]): void {
     lines.push(sample(`${name}_bucket`, { le: callBuckets[i] ?? "+Inf" }, whole(calls)));
   }
   lines.push(`${name}_sum ${decimal(redisCallSeconds())}`, `${name}_count ${whole(calls)}`);
+  total(lines, "sluice_redis_batches_total", "Script calls that several requests shared.", batchCount());
+  total(lines, "sluice_redis_batched_counters_total", "Counters that were decided by these.", batchedCounters());
   heading(lines, "sluice_redis_failures_total", "counter", "Calls to Redis that decided nothing, by kind.");
   for (const kind of redisFailures) {
     lines.push(sample("sluice_redis_failures_total", { kind }, whole(redisFailureCount(kind))));

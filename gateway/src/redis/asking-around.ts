@@ -74,10 +74,10 @@ export function askAround<Answer>(
     if (redis !== undefined) {
       const [answer, questionFailure] = question(redis, teller);
       if (answer !== undefined) {
-        keep(redis, server);
+        keep(redis);
         return $multi(answer, index, undefined);
       }
-      discard(redis, server);
+      discard(redis);
       failure = questionFailure;
     }
     lastFailure = `${teller.host}:${teller.port}: ${failure}`;

@@ -5,6 +5,7 @@
 // a Redis command. What is used of it here, both have; the TLS handshake is ours.
 
 import { redisLibrary } from "../runtime/lua-modules.ts";
+import { type Breaker, closedBreaker, noteFailure } from "./breaker.ts";
 import { type Access, type Address, poolName } from "./deployment.ts";
 
 /** A server, and this worker's connections to it. */
@@ -14,16 +15,14 @@ export interface RedisServer {
   /** What is dialled: nginx's resolver asks DNS alone, which need not know localhost. */
   readonly host: string;
   readonly options: { readonly pool: string; readonly pool_size: number; readonly backlog: number };
-  /** Connections that are taken or being opened. */
-  inUse: number;
+  readonly breaker: Breaker;
 }
 
 const poolSize = 64;
 /** Requests that may wait for a connection when all of a worker's are busy. */
 const backlog = 10_000;
 const maxIdleMs = 60_000;
-/** Waiting for a connection that others hold is load, not a failing Redis: it may take this many deadlines. */
-const queueDeadlines = 25;
+const probeKey = "sluice:probe";
 
 const servers: Record<string, RedisServer | undefined> = {};
 
@@ -33,7 +32,7 @@ export function serverAt(access: Access, address: Address): RedisServer {
   let server = servers[pool];
   if (server === undefined) {
     const host = address.host === "localhost" ? "127.0.0.1" : address.host;
-    server = { access, address, host, options: { pool, pool_size: poolSize, backlog }, inUse: 0 };
+    server = { access, address, host, options: { pool, pool_size: poolSize, backlog }, breaker: closedBreaker() };
     servers[pool] = server;
   }
   return server;
@@ -49,32 +48,44 @@ export function connectTo(
 ): LuaMultiReturn<[RedisConnection | undefined, string | undefined]> {
   if (redisLibrary === undefined) return $multi(undefined, "lua-resty-redis is not installed");
   const redis = redisLibrary.new();
-  redis.set_timeout(server.inUse < poolSize ? deadlineMs : deadlineMs * queueDeadlines);
-  server.inUse += 1;
-  const [connected, failure] = redis.connect(server.host, server.address.port, server.options);
-  if (connected === undefined) {
-    server.inUse -= 1;
-    return $multi(undefined, `connect: ${failure}`);
-  }
   redis.set_timeout(deadlineMs);
+  const [connected, failure] = redis.connect(server.host, server.address.port, server.options);
+  if (connected === undefined) return $multi(undefined, `connect: ${failure}`);
   const [reused] = redis.get_reused_times();
   const greetingFailure = reused === 0 ? greet(redis, server) : undefined;
   if (greetingFailure !== undefined) {
-    discard(redis, server);
+    discard(redis);
     return $multi(undefined, greetingFailure);
   }
   return $multi(redis, undefined);
 }
 
+/** A call to it failed. After some in a row, it is left alone until it answers a probe. */
+export function noteFailureOf(server: RedisServer, deadlineMs: number): void {
+  noteFailure(server.breaker, () => answersProbe(server, deadlineMs));
+}
+
+/** By a command that a server refuses which is loading its data, or has lost its primary. */
+function answersProbe(server: RedisServer, deadlineMs: number): boolean {
+  const [redis] = connectTo(server, deadlineMs);
+  if (redis === undefined) return false;
+  const [reply, failure] = redis.get(probeKey);
+  if (reply === undefined) {
+    discard(redis);
+    return false;
+  }
+  keep(redis);
+  // A key of another slot is an answer too.
+  return reply !== false || failure?.startsWith("MOVED") === true;
+}
+
 /** Back to the pool, for the next request. Only for a connection on which nothing is outstanding. */
-export function keep(redis: RedisConnection, server: RedisServer): void {
-  server.inUse -= 1;
+export function keep(redis: RedisConnection): void {
   redis.set_keepalive(maxIdleMs, poolSize);
 }
 
 /** For a connection on which something may still be outstanding: what comes must reach nobody else. */
-export function discard(redis: RedisConnection, server: RedisServer): void {
-  server.inUse -= 1;
+export function discard(redis: RedisConnection): void {
   redis.close();
 }
 

@@ -54,6 +54,13 @@ export function changedNothing(code: ErrorCode): boolean {
   return code !== "other" && code !== "NOPERM";
 }
 
+/** Whether the server would refuse any script now. */
+export function decidesNothing(code: ErrorCode): boolean {
+  const ofThisScript =
+    code === "MOVED" || code === "ASK" || code === "TRYAGAIN" || code === "NOSCRIPT" || code === "NOPERM";
+  return !ofThisScript && code !== "other";
+}
+
 /** "MOVED 3999 127.0.0.1:6381". @returns host ("" for the one that said so) and port; or undefined */
 export function redirection(message: string): readonly [host: string, port: number] | undefined {
   const place = message.split(" ")[2];

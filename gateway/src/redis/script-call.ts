@@ -6,9 +6,10 @@
 import { countRedisFailure, observeRedisCall } from "../metrics/redis-calls.ts";
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
-import { connectTo, discard, keep, type RedisServer, serverAt } from "./connection.ts";
+import { noteAnswer } from "./breaker.ts";
+import { connectTo, discard, keep, noteFailureOf, type RedisServer, serverAt } from "./connection.ts";
 import { toldAddress } from "./deployment.ts";
-import { changedNothing, codeOf, type ErrorCode, redirection } from "./error-reply.ts";
+import { changedNothing, codeOf, decidesNothing, type ErrorCode, redirection } from "./error-reply.ts";
 import { slotOf } from "./hash-slot.ts";
 import { doubtPrimary, primaryOf } from "./primary.ts";
 import { doubtSlots, serverOfSlot, slotMoved } from "./slot-map.ts";
@@ -97,6 +98,65 @@ function serverFor(
   return $multi(serverAt(deployment.access, deployment.address), undefined);
 }
 
+/** One of several scripts that go together. */
+export interface Call {
+  readonly script: Script;
+  readonly keyCount: number;
+  /** The keys, all of one group with those of the other calls, then the arguments. */
+  readonly keysAndArgs: readonly string[];
+  /** What came of it: a reply, or what failed. */
+  reply: unknown;
+  failure: string | undefined;
+}
+
+/** Calls several scripts in one round trip: those that were certainly not run are called once more, by themselves. */
+export function callScripts(settings: RedisSettings, calls: readonly Call[]): void {
+  if (calls.length > 1 && callTogether(settings, calls)) return;
+  for (const call of calls) callAlone(settings, call);
+}
+
+function callAlone(settings: RedisSettings, call: Call): void {
+  const [reply, failure] = callScript(settings, call.script, call.keyCount, call.keysAndArgs);
+  call.reply = reply;
+  call.failure = failure;
+}
+
+/** @returns false when nothing was sent */
+function callTogether(settings: RedisSettings, calls: readonly Call[]): boolean {
+  const startedAt = stopwatchSeconds();
+  const first = calls[0] as Call;
+  const [server] = serverFor(settings, groupOf(settings, first.keysAndArgs[0] as string));
+  if (server === undefined || server.breaker.open) return false;
+  const [redis] = connectTo(server, settings.deadlineMs);
+  if (redis === undefined) {
+    noteFailureOf(server, settings.deadlineMs);
+    return false;
+  }
+  redis.init_pipeline(calls.length);
+  for (const { script, keyCount, keysAndArgs } of calls) redis.evalsha(script.sha1, keyCount, ...keysAndArgs);
+  const [replies, failure] = redis.commit_pipeline();
+  observeRedisCall(stopwatchSeconds() - startedAt);
+  if (replies === undefined) {
+    discard(redis);
+    noteFailureOf(server, settings.deadlineMs);
+    learn(settings, server, 0, "call", undefined, failure as string);
+    countRedisFailure("call", failure);
+    for (const call of calls) call.failure = failure ?? "closed";
+    return true;
+  }
+  keep(redis);
+  noteAnswer(server.breaker);
+  for (let i = 0; i < calls.length; i++) {
+    const call = calls[i] as Call;
+    const reply = replies[i];
+    const [refused, error] = type(reply) === "table" ? (reply as readonly [unknown, string?]) : [true];
+    if (refused !== false) call.reply = reply;
+    else if (changedNothing(codeOf(error as string))) callAlone(settings, call);
+    else call.failure = error;
+  }
+  return true;
+}
+
 /** EVALSHA, and EVAL where Redis does not know the script: it was not run then, so nothing is charged twice. */
 function callServer(
   server: RedisServer,
@@ -106,8 +166,12 @@ function callServer(
   keyCount: number,
   keysAndArgs: readonly string[],
 ): LuaMultiReturn<[reply: unknown, failure: string | undefined, stage: Stage | undefined]> {
+  if (server.breaker.open) return $multi(undefined, "broken off: it failed several times in a row", "connect");
   const [redis, connectFailure] = connectTo(server, deadlineMs);
-  if (redis === undefined) return $multi(undefined, connectFailure, "connect");
+  if (redis === undefined) {
+    noteFailureOf(server, deadlineMs);
+    return $multi(undefined, connectFailure, "connect");
+  }
   if (asking) redis.asking();
   let [reply, failure] = redis.evalsha(script.sha1, keyCount, ...keysAndArgs);
   if (reply === false && failure !== undefined && failure.startsWith("NOSCRIPT")) {
@@ -116,16 +180,20 @@ function callServer(
   }
   // undefined: the connection failed, and what Redis may still send on it must reach nobody else.
   if (reply === undefined) {
-    discard(redis, server);
+    discard(redis);
+    noteFailureOf(server, deadlineMs);
     return $multi(undefined, failure, "call");
   }
   if (reply !== false) {
-    keep(redis, server);
+    noteAnswer(server.breaker);
+    keep(redis);
     return $multi(reply, undefined, undefined);
   }
+  if (decidesNothing(codeOf(failure as string))) noteFailureOf(server, deadlineMs);
+  else noteAnswer(server.breaker);
   // A replica now: kept connections were to a primary when they were greeted.
-  if (failure?.includes("READONLY")) discard(redis, server);
-  else keep(redis, server);
+  if (failure?.includes("READONLY")) discard(redis);
+  else keep(redis);
   return $multi(undefined, failure, "reply");
 }
 

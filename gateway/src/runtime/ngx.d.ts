@@ -46,6 +46,7 @@ declare interface RedisConnection {
   get_reused_times(): LuaMultiReturn<[times: number | undefined, error: string | undefined]>;
   auth(...args: string[]): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
   select(database: number): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
+  get(key: string): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
   role(): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
   asking(): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
   cluster(...args: string[]): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
@@ -60,6 +61,10 @@ declare interface RedisConnection {
     keyCount: number,
     ...args: (string | number)[]
   ): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
+  /** What is called next is sent by commit_pipeline. */
+  init_pipeline(commands: number): void;
+  /** Of a command that Redis refused, [false, error]. */
+  commit_pipeline(): LuaMultiReturn<[replies: readonly unknown[] | undefined, error: string | undefined]>;
   set_keepalive(
     maxIdleMs: number,
     poolSize: number,

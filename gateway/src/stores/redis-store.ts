@@ -8,9 +8,21 @@ import { emptyDecision } from "../../../limiter/src/decision.ts";
 import type { CompiledLimit, CompiledPolicy, NumberTexts } from "../../../limiter/src/policy/compile.ts";
 import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
 import { hear, type Verdict } from "../../../limiter/src/verdict.ts";
-import { callScript, groupOf, type Script } from "../redis/script-call.ts";
+import { type Call, callScript, groupOf, type Script } from "../redis/script-call.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
+import {
+  beginDirect,
+  endDirect,
+  forgetAsked,
+  joinCall,
+  joinRun,
+  keepAsked,
+  laneOf,
+  type Numbers,
+  numbersPerCounter,
+  type Question,
+} from "./group-commit.ts";
 
 /** One policy that a request is held to, and the key values that pick its counters. */
 export interface Check {
@@ -42,23 +54,27 @@ export interface Group<Member> {
 export const mostCountersAtOnce = 1000;
 
 const keyPrefix = "sluice:";
-const numbersPerCounter = 6;
 
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
 const { charge, refund, renew } = scripts as Record<"charge" | "refund" | "renew", Script>;
 export const settleScript = scripts["settle"] as Script;
-/** For a counter by itself. */
-const chargeOne = {
-  "token-bucket": scripts["charge_token_bucket"],
-  "fixed-window": scripts["charge_fixed_window"],
-  "sliding-window": scripts["charge_sliding_window"],
-  "sliding-log": scripts["charge_sliding_log"],
-  "leaky-bucket": scripts["charge_leaky_bucket"],
-  concurrency: scripts["charge_concurrency"],
-} as Readonly<Record<Algorithm, Script>>;
+/** For a counter by itself, and for many of one limit. */
+const chargeOne = byAlgorithm("charge_");
+const chargeRun = byAlgorithm("charge_run_");
+
+function byAlgorithm(prefix: string): Readonly<Record<Algorithm, Script>> {
+  return {
+    "token-bucket": scripts[`${prefix}token_bucket`] as Script,
+    "fixed-window": scripts[`${prefix}fixed_window`] as Script,
+    "sliding-window": scripts[`${prefix}sliding_window`] as Script,
+    "sliding-log": scripts[`${prefix}sliding_log`] as Script,
+    "leaky-bucket": scripts[`${prefix}leaky_bucket`] as Script,
+    concurrency: scripts[`${prefix}concurrency`] as Script,
+  };
+}
 
 /**
- * Decides these checks in Redis: all are charged or none.
+ * Decides these checks in Redis: all are charged or none. Yields.
  *
  * @param checks have at most `mostCountersAtOnce` limits together
  * @param verdict hears every limit when Redis decided, of checks that have none of their own
@@ -69,30 +85,76 @@ export function decideInRedis(
   checks: readonly Check[],
   verdict: Verdict,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
-  const first = checks[0] as Check;
-  if (checks.length === 1 && first.policy.limits.length === 1) return decideOne(settings, first, verdict);
   if (checks.length > 1 && settings.deployment.kind === "cluster") {
     return decideGroups(settings, groupsOf(settings, checks), verdict);
   }
-  const [reply, failure] = chargeChecks(settings, checks);
-  if (reply === undefined) return $multi(undefined, failure);
-  return $multi(readReply(reply, checks, verdict, false), undefined);
+  const question = ask(settings, checks);
+  if (question.numbers === undefined) return $multi(undefined, question.failure);
+  return $multi(readReply(question, checks, verdict, false), undefined);
 }
 
-function chargeChecks(
-  settings: RedisSettings,
-  checks: readonly Check[],
-): LuaMultiReturn<[readonly number[] | undefined, string | undefined, boolean]> {
-  const keys: string[] = [];
-  const args: string[] = [];
+/** Asks about checks of one group. @returns with numbers, or with what failed */
+function ask(settings: RedisSettings, checks: readonly Check[]): Question {
+  const { policy, keyValues } = checks[0] as Check;
+  const { limits } = policy;
+  const limit = limits[0] as CompiledLimit;
+  const key = keyOf(policy, limit, keyValues);
+  const question: Question = {
+    numbers: undefined,
+    at: 0,
+    failure: undefined,
+    abandoned: false,
+    giveBack: (given) => refundAbandoned(settings, checks, given),
+  };
+  const lane = laneOf(settings, groupOf(settings, key));
+  const alone = checks.length === 1 && limits.length === 1;
+  if (beginDirect(lane)) {
+    const call = alone ? callForOne(policy, limit, key) : callForAll(checks);
+    const [reply, failure] = callScript<Numbers>(settings, call.script, call.keyCount, call.keysAndArgs);
+    endDirect(lane);
+    question.numbers = reply;
+    question.failure = failure;
+    // What a table of Lua holds begins at 1; of several counters, with whether all allow.
+    question.at = alone ? 1 : 2;
+    return question;
+  }
+  const holdsSlots = checks.some((check) => check.policy.holdsSlots);
+  if (holdsSlots) keepAsked(question);
+  const { cost } = policy.policy;
+  const joined = alone
+    ? joinRun(lane, limit, cost, chargeRun[limit.rate.algorithm], key, () => numbersOf(limit, cost), question)
+    : joinCall(lane, callForAll(checks), question);
+  if (holdsSlots) forgetAsked();
+  if (!joined) question.failure = "too many requests wait for Redis";
+  return question;
+}
+
+/** One limit, as most requests have: the script that was made for its algorithm. */
+function callForOne({ policy }: CompiledPolicy, limit: CompiledLimit, key: string): Call {
+  const keysAndArgs = [key, ...numbersOf(limit, policy.cost)];
+  return { script: chargeOne[limit.rate.algorithm], keyCount: 1, keysAndArgs, reply: undefined, failure: undefined };
+}
+
+function callForAll(checks: readonly Check[]): Call {
+  const keysAndArgs: string[] = [];
   for (const { policy, keyValues } of checks) {
+    for (const limit of policy.limits) keysAndArgs.push(keyOf(policy, limit, keyValues));
+  }
+  const keyCount = keysAndArgs.length;
+  for (const { policy } of checks) {
     for (const limit of policy.limits) {
-      keys.push(keyOf(policy, limit, keyValues));
-      args.push(limit.rate.algorithm);
-      pushNumbers(args, limit, policy.policy.cost);
+      keysAndArgs.push(limit.rate.algorithm);
+      pushNumbers(keysAndArgs, limit, policy.policy.cost);
     }
   }
-  return callScript<readonly number[]>(settings, charge, keys.length, [...keys, ...args]);
+  return { script: charge, keyCount, keysAndArgs, reply: undefined, failure: undefined };
+}
+
+/** Of a request that did not wait for the reply: it was decided without Redis. */
+function refundAbandoned(settings: RedisSettings, checks: readonly Check[], { numbers, at }: Question): void {
+  if (!allAllow(numbers as Numbers, at, checks)) return;
+  const failure = refundGroup(settings, refundsOf(checks, numbers as Numbers, at));
+  if (failure !== undefined) warnSparingly("units of a request that did not wait stay charged", failure);
 }
 
 /** Nothing is heard before all have replied: where Redis fails half-way, the verdict is as it was. */
@@ -101,49 +163,62 @@ function decideGroups(
   groups: readonly Group<Check>[],
   verdict: Verdict,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
-  const replies: (readonly number[])[] = [];
+  const answers: Question[] = [];
   let allowed = true;
   for (const { members: checks } of groups) {
     // After a refusal only those are asked whose caller is told of each check.
     if (!allowed && (checks[0] as Check).verdict === undefined) break;
-    const [reply, failure] = chargeChecks(settings, checks);
-    if (reply === undefined) {
-      giveBack(settings, groups, replies);
-      return $multi(undefined, failure);
+    const answer = ask(settings, checks);
+    if (answer.numbers === undefined) {
+      giveBack(settings, groups, answers);
+      return $multi(undefined, answer.failure);
     }
-    replies.push(reply);
-    if (reply[0] !== 1) allowed = false;
+    answers.push(answer);
+    if (!allAllow(answer.numbers, answer.at, checks)) allowed = false;
   }
-  if (!allowed) giveBack(settings, groups, replies);
-  for (let i = 0; i < replies.length; i++) {
-    readReply(replies[i] as readonly number[], (groups[i] as Group<Check>).members, verdict, !allowed);
+  if (!allowed) giveBack(settings, groups, answers);
+  for (let i = 0; i < answers.length; i++) {
+    readReply(answers[i] as Question, (groups[i] as Group<Check>).members, verdict, !allowed);
   }
   return $multi(allowed, undefined);
 }
 
 /** The last first: each counter is then found as its charge left it. */
-function giveBack(
-  settings: RedisSettings,
-  groups: readonly Group<Check>[],
-  replies: readonly (readonly number[])[],
-): void {
-  for (let i = replies.length - 1; i >= 0; i--) {
-    const reply = replies[i] as readonly number[];
-    if (reply[0] !== 1) continue;
-    const refunds: Refund[] = [];
-    let at = numbersPerCounter;
-    for (const { policy, keyValues } of (groups[i] as Group<Check>).members) {
-      const { limits } = policy;
-      const receipt: number[] = [];
-      for (let j = 0; j < limits.length; j++) {
-        receipt.push(reply[at] as number);
-        at += numbersPerCounter;
-      }
-      refunds.push({ policy, limits, keyValues, receipt });
-    }
-    const failure = refundGroup(settings, refunds);
+function giveBack(settings: RedisSettings, groups: readonly Group<Check>[], answers: readonly Question[]): void {
+  for (let i = answers.length - 1; i >= 0; i--) {
+    const { numbers, at } = answers[i] as Question;
+    const checks = (groups[i] as Group<Check>).members;
+    if (!allAllow(numbers as Numbers, at, checks)) continue;
+    const failure = refundGroup(settings, refundsOf(checks, numbers as Numbers, at));
     if (failure !== undefined) warnSparingly("units of a refused request stay charged", failure);
   }
+}
+
+/** What gives these back, by the moments that a reply told. */
+function refundsOf(checks: readonly Check[], numbers: Numbers, from: number): Refund[] {
+  let at = from + numbersPerCounter - 1;
+  const refunds: Refund[] = [];
+  for (const { policy, keyValues } of checks) {
+    const { limits } = policy;
+    const receipt: number[] = [];
+    for (let i = 0; i < limits.length; i++) {
+      receipt.push(numbers.get(at));
+      at += numbersPerCounter;
+    }
+    refunds.push({ policy, limits, keyValues, receipt });
+  }
+  return refunds;
+}
+
+function allAllow(numbers: Numbers, from: number, checks: readonly Check[]): boolean {
+  let at = from;
+  for (const { policy } of checks) {
+    for (let i = 0; i < policy.limits.length; i++) {
+      if (numbers.get(at) !== 1) return false;
+      at += numbersPerCounter;
+    }
+  }
+  return true;
 }
 
 /** In the order of their first members. A policy's limits for one key value are always in one group: so their keys are made. */
@@ -160,31 +235,6 @@ export function groupsOf<Member extends Pick<Check, "policy" | "keyValues">>(
     else group.members.push(member);
   }
   return groups;
-}
-
-/** One limit, as most requests have: the script that was made for its algorithm. */
-function decideOne(
-  settings: RedisSettings,
-  check: Check,
-  verdictOfAll: Verdict,
-): LuaMultiReturn<[boolean | undefined, string | undefined]> {
-  const { policy, keyValues, receipt, verdict } = check;
-  const limit = policy.limits[0] as CompiledLimit;
-  const keysAndArgs = [keyOf(policy, limit, keyValues)];
-  pushNumbers(keysAndArgs, limit, policy.policy.cost);
-  const [reply, failure] = callScript<readonly number[]>(settings, chargeOne[limit.rate.algorithm], 1, keysAndArgs);
-  if (reply === undefined) return $multi(undefined, failure);
-  const decision = emptyDecision();
-  decision.allowed = reply[0] === 1;
-  decision.limit = capacity(limit.rate);
-  decision.remaining = reply[1] as number;
-  decision.retryAfterUs = reply[2] as number;
-  decision.resetAfterUs = reply[3] as number;
-  decision.delayUs = reply[4] as number;
-  receipt[0] = reply[5] as number;
-  check.allowed = decision.allowed;
-  hear(verdict ?? verdictOfAll, policy, limit.name, decision);
-  return $multi(decision.allowed, undefined);
 }
 
 /**
@@ -244,6 +294,12 @@ export function pushNumbers(args: string[], limit: CompiledLimit, cost: number):
   args.push(cost === 1 ? "1" : whole(cost));
 }
 
+function numbersOf(limit: CompiledLimit, cost: number): string[] {
+  const numbers: string[] = [];
+  pushNumbers(numbers, limit, cost);
+  return numbers;
+}
+
 function textsOf(limit: CompiledLimit): NumberTexts {
   const { rate } = limit;
   const texts: NumberTexts = [whole(rate.quota), whole(rate.windowUs), whole(sizeOf(rate))];
@@ -257,28 +313,33 @@ function whole(number: number): string {
 }
 
 /** @param givenBack what it charged was given back: what is told to be left has it again */
-function readReply(reply: readonly number[], checks: readonly Check[], verdict: Verdict, givenBack: boolean): boolean {
-  const regained = givenBack && reply[0] === 1;
+function readReply(question: Question, checks: readonly Check[], verdict: Verdict, givenBack: boolean): boolean {
+  const numbers = question.numbers as Numbers;
+  let { at } = question;
+  const regained = givenBack && allAllow(numbers, at, checks);
   const decision = emptyDecision();
-  let at = 1;
+  let all = true;
   for (const check of checks) {
     const { policy, receipt } = check;
     check.allowed = true;
     for (let i = 0; i < policy.limits.length; i++) {
       const limit = policy.limits[i] as CompiledLimit;
-      decision.allowed = reply[at] === 1;
+      decision.allowed = numbers.get(at) === 1;
       decision.limit = capacity(limit.rate);
-      decision.remaining = reply[at + 1] as number;
+      decision.remaining = numbers.get(at + 1);
       if (regained) decision.remaining = math.min(decision.remaining + policy.policy.cost, decision.limit);
-      decision.retryAfterUs = reply[at + 2] as number;
-      decision.resetAfterUs = reply[at + 3] as number;
-      decision.delayUs = reply[at + 4] as number;
+      decision.retryAfterUs = numbers.get(at + 2);
+      decision.resetAfterUs = numbers.get(at + 3);
+      decision.delayUs = numbers.get(at + 4);
       hear(check.verdict ?? verdict, policy, limit.name, decision);
-      if (!decision.allowed) check.allowed = false;
+      if (!decision.allowed) {
+        check.allowed = false;
+        all = false;
+      }
       // In its place, not behind what was there: a request that waits for its units asks more than once.
-      receipt[i] = reply[at + 5] as number;
+      receipt[i] = numbers.get(at + 5);
       at += numbersPerCounter;
     }
   }
-  return reply[0] === 1;
+  return all;
 }

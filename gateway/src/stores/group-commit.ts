@@ -1,0 +1,319 @@
+// Group commit: what many requests ask of Redis at the same time goes there together. While one light thread of the worker
+// waits for replies, requests put what they ask into the batch that it sends next; nothing waits for a batch to fill. A
+// request that comes when nobody else is asking calls Redis itself.
+//
+// With Redis Cluster there is a lane for each slot, because no script may be given keys of several.
+
+import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
+import { countBatch } from "../metrics/redis-calls.ts";
+import { type Call, callScripts } from "../redis/script-call.ts";
+import { nowMs } from "../runtime/clock.ts";
+import { requestAddress, semaphoreLibrary } from "../runtime/lua-modules.ts";
+import { ffi } from "../runtime/packed-memory.ts";
+import { warnSparingly } from "../runtime/sparing-log.ts";
+import type { RedisSettings } from "../settings.ts";
+
+/** Where the numbers are that a script replied: a table, or packed memory. */
+export type Numbers = LuaTable<number, number>;
+
+/** What one request asks. */
+export interface Question {
+  /** Undefined until there is a reply. */
+  numbers: Numbers | undefined;
+  /** Where those of this question begin. */
+  at: number;
+  failure: string | undefined;
+  /** Whoever asked does not wait any more. */
+  abandoned: boolean;
+  /** Gives back what was charged, though nobody waits for it. Yields. */
+  readonly giveBack: (this: void, question: Question) => void;
+}
+
+/** Counters of one limit at one cost, which one script charges one after the other. */
+interface Run {
+  readonly batch: Batch;
+  readonly cost: number;
+  readonly script: Call["script"];
+  /** Of all: quota, window, size, cost. */
+  readonly numbers: readonly string[];
+  readonly keys: string[];
+  readonly questions: Question[];
+}
+
+interface Batch {
+  readonly ready: Semaphore;
+  readonly runs: Run[];
+  /** Of questions that no run can take. */
+  readonly calls: Call[];
+  readonly callers: Question[];
+  counters: number;
+  waiting: number;
+}
+
+interface Lane {
+  readonly settings: RedisSettings;
+  /** Those that wait to be sent, in this order; requests join the last. */
+  batches: Batch[];
+  /** Whether the thread lives. */
+  running: boolean;
+  idle: boolean;
+  readonly work: Semaphore;
+  /** Requests that are calling Redis themselves, and when the last of them began. */
+  direct: number;
+  directAtMs: number;
+}
+
+/** Limits know the run that is being filled with their counters. */
+type RunningLimit = CompiledLimit & { run?: Run | undefined };
+
+/** What a script replies of each: see redis-scripts/charge-run.ts. */
+export const numbersPerCounter = 6;
+const bytesPerNumber = 8;
+/** Redis does nothing else meanwhile: about a ms. */
+const mostCountersPerBatch = 256;
+/** Of a lane. What a request asks beyond is not decided by Redis. */
+const mostBatchesWaiting = 32;
+/** Each is a running timer, of which nginx allows 256 unless told otherwise. */
+const mostThreads = 64;
+const lingerSeconds = 0.05;
+/** nginx frees what a thread's connections took only when the thread ends. */
+const mostFlushesPerThread = 10_000;
+
+const lanes: Record<number, Lane | undefined> = {};
+let threads = 0;
+
+export function laneOf(settings: RedisSettings, group: number): Lane {
+  const lane = lanes[group];
+  if (lane !== undefined) return lane;
+  const made: Lane = {
+    settings,
+    batches: [],
+    running: false,
+    idle: false,
+    work: semaphoreLibrary.new(0),
+    direct: 0,
+    directAtMs: 0,
+  };
+  lanes[group] = made;
+  return made;
+}
+
+/**
+ * Whether the caller is to ask Redis itself: nobody else is asking. It then calls `endDirect` with the reply.
+ */
+export function beginDirect(lane: Lane): boolean {
+  if (lane.running) return false;
+  const now = nowMs();
+  // A request whose client went away in the middle of its call never ended it.
+  if (lane.direct > 0 && now - lane.directAtMs > 2 * lane.settings.deadlineMs) lane.direct = 0;
+  if (lane.direct > 0 && startThread(lane)) return false;
+  lane.direct += 1;
+  lane.directAtMs = now;
+  return true;
+}
+
+export function endDirect(lane: Lane): void {
+  if (lane.direct > 0) lane.direct -= 1;
+}
+
+/**
+ * Asks about one counter, together with whoever asks about others of the same limit.
+ *
+ * @returns false when too much waits already
+ */
+export function joinRun(
+  lane: Lane,
+  limit: CompiledLimit,
+  cost: number,
+  script: Call["script"],
+  key: string,
+  numbers: () => readonly string[],
+  question: Question,
+): boolean {
+  const batch = openBatch(lane, 1);
+  if (batch === undefined) return false;
+  const running = limit as RunningLimit;
+  let run = running.run;
+  if (run === undefined || run.batch !== batch || run.cost !== cost) {
+    run = { batch, cost, script, numbers: numbers(), keys: [], questions: [] };
+    running.run = run;
+    batch.runs.push(run);
+  }
+  run.keys.push(key);
+  run.questions.push(question);
+  return awaitReply(lane, batch, question);
+}
+
+/** Asks by a script call of its own, sent together with those of others. @returns false when too much waits already */
+export function joinCall(lane: Lane, call: Call, question: Question): boolean {
+  const batch = openBatch(lane, call.keyCount);
+  if (batch === undefined) return false;
+  batch.calls.push(call);
+  batch.callers.push(question);
+  return awaitReply(lane, batch, question);
+}
+
+/** The batch that is sent next and still has room. */
+function openBatch(lane: Lane, counters: number): Batch | undefined {
+  const { batches } = lane;
+  let batch = batches[batches.length - 1];
+  if (batch === undefined || batch.counters + counters > mostCountersPerBatch) {
+    if (batches.length >= mostBatchesWaiting) return undefined;
+    batch = { ready: semaphoreLibrary.new(0), runs: [], calls: [], callers: [], counters: 0, waiting: 0 };
+    batches.push(batch);
+  }
+  batch.counters += counters;
+  return batch;
+}
+
+function awaitReply(lane: Lane, batch: Batch, question: Question): boolean {
+  batch.waiting += 1;
+  if (lane.idle) {
+    lane.idle = false;
+    lane.work.post(1);
+  }
+  const [ready] = batch.ready.wait(lane.settings.deadlineMs / 1000);
+  if (!ready) {
+    question.abandoned = true;
+    question.failure = "no reply within the deadline";
+  }
+  return true;
+}
+
+const asking: Record<string, Question | undefined> = {};
+let askingCount = 0;
+
+/** For one that must not be lost with its request: should the client go away while it waits, what it was charged goes back. */
+export function keepAsked(question: Question): void {
+  asking[requestAddress()] = question;
+  askingCount += 1;
+}
+
+export function forgetAsked(): void {
+  askingCount -= 1;
+  asking[requestAddress()] = undefined;
+}
+
+/** In the log phase. */
+export function abandonAsked(): void {
+  if (askingCount === 0) return;
+  const request = requestAddress();
+  const question = asking[request];
+  if (question === undefined) return;
+  question.abandoned = true;
+  asking[request] = undefined;
+  askingCount -= 1;
+}
+
+function startThread(lane: Lane): boolean {
+  if (threads >= mostThreads) return false;
+  const [started, failure] = ngx.timer.at(0, () => serve(lane));
+  if (started === undefined) {
+    warnSparingly("requests ask Redis one by one", failure);
+    return false;
+  }
+  threads += 1;
+  lane.running = true;
+  return true;
+}
+
+/** The thread of a lane. It ends when nobody has asked for a while. */
+function serve(lane: Lane): void {
+  for (let flushes = 0; flushes < mostFlushesPerThread; flushes++) {
+    if (lane.batches.length === 0) {
+      lane.idle = true;
+      lane.work.wait(lingerSeconds);
+      lane.idle = false;
+      if (lane.batches.length === 0) break;
+    }
+    const batch = lane.batches.shift() as Batch;
+    const [flushed, failure] = pcall(flush, lane.settings, batch);
+    if (!flushed) warnSparingly("a batch was not decided", `${failure}`);
+    batch.ready.post(batch.waiting);
+    const [givenBack, why] = pcall(giveBackAbandoned, batch);
+    if (!givenBack) warnSparingly("units stay charged", `${why}`);
+  }
+  threads -= 1;
+  lane.running = false;
+  if (lane.batches.length > 0) startThread(lane);
+}
+
+function flush(settings: RedisSettings, batch: Batch): void {
+  const calls: Call[] = [];
+  let counters = 0;
+  for (const run of batch.runs) {
+    const keysAndArgs = keysOf(run);
+    const keyCount = keysAndArgs.length;
+    if (keyCount === 0) continue;
+    counters += keyCount;
+    for (const number of run.numbers) keysAndArgs.push(number);
+    calls.push({ script: run.script, keyCount, keysAndArgs, reply: undefined, failure: undefined });
+  }
+  const runs = calls.length;
+  for (let i = 0; i < batch.calls.length; i++) {
+    const call = batch.calls[i] as Call;
+    if ((batch.callers[i] as Question).abandoned) continue;
+    counters += call.keyCount;
+    calls.push(call);
+  }
+  if (calls.length === 0) return;
+  countBatch(counters);
+  callScripts(settings, calls);
+  let next = 0;
+  for (const run of batch.runs) {
+    if (next >= runs) break;
+    if (takeReplies(run, calls[next] as Call)) next += 1;
+  }
+  for (let i = 0; i < batch.calls.length; i++) {
+    const { reply, failure } = batch.calls[i] as Call;
+    const question = batch.callers[i] as Question;
+    // What a table of Lua holds begins at 1, and with whether all allow.
+    question.at = 2;
+    question.numbers = reply as Numbers | undefined;
+    question.failure ??= failure;
+  }
+}
+
+/** Of those whose asker still waits. */
+function keysOf({ keys, questions }: Run): string[] {
+  const asked: string[] = [];
+  for (let i = 0; i < keys.length; i++) {
+    const question = questions[i] as Question;
+    if (question.abandoned) {
+      question.at = -1;
+      continue;
+    }
+    question.at = asked.length * numbersPerCounter;
+    asked.push(keys[i] as string);
+  }
+  return asked;
+}
+
+/** @returns false when nothing of it was asked */
+function takeReplies({ questions }: Run, { keyCount, reply, failure }: Call): boolean {
+  let asked = false;
+  let numbers: Numbers | undefined;
+  if (reply !== undefined) {
+    numbers = ffi.new("double[?]", keyCount * numbersPerCounter);
+    ffi.copy(numbers, reply as string, keyCount * numbersPerCounter * bytesPerNumber);
+  }
+  for (const question of questions) {
+    if (question.at < 0) continue;
+    asked = true;
+    question.numbers = numbers;
+    question.failure ??= failure;
+  }
+  return asked;
+}
+
+/** Those that gave up while their script was under way. */
+function giveBackAbandoned(batch: Batch): void {
+  for (const { questions } of batch.runs) giveBackAll(questions);
+  giveBackAll(batch.callers);
+}
+
+function giveBackAll(questions: readonly Question[]): void {
+  for (const question of questions) {
+    if (question.abandoned && question.numbers !== undefined) question.giveBack(question);
+  }
+}
