@@ -59,19 +59,21 @@ export function access(settings: Settings): undefined {
   }
   if (policies.length === 0) return;
   if (policies.length === 1 && (policies[0] as CompiledPolicy).plain) {
-    return decideLone(settings.headers, policies[0] as CompiledPolicy);
+    return decideLone(settings, policies[0] as CompiledPolicy);
   }
   return decideAll(settings, policies, path, undefined);
 }
 
 /** The commonest request by far, decided without a table or a loop. */
-function decideLone(style: HeaderStyle, policy: CompiledPolicy): undefined {
+function decideLone(settings: Settings, policy: CompiledPolicy): undefined {
   const keyValues = readKeyValues(policy.policy);
   if (keyValues === undefined) {
     if (policy.policy.onMissingKey === "skip") return;
     countDecision(policy, "refused");
     return refuseWithoutKey(policy);
   }
+  if (policy.policy.scope === "cluster") return decideLoneInCluster(settings, policy, keyValues);
+  const style = settings.headers;
   const receipt = policy.holdsSlots ? [] : undefined;
   const verdict = idleVerdicts.pop() ?? emptyVerdict();
   forgetVerdict(verdict);
@@ -86,6 +88,24 @@ function decideLone(style: HeaderStyle, policy: CompiledPolicy): undefined {
   countDecision(policy, "allowed");
   if (receipt !== undefined) holdSlots(policy, policy.limits, keyValues, receipt, undefined);
   return goOn(style, verdict);
+}
+
+function decideLoneInCluster(settings: Settings, policy: CompiledPolicy, keyValues: string): undefined {
+  const verdict = emptyVerdict();
+  const charges: Charge[] = [];
+  const check: Check = { policy, keyValues, receipt: [] };
+  const decided = chargeInRedis(settings.redis, [check], verdict, charges);
+  if (decided === undefined) countDecision(policy, "degraded");
+  const allowed = decided ?? chargeWithoutRedis(check, verdict, charges);
+  countDecision(policy, allowed ? "allowed" : "refused");
+  if (!allowed) return verdict.allowed ? refuseUndecided(policy) : answerOverLimit(settings.headers, verdict);
+  if (policy.holdsSlots) holdSlotsOf(charges[0]);
+  return goOn(settings.headers, verdict);
+}
+
+/** @param charge undefined: onStoreFailure lets the request pass without */
+function holdSlotsOf(charge: Charge | undefined): undefined {
+  if (charge !== undefined) holdSlots(charge.policy, charge.limits, charge.keyValues, charge.receipt, charge.redis);
 }
 
 function goOn(style: HeaderStyle, verdict: Verdict): undefined {

@@ -58,34 +58,62 @@ export function callScript<Reply>(
     countRedisFailure("connect", unknown);
     return $multi(undefined, unknown, false);
   }
-  let server = known;
-  let asking = false;
-  let leftMs = settings.deadlineMs;
-  let failedAt: number | undefined;
+  const [reply, failure, stage] = callServer(known, settings.deadlineMs, false, script, keyCount, keysAndArgs);
+  if (reply !== undefined) {
+    observeRedisCall(stopwatchSeconds() - startedAt);
+    return $multi(reply as Reply, undefined, false);
+  }
+  const trouble = { server: known, asking: false, stage: stage as Stage, failure: failure as string };
+  const [later, lastFailure, mayHaveRun] = followDetours(settings, group, trouble, script, keyCount, keysAndArgs);
+  if (later !== undefined || trouble.stage !== "connect") observeRedisCall(stopwatchSeconds() - startedAt);
+  return $multi(later as Reply | undefined, lastFailure, mayHaveRun);
+}
+
+/** What came of a script, and where. */
+interface Trouble {
+  server: RedisServer;
+  asking: boolean;
+  stage: Stage;
+  failure: string;
+}
+
+/** @param trouble of the first try; of the last, afterwards */
+function followDetours(
+  settings: RedisSettings,
+  group: number,
+  trouble: Trouble,
+  script: Script,
+  keyCount: number,
+  keysAndArgs: readonly string[],
+): LuaMultiReturn<[reply: unknown, failure: string | undefined, mayHaveRun: boolean]> {
+  const failedAt = stopwatchSeconds();
   let redirects = 0;
   for (;;) {
-    const [reply, failure, stage] = callServer(server, leftMs, asking, script, keyCount, keysAndArgs);
-    if (reply !== undefined) {
-      observeRedisCall(stopwatchSeconds() - startedAt);
-      return $multi(reply as Reply, undefined, false);
-    }
-    const code = stage === "reply" ? codeOf(failure as string) : undefined;
-    failedAt ??= stopwatchSeconds();
-    leftMs = settings.deadlineMs - (stopwatchSeconds() - failedAt) * 1000;
+    const { server, asking, stage, failure } = trouble;
+    const code = stage === "reply" ? codeOf(failure) : undefined;
+    const leftMs = settings.deadlineMs - (stopwatchSeconds() - failedAt) * 1000;
     if (code !== "TRYAGAIN") redirects += 1;
+    learn(settings, server, group, stage, code, failure);
     const late = leftMs < 1 || redirects > mostRedirects;
-    learn(settings, server, group, stage as Stage, code, failure as string);
-    const detour: Detour | undefined = late
-      ? undefined
-      : detourFor(settings, server, asking, group, stage as Stage, code, failure as string);
+    const detour = late ? undefined : detourFor(settings, server, asking, group, stage, code, failure);
     if (detour === undefined) {
-      if (stage !== "connect") observeRedisCall(stopwatchSeconds() - startedAt);
-      countRedisFailure(stage as Stage, failure);
+      countRedisFailure(stage, failure);
       const mayHaveRun = stage === "call" || (code !== undefined && !changedNothing(code));
-      return $multi(undefined, explained(settings, code, failure as string), mayHaveRun);
+      return $multi(undefined, explained(settings, code, failure), mayHaveRun);
     }
-    server = detour.server;
-    asking = detour.asking;
+    const [reply, nextFailure, nextStage] = callServer(
+      detour.server,
+      leftMs,
+      detour.asking,
+      script,
+      keyCount,
+      keysAndArgs,
+    );
+    if (reply !== undefined) return $multi(reply, undefined, false);
+    trouble.server = detour.server;
+    trouble.asking = detour.asking;
+    trouble.stage = nextStage as Stage;
+    trouble.failure = nextFailure as string;
   }
 }
 
@@ -112,7 +140,8 @@ export interface Call {
 /** Calls several scripts in one round trip: those that were certainly not run are called once more, by themselves. */
 export function callScripts(settings: RedisSettings, calls: readonly Call[]): void {
   if (calls.length > 1 && callTogether(settings, calls)) return;
-  for (const call of calls) callAlone(settings, call);
+  callAlone(settings, calls[0] as Call);
+  for (let i = 1; i < calls.length; i++) callAlone(settings, calls[i] as Call);
 }
 
 function callAlone(settings: RedisSettings, call: Call): void {

@@ -45,19 +45,37 @@ export function chargeInRedis(
     warnSparingly("Redis did not decide", "SLUICE_REDIS_URL is not set");
     return undefined;
   }
+  if (checks.length === 1) return chargeTogether(redis, checks, verdict, charges);
   let from = 0;
   while (from < checks.length) {
     const end = endOfCall(checks, from);
     const together = end - from === checks.length ? checks : checks.slice(from, end);
-    const [allowed, failure] = admitInRedis(redis, together, verdict);
-    if (allowed === undefined) warnSparingly("Redis did not decide", failure);
+    const allowed = chargeTogether(redis, together, verdict, charges);
     if (allowed !== true) return allowed;
-    for (const { policy, keyValues, receipt } of together) {
-      charges.push({ policy, limits: policy.limits, keyValues, receipt, redis });
-    }
     from = end;
   }
   return true;
+}
+
+function chargeTogether(
+  redis: RedisSettings,
+  checks: readonly Check[],
+  verdict: Verdict,
+  charges: Charge[],
+): boolean | undefined {
+  const [allowed, failure] = admitInRedis(redis, checks, verdict);
+  if (allowed === undefined) warnSparingly("Redis did not decide", failure);
+  if (allowed !== true) return allowed;
+  if (checks.length === 1) {
+    charges.push(chargeOf(checks[0] as Check, redis));
+    return true;
+  }
+  for (const check of checks) charges.push(chargeOf(check, redis));
+  return true;
+}
+
+function chargeOf({ policy, keyValues, receipt }: Check, redis: RedisSettings): Charge {
+  return { policy, limits: policy.limits, keyValues, receipt, redis };
 }
 
 /** Where those end that one call can take. */

@@ -12,12 +12,17 @@ import { requestAddress, semaphoreLibrary } from "../runtime/lua-modules.ts";
 import { ffi } from "../runtime/packed-memory.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
+import type { Check } from "./redis-store.ts";
+import { numbersOf } from "./script-arguments.ts";
 
 /** Where the numbers are that a script replied: a table, or packed memory. */
 export type Numbers = LuaTable<number, number>;
 
 /** What one request asks. */
 export interface Question {
+  readonly checks: readonly Check[];
+  /** By the stopwatch. */
+  readonly askedAtSeconds: number;
   /** Undefined until there is a reply. */
   numbers: Numbers | undefined;
   /** Where those of this question begin. */
@@ -25,8 +30,6 @@ export interface Question {
   failure: string | undefined;
   /** Whoever asked does not wait any more. */
   abandoned: boolean;
-  /** Gives back what was charged, though nobody waits for it. Yields. */
-  readonly giveBack: (this: void, question: Question) => void;
 }
 
 /** Counters of one limit at one cost, which one script charges one after the other. */
@@ -50,8 +53,12 @@ interface Batch {
   waiting: number;
 }
 
+type GiveBack = (this: void, settings: RedisSettings, question: Question) => void;
+
 interface Lane {
   readonly settings: RedisSettings;
+  /** Gives back what was charged for a question that nobody waits for any more. Yields. */
+  readonly giveBack: GiveBack;
   /** Those that wait to be sent, in this order; requests join the last. */
   batches: Batch[];
   /** Whether the thread lives. */
@@ -82,11 +89,14 @@ const mostFlushesPerThread = 10_000;
 const lanes: Record<number, Lane | undefined> = {};
 let threads = 0;
 
-export function laneOf(settings: RedisSettings, group: number): Lane {
-  const lane = lanes[group];
-  if (lane !== undefined) return lane;
-  const made: Lane = {
+export function laneOf(settings: RedisSettings, group: number, giveBack: GiveBack): Lane {
+  return lanes[group] ?? newLane(settings, group, giveBack);
+}
+
+function newLane(settings: RedisSettings, group: number, giveBack: GiveBack): Lane {
+  const lane: Lane = {
     settings,
+    giveBack,
     batches: [],
     running: false,
     idle: false,
@@ -94,8 +104,8 @@ export function laneOf(settings: RedisSettings, group: number): Lane {
     direct: 0,
     directAtMs: 0,
   };
-  lanes[group] = made;
-  return made;
+  lanes[group] = lane;
+  return lane;
 }
 
 /**
@@ -127,7 +137,6 @@ export function joinRun(
   cost: number,
   script: Call["script"],
   key: string,
-  numbers: () => readonly string[],
   question: Question,
 ): boolean {
   const batch = openBatch(lane, 1);
@@ -135,7 +144,7 @@ export function joinRun(
   const running = limit as RunningLimit;
   let run = running.run;
   if (run === undefined || run.batch !== batch || run.cost !== cost) {
-    run = { batch, cost, script, numbers: numbers(), keys: [], questions: [] };
+    run = { batch, cost, script, numbers: numbersOf(limit, cost), keys: [], questions: [] };
     running.run = run;
     batch.runs.push(run);
   }
@@ -230,7 +239,7 @@ function serve(lane: Lane): void {
     const [flushed, failure] = pcall(flush, lane.settings, batch);
     if (!flushed) warnSparingly("a batch was not decided", `${failure}`);
     batch.ready.post(batch.waiting);
-    const [givenBack, why] = pcall(giveBackAbandoned, batch);
+    const [givenBack, why] = pcall(giveBackAbandoned, lane, batch);
     if (!givenBack) warnSparingly("units stay charged", `${why}`);
   }
   threads -= 1;
@@ -307,13 +316,13 @@ function takeReplies({ questions }: Run, { keyCount, reply, failure }: Call): bo
 }
 
 /** Those that gave up while their script was under way. */
-function giveBackAbandoned(batch: Batch): void {
-  for (const { questions } of batch.runs) giveBackAll(questions);
-  giveBackAll(batch.callers);
+function giveBackAbandoned(lane: Lane, batch: Batch): void {
+  for (const { questions } of batch.runs) giveBackAll(lane, questions);
+  giveBackAll(lane, batch.callers);
 }
 
-function giveBackAll(questions: readonly Question[]): void {
+function giveBackAll({ settings, giveBack }: Lane, questions: readonly Question[]): void {
   for (const question of questions) {
-    if (question.abandoned && question.numbers !== undefined) question.giveBack(question);
+    if (question.abandoned && question.numbers !== undefined) giveBack(settings, question);
   }
 }

@@ -7,7 +7,8 @@ import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/
 import { hear, type Verdict } from "../../../limiter/src/verdict.ts";
 import { callScript } from "../redis/script-call.ts";
 import type { RedisSettings } from "../settings.ts";
-import { type Check, groupsOf, keyOf, pushNumbers, settleScript } from "./redis-store.ts";
+import { type Check, groupsOf, settleScript } from "./redis-store.ts";
+import { keyOf, pushNumbers } from "./script-arguments.ts";
 
 /** What requests of one policy and key took together. */
 export interface Took {

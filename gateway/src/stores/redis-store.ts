@@ -3,13 +3,14 @@
 // Redis Cluster runs no script over several slots. There, a call for each slot charges one after the other, and what was
 // charged is given back when a later one refuses: for about the time of the calls, others may be refused for it.
 
-import { capacity, sizeOf } from "../../../limiter/src/algorithms/rate.ts";
-import { emptyDecision } from "../../../limiter/src/decision.ts";
-import type { CompiledLimit, CompiledPolicy, NumberTexts } from "../../../limiter/src/policy/compile.ts";
+import { capacity } from "../../../limiter/src/algorithms/rate.ts";
+import { type Decision, emptyDecision, never } from "../../../limiter/src/decision.ts";
+import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
-import { hear, type Verdict } from "../../../limiter/src/verdict.ts";
+import { ear, emptyVerdict, hear, type Verdict } from "../../../limiter/src/verdict.ts";
 import { type Call, callScript, groupOf, type Script } from "../redis/script-call.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
 import {
   beginDirect,
@@ -23,6 +24,8 @@ import {
   numbersPerCounter,
   type Question,
 } from "./group-commit.ts";
+import { recallRefusal, rememberRefusal } from "./refusals.ts";
+import { keyOf, pushNumbers, whole } from "./script-arguments.ts";
 
 /** One policy that a request is held to, and the key values that pick its counters. */
 export interface Check {
@@ -53,9 +56,9 @@ export interface Group<Member> {
 /** Each is a key of Redis and at most six arguments: with more, Lua could not pass them all in one call. */
 export const mostCountersAtOnce = 1000;
 
-const keyPrefix = "sluice:";
-
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
+/** Work space: nothing yields between writing and hearing it. */
+const oneDecision = emptyDecision();
 const { charge, refund, renew } = scripts as Record<"charge" | "refund" | "renew", Script>;
 export const settleScript = scripts["settle"] as Script;
 /** For a counter by itself, and for many of one limit. */
@@ -85,12 +88,34 @@ export function decideInRedis(
   checks: readonly Check[],
   verdict: Verdict,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
+  const first = checks[0] as Check;
+  if (checks.length === 1 ? recall(first, first.verdict ?? verdict) : recallAny(checks, verdict)) {
+    return $multi(false, undefined);
+  }
   if (checks.length > 1 && settings.deployment.kind === "cluster") {
     return decideGroups(settings, groupsOf(settings, checks), verdict);
   }
   const question = ask(settings, checks);
   if (question.numbers === undefined) return $multi(undefined, question.failure);
+  if (checks.length === 1 && first.policy.limits.length === 1) {
+    return $multi(readOne(question, first, verdict), undefined);
+  }
   return $multi(readReply(question, checks, verdict, false), undefined);
+}
+
+/** Whether a check is refused without asking. */
+function recall(check: Check, verdict: Verdict): boolean {
+  if (!recallRefusal(check.policy, check.keyValues, verdict)) return false;
+  check.allowed = false;
+  return true;
+}
+
+/** Not where each check's caller is told of each. */
+function recallAny(checks: readonly Check[], verdict: Verdict): boolean {
+  for (const check of checks) {
+    if (check.verdict === undefined && recall(check, verdict)) return true;
+  }
+  return false;
 }
 
 /** Asks about checks of one group. @returns with numbers, or with what failed */
@@ -100,38 +125,50 @@ function ask(settings: RedisSettings, checks: readonly Check[]): Question {
   const limit = limits[0] as CompiledLimit;
   const key = keyOf(policy, limit, keyValues);
   const question: Question = {
+    checks,
+    askedAtSeconds: stopwatchSeconds(),
     numbers: undefined,
     at: 0,
     failure: undefined,
     abandoned: false,
-    giveBack: (given) => refundAbandoned(settings, checks, given),
   };
-  const lane = laneOf(settings, groupOf(settings, key));
+  const lane = laneOf(settings, groupOf(settings, key), refundAbandoned);
   const alone = checks.length === 1 && limits.length === 1;
   if (beginDirect(lane)) {
     const call = alone ? callForOne(policy, limit, key) : callForAll(checks);
-    const [reply, failure] = callScript<Numbers>(settings, call.script, call.keyCount, call.keysAndArgs);
+    askDirectly(settings, call, question);
     endDirect(lane);
-    question.numbers = reply;
-    question.failure = failure;
     // What a table of Lua holds begins at 1; of several counters, with whether all allow.
     question.at = alone ? 1 : 2;
     return question;
   }
-  const holdsSlots = checks.some((check) => check.policy.holdsSlots);
-  if (holdsSlots) keepAsked(question);
-  const { cost } = policy.policy;
+  const kept = alone ? policy.holdsSlots : holdSlots(checks);
+  if (kept) keepAsked(question);
   const joined = alone
-    ? joinRun(lane, limit, cost, chargeRun[limit.rate.algorithm], key, () => numbersOf(limit, cost), question)
+    ? joinRun(lane, limit, policy.policy.cost, chargeRun[limit.rate.algorithm], key, question)
     : joinCall(lane, callForAll(checks), question);
-  if (holdsSlots) forgetAsked();
+  if (kept) forgetAsked();
   if (!joined) question.failure = "too many requests wait for Redis";
   return question;
 }
 
+function askDirectly(settings: RedisSettings, { script, keyCount, keysAndArgs }: Call, question: Question): void {
+  const [reply, failure] = callScript<Numbers>(settings, script, keyCount, keysAndArgs);
+  question.numbers = reply;
+  question.failure = failure;
+}
+
+function holdSlots(checks: readonly Check[]): boolean {
+  for (const { policy } of checks) {
+    if (policy.holdsSlots) return true;
+  }
+  return false;
+}
+
 /** One limit, as most requests have: the script that was made for its algorithm. */
 function callForOne({ policy }: CompiledPolicy, limit: CompiledLimit, key: string): Call {
-  const keysAndArgs = [key, ...numbersOf(limit, policy.cost)];
+  const keysAndArgs = [key];
+  pushNumbers(keysAndArgs, limit, policy.cost);
   return { script: chargeOne[limit.rate.algorithm], keyCount: 1, keysAndArgs, reply: undefined, failure: undefined };
 }
 
@@ -151,7 +188,7 @@ function callForAll(checks: readonly Check[]): Call {
 }
 
 /** Of a request that did not wait for the reply: it was decided without Redis. */
-function refundAbandoned(settings: RedisSettings, checks: readonly Check[], { numbers, at }: Question): void {
+function refundAbandoned(settings: RedisSettings, { checks, numbers, at }: Question): void {
   if (!allAllow(numbers as Numbers, at, checks)) return;
   const failure = refundGroup(settings, refundsOf(checks, numbers as Numbers, at));
   if (failure !== undefined) warnSparingly("units of a request that did not wait stay charged", failure);
@@ -281,35 +318,41 @@ export function renewInRedis(
   return $multi(renewedAtUs >= 0 ? renewedAtUs : undefined, undefined);
 }
 
-export function keyOf(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string): string {
-  return keyPrefix + policy.counterPrefix + keyValues + limit.counterSuffix;
+/** The same for one limit: loops that turn once cost LuaJIT a trace each. */
+function readOne(question: Question, check: Check, verdictOfAll: Verdict): boolean {
+  const { policy } = check;
+  const limit = policy.limits[0] as CompiledLimit;
+  const verdict = check.verdict ?? verdictOfAll;
+  const decision = ear(verdict, oneDecision);
+  const allowed = readCounter(question.numbers as Numbers, question.at, limit, decision);
+  check.allowed = allowed;
+  check.receipt[0] = (question.numbers as Numbers).get(question.at + 5);
+  hear(verdict, policy, limit.name, decision);
+  if (!allowed) rememberOne(check, limit, decision, question.askedAtSeconds);
+  return allowed;
 }
 
-/** What every script is told of a counter: quota, window, burst or precision, cost. */
-export function pushNumbers(args: string[], limit: CompiledLimit, cost: number): void {
-  const numbers = limit.numberTexts ?? textsOf(limit);
-  args.push(numbers[0]);
-  args.push(numbers[1]);
-  args.push(numbers[2]);
-  args.push(cost === 1 ? "1" : whole(cost));
+function rememberOne(
+  { policy, keyValues }: Check,
+  { name, rate }: CompiledLimit,
+  decision: Decision,
+  askedAtSeconds: number,
+): void {
+  if (rate.algorithm === "concurrency") return;
+  const told = emptyVerdict();
+  hear(told, policy, name, decision);
+  rememberRefusal(policy, keyValues, told, decision.retryAfterUs, askedAtSeconds);
 }
 
-function numbersOf(limit: CompiledLimit, cost: number): string[] {
-  const numbers: string[] = [];
-  pushNumbers(numbers, limit, cost);
-  return numbers;
-}
-
-function textsOf(limit: CompiledLimit): NumberTexts {
-  const { rate } = limit;
-  const texts: NumberTexts = [whole(rate.quota), whole(rate.windowUs), whole(sizeOf(rate))];
-  limit.numberTexts = texts;
-  return texts;
-}
-
-/** Every digit: Lua's own way to text keeps 14. */
-function whole(number: number): string {
-  return string.format("%.0f", number);
+function readCounter(numbers: Numbers, at: number, { rate }: CompiledLimit, decision: Decision): boolean {
+  const allowed = numbers.get(at) === 1;
+  decision.allowed = allowed;
+  decision.limit = capacity(rate);
+  decision.remaining = numbers.get(at + 1);
+  decision.retryAfterUs = numbers.get(at + 2);
+  decision.resetAfterUs = numbers.get(at + 3);
+  decision.delayUs = numbers.get(at + 4);
+  return allowed;
 }
 
 /** @param givenBack what it charged was given back: what is told to be left has it again */
@@ -321,25 +364,33 @@ function readReply(question: Question, checks: readonly Check[], verdict: Verdic
   let all = true;
   for (const check of checks) {
     const { policy, receipt } = check;
+    const told = emptyVerdict();
+    /** Undefined: nobody knows. */
+    let retryAfterUs: number | undefined = 0;
     check.allowed = true;
     for (let i = 0; i < policy.limits.length; i++) {
       const limit = policy.limits[i] as CompiledLimit;
-      decision.allowed = numbers.get(at) === 1;
-      decision.limit = capacity(limit.rate);
-      decision.remaining = numbers.get(at + 1);
+      readCounter(numbers, at, limit, decision);
       if (regained) decision.remaining = math.min(decision.remaining + policy.policy.cost, decision.limit);
-      decision.retryAfterUs = numbers.get(at + 2);
-      decision.resetAfterUs = numbers.get(at + 3);
-      decision.delayUs = numbers.get(at + 4);
       hear(check.verdict ?? verdict, policy, limit.name, decision);
       if (!decision.allowed) {
         check.allowed = false;
         all = false;
+        hear(told, policy, limit.name, decision);
+        if (limit.rate.algorithm === "concurrency") retryAfterUs = undefined;
+        else if (retryAfterUs !== undefined) retryAfterUs = longerWait(retryAfterUs, decision.retryAfterUs);
       }
       // In its place, not behind what was there: a request that waits for its units asks more than once.
       receipt[i] = numbers.get(at + 5);
       at += numbersPerCounter;
     }
+    if (!check.allowed && retryAfterUs !== undefined) {
+      rememberRefusal(policy, check.keyValues, told, retryAfterUs, question.askedAtSeconds);
+    }
   }
   return all;
+}
+
+function longerWait(a: number, b: number): number {
+  return a === never || b === never ? never : math.max(a, b);
 }

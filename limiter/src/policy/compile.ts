@@ -31,7 +31,7 @@ export interface CompiledPolicy {
   readonly methods: Readonly<Record<string, boolean>> | undefined;
   /** All of them have to be there with one of their values. */
   readonly headers: readonly CompiledHeader[];
-  /** Whether it is enforced on the node, for every candidate, by a refusal: decided without further questions. */
+  /** Whether it is enforced for every candidate, by a refusal: decided without further questions. */
   readonly plain: boolean;
   /** What was decided since the decisions were last counted. */
   readonly tally: Tally;
@@ -128,7 +128,6 @@ export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, ba
       !hasTerms(policy) &&
       bans === undefined &&
       policy.mode === "enforce" &&
-      policy.scope === "node" &&
       policy.onLimit.action === "reject",
     tally: emptyTally(),
     overrides: undefined,

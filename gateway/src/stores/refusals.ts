@@ -1,0 +1,75 @@
+// Refusals by Redis, remembered on the worker that heard them until they can first change, so that a flood over the limit asks
+// Redis nothing. What is refused cannot be admitted earlier, unless units are given back meanwhile: those are had a little
+// later. A refusal by slots of concurrency, which come back at any moment, is not remembered.
+
+import { never } from "../../../limiter/src/decision.ts";
+import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import { hear, hearAll, type Verdict } from "../../../limiter/src/verdict.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
+
+interface Refusal {
+  /** As it was compiled: one that was edited since is another. */
+  readonly policy: CompiledPolicy;
+  /** By the stopwatch. */
+  readonly untilSeconds: number;
+  readonly resetAtSeconds: number;
+  readonly told: Verdict;
+}
+
+/** In each of two generations, which take turns: a few MB. */
+const mostRemembered = 4096;
+/** Then Redis is asked in any case: somebody may have emptied it. */
+const longestSeconds = 60;
+
+let recent: Record<string, Refusal | undefined> = {};
+let older: Record<string, Refusal | undefined> = {};
+let recentCount = 0;
+
+/**
+ * @param told what each limit of the policy said: it refused
+ * @param askedAtSeconds by the stopwatch, when Redis was asked
+ */
+export function rememberRefusal(
+  policy: CompiledPolicy,
+  keyValues: string,
+  told: Verdict,
+  retryAfterUs: number,
+  askedAtSeconds: number,
+): void {
+  const retrySeconds = retryAfterUs === never ? longestSeconds : math.min(retryAfterUs / 1_000_000, longestSeconds);
+  if (recentCount >= mostRemembered) {
+    older = recent;
+    recent = {};
+    recentCount = 0;
+  }
+  const name = policy.counterPrefix + keyValues;
+  if (recent[name] === undefined) recentCount += 1;
+  recent[name] = {
+    policy,
+    untilSeconds: askedAtSeconds + retrySeconds,
+    resetAtSeconds: askedAtSeconds + told.decision.resetAfterUs / 1_000_000,
+    told,
+  };
+}
+
+/** Whether the policy refuses these key values for sure. @param verdict hears it then */
+export function recallRefusal(policy: CompiledPolicy, keyValues: string, verdict: Verdict): boolean {
+  const name = policy.counterPrefix + keyValues;
+  const refusal = recent[name] ?? older[name];
+  if (refusal === undefined || refusal.policy !== policy) return false;
+  const now = stopwatchSeconds();
+  if (now >= refusal.untilSeconds) return false;
+  const { told } = refusal;
+  const { decision } = told;
+  if (decision.retryAfterUs !== never) decision.retryAfterUs = math.ceil((refusal.untilSeconds - now) * 1_000_000);
+  decision.resetAfterUs = math.ceil(math.max(refusal.resetAtSeconds - now, 0) * 1_000_000);
+  if (told.violated.length === 1) hear(verdict, policy, told.limitName, decision);
+  else hearAll(verdict, told);
+  return true;
+}
+
+/** Its counters were changed by hand. @param name the policy's prefix and the key values */
+export function forgetRefusal(name: string): void {
+  recent[name] = undefined;
+  older[name] = undefined;
+}
