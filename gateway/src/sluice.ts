@@ -18,6 +18,7 @@ import { followPublications, hasPublished, publish } from "./snapshot/distributi
 import { readPieces } from "./snapshot/text.ts";
 import { keepSlots } from "./stores/held-slots.ts";
 import { openNodeStore } from "./stores/node-store.ts";
+import { forgetWithEpoch } from "./stores/refusals.ts";
 
 export { bodyTooLarge } from "./ask/check.ts";
 export { log } from "./log.ts";
@@ -57,6 +58,7 @@ export function initWorker(): void {
   flushCounts();
   retireGonePolicies();
   keepSlots();
+  if (settings.redis !== undefined) forgetWithEpoch(settings.redis);
   keepPushSocket(settings);
 }
 

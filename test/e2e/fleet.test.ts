@@ -56,6 +56,8 @@ describe("a fleet of two gateways", () => {
     expect(await askAtOnce(urls("/two-hundred"), 1000)).toEqual({ 200: 200, 429: 800 });
     await system.redis?.stop();
     await system.redis?.start();
+    // What the empty Redis had refused is remembered until its epoch is missed.
+    await sleep(1500);
     expect(await askAtOnce(urls("/two-hundred"), 1000)).toEqual({ 200: 200, 429: 800 });
   });
 
@@ -186,20 +188,21 @@ describe("a fleet of two gateways", () => {
   });
 
   it("answers no client with an error where a counter in Redis is damaged", async () => {
-    await system.put({
-      name: "damaged",
-      scope: "cluster",
-      match: { paths: ["/damaged"] },
-      limits: [{ algorithm: "fixed-window", quota: 4, window: "1d" }],
-    });
-    const key = "sluice:s2:{default:damaged:0:}:default:fixed-window:86400000000";
-    await system.redis?.command("SET", key, "not a counter");
+    for (const name of ["damaged", "misused"]) {
+      await system.put({
+        name,
+        scope: "cluster",
+        match: { paths: [`/${name}`] },
+        limits: [{ algorithm: "fixed-window", quota: 4, window: "1d" }],
+      });
+    }
+    const keyOf = (name: string) => `sluice:s2:{default:${name}:0:}:default:fixed-window:86400000000`;
+    await system.redis?.command("SET", keyOf("damaged"), "not a counter");
     // A text that is no counter is one that was never seen.
     expect(await askAtOnce(urls("/damaged"), 20)).toEqual({ 200: 4, 429: 16 });
     // A key that is no text makes the script fail: each node decides by its share, 2 of 4.
-    await system.redis?.command("DEL", key);
-    await system.redis?.command("LPUSH", key, "not even a text");
-    expect(await askAtOnce(urls("/damaged"), 20)).toEqual({ 200: 4, 429: 16 });
+    await system.redis?.command("LPUSH", keyOf("misused"), "not even a text");
+    expect(await askAtOnce(urls("/misused"), 20)).toEqual({ 200: 4, 429: 16 });
   });
 
   it("charges all cluster policies of a request or none", async () => {

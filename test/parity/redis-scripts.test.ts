@@ -172,6 +172,40 @@ describe("in a real Redis, the script", () => {
     expect(await redis.get(`${prefix}${hour.name}`)).toBe(`${reply[5]} 0`);
   });
 
+  test.each(["token-bucket", "fixed-window", "sliding-window", "sliding-log", "leaky-bucket", "concurrency"] as const)(
+    "of a run of counters replies and stores as one by one does: %s",
+    async (algorithm) => {
+      const name = algorithm.replaceAll("-", "_");
+      const scriptNamed = (of: string) => (scripts as Record<string, Script>)[of] as Script;
+      const limit = { ...hour, algorithm, precisionUs: 360_000_000 };
+      const [, ...args] = argumentsOf(limit, 2);
+      // One comes three times, and is refused the third time; the pairs are the same but for the moment.
+      const order = ["a", "b", "a", "c", "a"];
+      const packed = (await redis.callBuffer(
+        "EVALSHA",
+        scriptNamed(`charge_run_${name}`).sha1,
+        order.length,
+        ...order.map((key) => `{run}${key}`),
+        ...args,
+      )) as Buffer;
+      expect(packed.length).toBe(order.length * 48);
+      for (const [i, key] of order.entries()) {
+        const alone = (await redis.evalsha(scriptNamed(`charge_${name}`).sha1, 1, `{one}${key}`, ...args)) as number[];
+        const inRun = Array.from({ length: 6 }, (_, k) => packed.readDoubleLE(i * 48 + k * 8));
+        expect(inRun.slice(0, 2)).toEqual(alone.slice(0, 2));
+        for (const k of [2, 3, 4]) {
+          expect(Math.abs((inRun[k] as number) - (alone[k] as number))).toBeLessThan(1_000_000);
+        }
+        expect(Math.abs((inRun[5] as number) - (alone[5] as number))).toBeLessThan(400_000_000);
+      }
+      // The same units are taken: what is left then is the same.
+      for (const key of order) {
+        const left = (of: string) => redis.evalsha(scripts.peek.sha1, 1, of + key, algorithm, ...args);
+        expect(((await left("{run}")) as number[])[1]).toBe(((await left("{one}")) as number[])[1]);
+      }
+    },
+  );
+
   test("peeks and charges nothing", async () => {
     expect(await call(scripts.peek, hour, ...argumentsOf(hour, 2))).toEqual([1, 5, 0, 0, 0]);
     expect(await call(scripts.peek, hour, ...argumentsOf(hour, 6))).toEqual([0, 5, -1, 0, 0]);

@@ -1,5 +1,4 @@
-// Charges many counters of one limit, one after the other: what many requests ask at once. Each is decided by itself, and a
-// counter that comes twice is charged twice.
+// Charges many counters of one limit, each by itself, one after the other: what many requests ask at once.
 //
 // KEYS   the counters
 // ARGV   quota (units), window (µs), burst (units) or precision (µs), cost (units)

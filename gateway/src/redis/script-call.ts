@@ -117,7 +117,8 @@ function followDetours(
   }
 }
 
-function serverFor(
+/** @returns the one that serves a group's keys, or why nobody is known to */
+export function serverFor(
   { deployment, deadlineMs }: RedisSettings,
   group: number,
 ): LuaMultiReturn<[RedisServer | undefined, string | undefined]> {

@@ -47,6 +47,7 @@ declare interface RedisConnection {
   auth(...args: string[]): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
   select(database: number): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
   get(key: string): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
+  set(key: string, value: string, ...options: string[]): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
   role(): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
   asking(): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
   cluster(...args: string[]): LuaMultiReturn<[reply: unknown, error: string | undefined]>;

@@ -5,7 +5,9 @@
 import { never } from "../../../limiter/src/decision.ts";
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { hear, hearAll, type Verdict } from "../../../limiter/src/verdict.ts";
+import { watchEpoch } from "../redis/epoch.ts";
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
+import type { RedisSettings } from "../settings.ts";
 
 interface Refusal {
   /** As it was compiled: one that was edited since is another. */
@@ -18,12 +20,24 @@ interface Refusal {
 
 /** In each of two generations, which take turns: a few MB. */
 const mostRemembered = 4096;
-/** Then Redis is asked in any case: somebody may have emptied it. */
+/** Then Redis is asked in any case. */
 const longestSeconds = 60;
+/** With Redis Cluster, of which no epoch tells that a node was emptied. */
+const longestInClusterSeconds = 1;
 
 let recent: Record<string, Refusal | undefined> = {};
 let older: Record<string, Refusal | undefined> = {};
 let recentCount = 0;
+let longest = longestSeconds;
+
+/** For each worker's start. */
+export function forgetWithEpoch(settings: RedisSettings): void {
+  if (settings.deployment.kind === "cluster") {
+    longest = longestInClusterSeconds;
+    return;
+  }
+  watchEpoch(settings, () => recentCount > 0, forgetRefusals);
+}
 
 /**
  * @param told what each limit of the policy said: it refused
@@ -36,7 +50,7 @@ export function rememberRefusal(
   retryAfterUs: number,
   askedAtSeconds: number,
 ): void {
-  const retrySeconds = retryAfterUs === never ? longestSeconds : math.min(retryAfterUs / 1_000_000, longestSeconds);
+  const retrySeconds = retryAfterUs === never ? longest : math.min(retryAfterUs / 1_000_000, longest);
   if (recentCount >= mostRemembered) {
     older = recent;
     recent = {};
@@ -66,6 +80,13 @@ export function recallRefusal(policy: CompiledPolicy, keyValues: string, verdict
   if (told.violated.length === 1) hear(verdict, policy, told.limitName, decision);
   else hearAll(verdict, told);
   return true;
+}
+
+/** All of them. */
+export function forgetRefusals(): void {
+  recent = {};
+  older = {};
+  recentCount = 0;
 }
 
 /** Its counters were changed by hand. @param name the policy's prefix and the key values */

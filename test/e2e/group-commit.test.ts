@@ -1,0 +1,178 @@
+// What a gateway spares Redis: requests that come together are asked about together, a refusal is not asked about twice, and
+// a Redis that fails is left alone until it is back.
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { readPrometheusText } from "../fixtures/prometheus-text.ts";
+import { ask, askAtOnce } from "../fixtures/requests.ts";
+import { System, until } from "../fixtures/system.ts";
+
+let system: System;
+beforeAll(async () => {
+  system = await System.start({ redis: true, env: { SLUICE_REDIS_DEADLINE_MS: "1000", SLUICE_WORKERS: "1" } });
+});
+afterAll(async () => {
+  await system?.stop();
+});
+
+/** Calls of scripts, as Redis counts them. */
+async function scriptCalls(): Promise<number> {
+  const stats = String(await system.redis?.command("INFO", "commandstats"));
+  let calls = 0;
+  for (const [, count] of stats.matchAll(/^cmdstat_(?:eval|evalsha):calls=(\d+)/gm)) calls += Number(count);
+  return calls;
+}
+
+async function metric(name: string): Promise<number> {
+  const families = readPrometheusText((await ask(`${system.gateway.privateUrl}/sluice/metrics`)).body);
+  return families[name]?.samples[0]?.value ?? Number.NaN;
+}
+
+const at = (path: string) => [`${system.gateway.url}${path}`];
+
+describe("requests that come together", () => {
+  it.each(["token-bucket", "fixed-window", "sliding-window", "sliding-log"])(
+    "are decided exactly, by few calls: %s",
+    async (algorithm) => {
+      await system.put({
+        name: `together-${algorithm}`,
+        scope: "cluster",
+        match: { paths: [`/together/${algorithm}`] },
+        limits: [{ algorithm, quota: 50, window: "1h" }],
+      });
+      const before = await scriptCalls();
+      expect(await askAtOnce(at(`/together/${algorithm}`), 500)).toEqual({ 200: 50, 429: 450 });
+      expect((await scriptCalls()) - before).toBeLessThan(100);
+    },
+  );
+
+  it("are decided all or none by policies of several limits, and beside others of one", async () => {
+    const limits = [
+      { name: "few", algorithm: "fixed-window", quota: 20, window: "1h" },
+      { name: "many", algorithm: "token-bucket", quota: 40, window: "1h" },
+    ];
+    await system.put({ name: "several", scope: "cluster", match: { paths: ["/several"] }, limits });
+    await system.put({ name: "single", scope: "cluster", match: { paths: ["/single"] }, limits: limits.slice(1) });
+    const before = await scriptCalls();
+    const [several, single] = await Promise.all([askAtOnce(at("/several"), 200), askAtOnce(at("/single"), 200)]);
+    expect([several, single]).toEqual([
+      { 200: 20, 429: 180 },
+      { 200: 40, 429: 160 },
+    ]);
+    // Each of several limits is a call of its own, but they share the round trip.
+    expect((await scriptCalls()) - before).toBeLessThan(390);
+    expect(await metric("sluice_redis_batched_counters_total")).toBeGreaterThan(
+      2 * (await metric("sluice_redis_batches_total")),
+    );
+    await system.put({ name: "several", scope: "cluster", match: { paths: ["/several"] }, limits: limits.slice(1) });
+    // What the first limit refused, the second was not charged for.
+    expect(await askAtOnce(at("/several"), 60)).toEqual({ 200: 20, 429: 40 });
+  });
+
+  it("have the slot of a client back that went away while it waited for Redis", async () => {
+    await system.put({
+      name: "slots",
+      scope: "cluster",
+      match: { paths: ["/slots"] },
+      limits: [{ algorithm: "concurrency", quota: 3, ttl: "1m" }],
+    });
+    const waiting = askAtOnce(at("/slots"), 2);
+    await waiting;
+    system.redis?.hang();
+    const gone = Array.from({ length: 6 }, () =>
+      fetch(`${system.gateway.url}/slots`, { signal: AbortSignal.timeout(300) }).catch(() => undefined),
+    );
+    await Promise.all(gone);
+    await sleep(100);
+    system.redis?.goOn();
+    await until("all slots are back", 3000, async () => {
+      const key = "sluice:s2:{default:slots:0:}:default:concurrency:60000000";
+      const stored = await system.redis?.command("GET", key);
+      return stored === null || String(stored).slice(16, 26) === "0000000000";
+    });
+  });
+});
+
+describe("a refusal", () => {
+  const daily = (quota: number) => ({
+    name: "daily",
+    scope: "cluster",
+    match: { paths: ["/daily"] },
+    limits: [{ algorithm: "fixed-window", quota, window: "1d" }],
+  });
+
+  it("is remembered: a flood over the limit asks Redis nothing, and is told the same", async () => {
+    await system.put(daily(5));
+    expect(await askAtOnce(at("/daily"), 20)).toEqual({ 200: 5, 429: 15 });
+    const before = await scriptCalls();
+    const first = await ask(at("/daily")[0] as string);
+    await sleep(1100);
+    const later = await ask(at("/daily")[0] as string);
+    expect(await askAtOnce(at("/daily"), 500)).toEqual({ 429: 500 });
+    expect((await scriptCalls()) - before).toBe(0);
+    expect(first.status).toBe(429);
+    for (const field of ["type", "violated-policies"]) {
+      expect(JSON.parse(later.body)[field]).toEqual(JSON.parse(first.body)[field]);
+    }
+    expect(later.headers["x-ratelimit-limit"]).toBe("5");
+    expect(later.headers["x-ratelimit-remaining"]).toBe("0");
+    const waited = Number(first.headers["retry-after"]) - Number(later.headers["retry-after"]);
+    expect(waited).toBeGreaterThanOrEqual(1);
+    expect(waited).toBeLessThanOrEqual(2);
+  });
+
+  it("is forgotten when the policy is edited", async () => {
+    await system.put(daily(8));
+    expect(await askAtOnce(at("/daily"), 20)).toEqual({ 200: 3, 429: 17 });
+  });
+
+  it("is forgotten within two seconds when Redis was emptied", async () => {
+    await sleep(1500);
+    await system.redis?.command("FLUSHALL");
+    await until("Redis is asked again", 2500, async () => (await ask(at("/daily")[0] as string)).status === 200);
+  });
+
+  it("holds no longer than it is true: a bucket of 20 a second is used up", async () => {
+    await system.put({
+      name: "steady",
+      scope: "cluster",
+      match: { paths: ["/steady"] },
+      limits: [{ algorithm: "token-bucket", quota: 20, window: "1s", burst: 1 }],
+    });
+    const startedAtMs = performance.now();
+    let admitted = 0;
+    while (performance.now() - startedAtMs < 3000) {
+      if ((await ask(at("/steady")[0] as string)).status === 200) admitted += 1;
+    }
+    expect(admitted).toBeGreaterThanOrEqual(54);
+    expect(admitted).toBeLessThanOrEqual(62);
+  });
+});
+
+describe("a Redis that fails", () => {
+  it("is left alone after some calls, so that nobody waits for it, and asked again within half a second", async () => {
+    await system.put({
+      name: "local",
+      scope: "cluster",
+      match: { paths: ["/local"] },
+      limits: [{ algorithm: "fixed-window", quota: 100_000, window: "1d" }],
+    });
+    const url = at("/local")[0] as string;
+    await ask(url);
+    system.redis?.hang();
+    await askAtOnce([url], 10);
+    await until("the breaker is open", 5000, async () => {
+      await ask(url);
+      return (await metric("sluice_redis_breakers_open")) === 1;
+    });
+    const startedAtMs = performance.now();
+    for (let i = 0; i < 50; i++) expect((await ask(url)).status).toBe(200);
+    // The deadline is a second: none of the fifty waited for it.
+    expect(performance.now() - startedAtMs).toBeLessThan(900);
+    system.redis?.goOn();
+    await until("the breaker is closed", 2000, async () => (await metric("sluice_redis_breakers_open")) === 0);
+    const before = await scriptCalls();
+    await ask(url);
+    expect((await scriptCalls()) - before).toBe(1);
+  });
+});
