@@ -6,13 +6,18 @@ import { parseArgs } from "node:util";
 import { requireGatewayBuild } from "../../launch/gateway-build.ts";
 import { fail, SetupError, say } from "../../launch/step.mjs";
 import { requireSystemPackages } from "../../launch/system-packages.ts";
+import * as crowds from "./crowds.ts";
+import * as failovers from "./failovers.ts";
 import type { Fault, Observation } from "./fault.ts";
 import { namespacesMissing } from "./namespace.ts";
+import * as partition from "./partition.ts";
 import * as redisAway from "./redis-away.ts";
+import * as redisReplies from "./redis-replies.ts";
 import { type Result, tableOf, writeResults } from "./report.ts";
+import * as workers from "./workers.ts";
 
-const faults: readonly Fault[] = [...Object.values(redisAway)]
-  .filter((value): value is Fault => typeof value === "object")
+const faults: readonly Fault[] = [redisAway, redisReplies, failovers, partition, workers, crowds]
+  .flatMap((file): readonly Fault[] => file.faults)
   .sort((a, b) => a.number - b.number);
 
 /** What is running, to be ended when a signal comes. */

@@ -3,32 +3,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { freePort } from "../fixtures/free-ports.ts";
 import { Program } from "../fixtures/program.ts";
-import { RedisServer } from "../fixtures/redis-server.ts";
 import type { Fault } from "./fault.ts";
 import { Namespace } from "./namespace.ts";
-import { observe, startSystem } from "./scenario.ts";
-import { TcpProxy } from "./tcp-proxy.ts";
+import { observe, startBehindProxy, startSystem } from "./scenario.ts";
 
 const lastsMs = 3000;
 const recoversWithinMs = 2000;
 
-export async function startRedis(stack: AsyncDisposableStack, args: readonly string[] = []): Promise<RedisServer> {
-  const redis = new RedisServer(await freePort(), {}, args);
-  await redis.start();
-  stack.defer(() => redis.stop("SIGKILL"));
-  return redis;
-}
-
-/** Two gateways that reach a Redis through a proxy. */
-export async function startBehindProxy(stack: AsyncDisposableStack) {
-  const redis = await startRedis(stack);
-  const proxy = await TcpProxy.start(redis.port);
-  stack.defer(() => proxy.refuse());
-  const system = await startSystem(stack, { gateways: 2, env: { SLUICE_REDIS_URL: proxy.url } });
-  return { proxy, redis, system };
-}
-
-export const refused: Fault = {
+const refused: Fault = {
   number: 1,
   name: "Redis refused",
   async run(stack) {
@@ -47,7 +29,7 @@ export const refused: Fault = {
   },
 };
 
-export const blackHoled: Fault = {
+const blackHoled: Fault = {
   number: 2,
   name: "Redis black-holed",
   needsRoot: true,
@@ -55,9 +37,9 @@ export const blackHoled: Fault = {
     const namespace = Namespace.create();
     stack.defer(() => namespace.remove());
     const port = await freePort();
-    const [command, ...args] = [...namespace.command, "redis-server", "--port", `${port}`] as [string, ...string[]];
+    const [command, ...args] = [...namespace.command, "redis-server", "--port", `${port}`] as string[];
     const redis = await Program.start({
-      command,
+      command: command as string,
       args: [...args, "--bind", "0.0.0.0", "--protected-mode", "no", "--save", ""],
       readyWhen: /Ready to accept connections/,
     });
@@ -80,7 +62,7 @@ export const blackHoled: Fault = {
   },
 };
 
-export const slow: Fault = {
+const slow: Fault = {
   number: 3,
   name: "Redis +200 ms",
   async run(stack) {
@@ -98,3 +80,5 @@ export const slow: Fault = {
     });
   },
 };
+
+export const faults = [refused, blackHoled, slow];

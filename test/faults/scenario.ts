@@ -2,11 +2,14 @@
 // real gateways with a control plane; and what of it must hold throughout.
 
 import { setTimeout as sleep } from "node:timers/promises";
+import { freePort } from "../fixtures/free-ports.ts";
+import { RedisServer } from "../fixtures/redis-server.ts";
 import { ask } from "../fixtures/requests.ts";
 import { System, type SystemOptions } from "../fixtures/system.ts";
 import { type Loss, mostAtOnce } from "./bound.ts";
 import { atLeast, atMost, type Fact, fact, figure, type Observation, type Window } from "./fault.ts";
 import { Load, type Served } from "./load.ts";
+import { TcpProxy } from "./tcp-proxy.ts";
 
 /** What the gateways are given; what they may add to a request's latency. */
 export const deadlineMs = Number(process.env["SLUICE_REDIS_DEADLINE_MS"] ?? 20);
@@ -23,6 +26,8 @@ const policyName = "under-fault";
 export interface Limit {
   /** Units a second, and of the burst. */
   readonly quota: number;
+  /** Instead of a second. */
+  readonly window?: string;
   readonly keys: readonly string[];
   readonly ratePerSecond: number;
 }
@@ -33,8 +38,8 @@ export interface Plan {
   readonly system: System;
   readonly limit?: Limit;
   readonly scope?: "cluster" | "node";
-  /** Who decides while the fault lasts: the counter of all, or each node by its share; of these gateways, if not of all. */
-  readonly decides: "counter" | "shares";
+  /** Who decides while the fault lasts: the counter of all, or each node by its share; at these gateways, if not at all. */
+  readonly decides: "counter" | "shares" | "either";
   readonly cutOff?: readonly number[];
   /** Makes the fault, and ends it. @returns what counters may have forgotten meanwhile */
   inject(load: Load): Promise<readonly Loss[] | undefined>;
@@ -64,6 +69,23 @@ export async function startSystem(stack: AsyncDisposableStack, options: SystemOp
   return system;
 }
 
+/** A Redis of the fault's own. */
+export async function startRedis(stack: AsyncDisposableStack, args: readonly string[] = []): Promise<RedisServer> {
+  const redis = new RedisServer(await freePort(), {}, args);
+  stack.defer(() => redis.stop("SIGKILL"));
+  await redis.start();
+  return redis;
+}
+
+/** Two gateways that reach a Redis through a proxy. */
+export async function startBehindProxy(stack: AsyncDisposableStack) {
+  const redis = await startRedis(stack);
+  const proxy = await TcpProxy.start(redis.port);
+  stack.defer(() => proxy.refuse());
+  const system = await startSystem(stack, { gateways: 2, env: { SLUICE_REDIS_URL: proxy.url } });
+  return { proxy, redis, system };
+}
+
 /** Plays a fault. */
 export async function observe(stack: AsyncDisposableStack, plan: Plan): Promise<Observation> {
   const { system, limit = oneKey, scope = "cluster" } = plan;
@@ -72,7 +94,7 @@ export async function observe(stack: AsyncDisposableStack, plan: Plan): Promise<
     scope,
     match: { paths: [`/${policyName}`] },
     key: ["header:x-key"],
-    limits: [{ algorithm: "token-bucket", quota: limit.quota, window: "1s" }],
+    limits: [limitDocument(limit)],
   });
   const load = new Load(
     system.gateways.map(({ url }) => `${url}/${policyName}`),
@@ -96,6 +118,7 @@ export async function observe(stack: AsyncDisposableStack, plan: Plan): Promise<
 
   const { served } = load;
   const phases = { served, beginMs, endMs };
+  const p50Before = percentile(within(served, startMs, beginMs), 50);
   const p99Before = p99(within(served, startMs, beginMs));
   const p99During = p99(within(served, beginMs, recoveredMs ?? performance.now()));
   const facts = [
@@ -108,6 +131,7 @@ export async function observe(stack: AsyncDisposableStack, plan: Plan): Promise<
       Math.max(0, p99During - p99Before),
       " ms",
     ),
+    ...(plan.decides === "shares" ? [breakerFact(plan, phases, p50Before)] : []),
     ...decisionFacts(plan, limit, phases),
     configuration,
   ];
@@ -119,6 +143,11 @@ export async function observe(stack: AsyncDisposableStack, plan: Plan): Promise<
     recoveredAfterMs: plan.recoversWithinMs === undefined ? undefined : difference(recoveredMs, fromMs),
     windows: windowsOf(served, limit, beginMs),
   };
+}
+
+function limitDocument({ quota, window }: Limit): object {
+  if (window !== undefined) return { algorithm: "fixed-window", quota, window };
+  return { algorithm: "token-bucket", quota, window: "1s" };
 }
 
 /** Whom the counter of all decided. */
@@ -203,9 +232,21 @@ function boundFacts({ system, scope }: Plan, limit: Limit, served: readonly Serv
   return facts;
 }
 
+/** Once the breaker has opened, only its probes wait for Redis. */
+function breakerFact({ system, cutOff }: Plan, { served, beginMs, endMs }: Phases, p50BeforeMs: number): Fact {
+  const affected = affectedBy(system, cutOff);
+  const late = within(served, (beginMs + endMs) / 2, endMs).filter(({ gateway }) => affected.includes(gateway));
+  const added = Math.max(0, percentile(late, 90) - p50BeforeMs);
+  return atMost("p90 added in its second half, when only probes wait", lateTimerMs, added, " ms");
+}
+
+function affectedBy(system: System, cutOff: readonly number[] | undefined): readonly number[] {
+  return cutOff ?? system.gateways.map((_, gateway) => gateway);
+}
+
 /** By whom requests were decided while the fault lasted, and that they went on being admitted. */
 function decisionFacts({ decides, system, cutOff }: Plan, limit: Limit, { served, beginMs, endMs }: Phases): Fact[] {
-  const affected = cutOff ?? system.gateways.map((_, gateway) => gateway);
+  const affected = affectedBy(system, cutOff);
   // A fault begins to be felt within this.
   const settledMs = beginMs + Math.min(500, (endMs - beginMs) / 2);
   const during = within(served, settledMs, endMs).filter(admitted);
@@ -213,8 +254,11 @@ function decisionFacts({ decides, system, cutOff }: Plan, limit: Limit, { served
   const expected = here.filter((one) => byCounter(one, limit) === (decides === "counter")).length;
   const percent = here.length === 0 ? 0 : (expected / here.length) * 100;
   const who = decides === "counter" ? "by the counter of all" : "by each gateway's share";
-  const facts = [atLeast(`admitted ${who} meanwhile`, decides === "counter" ? 99 : 95, percent, " %")];
-  const mayAdmit = (limit.quota * limit.keys.length * (endMs - settledMs)) / 1000;
+  const facts: Fact[] = [];
+  if (decides !== "either") {
+    facts.push(atLeast(`admitted ${who} meanwhile`, decides === "counter" ? 99 : 95, percent, " %"));
+  }
+  const mayAdmit = (Math.min(limit.ratePerSecond, limit.quota * limit.keys.length) * (endMs - settledMs)) / 1000;
   facts.push(atLeast("admitted meanwhile, of what the limit lets through", 80, (during.length / mayAdmit) * 100, " %"));
   return facts;
 }
@@ -246,8 +290,13 @@ async function configurationKept(system: System): Promise<Fact> {
 }
 
 function p99(served: readonly Served[]): number {
+  return percentile(served, 99);
+}
+
+/** Of the time to an answer, in milliseconds. */
+function percentile(served: readonly Served[], percent: number): number {
   const took = served.map(({ sentAtMs, answeredAtMs }) => answeredAtMs - sentAtMs).sort((a, b) => a - b);
-  return took[Math.ceil(took.length * 0.99) - 1] ?? 0;
+  return took[Math.ceil((took.length * percent) / 100) - 1] ?? 0;
 }
 
 function windowsOf(served: readonly Served[], limit: Limit, beginMs: number): Window[] {
