@@ -1,7 +1,8 @@
 // One gateway is cut off from Redis and from the control plane, not from its clients.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Fault } from "./fault.ts";
+import { ask } from "../fixtures/requests.ts";
+import { type Fault, fact } from "./fault.ts";
 import { Namespace } from "./namespace.ts";
 import { observe, startRedis, startSystem } from "./scenario.ts";
 
@@ -29,9 +30,18 @@ const partitioned: Fault = {
       recoversWithinMs: 2000,
       async inject() {
         for (const port of [redis.port, Number(new URL(system.controlUrl).port)]) namespace.drop(port);
-        await sleep(4000);
+        await sleep(2000);
+        // Which the gateway that is cut off does not hear of before it is back.
+        const limits = [{ algorithm: "fixed-window", quota: 5, window: "366d" }];
+        await system.api("PUT", "/apps/default/policies/unheard", { match: { paths: ["/unheard"] }, limits });
+        await sleep(2000);
         namespace.pass();
         return undefined;
+      },
+      async moreFacts() {
+        const told: (string | undefined)[] = [];
+        for (const { url } of system.gateways) told.push((await ask(`${url}/unheard`)).headers["x-ratelimit-limit"]);
+        return [fact("limit told by a policy that was put meanwhile", "5, 5", told.join(", "), told.join() === "5,5")];
       },
     });
   },

@@ -82,8 +82,8 @@ const loading: Fault = {
     const directory = mkdtempSync(join(tmpdir(), "sluice-loading-"));
     stack.defer(() => rmSync(directory, { recursive: true, force: true }));
     const redis = await startRedis(stack, ["--dir", directory]);
-    await redis.command("EVAL", "for i = 1, 4000 do redis.call('SET', 'filler:' .. i, i) end", "0");
-    const slowly = ["--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024"];
+    await redis.command("EVAL", "for i = 1, 12000 do redis.call('SET', 'filler:' .. i, i) end", "0");
+    const slowly = ["--key-load-delay", "100", "--loading-process-events-interval-bytes", "1024"];
     const again = new RedisServer(redis.port, {}, ["--dir", directory, ...slowly]);
     stack.defer(() => again.stop("SIGKILL"));
     const system = await startSystem(stack, { gateways: 2, env: { SLUICE_REDIS_URL: redis.url } });
@@ -94,7 +94,7 @@ const loading: Fault = {
       async inject() {
         await redis.command("SAVE");
         await redis.stop("SIGKILL");
-        // Ready when it has read all: 4,000 keys of half a millisecond. What came after SAVE refills meanwhile.
+        // Ready when it has read all: for each key it takes a rest. What came after SAVE refills meanwhile.
         await again.start();
         return undefined;
       },
