@@ -13,29 +13,35 @@ import { namespacesMissing } from "./namespace.ts";
 import * as partition from "./partition.ts";
 import * as redisAway from "./redis-away.ts";
 import * as redisReplies from "./redis-replies.ts";
-import { type Result, tableOf, writeResults } from "./report.ts";
+import { inShort, type Result, tableOf, writeResults } from "./report.ts";
 import * as workers from "./workers.ts";
 
 const faults: readonly Fault[] = [redisAway, redisReplies, failovers, partition, workers, crowds]
   .flatMap((file): readonly Fault[] => file.faults)
   .sort((a, b) => a.number - b.number);
 
-/** What is running, to be ended when a signal comes. */
-let running = new AsyncDisposableStack();
+/** Whether a signal came: what runs is ended in order, so that no nginx is left behind, and nothing else begins. */
+let stopping = false;
 
 try {
   const { chosen, jsonFile } = readOptions(process.argv.slice(2));
   await requireSystemPackages("test", process.env["SLUICE_NGINX"]);
   await requireGatewayBuild();
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
-    process.once(signal, () => running.disposeAsync().finally(() => process.exit(1)));
+    process.on(signal, () => {
+      stopping = true;
+      say("stopping when this fault is over …");
+    });
   }
   const missing = chosen.some(({ needsRoot }) => needsRoot) ? namespacesMissing() : undefined;
   const results: Result[] = [];
   for (const fault of chosen) {
     const notRun = fault.needsRoot ? missing : undefined;
-    say(`${fault.number} ${fault.name}${notRun === undefined ? " …" : `: not run: ${notRun}`}`);
-    results.push(notRun === undefined ? { fault, ...(await inject(fault)) } : { fault, notRun });
+    say(`${fault.number} ${fault.name} …`);
+    const result = notRun === undefined ? { fault, ...(await inject(fault)) } : { fault, notRun };
+    if (stopping) process.exit(1);
+    results.push(result);
+    say(`${fault.number} ${fault.name}: ${inShort(result)}`);
   }
   writeResults(jsonFile, results);
   process.stdout.write(`\n${tableOf(results)}\n`);
@@ -49,7 +55,6 @@ try {
 
 async function inject(fault: Fault): Promise<{ observation: Observation } | { notRun: string }> {
   const stack = new AsyncDisposableStack();
-  running = stack;
   try {
     return { observation: await fault.run(stack) };
   } catch (error) {

@@ -34,6 +34,14 @@ export function tableOf(results: readonly Result[]): string {
   ].join("\n");
 }
 
+/** A line while others still run. */
+export function inShort({ observation, notRun }: Result): string {
+  if (observation === undefined) return `not run: ${notRun}`;
+  const differing = observation.facts.filter(({ ok }) => !ok);
+  if (differing.length === 0) return "as expected";
+  return differing.map(({ what, expected, seen }) => `${what}: expected ${expected}, seen ${seen}`).join("; ");
+}
+
 function recovery({ facts, recoveredAfterMs }: Observation): string {
   if (recoveredAfterMs !== undefined) return `${(recoveredAfterMs / 1000).toFixed(1)} s`;
   return facts.some(({ what, ok }) => !ok && what.startsWith("until")) ? "it did not" : "not interrupted";
