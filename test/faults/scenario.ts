@@ -13,6 +13,8 @@ import { TcpProxy } from "./tcp-proxy.ts";
 
 /** What the gateways are given; what they may add to a request's latency. */
 export const deadlineMs = Number(process.env["SLUICE_REDIS_DEADLINE_MS"] ?? 20);
+/** nginx's clock moves once in a turn of its event loop, and workers have one each. */
+const staleClockMs = 5;
 /** A timer of nginx is late by up to this on a machine that other processes share. */
 const lateTimerMs = 5;
 
@@ -226,9 +228,10 @@ function boundFacts({ system, scope }: Plan, limit: Limit, served: readonly Serv
     );
   const whole = admissions.filter((one) => byCounter(one, limit));
   const where = scope === "node" ? "in shared memory" : "by Redis";
+  const stale = scope === "node" ? staleUnits(quota) : 0;
   const lossText = losses.length === 0 ? "" : `, + ${losses[0]?.units} for each time it forgot`;
   const facts = [
-    atMost(`admitted ${where}, of ${quota} + ${quota}/s · t${lossText}`, quota, most(whole, quota, losses)),
+    atMost(`admitted ${where}, of ${quota} + ${quota}/s · t${lossText}`, quota + stale, most(whole, quota, losses)),
   ];
   const share = Math.floor(quota / system.gateways.length);
   const shared = admissions.filter((one) => !byCounter(one, limit));
@@ -243,8 +246,14 @@ function boundFacts({ system, scope }: Plan, limit: Limit, served: readonly Serv
       share,
     ),
   );
-  facts.push(atMost(`admitted by a gateway's share, of ${share} + ${share}/s · t`, share, Math.max(...seen)));
+  facts.push(
+    atMost(`admitted by a gateway's share, of ${share} + ${share}/s · t`, share + staleUnits(share), Math.max(...seen)),
+  );
   return facts;
+}
+
+function staleUnits(ratePerSecond: number): number {
+  return (ratePerSecond * staleClockMs) / 1000;
 }
 
 /** By whom requests were decided while the fault lasted, and that they went on being admitted. */
@@ -263,7 +272,9 @@ function decisionFacts(
   const who = decides === "counter" ? "by the counter of all" : "by each gateway's share";
   const facts: Fact[] = [];
   if (decides !== "either") {
-    facts.push(atLeast(`admitted ${who} meanwhile`, decides === "counter" ? 99 : 90, percent, " %"));
+    // Besides, a machine with other work misses a deadline now and then; and the fault's end is noticed a little late.
+    const mostOf = decides === "counter" ? 97 : 90;
+    facts.push(atLeast(`admitted ${who} meanwhile`, mostOf, percent, " %"));
   }
   const mayAdmit = (Math.min(limit.ratePerSecond, limit.quota * limit.keys.length) * (endMs - settledMs)) / 1000;
   facts.push(atLeast("admitted meanwhile, of what the limit allows", 80, (during.length / mayAdmit) * 100, " %"));
