@@ -126,6 +126,7 @@ export async function observe(stack: AsyncDisposableStack, plan: Plan): Promise<
   await beside.stop();
 
   const { served } = load;
+  const all = [...served, ...beside.served];
   const phases = { served, beginMs, endMs };
   const overMs = recoveredMs ?? performance.now();
   const affected = plan.cutOff ?? system.gateways.map((_, gateway) => gateway);
@@ -139,8 +140,8 @@ export async function observe(stack: AsyncDisposableStack, plan: Plan): Promise<
     return Math.max(0, limited - unlimited);
   };
   const facts = [
-    atMost("5xx", 0, served.filter(({ status }) => status >= 500).length),
-    atMost("requests without an answer", 0, served.filter(({ status }) => status === 0).length),
+    atMost("5xx", 0, all.filter(({ status }) => status >= 500).length),
+    atMost("requests without an answer", 0, all.filter(({ status }) => status === 0).length),
     // What a window that does not end has counted, the fault looks at itself.
     ...(limit.window === undefined ? boundFacts(plan, limit, served, losses) : []),
     // Until it is over, against requests without a policy.
