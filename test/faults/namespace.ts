@@ -1,0 +1,100 @@
+// A network namespace, which a pair of virtual interfaces joins to this machine, and whose firewall drops packets.
+
+import { execFileSync } from "node:child_process";
+
+let count = 0;
+
+export class Namespace {
+  readonly #name = `sluice-${process.pid}-${++count}`;
+  readonly #outside = `sl${process.pid}-${count}`;
+  readonly #network = `10.213.${process.pid % 256}`;
+  readonly #first = count * 4;
+
+  /** Of this machine, as those inside see it. */
+  get hostAddress(): string {
+    return `${this.#network}.${this.#first + 1}`;
+  }
+
+  /** Of those inside. */
+  get address(): string {
+    return `${this.#network}.${this.#first + 2}`;
+  }
+
+  /** What a command is preceded by to run inside. */
+  get command(): readonly string[] {
+    return ["ip", "netns", "exec", this.#name];
+  }
+
+  static create(): Namespace {
+    const namespace = new Namespace();
+    try {
+      namespace.#create();
+    } catch (error) {
+      namespace.remove();
+      throw error;
+    }
+    return namespace;
+  }
+
+  #create(): void {
+    const inside = "outside";
+    ip("netns", "add", this.#name);
+    ip("link", "add", this.#outside, "type", "veth", "peer", "name", inside, "netns", this.#name);
+    ip("addr", "add", `${this.hostAddress}/30`, "dev", this.#outside);
+    ip("link", "set", this.#outside, "up");
+    this.#run("ip", "addr", "add", `${this.address}/30`, "dev", inside);
+    for (const device of ["lo", inside]) this.#run("ip", "link", "set", device, "up");
+  }
+
+  /** Packets to and from this port are dropped: nobody is told, nothing is refused. */
+  drop(port: number): void {
+    for (const chain of ["INPUT", "OUTPUT"]) {
+      for (const end of ["--dport", "--sport"]) {
+        this.#run("iptables", "-w", "-A", chain, "-p", "tcp", end, `${port}`, "-j", "DROP");
+      }
+    }
+  }
+
+  /** All packets pass again. */
+  pass(): void {
+    this.#run("iptables", "-w", "-F");
+  }
+
+  #run(...args: readonly string[]): void {
+    const [command, ...rest] = [...this.command, ...args] as [string, ...string[]];
+    execFileSync(command, rest, { stdio: "pipe" });
+  }
+
+  remove(): void {
+    for (const args of [
+      ["link", "del", this.#outside],
+      ["netns", "del", this.#name],
+    ]) {
+      try {
+        ip(...args);
+      } catch {
+        // It was never made.
+      }
+    }
+  }
+}
+
+/** @returns why there can be none here, or undefined */
+export function namespacesMissing(): string | undefined {
+  if (process.getuid?.() !== 0) return "needs root";
+  try {
+    const namespace = Namespace.create();
+    try {
+      namespace.drop(1);
+    } finally {
+      namespace.remove();
+    }
+    return undefined;
+  } catch (error) {
+    return `needs network namespaces with iptables: ${String((error as Error).message).split("\n")[0]}`;
+  }
+}
+
+function ip(...args: readonly string[]): void {
+  execFileSync("ip", args, { stdio: "pipe" });
+}

@@ -1,0 +1,84 @@
+// Redis cannot be reached, or not in time.
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { freePort } from "../fixtures/free-ports.ts";
+import { Program } from "../fixtures/program.ts";
+import type { Fault } from "./fault.ts";
+import { Namespace } from "./namespace.ts";
+import { observe, startBehindProxy, startSystem } from "./scenario.ts";
+
+const lastsMs = 3000;
+const recoversWithinMs = 2000;
+
+const refused: Fault = {
+  number: 1,
+  name: "Redis refused",
+  async run(stack) {
+    const { proxy, system } = await startBehindProxy(stack);
+    return observe(stack, {
+      system,
+      decides: "shares",
+      recoversWithinMs,
+      async inject() {
+        await proxy.refuse();
+        await sleep(lastsMs);
+        await proxy.accept();
+        return undefined;
+      },
+    });
+  },
+};
+
+const blackHoled: Fault = {
+  number: 2,
+  name: "Redis black-holed",
+  needsRoot: true,
+  async run(stack) {
+    const namespace = Namespace.create();
+    stack.defer(() => namespace.remove());
+    const port = await freePort();
+    const [command, ...args] = [...namespace.command, "redis-server", "--port", `${port}`] as string[];
+    const redis = await Program.start({
+      command: command as string,
+      args: [...args, "--bind", "0.0.0.0", "--protected-mode", "no", "--save", ""],
+      readyWhen: /Ready to accept connections/,
+    });
+    stack.defer(() => redis.stop("SIGKILL"));
+    const system = await startSystem(stack, {
+      gateways: 2,
+      env: { SLUICE_REDIS_URL: `redis://${namespace.address}:${port}` },
+    });
+    return observe(stack, {
+      system,
+      decides: "shares",
+      recoversWithinMs,
+      async inject() {
+        namespace.drop(port);
+        await sleep(lastsMs);
+        namespace.pass();
+        return undefined;
+      },
+    });
+  },
+};
+
+const slow: Fault = {
+  number: 3,
+  name: "Redis +200 ms",
+  async run(stack) {
+    const { proxy, system } = await startBehindProxy(stack);
+    return observe(stack, {
+      system,
+      decides: "shares",
+      recoversWithinMs,
+      async inject() {
+        proxy.delayMs = 100;
+        await sleep(lastsMs);
+        proxy.delayMs = 0;
+        return undefined;
+      },
+    });
+  },
+};
+
+export const faults = [refused, blackHoled, slow];

@@ -1,0 +1,334 @@
+// What every fault is held to: a steady load of more than is admitted, before the fault, while it lasts and after it, on
+// real gateways with a control plane; and what of it must hold throughout.
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { freePort } from "../fixtures/free-ports.ts";
+import { RedisServer } from "../fixtures/redis-server.ts";
+import { ask } from "../fixtures/requests.ts";
+import { System, type SystemOptions, until } from "../fixtures/system.ts";
+import { type Loss, mostAtOnce } from "./bound.ts";
+import { atLeast, atMost, type Fact, fact, figure, type Observation, type Window } from "./fault.ts";
+import { Load, type Served } from "./load.ts";
+import { TcpProxy } from "./tcp-proxy.ts";
+
+/** What the gateways are given; what they may add to a request's latency. */
+export const deadlineMs = Number(process.env["SLUICE_REDIS_DEADLINE_MS"] ?? 20);
+/** nginx's clock moves once in a turn of its event loop, and workers have one each. */
+const staleClockMs = 5;
+/** A timer of nginx is late by up to this on a machine that other processes share. */
+const lateTimerMs = 5;
+
+const beforeMs = 2000;
+const besideRatePerSecond = 150;
+/** Behind the recovery: that it lasts. */
+const afterMs = 1000;
+const windowMs = 100;
+const policyName = "under-fault";
+
+export interface Limit {
+  /** Units a second, and of the burst. */
+  readonly quota: number;
+  /** Instead of a second. */
+  readonly window?: string;
+  readonly keys: readonly string[];
+  readonly ratePerSecond: number;
+}
+
+export const oneKey: Limit = { quota: 100, keys: ["all"], ratePerSecond: 300 };
+
+export interface Plan {
+  readonly system: System;
+  readonly limit?: Limit;
+  readonly scope?: "cluster" | "node";
+  /** Who decides while the fault lasts: the counter of all, or each node by its share; at these gateways, if not at all. */
+  readonly decides: "counter" | "shares" | "either";
+  readonly cutOff?: readonly number[];
+  /** Makes the fault, and ends it. @returns what counters may have forgotten meanwhile */
+  inject(load: Load): Promise<readonly Loss[] | undefined>;
+  /** Longest until the counter of all decides again. Absent: it never ceased to. */
+  readonly recoversWithinMs?: number;
+  /** From its beginning: for a fault that ends by what we do about it. */
+  readonly recoversFrom?: "beginning" | "end";
+  /** Whether connections may break, as those of a process that is killed do. */
+  readonly breaks?: boolean;
+  /** What else is to be seen afterwards. */
+  moreFacts?(seen: Phases): Promise<readonly Fact[]> | readonly Fact[];
+}
+
+export interface Phases {
+  readonly served: readonly Served[];
+  readonly beginMs: number;
+  readonly endMs: number;
+}
+
+/** Starts a system whose gateways have the deadline of this run. */
+export async function startSystem(stack: AsyncDisposableStack, options: SystemOptions): Promise<System> {
+  const system = await System.start({
+    ...options,
+    env: { SLUICE_REDIS_DEADLINE_MS: `${deadlineMs}`, ...options.env },
+  });
+  stack.defer(() => system.stop());
+  return system;
+}
+
+/** A Redis of the fault's own. */
+export async function startRedis(stack: AsyncDisposableStack, args: readonly string[] = []): Promise<RedisServer> {
+  const redis = new RedisServer(await freePort(), {}, args);
+  stack.defer(() => redis.stop("SIGKILL"));
+  await redis.start();
+  return redis;
+}
+
+/** Two gateways that reach a Redis through a proxy. */
+export async function startBehindProxy(stack: AsyncDisposableStack) {
+  const redis = await startRedis(stack);
+  const proxy = await TcpProxy.start(redis.port);
+  stack.defer(() => proxy.refuse());
+  const system = await startSystem(stack, { gateways: 2, env: { SLUICE_REDIS_URL: proxy.url } });
+  return { proxy, redis, system };
+}
+
+/** Plays a fault. */
+export async function observe(stack: AsyncDisposableStack, plan: Plan): Promise<Observation> {
+  const { system, limit = oneKey, scope = "cluster" } = plan;
+  await system.put({
+    name: policyName,
+    scope,
+    match: { paths: [`/${policyName}`] },
+    key: ["header:x-key"],
+    limits: [limitDocument(limit)],
+  });
+  const load = new Load(
+    system.gateways.map(({ url }) => `${url}/${policyName}`),
+    limit.ratePerSecond,
+    limit.keys,
+  );
+  // Requests that meet no policy, at the same gateways at the same time: what these take, the machine takes.
+  const beside = new Load(
+    system.gateways.map(({ url }) => `${url}/beside`),
+    besideRatePerSecond,
+    ["none"],
+  );
+  for (const each of [load, beside]) {
+    stack.defer(() => each.stop());
+    each.start();
+  }
+  await sleep(beforeMs);
+  const brokenBefore = load.broken;
+  const beginMs = performance.now();
+  const losses = (await plan.inject(load)) ?? [];
+  const endMs = performance.now();
+  const fromMs = plan.recoversFrom === "beginning" ? beginMs : endMs;
+  const recoveredMs = await untilRecovered(plan, limit, load, endMs);
+  await sleep(afterMs);
+  const configuration = await configurationKept(system);
+  await load.stop();
+  await beside.stop();
+
+  const { served } = load;
+  const all = [...served, ...beside.served];
+  const phases = { served, beginMs, endMs };
+  const overMs = recoveredMs ?? performance.now();
+  const affected = plan.cutOff ?? system.gateways.map((_, gateway) => gateway);
+  const added = (percent: number, fromMs: number, toMs: number) => {
+    const [limited, unlimited] = [load, beside].map((each) =>
+      percentile(
+        within(each.served, fromMs, toMs).filter(({ gateway }) => affected.includes(gateway)),
+        percent,
+      ),
+    ) as [number, number];
+    return Math.max(0, limited - unlimited);
+  };
+  const facts = [
+    atMost("5xx", 0, all.filter(({ status }) => status >= 500).length),
+    atMost("requests without an answer", 0, all.filter(({ status }) => status === 0).length),
+    // What a window that does not end has counted, the fault looks at itself.
+    ...(limit.window === undefined ? boundFacts(plan, limit, served, losses) : []),
+    // Until it is over, against requests without a policy.
+    atMost("p99 added (deadline + a late timer)", deadlineMs + lateTimerMs, added(99, beginMs, overMs), " ms"),
+    // Once the breaker has opened, its probes alone wait for Redis.
+    ...(plan.decides === "shares"
+      ? [atMost("p90 added in its second half", lateTimerMs, added(90, (beginMs + endMs) / 2, endMs), " ms")]
+      : []),
+    ...decisionFacts(plan, limit, phases, affected),
+    configuration,
+  ];
+  if (plan.breaks !== true) facts.push(atMost("connections of clients that broke", 0, load.broken - brokenBefore));
+  if (plan.recoversWithinMs !== undefined) facts.push(recoveryFact(plan.recoversWithinMs, recoveredMs, fromMs));
+  facts.push(...((await plan.moreFacts?.(phases)) ?? []));
+  return {
+    facts,
+    recoveredAfterMs: plan.recoversWithinMs === undefined ? undefined : difference(recoveredMs, fromMs),
+    windows: windowsOf(served, limit, beginMs),
+  };
+}
+
+function limitDocument({ quota, window }: Limit): object {
+  if (window !== undefined) return { algorithm: "fixed-window", quota, window };
+  return { algorithm: "token-bucket", quota, window: "1s" };
+}
+
+/** Whom the counter of all decided. */
+function byCounter({ limit: told }: Served, { quota }: Limit): boolean {
+  return told === quota;
+}
+
+const admitted = ({ status }: Served) => status >= 200 && status < 300;
+
+const within = (served: readonly Served[], fromMs: number, toMs: number) =>
+  served.filter(({ sentAtMs }) => sentAtMs >= fromMs && sentAtMs < toMs);
+
+/** @returns the end of the first tenth of a second in which the counter of all has decided again at each gateway */
+async function untilRecovered(
+  { system, recoversWithinMs }: Plan,
+  limit: Limit,
+  load: Load,
+  endMs: number,
+): Promise<number | undefined> {
+  if (recoversWithinMs === undefined) return endMs;
+  const giveUpMs = endMs + 2 * recoversWithinMs;
+  while (performance.now() < giveUpMs) {
+    await sleep(windowMs / 4);
+    const firsts = system.gateways.map(
+      (_, gateway) =>
+        load.served.find(
+          (one) => one.gateway === gateway && one.sentAtMs >= endMs && admitted(one) && byCounter(one, limit),
+        )?.answeredAtMs,
+    );
+    if (firsts.every((first) => first !== undefined)) {
+      return endMs + Math.ceil((Math.max(...firsts) - endMs) / windowMs) * windowMs;
+    }
+  }
+  return undefined;
+}
+
+function recoveryFact(withinMs: number, recoveredMs: number | undefined, fromMs: number): Fact {
+  const seen = difference(recoveredMs, fromMs);
+  const what = "until Redis decides again at every gateway";
+  if (seen === undefined) return fact(what, `≤ ${withinMs} ms`, "it did not", false);
+  return atMost(what, withinMs, seen, " ms");
+}
+
+function difference(momentMs: number | undefined, fromMs: number): number | undefined {
+  return momentMs === undefined ? undefined : Math.round(momentMs - fromMs);
+}
+
+/** Each authority by itself admits no more than its bucket, whenever it decides. */
+function boundFacts({ system, scope }: Plan, limit: Limit, served: readonly Served[], losses: readonly Loss[]): Fact[] {
+  const { quota, keys } = limit;
+  const admissions = served.filter(admitted);
+  const most = (of: readonly Served[], ratePerSecond: number, lost: readonly Loss[] = []) =>
+    Math.max(
+      ...keys.map((key) =>
+        mostAtOnce(
+          of.filter((one) => one.key === key),
+          ratePerSecond,
+          lost,
+        ),
+      ),
+    );
+  const whole = admissions.filter((one) => byCounter(one, limit));
+  const where = scope === "node" ? "in shared memory" : "by Redis";
+  const stale = scope === "node" ? staleUnits(quota) : 0;
+  const lossText = losses.length === 0 ? "" : `, + ${losses[0]?.units} for each time it forgot`;
+  const facts = [
+    atMost(`admitted ${where}, of ${quota} + ${quota}/s · t${lossText}`, quota + stale, most(whole, quota, losses)),
+  ];
+  const share = Math.floor(quota / system.gateways.length);
+  const shared = admissions.filter((one) => !byCounter(one, limit));
+  if (shared.length === 0) return facts;
+  const told = new Set(shared.map(({ limit: limitTold }) => limitTold));
+  facts.push(
+    fact("limit told where Redis did not decide", `${share}`, [...told].join(", "), told.size === 1 && told.has(share)),
+  );
+  const seen = system.gateways.map((_, gateway) =>
+    most(
+      shared.filter((one) => one.gateway === gateway),
+      share,
+    ),
+  );
+  facts.push(
+    atMost(`admitted by a gateway's share, of ${share} + ${share}/s · t`, share + staleUnits(share), Math.max(...seen)),
+  );
+  return facts;
+}
+
+function staleUnits(ratePerSecond: number): number {
+  return (ratePerSecond * staleClockMs) / 1000;
+}
+
+/** By whom requests were decided while the fault lasted, and that they went on being admitted. */
+function decisionFacts(
+  { decides }: Plan,
+  limit: Limit,
+  { served, beginMs, endMs }: Phases,
+  affected: readonly number[],
+): Fact[] {
+  // A fault begins to be felt within this.
+  const settledMs = beginMs + Math.min(500, (endMs - beginMs) / 2);
+  const during = within(served, settledMs, endMs).filter(admitted);
+  const here = during.filter(({ gateway }) => affected.includes(gateway));
+  const expected = here.filter((one) => byCounter(one, limit) === (decides === "counter")).length;
+  const percent = here.length === 0 ? 0 : (expected / here.length) * 100;
+  const who = decides === "counter" ? "by the counter of all" : "by each gateway's share";
+  const facts: Fact[] = [];
+  if (decides !== "either") {
+    // Besides, a machine with other work misses a deadline now and then; and the fault's end is noticed a little late.
+    const mostOf = decides === "counter" ? 97 : 90;
+    facts.push(atLeast(`admitted ${who} meanwhile`, mostOf, percent, " %"));
+  }
+  const mayAdmit = (Math.min(limit.ratePerSecond, limit.quota * limit.keys.length) * (endMs - settledMs)) / 1000;
+  facts.push(atLeast("admitted meanwhile, of what the limit allows", 80, (during.length / mayAdmit) * 100, " %"));
+  return facts;
+}
+
+/** Every gateway holds the control plane's revision, and takes the next. */
+async function configurationKept(system: System): Promise<Fact> {
+  const what = "configuration";
+  const expected = "kept, next change applied";
+  try {
+    await system.untilConnected(10_000);
+    await until("every gateway has the last revision", 5000, async () => {
+      const { gateways } = JSON.parse((await system.api("GET", "/gateways")).body) as { gateways: { lag: number }[] };
+      return gateways.length === system.gateways.length && gateways.every(({ lag }) => lag === 0);
+    });
+    await system.put({
+      name: "behind-the-fault",
+      match: { paths: ["/behind-the-fault"] },
+      limits: [{ algorithm: "fixed-window", quota: 7, window: "366d" }],
+    });
+    for (const { url } of system.gateways) {
+      const { headers } = await ask(`${url}/behind-the-fault`);
+      if (headers["x-ratelimit-limit"] !== "7") return fact(what, expected, "a gateway has not the next change", false);
+    }
+    return fact(what, expected, expected, true);
+  } catch (error) {
+    return fact(what, expected, (error as Error).message, false);
+  }
+}
+
+function p99(served: readonly Served[]): number {
+  return percentile(served, 99);
+}
+
+/** Of the time to an answer, in milliseconds. */
+function percentile(served: readonly Served[], percent: number): number {
+  const took = served.map(({ sentAtMs, answeredAtMs }) => answeredAtMs - sentAtMs).sort((a, b) => a - b);
+  return took[Math.ceil((took.length * percent) / 100) - 1] ?? 0;
+}
+
+function windowsOf(served: readonly Served[], limit: Limit, beginMs: number): Window[] {
+  const groups = Map.groupBy(served, ({ sentAtMs }) => Math.floor((sentAtMs - beginMs) / windowMs));
+  return [...groups].map(([index, group]) => {
+    const through = group.filter(admitted);
+    return {
+      atMs: index * windowMs,
+      sent: group.length,
+      admitted: through.length,
+      admittedByShare: through.filter((one) => !byCounter(one, limit)).length,
+      refused: group.filter(({ status }) => status === 429).length,
+      failed: group.filter(({ status }) => status === 0 || status >= 500).length,
+      p99Ms: Number(figure(p99(group))),
+    };
+  });
+}
