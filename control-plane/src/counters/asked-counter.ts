@@ -50,9 +50,8 @@ export function askedCounter(
 /** @param written the policy's key, as the document has it */
 function readValues(policy: Policy, written: readonly string[], key: readonly string[]): string[] {
   if (key.length !== policy.key.length) {
-    const count = policy.key.length === 1 ? "1 value" : `${policy.key.length} values`;
-    const expected = `${count}, for the policy's key [${written.join(", ")}]`;
-    refuseProblems([{ path: "key", expected, got: `${key.length}: ${describeValue(key)}` }]);
+    const expected = `${countOf(policy.key)}, for the policy's key [${written.join(", ")}]`;
+    refuseProblems([{ path: "key", expected, got: countOf(key) }]);
   }
   const problems: Problem[] = [];
   const values = key.map((value, i) => {
@@ -69,6 +68,10 @@ function readValues(policy: Policy, written: readonly string[], key: readonly st
   });
   refuseProblems(problems);
   return values;
+}
+
+function countOf(values: readonly unknown[]): string {
+  return values.length === 1 ? "1 value" : `${values.length} values`;
 }
 
 function sha1Hex(text: string): string {
