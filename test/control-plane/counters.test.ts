@@ -174,12 +174,12 @@ describe("in Redis", () => {
   });
 
   it("knows the override that a key matches, and resets the policy's own counters besides", async () => {
-    const vip = [{ name: "hourly", algorithm: "token-bucket", quota: 50, window: "1h" }];
+    const vip = [{ ...hourly, quota: 50, window: "2h" }];
     const overrides = [{ key: ["*", "vip"], limits: vip }];
     const control = await start({ books: { ...books, limits: [hourly], overrides } });
     await ready(control);
     await client.set(hourlyOf("2:9:192.0.2.7vip"), "1 1");
-    await client.set(keyOf("2:9:192.0.2.7vip", `hourly:token-bucket:${hourUs}`), "1 1");
+    await client.set(keyOf("2:9:192.0.2.7vip", `hourly:fixed-window:${2 * hourUs}`), "1 1");
     const read = await control.call("GET", "/apps/default/counters?policy=books&key=192.0.2.7&key=vip");
     expect(read.body.limits).toMatchObject([{ name: "hourly", limit: 50, remaining: 50 }]);
     await control.call("DELETE", "/apps/default/counters?policy=books&key=192.0.2.7&key=vip");
