@@ -37,6 +37,8 @@ ENV SLUICE_CONTROL_HOST=0.0.0.0
 COPY --from=production-dependencies /sluice/node_modules node_modules
 COPY limiter limiter
 COPY control-plane control-plane
+# What gateways run in Redis, which the control plane keeps there.
+COPY --from=build /sluice/gateway/dist/sluice_redis_scripts.json gateway/dist/
 USER node
 EXPOSE 8081
 VOLUME ["/data", "/shared"]

@@ -1,4 +1,5 @@
 // `npm run control-plane`: the control plane alone.
+import { requireGatewayBuild } from "./gateway-build.ts";
 import { shareGatewayToken } from "./gateway-token.ts";
 import { controlPlane, controlPorts } from "./parts.ts";
 import { requireFreePorts } from "./ports.ts";
@@ -10,6 +11,8 @@ import { fail, say } from "./step.mjs";
 try {
   const settings = readSettings(process.env);
   await requireFreePorts(controlPorts(settings));
+  // The scripts that it keeps in Redis are the gateways'.
+  if (settings.redisUrl !== undefined) await requireGatewayBuild();
   const processes = new Processes();
   processes.start(controlPlane(settings, shareGatewayToken(settings)));
   await untilAnswers("control plane", `${controlUrlHere(settings)}/readyz`);

@@ -7,6 +7,8 @@ import { runStep, SetupError } from "./step.mjs";
 
 export const gatewayDist = join(projectDir, "gateway/dist");
 const entry = join(gatewayDist, "sluice.lua");
+/** What the control plane needs of it. */
+const redisScripts = join(gatewayDist, "sluice_redis_scripts.json");
 const builder = join(projectDir, "gateway/build/build.ts");
 const stampFile = join(gatewayDist, ".sluice-build");
 const sources = ["limiter", "gateway", "tsconfig.base.json", "package-lock.json"];
@@ -14,9 +16,15 @@ const sources = ["limiter", "gateway", "tsconfig.base.json", "package-lock.json"
 /** @throws SetupError with the compiler's output when the build fails. */
 export async function requireGatewayBuild(): Promise<void> {
   // An image or a package carries what was built and not what builds it.
-  if (!existsSync(builder) && existsSync(entry)) return;
+  if (!existsSync(builder) && (existsSync(entry) || existsSync(redisScripts))) return;
   const stamp = fingerprint();
-  if (existsSync(entry) && existsSync(stampFile) && readFileSync(stampFile, "utf8") === stamp) return;
+  if (
+    existsSync(entry) &&
+    existsSync(redisScripts) &&
+    existsSync(stampFile) &&
+    readFileSync(stampFile, "utf8") === stamp
+  )
+    return;
   const built = await runStep("building the gateway", process.execPath, [builder], { cwd: projectDir });
   if (built.code !== 0) throw new SetupError(`the build failed (exit code ${built.code}):\n${built.output.trimEnd()}`);
   writeFileSync(stampFile, stamp);

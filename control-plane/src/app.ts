@@ -12,10 +12,12 @@ import lastResponses from "./plugins/last-responses.ts";
 import { watchMethods } from "./plugins/method-not-allowed.ts";
 import metrics from "./plugins/metrics.ts";
 import push from "./plugins/push.ts";
+import redis from "./plugins/redis.ts";
 import websockets from "./plugins/websockets.ts";
 import { defaultPushTimes, type PushTimes } from "./push/push-session.ts";
 import appRoutes from "./routes/apps.ts";
 import banRoutes from "./routes/bans.ts";
+import counterRoutes from "./routes/counters.ts";
 import gatewayRoutes from "./routes/gateways.ts";
 import healthRoutes from "./routes/health.ts";
 import policyRoutes from "./routes/policies.ts";
@@ -115,8 +117,9 @@ async function buildApp(
   await app.register(methods.watch);
   await app.register(metrics);
   await app.register(push, { now, times: surroundings.pushTimes ?? defaultPushTimes });
+  await app.register(redis, { now, deployment: configuration.redis });
   await app.register(healthRoutes);
-  await app.register(api, { redisIsSet: configuration.redisUrl !== undefined });
+  await app.register(api, { redisIsSet: configuration.redis !== undefined });
   await app.register(methods.refuse);
   await app.ready();
   return app;
@@ -132,6 +135,7 @@ const api = fp<{ redisIsSet: boolean }>(
     await app.register(tokenRoutes, { prefix });
     await app.register(revisionRoutes, { prefix });
     await app.register(gatewayRoutes, { prefix });
+    await app.register(counterRoutes, { prefix });
   },
-  { name: "api", dependencies: ["database", "authentication", "document-bodies", "push", "api-description"] },
+  { name: "api", dependencies: ["database", "authentication", "document-bodies", "push", "redis", "api-description"] },
 );

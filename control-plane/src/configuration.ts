@@ -2,6 +2,7 @@
 // place of what the operator wrote is found out too late.
 
 import { resolve } from "node:path";
+import { parseRedisUrl, type RedisDeployment } from "./redis/redis-url.ts";
 
 export interface Configuration {
   readonly host: string;
@@ -9,7 +10,7 @@ export interface Configuration {
   readonly dataDir: string;
   readonly database: DatabaseConfiguration;
   /** Without Redis, policies of cluster scope are refused. */
-  readonly redisUrl: string | undefined;
+  readonly redis: RedisDeployment | undefined;
   readonly adminToken: string | undefined;
   readonly gatewayToken: string | undefined;
   readonly logLevel: LogLevel;
@@ -24,7 +25,6 @@ const logLevels = ["fatal", "error", "warn", "info", "debug", "trace", "silent"]
 export type LogLevel = (typeof logLevels)[number];
 
 export const minTokenLength = 16;
-const redisSchemes = ["redis", "rediss"].flatMap((name) => [`${name}:`, `${name}+sentinel:`, `${name}+cluster:`]);
 const laterSchemes = ["mysql:", "mariadb:", "postgres:", "postgresql:"];
 
 /** A value that cannot be used. The message is for the operator and never holds a secret. */
@@ -48,7 +48,7 @@ export function readConfiguration(environment: NodeJS.ProcessEnv): Configuration
     port: readPort(environment, "SLUICE_CONTROL_PORT", 8081),
     dataDir,
     database: Object.freeze(readDatabase(environment, dataDir)),
-    redisUrl: readRedisUrl(environment),
+    redis: readRedis(environment),
     adminToken,
     gatewayToken,
     logLevel: readLogLevel(environment),
@@ -104,18 +104,14 @@ function readDatabase(environment: NodeJS.ProcessEnv, dataDir: string): Database
   return { kind: "sqlite", path: resolve(path) };
 }
 
-function readRedisUrl(environment: NodeJS.ProcessEnv): string | undefined {
-  const url = read(environment, "SLUICE_REDIS_URL");
+function readRedis(environment: NodeJS.ProcessEnv): RedisDeployment | undefined {
+  const variable = "SLUICE_REDIS_URL";
+  const url = read(environment, variable);
   if (url === undefined) return undefined;
-  const scheme = schemeOf(url);
-  if (!redisSchemes.includes(scheme)) {
-    throw new ConfigurationError(
-      "SLUICE_REDIS_URL",
-      "redis://, redis+sentinel:// or redis+cluster://, or these with rediss for TLS",
-      scheme === "" ? "a text without a scheme" : `${scheme}…`,
-    );
-  }
-  return url;
+  const deployment = parseRedisUrl(url);
+  // The value may hold a password: it is not repeated.
+  if ("expected" in deployment) throw new ConfigurationError(variable, deployment.expected, deployment.got);
+  return deployment;
 }
 
 function readLogLevel(environment: NodeJS.ProcessEnv): LogLevel {

@@ -1,5 +1,6 @@
 // TypeScript to Lua: gateway/dist/sluice.lua for nginx (LuaJIT), and the Redis scripts (Lua 5.1) flat, with their SHA-1,
-// in gateway/dist/sluice_redis_scripts.lua. Anything that the compiler says, a warning too, fails the build.
+// in gateway/dist/sluice_redis_scripts.lua and, for the control plane, as JSON. Anything that the compiler says, a warning
+// too, fails the build.
 
 import { createHash } from "node:crypto";
 import { mkdirSync, renameSync, writeFileSync } from "node:fs";
@@ -33,6 +34,7 @@ const redisScripts: readonly RedisScript[] = [
   { name: "peek", file: "src/redis-scripts/peek.ts", function: "peekCounter" },
   { name: "refund", file: "src/redis-scripts/refund.ts", function: "refundCounters" },
   { name: "settle", file: "src/redis-scripts/settle.ts", function: "settleCounters" },
+  { name: "top_up", file: "src/redis-scripts/top-up.ts", function: "topUpCounters" },
   { name: "renew", file: "src/redis-scripts/renew.ts", function: "renewCounter" },
   ...algorithms.map((algorithm) => ({
     name: `charge_${algorithm.replaceAll("-", "_")}`,
@@ -96,10 +98,14 @@ for (const [path, text] of compile("tsconfig.json", [earlyBinding]).emitted) fil
 const { modules } = compile("tsconfig.redis-scripts.json");
 const scripts = redisScripts.map(({ name, file, function: called, constants }) => {
   const source = flattenScript(modules, { path: join(gateway, file), function: called }, constants);
-  const sha1 = createHash("sha1").update(source).digest("hex");
-  return `  ${name} = { sha1 = "${sha1}", source = [==[\n${source}]==] },\n`;
+  return { name, sha1: createHash("sha1").update(source).digest("hex"), source };
 });
-files.set("sluice_redis_scripts.lua", `return {\n${scripts.join("")}}\n`);
+const luaEntries = scripts.map(
+  ({ name, sha1, source }) => `  ${name} = { sha1 = "${sha1}", source = [==[\n${source}]==] },\n`,
+);
+files.set("sluice_redis_scripts.lua", `return {\n${luaEntries.join("")}}\n`);
+const jsonEntries = Object.fromEntries(scripts.map(({ name, sha1, source }) => [name, { sha1, source }]));
+files.set("sluice_redis_scripts.json", `${JSON.stringify(jsonEntries)}\n`);
 
 // Each file is replaced in one step: an nginx that is starting meanwhile reads the old one or the new one.
 mkdirSync(dist, { recursive: true });

@@ -5,6 +5,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { policySchema } from "../../control-plane/src/schemas/policy-schema.ts";
 import { onePerSecond, startControlPlane } from "./control-plane-under-test.ts";
+import { connectGateway } from "./gateway-double.ts";
 
 const texts = [
   "a",
@@ -176,6 +177,7 @@ describe("openapi.json", () => {
     expect(routes.sort()).toEqual([
       "/api/v1/apps/{app}/bans/{ban}: get delete",
       "/api/v1/apps/{app}/bans: get post",
+      "/api/v1/apps/{app}/counters: get delete post",
       "/api/v1/apps/{app}/policies/validate: post",
       "/api/v1/apps/{app}/policies/{policy}: get put delete",
       "/api/v1/apps/{app}/policies: get",
@@ -204,7 +206,8 @@ describe("openapi.json", () => {
   });
 
   it("describes what the API in fact answers", async () => {
-    const { call } = await startControlPlane();
+    const running = await startControlPlane();
+    const { call } = running;
     const { body } = await call("GET", "openapi.json");
     const ajv = new Ajv({ strict: false, logger: false });
     ajv.addSchema({ $id: "api", ...body });
@@ -219,7 +222,12 @@ describe("openapi.json", () => {
     await call("PUT", "/apps/default/templates/t", { body: { onLimit: {} } });
     const templated = { body: { ...onePerSecond, onLimit: { template: "t" } } };
     await call("PUT", "/apps/default/policies/templated", templated);
+    const gateway = await connectGateway(running, "g1");
+    const limits = [{ name: "default", capacity: 1, remaining: 1, resetAfterUs: 1 }];
+    gateway.say({ type: "status", counters: {}, redis: { state: "ok", sinceSeconds: 1 } });
+    void gateway.next("counter").then(({ id }) => gateway.say({ type: "counter", id, limits }));
     const answers: [string, unknown][] = [
+      ["Counter", (await call("GET", "/apps/default/counters?policy=p")).body],
       ["NewToken", made.body],
       ["NewToken", unseen.body],
       ["TokenPage", (await call("GET", "/tokens")).body],

@@ -254,6 +254,8 @@ describe("GET /gateways", () => {
       const { body } = await running.call("GET", "/gateways");
       expect(body).toEqual({
         revision: 1,
+        connected: 1,
+        redis: { state: "not-configured" },
         gateways: [
           {
             id: "g1",
@@ -265,6 +267,7 @@ describe("GET /gateways", () => {
             lag: 1,
             refused: { revision: 1, at: expect.any(String), errors: problems },
             counters: { allowed: 7, refused: 2 },
+            redis: null,
           },
         ],
       });

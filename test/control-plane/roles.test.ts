@@ -31,6 +31,8 @@ const writes: [string, string, object | undefined][] = [
   ["DELETE", "templates/polite", undefined],
   ["POST", "bans", ban],
   ["DELETE", "bans/1", undefined],
+  ["DELETE", "counters?policy=books", undefined],
+  ["POST", "counters", { policy: "books", units: 1 }],
 ];
 
 const reads = ["", "/policies", "/policies/books", "/templates", "/templates/polite", "/bans", "/bans/1"];

@@ -110,6 +110,11 @@ export const errorCatalogue = {
     title: "Internal error",
     meaning: "The control plane failed. `requestId` finds the cause in its log.",
   },
+  "redis-unavailable": {
+    status: 503,
+    title: "Redis unavailable",
+    meaning: "The counter is in Redis, which does not answer, or SLUICE_REDIS_URL is not set.",
+  },
   "not-ready": { status: 503, title: "Not ready", meaning: "The database does not answer." },
 } as const satisfies Record<string, ErrorEntry>;
 

@@ -3,6 +3,7 @@
 import type { FastifyBaseLogger } from "fastify";
 import fp from "fastify-plugin";
 import { ApiError } from "../errors/api-error.ts";
+import { CounterOrders } from "../push/counter-orders.ts";
 import { Fleet } from "../push/fleet.ts";
 import { Publisher } from "../push/publisher.ts";
 import { announceFleet, type PushTimes, runPushSession } from "../push/push-session.ts";
@@ -14,6 +15,7 @@ declare module "fastify" {
   interface FastifyInstance {
     readonly fleet: Fleet;
     readonly publisher: Publisher;
+    readonly counterOrders: CounterOrders;
   }
 }
 
@@ -35,7 +37,9 @@ export default fp<{ now: () => number; times: PushTimes }>(
       onError: (error) => app.log.error({ err: error }, "cannot read the policies; trying again"),
     });
     app.decorate("fleet", fleet);
+    const counterOrders = new CounterOrders(fleet);
     app.decorate("publisher", publisher);
+    app.decorate("counterOrders", counterOrders);
     announceFleet(fleet);
 
     app.addHook("preClose", async () => {
@@ -57,7 +61,14 @@ export default fp<{ now: () => number; times: PushTimes }>(
         throw new ApiError("upgrade-required", "Open this URL as a WebSocket.", {}, { upgrade: "websocket" });
       },
       wsHandler: (socket, request) =>
-        runPushSession(socket, { fleet, publisher, counts, times, log: request.log as FastifyBaseLogger }),
+        runPushSession(socket, {
+          fleet,
+          publisher,
+          counterOrders,
+          counts,
+          times,
+          log: request.log as FastifyBaseLogger,
+        }),
     });
 
     addGauge(

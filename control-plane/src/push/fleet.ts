@@ -2,7 +2,7 @@
 // writes and the REST API reads.
 
 import { EventEmitter } from "node:events";
-import type { GatewayMessage } from "@sluice/limiter/policy/snapshot.ts";
+import type { GatewayMessage, RedisReport } from "@sluice/limiter/policy/snapshot.ts";
 import type { Problem } from "@sluice/limiter/policy/validate.ts";
 import type { Position } from "../storage/epoch.ts";
 import type { GatewayLink } from "./gateway-link.ts";
@@ -28,7 +28,12 @@ export interface Gateway {
   /** The last snapshot it would not take, until it takes a newer one. */
   readonly refused: Refusal | undefined;
   readonly counters: Readonly<Record<string, number>>;
+  /** Undefined: it has none, or has not reported yet. */
+  readonly redis: RedisReport | undefined;
 }
+
+/** What a gateway tells of itself. */
+export type Report = Extract<GatewayMessage, { type: "applied" | "refused" | "status" }>;
 
 /** How far the connected gateways are with one revision. */
 export interface Applied {
@@ -70,6 +75,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
       revision: hello.revision,
       refused: older?.refused,
       counters: older?.counters ?? {},
+      redis: undefined,
       link,
     });
     this.emit("members");
@@ -88,7 +94,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
   }
 
   /** Notes a report; one that comes over a replaced link is nobody's any more. */
-  report(id: string, link: GatewayLink, message: Exclude<GatewayMessage, { type: "hello" }>): void {
+  report(id: string, link: GatewayLink, message: Report): void {
     const member = this.#memberOf(id, link);
     if (member === undefined) return;
     switch (message.type) {
@@ -106,6 +112,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
       }
       case "status":
         member.counters = message.counters;
+        member.redis = message.redis;
         return;
     }
     this.emit("progress");
@@ -121,9 +128,14 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
   }
 
   links(): GatewayLink[] {
-    const links: GatewayLink[] = [];
-    for (const { link } of this.#members.values()) if (link !== undefined) links.push(link);
-    return links;
+    return this.connected().map(({ link }) => link);
+  }
+
+  /** In the order of their ids. */
+  connected(): { id: string; link: GatewayLink }[] {
+    const connected: { id: string; link: GatewayLink }[] = [];
+    for (const { id, link } of this.#members.values()) if (link !== undefined) connected.push({ id, link });
+    return connected.sort((a, b) => (a.id < b.id ? -1 : 1));
   }
 
   /**

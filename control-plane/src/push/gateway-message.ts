@@ -3,7 +3,7 @@
 
 import { cutToBytes } from "@sluice/limiter/byte-length.ts";
 import { maxProblems, type Problem } from "@sluice/limiter/policy/problems.ts";
-import type { GatewayMessage } from "@sluice/limiter/policy/snapshot.ts";
+import type { CounterReading, GatewayMessage, RedisReport } from "@sluice/limiter/policy/snapshot.ts";
 
 export const maxMessageBytes = 1024 * 1024;
 const maxTextLength = 128;
@@ -11,6 +11,8 @@ const maxTextLength = 128;
 const keptProblems = maxProblems + 1;
 const maxProblemBytes = 1000;
 const maxCounters = 1000;
+/** More limits than a policy may have. */
+const maxReadings = 100;
 
 type Json = Record<string, unknown>;
 
@@ -37,7 +39,15 @@ export function readGatewayMessage(text: string): GatewayMessage | undefined {
     }
     case "status": {
       const counters = readCounters(message["counters"]);
-      return counters === undefined ? undefined : { type: "status", counters };
+      const redis = readRedisReport(message["redis"]);
+      if (counters === undefined || redis === "malformed") return undefined;
+      return { type: "status", counters, ...(redis === undefined ? {} : { redis }) };
+    }
+    case "counter": {
+      const { id, limits } = message;
+      const readings = limits === undefined ? undefined : readReadings(limits);
+      if (!isCount(id) || readings === "malformed") return undefined;
+      return { type: "counter", id, ...(readings === undefined ? {} : { limits: readings }) };
     }
     default:
       return undefined;
@@ -82,6 +92,27 @@ function readCounters(value: unknown): Record<string, number> | undefined {
     if (typeof count !== "number") return undefined;
   }
   return value as Record<string, number>;
+}
+
+function readRedisReport(value: unknown): RedisReport | undefined | "malformed" {
+  if (value === undefined) return undefined;
+  if (!isRecord(value)) return "malformed";
+  const { state, sinceSeconds } = value;
+  if ((state !== "ok" && state !== "failing" && state !== "unused") || !isCount(sinceSeconds)) return "malformed";
+  return { state, sinceSeconds };
+}
+
+function readReadings(value: unknown): CounterReading[] | "malformed" {
+  const list = listOf(value);
+  if (list === undefined || list.length > maxReadings) return "malformed";
+  const readings: CounterReading[] = [];
+  for (const item of list) {
+    if (!isRecord(item)) return "malformed";
+    const { name, capacity, remaining, resetAfterUs } = item;
+    if (!isText(name) || !isCount(capacity) || !isCount(remaining) || !isCount(resetAfterUs)) return "malformed";
+    readings.push({ name, capacity, remaining, resetAfterUs });
+  }
+  return readings;
 }
 
 /** Lua has one empty table for [] and {}, and cjson writes it as {}: either stands for an empty list here. */

@@ -2,6 +2,7 @@
 
 import type { FastifyBaseLogger } from "fastify";
 import type { RawData, WebSocket } from "ws";
+import type { CounterOrders } from "./counter-orders.ts";
 import type { Fleet } from "./fleet.ts";
 import { closeCodes, GatewayLink } from "./gateway-link.ts";
 import { readGatewayMessage } from "./gateway-message.ts";
@@ -25,12 +26,16 @@ export const defaultPushTimes: PushTimes = { pingEveryMs: 5_000, silenceMs: 15_0
 export interface SessionDependencies {
   readonly fleet: Fleet;
   readonly publisher: Publisher;
+  readonly counterOrders: CounterOrders;
   readonly counts: PushCounts;
   readonly times: PushTimes;
   readonly log: FastifyBaseLogger;
 }
 
-export function runPushSession(socket: WebSocket, { fleet, publisher, counts, times, log }: SessionDependencies): void {
+export function runPushSession(
+  socket: WebSocket,
+  { fleet, publisher, counterOrders, counts, times, log }: SessionDependencies,
+): void {
   const link = new GatewayLink(socket, counts.snapshotSent);
   let gateway: string | undefined;
 
@@ -59,6 +64,10 @@ export function runPushSession(socket: WebSocket, { fleet, publisher, counts, ti
       if (message.epoch !== current.epoch || message.revision < current.revision) link.sendSnapshot(current);
       fleet.join(message, link)?.close(closeCodes.replaced, "replaced by a newer socket of the same gateway");
       publisher.heardOf(message);
+      return;
+    }
+    if (message.type === "counter") {
+      counterOrders.answered(message);
       return;
     }
     if (message.type === "refused") {

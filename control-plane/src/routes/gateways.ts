@@ -21,9 +21,23 @@ export default async function gatewayRoutes(app: FastifyInstance): Promise<void>
     async (request) => {
       const { epoch, revision } = app.publisher.current;
       const seesAll = callerOf(request).app === undefined;
-      return { revision, gateways: app.fleet.list().map((gateway) => shown(gateway, epoch, revision, seesAll)) };
+      const redis = redisSeenHere(app, seesAll);
+      const connected = app.fleet.links().length;
+      return {
+        revision,
+        connected,
+        redis,
+        gateways: app.fleet.list().map((gateway) => shown(gateway, epoch, revision, seesAll)),
+      };
     },
   );
+}
+
+/** @param seesAll whether the reader may see what Redis says, and where it is */
+function redisSeenHere({ redis }: FastifyInstance, seesAll: boolean) {
+  if (redis === undefined) return { state: "not-configured" };
+  const { state, sinceMs, error } = redis.link.health;
+  return { state, since: new Date(sinceMs).toISOString(), error: seesAll ? error : undefined };
 }
 
 /** @param seesAll whether the reader may see what a refusal says of anybody's policies */
@@ -50,5 +64,9 @@ function shown(gateway: Gateway, epoch: string, current: number, seesAll: boolea
             errors: seesAll ? refused.problems : [],
           },
     counters: gateway.counters,
+    redis:
+      gateway.redis === undefined
+        ? null
+        : { state: gateway.redis.state, since: new Date(gateway.redis.sinceSeconds * 1000).toISOString() },
   };
 }

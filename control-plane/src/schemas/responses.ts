@@ -77,10 +77,29 @@ const revisionPage = {
   ),
 };
 
+const redisOfControlPlane = {
+  ...object(
+    {
+      state: { type: "string", enum: ["not-configured", "connecting", "ok", "failing"] },
+      since: time,
+      error: text,
+    },
+    ["since", "error"],
+  ),
+  description: "Redis as this control plane sees it.",
+};
+
+const redisOfGateway = {
+  anyOf: [object({ state: { type: "string", enum: ["ok", "failing", "unused"] }, since: time }), { type: "null" }],
+  description: "Redis as this gateway's last calls found it; null without one.",
+};
+
 const fleet = {
   $id: "Fleet",
   ...object({
     revision: count,
+    connected: { ...count, description: "How many gateways are connected now." },
+    redis: redisOfControlPlane,
     gateways: {
       type: "array",
       items: object(
@@ -97,11 +116,49 @@ const fleet = {
             anyOf: [object({ revision: count, at: time, errors: problems }), { type: "null" }],
           },
           counters: { type: "object", additionalProperties: { type: "number" } },
+          redis: redisOfGateway,
         },
         ["disconnectedAt"],
       ),
     },
   }),
+};
+
+const counterLimits = {
+  type: "array",
+  items: object({
+    name: text,
+    limit: { ...count, description: "The most units that can be had at once." },
+    used: count,
+    remaining: count,
+    resetAfter: { ...count, description: "Seconds until it is as if never used, rounded up." },
+  }),
+};
+
+const counter = {
+  $id: "Counter",
+  ...object(
+    {
+      app: text,
+      policy: text,
+      scope: { type: "string", enum: ["node", "cluster"] },
+      key: { type: "array", items: text, description: "As it is counted: an address by its network." },
+      limits: { ...counterLimits, description: "In Redis, of a policy of scope cluster." },
+      gateways: {
+        type: "array",
+        description: "Those that were told. Of a policy of scope node, each has limits of its own.",
+        items: object(
+          {
+            id: text,
+            state: { type: "string", enum: ["done", "unknown", "silent"] },
+            limits: counterLimits,
+          },
+          ["limits"],
+        ),
+      },
+    },
+    ["limits"],
+  ),
 };
 
 const tokenFields = { id: text, name: text, app: text, role: { type: "string", enum: appRoles }, expiresAt: time };
@@ -177,6 +234,7 @@ export const sharedSchemas = [
   appPage,
   revisionPage,
   fleet,
+  counter,
   token,
   newToken,
   tokenPage,
@@ -198,6 +256,7 @@ export type SharedSchema =
   | "AppPage"
   | "RevisionPage"
   | "Fleet"
+  | "Counter"
   | "Token"
   | "NewToken"
   | "TokenPage"

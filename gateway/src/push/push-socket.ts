@@ -3,6 +3,7 @@
 
 import type { GatewayMessage } from "../../../limiter/src/policy/snapshot.ts";
 import { decisionTotals } from "../metrics/counts.ts";
+import { redisReport } from "../metrics/redis-health.ts";
 import { cjson, semaphoreLibrary, webSocketLibrary } from "../runtime/lua-modules.ts";
 import { rest } from "../runtime/slices.ts";
 import type { Settings } from "../settings.ts";
@@ -167,7 +168,9 @@ function serve(settings: Settings, socket: WebSocketClient): End {
     setConnected(owner && !closed);
     if (ngx.now() >= statusAt) {
       statusAt = ngx.now() + statusEverySeconds;
-      say({ type: "status", counters: decisionTotals() });
+      const status: GatewayMessage = { type: "status", counters: decisionTotals() };
+      if (settings.redis !== undefined) status.redis = redisReport();
+      say(status);
     }
     const answer = lateAnswer();
     if (answer !== undefined) say(answer);

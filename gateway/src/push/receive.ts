@@ -1,5 +1,5 @@
-// What comes in over the push socket: the size of the fleet, and snapshots. A snapshot is taken whole, by every worker, or
-// refused whole with the reasons.
+// What comes in over the push socket: the size of the fleet, orders about one counter, and snapshots. A snapshot is taken
+// whole, by every worker, or refused whole with the reasons.
 
 import type { Pause } from "../../../limiter/src/policy/pause.ts";
 import type { ControlMessage, GatewayMessage } from "../../../limiter/src/policy/snapshot.ts";
@@ -11,6 +11,7 @@ import { currentSnapshot } from "../snapshot/current.ts";
 import { store } from "../snapshot/disk.ts";
 import { allApplied, publish, waitUntilApplied } from "../snapshot/distribution.ts";
 import { readPieces } from "../snapshot/text.ts";
+import { type CounterMessage, obey } from "./counter-orders.ts";
 import { setLiveGateways } from "./fleet.ts";
 
 const applyTimeoutSeconds = 10;
@@ -48,6 +49,7 @@ export function receive(settings: Settings, pieces: readonly string[]): GatewayM
     if (typeof gateways === "number" && gateways >= 1) setLiveGateways(gateways);
     return undefined;
   }
+  if (type === "counter") return obey(message as CounterMessage);
   return type === "snapshot"
     ? take(settings, pieces)
     : refuse(pieces, [

@@ -2,7 +2,7 @@
 // own behind "debt:", a text "1700000120000000 1700000000000000 5": paidAtUs, sinceUs and quota.
 
 import { lifetimeUs } from "../../../limiter/src/algorithms/rate.ts";
-import { emptyDecision } from "../../../limiter/src/decision.ts";
+import { type Decision, emptyDecision } from "../../../limiter/src/decision.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { admitsUnsettled, type Debt, settle, standsFromUs } from "../../../limiter/src/settlement.ts";
 import { hear, type Verdict } from "../../../limiter/src/verdict.ts";
@@ -66,6 +66,18 @@ export function settleOnNode(
   const now = nowUs();
   for (const limit of limits) settleCell(limit, keyValues, units, now);
   if (lock !== undefined && locked) release(lock);
+}
+
+/** What a request would be told of one limit. Charges nothing. @returns work space: to be read before the next call */
+export function describeUnsettled(limit: CompiledLimit, keyValues: string, now: number): Decision {
+  const fromUs = load(limit, keyValues, now);
+  admitsUnsettled(limit.rate, counter, cellRing, now, fromUs, decision);
+  return decision;
+}
+
+/** @param key the counter's */
+export function forgetDebt(key: string): void {
+  countersDict.delete(debtPrefix + key);
 }
 
 function askCell(limit: CompiledLimit, keyValues: string, now: number): boolean {

@@ -150,6 +150,22 @@ export function refundSliding(
   return returned;
 }
 
+/** Takes back as many of the units that count, the newest first, in whatever tick they were taken. */
+export function takeNewest(state: CounterState, ring: Ring, units: number): void {
+  const newest = apart(runningSum(state, ring), state.start);
+  let left = Math.min(units, state.count);
+  state.count -= left;
+  left -= Math.min(left, newest);
+  // An entry whose units are all taken back is none.
+  while (left > 0 && state.length > 0) {
+    const start = startOf(state, ring, state.length - 1);
+    const taken = Math.min(left, apart(state.start, start));
+    state.start = apart(state.start, taken);
+    left -= taken;
+    if (state.start === start) state.length -= 1;
+  }
+}
+
 /** The entry of this tick before the newest and not before `oldest`; less than `oldest` where there is none. */
 function entryOf(state: CounterState, ring: Ring, tick: number, oldest: number): number {
   let at = state.length - 2;

@@ -48,12 +48,49 @@ export interface SnapshotCaller {
   expiresAtSeconds?: number;
 }
 
+/** Of a gateway's calls to Redis. */
+export interface RedisReport {
+  /** unused: no call yet, or none since another worker reports. failing: calls failed lately, and none came after. */
+  state: "ok" | "failing" | "unused";
+  /** Seconds since 1970. */
+  sinceSeconds: number;
+}
+
+/** One limit of a policy, for one key, as its counter is now. */
+export interface CounterReading {
+  name: string;
+  /** The most units that can be had at once. */
+  capacity: number;
+  remaining: number;
+  resetAfterUs: number;
+}
+
+/**
+ * What an operator wants of one counter. forget: all that the gateway keeps of it, as if it was never used. top-up: `units`
+ * of its own counting are given back, of `limit` or of every limit.
+ */
+export interface CounterOrder {
+  do: "read" | "forget" | "top-up";
+  app: string;
+  policy: string;
+  /** In the key's order, as the gateway would have read them from a request. */
+  key: string[];
+  limit?: string;
+  units?: number;
+}
+
 /** What a gateway says over the push socket, in JSON text frames. */
 export type GatewayMessage =
   | { type: "hello"; gateway: string; version: string; workers: number; epoch: string; revision: number }
   | { type: "applied"; epoch: string; revision: number }
   | { type: "refused"; epoch: string; revision: number; problems: Problem[] }
-  | { type: "status"; counters: Record<string, number> };
+  /** Without `redis`: it has none. */
+  | { type: "status"; counters: Record<string, number>; redis?: RedisReport }
+  /** Answers the order of this id, with what its own counters say afterwards. Without `limits`: it knows no such policy. */
+  | { type: "counter"; id: number; limits?: CounterReading[] };
 
 /** What a control plane says over the push socket, in JSON text frames. */
-export type ControlMessage = Snapshot | { type: "fleet"; gateways: number };
+export type ControlMessage =
+  | Snapshot
+  | { type: "fleet"; gateways: number }
+  | ({ type: "counter"; id: number } & CounterOrder);

@@ -1,0 +1,79 @@
+// From what an operator wrote to the counters that are meant: the policy as gateways hold it, and the key values as they
+// would have read them from a request.
+
+import { createHash } from "node:crypto";
+import { encodeKeyValues } from "@sluice/limiter/key/counter-key.ts";
+import { addressGroups, ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
+import { parseKeyPart } from "@sluice/limiter/key/key-part.ts";
+import { type CompiledPolicy, compilePolicy, overrideFor } from "@sluice/limiter/policy/compile.ts";
+import type { Policy } from "@sluice/limiter/policy/policy.ts";
+import { describeValue, type Problem, validatePolicy } from "@sluice/limiter/policy/validate.ts";
+import { resolveTemplates, type Templates } from "../policies/resolve-templates.ts";
+import { refuseProblems } from "../schemas/read-body.ts";
+
+export interface AskedCounter {
+  /** What holds for the key: the policy, or the override that its values match. */
+  readonly policy: CompiledPolicy;
+  /** All whose counters the key may have: the policy, and the override. */
+  readonly policies: readonly CompiledPolicy[];
+  /** In the key's order. */
+  readonly values: readonly string[];
+  /** The same as the counter's key has them. */
+  readonly keyValues: string;
+}
+
+/**
+ * @param document as it was put
+ * @param key a value for each part of the policy's key, as a request would have it
+ * @throws ApiError invalid-request with what is wrong with the key
+ */
+export function askedCounter(
+  app: string,
+  document: unknown,
+  templates: Templates,
+  key: readonly string[],
+): AskedCounter {
+  const { policy } = validatePolicy(resolveTemplates(document, templates).document);
+  if (policy === undefined) throw new Error("a stored policy is none");
+  const values = readValues(policy, (document as { key?: readonly string[] }).key ?? [], key);
+  // Off or on by its schedule, it counts in the same counters.
+  const compiled = compilePolicy(app, { ...policy, schedule: undefined });
+  const override = overrideFor(compiled, values);
+  return {
+    policy: override ?? compiled,
+    policies: override === undefined ? [compiled] : [compiled, override],
+    values,
+    keyValues: encodeKeyValues(values, values.length, sha1Hex),
+  };
+}
+
+/** @param written the policy's key, as the document has it */
+function readValues(policy: Policy, written: readonly string[], key: readonly string[]): string[] {
+  if (key.length !== policy.key.length) {
+    const expected = `${countOf(policy.key)}, for the policy's key [${written.join(", ")}]`;
+    refuseProblems([{ path: "key", expected, got: countOf(key) }]);
+  }
+  const problems: Problem[] = [];
+  const values = key.map((value, i) => {
+    const refuse = (expected: string) => {
+      problems.push({ path: `key[${i}]`, expected, got: describeValue(value) });
+      return value;
+    };
+    const part = parseKeyPart(written[i] as string);
+    if (value === "" && policy.onMissingKey !== "shared") return refuse("a value: without one nothing is counted");
+    if (value === "") return value;
+    if (part?.source === "const" && value !== part.name) return refuse(describeValue(part.name));
+    if (part?.source !== "ip") return value;
+    return addressGroups(value) === undefined ? refuse("an IP address") : ipPrefix(value, part.v4Bits, part.v6Bits);
+  });
+  refuseProblems(problems);
+  return values;
+}
+
+function countOf(values: readonly unknown[]): string {
+  return values.length === 1 ? "1 value" : `${values.length} values`;
+}
+
+function sha1Hex(text: string): string {
+  return createHash("sha1").update(text, "utf8").digest("hex");
+}

@@ -1,0 +1,40 @@
+// Redis, where there is one: its health, and the counters that are in it. Whether it answers or not, everything starts.
+
+import fp from "fastify-plugin";
+import { RedisCounters } from "../redis/redis-counters.ts";
+import { RedisLink } from "../redis/redis-link.ts";
+import { readRedisScripts } from "../redis/redis-scripts.ts";
+import type { RedisDeployment } from "../redis/redis-url.ts";
+import { addGauge } from "./metrics.ts";
+
+declare module "fastify" {
+  interface FastifyInstance {
+    /** Undefined: SLUICE_REDIS_URL is not set. */
+    readonly redis: { readonly link: RedisLink; readonly counters: RedisCounters } | undefined;
+  }
+}
+
+export default fp<{ now: () => number; deployment: RedisDeployment | undefined }>(
+  async (app, { now, deployment }) => {
+    if (deployment === undefined) {
+      app.decorate("redis", undefined);
+      return;
+    }
+    const scripts = readRedisScripts();
+    const link = new RedisLink({
+      deployment,
+      scripts,
+      now,
+      onHealth: ({ state, error }) => {
+        if (state === "ok") app.log.info("Redis answers");
+        else app.log.warn({ error }, "Redis does not answer; trying again");
+      },
+    });
+    app.decorate("redis", { link, counters: new RedisCounters(link, scripts) });
+    app.addHook("onClose", async () => link.stop());
+    addGauge(app.metrics, "sluice_control_redis_up", "1 while Redis answers the control plane.", () =>
+      link.health.state === "ok" ? 1 : 0,
+    );
+  },
+  { name: "redis", dependencies: ["metrics"] },
+);

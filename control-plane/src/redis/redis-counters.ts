@@ -1,0 +1,71 @@
+// Counters in Redis, where gateways keep those of cluster policies: read, forgotten, topped up. Only by their scripts and
+// under their keys, so that what is told here is what a gateway would be told.
+
+import { capacity, sizeOf } from "@sluice/limiter/algorithms/rate.ts";
+import type { CompiledLimit, CompiledPolicy } from "@sluice/limiter/policy/compile.ts";
+import type { CounterReading } from "@sluice/limiter/policy/snapshot.ts";
+import type { RedisLink } from "./redis-link.ts";
+import type { RedisScripts } from "./redis-scripts.ts";
+
+export class RedisCounters {
+  readonly #link: RedisLink;
+  readonly #scripts: RedisScripts;
+
+  constructor(link: RedisLink, scripts: RedisScripts) {
+    this.#link = link;
+    this.#scripts = scripts;
+  }
+
+  /** What a request of one unit would be told. Charges nothing. @throws what ioredis throws */
+  async read(policy: CompiledPolicy, keyValues: string): Promise<CounterReading[]> {
+    return Promise.all(
+      policy.limits.map(async (limit) => {
+        const { remaining, resetAfterUs } = await (policy.settles
+          ? this.#readUnsettled(policy, limit, keyValues)
+          : this.#readCounter(policy, limit, keyValues));
+        return { name: limit.name, capacity: capacity(limit.rate), remaining, resetAfterUs };
+      }),
+    );
+  }
+
+  /** As if they were never used: counters and what is owed beside them. @throws what ioredis throws */
+  async forget(policies: readonly CompiledPolicy[], keyValues: string): Promise<void> {
+    const keys = policies.flatMap((policy) => policy.limits.map((limit) => keyOf(policy, limit, keyValues)));
+    await this.#link.delete([...new Set(keys.flatMap((key) => [key, `${key}:debt`]))]);
+  }
+
+  /** Gives units back, as far as they count. @param name of a limit; undefined: of every one. @throws what ioredis throws */
+  async topUp(policy: CompiledPolicy, keyValues: string, name: string | undefined, units: number): Promise<void> {
+    const limits = policy.limits.filter((limit) => name === undefined || limit.name === name);
+    const keys = limits.map((limit) => keyOf(policy, limit, keyValues));
+    await this.#link.run(
+      this.#scripts.top_up,
+      keys,
+      limits.flatMap((limit) => [...numbersOf(limit), units]),
+    );
+  }
+
+  async #readCounter(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string) {
+    const key = keyOf(policy, limit, keyValues);
+    const reply = await this.#link.run(this.#scripts.peek, [key], [...numbersOf(limit), 1]);
+    const [, remaining, , resetAfterUs] = reply as [number, number, number, number];
+    return { remaining, resetAfterUs };
+  }
+
+  /** What is owed is part of it. No units: it only asks. */
+  async #readUnsettled(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string) {
+    const key = keyOf(policy, limit, keyValues);
+    const reply = await this.#link.run(this.#scripts.settle, [key, `${key}:debt`], [...numbersOf(limit), 0]);
+    const [, remaining, , resetAfterUs] = reply as [number, number, number, number];
+    return { remaining, resetAfterUs };
+  }
+}
+
+function keyOf(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string): string {
+  return `sluice:${policy.counterPrefix}${keyValues}${limit.counterSuffix}`;
+}
+
+/** What every script is told of a counter. */
+function numbersOf({ rate }: CompiledLimit): (string | number)[] {
+  return [rate.algorithm, rate.quota, rate.windowUs, sizeOf(rate)];
+}

@@ -1,0 +1,184 @@
+// /api/v1/apps/{app}/counters: what one key of a policy has left, in Redis or on the gateways; reset, and topped up.
+
+import type { CounterOrder, CounterReading } from "@sluice/limiter/policy/snapshot.ts";
+import { describeValue } from "@sluice/limiter/policy/validate.ts";
+import type { FastifyInstance, FastifyRequest } from "fastify";
+import { type AskedCounter, askedCounter } from "../counters/asked-counter.ts";
+import { ApiError } from "../errors/api-error.ts";
+import type { CounterAnswer } from "../push/counter-orders.ts";
+import type { RedisCounters } from "../redis/redis-counters.ts";
+import { counterQuery, readKey, type TopUpBody, topUpShape } from "../schemas/counter-query.ts";
+import { appSegment, querySchema } from "../schemas/parameters.ts";
+import { schemaOf } from "../schemas/policy-schema.ts";
+import { readBody, refuseProblems } from "../schemas/read-body.ts";
+import { answers } from "../schemas/responses.ts";
+import { getPolicy } from "../storage/policies.ts";
+import { readTemplates } from "../storage/templates.ts";
+import { originOf } from "./applied.ts";
+
+const params = { type: "object", properties: { app: appSegment } } as const;
+const querystring = { ...querySchema(counterQuery), required: ["policy"] };
+const tags = ["counters"];
+
+interface OneCounter {
+  Params: { app: string };
+  Querystring: { policy: string; key?: string | readonly string[] };
+}
+
+/** What is done to the counter before it is read. */
+type Change = Pick<CounterOrder, "limit" | "units"> & { readonly do: CounterOrder["do"] };
+
+export default async function counterRoutes(app: FastifyInstance): Promise<void> {
+  app.get<OneCounter>(
+    "/apps/:app/counters",
+    {
+      config: { access: "read" },
+      schema: {
+        tags,
+        summary: "What one key of a policy has left: in Redis, or on each gateway",
+        params,
+        querystring,
+        response: answers({ 200: "Counter" }),
+      },
+    },
+    async ({ params, query }) => {
+      const asked = await find(params.app, query.policy, readKey(query.key));
+      return carryOut(params.app, asked, { do: "read" });
+    },
+  );
+
+  app.delete<OneCounter>(
+    "/apps/:app/counters",
+    {
+      config: { access: "write" },
+      schema: {
+        tags,
+        summary: "Reset one key of a policy, as if it had never asked; answers what it has then",
+        params,
+        querystring,
+        response: answers({ 200: "Counter" }),
+      },
+    },
+    async (request) => {
+      const { params, query } = request;
+      const asked = await find(params.app, query.policy, readKey(query.key));
+      note(request, params.app, asked, "reset");
+      return carryOut(params.app, asked, { do: "forget" });
+    },
+  );
+
+  app.post<{ Params: { app: string } }>(
+    "/apps/:app/counters",
+    {
+      config: { access: "write", body: schemaOf(topUpShape) },
+      schema: {
+        tags,
+        summary: "Give one key of a policy units back; answers what it has then",
+        description: "As many as were taken and still count, at most. Every gateway gives its own units back.",
+        params,
+        querystring: querySchema({}),
+        response: answers({ 200: "Counter" }),
+      },
+    },
+    async (request) => {
+      const { app: name } = request.params;
+      const { policy, key = [], limit, units } = readBody<TopUpBody>(topUpShape, request.body);
+      const asked = await find(name, policy, key);
+      refuseUntoppable(asked, limit);
+      note(request, name, asked, "top up");
+      return carryOut(name, asked, { do: "top-up", units, ...(limit === undefined ? {} : { limit }) });
+    },
+  );
+
+  /** @throws ApiError app-not-found, policy-not-found, invalid-request */
+  async function find(name: string, policy: string, key: readonly string[]): Promise<AskedCounter> {
+    const { document } = await getPolicy(app.database, name, policy);
+    return askedCounter(name, document, await readTemplates(app.database, name), key);
+  }
+
+  async function carryOut(name: string, asked: AskedCounter, change: Change) {
+    const { policy, values } = asked;
+    const order = { app: name, policy: policy.policy.name, key: [...values], ...change };
+    if (policy.policy.scope === "node") return shown(name, asked, undefined, await app.counterOrders.send(order));
+    const counters = redisCounters();
+    const limits = await answered(() => changeInRedis(counters, asked, change));
+    // What gateways keep of the counter is no longer so. To read it, they need not be asked.
+    const told = change.do === "read" ? [] : await app.counterOrders.send({ ...order, do: "forget" });
+    return shown(name, asked, limits, told);
+  }
+
+  function redisCounters(): RedisCounters {
+    if (app.redis !== undefined) return app.redis.counters;
+    throw new ApiError("redis-unavailable", "The policy counts in Redis, and SLUICE_REDIS_URL is not set.");
+  }
+
+  /** @throws ApiError redis-unavailable */
+  async function answered<Result>(ask: () => Promise<Result>): Promise<Result> {
+    try {
+      return await ask();
+    } catch (error) {
+      app.log.warn({ err: error }, "Redis did not do what was asked of a counter");
+      throw new ApiError("redis-unavailable", "The policy counts in Redis, which does not answer as it should.");
+    }
+  }
+}
+
+async function changeInRedis(
+  counters: RedisCounters,
+  { policy, policies, keyValues }: AskedCounter,
+  change: Change,
+): Promise<CounterReading[]> {
+  if (change.do === "forget") await counters.forget(policies, keyValues);
+  if (change.do === "top-up") await counters.topUp(policy, keyValues, change.limit, change.units ?? 0);
+  return counters.read(policy, keyValues);
+}
+
+/** @throws ApiError invalid-request where units cannot be given back by hand */
+function refuseUntoppable({ policy }: AskedCounter, name: string | undefined): void {
+  const { limits, settles } = policy;
+  if (settles) {
+    const expected = "a policy whose cost is not response-bytes: reset what is owed there";
+    refuseProblems([{ path: "policy", expected, got: describeValue(policy.policy.name) }]);
+  }
+  const meant = limits.filter((limit) => name === undefined || limit.name === name);
+  const toppable = limits.filter(({ rate }) => rate.algorithm !== "concurrency").map((limit) => limit.name);
+  if (meant.length > 0 && meant.every((limit) => toppable.includes(limit.name))) return;
+  const expected =
+    toppable.length === 0
+      ? "a policy with other limits than concurrency, whose slots are held by requests"
+      : `one of ${toppable.join(", ")}`;
+  refuseProblems([{ path: "limit", expected, got: describeValue(name) }]);
+}
+
+/** Who did it: counters have no history. The key may name a person, and stays out of the log. */
+function note(request: FastifyRequest, app: string, { policy }: AskedCounter, action: string): void {
+  request.log.info({ who: originOf(request).who, app, policy: policy.policy.name, action }, "a counter was changed");
+}
+
+function shown(
+  app: string,
+  { policy, values }: AskedCounter,
+  limits: readonly CounterReading[] | undefined,
+  gateways: readonly CounterAnswer[],
+) {
+  const { name, scope } = policy.policy;
+  return {
+    app,
+    policy: name,
+    scope,
+    key: values,
+    limits: limits?.map(shownLimit),
+    gateways: gateways.map(({ gateway, state, limits: own }) => ({
+      id: gateway,
+      state,
+      // Of what is counted in Redis, its own counters are only a stand-in.
+      limits: scope === "node" ? own?.map(shownLimit) : undefined,
+    })),
+  };
+}
+
+/** A started second counts whole. */
+function shownLimit({ name, capacity, remaining, resetAfterUs }: CounterReading) {
+  const resetAfter = Math.ceil(resetAfterUs / 1_000_000);
+  return { name, limit: capacity, used: Math.max(0, capacity - remaining), remaining, resetAfter };
+}

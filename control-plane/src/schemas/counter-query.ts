@@ -1,0 +1,66 @@
+// Which counter is meant: by a query, or by the body that tops one up.
+
+import { nameShape, type Shape, unitsShape } from "@sluice/limiter/policy/shape.ts";
+import { describeValue } from "@sluice/limiter/policy/validate.ts";
+import { refuseProblems } from "./read-body.ts";
+
+const longestValueBytes = 8192;
+const mostValues = 8;
+
+export const counterQuery = {
+  policy: { type: "string", description: "Name of the policy.", "x-expected": "the name of a policy, once" },
+  key: {
+    anyOf: [{ type: "string" }, { type: "array", items: { type: "string" }, maxItems: mostValues }],
+    description:
+      'A value for each part of the policy\'s key, in its order: key=a&key=b, or a JSON list, key=["a","b"], which a single value that begins with [ is taken for.',
+    "x-expected": "a value for each part of the policy's key",
+  },
+} as const;
+
+export interface TopUpBody {
+  readonly policy: string;
+  readonly key?: readonly string[];
+  readonly limit?: string;
+  readonly units: number;
+}
+
+export const topUpShape: Shape = {
+  kind: "record",
+  fields: {
+    policy: { shape: nameShape, description: "The policy that counts.", required: true },
+    key: {
+      shape: {
+        kind: "list",
+        of: { kind: "text", expected: `text of at most ${longestValueBytes} bytes`, maxBytes: longestValueBytes },
+        minItems: 0,
+        maxItems: mostValues,
+      },
+      description: "A value for each part of the policy's key, in its order.",
+      default: [],
+    },
+    limit: { shape: nameShape, description: "The one to give back to. Absent: every limit of the policy." },
+    units: { shape: unitsShape, description: "How many; what was not taken cannot be given back.", required: true },
+  },
+};
+
+/** @param key of the query @throws ApiError invalid-request */
+export function readKey(key: string | readonly string[] | undefined): readonly string[] {
+  if (key === undefined) return [];
+  if (typeof key !== "string") return key;
+  if (!key.startsWith("[")) return [key];
+  const list = parseList(key);
+  if (list === undefined) {
+    const expected = 'a JSON list of texts, as it begins with [: "[…" by itself is written ["[…"]';
+    refuseProblems([{ path: "querystring.key", expected, got: describeValue(key) }]);
+  }
+  return list ?? [];
+}
+
+function parseList(text: string): string[] | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return Array.isArray(value) && value.every((one) => typeof one === "string") ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}

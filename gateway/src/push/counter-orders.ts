@@ -1,0 +1,32 @@
+// What an operator orders about one counter, done on this nginx: it is read, forgotten or topped up.
+
+import { encodeKeyValues } from "../../../limiter/src/key/counter-key.ts";
+import { type CompiledPolicy, overrideFor } from "../../../limiter/src/policy/compile.ts";
+import type { ControlMessage, GatewayMessage } from "../../../limiter/src/policy/snapshot.ts";
+import { sha1Hex } from "../request/key-values.ts";
+import { currentSnapshot } from "../snapshot/current.ts";
+import { counterChanged } from "../stores/counter-changes.ts";
+import { readOnNode, topUpOnNode } from "../stores/node-orders.ts";
+
+export type CounterMessage = Extract<ControlMessage, { type: "counter" }>;
+
+/** @returns the answer. May yield where workers must agree. */
+export function obey({ id, do: what, app, policy: name, key, limit, units }: CounterMessage): GatewayMessage {
+  const policy = knownPolicy(app, name);
+  // Edited a moment ago: its key is not what the control plane knows, or not yet.
+  if (policy === undefined || policy.policy.key.length !== key.length) return { type: "counter", id };
+  const keyValues = encodeKeyValues(key, key.length, sha1Hex);
+  const held = overrideFor(policy, key) ?? policy;
+  if (what === "forget") {
+    counterChanged(policy, keyValues);
+    if (held !== policy) counterChanged(held, keyValues);
+  } else if (what === "top-up") {
+    topUpOnNode(held, keyValues, limit, units ?? 0);
+  }
+  return { type: "counter", id, limits: readOnNode(held, keyValues) };
+}
+
+function knownPolicy(app: string, name: string): CompiledPolicy | undefined {
+  const ofApp = currentSnapshot().policiesByName[app];
+  return ofApp?.[name];
+}

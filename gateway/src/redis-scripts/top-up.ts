@@ -1,0 +1,28 @@
+// Gives back units that count, whoever took them: what an operator does for one key. Not what is owed, nor slots.
+//
+// KEYS   the counters
+// ARGV   five a counter: algorithm, quota (units), window (µs), burst (units) or precision (µs), units
+// reply  how many counters were there to give back to
+// Time is Redis' own. Atomic as every script is.
+
+import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
+import { topUp } from "../../../limiter/src/top-up.ts";
+import { counterAt, loadCounter, rateFrom, redisRing, redisTimeUs, saveCounter } from "./counter.ts";
+
+export function topUpCounters(keys: string[], argv: string[]): number {
+  const nowUs = redisTimeUs();
+  const count = keys.length;
+  let found = 0;
+  for (let i = 0; i < count; i++) {
+    const rate = rateFrom(argv[i * 5] as Algorithm, argv, i * 5 + 1);
+    const units = tonumber(argv[i * 5 + 4]) as number;
+    const state = counterAt(keys[i] as string);
+    loadCounter(rate, state);
+    if (state.atUs > 0) {
+      topUp(rate, state, redisRing, nowUs, units);
+      saveCounter(rate, state, nowUs);
+      found += 1;
+    }
+  }
+  return found;
+}

@@ -1,0 +1,99 @@
+// What operators do with one counter in this nginx's shared memory: look at it, forget it, give units back.
+
+import { admits, capacity, describe } from "../../../limiter/src/algorithms/rate.ts";
+import { emptyDecision } from "../../../limiter/src/decision.ts";
+import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import type { CounterReading } from "../../../limiter/src/policy/snapshot.ts";
+import { topUp } from "../../../limiter/src/top-up.ts";
+import { nowUs } from "../runtime/clock.ts";
+import { countersDict } from "../runtime/shared-memory.ts";
+import {
+  cellRing,
+  counterKey,
+  entriesKey,
+  loadCounter,
+  loadRing,
+  newCellCounter,
+  saveCounter,
+} from "./counter-cells.ts";
+import { acquire, release } from "./key-lock.ts";
+import { describeUnsettled, forgetDebt } from "./node-settlement.ts";
+import { lockOf, mustAgree } from "./node-store.ts";
+
+/** Work space: what is read here is written before anything yields. */
+const counter = newCellCounter();
+const decision = emptyDecision();
+
+/** What the counters say now; charges nothing. */
+export function readOnNode(policy: CompiledPolicy, keyValues: string): CounterReading[] {
+  const now = nowUs();
+  const readings: CounterReading[] = [];
+  for (const limit of policy.limits) {
+    const { name, rate } = limit;
+    // What is told of a limit is told as to a request of one unit; of what is settled later, with what is owed.
+    let told = decision;
+    if (policy.settles) {
+      told = describeUnsettled(limit, keyValues, now);
+    } else {
+      load(limit, keyValues, now);
+      const allowed = admits(rate, counter, cellRing, now, 1);
+      describe(rate, counter, cellRing, now, 1, allowed, decision);
+    }
+    const { remaining, resetAfterUs } = told;
+    readings.push({ name, capacity: capacity(rate), remaining, resetAfterUs });
+  }
+  return readings;
+}
+
+/** As if they were never used, debts too. May yield where workers must agree. */
+export function forgetOnNode(policy: CompiledPolicy, keyValues: string): void {
+  const lock = mustAgree() ? lockOf(policy, keyValues) : undefined;
+  const locked = lock !== undefined && acquire(lock);
+  for (const limit of policy.limits) {
+    counter.key = counterKey(limit, keyValues);
+    counter.rate = limit.rate;
+    countersDict.delete(counter.key);
+    // Later cells of entries are those of no counter then, and end by themselves.
+    countersDict.delete(entriesKey(counter, 0));
+    forgetDebt(counter.key);
+  }
+  if (lock !== undefined && locked) release(lock);
+}
+
+/**
+ * Gives units back, as far as they count. May yield where workers must agree.
+ *
+ * @param name of the limit; undefined: of every one
+ */
+export function topUpOnNode(policy: CompiledPolicy, keyValues: string, name: string | undefined, units: number): void {
+  const lock = mustAgree() ? lockOf(policy, keyValues) : undefined;
+  const locked = lock !== undefined && acquire(lock);
+  const now = nowUs();
+  for (const limit of policy.limits) {
+    if (name === undefined || limit.name === name) topUpCell(limit, keyValues, units, now);
+  }
+  if (lock !== undefined && locked) release(lock);
+}
+
+function topUpCell(limit: CompiledLimit, keyValues: string, units: number, now: number): undefined {
+  const { rate } = limit;
+  if (!load(limit, keyValues, now)) return;
+  loadRing(counter);
+  const { atUs, count } = counter;
+  topUp(rate, counter, cellRing, now, units);
+  if (rate.algorithm === "fixed-window" && counter.atUs === atUs) {
+    // Others may charge by incr meanwhile, which needs no lock.
+    countersDict.incr(counter.key, counter.count - count);
+  } else {
+    saveCounter(counter, now);
+  }
+}
+
+/** @returns whether the counter is there */
+function load(limit: CompiledLimit, keyValues: string, now: number): boolean {
+  counter.rate = limit.rate;
+  counter.cost = 1;
+  counter.key = counterKey(limit, keyValues);
+  counter.stepped = false;
+  return loadCounter(counter, now);
+}

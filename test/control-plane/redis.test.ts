@@ -1,0 +1,202 @@
+// The control plane's own connection to Redis: gateways find their scripts there, whatever happens to it, and operators see
+// whether it answers.
+
+import { readFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { getCACertificates, setDefaultCACertificates } from "node:tls";
+import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { readRedisScripts } from "../../control-plane/src/redis/redis-scripts.ts";
+import { requireGatewayBuild } from "../../launch/gateway-build.ts";
+import { rightsOf } from "../fixtures/documented-rights.ts";
+import { freePort } from "../fixtures/free-ports.ts";
+import { Program } from "../fixtures/program.ts";
+import { RedisCluster } from "../fixtures/redis-cluster.ts";
+import { primaryName, RedisSentinel, sentinelPassword } from "../fixtures/redis-sentinel.ts";
+import { RedisServer } from "../fixtures/redis-server.ts";
+import { until } from "../fixtures/system.ts";
+import { type Running, startControlPlane } from "./control-plane-under-test.ts";
+import { connectGateway } from "./gateway-double.ts";
+
+let sha1s: string[];
+beforeAll(async () => {
+  await requireGatewayBuild();
+  sha1s = Object.values(readRedisScripts()).map(({ sha1 }) => sha1);
+});
+
+const hasScripts = (replies: unknown) => (replies as number[]).every((one) => one === 1);
+const state = async (control: Running) => (await control.call("GET", "readyz")).body.redis;
+const untilRedis = (control: Running, expected: string, withinMs = 15_000) =>
+  until(`Redis is ${expected}`, withinMs, async () => (await state(control)) === expected);
+const books = {
+  scope: "cluster",
+  key: ["header:x-user"],
+  limits: [{ algorithm: "fixed-window", quota: 9, window: "366d" }],
+};
+
+async function worksFor(control: Running, keys: readonly string[]): Promise<void> {
+  for (const key of keys) {
+    const topUp = { body: { policy: "books", key: [key], units: 1 } };
+    expect((await control.call("POST", "/apps/default/counters", topUp)).status).toBe(200);
+    for (const method of ["DELETE", "GET"]) {
+      const { status, body } = await control.call(method, `/apps/default/counters?policy=books&key=${key}`);
+      expect(status, JSON.stringify(body)).toBe(200);
+      expect(body.limits).toMatchObject([{ remaining: 9 }]);
+    }
+  }
+}
+
+describe("one Redis", () => {
+  it("has the scripts before a gateway asks, and again after it has forgotten them", async () => {
+    const rights = rightsOf("control plane, one Redis");
+    const server = new RedisServer(await freePort(), {}, ["--user", "sluice-control", "on", ">s3cret", ...rights]);
+    onTestFinished(() => server.stop());
+    await server.start();
+    const control = await startControlPlane({
+      SLUICE_REDIS_URL: `redis://sluice-control:s3cret@127.0.0.1:${server.port}/3`,
+    });
+    await untilRedis(control, "ok");
+    expect(hasScripts(await server.command("SCRIPT", "EXISTS", ...sha1s))).toBe(true);
+
+    await server.stop();
+    await untilRedis(control, "failing");
+    await server.start();
+    expect(hasScripts(await server.command("SCRIPT", "EXISTS", ...sha1s))).toBe(false);
+    await untilRedis(control, "ok");
+    expect(hasScripts(await server.command("SCRIPT", "EXISTS", ...sha1s))).toBe(true);
+  });
+
+  it("is shown as it is to operators, and makes the control plane no less ready", async () => {
+    const server = new RedisServer(await freePort());
+    onTestFinished(() => server.stop("SIGKILL"));
+    const control = await startControlPlane({ SLUICE_REDIS_URL: server.url });
+    const shown = async () => (await control.call("GET", "/gateways")).body;
+    await untilRedis(control, "failing");
+    expect((await shown()).redis).toMatchObject({ state: "failing", error: expect.stringContaining("ECONNREFUSED") });
+    const startedMs = Date.now();
+    await server.start();
+    await untilRedis(control, "ok");
+    const { redis, connected } = await shown();
+    expect([redis.state, connected]).toEqual(["ok", 0]);
+    expect(Date.parse(redis.since)).toBeGreaterThanOrEqual(startedMs);
+    const metrics = await control.call("GET", "metrics");
+    expect(metrics.body).toMatch(/^sluice_control_redis_up 1$/m);
+
+    server.hang();
+    await untilRedis(control, "failing");
+    const ready = await control.call("GET", "readyz");
+    expect([ready.status, ready.body]).toEqual([200, { status: "ok", redis: "failing", gateways: 0 }]);
+    const policy = await control.call("PUT", "/apps/default/policies/books", { body: books });
+    expect(policy.status).toBe(201);
+    server.goOn();
+    await untilRedis(control, "ok");
+  });
+
+  it("tells what is wrong with a sign-in or a right, to admins of all apps alone", async () => {
+    const server = new RedisServer(await freePort(), {}, ["--user", "few", "on", ">s3cret", "~sluice:*", "+evalsha"]);
+    onTestFinished(() => server.stop());
+    await server.start();
+    const errorAs = async (signIn: string) => {
+      const control = await startControlPlane({ SLUICE_REDIS_URL: `redis://${signIn}@127.0.0.1:${server.port}` });
+      await untilRedis(control, "failing");
+      const { body } = await control.call("POST", "/tokens", { body: { name: "v", app: "default", role: "viewer" } });
+      const asViewer = await control.call("GET", "/gateways", { token: body.token });
+      expect(asViewer.body.redis).toEqual({ state: "failing", since: expect.any(String) });
+      return (await control.call("GET", "/gateways")).body.redis.error;
+    };
+    expect(await errorAs("few:another")).toMatch(/^WRONGPASS (?!.*another)/);
+    expect(await errorAs("few:s3cret")).toMatch(/^NOPERM .*script\|load/);
+  });
+
+  it("is not asked for where none is configured", async () => {
+    const control = await startControlPlane();
+    expect(await state(control)).toBe("not-configured");
+    expect((await control.call("GET", "/gateways")).body.redis).toEqual({ state: "not-configured" });
+  });
+
+  it("is shown as each gateway sees it, and how many are live", async () => {
+    const control = await startControlPlane();
+    const gateway = await connectGateway(control, "g1");
+    await connectGateway(control, "g2");
+    gateway.say({ type: "status", counters: {}, redis: { state: "failing", sinceSeconds: 1_800_000_000 } });
+    await until("the report has arrived", 5_000, async () => {
+      const { gateways } = (await control.call("GET", "/gateways")).body;
+      return gateways[0]?.redis?.state === "failing";
+    });
+    const { body } = await control.call("GET", "/gateways");
+    expect(body.connected).toBe(2);
+    expect(body.gateways[0].redis).toEqual({ state: "failing", since: "2027-01-15T08:00:00.000Z" });
+    expect(body.gateways[1].redis).toBeNull();
+    expect((await control.call("GET", "readyz")).body.gateways).toBe(2);
+  });
+});
+
+it("reaches one Redis by TLS, if its certificate bears the name", async () => {
+  const tls = resolve(import.meta.dirname, "../fixtures/tls");
+  const port = await freePort();
+  const server = await Program.start({
+    command: "redis-server",
+    args: [
+      ...["--port", "0", "--tls-port", `${port}`, "--bind", "127.0.0.1", "--save", "", "--requirepass", "s3/cret"],
+      ...["--tls-auth-clients", "no", "--tls-ca-cert-file", join(tls, "authority.pem")],
+      ...["--tls-cert-file", join(tls, "localhost.pem"), "--tls-key-file", join(tls, "localhost.key")],
+    ],
+    readyWhen: /Ready to accept connections/,
+  });
+  onTestFinished(() => server.stop());
+  const trusted = getCACertificates();
+  onTestFinished(() => setDefaultCACertificates(trusted));
+  const stateAt = async (host: string, expected: string) => {
+    const control = await startControlPlane({ SLUICE_REDIS_URL: `rediss://:s3%2Fcret@${host}:${port}` });
+    await untilRedis(control, expected);
+    return (await control.call("GET", "/gateways")).body.redis.error;
+  };
+  expect(await stateAt("localhost", "failing")).toMatch(/certificate/);
+  setDefaultCACertificates([...trusted, readFileSync(join(tls, "authority.pem"), "utf8")]);
+  expect(await stateAt("localhost", "ok")).toBeUndefined();
+  expect(await stateAt("127.0.0.1", "failing")).toMatch(/does not match/);
+});
+
+it("a Redis Cluster has the scripts on every primary, also one that has just taken over, by the documented rights", async () => {
+  const user = ["--user", "sluice-control", "on", ">s3cret", ...rightsOf("control plane, Cluster")];
+  const cluster = await RedisCluster.start(3, user);
+  onTestFinished(() => cluster.stop());
+  const first = cluster.nodes[0] as RedisServer;
+  const replica = await cluster.addReplicaOf(first);
+  const control = await startControlPlane({ SLUICE_REDIS_URL: cluster.url("sluice-control:s3cret@") });
+  await untilRedis(control, "ok");
+  for (const node of cluster.nodes.slice(0, 3)) {
+    expect(hasScripts(await node.command("SCRIPT", "EXISTS", ...sha1s))).toBe(true);
+  }
+  await control.call("PUT", "/apps/default/policies/books", { body: books });
+  const keys = Array.from({ length: 12 }, (_, i) => `user-${i}`);
+  await worksFor(control, keys);
+
+  await first.stop("SIGKILL");
+  await until("the replica has taken over and has the scripts", 40_000, async () => {
+    const role = (await replica.command("ROLE")) as string[];
+    return role[0] === "master" && hasScripts(await replica.command("SCRIPT", "EXISTS", ...sha1s));
+  });
+  await untilRedis(control, "ok", 30_000);
+  await worksFor(control, keys);
+}, 120_000);
+
+it("with Sentinel, the new primary has the scripts, by the documented rights", async () => {
+  const redis = await RedisSentinel.start(["sluice-control", "on", ">s3cret", ...rightsOf("control plane, Sentinel")]);
+  onTestFinished(() => redis.stop());
+  const hosts = redis.sentinels.map(({ port }) => `127.0.0.1:${port}`).join(",");
+  const control = await startControlPlane({
+    SLUICE_REDIS_URL: `redis+sentinel://sluice-control:s3cret@${hosts}/${primaryName}/1?sentinel=:${sentinelPassword}`,
+  });
+  await untilRedis(control, "ok");
+  await control.call("PUT", "/apps/default/policies/books", { body: books });
+  await worksFor(control, ["ann"]);
+  const [sentinel] = redis.sentinels.map(({ port }) => port) as [number];
+  const former = await redis.primaryOf(sentinel);
+  await redis.kill(former);
+  await untilRedis(control, "failing");
+  await until("there is another primary", 40_000, async () => (await redis.primaryOf(sentinel)) !== former);
+  await untilRedis(control, "ok", 30_000);
+  const now = await redis.primaryOf(sentinel);
+  expect(hasScripts(await redis.command(now, "SCRIPT", "EXISTS", ...sha1s))).toBe(true);
+  await worksFor(control, ["ann"]);
+}, 120_000);

@@ -1,0 +1,166 @@
+// An operator reads, resets and tops up one counter of a running fleet: on gateways, and in Redis.
+
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { readRedisScripts } from "../../control-plane/src/redis/redis-scripts.ts";
+import { ask, askAtOnce } from "../fixtures/requests.ts";
+import { System, until } from "../fixtures/system.ts";
+
+let system: System;
+beforeAll(async () => {
+  system = await System.start({ gateways: 2, workers: 2, redis: true });
+});
+afterAll(() => system?.stop());
+
+const limitsOf = (name: string) => [
+  { name: `${name}-a`, algorithm: "fixed-window", quota: 8, window: "366d" },
+  { name: `${name}-b`, algorithm: "sliding-window", quota: 20, window: "366d" },
+];
+
+interface Counter {
+  limits?: { name: string; used: number; remaining: number }[];
+  gateways: { id: string; state: string; limits?: { name: string; used: number; remaining: number }[] }[];
+}
+
+async function counter(method: string, policy: string, body?: object): Promise<Counter> {
+  const search = body === undefined ? `?policy=${policy}&key=127.0.0.1&key=ann` : "";
+  const answer = await system.api(method, `/apps/default/counters${search}`, body);
+  expect(answer.status, answer.body).toBe(200);
+  return JSON.parse(answer.body);
+}
+
+const asAnn = { "x-user": "ann" };
+const statusAt = async (place: number, path: string, headers: Record<string, string> = asAnn) =>
+  (await ask(`${system.gateways[place]?.url}${path}`, { headers })).status;
+const used = (limits: { used: number }[] | undefined) => limits?.map((limit) => limit.used);
+
+describe.each(["token-bucket", "fixed-window", "sliding-window", "sliding-log"])("of scope node, a %s", (algorithm) => {
+  const name = `node-${algorithm}`;
+  const topUp = (units: number) => counter("POST", name, { policy: name, key: ["127.0.0.1", "ann"], units });
+
+  it("is each gateway's own: read, topped up and reset on all", async () => {
+    const limits = [{ name: "only", algorithm, quota: 5, window: "366d" }];
+    await system.put({ name, match: { paths: [`/${name}`] }, key: ["ip", "header:x-user"], limits });
+    const exhaust = async (place: number) => {
+      for (let i = 0; i < 5; i++) expect(await statusAt(place, `/${name}`)).toBe(200);
+      expect(await statusAt(place, `/${name}`)).toBe(429);
+    };
+    await exhaust(0);
+    expect(await statusAt(1, `/${name}`)).toBe(200);
+    const read = await counter("GET", name);
+    expect(read.gateways.map(({ id, state, limits: own }) => [id, state, used(own)])).toEqual([
+      ["gateway-1", "done", [5]],
+      ["gateway-2", "done", [1]],
+    ]);
+    expect(read.limits).toBeUndefined();
+
+    const toppedUp = await topUp(2);
+    expect(toppedUp.gateways.map(({ limits: own }) => used(own))).toEqual([[3], [0]]);
+    expect([await statusAt(0, `/${name}`), await statusAt(0, `/${name}`), await statusAt(0, `/${name}`)]).toEqual([
+      200, 200, 429,
+    ]);
+
+    // Another key's counter stays.
+    expect(await statusAt(0, `/${name}`, { "x-user": "bob" })).toBe(200);
+    const reset = await counter("DELETE", name);
+    expect(reset.gateways.map(({ limits: own }) => used(own))).toEqual([[0], [0]]);
+    await exhaust(0);
+    await exhaust(1);
+    const bob = await system.api("GET", `/apps/default/counters?policy=${name}&key=127.0.0.1&key=bob`);
+    expect(JSON.parse(bob.body).gateways[0].limits[0].used).toBe(1);
+  });
+});
+
+it("resets a download quota on a gateway with what it owes", async () => {
+  const name = "downloads";
+  const limits = [{ name: "bytes", algorithm: "token-bucket", quota: 10, window: "366d" }];
+  const match = { paths: [`/${name}`] };
+  await system.put({ name, match, key: ["ip", "header:x-user"], cost: { from: "response-bytes" }, limits });
+  expect(await statusAt(0, `/${name}`)).toBe(200);
+  await until("the download is settled", 5_000, async () => (await statusAt(0, `/${name}`)) === 429);
+  const owed = await counter("GET", name);
+  expect(used(owed.gateways[0]?.limits)).toEqual([10]);
+  expect(used((await counter("DELETE", name)).gateways[0]?.limits)).toEqual([0]);
+  expect(await statusAt(0, `/${name}`)).toBe(200);
+});
+
+it("knows a long key, in any letters, and the override that it matches", async () => {
+  const name = "long";
+  const long = "ü}:{".repeat(80);
+  const limits = [{ name: "only", algorithm: "token-bucket", quota: 5, window: "366d" }];
+  const overrides = [{ key: ["ü*"], limits: [{ name: "only", algorithm: "token-bucket", quota: 2, window: "300d" }] }];
+  for (const scope of ["node", "cluster"]) {
+    await system.put({ name, scope, match: { paths: [`/${name}`] }, key: ["query:user"], limits, overrides });
+    const path = `/${name}?user=${encodeURIComponent(long)}`;
+    const statuses = async () => [await statusAt(0, path), await statusAt(0, path), await statusAt(0, path)];
+    expect(await statuses()).toEqual([200, 200, 429]);
+    const search = `?policy=${name}&key=${encodeURIComponent(long)}`;
+    const read = JSON.parse((await system.api("GET", `/apps/default/counters${search}`)).body);
+    expect((read.limits ?? read.gateways[0].limits)[0]).toMatchObject({ limit: 2, used: 2 });
+    await system.api("DELETE", `/apps/default/counters${search}`);
+    expect(await statuses()).toEqual([200, 200, 429]);
+  }
+});
+
+it("of scope cluster, it is in Redis: read, topped up and reset for all gateways", async () => {
+  const name = "fleet";
+  const match = { paths: [`/${name}`] };
+  await system.put({ name, scope: "cluster", match, key: ["ip", "header:x-user"], limits: limitsOf("l") });
+  const asked = async (count: number) => {
+    const statuses: number[] = [];
+    for (let i = 0; i < count; i++) statuses.push(await statusAt(i % 2, `/${name}`));
+    return statuses.filter((status) => status === 200).length;
+  };
+  expect(await asked(10)).toBe(8);
+  const read = await counter("GET", name);
+  expect(used(read.limits)).toEqual([8, 8]);
+  expect(read.gateways).toEqual([]);
+
+  const body = { policy: name, key: ["127.0.0.1", "ann"], units: 3 };
+  expect(used((await counter("POST", name, body)).limits)).toEqual([5, 5]);
+  expect(await asked(6)).toBe(3);
+
+  const reset = await counter("DELETE", name);
+  expect(used(reset.limits)).toEqual([0, 0]);
+  expect(reset.gateways.map(({ id, state }) => [id, state])).toEqual([
+    ["gateway-1", "done"],
+    ["gateway-2", "done"],
+  ]);
+  expect(await asked(10)).toBe(8);
+});
+
+it("gateways meet no NOSCRIPT: their scripts are there before they ask", async () => {
+  const { redis } = system;
+  await redis?.stop();
+  await redis?.start();
+  const sha1s = Object.values(readRedisScripts()).map(({ sha1 }) => sha1);
+  await until("a Redis that has forgotten everything has the scripts", 5_000, async () => {
+    const replies = (await redis?.command("SCRIPT", "EXISTS", ...sha1s)) as number[];
+    return replies.every((there) => there === 1);
+  });
+  const name = "afresh";
+  const limits = [{ algorithm: "token-bucket", quota: 5, window: "366d" }];
+  await system.put({ name, scope: "cluster", onStoreFailure: "deny", match: { paths: [`/${name}`] }, limits });
+  expect(
+    await askAtOnce(
+      system.gateways.map(({ url }) => `${url}/${name}`),
+      20,
+    ),
+  ).toEqual({ 200: 5, 429: 15 });
+  expect(String(await redis?.command("INFO", "errorstats"))).not.toContain("NOSCRIPT");
+});
+
+it("shows Redis as gateways see it", async () => {
+  const states = async () => {
+    const { body } = await system.api("GET", "/gateways");
+    return JSON.parse(body).gateways.map(({ redis }: { redis: { state: string } | null }) => redis?.state);
+  };
+  await until("both have seen it answer", 10_000, async () => (await states()).join() === "ok,ok");
+  await system.redis?.stop();
+  await statusAt(0, "/afresh");
+  await until("one has seen it fail", 10_000, async () => (await states()).join() === "failing,ok");
+  await system.redis?.start();
+  await until("it has seen it answer", 10_000, async () => {
+    await statusAt(0, "/afresh");
+    return (await states()).join() === "ok,ok";
+  });
+});
