@@ -4,6 +4,8 @@ import { type Rate, rateOf } from "../algorithms/rate.ts";
 import { counterPrefix, counterSuffix } from "../key/counter-key.ts";
 import { firstMatch, indexKeyPatterns, type KeyPatterns } from "../key/key-patterns.ts";
 import { isWithin, type Networks, networksOf } from "../key/networks.ts";
+import { leaseTerms } from "../lease/holder.ts";
+import { isLeasable } from "../lease/ledger.ts";
 import { type PathTest, pathTest } from "../match/path-pattern.ts";
 import { rateLimitPolicyItem } from "../response-headers.ts";
 import type { PolicyBans } from "./bans.ts";
@@ -21,6 +23,8 @@ export interface CompiledPolicy {
   readonly holdsSlots: boolean;
   /** Whether its requests cost what their responses take: charged when these have been sent, and not before. */
   readonly settles: boolean;
+  /** Whether gateways spend units of it that Redis has debited ahead. */
+  readonly leased: boolean;
   /** Value of the `RateLimit-Policy` header. */
   readonly policyHeader: string;
   /** False: being a candidate is all that it takes to meet the policy. */
@@ -117,7 +121,8 @@ export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, ba
     limits,
     counterPrefix: prefix,
     holdsSlots: policy.limits.some(({ algorithm }) => algorithm === "concurrency"),
-    settles: policy.costSource !== undefined && policy.costSource.from === "response-bytes",
+    settles: settlesLater(policy),
+    leased: isLeased(policy, limits),
     policyHeader: policyHeaderOf(limits),
     conditional,
     paths,
@@ -199,11 +204,25 @@ function compileOverrides(compiled: CompiledPolicy, overrides: readonly Override
       ...compiled,
       policy: { ...policy, mode, limits, overrides: undefined },
       limits: own,
+      leased: isLeased(policy, own),
       policyHeader: policyHeaderOf(own),
       byCost: noCosts(),
     });
   }
   return { patterns: indexKeyPatterns(policy.key, keys), policies };
+}
+
+function settlesLater({ costSource }: Policy): boolean {
+  return costSource !== undefined && costSource.from === "response-bytes";
+}
+
+/** What is settled later is charged by Redis alone. */
+function isLeased(policy: Policy, limits: readonly CompiledLimit[]): boolean {
+  if (policy.scope !== "cluster" || policy.consistency !== "leased" || settlesLater(policy)) return false;
+  for (const { rate } of limits) {
+    if (!isLeasable(rate, leaseTerms)) return false;
+  }
+  return true;
 }
 
 function policyHeaderOf(limits: readonly CompiledLimit[]): string {
