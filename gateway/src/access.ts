@@ -15,7 +15,7 @@ import { answerOverLimit, wasRedirected } from "./respond/over-limit.ts";
 import { refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
 import { chargeInTurn } from "./respond/wait.ts";
 import { sleepMs } from "./runtime/clock.ts";
-import type { HeaderStyle, Settings } from "./settings.ts";
+import type { HeaderStyle, RedisSettings, Settings } from "./settings.ts";
 import { currentSnapshot } from "./snapshot/current.ts";
 import { chargeInRedis, chargeOnNode, chargeWithoutRedis, giveBack, keepInMind, settle } from "./stores/charges.ts";
 import { holdSlots } from "./stores/held-slots.ts";
@@ -180,20 +180,27 @@ function chargeCluster(
   charges: Charge[],
   verdict: Verdict,
 ): Denial | undefined {
-  if (charges.length > 0) keepInMind(charges);
-  if (chargeInRedis(redis, checks, verdict, charges) === undefined) return goWithoutRedis(checks, charges, verdict);
+  if (charges.length > 0 || checks.length > 1) keepInMind(charges);
+  if (chargeInRedis(redis, checks, verdict, charges) === undefined)
+    return goWithoutRedis(redis, checks, charges, verdict);
   for (const { policy, apart, allowed } of checks) {
-    if (!apart) countDecision(policy, allowed === true ? "allowed" : "refused");
+    // Undefined: another had refused before it was asked.
+    if (!apart && allowed !== undefined) countDecision(policy, allowed ? "allowed" : "refused");
   }
   return undefined;
 }
 
-function goWithoutRedis(checks: readonly Inquiry[], charges: Charge[], verdict: Verdict): Denial | undefined {
+function goWithoutRedis(
+  redis: RedisSettings | undefined,
+  checks: readonly Inquiry[],
+  charges: Charge[],
+  verdict: Verdict,
+): Denial | undefined {
   for (const check of checks) {
     const { policy } = check;
     if (!check.degraded) countDecision(policy, "degraded");
     check.degraded = true;
-    const allowed = chargeWithoutRedis(check, verdict, charges);
+    const allowed = chargeWithoutRedis(redis, check, verdict, charges);
     if (!check.apart) countDecision(policy, allowed ? "allowed" : "refused");
     if (!allowed) return policy.policy.onStoreFailure === "deny" ? { policy, reason: "undecided" } : undefined;
   }

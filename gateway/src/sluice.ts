@@ -17,6 +17,7 @@ import { readStored } from "./snapshot/disk.ts";
 import { followPublications, hasPublished, publish } from "./snapshot/distribution.ts";
 import { readPieces } from "./snapshot/text.ts";
 import { keepSlots } from "./stores/held-slots.ts";
+import { openLeases } from "./stores/leases.ts";
 import { openNodeStore } from "./stores/node-store.ts";
 
 export { bodyTooLarge } from "./ask/check.ts";
@@ -52,6 +53,7 @@ export function init(): void {
 
 /** init_worker_by_lua. */
 export function initWorker(): void {
+  openLeases(settings.gatewayId);
   openNodeStore(ngx.worker.count(), generation as number);
   followPublications();
   flushCounts();

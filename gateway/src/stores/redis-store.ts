@@ -30,6 +30,8 @@ export interface Charge extends Check {
   readonly limits: readonly CompiledLimit[];
   /** Undefined: charged on this node. */
   readonly redis: RedisSettings | undefined;
+  /** The last message of the lease from which it was spent. Absent: from none. */
+  readonly leaseSeq?: number;
 }
 
 /** What one script can be told of. */
@@ -257,7 +259,12 @@ function whole(number: number): string {
 }
 
 /** @param givenBack what it charged was given back: what is told to be left has it again */
-function readReply(reply: readonly number[], checks: readonly Check[], verdict: Verdict, givenBack: boolean): boolean {
+export function readReply(
+  reply: readonly number[],
+  checks: readonly Check[],
+  verdict: Verdict,
+  givenBack: boolean,
+): boolean {
   const regained = givenBack && reply[0] === 1;
   const decision = emptyDecision();
   let at = 1;
