@@ -19,6 +19,7 @@ import type { HeaderStyle, RedisSettings, Settings } from "./settings.ts";
 import { currentSnapshot } from "./snapshot/current.ts";
 import { chargeInRedis, chargeOnNode, chargeWithoutRedis, giveBack, keepInMind, settle } from "./stores/charges.ts";
 import { holdSlots } from "./stores/held-slots.ts";
+import { spendLease } from "./stores/leases.ts";
 import { decideOnNode } from "./stores/node-store.ts";
 import { observe } from "./stores/observe.ts";
 import type { Charge, Check } from "./stores/redis-store.ts";
@@ -59,7 +60,9 @@ export function access(settings: Settings): undefined {
   }
   if (policies.length === 0) return;
   if (policies.length === 1 && (policies[0] as CompiledPolicy).plain) {
-    return decideLone(settings.headers, policies[0] as CompiledPolicy);
+    const policy = policies[0] as CompiledPolicy;
+    if (!policy.leased) return decideLone(settings.headers, policy);
+    if (decideFromLease(settings, policy)) return;
   }
   return decideAll(settings, policies, path, undefined);
 }
@@ -86,6 +89,22 @@ function decideLone(style: HeaderStyle, policy: CompiledPolicy): undefined {
   countDecision(policy, "allowed");
   if (receipt !== undefined) holdSlots(policy, policy.limits, keyValues, receipt, undefined);
   return goOn(style, verdict);
+}
+
+/** The same from the units of a lease, or what is known to be left of the limit. @returns false: Redis is to be asked */
+function decideFromLease({ headers: style, redis }: Settings, policy: CompiledPolicy): boolean {
+  const keyValues = readKeyValues(policy.policy);
+  if (keyValues === undefined || redis === undefined) return false;
+  const verdict = idleVerdicts.pop() ?? emptyVerdict();
+  forgetVerdict(verdict);
+  verdict.quiet = style === "none";
+  const allowed = spendLease(redis, policy, keyValues, verdict);
+  idleVerdicts.push(verdict);
+  if (allowed === undefined) return false;
+  countDecision(policy, allowed ? "allowed" : "refused");
+  if (!allowed) answerOverLimit(style, verdict);
+  else if (style !== "none") setHeaders(style, verdict);
+  return true;
 }
 
 function goOn(style: HeaderStyle, verdict: Verdict): undefined {

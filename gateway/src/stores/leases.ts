@@ -20,6 +20,7 @@ import {
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { emptyVerdict, hear, hearAll, type Verdict } from "../../../limiter/src/verdict.ts";
 import { countLeaseEvent, countLeaseUnits } from "../metrics/lease-counts.ts";
+import { sleepMs } from "../runtime/clock.ts";
 import { semaphoreLibrary } from "../runtime/lua-modules.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
@@ -67,13 +68,16 @@ interface Lease {
 }
 
 const lookEverySeconds = 0.005;
-/** A lease that is not watched is looked at no more often, in µs. */
+/** A lease that is not watched is looked at no more often, in µs, unless so many units were asked for. */
 const lookEveryUs = 10_000;
+const manyUnits = 5;
 /** A message without an answer is sent again at most so often, after the first two times. */
 const tryEveryUs = 42_000;
 const sendings = 2;
 /** A request looks so often whether another worker had an answer. */
 const waitSeconds = 0.002;
+/** How often a request waits, for an answer or until one may be asked for, while Redis grants all that is asked for. */
+const mostRounds = 10;
 /** Leases that nobody has asked for so long are forgotten by this worker. */
 const generationUs = 2_000_000;
 
@@ -89,6 +93,29 @@ const decision = emptyDecision();
 export function openLeases(gatewayId: string): void {
   const random = ngx.md5(`${gatewayId} ${stopwatchUs()} ${ngx.now()} ${tostring({})}`);
   gatewayName = `${gatewayId}:${string.sub(random, 1, 8)}`;
+}
+
+/**
+ * Decides one policy where that needs nobody else: the lease has the units, or Redis has said that there are none. Never yields.
+ *
+ * @param verdict hears the limit with the least left, unless it is quiet and the request allowed
+ * @returns whether the request is allowed; undefined: nothing was decided
+ */
+export function spendLease(
+  redis: RedisSettings,
+  policy: CompiledPolicy,
+  keyValues: string,
+  verdict: Verdict,
+): boolean | undefined {
+  const { cost } = policy.policy;
+  const lease = leaseOf(redis, policy, keyValues);
+  const nowUs = stopwatchUs();
+  const allowed = spend(lease, cost, nowUs);
+  if (!allowed && nowUs >= lease.record.refusedUntilUs) return undefined;
+  lease.asked += cost;
+  if (!allowed) tellRefusal(lease, policy, verdict, lease.record.refusedUntilUs);
+  else if (!verdict.quiet) tellPermission(lease, policy, verdict);
+  return allowed;
 }
 
 /**
@@ -113,21 +140,27 @@ export function chargeLeased(
   const { record } = lease;
   if (nowUs < record.refusedUntilUs) return refuse(lease, check, ear, record.refusedUntilUs);
   if (spendElse(lease, cost)) return allow(lease, check, ear, charges);
-  if (!lease.watched && nowUs - lease.lookedUs >= lookEveryUs) look(lease);
+  if (!lease.watched && (lease.asked >= manyUnits || nowUs - lease.lookedUs >= lookEveryUs)) look(lease);
   let way = wayFor(record, cost, stopwatchUs());
-  if (way === "ask") {
-    if (record.waiting === 0) look(lease);
-    if (record.lost === 1) return undefined;
-    awaitAnswer(lease);
+  for (let round = 0; round < mostRounds && way !== "exact"; round++) {
+    if (record.lost === 1 && stopwatchUs() >= record.refusedUntilUs) return undefined;
+    if (way === "refuse") {
+      // There is more, and it has only been asked for too often at a stretch.
+      if (record.plenty === 0) break;
+      sleepMs(math.ceil((refusedUntil(record) - stopwatchUs()) / 1000));
+      refresh(lease);
+    } else if (record.waiting === 1) {
+      awaitAnswer(lease);
+      // It takes longer than a call may.
+      if (record.waiting === 1 && record.lost === 0) way = "exact";
+    } else {
+      look(lease);
+    }
     if (spend(lease, cost, stopwatchUs())) return allow(lease, check, ear, charges);
-    if (record.lost === 1) return undefined;
-    // Redis granted less than is asked for, or it takes longer than a call may.
-    way = record.waiting === 1 ? "exact" : wayFor(record, cost, stopwatchUs());
+    if (way !== "exact") way = wayFor(record, cost, stopwatchUs());
   }
   if (way === "exact") return decideExactly(lease, check, ear, charges);
-  const untilUs = refusedUntil(record);
-  if (record.lost === 1 && stopwatchUs() >= record.refusedUntilUs) return undefined;
-  return refuse(lease, check, ear, untilUs);
+  return refuse(lease, check, ear, refusedUntil(record));
 }
 
 /**
@@ -226,7 +259,14 @@ function spendElse(lease: Lease, cost: number): boolean {
 
 function allow(lease: Lease, check: Check, verdict: Verdict, charges: Charge[]): boolean {
   const { policy, keyValues, receipt } = check;
-  const { record } = lease;
+  tellPermission(lease, policy, verdict);
+  check.allowed = true;
+  charges.push({ policy, limits: policy.limits, keyValues, receipt, redis: lease.redis, leaseSeq: lease.record.seq });
+  return true;
+}
+
+/** After a spend. */
+function tellPermission({ record }: Lease, policy: CompiledPolicy, verdict: Verdict): void {
   const limit = policy.limits[record.speaker] as CompiledLimit;
   decision.allowed = true;
   decision.limit = capacity(limit.rate);
@@ -234,15 +274,16 @@ function allow(lease: Lease, check: Check, verdict: Verdict, charges: Charge[]):
   decision.retryAfterUs = 0;
   decision.resetAfterUs = math.max(0, record.resetAtUs - stopwatchUs());
   hear(verdict, policy, limit.name, decision);
-  check.allowed = true;
-  charges.push({ policy, limits: policy.limits, keyValues, receipt, redis: lease.redis, leaseSeq: record.seq });
-  return true;
+}
+
+function refuse(lease: Lease, check: Check, verdict: Verdict, untilUs: number): false {
+  tellRefusal(lease, check.policy, verdict, untilUs);
+  check.allowed = false;
+  return false;
 }
 
 /** @param untilUs when units may be had again, by the stopwatch */
-function refuse(lease: Lease, check: Check, verdict: Verdict, untilUs: number): false {
-  const { policy } = check;
-  const { record } = lease;
+function tellRefusal({ record }: Lease, policy: CompiledPolicy, verdict: Verdict, untilUs: number): void {
   const nowUs = stopwatchUs();
   const limit = policy.limits[record.speaker] as CompiledLimit;
   decision.allowed = false;
@@ -251,8 +292,6 @@ function refuse(lease: Lease, check: Check, verdict: Verdict, untilUs: number): 
   decision.retryAfterUs = math.max(1, untilUs - nowUs);
   decision.resetAfterUs = math.max(decision.retryAfterUs, record.resetAtUs - nowUs);
   hear(verdict, policy, limit.name, decision);
-  check.allowed = false;
-  return false;
 }
 
 function decideExactly(lease: Lease, check: Check, verdict: Verdict, charges: Charge[]): boolean | undefined {

@@ -128,7 +128,10 @@ export function plan(holder: Holder, terms: LeaseTerms, units: number, asked: nu
   const live = leftUs > 0 ? Math.max(units, 0) : 0;
   let target = holder.demand < leastDemand ? 0 : Math.ceil(holder.demand);
   // Spent sooner than the estimate had it.
-  if (live === 0 && leftUs > 0 && holder.plenty === 1 && target > 0) target = Math.max(target, holder.want * 2);
+  if (live === 0 && leftUs > 0 && holder.plenty === 1 && target > 0) {
+    const atThatPace = Math.ceil((holder.want * terms.horizonUs) / Math.max(nowUs - holder.sentUs, 1));
+    target = Math.max(target, holder.want * 2, Math.min(atThatPace, holder.want * 8));
+  }
   if (live > target && nowUs - holder.sentUs >= terms.horizonUs) {
     return { exchanges: true, back: live - target, want: 0 };
   }
@@ -191,6 +194,8 @@ function mayAsk(holder: Holder, nowUs: number): boolean {
 function estimate(holder: Holder, terms: LeaseTerms, asked: number, nowUs: number): void {
   const sinceUs = nowUs - holder.estimatedUs;
   const units = asked - holder.askedBefore;
+  // So many within a horizon, at least: a key that was cold is known at once to be no longer.
+  if (sinceUs < terms.horizonUs && units >= fewUnits && units > holder.demand) holder.demand = units;
   if (sinceUs * (units < fewUnits ? 2 : 10) < terms.horizonUs) return;
   const seen = (units * terms.horizonUs) / sinceUs;
   const weight = sinceUs / (sinceUs + terms.horizonUs);

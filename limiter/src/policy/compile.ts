@@ -35,7 +35,7 @@ export interface CompiledPolicy {
   readonly methods: Readonly<Record<string, boolean>> | undefined;
   /** All of them have to be there with one of their values. */
   readonly headers: readonly CompiledHeader[];
-  /** Whether it is enforced on the node, for every candidate, by a refusal: decided without further questions. */
+  /** Whether it is enforced for every candidate, by a refusal, on the node or from a lease: decided without further questions. */
   readonly plain: boolean;
   /** What was decided since the decisions were last counted. */
   readonly tally: Tally;
@@ -115,6 +115,7 @@ export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, ba
   const headers: CompiledHeader[] = [];
   for (const name in match.headers) headers.push({ name, values: setOf(match.headers[name] as readonly string[]) });
   const conditional = paths !== undefined || methods !== undefined || headers.length > 0;
+  const leased = isLeased(policy, limits);
   const compiled: CompiledPolicy = {
     app,
     policy,
@@ -122,7 +123,7 @@ export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, ba
     counterPrefix: prefix,
     holdsSlots: policy.limits.some(({ algorithm }) => algorithm === "concurrency"),
     settles: settlesLater(policy),
-    leased: isLeased(policy, limits),
+    leased,
     policyHeader: policyHeaderOf(limits),
     conditional,
     paths,
@@ -133,7 +134,7 @@ export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, ba
       !hasTerms(policy) &&
       bans === undefined &&
       policy.mode === "enforce" &&
-      policy.scope === "node" &&
+      (policy.scope === "node" || leased) &&
       policy.onLimit.action === "reject",
     tally: emptyTally(),
     overrides: undefined,
