@@ -2,12 +2,14 @@
 // less, and Redis is asked seldom.
 
 import { Agent } from "node:http";
+import { createServer, type Server, Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
 import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway, type LoneGatewayOptions } from "../fixtures/lone-gateway.ts";
 import { RedisServer } from "../fixtures/redis-server.ts";
 import { ask } from "../fixtures/requests.ts";
+import { childrenOf } from "../fixtures/system.ts";
 
 /** What the upstream of these gateways says. */
 const admitted = 404;
@@ -36,7 +38,11 @@ afterEach(async () => {
   redis = undefined;
 });
 
-async function start(count: number, policies: readonly Record<string, unknown>[], options: Partial<LoneGatewayOptions>) {
+async function start(
+  count: number,
+  policies: readonly Record<string, unknown>[],
+  options: Partial<LoneGatewayOptions> = {},
+) {
   redis = new RedisServer(await freePort());
   await redis.start();
   for (let i = 0; i < count; i++) {
@@ -113,9 +119,221 @@ describe("gateways that saturate one limit", () => {
       expect(Object.keys(statuses).sort()).toEqual([`${admitted}`, "429"]);
       expect(excess(admissions, 400, 400)).toBeLessThanOrEqual(0);
       const steady = admissions.filter(({ heardMs }) => heardMs >= startedMs + 2000).length / (seconds - 2);
-      console.log({ count, workers, steady, callsPerGateway, all: admissions.length });
       expect(steady).toBeGreaterThanOrEqual(0.98 * 400);
       expect(callsPerGateway).toBeLessThanOrEqual(25);
     });
   }
+
+  it("4 gateways: a fixed window, none of which holds more than its quota", async () => {
+    await start(4, [policy({ name: "each", algorithm: "fixed-window", quota: 400, window: "1s" })]);
+    await sleep(1000 - (Date.now() % 1000));
+    const seconds = 6;
+    const calls = await scriptCalls();
+    const { admissions } = await load(urls(), 200, seconds);
+    const callsPerGateway = ((await scriptCalls()) - calls) / seconds / 4;
+    const windowOf = (ms: number) => Math.floor((performance.timeOrigin + ms) / 1000);
+    const certain = new Map<number, number>();
+    for (const { sentMs, heardMs } of admissions) {
+      const window = windowOf(sentMs);
+      if (window === windowOf(heardMs)) certain.set(window, (certain.get(window) ?? 0) + 1);
+    }
+    expect(Math.max(...certain.values())).toBeLessThanOrEqual(400);
+    expect(admissions.length).toBeGreaterThanOrEqual(0.98 * 400 * (seconds - 1));
+    expect(callsPerGateway).toBeLessThanOrEqual(25);
+  });
+
+  it("a gateway that is killed takes its units with it, and the others have the limit again", async () => {
+    await start(3, [policy(bucket)]);
+    const killed = sleep(2500).then(() => kill(gateways[0] as LoneGateway));
+    const { admissions, startedMs } = await load(urls(), 350, 6);
+    await killed;
+    expect(excess(admissions, 400, 400)).toBeLessThanOrEqual(0);
+    const after = admissions.filter(({ heardMs }) => heardMs >= startedMs + 3500).length / 2.5;
+    expect(after).toBeGreaterThanOrEqual(0.97 * 400);
+  });
+
+  it("a worker that is killed while it exchanges is replaced by another", async () => {
+    await start(2, [policy(bucket)], { workers: 2 });
+    const kills = (async () => {
+      for (let i = 0; i < 8; i++) {
+        await sleep(500);
+        const [worker] = childrenOf((gateways[i % 2] as LoneGateway).pid);
+        process.kill(worker as number, "SIGKILL");
+      }
+    })();
+    const { admissions, startedMs } = await load(urls(), 500, 7);
+    await kills;
+    expect(excess(admissions, 400, 400)).toBeLessThanOrEqual(0);
+    const after = admissions.filter(({ heardMs }) => heardMs >= startedMs + 5000).length / 2;
+    expect(after).toBeGreaterThanOrEqual(0.97 * 400);
+  });
+
+  it("replies that are lost cost nothing beyond the limit", async () => {
+    redis = new RedisServer(await freePort());
+    await redis.start();
+    const proxy = await ReplyProxy.start(redis.port);
+    try {
+      const env = { SLUICE_REDIS_URL: `redis://127.0.0.1:${proxy.port}`, SLUICE_REDIS_DEADLINE_MS: "50" };
+      for (let i = 0; i < 2; i++) gateways.push(await LoneGateway.start({ policies: [policy(bucket)], env }));
+      const losses = (async () => {
+        await sleep(1500);
+        for (let i = 0; i < 6; i++) {
+          proxy.loses += i < 3 ? 1 : 2;
+          await sleep(400);
+        }
+      })();
+      const { admissions, startedMs } = await load(urls(), 500, 6);
+      await losses;
+      expect(proxy.lost).toBe(9);
+      let counted = 0;
+      for (const gateway of gateways) counted += await gateway.metric("sluice_lease_lost_replies_total");
+      expect(counted).toBeGreaterThanOrEqual(7);
+      expect(excess(admissions, 400, 400)).toBeLessThanOrEqual(0);
+      const after = admissions.filter(({ heardMs }) => heardMs >= startedMs + 4500).length / 1.5;
+      expect(after).toBeGreaterThanOrEqual(0.97 * 400);
+    } finally {
+      await proxy.stop();
+    }
+  });
+
+  it("after FLUSHALL the limit begins anew, and what gateways held is all that is spent besides", async () => {
+    await start(2, [policy(bucket)]);
+    const flushed = sleep(2000).then(() => redis?.command("FLUSHALL"));
+    const { admissions } = await load(urls(), 500, 4);
+    await flushed;
+    // Two buckets, one after the other, and at most what 800 requests a second may need within a horizon.
+    expect(excess(admissions, 400, 800 + 100)).toBeLessThanOrEqual(0);
+    expect(excess(admissions, 400, 400)).toBeGreaterThan(200);
+  });
 });
+
+describe("a leased policy", () => {
+  it("is spent from the lease while Redis is gone, then onStoreFailure decides; and is leased again", async () => {
+    await start(1, [policy(bucket, { onStoreFailure: "deny" })], { env: { SLUICE_REDIS_DEADLINE_MS: "50" } });
+    await load(urls(), 200, 1);
+    redis?.hang();
+    const { statuses } = await load(urls(), 200, 2);
+    redis?.goOn();
+    expect(statuses[admitted]).toBeGreaterThan(3);
+    expect(statuses[503]).toBeGreaterThan(200);
+    await sleep(500);
+    await load(urls(), 200, 0.5);
+    expect(Object.keys((await load(urls(), 200, 1)).statuses)).toEqual([`${admitted}`]);
+  });
+
+  it("gives idle units back, and accounts for each", async () => {
+    await start(1, [policy(bucket)]);
+    await load(urls(), 300, 2);
+    await sleep(1200);
+    const gateway = gateways[0] as LoneGateway;
+    expect(await gateway.metric("sluice_lease_units_out")).toBe(0);
+    const units = Object.fromEntries(
+      await Promise.all(
+        ["granted", "spent", "returned", "expired"].map(async (state) => [state, await unitsOf(gateway, state)]),
+      ),
+    );
+    expect(units["granted"]).toBe(units["spent"] + units["returned"] + units["expired"]);
+    expect(units["returned"]).toBeGreaterThan(0);
+    expect(units["spent"]).toBeGreaterThan(400);
+    expect(units["spent"]).toBeLessThanOrEqual(610);
+  });
+
+  it("has the units again of requests that another policy refused", async () => {
+    const few = {
+      name: "few",
+      scope: "cluster",
+      match: { paths: ["/hot"] },
+      limits: [{ algorithm: "fixed-window", quota: 3, window: "366d" }],
+    };
+    await start(1, [policy(bucket), few]);
+    const { statuses } = await load(urls(), 300, 3);
+    expect(statuses[admitted]).toBe(3);
+    await sleep(1200);
+    expect(await unitsOf(gateways[0] as LoneGateway, "spent")).toBeLessThan(150);
+  });
+
+  it("tells what is left, and when to come again", async () => {
+    await start(1, [policy({ ...bucket, quota: 50, burst: 50 })]);
+    const answers: Awaited<ReturnType<typeof ask>>[] = [];
+    for (let i = 0; i < 100; i++) answers.push(await ask(urls()[0] as string));
+    const left = answers.filter(({ status }) => status === admitted).map((one) => one.headers["x-ratelimit-remaining"]);
+    expect(left.slice(0, 40)).toEqual(Array.from({ length: 40 }, (_, i) => `${49 - i}`));
+    const refused = answers.filter(({ status }) => status === 429);
+    expect(refused.length).toBeGreaterThan(10);
+    for (const { headers } of refused) {
+      expect(headers["x-ratelimit-remaining"]).toBe("0");
+      expect(headers["retry-after"]).toBe("1");
+    }
+  });
+
+  it("is exact where it cannot be leased, or a request costs more than a lease brings", async () => {
+    const log = { name: "log", algorithm: "sliding-log", quota: 20, window: "1h" };
+    const dear = policy({ ...bucket, quota: 1, window: "1h", burst: 1000 }, { cost: 100 });
+    await start(2, [policy(log), { ...dear, name: "dear", match: { paths: ["/dear"] } }]);
+    for (const [path, most] of [
+      ["hot", 20],
+      ["dear", 10],
+    ] as const) {
+      const { statuses } = await load(
+        gateways.map(({ url }) => `${url}/${path}`),
+        50,
+        1,
+      );
+      expect(statuses[admitted]).toBe(most);
+    }
+  });
+});
+
+/** The value of one of the states. */
+async function unitsOf(gateway: LoneGateway, state: string): Promise<number> {
+  const { body } = await ask(`${gateway.privateUrl}/sluice/metrics`);
+  return Number(new RegExp(`^sluice_lease_units_total{state="${state}"} (\\S+)$`, "m").exec(body)?.[1]);
+}
+
+/** nginx as a crash of its machine ends it. */
+function kill(gateway: LoneGateway): void {
+  for (const worker of childrenOf(gateway.pid)) process.kill(worker, "SIGSTOP");
+  const workers = childrenOf(gateway.pid);
+  process.kill(gateway.pid, "SIGKILL");
+  for (const worker of workers) process.kill(worker, "SIGKILL");
+}
+
+/** Between gateways and Redis: swallows as many replies as it is told to. */
+class ReplyProxy {
+  readonly port: number;
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+  loses = 0;
+  lost = 0;
+
+  private constructor(port: number, server: Server) {
+    this.port = port;
+    this.#server = server;
+  }
+
+  static async start(redisPort: number): Promise<ReplyProxy> {
+    const server = createServer();
+    const proxy = new ReplyProxy(await freePort(), server);
+    server.on("connection", (client) => {
+      const upstream = new Socket().connect(redisPort, "127.0.0.1");
+      for (const socket of [client, upstream]) proxy.#sockets.add(socket.on("error", () => undefined).setNoDelay());
+      client.on("data", (data) => upstream.write(data)).on("close", () => upstream.destroy());
+      upstream.on("close", () => client.destroy());
+      upstream.on("data", (data) => {
+        if (proxy.loses > 0) {
+          proxy.loses -= 1;
+          proxy.lost += 1;
+        } else {
+          client.write(data);
+        }
+      });
+    });
+    await new Promise<void>((listening) => server.listen(proxy.port, "127.0.0.1", listening));
+    return proxy;
+  }
+
+  async stop(): Promise<void> {
+    for (const socket of this.#sockets) socket.destroy();
+    await new Promise((closed) => this.#server.close(closed));
+  }
+}

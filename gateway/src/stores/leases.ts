@@ -358,23 +358,29 @@ function claimSeconds({ deadlineMs }: RedisSettings): number {
 /** @returns whether an exchange has begun, which keeps the claim */
 function lookClaimed(lease: Lease, token: string): boolean {
   const { id, record } = lease;
-  if (!refresh(lease)) beginLife(lease);
+  const isNew = !refresh(lease);
+  if (isNew) beginLife(lease);
+  const { estimatedUs, demand, out } = record;
+  let isChanged = isNew;
   const asked = addAsked(id, lease.asked);
   lease.asked = 0;
   const nowUs = stopwatchUs();
   if (record.waiting === 1) {
     // Whoever sent it was killed, or had no answer.
-    if (nowUs - record.sentUs >= leaseTerms.lifetimeUs) giveUp(record);
-    else return nowUs - record.triedUs >= tryEveryUs && beginExchange(lease, token);
+    if (nowUs - record.sentUs < leaseTerms.lifetimeUs) {
+      return nowUs - record.triedUs >= tryEveryUs && beginExchange(lease, token);
+    }
+    giveUp(record);
+    isChanged = true;
   }
   // The count was evicted, and began anew.
   if (asked < record.askedBefore) record.askedBefore = 0;
   buryUnits(lease, nowUs);
-  const estimatedUs = record.estimatedUs;
   const next = plan(record, leaseTerms, unitsIn(lease.cell), asked, nowUs);
   if (record.demand > 0 && (next.exchanges || isLive(record, nowUs))) watch(lease);
   if (!next.exchanges) {
-    if (record.estimatedUs !== estimatedUs) saveRecord(id, record);
+    isChanged ||= record.estimatedUs !== estimatedUs || record.demand !== demand || record.out !== out;
+    if (isChanged) saveRecord(id, record);
     return false;
   }
   const left = next.back > 0 ? takeOut(lease.cell, next.back) : unitsIn(lease.cell);
