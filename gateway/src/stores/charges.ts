@@ -49,7 +49,7 @@ export function chargeInRedis(
   const before = charges.length;
   let exact = checks;
   let allAllowed = true;
-  if (checks.some(({ policy }) => policy.leased)) {
+  if (hasLeased(checks)) {
     exact = checks.filter(({ policy }) => !policy.leased);
     for (const check of checks) {
       if (!check.policy.leased) continue;
@@ -65,10 +65,17 @@ export function chargeInRedis(
   return allowed && allAllowed;
 }
 
-/** Each of the checks is asked again: what leases gave is theirs. */
+function hasLeased(checks: readonly Check[]): boolean {
+  for (const { policy } of checks) {
+    if (policy.leased) return true;
+  }
+  return false;
+}
+
+/** Each of the checks is asked again, without Redis: what leases gave since is theirs again. */
 function undecided(charges: Charge[], before: number): undefined {
-  while (charges.length > before && charges[charges.length - 1]?.leaseSeq !== undefined) {
-    giveBack([charges.pop() as Charge]);
+  for (let i = charges.length - 1; i >= before; i--) {
+    if ((charges[i] as Charge).leaseSeq !== undefined) giveBack(charges.splice(i, 1));
   }
   return undefined;
 }

@@ -59,6 +59,8 @@ interface Lease {
   /** Units that clients asked for here, which the record does not know of. */
   asked: number;
   lookedUs: number;
+  /** Of the last request that the units were not there for. */
+  cost: number;
   /** Whether it is among those that are looked at every few ms. */
   watched: boolean;
   waiting: Semaphore | undefined;
@@ -78,6 +80,8 @@ const sendings = 2;
 const waitSeconds = 0.002;
 /** How often a request waits, for an answer or until one may be asked for, while Redis grants all that is asked for. */
 const mostRounds = 10;
+/** Units a horizon. */
+const leastDemand = 0.1;
 /** Leases that nobody has asked for so long are forgotten by this worker. */
 const generationUs = 2_000_000;
 
@@ -139,6 +143,7 @@ export function chargeLeased(
   if (spend(lease, cost, nowUs)) return allow(lease, check, ear, charges);
   const { record } = lease;
   if (nowUs < record.refusedUntilUs) return refuse(lease, check, ear, record.refusedUntilUs);
+  lease.cost = cost;
   if (spendElse(lease, cost)) return allow(lease, check, ear, charges);
   if (!lease.watched && (lease.asked >= manyUnits || nowUs - lease.lookedUs >= lookEveryUs)) look(lease);
   let way = wayFor(record, cost, stopwatchUs());
@@ -198,7 +203,6 @@ function recall(name: string, redis: RedisSettings, policy: CompiledPolicy, keyV
     older = nowUs < generationEndsUs + generationUs ? recent : {};
     recent = {};
     generationEndsUs = nowUs + generationUs;
-    for (const each of watched) recent[each.policy.counterPrefix + each.keyValues] = each;
   }
   let lease = recent[name] ?? older[name];
   if (lease === undefined || lease.policy.limits !== policy.limits) lease = newLease(redis, policy, keyValues);
@@ -220,6 +224,7 @@ function newLease(redis: RedisSettings, policy: CompiledPolicy, keyValues: strin
     cell: "",
     asked: 0,
     lookedUs: 0,
+    cost: 1,
     watched: false,
     waiting: undefined,
     waiters: 0,
@@ -377,8 +382,10 @@ function lookClaimed(lease: Lease, token: string): boolean {
   if (asked < record.askedBefore) record.askedBefore = 0;
   buryUnits(lease, nowUs);
   const next = plan(record, leaseTerms, unitsIn(lease.cell), asked, nowUs);
-  if (record.demand > 0 && (next.exchanges || isLive(record, nowUs))) watch(lease);
-  if (!next.exchanges) {
+  // Units that requests are too dear for would expire.
+  const exchanges = next.exchanges && (isLive(record, nowUs) || wayFor(record, lease.cost, nowUs) !== "exact");
+  if (exchanges || isLive(record, nowUs)) watch(lease);
+  if (!exchanges) {
     isChanged ||= record.estimatedUs !== estimatedUs || record.demand !== demand || record.out !== out;
     if (isChanged) saveRecord(id, record);
     return false;
@@ -495,7 +502,10 @@ function watchAll(): void {
   watching = false;
 }
 
-/** Fewer than a unit in ten lives, and none in hand. */
-function isInUse({ record }: Lease): boolean {
-  return record.demand >= 0.1 || record.out > 0 || record.waiting === 1;
+/** Not where its policy has other limits by now, or next to nothing is asked for and nothing in hand. */
+function isInUse(lease: Lease): boolean {
+  const { record, policy, keyValues } = lease;
+  const name = policy.counterPrefix + keyValues;
+  if ((recent[name] ?? older[name]) !== lease) return false;
+  return record.demand >= leastDemand || record.out > 0 || record.waiting === 1;
 }
