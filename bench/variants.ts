@@ -146,6 +146,5 @@ export const variants: readonly Variant[] = [
     name: "cluster-leased",
     about: "cluster scope, leased, one key",
     instance: "clusterLeased",
-    mayBeMissing: true,
   },
 ];
