@@ -11,8 +11,10 @@
 //            Redis. No answer within the call's deadline: the same message again (`seq` to `want` are in the record), or
 //            `giveUp`. Never both a message and its successor: a lock, or one worker that exchanges.
 //   hear     where `hear` says that the answer is to the message, at most what it honours may stay in the cell:
-//            v := incr(cell, −2^40) + 2^40; incr(cell, 2^40 − v + min(max(v, 0), honoured) + grant). Then the record is
-//            written: until that, the old deadline holds.
+//            v := incr(cell, −2^40) + 2^40; then the record is written; then incr(cell, 2^40 − v + min(max(v, 0), honoured)
+//            + grant). In between there is nothing to spend: whoever is killed there can be replaced by another who sends the
+//            message again. A worker that knows an older deadline may go by that: it is never later than what was debited lives.
+//   give back of a spend, to the cell: while no message was sent since, and none can be.
 //
 // Times are of the node's own clock, which must not step (`CLOCK_MONOTONIC`), read for each spend: a time that was read some ms
 // ago lets a lease live as much longer. Only durations cross the wire.
