@@ -49,7 +49,7 @@ async function main(processes: Processes, options: Options): Promise<void> {
   }
 
   let nginxes = await start();
-  const { checked, notBuilt } = await checkAll(options.variants, nginxes, redis);
+  const checked = await checkAll(options.variants, nginxes, redis);
   const luajit = await aboutLua(nginxes);
   const runs = new Map(checked.map((variant) => [variant, [] as Run[]]));
   const cpuBefore = machineCpu();
@@ -85,7 +85,6 @@ async function main(processes: Processes, options: Options): Promise<void> {
     machine: { ...machine, luajit },
     options: { rounds: options.rounds, seconds: options.seconds, connections: options.connections },
     stolenShare: (cpuAfter.stealTicks - cpuBefore.stealTicks) / (cpuAfter.allTicks - cpuBefore.allTicks),
-    notBuilt,
     degradedDecisions,
   };
   const results = resultsOf(about, figuresOf(runs));
@@ -120,14 +119,12 @@ async function startAll(
 
 async function checkAll(variants: readonly Variant[], nginxes: Nginxes, redis: Redis) {
   const checked: Variant[] = [];
-  const notBuilt: { name: string; why: string }[] = [];
   for (const variant of variants) {
     const problem = await checkVariant(variant, nginxOf(nginxes, variant), redis);
     if (problem === undefined) checked.push(variant);
-    else if (variant.mayBeMissing) notBuilt.push({ name: variant.name, why: problem });
     else throw new SetupError(`${variant.name} does not work: ${problem}`);
   }
-  return { checked, notBuilt };
+  return checked;
 }
 
 /** Every pass begins further down the list, so that no variant always follows the same other one's heat. */

@@ -5,7 +5,7 @@ import type { Figures, Results } from "./results.ts";
 
 const absent = "–";
 
-export function tableOf({ machine, options, variants, targets, notBuilt, ...rest }: Results): string {
+export function tableOf({ machine, options, variants, targets, ...rest }: Results): string {
   const lines = [
     `${machine.cpu}, ${machine.cores} cores, load ${machine.loadBefore.toFixed(1)} before; nginx ${machine.nginx}, ` +
       `${machine.luajit}, Redis ${machine.redis}, wrk ${machine.wrk}`,
@@ -56,7 +56,6 @@ export function tableOf({ machine, options, variants, targets, notBuilt, ...rest
     ),
   );
   lines.push("");
-  for (const { name, why } of notBuilt) lines.push(`${name} was not measured: ${why}`);
   if (rest.degradedDecisions > 0)
     lines.push(`${rest.degradedDecisions} cluster decisions were made without Redis: it was late.`);
   if (rest.stolenShare > 0.01)

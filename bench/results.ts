@@ -37,7 +37,6 @@ export interface Results {
   /** Share of the machine's time that its host gave to others while the bench ran. */
   readonly stolenShare: number;
   readonly variants: readonly Figures[];
-  readonly notBuilt: readonly { readonly name: string; readonly why: string }[];
   /** Cluster decisions that were made without Redis because it did not answer in time; should be 0. */
   readonly degradedDecisions: number;
   readonly targets: readonly Judgement[];

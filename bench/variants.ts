@@ -39,8 +39,6 @@ export interface Variant {
   /** The variants that this one's ratios are taken against. */
   readonly native?: string;
   readonly redisEach?: string;
-  /** Not a failure when the gateway does not know its policy yet: reported as not built. */
-  readonly mayBeMissing?: boolean;
 }
 
 const native = "native";
@@ -146,6 +144,5 @@ export const variants: readonly Variant[] = [
     name: "cluster-leased",
     about: "cluster scope, leased, one key",
     instance: "clusterLeased",
-    mayBeMissing: true,
   },
 ];

@@ -15,10 +15,11 @@ import { answerOverLimit, wasRedirected } from "./respond/over-limit.ts";
 import { refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
 import { chargeInTurn } from "./respond/wait.ts";
 import { sleepMs } from "./runtime/clock.ts";
-import type { HeaderStyle, Settings } from "./settings.ts";
+import type { HeaderStyle, RedisSettings, Settings } from "./settings.ts";
 import { currentSnapshot } from "./snapshot/current.ts";
 import { chargeInRedis, chargeOnNode, chargeWithoutRedis, giveBack, keepInMind, settle } from "./stores/charges.ts";
 import { holdSlots } from "./stores/held-slots.ts";
+import { spendLease } from "./stores/leases.ts";
 import { decideOnNode } from "./stores/node-store.ts";
 import { observe } from "./stores/observe.ts";
 import type { Charge, Check } from "./stores/redis-store.ts";
@@ -59,7 +60,9 @@ export function access(settings: Settings): undefined {
   }
   if (policies.length === 0) return;
   if (policies.length === 1 && (policies[0] as CompiledPolicy).plain) {
-    return decideLone(settings, policies[0] as CompiledPolicy);
+    const policy = policies[0] as CompiledPolicy;
+    if (policy.leased && decideFromLease(settings, policy)) return;
+    return decideLone(settings, policy);
   }
   return decideAll(settings, policies, path, undefined);
 }
@@ -96,7 +99,7 @@ function decideLoneInCluster(settings: Settings, policy: CompiledPolicy, keyValu
   const check: Check = { policy, keyValues, receipt: [] };
   const decided = chargeInRedis(settings.redis, [check], verdict, charges);
   if (decided === undefined) countDecision(policy, "degraded");
-  const allowed = decided ?? chargeWithoutRedis(check, verdict, charges);
+  const allowed = decided ?? chargeWithoutRedis(settings.redis, check, verdict, charges);
   countDecision(policy, allowed ? "allowed" : "refused");
   if (!allowed) return verdict.allowed ? refuseUndecided(policy) : answerOverLimit(settings.headers, verdict);
   if (policy.holdsSlots) holdSlotsOf(charges[0]);
@@ -106,6 +109,22 @@ function decideLoneInCluster(settings: Settings, policy: CompiledPolicy, keyValu
 /** @param charge undefined: onStoreFailure lets the request pass without */
 function holdSlotsOf(charge: Charge | undefined): undefined {
   if (charge !== undefined) holdSlots(charge.policy, charge.limits, charge.keyValues, charge.receipt, charge.redis);
+}
+
+/** The same from the units of a lease, or what is known to be left of the limit. @returns false: Redis is to be asked */
+function decideFromLease({ headers: style, redis }: Settings, policy: CompiledPolicy): boolean {
+  const keyValues = readKeyValues(policy.policy);
+  if (keyValues === undefined || redis === undefined) return false;
+  const verdict = idleVerdicts.pop() ?? emptyVerdict();
+  forgetVerdict(verdict);
+  verdict.quiet = style === "none";
+  const allowed = spendLease(redis, policy, keyValues, verdict);
+  idleVerdicts.push(verdict);
+  if (allowed === undefined) return false;
+  countDecision(policy, allowed ? "allowed" : "refused");
+  if (!allowed) answerOverLimit(style, verdict);
+  else if (style !== "none") setHeaders(style, verdict);
+  return true;
 }
 
 function goOn(style: HeaderStyle, verdict: Verdict): undefined {
@@ -200,20 +219,27 @@ function chargeCluster(
   charges: Charge[],
   verdict: Verdict,
 ): Denial | undefined {
-  if (charges.length > 0) keepInMind(charges);
-  if (chargeInRedis(redis, checks, verdict, charges) === undefined) return goWithoutRedis(checks, charges, verdict);
+  if (charges.length > 0 || checks.length > 1) keepInMind(charges);
+  if (chargeInRedis(redis, checks, verdict, charges) === undefined)
+    return goWithoutRedis(redis, checks, charges, verdict);
   for (const { policy, apart, allowed } of checks) {
-    if (!apart) countDecision(policy, allowed === true ? "allowed" : "refused");
+    // Undefined: another had refused before it was asked.
+    if (!apart && allowed !== undefined) countDecision(policy, allowed ? "allowed" : "refused");
   }
   return undefined;
 }
 
-function goWithoutRedis(checks: readonly Inquiry[], charges: Charge[], verdict: Verdict): Denial | undefined {
+function goWithoutRedis(
+  redis: RedisSettings | undefined,
+  checks: readonly Inquiry[],
+  charges: Charge[],
+  verdict: Verdict,
+): Denial | undefined {
   for (const check of checks) {
     const { policy } = check;
     if (!check.degraded) countDecision(policy, "degraded");
     check.degraded = true;
-    const allowed = chargeWithoutRedis(check, verdict, charges);
+    const allowed = chargeWithoutRedis(redis, check, verdict, charges);
     if (!check.apart) countDecision(policy, allowed ? "allowed" : "refused");
     if (!allowed) return policy.policy.onStoreFailure === "deny" ? { policy, reason: "undecided" } : undefined;
   }

@@ -17,8 +17,9 @@ import { readStored } from "./snapshot/disk.ts";
 import { followPublications, hasPublished, publish } from "./snapshot/distribution.ts";
 import { readPieces } from "./snapshot/text.ts";
 import { keepSlots } from "./stores/held-slots.ts";
+import { openLeases } from "./stores/leases.ts";
 import { openNodeStore } from "./stores/node-store.ts";
-import { forgetWithEpoch } from "./stores/refusals.ts";
+import { keepRefusalsTrue } from "./stores/refusals.ts";
 
 export { bodyTooLarge } from "./ask/check.ts";
 export { log } from "./log.ts";
@@ -53,12 +54,13 @@ export function init(): void {
 
 /** init_worker_by_lua. */
 export function initWorker(): void {
+  openLeases(settings.gatewayId);
   openNodeStore(ngx.worker.count(), generation as number);
   followPublications();
   flushCounts();
   retireGonePolicies();
   keepSlots();
-  if (settings.redis !== undefined) forgetWithEpoch(settings.redis);
+  if (settings.redis !== undefined) keepRefusalsTrue(settings.redis);
   keepPushSocket(settings);
 }
 

@@ -27,6 +27,19 @@ test("a compiled policy holds slots when one of its limits is of concurrency", (
   expect([holds(daily), holds(slots), holds(daily, slots), holds(slots, daily)]).toEqual([false, true, true, true]);
 });
 
+test("a policy is leased when it is to be, all of its limits may be, and its cost is known before the response", () => {
+  const fast = { name: "fast", algorithm: "token-bucket", quota: 400, window: "1s" };
+  const leased = (more: object, ...limits: object[]) =>
+    compilePolicy("shop", policyNamed("books", { scope: "cluster", consistency: "leased", limits, ...more }));
+  expect(leased({}, fast, daily).leased).toBe(true);
+  expect(leased({}, fast, slots).leased).toBe(false);
+  expect(leased({ scope: "node" }, fast).leased).toBe(false);
+  expect(leased({ consistency: "exact" }, fast).leased).toBe(false);
+  expect(leased({ cost: { from: "response-bytes" } }, fast).leased).toBe(false);
+  const own = { key: ["ip"], overrides: [{ key: ["1.2.3.4"], limits: [{ ...fast, burst: 1 }] }] };
+  expect(overrideFor(leased(own, fast), ["1.2.3.4"])?.leased).toBe(false);
+});
+
 test("a policy at another cost is the same but for that, and the same each time", () => {
   const policy = compilePolicy("shop", policyNamed("books", { limits: [daily], cost: { from: "header:c", max: 4 } }));
   const priced = atCost(policy, 3);

@@ -417,6 +417,7 @@ describe("whatever it is given, it", () => {
     "limits",
     "cost",
     "scope",
+    "consistency",
     "onStoreFailure",
     "onLimit",
     "constructor",

@@ -14,7 +14,7 @@ import { atCost, type CompiledPolicy } from "../../../limiter/src/policy/compile
 import { emptyVerdict, type Verdict } from "../../../limiter/src/verdict.ts";
 import { countDecision } from "../metrics/counts.ts";
 import { standingOfAddress, standingOfKey, type Terms } from "../request/terms.ts";
-import type { Settings } from "../settings.ts";
+import type { RedisSettings, Settings } from "../settings.ts";
 import { chargeInRedis, chargeOnNode, chargeWithoutRedis, giveBack } from "../stores/charges.ts";
 import { observe } from "../stores/observe.ts";
 import type { Charge, Check } from "../stores/redis-store.ts";
@@ -152,18 +152,18 @@ function decideCluster({ redis }: Settings, outcomes: readonly Outcome[], charge
     const outcome = outcomes[i] as Outcome;
     const check = checks[i] as Check;
     if (charged === undefined) {
-      decideWithoutRedis(outcome, check, charges);
+      decideWithoutRedis(redis, outcome, check, charges);
     } else {
       outcome.allowed = check.allowed === true;
-      outcome.charged = charged;
+      outcome.charged = charges.some(({ receipt }) => receipt === check.receipt);
     }
   }
 }
 
-function decideWithoutRedis(outcome: Outcome, check: Check, charges: Charge[]): void {
+function decideWithoutRedis(redis: RedisSettings | undefined, outcome: Outcome, check: Check, charges: Charge[]): void {
   const { policy, verdict } = outcome;
   countDecision(policy, "degraded");
-  outcome.allowed = chargeWithoutRedis(check, verdict, charges);
+  outcome.allowed = chargeWithoutRedis(redis, check, verdict, charges);
   if (policy.policy.onStoreFailure === "local") outcome.charged = outcome.allowed;
   else outcome.reason = "undecided";
 }

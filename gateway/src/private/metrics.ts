@@ -2,6 +2,7 @@
 
 import { askStatuses } from "../ask/ask-errors.ts";
 import { askCount, decisionCounts, eventCount } from "../metrics/counts.ts";
+import { leaseEvents, leaseUnitStates, leaseUnits, leaseUnitsOut } from "../metrics/lease-counts.ts";
 import {
   batchCount,
   batchedCounters,
@@ -30,6 +31,7 @@ export function metrics(): void {
     lines.push(sample("sluice_ask_requests_total", { status: `${status}` }, whole(askCount(status))));
   }
   redisCalls(lines);
+  leases(lines);
   gauge(lines, "sluice_workers", "Worker processes of this nginx.", ngx.worker.count());
   gauge(lines, "sluice_snapshot_revision", "Revision that this worker decides by.", currentSnapshot().revision);
   gauge(lines, "sluice_snapshot_policies", "Policies of that revision.", currentSnapshot().policies.length);
@@ -83,6 +85,17 @@ function redisCalls(lines: string[]): void {
   for (const kind of redisFailures) {
     lines.push(sample("sluice_redis_failures_total", { kind }, whole(redisFailureCount(kind))));
   }
+}
+
+function leases(lines: string[]): void {
+  heading(lines, "sluice_lease_units_total", "counter", "Units of leases by what became of them.");
+  for (const state of leaseUnitStates) {
+    lines.push(sample("sluice_lease_units_total", { state }, whole(leaseUnits(state))));
+  }
+  gauge(lines, "sluice_lease_units_out", "Units that were granted and of which nothing is known yet.", leaseUnitsOut());
+  total(lines, "sluice_lease_grants_total", "Answers of Redis that granted units.", leaseEvents("grants"));
+  total(lines, "sluice_lease_exchanges_total", "Messages about leases to Redis.", leaseEvents("exchanges"));
+  total(lines, "sluice_lease_lost_replies_total", "Messages about leases without an answer.", leaseEvents("lost"));
 }
 
 function gauge(lines: string[], name: string, help: string, value: number): void {

@@ -26,3 +26,9 @@ export function stopwatchSeconds(): number {
   ffi.C.sluice_clock_gettime(monotonic, time);
   return (tonumber(time.seconds) as number) + (tonumber(time.nanoseconds) as number) / 1e9;
 }
+
+/** The same in whole µs. */
+export function stopwatchUs(): number {
+  ffi.C.sluice_clock_gettime(monotonic, time);
+  return (tonumber(time.seconds) as number) * 1e6 + math.floor((tonumber(time.nanoseconds) as number) / 1000);
+}

@@ -5,6 +5,7 @@ import type { Verdict } from "../../../limiter/src/verdict.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
+import { chargeLeased, chargeUnspent, refundLeased } from "./leases.ts";
 import { nodeShare } from "./node-share.ts";
 import { mustAgree, refundOnNode } from "./node-store.ts";
 import { type Charge, type Check, mostCountersAtOnce, refundInRedis } from "./redis-store.ts";
@@ -27,8 +28,8 @@ export function chargeOnNode(
 }
 
 /**
- * All of these or none, by one call to Redis unless they have very many limits: then by several, and what the earlier calls
- * charged is among the charges when a later one refuses. Yields.
+ * All of these or none. Leased policies are decided one by one, first; the others by one call to Redis, unless they have very
+ * many limits: then by several. What was charged when a later one refuses is among the charges. Yields.
  *
  * @param redis undefined: none is configured
  * @param verdict hears the limits of checks that have no verdict of their own
@@ -45,19 +46,60 @@ export function chargeInRedis(
     warnSparingly("Redis did not decide", "SLUICE_REDIS_URL is not set");
     return undefined;
   }
-  if (checks.length === 1) return chargeTogether(redis, checks, verdict, charges);
+  const first = checks[0] as Check;
+  if (checks.length === 1 && !first.policy.leased) return chargeByOneCall(redis, checks, verdict, charges);
+  const before = charges.length;
+  let exact = checks;
+  let allAllowed = true;
+  if (hasLeased(checks)) {
+    exact = checks.filter(({ policy }) => !policy.leased);
+    for (const check of checks) {
+      if (!check.policy.leased) continue;
+      const allowed = chargeLeased(redis, check, verdict, charges);
+      if (allowed === undefined) return undecided(charges, before);
+      if (!allowed) allAllowed = false;
+      // After a refusal only those are asked whose caller is told of each check.
+      if (!allowed && check.verdict === undefined) return false;
+    }
+  }
+  const allowed = chargeExactly(redis, exact, verdict, charges);
+  if (allowed === undefined) return undecided(charges, before);
+  return allowed && allAllowed;
+}
+
+function hasLeased(checks: readonly Check[]): boolean {
+  for (const { policy } of checks) {
+    if (policy.leased) return true;
+  }
+  return false;
+}
+
+/** Each of the checks is asked again, without Redis: what leases gave since is theirs again. */
+function undecided(charges: Charge[], before: number): undefined {
+  for (let i = charges.length - 1; i >= before; i--) {
+    if ((charges[i] as Charge).leaseSeq !== undefined) giveBack(charges.splice(i, 1));
+  }
+  return undefined;
+}
+
+function chargeExactly(
+  redis: RedisSettings,
+  checks: readonly Check[],
+  verdict: Verdict,
+  charges: Charge[],
+): boolean | undefined {
   let from = 0;
   while (from < checks.length) {
     const end = endOfCall(checks, from);
     const together = end - from === checks.length ? checks : checks.slice(from, end);
-    const allowed = chargeTogether(redis, together, verdict, charges);
+    const allowed = chargeByOneCall(redis, together, verdict, charges);
     if (allowed !== true) return allowed;
     from = end;
   }
   return true;
 }
 
-function chargeTogether(
+function chargeByOneCall(
   redis: RedisSettings,
   checks: readonly Check[],
   verdict: Verdict,
@@ -91,14 +133,20 @@ function endOfCall(checks: readonly Check[], from: number): number {
 }
 
 /**
- * What onStoreFailure makes of a check that Redis did not decide. With `local`, this node's share of the limits decides,
- * and the verdict hears them.
+ * What becomes of a check that Redis did not decide. What is left of a lease is spent first; then onStoreFailure decides, with
+ * `local` by this node's share of the limits, which the verdict hears.
  *
  * @returns whether the request may go on
  */
-export function chargeWithoutRedis(check: Check, verdict: Verdict, charges: Charge[]): boolean {
+export function chargeWithoutRedis(
+  redis: RedisSettings | undefined,
+  check: Check,
+  verdict: Verdict,
+  charges: Charge[],
+): boolean {
   const { policy } = check;
   const { onStoreFailure } = policy.policy;
+  if (policy.leased && redis !== undefined && chargeUnspent(redis, check, verdict, charges)) return true;
   if (onStoreFailure !== "local") return onStoreFailure === "allow";
   return chargeOnNode(check, nodeShare(policy), verdict, charges);
 }
@@ -110,7 +158,9 @@ export function giveBack(charges: readonly Charge[]): void {
   for (const charge of charges) {
     // Of its response nothing is charged yet.
     if (charge.policy.settles) continue;
-    if (charge.redis === undefined) {
+    if (charge.leaseSeq !== undefined) {
+      refundLeased(charge.redis as RedisSettings, charge);
+    } else if (charge.redis === undefined) {
       refundOnNode(charge.policy, charge.limits, charge.keyValues, charge.receipt);
     } else {
       redis = charge.redis;
@@ -131,7 +181,7 @@ let late: Charge[] = [];
 
 /** The same in the log phase, where nothing may yield: what needs a lock or Redis is given back by one timer for all. */
 export function giveBackLate(charge: Charge): void {
-  if (charge.redis === undefined && !mustAgree()) {
+  if (charge.leaseSeq !== undefined || (charge.redis === undefined && !mustAgree())) {
     giveBack([charge]);
     return;
   }
@@ -148,14 +198,14 @@ export function giveBackLate(charge: Charge): void {
 }
 
 /** What was charged for requests that are not decided and wait, by request. */
-const undecided: Record<string, readonly Charge[] | undefined> = {};
+const undecidedCharges: Record<string, readonly Charge[] | undefined> = {};
 let undecidedCount = 0;
 
 /** Before the current request waits for more: should its client go away meanwhile, these are given back in its log phase. */
 export function keepInMind(charges: readonly Charge[]): void {
   const request = requestAddress();
-  if (undecided[request] === undefined) undecidedCount += 1;
-  undecided[request] = charges;
+  if (undecidedCharges[request] === undefined) undecidedCount += 1;
+  undecidedCharges[request] = charges;
 }
 
 /** The current request is decided. */
@@ -171,9 +221,9 @@ export function giveBackUndecided(): void {
 
 function takeUndecided(): readonly Charge[] | undefined {
   const request = requestAddress();
-  const charges = undecided[request];
+  const charges = undecidedCharges[request];
   if (charges === undefined) return undefined;
-  undecided[request] = undefined;
+  undecidedCharges[request] = undefined;
   undecidedCount -= 1;
   return charges;
 }

@@ -2,13 +2,16 @@
 
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { forgetOnNode } from "./node-orders.ts";
+import { forgetRefusalsEverywhere } from "./refusals.ts";
 
 /**
- * Drops all that is kept of these counters: the cells that count on this node, also as a share while Redis is away.
+ * Drops all that is kept of these counters: the cells that count on this node, also as a share while Redis is away, and what
+ * workers remember of refusals by Redis.
  *
  * Called in the worker that owns the push socket, for the policy and for its override where the key has one. May yield
  * where workers must agree.
  */
 export function counterChanged(policy: CompiledPolicy, keyValues: string): void {
   forgetOnNode(policy, keyValues);
+  forgetRefusalsEverywhere();
 }

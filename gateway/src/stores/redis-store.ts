@@ -45,6 +45,8 @@ export interface Charge extends Check {
   readonly limits: readonly CompiledLimit[];
   /** Undefined: charged on this node. */
   readonly redis: RedisSettings | undefined;
+  /** The last message of the lease from which it was spent. Absent: from none. */
+  readonly leaseSeq?: number;
 }
 
 /** What one script can be told of. */
@@ -355,10 +357,13 @@ function readCounter(numbers: Numbers, at: number, { rate }: CompiledLimit, deci
   return allowed;
 }
 
+/** Where a reply is read. */
+export type Answer = Pick<Question, "numbers" | "at" | "askedAtSeconds">;
+
 /** @param givenBack what it charged was given back: what is told to be left has it again */
-function readReply(question: Question, checks: readonly Check[], verdict: Verdict, givenBack: boolean): boolean {
-  const numbers = question.numbers as Numbers;
-  let { at } = question;
+export function readReply(answer: Answer, checks: readonly Check[], verdict: Verdict, givenBack: boolean): boolean {
+  const numbers = answer.numbers as Numbers;
+  let { at } = answer;
   const regained = givenBack && allAllow(numbers, at, checks);
   const decision = emptyDecision();
   let all = true;
@@ -384,8 +389,9 @@ function readReply(question: Question, checks: readonly Check[], verdict: Verdic
       receipt[i] = numbers.get(at + 5);
       at += numbersPerCounter;
     }
-    if (!check.allowed && retryAfterUs !== undefined) {
-      rememberRefusal(policy, check.keyValues, told, retryAfterUs, question.askedAtSeconds);
+    // Of leased policies, leases remember what there is to be had.
+    if (!check.allowed && retryAfterUs !== undefined && !policy.leased) {
+      rememberRefusal(policy, check.keyValues, told, retryAfterUs, answer.askedAtSeconds);
     }
   }
   return all;

@@ -6,6 +6,7 @@ import { never } from "../../../limiter/src/decision.ts";
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { hear, hearAll, type Verdict } from "../../../limiter/src/verdict.ts";
 import { watchEpoch } from "../redis/epoch.ts";
+import { stateDict } from "../runtime/shared-memory.ts";
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
 
@@ -25,13 +26,20 @@ const longestSeconds = 60;
 /** With Redis Cluster, of which no epoch tells that a node was emptied. */
 const longestInClusterSeconds = 1;
 
+const versionKey = "refusals";
+const lookEverySeconds = 0.05;
+
 let recent: Record<string, Refusal | undefined> = {};
 let older: Record<string, Refusal | undefined> = {};
 let recentCount = 0;
 let longest = longestSeconds;
+let seenVersion: number | undefined;
 
 /** For each worker's start. */
-export function forgetWithEpoch(settings: RedisSettings): void {
+export function keepRefusalsTrue(settings: RedisSettings): void {
+  ngx.timer.every(lookEverySeconds, () => {
+    if (recentCount > 0) followVersion();
+  });
   if (settings.deployment.kind === "cluster") {
     longest = longestInClusterSeconds;
     return;
@@ -89,8 +97,14 @@ export function forgetRefusals(): void {
   recentCount = 0;
 }
 
-/** Its counters were changed by hand. @param name the policy's prefix and the key values */
-export function forgetRefusal(name: string): void {
-  recent[name] = undefined;
-  older[name] = undefined;
+/** By every worker of this nginx, at its next look: an operator has changed counters by hand. */
+export function forgetRefusalsEverywhere(): void {
+  stateDict.incr(versionKey, 1, 0);
+}
+
+function followVersion(): void {
+  const [version] = stateDict.get<number>(versionKey);
+  if (version === seenVersion) return;
+  seenVersion = version;
+  forgetRefusals();
 }

@@ -11,8 +11,10 @@
 //            Redis. No answer within the call's deadline: the same message again (`seq` to `want` are in the record), or
 //            `giveUp`. Never both a message and its successor: a lock, or one worker that exchanges.
 //   hear     where `hear` says that the answer is to the message, at most what it honours may stay in the cell:
-//            v := incr(cell, −2^40) + 2^40; incr(cell, 2^40 − v + min(max(v, 0), honoured) + grant). Then the record is
-//            written: until that, the old deadline holds.
+//            v := incr(cell, −2^40) + 2^40; then the record is written; then incr(cell, 2^40 − v + min(max(v, 0), honoured)
+//            + grant). In between there is nothing to spend: whoever is killed there can be replaced by another who sends the
+//            message again. A worker that knows an older deadline may go by that: it is never later than what was debited lives.
+//   give back of a spend, to the cell: while no message was sent since, and none can be.
 //
 // Times are of the node's own clock, which must not step (`CLOCK_MONOTONIC`), read for each spend: a time that was read some ms
 // ago lets a lease live as much longer. Only durations cross the wire.
@@ -128,7 +130,10 @@ export function plan(holder: Holder, terms: LeaseTerms, units: number, asked: nu
   const live = leftUs > 0 ? Math.max(units, 0) : 0;
   let target = holder.demand < leastDemand ? 0 : Math.ceil(holder.demand);
   // Spent sooner than the estimate had it.
-  if (live === 0 && leftUs > 0 && holder.plenty === 1 && target > 0) target = Math.max(target, holder.want * 2);
+  if (live === 0 && leftUs > 0 && holder.plenty === 1 && target > 0) {
+    const atThatPace = Math.ceil((holder.want * terms.horizonUs) / Math.max(nowUs - holder.sentUs, 1));
+    target = Math.max(target, holder.want * 2, Math.min(atThatPace, holder.want * 8));
+  }
   if (live > target && nowUs - holder.sentUs >= terms.horizonUs) {
     return { exchanges: true, back: live - target, want: 0 };
   }
@@ -191,6 +196,8 @@ function mayAsk(holder: Holder, nowUs: number): boolean {
 function estimate(holder: Holder, terms: LeaseTerms, asked: number, nowUs: number): void {
   const sinceUs = nowUs - holder.estimatedUs;
   const units = asked - holder.askedBefore;
+  // So many within a horizon, at least: a key that was cold is known at once to be no longer.
+  if (sinceUs < terms.horizonUs && units >= fewUnits && units > holder.demand) holder.demand = units;
   if (sinceUs * (units < fewUnits ? 2 : 10) < terms.horizonUs) return;
   const seen = (units * terms.horizonUs) / sinceUs;
   const weight = sinceUs / (sinceUs + terms.horizonUs);

@@ -4,6 +4,8 @@ import { type Rate, rateOf } from "../algorithms/rate.ts";
 import { counterPrefix, counterSuffix } from "../key/counter-key.ts";
 import { firstMatch, indexKeyPatterns, type KeyPatterns } from "../key/key-patterns.ts";
 import { isWithin, type Networks, networksOf } from "../key/networks.ts";
+import { leaseTerms } from "../lease/holder.ts";
+import { isLeasable } from "../lease/ledger.ts";
 import { type PathTest, pathTest } from "../match/path-pattern.ts";
 import { rateLimitPolicyItem } from "../response-headers.ts";
 import type { PolicyBans } from "./bans.ts";
@@ -21,6 +23,8 @@ export interface CompiledPolicy {
   readonly holdsSlots: boolean;
   /** Whether its requests cost what their responses take: charged when these have been sent, and not before. */
   readonly settles: boolean;
+  /** Whether gateways spend units of it that Redis has debited ahead. */
+  readonly leased: boolean;
   /** Value of the `RateLimit-Policy` header. */
   readonly policyHeader: string;
   /** False: being a candidate is all that it takes to meet the policy. */
@@ -111,13 +115,15 @@ export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, ba
   const headers: CompiledHeader[] = [];
   for (const name in match.headers) headers.push({ name, values: setOf(match.headers[name] as readonly string[]) });
   const conditional = paths !== undefined || methods !== undefined || headers.length > 0;
+  const leased = isLeased(policy, limits);
   const compiled: CompiledPolicy = {
     app,
     policy,
     limits,
     counterPrefix: prefix,
     holdsSlots: policy.limits.some(({ algorithm }) => algorithm === "concurrency"),
-    settles: policy.costSource !== undefined && policy.costSource.from === "response-bytes",
+    settles: settlesLater(policy),
+    leased,
     policyHeader: policyHeaderOf(limits),
     conditional,
     paths,
@@ -198,11 +204,25 @@ function compileOverrides(compiled: CompiledPolicy, overrides: readonly Override
       ...compiled,
       policy: { ...policy, mode, limits, overrides: undefined },
       limits: own,
+      leased: isLeased(policy, own),
       policyHeader: policyHeaderOf(own),
       byCost: noCosts(),
     });
   }
   return { patterns: indexKeyPatterns(policy.key, keys), policies };
+}
+
+function settlesLater({ costSource }: Policy): boolean {
+  return costSource !== undefined && costSource.from === "response-bytes";
+}
+
+/** What is settled later is charged by Redis alone. */
+function isLeased(policy: Policy, limits: readonly CompiledLimit[]): boolean {
+  if (policy.scope !== "cluster" || policy.consistency !== "leased" || settlesLater(policy)) return false;
+  for (const { rate } of limits) {
+    if (!isLeasable(rate, leaseTerms)) return false;
+  }
+  return true;
 }
 
 function policyHeaderOf(limits: readonly CompiledLimit[]): string {

@@ -15,6 +15,7 @@ export type Algorithm =
   | "leaky-bucket"
   | "concurrency";
 export type Scope = "node" | "cluster";
+export type Consistency = "exact" | "leased";
 export type OnMissingKey = "skip" | "deny" | "shared";
 export type OnStoreFailure = "local" | "allow" | "deny";
 
@@ -34,6 +35,8 @@ export interface Policy {
   /** Undefined: every request costs the same. */
   readonly costSource: CostSource | undefined;
   readonly scope: Scope;
+  /** Of scope cluster. Absent: exact. */
+  readonly consistency?: Consistency;
   readonly onStoreFailure: OnStoreFailure;
   readonly onLimit: OnLimit;
   /** The first whose key matches holds instead. Undefined: none. */

@@ -345,6 +345,12 @@ export const policyShape: Shape & { kind: "record" } = {
       description: "node: counted on each nginx; cluster: counted in Redis for all.",
       default: "node",
     },
+    consistency: {
+      shape: { kind: "choice", of: ["exact", "leased"] },
+      description:
+        "cluster only. exact: Redis decides every request; leased: it debits units ahead, which gateways spend by themselves.",
+      default: "exact",
+    },
     onStoreFailure: {
       shape: { kind: "choice", of: ["local", "allow", "deny"] },
       description: "cluster only: what decides while Redis does not. local: this node, with quota ÷ live gateways.",

@@ -502,6 +502,7 @@ function policyFrom(document: Json): Policy {
     cost: costSource === undefined ? ((document["cost"] ?? 1) as number) : costSource.default,
     costSource,
     scope: (document["scope"] ?? "node") as Policy["scope"],
+    ...(document["consistency"] === "leased" ? { consistency: "leased" } : {}),
     onStoreFailure: (document["onStoreFailure"] ?? "local") as Policy["onStoreFailure"],
     onLimit: document["onLimit"] === undefined ? onLimitUnlessSaid : onLimitFrom(document["onLimit"] as Json),
     overrides: overridesFrom(document["overrides"] as Json[] | undefined, limits, mode),

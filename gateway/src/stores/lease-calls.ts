@@ -1,0 +1,101 @@
+// What Redis is told of a leased policy: the messages of its leases, and what is decided exactly. Both know its ledger.
+
+import { leaseTerms } from "../../../limiter/src/lease/holder.ts";
+import type { LeaseAnswer } from "../../../limiter/src/lease/ledger.ts";
+import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import type { Verdict } from "../../../limiter/src/verdict.ts";
+import { callScript, type Script } from "../redis/script-call.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
+import type { RedisSettings } from "../settings.ts";
+import type { Numbers } from "./group-commit.ts";
+import type { LeaseRecord } from "./lease-cells.ts";
+import { type Check, readReply } from "./redis-store.ts";
+import { keyOf, pushNumbers } from "./script-arguments.ts";
+
+const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
+const leaseScript = scripts["lease"] as Script;
+const chargeLeased = scripts["charge_leased"] as Script;
+
+export interface HeardAnswer extends LeaseAnswer {
+  /** Of the limit with the least left: which one, whole units, and µs until it is as if never used. */
+  readonly speaker: number;
+  readonly remaining: number;
+  readonly resetAfterUs: number;
+}
+
+const numbersBefore = 6;
+
+/**
+ * Sends the message that waits in the record. Yields.
+ *
+ * @returns the answer; "overtaken" where the holder's name has been used by a later message; undefined and what failed
+ */
+export function tellRedis(
+  settings: RedisSettings,
+  policy: CompiledPolicy,
+  keyValues: string,
+  { name, seq, heard, kept, back, want }: LeaseRecord,
+): LuaMultiReturn<[HeardAnswer | "overtaken" | undefined, string | undefined]> {
+  const keysAndArgs = [ledgerKey(policy, keyValues)];
+  for (const limit of policy.limits) keysAndArgs.push(keyOf(policy, limit, keyValues));
+  const keyCount = keysAndArgs.length;
+  keysAndArgs.push(name);
+  for (const number of [seq, heard, kept, back, want, leaseTerms.horizonUs, leaseTerms.lifetimeUs]) {
+    keysAndArgs.push(string.format("%.0f", number));
+  }
+  for (const limit of policy.limits) {
+    keysAndArgs.push(limit.rate.algorithm);
+    pushNumbers(keysAndArgs, limit, 1);
+    keysAndArgs.pop();
+  }
+  const [reply, failure] = callScript<readonly number[]>(settings, leaseScript, keyCount, keysAndArgs);
+  if (reply === undefined) return $multi(undefined, failure);
+  return $multi(reply[0] === 1 ? answerFrom(reply, policy.limits.length) : "overtaken", undefined);
+}
+
+function answerFrom(reply: readonly number[], limits: number): HeardAnswer {
+  let speaker = 0;
+  for (let i = 1; i < limits; i++) {
+    const left = reply[numbersBefore + i * 2] as number;
+    if (left < (reply[numbersBefore + speaker * 2] as number)) speaker = i;
+  }
+  return {
+    seq: reply[1] as number,
+    grant: reply[2] as number,
+    honoured: reply[3] as number,
+    durationUs: reply[4] as number,
+    retryAfterUs: reply[5] as number,
+    speaker,
+    remaining: reply[numbersBefore + speaker * 2] as number,
+    resetAfterUs: reply[numbersBefore + speaker * 2 + 1] as number,
+  };
+}
+
+/** Decides a check of a leased policy in Redis: with `charge`, a bucket would refill while its units are out. Yields. */
+export function chargeExactly(
+  settings: RedisSettings,
+  check: Check,
+  verdict: Verdict,
+): LuaMultiReturn<[boolean | undefined, string | undefined]> {
+  const { policy, keyValues } = check;
+  const keysAndArgs: string[] = [];
+  for (const limit of policy.limits) keysAndArgs.push(keyOf(policy, limit, keyValues));
+  const ledger = ledgerKey(policy, keyValues);
+  for (let i = 0; i < policy.limits.length; i++) keysAndArgs.push(ledger);
+  const keyCount = keysAndArgs.length;
+  for (const limit of policy.limits) {
+    keysAndArgs.push(limit.rate.algorithm);
+    pushNumbers(keysAndArgs, limit, policy.policy.cost);
+  }
+  const askedAtSeconds = stopwatchSeconds();
+  const [numbers, failure] = callScript<Numbers>(settings, chargeLeased, keyCount, keysAndArgs);
+  if (numbers === undefined) return $multi(undefined, failure);
+  return $multi(readReply({ numbers, at: 2, askedAtSeconds }, [check], verdict, false), undefined);
+}
+
+/** In the slot of the counters. No limit has this name. */
+const ledgerOfPolicy = { counterSuffix: "}::leases" } as CompiledLimit;
+
+function ledgerKey(policy: CompiledPolicy, keyValues: string): string {
+  return keyOf(policy, ledgerOfPolicy, keyValues);
+}

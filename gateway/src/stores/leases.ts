@@ -1,0 +1,511 @@
+// "cluster, leased" on this node: spends units that Redis has debited ahead, and sees to it that there are some.
+//
+// A request subtracts from a cell that all workers share, and that is all: what it needs to know else, a worker knows since it
+// last looked at the record. Its deadline can only be earlier than the record's, and the units of another life lie in another
+// cell. Every few ms each worker looks at the leases that were asked for, and one of them exchanges messages with Redis, in a
+// timer of its own: requests wait only where the units ran out before.
+
+import { capacity } from "../../../limiter/src/algorithms/rate.ts";
+import { type Decision, emptyDecision } from "../../../limiter/src/decision.ts";
+import {
+  giveUp,
+  hear as hearAnswer,
+  isLive,
+  leaseTerms,
+  plan,
+  refusedUntil,
+  send,
+  wayFor,
+} from "../../../limiter/src/lease/holder.ts";
+import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import { emptyVerdict, hear, hearAll, type Verdict } from "../../../limiter/src/verdict.ts";
+import { countLeaseEvent, countLeaseUnits } from "../metrics/lease-counts.ts";
+import { sleepMs } from "../runtime/clock.ts";
+import { semaphoreLibrary } from "../runtime/lua-modules.ts";
+import { countersDict } from "../runtime/shared-memory.ts";
+import { warnSparingly } from "../runtime/sparing-log.ts";
+import { stopwatchUs } from "../runtime/stopwatch.ts";
+import type { RedisSettings } from "../settings.ts";
+import { chargeExactly, type HeardAnswer, tellRedis } from "./lease-calls.ts";
+import {
+  addAsked,
+  cellOf,
+  claim,
+  dropRecord,
+  freeze,
+  isClaimed,
+  type LeaseRecord,
+  loadRecord,
+  newRecord,
+  saveRecord,
+  takeOut,
+  thaw,
+  unclaim,
+  unitsIn,
+} from "./lease-cells.ts";
+import type { Charge, Check } from "./redis-store.ts";
+
+/** What this worker knows of the lease of one policy and key. */
+interface Lease {
+  readonly redis: RedisSettings;
+  /** At any cost. */
+  readonly policy: CompiledPolicy;
+  readonly keyValues: string;
+  /** Of the limits and the key: other limits are another lease. */
+  readonly id: string;
+  /** As it was when this worker last looked. */
+  readonly record: LeaseRecord;
+  cell: string;
+  /** Units that clients asked for here, which the record does not know of. */
+  asked: number;
+  lookedUs: number;
+  /** Of the last request that the units were not there for. */
+  cost: number;
+  /** Whether it is among those that are looked at every few ms. */
+  watched: boolean;
+  waiting: Semaphore | undefined;
+  waiters: number;
+  /** What was refused exactly until when: the same again, or more, costs Redis nothing. */
+  refusal: { readonly cost: number; readonly untilUs: number } | undefined;
+}
+
+const lookEverySeconds = 0.005;
+/** A lease that is not watched is looked at no more often, in µs, unless so many units were asked for. */
+const lookEveryUs = 10_000;
+const manyUnits = 5;
+/** A message without an answer is sent again at most so often, after the first two times. */
+const tryEveryUs = 42_000;
+const sendings = 2;
+/** A request looks so often whether another worker had an answer. */
+const waitSeconds = 0.002;
+/** How often a request waits, for an answer or until one may be asked for, while Redis grants all that is asked for. */
+const mostRounds = 10;
+/** Units a horizon. */
+const leastDemand = 0.1;
+/** Leases that nobody has asked for so long are forgotten by this worker. */
+const generationUs = 2_000_000;
+
+let gatewayName = "gateway";
+let recent: Record<string, Lease | undefined> = {};
+let older: Record<string, Lease | undefined> = {};
+let generationEndsUs = 0;
+let watched: Lease[] = [];
+let watching = false;
+const decision = emptyDecision();
+
+/** @param gatewayId of this nginx, without blanks */
+export function openLeases(gatewayId: string): void {
+  const random = ngx.md5(`${gatewayId} ${stopwatchUs()} ${ngx.now()} ${tostring({})}`);
+  gatewayName = `${gatewayId}:${string.sub(random, 1, 8)}`;
+}
+
+/**
+ * Decides one policy where that needs nobody else: the lease has the units, or Redis has said that there are none. Never yields.
+ *
+ * @param verdict hears the limit with the least left, unless it is quiet and the request allowed
+ * @returns whether the request is allowed; undefined: nothing was decided
+ */
+export function spendLease(
+  redis: RedisSettings,
+  policy: CompiledPolicy,
+  keyValues: string,
+  verdict: Verdict,
+): boolean | undefined {
+  const { cost } = policy.policy;
+  const lease = leaseOf(redis, policy, keyValues);
+  const nowUs = stopwatchUs();
+  const allowed = spend(lease, cost, nowUs);
+  if (!allowed && nowUs >= lease.record.refusedUntilUs) return undefined;
+  lease.asked += cost;
+  if (!allowed) tellRefusal(lease, policy, verdict, lease.record.refusedUntilUs);
+  else if (!verdict.quiet) tellPermission(lease, policy, verdict);
+  return allowed;
+}
+
+/**
+ * Decides a check of a leased policy: from the lease where that has the units. Yields where it has not.
+ *
+ * @param verdict hears the limit with the least left, unless the check has its own
+ * @param charges has the charge afterwards, where the request is allowed
+ * @returns whether it is; undefined when Redis did not decide
+ */
+export function chargeLeased(
+  redis: RedisSettings,
+  check: Check,
+  verdict: Verdict,
+  charges: Charge[],
+): boolean | undefined {
+  const { cost } = check.policy.policy;
+  const lease = leaseOf(redis, check.policy, check.keyValues);
+  const ear = check.verdict ?? verdict;
+  lease.asked += cost;
+  const nowUs = stopwatchUs();
+  if (spend(lease, cost, nowUs)) return allow(lease, check, ear, charges);
+  const { record } = lease;
+  if (nowUs < record.refusedUntilUs) return refuse(lease, check, ear, record.refusedUntilUs);
+  lease.cost = cost;
+  if (spendElse(lease, cost)) return allow(lease, check, ear, charges);
+  if (!lease.watched && (lease.asked >= manyUnits || nowUs - lease.lookedUs >= lookEveryUs)) look(lease);
+  let way = wayFor(record, cost, stopwatchUs());
+  for (let round = 0; round < mostRounds && way !== "exact"; round++) {
+    if (record.lost === 1 && stopwatchUs() >= record.refusedUntilUs) return undefined;
+    if (way === "refuse") {
+      // There is more, and it has only been asked for too often at a stretch.
+      if (record.plenty === 0) break;
+      sleepMs(math.ceil((refusedUntil(record) - stopwatchUs()) / 1000));
+      refresh(lease);
+    } else if (record.waiting === 1) {
+      awaitAnswer(lease);
+      // It takes longer than a call may.
+      if (record.waiting === 1 && record.lost === 0) way = "exact";
+    } else {
+      look(lease);
+    }
+    if (spend(lease, cost, stopwatchUs())) return allow(lease, check, ear, charges);
+    if (way !== "exact") way = wayFor(record, cost, stopwatchUs());
+  }
+  if (way === "exact") return decideExactly(lease, check, ear, charges);
+  return refuse(lease, check, ear, refusedUntil(record));
+}
+
+/**
+ * Takes the units from the lease, or nothing: while Redis does not decide.
+ *
+ * @returns whether the request is allowed
+ */
+export function chargeUnspent(redis: RedisSettings, check: Check, verdict: Verdict, charges: Charge[]): boolean {
+  const lease = leaseOf(redis, check.policy, check.keyValues);
+  if (!spend(lease, check.policy.policy.cost, stopwatchUs())) return false;
+  return allow(lease, check, check.verdict ?? verdict, charges);
+}
+
+/** Units that were spent for a request that another policy refused: of the lease again, where Redis does not count them as spent. */
+export function refundLeased(redis: RedisSettings, { policy, keyValues, leaseSeq }: Charge): void {
+  const lease = leaseOf(redis, policy, keyValues);
+  // Nobody may tell Redis meanwhile what there is.
+  const token = claim(lease.id, 1);
+  if (token === undefined) return;
+  refresh(lease);
+  if (lease.record.seq === leaseSeq && isLive(lease.record, stopwatchUs())) takeOut(lease.cell, -policy.policy.cost);
+  unclaim(lease.id);
+}
+
+function leaseOf(redis: RedisSettings, policy: CompiledPolicy, keyValues: string): Lease {
+  const name = policy.counterPrefix + keyValues;
+  const known = recent[name];
+  if (known !== undefined && known.policy.limits === policy.limits) return known;
+  return recall(name, redis, policy, keyValues);
+}
+
+function recall(name: string, redis: RedisSettings, policy: CompiledPolicy, keyValues: string): Lease {
+  const nowUs = stopwatchUs();
+  if (nowUs >= generationEndsUs) {
+    older = nowUs < generationEndsUs + generationUs ? recent : {};
+    recent = {};
+    generationEndsUs = nowUs + generationUs;
+  }
+  let lease = recent[name] ?? older[name];
+  if (lease === undefined || lease.policy.limits !== policy.limits) lease = newLease(redis, policy, keyValues);
+  recent[name] = lease;
+  return lease;
+}
+
+function newLease(redis: RedisSettings, policy: CompiledPolicy, keyValues: string): Lease {
+  let limits = policy.counterPrefix + keyValues;
+  for (const { rate, counterSuffix } of policy.limits) {
+    limits += `${counterSuffix} ${rate.quota} ${capacity(rate)}`;
+  }
+  const lease: Lease = {
+    redis,
+    policy,
+    keyValues,
+    id: `lease:${ngx.encode_base64(string.sub(ngx.sha1_bin(limits), 1, 12))}`,
+    record: newRecord(gatewayName),
+    cell: "",
+    asked: 0,
+    lookedUs: 0,
+    cost: 1,
+    watched: false,
+    waiting: undefined,
+    waiters: 0,
+    refusal: undefined,
+  };
+  lease.cell = cellOf(lease.id, lease.record.name);
+  refresh(lease);
+  return lease;
+}
+
+/** @returns whether there is a record */
+function refresh(lease: Lease): boolean {
+  const { name } = lease.record;
+  const found = loadRecord(lease.id, lease.record);
+  if (lease.record.name !== name) lease.cell = cellOf(lease.id, lease.record.name);
+  return found;
+}
+
+/** One subtraction, from the cell of all workers. */
+function spend({ record, cell }: Lease, cost: number, nowUs: number): boolean {
+  if (!isLive(record, nowUs)) return false;
+  if (cost > 1 && unitsIn(cell) < cost) return false;
+  const [left] = countersDict.incr(cell, -cost);
+  if (left === undefined || left < 0) return false;
+  decision.remaining = left;
+  return true;
+}
+
+/** The units are not there, as far as this worker knows: another may have heard of more. */
+function spendElse(lease: Lease, cost: number): boolean {
+  const { record } = lease;
+  const { heard, name } = record;
+  refresh(lease);
+  if (record.heard === heard && record.name === name) return false;
+  return spend(lease, cost, stopwatchUs());
+}
+
+function allow(lease: Lease, check: Check, verdict: Verdict, charges: Charge[]): boolean {
+  const { policy, keyValues, receipt } = check;
+  tellPermission(lease, policy, verdict);
+  check.allowed = true;
+  charges.push({ policy, limits: policy.limits, keyValues, receipt, redis: lease.redis, leaseSeq: lease.record.seq });
+  return true;
+}
+
+/** After a spend. */
+function tellPermission({ record }: Lease, policy: CompiledPolicy, verdict: Verdict): void {
+  const limit = policy.limits[record.speaker] as CompiledLimit;
+  decision.allowed = true;
+  decision.limit = capacity(limit.rate);
+  decision.remaining = math.min(decision.remaining + record.remaining, decision.limit);
+  decision.retryAfterUs = 0;
+  decision.resetAfterUs = math.max(0, record.resetAtUs - stopwatchUs());
+  hear(verdict, policy, limit.name, decision);
+}
+
+function refuse(lease: Lease, check: Check, verdict: Verdict, untilUs: number): false {
+  tellRefusal(lease, check.policy, verdict, untilUs);
+  check.allowed = false;
+  return false;
+}
+
+/** @param untilUs when units may be had again, by the stopwatch */
+function tellRefusal({ record }: Lease, policy: CompiledPolicy, verdict: Verdict, untilUs: number): void {
+  const nowUs = stopwatchUs();
+  const limit = policy.limits[record.speaker] as CompiledLimit;
+  decision.allowed = false;
+  decision.limit = capacity(limit.rate);
+  decision.remaining = math.min(record.remaining, policy.policy.cost - 1, decision.limit);
+  decision.retryAfterUs = math.max(1, untilUs - nowUs);
+  decision.resetAfterUs = math.max(decision.retryAfterUs, record.resetAtUs - nowUs);
+  hear(verdict, policy, limit.name, decision);
+}
+
+function decideExactly(lease: Lease, check: Check, verdict: Verdict, charges: Charge[]): boolean | undefined {
+  const { policy, keyValues, receipt } = check;
+  const { cost } = policy.policy;
+  const { refusal } = lease;
+  if (refusal !== undefined && cost >= refusal.cost && stopwatchUs() < refusal.untilUs) {
+    return refuse(lease, check, verdict, refusal.untilUs);
+  }
+  const own = emptyVerdict();
+  const [allowed, failure] = chargeExactly(lease.redis, { policy, keyValues, receipt }, own);
+  if (allowed === undefined) {
+    warnSparingly("Redis did not decide", failure);
+    return undefined;
+  }
+  hearAll(verdict, own);
+  check.allowed = allowed;
+  if (allowed) charges.push({ policy, limits: policy.limits, keyValues, receipt, redis: lease.redis });
+  else rememberRefusal(lease, cost, own.decision);
+  return allowed;
+}
+
+function rememberRefusal(lease: Lease, cost: number, { limit, remaining, retryAfterUs, resetAfterUs }: Decision): void {
+  const nowUs = stopwatchUs();
+  if (retryAfterUs <= 0) return;
+  lease.refusal = { cost, untilUs: nowUs + retryAfterUs };
+  lease.record.remaining = math.min(remaining, limit);
+  lease.record.resetAtUs = nowUs + resetAfterUs;
+}
+
+/** Until the exchange that is under way, here or in another worker, has ended; not longer than a call to Redis may take. */
+function awaitAnswer(lease: Lease): void {
+  const { record } = lease;
+  const endUs = stopwatchUs() + lease.redis.deadlineMs * 1000 * sendings;
+  lease.waiting ??= semaphoreLibrary.new(0);
+  while (record.waiting === 1 && stopwatchUs() < endUs) {
+    lease.waiters += 1;
+    lease.waiting?.wait(waitSeconds);
+    lease.waiters -= 1;
+    refresh(lease);
+  }
+}
+
+function wake(lease: Lease): void {
+  if (lease.waiters > 0) lease.waiting?.post(lease.waiters);
+}
+
+/** Tells the record what was asked here, and begins an exchange where one is due. */
+function look(lease: Lease): void {
+  lease.lookedUs = stopwatchUs();
+  const token = claim(lease.id, claimSeconds(lease.redis));
+  if (token === undefined) {
+    refresh(lease);
+    return;
+  }
+  if (!lookClaimed(lease, token)) unclaim(lease.id);
+}
+
+/** Longer than the calls of one exchange take. */
+function claimSeconds({ deadlineMs }: RedisSettings): number {
+  return (deadlineMs * sendings * 3) / 1000 + 0.1;
+}
+
+/** @returns whether an exchange has begun, which keeps the claim */
+function lookClaimed(lease: Lease, token: string): boolean {
+  const { id, record } = lease;
+  const isNew = !refresh(lease);
+  if (isNew) beginLife(lease);
+  const { estimatedUs, demand, out } = record;
+  let isChanged = isNew;
+  const asked = addAsked(id, lease.asked);
+  lease.asked = 0;
+  const nowUs = stopwatchUs();
+  if (record.waiting === 1) {
+    // Whoever sent it was killed, or had no answer.
+    if (nowUs - record.sentUs < leaseTerms.lifetimeUs) {
+      return nowUs - record.triedUs >= tryEveryUs && beginExchange(lease, token);
+    }
+    giveUp(record);
+    isChanged = true;
+  }
+  // The count was evicted, and began anew.
+  if (asked < record.askedBefore) record.askedBefore = 0;
+  buryUnits(lease, nowUs);
+  const next = plan(record, leaseTerms, unitsIn(lease.cell), asked, nowUs);
+  // Units that requests are too dear for would expire.
+  const exchanges = next.exchanges && (isLive(record, nowUs) || wayFor(record, lease.cost, nowUs) !== "exact");
+  if (exchanges || isLive(record, nowUs)) watch(lease);
+  if (!exchanges) {
+    isChanged ||= record.estimatedUs !== estimatedUs || record.demand !== demand || record.out !== out;
+    if (isChanged) saveRecord(id, record);
+    return false;
+  }
+  const left = next.back > 0 ? takeOut(lease.cell, next.back) : unitsIn(lease.cell);
+  send(record, next, left, nowUs);
+  return beginExchange(lease, token);
+}
+
+/** Under a name that nobody had: what an earlier life holds counts as spent when it expires. */
+function beginLife(lease: Lease): void {
+  const { demand, askedBefore, estimatedUs } = lease.record;
+  Object.assign(lease.record, newRecord(gatewayName), { demand, askedBefore, estimatedUs });
+  lease.cell = cellOf(lease.id, lease.record.name);
+  takeOut(lease.cell, 0);
+}
+
+/** Those of a lease that has expired. */
+function buryUnits({ record, cell }: Lease, nowUs: number): void {
+  if (record.out === 0 || isLive(record, nowUs)) return;
+  const left = math.max(0, unitsIn(cell));
+  if (left > 0) takeOut(cell, left);
+  countLeaseUnits("expired", left);
+  countLeaseUnits("spent", record.out - left);
+  record.out = 0;
+}
+
+/** The message is in the record. @returns whether it will be sent */
+function beginExchange(lease: Lease, token: string): boolean {
+  lease.record.triedUs = stopwatchUs();
+  saveRecord(lease.id, lease.record);
+  const [started, failure] = ngx.timer.at(0, () => {
+    const [exchanged, defect] = pcall(exchange, lease, token);
+    if (!exchanged) warnSparingly("a lease was not renewed", `${defect}`);
+    if (isClaimed(lease.id, token)) unclaim(lease.id);
+    wake(lease);
+  });
+  if (started === undefined) warnSparingly("a lease was not renewed", failure);
+  return started !== undefined;
+}
+
+/** Sends the message that waits, and acts on its answer. */
+function exchange(lease: Lease, token: string): void {
+  const { id, record } = lease;
+  const message = { ...record };
+  const untilUs = stopwatchUs() + claimSeconds(lease.redis) * 1e6 * 0.9;
+  let answer: HeardAnswer | "overtaken" | undefined;
+  let failure: string | undefined;
+  for (let sending = 0; sending < sendings && answer === undefined; sending++) {
+    countLeaseEvent("exchanges");
+    [answer, failure] = tellRedis(lease.redis, lease.policy, lease.keyValues, message);
+    if (answer === undefined) countLeaseEvent("lost");
+  }
+  // Another may have sent it again by now, and acts on the answer.
+  if (stopwatchUs() >= untilUs || !isClaimed(id, token)) return;
+  if (!refresh(lease) || record.name !== message.name) return;
+  if (answer === "overtaken") {
+    dropRecord(id);
+  } else if (answer === undefined) {
+    warnSparingly("a lease was not renewed", failure);
+    record.lost = 1;
+    record.triedUs = stopwatchUs();
+    saveRecord(id, record);
+  } else {
+    takeUp(lease, answer);
+  }
+}
+
+function takeUp(lease: Lease, answer: HeardAnswer): void {
+  const { record, cell } = lease;
+  const nowUs = stopwatchUs();
+  const { back, out } = record;
+  if (!hearAnswer(record, answer, nowUs)) return;
+  const before = freeze(cell);
+  const unspent = math.max(before, 0);
+  const kept = math.min(unspent, answer.honoured);
+  const units = kept + answer.grant;
+  record.out = units;
+  record.lost = 0;
+  record.speaker = answer.speaker;
+  record.remaining = answer.remaining;
+  record.resetAtUs = nowUs + answer.resetAfterUs;
+  saveRecord(lease.id, record);
+  thaw(cell, before, units);
+  if (answer.grant > 0) countLeaseEvent("grants");
+  countLeaseUnits("granted", answer.grant);
+  countLeaseUnits("returned", math.min(back, out));
+  countLeaseUnits("expired", unspent - kept);
+  countLeaseUnits("spent", out - back - unspent);
+}
+
+function watch(lease: Lease): void {
+  if (lease.watched) return;
+  lease.watched = true;
+  watched.push(lease);
+  if (watching || ngx.worker.exiting()) return;
+  const [started] = ngx.timer.at(0, watchAll);
+  watching = started !== undefined;
+}
+
+/** Until there are none to be watched, or the worker is to end: the others go on with what it leaves. */
+function watchAll(): void {
+  while (watched.length > 0 && !ngx.worker.exiting()) {
+    const leases = watched;
+    watched = [];
+    for (const lease of leases) {
+      const [looked, failure] = pcall(look, lease);
+      if (!looked) warnSparingly("a lease was not looked at", `${failure}`);
+      if (isInUse(lease)) watched.push(lease);
+      else lease.watched = false;
+    }
+    ngx.sleep(lookEverySeconds);
+  }
+  watching = false;
+}
+
+/** Not where its policy has other limits by now, or next to nothing is asked for and nothing in hand. */
+function isInUse(lease: Lease): boolean {
+  const { record, policy, keyValues } = lease;
+  const name = policy.counterPrefix + keyValues;
+  if ((recent[name] ?? older[name]) !== lease) return false;
+  return record.demand >= leastDemand || record.out > 0 || record.waiting === 1;
+}

@@ -1,0 +1,357 @@
+// consistency: leased, with real gateways and a real Redis: what all admit together is never more than the limit, hardly
+// less, and Redis is asked seldom.
+
+import { Agent } from "node:http";
+import { createServer, type Server, Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, describe, expect, it } from "vitest";
+import { freePort } from "../fixtures/free-ports.ts";
+import { LoneGateway, type LoneGatewayOptions } from "../fixtures/lone-gateway.ts";
+import { RedisServer } from "../fixtures/redis-server.ts";
+import { ask } from "../fixtures/requests.ts";
+import { childrenOf } from "../fixtures/system.ts";
+
+/** What the upstream of these gateways says. */
+const admitted = 404;
+const bucket = { name: "burst", algorithm: "token-bucket", quota: 400, window: "1s", burst: 400 };
+
+const policy = (limit: object, more: object = {}) => ({
+  name: "hot",
+  scope: "cluster",
+  consistency: "leased",
+  match: { paths: ["/hot"] },
+  limits: [limit],
+  ...more,
+});
+
+/** Where nothing but leases and Redis admits. */
+const denying = policy(bucket, { onStoreFailure: "deny", onLimit: { status: 503 } });
+
+interface Admission {
+  readonly sentMs: number;
+  readonly heardMs: number;
+}
+
+let redis: RedisServer | undefined;
+let gateways: LoneGateway[] = [];
+afterEach(async () => {
+  await Promise.all(gateways.map((gateway) => gateway.stop()));
+  gateways = [];
+  await redis?.stop();
+  redis = undefined;
+});
+
+async function start(
+  count: number,
+  policies: readonly Record<string, unknown>[],
+  options: Partial<LoneGatewayOptions> = {},
+) {
+  redis = new RedisServer(await freePort());
+  await redis.start();
+  for (let i = 0; i < count; i++) {
+    gateways.push(
+      await LoneGateway.start({
+        policies,
+        ...options,
+        env: { SLUICE_REDIS_URL: redis.url, SLUICE_REDIS_DEADLINE_MS: "200", ...options.env },
+      }),
+    );
+  }
+}
+
+/** @param perSecond requests to each gateway @returns what was admitted, and how many answers there were of each status */
+async function load(urls: readonly string[], perSecond: number, seconds: number) {
+  const admissions: Admission[] = [];
+  const statuses: Record<number, number> = {};
+  const lanes = 8;
+  const startedMs = performance.now();
+  const lane = async (url: string, number: number) => {
+    const agent = new Agent({ keepAlive: true });
+    const pauseMs = (1000 * lanes) / perSecond;
+    for (let dueMs = startedMs + (number * pauseMs) / lanes; ; dueMs += pauseMs) {
+      const now = performance.now();
+      if (now >= startedMs + seconds * 1000) break;
+      if (dueMs > now) await sleep(dueMs - now);
+      const sentMs = performance.now();
+      const { status } = await ask(url, { agent }).catch(() => ({ status: 0 }));
+      statuses[status] = (statuses[status] ?? 0) + 1;
+      if (status === admitted) admissions.push({ sentMs, heardMs: performance.now() });
+    }
+    agent.destroy();
+  };
+  await Promise.all(urls.flatMap((url) => Array.from({ length: lanes }, (_, number) => lane(url, number))));
+  return { admissions, statuses, startedMs, endedMs: performance.now() };
+}
+
+/** The most units over burst + rate × time that certainly were admitted within any interval: at most 0. */
+function excess(admissions: readonly Admission[], perSecond: number, burst: number): number {
+  const byEnd = [...admissions].sort((a, b) => a.heardMs - b.heardMs);
+  let most = Number.NEGATIVE_INFINITY;
+  for (const { sentMs: fromMs } of admissions) {
+    let count = 0;
+    for (const { sentMs, heardMs } of byEnd) {
+      if (sentMs < fromMs) continue;
+      count += 1;
+      most = Math.max(most, count - burst - (perSecond * (heardMs - fromMs)) / 1000);
+    }
+  }
+  return most;
+}
+
+async function scriptCalls(): Promise<number> {
+  const info = `${await redis?.command("INFO", "commandstats")}`;
+  return ["evalsha", "eval"].reduce(
+    (sum, name) => sum + Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(info)?.[1] ?? 0),
+    0,
+  );
+}
+
+const urls = () => gateways.map(({ url }) => `${url}/hot`);
+
+describe("gateways that saturate one limit", () => {
+  for (const [count, workers] of [
+    [2, 2],
+    [4, 1],
+  ] as const) {
+    it(`${count} gateways of ${workers} workers: a token bucket`, async () => {
+      await start(count, [policy(bucket)], { workers });
+      const seconds = 6;
+      const calls = sleep(1000).then(scriptCalls);
+      const { admissions, statuses, startedMs } = await load(urls(), 1000 / count, seconds);
+      const callsPerGateway = ((await scriptCalls()) - (await calls)) / (seconds - 1) / count;
+      expect(Object.keys(statuses).sort()).toEqual([`${admitted}`, "429"]);
+      expect(excess(admissions, 400, 400)).toBeLessThanOrEqual(0);
+      const steady = admissions.filter(({ heardMs }) => heardMs >= startedMs + 2000).length / (seconds - 2);
+      expect(steady).toBeGreaterThanOrEqual(0.98 * 400);
+      expect(callsPerGateway).toBeLessThanOrEqual(25);
+    });
+  }
+
+  it("4 gateways: a fixed window, none of which holds more than its quota", async () => {
+    await start(4, [policy({ name: "each", algorithm: "fixed-window", quota: 400, window: "1s" })]);
+    await sleep(1000 - (Date.now() % 1000));
+    const seconds = 6;
+    const calls = await scriptCalls();
+    const { admissions } = await load(urls(), 200, seconds);
+    const callsPerGateway = ((await scriptCalls()) - calls) / seconds / 4;
+    const windowOf = (ms: number) => Math.floor((performance.timeOrigin + ms) / 1000);
+    const certain = new Map<number, number>();
+    for (const { sentMs, heardMs } of admissions) {
+      const window = windowOf(sentMs);
+      if (window === windowOf(heardMs)) certain.set(window, (certain.get(window) ?? 0) + 1);
+    }
+    expect(Math.max(...certain.values())).toBeLessThanOrEqual(400);
+    expect(admissions.length).toBeGreaterThanOrEqual(0.98 * 400 * (seconds - 1));
+    expect(callsPerGateway).toBeLessThanOrEqual(25);
+  });
+
+  it("a gateway that is killed takes its units with it, and the others have the limit again", async () => {
+    await start(3, [policy(bucket)]);
+    const killed = sleep(2500).then(() => kill(gateways[0] as LoneGateway));
+    const { admissions, startedMs } = await load(urls(), 350, 6);
+    await killed;
+    expect(excess(admissions, 400, 400)).toBeLessThanOrEqual(0);
+    const after = admissions.filter(({ heardMs }) => heardMs >= startedMs + 3500).length / 2.5;
+    expect(after).toBeGreaterThanOrEqual(0.97 * 400);
+  });
+
+  it("a worker that is killed while it exchanges is replaced by another", async () => {
+    redis = new RedisServer(await freePort());
+    await redis.start();
+    const proxy = await ReplyProxy.start(redis.port);
+    // An exchange takes most of the time to the next one: most workers are killed in the middle of one.
+    proxy.delayMs = 25;
+    try {
+      const env = { SLUICE_REDIS_URL: `redis://127.0.0.1:${proxy.port}`, SLUICE_REDIS_DEADLINE_MS: "60" };
+      for (let i = 0; i < 2; i++) {
+        gateways.push(await LoneGateway.start({ policies: [denying], env, workers: 2 }));
+      }
+      const kills = (async () => {
+        for (let i = 0; i < 8; i++) {
+          await sleep(500);
+          const [worker] = childrenOf((gateways[i % 2] as LoneGateway).pid);
+          process.kill(worker as number, "SIGKILL");
+        }
+      })();
+      const { admissions, startedMs } = await load(urls(), 500, 7);
+      await kills;
+      expect(excess(admissions, 400, 400)).toBeLessThanOrEqual(0);
+      const after = admissions.filter(({ heardMs }) => heardMs >= startedMs + 5000).length / 2;
+      expect(after).toBeGreaterThanOrEqual(0.95 * 400);
+    } finally {
+      await proxy.stop();
+    }
+  });
+
+  it("replies that are lost cost nothing beyond the limit", async () => {
+    redis = new RedisServer(await freePort());
+    await redis.start();
+    const proxy = await ReplyProxy.start(redis.port);
+    try {
+      const env = { SLUICE_REDIS_URL: `redis://127.0.0.1:${proxy.port}`, SLUICE_REDIS_DEADLINE_MS: "50" };
+      for (let i = 0; i < 2; i++) gateways.push(await LoneGateway.start({ policies: [denying], env }));
+      const losses = (async () => {
+        await sleep(1500);
+        for (let i = 0; i < 6; i++) {
+          proxy.loses += i < 3 ? 1 : 2;
+          await sleep(400);
+        }
+      })();
+      const { admissions, startedMs } = await load(urls(), 500, 6);
+      await losses;
+      expect(proxy.lost).toBe(9);
+      let counted = 0;
+      for (const gateway of gateways) counted += await gateway.metric("sluice_lease_lost_replies_total");
+      expect(counted).toBeGreaterThanOrEqual(7);
+      expect(excess(admissions, 400, 400)).toBeLessThanOrEqual(0);
+      const after = admissions.filter(({ heardMs }) => heardMs >= startedMs + 4500).length / 1.5;
+      expect(after).toBeGreaterThanOrEqual(0.97 * 400);
+    } finally {
+      await proxy.stop();
+    }
+  });
+
+  it("after FLUSHALL the limit begins anew, and what gateways held is all that is spent besides", async () => {
+    await start(2, [policy(bucket)]);
+    const flushed = sleep(2000).then(() => redis?.command("FLUSHALL"));
+    const { admissions } = await load(urls(), 500, 4);
+    await flushed;
+    // Two buckets, one after the other, and at most what 800 requests a second may need within a horizon.
+    expect(excess(admissions, 400, 800 + 100)).toBeLessThanOrEqual(0);
+    expect(excess(admissions, 400, 400)).toBeGreaterThan(200);
+  });
+});
+
+describe("a leased policy", () => {
+  it("is spent from the lease while Redis is gone, then onStoreFailure decides; and is leased again", async () => {
+    await start(1, [policy(bucket, { onStoreFailure: "deny", onLimit: { status: 503 } })], {
+      env: { SLUICE_REDIS_DEADLINE_MS: "50" },
+    });
+    await load(urls(), 200, 1);
+    redis?.hang();
+    const { statuses } = await load(urls(), 200, 2);
+    redis?.goOn();
+    expect(statuses[admitted]).toBeGreaterThan(3);
+    expect(statuses[503]).toBeGreaterThan(200);
+    await sleep(500);
+    await load(urls(), 200, 0.5);
+    expect(Object.keys((await load(urls(), 200, 1)).statuses)).toEqual([`${admitted}`]);
+  });
+
+  it("gives idle units back, and accounts for each", async () => {
+    await start(1, [policy(bucket)]);
+    await load(urls(), 300, 2);
+    await sleep(1200);
+    const gateway = gateways[0] as LoneGateway;
+    expect(await gateway.metric("sluice_lease_units_out")).toBe(0);
+    const units = Object.fromEntries(
+      await Promise.all(
+        ["granted", "spent", "returned", "expired"].map(async (state) => [state, await unitsOf(gateway, state)]),
+      ),
+    );
+    expect(units["granted"]).toBe(units["spent"] + units["returned"] + units["expired"]);
+    expect(units["returned"]).toBeGreaterThan(0);
+    expect(units["spent"]).toBeGreaterThan(400);
+    expect(units["spent"]).toBeLessThanOrEqual(610);
+  });
+
+  it("has the units again of requests that another policy refused", async () => {
+    const few = {
+      name: "few",
+      scope: "cluster",
+      match: { paths: ["/hot"] },
+      limits: [{ algorithm: "fixed-window", quota: 3, window: "366d" }],
+    };
+    await start(1, [policy(bucket), few]);
+    const { statuses } = await load(urls(), 300, 3);
+    expect(statuses[admitted]).toBe(3);
+    await sleep(1200);
+    expect(await unitsOf(gateways[0] as LoneGateway, "spent")).toBeLessThan(150);
+  });
+
+  it("tells what is left, and when to come again", async () => {
+    await start(1, [policy({ name: "all", algorithm: "fixed-window", quota: 200, window: "366d" })]);
+    const answers: Awaited<ReturnType<typeof ask>>[] = [];
+    for (let i = 0; i < 210; i++) answers.push(await ask(urls()[0] as string));
+    const left = answers.map(({ headers }) => Number(headers["x-ratelimit-remaining"]));
+    expect(left).toEqual(Array.from({ length: 210 }, (_, i) => Math.max(199 - i, 0)));
+    expect(answers.map(({ status }) => status)).toEqual(answers.map((_, i) => (i < 200 ? admitted : 429)));
+    expect(await unitsOf(gateways[0] as LoneGateway, "granted")).toBeGreaterThan(100);
+    const { headers } = answers[205] as (typeof answers)[number];
+    expect(headers["x-ratelimit-limit"]).toBe("200");
+    expect(Number(headers["retry-after"])).toBeGreaterThanOrEqual(1);
+    expect(Math.abs(Number(headers["retry-after"]) - Number(headers["x-ratelimit-reset"]))).toBeLessThanOrEqual(1);
+  });
+
+  it("is exact where it cannot be leased, or a request costs more than a lease brings", async () => {
+    const log = { name: "log", algorithm: "sliding-log", quota: 20, window: "1h" };
+    const dear = policy({ ...bucket, quota: 1, window: "1h", burst: 1000 }, { cost: 100 });
+    await start(2, [policy(log), { ...dear, name: "dear", match: { paths: ["/dear"] } }]);
+    for (const [path, most, perSecond] of [
+      ["hot", 20, 50],
+      ["dear", 10, 8],
+    ] as const) {
+      const { statuses } = await load(
+        gateways.map(({ url }) => `${url}/${path}`),
+        perSecond,
+        2,
+      );
+      expect(statuses[admitted]).toBe(most);
+    }
+  });
+});
+
+/** The value of one of the states. */
+async function unitsOf(gateway: LoneGateway, state: string): Promise<number> {
+  const { body } = await ask(`${gateway.privateUrl}/sluice/metrics`);
+  return Number(new RegExp(`^sluice_lease_units_total{state="${state}"} (\\S+)$`, "m").exec(body)?.[1]);
+}
+
+/** nginx as a crash of its machine ends it. */
+function kill(gateway: LoneGateway): void {
+  for (const worker of childrenOf(gateway.pid)) process.kill(worker, "SIGSTOP");
+  const workers = childrenOf(gateway.pid);
+  process.kill(gateway.pid, "SIGKILL");
+  for (const worker of workers) process.kill(worker, "SIGKILL");
+}
+
+/** Between gateways and Redis: delays replies, and swallows as many as it is told to. */
+class ReplyProxy {
+  readonly port: number;
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+  loses = 0;
+  lost = 0;
+  delayMs = 0;
+
+  private constructor(port: number, server: Server) {
+    this.port = port;
+    this.#server = server;
+  }
+
+  static async start(redisPort: number): Promise<ReplyProxy> {
+    const server = createServer();
+    const proxy = new ReplyProxy(await freePort(), server);
+    server.on("connection", (client) => {
+      const upstream = new Socket().connect(redisPort, "127.0.0.1");
+      for (const socket of [client, upstream]) proxy.#sockets.add(socket.on("error", () => undefined).setNoDelay());
+      client.on("data", (data) => upstream.write(data)).on("close", () => upstream.destroy());
+      upstream.on("close", () => client.destroy());
+      upstream.on("data", (data) => {
+        if (proxy.loses > 0) {
+          proxy.loses -= 1;
+          proxy.lost += 1;
+        } else {
+          setTimeout(() => client.destroyed || client.write(data), proxy.delayMs);
+        }
+      });
+    });
+    await new Promise<void>((listening) => server.listen(proxy.port, "127.0.0.1", listening));
+    return proxy;
+  }
+
+  async stop(): Promise<void> {
+    for (const socket of this.#sockets) socket.destroy();
+    await new Promise((closed) => this.#server.close(closed));
+  }
+}
