@@ -1,6 +1,7 @@
 // Long work beside requests, in slices: when one has lasted for long enough, nginx turns to everything else that waits.
 
 import type { Pause } from "../../../limiter/src/policy/pause.ts";
+import { collect, postponeCollection } from "./collector.ts";
 import { stateDict } from "./shared-memory.ts";
 import { stopwatchSeconds } from "./stopwatch.ts";
 
@@ -8,9 +9,31 @@ const sliceSeconds = 0.002;
 /** The shortest that nginx without OpenResty's patches keeps: a sleep of 0 ends before anything else is looked at. */
 const restSeconds = 0.001;
 const longestKey = "longest-slice:";
+let collecting = false;
 
-/** @param work is to call `pause` between its steps, which yields when a slice is over; it yields nowhere else */
+/**
+ * A snapshot's worth of work. What it leaves behind is collected when it has ended, in slices too: until then, more has to wait.
+ *
+ * @param work is to call `pause` between its steps, which yields when a slice is over; it yields nowhere else
+ */
 export function inSlices<Result>(work: (this: void, pause: Pause) => Result): Result {
+  while (collecting) rest();
+  postponeCollection();
+  const result = sliced(work);
+  collectSoon();
+  return result;
+}
+
+function collectSoon(): void {
+  if (collecting) return;
+  const [begun] = ngx.timer.at(0, (premature) => {
+    if (!premature) sliced(collect);
+    collecting = false;
+  });
+  collecting = begun !== undefined;
+}
+
+function sliced<Result>(work: (this: void, pause: Pause) => Result): Result {
   let beganAt = stopwatchSeconds();
   const result = work(() => {
     const seconds = stopwatchSeconds() - beganAt;
