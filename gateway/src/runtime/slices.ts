@@ -27,8 +27,11 @@ export function inSlices<Result>(work: (this: void, pause: Pause) => Result): Re
 function collectSoon(): void {
   if (collecting) return;
   const [begun] = ngx.timer.at(0, (premature) => {
-    if (!premature) sliced(collect);
+    // Whatever happens: the next snapshot waits for this.
+    if (premature) return;
+    const [ok, failure] = pcall(sliced<void>, collect);
     collecting = false;
+    if (!ok) ngx.log(ngx.ERR, "sluice: garbage was not collected: ", `${failure}`);
   });
   collecting = begun !== undefined;
 }
