@@ -19,6 +19,8 @@ const worthCollecting = 150;
 /** Whatever its step is called, LuaJIT works off its whole debt in it: let little work go with a KB. In %, as nginx has it, and here. */
 const usualWork = 200;
 const workInSteps = 20;
+/** With more than this in use, in %, the next snapshot waits for the round. */
+const mostLeft = 250;
 /** One step looks at 6 KB, or 32 objects where they are larger, or frees 1,300: a quarter of a millisecond. */
 const stepKB = 32;
 
@@ -33,13 +35,18 @@ export function postponeCollection(): void {
   waitForGrowth(growthInIntake);
 }
 
-/** Ends a round of the collector where there is something to gain. */
-export function collect(pause: Pause): void {
+/** Whether so much waits to be collected that no more is to be made. */
+export function isFull(): boolean {
+  return (collectgarbage("count") as number) > (keptKB * mostLeft) / 100;
+}
+
+/** Ends a round of the collector where there is something to gain. @param goesOn false: the rest is for later */
+export function collect(pause: Pause, goesOn: (this: void) => boolean): void {
   if ((collectgarbage("count") as number) < (keptKB * worthCollecting) / 100) {
     waitForGrowth(usualGrowth);
     return;
   }
-  while (true) {
+  while (goesOn()) {
     collectgarbage("setstepmul", workInSteps);
     const ended = collectgarbage("step", stepKB) === true;
     collectgarbage("setstepmul", usualWork);

@@ -1,7 +1,7 @@
 // Long work beside requests, in slices: when one has lasted for long enough, nginx turns to everything else that waits.
 
 import type { Pause } from "../../../limiter/src/policy/pause.ts";
-import { collect, postponeCollection } from "./collector.ts";
+import { collect, isFull, postponeCollection } from "./collector.ts";
 import { stateDict } from "./shared-memory.ts";
 import { stopwatchSeconds } from "./stopwatch.ts";
 
@@ -10,16 +10,20 @@ const sliceSeconds = 0.0015;
 const restSeconds = 0.001;
 const longestKey = "longest-slice:";
 let collecting = false;
+let takingIn = false;
 
 /**
- * A snapshot's worth of work. What it leaves behind is collected when it has ended, in slices too: until then, more has to wait.
+ * A snapshot's worth of work. What it leaves behind is collected when it has ended, in slices too; the next
+ * one goes first, unless too much is left.
  *
  * @param work is to call `pause` between its steps, which yields when a slice is over; it yields nowhere else
  */
 export function inSlices<Result>(work: (this: void, pause: Pause) => Result): Result {
-  while (collecting) rest();
+  while (collecting && isFull()) rest();
+  takingIn = true;
   postponeCollection();
   const result = sliced(work);
+  takingIn = false;
   collectSoon();
   return result;
 }
@@ -27,9 +31,9 @@ export function inSlices<Result>(work: (this: void, pause: Pause) => Result): Re
 function collectSoon(): void {
   if (collecting) return;
   const [begun] = ngx.timer.at(0, (premature) => {
-    // Whatever happens: the next snapshot waits for this.
     if (premature) return;
-    const [ok, failure] = pcall(sliced<void>, collect);
+    // Whatever happens: a snapshot may wait for this.
+    const [ok, failure] = pcall(sliced<void>, (pause: Pause) => collect(pause, () => !takingIn));
     collecting = false;
     if (!ok) ngx.log(ngx.ERR, "sluice: garbage was not collected: ", `${failure}`);
   });
