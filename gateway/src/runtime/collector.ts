@@ -26,6 +26,8 @@ const stepKB = 32;
 
 /** How many KB were in use when a round had ended. */
 let keptKB = 0;
+/** Whether snapshots came in between: much of what is garbage by now outlives the round. */
+let interrupted = false;
 
 /**
  * The collector does nothing until memory has grown to four times of what it is. Of a round that has begun, the rest
@@ -40,7 +42,7 @@ export function isFull(): boolean {
   return (collectgarbage("count") as number) > (keptKB * mostLeft) / 100;
 }
 
-/** Ends a round of the collector where there is something to gain. @param goesOn false: the rest is for later */
+/** Ends a round of the collector, and a whole one, where there is something to gain. @param goesOn false: the rest is for later */
 export function collect(pause: Pause, goesOn: (this: void) => boolean): void {
   if ((collectgarbage("count") as number) < (keptKB * worthCollecting) / 100) {
     waitForGrowth(usualGrowth);
@@ -50,15 +52,17 @@ export function collect(pause: Pause, goesOn: (this: void) => boolean): void {
     collectgarbage("setstepmul", workInSteps);
     const ended = collectgarbage("step", stepKB) === true;
     collectgarbage("setstepmul", usualWork);
-    if (ended) {
+    if (ended && !interrupted) {
       keptKB = collectgarbage("count") as number;
       waitForGrowth(usualGrowth);
       return;
     }
+    if (ended) interrupted = false;
     // What is made between two steps of ours would call for steps of its own, as if nobody else took any.
     waitForGrowth(growthInIntake);
     pause();
   }
+  interrupted = true;
 }
 
 function waitForGrowth(percent: number): void {
