@@ -10,7 +10,7 @@ import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { ask } from "../fixtures/requests.ts";
 import { childrenOf, until } from "../fixtures/system.ts";
 
-/** In one go it takes 400 ms of CPU. A slice is 1.5 ms, and the machine may have other things to do. */
+/** In one go it takes 400 ms of CPU. A slice is 1 ms, and the machine may have other things to do. */
 const mostSliceSeconds = 0.2;
 
 interface Told {

@@ -5,7 +5,7 @@ import { collect, isFull, postponeCollection } from "./collector.ts";
 import { stateDict } from "./shared-memory.ts";
 import { stopwatchSeconds } from "./stopwatch.ts";
 
-const sliceSeconds = 0.0015;
+const sliceSeconds = 0.001;
 /** The shortest that nginx without OpenResty's patches keeps: a sleep of 0 ends before anything else is looked at. */
 const restSeconds = 0.001;
 const longestKey = "longest-slice:";
