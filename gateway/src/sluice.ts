@@ -11,6 +11,7 @@ import { keepPushSocket } from "./push/push-socket.ts";
 import { allowLongTraces, neverCompile, traceBorder } from "./runtime/jit.ts";
 import { stateDict } from "./runtime/shared-memory.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
+import { widenStringTable } from "./runtime/string-table.ts";
 import { readSettings, type Settings } from "./settings.ts";
 import { currentSnapshot } from "./snapshot/current.ts";
 import { readStored } from "./snapshot/disk.ts";
@@ -37,6 +38,7 @@ const [generation] = stateDict.incr("generation", 1, 0);
  * a reload, shared memory still has one.
  */
 export function init(): void {
+  widenStringTable();
   if (hasPublished()) return;
   const pieces = readStored(settings.gatewayDir);
   if (pieces === undefined) return;

@@ -28,10 +28,11 @@ export class RedisCounters {
     );
   }
 
-  /** As if they were never used: counters and what is owed beside them. @throws what ioredis throws */
+  /** As if they were never used: counters, what is owed beside them, and what is out on leases. @throws what ioredis throws */
   async forget(policies: readonly CompiledPolicy[], keyValues: string): Promise<void> {
     const keys = policies.flatMap((policy) => policy.limits.map((limit) => keyOf(policy, limit, keyValues)));
-    await this.#link.delete([...new Set(keys.flatMap((key) => [key, `${key}:debt`]))]);
+    const ledgers = policies.map((policy) => ledgerKeyOf(policy, keyValues));
+    await this.#link.delete([...new Set([...keys.flatMap((key) => [key, `${key}:debt`]), ...ledgers])]);
   }
 
   /** Gives units back, as far as they count. @param name of a limit; undefined: of every one. @throws what ioredis throws */
@@ -63,6 +64,11 @@ export class RedisCounters {
 
 function keyOf(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string): string {
   return `sluice:${policy.counterPrefix}${keyValues}${limit.counterSuffix}`;
+}
+
+/** Where Redis notes what gateways have on lease of a policy's units. */
+function ledgerKeyOf(policy: CompiledPolicy, keyValues: string): string {
+  return `sluice:${policy.counterPrefix}${keyValues}}::leases`;
 }
 
 /** What every script is told of a counter. */

@@ -41,7 +41,7 @@ let late: Published | undefined;
  * @returns what to tell it, if anything
  */
 export function receive(settings: Settings, pieces: readonly string[]): GatewayMessage | undefined {
-  if (string.find(pieces[0] ?? "", snapshotBeginning, 1, true)[0] === 1) return take(settings, pieces);
+  if (beginsSnapshot(pieces)) return take(settings, pieces);
   const [message] = cjson.decode<ControlMessage>(pieces.join(""));
   const type = typeof message === "object" ? message.type : undefined;
   if (type === "fleet") {
@@ -55,6 +55,11 @@ export function receive(settings: Settings, pieces: readonly string[]): GatewayM
     : refuse(pieces, [
         { path: "", expected: "a message of Sluice's", got: `${bytesOf(pieces)} bytes of something else` },
       ]);
+}
+
+/** Whether it is a snapshot by its first words: `receive` will be long about it. */
+export function beginsSnapshot(pieces: readonly string[]): boolean {
+  return string.find(pieces[0] ?? "", snapshotBeginning, 1, true)[0] === 1;
 }
 
 /** For each turn of the socket's owner. @returns that a late revision is in force now, once it is */

@@ -1,16 +1,46 @@
 // Long work beside requests, in slices: when one has lasted for long enough, nginx turns to everything else that waits.
 
 import type { Pause } from "../../../limiter/src/policy/pause.ts";
+import { collect, isFull, postponeCollection } from "./collector.ts";
 import { stateDict } from "./shared-memory.ts";
 import { stopwatchSeconds } from "./stopwatch.ts";
 
-const sliceSeconds = 0.002;
+const sliceSeconds = 0.001;
 /** The shortest that nginx without OpenResty's patches keeps: a sleep of 0 ends before anything else is looked at. */
 const restSeconds = 0.001;
 const longestKey = "longest-slice:";
+let collecting = false;
+let takingIn = false;
 
-/** @param work is to call `pause` between its steps, which yields when a slice is over; it yields nowhere else */
+/**
+ * A snapshot's worth of work. What it leaves behind is collected when it has ended, in slices too; the next
+ * one goes first, unless too much is left.
+ *
+ * @param work is to call `pause` between its steps, which yields when a slice is over; it yields nowhere else
+ */
 export function inSlices<Result>(work: (this: void, pause: Pause) => Result): Result {
+  while (collecting && isFull()) rest();
+  takingIn = true;
+  postponeCollection();
+  const result = sliced(work);
+  takingIn = false;
+  collectSoon();
+  return result;
+}
+
+function collectSoon(): void {
+  if (collecting) return;
+  const [begun] = ngx.timer.at(0, (premature) => {
+    if (premature) return;
+    // Whatever happens: a snapshot may wait for this.
+    const [ok, failure] = pcall(sliced<void>, (pause: Pause) => collect(pause, () => !takingIn));
+    collecting = false;
+    if (!ok) ngx.log(ngx.ERR, "sluice: garbage was not collected: ", `${failure}`);
+  });
+  collecting = begun !== undefined;
+}
+
+function sliced<Result>(work: (this: void, pause: Pause) => Result): Result {
   let beganAt = stopwatchSeconds();
   const result = work(() => {
     const seconds = stopwatchSeconds() - beganAt;

@@ -6,6 +6,7 @@ import { never } from "../../../limiter/src/decision.ts";
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { hear, hearAll, type Verdict } from "../../../limiter/src/verdict.ts";
 import { watchEpoch } from "../redis/epoch.ts";
+import { sleepMs } from "../runtime/clock.ts";
 import { stateDict } from "../runtime/shared-memory.ts";
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
@@ -27,7 +28,8 @@ const longestSeconds = 60;
 const longestInClusterSeconds = 1;
 
 const versionKey = "refusals";
-const lookEverySeconds = 0.05;
+const lookEverySeconds = 0.02;
+const lookedAfterMs = 40;
 
 let recent: Record<string, Refusal | undefined> = {};
 let older: Record<string, Refusal | undefined> = {};
@@ -58,7 +60,9 @@ export function rememberRefusal(
   retryAfterUs: number,
   askedAtSeconds: number,
 ): void {
-  const retrySeconds = retryAfterUs === never ? longest : math.min(retryAfterUs / 1_000_000, longest);
+  // A cost beyond capacity is refused always, but what is told to be left changes.
+  if (retryAfterUs === never) return;
+  const retrySeconds = math.min(retryAfterUs / 1_000_000, longest);
   if (recentCount >= mostRemembered) {
     older = recent;
     recent = {};
@@ -83,7 +87,7 @@ export function recallRefusal(policy: CompiledPolicy, keyValues: string, verdict
   if (now >= refusal.untilSeconds) return false;
   const { told } = refusal;
   const { decision } = told;
-  if (decision.retryAfterUs !== never) decision.retryAfterUs = math.ceil((refusal.untilSeconds - now) * 1_000_000);
+  decision.retryAfterUs = math.ceil((refusal.untilSeconds - now) * 1_000_000);
   decision.resetAfterUs = math.ceil(math.max(refusal.resetAtSeconds - now, 0) * 1_000_000);
   if (told.violated.length === 1) hear(verdict, policy, told.limitName, decision);
   else hearAll(verdict, told);
@@ -97,9 +101,10 @@ export function forgetRefusals(): void {
   recentCount = 0;
 }
 
-/** By every worker of this nginx, at its next look: an operator has changed counters by hand. */
+/** By every worker of this nginx: an operator has changed counters by hand. Yields until they have had time to look. */
 export function forgetRefusalsEverywhere(): void {
   stateDict.incr(versionKey, 1, 0);
+  sleepMs(lookedAfterMs);
 }
 
 function followVersion(): void {

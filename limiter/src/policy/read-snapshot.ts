@@ -7,6 +7,7 @@ import { type BansByPlace, bansOn, sortBans } from "./bans.ts";
 import { readBans, readCallers } from "./bans-and-callers.ts";
 import { type CompiledPolicy, compilePolicy } from "./compile.ts";
 import { noPause, type Pause } from "./pause.ts";
+import { addLine, noLines, type PoliciesByLine, policyOfLine } from "./policies-by-line.ts";
 import type { Policy } from "./policy.ts";
 import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
 import type { Zones } from "./schedule.ts";
@@ -38,7 +39,7 @@ export type PoliciesByName = Readonly<Record<string, Readonly<Record<string, Com
 export interface SnapshotSource {
   readonly banLines: readonly string[];
   readonly bansByPlace: BansByPlace;
-  readonly policiesByLine: Readonly<Record<string, CompiledPolicy>>;
+  readonly policiesByLine: PoliciesByLine;
 }
 
 export interface SnapshotReading {
@@ -83,7 +84,7 @@ export function readSnapshotLines(
 ): SnapshotReading | undefined {
   const lines = newLineReader();
   const texts = { bans: [] as string[], callers: [] as string[] };
-  const policiesByLine = emptyTable<CompiledPolicy>();
+  const policiesByLine = noLines();
   let reading: Reading | undefined;
   const taker: LineTaker = {
     head(text) {
@@ -227,9 +228,10 @@ function policyFromLine(
   reading: Reading,
   line: string,
   decode: (this: void, text: string) => unknown,
-  policiesByLine: Record<string, CompiledPolicy>,
+  policiesByLine: PoliciesByLine,
 ): boolean {
-  const known = reading.previous?.source?.policiesByLine[line];
+  const before = reading.previous?.source?.policiesByLine;
+  const known = before === undefined ? undefined : policyOfLine(before, line);
   let policy: CompiledPolicy | undefined;
   if (known !== undefined) {
     policy = isStillTrue(reading, known) ? known : compileIn(reading, known.app, known.policy);
@@ -238,7 +240,7 @@ function policyFromLine(
     if (entry === undefined) return false;
     policy = readPolicy(reading, entry);
   }
-  if (policy !== undefined) policiesByLine[line] = policy;
+  if (policy !== undefined) addLine(policiesByLine, line, policy);
   addPolicy(reading, policy);
   return true;
 }

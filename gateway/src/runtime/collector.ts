@@ -1,0 +1,73 @@
+// LuaJIT's garbage collector beside a long intake. Left alone it works a little at every allocation, and ends its marking in
+// one go: what was made meanwhile and hangs on a table that it had been through is then marked at once, 10 ms of ten
+// thousand policies. So it waits while a snapshot is taken in, and goes round afterwards, in slices, when nothing is made.
+
+import type { Pause } from "../../../limiter/src/policy/pause.ts";
+
+/** As in Lua's manual; LuaJIT knows one argument more than its type declarations. */
+declare function collectgarbage(
+  this: void,
+  what: "count" | "restart" | "setpause" | "setstepmul" | "step",
+  argument?: number,
+): number | boolean;
+
+/** In %: how large memory may be, against what is in use, before the collector goes round: as nginx has it, and in an intake. */
+const usualGrowth = 200;
+const growthInIntake = 400;
+/** Less than this since the last round is not worth another, in %: a snapshot of one edited policy is mostly its text. */
+const worthCollecting = 150;
+/** Whatever its step is called, LuaJIT works off its whole debt in it: let little work go with a KB. In %, as nginx has it, and here. */
+const usualWork = 200;
+const workInSteps = 20;
+/** With more than this in use, in %, the next snapshot waits for the round. */
+const mostLeft = 250;
+/** One step looks at 6 KB, or 32 objects where they are larger, or frees 1,300: a quarter of a millisecond. */
+const stepKB = 32;
+
+/** How many KB were in use when a round had ended. */
+let keptKB = 0;
+/** Whether snapshots came in between: much of what is garbage by now outlives the round. */
+let interrupted = false;
+
+/**
+ * The collector does nothing until memory has grown to four times of what it is. Of a round that has begun, the rest
+ * waits: it is not told of what is made meanwhile, and need not be.
+ */
+export function postponeCollection(): void {
+  waitForGrowth(growthInIntake);
+}
+
+/** Whether so much waits to be collected that no more is to be made. */
+export function isFull(): boolean {
+  return (collectgarbage("count") as number) > (keptKB * mostLeft) / 100;
+}
+
+/** Ends a round of the collector, and a whole one, where there is something to gain. @param goesOn false: the rest is for later */
+export function collect(pause: Pause, goesOn: (this: void) => boolean): void {
+  if ((collectgarbage("count") as number) < (keptKB * worthCollecting) / 100) {
+    waitForGrowth(usualGrowth);
+    return;
+  }
+  while (goesOn()) {
+    collectgarbage("setstepmul", workInSteps);
+    const ended = collectgarbage("step", stepKB) === true;
+    collectgarbage("setstepmul", usualWork);
+    if (ended && !interrupted) {
+      keptKB = collectgarbage("count") as number;
+      waitForGrowth(usualGrowth);
+      return;
+    }
+    if (ended) interrupted = false;
+    // What is made between two steps of ours would call for steps of its own, as if nobody else took any.
+    waitForGrowth(growthInIntake);
+    pause();
+  }
+  interrupted = true;
+}
+
+function waitForGrowth(percent: number): void {
+  collectgarbage("setpause", percent);
+  // -1: the next round is to begin as if one had just ended.
+  collectgarbage("restart", -1);
+  collectgarbage("setpause", usualGrowth);
+}
