@@ -95,8 +95,7 @@ function redisSettings(url: string | undefined): RedisSettings | undefined {
   const deployment = parseDeployment(url);
   // The value may hold a password: it is not repeated.
   if ("expected" in deployment) return refuse("SLUICE_REDIS_URL", deployment.expected, deployment.got);
-  // While each request has a connection of its own, a burst alone makes Redis tens of ms late on a small machine.
-  const deadlineText = environment("SLUICE_REDIS_DEADLINE_MS") ?? "200";
+  const deadlineText = environment("SLUICE_REDIS_DEADLINE_MS") ?? "20";
   const deadlineMs = tonumber(deadlineText);
   if (deadlineMs === undefined || !(deadlineMs >= 1 && deadlineMs <= 60000)) {
     return refuse("SLUICE_REDIS_DEADLINE_MS", "a number from 1 to 60000", deadlineText);
