@@ -19,6 +19,7 @@ export interface PolicyDocument {
 
 export const policies = {
   node: [{ name: "node", key: ["ip"], limits: [bucket] }],
+  nodeHostsKeys: [{ name: "node", key: ["host", "path"], limits: [bucket] }],
   nodeFixedWindow: [{ name: "node", key: ["ip"], limits: [window] }],
   nodeTwoLimits: [{ name: "node", key: ["ip"], limits: [bucket, window] }],
   nodeFlood: [{ name: "node", key: ["ip"], limits: [spent] }],

@@ -14,6 +14,7 @@ export const instances = {
   main: { ...alone, policies: policies.node },
   headers: { ...alone, headers: "both", policies: policies.node },
   fixedWindow: { ...alone, policies: policies.nodeFixedWindow },
+  hostsKeys: { ...alone, policies: policies.nodeHostsKeys },
   twoLimits: { ...alone, policies: policies.nodeTwoLimits },
   tenThousand: { ...alone, policies: policies.tenThousand },
   twoWorkers: { ...alone, workers: 2, policies: policies.node },
@@ -75,6 +76,13 @@ export const variants: readonly Variant[] = [
     name: "node-hosts",
     about: "node, for the requests of node-10k-policies",
     instance: "main",
+    keys: "hosts",
+  },
+  {
+    ...sluice,
+    name: "node-hosts-keys",
+    about: "one policy with a counter for each host and path of node-10k-policies",
+    instance: "hostsKeys",
     keys: "hosts",
   },
   {
