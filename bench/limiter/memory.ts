@@ -166,10 +166,10 @@ async function inRedis(client: Client, luaDir: string, filling: Filling): Promis
     const endsAt = performance.now() + stepUs / 1000;
     for (let first = 0; first < counters; first += 1000) {
       const pipeline = client.pipeline();
-      for (const key of keys.slice(first, first + 1000)) pipeline.evalsha(script.sha1, 1, key, ...args);
+      for (const key of keys.slice(first, first + 1000)) pipeline.callBuffer("EVALSHA", script.sha1, 1, key, ...args);
       for (const [error, reply] of (await pipeline.exec()) ?? []) {
         if (error) throw error;
-        if ((reply as number[])[0] !== 1) throw new Error(`${filling.what}: a charge was refused in Redis`);
+        if (script.facts(reply)[0] !== 1) throw new Error(`${filling.what}: a charge was refused in Redis`);
       }
     }
     if (stepUs >= blockUs) await sleep(Math.max(0, endsAt - performance.now()));

@@ -18,7 +18,7 @@ export interface Script {
   readonly source: string;
   argumentsOf(limit: Pick<Case, "algorithm" | "quota" | "windowUs" | "size">, cost: number): string[];
   /** Allowed, remaining, retry after, reset after, delay; and where it allowed, the moment. */
-  facts(reply: readonly number[]): readonly number[];
+  facts(reply: unknown): readonly number[];
 }
 
 const byHandDir = join(import.meta.dirname, "../lua/by-hand");
@@ -89,33 +89,28 @@ export async function redisScripts(processes: Processes, luaDir: string): Promis
   };
 }
 
-/** The script for this algorithm alone, where the build made one; else the one for any number of counters. */
 export function productScript(luaDir: string, algorithm: Algorithm): Script {
-  const scripts = readScripts(luaDir);
-  const own = scripts.get(`charge_${algorithm.replaceAll("-", "_")}`);
-  if (own !== undefined) return { ...own, argumentsOf: (limit, cost) => numbersOf(limit, cost), facts: ownFacts };
-  const any = scripts.get("charge");
-  if (any === undefined) throw new Error("sluice_redis_scripts.lua: expected a script charge");
-  return {
-    ...any,
-    argumentsOf: (limit, cost) => [limit.algorithm, ...numbersOf(limit, cost)],
-    facts: ([allowed = 0, , ...facts]) => ownFacts([allowed, ...facts]),
-  };
+  const own = readScripts(luaDir).get(`charge_${algorithm.replaceAll("-", "_")}`);
+  if (own === undefined) throw new Error(`sluice_redis_scripts.lua: expected a script for ${algorithm}`);
+  return { ...own, argumentsOf: numbersOf, facts: factsOf };
 }
 
 function byHandScript(algorithm: Algorithm): Script {
   const source = readFileSync(join(byHandDir, `redis-${algorithm}.lua`), "utf8");
   const sha1 = createHash("sha1").update(source).digest("hex");
-  return { sha1, source, argumentsOf: numbersOf, facts: ownFacts };
+  return { sha1, source, argumentsOf: numbersOf, facts: factsOf };
 }
 
 function numbersOf({ quota, windowUs, size }: Pick<Case, "quota" | "windowUs" | "size">, cost: number): string[] {
   return [`${quota}`, `${windowUs}`, `${size}`, `${cost}`];
 }
 
-/** The moment of a request that was refused is nobody's business. */
-function ownFacts(reply: readonly number[]): readonly number[] {
-  return reply[0] === 1 ? reply : reply.slice(0, 5);
+/** Packed as the product's scripts do, or one by one. The moment of a request that was refused is nobody's business. */
+function factsOf(reply: unknown): readonly number[] {
+  const numbers = Buffer.isBuffer(reply)
+    ? Array.from({ length: 6 }, (_, i) => reply.readDoubleLE(i * 8))
+    : (reply as readonly number[]);
+  return numbers[0] === 1 ? numbers : numbers.slice(0, 5);
 }
 
 function readScripts(luaDir: string): Map<string, { sha1: string; source: string }> {
@@ -157,10 +152,10 @@ async function load(
     await Promise.all(
       sides.map(async (side) => {
         const pipeline = redises[side].client.pipeline();
-        for (const key of picked) pipeline.evalsha(scripts[side].sha1, 1, key, ...args[side]);
+        for (const key of picked) pipeline.callBuffer("EVALSHA", scripts[side].sha1, 1, key, ...args[side]);
         for (const [error, reply] of (await pipeline.exec()) ?? []) {
           if (error !== null) throw error;
-          admitted[side] += (reply as number[])[0] ?? 0;
+          admitted[side] += scripts[side].facts(reply)[0] ?? 0;
         }
       }),
     );
@@ -198,7 +193,7 @@ async function decisions(client: Client, script: Script, each: Case): Promise<st
     if (i % 500 === 499) nowUs -= 3 * each.windowUs;
     const cost = 1 + Math.floor(3 * random());
     const time = [`${Math.floor(nowUs / 1_000_000)}`, `${nowUs % 1_000_000}`];
-    pipeline.eval(source, 1, "key", ...script.argumentsOf(each, cost), ...time);
+    pipeline.callBuffer("EVAL", source, 1, "key", ...script.argumentsOf(each, cost), ...time);
     pipeline.getBuffer("key");
   }
   const lines: string[] = [];
@@ -206,7 +201,7 @@ async function decisions(client: Client, script: Script, each: Case): Promise<st
   for (let i = 0; i < replies.length; i += 2) {
     const [[error, reply] = [], [, stored] = []] = replies.slice(i, i + 2);
     if (error) throw error;
-    lines.push(`${script.facts(reply as number[]).join(" ")} ${(stored as Buffer | null)?.toString("hex") ?? "-"}`);
+    lines.push(`${script.facts(reply).join(" ")} ${(stored as Buffer | null)?.toString("hex") ?? "-"}`);
   }
   return lines.join("\n");
 }

@@ -38,12 +38,6 @@ const redisScripts: readonly RedisScript[] = [
   { name: "renew", file: "src/redis-scripts/renew.ts", function: "renewCounter" },
   ...algorithms.map((algorithm) => ({
     name: `charge_${algorithm.replaceAll("-", "_")}`,
-    file: "src/redis-scripts/charge-one.ts",
-    function: "chargeOne",
-    constants: { ALGORITHM: algorithm },
-  })),
-  ...algorithms.map((algorithm) => ({
-    name: `charge_run_${algorithm.replaceAll("-", "_")}`,
     file: "src/redis-scripts/charge-run.ts",
     function: "chargeRun",
     constants: { ALGORITHM: algorithm },

@@ -15,6 +15,7 @@ import { answerOverLimit, wasRedirected } from "./respond/over-limit.ts";
 import { refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
 import { chargeInTurn } from "./respond/wait.ts";
 import { sleepMs } from "./runtime/clock.ts";
+import { warnSparingly } from "./runtime/sparing-log.ts";
 import type { HeaderStyle, RedisSettings, Settings } from "./settings.ts";
 import { currentSnapshot } from "./snapshot/current.ts";
 import { chargeInRedis, chargeOnNode, chargeWithoutRedis, giveBack, keepInMind, settle } from "./stores/charges.ts";
@@ -22,7 +23,7 @@ import { holdSlots } from "./stores/held-slots.ts";
 import { spendLease } from "./stores/leases.ts";
 import { decideOnNode } from "./stores/node-store.ts";
 import { observe } from "./stores/observe.ts";
-import type { Charge, Check } from "./stores/redis-store.ts";
+import { type Charge, type Check, decideInRedis } from "./stores/redis-store.ts";
 import { noteResponse } from "./stores/settlements.ts";
 
 /** What a policy is asked. */
@@ -94,16 +95,49 @@ function decideLone(settings: Settings, policy: CompiledPolicy): undefined {
 }
 
 function decideLoneInCluster(settings: Settings, policy: CompiledPolicy, keyValues: string): undefined {
+  const { redis } = settings;
+  const check: Check = { policy, keyValues, receipt: [] };
+  if (redis === undefined || policy.leased || policy.holdsSlots) return decideLoneWithCharges(settings, check);
+  const verdict = idleVerdicts.pop() ?? emptyVerdict();
+  forgetVerdict(verdict);
+  verdict.quiet = false;
+  const [allowed, failure] = decideInRedis(redis, [check], verdict);
+  if (allowed === undefined) {
+    warnSparingly("Redis did not decide", failure);
+    return goWithoutRedisAlone(settings, check);
+  }
+  // Whoever takes it next does so after this request has been answered or sleeps.
+  idleVerdicts.push(verdict);
+  countDecision(policy, allowed ? "allowed" : "refused");
+  return allowed ? goOn(settings.headers, verdict) : answerOverLimit(settings.headers, verdict);
+}
+
+function decideLoneWithCharges(settings: Settings, check: Check): undefined {
   const verdict = emptyVerdict();
   const charges: Charge[] = [];
-  const check: Check = { policy, keyValues, receipt: [] };
-  const decided = chargeInRedis(settings.redis, [check], verdict, charges);
-  if (decided === undefined) countDecision(policy, "degraded");
-  const allowed = decided ?? chargeWithoutRedis(settings.redis, check, verdict, charges);
+  const allowed = chargeInRedis(settings.redis, [check], verdict, charges);
+  if (allowed === undefined) return goWithoutRedisAlone(settings, check);
+  endLone(settings, check.policy, allowed, verdict, charges);
+}
+
+function goWithoutRedisAlone(settings: Settings, check: Check): undefined {
+  const verdict = emptyVerdict();
+  const charges: Charge[] = [];
+  countDecision(check.policy, "degraded");
+  endLone(settings, check.policy, chargeWithoutRedis(settings.redis, check, verdict, charges), verdict, charges);
+}
+
+function endLone(
+  { headers }: Settings,
+  policy: CompiledPolicy,
+  allowed: boolean,
+  verdict: Verdict,
+  charges: readonly Charge[],
+): undefined {
   countDecision(policy, allowed ? "allowed" : "refused");
-  if (!allowed) return verdict.allowed ? refuseUndecided(policy) : answerOverLimit(settings.headers, verdict);
+  if (!allowed) return verdict.allowed ? refuseUndecided(policy) : answerOverLimit(headers, verdict);
   if (policy.holdsSlots) holdSlotsOf(charges[0]);
-  return goOn(settings.headers, verdict);
+  return goOn(headers, verdict);
 }
 
 /** @param charge undefined: onStoreFailure lets the request pass without */

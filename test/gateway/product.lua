@@ -51,7 +51,7 @@ function product.limitOf(limit, name)
   }
 end
 
--- Redis' own library for packed numbers, as far as "<I4" goes, of any length.
+-- Redis' own library for packed numbers, as far as "<I4" goes, of any length; and "d", but in eight characters of its own.
 local struct = {}
 local byte, char, floor = string.byte, string.char, math.floor
 
@@ -62,7 +62,24 @@ local function packOne(number)
   return char(number % 256, rest % 256, higher % 256, floor(higher / 256))
 end
 
+-- Doubles that were packed, by their characters: what they are in bytes is Redis' business.
+local doubles = {}
+
+local function packDoubles(...)
+  local packed = {}
+  for i = 1, select("#", ...) do
+    local name = ("%08x"):format(#doubles + 1)
+    doubles[#doubles + 1] = (select(i, ...))
+    packed[i] = name
+  end
+  return table.concat(packed)
+end
+
 function struct.pack(format, ...)
+  if format:sub(2, 2) == "d" then
+    doubles = {}
+    return packDoubles(...)
+  end
   local count = #format / 2 - 0.5
   assert(format == "<" .. ("I4"):rep(count), format)
   if count == 1 then
@@ -76,6 +93,9 @@ function struct.pack(format, ...)
 end
 
 function struct.unpack(format, text, position)
+  if format == "<d" then
+    return doubles[tonumber(text:sub(position, position + 7), 16)], position + 8
+  end
   if format == "<I4" then
     local a, b, c, d = byte(text, position, position + 3)
     return a + b * 256 + c * 65536 + d * 16777216, position + 4

@@ -81,9 +81,9 @@ return function(redis, trace)
       chargeArgv[4] = costText
       local reply = redis.run(chargeName, keys, chargeArgv)
       for i = 1, 6 do
-        told[i] = reply[i]
+        told[i] = (redis.unpack("<d", reply, i * 8 - 7))
       end
-      return reply[1] == 1
+      return told[1] == 1
     end
     for i = 1, #limits do
       chargeArgv[i * 5] = costText

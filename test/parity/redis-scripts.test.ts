@@ -51,7 +51,7 @@ describe("in a real Redis, the script", () => {
   };
   const prefix = `sluice:${counterPrefix("shop", "books")}${encodeKeyValues(["a}b", "c"], 2, String)}`;
   type Script = { sha1: string; source: string };
-  let scripts: Record<"charge" | "charge_token_bucket" | "peek" | "refund" | "renew", Script>;
+  let scripts: Record<"charge" | "peek" | "refund" | "renew", Script>;
   let script: Script;
   let server: RedisServer;
   let redis: Redis;
@@ -163,36 +163,23 @@ describe("in a real Redis, the script", () => {
     expect((await ask([[hour, 1]])).slice(0, 3)).toEqual([1, 1, 3]);
   });
 
-  test("of one counter's own algorithm replies and stores as the script of groups does", async () => {
-    const { charge_token_bucket: own } = scripts;
-    const [algorithm, ...args] = argumentsOf(hour, 2);
-    const reply = (await call(own, hour, ...args)) as number[];
-    expect(algorithm).toBe("token-bucket");
-    expect(reply.slice(0, 3)).toEqual([1, 3, 0]);
-    expect(await redis.get(`${prefix}${hour.name}`)).toBe(`${reply[5]} 0`);
-  });
-
   test.each(["token-bucket", "fixed-window", "sliding-window", "sliding-log", "leaky-bucket", "concurrency"] as const)(
-    "of a run of counters replies and stores as one by one does: %s",
+    "of counters of one limit replies and stores as the script of groups does for each: %s",
     async (algorithm) => {
-      const name = algorithm.replaceAll("-", "_");
-      const scriptNamed = (of: string) => (scripts as Record<string, Script>)[of] as Script;
+      const own = (scripts as Record<string, Script>)[`charge_${algorithm.replaceAll("-", "_")}`] as Script;
       const limit = { ...hour, algorithm, precisionUs: 360_000_000 };
       const [, ...args] = argumentsOf(limit, 2);
-      // One comes three times, and is refused the third time; the pairs are the same but for the moment.
+      // One comes three times, and is refused the third time.
       const order = ["a", "b", "a", "c", "a"];
-      const packed = (await redis.callBuffer(
-        "EVALSHA",
-        scriptNamed(`charge_run_${name}`).sha1,
-        order.length,
-        ...order.map((key) => `{run}${key}`),
-        ...args,
-      )) as Buffer;
+      const keys = order.map((key) => `{run}${key}`);
+      const packed = (await redis.callBuffer("EVALSHA", own.sha1, order.length, ...keys, ...args)) as Buffer;
       expect(packed.length).toBe(order.length * 48);
       for (const [i, key] of order.entries()) {
-        const alone = (await redis.evalsha(scriptNamed(`charge_${name}`).sha1, 1, `{one}${key}`, ...args)) as number[];
+        const group = await redis.evalsha(script.sha1, 1, `{one}${key}`, algorithm, ...args);
+        const [, ...alone] = group as number[];
         const inRun = Array.from({ length: 6 }, (_, k) => packed.readDoubleLE(i * 48 + k * 8));
         expect(inRun.slice(0, 2)).toEqual(alone.slice(0, 2));
+        // They were asked at different moments.
         for (const k of [2, 3, 4]) {
           expect(Math.abs((inRun[k] as number) - (alone[k] as number))).toBeLessThan(1_000_000);
         }

@@ -1,4 +1,4 @@
-// Charges many counters of one limit, each by itself, one after the other: what many requests ask at once.
+// Charges counters of one limit, each by itself, one after the other: what one request asks, or many at once.
 //
 // KEYS   the counters
 // ARGV   quota (units), window (µs), burst (units) or precision (µs), cost (units)

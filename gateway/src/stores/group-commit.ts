@@ -274,11 +274,9 @@ function flush(settings: RedisSettings, batch: Batch): void {
     if (takeReplies(run, calls[next] as Call)) next += 1;
   }
   for (let i = 0; i < batch.calls.length; i++) {
-    const { reply, failure } = batch.calls[i] as Call;
+    const { reply, failure, keyCount } = batch.calls[i] as Call;
     const question = batch.callers[i] as Question;
-    // What a table of Lua holds begins at 1, and with whether all allow.
-    question.at = 2;
-    question.numbers = reply as Numbers | undefined;
+    if (reply !== undefined) takeReply(question, reply, keyCount);
     question.failure ??= failure;
   }
 }
@@ -298,14 +296,27 @@ function keysOf({ keys, questions }: Run): string[] {
   return asked;
 }
 
+/** The reply to a question that had a script call of its own. */
+export function takeReply(question: Question, reply: unknown, counters: number): void {
+  if (typeof reply === "string") {
+    question.numbers = unpacked(reply, counters);
+    return;
+  }
+  // What a table of Lua holds begins at 1, and there with whether all allow.
+  question.numbers = reply as Numbers;
+  question.at = 2;
+}
+
+function unpacked(reply: string, counters: number): Numbers {
+  const numbers = ffi.new("double[?]", counters * numbersPerCounter);
+  ffi.copy(numbers, reply, counters * numbersPerCounter * bytesPerNumber);
+  return numbers;
+}
+
 /** @returns false when nothing of it was asked */
 function takeReplies({ questions }: Run, { keyCount, reply, failure }: Call): boolean {
   let asked = false;
-  let numbers: Numbers | undefined;
-  if (reply !== undefined) {
-    numbers = ffi.new("double[?]", keyCount * numbersPerCounter);
-    ffi.copy(numbers, reply as string, keyCount * numbersPerCounter * bytesPerNumber);
-  }
+  const numbers = reply === undefined ? undefined : unpacked(reply as string, keyCount);
   for (const question of questions) {
     if (question.at < 0) continue;
     asked = true;

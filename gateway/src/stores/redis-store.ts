@@ -23,6 +23,7 @@ import {
   type Numbers,
   numbersPerCounter,
   type Question,
+  takeReply,
 } from "./group-commit.ts";
 import { recallRefusal, rememberRefusal } from "./refusals.ts";
 import { keyOf, pushNumbers, whole } from "./script-arguments.ts";
@@ -63,9 +64,8 @@ const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Scrip
 const oneDecision = emptyDecision();
 const { charge, refund, renew } = scripts as Record<"charge" | "refund" | "renew", Script>;
 export const settleScript = scripts["settle"] as Script;
-/** For a counter by itself, and for many of one limit. */
-const chargeOne = byAlgorithm("charge_");
-const chargeRun = byAlgorithm("charge_run_");
+/** For counters of one limit. */
+const chargeRun = byAlgorithm("charge_");
 
 function byAlgorithm(prefix: string): Readonly<Record<Algorithm, Script>> {
   return {
@@ -91,23 +91,31 @@ export function decideInRedis(
   verdict: Verdict,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
   const first = checks[0] as Check;
-  if (checks.length === 1 ? recall(first, first.verdict ?? verdict) : recallAny(checks, verdict)) {
-    return $multi(false, undefined);
-  }
-  if (checks.length > 1 && settings.deployment.kind === "cluster") {
-    return decideGroups(settings, groupsOf(settings, checks), verdict);
-  }
-  const question = ask(settings, checks);
+  const key = firstKey(first);
+  if (checks.length > 1) return decideSeveral(settings, checks, key, verdict);
+  if (recall(first, key, first.verdict ?? verdict)) return $multi(false, undefined);
+  const question = ask(settings, checks, key);
   if (question.numbers === undefined) return $multi(undefined, question.failure);
-  if (checks.length === 1 && first.policy.limits.length === 1) {
-    return $multi(readOne(question, first, verdict), undefined);
-  }
+  if (first.policy.limits.length === 1) return $multi(readOne(question, first, verdict), undefined);
+  return $multi(readReply(question, checks, verdict, false), undefined);
+}
+
+function decideSeveral(
+  settings: RedisSettings,
+  checks: readonly Check[],
+  key: string,
+  verdict: Verdict,
+): LuaMultiReturn<[boolean | undefined, string | undefined]> {
+  if (recallAny(checks, verdict)) return $multi(false, undefined);
+  if (settings.deployment.kind === "cluster") return decideGroups(settings, groupsOf(settings, checks), verdict);
+  const question = ask(settings, checks, key);
+  if (question.numbers === undefined) return $multi(undefined, question.failure);
   return $multi(readReply(question, checks, verdict, false), undefined);
 }
 
 /** Whether a check is refused without asking. */
-function recall(check: Check, verdict: Verdict): boolean {
-  if (!recallRefusal(check.policy, check.keyValues, verdict)) return false;
+function recall(check: Check, key: string, verdict: Verdict): boolean {
+  if (!recallRefusal(check.policy, key, verdict)) return false;
   check.allowed = false;
   return true;
 }
@@ -115,17 +123,21 @@ function recall(check: Check, verdict: Verdict): boolean {
 /** Not where each check's caller is told of each. */
 function recallAny(checks: readonly Check[], verdict: Verdict): boolean {
   for (const check of checks) {
-    if (check.verdict === undefined && recall(check, verdict)) return true;
+    if (check.verdict === undefined && recall(check, firstKey(check), verdict)) return true;
   }
   return false;
 }
 
-/** Asks about checks of one group. @returns with numbers, or with what failed */
-function ask(settings: RedisSettings, checks: readonly Check[]): Question {
-  const { policy, keyValues } = checks[0] as Check;
+/** Of its first counter. */
+function firstKey({ policy, keyValues }: Pick<Check, "policy" | "keyValues">): string {
+  return keyOf(policy, policy.limits[0] as CompiledLimit, keyValues);
+}
+
+/** Asks about checks of one group. @param key of the first counter @returns with numbers, or with what failed */
+function ask(settings: RedisSettings, checks: readonly Check[], key: string): Question {
+  const { policy } = checks[0] as Check;
   const { limits } = policy;
   const limit = limits[0] as CompiledLimit;
-  const key = keyOf(policy, limit, keyValues);
   const question: Question = {
     checks,
     askedAtSeconds: stopwatchSeconds(),
@@ -140,8 +152,6 @@ function ask(settings: RedisSettings, checks: readonly Check[]): Question {
     const call = alone ? callForOne(policy, limit, key) : callForAll(checks);
     askDirectly(settings, call, question);
     endDirect(lane);
-    // What a table of Lua holds begins at 1; of several counters, with whether all allow.
-    question.at = alone ? 1 : 2;
     return question;
   }
   const kept = alone ? policy.holdsSlots : holdSlots(checks);
@@ -155,9 +165,9 @@ function ask(settings: RedisSettings, checks: readonly Check[]): Question {
 }
 
 function askDirectly(settings: RedisSettings, { script, keyCount, keysAndArgs }: Call, question: Question): void {
-  const [reply, failure] = callScript<Numbers>(settings, script, keyCount, keysAndArgs);
-  question.numbers = reply;
+  const [reply, failure] = callScript(settings, script, keyCount, keysAndArgs);
   question.failure = failure;
+  if (reply !== undefined) takeReply(question, reply, keyCount);
 }
 
 function holdSlots(checks: readonly Check[]): boolean {
@@ -167,11 +177,11 @@ function holdSlots(checks: readonly Check[]): boolean {
   return false;
 }
 
-/** One limit, as most requests have: the script that was made for its algorithm. */
+/** One limit, as most requests have. */
 function callForOne({ policy }: CompiledPolicy, limit: CompiledLimit, key: string): Call {
   const keysAndArgs = [key];
   pushNumbers(keysAndArgs, limit, policy.cost);
-  return { script: chargeOne[limit.rate.algorithm], keyCount: 1, keysAndArgs, reply: undefined, failure: undefined };
+  return { script: chargeRun[limit.rate.algorithm], keyCount: 1, keysAndArgs, reply: undefined, failure: undefined };
 }
 
 function callForAll(checks: readonly Check[]): Call {
@@ -207,7 +217,7 @@ function decideGroups(
   for (const { members: checks } of groups) {
     // After a refusal only those are asked whose caller is told of each check.
     if (!allowed && (checks[0] as Check).verdict === undefined) break;
-    const answer = ask(settings, checks);
+    const answer = ask(settings, checks, firstKey(checks[0] as Check));
     if (answer.numbers === undefined) {
       giveBack(settings, groups, answers);
       return $multi(undefined, answer.failure);
@@ -267,8 +277,7 @@ export function groupsOf<Member extends Pick<Check, "policy" | "keyValues">>(
 ): Group<Member>[] {
   const groups: Group<Member>[] = [];
   for (const member of members) {
-    const { policy, keyValues } = member;
-    const id = groupOf(settings, keyOf(policy, policy.limits[0] as CompiledLimit, keyValues));
+    const id = groupOf(settings, firstKey(member));
     const group = groups.find((one) => one.id === id);
     if (group === undefined) groups.push({ id, members: [member] });
     else group.members.push(member);
@@ -334,16 +343,11 @@ function readOne(question: Question, check: Check, verdictOfAll: Verdict): boole
   return allowed;
 }
 
-function rememberOne(
-  { policy, keyValues }: Check,
-  { name, rate }: CompiledLimit,
-  decision: Decision,
-  askedAtSeconds: number,
-): void {
+function rememberOne(check: Check, { name, rate }: CompiledLimit, decision: Decision, askedAtSeconds: number): void {
   if (rate.algorithm === "concurrency") return;
   const told = emptyVerdict();
-  hear(told, policy, name, decision);
-  rememberRefusal(policy, keyValues, told, decision.retryAfterUs, askedAtSeconds);
+  hear(told, check.policy, name, decision);
+  rememberRefusal(check.policy, firstKey(check), told, decision.retryAfterUs, askedAtSeconds);
 }
 
 function readCounter(numbers: Numbers, at: number, { rate }: CompiledLimit, decision: Decision): boolean {
@@ -391,7 +395,7 @@ export function readReply(answer: Answer, checks: readonly Check[], verdict: Ver
     }
     // Of leased policies, leases remember what there is to be had.
     if (!check.allowed && retryAfterUs !== undefined && !policy.leased) {
-      rememberRefusal(policy, check.keyValues, told, retryAfterUs, answer.askedAtSeconds);
+      rememberRefusal(policy, firstKey(check), told, retryAfterUs, answer.askedAtSeconds);
     }
   }
   return all;

@@ -50,12 +50,13 @@ export function keepRefusalsTrue(settings: RedisSettings): void {
 }
 
 /**
+ * @param name the key of its first counter
  * @param told what each limit of the policy said: it refused
  * @param askedAtSeconds by the stopwatch, when Redis was asked
  */
 export function rememberRefusal(
   policy: CompiledPolicy,
-  keyValues: string,
+  name: string,
   told: Verdict,
   retryAfterUs: number,
   askedAtSeconds: number,
@@ -68,7 +69,6 @@ export function rememberRefusal(
     recent = {};
     recentCount = 0;
   }
-  const name = policy.counterPrefix + keyValues;
   if (recent[name] === undefined) recentCount += 1;
   recent[name] = {
     policy,
@@ -78,9 +78,8 @@ export function rememberRefusal(
   };
 }
 
-/** Whether the policy refuses these key values for sure. @param verdict hears it then */
-export function recallRefusal(policy: CompiledPolicy, keyValues: string, verdict: Verdict): boolean {
-  const name = policy.counterPrefix + keyValues;
+/** Whether the policy refuses for sure. @param name the key of its first counter @param verdict hears it then */
+export function recallRefusal(policy: CompiledPolicy, name: string, verdict: Verdict): boolean {
   const refusal = recent[name] ?? older[name];
   if (refusal === undefined || refusal.policy !== policy) return false;
   const now = stopwatchSeconds();
