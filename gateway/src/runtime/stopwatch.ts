@@ -18,6 +18,7 @@ ffi.cdef(`
   int sluice_clock_gettime(int clock, struct sluice_timespec *time) asm("clock_gettime");
 `);
 
+const realtime = 0;
 const monotonic = 1;
 const time = ffi.new("struct sluice_timespec");
 
@@ -27,7 +28,13 @@ export function stopwatchSeconds(): number {
   return (tonumber(time.seconds) as number) + (tonumber(time.nanoseconds) as number) / 1e9;
 }
 
-/** The same in whole µs. */
+/** Seconds since the epoch, as the machine has them now. */
+export function wallSeconds(): number {
+  ffi.C.sluice_clock_gettime(realtime, time);
+  return (tonumber(time.seconds) as number) + (tonumber(time.nanoseconds) as number) / 1e9;
+}
+
+/** What the stopwatch says, in whole µs. */
 export function stopwatchUs(): number {
   ffi.C.sluice_clock_gettime(monotonic, time);
   return (tonumber(time.seconds) as number) * 1e6 + math.floor((tonumber(time.nanoseconds) as number) / 1000);

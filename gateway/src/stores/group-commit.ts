@@ -21,7 +21,7 @@ export type Numbers = LuaTable<number, number>;
 /** What one request asks. */
 export interface Question {
   readonly checks: readonly Check[];
-  /** By the stopwatch. */
+  /** Since the epoch. */
   readonly askedAtSeconds: number;
   /** Undefined until there is a reply. */
   numbers: Numbers | undefined;

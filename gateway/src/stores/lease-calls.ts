@@ -5,7 +5,7 @@ import type { LeaseAnswer } from "../../../limiter/src/lease/ledger.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
 import { callScript, type Script } from "../redis/script-call.ts";
-import { stopwatchSeconds } from "../runtime/stopwatch.ts";
+import { wallSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
 import type { Numbers } from "./group-commit.ts";
 import type { LeaseRecord } from "./lease-cells.ts";
@@ -87,7 +87,7 @@ export function chargeExactly(
     keysAndArgs.push(limit.rate.algorithm);
     pushNumbers(keysAndArgs, limit, policy.policy.cost);
   }
-  const askedAtSeconds = stopwatchSeconds();
+  const askedAtSeconds = wallSeconds();
   const [numbers, failure] = callScript<Numbers>(settings, chargeLeased, keyCount, keysAndArgs);
   if (numbers === undefined) return $multi(undefined, failure);
   return $multi(readReply({ numbers, at: 2, askedAtSeconds }, [check], verdict, false), undefined);

@@ -10,7 +10,7 @@ import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
 import { ear, emptyVerdict, hear, type Verdict } from "../../../limiter/src/verdict.ts";
 import { type Call, callScript, groupOf, type Script } from "../redis/script-call.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
-import { stopwatchSeconds } from "../runtime/stopwatch.ts";
+import { wallSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
 import {
   beginDirect,
@@ -140,7 +140,7 @@ function ask(settings: RedisSettings, checks: readonly Check[], key: string): Qu
   const limit = limits[0] as CompiledLimit;
   const question: Question = {
     checks,
-    askedAtSeconds: stopwatchSeconds(),
+    askedAtSeconds: wallSeconds(),
     numbers: undefined,
     at: 0,
     failure: undefined,

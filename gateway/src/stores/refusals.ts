@@ -8,13 +8,13 @@ import { hear, hearAll, type Verdict } from "../../../limiter/src/verdict.ts";
 import { watchEpoch } from "../redis/epoch.ts";
 import { sleepMs } from "../runtime/clock.ts";
 import { stateDict } from "../runtime/shared-memory.ts";
-import { stopwatchSeconds } from "../runtime/stopwatch.ts";
+import { wallSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
 
 interface Refusal {
   /** As it was compiled: one that was edited since is another. */
   readonly policy: CompiledPolicy;
-  /** By the stopwatch. */
+  readonly askedAtSeconds: number;
   readonly untilSeconds: number;
   readonly resetAtSeconds: number;
   readonly told: Verdict;
@@ -52,7 +52,7 @@ export function keepRefusalsTrue(settings: RedisSettings): void {
 /**
  * @param name the key of its first counter
  * @param told what each limit of the policy said: it refused
- * @param askedAtSeconds by the stopwatch, when Redis was asked
+ * @param askedAtSeconds since the epoch, when Redis was asked
  */
 export function rememberRefusal(
   policy: CompiledPolicy,
@@ -72,6 +72,7 @@ export function rememberRefusal(
   if (recent[name] === undefined) recentCount += 1;
   recent[name] = {
     policy,
+    askedAtSeconds,
     untilSeconds: askedAtSeconds + retrySeconds,
     resetAtSeconds: askedAtSeconds + told.decision.resetAfterUs / 1_000_000,
     told,
@@ -82,8 +83,9 @@ export function rememberRefusal(
 export function recallRefusal(policy: CompiledPolicy, name: string, verdict: Verdict): boolean {
   const refusal = recent[name] ?? older[name];
   if (refusal === undefined || refusal.policy !== policy) return false;
-  const now = stopwatchSeconds();
-  if (now >= refusal.untilSeconds) return false;
+  const now = wallSeconds();
+  // Nor where the clock has stepped back behind it.
+  if (now >= refusal.untilSeconds || now < refusal.askedAtSeconds) return false;
   const { told } = refusal;
   const { decision } = told;
   decision.retryAfterUs = math.ceil((refusal.untilSeconds - now) * 1_000_000);
