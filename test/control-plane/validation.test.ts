@@ -34,6 +34,21 @@ describe("validation", () => {
     expect(byPath(body.errors)).toEqual(faults);
   });
 
+  it.each([
+    "http://169.254.169.254/latest/meta-data",
+    "//metadata.internal/",
+    "file:///etc/passwd",
+    "gopher://127.0.0.1:6379/_FLUSHALL",
+    "/../../etc/passwd",
+  ])("takes no address that would have a gateway ask elsewhere (SSRF): %s", async (address) => {
+    const { call } = await startControlPlane();
+    for (const field of ["uri", "location"]) {
+      const onLimit = { action: "degrade", [field]: address };
+      const { status, body } = await call("PUT", books, { body: { ...onePerSecond, onLimit } });
+      expect([status, body.errors.map((error: { path: string }) => error.path)]).toEqual([400, [`onLimit.${field}`]]);
+    }
+  });
+
   it("refuses to store it with the same list, and keeps what was stored", async () => {
     const { call } = await startControlPlane();
     await call("PUT", books, { body: onePerSecond });

@@ -100,7 +100,7 @@ describe("refused is", () => {
   // nginx would not go there, and the request would pass.
   test.each(["/a/../b", "/..", "/a/..?x", "/%2e%2e/a", "/.%2E%2fa", "/a%00b"])("%j as a path of this server", (uri) => {
     expect(problems({ action: "degrade", uri })).toEqual([
-      'onLimit.uri: a path beginning with "/", without ".." and %00',
+      'onLimit.uri: a path beginning with one "/", without ".." and %00',
     ]);
   });
 

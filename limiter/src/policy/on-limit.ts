@@ -91,7 +91,7 @@ export const onLimitShape: Shape & { kind: "record" } = {
     uri: {
       shape: {
         kind: "text",
-        expected: 'a path beginning with "/", without ".." and %00',
+        expected: 'a path beginning with one "/", without ".." and %00',
         maxBytes: 1024,
         accepts: isPath,
       },
@@ -233,6 +233,8 @@ function parseHeaderLine(line: string): HeaderLine | undefined {
 
 /** nginx goes nowhere by a path with "..", percent-encoded or not, or a NUL: the request would pass. */
 function isPath(text: string): boolean {
+  // Elsewhere two slashes begin the name of another host.
+  if (text.startsWith("//")) return false;
   if (!text.startsWith("/")) return false;
   const path = (text.split("?")[0] as string).toLowerCase();
   if (path.includes("%00")) return false;
