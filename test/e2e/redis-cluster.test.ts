@@ -46,12 +46,12 @@ afterEach(async () => {
   for (const node of redis.nodes) await node.command("FLUSHALL");
 });
 
-const start = async (count = 2, cluster = redis): Promise<string[]> => {
+const start = async (count = 2, cluster = redis, workers = 2): Promise<string[]> => {
   const started = Array.from({ length: count }, () =>
     LoneGateway.start({
       policies,
       callers: [callerOf(caller)],
-      workers: 2,
+      workers,
       env: { SLUICE_REDIS_URL: cluster.url("sluice:s3cret%2F@"), SLUICE_REDIS_DEADLINE_MS: "5000" },
     }),
   );
@@ -202,12 +202,13 @@ it("follows a replica that takes a dead node's place, where the counters go on",
   try {
     const from = await replicated.ownerOf(slotOf("{default:moved:0:}"));
     const replica = await replicated.addReplicaOf(from);
-    const urls = await start(1, replicated);
+    // One worker: which of two is asked cannot be chosen, and each finds out for itself.
+    const urls = await start(1, replicated, 1);
     expect(await askAtOnce(at(urls, "/moved"), 20)).toEqual({ 404: 20 });
     await until("the replica has it", 5000, async () => (await keysOf(replica)).length === 1);
     await from.stop("SIGKILL");
     const told = async () => (await ask(`${urls[0]}/moved`)).headers["x-ratelimit-remaining"];
-    // Eight in a row: both workers have found it.
+    // Eight in a row: it has found it for good.
     let counted: string[] = [];
     await until("it counts again", 20_000, async () => {
       const remaining = await told();
