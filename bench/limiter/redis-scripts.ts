@@ -135,7 +135,7 @@ async function load(
   const admitted = { product: 0, "by-hand": 0 };
   const names = Array.from(
     { length: keys },
-    (_, i) => `sluice:s2:{default:bench:1:203.0.113.${i}}:default:${each.algorithm}`,
+    (_, i) => `sluice:s3:{default:bench:1:203.0.113.${i}}:default:${each.algorithm}`,
   );
   const args = { product: scripts.product.argumentsOf(each, 1), "by-hand": scripts["by-hand"].argumentsOf(each, 1) };
   const begunAt = performance.now();

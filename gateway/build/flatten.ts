@@ -1,12 +1,13 @@
 // Redis runs a script's whole body at every call, and lets it require nothing. So a script is one straight body: every
 // function of ours is inlined, what is constant is computed when the script is built, records that stay inside become
-// locals. Only what a call of the script has to do is left.
+// locals, and so do library functions. Only what a call of the script has to do is left.
 
 import ts from "typescript";
 import * as lua from "typescript-to-lua";
 import { openBlocks, prune, sinkDeclarations } from "./lua/declarations.ts";
 import { fold } from "./lua/fold.ts";
 import { inlineProgram } from "./lua/inline.ts";
+import { keepLibraryFunctions } from "./lua/library-locals.ts";
 import { nameReadably, plainName } from "./lua/names.ts";
 import { type LuaModule, link } from "./lua/program.ts";
 import { propagateCopies, useInPlace } from "./lua/propagate.ts";
@@ -63,6 +64,7 @@ export function flattenScript(
     printed = print(nameReadably(statements));
     if (printed === before) break;
   }
+  printed = print(nameReadably(keepLibraryFunctions(statements, program.names)));
   refuseLeftovers(printed);
   const header = modules.find(({ path }) => path === entry.path)?.header ?? [];
   return header.map((line) => `--${line}\n`).join("") + printed;

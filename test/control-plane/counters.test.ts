@@ -56,7 +56,7 @@ async function charge(keys: string[], argv: (string | number)[][]): Promise<void
 
 const hourUs = 3_600_000_000;
 const yearUs = 366 * 24 * hourUs;
-const keyOf = (values: string, limit: string) => `sluice:s2:{default:books:${values}}:${limit}`;
+const keyOf = (values: string, limit: string) => `sluice:s3:{default:books:${values}}:${limit}`;
 const hourlyOf = (values: string) => keyOf(values, `hourly:fixed-window:${hourUs}`);
 const bucketOf = (values: string) => keyOf(values, `bucket:token-bucket:${yearUs}`);
 

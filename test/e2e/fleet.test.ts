@@ -202,7 +202,7 @@ describe("a fleet of two gateways", () => {
         limits: [{ algorithm: "fixed-window", quota: 4, window: "1d" }],
       });
     }
-    const keyOf = (name: string) => `sluice:s2:{default:${name}:0:}:default:fixed-window:86400000000`;
+    const keyOf = (name: string) => `sluice:s3:{default:${name}:0:}:default:fixed-window:86400000000`;
     await system.redis?.command("SET", keyOf("damaged"), "not a counter");
     // A text that is no counter is one that was never seen.
     expect(await askAtOnce(urls("/damaged"), 20)).toEqual({ 200: 4, 429: 16 });

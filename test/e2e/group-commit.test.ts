@@ -86,7 +86,7 @@ describe("requests that come together", () => {
     await sleep(100);
     system.redis?.goOn();
     await until("all slots are back", 3000, async () => {
-      const key = "sluice:s2:{default:slots:0:}:default:concurrency:60000000";
+      const key = "sluice:s3:{default:slots:0:}:default:concurrency:60000000";
       const stored = await system.redis?.command("GET", key);
       return stored === null || String(stored).slice(16, 26) === "0000000000";
     });

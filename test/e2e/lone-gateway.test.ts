@@ -100,7 +100,7 @@ it("reports what a shadow policy would refuse, and lets it pass unchanged", asyn
 
 it("waits for a lock whose holder was killed until it falls open, and goes on without one that does not", async () => {
   // The lock has the name of the counter's cell.
-  const family = "s2:{default:held:}:default:token-bucket:86400000000";
+  const family = "s3:{default:held:}:default:token-bucket:86400000000";
   const cell = `ngx.encode_base64(ngx.sha1_bin("${family}"):sub(1, 12)) .. "0:"`;
   const holdFor = (path: string, seconds: number) =>
     `location = ${path} { content_by_lua_block { ngx.shared.sluice_locks:set(${cell}, 1, ${seconds}) } }`;

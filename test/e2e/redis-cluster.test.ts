@@ -66,7 +66,7 @@ const errorsOf = async (node: RedisServer, code: string) => {
   return Number(new RegExp(`^errorstat_${code}:count=(\\d+)`, "m").exec(stats)?.[1] ?? 0);
 };
 const placeOf = async (name: string) => {
-  const slot = slotOf(`sluice:s2:{default:${name}:0:}`);
+  const slot = slotOf(`sluice:s3:{default:${name}:0:}`);
   const from = await redis.ownerOf(slot);
   const to = redis.nodes.find((node) => node !== from) as RedisServer;
   return { slot, from, to };

@@ -344,6 +344,16 @@ test("the first value alone is taken of a library function that has several", ()
   );
 });
 
+test("a library function that stands there more than once is looked for once, and hides no local of its name", () => {
+  const body = "const min = argv.length; return [math.min(min, 1), math.min(2, 3), math.max(4, 5)];";
+  const math =
+    "declare namespace math { function min(this: void, a: number, b: number): number; function max(this: void, a: number, b: number): number; }";
+  const { reply, script: lua } = run(script(math, body));
+  expect(reply).toBe("{1,2,5}");
+  expect(lua.match(/math\.min/g)).toHaveLength(1);
+  expect(lua).toContain("math.max(");
+});
+
 test("more locals than Lua allows at once are kept in blocks of their own", () => {
   const sums = Array.from({ length: 300 }, (_, i) => `redis.call("S", weigh(n + ${i}));`).join("\n");
   const weigh =

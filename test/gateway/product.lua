@@ -51,64 +51,75 @@ function product.limitOf(limit, name)
   }
 end
 
--- Redis' own library for packed numbers, as far as "<I4" goes, of any length; and "d", but in eight characters of its own.
+-- Redis' own library for packed numbers, as far as "<", "I4" and "d" go.
 local struct = {}
 local byte, char, floor = string.byte, string.char, math.floor
 
-local function packOne(number)
+local pack = {}
+local unpackAt = {}
+
+function pack.I4(number)
   assert(number >= 0 and number < 4294967296 and number % 1 == 0, "not 32 bits: " .. number)
   local rest = floor(number / 256)
   local higher = floor(rest / 256)
   return char(number % 256, rest % 256, higher % 256, floor(higher / 256))
 end
 
--- Doubles that were packed, by their characters: what they are in bytes is Redis' business.
-local doubles = {}
-
-local function packDoubles(...)
-  local packed = {}
-  for i = 1, select("#", ...) do
-    local name = ("%08x"):format(#doubles + 1)
-    doubles[#doubles + 1] = (select(i, ...))
-    packed[i] = name
-  end
-  return table.concat(packed)
+function unpackAt.I4(text, position)
+  local a, b, c, d = byte(text, position, position + 3)
+  return a + b * 256 + c * 65536 + d * 16777216, position + 4
 end
 
+-- Of IEEE 754: 52 bits of the fraction, 11 of the exponent, the sign.
+function pack.d(number)
+  if number == 0 then
+    return ("\0"):rep(8)
+  end
+  local fraction, exponent = math.frexp(math.abs(number))
+  local bits = (fraction * 2 - 1) * 4503599627370496
+  local high = floor(bits / 4294967296) + (exponent + 1022) * 1048576
+  return pack.I4(bits % 4294967296) .. pack.I4(number < 0 and high + 2147483648 or high)
+end
+
+function unpackAt.d(text, position)
+  local low = unpackAt.I4(text, position)
+  local high = unpackAt.I4(text, position + 4)
+  local sign = high >= 2147483648 and -1 or 1
+  local exponent = floor(high / 1048576) % 2048
+  if exponent == 0 then
+    return 0, position + 8
+  end
+  local bits = high % 1048576 * 4294967296 + low
+  return sign * math.ldexp(1 + bits / 4503599627370496, exponent - 1023), position + 8
+end
+
+local kindsOf = setmetatable({}, {
+  __index = function(known, format)
+    local kinds = {}
+    for kind in format:sub(2):gmatch("%a4?") do
+      kinds[#kinds + 1] = kind
+    end
+    assert(format == "<" .. table.concat(kinds), format)
+    known[format] = kinds
+    return kinds
+  end,
+})
+
 function struct.pack(format, ...)
-  if format:sub(2, 2) == "d" then
-    doubles = {}
-    return packDoubles(...)
-  end
-  local count = #format / 2 - 0.5
-  assert(format == "<" .. ("I4"):rep(count), format)
-  if count == 1 then
-    return packOne((...))
-  end
   local packed = {}
-  for i = 1, count do
-    packed[i] = packOne((select(i, ...)))
+  for i, kind in ipairs(kindsOf[format]) do
+    packed[i] = pack[kind]((select(i, ...)))
   end
   return table.concat(packed)
 end
 
 function struct.unpack(format, text, position)
-  if format == "<d" then
-    return doubles[tonumber(text:sub(position, position + 7), 16)], position + 8
-  end
-  if format == "<I4" then
-    local a, b, c, d = byte(text, position, position + 3)
-    return a + b * 256 + c * 65536 + d * 16777216, position + 4
-  end
-  local count = #format / 2 - 0.5
-  assert(format == "<" .. ("I4"):rep(count), format)
   local numbers = {}
-  for i = 1, count do
-    local a, b, c, d = byte(text, position, position + 3)
-    numbers[i] = a + b * 256 + c * 65536 + d * 16777216
-    position = position + 4
+  position = position or 1
+  for i, kind in ipairs(kindsOf[format]) do
+    numbers[i], position = unpackAt[kind](text, position)
   end
-  numbers[count + 1] = position
+  numbers[#numbers + 1] = position
   return unpack(numbers)
 end
 

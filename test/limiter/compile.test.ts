@@ -7,17 +7,17 @@ const daily = { name: "daily", algorithm: "fixed-window", quota: 5, window: "1d"
 
 test("a compiled limit is named by what the keys of all its counters share", () => {
   const { counterPrefix, limits } = compilePolicy("shop", policyNamed("books", { limits: [daily, slots] }));
-  expect(counterPrefix).toBe("s2:{shop:books:");
+  expect(counterPrefix).toBe("s3:{shop:books:");
   expect(limits.map(({ name, counterSuffix, counterFamily }) => ({ name, counterSuffix, counterFamily }))).toEqual([
     {
       name: "daily",
       counterSuffix: "}:daily:fixed-window:86400000000",
-      counterFamily: "s2:{shop:books:}:daily:fixed-window:86400000000",
+      counterFamily: "s3:{shop:books:}:daily:fixed-window:86400000000",
     },
     {
       name: "slots",
       counterSuffix: "}:slots:concurrency:5000000",
-      counterFamily: "s2:{shop:books:}:slots:concurrency:5000000",
+      counterFamily: "s3:{shop:books:}:slots:concurrency:5000000",
     },
   ]);
 });
@@ -90,7 +90,7 @@ describe("an override", () => {
   test("of the same window counts on in the policy's counters, of another in its own", () => {
     expect(overrideFor(policy, ["", "vip-42"])?.limits[0]?.counterFamily).toBe(policy.limits[0]?.counterFamily);
     expect(overrideFor(policy, ["2001:db8:0:0:0:0:0:0/64", ""])?.limits[0]?.counterFamily).toBe(
-      "s2:{shop:books:}:daily:fixed-window:3600000000",
+      "s3:{shop:books:}:daily:fixed-window:3600000000",
     );
   });
 

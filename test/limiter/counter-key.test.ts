@@ -34,9 +34,9 @@ describe("a stored key", () => {
       precisionUs: 0,
     };
     expect(storedKey({ ...place, values: ["abc", "def"] })).toBe(
-      "s2:{shop:books:2:3:abcdef}:burst:token-bucket:1000000",
+      "s3:{shop:books:2:3:abcdef}:burst:token-bucket:1000000",
     );
-    expect(storedKey({ ...place, values: [] })).toBe("s2:{shop:books:0:}:burst:token-bucket:1000000");
+    expect(storedKey({ ...place, values: [] })).toBe("s3:{shop:books:0:}:burst:token-bucket:1000000");
   });
 
   test("holds the precision of a sliding-window: blocks of another length are another counter", () => {
@@ -96,7 +96,7 @@ describe("a stored key", () => {
 /** Values made of what could be mistaken for a key's own punctuation, and long ones. */
 const value = fc.oneof(
   fc
-    .array(fc.constantFrom(":", "{", "}", "h:", "s2:", "1", "2", "12", "0", "a", "|", "/", ",", " ", "\0", "\n", "é"), {
+    .array(fc.constantFrom(":", "{", "}", "h:", "s3:", "1", "2", "12", "0", "a", "|", "/", ",", " ", "\0", "\n", "é"), {
       maxLength: 6,
     })
     .map((pieces) => pieces.join("")),
@@ -191,7 +191,7 @@ describe("whoever chooses a value cannot", () => {
 
   test("write another policy's or app's counter", () => {
     const films = storedKey({ ...books, policy: "films", windowUs: 1_000, values: ["x"] });
-    for (const value of ["}s2:{shop:films:1:x", "films:1:x", ":films:1:x", "}:a:token-bucket:1000s2:{shop:films:1:x"]) {
+    for (const value of ["}s3:{shop:films:1:x", "films:1:x", ":films:1:x", "}:a:token-bucket:1000s3:{shop:films:1:x"]) {
       expect(keyOf(value)).not.toBe(films);
     }
   });

@@ -1,7 +1,7 @@
 -- Plays traces through the scripts that Redis runs: in Redis itself, and in Lua 5.1 on a stand-in for it.
 --
 -- `redis` has: scripts, a table of functions by name; run(name, keys, argv), which calls one at the time `nowUs`; get(key),
--- the stored text or false; clear(keys); unpack, as struct.unpack. `trace` is the module of that name.
+-- what is stored or false; clear(keys); unpack, as struct.unpack. `trace` is the module of that name.
 
 local function whole(number)
   return string.format("%.0f", number)
@@ -21,8 +21,8 @@ local function tickUsOf(limit)
   return tickUs
 end
 
-local headBytes = 26
-local entriesAt = 46
+local headBytes = 16
+local entriesAt = 36
 
 return function(redis, trace)
   local limits, texts, keys
@@ -130,17 +130,14 @@ return function(redis, trace)
     local atUs, count = 0, 0
     local entries = false
     if text then
-      atUs, count = text:match("^(%d+) (%d+)$")
-      if not atUs then
-        atUs, count = text:sub(1, 16), text:sub(17, headBytes)
-        entries = #text > headBytes
-      end
+      atUs, count = redis.unpack("<dd", text)
+      entries = #text > headBytes
     end
-    into[#into + 1] = tonumber(atUs)
-    into[#into + 1] = tonumber(count)
+    into[#into + 1] = atUs
+    into[#into + 1] = count
     if entries then
       state.text = text
-      state.atUs = tonumber(atUs)
+      state.atUs = atUs
       state.first, state.length, state.capacity, state.start, state.offset =
         redis.unpack("<I4I4I4I4I4", text, headBytes + 1)
       trace.entriesOf(tickUsOf(limit), state, ring, into)

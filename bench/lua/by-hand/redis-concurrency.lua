@@ -1,6 +1,6 @@
 -- Slots in Redis: one that nobody renews is free again after its time to live.
 --
--- KEYS   the counter: tick in 16 digits, units that count in 10; then, where earlier ticks count, first, length, room,
+-- KEYS   the counter: tick and units that count, 64 bits each; then, where earlier ticks count, first, length, room,
 --        start and offset of a ring, and its entries: tick, running sum before it, 32 bits each
 -- ARGV   quota, time to live (µs), 0, cost
 -- reply  [1 if allowed else 0, remaining, retry after (µs, -1 for never), reset after (µs), delay (µs), its moment (µs)]
@@ -15,12 +15,12 @@ local now = time[1] * 1000000 + time[2]
 
 -- A short counter is read and written whole. Of a long one the head and the first 16 entries are, the others in place.
 local at, count, first, length, room, start, offset, entries = 0, 0, 0, 0, 0, 0, 0, ""
-local stored = call("GETRANGE", key, 0, 173)
-if #stored >= 26 then
-  at, count = tonumber(sub(stored, 1, 16)), tonumber(sub(stored, 17, 26))
-  if #stored > 46 then
-    first, length, room, start, offset = unpack_numbers("<I4I4I4I4I4", stored, 27)
-    entries = sub(stored, 47)
+local stored = call("GETRANGE", key, 0, 163)
+if #stored >= 16 then
+  at, count = unpack_numbers("<dd", stored)
+  if #stored > 36 then
+    first, length, room, start, offset = unpack_numbers("<I4I4I4I4I4", stored, 17)
+    entries = sub(stored, 37)
   end
 end
 
@@ -29,7 +29,7 @@ local function entry_at(entry)
   local slot = first + entry
   if slot >= room then slot = slot - room end
   if slot < 16 then return unpack_numbers("<I4I4", entries, slot * 8 + 1) end
-  return unpack_numbers("<I4I4", call("GETRANGE", key, 46 + slot * 8, 53 + slot * 8))
+  return unpack_numbers("<I4I4", call("GETRANGE", key, 36 + slot * 8, 43 + slot * 8))
 end
 
 local tick_at = now - now % tick
@@ -85,14 +85,14 @@ if allowed then
       if length == room then
         local wider = room + math.max(8, floor(room / 16))
         -- As many as fill a size of Redis' allocator.
-        local bytes, step = 56 + wider * 8, 16
+        local bytes, step = 46 + wider * 8, 16
         while step * 8 < bytes do step = step * 2 end
-        wider = floor((math.ceil(bytes / step) * step - 56) / 8)
+        wider = floor((math.ceil(bytes / step) * step - 46) / 8)
         wider = math.min(wider, ticks + 1, 131072)
-        if room > 16 then entries = call("GETRANGE", key, 46, -1) end
+        if room > 16 then entries = call("GETRANGE", key, 36, -1) end
         local moved = sub(entries, first * 8 + 1, (first + length) * 8)
         moved = moved .. sub(entries, 1, length * 8 - #moved) .. string.rep("\0", (wider - length) * 8)
-        if wider > 16 then call("SET", key, string.rep("0", 46) .. moved, "PX", 1000) end
+        if wider > 16 then call("SET", key, string.rep("0", 36) .. moved, "PX", 1000) end
         entries = sub(moved, 1, 128)
         first, room = 0, wider
       end
@@ -102,7 +102,7 @@ if allowed then
       if slot < 16 then
         entries = sub(entries, 1, slot * 8) .. entry .. sub(entries, slot * 8 + 9)
       else
-        call("SETRANGE", key, 46 + slot * 8, entry)
+        call("SETRANGE", key, 36 + slot * 8, entry)
       end
       length, start = length + 1, sum
     end
@@ -113,7 +113,7 @@ end
 
 if allowed or stepped then
   local life = math.min(math.ceil((at + (ticks + 2) * tick - now) / 1000), 3155760000000)
-  local head = string.format("%016d%010d", at, count)
+  local head = pack("<dd", at, count)
   if length == 0 then
     call("SET", key, head, "PX", life)
   else

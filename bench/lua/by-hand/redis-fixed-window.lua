@@ -1,4 +1,4 @@
--- A fixed window in Redis, as text: when it began and the units used in it.
+-- A fixed window in Redis, two numbers of 64 bits: when it began and the units used in it.
 --
 -- KEYS   the window
 -- ARGV   quota, window (µs), 0, cost
@@ -11,9 +11,9 @@ local now = time[1] * 1000000 + time[2]
 
 local at, used = 0, 0
 local stored = call("GET", key)
-if stored then
-  local moment, units = string.match(stored, "^(%d+) (%d+)$")
-  if moment then at, used = tonumber(moment), tonumber(units) end
+if stored and #stored == 16 then
+  local moment, units = struct.unpack("<dd", stored)
+  if moment >= 0 and units >= 0 then at, used = moment, units end
 end
 
 local start = now - now % window
@@ -29,7 +29,7 @@ local reset = at + window - now
 local allowed = after <= quota
 if allowed then used, stored_at = after, at end
 if allowed or stepped then
-  call("SET", key, string.format("%d %d", at, used), "PX", math.min(math.ceil(2 * window / 1000), 3155760000000))
+  call("SET", key, struct.pack("<dd", at, used), "PX", math.min(math.ceil(2 * window / 1000), 3155760000000))
 end
 local retry = 0
 if not allowed then retry = cost > quota and -1 or reset end

@@ -38,9 +38,9 @@ end
 
 local at, rest = 0, 0
 local stored = call("GET", key)
-if stored then
-  local moment, parts = string.match(stored, "^(%d+) (%d+)$")
-  if moment then at, rest = tonumber(moment), tonumber(parts) end
+if stored and #stored == 16 then
+  local moment, parts = struct.unpack("<dd", stored)
+  if moment >= 0 and parts >= 0 then at, rest = moment, parts end
 end
 
 local tolerance = math.max(math.min(window, 1000000), 50000)
@@ -78,7 +78,7 @@ owed = at - now
 if allowed or stepped then
   local life = ceil((owed + 1) / 1000)
   if life > 3155760000000 then life = 3155760000000 end
-  call("SET", key, string.format("%d %d", at, rest), "PX", life)
+  call("SET", key, struct.pack("<dd", at, rest), "PX", life)
 end
 
 local us, parts = full - owed, full_rest - rest

@@ -1,11 +1,12 @@
 // A counter as it lies in Redis, one string a counter, with a time to live after which it is as if never used:
 //
-//   buckets, fixed-window   "1700000000500000 3"             atUs, count
-//   sliding ones            "17000000005000000000000003"     atUs in 16 digits, count in 10; and where units of earlier
-//                           + 20 bytes + 8 bytes an entry    ticks count, first, length, capacity, start and offset of the
-//                                                            ring and its entries (tick, start), 32 bits each
+//   all                     16 bytes                         atUs, count, 64 bits each (doubles)
+//   and sliding ones        + 20 bytes + 8 bytes an entry    where units of earlier ticks count: first, length, capacity,
+//                                                            start and offset of the ring and its entries (tick, start),
+//                                                            32 bits each
 //
-// A short counter is read and written whole. Of a long one the head and the first entries are, the others in place.
+// All of it little-endian: numbers as text take Redis three times as long. A short counter is read and written whole. Of a
+// long one the head and the first entries are, the others in place.
 
 import { type CounterState, nextCapacity, type Ring } from "../../../limiter/src/algorithms/counter-state.ts";
 import { keepsEntries, lifetimeUs, type Rate, rateOf } from "../../../limiter/src/algorithms/rate.ts";
@@ -24,6 +25,7 @@ declare const redis: {
 /** Redis' own library for packed numbers. */
 declare const struct: {
   pack(this: void, format: string, ...numbers: number[]): string;
+  unpack(this: void, format: "<dd", text: string): LuaMultiReturn<[number, number]>;
   unpack(this: void, format: string, text: string, position: number): LuaMultiReturn<number[]>;
 };
 
@@ -38,7 +40,7 @@ export interface StoredCounter extends CounterState {
 }
 
 const none = -1;
-const headBytes = 26;
+const headBytes = 16;
 const ringBytes = 20;
 const entryBytes = 8;
 const wholeEntries = 16;
@@ -93,20 +95,21 @@ export function loadCounter(rate: Rate, state: StoredCounter): void {
 
 function loadPair(state: StoredCounter): void {
   const stored = redis.call("GET", state.key);
-  if (stored !== false) {
-    const [atUs, count] = string.match(stored, "^(%d+) (%d+)$");
-    if (atUs !== undefined) {
-      state.atUs = tonumber(atUs) as number;
-      state.count = tonumber(count) as number;
+  if (stored !== false && stored.length === headBytes) {
+    const [atUs, count] = struct.unpack("<dd", stored);
+    // Neither is what is no number.
+    if (atUs >= 0 && count >= 0) {
+      state.atUs = atUs;
+      state.count = count;
     }
   }
 }
 
 function loadSliding(state: StoredCounter): void {
   const stored = redis.call("GETRANGE", state.key, 0, lastWhole);
-  const atUs = tonumber(string.sub(stored, 1, 16));
-  const count = tonumber(string.sub(stored, 17, headBytes));
-  if (atUs !== undefined && count !== undefined) {
+  if (stored.length < headBytes) return;
+  const [atUs, count] = struct.unpack("<dd", stored);
+  if (atUs >= 0 && count >= 0) {
     state.atUs = atUs;
     state.count = count;
     if (stored.length > entriesAt) {
@@ -131,18 +134,16 @@ export function saveCounter(rate: Rate, state: StoredCounter, nowUs: number): vo
 /** The same for a counter that is to be kept for so long. */
 export function keepCounter(rate: Rate, state: StoredCounter, lifeUs: number): void {
   const life = lifeOf(lifeUs);
-  if (!keepsEntries(rate)) {
-    redis.call("SET", state.key, string.format("%.0f %.0f", state.atUs, state.count), "PX", life);
-  } else if (state.length === 0) {
-    redis.call("SET", state.key, string.format("%016.0f%010.0f", state.atUs, state.count), "PX", life);
+  if (!keepsEntries(rate) || state.length === 0) {
+    redis.call("SET", state.key, struct.pack("<dd", state.atUs, state.count), "PX", life);
   } else {
-    const head = string.format("%016.0f%010.0f", state.atUs, state.count);
-    const numbers = struct.pack("<I4I4I4I4I4", state.first, state.length, state.capacity, state.start, state.offset);
+    const { atUs, count, first, length, capacity, start, offset } = state;
+    const head = struct.pack("<ddI4I4I4I4I4", atUs, count, first, length, capacity, start, offset);
     if (state.capacity > wholeEntries) {
-      redis.call("SETRANGE", state.key, 0, head + numbers + state.text);
+      redis.call("SETRANGE", state.key, 0, head + state.text);
       redis.call("PEXPIRE", state.key, life);
     } else {
-      redis.call("SET", state.key, head + numbers + state.text, "PX", life);
+      redis.call("SET", state.key, head + state.text, "PX", life);
     }
   }
 }
@@ -168,7 +169,7 @@ export function saveDebt(key: string, paidAtUs: number, nowUs: number, quota: nu
 
 /** In whole ms: a started one counts. */
 function lifeOf(lifeUs: number): string {
-  return string.format("%.0f", math.min(math.ceil(lifeUs / 1000), longestLifetimeMs));
+  return string.format("%d", math.min(math.ceil(lifeUs / 1000), longestLifetimeMs));
 }
 
 function numberAt(state: StoredCounter, slot: number, at: number): number {

@@ -1,6 +1,6 @@
 // The stored key of a counter. It is injective: two counters never share one, whatever their key values hold.
 //
-//   s2:{app:policy:2:3:abcdef}:burst:token-bucket:1000000
+//   s3:{app:policy:2:3:abcdef}:burst:token-bucket:1000000
 //
 // format version, then in a Redis hash tag (so that a policy's limits for one key value share a slot) app, policy, the
 // number of key values and the values, each but the last behind its length in bytes; then limit name, algorithm and
@@ -9,7 +9,7 @@
 import { byteLength } from "../byte-length.ts";
 import type { Limit } from "../policy/policy.ts";
 
-const formatVersion = "s2";
+const formatVersion = "s3";
 const longestValues = 200;
 
 /** The part that all counters of a policy share. */

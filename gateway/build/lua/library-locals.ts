@@ -1,0 +1,44 @@
+// What a script calls of Redis' libraries, kept in locals: Lua 5.1 looks for `redis.call` by two names at every call.
+
+import * as lua from "typescript-to-lua";
+import { isLocal, type Names } from "./names.ts";
+import { rewriteBlock } from "./walk.ts";
+
+const libraries = new Set(["redis", "math", "string", "struct", "table"]);
+
+/** Those that stand there more than once, declared before everything else. */
+export function keepLibraryFunctions(statements: readonly lua.Statement[], names: Names): lua.Statement[] {
+  const uses = new Map<string, number>();
+  rewriteBlock(statements, {
+    expression: (part) => {
+      const name = libraryFunction(part);
+      if (name !== undefined) uses.set(name, (uses.get(name) ?? 0) + 1);
+      return part;
+    },
+  });
+  const locals = new Map<string, string>();
+  for (const [name, count] of uses) {
+    if (count > 1) locals.set(name, names.fresh(name.slice(name.indexOf(".") + 1)));
+  }
+  const rewritten = rewriteBlock(statements, {
+    expression: (part) => {
+      const local = locals.get(libraryFunction(part) ?? "");
+      return local === undefined ? part : lua.createIdentifier(local);
+    },
+  });
+  const declarations = [...locals].map(([name, local]) => {
+    const [library = "", field = ""] = name.split(".");
+    const value = lua.createTableIndexExpression(lua.createIdentifier(library), lua.createStringLiteral(field));
+    return lua.createVariableDeclarationStatement(lua.createIdentifier(local), value);
+  });
+  return [...declarations, ...rewritten];
+}
+
+/** `math.min`, where that is what the expression is. */
+function libraryFunction(part: lua.Expression): string | undefined {
+  if (!lua.isTableIndexExpression(part) || !lua.isIdentifier(part.table) || !lua.isStringLiteral(part.index)) {
+    return undefined;
+  }
+  const { text } = part.table;
+  return !isLocal(text) && libraries.has(text) ? `${text}.${part.index.value}` : undefined;
+}
