@@ -12,6 +12,7 @@ import { toldAddress } from "./deployment.ts";
 import { changedNothing, codeOf, decidesNothing, type ErrorCode, redirection } from "./error-reply.ts";
 import { slotOf } from "./hash-slot.ts";
 import { doubtPrimary, primaryOf } from "./primary.ts";
+import { callOf, callWithSource, exchange, exchangeOne } from "./script-request.ts";
 import { doubtSlots, serverOfSlot, slotMoved } from "./slot-map.ts";
 
 export interface Script {
@@ -162,9 +163,9 @@ function callTogether(settings: RedisSettings, calls: readonly Call[]): boolean 
     noteFailureOf(server, settings.deadlineMs);
     return false;
   }
-  redis.init_pipeline(calls.length);
-  for (const { script, keyCount, keysAndArgs } of calls) redis.evalsha(script.sha1, keyCount, ...keysAndArgs);
-  const [replies, failure] = redis.commit_pipeline();
+  const requests: string[][] = [];
+  for (const { script, keyCount, keysAndArgs } of calls) requests.push(callOf(script, keyCount, keysAndArgs));
+  const [replies, failure] = exchange(redis, requests);
   observeRedisCall(stopwatchSeconds() - startedAt);
   if (replies === undefined) {
     discard(redis);
@@ -203,10 +204,10 @@ function callServer(
     return $multi(undefined, connectFailure, "connect");
   }
   if (asking) redis.asking();
-  let [reply, failure] = redis.evalsha(script.sha1, keyCount, ...keysAndArgs);
+  let [reply, failure] = exchangeOne(redis, callOf(script, keyCount, keysAndArgs));
   if (reply === false && failure !== undefined && failure.startsWith("NOSCRIPT")) {
     if (asking) redis.asking();
-    [reply, failure] = redis.eval(script.source, keyCount, ...keysAndArgs);
+    [reply, failure] = exchangeOne(redis, callWithSource(script, keyCount, keysAndArgs));
   }
   // undefined: the connection failed, and what Redis may still send on it must reach nobody else.
   if (reply === undefined) {

@@ -36,6 +36,8 @@ declare interface SharedDict {
 /** A cosocket client of lua-resty-redis. */
 declare interface RedisConnection {
   readonly _sock: TcpSocket;
+  /** What commit_pipeline sends: of each command a list of texts. */
+  readonly _reqs: string[][] | undefined;
   /** Of whatever comes next: connecting, sending, reading. */
   set_timeout(ms: number): void;
   connect(
@@ -52,16 +54,6 @@ declare interface RedisConnection {
   asking(): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
   cluster(...args: string[]): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
   sentinel(...args: string[]): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
-  evalsha(
-    sha1: string,
-    keyCount: number,
-    ...args: (string | number)[]
-  ): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
-  eval(
-    script: string,
-    keyCount: number,
-    ...args: (string | number)[]
-  ): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
   /** What is called next is sent by commit_pipeline. */
   init_pipeline(commands: number): void;
   /** Of a command that Redis refused, [false, error]. */
