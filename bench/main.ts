@@ -13,6 +13,7 @@ import { readIntakeOptions } from "./intake/options.ts";
 import { limiter } from "./limiter/main.ts";
 import { memory } from "./limiter/memory.ts";
 import { readLimiterOptions } from "./limiter/options.ts";
+import { redisCore } from "./limiter/redis-core.ts";
 import { describeMachine } from "./machine.ts";
 import { combine, measure, type Run, type Slice, sliceSeconds } from "./measure.ts";
 import { type NginxInstance, type Place, startNginx } from "./nginx.ts";
@@ -163,6 +164,14 @@ try {
     const succeeded = await run(processes, nginx, luaDir, options);
     await processes.stop();
     process.exit(succeeded ? 0 : 1);
+  }
+  if (command === "redis-core") {
+    const options = readLimiterOptions(command, args);
+    processes = new Processes();
+    const { nginx, luaDir } = await prepare(processes);
+    await redisCore(processes, nginx.path, luaDir, options);
+    await processes.stop();
+    process.exit(0);
   }
   if (command === "intake") {
     const options = readIntakeOptions(args);

@@ -22,7 +22,7 @@ export const policies = {
   nodeHostsKeys: [{ name: "node", key: ["host", "path"], limits: [bucket] }],
   nodeFixedWindow: [{ name: "node", key: ["ip"], limits: [window] }],
   nodeTwoLimits: [{ name: "node", key: ["ip"], limits: [bucket, window] }],
-  nodeFlood: [{ name: "node", key: ["ip"], limits: [spent] }],
+  nodeFlood: [{ name: "node", key: ["query:k"], limits: [spent] }],
   cluster: [{ name: "cluster", scope: "cluster", key: ["query:k"], limits: [bucket] }],
   clusterFlood: [{ name: "cluster", scope: "cluster", key: ["query:k"], limits: [spent] }],
   clusterLeased: [{ name: "cluster", scope: "cluster", consistency: "leased", key: ["query:k"], limits: [hot] }],

@@ -1,4 +1,4 @@
-// The command line of `npm run bench -- limiter` and of `npm run bench -- memory`.
+// The command line of `npm run bench -- limiter`, `-- memory` and `-- redis-core`.
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { SetupError } from "../../launch/step.mjs";
@@ -11,19 +11,26 @@ export interface LimiterOptions {
   readonly jsonFile: string;
 }
 
+export type LimiterCommand = "limiter" | "memory" | "redis-core";
+
 const text = { type: "string" } as const;
+/** Which options a command has besides --json. */
+const own = {
+  limiter: { usage: "[--rounds 5] [--only NAME,…] ", options: { rounds: text, only: text } },
+  memory: { usage: "", options: {} },
+  "redis-core": { usage: "[--rounds 5] ", options: { rounds: text } },
+} as const;
 
 /** @throws SetupError with what was expected and what came */
-export function readLimiterOptions(command: "limiter" | "memory", args: readonly string[]): LimiterOptions {
-  const usage = `npm run bench -- ${command} ${command === "limiter" ? "[--rounds 5] [--only NAME,…] " : ""}[--json FILE]
-NAME is part of what the table says, as "pure: token-bucket" or "Redis"`;
+export function readLimiterOptions(command: LimiterCommand, args: readonly string[]): LimiterOptions {
+  const { usage: ownUsage, options: ownOptions } = own[command];
+  const about =
+    command === "limiter" ? '\nNAME is part of what the table says, as "pure: token-bucket" or "Redis"' : "";
+  const usage = `npm run bench -- ${command} ${ownUsage}[--json FILE]${about}`;
   let values: { rounds?: string; only?: string; json?: string; help?: boolean };
   try {
-    const options = { json: text, help: { type: "boolean", short: "h" } } as const;
-    values =
-      command === "limiter"
-        ? parseArgs({ args: [...args], options: { ...options, rounds: text, only: text } }).values
-        : parseArgs({ args: [...args], options }).values;
+    const options = { json: text, help: { type: "boolean", short: "h" }, ...ownOptions } as const;
+    values = parseArgs({ args: [...args], options }).values as typeof values;
   } catch (error) {
     throw new SetupError(`${(error as Error).message}\n${usage}`);
   }
