@@ -7,6 +7,7 @@
 import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
 import { countBatch } from "../metrics/redis-calls.ts";
 import { type Call, callScripts } from "../redis/script-call.ts";
+import { runSoon } from "../runtime/background.ts";
 import { nowMs } from "../runtime/clock.ts";
 import { requestAddress, semaphoreLibrary } from "../runtime/lua-modules.ts";
 import { ffi } from "../runtime/packed-memory.ts";
@@ -216,8 +217,8 @@ export function abandonAsked(): void {
 
 function startThread(lane: Lane): boolean {
   if (threads >= mostThreads) return false;
-  const [started, failure] = ngx.timer.at(0, () => serve(lane));
-  if (started === undefined) {
+  const failure = runSoon(() => serve(lane));
+  if (failure !== undefined) {
     warnSparingly("requests ask Redis one by one", failure);
     return false;
   }
