@@ -111,9 +111,11 @@ function newLane(settings: RedisSettings, group: number, giveBack: GiveBack): La
 
 /**
  * Whether the caller is to ask Redis itself: nobody else is asking. It then calls `endDirect` with the reply.
+ *
+ * @param kept what it is charged must not be lost with its request: the lane's thread hears the reply in any case
  */
-export function beginDirect(lane: Lane): boolean {
-  if (lane.running) return false;
+export function beginDirect(lane: Lane, kept: boolean): boolean {
+  if (lane.running || (kept && startThread(lane))) return false;
   const now = nowMs();
   // A request whose client went away in the middle of its call never ended it.
   if (lane.direct > 0 && now - lane.directAtMs > 2 * lane.settings.deadlineMs) lane.direct = 0;
@@ -183,36 +185,65 @@ function awaitReply(lane: Lane, batch: Batch, question: Question): boolean {
     lane.work.post(1);
   }
   const [ready] = batch.ready.wait(lane.settings.deadlineMs / 1000);
-  if (!ready) {
+  // Unless the reply came in the same moment: then it counts, and nothing is given back.
+  if (!ready && question.numbers === undefined) {
     question.abandoned = true;
     question.failure = "no reply within the deadline";
   }
   return true;
 }
 
-const asking: Record<string, Question | undefined> = {};
+interface Kept {
+  readonly lane: Lane;
+  readonly question: Question;
+}
+
+/** By request: what it asked last comes last. */
+const asking: Record<string, Kept[] | undefined> = {};
 let askingCount = 0;
 
 /** For one that must not be lost with its request: should the client go away while it waits, what it was charged goes back. */
-export function keepAsked(question: Question): void {
-  asking[requestAddress()] = question;
+export function keepAsked(lane: Lane, question: Question): void {
+  const request = requestAddress();
+  const kept = asking[request];
+  if (kept !== undefined) {
+    kept.push({ lane, question });
+    return;
+  }
+  asking[request] = [{ lane, question }];
   askingCount += 1;
 }
 
+/** What the current request asked last. */
 export function forgetAsked(): void {
+  const request = requestAddress();
+  const kept = asking[request] as Kept[];
+  kept.pop();
+  if (kept.length === 0) forgetRequest(request);
+}
+
+function forgetRequest(request: string): void {
+  asking[request] = undefined;
   askingCount -= 1;
-  asking[requestAddress()] = undefined;
 }
 
 /** In the log phase. */
 export function abandonAsked(): void {
   if (askingCount === 0) return;
   const request = requestAddress();
-  const question = asking[request];
-  if (question === undefined) return;
-  question.abandoned = true;
-  asking[request] = undefined;
-  askingCount -= 1;
+  const kept = asking[request];
+  if (kept === undefined) return;
+  forgetRequest(request);
+  for (const { lane, question } of kept) {
+    // The lane's thread gives back what there is no reply to yet.
+    if (question.numbers === undefined) question.abandoned = true;
+    else giveBackSoon(lane, question);
+  }
+}
+
+function giveBackSoon({ settings, giveBack }: Lane, question: Question): void {
+  const failure = runSoon(() => giveBack(settings, question));
+  if (failure !== undefined) warnSparingly("units stay charged, and slots until their time to live is over", failure);
 }
 
 function startThread(lane: Lane): boolean {
