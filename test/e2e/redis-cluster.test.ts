@@ -262,3 +262,31 @@ it("follows a replica that takes a dead node's place, where the counters go on",
     await replicated.stop();
   }
 });
+
+it("asks the node that took a dead one's place for all requests that come while it finds out", async () => {
+  const replicated = await RedisCluster.start(3, user);
+  try {
+    const slot = slotOf(keyOf("outage"));
+    const from = await replicated.ownerOf(slot);
+    const replica = await replicated.addReplicaOf(from);
+    const urls = await start(1, replicated, 1);
+    const url = `${urls[0]}/outage`;
+    expect((await ask(url)).headers["x-ratelimit-remaining"]).toBeDefined();
+    await from.stop("SIGKILL");
+    await until("the replica serves", 20_000, async () => {
+      if (!String(await replica.command("ROLE")).startsWith("master")) return false;
+      const tellers = replicated.nodes.filter((node) => node !== from);
+      const told = await Promise.all(tellers.map((node) => node.command("CLUSTER", "SLOTS")));
+      return told.every((ranges) =>
+        (ranges as [number, number, [string, number]][]).some(
+          ([first, last, [, port]]) => first <= slot && slot <= last && port === replica.port,
+        ),
+      );
+    });
+    const answers = await Promise.all(Array.from({ length: 40 }, () => ask(url)));
+    const undecided = answers.filter(({ headers }) => headers["x-ratelimit-remaining"] === undefined);
+    expect(undecided).toHaveLength(0);
+  } finally {
+    await replicated.stop();
+  }
+});
