@@ -77,6 +77,7 @@ type RunningLimit = CompiledLimit & { run?: Run | undefined };
 /** What a script replies of each: see redis-scripts/charge-run.ts. */
 export const numbersPerCounter = 6;
 const bytesPerNumber = 8;
+const oddReply = "a reply that none of our scripts gives";
 /** Redis does nothing else meanwhile: about a ms. */
 const mostCountersPerBatch = 256;
 /** Of a lane. What a request asks beyond is not decided by Redis. */
@@ -330,30 +331,35 @@ function keysOf({ keys, questions }: Run): string[] {
 
 /** The reply to a question that had a script call of its own. */
 export function takeReply(question: Question, reply: unknown, counters: number): void {
-  if (typeof reply === "string") {
-    question.numbers = unpacked(reply, counters);
-    return;
-  }
+  question.numbers = unpacked(reply, counters) ?? listed(reply, counters);
+  if (question.numbers === undefined) question.failure = oddReply;
   // What a table of Lua holds begins at 1, and there with whether all allow.
-  question.numbers = reply as Numbers;
-  question.at = 2;
+  else if (typeof reply !== "string") question.at = 2;
 }
 
-function unpacked(reply: string, counters: number): Numbers {
+/** @returns undefined where it is no such reply: what lies behind a shorter one is not Redis' */
+function unpacked(reply: unknown, counters: number): Numbers | undefined {
+  if (typeof reply !== "string" || reply.length !== counters * numbersPerCounter * bytesPerNumber) return undefined;
   const numbers = ffi.new("double[?]", counters * numbersPerCounter);
   ffi.copy(numbers, reply, counters * numbersPerCounter * bytesPerNumber);
   return numbers;
 }
 
+function listed(reply: unknown, counters: number): Numbers | undefined {
+  if (type(reply) !== "table") return undefined;
+  return (reply as readonly number[]).length === counters * numbersPerCounter + 1 ? (reply as Numbers) : undefined;
+}
+
 /** @returns false when nothing of it was asked */
 function takeReplies({ questions }: Run, { keyCount, reply, failure }: Call): boolean {
   let asked = false;
-  const numbers = reply === undefined ? undefined : unpacked(reply as string, keyCount);
+  const numbers = unpacked(reply, keyCount);
+  const failed = failure ?? oddReply;
   for (const question of questions) {
     if (question.at < 0) continue;
     asked = true;
     question.numbers = numbers;
-    question.failure ??= failure;
+    if (numbers === undefined) question.failure ??= failed;
   }
   return asked;
 }
