@@ -8,6 +8,7 @@ import { check as answerCheck } from "./ask/check.ts";
 import { flushCounts } from "./metrics/counts.ts";
 import { retireGonePolicies } from "./metrics/retiring.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
+import { keepErrandsGoing } from "./runtime/background.ts";
 import { allowLongTraces, neverCompile, traceBorder } from "./runtime/jit.ts";
 import { stateDict } from "./runtime/shared-memory.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
@@ -56,6 +57,7 @@ export function init(): void {
 
 /** init_worker_by_lua. */
 export function initWorker(): void {
+  keepErrandsGoing();
   openLeases(settings.gatewayId);
   openNodeStore(ngx.worker.count(), generation as number);
   followPublications();

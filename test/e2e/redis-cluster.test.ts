@@ -20,7 +20,21 @@ const policy = (name: string, quota: number, paths = [`/${name}`]) => ({
   match: { paths },
   limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
 });
+const keyOf = (name: string) => `sluice:s3:{default:${name}:0:}`;
+const nodeOf = (name: string) => Math.floor((slotOf(keyOf(name)) * 3) / 16384);
+/** Two that lie on different nodes. */
+const heldFirst = "held-first";
+const heldLast = ["a", "b", "c", "d", "e", "f"]
+  .map((letter) => `held-${letter}`)
+  .find((name) => nodeOf(name) !== nodeOf(heldFirst)) as string;
+const slots = (name: string, priority: number) => ({
+  ...policy(name, 0, ["/held"]),
+  priority,
+  limits: [{ algorithm: "concurrency", quota: 9, ttl: "1m" }],
+});
 const policies = [
+  slots(heldFirst, 1),
+  slots(heldLast, 0),
   ...names.map((name) => policy(name, 10)),
   policy("moved", 60),
   policy("moving", 500),
@@ -66,7 +80,7 @@ const errorsOf = async (node: RedisServer, code: string) => {
   return Number(new RegExp(`^errorstat_${code}:count=(\\d+)`, "m").exec(stats)?.[1] ?? 0);
 };
 const placeOf = async (name: string) => {
-  const slot = slotOf(`sluice:s3:{default:${name}:0:}`);
+  const slot = slotOf(keyOf(name));
   const from = await redis.ownerOf(slot);
   const to = redis.nodes.find((node) => node !== from) as RedisServer;
   return { slot, from, to };
@@ -85,6 +99,32 @@ describe("with three nodes and two gateways", () => {
       for (const key of keys) expect(slotOf(key)).toBe(await redis.slotOf(key));
     }
     expect(count).toBe(names.length);
+  });
+
+  it("has back what a request holds in one slot whose client leaves while another slot is asked", async () => {
+    const [url] = await start(1, redis, 1);
+    const heldOf = async (name: string) => {
+      const key = `${keyOf(name)}:default:concurrency:60000000`;
+      return Number(String(await (await redis.ownerOf(slotOf(key))).command("GET", key)).slice(16, 26));
+    };
+    expect((await ask(`${url}/held`)).status).toBe(404);
+    await until("the slots are back", 3000, async () => (await heldOf(heldFirst)) + (await heldOf(heldLast)) === 0);
+    const hanging = await redis.ownerOf(slotOf(keyOf(heldLast)));
+    const watching = await redis.ownerOf(slotOf(keyOf(heldFirst)));
+    const key = `${keyOf(heldFirst)}:default:concurrency:60000000`;
+    const held = async () => Number(String(await watching.command("GET", key)).slice(16, 26));
+    hanging.hang();
+    try {
+      const leaving = new AbortController();
+      const answer = fetch(`${url}/held`, { signal: leaving.signal }).catch(() => undefined);
+      await until("the first slot is held", 3000, async () => (await held()) === 1);
+      leaving.abort();
+      await answer;
+      await until("it is back", 2000, async () => (await held()) === 0);
+    } finally {
+      hanging.goOn();
+    }
+    await until("the other is back", 3000, async () => (await heldOf(heldLast)) === 0);
   });
 
   it("follows a slot that has moved (MOVED), and counts on", async () => {
@@ -218,6 +258,34 @@ it("follows a replica that takes a dead node's place, where the counters go on",
     const left = Number(counted.at(-1));
     expect(left).toBeLessThan(40);
     expect(await askAtOnce(at(urls, "/moved"), 100)).toEqual({ 404: left, 429: 100 - left });
+  } finally {
+    await replicated.stop();
+  }
+});
+
+it("asks the node that took a dead one's place for all requests that come while it finds out", async () => {
+  const replicated = await RedisCluster.start(3, user);
+  try {
+    const slot = slotOf(keyOf("outage"));
+    const from = await replicated.ownerOf(slot);
+    const replica = await replicated.addReplicaOf(from);
+    const urls = await start(1, replicated, 1);
+    const url = `${urls[0]}/outage`;
+    expect((await ask(url)).headers["x-ratelimit-remaining"]).toBeDefined();
+    await from.stop("SIGKILL");
+    await until("the replica serves", 20_000, async () => {
+      if (!String(await replica.command("ROLE")).startsWith("master")) return false;
+      const tellers = replicated.nodes.filter((node) => node !== from);
+      const told = await Promise.all(tellers.map((node) => node.command("CLUSTER", "SLOTS")));
+      return told.every((ranges) =>
+        (ranges as [number, number, [string, number]][]).some(
+          ([first, last, [, port]]) => first <= slot && slot <= last && port === replica.port,
+        ),
+      );
+    });
+    const answers = await Promise.all(Array.from({ length: 40 }, () => ask(url)));
+    const undecided = answers.filter(({ headers }) => headers["x-ratelimit-remaining"] === undefined);
+    expect(undecided).toHaveLength(0);
   } finally {
     await replicated.stop();
   }

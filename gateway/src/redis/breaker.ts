@@ -1,6 +1,7 @@
 // Keeps requests from waiting for a server that does not answer: after some failures in a row nothing is sent to it, until a
 // probe of the worker's own has been answered. Of each server, and each worker for itself.
 
+import { runSoon } from "../runtime/background.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 
 export interface Breaker {
@@ -33,9 +34,9 @@ export function noteAnswer(breaker: Breaker): void {
 export function noteFailure(breaker: Breaker, probe: () => boolean): void {
   breaker.failures += 1;
   if (breaker.open || breaker.failures < failuresToOpen) return;
-  const [started, failure] = ngx.timer.at(0, () => probeUntilAnswered(breaker, probe));
+  const failure = runSoon(() => probeUntilAnswered(breaker, probe));
   // Without a probe nobody would find out that it is back.
-  if (started === undefined) {
+  if (failure !== undefined) {
     warnSparingly("requests wait for a Redis that fails", failure);
     return;
   }

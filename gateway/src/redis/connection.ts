@@ -65,14 +65,25 @@ export function noteFailureOf(server: RedisServer, deadlineMs: number): void {
   noteFailure(server.breaker, () => answersProbe(server, deadlineMs));
 }
 
-/** By a command that a server refuses which is loading its data, or has lost its primary. */
+/** Connections that were kept may all be dead while a new one works: each is tried, until one answers or a new one does not. */
 function answersProbe(server: RedisServer, deadlineMs: number): boolean {
-  const [redis] = connectTo(server, deadlineMs);
-  if (redis === undefined) return false;
+  for (let kept = 0; kept <= poolSize; kept++) {
+    const [redis] = connectTo(server, deadlineMs);
+    if (redis === undefined) return false;
+    const [reused] = redis.get_reused_times();
+    const answer = probe(redis);
+    if (answer !== undefined) return answer;
+    if (reused === 0) return false;
+  }
+  return false;
+}
+
+/** By a command that a server refuses which is loading its data, or has lost its primary. @returns undefined without a reply */
+function probe(redis: RedisConnection): boolean | undefined {
   const [reply, failure] = redis.get(probeKey);
   if (reply === undefined) {
     discard(redis);
-    return false;
+    return undefined;
   }
   keep(redis);
   // A key of another slot is an answer too.

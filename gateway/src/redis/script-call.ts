@@ -13,7 +13,7 @@ import { changedNothing, codeOf, decidesNothing, type ErrorCode, redirection } f
 import { slotOf } from "./hash-slot.ts";
 import { doubtPrimary, primaryOf } from "./primary.ts";
 import { callOf, callWithSource, exchange, exchangeOne } from "./script-request.ts";
-import { doubtSlots, serverOfSlot, slotMoved } from "./slot-map.ts";
+import { doubtSlots, otherServerOfSlot, serverOfSlot, slotMoved } from "./slot-map.ts";
 
 export interface Script {
   readonly sha1: string;
@@ -90,13 +90,13 @@ function followDetours(
   const failedAt = stopwatchSeconds();
   let redirects = 0;
   for (;;) {
-    const { server, asking, stage, failure } = trouble;
+    const { server, stage, failure } = trouble;
     const code = stage === "reply" ? codeOf(failure) : undefined;
     const leftMs = settings.deadlineMs - (stopwatchSeconds() - failedAt) * 1000;
     if (code !== "TRYAGAIN") redirects += 1;
     learn(settings, server, group, stage, code, failure);
     const late = leftMs < 1 || redirects > mostRedirects;
-    const detour = late ? undefined : detourFor(settings, server, asking, group, stage, code, failure);
+    const detour = late ? undefined : detourFor(settings, trouble, group, code, leftMs);
     if (detour === undefined) {
       countRedisFailure(stage, failure);
       const mayHaveRun = stage === "call" || (code !== undefined && !changedNothing(code));
@@ -250,12 +250,10 @@ function learn(
 /** @returns undefined where nothing is gained, or something may be charged twice, by sending the script once more */
 function detourFor(
   settings: RedisSettings,
-  server: RedisServer,
-  asking: boolean,
+  { server, asking, stage, failure }: Trouble,
   group: number,
-  stage: Stage,
   code: ErrorCode | undefined,
-  failure: string,
+  leftMs: number,
 ): Detour | undefined {
   const { deployment } = settings;
   if (deployment.kind === "single" || stage === "call") return undefined;
@@ -268,8 +266,20 @@ function detourFor(
     return { server, asking };
   }
   if (code !== undefined && !changedNothing(code)) return undefined;
-  const [other] = serverFor(settings, group);
+  const other = otherServerFor(settings, group, server, leftMs);
   return other === undefined || other === server ? undefined : { server: other, asking: false };
+}
+
+function otherServerFor(
+  settings: RedisSettings,
+  group: number,
+  failed: RedisServer,
+  leftMs: number,
+): RedisServer | undefined {
+  const { deployment, deadlineMs } = settings;
+  if (deployment.kind === "cluster") return otherServerOfSlot(deployment, group, failed, deadlineMs, leftMs);
+  const [other] = serverFor(settings, group);
+  return other;
 }
 
 function redirected(server: RedisServer, failure: string): RedisServer | undefined {

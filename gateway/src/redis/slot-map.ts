@@ -32,6 +32,26 @@ export function serverOfSlot(
   return $multi(undefined, `cluster: ${inquiry.failure ?? `no node serves slot ${slot}`}`);
 }
 
+/**
+ * Another node for this slot, after one that failed: by the map that is asked for now, or is being asked for. While that one is
+ * left alone, nobody waits.
+ *
+ * @param waitMs the longest that one waits for a map that another asks for
+ * @returns the same where no other is known
+ */
+export function otherServerOfSlot(
+  deployment: ClusterDeployment,
+  slot: number,
+  failed: RedisServer,
+  deadlineMs: number,
+  waitMs: number,
+): RedisServer | undefined {
+  if (servers[slot] === failed && !(inquiry.running && failed.breaker.open)) {
+    inquire(inquiry, waitMs, () => learnSlots(deployment, deadlineMs));
+  }
+  return servers[slot];
+}
+
 /** A node said that this slot lies there; others will have moved too. */
 export function slotMoved(slot: number, server: RedisServer): void {
   servers[slot] = server;

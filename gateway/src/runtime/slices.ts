@@ -1,6 +1,7 @@
 // Long work beside requests, in slices: when one has lasted for long enough, nginx turns to everything else that waits.
 
 import type { Pause } from "../../../limiter/src/policy/pause.ts";
+import { runSoon } from "./background.ts";
 import { collect, isFull, postponeCollection } from "./collector.ts";
 import { stateDict } from "./shared-memory.ts";
 import { stopwatchSeconds } from "./stopwatch.ts";
@@ -30,14 +31,14 @@ export function inSlices<Result>(work: (this: void, pause: Pause) => Result): Re
 
 function collectSoon(): void {
   if (collecting) return;
-  const [begun] = ngx.timer.at(0, (premature) => {
-    if (premature) return;
+  const failedToBegin = runSoon(() => {
+    if (ngx.worker.exiting()) return;
     // Whatever happens: a snapshot may wait for this.
     const [ok, failure] = pcall(sliced<void>, (pause: Pause) => collect(pause, () => !takingIn));
     collecting = false;
     if (!ok) ngx.log(ngx.ERR, "sluice: garbage was not collected: ", `${failure}`);
   });
-  collecting = begun !== undefined;
+  collecting = failedToBegin === undefined;
 }
 
 function sliced<Result>(work: (this: void, pause: Pause) => Result): Result {

@@ -2,6 +2,7 @@
 
 import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
+import { runSoon } from "../runtime/background.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
@@ -187,12 +188,12 @@ export function giveBackLate(charge: Charge): void {
   }
   late.push(charge);
   if (late.length > 1) return;
-  const [started, failure] = ngx.timer.at(0, () => {
+  const failure = runSoon(() => {
     const batch = late;
     late = [];
     for (const each of batch) giveBack([each]);
   });
-  if (started !== undefined) return;
+  if (failure === undefined) return;
   late = [];
   warnSparingly("units stay charged, and slots until their time to live is over", failure);
 }

@@ -7,6 +7,7 @@
 import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
 import { countBatch } from "../metrics/redis-calls.ts";
 import { type Call, callScripts } from "../redis/script-call.ts";
+import { runSoon } from "../runtime/background.ts";
 import { nowMs } from "../runtime/clock.ts";
 import { requestAddress, semaphoreLibrary } from "../runtime/lua-modules.ts";
 import { ffi } from "../runtime/packed-memory.ts";
@@ -76,6 +77,7 @@ type RunningLimit = CompiledLimit & { run?: Run | undefined };
 /** What a script replies of each: see redis-scripts/charge-run.ts. */
 export const numbersPerCounter = 6;
 const bytesPerNumber = 8;
+const oddReply = "a reply that none of our scripts gives";
 /** Redis does nothing else meanwhile: about a ms. */
 const mostCountersPerBatch = 256;
 /** Of a lane. What a request asks beyond is not decided by Redis. */
@@ -110,9 +112,11 @@ function newLane(settings: RedisSettings, group: number, giveBack: GiveBack): La
 
 /**
  * Whether the caller is to ask Redis itself: nobody else is asking. It then calls `endDirect` with the reply.
+ *
+ * @param kept what it is charged must not be lost with its request: the lane's thread hears the reply in any case
  */
-export function beginDirect(lane: Lane): boolean {
-  if (lane.running) return false;
+export function beginDirect(lane: Lane, kept: boolean): boolean {
+  if (lane.running || (kept && startThread(lane))) return false;
   const now = nowMs();
   // A request whose client went away in the middle of its call never ended it.
   if (lane.direct > 0 && now - lane.directAtMs > 2 * lane.settings.deadlineMs) lane.direct = 0;
@@ -182,42 +186,71 @@ function awaitReply(lane: Lane, batch: Batch, question: Question): boolean {
     lane.work.post(1);
   }
   const [ready] = batch.ready.wait(lane.settings.deadlineMs / 1000);
-  if (!ready) {
+  // Unless the reply came in the same moment: then it counts, and nothing is given back.
+  if (!ready && question.numbers === undefined) {
     question.abandoned = true;
     question.failure = "no reply within the deadline";
   }
   return true;
 }
 
-const asking: Record<string, Question | undefined> = {};
+interface Kept {
+  readonly lane: Lane;
+  readonly question: Question;
+}
+
+/** By request: what it asked last comes last. */
+const asking: Record<string, Kept[] | undefined> = {};
 let askingCount = 0;
 
 /** For one that must not be lost with its request: should the client go away while it waits, what it was charged goes back. */
-export function keepAsked(question: Question): void {
-  asking[requestAddress()] = question;
+export function keepAsked(lane: Lane, question: Question): void {
+  const request = requestAddress();
+  const kept = asking[request];
+  if (kept !== undefined) {
+    kept.push({ lane, question });
+    return;
+  }
+  asking[request] = [{ lane, question }];
   askingCount += 1;
 }
 
+/** What the current request asked last. */
 export function forgetAsked(): void {
+  const request = requestAddress();
+  const kept = asking[request] as Kept[];
+  kept.pop();
+  if (kept.length === 0) forgetRequest(request);
+}
+
+function forgetRequest(request: string): void {
+  asking[request] = undefined;
   askingCount -= 1;
-  asking[requestAddress()] = undefined;
 }
 
 /** In the log phase. */
 export function abandonAsked(): void {
   if (askingCount === 0) return;
   const request = requestAddress();
-  const question = asking[request];
-  if (question === undefined) return;
-  question.abandoned = true;
-  asking[request] = undefined;
-  askingCount -= 1;
+  const kept = asking[request];
+  if (kept === undefined) return;
+  forgetRequest(request);
+  for (const { lane, question } of kept) {
+    // The lane's thread gives back what there is no reply to yet.
+    if (question.numbers === undefined) question.abandoned = true;
+    else giveBackSoon(lane, question);
+  }
+}
+
+function giveBackSoon({ settings, giveBack }: Lane, question: Question): void {
+  const failure = runSoon(() => giveBack(settings, question));
+  if (failure !== undefined) warnSparingly("units stay charged, and slots until their time to live is over", failure);
 }
 
 function startThread(lane: Lane): boolean {
   if (threads >= mostThreads) return false;
-  const [started, failure] = ngx.timer.at(0, () => serve(lane));
-  if (started === undefined) {
+  const failure = runSoon(() => serve(lane));
+  if (failure !== undefined) {
     warnSparingly("requests ask Redis one by one", failure);
     return false;
   }
@@ -298,30 +331,35 @@ function keysOf({ keys, questions }: Run): string[] {
 
 /** The reply to a question that had a script call of its own. */
 export function takeReply(question: Question, reply: unknown, counters: number): void {
-  if (typeof reply === "string") {
-    question.numbers = unpacked(reply, counters);
-    return;
-  }
+  question.numbers = unpacked(reply, counters) ?? listed(reply, counters);
+  if (question.numbers === undefined) question.failure = oddReply;
   // What a table of Lua holds begins at 1, and there with whether all allow.
-  question.numbers = reply as Numbers;
-  question.at = 2;
+  else if (typeof reply !== "string") question.at = 2;
 }
 
-function unpacked(reply: string, counters: number): Numbers {
+/** @returns undefined where it is no such reply: what lies behind a shorter one is not Redis' */
+function unpacked(reply: unknown, counters: number): Numbers | undefined {
+  if (typeof reply !== "string" || reply.length !== counters * numbersPerCounter * bytesPerNumber) return undefined;
   const numbers = ffi.new("double[?]", counters * numbersPerCounter);
   ffi.copy(numbers, reply, counters * numbersPerCounter * bytesPerNumber);
   return numbers;
 }
 
+function listed(reply: unknown, counters: number): Numbers | undefined {
+  if (type(reply) !== "table") return undefined;
+  return (reply as readonly number[]).length === counters * numbersPerCounter + 1 ? (reply as Numbers) : undefined;
+}
+
 /** @returns false when nothing of it was asked */
 function takeReplies({ questions }: Run, { keyCount, reply, failure }: Call): boolean {
   let asked = false;
-  const numbers = reply === undefined ? undefined : unpacked(reply as string, keyCount);
+  const numbers = unpacked(reply, keyCount);
+  const failed = failure ?? oddReply;
   for (const question of questions) {
     if (question.at < 0) continue;
     asked = true;
     question.numbers = numbers;
-    question.failure ??= failure;
+    if (numbers === undefined) question.failure ??= failed;
   }
   return asked;
 }

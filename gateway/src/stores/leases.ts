@@ -20,6 +20,7 @@ import {
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { emptyVerdict, hear, hearAll, type Verdict } from "../../../limiter/src/verdict.ts";
 import { countLeaseEvent, countLeaseUnits } from "../metrics/lease-counts.ts";
+import { runSoon } from "../runtime/background.ts";
 import { sleepMs } from "../runtime/clock.ts";
 import { semaphoreLibrary } from "../runtime/lua-modules.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
@@ -482,8 +483,7 @@ function watch(lease: Lease): void {
   lease.watched = true;
   watched.push(lease);
   if (watching || ngx.worker.exiting()) return;
-  const [started] = ngx.timer.at(0, watchAll);
-  watching = started !== undefined;
+  watching = runSoon(watchAll) === undefined;
 }
 
 /** Until there are none to be watched, or the worker is to end: the others go on with what it leaves. */

@@ -148,14 +148,14 @@ function ask(settings: RedisSettings, checks: readonly Check[], key: string): Qu
   };
   const lane = laneOf(settings, groupOf(settings, key), refundAbandoned);
   const alone = checks.length === 1 && limits.length === 1;
-  if (beginDirect(lane)) {
+  const kept = alone ? policy.holdsSlots : holdSlots(checks);
+  if (beginDirect(lane, kept)) {
     const call = alone ? callForOne(policy, limit, key) : callForAll(checks);
     askDirectly(settings, call, question);
     endDirect(lane);
     return question;
   }
-  const kept = alone ? policy.holdsSlots : holdSlots(checks);
-  if (kept) keepAsked(question);
+  if (kept) keepAsked(lane, question);
   const joined = alone
     ? joinRun(lane, limit, policy.policy.cost, chargeRun[limit.rate.algorithm], key, question)
     : joinCall(lane, callForAll(checks), question);
@@ -214,7 +214,8 @@ function decideGroups(
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
   const answers: Question[] = [];
   let allowed = true;
-  for (const { members: checks } of groups) {
+  for (const group of groups) {
+    const checks = group.members;
     // After a refusal only those are asked whose caller is told of each check.
     if (!allowed && (checks[0] as Check).verdict === undefined) break;
     const answer = ask(settings, checks, firstKey(checks[0] as Check));
@@ -223,18 +224,21 @@ function decideGroups(
       return $multi(undefined, answer.failure);
     }
     answers.push(answer);
+    keepAsked(laneOf(settings, group.id, refundAbandoned), answer);
     if (!allAllow(answer.numbers, answer.at, checks)) allowed = false;
   }
   if (!allowed) giveBack(settings, groups, answers);
   for (let i = 0; i < answers.length; i++) {
+    if (allowed) forgetAsked();
     readReply(answers[i] as Question, (groups[i] as Group<Check>).members, verdict, !allowed);
   }
   return $multi(allowed, undefined);
 }
 
-/** The last first: each counter is then found as its charge left it. */
+/** The last first: each counter is then found as its charge left it. Those that are kept are so until their turn. */
 function giveBack(settings: RedisSettings, groups: readonly Group<Check>[], answers: readonly Question[]): void {
   for (let i = answers.length - 1; i >= 0; i--) {
+    forgetAsked();
     const { numbers, at } = answers[i] as Question;
     const checks = (groups[i] as Group<Check>).members;
     if (!allAllow(numbers as Numbers, at, checks)) continue;

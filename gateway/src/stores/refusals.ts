@@ -15,6 +15,9 @@ interface Refusal {
   /** As it was compiled: one that was edited since is another. */
   readonly policy: CompiledPolicy;
   readonly askedAtSeconds: number;
+  /** When it can first change, of which clients are told. */
+  readonly retryAtSeconds: number;
+  /** Then Redis is asked again. */
   readonly untilSeconds: number;
   readonly resetAtSeconds: number;
   readonly told: Verdict;
@@ -63,7 +66,7 @@ export function rememberRefusal(
 ): void {
   // A cost beyond capacity is refused always, but what is told to be left changes.
   if (retryAfterUs === never) return;
-  const retrySeconds = math.min(retryAfterUs / 1_000_000, longest);
+  const retrySeconds = retryAfterUs / 1_000_000;
   if (recentCount >= mostRemembered) {
     older = recent;
     recent = {};
@@ -73,7 +76,8 @@ export function rememberRefusal(
   recent[name] = {
     policy,
     askedAtSeconds,
-    untilSeconds: askedAtSeconds + retrySeconds,
+    retryAtSeconds: askedAtSeconds + retrySeconds,
+    untilSeconds: askedAtSeconds + math.min(retrySeconds, longest),
     resetAtSeconds: askedAtSeconds + told.decision.resetAfterUs / 1_000_000,
     told,
   };
@@ -88,7 +92,7 @@ export function recallRefusal(policy: CompiledPolicy, name: string, verdict: Ver
   if (now >= refusal.untilSeconds || now < refusal.askedAtSeconds) return false;
   const { told } = refusal;
   const { decision } = told;
-  decision.retryAfterUs = math.ceil((refusal.untilSeconds - now) * 1_000_000);
+  decision.retryAfterUs = math.ceil((refusal.retryAtSeconds - now) * 1_000_000);
   decision.resetAfterUs = math.ceil(math.max(refusal.resetAtSeconds - now, 0) * 1_000_000);
   if (told.violated.length === 1) hear(verdict, policy, told.limitName, decision);
   else hearAll(verdict, told);

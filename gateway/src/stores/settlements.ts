@@ -8,6 +8,7 @@
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
 import { addPending, type Event } from "../metrics/counts.ts";
+import { runSoon } from "../runtime/background.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
@@ -130,9 +131,9 @@ function settleLater({ policy, limits, keyValues, redis }: Payer, units: number)
     waitingByPayer[name] = settlement;
   }
   if (draining) return;
-  const [started, failure] = ngx.timer.at(0, drain);
+  const failure = runSoon(drain);
   // Without a timer they wait for the next response.
-  if (started === undefined) warnSparingly("responses are settled late", failure);
+  if (failure !== undefined) warnSparingly("responses are settled late", failure);
   else draining = true;
 }
 

@@ -1,0 +1,129 @@
+// A client that goes away while Redis is asked for it: what it was charged is given back, whatever came first.
+
+import { createConnection, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
+import { freePorts } from "../fixtures/free-ports.ts";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { RedisServer } from "../fixtures/redis-server.ts";
+import { ask } from "../fixtures/requests.ts";
+import { childrenOf, until } from "../fixtures/system.ts";
+
+const deadlineMs = 1000;
+
+let redis: RedisServer;
+let gateway: LoneGateway;
+let worker: number;
+
+const policy = (name: string, limits: object[]) => ({
+  name,
+  scope: "cluster",
+  match: { paths: [`/${name}`] },
+  limits,
+});
+
+beforeAll(async () => {
+  const [port] = (await freePorts(1)) as [number];
+  redis = new RedisServer(port);
+  await redis.start();
+  gateway = await LoneGateway.start({
+    policies: [
+      policy("alone", [{ algorithm: "concurrency", quota: 9, ttl: "1m" }]),
+      policy("together", [{ algorithm: "concurrency", quota: 9, ttl: "1m" }]),
+      policy("late", [{ algorithm: "fixed-window", quota: 100, window: "366d" }]),
+    ],
+    env: { SLUICE_REDIS_URL: redis.url, SLUICE_REDIS_DEADLINE_MS: `${deadlineMs}` },
+  });
+  [worker] = childrenOf(gateway.pid) as [number];
+  // Redis knows the scripts then.
+  for (const name of ["alone", "together"]) {
+    await ask(`${gateway.url}/${name}`);
+    await until("the slot is back", 2000, async () => (await slotsHeld(name)) === 0);
+  }
+  // Nobody is asking.
+  await sleep(200);
+});
+afterEach(() => {
+  redis.goOn();
+  process.kill(worker, "SIGCONT");
+});
+afterAll(async () => {
+  redis?.goOn();
+  await gateway?.stop();
+  await redis?.stop();
+});
+
+async function begin(path: string): Promise<Socket> {
+  const { hostname, port } = new URL(gateway.url);
+  const socket = createConnection({ host: hostname, port: Number(port) });
+  socket.on("error", () => {});
+  socket.write(`GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`);
+  await sleep(50);
+  return socket;
+}
+
+/** As Redis counts them. */
+async function scriptCalls(): Promise<number> {
+  const stats = String(await redis.command("INFO", "commandstats"));
+  return Number(/cmdstat_evalsha:calls=(\d+)/.exec(stats)?.[1] ?? 0);
+}
+
+async function slotsHeld(name: string): Promise<number> {
+  const stored = await redis.command("GET", `sluice:s3:{default:${name}:0:}:default:concurrency:60000000`);
+  return stored === null ? -1 : Number(String(stored).slice(16, 26));
+}
+
+async function windowCount(name: string): Promise<number> {
+  const key = `sluice:s3:{default:${name}:0:}:default:fixed-window:31622400000000`;
+  return Number(String(await redis.command("GET", key)).split(" ")[1]);
+}
+
+it("has its slot back where it asked Redis by itself", async () => {
+  const before = await scriptCalls();
+  redis.hang();
+  const client = await begin("/alone");
+  client.destroy();
+  await sleep(100);
+  redis.goOn();
+  await until("Redis has run the script", 2000, async () => (await scriptCalls()) > before);
+  await until("the slot is back", 2000, async () => (await slotsHeld("alone")) === 0);
+});
+
+it("has its slot back where the reply came at the same moment", async () => {
+  redis.hang();
+  const [first, second] = [await begin("/together"), await begin("/together")];
+  // Both wait for nginx when it goes on: first the reply, then that the client is gone.
+  process.kill(worker, "SIGSTOP");
+  redis.goOn();
+  await until("Redis has replied", 2000, async () => (await slotsHeld("together")) > 0);
+  first.destroy();
+  second.destroy();
+  await sleep(100);
+  process.kill(worker, "SIGCONT");
+  await until("the slots are back", 2000, async () => (await slotsHeld("together")) === 0);
+});
+
+it("is charged, where it is told what Redis said in the moment in which it had waited long enough", async () => {
+  await ask(`${gateway.url}/late`);
+  await sleep(200);
+  redis.hang();
+  const startedAtMs = performance.now();
+  // The first asks by itself, the second in the first batch; the others come in the next one, which is sent after the deadline.
+  const answers = [];
+  for (const pauseMs of [20, 20, 600, 0]) {
+    answers.push(ask(`${gateway.url}/late`));
+    await sleep(pauseMs);
+  }
+  // The third does not wait any more; the fourth does, until nginx goes on: first the reply, then that its time is over.
+  await sleep(deadlineMs + 150 - (performance.now() - startedAtMs));
+  process.kill(worker, "SIGSTOP");
+  redis.goOn();
+  await until("Redis has replied", 1000, async () => (await windowCount("late")) === 5);
+  await sleep(deadlineMs + 700 - (performance.now() - startedAtMs));
+  process.kill(worker, "SIGCONT");
+  const remaining = (await Promise.all(answers)).map(({ headers }) => headers["x-ratelimit-remaining"]);
+  expect(remaining[3]).toBe("95");
+  await sleep(300);
+  // Of the third: its node's share decided.
+  expect(await windowCount("late")).toBe(4);
+});
