@@ -69,13 +69,11 @@ async function scriptCalls(): Promise<number> {
 }
 
 async function slotsHeld(name: string): Promise<number> {
-  const stored = await redis.command("GET", `sluice:s3:{default:${name}:0:}:default:concurrency:60000000`);
-  return stored === null ? -1 : Number(String(stored).slice(16, 26));
+  return (await redis.countOf(`sluice:s3:{default:${name}:0:}:default:concurrency:60000000`)) ?? -1;
 }
 
 async function windowCount(name: string): Promise<number> {
-  const key = `sluice:s3:{default:${name}:0:}:default:fixed-window:31622400000000`;
-  return Number(String(await redis.command("GET", key)).split(" ")[1]);
+  return (await redis.countOf(`sluice:s3:{default:${name}:0:}:default:fixed-window:31622400000000`)) ?? Number.NaN;
 }
 
 it("has its slot back where it asked Redis by itself", async () => {
