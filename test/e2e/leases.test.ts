@@ -284,6 +284,18 @@ describe("a leased policy", () => {
     expect(Math.abs(Number(headers["retry-after"]) - Number(headers["x-ratelimit-reset"]))).toBeLessThanOrEqual(1);
   });
 
+  it("asks again within two seconds after a refusal until the window's end: units may be there again", async () => {
+    await start(1, [policy({ name: "all", algorithm: "fixed-window", quota: 200, window: "366d" })]);
+    expect((await load(urls(), 400, 1)).statuses[admitted]).toBe(200);
+    const { headers } = await ask(urls()[0] as string);
+    expect(Number(headers["retry-after"])).toBeGreaterThan(3600);
+    const calls = await scriptCalls();
+    await load(urls(), 100, 3);
+    expect((await scriptCalls()) - calls).toBeLessThanOrEqual(4);
+    await redis?.command("FLUSHALL");
+    expect((await load(urls(), 100, 3)).statuses[admitted]).toBeGreaterThan(50);
+  });
+
   it("is exact where it cannot be leased, or a request costs more than a lease brings", async () => {
     const log = { name: "log", algorithm: "sliding-log", quota: 20, window: "1h" };
     const dear = policy({ ...bucket, quota: 1, window: "1h", burst: 1000 }, { cost: 100 });

@@ -77,7 +77,7 @@ function hasLeased(checks: readonly Check[]): boolean {
 /** Each of the checks is asked again, without Redis: what leases gave since is theirs again. */
 function undecided(charges: Charge[], before: number): undefined {
   for (let i = charges.length - 1; i >= before; i--) {
-    if ((charges[i] as Charge).leaseSeq !== undefined) giveBack(charges.splice(i, 1));
+    if ((charges[i] as Charge).spent !== undefined) giveBack(charges.splice(i, 1));
   }
   return undefined;
 }
@@ -158,8 +158,8 @@ export function giveBack(charges: readonly Charge[]): void {
   for (const charge of charges) {
     // Of its response nothing is charged yet.
     if (charge.policy.settles) continue;
-    if (charge.leaseSeq !== undefined) {
-      refundLeased(charge.redis as RedisSettings, charge);
+    if (charge.spent !== undefined) {
+      refundLeased(charge.redis as RedisSettings, charge, charge.spent);
     } else if (charge.redis === undefined) {
       refundOnNode(charge.policy, charge.limits, charge.keyValues, charge.receipt);
     } else {
@@ -181,7 +181,7 @@ let late: Charge[] = [];
 
 /** The same in the log phase, where nothing may yield: what needs a lock or Redis is given back by one timer for all. */
 export function giveBackLate(charge: Charge): void {
-  if (charge.leaseSeq !== undefined || (charge.redis === undefined && !mustAgree())) {
+  if (charge.spent !== undefined || (charge.redis === undefined && !mustAgree())) {
     giveBack([charge]);
     return;
   }

@@ -37,10 +37,10 @@ let recentCount = 0;
 let longest = longestSeconds;
 let seenVersion: number | undefined;
 
-/** For each worker's start. */
-export function keepRefusalsTrue(settings: RedisSettings): void {
+/** For each worker's start. @param forgetMore what else is not so when an operator has changed counters by hand */
+export function keepRefusalsTrue(settings: RedisSettings, forgetMore: () => void): void {
   ngx.timer.every(lookEverySeconds, () => {
-    if (recentCount > 0) followVersion();
+    if (followVersion()) forgetMore();
   });
   if (settings.deployment.kind === "cluster") {
     longest = longestInClusterSeconds;
@@ -108,9 +108,11 @@ export function forgetRefusalsEverywhere(): void {
   sleepMs(lookedAfterMs);
 }
 
-function followVersion(): void {
+/** @returns whether there was another */
+function followVersion(): boolean {
   const [version] = stateDict.get<number>(versionKey);
-  if (version === seenVersion) return;
+  if (version === seenVersion) return false;
   seenVersion = version;
   forgetRefusals();
+  return true;
 }
