@@ -1,7 +1,6 @@
 // consistency: leased, with real gateways and a real Redis: what all admit together is never more than the limit, hardly
 // less, and Redis is asked seldom.
 
-import { Agent } from "node:http";
 import { createServer, type Server, Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
@@ -9,10 +8,9 @@ import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway, type LoneGatewayOptions } from "../fixtures/lone-gateway.ts";
 import { RedisServer } from "../fixtures/redis-server.ts";
 import { ask } from "../fixtures/requests.ts";
+import { admitted, excess, load } from "../fixtures/steady-load.ts";
 import { childrenOf, until } from "../fixtures/system.ts";
 
-/** What the upstream of these gateways says. */
-const admitted = 404;
 const bucket = { name: "burst", algorithm: "token-bucket", quota: 400, window: "1s", burst: 400 };
 
 const policy = (limit: object, more: object = {}) => ({
@@ -26,11 +24,6 @@ const policy = (limit: object, more: object = {}) => ({
 
 /** Where nothing but leases and Redis admits. */
 const denying = policy(bucket, { onStoreFailure: "deny", onLimit: { status: 503 } });
-
-interface Admission {
-  readonly sentMs: number;
-  readonly heardMs: number;
-}
 
 let redis: RedisServer | undefined;
 let gateways: LoneGateway[] = [];
@@ -57,45 +50,6 @@ async function start(
       }),
     );
   }
-}
-
-/** @param perSecond requests to each gateway @returns what was admitted, and how many answers there were of each status */
-async function load(urls: readonly string[], perSecond: number, seconds: number) {
-  const admissions: Admission[] = [];
-  const statuses: Record<number, number> = {};
-  const lanes = 8;
-  const startedMs = performance.now();
-  const lane = async (url: string, number: number) => {
-    const agent = new Agent({ keepAlive: true });
-    const pauseMs = (1000 * lanes) / perSecond;
-    for (let dueMs = startedMs + (number * pauseMs) / lanes; ; dueMs += pauseMs) {
-      const now = performance.now();
-      if (now >= startedMs + seconds * 1000) break;
-      if (dueMs > now) await sleep(dueMs - now);
-      const sentMs = performance.now();
-      const { status } = await ask(url, { agent }).catch(() => ({ status: 0 }));
-      statuses[status] = (statuses[status] ?? 0) + 1;
-      if (status === admitted) admissions.push({ sentMs, heardMs: performance.now() });
-    }
-    agent.destroy();
-  };
-  await Promise.all(urls.flatMap((url) => Array.from({ length: lanes }, (_, number) => lane(url, number))));
-  return { admissions, statuses, startedMs, endedMs: performance.now() };
-}
-
-/** The most units over burst + rate × time that certainly were admitted within any interval: at most 0. */
-function excess(admissions: readonly Admission[], perSecond: number, burst: number): number {
-  const byEnd = [...admissions].sort((a, b) => a.heardMs - b.heardMs);
-  let most = Number.NEGATIVE_INFINITY;
-  for (const { sentMs: fromMs } of admissions) {
-    let count = 0;
-    for (const { sentMs, heardMs } of byEnd) {
-      if (sentMs < fromMs) continue;
-      count += 1;
-      most = Math.max(most, count - burst - (perSecond * (heardMs - fromMs)) / 1000);
-    }
-  }
-  return most;
 }
 
 async function scriptCalls(): Promise<number> {

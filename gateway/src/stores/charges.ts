@@ -1,14 +1,16 @@
 // Charges what policies take for a request, on this node or in Redis, and gives it back where it was charged.
 
 import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
+import type { LastHeard } from "../../../limiter/src/share.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
-import { chargeLeased, chargeUnspent, refundLeased } from "./leases.ts";
+import { chargeLeased, chargeUnspent, lastHeardOfLease, refundLeased } from "./leases.ts";
 import { nodeShare } from "./node-share.ts";
-import { mustAgree, refundOnNode } from "./node-store.ts";
-import { type Charge, type Check, mostCountersAtOnce, refundInRedis } from "./redis-store.ts";
+import { beginShareOnNode, mustAgree, refundOnNode } from "./node-store.ts";
+import { type Charge, type Check, firstKey, mostCountersAtOnce, refundInRedis } from "./redis-store.ts";
+import { lastRefusal } from "./refusals.ts";
 import { admitInRedis, admitOnNode } from "./settlements.ts";
 
 /**
@@ -134,7 +136,8 @@ function endOfCall(checks: readonly Check[], from: number): number {
 
 /**
  * What becomes of a check that Redis did not decide. What is left of a lease is spent first; then onStoreFailure decides, with
- * `local` by this node's share of the limits, which the verdict hears.
+ * `local` by this node's share of the limits, which the verdict hears. The share begins where Redis left off, as far as this
+ * node knows: a key of which it knows nothing has its whole share.
  *
  * @returns whether the request may go on
  */
@@ -148,7 +151,14 @@ export function chargeWithoutRedis(
   const { onStoreFailure } = policy.policy;
   if (policy.leased && redis !== undefined && chargeUnspent(redis, check, verdict, charges)) return true;
   if (onStoreFailure !== "local") return onStoreFailure === "allow";
-  return chargeOnNode(check, nodeShare(policy), verdict, charges);
+  const share = nodeShare(policy);
+  const heard = redis === undefined ? undefined : lastHeard(redis, check);
+  if (heard !== undefined) beginShareOnNode(policy, share, check.keyValues, heard);
+  return chargeOnNode(check, share, verdict, charges);
+}
+
+function lastHeard(redis: RedisSettings, check: Check): LastHeard | undefined {
+  return check.policy.leased ? lastHeardOfLease(redis, check) : lastRefusal(check.policy, firstKey(check));
 }
 
 /** Gives back all of these: what is in Redis, by one call or few. Yields. */

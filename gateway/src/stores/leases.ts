@@ -9,6 +9,7 @@ import { capacity } from "../../../limiter/src/algorithms/rate.ts";
 import { type Decision, emptyDecision } from "../../../limiter/src/decision.ts";
 import {
   askAgainAt,
+  askedAt,
   forgetRefusal,
   giveUp,
   hear as hearAnswer,
@@ -21,9 +22,10 @@ import {
   wayFor,
 } from "../../../limiter/src/lease/holder.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import type { LastHeard } from "../../../limiter/src/share.ts";
 import { emptyVerdict, hear, hearAll, type Verdict } from "../../../limiter/src/verdict.ts";
 import { countLeaseEvent, countLeaseUnits } from "../metrics/lease-counts.ts";
-import { sleepMs } from "../runtime/clock.ts";
+import { sleepMs, nowUs as wallUs } from "../runtime/clock.ts";
 import { semaphoreLibrary } from "../runtime/lua-modules.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
@@ -48,6 +50,14 @@ import {
 } from "./lease-cells.ts";
 import type { Charge, Check, Spent } from "./redis-store.ts";
 
+/** Times are of the stopwatch, in µs. */
+interface Refusal {
+  readonly cost: number;
+  readonly atUs: number;
+  readonly untilUs: number;
+  readonly askAgainUs: number;
+}
+
 /** What this worker knows of the lease of one policy and key. */
 interface Lease {
   readonly redis: RedisSettings;
@@ -68,7 +78,7 @@ interface Lease {
   watched: boolean;
   waiting: Semaphore | undefined;
   /** What was refused exactly: until `askAgainUs` the same again, or more, costs Redis nothing. */
-  refusal: { readonly cost: number; readonly untilUs: number; readonly askAgainUs: number } | undefined;
+  refusal: Refusal | undefined;
 }
 
 const lookEverySeconds = 0.005;
@@ -193,6 +203,20 @@ export function chargeUnspent(redis: RedisSettings, check: Check, verdict: Verdi
   const lease = leaseOf(redis, check.policy, check.keyValues);
   if (!spend(lease, check.policy.policy.cost, stopwatchUs())) return false;
   return allow(lease, check, check.verdict ?? verdict, charges);
+}
+
+/** What Redis last said of a leased key, to any worker; undefined where it was not asked for units of late, and refused none. */
+export function lastHeardOfLease(
+  redis: RedisSettings,
+  { policy, keyValues }: Pick<Check, "policy" | "keyValues">,
+): LastHeard | undefined {
+  const lease = leaseOf(redis, policy, keyValues);
+  refresh(lease);
+  const { record, refusal } = lease;
+  const atUs = math.max(askedAt(record), refusal?.atUs ?? 0);
+  if (atUs === 0) return undefined;
+  const aheadUs = wallUs() - stopwatchUs();
+  return { atUs: aheadUs + atUs, nothingUntilUs: aheadUs + math.max(record.retryAtUs, refusal?.untilUs ?? 0) };
 }
 
 /** Units that were spent for a request that another policy refused: of the lease again, where Redis does not count them as spent. */
@@ -368,7 +392,7 @@ function rememberRefusal(lease: Lease, cost: number, { limit, remaining, retryAf
   const nowUs = stopwatchUs();
   if (retryAfterUs <= 0) return;
   const untilUs = nowUs + retryAfterUs;
-  lease.refusal = { cost, untilUs, askAgainUs: askAgainAt(untilUs, nowUs) };
+  lease.refusal = { cost, atUs: nowUs, untilUs, askAgainUs: askAgainAt(untilUs, nowUs) };
   lease.record.remaining = math.min(remaining, limit);
   lease.record.resetAtUs = nowUs + resetAfterUs;
 }

@@ -136,7 +136,7 @@ function recallAny(checks: readonly Check[], verdict: Verdict): boolean {
 }
 
 /** Of its first counter. */
-function firstKey({ policy, keyValues }: Pick<Check, "policy" | "keyValues">): string {
+export function firstKey({ policy, keyValues }: Pick<Check, "policy" | "keyValues">): string {
   return keyOf(policy, policy.limits[0] as CompiledLimit, keyValues);
 }
 

@@ -4,6 +4,7 @@
 
 import { never } from "../../../limiter/src/decision.ts";
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import type { LastHeard } from "../../../limiter/src/share.ts";
 import { hear, hearAll, type Verdict } from "../../../limiter/src/verdict.ts";
 import { watchEpoch } from "../redis/epoch.ts";
 import { sleepMs } from "../runtime/clock.ts";
@@ -15,7 +16,9 @@ interface Refusal {
   /** As it was compiled: one that was edited since is another. */
   readonly policy: CompiledPolicy;
   readonly askedAtSeconds: number;
+  /** Redis is not asked before; as it said, there is nothing before `retrySeconds`. */
   readonly untilSeconds: number;
+  readonly retrySeconds: number;
   readonly resetAtSeconds: number;
   readonly told: Verdict;
 }
@@ -63,7 +66,7 @@ export function rememberRefusal(
 ): void {
   // A cost beyond capacity is refused always, but what is told to be left changes.
   if (retryAfterUs === never) return;
-  const retrySeconds = math.min(retryAfterUs / 1_000_000, longest);
+  const retrySeconds = retryAfterUs / 1_000_000;
   if (recentCount >= mostRemembered) {
     older = recent;
     recent = {};
@@ -73,7 +76,8 @@ export function rememberRefusal(
   recent[name] = {
     policy,
     askedAtSeconds,
-    untilSeconds: askedAtSeconds + retrySeconds,
+    untilSeconds: askedAtSeconds + math.min(retrySeconds, longest),
+    retrySeconds: askedAtSeconds + retrySeconds,
     resetAtSeconds: askedAtSeconds + told.decision.resetAfterUs / 1_000_000,
     told,
   };
@@ -93,6 +97,16 @@ export function recallRefusal(policy: CompiledPolicy, name: string, verdict: Ver
   if (told.violated.length === 1) hear(verdict, policy, told.limitName, decision);
   else hearAll(verdict, told);
   return true;
+}
+
+/** What is known of a key that Redis refused, however long ago. @param name the key of its first counter */
+export function lastRefusal(policy: CompiledPolicy, name: string): LastHeard | undefined {
+  const refusal = recent[name] ?? older[name];
+  if (refusal === undefined || refusal.policy.limits !== policy.limits) return undefined;
+  return {
+    atUs: math.floor(refusal.askedAtSeconds * 1_000_000),
+    nothingUntilUs: math.floor(refusal.retrySeconds * 1_000_000),
+  };
 }
 
 /** All of them. */

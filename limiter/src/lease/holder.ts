@@ -194,6 +194,11 @@ export function hear(holder: Holder, answer: LeaseAnswer, nowUs: number): boolea
   return true;
 }
 
+/** When the message was first sent that was answered last; 0 when none was. */
+export function askedAt({ heard, deadlineUs, durationUs }: Holder): number {
+  return heard === 0 ? 0 : deadlineUs - durationUs + Math.ceil(durationUs / clockDrift);
+}
+
 /** When Redis is asked again that has nothing before `retryAtUs`. */
 export function askAgainAt(retryAtUs: number, nowUs: number): number {
   return Math.min(retryAtUs, nowUs + longestRefusalUs);
