@@ -19,7 +19,7 @@ import { readStored } from "./snapshot/disk.ts";
 import { followPublications, hasPublished, publish } from "./snapshot/distribution.ts";
 import { readPieces } from "./snapshot/text.ts";
 import { keepSlots } from "./stores/held-slots.ts";
-import { openLeases } from "./stores/leases.ts";
+import { forgetLeases, openLeases } from "./stores/leases.ts";
 import { openNodeStore } from "./stores/node-store.ts";
 import { keepRefusalsTrue } from "./stores/refusals.ts";
 
@@ -64,7 +64,7 @@ export function initWorker(): void {
   flushCounts();
   retireGonePolicies();
   keepSlots();
-  if (settings.redis !== undefined) keepRefusalsTrue(settings.redis);
+  if (settings.redis !== undefined) keepRefusalsTrue(settings.redis, forgetLeases);
   keepPushSocket(settings);
 }
 

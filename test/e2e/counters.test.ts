@@ -164,3 +164,21 @@ it("shows Redis as gateways see it", async () => {
     return (await states()).join() === "ok,ok";
   });
 });
+
+it("of a leased policy, it is reset and topped up for gateways that had been refused until the window's end", async () => {
+  const name = "leased";
+  const limits = [{ algorithm: "fixed-window", quota: 400, window: "366d" }];
+  const match = { paths: [`/${name}`] };
+  await system.put({ name, scope: "cluster", consistency: "leased", match, key: ["ip", "header:x-user"], limits });
+  const admitted = async (count: number) => {
+    let all = 0;
+    for (let i = 0; i < count; i++) if ((await statusAt(i % 2, `/${name}`)) === 200) all += 1;
+    return all;
+  };
+  expect(await admitted(600)).toBeGreaterThan(380);
+  expect(await admitted(100)).toBe(0);
+  await counter("POST", name, { policy: name, key: ["127.0.0.1", "ann"], units: 200 });
+  expect(await admitted(20)).toBe(20);
+  await counter("DELETE", name);
+  expect(await admitted(100)).toBe(100);
+});

@@ -1,7 +1,6 @@
 // consistency: leased, with real gateways and a real Redis: what all admit together is never more than the limit, hardly
 // less, and Redis is asked seldom.
 
-import { Agent } from "node:http";
 import { createServer, type Server, Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
@@ -9,10 +8,9 @@ import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway, type LoneGatewayOptions } from "../fixtures/lone-gateway.ts";
 import { RedisServer } from "../fixtures/redis-server.ts";
 import { ask } from "../fixtures/requests.ts";
+import { admitted, excess, load } from "../fixtures/steady-load.ts";
 import { childrenOf, until } from "../fixtures/system.ts";
 
-/** What the upstream of these gateways says. */
-const admitted = 404;
 const bucket = { name: "burst", algorithm: "token-bucket", quota: 400, window: "1s", burst: 400 };
 
 const policy = (limit: object, more: object = {}) => ({
@@ -26,11 +24,6 @@ const policy = (limit: object, more: object = {}) => ({
 
 /** Where nothing but leases and Redis admits. */
 const denying = policy(bucket, { onStoreFailure: "deny", onLimit: { status: 503 } });
-
-interface Admission {
-  readonly sentMs: number;
-  readonly heardMs: number;
-}
 
 let redis: RedisServer | undefined;
 let gateways: LoneGateway[] = [];
@@ -57,45 +50,6 @@ async function start(
       }),
     );
   }
-}
-
-/** @param perSecond requests to each gateway @returns what was admitted, and how many answers there were of each status */
-async function load(urls: readonly string[], perSecond: number, seconds: number) {
-  const admissions: Admission[] = [];
-  const statuses: Record<number, number> = {};
-  const lanes = 8;
-  const startedMs = performance.now();
-  const lane = async (url: string, number: number) => {
-    const agent = new Agent({ keepAlive: true });
-    const pauseMs = (1000 * lanes) / perSecond;
-    for (let dueMs = startedMs + (number * pauseMs) / lanes; ; dueMs += pauseMs) {
-      const now = performance.now();
-      if (now >= startedMs + seconds * 1000) break;
-      if (dueMs > now) await sleep(dueMs - now);
-      const sentMs = performance.now();
-      const { status } = await ask(url, { agent }).catch(() => ({ status: 0 }));
-      statuses[status] = (statuses[status] ?? 0) + 1;
-      if (status === admitted) admissions.push({ sentMs, heardMs: performance.now() });
-    }
-    agent.destroy();
-  };
-  await Promise.all(urls.flatMap((url) => Array.from({ length: lanes }, (_, number) => lane(url, number))));
-  return { admissions, statuses, startedMs, endedMs: performance.now() };
-}
-
-/** The most units over burst + rate × time that certainly were admitted within any interval: at most 0. */
-function excess(admissions: readonly Admission[], perSecond: number, burst: number): number {
-  const byEnd = [...admissions].sort((a, b) => a.heardMs - b.heardMs);
-  let most = Number.NEGATIVE_INFINITY;
-  for (const { sentMs: fromMs } of admissions) {
-    let count = 0;
-    for (const { sentMs, heardMs } of byEnd) {
-      if (sentMs < fromMs) continue;
-      count += 1;
-      most = Math.max(most, count - burst - (perSecond * (heardMs - fromMs)) / 1000);
-    }
-  }
-  return most;
 }
 
 async function scriptCalls(): Promise<number> {
@@ -282,6 +236,18 @@ describe("a leased policy", () => {
     expect(headers["x-ratelimit-limit"]).toBe("200");
     expect(Number(headers["retry-after"])).toBeGreaterThanOrEqual(1);
     expect(Math.abs(Number(headers["retry-after"]) - Number(headers["x-ratelimit-reset"]))).toBeLessThanOrEqual(1);
+  });
+
+  it("asks again within two seconds after a refusal until the window's end: units may be there again", async () => {
+    await start(1, [policy({ name: "all", algorithm: "fixed-window", quota: 200, window: "366d" })]);
+    expect((await load(urls(), 400, 1)).statuses[admitted]).toBe(200);
+    const { headers } = await ask(urls()[0] as string);
+    expect(Number(headers["retry-after"])).toBeGreaterThan(3600);
+    const calls = await scriptCalls();
+    await load(urls(), 100, 3);
+    expect((await scriptCalls()) - calls).toBeLessThanOrEqual(4);
+    await redis?.command("FLUSHALL");
+    expect((await load(urls(), 100, 3)).statuses[admitted]).toBeGreaterThan(50);
   });
 
   it("is exact where it cannot be leased, or a request costs more than a lease brings", async () => {

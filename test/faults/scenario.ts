@@ -18,6 +18,9 @@ const staleClockMs = 5;
 /** A timer of nginx is late by up to this on a machine that other processes share. */
 const lateTimerMs = 5;
 
+/** A share refills from when Redis was last heard, and a gateway needs it somewhat later. */
+const unheardSeconds = 0.4;
+
 const beforeMs = 2000;
 const besideRatePerSecond = 150;
 /** Behind the recovery: that it lasts. */
@@ -143,7 +146,7 @@ export async function observe(stack: AsyncDisposableStack, plan: Plan): Promise<
     atMost("5xx", 0, all.filter(({ status }) => status >= 500).length),
     atMost("requests without an answer", 0, all.filter(({ status }) => status === 0).length),
     // What a window that does not end has counted, the fault looks at itself.
-    ...(limit.window === undefined ? boundFacts(plan, limit, served, losses) : []),
+    ...(limit.window === undefined ? boundFacts(plan, limit, phases, losses) : []),
     // Until it is over, against requests without a policy.
     atMost("p99 added (deadline + a late timer)", deadlineMs + lateTimerMs, added(99, beginMs, overMs), " ms"),
     // Once the breaker has opened, its probes alone wait for Redis.
@@ -214,7 +217,12 @@ function difference(momentMs: number | undefined, fromMs: number): number | unde
 }
 
 /** Each authority by itself admits no more than its bucket, whenever it decides. */
-function boundFacts({ system, scope }: Plan, limit: Limit, served: readonly Served[], losses: readonly Loss[]): Fact[] {
+function boundFacts(
+  { system, scope, decides }: Plan,
+  limit: Limit,
+  { served, beginMs }: Phases,
+  losses: readonly Loss[],
+): Fact[] {
   const { quota, keys } = limit;
   const admissions = served.filter(admitted);
   const most = (of: readonly Served[], ratePerSecond: number, lost: readonly Loss[] = []) =>
@@ -241,15 +249,25 @@ function boundFacts({ system, scope }: Plan, limit: Limit, served: readonly Serv
   facts.push(
     fact("limit told where Redis did not decide", `${share}`, [...told].join(", "), told.size === 1 && told.has(share)),
   );
-  const seen = system.gateways.map((_, gateway) =>
-    most(
-      shared.filter((one) => one.gateway === gateway),
-      share,
-    ),
-  );
+  const mostOfAny = (fromMs: number) =>
+    Math.max(
+      ...system.gateways.map((_, gateway) =>
+        most(
+          shared.filter((one) => one.gateway === gateway && one.sentAtMs >= fromMs),
+          share,
+        ),
+      ),
+    );
   facts.push(
-    atMost(`admitted by a gateway's share, of ${share} + ${share}/s · t`, share + staleUnits(share), Math.max(...seen)),
+    atMost(`admitted by a gateway's share, of ${share} + ${share}/s · t`, share + staleUnits(share), mostOfAny(0)),
   );
+  if (decides === "shares") {
+    // By then gateways know that Redis has just refused these keys: no share begins full.
+    const atOnce = share * unheardSeconds;
+    facts.push(
+      atMost(`since the fault began, of ${atOnce} + ${share}/s · t`, atOnce + staleUnits(share), mostOfAny(beginMs)),
+    );
+  }
   return facts;
 }
 
@@ -259,7 +277,7 @@ function staleUnits(ratePerSecond: number): number {
 
 /** By whom requests were decided while the fault lasted, and that they went on being admitted. */
 function decisionFacts(
-  { decides }: Plan,
+  { decides, recoversFrom }: Plan,
   limit: Limit,
   { served, beginMs, endMs }: Phases,
   affected: readonly number[],
@@ -274,7 +292,8 @@ function decisionFacts(
   const facts: Fact[] = [];
   if (decides !== "either") {
     // Besides, a machine with other work misses a deadline now and then; and the fault's end is noticed a little late.
-    const mostOf = decides === "counter" ? 97 : 90;
+    // Where what we do ends the fault, Redis has been back for some of it, with a whole burst that nobody had asked for.
+    const mostOf = decides === "counter" ? 97 : recoversFrom === "beginning" ? 70 : 90;
     facts.push(atLeast(`admitted ${who} meanwhile`, mostOf, percent, " %"));
   }
   const mayAdmit = (Math.min(limit.ratePerSecond, limit.quota * limit.keys.length) * (endMs - settledMs)) / 1000;

@@ -6,8 +6,9 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterAll, describe, expect, test } from "vitest";
+import type { LeaseAnswer } from "../../limiter/src/lease/ledger.ts";
 import type { Limit } from "../../limiter/src/policy/policy.ts";
-import { type Product, seeded, World } from "./lease-world.ts";
+import { Gateway, type Product, Redis, seeded, World } from "./lease-world.ts";
 
 const seed = 20_231_114;
 const stepsPerWorld = 2_000;
@@ -80,6 +81,25 @@ test("a million steps break no limit", { timeout: 60_000 }, async () => {
   expect(seen.excess).toBe(0);
   expect(seen.leased).toBeGreaterThan(100_000);
   expect(seen.heard).toBeGreaterThan(50_000);
+});
+
+test("a unit of one window does not go back into a lease of the next", async () => {
+  const tested = await product(limiter);
+  const redis = new Redis(tested, [fixed], tested.leaseTerms);
+  const gateway = new Gateway(tested, "life");
+  const ms = 1000;
+  const exchange = (sentUs: number, arrivesUs: number) => {
+    const message = gateway.send(sentUs, { exchanges: true, back: 0, want: 50 });
+    return () => gateway.hear(arrivesUs, redis.exchange(arrivesUs, message) as LeaseAnswer);
+  };
+  exchange(900 * ms, 901 * ms)();
+  const later = exchange(990 * ms, 1001 * ms);
+  expect(gateway.spend(995 * ms, 1, false)).toBe(true);
+  const { seq, heard } = gateway.holder;
+  expect(tested.mayGiveBack(gateway.holder, seq, heard, 996 * ms)).toBe(true);
+  expect(later()).toBe(true);
+  expect(gateway.cell).toBe(redis.ledger.holdings[0]?.outstanding);
+  expect(tested.mayGiveBack(gateway.holder, seq, heard, 1002 * ms)).toBe(false);
 });
 
 describe("when Redis loses", () => {
@@ -182,6 +202,12 @@ const breaks: readonly Break[] = [
     file: "holder",
     line: "holder.back = live ? Math.max(back + Math.min(left, 0), 0) : 0;",
     becomes: "holder.back = back;",
+  },
+  {
+    name: "units go back into a lease of which Redis was told that they are spent",
+    file: "holder",
+    line: "holder.seq === seq && holder.heard === heard",
+    becomes: "true",
   },
   {
     name: "a gateway hears answers to messages that it has given up",

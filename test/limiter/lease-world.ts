@@ -105,6 +105,15 @@ export class Gateway {
   }
 }
 
+/** A request that has spent, of which another policy has not decided yet. */
+interface Undecided {
+  readonly node: Node;
+  readonly gateway: Gateway;
+  readonly cost: number;
+  readonly seq: number;
+  readonly heard: number;
+}
+
 /** Counts what is spent against one limit, exactly. */
 export interface Observer {
   /** @returns how many units over the limit this was */
@@ -203,6 +212,7 @@ export class World {
   readonly #nodes: Node[] = [];
   readonly #letters: Letter[] = [];
   #observers: Observer[];
+  #undecided: Undecided[] = [];
   #us = 0;
   #lives = 0;
   /** What was seen. */
@@ -234,6 +244,7 @@ export class World {
     else if (dice < 90) this.#deliver();
     else if (dice < 93) this.#sendAgain(node);
     else if (dice < 95) this.#product.giveUp(node.gateway.holder);
+    else if (dice < 96) this.#giveBack();
     else if (dice < 99) this.#chargeExactly(random(random(5) === 0 ? 200 : 20));
     else if (random(5) === 0) node.gateway = this.#gateway();
   }
@@ -290,7 +301,9 @@ export class World {
     for (let letters = random(4); letters > 0; letters--) this.#deliver();
     if (random(2) === 0) this.#chargeExactly(200);
     for (let letters = random(4); letters > 0; letters--) this.#deliver();
+    if (random(2) === 0) this.#giveBack();
     for (const other of this.#nodes) this.#spend(other, 200);
+    if (random(2) === 0) this.#chargeExactly(200);
   }
 
   #spend(node: Node, most: number): void {
@@ -300,8 +313,22 @@ export class World {
     const cost = random(4) === 0 ? 1 + random(5) : 1;
     for (; times > 0; times--) {
       if (!gateway.spend(this.#clock(node), cost, random(20) === 0)) continue;
+      if (random(10) === 0) {
+        const { seq, heard } = gateway.holder;
+        this.#undecided.push({ node, gateway, cost, seq, heard });
+        if (this.#undecided.length > mostLetters) this.#undecided.shift();
+        continue;
+      }
       this.leased += cost;
       this.#observe(cost);
+    }
+  }
+
+  /** Of requests that another policy has refused by now: their units go back to the lease, or nobody has them. */
+  #giveBack(): void {
+    for (const { node, gateway, cost, seq, heard } of this.#undecided.splice(0)) {
+      if (node.gateway !== gateway) continue;
+      if (this.#product.mayGiveBack(gateway.holder, seq, heard, this.#clock(node))) gateway.cell += cost;
     }
   }
 

@@ -1,5 +1,6 @@
 // Whether Redis still is the one that it was: emptied, or followed by one that knows less, it does not have the epoch that
-// gateways have put there, or has another. What a worker remembers of the old one is then worth nothing.
+// gateways have put there, or has another. What a worker remembers of the old one is then worth nothing. While it cannot be
+// asked, what is remembered is all that anybody knows.
 //
 // Not with Redis Cluster, where each slot has a fate of its own.
 
@@ -18,7 +19,7 @@ let looking = false;
  * For each worker's start.
  *
  * @param wanted whether anything is remembered: otherwise nobody looks
- * @param forget is called when Redis is another, or cannot be asked. May be called for nothing
+ * @param forget is called when Redis is another, or does not tell its epoch. May be called for nothing
  */
 export function watchEpoch(settings: RedisSettings, wanted: () => boolean, forget: () => void): void {
   ngx.timer.every(lookEverySeconds, (premature) => {
@@ -28,12 +29,13 @@ export function watchEpoch(settings: RedisSettings, wanted: () => boolean, forge
     looking = false;
     if (!looked) warnSparingly("the epoch of Redis was not read", `${epoch}`);
     const now = looked ? (epoch as string | undefined) : undefined;
-    if (now === undefined || now !== known) forget();
+    if (now === undefined) return;
+    if (now === "" || now !== known) forget();
     known = now;
   });
 }
 
-/** @returns undefined when Redis has none, or cannot be asked */
+/** @returns "" when Redis does not tell one, undefined when it cannot be asked */
 function readEpoch(settings: RedisSettings): string | undefined {
   const [server] = serverFor(settings, 0);
   if (server === undefined || server.breaker.open) return undefined;
@@ -47,5 +49,6 @@ function readEpoch(settings: RedisSettings): string | undefined {
   }
   if (reply === undefined) discard(redis);
   else keep(redis);
-  return type(reply) === "string" ? (reply as string) : undefined;
+  if (reply === undefined) return undefined;
+  return type(reply) === "string" ? (reply as string) : "";
 }

@@ -95,6 +95,8 @@ declare interface RestyLock {
 declare interface Semaphore {
   post(count: number): void;
   wait(seconds: number): LuaMultiReturn<[ok: boolean | undefined, error: string | undefined]>;
+  /** What is there to be had; negative: how many wait. */
+  count(): number;
 }
 
 declare interface LightThread {

@@ -1,15 +1,17 @@
 // Charges what policies take for a request, on this node or in Redis, and gives it back where it was charged.
 
 import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
+import type { LastHeard } from "../../../limiter/src/share.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
 import { runSoon } from "../runtime/background.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
-import { chargeLeased, chargeUnspent, refundLeased } from "./leases.ts";
+import { chargeLeased, chargeUnspent, lastHeardOfLease, refundLeased } from "./leases.ts";
 import { nodeShare } from "./node-share.ts";
-import { mustAgree, refundOnNode } from "./node-store.ts";
-import { type Charge, type Check, mostCountersAtOnce, refundInRedis } from "./redis-store.ts";
+import { beginShareOnNode, mustAgree, refundOnNode } from "./node-store.ts";
+import { type Charge, type Check, firstKey, mostCountersAtOnce, refundInRedis } from "./redis-store.ts";
+import { lastRefusal } from "./refusals.ts";
 import { admitInRedis, admitOnNode } from "./settlements.ts";
 
 /**
@@ -78,7 +80,7 @@ function hasLeased(checks: readonly Check[]): boolean {
 /** Each of the checks is asked again, without Redis: what leases gave since is theirs again. */
 function undecided(charges: Charge[], before: number): undefined {
   for (let i = charges.length - 1; i >= before; i--) {
-    if ((charges[i] as Charge).leaseSeq !== undefined) giveBack(charges.splice(i, 1));
+    if ((charges[i] as Charge).spent !== undefined) giveBack(charges.splice(i, 1));
   }
   return undefined;
 }
@@ -135,7 +137,8 @@ function endOfCall(checks: readonly Check[], from: number): number {
 
 /**
  * What becomes of a check that Redis did not decide. What is left of a lease is spent first; then onStoreFailure decides, with
- * `local` by this node's share of the limits, which the verdict hears.
+ * `local` by this node's share of the limits, which the verdict hears. The share begins where Redis left off, as far as this
+ * node knows: a key of which it knows nothing has its whole share.
  *
  * @returns whether the request may go on
  */
@@ -149,7 +152,14 @@ export function chargeWithoutRedis(
   const { onStoreFailure } = policy.policy;
   if (policy.leased && redis !== undefined && chargeUnspent(redis, check, verdict, charges)) return true;
   if (onStoreFailure !== "local") return onStoreFailure === "allow";
-  return chargeOnNode(check, nodeShare(policy), verdict, charges);
+  const share = nodeShare(policy);
+  const heard = redis === undefined ? undefined : lastHeard(redis, check);
+  if (heard !== undefined) beginShareOnNode(policy, share, check.keyValues, heard);
+  return chargeOnNode(check, share, verdict, charges);
+}
+
+function lastHeard(redis: RedisSettings, check: Check): LastHeard | undefined {
+  return check.policy.leased ? lastHeardOfLease(redis, check) : lastRefusal(check.policy, firstKey(check));
 }
 
 /** Gives back all of these: what is in Redis, by one call or few. Yields. */
@@ -159,8 +169,8 @@ export function giveBack(charges: readonly Charge[]): void {
   for (const charge of charges) {
     // Of its response nothing is charged yet.
     if (charge.policy.settles) continue;
-    if (charge.leaseSeq !== undefined) {
-      refundLeased(charge.redis as RedisSettings, charge);
+    if (charge.spent !== undefined) {
+      refundLeased(charge.redis as RedisSettings, charge, charge.spent);
     } else if (charge.redis === undefined) {
       refundOnNode(charge.policy, charge.limits, charge.keyValues, charge.receipt);
     } else {
@@ -182,7 +192,7 @@ let late: Charge[] = [];
 
 /** The same in the log phase, where nothing may yield: what needs a lock or Redis is given back by one timer for all. */
 export function giveBackLate(charge: Charge): void {
-  if (charge.leaseSeq !== undefined || (charge.redis === undefined && !mustAgree())) {
+  if (charge.spent !== undefined || (charge.redis === undefined && !mustAgree())) {
     giveBack([charge]);
     return;
   }

@@ -31,12 +31,12 @@ export interface LeaseRecord extends Holder {
   resetAtUs: number;
 }
 
-const numbers = 21;
+const numbers = 22;
 const bytes = numbers * 8;
 const packed = ffi.new("double[?]", numbers);
 /** Nothing is known any more of what nobody asked for so long. */
 const lifeSeconds = 60;
-/** From when it was made. What it holds then goes unused; should it be needed still, it is made again. */
+/** From when it was last filled. What it holds then goes unused; should it be needed still, it is made again. */
 const cellLifeSeconds = 600;
 /** More than any cell holds: while it is frozen, nobody finds units in it. */
 const frozen = 2 ** 40;
@@ -87,6 +87,7 @@ export function loadRecord(id: string, record: LeaseRecord): boolean {
   record.speaker = packed.get(18);
   record.remaining = packed.get(19);
   record.resetAtUs = packed.get(20);
+  record.retryAtUs = packed.get(21);
   record.name = string.sub(text, bytes + 1);
   return true;
 }
@@ -113,6 +114,7 @@ export function saveRecord(id: string, record: LeaseRecord): void {
   packed.set(18, record.speaker);
   packed.set(19, record.remaining);
   packed.set(20, record.resetAtUs);
+  packed.set(21, record.retryAtUs);
   const [, , forcible] = countersDict.set(id, ffi.string(packed, bytes) + record.name, lifeSeconds);
   if (forcible) countEvent("evictions");
 }
@@ -148,9 +150,13 @@ export function freeze(cell: string): number {
   return takeOut(cell, frozen) + frozen;
 }
 
-/** @param before what was in the cell when it was frozen */
-export function thaw(cell: string, before: number, units: number): void {
-  countersDict.incr(cell, frozen - before + units, 0, cellLifeSeconds);
+/**
+ * Nobody has spent since, so whatever is there is replaced: should this worker have stood still on the way, and another have
+ * done the same meanwhile, there are no more units than these.
+ */
+export function thaw(cell: string, units: number): void {
+  const [, , forcible] = countersDict.set(cell, units, cellLifeSeconds);
+  if (forcible) countEvent("evictions");
 }
 
 /** @returns what proves that one has it; undefined: another has */

@@ -8,20 +8,24 @@
 import { capacity } from "../../../limiter/src/algorithms/rate.ts";
 import { type Decision, emptyDecision } from "../../../limiter/src/decision.ts";
 import {
+  askAgainAt,
+  askedAt,
+  forgetRefusal,
   giveUp,
   hear as hearAnswer,
   isLive,
   leaseTerms,
+  mayGiveBack,
   plan,
   refusedUntil,
   send,
   wayFor,
 } from "../../../limiter/src/lease/holder.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import type { LastHeard } from "../../../limiter/src/share.ts";
 import { emptyVerdict, hear, hearAll, type Verdict } from "../../../limiter/src/verdict.ts";
 import { countLeaseEvent, countLeaseUnits } from "../metrics/lease-counts.ts";
-import { runSoon } from "../runtime/background.ts";
-import { sleepMs } from "../runtime/clock.ts";
+import { sleepMs, nowUs as wallUs } from "../runtime/clock.ts";
 import { semaphoreLibrary } from "../runtime/lua-modules.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
@@ -44,7 +48,15 @@ import {
   unclaim,
   unitsIn,
 } from "./lease-cells.ts";
-import type { Charge, Check } from "./redis-store.ts";
+import type { Charge, Check, Spent } from "./redis-store.ts";
+
+/** Times are of the stopwatch, in µs. */
+interface Refusal {
+  readonly cost: number;
+  readonly atUs: number;
+  readonly untilUs: number;
+  readonly askAgainUs: number;
+}
 
 /** What this worker knows of the lease of one policy and key. */
 interface Lease {
@@ -65,9 +77,8 @@ interface Lease {
   /** Whether it is among those that are looked at every few ms. */
   watched: boolean;
   waiting: Semaphore | undefined;
-  waiters: number;
-  /** What was refused exactly until when: the same again, or more, costs Redis nothing. */
-  refusal: { readonly cost: number; readonly untilUs: number } | undefined;
+  /** What was refused exactly: until `askAgainUs` the same again, or more, costs Redis nothing. */
+  refusal: Refusal | undefined;
 }
 
 const lookEverySeconds = 0.005;
@@ -81,6 +92,10 @@ const sendings = 2;
 const waitSeconds = 0.002;
 /** How often a request waits, for an answer or until one may be asked for, while Redis grants all that is asked for. */
 const mostRounds = 10;
+/** In one worker: nginx drops timers of which more than 256 run. */
+const mostExchanges = 100;
+/** Of a watcher that was not seen for so long nginx has dropped the timer. */
+const watcherGoneUs = 1_000_000;
 /** Units a horizon. */
 const leastDemand = 0.1;
 /** Leases that nobody has asked for so long are forgotten by this worker. */
@@ -91,7 +106,12 @@ let recent: Record<string, Lease | undefined> = {};
 let older: Record<string, Lease | undefined> = {};
 let generationEndsUs = 0;
 let watched: Lease[] = [];
-let watching = false;
+/** When the watcher was last seen, or begun. */
+let watcherSeenUs = 0;
+let watchers = 0;
+/** Exchanges that run in this worker, and those begun since the watcher last looked. */
+let running = 0;
+let begun = 0;
 const decision = emptyDecision();
 
 /** @param gatewayId of this nginx, without blanks */
@@ -118,7 +138,7 @@ export function spendLease(
   const allowed = spend(lease, cost, nowUs);
   if (!allowed && nowUs >= lease.record.refusedUntilUs) return undefined;
   lease.asked += cost;
-  if (!allowed) tellRefusal(lease, policy, verdict, lease.record.refusedUntilUs);
+  if (!allowed) tellRefusal(lease, policy, verdict, lease.record.retryAtUs);
   else if (!verdict.quiet) tellPermission(lease, policy, verdict);
   return allowed;
 }
@@ -142,14 +162,18 @@ export function chargeLeased(
   lease.asked += cost;
   const nowUs = stopwatchUs();
   if (spend(lease, cost, nowUs)) return allow(lease, check, ear, charges);
+  keepWatching(nowUs);
   const { record } = lease;
-  if (nowUs < record.refusedUntilUs) return refuse(lease, check, ear, record.refusedUntilUs);
+  if (nowUs < record.refusedUntilUs) return refuse(lease, check, ear, record.retryAtUs);
   lease.cost = cost;
   if (spendElse(lease, cost)) return allow(lease, check, ear, charges);
   if (!lease.watched && (lease.asked >= manyUnits || nowUs - lease.lookedUs >= lookEveryUs)) look(lease);
   let way = wayFor(record, cost, stopwatchUs());
   for (let round = 0; round < mostRounds && way !== "exact"; round++) {
-    if (record.lost === 1 && stopwatchUs() >= record.refusedUntilUs) return undefined;
+    if (record.lost === 1) {
+      if (stopwatchUs() >= record.retryAtUs) return undefined;
+      return refuse(lease, check, ear, record.retryAtUs);
+    }
     if (way === "refuse") {
       // There is more, and it has only been asked for too often at a stretch.
       if (record.plenty === 0) break;
@@ -161,6 +185,7 @@ export function chargeLeased(
       if (record.waiting === 1 && record.lost === 0) way = "exact";
     } else {
       look(lease);
+      if (record.waiting === 0 && !hasRoom()) way = "exact";
     }
     if (spend(lease, cost, stopwatchUs())) return allow(lease, check, ear, charges);
     if (way !== "exact") way = wayFor(record, cost, stopwatchUs());
@@ -180,15 +205,53 @@ export function chargeUnspent(redis: RedisSettings, check: Check, verdict: Verdi
   return allow(lease, check, check.verdict ?? verdict, charges);
 }
 
+/** What Redis last said of a leased key, to any worker; undefined where it was not asked for units of late, and refused none. */
+export function lastHeardOfLease(
+  redis: RedisSettings,
+  { policy, keyValues }: Pick<Check, "policy" | "keyValues">,
+): LastHeard | undefined {
+  const lease = leaseOf(redis, policy, keyValues);
+  refresh(lease);
+  const { record, refusal } = lease;
+  const atUs = math.max(askedAt(record), refusal?.atUs ?? 0);
+  if (atUs === 0) return undefined;
+  const aheadUs = wallUs() - stopwatchUs();
+  return { atUs: aheadUs + atUs, nothingUntilUs: aheadUs + math.max(record.retryAtUs, refusal?.untilUs ?? 0) };
+}
+
 /** Units that were spent for a request that another policy refused: of the lease again, where Redis does not count them as spent. */
-export function refundLeased(redis: RedisSettings, { policy, keyValues, leaseSeq }: Charge): void {
+export function refundLeased(redis: RedisSettings, { policy, keyValues }: Charge, spent: Spent): void {
   const lease = leaseOf(redis, policy, keyValues);
   // Nobody may tell Redis meanwhile what there is.
   const token = claim(lease.id, 1);
   if (token === undefined) return;
   refresh(lease);
-  if (lease.record.seq === leaseSeq && isLive(lease.record, stopwatchUs())) takeOut(lease.cell, -policy.policy.cost);
+  const { name } = lease.record;
+  if (name === spent.name && mayGiveBack(lease.record, spent.seq, spent.heard, stopwatchUs())) {
+    takeOut(lease.cell, -policy.policy.cost);
+  }
   unclaim(lease.id);
+}
+
+/** An operator has changed the counters: Redis is asked again. The other workers, and this one, are to `forgetLeases` then. */
+export function forgetLeaseRefusal(policy: CompiledPolicy, keyValues: string): void {
+  if (!policy.leased) return;
+  const id = idOf(policy, keyValues);
+  const token = claim(id, 1);
+  // Redis is being asked, and its answer replaces what is known.
+  if (token === undefined) return;
+  const record = newRecord(gatewayName);
+  if (loadRecord(id, record)) {
+    forgetRefusal(record);
+    saveRecord(id, record);
+  }
+  unclaim(id);
+}
+
+/** What this worker knows of them besides the records. */
+export function forgetLeases(): void {
+  recent = {};
+  older = {};
 }
 
 function leaseOf(redis: RedisSettings, policy: CompiledPolicy, keyValues: string): Lease {
@@ -211,24 +274,28 @@ function recall(name: string, redis: RedisSettings, policy: CompiledPolicy, keyV
   return lease;
 }
 
-function newLease(redis: RedisSettings, policy: CompiledPolicy, keyValues: string): Lease {
+function idOf(policy: CompiledPolicy, keyValues: string): string {
   let limits = policy.counterPrefix + keyValues;
   for (const { rate, counterSuffix } of policy.limits) {
     limits += `${counterSuffix} ${rate.quota} ${capacity(rate)}`;
   }
+  return `lease:${ngx.encode_base64(string.sub(ngx.sha1_bin(limits), 1, 12))}`;
+}
+
+function newLease(redis: RedisSettings, policy: CompiledPolicy, keyValues: string): Lease {
   const lease: Lease = {
     redis,
     policy,
     keyValues,
-    id: `lease:${ngx.encode_base64(string.sub(ngx.sha1_bin(limits), 1, 12))}`,
+    id: idOf(policy, keyValues),
     record: newRecord(gatewayName),
     cell: "",
     asked: 0,
-    lookedUs: 0,
+    // Of a key that is asked for once, shared memory keeps nothing.
+    lookedUs: stopwatchUs(),
     cost: 1,
     watched: false,
     waiting: undefined,
-    waiters: 0,
     refusal: undefined,
   };
   lease.cell = cellOf(lease.id, lease.record.name);
@@ -267,7 +334,8 @@ function allow(lease: Lease, check: Check, verdict: Verdict, charges: Charge[]):
   const { policy, keyValues, receipt } = check;
   tellPermission(lease, policy, verdict);
   check.allowed = true;
-  charges.push({ policy, limits: policy.limits, keyValues, receipt, redis: lease.redis, leaseSeq: lease.record.seq });
+  const { name, seq, heard } = lease.record;
+  charges.push({ policy, limits: policy.limits, keyValues, receipt, redis: lease.redis, spent: { name, seq, heard } });
   return true;
 }
 
@@ -304,7 +372,7 @@ function decideExactly(lease: Lease, check: Check, verdict: Verdict, charges: Ch
   const { policy, keyValues, receipt } = check;
   const { cost } = policy.policy;
   const { refusal } = lease;
-  if (refusal !== undefined && cost >= refusal.cost && stopwatchUs() < refusal.untilUs) {
+  if (refusal !== undefined && cost >= refusal.cost && stopwatchUs() < refusal.askAgainUs) {
     return refuse(lease, check, verdict, refusal.untilUs);
   }
   const own = emptyVerdict();
@@ -323,7 +391,8 @@ function decideExactly(lease: Lease, check: Check, verdict: Verdict, charges: Ch
 function rememberRefusal(lease: Lease, cost: number, { limit, remaining, retryAfterUs, resetAfterUs }: Decision): void {
   const nowUs = stopwatchUs();
   if (retryAfterUs <= 0) return;
-  lease.refusal = { cost, untilUs: nowUs + retryAfterUs };
+  const untilUs = nowUs + retryAfterUs;
+  lease.refusal = { cost, atUs: nowUs, untilUs, askAgainUs: askAgainAt(untilUs, nowUs) };
   lease.record.remaining = math.min(remaining, limit);
   lease.record.resetAtUs = nowUs + resetAfterUs;
 }
@@ -334,15 +403,15 @@ function awaitAnswer(lease: Lease): void {
   const endUs = stopwatchUs() + lease.redis.deadlineMs * 1000 * sendings;
   lease.waiting ??= semaphoreLibrary.new(0);
   while (record.waiting === 1 && stopwatchUs() < endUs) {
-    lease.waiters += 1;
-    lease.waiting?.wait(waitSeconds);
-    lease.waiters -= 1;
+    lease.waiting.wait(waitSeconds);
     refresh(lease);
   }
 }
 
-function wake(lease: Lease): void {
-  if (lease.waiters > 0) lease.waiting?.post(lease.waiters);
+/** Those who still wait: a request whose client went away does no longer. */
+function wake({ waiting }: Lease): void {
+  const count = waiting?.count() ?? 0;
+  if (count < 0) waiting?.post(-count);
 }
 
 /** Tells the record what was asked here, and begins an exchange where one is due. */
@@ -374,7 +443,7 @@ function lookClaimed(lease: Lease, token: string): boolean {
   if (record.waiting === 1) {
     // Whoever sent it was killed, or had no answer.
     if (nowUs - record.sentUs < leaseTerms.lifetimeUs) {
-      return nowUs - record.triedUs >= tryEveryUs && beginExchange(lease, token);
+      return nowUs - record.triedUs >= tryEveryUs && hasRoom() && beginExchange(lease, token);
     }
     giveUp(record);
     isChanged = true;
@@ -384,9 +453,9 @@ function lookClaimed(lease: Lease, token: string): boolean {
   buryUnits(lease, nowUs);
   const next = plan(record, leaseTerms, unitsIn(lease.cell), asked, nowUs);
   // Units that requests are too dear for would expire.
-  const exchanges = next.exchanges && (isLive(record, nowUs) || wayFor(record, lease.cost, nowUs) !== "exact");
-  if (exchanges || isLive(record, nowUs)) watch(lease);
-  if (!exchanges) {
+  const isWorth = next.exchanges && (isLive(record, nowUs) || wayFor(record, lease.cost, nowUs) !== "exact");
+  if (isWorth || isLive(record, nowUs)) watch(lease);
+  if (!isWorth || !hasRoom()) {
     isChanged ||= record.estimatedUs !== estimatedUs || record.demand !== demand || record.out !== out;
     if (isChanged) saveRecord(id, record);
     return false;
@@ -414,15 +483,22 @@ function buryUnits({ record, cell }: Lease, nowUs: number): void {
   record.out = 0;
 }
 
+function hasRoom(): boolean {
+  return running + begun < mostExchanges;
+}
+
 /** The message is in the record. @returns whether it will be sent */
 function beginExchange(lease: Lease, token: string): boolean {
+  begun += 1;
   lease.record.triedUs = stopwatchUs();
   saveRecord(lease.id, lease.record);
   const [started, failure] = ngx.timer.at(0, () => {
+    running += 1;
     const [exchanged, defect] = pcall(exchange, lease, token);
     if (!exchanged) warnSparingly("a lease was not renewed", `${defect}`);
     if (isClaimed(lease.id, token)) unclaim(lease.id);
     wake(lease);
+    running -= 1;
   });
   if (started === undefined) warnSparingly("a lease was not renewed", failure);
   return started !== undefined;
@@ -470,7 +546,7 @@ function takeUp(lease: Lease, answer: HeardAnswer): void {
   record.remaining = answer.remaining;
   record.resetAtUs = nowUs + answer.resetAfterUs;
   saveRecord(lease.id, record);
-  thaw(cell, before, units);
+  thaw(cell, units);
   if (answer.grant > 0) countLeaseEvent("grants");
   countLeaseUnits("granted", answer.grant);
   countLeaseUnits("returned", math.min(back, out));
@@ -482,13 +558,23 @@ function watch(lease: Lease): void {
   if (lease.watched) return;
   lease.watched = true;
   watched.push(lease);
-  if (watching || ngx.worker.exiting()) return;
-  watching = runSoon(watchAll) === undefined;
+  keepWatching(stopwatchUs());
 }
 
-/** Until there are none to be watched, or the worker is to end: the others go on with what it leaves. */
-function watchAll(): void {
-  while (watched.length > 0 && !ngx.worker.exiting()) {
+/** Where leases are to be watched, and nobody does. */
+function keepWatching(nowUs: number): void {
+  if (watched.length === 0 || nowUs - watcherSeenUs < watcherGoneUs || ngx.worker.exiting()) return;
+  watchers += 1;
+  const watcher = watchers;
+  const [started] = ngx.timer.at(0, () => watchAll(watcher));
+  if (started !== undefined) watcherSeenUs = nowUs;
+}
+
+/** Until there are none to be watched, another does, or the worker is to end: the others go on with what it leaves. */
+function watchAll(watcher: number): void {
+  while (watched.length > 0 && watcher === watchers && !ngx.worker.exiting()) {
+    watcherSeenUs = stopwatchUs();
+    begun = 0;
     const leases = watched;
     watched = [];
     for (const lease of leases) {
@@ -499,7 +585,7 @@ function watchAll(): void {
     }
     ngx.sleep(lookEverySeconds);
   }
-  watching = false;
+  if (watcher === watchers) watcherSeenUs = 0;
 }
 
 /** Not where its policy has other limits by now, or next to nothing is asked for and nothing in hand. */

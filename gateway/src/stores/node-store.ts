@@ -10,6 +10,7 @@ import type { SlidingWindow } from "../../../limiter/src/algorithms/sliding-wind
 import { chargeAll } from "../../../limiter/src/charge-all.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import { beginShare, type LastHeard } from "../../../limiter/src/share.ts";
 import { ear, hear, type Verdict } from "../../../limiter/src/verdict.ts";
 import { nowUs } from "../runtime/clock.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
@@ -178,6 +179,36 @@ export function renewOnNode(
   saveCounter(counter, now);
   if (locked) release(lock);
   return renewedAtUs;
+}
+
+/**
+ * Makes a node's share begin where Redis left off: to be called before each decision by it. Yields where workers must agree.
+ *
+ * @param limits the share
+ */
+export function beginShareOnNode(
+  policy: CompiledPolicy,
+  limits: readonly CompiledLimit[],
+  keyValues: string,
+  heard: LastHeard,
+): void {
+  const lock = mustAgree() ? lockOf(policy, keyValues) : undefined;
+  const locked = lock !== undefined && acquire(lock);
+  const now = nowUs();
+  for (const limit of limits) {
+    const counter = prepared(0, limit, keyValues, policy.policy.cost);
+    loadCounter(counter, now);
+    if (keepsEntries(limit.rate)) loadRing(counter);
+    const { atUs, count } = counter;
+    if (!beginShare(limit.rate, counter, cellRing, heard, now)) continue;
+    // Others may charge an open window by incr meanwhile, which needs no lock.
+    if (limit.rate.algorithm === "fixed-window" && counter.atUs === atUs) {
+      countersDict.incr(counter.key, counter.count - count);
+    } else {
+      saveCounter(counter, now);
+    }
+  }
+  if (lock !== undefined && locked) release(lock);
 }
 
 /** For all limits of the policy; the first one's cell has its name already. */

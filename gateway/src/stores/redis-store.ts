@@ -40,14 +40,21 @@ export interface Check {
   allowed?: boolean;
 }
 
+/** The lease's record as it was when units were spent: the name of its life, the last message sent and the last heard. */
+export interface Spent {
+  readonly name: string;
+  readonly seq: number;
+  readonly heard: number;
+}
+
 /** What one policy charged for a request, and where. */
 export interface Charge extends Check {
   /** Those of the policy, a node's share of them, or some of them. */
   readonly limits: readonly CompiledLimit[];
   /** Undefined: charged on this node. */
   readonly redis: RedisSettings | undefined;
-  /** The last message of the lease from which it was spent. Absent: from none. */
-  readonly leaseSeq?: number;
+  /** Of the lease from which it was spent; absent: from none. */
+  readonly spent?: Spent;
 }
 
 /** What one script can be told of. */
@@ -129,7 +136,7 @@ function recallAny(checks: readonly Check[], verdict: Verdict): boolean {
 }
 
 /** Of its first counter. */
-function firstKey({ policy, keyValues }: Pick<Check, "policy" | "keyValues">): string {
+export function firstKey({ policy, keyValues }: Pick<Check, "policy" | "keyValues">): string {
   return keyOf(policy, policy.limits[0] as CompiledLimit, keyValues);
 }
 

@@ -4,6 +4,7 @@
 
 import { never } from "../../../limiter/src/decision.ts";
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import type { LastHeard } from "../../../limiter/src/share.ts";
 import { hear, hearAll, type Verdict } from "../../../limiter/src/verdict.ts";
 import { watchEpoch } from "../redis/epoch.ts";
 import { sleepMs } from "../runtime/clock.ts";
@@ -15,7 +16,7 @@ interface Refusal {
   /** As it was compiled: one that was edited since is another. */
   readonly policy: CompiledPolicy;
   readonly askedAtSeconds: number;
-  /** When it can first change, of which clients are told. */
+  /** As Redis said, there is nothing before: clients are told so. */
   readonly retryAtSeconds: number;
   /** Then Redis is asked again. */
   readonly untilSeconds: number;
@@ -40,10 +41,10 @@ let recentCount = 0;
 let longest = longestSeconds;
 let seenVersion: number | undefined;
 
-/** For each worker's start. */
-export function keepRefusalsTrue(settings: RedisSettings): void {
+/** For each worker's start. @param forgetMore what else is not so when an operator has changed counters by hand */
+export function keepRefusalsTrue(settings: RedisSettings, forgetMore: () => void): void {
   ngx.timer.every(lookEverySeconds, () => {
-    if (recentCount > 0) followVersion();
+    if (followVersion()) forgetMore();
   });
   if (settings.deployment.kind === "cluster") {
     longest = longestInClusterSeconds;
@@ -99,6 +100,16 @@ export function recallRefusal(policy: CompiledPolicy, name: string, verdict: Ver
   return true;
 }
 
+/** What is known of a key that Redis refused, however long ago. @param name the key of its first counter */
+export function lastRefusal(policy: CompiledPolicy, name: string): LastHeard | undefined {
+  const refusal = recent[name] ?? older[name];
+  if (refusal === undefined || refusal.policy.limits !== policy.limits) return undefined;
+  return {
+    atUs: math.floor(refusal.askedAtSeconds * 1_000_000),
+    nothingUntilUs: math.floor(refusal.retryAtSeconds * 1_000_000),
+  };
+}
+
 /** All of them. */
 export function forgetRefusals(): void {
   recent = {};
@@ -112,9 +123,11 @@ export function forgetRefusalsEverywhere(): void {
   sleepMs(lookedAfterMs);
 }
 
-function followVersion(): void {
+/** @returns whether there was another */
+function followVersion(): boolean {
   const [version] = stateDict.get<number>(versionKey);
-  if (version === seenVersion) return;
+  if (version === seenVersion) return false;
   seenVersion = version;
   forgetRefusals();
+  return true;
 }

@@ -14,7 +14,7 @@
 //            v := incr(cell, −2^40) + 2^40; then the record is written; then incr(cell, 2^40 − v + min(max(v, 0), honoured)
 //            + grant). In between there is nothing to spend: whoever is killed there can be replaced by another who sends the
 //            message again. A worker that knows an older deadline may go by that: it is never later than what was debited lives.
-//   give back of a spend, to the cell: while no message was sent since, and none can be.
+//   give back of a spend, to the cell: while `mayGiveBack`, and nobody can send a message meanwhile.
 //
 // Times are of the node's own clock, which must not step (`CLOCK_MONOTONIC`), read for each spend: a time that was read some ms
 // ago lets a lease live as much longer. Only durations cross the wire.
@@ -32,6 +32,8 @@ const mostInARow = 5;
 const leastDemand = 2;
 /** Fewer units say little about how many are asked. */
 const fewUnits = 5;
+/** After so long Redis is asked again in any case: others gave units back, an operator did, or Redis was emptied. */
+const longestRefusalUs = 2_000_000;
 /** Two clocks run apart by less than one part in so many. */
 const clockDrift = 1000;
 
@@ -51,8 +53,10 @@ export interface Holder {
   deadlineUs: number;
   /** How long the lease was to live when it was answered. */
   durationUs: number;
-  /** Redis has nothing to grant before. */
+  /** Redis had nothing to grant, and is not asked before. */
   refusedUntilUs: number;
+  /** Redis has nothing to grant before, as it said. */
+  retryAtUs: number;
   /** The moment from which the pace of exchanges counts: ahead of the clock after several in a row. */
   paceUs: number;
   /** Whether the last answer granted all that was asked for. */
@@ -85,6 +89,7 @@ export function newHolder(): Holder {
     deadlineUs: 0,
     durationUs: 0,
     refusedUntilUs: 0,
+    retryAtUs: 0,
     paceUs: 0,
     plenty: 0,
     demand: 0,
@@ -113,7 +118,7 @@ export function wayFor(holder: Holder, cost: number, nowUs: number): "exact" | "
 
 /** When a refused request may come again, at the earliest, on the holder's clock. */
 export function refusedUntil(holder: Holder): number {
-  return Math.max(holder.refusedUntilUs, holder.paceUs - pauseUs * (mostInARow - 1));
+  return Math.max(holder.retryAtUs, holder.paceUs - pauseUs * (mostInARow - 1));
 }
 
 /**
@@ -184,8 +189,33 @@ export function hear(holder: Holder, answer: LeaseAnswer, nowUs: number): boolea
   holder.deadlineUs = holder.sentUs + answer.durationUs - Math.ceil(answer.durationUs / clockDrift);
   holder.durationUs = answer.durationUs;
   holder.plenty = answer.grant > 0 && answer.grant >= holder.want ? 1 : 0;
-  holder.refusedUntilUs = answer.retryAfterUs > 0 ? nowUs + answer.retryAfterUs : 0;
+  holder.retryAtUs = answer.retryAfterUs > 0 ? nowUs + answer.retryAfterUs : 0;
+  holder.refusedUntilUs = askAgainAt(holder.retryAtUs, nowUs);
   return true;
+}
+
+/** When the message was first sent that was answered last; 0 when none was. */
+export function askedAt({ heard, deadlineUs, durationUs }: Holder): number {
+  return heard === 0 ? 0 : deadlineUs - durationUs + Math.ceil(durationUs / clockDrift);
+}
+
+/** When Redis is asked again that has nothing before `retryAtUs`. */
+export function askAgainAt(retryAtUs: number, nowUs: number): number {
+  return Math.min(retryAtUs, nowUs + longestRefusalUs);
+}
+
+/** Redis may have units again: it is asked at the next occasion. */
+export function forgetRefusal(holder: Holder): void {
+  holder.refusedUntilUs = 0;
+  holder.retryAtUs = 0;
+}
+
+/**
+ * Whether units may go back into the cell that were spent while `seq` and `heard` were those of the record. Not after the next
+ * message, which told Redis that they are spent; nor after an answer: Redis may have let the gateway keep fewer.
+ */
+export function mayGiveBack(holder: Holder, seq: number, heard: number, nowUs: number): boolean {
+  return holder.seq === seq && holder.heard === heard && isLive(holder, nowUs);
 }
 
 function mayAsk(holder: Holder, nowUs: number): boolean {

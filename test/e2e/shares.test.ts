@@ -1,0 +1,88 @@
+// While Redis is away a gateway goes on by its share of the limit. What it knows to be in use does not begin anew: real
+// gateways, and a Redis that hangs.
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, describe, expect, it } from "vitest";
+import { freePort } from "../fixtures/free-ports.ts";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { RedisServer } from "../fixtures/redis-server.ts";
+import { ask } from "../fixtures/requests.ts";
+import { admitted, excess, load } from "../fixtures/steady-load.ts";
+
+/** Units a second, and of the burst: a share that began anew would have two seconds' worth besides. */
+const perSecond = 200;
+const burst = 400;
+/** nginx's clock has steps of a ms; what Redis charged without being heard. */
+const tolerance = 10;
+
+let redis: RedisServer;
+let gateway: LoneGateway | undefined;
+afterEach(async () => {
+  redis.goOn();
+  await gateway?.stop();
+  gateway = undefined;
+  await redis.stop("SIGKILL");
+});
+
+async function start(consistency: string, limit: object, more: object = {}) {
+  redis = new RedisServer(await freePort());
+  await redis.start();
+  const policy = { name: "all", scope: "cluster", consistency, key: ["header:x-user"], onMissingKey: "shared" };
+  gateway = await LoneGateway.start({
+    policies: [{ ...policy, match: { paths: ["/all"] }, limits: [limit], ...more }],
+    env: { SLUICE_REDIS_URL: redis.url },
+  });
+}
+
+const bucket = { algorithm: "token-bucket", quota: perSecond, window: "1s", burst };
+const url = () => `${gateway?.url}/all`;
+
+describe.each(["exact", "leased"])("of a bucket that Redis has just emptied, consistency %s,", (consistency) => {
+  it("a share admits what refills, from when Redis was last heard", async () => {
+    await start(consistency, bucket);
+    const hung = sleep(2500).then(() => redis.hang());
+    const { admissions, startedMs } = await load([url()], 600, 5);
+    await hung;
+    expect(excess(admissions, perSecond, burst)).toBeLessThanOrEqual(tolerance);
+    const during = admissions.filter(({ sentMs }) => sentMs >= startedMs + 3000).length / 2;
+    expect(during).toBeGreaterThanOrEqual(0.9 * perSecond);
+    expect(during).toBeLessThanOrEqual(1.1 * perSecond);
+  });
+
+  it("ten outages in a row admit no more than what refills in them", async () => {
+    await start(consistency, bucket);
+    let awayMs = 0;
+    const outages = (async () => {
+      await sleep(2000);
+      for (let outage = 0; outage < 10; outage++) {
+        const hungMs = performance.now();
+        redis.hang();
+        await sleep(200);
+        redis.goOn();
+        // Until a probe has been answered.
+        await sleep(300);
+        awayMs += performance.now() - hungMs;
+      }
+    })();
+    const { admissions } = await load([url()], 600, 7.5);
+    await outages;
+    expect(excess(admissions, perSecond, burst)).toBeLessThanOrEqual((perSecond * awayMs) / 1000 + tolerance);
+  });
+});
+
+it("a key of which the gateway knows nothing has its whole share", async () => {
+  await start("exact", bucket);
+  await load([url()], 600, 1.5);
+  redis.hang();
+  const headers = { "x-user": "cold" };
+  const statuses = [];
+  for (let i = 0; i < 100; i++) statuses.push((await ask(url(), { headers })).status);
+  expect(new Set(statuses)).toEqual(new Set([admitted]));
+});
+
+it.each(["exact", "leased"])("of a fixed window that is used up there is nothing: %s", async (consistency) => {
+  await start(consistency, { algorithm: "fixed-window", quota: 50, window: "366d" });
+  expect((await load([url()], 200, 1)).statuses[admitted]).toBe(50);
+  redis.hang();
+  expect((await load([url()], 200, 3)).statuses[admitted]).toBeUndefined();
+});
