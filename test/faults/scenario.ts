@@ -253,7 +253,7 @@ function boundFacts({ system, scope }: Plan, limit: Limit, served: readonly Serv
   return facts;
 }
 
-function staleUnits(ratePerSecond: number): number {
+export function staleUnits(ratePerSecond: number): number {
   return (ratePerSecond * staleClockMs) / 1000;
 }
 
@@ -283,7 +283,7 @@ function decisionFacts(
 }
 
 /** Every gateway holds the control plane's revision, and takes the next. */
-async function configurationKept(system: System): Promise<Fact> {
+export async function configurationKept(system: System): Promise<Fact> {
   const what = "configuration";
   const expected = "kept, next change applied";
   try {
