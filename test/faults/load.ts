@@ -24,6 +24,8 @@ export type Asks = (url: string, key: string, agent?: Agent) => Promise<Answer>;
 const getting: Asks = (url, key, agent) => ask(url, { headers: { "x-key": key }, ...(agent && { agent }) });
 
 const turnMs = 4;
+/** After this process has been kept waiting, so much is sent at once at most: clients that know nothing of it make no crowd. */
+const mostBehindMs = 250;
 
 export class Load {
   readonly served: Served[] = [];
@@ -73,7 +75,7 @@ export class Load {
     while (!this.#stopping) {
       await sleep(turnMs);
       const nowMs = performance.now();
-      due += ((nowMs - lastMs) / 1000) * this.ratePerSecond;
+      due += (Math.min(nowMs - lastMs, mostBehindMs) / 1000) * this.ratePerSecond;
       lastMs = nowMs;
       for (; due >= 1; due--) this.#send();
     }

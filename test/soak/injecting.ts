@@ -30,7 +30,9 @@ export const restartedGateway = 0;
 
 const restarted = (system: System) => system.gateways[restartedGateway] as Gateway;
 
-const everyMs = 300;
+const usuallyEveryMs = 300;
+/** Longer than a request lasts: the second try of one whose worker was killed is not to be killed too. */
+const everyKillMs = 2500;
 
 export const injects: Readonly<Record<FaultName, Inject>> = {
   async refused({ fleet: { proxy }, lastsMs }) {
@@ -55,7 +57,7 @@ export const injects: Readonly<Record<FaultName, Inject>> = {
     proxy.losesReply = () => false;
   },
   async "SCRIPT FLUSH"({ fleet: { redis }, lastsMs }) {
-    await repeatedly(lastsMs, async () => {
+    await repeatedly(usuallyEveryMs, lastsMs, async () => {
       await redis.command("SCRIPT", "FLUSH");
     });
   },
@@ -81,7 +83,7 @@ export const injects: Readonly<Record<FaultName, Inject>> = {
     await redis.command("EVAL", "for i = 1, 12000 do redis.call('DEL', 'filler:' .. i) end", "0");
   },
   async "worker killed"({ fleet: { system }, count, lastsMs }) {
-    await repeatedly(lastsMs, async () => {
+    await repeatedly(everyKillMs, lastsMs, async () => {
       const { workers } = nginxProcesses(restarted(system));
       const worker = workers[count.workersKilled++ % workers.length];
       if (worker !== undefined) process.kill(worker, "SIGKILL");
@@ -103,14 +105,14 @@ export const injects: Readonly<Record<FaultName, Inject>> = {
     await namespace?.pass();
   },
   async "all reconnect"({ fleet: { proxy }, loads, lastsMs }) {
-    await repeatedly(lastsMs, async () => {
+    await repeatedly(usuallyEveryMs, lastsMs, async () => {
       for (const load of loads) load.reconnect();
       proxy.hangUp();
     });
   },
   async "policies edited"({ fleet, lastsMs }) {
     let edits = 0;
-    await repeatedly(lastsMs, async () => {
+    await repeatedly(usuallyEveryMs, lastsMs, async () => {
       const { name, ...document } = editedPolicy(edits++);
       // Beside a control plane that is restarted just now, nobody may be there to take it.
       await fleet.system.api("PUT", `/apps/default/policies/${name}`, document).catch(() => undefined);
@@ -121,11 +123,11 @@ export const injects: Readonly<Record<FaultName, Inject>> = {
 /** Faults that drop packets. */
 export const needRoot: readonly FaultName[] = ["black-holed", "one gateway cut off"];
 
-async function repeatedly(lastsMs: number, act: () => Promise<void>): Promise<void> {
+async function repeatedly(everyMs: number, lastsMs: number, act: () => Promise<void>): Promise<void> {
   const untilMs = performance.now() + lastsMs;
-  while (performance.now() < untilMs) {
+  for (let leftMs = lastsMs; leftMs > 0; leftMs = untilMs - performance.now()) {
     await act();
-    await sleep(everyMs);
+    await sleep(Math.min(everyMs, leftMs));
   }
 }
 

@@ -19,6 +19,7 @@ export interface Happened {
 }
 
 export interface Seen {
+  readonly minutes: number;
   readonly traffic: Traffic;
   readonly happened: readonly Happened[];
   readonly forgotten: readonly Forgetting[];
@@ -32,6 +33,8 @@ export const settleMs = 4000;
 const growth = { percent: 5, kb: 1024 };
 /** V8 decides by itself how much it leaves uncollected. */
 const growthOfControlPlane = { percent: 10, kb: 8 * 1024 };
+/** Of about seven: the rest of the time there are faults. */
+const samplesAMinute = 3;
 const moreSockets = 4;
 /** Those of clients are as many as requests were last under way at once. */
 const moreClients = 20;
@@ -41,9 +44,14 @@ export function isQuiet(happened: readonly Happened[], fromMs: number, toMs: num
 }
 
 export function judge(seen: Seen): Fact[] {
-  const { traffic, happened } = seen;
+  const { minutes, traffic, happened, samples } = seen;
   return [
     atMost("faults that could not be injected", 0, happened.flatMap(({ failures }) => failures).length),
+    atLeast(
+      "samples taken between faults",
+      Math.floor(minutes * samplesAMinute),
+      samples.filter(({ quiet }) => quiet).length,
+    ),
     atMost("5xx", 0, traffic.sumOf("failed")),
     atMost("requests without an answer, after a second try", 0, traffic.sumOf("unanswered")),
     ...kinds.flatMap((kind) => boundFacts(seen, kind)),

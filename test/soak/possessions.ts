@@ -85,14 +85,22 @@ function possessionsOf({ gateways, controlPlane }: Looked): Possessions {
   return roles;
 }
 
-/** The thread, as those who ask see it: one question at a time. */
+/** The thread, as those who ask see it: one question after the other. */
 export class Looking {
   readonly #thread = new Worker(import.meta.filename);
 
+  #before: Promise<unknown> = Promise.resolve();
+
   /** @throws when a gateway is just writing its pid file anew */
   async at(looked: Looked): Promise<Possessions> {
-    const answer = new Promise<Possessions | string>((resolve) => this.#thread.once("message", resolve));
-    this.#thread.postMessage(looked);
+    const answer = this.#before.then(
+      () =>
+        new Promise<Possessions | string>((resolve) => {
+          this.#thread.once("message", resolve);
+          this.#thread.postMessage(looked);
+        }),
+    );
+    this.#before = answer;
     const seen = await answer;
     if (typeof seen === "string") throw new Error(seen);
     return seen;

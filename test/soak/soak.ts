@@ -38,7 +38,10 @@ export interface Result {
   readonly seconds: readonly Second[];
 }
 
+const digestEveryMs = 1000;
 const sampleEveryMs = 3000;
+/** Redis or a gateway may be away when it is asked. */
+const samplesWithinMs = 10_000;
 const editEveryMs = 5000;
 
 /** @returns undefined when it was ended early */
@@ -71,6 +74,7 @@ export async function soak({ minutes, seed, asRoot, signal }: Options): Promise<
     const beside = new AbortController();
     const ends = AbortSignal.any([signal, beside.signal]);
     const background = Promise.all([
+      regularly(digestEveryMs, ends, async () => traffic.digest()),
       regularly(sampleEveryMs, ends, () => sample(running)),
       regularly(60_000, ends, async () => sayMinute(running)),
       regularly(editEveryMs, ends, editPolicies(fleet)),
@@ -86,7 +90,7 @@ export async function soak({ minutes, seed, asRoot, signal }: Options): Promise<
     const facts = [await configurationKept(fleet.system)];
     await traffic.stop();
     const { workersKilled } = running.count;
-    facts.unshift(...judge({ traffic, happened, forgotten, samples, workersKilled }));
+    facts.unshift(...judge({ minutes, traffic, happened, forgotten, samples, workersKilled }));
     facts.push(logFact(fleet));
     return {
       date: new Date().toISOString(),
@@ -160,16 +164,13 @@ async function injectAll(
   );
 }
 
-async function sample({ fleet, looking, traffic, beganMs, happened, samples, fault }: Running): Promise<void> {
-  traffic.digest();
+/** One that cannot be taken is left out. */
+async function sample({ fleet, looking, beganMs, happened, samples, fault }: Running): Promise<void> {
   const atMs = performance.now() - beganMs;
   const quiet = !fault && atMs > settleMs && isQuiet(happened, atMs, atMs);
-  try {
-    samples.push(await takeSample(fleet, looking, Math.round(atMs), quiet));
-  } catch (error) {
-    // nginx writes its pid file anew at a reload; a quiet fleet is there to be looked at.
-    if (quiet) throw error;
-  }
+  const taken = takeSample(fleet, looking, Math.round(atMs), quiet).catch(() => undefined);
+  const sample = await Promise.race([taken, sleep(samplesWithinMs, undefined, { ref: false })]);
+  if (sample !== undefined) samples.push(sample);
 }
 
 function sayMinute({ traffic, beganMs, samples }: Running): void {

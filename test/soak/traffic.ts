@@ -126,9 +126,10 @@ export class Traffic {
 
   constructor(fleet: Fleet, callerToken: string, minutes: number) {
     const { gateways } = fleet.system;
-    const keysOf = (name: string) =>
-      name === "random" ? Array.from({ length: randomKeys }, (_, i) => `random-${i}`) : ["all"];
-    const randomKeys = minutes * 60 * 40 * partForRandomKeys;
+    const randomly = kinds.find(({ name }) => name === "random") as Kind;
+    const randomKeys = minutes * 60 * randomly.offeredPerSecond * partForRandomKeys;
+    const keysOf = (kind: Kind) =>
+      kind === randomly ? Array.from({ length: randomKeys }, (_, i) => `random-${i}`) : ["all"];
     const asks: Record<string, ConstructorParameters<typeof Load>[3]> = {
       asked: (url, key) => askFirst(url, callerToken, key),
       slots: (url, key, agent) =>
@@ -139,9 +140,10 @@ export class Traffic {
           agent,
         ),
     };
-    const load = ({ name, offeredPerSecond }: Kind) => {
+    const load = (kind: Kind) => {
+      const { name, offeredPerSecond } = kind;
       const urls = gateways.map(({ url, privateUrl }) => (name === "asked" ? privateUrl : `${url}/${name}`));
-      return new Load(urls, offeredPerSecond, keysOf(name), asks[name]);
+      return new Load(urls, offeredPerSecond, keysOf(kind), asks[name]);
     };
     this.loads = new Map(kinds.map((kind) => [kind.name, load(kind)]));
     this.#beganMs = performance.now();
