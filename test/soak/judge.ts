@@ -167,7 +167,7 @@ interface Quarters {
 }
 
 /** Medians of a middle quarter of the quiet samples and of the last. @param quarter 1 is the second, 2 the third */
-function quartersOf<Of>(all: readonly Of[], quarter: number, value: (of: Of) => number): Quarters {
+export function quartersOf<Of>(all: readonly Of[], quarter: number, value: (of: Of) => number): Quarters {
   const part = (index: number) =>
     median(all.slice(Math.floor((all.length * index) / 4), Math.ceil((all.length * (index + 1)) / 4)).map(value));
   return { before: part(quarter), last: part(3) };
@@ -179,12 +179,12 @@ function median(values: readonly number[]): number {
 
 const mb = (kb: number) => `${(kb / 1024).toFixed(1)} MB`;
 
-function flatMemory(what: string, { before, last }: Quarters, { percent, kb } = growth): Fact {
+export function flatMemory(what: string, { before, last }: Quarters, { percent, kb } = growth): Fact {
   const most = before * (1 + percent / 100) + kb;
   return fact(what, `≤ ${mb(most)} (${mb(before)} + ${percent} % + ${mb(kb)})`, mb(last), last <= most);
 }
 
-function flatCount(what: string, { before, last }: Quarters, more: number): Fact {
+export function flatCount(what: string, { before, last }: Quarters, more: number): Fact {
   return fact(what, `≤ ${before} + ${more}`, `${last}`, last <= before + more);
 }
 
