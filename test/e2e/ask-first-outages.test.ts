@@ -7,6 +7,7 @@ import { freePort, freePorts } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { RedisServer } from "../fixtures/redis-server.ts";
 import { ask } from "../fixtures/requests.ts";
+import { SetClock } from "../fixtures/set-clock.ts";
 
 const shop = { app: "default", token: "a-token-of-the-shop" };
 const fleet = (onStoreFailure: string) => ({
@@ -28,6 +29,41 @@ afterEach(async () => {
   control = undefined;
   await redis?.stop();
   redis = undefined;
+});
+
+it("shares with a gateway that the control plane has lost from sight for another half minute: it may go on", async () => {
+  const [controlPort, closedPort] = (await freePorts(2)) as [number, number];
+  const seconds = 1_800_000_000;
+  const clock = new SetClock(seconds);
+  control = new ControlPlaneDouble(controlPort);
+  try {
+    gateway = await LoneGateway.start({
+      policies,
+      clock,
+      callers: [callerOf(shop)],
+      env: {
+        SLUICE_REDIS_URL: `redis://127.0.0.1:${closedPort}`,
+        SLUICE_CONTROL_URL: `http://127.0.0.1:${controlPort}`,
+      },
+    });
+    const limitOfShareAmong = async (gateways: number) => {
+      const documents = policies.map((document) => ({ app: "default", document }));
+      await control?.push(documents, [callerOf(shop)], gateways);
+      return limitOfShare();
+    };
+    const limitOfShare = async () =>
+      (await check(gateway.privateUrl, shop, [{ policy: "local", key: ["a"] }])).results[0]?.["limit"];
+
+    expect(await limitOfShareAmong(2)).toBe(5);
+    expect(await limitOfShareAmong(1)).toBe(5);
+    clock.set(seconds + 29);
+    expect(await limitOfShare()).toBe(5);
+    clock.set(seconds + 31);
+    expect(await limitOfShare()).toBe(10);
+    expect(await limitOfShareAmong(5), "one more is believed at once").toBe(2);
+  } finally {
+    clock.remove();
+  }
 });
 
 it("decides by onStoreFailure while Redis does not, a node's share where it is local, and all or nothing even so", async () => {

@@ -18,7 +18,14 @@ export interface Served {
   readonly remaining: number | undefined;
 }
 
+/** Sends one request. @param agent absent for a second try */
+export type Asks = (url: string, key: string, agent?: Agent) => Promise<Answer>;
+
+const getting: Asks = (url, key, agent) => ask(url, { headers: { "x-key": key }, ...(agent && { agent }) });
+
 const turnMs = 4;
+/** After this process has been kept waiting, so much is sent at once at most: clients that know nothing of it make no crowd. */
+const mostBehindMs = 250;
 
 export class Load {
   readonly served: Served[] = [];
@@ -27,16 +34,18 @@ export class Load {
   ratePerSecond: number;
   readonly #urls: readonly string[];
   readonly #keys: readonly string[];
+  readonly #asks: Asks;
   #agents: Agent[];
   #outstanding = new Set<Promise<void>>();
   #running: Promise<void> | undefined;
   #stopping = false;
   #sent = 0;
 
-  /** @param keys each is the value of X-Key in turn */
-  constructor(urls: readonly string[], ratePerSecond: number, keys: readonly string[]) {
+  /** @param keys each in turn @param asks how: by a GET with the key as X-Key, if not said */
+  constructor(urls: readonly string[], ratePerSecond: number, keys: readonly string[], asks = getting) {
     this.#urls = urls;
     this.#keys = keys;
+    this.#asks = asks;
     this.ratePerSecond = ratePerSecond;
     this.#agents = urls.map(() => new Agent({ keepAlive: true }));
   }
@@ -66,7 +75,7 @@ export class Load {
     while (!this.#stopping) {
       await sleep(turnMs);
       const nowMs = performance.now();
-      due += ((nowMs - lastMs) / 1000) * this.ratePerSecond;
+      due += (Math.min(nowMs - lastMs, mostBehindMs) / 1000) * this.ratePerSecond;
       lastMs = nowMs;
       for (; due >= 1; due--) this.#send();
     }
@@ -96,12 +105,11 @@ export class Load {
 
   async #ask(gateway: number, key: string): Promise<Answer | undefined> {
     const url = this.#urls[gateway] as string;
-    const headers = { "x-key": key };
     try {
-      return await ask(url, { headers, agent: this.#agents[gateway] as Agent });
+      return await this.#asks(url, key, this.#agents[gateway]);
     } catch {
       this.broken += 1;
-      return ask(url, { headers }).catch(() => undefined);
+      return this.#asks(url, key).catch(() => undefined);
     }
   }
 }

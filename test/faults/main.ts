@@ -33,7 +33,7 @@ try {
       say("stopping when this fault is over …");
     });
   }
-  const missing = chosen.some(({ needsRoot }) => needsRoot) ? namespacesMissing() : undefined;
+  const missing = chosen.some(({ needsRoot }) => needsRoot) ? await namespacesMissing() : undefined;
   const results: Result[] = [];
   for (const fault of chosen) {
     const notRun = fault.needsRoot ? missing : undefined;

@@ -1,6 +1,7 @@
 // A network namespace, which a pair of virtual interfaces joins to this machine, and whose firewall drops packets.
 
-import { execFileSync } from "node:child_process";
+import { execFile, execFileSync } from "node:child_process";
+import { promisify } from "node:util";
 
 let count = 0;
 
@@ -46,18 +47,21 @@ export class Namespace {
     for (const device of ["lo", inside]) this.#run("ip", "link", "set", device, "up");
   }
 
-  /** Packets to and from this port are dropped: nobody is told, nothing is refused. */
-  drop(port: number): void {
-    for (const chain of ["INPUT", "OUTPUT"]) {
-      for (const end of ["--dport", "--sport"]) {
-        this.#run("iptables", "-w", "-A", chain, "-p", "tcp", end, `${port}`, "-j", "DROP");
-      }
-    }
+  /** Packets to and from these ports are dropped: nobody is told, nothing is refused. */
+  async drop(...ports: readonly number[]): Promise<void> {
+    const either = ["-p", "tcp", "-m", "multiport", "--ports", ports.join(",")];
+    for (const chain of ["INPUT", "OUTPUT"]) await this.#firewall("-A", chain, ...either, "-j", "DROP");
   }
 
   /** All packets pass again. */
-  pass(): void {
-    this.#run("iptables", "-w", "-F");
+  pass(): Promise<void> {
+    return this.#firewall("-F");
+  }
+
+  /** Meanwhile this process goes on: the load and the proxy are in it. */
+  async #firewall(...args: readonly string[]): Promise<void> {
+    const [command, ...rest] = [...this.command, "iptables", "-w", ...args] as [string, ...string[]];
+    await promisify(execFile)(command, rest);
   }
 
   #run(...args: readonly string[]): void {
@@ -80,12 +84,12 @@ export class Namespace {
 }
 
 /** @returns why there can be none here, or undefined */
-export function namespacesMissing(): string | undefined {
+export async function namespacesMissing(): Promise<string | undefined> {
   if (process.getuid?.() !== 0) return "needs root";
   try {
     const namespace = Namespace.create();
     try {
-      namespace.drop(1);
+      await namespace.drop(1);
     } finally {
       namespace.remove();
     }

@@ -29,13 +29,13 @@ const partitioned: Fault = {
       cutOff: [1],
       recoversWithinMs: 2000,
       async inject() {
-        for (const port of [redis.port, Number(new URL(system.controlUrl).port)]) namespace.drop(port);
+        await namespace.drop(redis.port, Number(new URL(system.controlUrl).port));
         await sleep(2000);
         // Which the gateway that is cut off does not hear of before it is back.
         const limits = [{ algorithm: "fixed-window", quota: 5, window: "366d" }];
         await system.api("PUT", "/apps/default/policies/unheard", { match: { paths: ["/unheard"] }, limits });
         await sleep(2000);
-        namespace.pass();
+        await namespace.pass();
         return undefined;
       },
       async moreFacts() {

@@ -53,9 +53,9 @@ const blackHoled: Fault = {
       decides: "shares",
       recoversWithinMs,
       async inject() {
-        namespace.drop(port);
+        await namespace.drop(port);
         await sleep(lastsMs);
-        namespace.pass();
+        await namespace.pass();
         return undefined;
       },
     });

@@ -271,7 +271,7 @@ function boundFacts(
   return facts;
 }
 
-function staleUnits(ratePerSecond: number): number {
+export function staleUnits(ratePerSecond: number): number {
   return (ratePerSecond * staleClockMs) / 1000;
 }
 
@@ -302,7 +302,7 @@ function decisionFacts(
 }
 
 /** Every gateway holds the control plane's revision, and takes the next. */
-async function configurationKept(system: System): Promise<Fact> {
+export async function configurationKept(system: System): Promise<Fact> {
   const what = "configuration";
   const expected = "kept, next change applied";
   try {

@@ -12,17 +12,19 @@ export class TcpProxy {
   delayMs = 0;
   /** Asked for each piece that comes back: whether the connection breaks instead. */
   losesReply: () => boolean = () => false;
+  readonly #host: string;
   readonly #targetPort: number;
   readonly #sockets = new Set<Socket>();
   #server: Server | undefined;
 
-  private constructor(port: number, targetPort: number) {
+  private constructor(port: number, host: string, targetPort: number) {
     this.port = port;
+    this.#host = host;
     this.#targetPort = targetPort;
   }
 
-  static async start(targetPort: number): Promise<TcpProxy> {
-    const proxy = new TcpProxy(await freePort(), targetPort);
+  static async start(targetPort: number, host = "127.0.0.1"): Promise<TcpProxy> {
+    const proxy = new TcpProxy(await freePort(), host, targetPort);
     await proxy.accept();
     return proxy;
   }
@@ -33,7 +35,7 @@ export class TcpProxy {
 
   async accept(): Promise<void> {
     const server = createServer((client) => this.#join(client));
-    server.listen(this.port, "127.0.0.1");
+    server.listen(this.port, this.#host);
     await once(server, "listening");
     this.#server = server;
   }
@@ -44,8 +46,13 @@ export class TcpProxy {
     this.#server = undefined;
     if (server === undefined) return;
     server.close();
-    for (const socket of this.#sockets) socket.destroy();
+    this.hangUp();
     await once(server, "close");
+  }
+
+  /** Breaks every connection. */
+  hangUp(): void {
+    for (const socket of this.#sockets) socket.destroy();
   }
 
   #join(client: Socket): void {

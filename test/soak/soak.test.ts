@@ -1,0 +1,55 @@
+// What npm run soak promises of its seed, and that its criteria find what grows.
+
+import { expect, it } from "vitest";
+import { flatCount, flatMemory, quartersOf } from "./judge.ts";
+import { otherFaults, quietMs, redisFaults, scheduleOf } from "./schedule.ts";
+
+const halfAnHourMs = 30 * 60_000;
+
+it("draws the same schedule for the same seed, and another for another", () => {
+  expect(scheduleOf(7, halfAnHourMs)).toEqual(scheduleOf(7, halfAnHourMs));
+  expect(scheduleOf(8, halfAnHourMs)).not.toEqual(scheduleOf(7, halfAnHourMs));
+});
+
+it("plays every fault several times in half an hour, each in its turn, with quiet behind it", () => {
+  const steps = scheduleOf(7, halfAnHourMs);
+  for (const fault of [...redisFaults, ...otherFaults]) {
+    expect(steps.filter(({ faults }) => faults.includes(fault)).length, fault).toBeGreaterThanOrEqual(3);
+  }
+  for (const [i, { atMs, lastsMs, faults }] of steps.entries()) {
+    expect(new Set(faults).size).toBe(faults.length);
+    const nextMs = steps[i + 1]?.atMs ?? halfAnHourMs;
+    expect(nextMs - atMs - lastsMs).toBeGreaterThanOrEqual(quietMs.least);
+  }
+});
+
+it("leaves the control plane alone in the second half", () => {
+  const restarts = scheduleOf(7, halfAnHourMs).filter(({ faults }) => faults.includes("control plane restarted"));
+  expect(restarts.length).toBeGreaterThan(0);
+  for (const { atMs } of restarts) expect(atMs).toBeLessThanOrEqual(halfAnHourMs / 2);
+});
+
+it("finds memory that grows, and lets it breathe", () => {
+  const samples = Array.from({ length: 400 }, (_, i) => i);
+  const memory = (kb: (i: number) => number) => flatMemory("memory", quartersOf(samples, 1, kb));
+  expect(memory((i) => 50_000 + (i % 20) * 1000).ok).toBe(true);
+  expect(memory((i) => 50_000 + i * 40 + (i % 20) * 1000).ok).toBe(false);
+});
+
+it("finds sockets that are left open", () => {
+  const samples = Array.from({ length: 400 }, (_, i) => i);
+  expect(
+    flatCount(
+      "sockets",
+      quartersOf(samples, 1, (i) => 20 + (i % 3)),
+      4,
+    ).ok,
+  ).toBe(true);
+  expect(
+    flatCount(
+      "sockets",
+      quartersOf(samples, 1, (i) => 20 + Math.floor(i / 20)),
+      4,
+    ).ok,
+  ).toBe(false);
+});
