@@ -1,0 +1,63 @@
+// What is measured: policies of scope cluster, each on a path of its own, all at the same time.
+
+import type { Limit } from "../../limiter/src/policy/policy.ts";
+
+export interface Measured {
+  readonly name: string;
+  readonly consistency: "exact" | "leased";
+  readonly limit: Omit<Limit, "name">;
+}
+
+/** Demand is this many times the limit. */
+export const overload = 3;
+
+const secondUs = 1_000_000;
+
+function limit(algorithm: Limit["algorithm"], quota: number, seconds: number, burst = quota): Measured["limit"] {
+  const windowUs = seconds * secondUs;
+  return { algorithm, quota, windowUs, burst, precisionUs: algorithm === "sliding-window" ? windowUs / 10 : 0 };
+}
+
+const leased = (of: Measured["limit"]): Measured => ({
+  name: `${of.algorithm}-leased`,
+  consistency: "leased",
+  limit: of,
+});
+const exact = (of: Measured["limit"]): Measured => ({ name: `${of.algorithm}-exact`, consistency: "exact", limit: of });
+
+// 400/s leased, 100/s exact: two cores make no more load than that. Of a bucket that fills in 100 ms all may be out on leases.
+export const measured: readonly Measured[] = [
+  leased(limit("token-bucket", 400, 1, 40)),
+  leased(limit("fixed-window", 400, 1)),
+  leased(limit("sliding-window", 4000, 10)),
+  exact(limit("token-bucket", 100, 1, 10)),
+  exact(limit("fixed-window", 100, 1)),
+  exact(limit("sliding-window", 1000, 10)),
+  exact(limit("sliding-log", 100, 1)),
+  exact(limit("leaky-bucket", 100, 1, 10)),
+];
+
+export function perSecond({ limit: { quota, windowUs } }: Measured): number {
+  return (quota * secondUs) / windowUs;
+}
+
+/** As an operator writes it. */
+export function documentOf({ name, consistency, limit: { algorithm, quota, windowUs, burst } }: Measured) {
+  const isBucket = algorithm === "token-bucket" || algorithm === "leaky-bucket";
+  return {
+    name,
+    scope: "cluster",
+    consistency,
+    // Nothing but Redis and what it has leased admits anything.
+    onStoreFailure: "deny",
+    match: { paths: [`/${name}`] },
+    limits: [{ algorithm, quota, window: `${windowUs / 1000}ms`, ...(isBucket ? { burst } : {}) }],
+  };
+}
+
+/** "400/s, burst 40", "4000/10 s". */
+export function inWords({ limit: { algorithm, quota, windowUs, burst } }: Measured): string {
+  const seconds = windowUs / secondUs;
+  const isBucket = algorithm === "token-bucket" || algorithm === "leaky-bucket";
+  return `${algorithm} ${quota}/${seconds === 1 ? "" : `${seconds} `}s${isBucket ? `, burst ${burst}` : ""}`;
+}
