@@ -2,11 +2,11 @@
 
 import { rateOf } from "../../limiter/src/algorithms/rate.ts";
 import { type Admission, mostAtOnce, mostWithin, takenPerWindow } from "../fixtures/bound.ts";
-import { atMost, type Fact, fact } from "../fixtures/fact.ts";
+import { atLeast, atMost, type Fact, fact } from "../fixtures/fact.ts";
 import type { Served } from "../fixtures/load.ts";
+import { byRedisClock, type RedisClock } from "../fixtures/redis-clock.ts";
 import { Counter } from "../limiter/counter.ts";
 import { type Measured, perSecond } from "./policies.ts";
-import type { RedisClock } from "./redis-clock.ts";
 
 export interface Account {
   readonly facts: readonly Fact[];
@@ -25,25 +25,30 @@ export interface Account {
   readonly admittedPerSecond: readonly number[];
 }
 
-const mostUnusedPercent = 2;
+export interface Span {
+  readonly fromMs: number;
+  /** When demand ceased to be the same at all gateways. */
+  readonly unevenFromMs: number;
+  readonly toMs: number;
+}
 
-/** @param unevenFromMs when demand ceased to be the same at all gateways */
+const mostUnusedPercent = 2;
+/** Times the limit, of three: a machine with other work sends a little less. */
+const leastOffered = 2.5;
+
 export function accountOf(
   measured: Measured,
   served: readonly Served[],
-  { aheadMs, doubtMs }: RedisClock,
-  unevenFromMs: number,
+  clock: RedisClock,
+  { fromMs, unevenFromMs, toMs }: Span,
 ): Account {
   const ordered = served.toSorted((a, b) => a.sentAtMs - b.sentAtMs);
   const admitted = ordered.filter(({ status }) => status === 200);
   const most = mostOf(
     measured,
-    admitted.map(({ sentAtMs, answeredAtMs }) => ({
-      sentAtMs: sentAtMs + aheadMs - doubtMs,
-      answeredAtMs: answeredAtMs + aheadMs + doubtMs,
-    })),
+    admitted.map((one) => byRedisClock(one, clock)),
   );
-  const exact = leastOfOneCounter(measured, ordered, aheadMs, unevenFromMs);
+  const exact = leastOfOneCounter(measured, ordered, clock, unevenFromMs);
   const isEven = ({ sentAtMs }: Served) => sentAtMs < unevenFromMs;
   const evenly = admitted.filter(isEven).length;
   const unevenly = admitted.length - evenly;
@@ -51,7 +56,9 @@ export function accountOf(
   const unused = Math.max(0, exact.evenly + exact.unevenly - admitted.length);
   const unusedEvenlyPercent = percentOf(exact.evenly - evenly, exact.evenly);
   const unusedUnevenlyPercent = percentOf(exact.unevenly - unevenly, exact.unevenly);
+  const offered = ordered.length / (((toMs - fromMs) / 1000) * perSecond(measured));
   const facts: Fact[] = [
+    atLeast("offered, times the limit", leastOffered, offered),
     ...most.facts,
     fact("answers other than 200 and 429", "0", `${failed}`, failed === 0),
     ...(measured.consistency === "exact"
@@ -116,7 +123,7 @@ function mostOf(
 function leastOfOneCounter(
   { limit }: Measured,
   served: readonly Served[],
-  aheadMs: number,
+  { aheadMs }: RedisClock,
   unevenFromMs: number,
 ): { evenly: number; unevenly: number } {
   const [bySending, byAnswer] = (["sentAtMs", "answeredAtMs"] as const).map((moment) => {
