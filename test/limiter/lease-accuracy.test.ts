@@ -206,6 +206,7 @@ const cases: readonly [string, Limit, readonly number[]][] = [
   ["fixed-window 120/min", limit("fixed-window", 120, minute), [20, 20, 20, 20]],
   ["fixed-window 120/min, flood", limit("fixed-window", 120, minute), [1000, 1000, 1000, 1000]],
   ["sliding-window 1000/10s", limit("sliding-window", 1000, 10 * second), [500, 500, 500, 500]],
+  ["sliding-window 2000/10s, over four blocks", limit("sliding-window", 2000, 10 * second), [150, 150, 150, 150]],
   ["sliding-window 2000/5s", limit("sliding-window", 2000, 5 * second), [200, 200, 200, 200]],
 ];
 
