@@ -9,7 +9,7 @@ export default defineConfig({
       {
         test: {
           name: "units",
-          include: ["test/{limiter,gateway,gateway-build,control-plane,parity,launch,docs,faults,soak}/**/*.test.ts"],
+          include: ["test/{limiter,gateway,gateway-build,control-plane,parity,launch,docs,soak,fixtures}/**/*.test.ts"],
           testTimeout: 30_000,
           hookTimeout: 60_000,
         },

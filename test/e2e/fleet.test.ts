@@ -27,31 +27,6 @@ async function redisIsBack(): Promise<void> {
 const urls = (path: string) => system.gateways.map(({ url }) => url + path);
 
 describe("a fleet of two gateways", () => {
-  it("admits 1 request/s for userA_APIX together, not 1/s each (worked case 1)", async () => {
-    await system.put({
-      name: "api-x",
-      scope: "cluster",
-      match: { paths: ["/x"] },
-      key: ["header:x-caller"],
-      limits: [{ algorithm: "token-bucket", quota: 1, window: "1s" }],
-    });
-    const admittedAtMs: number[] = [];
-    const startedAtMs = performance.now();
-    const offer = async (url: string) => {
-      while (performance.now() - startedAtMs < 6000) {
-        const sentAtMs = performance.now();
-        const { status } = await ask(url, { headers: { "x-caller": "userA_APIX" } });
-        if (status === 200) admittedAtMs.push(sentAtMs - startedAtMs);
-        else expect(status).toBe(429);
-        await sleep(20);
-      }
-    };
-    await Promise.all(urls("/x").map(offer));
-    const tookSeconds = (performance.now() - startedAtMs) / 1000;
-    expect(admittedAtMs.length).toBeLessThanOrEqual(1 + tookSeconds);
-    expect(admittedAtMs.length).toBeGreaterThanOrEqual(6);
-  });
-
   it("admits exactly 200 of 1,000 concurrent requests, also after Redis came back without its scripts", async () => {
     await system.put({
       name: "two-hundred",

@@ -1,9 +1,10 @@
 // Much more comes than usual: requests for one key, or everybody's connections at once.
 
 import { setTimeout as sleep } from "node:timers/promises";
+import { atMost, fact } from "../fixtures/fact.ts";
+import { Load } from "../fixtures/load.ts";
 import { askAtOnce } from "../fixtures/requests.ts";
-import { atMost, type Fault, fact } from "./fault.ts";
-import { Load } from "./load.ts";
+import type { Fault } from "./fault.ts";
 import { observe, startRedis, startSystem } from "./scenario.ts";
 
 const hotKey: Fault = {

@@ -2,11 +2,12 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { rightsOf } from "../fixtures/documented-rights.ts";
+import { atLeast } from "../fixtures/fact.ts";
 import { RedisCluster } from "../fixtures/redis-cluster.ts";
 import { primaryName, RedisSentinel, sentinelPassword } from "../fixtures/redis-sentinel.ts";
 import type { RedisServer } from "../fixtures/redis-server.ts";
 import { until } from "../fixtures/system.ts";
-import { atLeast, type Fault } from "./fault.ts";
+import type { Fault } from "./fault.ts";
 import { repliesFact } from "./redis-replies.ts";
 import { observe, startSystem } from "./scenario.ts";
 

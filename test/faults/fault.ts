@@ -1,11 +1,6 @@
 // What a fault is to the runner, and what it has to show.
 
-export interface Fact {
-  readonly what: string;
-  readonly expected: string;
-  readonly seen: string;
-  readonly ok: boolean;
-}
+import type { Fact } from "../fixtures/fact.ts";
 
 /** What happened in a tenth of a second. */
 export interface Window {
@@ -36,21 +31,4 @@ export interface Fault {
   readonly needsRoot?: boolean;
   /** @param stack is told how to end what the fault starts */
   run(stack: AsyncDisposableStack): Promise<Observation>;
-}
-
-export function fact(what: string, expected: string, seen: string, ok: boolean): Fact {
-  return { what, expected, seen, ok };
-}
-
-/** At most so many. */
-export function atMost(what: string, most: number, seen: number, unit = ""): Fact {
-  return fact(what, `≤ ${figure(most)}${unit}`, `${figure(seen)}${unit}`, seen <= most);
-}
-
-export function atLeast(what: string, least: number, seen: number, unit = ""): Fact {
-  return fact(what, `≥ ${figure(least)}${unit}`, `${figure(seen)}${unit}`, seen >= least);
-}
-
-export function figure(number: number): string {
-  return Number.isInteger(number) ? `${number}` : number.toFixed(1);
 }

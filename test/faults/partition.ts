@@ -1,8 +1,9 @@
 // One gateway is cut off from Redis and from the control plane, not from its clients.
 
 import { setTimeout as sleep } from "node:timers/promises";
+import { fact } from "../fixtures/fact.ts";
 import { ask } from "../fixtures/requests.ts";
-import { type Fault, fact } from "./fault.ts";
+import type { Fault } from "./fault.ts";
 import { Namespace } from "./namespace.ts";
 import { observe, startRedis, startSystem } from "./scenario.ts";
 

@@ -2,13 +2,14 @@
 // real gateways with a control plane; and what of it must hold throughout.
 
 import { setTimeout as sleep } from "node:timers/promises";
+import { type Loss, mostAtOnce } from "../fixtures/bound.ts";
+import { atLeast, atMost, type Fact, fact, figure } from "../fixtures/fact.ts";
 import { freePort } from "../fixtures/free-ports.ts";
+import { Load, type Served } from "../fixtures/load.ts";
 import { RedisServer } from "../fixtures/redis-server.ts";
 import { ask } from "../fixtures/requests.ts";
 import { System, type SystemOptions, until } from "../fixtures/system.ts";
-import { type Loss, mostAtOnce } from "./bound.ts";
-import { atLeast, atMost, type Fact, fact, figure, type Observation, type Window } from "./fault.ts";
-import { Load, type Served } from "./load.ts";
+import type { Observation, Window } from "./fault.ts";
 import { TcpProxy } from "./tcp-proxy.ts";
 
 /** What the gateways are given; what they may add to a request's latency. */

@@ -1,8 +1,9 @@
 // Workers of one nginx end under load, killed or by a reload; what they count together stays.
 
 import { setTimeout as sleep } from "node:timers/promises";
+import { atLeast } from "../fixtures/fact.ts";
 import { nginxProcesses } from "../fixtures/system.ts";
-import { atLeast, type Fault } from "./fault.ts";
+import type { Fault } from "./fault.ts";
 import { observe, startSystem } from "./scenario.ts";
 
 const lastsMs = 3000;

@@ -194,12 +194,19 @@ const cases: readonly [string, Limit, readonly number[]][] = [
   ["token-bucket 400/s", limit("token-bucket", 400, second), [200, 200, 200, 200]],
   ["token-bucket 400/s, flood", limit("token-bucket", 400, second), [3000, 3000, 3000, 3000]],
   ["token-bucket 400/s, uneven", limit("token-bucket", 400, second), [1000, 30, 5, 0]],
+  ["token-bucket 400/s, the least burst", limit("token-bucket", 400, second, 200), [1080, 120]],
+  [
+    "token-bucket 400/s, the least burst, hardly over, at eight",
+    limit("token-bucket", 400, second, 200),
+    [270, 21, 21, 21, 21, 21, 21, 21],
+  ],
   ["token-bucket 5000/s", limit("token-bucket", 5000, second), [2500, 2500, 2500, 2500]],
   ["fixed-window 1000/s", limit("fixed-window", 1000, second), [500, 500, 500, 500]],
   ["fixed-window 1000/s, hardly over", limit("fixed-window", 1000, second), [270, 260, 260, 260]],
   ["fixed-window 120/min", limit("fixed-window", 120, minute), [20, 20, 20, 20]],
   ["fixed-window 120/min, flood", limit("fixed-window", 120, minute), [1000, 1000, 1000, 1000]],
   ["sliding-window 1000/10s", limit("sliding-window", 1000, 10 * second), [500, 500, 500, 500]],
+  ["sliding-window 2000/10s, over four blocks", limit("sliding-window", 2000, 10 * second), [150, 150, 150, 150]],
   ["sliding-window 2000/5s", limit("sliding-window", 2000, 5 * second), [200, 200, 200, 200]],
 ];
 
@@ -239,9 +246,9 @@ for (const [name, held, demands] of [
 }
 
 describe("a limit is leased", () => {
-  test("where a bucket has room for what refills in a horizon", () => {
-    expect(isLeasable(limit("token-bucket", 5000, second, 500))).toBe(true);
-    expect(isLeasable(limit("token-bucket", 5000, second, 499))).toBe(false);
+  test("where a bucket has room for what refills in five horizons", () => {
+    expect(isLeasable(limit("token-bucket", 5000, second, 2500))).toBe(true);
+    expect(isLeasable(limit("token-bucket", 5000, second, 2499))).toBe(false);
   });
 
   test("where a window, or the block of a sliding one, is five horizons long", () => {

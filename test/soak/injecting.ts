@@ -1,7 +1,7 @@
 // How each fault of the schedule is made, and ended when its time is over.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Load } from "../faults/load.ts";
+import type { Load } from "../fixtures/load.ts";
 import { type Gateway, nginxProcesses, type System } from "../fixtures/system.ts";
 import type { Fleet } from "./fleet.ts";
 import type { FaultName } from "./schedule.ts";

@@ -1,8 +1,8 @@
 // What a soak is held to. README.md says why each criterion is what it is.
 
-import { type Loss, mostAtOnce } from "../faults/bound.ts";
-import { atLeast, atMost, type Fact, fact } from "../faults/fault.ts";
 import { staleUnits } from "../faults/scenario.ts";
+import { type Loss, mostAtOnce } from "../fixtures/bound.ts";
+import { atLeast, atMost, type Fact, fact } from "../fixtures/fact.ts";
 import { gatewayCount, workerCount } from "./fleet.ts";
 import type { Forgetting } from "./injecting.ts";
 import type { Possession } from "./possessions.ts";

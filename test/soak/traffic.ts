@@ -1,11 +1,11 @@
 // What the fleet is asked while it is soaked: each kind of limit by a load of its own, all but one over their limits, and
 // what became of it, kept small: of an admission its two moments, of all else counts by the second.
 
-import type { Agent } from "node:http";
-import type { Admission } from "../faults/bound.ts";
-import { Load, type Served } from "../faults/load.ts";
 import { check } from "../fixtures/asking.ts";
-import { type Answer, ask } from "../fixtures/requests.ts";
+import type { Admission } from "../fixtures/bound.ts";
+import type { Connections } from "../fixtures/connections.ts";
+import { getting, Load, type Served } from "../fixtures/load.ts";
+import type { Answer } from "../fixtures/requests.ts";
 import { type Fleet, gatewayCount } from "./fleet.ts";
 
 export interface Kind {
@@ -132,12 +132,12 @@ export class Traffic {
       kind === randomly ? Array.from({ length: randomKeys }, (_, i) => `random-${i}`) : ["all"];
     const asks: Record<string, ConstructorParameters<typeof Load>[3]> = {
       asked: (url, key) => askFirst(url, callerToken, key),
-      slots: (url, key, agent) =>
+      slots: (url, key, connections) =>
         this.#askForSlot(
           gateways.findIndex((gateway) => url.startsWith(gateway.url)),
           url,
           key,
-          agent,
+          connections,
         ),
     };
     const load = (kind: Kind) => {
@@ -199,8 +199,8 @@ export class Traffic {
     return seconds[index] as Second;
   }
 
-  async #askForSlot(gateway: number, url: string, key: string, agent: Agent | undefined): Promise<Answer> {
-    const answer = await ask(url, { headers: { "x-key": key }, ...(agent && { agent }) });
+  async #askForSlot(gateway: number, url: string, key: string, connections: Connections | undefined): Promise<Answer> {
+    const answer = await getting(url, key, connections);
     const { headers } = answer;
     if (answer.status === 200) {
       const [fromMs, toMs] = [Number(headers["x-began-ms"]), Number(headers["x-ended-ms"])];

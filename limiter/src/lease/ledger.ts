@@ -82,14 +82,16 @@ export const longestLifetimeUs = 10_000_000;
 export const overtaken = -1;
 
 /**
- * Whether units of the limit may be leased: where they would live long enough, and a bucket has room for a horizon's refill
- * (a smaller one overflows between two exchanges). A policy is leased where all of its limits may be; the others are
- * decided exactly.
+ * Whether units of the limit may be leased: where they would live long enough, and a bucket has room for the refill of as
+ * long. A smaller one overflows while gateways that are asked seldom hold some of its units: by a fifth of its rate with room
+ * for one horizon and two gateways, by a quarter with room for two and eight. A policy is leased where all of its limits may
+ * be; the others are decided exactly.
  */
 export function isLeasable(rate: Rate, terms: LeaseTerms): boolean {
-  if (rate.algorithm === "token-bucket") return rate.burst * rate.windowUs >= rate.quota * terms.horizonUs;
-  if (rate.algorithm === "fixed-window") return rate.windowUs >= terms.horizonUs * 5;
-  return rate.algorithm === "sliding-window" && rate.tickUs >= terms.horizonUs * 5;
+  const leastUs = terms.horizonUs * 5;
+  if (rate.algorithm === "token-bucket") return rate.burst * rate.windowUs >= rate.quota * leastUs;
+  if (rate.algorithm === "fixed-window") return rate.windowUs >= leastUs;
+  return rate.algorithm === "sliding-window" && rate.tickUs >= leastUs;
 }
 
 /** Of all holdings that have not expired at `atUs`. */

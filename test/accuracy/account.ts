@@ -1,0 +1,160 @@
+// What a fleet admitted, held against its limit and against one exact counter that is asked the same.
+
+import { rateOf } from "../../limiter/src/algorithms/rate.ts";
+import { type Admission, mostAtOnce, mostWithin, takenPerWindow } from "../fixtures/bound.ts";
+import { atLeast, atMost, type Fact, fact } from "../fixtures/fact.ts";
+import type { Served } from "../fixtures/load.ts";
+import { byRedisClock, type RedisClock } from "../fixtures/redis-clock.ts";
+import { Counter } from "../limiter/counter.ts";
+import { type Measured, perSecond } from "./policies.ts";
+
+export interface Account {
+  readonly facts: readonly Fact[];
+  readonly sent: number;
+  readonly admitted: number;
+  /** By one exact counter. */
+  readonly wouldBeAdmitted: number;
+  readonly excess: number;
+  readonly unusedPercent: number;
+  /** While all gateways were asked alike, and while they were not. */
+  readonly unusedEvenlyPercent: number;
+  readonly unusedUnevenlyPercent: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  /** By second of the run. */
+  readonly admittedPerSecond: readonly number[];
+}
+
+export interface Span {
+  readonly fromMs: number;
+  /** When demand ceased to be the same at all gateways. */
+  readonly unevenFromMs: number;
+  readonly toMs: number;
+}
+
+const mostUnusedPercent = 2;
+/** Times the limit, of three: a machine with other work sends a little less. */
+const leastOffered = 2.5;
+
+export function accountOf(
+  measured: Measured,
+  served: readonly Served[],
+  clock: RedisClock,
+  { fromMs, unevenFromMs, toMs }: Span,
+): Account {
+  const ordered = served.toSorted((a, b) => a.sentAtMs - b.sentAtMs);
+  const admitted = ordered.filter(({ status }) => status === 200);
+  const most = mostOf(
+    measured,
+    admitted.map((one) => byRedisClock(one, clock)),
+  );
+  const exact = leastOfOneCounter(measured, ordered, clock, unevenFromMs);
+  const isEven = ({ sentAtMs }: Served) => sentAtMs < unevenFromMs;
+  const evenly = admitted.filter(isEven).length;
+  const unevenly = admitted.length - evenly;
+  const failed = ordered.filter(({ status }) => status !== 200 && status !== 429).length;
+  const unused = Math.max(0, exact.evenly + exact.unevenly - admitted.length);
+  const unusedEvenlyPercent = percentOf(exact.evenly - evenly, exact.evenly);
+  const unusedUnevenlyPercent = percentOf(exact.unevenly - unevenly, exact.unevenly);
+  const offered = ordered.length / (((toMs - fromMs) / 1000) * perSecond(measured));
+  const facts: Fact[] = [
+    atLeast("offered, times the limit", leastOffered, offered),
+    ...most.facts,
+    fact("answers other than 200 and 429", "0", `${failed}`, failed === 0),
+    ...(measured.consistency === "exact"
+      ? [atMost("unused, units", doubtfulUnits(measured, ordered), unused)]
+      : [
+          atMost("unused, all gateways asked alike", mostUnusedPercent, unusedEvenlyPercent, " %"),
+          atMost("unused, gateways asked unevenly", mostUnusedPercent, unusedUnevenlyPercent, " %"),
+        ]),
+  ];
+  const took = ordered.map(({ sentAtMs, answeredAtMs }) => answeredAtMs - sentAtMs).sort((a, b) => a - b);
+  return {
+    facts,
+    sent: ordered.length,
+    admitted: admitted.length,
+    wouldBeAdmitted: exact.evenly + exact.unevenly,
+    excess: most.excess,
+    unusedPercent: percentOf(unused, exact.evenly + exact.unevenly),
+    unusedEvenlyPercent,
+    unusedUnevenlyPercent,
+    p50Ms: took[took.length >> 1] ?? 0,
+    p99Ms: took[Math.floor(took.length * 0.99)] ?? 0,
+    admittedPerSecond: countsPerSecond(admitted, ordered[0]?.sentAtMs ?? 0),
+  };
+}
+
+/** The most that was certainly admitted at once, or in a window. @param admissions by Redis' clock */
+function mostOf(
+  { limit: { algorithm, quota, windowUs, burst }, consistency }: Measured,
+  admissions: readonly Admission[],
+): { facts: readonly Fact[]; excess: number } {
+  const windowMs = windowUs / 1000;
+  if (algorithm === "token-bucket" || algorithm === "leaky-bucket") {
+    // One departs while as many as the burst wait.
+    const holds = algorithm === "token-bucket" ? burst : burst + 1;
+    const most = mostAtOnce(admissions, (quota * 1000) / windowMs);
+    return {
+      facts: [atMost(`most in any interval t beyond ${(quota * 1000) / windowMs}/s · t`, holds, most)],
+      excess: Math.max(0, most - holds),
+    };
+  }
+  if (algorithm !== "fixed-window") {
+    const most = mostWithin(admissions, windowMs);
+    return {
+      facts: [atMost(`most in any ${windowMs / 1000} s`, quota, most)],
+      excess: Math.max(0, most - quota),
+    };
+  }
+  const taken = [...takenPerWindow(admissions, windowMs, quota).values()];
+  const most = Math.max(...taken);
+  const facts = [atMost(`most of ${taken.length} windows`, quota, most)];
+  if (consistency === "exact") {
+    const least = Math.min(...taken);
+    facts.push(fact(`least of ${taken.length} windows`, `${quota}`, `${least}`, least >= quota));
+  }
+  return { facts, excess: Math.max(0, most - quota) };
+}
+
+/**
+ * What one exact counter admits of the same requests. It would have decided each between its sending and its answer: the
+ * lesser of both.
+ */
+function leastOfOneCounter(
+  { limit }: Measured,
+  served: readonly Served[],
+  { aheadMs }: RedisClock,
+  unevenFromMs: number,
+): { evenly: number; unevenly: number } {
+  const [bySending, byAnswer] = (["sentAtMs", "answeredAtMs"] as const).map((moment) => {
+    const counter = new Counter(rateOf(limit));
+    const admitted = { evenly: 0, unevenly: 0 };
+    for (const one of served.toSorted((a, b) => a[moment] - b[moment])) {
+      if (!counter.allows(Math.floor((one[moment] + aheadMs) * 1000))) continue;
+      admitted[one.sentAtMs < unevenFromMs ? "evenly" : "unevenly"] += 1;
+    }
+    return admitted;
+  }) as [{ evenly: number; unevenly: number }, { evenly: number; unevenly: number }];
+  return bySending.evenly + bySending.unevenly <= byAnswer.evenly + byAnswer.unevenly ? bySending : byAnswer;
+}
+
+/** What a bucket refills while the first and the last request are between sending and answer, and the unit that begins. */
+function doubtfulUnits(measured: Measured, served: readonly Served[]): number {
+  const { algorithm } = measured.limit;
+  if (algorithm !== "token-bucket" && algorithm !== "leaky-bucket") return 0;
+  const tookMs = (one: Served | undefined) => (one === undefined ? 0 : one.answeredAtMs - one.sentAtMs);
+  return 1 + Math.ceil(((tookMs(served[0]) + tookMs(served.at(-1))) / 1000) * perSecond(measured));
+}
+
+function percentOf(part: number, whole: number): number {
+  return whole === 0 ? 0 : (Math.max(0, part) / whole) * 100;
+}
+
+function countsPerSecond(admitted: readonly Served[], fromMs: number): number[] {
+  const counts: number[] = [];
+  for (const { sentAtMs } of admitted) {
+    const second = Math.floor((sentAtMs - fromMs) / 1000);
+    counts[second] = (counts[second] ?? 0) + 1;
+  }
+  return Array.from(counts, (count) => count ?? 0);
+}

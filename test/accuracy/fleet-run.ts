@@ -1,0 +1,154 @@
+// One fleet under load: every policy is offered three times its limit, in the first half of the time at all gateways
+// alike, in the second unevenly. Then worked case 2 at its full length.
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { atMost, type Fact } from "../fixtures/fact.ts";
+import { Load } from "../fixtures/load.ts";
+import { readPrometheusText } from "../fixtures/prometheus-text.ts";
+import { between, type RedisClock, readRedisClock } from "../fixtures/redis-clock.ts";
+import { ask } from "../fixtures/requests.ts";
+import { playVendor, Vendor, vendorPolicies } from "../fixtures/sms-vendor.ts";
+import { System } from "../fixtures/system.ts";
+import { type Account, accountOf } from "./account.ts";
+import { documentOf, type Measured, overload, perSecond } from "./policies.ts";
+
+/** Of a hundred requests, how many come to each gateway. The last of four is asked too seldom to be leased anything. */
+const unevenShares: Readonly<Record<number, readonly number[]>> = { 2: [90, 10], 4: [60, 25, 14, 1] };
+
+export const fleetSizes = Object.keys(unevenShares).map(Number);
+
+export const vendorCase = "sms-vendor";
+
+/** Behind the last full second: in the midst of a window, when it has long been full. */
+const restMs = 600;
+/** Of each policy. */
+const mostOutstanding = 100;
+const vendorSecondsEach = 10;
+const progressMs = 10_000;
+
+export interface FleetRun {
+  readonly gateways: number;
+  readonly accounts: readonly (Account & { readonly measured: Measured })[];
+  readonly facts: readonly (Fact & { readonly of: string })[];
+}
+
+export interface Plan {
+  readonly gateways: number;
+  readonly seconds: number;
+  readonly measured: readonly Measured[];
+  readonly playsVendor: boolean;
+  progress(line: string): void;
+  /** Whether the run shall end at once. */
+  stopped(): boolean;
+}
+
+export async function runFleet(plan: Plan): Promise<FleetRun> {
+  const { accounts, facts } = plan.measured.length === 0 ? { accounts: [], facts: [] } : await measure(plan);
+  const vendorFacts = plan.playsVendor && !plan.stopped() ? await caseOfTheVendor(plan) : [];
+  return { gateways: plan.gateways, accounts, facts: [...facts, ...vendorFacts] };
+}
+
+async function measure({ gateways, seconds, measured, progress, stopped }: Plan): Promise<Omit<FleetRun, "gateways">> {
+  await using stack = new AsyncDisposableStack();
+  const system = await System.start({ gateways, redis: true });
+  stack.defer(() => system.stop());
+  for (const each of measured) await system.put(documentOf(each));
+  await warmUp(system);
+
+  const redisUrl = system.redis?.url as string;
+  const clockBefore = await readRedisClock(redisUrl);
+  const loads = measured.map((each) => {
+    const urls = system.gateways.map(({ url }) => `${url}/${each.name}`);
+    const load = new Load(urls, overload * perSecond(each), ["none"]);
+    load.mostOutstanding = mostOutstanding;
+    return load;
+  });
+  stack.defer(async () => {
+    await Promise.all(loads.map((load) => load.stop()));
+  });
+  // From a full second on, so that no window is only partly under load.
+  await sleep(1000 - (nowByRedis(clockBefore) % 1000));
+  const beganMs = performance.now();
+  for (const load of loads) load.start();
+  const unevenFromMs = beganMs + Math.round(seconds / 2) * 1000;
+  let toldMs = beganMs;
+  while (performance.now() < beganMs + seconds * 1000 + restMs && !stopped()) {
+    await sleep(10);
+    const nowMs = performance.now();
+    if (nowMs >= unevenFromMs) for (const load of loads) load.turns = unevenTurns(gateways);
+    if (nowMs - toldMs < progressMs) continue;
+    toldMs = nowMs;
+    progress(inProgress(loads, (nowMs - beganMs) / 1000, seconds));
+  }
+  const endedMs = performance.now();
+  await Promise.all(loads.map((load) => load.stop()));
+  const clock = between(clockBefore, await readRedisClock(redisUrl));
+
+  const accounts = measured.map((each, i) => ({
+    measured: each,
+    ...accountOf(each, (loads[i] as Load).served, clock, { fromMs: beganMs, unevenFromMs, toMs: endedMs }),
+  }));
+  const facts: (Fact & { of: string })[] = accounts.flatMap((account) =>
+    account.facts.map((each) => ({ of: account.measured.name, ...each })),
+  );
+  facts.push({ of: "all", ...atMost("decided without Redis", 0, await decidedWithoutRedis(system)) });
+  facts.push({ of: "all", ...atMost("doubt about Redis' clock", 2, clock.doubtMs, " ms") });
+  return { accounts, facts };
+}
+
+/** A fleet of its own: the vendor is all that it has behind it. */
+async function caseOfTheVendor({ gateways, progress }: Plan): Promise<FleetRun["facts"]> {
+  await using stack = new AsyncDisposableStack();
+  const vendor = await Vendor.start();
+  stack.defer(() => vendor.stop());
+  const system = await System.start({ gateways, redis: true, env: { SLUICE_UPSTREAM: vendor.url } });
+  stack.defer(() => system.stop());
+  await warmUp(system);
+  progress(`worked case 2: ${vendorSecondsEach} s at 800/s, then as long at 1,200/s`);
+  const seen = await playVendor(system, vendor, vendorPolicies, vendorSecondsEach, 98);
+  return [...seen].flatMap(([{ name }, facts]) => facts.map((each) => ({ of: name, ...each })));
+}
+
+/** Connections are made and code is compiled before anything counts: these requests meet no policy. */
+async function warmUp(system: System): Promise<void> {
+  const load = new Load(
+    system.gateways.map(({ url }) => `${url}/beside`),
+    1000,
+    ["none"],
+  );
+  load.mostOutstanding = mostOutstanding;
+  load.start();
+  await sleep(2000);
+  await load.stop();
+}
+
+function nowByRedis({ aheadMs }: RedisClock): number {
+  return performance.now() + aheadMs;
+}
+
+/** Who is asked in turn so that each has its share of a hundred, spread as evenly as may be. */
+export function unevenTurns(gateways: number): readonly number[] {
+  const shares = unevenShares[gateways] as readonly number[];
+  const due = shares.map(() => 0);
+  return Array.from({ length: 100 }, () => {
+    for (const [gateway, share] of shares.entries()) (due[gateway] as number) += share;
+    const next = due.indexOf(Math.max(...due));
+    (due[next] as number) -= 100;
+    return next;
+  });
+}
+
+function inProgress(loads: readonly Load[], seconds: number, of: number): string {
+  const served = loads.flatMap((load) => load.served.length).reduce((sum, count) => sum + count, 0);
+  return `${Math.round(seconds)} of ${of} s, ${served.toLocaleString("en")} requests answered`;
+}
+
+async function decidedWithoutRedis(system: System): Promise<number> {
+  let count = 0;
+  for (const { privateUrl } of system.gateways) {
+    const { body } = await ask(`${privateUrl}/sluice/metrics`);
+    const decisions = readPrometheusText(body)["sluice_decisions_total"]?.samples ?? [];
+    for (const { labels, value } of decisions) if (labels["result"] === "degraded") count += value;
+  }
+  return count;
+}

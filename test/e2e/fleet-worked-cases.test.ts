@@ -1,0 +1,98 @@
+// The worked cases that are about a fleet, with two and with four gateways, by the machine's own clock. What more they
+// admit or leave unused in a minute at three times the limit is what `npm run accuracy` measures, and it plays case 2 at its
+// full length; how many decisions a second there are in case 9 is for `npm run bench:ask`.
+
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { check } from "../fixtures/asking.ts";
+import { type Admission, mostAtOnce } from "../fixtures/bound.ts";
+import { Load } from "../fixtures/load.ts";
+import { playVendor, Vendor, vendorPolicies } from "../fixtures/sms-vendor.ts";
+import { System, until } from "../fixtures/system.ts";
+
+const admittedOf = (load: Load): Admission[] => load.served.filter(({ status }) => status === 200);
+
+describe.each([2, 4])("a fleet of %i gateways", (gateways) => {
+  let vendor: Vendor;
+  let system: System;
+  beforeAll(async () => {
+    vendor = await Vendor.start();
+    system = await System.start({ gateways, redis: true, env: { SLUICE_UPSTREAM: vendor.url } });
+  });
+  afterAll(async () => {
+    await system?.stop();
+    vendor?.stop();
+  });
+
+  // The first two take their time, and little of the machine: both at once.
+  it.concurrent("case 1: admits 1 request/s for userA_APIX together, not 1/s each", async () => {
+    await system.put({
+      name: "api-x",
+      scope: "cluster",
+      match: { paths: ["/x"] },
+      key: ["header:x-key"],
+      limits: [{ algorithm: "token-bucket", quota: 1, window: "1s" }],
+    });
+    const load = new Load(
+      system.gateways.map(({ url }) => `${url}/x`),
+      50 * gateways,
+      ["userA_APIX"],
+    );
+    load.start();
+    await until("five were admitted", 20_000, () => admittedOf(load).length >= 5);
+    await load.stop();
+    expect(new Set(load.served.map(({ status }) => status))).toEqual(new Set([200, 429]));
+    expect(mostAtOnce(admittedOf(load), 1)).toBeLessThanOrEqual(1);
+    const [first, fifth] = [load.served[0], admittedOf(load)[4]] as [Admission, Admission];
+    // The burst of one, and one a second since.
+    expect(fifth.answeredAtMs - first.sentAtMs).toBeLessThan(5000);
+  });
+
+  it.concurrent("case 2: lets an SMS vendor have no more than 400 a second of 800 and of 1,200, and loses none", async () => {
+    for (const [{ name }, facts] of await playVendor(system, vendor, vendorPolicies, 3, 80)) {
+      expect(
+        facts.filter(({ ok }) => !ok),
+        name,
+      ).toEqual([]);
+    }
+  });
+
+  describe("case 9: of the ask-first API in scope cluster", () => {
+    const quota = 500;
+    let caller: { app: string; token: string };
+    beforeAll(async () => {
+      // Before the policies: who has these has it too.
+      const answer = await system.api("POST", "/tokens", { name: "callers", app: "default", role: "caller" });
+      caller = { app: "default", token: JSON.parse(answer.body).token };
+      for (const consistency of ["exact", "leased"]) {
+        await system.put({
+          name: `asked-${consistency}`,
+          scope: "cluster",
+          consistency,
+          match: { paths: ["/elsewhere"] },
+          key: ["header:x-key"],
+          limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
+        });
+      }
+    });
+
+    it.each([1, 10, 100])("%i at once are allowed the whole quota and nothing beyond it", async (callers) => {
+      for (const consistency of ["exact", "leased"]) {
+        let left = quota + 200;
+        let allowed = 0;
+        const ask = async (at: number) => {
+          // One after the other, at each gateway in turn.
+          for (let turn = at; left > 0; turn++) {
+            left -= 1;
+            const { privateUrl } = system.gateways[turn % gateways] as System["gateway"];
+            const checks = [{ policy: `asked-${consistency}`, key: [`${callers} callers`] }];
+            if ((await check(privateUrl, caller, checks)).allowed) allowed += 1;
+          }
+        };
+        await Promise.all(Array.from({ length: callers }, (_, at) => ask(at)));
+        expect(allowed, consistency).toBeLessThanOrEqual(quota);
+        if (consistency === "exact") expect(allowed).toBe(quota);
+        else expect(allowed).toBeGreaterThan(0.9 * quota);
+      }
+    });
+  });
+});
