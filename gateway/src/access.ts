@@ -23,7 +23,7 @@ import { holdSlots } from "./stores/held-slots.ts";
 import { spendLease } from "./stores/leases.ts";
 import { decideOnNode } from "./stores/node-store.ts";
 import { observe } from "./stores/observe.ts";
-import { type Charge, type Check, decideInRedis } from "./stores/redis-store.ts";
+import { type Charge, type Check, decideOneInRedis } from "./stores/redis-store.ts";
 import { noteResponse } from "./stores/settlements.ts";
 
 /** What a policy is asked. */
@@ -96,15 +96,16 @@ function decideLone(settings: Settings, policy: CompiledPolicy): undefined {
 
 function decideLoneInCluster(settings: Settings, policy: CompiledPolicy, keyValues: string): undefined {
   const { redis } = settings;
-  const check: Check = { policy, keyValues, receipt: [] };
-  if (redis === undefined || policy.leased || policy.holdsSlots) return decideLoneWithCharges(settings, check);
+  if (redis === undefined || policy.leased || policy.holdsSlots || policy.limits.length > 1) {
+    return decideLoneWithCharges(settings, { policy, keyValues, receipt: [] });
+  }
   const verdict = idleVerdicts.pop() ?? emptyVerdict();
   forgetVerdict(verdict);
   verdict.quiet = false;
-  const [allowed, failure] = decideInRedis(redis, [check], verdict);
+  const [allowed, failure] = decideOneInRedis(redis, policy, keyValues, verdict);
   if (allowed === undefined) {
     warnSparingly("Redis did not decide", failure);
-    return goWithoutRedisAlone(settings, check);
+    return goWithoutRedisAlone(settings, { policy, keyValues, receipt: [] });
   }
   // Whoever takes it next does so after this request has been answered or sleeps.
   idleVerdicts.push(verdict);

@@ -23,7 +23,7 @@ export type Numbers = LuaTable<number, number>;
 export interface Question {
   readonly checks: readonly Check[];
   /** Since the epoch. */
-  readonly askedAtSeconds: number;
+  askedAtSeconds: number;
   /** Undefined until there is a reply. */
   numbers: Numbers | undefined;
   /** Where those of this question begin. */

@@ -71,6 +71,7 @@ const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Scrip
 const oneDecision = emptyDecision();
 const { charge, refund, renew } = scripts as Record<"charge" | "refund" | "renew", Script>;
 export const settleScript = scripts["settle"] as Script;
+const tooMany = "too many requests wait for Redis";
 /** For counters of one limit. */
 const chargeRun = byAlgorithm("charge_");
 
@@ -105,6 +106,49 @@ export function decideInRedis(
   if (question.numbers === undefined) return $multi(undefined, question.failure);
   if (first.policy.limits.length === 1) return $multi(readOne(question, first, verdict), undefined);
   return $multi(readReply(question, checks, verdict, false), undefined);
+}
+
+/** Of requests that have their reply: used again, because tables are half of what a decision costs beyond the wire. */
+const idleQuestions: LoneQuestion[] = [];
+
+interface LoneQuestion extends Question {
+  readonly checks: [LoneCheck];
+}
+
+interface LoneCheck extends Check {
+  policy: CompiledPolicy;
+  keyValues: string;
+  allowed: boolean;
+}
+
+/** The same for one policy of one limit, which holds no slots: the commonest by far. */
+export function decideOneInRedis(
+  settings: RedisSettings,
+  policy: CompiledPolicy,
+  keyValues: string,
+  verdict: Verdict,
+): LuaMultiReturn<[boolean | undefined, string | undefined]> {
+  const key = keyOf(policy, policy.limits[0] as CompiledLimit, keyValues);
+  if (recallRefusal(policy, key, verdict)) return $multi(false, undefined);
+  const question = idleQuestions.pop() ?? newLoneQuestion(policy, keyValues);
+  const [check] = question.checks;
+  check.policy = policy;
+  check.keyValues = keyValues;
+  question.askedAtSeconds = wallSeconds();
+  question.numbers = undefined;
+  question.at = 0;
+  question.failure = undefined;
+  askOne(settings, question, policy, key);
+  // What was given up stays with whoever gives it back.
+  if (question.numbers === undefined) return $multi(undefined, question.failure);
+  const allowed = readOne(question, check, verdict);
+  idleQuestions.push(question);
+  return $multi(allowed, undefined);
+}
+
+function newLoneQuestion(policy: CompiledPolicy, keyValues: string): LoneQuestion {
+  const check: LoneCheck = { policy, keyValues, receipt: [0], allowed: false };
+  return { checks: [check], askedAtSeconds: 0, numbers: undefined, at: 0, failure: undefined, abandoned: false };
 }
 
 function decideSeveral(
@@ -142,9 +186,6 @@ export function firstKey({ policy, keyValues }: Pick<Check, "policy" | "keyValue
 
 /** Asks about checks of one group. @param key of the first counter @returns with numbers, or with what failed */
 function ask(settings: RedisSettings, checks: readonly Check[], key: string): Question {
-  const { policy } = checks[0] as Check;
-  const { limits } = policy;
-  const limit = limits[0] as CompiledLimit;
   const question: Question = {
     checks,
     askedAtSeconds: wallSeconds(),
@@ -153,22 +194,41 @@ function ask(settings: RedisSettings, checks: readonly Check[], key: string): Qu
     failure: undefined,
     abandoned: false,
   };
+  const { policy } = checks[0] as Check;
+  if (checks.length === 1 && policy.limits.length === 1) askOne(settings, question, policy, key);
+  else askAll(settings, question, key);
+  return question;
+}
+
+/** By the script of its limit's algorithm. */
+function askOne(settings: RedisSettings, question: Question, policy: CompiledPolicy, key: string): void {
+  const limit = policy.limits[0] as CompiledLimit;
   const lane = laneOf(settings, groupOf(settings, key), refundAbandoned);
-  const alone = checks.length === 1 && limits.length === 1;
-  const kept = alone ? policy.holdsSlots : holdSlots(checks);
+  const kept = policy.holdsSlots;
   if (beginDirect(lane, kept)) {
-    const call = alone ? callForOne(policy, limit, key) : callForAll(checks);
-    askDirectly(settings, call, question);
+    askDirectly(settings, callForOne(policy, limit, key), question);
     endDirect(lane);
-    return question;
+    return;
   }
   if (kept) keepAsked(lane, question);
-  const joined = alone
-    ? joinRun(lane, limit, policy.policy.cost, chargeRun[limit.rate.algorithm], key, question)
-    : joinCall(lane, callForAll(checks), question);
+  const { cost } = policy.policy;
+  if (!joinRun(lane, limit, cost, chargeRun[limit.rate.algorithm], key, question)) question.failure = tooMany;
   if (kept) forgetAsked();
-  if (!joined) question.failure = "too many requests wait for Redis";
-  return question;
+}
+
+/** By the script for any counters. */
+function askAll(settings: RedisSettings, question: Question, key: string): void {
+  const { checks } = question;
+  const lane = laneOf(settings, groupOf(settings, key), refundAbandoned);
+  const kept = holdSlots(checks);
+  if (beginDirect(lane, kept)) {
+    askDirectly(settings, callForAll(checks), question);
+    endDirect(lane);
+    return;
+  }
+  if (kept) keepAsked(lane, question);
+  if (!joinCall(lane, callForAll(checks), question)) question.failure = tooMany;
+  if (kept) forgetAsked();
 }
 
 function askDirectly(settings: RedisSettings, { script, keyCount, keysAndArgs }: Call, question: Question): void {
