@@ -69,7 +69,7 @@ async function startService(stack: AsyncDisposableStack, host: string): Promise<
     request.resume();
     const beganAtMs = performance.now();
     if (request.url?.startsWith("/slots")) await sleep(heldMs);
-    response.writeHead(200, { "x-began-ms": beganAtMs, "x-ended-ms": performance.now() });
+    response.writeHead(200, { "content-length": 4, "x-began-ms": beganAtMs, "x-ended-ms": performance.now() });
     response.end("done");
   });
   const port = await freePort();
