@@ -112,6 +112,10 @@ describe("a refusal", () => {
     const later = await ask(at("/daily")[0] as string);
     expect(await askAtOnce(at("/daily"), 500)).toEqual({ 429: 500 });
     expect((await scriptCalls()) - before).toBe(0);
+    await until("502 are counted as remembered", 2000, async () => {
+      const { body } = await ask(`${system.gateway.privateUrl}/sluice/metrics`);
+      return Number(/^sluice_redis_refusals_remembered_total (\d+)/m.exec(body)?.[1]) >= 502;
+    });
     expect(first.status).toBe(429);
     for (const field of ["type", "violated-policies"]) {
       expect(JSON.parse(later.body)[field]).toEqual(JSON.parse(first.body)[field]);

@@ -207,6 +207,11 @@ describe("a leased policy", () => {
     expect(units["returned"]).toBeGreaterThan(0);
     expect(units["spent"]).toBeGreaterThan(400);
     expect(units["spent"]).toBeLessThanOrEqual(610);
+    // Counted by requests and not by the cell: what workers raced for is spent, and was nobody's.
+    const taken = await gateway.metric("sluice_lease_admitted_units_total");
+    expect(taken).toBeLessThanOrEqual(units["spent"]);
+    expect(taken).toBeGreaterThan(units["spent"] * 0.95);
+    expect(await gateway.metric("sluice_lease_excess_units")).toBe(0);
   });
 
   it("has the units again of requests that another policy refused", async () => {

@@ -48,6 +48,11 @@ export function addPending(key: string, amount: number): void {
   pending[key] = (pending[key] ?? 0) + amount;
 }
 
+/** The same at once. */
+export function addNow(key: string, amount: number): void {
+  metricsDict.incr(key, amount, 0);
+}
+
 /** What all workers have flushed of one number. */
 export function flushedCount(key: string): number {
   return metricsDict.get<number>(key)[0] ?? 0;

@@ -1,6 +1,6 @@
 // What becomes of the units of leases on this node.
 
-import { addPending, flushedCount } from "./counts.ts";
+import { addNow, addPending, flushedCount } from "./counts.ts";
 
 /** Each unit that was granted is spent, returned or expired in the end. */
 export type LeaseUnits = "granted" | "spent" | "returned" | "expired";
@@ -12,9 +12,18 @@ export const leaseUnitStates: readonly LeaseUnits[] = ["granted", "spent", "retu
 
 const unitsKey = "lease-units:";
 const eventKey = "lease-event:";
+const admittedKey = "lease-admitted";
 
 export function countLeaseUnits(state: LeaseUnits, units: number): void {
-  if (units > 0) addPending(unitsKey + state, units);
+  if (units <= 0) return;
+  // Before any of them can be admitted: excess is what is admitted beyond.
+  if (state === "granted") addNow(unitsKey + state, units);
+  else addPending(unitsKey + state, units);
+}
+
+/** At each admission from a lease; less where it is given back. */
+export function countLeaseAdmission(units: number): void {
+  addPending(admittedKey, units);
 }
 
 export function countLeaseEvent(event: LeaseEvent): void {
@@ -27,6 +36,16 @@ export function leaseUnits(state: LeaseUnits): number {
 
 export function leaseEvents(event: LeaseEvent): number {
   return flushedCount(eventKey + event);
+}
+
+/** Admitted from leases, request by request. */
+export function leaseUnitsAdmitted(): number {
+  return flushedCount(admittedKey);
+}
+
+/** Admitted beyond what Redis has granted: 0, or the protocol is broken. */
+export function leaseUnitsExcess(): number {
+  return math.max(0, leaseUnitsAdmitted() - leaseUnits("granted"));
 }
 
 /** Granted, and nothing is known of what became of them yet: at most what this node may still spend. */

@@ -15,6 +15,7 @@ const bucketKeys = [...callBuckets, "+Inf"].map((bound) => `redis-call:${bound}`
 const sumKey = "redis-call-seconds";
 const batchesKey = "redis-batches";
 const batchedKey = "redis-batched-counters";
+const recalledKey = "redis-refusals-remembered";
 const failureKey = "redis-failure:";
 
 export function observeRedisCall(seconds: number): void {
@@ -28,6 +29,15 @@ export function observeRedisCall(seconds: number): void {
 export function countBatch(counters: number): void {
   addPending(batchesKey, 1);
   addPending(batchedKey, counters);
+}
+
+/** A request that Redis need not be asked about: it has refused the same, and nothing can have changed. */
+export function countRecalled(): void {
+  addPending(recalledKey, 1);
+}
+
+export function recalledCount(): number {
+  return flushedCount(recalledKey);
 }
 
 export function batchCount(): number {

@@ -2,11 +2,19 @@
 
 import { askStatuses } from "../ask/ask-errors.ts";
 import { askCount, decisionCounts, eventCount } from "../metrics/counts.ts";
-import { leaseEvents, leaseUnitStates, leaseUnits, leaseUnitsOut } from "../metrics/lease-counts.ts";
+import {
+  leaseEvents,
+  leaseUnitStates,
+  leaseUnits,
+  leaseUnitsAdmitted,
+  leaseUnitsExcess,
+  leaseUnitsOut,
+} from "../metrics/lease-counts.ts";
 import {
   batchCount,
   batchedCounters,
   callBuckets,
+  recalledCount,
   redisCallCounts,
   redisCallSeconds,
   redisFailureCount,
@@ -81,6 +89,7 @@ function redisCalls(lines: string[]): void {
   lines.push(`${name}_sum ${decimal(redisCallSeconds())}`, `${name}_count ${whole(calls)}`);
   total(lines, "sluice_redis_batches_total", "Script calls that several requests shared.", batchCount());
   total(lines, "sluice_redis_batched_counters_total", "Counters that were decided by these.", batchedCounters());
+  total(lines, "sluice_redis_refusals_remembered_total", "Requests refused without asking again.", recalledCount());
   heading(lines, "sluice_redis_failures_total", "counter", "Calls to Redis that decided nothing, by kind.");
   for (const kind of redisFailures) {
     lines.push(sample("sluice_redis_failures_total", { kind }, whole(redisFailureCount(kind))));
@@ -93,6 +102,9 @@ function leases(lines: string[]): void {
     lines.push(sample("sluice_lease_units_total", { state }, whole(leaseUnits(state))));
   }
   gauge(lines, "sluice_lease_units_out", "Units that were granted and of which nothing is known yet.", leaseUnitsOut());
+  total(lines, "sluice_lease_admitted_units_total", "Units admitted from leases.", leaseUnitsAdmitted());
+  const excess = "Units admitted from leases beyond what Redis granted: 0, or something is broken.";
+  gauge(lines, "sluice_lease_excess_units", excess, leaseUnitsExcess());
   total(lines, "sluice_lease_grants_total", "Answers of Redis that granted units.", leaseEvents("grants"));
   total(lines, "sluice_lease_exchanges_total", "Messages about leases to Redis.", leaseEvents("exchanges"));
   total(lines, "sluice_lease_lost_replies_total", "Messages about leases without an answer.", leaseEvents("lost"));

@@ -24,7 +24,7 @@ import {
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { LastHeard } from "../../../limiter/src/share.ts";
 import { emptyVerdict, hear, hearAll, type Verdict } from "../../../limiter/src/verdict.ts";
-import { countLeaseEvent, countLeaseUnits } from "../metrics/lease-counts.ts";
+import { countLeaseAdmission, countLeaseEvent, countLeaseUnits } from "../metrics/lease-counts.ts";
 import { sleepMs, nowUs as wallUs } from "../runtime/clock.ts";
 import { semaphoreLibrary } from "../runtime/lua-modules.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
@@ -229,6 +229,7 @@ export function refundLeased(redis: RedisSettings, { policy, keyValues }: Charge
   const { name } = lease.record;
   if (name === spent.name && mayGiveBack(lease.record, spent.seq, spent.heard, stopwatchUs())) {
     takeOut(lease.cell, -policy.policy.cost);
+    countLeaseAdmission(-policy.policy.cost);
   }
   unclaim(lease.id);
 }
@@ -317,6 +318,7 @@ function spend({ record, cell }: Lease, cost: number, nowUs: number): boolean {
   if (cost > 1 && unitsIn(cell) < cost) return false;
   const [left] = countersDict.incr(cell, -cost);
   if (left === undefined || left < 0) return false;
+  countLeaseAdmission(cost);
   decision.remaining = left;
   return true;
 }
@@ -546,9 +548,9 @@ function takeUp(lease: Lease, answer: HeardAnswer): void {
   record.remaining = answer.remaining;
   record.resetAtUs = nowUs + answer.resetAfterUs;
   saveRecord(lease.id, record);
+  countLeaseUnits("granted", answer.grant);
   thaw(cell, units);
   if (answer.grant > 0) countLeaseEvent("grants");
-  countLeaseUnits("granted", answer.grant);
   countLeaseUnits("returned", math.min(back, out));
   countLeaseUnits("expired", unspent - kept);
   countLeaseUnits("spent", out - back - unspent);

@@ -6,6 +6,7 @@ import { never } from "../../../limiter/src/decision.ts";
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { LastHeard } from "../../../limiter/src/share.ts";
 import { hear, hearAll, type Verdict } from "../../../limiter/src/verdict.ts";
+import { countRecalled } from "../metrics/redis-calls.ts";
 import { watchEpoch } from "../redis/epoch.ts";
 import { sleepMs } from "../runtime/clock.ts";
 import { stateDict } from "../runtime/shared-memory.ts";
@@ -91,6 +92,7 @@ export function recallRefusal(policy: CompiledPolicy, name: string, verdict: Ver
   const now = wallSeconds();
   // Nor where the clock has stepped back behind it.
   if (now >= refusal.untilSeconds || now < refusal.askedAtSeconds) return false;
+  countRecalled();
   const { told } = refusal;
   const { decision } = told;
   decision.retryAfterUs = math.ceil((refusal.retryAtSeconds - now) * 1_000_000);
