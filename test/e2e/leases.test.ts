@@ -75,7 +75,7 @@ describe("gateways that saturate one limit", () => {
       const callsPerGateway = ((await scriptCalls()) - (await calls)) / (seconds - 1) / count;
       expect(Object.keys(statuses).sort()).toEqual([`${admitted}`, "429"]);
       expect(excess(admissions, 400, 400)).toBeLessThanOrEqual(0);
-      const steady = admissions.filter(({ heardMs }) => heardMs >= startedMs + 2000).length / (seconds - 2);
+      const steady = admissions.filter(({ answeredAtMs }) => answeredAtMs >= startedMs + 2000).length / (seconds - 2);
       expect(steady).toBeGreaterThanOrEqual(0.98 * 400);
       expect(callsPerGateway).toBeLessThanOrEqual(25);
     });
@@ -90,9 +90,9 @@ describe("gateways that saturate one limit", () => {
     const callsPerGateway = ((await scriptCalls()) - calls) / seconds / 4;
     const windowOf = (ms: number) => Math.floor((performance.timeOrigin + ms) / 1000);
     const certain = new Map<number, number>();
-    for (const { sentMs, heardMs } of admissions) {
-      const window = windowOf(sentMs);
-      if (window === windowOf(heardMs)) certain.set(window, (certain.get(window) ?? 0) + 1);
+    for (const { sentAtMs, answeredAtMs } of admissions) {
+      const window = windowOf(sentAtMs);
+      if (window === windowOf(answeredAtMs)) certain.set(window, (certain.get(window) ?? 0) + 1);
     }
     expect(Math.max(...certain.values())).toBeLessThanOrEqual(400);
     expect(admissions.length).toBeGreaterThanOrEqual(0.98 * 400 * (seconds - 1));
@@ -105,7 +105,7 @@ describe("gateways that saturate one limit", () => {
     const { admissions, startedMs } = await load(urls(), 350, 6);
     await killed;
     expect(excess(admissions, 400, 400)).toBeLessThanOrEqual(0);
-    const after = admissions.filter(({ heardMs }) => heardMs >= startedMs + 3500).length / 2.5;
+    const after = admissions.filter(({ answeredAtMs }) => answeredAtMs >= startedMs + 3500).length / 2.5;
     expect(after).toBeGreaterThanOrEqual(0.97 * 400);
   });
 
@@ -130,7 +130,7 @@ describe("gateways that saturate one limit", () => {
       const { admissions, startedMs } = await load(urls(), 500, 7);
       await kills;
       expect(excess(admissions, 400, 400)).toBeLessThanOrEqual(0);
-      const after = admissions.filter(({ heardMs }) => heardMs >= startedMs + 5000).length / 2;
+      const after = admissions.filter(({ answeredAtMs }) => answeredAtMs >= startedMs + 5000).length / 2;
       expect(after).toBeGreaterThanOrEqual(0.95 * 400);
     } finally {
       await proxy.stop();
@@ -158,7 +158,7 @@ describe("gateways that saturate one limit", () => {
       for (const gateway of gateways) counted += await gateway.metric("sluice_lease_lost_replies_total");
       expect(counted).toBeGreaterThanOrEqual(7);
       expect(excess(admissions, 400, 400)).toBeLessThanOrEqual(0);
-      const after = admissions.filter(({ heardMs }) => heardMs >= startedMs + 4500).length / 1.5;
+      const after = admissions.filter(({ answeredAtMs }) => answeredAtMs >= startedMs + 4500).length / 1.5;
       expect(after).toBeGreaterThanOrEqual(0.97 * 400);
     } finally {
       await proxy.stop();

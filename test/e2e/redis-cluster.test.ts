@@ -1,5 +1,6 @@
 // redis+cluster://: counters lie where the cluster has them, and are counted once while it moves them.
 
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { slotOf } from "../../gateway/src/redis/hash-slot.ts";
 import { callerOf, check } from "../fixtures/asking.ts";
@@ -8,6 +9,7 @@ import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { RedisCluster } from "../fixtures/redis-cluster.ts";
 import type { RedisServer } from "../fixtures/redis-server.ts";
 import { ask, askAtOnce } from "../fixtures/requests.ts";
+import { excess, load } from "../fixtures/steady-load.ts";
 import { until } from "../fixtures/system.ts";
 
 const caller = { app: "default", token: "a-caller-of-these-tests" };
@@ -46,6 +48,12 @@ const policies = [
   policy("asked-narrow", 1),
   policy("asked-last", 5),
   policy("outage", 1_000_000),
+  {
+    ...policy("leased", 0),
+    onStoreFailure: "deny",
+    consistency: "leased",
+    limits: [{ algorithm: "token-bucket", quota: 200, window: "1s" }],
+  },
 ];
 
 let redis: RedisCluster;
@@ -167,6 +175,29 @@ describe("with three nodes and two gateways", () => {
     await load;
     expect(Object.keys(statuses)).toEqual(["404", "429"]);
     expect(statuses[404]).toBe(500);
+  });
+
+  it("leases units in the slot of their counters, and goes on when it has moved", async () => {
+    const urls = await start();
+    const { slot, from, to } = await placeOf("leased");
+    const moved = sleep(1500).then(async () => {
+      await redis.beginMove(slot, from, to);
+      await redis.moveKeys(slot, from, to);
+      await redis.endMove(slot, to);
+      return Promise.all(gateways.map((gateway) => gateway.metric("sluice_lease_grants_total")));
+    });
+    const { admissions, startedMs } = await load(at(urls, "/leased"), 300, 5);
+    const grantsBefore = await moved;
+    expect(excess(admissions, 200, 200)).toBeLessThanOrEqual(0);
+    const afterwards = admissions.filter(({ answeredAtMs }) => answeredAtMs >= startedMs + 3000).length / 2;
+    expect(afterwards).toBeGreaterThanOrEqual(0.95 * 200);
+    for (const [i, gateway] of gateways.entries()) {
+      expect(await gateway.metric("sluice_lease_grants_total")).toBeGreaterThan((grantsBefore[i] as number) + 10);
+      expect(await gateway.metric("sluice_lease_excess_units")).toBe(0);
+    }
+    const here = (await keysOf(to)).filter((key) => key.includes(":leased:"));
+    expect(here.some((key) => key.endsWith("::leases"))).toBe(true);
+    expect((await keysOf(from)).filter((key) => key.includes(":leased:"))).toEqual([]);
   });
 
   it("waits for a slot of which some counters have moved (TRYAGAIN), and charges nothing twice", async () => {

@@ -2,11 +2,13 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import type { Admission } from "../fixtures/bound.ts";
 import { rightsOf } from "../fixtures/documented-rights.ts";
 import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { primaryName, RedisSentinel, sentinelPassword } from "../fixtures/redis-sentinel.ts";
 import { ask, askAtOnce } from "../fixtures/requests.ts";
+import { excess } from "../fixtures/steady-load.ts";
 import { until } from "../fixtures/system.ts";
 
 const user = ["sluice", "on", ">s3cret/", ...rightsOf("Sentinel")];
@@ -20,6 +22,8 @@ const policy = (name: string, onStoreFailure: string, quota: number) => ({
   match: { paths: [`/${name}`] },
   limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
 });
+
+const leasedLimit = { algorithm: "token-bucket", quota: 100, window: "1s" };
 
 let redis: RedisSentinel;
 const gateways: LoneGateway[] = [];
@@ -35,7 +39,12 @@ const url = (ports: readonly number[], signIn = `:${sentinelPassword}`) =>
   `redis+sentinel://sluice:s3cret%2F@${ports.map((port) => `127.0.0.1:${port}`).join(",")}/${primaryName}/1?sentinel=${signIn}`;
 const startGateway = async (redisUrl: string, workers = 2) => {
   const gateway = await LoneGateway.start({
-    policies: [policy("few", "deny", 30), policy("many", "deny", 1_000_000), policy("local", "local", 1_000_000)],
+    policies: [
+      policy("few", "deny", 30),
+      policy("many", "deny", 1_000_000),
+      policy("local", "local", 1_000_000),
+      { ...policy("leased", "deny", 0), consistency: "leased", limits: [leasedLimit] },
+    ],
     env: { SLUICE_REDIS_URL: redisUrl, SLUICE_REDIS_DEADLINE_MS: "5000" },
     workers,
   });
@@ -92,6 +101,14 @@ describe("with a primary, a replica and three sentinels", () => {
         while (!done) statuses.add((await ask(`${gateway.url}/local`)).status);
       }),
     );
+    const leased: Admission[] = [];
+    const leasing = (async () => {
+      while (!done) {
+        const sentAtMs = performance.now();
+        if ((await ask(`${gateway.url}/leased`)).status === 404)
+          leased.push({ sentAtMs, answeredAtMs: performance.now() });
+      }
+    })();
     await sleep(300);
     await redis.kill(primary);
     const successor = redis.servers.find(({ port }) => port !== primary)?.port as number;
@@ -110,8 +127,16 @@ describe("with a primary, a replica and three sentinels", () => {
       if (decided === 0) await sleep(10);
     }
     const tookMs = performance.now() - agreedAtMs;
+    const grants = await gateway.metric("sluice_lease_grants_total");
+    await until("leases are had of the new one", 3000, async () => {
+      return (await gateway.metric("sluice_lease_grants_total")) > grants + 5;
+    });
     done = true;
     await load;
+    await leasing;
+    // What the new one lacked of the last writes, once more at most, and what was out.
+    expect(excess(leased, 100, 100)).toBeLessThanOrEqual(2 * 100);
+    expect(leased.length).toBeGreaterThan(100);
     expect(decided).toBe(8);
     expect(tookMs).toBeLessThan(1000);
     expect([...statuses]).toEqual([404]);

@@ -44,7 +44,7 @@ describe.each(["exact", "leased"])("of a bucket that Redis has just emptied, con
     const { admissions, startedMs } = await load([url()], 600, 5);
     await hung;
     expect(excess(admissions, perSecond, burst)).toBeLessThanOrEqual(tolerance);
-    const during = admissions.filter(({ sentMs }) => sentMs >= startedMs + 3000).length / 2;
+    const during = admissions.filter(({ sentAtMs }) => sentAtMs >= startedMs + 3000).length / 2;
     expect(during).toBeGreaterThanOrEqual(0.9 * perSecond);
     expect(during).toBeLessThanOrEqual(1.1 * perSecond);
   });
