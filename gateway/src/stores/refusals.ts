@@ -41,6 +41,10 @@ let older: Record<string, Refusal | undefined> = {};
 let recentCount = 0;
 let longest = longestSeconds;
 let seenVersion: number | undefined;
+/** What was asked before says nothing any more: its reply may come still. */
+let forgottenAtSeconds = 0;
+/** Longer than a reply is waited for; the clock has stepped back where it is more. */
+const latestReplySeconds = 60;
 
 /** For each worker's start. @param forgetMore what else is not so when an operator has changed counters by hand */
 export function keepRefusalsTrue(settings: RedisSettings, forgetMore: () => void): void {
@@ -68,6 +72,7 @@ export function rememberRefusal(
 ): void {
   // A cost beyond capacity is refused always, but what is told to be left changes.
   if (retryAfterUs === never) return;
+  if (askedAtSeconds < forgottenAtSeconds && askedAtSeconds > forgottenAtSeconds - latestReplySeconds) return;
   const retrySeconds = retryAfterUs / 1_000_000;
   if (recentCount >= mostRemembered) {
     older = recent;
@@ -117,6 +122,7 @@ export function forgetRefusals(): void {
   recent = {};
   older = {};
   recentCount = 0;
+  forgottenAtSeconds = wallSeconds();
 }
 
 /** By every worker of this nginx: an operator has changed counters by hand. Yields until they have had time to look. */
