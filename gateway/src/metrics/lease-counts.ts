@@ -21,9 +21,14 @@ export function countLeaseUnits(state: LeaseUnits, units: number): void {
   else addPending(unitsKey + state, units);
 }
 
-/** At each admission from a lease; less where it is given back. */
+/** At each admission from a lease. */
 export function countLeaseAdmission(units: number): void {
   addPending(admittedKey, units);
+}
+
+/** Of one that was given back: at once, so that nothing looks like an excess meanwhile. */
+export function countLeaseRefund(units: number): void {
+  addNow(admittedKey, -units);
 }
 
 export function countLeaseEvent(event: LeaseEvent): void {
@@ -43,9 +48,10 @@ export function leaseUnitsAdmitted(): number {
   return flushedCount(admittedKey);
 }
 
-/** Admitted beyond what Redis has granted: 0, or the protocol is broken. */
+/** Admitted beyond what Redis has granted and did not have back: 0, or the protocol is broken. */
 export function leaseUnitsExcess(): number {
-  return math.max(0, leaseUnitsAdmitted() - leaseUnits("granted"));
+  const admitted = leaseUnitsAdmitted();
+  return math.max(0, admitted + leaseUnits("returned") + leaseUnits("expired") - leaseUnits("granted"));
 }
 
 /** Granted, and nothing is known of what became of them yet: at most what this node may still spend. */

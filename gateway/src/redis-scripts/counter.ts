@@ -169,7 +169,9 @@ export function saveDebt(key: string, paidAtUs: number, nowUs: number, quota: nu
 
 /** In whole ms: a started one counts. */
 function lifeOf(lifeUs: number): string {
-  return string.format("%d", math.min(math.ceil(lifeUs / 1000), longestLifetimeMs));
+  const lifeMs = math.min(math.ceil(lifeUs / 1000), longestLifetimeMs);
+  // Which takes a fifth, but 32 bits at most where Redis has no more.
+  return lifeMs < 2_147_483_648 ? string.format("%d", lifeMs) : string.format("%.0f", lifeMs);
 }
 
 function numberAt(state: StoredCounter, slot: number, at: number): number {

@@ -271,9 +271,13 @@ function serve(lane: Lane): void {
     const batch = lane.batches.shift() as Batch;
     const [flushed, failure] = pcall(flush, lane.settings, batch);
     if (!flushed) warnSparingly("a batch was not decided", `${failure}`);
+    // Before anybody who has his reply goes on: his question may then be another's.
+    const abandoned = abandonedOf(batch);
     batch.ready.post(batch.waiting);
-    const [givenBack, why] = pcall(giveBackAbandoned, lane, batch);
-    if (!givenBack) warnSparingly("units stay charged", `${why}`);
+    for (const question of abandoned) {
+      const [givenBack, why] = pcall(lane.giveBack, lane.settings, question);
+      if (!givenBack) warnSparingly("units stay charged", `${why}`);
+    }
   }
   threads -= 1;
   lane.running = false;
@@ -365,13 +369,15 @@ function takeReplies({ questions }: Run, { keyCount, reply, failure }: Call): bo
 }
 
 /** Those that gave up while their script was under way. */
-function giveBackAbandoned(lane: Lane, batch: Batch): void {
-  for (const { questions } of batch.runs) giveBackAll(lane, questions);
-  giveBackAll(lane, batch.callers);
+function abandonedOf({ runs, callers }: Batch): Question[] {
+  const abandoned: Question[] = [];
+  for (const { questions } of runs) addAbandoned(abandoned, questions);
+  addAbandoned(abandoned, callers);
+  return abandoned;
 }
 
-function giveBackAll({ settings, giveBack }: Lane, questions: readonly Question[]): void {
+function addAbandoned(abandoned: Question[], questions: readonly Question[]): void {
   for (const question of questions) {
-    if (question.abandoned && question.numbers !== undefined) giveBack(settings, question);
+    if (question.abandoned && question.numbers !== undefined) abandoned.push(question);
   }
 }

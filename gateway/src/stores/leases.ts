@@ -24,7 +24,7 @@ import {
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { LastHeard } from "../../../limiter/src/share.ts";
 import { emptyVerdict, hear, hearAll, type Verdict } from "../../../limiter/src/verdict.ts";
-import { countLeaseAdmission, countLeaseEvent, countLeaseUnits } from "../metrics/lease-counts.ts";
+import { countLeaseAdmission, countLeaseEvent, countLeaseRefund, countLeaseUnits } from "../metrics/lease-counts.ts";
 import { sleepMs, nowUs as wallUs } from "../runtime/clock.ts";
 import { semaphoreLibrary } from "../runtime/lua-modules.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
@@ -96,6 +96,9 @@ const mostRounds = 10;
 const mostExchanges = 100;
 /** Of a watcher that was not seen for so long nginx has dropped the timer. */
 const watcherGoneUs = 1_000_000;
+/** Longer than Redis is waited for. */
+const mostForgetTries = 50;
+const forgetEveryMs = 5;
 /** Units a horizon. */
 const leastDemand = 0.1;
 /** Leases that nobody has asked for so long are forgotten by this worker. */
@@ -229,7 +232,7 @@ export function refundLeased(redis: RedisSettings, { policy, keyValues }: Charge
   const { name } = lease.record;
   if (name === spent.name && mayGiveBack(lease.record, spent.seq, spent.heard, stopwatchUs())) {
     takeOut(lease.cell, -policy.policy.cost);
-    countLeaseAdmission(-policy.policy.cost);
+    countLeaseRefund(policy.policy.cost);
   }
   unclaim(lease.id);
 }
@@ -238,8 +241,12 @@ export function refundLeased(redis: RedisSettings, { policy, keyValues }: Charge
 export function forgetLeaseRefusal(policy: CompiledPolicy, keyValues: string): void {
   if (!policy.leased) return;
   const id = idOf(policy, keyValues);
-  const token = claim(id, 1);
-  // Redis is being asked, and its answer replaces what is known.
+  let token = claim(id, 1);
+  // Whoever has it is being answered, perhaps from before the change.
+  for (let tries = 0; token === undefined && tries < mostForgetTries; tries++) {
+    sleepMs(forgetEveryMs);
+    token = claim(id, 1);
+  }
   if (token === undefined) return;
   const record = newRecord(gatewayName);
   if (loadRecord(id, record)) {

@@ -110,6 +110,8 @@ export function decideInRedis(
 
 /** Of requests that have their reply: used again, because tables are half of what a decision costs beyond the wire. */
 const idleQuestions: LoneQuestion[] = [];
+/** More are under way at once only where Redis is late. */
+const mostIdleQuestions = 1024;
 
 interface LoneQuestion extends Question {
   readonly checks: [LoneCheck];
@@ -142,7 +144,9 @@ export function decideOneInRedis(
   // What was given up stays with whoever gives it back.
   if (question.numbers === undefined) return $multi(undefined, question.failure);
   const allowed = readOne(question, check, verdict);
-  idleQuestions.push(question);
+  // They are those of a whole batch.
+  question.numbers = undefined;
+  if (idleQuestions.length < mostIdleQuestions) idleQuestions.push(question);
   return $multi(allowed, undefined);
 }
 
