@@ -164,8 +164,14 @@ function decideFromLease({ headers: style, redis }: Settings, policy: CompiledPo
 
 function goOn(style: HeaderStyle, verdict: Verdict): undefined {
   if (style !== "none") setHeaders(style, verdict);
-  // leaky-bucket: the request goes on when its turn comes. Only it waits.
-  if (verdict.delayUs > 0) sleepMs(math.ceil(verdict.delayUs / 1000));
+  if (verdict.delayUs > 0) awaitTurn(verdict.delayUs);
+}
+
+/** leaky-bucket: the request goes on when its turn comes. Only it waits. */
+function awaitTurn(delayUs: number): undefined {
+  // Redis counted from its own clock: by one of nginx's that is late the turn would come as much too early.
+  ngx.update_time();
+  sleepMs(math.ceil(delayUs / 1000));
 }
 
 function decideAll(

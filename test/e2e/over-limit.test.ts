@@ -290,7 +290,10 @@ describe("degrade", () => {
       { ...once("watched", {}), match: { paths: ["/full"] }, priority: 1, mode: "shadow" },
     ]);
     await twice("/full");
-    expect(gateway.log).toContain("shadow policy would have refused: default/watched");
+    // Its line is written when the response has been sent.
+    await until("it is reported", 2000, () =>
+      gateway.log.includes("shadow policy would have refused: default/watched"),
+    );
   });
 });
 

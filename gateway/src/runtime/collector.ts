@@ -44,8 +44,10 @@ export function isFull(): boolean {
 
 /** Ends a round of the collector, and a whole one, where there is something to gain. @param goesOn false: the rest is for later */
 export function collect(pause: Pause, goesOn: (this: void) => boolean): void {
-  if ((collectgarbage("count") as number) < (keptKB * worthCollecting) / 100) {
-    waitForGrowth(usualGrowth);
+  const inUseKB = collectgarbage("count") as number;
+  if (inUseKB < (keptKB * worthCollecting) / 100) {
+    // Against what a round had left, and not what has been made since: edits in a row would put the next one off again and again.
+    waitForGrowth((usualGrowth * keptKB) / inUseKB);
     return;
   }
   while (goesOn()) {

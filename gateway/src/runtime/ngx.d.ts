@@ -120,6 +120,8 @@ declare namespace ngx {
   export const HTTP_OK: number;
 
   export function now(): number;
+  /** Reads the clock anew. */
+  export function update_time(): void;
   export function log(level: number, ...parts: (string | number | boolean | undefined)[]): void;
   export function exit(status: number): never;
   export function exec(target: string): never;
