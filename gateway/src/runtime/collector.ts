@@ -44,10 +44,8 @@ export function isFull(): boolean {
 
 /** Ends a round of the collector, and a whole one, where there is something to gain. @param goesOn false: the rest is for later */
 export function collect(pause: Pause, goesOn: (this: void) => boolean): void {
-  const inUseKB = collectgarbage("count") as number;
-  if (inUseKB < (keptKB * worthCollecting) / 100) {
-    // Against what a round had left, and not what has been made since: edits in a row would put the next one off again and again.
-    waitForGrowth((usualGrowth * keptKB) / inUseKB);
+  if ((collectgarbage("count") as number) < (keptKB * worthCollecting) / 100) {
+    waitForGrowth(usualGrowth);
     return;
   }
   while (goesOn()) {
