@@ -171,7 +171,8 @@ function goOn(style: HeaderStyle, verdict: Verdict): undefined {
 function awaitTurn(delayUs: number): undefined {
   // Redis counted from its own clock: by one of nginx's that is late the turn would come as much too early.
   ngx.update_time();
-  sleepMs(math.ceil(delayUs / 1000));
+  // Of its clock, nginx cuts off what is not a whole ms: with as many as are to be waited, up to one would be missing.
+  sleepMs(math.floor(delayUs / 1000) + 1);
 }
 
 function decideAll(
