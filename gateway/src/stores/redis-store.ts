@@ -133,7 +133,7 @@ export function decideOneInRedis(
   const key = keyOf(policy, policy.limits[0] as CompiledLimit, keyValues);
   if (recallRefusal(policy, key, verdict)) return $multi(false, undefined);
   const question = idleQuestions.pop() ?? newLoneQuestion(policy, keyValues);
-  const [check] = question.checks;
+  const check = question.checks[0];
   check.policy = policy;
   check.keyValues = keyValues;
   question.askedAtSeconds = wallSeconds();
