@@ -6,6 +6,7 @@ import { sendProblem } from "./ask/ask-errors.ts";
 import { auth as answerAuth } from "./ask/auth.ts";
 import { check as answerCheck } from "./ask/check.ts";
 import { flushCounts } from "./metrics/counts.ts";
+import { tellLuaMemory } from "./metrics/lua-memory.ts";
 import { retireGonePolicies } from "./metrics/retiring.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
 import { keepErrandsGoing } from "./runtime/background.ts";
@@ -63,6 +64,7 @@ export function initWorker(): void {
   followPublications();
   flushCounts();
   retireGonePolicies();
+  tellLuaMemory();
   keepSlots();
   if (settings.redis !== undefined) keepRefusalsTrue(settings.redis, forgetLeases);
   keepPushSocket(settings);

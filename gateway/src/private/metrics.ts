@@ -10,6 +10,7 @@ import {
   leaseUnitsExcess,
   leaseUnitsOut,
 } from "../metrics/lease-counts.ts";
+import { luaMemoryBytes } from "../metrics/lua-memory.ts";
 import {
   batchCount,
   batchedCounters,
@@ -41,6 +42,7 @@ export function metrics(): void {
   redisCalls(lines);
   leases(lines);
   gauge(lines, "sluice_workers", "Worker processes of this nginx.", ngx.worker.count());
+  luaMemory(lines);
   gauge(lines, "sluice_snapshot_revision", "Revision that this worker decides by.", currentSnapshot().revision);
   gauge(lines, "sluice_snapshot_policies", "Policies of that revision.", currentSnapshot().policies.length);
   gauge(lines, "sluice_snapshot_age_seconds", "Since this worker took that revision.", snapshotAgeSeconds());
@@ -108,6 +110,14 @@ function leases(lines: string[]): void {
   total(lines, "sluice_lease_grants_total", "Answers of Redis that granted units.", leaseEvents("grants"));
   total(lines, "sluice_lease_exchanges_total", "Messages about leases to Redis.", leaseEvents("exchanges"));
   total(lines, "sluice_lease_lost_replies_total", "Messages about leases without an answer.", leaseEvents("lost"));
+}
+
+function luaMemory(lines: string[]): void {
+  heading(lines, "sluice_lua_memory_bytes", "gauge", "Memory of Lua in use, garbage that is not yet collected included.");
+  for (let id = 0; id < ngx.worker.count(); id++) {
+    const bytes = luaMemoryBytes(id);
+    if (bytes !== undefined) lines.push(sample("sluice_lua_memory_bytes", { worker: `${id}` }, whole(bytes)));
+  }
 }
 
 function gauge(lines: string[], name: string, help: string, value: number): void {

@@ -37,14 +37,19 @@ export function postponeCollection(): void {
   waitForGrowth(growthInIntake);
 }
 
+/** In use, with what is garbage and not yet collected. */
+export function luaMemoryKb(): number {
+  return collectgarbage("count") as number;
+}
+
 /** Whether so much waits to be collected that no more is to be made. */
 export function isFull(): boolean {
-  return (collectgarbage("count") as number) > (keptKB * mostLeft) / 100;
+  return luaMemoryKb() > (keptKB * mostLeft) / 100;
 }
 
 /** Ends a round of the collector, and a whole one, where there is something to gain. @param goesOn false: the rest is for later */
 export function collect(pause: Pause, goesOn: (this: void) => boolean): void {
-  if ((collectgarbage("count") as number) < (keptKB * worthCollecting) / 100) {
+  if (luaMemoryKb() < (keptKB * worthCollecting) / 100) {
     waitForGrowth(usualGrowth);
     return;
   }
@@ -53,7 +58,7 @@ export function collect(pause: Pause, goesOn: (this: void) => boolean): void {
     const ended = collectgarbage("step", stepKB) === true;
     collectgarbage("setstepmul", usualWork);
     if (ended && !interrupted) {
-      keptKB = collectgarbage("count") as number;
+      keptKB = luaMemoryKb();
       waitForGrowth(usualGrowth);
       return;
     }

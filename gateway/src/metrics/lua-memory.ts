@@ -1,0 +1,20 @@
+// Lua memory of each worker, told to whichever answers for the metrics.
+
+import { luaMemoryKb } from "../runtime/collector.ts";
+import { stateDict } from "../runtime/shared-memory.ts";
+
+const tellEverySeconds = 1;
+const memoryKey = "lua-memory:";
+
+/** For each worker's start. */
+export function tellLuaMemory(): void {
+  const key = memoryKey + ngx.worker.id();
+  ngx.timer.every(tellEverySeconds, () => {
+    stateDict.set(key, 1024 * luaMemoryKb());
+  });
+}
+
+/** Of a worker, with what is garbage and not yet collected. Undefined before it has told. */
+export function luaMemoryBytes(worker: number): number | undefined {
+  return stateDict.get<number>(memoryKey + worker)[0];
+}
