@@ -14,7 +14,7 @@ import { setMark, unsetMark } from "./respond/marks.ts";
 import { answerOverLimit, wasRedirected } from "./respond/over-limit.ts";
 import { refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
 import { chargeInTurn } from "./respond/wait.ts";
-import { sleepMs } from "./runtime/clock.ts";
+import { sleepAtLeastUs } from "./runtime/clock.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
 import type { HeaderStyle, RedisSettings, Settings } from "./settings.ts";
 import { currentSnapshot } from "./snapshot/current.ts";
@@ -164,15 +164,8 @@ function decideFromLease({ headers: style, redis }: Settings, policy: CompiledPo
 
 function goOn(style: HeaderStyle, verdict: Verdict): undefined {
   if (style !== "none") setHeaders(style, verdict);
-  if (verdict.delayUs > 0) awaitTurn(verdict.delayUs);
-}
-
-/** leaky-bucket: the request goes on when its turn comes. Only it waits. */
-function awaitTurn(delayUs: number): undefined {
-  // Redis counted from its own clock: by one of nginx's that is late the turn would come as much too early.
-  ngx.update_time();
-  // Of its clock, nginx cuts off what is not a whole ms: with as many as are to be waited, up to one would be missing.
-  sleepMs(math.floor(delayUs / 1000) + 1);
+  // leaky-bucket: the request goes on when its turn comes. Only it waits.
+  if (verdict.delayUs > 0) sleepAtLeastUs(verdict.delayUs);
 }
 
 function decideAll(

@@ -66,6 +66,13 @@ const shapes = { algorithm: "leaky-bucket", quota: 5, window: "1s", burst: 5 };
 const policies = [
   { name: "shaped", match: { paths: ["/shaped"] }, limits: [shapes] },
   { name: "shaped-fleet", match: { paths: ["/shaped-fleet"] }, scope: "cluster", limits: [shapes] },
+  {
+    name: "swift",
+    match: { paths: ["/swift"] },
+    scope: "cluster",
+    key: ["header:x-key"],
+    limits: [{ algorithm: "leaky-bucket", quota: 200, window: "1s", burst: 5 }],
+  },
   { name: "slots", match: { paths: ["/slots"] }, limits: [{ algorithm: "concurrency", quota: 3 }] },
   {
     name: "slots-fleet",
@@ -162,6 +169,21 @@ for (const path of ["/shaped", "/shaped-fleet"]) {
     });
   });
 }
+
+it("never lets a request go before its turn, not by a part of a ms", async () => {
+  service.holds = false;
+  const turnMs = 1000 / 200;
+  let earliestMs = Number.POSITIVE_INFINITY;
+  for (let i = 0; i < 400; i++) {
+    const headers = { "x-key": `${i}` };
+    const sentAtMs = performance.now();
+    await ask(`${gateway.url}/swift`, { headers });
+    await ask(`${gateway.url}/swift`, { headers });
+    earliestMs = Math.min(earliestMs, (service.arrivedAtMs.at(-1) as number) - sentAtMs);
+  }
+  // By two clocks, whose pace may differ a little.
+  expect(earliestMs).toBeGreaterThan(turnMs - 0.01);
+});
 
 for (const [path, short] of [
   ["/slots", "/short"],

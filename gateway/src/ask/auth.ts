@@ -6,6 +6,7 @@ import { describeValue } from "../../../limiter/src/policy/validate.ts";
 import { retryAfterSeconds } from "../../../limiter/src/response-headers.ts";
 import { countAsk } from "../metrics/counts.ts";
 import { setHeaders } from "../respond/headers.ts";
+import { sleepAtLeastUs } from "../runtime/clock.ts";
 import type { Settings } from "../settings.ts";
 import { type AskError, sendProblem, unauthorized } from "./ask-errors.ts";
 import { findAsks, type Written } from "./asked-policy.ts";
@@ -96,7 +97,7 @@ function send(settings: Settings, outcomes: readonly Outcome[]): void {
     if (seconds !== undefined) ngx.header["Retry-After"] = seconds;
   }
   const delayUs = longestDelayUs(outcomes);
-  if (allowed && delayUs > 0) ngx.sleep(math.ceil(delayUs / 1000) / 1000);
+  if (allowed && delayUs > 0) sleepAtLeastUs(delayUs);
   ngx.header["Cache-Control"] = "no-store";
   const status = allowed ? 204 : reason === "banned" ? 403 : 429;
   ngx.status = status;
