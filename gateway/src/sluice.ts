@@ -10,7 +10,7 @@ import { tellLuaMemory } from "./metrics/lua-memory.ts";
 import { retireGonePolicies } from "./metrics/retiring.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
 import { keepErrandsGoing } from "./runtime/background.ts";
-import { allowLongTraces, neverCompile, traceBorder } from "./runtime/jit.ts";
+import { neverCompile, suitDecisions, traceBorder } from "./runtime/jit.ts";
 import { stateDict } from "./runtime/shared-memory.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
 import { widenStringTable } from "./runtime/string-table.ts";
@@ -29,7 +29,7 @@ export { log } from "./log.ts";
 export { healthz } from "./private/healthz.ts";
 export { metrics } from "./private/metrics.ts";
 
-allowLongTraces();
+suitDecisions();
 
 // Read as nginx reads its configuration: a bad setting stops `nginx -t`, not the first request.
 const settings = readSettings();

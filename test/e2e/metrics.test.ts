@@ -53,6 +53,15 @@ const latest = (families: Record<string, Family>, family: string, labels: Record
 const decisions = async (policy: string, result: string) =>
   latest(await scrape(), "sluice_decisions_total", { app: "default", policy, result });
 
+it("tells the Lua memory of each worker", async () => {
+  await until("both have told", 3_000, async () => (await scrape())["sluice_lua_memory_bytes"]?.samples.length === 2);
+  for (const { labels, value } of (await scrape())["sluice_lua_memory_bytes"]?.samples ?? []) {
+    expect(["0", "1"]).toContain(labels["worker"]);
+    expect(value).toBeGreaterThan(1_000_000);
+    expect(value).toBeLessThan(50_000_000);
+  }
+});
+
 it("is in Prometheus' text form, and counts decisions, calls to Redis, failures and questions", async () => {
   await check(gateway.privateUrl, shop, [{ policy: "node", key: ["a"] }]);
   for (const name of ["node", "fleet", "shadow"]) {

@@ -13,12 +13,17 @@ declare function setmetatable<T>(this: void, table: T, metatable: object): T;
 export type TraceBorder<Argument extends AnyNotNil> = LuaTable<Argument, undefined>;
 
 /**
- * For all Lua of this nginx, at its start. What a decision calls from the dict's get to its set is to be one trace, and two
- * bounds of LuaJIT are too low for that: 500 constants, and 15 tail calls, which count as turns of a loop that is unrolled.
- * Where a trace is given up, what leads there is interpreted for good.
+ * For all Lua of this nginx, at its start.
+ *
+ * What a decision calls from the dict's get to its set is to be one trace, and two bounds of LuaJIT are too low for that:
+ * 500 constants, and 15 tail calls, which count as turns of a loop that is unrolled. Where a trace is given up, what leads
+ * there is interpreted for good.
+ *
+ * Traces of such length have thousands of exits, and LuaJIT compiles what follows one that was taken ten times: a worker grew by
+ * a MB a minute for hours, of what faults and refusals call once a second. 200 is as far as it counts.
  */
-export function allowLongTraces(): void {
-  jit.opt.start("maxirconst=2000", "loopunroll=200");
+export function suitDecisions(): void {
+  jit.opt.start("maxirconst=2000", "loopunroll=200", "hotexit=200");
 }
 
 /**
