@@ -4,6 +4,7 @@
 import type { GatewayMessage } from "../../../limiter/src/policy/snapshot.ts";
 import { decisionTotals } from "../metrics/counts.ts";
 import { redisReport } from "../metrics/redis-health.ts";
+import { runUntilDone } from "../runtime/background.ts";
 import { postponeCollection } from "../runtime/collector.ts";
 import { cjson, semaphoreLibrary, webSocketLibrary } from "../runtime/lua-modules.ts";
 import { rest } from "../runtime/slices.ts";
@@ -40,53 +41,66 @@ interface Outgoing {
 }
 
 let owning = false;
+/** After the connection that there is, or the next try of one. */
+let pauseSeconds = firstPauseSeconds;
+let lastFailure: string | undefined;
 
 /** For each worker's start: whoever finds the socket unowned opens it. */
 export function keepPushSocket(settings: Settings): void {
   ngx.timer.every(claimEverySeconds, (premature) => {
     if (premature || owning || ngx.worker.exiting() || !claim()) return;
     owning = true;
-    const [ok, failure] = pcall(own, settings);
-    owning = false;
-    if (!ok) ngx.log(ngx.ERR, "sluice: push: ", `${failure}`);
-    setConnected(false);
-    resign();
+    pauseSeconds = firstPauseSeconds;
+    lastFailure = undefined;
+    if (runUntilDone(() => goesOnOwning(settings)) !== undefined) stopOwning();
   });
 }
 
-/** Connects, serves and connects again, until this worker ends or is no longer the owner. */
-function own(settings: Settings): void {
-  let pauseSeconds = firstPauseSeconds;
-  let lastFailure: string | undefined;
-  while (!ngx.worker.exiting()) {
-    let pauseAtLeastSeconds = 0;
-    const [socket, failure] = open(settings);
-    if (socket !== undefined) {
-      const openedAt = ngx.now();
-      lastFailure = undefined;
-      const end = serve(settings, socket);
-      // Replaced by another worker of this nginx, or by a stranger? Ownership tells.
-      if (end === "resigned" || !renew()) return;
-      if (end === "replaced") {
-        ngx.log(ngx.ERR, "sluice: push: another gateway is called ", settings.gatewayId, " too: set SLUICE_GATEWAY_ID");
-        pauseAtLeastSeconds = twinPauseSeconds;
-      } else if (ngx.now() - openedAt >= goodSessionSeconds) {
-        pauseSeconds = firstPauseSeconds;
-      }
-    } else if (failure !== lastFailure) {
-      // Once a failure, not once a try.
-      lastFailure = failure;
-      ngx.log(ngx.WARN, "sluice: push: cannot reach the control plane at ", settings.pushUrl, ": ", failure);
+/** @returns whether this worker still is the owner */
+function goesOnOwning(settings: Settings): boolean {
+  const [ok, owner] = pcall(own, settings);
+  if (!ok) ngx.log(ngx.ERR, "sluice: push: ", `${owner}`);
+  if (ok && owner === true) return true;
+  stopOwning();
+  return false;
+}
+
+function stopOwning(): void {
+  owning = false;
+  setConnected(false);
+  resign();
+}
+
+/** Connects, serves until the connection is lost, and waits before the next. @returns false when this worker is no longer the owner */
+function own(settings: Settings): boolean {
+  if (ngx.worker.exiting()) return false;
+  let pauseAtLeastSeconds = 0;
+  const [socket, failure] = open(settings);
+  if (socket !== undefined) {
+    const openedAt = ngx.now();
+    lastFailure = undefined;
+    const end = serve(settings, socket);
+    // Replaced by another worker of this nginx, or by a stranger? Ownership tells.
+    if (end === "resigned" || !renew()) return false;
+    if (end === "replaced") {
+      ngx.log(ngx.ERR, "sluice: push: another gateway is called ", settings.gatewayId, " too: set SLUICE_GATEWAY_ID");
+      pauseAtLeastSeconds = twinPauseSeconds;
+    } else if (ngx.now() - openedAt >= goodSessionSeconds) {
+      pauseSeconds = firstPauseSeconds;
     }
-    // Full jitter: gateways that lost one control plane together do not come back together.
-    const until = ngx.now() + pauseAtLeastSeconds + math.random() * pauseSeconds;
-    while (ngx.now() < until) {
-      ngx.sleep(math.min(turnSeconds, math.max(0.001, until - ngx.now())));
-      if (!renew()) return;
-    }
-    if (!renew()) return;
-    pauseSeconds = math.min(pauseSeconds * 2, longestPauseSeconds);
+  } else if (failure !== lastFailure) {
+    // Once a failure, not once a try.
+    lastFailure = failure;
+    ngx.log(ngx.WARN, "sluice: push: cannot reach the control plane at ", settings.pushUrl, ": ", failure);
   }
+  // Full jitter: gateways that lost one control plane together do not come back together.
+  const until = ngx.now() + pauseAtLeastSeconds + math.random() * pauseSeconds;
+  while (ngx.now() < until) {
+    ngx.sleep(math.min(turnSeconds, math.max(0.001, until - ngx.now())));
+    if (!renew()) return false;
+  }
+  pauseSeconds = math.min(pauseSeconds * 2, longestPauseSeconds);
+  return renew();
 }
 
 function open(settings: Settings): LuaMultiReturn<[WebSocketClient | undefined, string | undefined]> {

@@ -1,7 +1,7 @@
 // Keeps requests from waiting for a server that does not answer: after some failures in a row nothing is sent to it, until a
 // probe of the worker's own has been answered. Of each server, and each worker for itself.
 
-import { runSoon } from "../runtime/background.ts";
+import { runUntilDone } from "../runtime/background.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 
 export interface Breaker {
@@ -9,6 +9,8 @@ export interface Breaker {
   failures: number;
   /** Nothing is sent. */
   open: boolean;
+  /** Before the next probe. */
+  pauseSeconds: number;
 }
 
 const failuresToOpen = 3;
@@ -18,7 +20,7 @@ const longestPauseSeconds = 0.25;
 let openBreakers = 0;
 
 export function closedBreaker(): Breaker {
-  return { failures: 0, open: false };
+  return { failures: 0, open: false, pauseSeconds: firstPauseSeconds };
 }
 
 /** How many servers this worker sends nothing to. */
@@ -34,7 +36,8 @@ export function noteAnswer(breaker: Breaker): void {
 export function noteFailure(breaker: Breaker, probe: () => boolean): void {
   breaker.failures += 1;
   if (breaker.open || breaker.failures < failuresToOpen) return;
-  const failure = runSoon(() => probeUntilAnswered(breaker, probe));
+  breaker.pauseSeconds = firstPauseSeconds;
+  const failure = runUntilDone(() => probeAgain(breaker, probe));
   // Without a probe nobody would find out that it is back.
   if (failure !== undefined) {
     warnSparingly("requests wait for a Redis that fails", failure);
@@ -44,16 +47,19 @@ export function noteFailure(breaker: Breaker, probe: () => boolean): void {
   openBreakers += 1;
 }
 
-function probeUntilAnswered(breaker: Breaker, probe: () => boolean): void {
-  let pause = firstPauseSeconds;
-  while (!ngx.worker.exiting()) {
+/** @returns whether to probe once more */
+function probeAgain(breaker: Breaker, probe: () => boolean): boolean {
+  if (!ngx.worker.exiting()) {
     // Never the same in all workers: a server that comes back is not asked by all at once.
-    ngx.sleep(pause * (0.75 + math.random() / 2));
+    ngx.sleep(breaker.pauseSeconds * (0.75 + math.random() / 2));
     const [ran, answered] = pcall(probe);
-    if (ran && answered) break;
-    pause = math.min(pause * 2, longestPauseSeconds);
+    if (!ran || !answered) {
+      breaker.pauseSeconds = math.min(breaker.pauseSeconds * 2, longestPauseSeconds);
+      return true;
+    }
   }
   breaker.failures = 0;
   breaker.open = false;
   openBreakers -= 1;
+  return false;
 }

@@ -38,6 +38,22 @@ export function runSoon(work: Work): string | undefined {
   return failure;
 }
 
+/**
+ * Runs `step` until it says that it has done, each time in a timer of its own: what nginx takes for a connection that a timer
+ * opens, some 200 bytes even where none comes about, it gives back when the timer has ended.
+ *
+ * @param step is to yield before it runs again. @returns whether it is to
+ * @returns what failed: it will not be run
+ */
+export function runUntilDone(step: (this: void) => boolean): string | undefined {
+  return runSoon(() => {
+    // Where there is no other timer, in this one.
+    while (step()) {
+      if (runUntilDone(step) === undefined) return;
+    }
+  });
+}
+
 function begin(errand: Errand): string | undefined {
   const [started, failure] = ngx.timer.at(0, () => {
     if (errand.begun) return;

@@ -8,7 +8,7 @@
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
 import { addPending, type Event } from "../metrics/counts.ts";
-import { runSoon } from "../runtime/background.ts";
+import { runUntilDone } from "../runtime/background.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
@@ -131,21 +131,21 @@ function settleLater({ policy, limits, keyValues, redis }: Payer, units: number)
     waitingByPayer[name] = settlement;
   }
   if (draining) return;
-  const failure = runSoon(drain);
+  const failure = runUntilDone(drain);
   // Without a timer they wait for the next response.
   if (failure !== undefined) warnSparingly("responses are settled late", failure);
   else draining = true;
 }
 
-function drain(): void {
-  while (waiting.length > 0) {
-    const settlements = waiting;
-    waiting = [];
-    waitingByPayer = {};
-    const [settled, failure] = pcall(settleAll, settlements);
-    if (!settled) warnSparingly("responses were not settled", `${failure}`);
-  }
-  draining = false;
+/** @returns whether more wait by now */
+function drain(): boolean {
+  const settlements = waiting;
+  waiting = [];
+  waitingByPayer = {};
+  const [settled, failure] = pcall(settleAll, settlements);
+  if (!settled) warnSparingly("responses were not settled", `${failure}`);
+  draining = waiting.length > 0;
+  return draining;
 }
 
 function settleAll(settlements: readonly Settlement[]): void {
