@@ -165,6 +165,7 @@ async function load(
 /** Redis' TIME is the last two arguments, and keys stay: their lives would be those of the real clock. */
 const timeStub = `local real = redis
 local redis = {
+  pcall = real.pcall,
   call = function(command, ...)
     if command == "TIME" then return { ARGV[#ARGV - 1], ARGV[#ARGV] } end
     if command == "PEXPIRE" then return 1 end

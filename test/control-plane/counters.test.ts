@@ -1,5 +1,7 @@
 // Counters by REST: in a real Redis by the rights that docs/cluster.md gives, and on gateways by what they answer.
 
+import { once } from "node:events";
+import { type AddressInfo, createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
@@ -216,6 +218,35 @@ describe("in Redis", () => {
     await later.start();
     await ready(control);
     expect((await control.call("GET", `/apps/default/counters?${query}`)).status).toBe(200);
+  });
+
+  it.each([
+    ["nothing", "$-1\r\n"],
+    ["a string", "$3\r\nabc\r\n"],
+    ["a short list", "*2\r\n:1\r\n:1\r\n"],
+    ["a list of strings", `*5\r\n${"$1\r\na\r\n".repeat(5)}`],
+  ])("answers 503 where something else than our Redis replies %s", async (_, reply) => {
+    const server = createServer((socket) => {
+      socket.on("error", () => {});
+      socket.on("data", (sent) => {
+        for (const command of sent.toString("latin1").match(/^\*\d+\r\n\$\d+\r\n\w+/gm) ?? []) {
+          socket.write(command.endsWith("evalsha") ? reply : "+OK\r\n");
+        }
+      });
+    });
+    onTestFinished(() => void server.close());
+    await once(server.listen(0, "127.0.0.1"), "listening");
+    const { port } = server.address() as AddressInfo;
+    const settled = { scope: "cluster", cost: { from: "response-bytes" }, limits: [hourly] };
+    const control = await start({ books, settled }, { SLUICE_REDIS_URL: `redis://127.0.0.1:${port}` });
+    await ready(control);
+    const topUp = { policy: "books", key: ["192.0.2.7", "ann"], units: 1 };
+    const answers = [
+      await control.call("GET", `/apps/default/counters?${query}`),
+      await control.call("GET", "/apps/default/counters?policy=settled"),
+      await control.call("POST", "/apps/default/counters", { body: topUp }),
+    ];
+    for (const { status, body } of answers) expect([status, body.code]).toEqual([503, "redis-unavailable"]);
   });
 
   it("answers 503 without a Redis, for a policy of the time when there was one", async () => {

@@ -168,22 +168,32 @@ describe("a fleet of two gateways", () => {
     expect(await askAtOnce([url], 60)).toEqual({ 200: 30, 429: 30 });
   });
 
-  it("answers no client with an error where a counter in Redis is damaged", async () => {
-    for (const name of ["damaged", "misused"]) {
-      await system.put({
-        name,
-        scope: "cluster",
-        match: { paths: [`/${name}`] },
-        limits: [{ algorithm: "fixed-window", quota: 4, window: "1d" }],
-      });
-    }
-    const keyOf = (name: string) => `sluice:s3:{default:${name}:0:}:default:fixed-window:86400000000`;
-    await system.redis?.command("SET", keyOf("damaged"), "not a counter");
-    // A text that is no counter is one that was never seen.
-    expect(await askAtOnce(urls("/damaged"), 20)).toEqual({ 200: 4, 429: 16 });
-    // A key that is no text makes the script fail: each node decides by its share, 2 of 4.
-    await system.redis?.command("LPUSH", keyOf("misused"), "not even a text");
-    expect(await askAtOnce(urls("/misused"), 20)).toEqual({ 200: 4, 429: 16 });
+  describe("where something else lies under a counter's key, and beside requests of other keys", () => {
+    const quota = 4;
+    const algorithms = ["fixed-window", "token-bucket", "sliding-window", "sliding-log"];
+    it.each(algorithms.flatMap((algorithm) => [1, 2].map((limits) => [algorithm, limits] as const)))(
+      "a %s counts as if it were new: %d limits",
+      async (algorithm, count) => {
+        const name = `foreign-${algorithm}-${count}`;
+        const limits = ["a", "b"]
+          .slice(0, count)
+          .map((each) => ({ name: each, algorithm, quota, window: "366d", burst: quota }));
+        if (!algorithm.endsWith("bucket")) for (const limit of limits) delete (limit as { burst?: number }).burst;
+        await system.put({ name, scope: "cluster", key: ["header:x-user"], match: { paths: [`/${name}`] }, limits });
+        const keyOf = (user: string) =>
+          `sluice:s3:{default:${name}:1:${user}}:a:${algorithm}:31622400000000${algorithm === "sliding-window" ? "/3162240000000" : ""}`;
+        await system.redis?.command("SET", keyOf("text"), "not a counter");
+        await system.redis?.command("LPUSH", keyOf("list"), "not even a text");
+        const users = ["text", "list", "innocent"];
+        const ask = async (user: string) => [
+          user,
+          await askAtOnce(urls(`/${name}`), 20, { headers: { "x-user": user } }),
+        ];
+        const told = Object.fromEntries(await Promise.all(users.map(ask)));
+        for (const user of users) expect(told[user], user).toEqual({ 200: quota, 429: 16 });
+        for (const user of users) expect(await system.redis?.command("TYPE", keyOf(user)), user).toBe("string");
+      },
+    );
   });
 
   it("charges all cluster policies of a request or none", async () => {

@@ -13,6 +13,14 @@ import { childrenOf, until } from "../fixtures/system.ts";
 /** In one go it takes 400 ms of CPU. A slice is 1 ms, and the machine may have other things to do. */
 const mostSliceSeconds = 0.2;
 
+/** The worker's memory, and its memory without garbage, in KB. Between /break and /mend no snapshot can be laid out. */
+const insights = `
+    location = /memory { content_by_lua_block { ngx.print(collectgarbage("count")) } }
+    location = /kept { content_by_lua_block { collectgarbage() collectgarbage() ngx.print(collectgarbage("count")) } }
+    location = /break { content_by_lua_block { ngx.shared.sluice_state.safe_set = function() error("broken by this test") end } }
+    location = /mend { content_by_lua_block { ngx.shared.sluice_state.safe_set = nil } }
+`;
+
 interface Told {
   readonly type: string;
   readonly revision: number;
@@ -39,6 +47,7 @@ beforeAll(async () => {
   gateway = await LoneGateway.start({
     policies: [],
     env: { SLUICE_CONTROL_URL: `http://127.0.0.1:${port}`, SLUICE_GATEWAY_TOKEN: "t", SLUICE_GATEWAY_ID: "g" },
+    edit: (config) => config.replace("location / {", `${insights}location / {`),
   });
   await connection;
 });
@@ -57,6 +66,21 @@ it("takes 10,000 policies in, and what is edited after, in slices", async () => 
   const longest = await gateway.metric("sluice_snapshot_slice_seconds_max");
   expect(longest).toBeGreaterThan(0);
   expect(longest).toBeLessThan(mostSliceSeconds);
+});
+
+it("collects what an intake leaves behind that broke off", async () => {
+  const keptKB = await luaKB("/kept");
+  told = [];
+  await ask(`${gateway.url}/break`);
+  const reconnected = once(server, "connection");
+  push(10_000, "all");
+  await reconnected;
+  await ask(`${gateway.url}/mend`);
+  expect(gateway.log).toContain("broken by this test");
+  expect(told.filter(({ type }) => type !== "hello")).toEqual([]);
+  await until("its garbage is gone", 5000, async () => (await luaKB("/memory")) < keptKB * 1.4);
+  push(10_000, 7);
+  await applied(revision);
 });
 
 it("answers pings while it takes a snapshot in", async () => {
@@ -162,6 +186,10 @@ function residentMB(): number {
     const kB = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
     return sum + Number(kB) / 1024;
   }, 0);
+}
+
+async function luaKB(path: "/memory" | "/kept"): Promise<number> {
+  return Number((await ask(`${gateway.url}${path}`)).body);
 }
 
 /** Of user and system, as Linux counts: a hundred ticks a second. */

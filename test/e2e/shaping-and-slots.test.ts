@@ -358,6 +358,78 @@ const busyFor4Ms = `
   return 1
 `;
 
+describe("a slot that a defect keeps from being renewed or given back", () => {
+  const slots = (name: string, priority: number) => ({
+    name,
+    priority,
+    scope: "cluster",
+    match: { paths: [`/${name}`, "/both"] },
+    limits: [{ name: "slots", algorithm: "concurrency", quota: 1, ttl: "6s" }],
+  });
+  /** From /break to /mend every call that is about the policy "broken" alone is a defect of the gateway. */
+  const breaking = `
+    location = /break { content_by_lua_block {
+        local found, library = pcall(require, "resty.redis")
+        if not found then library = require "nginx.redis" end
+        local commit = library.commit_pipeline
+        local breaks = true
+        library.commit_pipeline = function(self)
+            local sent = ""
+            for _, request in ipairs(self._reqs) do sent = sent .. table.concat(request) end
+            if breaks and sent:find("{default:broken:", 1, true) and not sent:find("{default:sound:", 1, true) then
+                error("broken by this test")
+            end
+            return commit(self)
+        end
+        library.mend = function() breaks = false end
+    } }
+    location = /mend { content_by_lua_block {
+        local found, library = pcall(require, "resty.redis")
+        if not found then library = require "nginx.redis" end
+        library.mend()
+    } }
+`;
+  let broken: LoneGateway;
+  beforeAll(async () => {
+    broken = await LoneGateway.start({
+      policies: [slots("broken", 1), slots("sound", 0)],
+      env: { SLUICE_UPSTREAM: service.url, SLUICE_REDIS_URL: redis.url, SLUICE_REDIS_DEADLINE_MS: "10000" },
+      edit: (config) => config.replace("location / {", `${breaking}location / {`),
+    });
+  });
+  afterAll(() => broken?.stop());
+  const statusOf = async (path: string) => (await ask(broken.url + path)).status;
+  const ended = async (running: Promise<Answer>) => {
+    service.answer();
+    service.holds = false;
+    expect((await running).status).toBe(200);
+    await sleep(100);
+  };
+
+  it("is the only one that is kept of a request's", async () => {
+    await ask(`${broken.url}/break`);
+    const running = ask(`${broken.url}/both`);
+    await until("it runs", () => service.running === 1);
+    await ended(running);
+    expect(broken.log).toContain("broken by this test");
+    expect(await statusOf("/sound")).toBe(200);
+    await ask(`${broken.url}/mend`);
+    expect(await statusOf("/broken")).toBe(429);
+    await redis.command("FLUSHALL");
+  });
+
+  it("is given back where renewing it failed", async () => {
+    const running = ask(`${broken.url}/both`);
+    await until("it runs", () => service.running === 1);
+    const logged = broken.log.length;
+    await ask(`${broken.url}/break`);
+    await until("it was not renewed", () => broken.log.slice(logged).includes("broken by this test"));
+    await ask(`${broken.url}/mend`);
+    await ended(running);
+    expect(await statusOf("/both")).toBe(200);
+  });
+});
+
 describe("concurrency of which the quota is raised", () => {
   let system: System;
   beforeAll(async () => {

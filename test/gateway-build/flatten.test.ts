@@ -354,6 +354,14 @@ test("a library function that stands there more than once is looked for once, an
   expect(lua).toContain("math.max(");
 });
 
+test("a library function that stands in a loop is looked for once", () => {
+  const math = "declare namespace math { function min(this: void, a: number, b: number): number; }";
+  const body = "let n = 0; for (let i = 0; i < 3; i++) { n += math.min(i, 1); } return n;";
+  const { reply, script: lua } = run(script(math, body));
+  expect(reply).toBe("2");
+  expect(lua).toContain("local min = math.min\n");
+});
+
 test("more locals than Lua allows at once are kept in blocks of their own", () => {
   const sums = Array.from({ length: 300 }, (_, i) => `redis.call("S", weigh(n + ${i}));`).join("\n");
   const weigh =

@@ -159,6 +159,8 @@ function product.newRedis()
     return commands[command](...)
   end
 
+  redis.pcall = redis.call
+
   -- A script sees what Redis lets it see.
   local seen = { redis = redis, struct = struct, math = math, string = string, table = table }
   seen.tonumber, seen.tostring, seen.unpack, seen.type = tonumber, tostring, unpack, type

@@ -66,6 +66,7 @@ const numbersOf = ({ algorithm, quota, windowUs, burst, precisionUs }: Limit) =>
 const timeless = `
   local real = redis
   local redis = {
+    pcall = real.pcall,
     call = function(command, key, value, px)
       if command == "TIME" then return { ARGV[#ARGV - 1], ARGV[#ARGV] } end
       if command == "PEXPIRE" then return end

@@ -216,6 +216,7 @@ local scripts = {}
 local product = { nowUs = 0, scripts = scripts, unpack = struct.unpack }
 local time, timeUs = {}, -1
 local redis = {
+  pcall = real.pcall,
   call = function(command, ...)
     if command ~= "TIME" then return real.call(command, ...) end
     if timeUs ~= product.nowUs then

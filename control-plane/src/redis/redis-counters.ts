@@ -4,6 +4,7 @@
 import { capacity, sizeOf } from "@sluice/limiter/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "@sluice/limiter/policy/compile.ts";
 import type { CounterReading } from "@sluice/limiter/policy/snapshot.ts";
+import { describeValue } from "@sluice/limiter/policy/validate.ts";
 import type { RedisLink } from "./redis-link.ts";
 import type { RedisScripts } from "./redis-scripts.ts";
 
@@ -16,7 +17,7 @@ export class RedisCounters {
     this.#scripts = scripts;
   }
 
-  /** What a request of one unit would be told. Charges nothing. @throws what ioredis throws */
+  /** What a request of one unit would be told. Charges nothing. @throws what ioredis throws; Error for an odd reply */
   async read(policy: CompiledPolicy, keyValues: string): Promise<CounterReading[]> {
     return Promise.all(
       policy.limits.map(async (limit) => {
@@ -35,31 +36,47 @@ export class RedisCounters {
     await this.#link.delete([...new Set([...keys.flatMap((key) => [key, `${key}:debt`]), ...ledgers])]);
   }
 
-  /** Gives units back, as far as they count. @param name of a limit; undefined: of every one. @throws what ioredis throws */
+  /**
+   * Gives units back, as far as they count.
+   *
+   * @param name of a limit; undefined: of every one
+   * @throws what ioredis throws; Error for an odd reply
+   */
   async topUp(policy: CompiledPolicy, keyValues: string, name: string | undefined, units: number): Promise<void> {
     const limits = policy.limits.filter((limit) => name === undefined || limit.name === name);
     const keys = limits.map((limit) => keyOf(policy, limit, keyValues));
-    await this.#link.run(
+    const reply = await this.#link.run(
       this.#scripts.top_up,
       keys,
       limits.flatMap((limit) => [...numbersOf(limit), units]),
     );
+    readNumbers([reply], 1);
   }
 
   async #readCounter(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string) {
     const key = keyOf(policy, limit, keyValues);
     const reply = await this.#link.run(this.#scripts.peek, [key], [...numbersOf(limit), 1]);
-    const [, remaining, , resetAfterUs] = reply as [number, number, number, number];
-    return { remaining, resetAfterUs };
+    return readTold(reply, 5);
   }
 
   /** What is owed is part of it. No units: it only asks. */
   async #readUnsettled(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string) {
     const key = keyOf(policy, limit, keyValues);
     const reply = await this.#link.run(this.#scripts.settle, [key, `${key}:debt`], [...numbersOf(limit), 0]);
-    const [, remaining, , resetAfterUs] = reply as [number, number, number, number];
-    return { remaining, resetAfterUs };
+    return readTold(reply, 4);
   }
+}
+
+/** What peek and settle tell, among so many numbers. */
+function readTold(reply: unknown, count: number) {
+  const [, remaining, , resetAfterUs] = readNumbers(reply, count) as [number, number, number, number];
+  return { remaining, resetAfterUs };
+}
+
+/** @throws Error where a server that is no Redis of ours replied */
+function readNumbers(reply: unknown, count: number): readonly number[] {
+  if (Array.isArray(reply) && reply.length === count && reply.every((each) => typeof each === "number")) return reply;
+  throw new Error(`expected a reply of ${count} numbers, got ${describeValue(reply)}`);
 }
 
 function keyOf(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string): string {

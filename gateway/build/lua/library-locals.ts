@@ -6,16 +6,22 @@ import { rewriteBlock } from "./walk.ts";
 
 const libraries = new Set(["redis", "math", "string", "struct", "table"]);
 
-/** Those that stand there more than once, declared before everything else. */
+/** Those that stand there more than once, or in a loop, declared before everything else. */
 export function keepLibraryFunctions(statements: readonly lua.Statement[], names: Names): lua.Statement[] {
   const uses = new Map<string, number>();
-  rewriteBlock(statements, {
-    expression: (part) => {
+  const count = {
+    expression: (part: lua.Expression) => {
       const name = libraryFunction(part);
       if (name !== undefined) uses.set(name, (uses.get(name) ?? 0) + 1);
       return part;
     },
-  });
+    // What stands in a loop counts once more.
+    statement: (part: lua.Statement) => {
+      if (lua.isWhileStatement(part)) rewriteBlock(part.body.statements, count);
+      return [part];
+    },
+  };
+  rewriteBlock(statements, count);
   const locals = new Map<string, string>();
   for (const [name, count] of uses) {
     if (count > 1) locals.set(name, names.fresh(name.slice(name.indexOf(".") + 1)));

@@ -20,6 +20,9 @@ declare const redis: {
   call(this: void, command: "SET", key: string, value: string, px: "PX", ms: string): void;
   call(this: void, command: "SETRANGE", key: string, offset: number, value: string): void;
   call(this: void, command: "PEXPIRE", key: string, ms: string): void;
+  /** Gives an error as a table, { err: message }, of which the length is 0. */
+  pcall(this: void, command: "GET", key: string): string | false;
+  pcall(this: void, command: "GETRANGE", key: string, first: number, last: number): string;
 };
 
 /** Redis' own library for packed numbers. */
@@ -94,7 +97,7 @@ export function loadCounter(rate: Rate, state: StoredCounter): void {
 }
 
 function loadPair(state: StoredCounter): void {
-  const stored = redis.call("GET", state.key);
+  const stored = redis.pcall("GET", state.key);
   if (stored !== false && stored.length === headBytes) {
     const [atUs, count] = struct.unpack("<dd", stored);
     // Neither is what is no number.
@@ -102,12 +105,30 @@ function loadPair(state: StoredCounter): void {
       state.atUs = atUs;
       state.count = count;
     }
+  } else {
+    passOver(stored, state.key);
   }
 }
 
+/**
+ * What is of another type is no counter, nor what else we keep: it is read as if nothing were there, and written over.
+ * Raised, it would be the error of all whose counters the script has.
+ *
+ * @param stored what `pcall` gave that is nothing of ours
+ * @throws what else Redis refuses to read it for
+ */
+export function passOver(stored: unknown, key: string): void {
+  if (type(stored) !== "table") return;
+  const [wrongType] = string.find((stored as { err: string }).err, "WRONGTYPE", 1, true);
+  if (wrongType === undefined) redis.call("GET", key);
+}
+
 function loadSliding(state: StoredCounter): void {
-  const stored = redis.call("GETRANGE", state.key, 0, lastWhole);
-  if (stored.length < headBytes) return;
+  const stored = redis.pcall("GETRANGE", state.key, 0, lastWhole);
+  if (stored.length < headBytes) {
+    passOver(stored, state.key);
+    return;
+  }
   const [atUs, count] = struct.unpack("<dd", stored);
   if (atUs >= 0 && count >= 0) {
     state.atUs = atUs;
@@ -151,8 +172,10 @@ export function keepCounter(rate: Rate, state: StoredCounter, lifeUs: number): v
 /** What is owed beside the counter: "1700000120000000 1700000000000000 5", paidAtUs, sinceUs and quota. */
 export function loadDebt(key: string): Debt {
   const debt: Debt = { paidAtUs: 0, sinceUs: 0, quota: 1 };
-  const stored = redis.call("GET", key);
-  if (stored !== false) {
+  const stored = redis.pcall("GET", key);
+  if (stored === false || stored.length === 0) {
+    passOver(stored, key);
+  } else {
     const [paidAtUs, sinceUs, quota] = string.match(stored, "^(%d+) (%d+) (%d+)$");
     if (paidAtUs !== undefined) {
       debt.paidAtUs = tonumber(paidAtUs) as number;

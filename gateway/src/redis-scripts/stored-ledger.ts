@@ -6,10 +6,10 @@
 // with a time to live after which nothing is owed for it. Its key shares the hash tag of the counters.
 
 import type { Holding, Ledger } from "../../../limiter/src/lease/ledger.ts";
-import { longestLifetimeMs } from "./counter.ts";
+import { longestLifetimeMs, passOver } from "./counter.ts";
 
 declare const redis: {
-  call(this: void, command: "GET", key: string): string | false;
+  pcall(this: void, command: "GET", key: string): string | false;
   call(this: void, command: "SET", key: string, value: string, px: "PX", ms: string): void;
 };
 
@@ -18,8 +18,10 @@ const line = "^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)\n";
 /** What is stored is read as an empty ledger from where it is none. */
 export function loadLedger(key: string, ledger: Ledger): void {
   ledger.count = 0;
-  const stored = redis.call("GET", key);
-  if (stored !== false) {
+  const stored = redis.pcall("GET", key);
+  if (stored === false || stored.length === 0) {
+    passOver(stored, key);
+  } else {
     let at = 1;
     let goesOn = true;
     while (goesOn) {

@@ -44,14 +44,14 @@ export function groupOf({ deployment }: RedisSettings, key: string): number {
 
 /**
  * @param keysAndArgs the keys, all of one group, then the arguments
- * @returns the reply; or what failed, and whether the script may have been run all the same
+ * @returns the reply; or undefined, what failed, and whether the script may have been run all the same
  */
-export function callScript<Reply>(
+export function callScript(
   settings: RedisSettings,
   script: Script,
   keyCount: number,
   keysAndArgs: readonly string[],
-): LuaMultiReturn<[Reply | undefined, string | undefined, boolean]> {
+): LuaMultiReturn<[unknown, string | undefined, boolean]> {
   const startedAt = stopwatchSeconds();
   const group = groupOf(settings, keysAndArgs[0] as string);
   const [known, unknown] = serverFor(settings, group);
@@ -62,12 +62,12 @@ export function callScript<Reply>(
   const [reply, failure, stage] = callServer(known, settings.deadlineMs, false, script, keyCount, keysAndArgs);
   if (reply !== undefined) {
     observeRedisCall(stopwatchSeconds() - startedAt);
-    return $multi(reply as Reply, undefined, false);
+    return $multi(reply, undefined, false);
   }
   const trouble = { server: known, asking: false, stage: stage as Stage, failure: failure as string };
   const [later, lastFailure, mayHaveRun] = followDetours(settings, group, trouble, script, keyCount, keysAndArgs);
   if (later !== undefined || trouble.stage !== "connect") observeRedisCall(stopwatchSeconds() - startedAt);
-  return $multi(later as Reply | undefined, lastFailure, mayHaveRun);
+  return $multi(later, lastFailure, mayHaveRun);
 }
 
 /** What came of a script, and where. */

@@ -18,15 +18,17 @@ let takingIn = false;
  * one goes first, unless too much is left.
  *
  * @param work is to call `pause` between its steps, which yields when a slice is over; it yields nowhere else
+ * @throws what `work` throws, whose leavings are collected as well
  */
 export function inSlices<Result>(work: (this: void, pause: Pause) => Result): Result {
   while (collecting && isFull()) rest();
   takingIn = true;
   postponeCollection();
-  const result = sliced(work);
+  const [ended, result] = pcall(sliced<Result>, work);
   takingIn = false;
   collectSoon();
-  return result;
+  if (!ended) error(result, 0);
+  return result as Result;
 }
 
 function collectSoon(): void {

@@ -183,11 +183,12 @@ export function giveBack(charges: readonly Charge[]): void {
   while (from < inRedis.length) {
     const end = endOfCall(inRedis, from);
     const failure = refundInRedis(redis, inRedis.slice(from, end));
-    if (failure !== undefined) warnSparingly("units stay charged, and slots until their time to live is over", failure);
+    if (failure !== undefined) warnSparingly(stayCharged, failure);
     from = end;
   }
 }
 
+const stayCharged = "units stay charged, and slots until their time to live is over";
 let late: Charge[] = [];
 
 /** The same in the log phase, where nothing may yield: what needs a lock or Redis is given back by one timer for all. */
@@ -201,11 +202,15 @@ export function giveBackLate(charge: Charge): void {
   const failure = runSoon(() => {
     const batch = late;
     late = [];
-    for (const each of batch) giveBack([each]);
+    // What goes wrong with one is that one's alone.
+    for (const each of batch) {
+      const [givenBack, defect] = pcall(giveBack, [each]);
+      if (!givenBack) warnSparingly(stayCharged, `${defect}`);
+    }
   });
   if (failure === undefined) return;
   late = [];
-  warnSparingly("units stay charged, and slots until their time to live is over", failure);
+  warnSparingly(stayCharged, failure);
 }
 
 /** What was charged for requests that are not decided and wait, by request. */

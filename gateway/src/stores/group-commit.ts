@@ -7,6 +7,7 @@
 import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
 import { countBatch } from "../metrics/redis-calls.ts";
 import { type Call, callScripts } from "../redis/script-call.ts";
+import { oddReply } from "../redis/script-reply.ts";
 import { runSoon } from "../runtime/background.ts";
 import { nowMs } from "../runtime/clock.ts";
 import { requestAddress, semaphoreLibrary } from "../runtime/lua-modules.ts";
@@ -77,7 +78,6 @@ type RunningLimit = CompiledLimit & { run?: Run | undefined };
 /** What a script replies of each: see redis-scripts/charge-run.ts. */
 export const numbersPerCounter = 6;
 const bytesPerNumber = 8;
-const oddReply = "a reply that none of our scripts gives";
 /** Redis does nothing else meanwhile: about a ms. */
 const mostCountersPerBatch = 256;
 /** Of a lane. What a request asks beyond is not decided by Redis. */
@@ -351,7 +351,9 @@ function unpacked(reply: unknown, counters: number): Numbers | undefined {
 
 function listed(reply: unknown, counters: number): Numbers | undefined {
   if (type(reply) !== "table") return undefined;
-  return (reply as readonly number[]).length === counters * numbersPerCounter + 1 ? (reply as Numbers) : undefined;
+  const count = counters * numbersPerCounter + 1;
+  const list = reply as readonly number[];
+  return list.length === count && type(list[count - 1]) === "number" ? (reply as Numbers) : undefined;
 }
 
 /** @returns false when nothing of it was asked */

@@ -8,7 +8,7 @@ import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/
 import { requestAddress } from "../runtime/lua-modules.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
-import { giveBack, giveBackLate } from "./charges.ts";
+import { giveBackLate } from "./charges.ts";
 import { renewOnNode } from "./node-store.ts";
 import { type Charge, renewInRedis } from "./redis-store.ts";
 
@@ -127,10 +127,16 @@ function renewAllDue(): void {
     if (hold.ended) continue;
     hold.renewAtSeconds = ngx.now() + hold.renewEverySeconds;
     hold.renewing = true;
-    for (let i = 0; i < hold.limits.length; i++) renew(hold, i);
+    // What goes wrong with one is that one's alone: the others are renewed, and this one can be given back.
+    const [renewed, failure] = pcall(renewHold, hold);
     hold.renewing = false;
-    if (hold.ended) giveBack([hold]);
+    if (!renewed) warnSparingly("slots were not renewed", `${failure}`);
+    if (hold.ended) giveBackLate(hold);
   }
+}
+
+function renewHold(hold: Hold): void {
+  for (let i = 0; i < hold.limits.length; i++) renew(hold, i);
 }
 
 function renew(hold: Hold, index: number): void {

@@ -5,9 +5,10 @@ import type { LeaseAnswer } from "../../../limiter/src/lease/ledger.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
 import { callScript, type Script } from "../redis/script-call.ts";
+import { areNumbers, callForNumbers, oddReply } from "../redis/script-reply.ts";
 import { wallSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
-import type { Numbers } from "./group-commit.ts";
+import { type Numbers, numbersPerCounter } from "./group-commit.ts";
 import type { LeaseRecord } from "./lease-cells.ts";
 import { type Check, readReply } from "./redis-store.ts";
 import { keyOf, pushNumbers } from "./script-arguments.ts";
@@ -24,6 +25,7 @@ export interface HeardAnswer extends LeaseAnswer {
 }
 
 const numbersBefore = 6;
+const numbersPerLimit = 2;
 
 /**
  * Sends the message that waits in the record. Yields.
@@ -48,16 +50,20 @@ export function tellRedis(
     pushNumbers(keysAndArgs, limit, 1);
     keysAndArgs.pop();
   }
-  const [reply, failure] = callScript<readonly number[]>(settings, leaseScript, keyCount, keysAndArgs);
+  const [reply, failure] = callScript(settings, leaseScript, keyCount, keysAndArgs);
   if (reply === undefined) return $multi(undefined, failure);
-  return $multi(reply[0] === 1 ? answerFrom(reply, policy.limits.length) : "overtaken", undefined);
+  const limits = policy.limits.length;
+  if (areNumbers(reply, numbersBefore + limits * numbersPerLimit)) return $multi(answerFrom(reply, limits), undefined);
+  // Of the counters nothing is told then.
+  if (areNumbers(reply, numbersBefore) && reply[0] === 0) return $multi("overtaken", undefined);
+  return $multi(undefined, oddReply);
 }
 
 function answerFrom(reply: readonly number[], limits: number): HeardAnswer {
   let speaker = 0;
   for (let i = 1; i < limits; i++) {
-    const left = reply[numbersBefore + i * 2] as number;
-    if (left < (reply[numbersBefore + speaker * 2] as number)) speaker = i;
+    const left = reply[numbersBefore + i * numbersPerLimit] as number;
+    if (left < (reply[numbersBefore + speaker * numbersPerLimit] as number)) speaker = i;
   }
   return {
     seq: reply[1] as number,
@@ -66,8 +72,8 @@ function answerFrom(reply: readonly number[], limits: number): HeardAnswer {
     durationUs: reply[4] as number,
     retryAfterUs: reply[5] as number,
     speaker,
-    remaining: reply[numbersBefore + speaker * 2] as number,
-    resetAfterUs: reply[numbersBefore + speaker * 2 + 1] as number,
+    remaining: reply[numbersBefore + speaker * numbersPerLimit] as number,
+    resetAfterUs: reply[numbersBefore + speaker * numbersPerLimit + 1] as number,
   };
 }
 
@@ -88,8 +94,10 @@ export function chargeExactly(
     pushNumbers(keysAndArgs, limit, policy.policy.cost);
   }
   const askedAtSeconds = wallSeconds();
-  const [numbers, failure] = callScript<Numbers>(settings, chargeLeased, keyCount, keysAndArgs);
-  if (numbers === undefined) return $multi(undefined, failure);
+  const count = 1 + policy.limits.length * numbersPerCounter;
+  const [reply, failure] = callForNumbers(settings, chargeLeased, keyCount, keysAndArgs, count);
+  if (reply === undefined) return $multi(undefined, failure);
+  const numbers = reply as unknown as Numbers;
   return $multi(readReply({ numbers, at: 2, askedAtSeconds }, [check], verdict, false), undefined);
 }
 

@@ -5,7 +5,7 @@ import { capacity } from "../../../limiter/src/algorithms/rate.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { hear, type Verdict } from "../../../limiter/src/verdict.ts";
-import { callScript } from "../redis/script-call.ts";
+import { callForNumbers } from "../redis/script-reply.ts";
 import type { RedisSettings } from "../settings.ts";
 import { type Check, groupsOf, settleScript } from "./redis-store.ts";
 import { keyOf, pushNumbers } from "./script-arguments.ts";
@@ -34,7 +34,8 @@ export function askInRedis(
   const keys: string[] = [];
   const args: string[] = [];
   push(keys, args, policy, keyValues, 0);
-  const [reply, failure] = callScript<readonly number[]>(settings, settleScript, keys.length, [...keys, ...args]);
+  const count = policy.limits.length * numbersPerCounter;
+  const [reply, failure] = callForNumbers(settings, settleScript, keys.length, [...keys, ...args], count);
   if (reply === undefined) return $multi(undefined, failure);
   const decision = emptyDecision();
   let allowed = true;
@@ -63,7 +64,8 @@ export function settleInRedis<Settlement extends Took>(
     const keys: string[] = [];
     const args: string[] = [];
     for (const { policy, keyValues, units } of members) push(keys, args, policy, keyValues, units);
-    const [, failure] = callScript<readonly number[]>(settings, settleScript, keys.length, [...keys, ...args]);
+    const count = (keys.length / 2) * numbersPerCounter;
+    const [, failure] = callForNumbers(settings, settleScript, keys.length, [...keys, ...args], count);
     if (failure === undefined) continue;
     lastFailure = failure;
     for (const settlement of members) unsettled.push(settlement);

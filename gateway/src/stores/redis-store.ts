@@ -9,6 +9,7 @@ import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/
 import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
 import { ear, emptyVerdict, hear, type Verdict } from "../../../limiter/src/verdict.ts";
 import { type Call, callScript, groupOf, type Script } from "../redis/script-call.ts";
+import { callForNumber } from "../redis/script-reply.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { wallSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
@@ -386,7 +387,7 @@ function refundGroup(settings: RedisSettings, refunds: readonly Refund[]): strin
       args.push(whole(receipt[i] as number));
     }
   }
-  return callScript<number>(settings, refund, keys.length, [...keys, ...args])[1];
+  return callForNumber(settings, refund, keys.length, [...keys, ...args])[1];
 }
 
 /** @returns the moment in which the slots are held now, undefined when they are lost; or what failed */
@@ -399,7 +400,7 @@ export function renewInRedis(
 ): LuaMultiReturn<[number | undefined, string | undefined]> {
   const { quota, windowUs } = limit.rate;
   const args = [whole(quota), whole(windowUs), whole(policy.policy.cost), whole(heldAtUs)];
-  const [renewedAtUs, failure] = callScript<number>(settings, renew, 1, [keyOf(policy, limit, keyValues), ...args]);
+  const [renewedAtUs, failure] = callForNumber(settings, renew, 1, [keyOf(policy, limit, keyValues), ...args]);
   if (renewedAtUs === undefined) return $multi(undefined, failure);
   return $multi(renewedAtUs >= 0 ? renewedAtUs : undefined, undefined);
 }
