@@ -113,7 +113,12 @@ function leases(lines: string[]): void {
 }
 
 function luaMemory(lines: string[]): void {
-  heading(lines, "sluice_lua_memory_bytes", "gauge", "Memory of Lua in use, garbage that is not yet collected included.");
+  heading(
+    lines,
+    "sluice_lua_memory_bytes",
+    "gauge",
+    "Memory of Lua in use, garbage that is not yet collected included.",
+  );
   for (let id = 0; id < ngx.worker.count(); id++) {
     const bytes = luaMemoryBytes(id);
     if (bytes !== undefined) lines.push(sample("sluice_lua_memory_bytes", { worker: `${id}` }, whole(bytes)));
