@@ -12,7 +12,6 @@ const unhurried = [
   "ask-first",
   "ask-first-outages",
   "counter-cells",
-  "counters",
   "debugging-answer",
   "first-policy",
   "key-parts",
@@ -41,7 +40,8 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
-const ofTheSystem = { testTimeout: 120_000, hookTimeout: 120_000 };
+const setupFiles = ["test/fixtures/end-with-vitest.ts"];
+const ofTheSystem = { testTimeout: 120_000, hookTimeout: 120_000, setupFiles };
 
 export default defineConfig({
   test: {
@@ -53,6 +53,7 @@ export default defineConfig({
           include: ["test/{limiter,gateway,gateway-build,parity,launch,docs,soak,fixtures}/**/*.test.ts"],
           testTimeout: 30_000,
           hookTimeout: 60_000,
+          setupFiles,
           maxWorkers: Math.max(2, availableParallelism()),
         },
       },
