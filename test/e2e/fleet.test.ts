@@ -42,6 +42,12 @@ async function sumOfPrompt(metric: string): Promise<number> {
   return families[metric]?.samples.reduce((sum, { value }) => sum + value, 0) ?? Number.NaN;
 }
 
+async function failuresOfPrompt(): Promise<number> {
+  // Workers tell what they counted ten times a second.
+  await sleep(300);
+  return sumOfPrompt("sluice_redis_failures_total");
+}
+
 const urls = (path: string) => system.gateways.map(({ url }) => url + path);
 
 describe("a fleet of two gateways", () => {
@@ -141,11 +147,9 @@ describe("a fleet of two gateways", () => {
       limits: [{ algorithm: "fixed-window", quota: 200, window: "366d" }],
     });
     await until("what hung before is over", 5000, async () => (await sumOfPrompt("sluice_redis_breakers_open")) === 0);
-    const failuresBefore = await sumOfPrompt("sluice_redis_failures_total");
+    const failuresBefore = await failuresOfPrompt();
     expect(await askAtOnce([`${prompt.gateway.url}/burst`], 500)).toEqual({ 200: 200, 429: 300 });
-    // Workers tell what they counted ten times a second.
-    await sleep(300);
-    expect(await sumOfPrompt("sluice_redis_failures_total")).toBe(failuresBefore);
+    expect(await failuresOfPrompt()).toBe(failuresBefore);
   });
 
   it("leaves room for one request in a node's share, whatever it costs", async () => {
