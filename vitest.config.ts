@@ -1,27 +1,79 @@
-// Two kinds of tests: those that need no other process to be quiet, and those that start the whole system, one file
-// after the other, because they count what happens within a second.
+// Three kinds of tests, one kind after the other. Units compute: as many files at once as there are processors. Those of
+// the system mostly wait, and have time: two files at once, each with servers of its own. Those that measure start the
+// whole system and count what happens within a second, or judge how long something took: one file at a time.
 
+import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
+
+/** Whatever else is in test/e2e/ measures: a file comes here when nothing in it depends on how busy the machine is. */
+const unhurried = [
+  "abuse",
+  "ask-first",
+  "ask-first-outages",
+  "counter-cells",
+  "debugging-answer",
+  "first-policy",
+  "key-parts",
+  "matching",
+  "odd-replies",
+  "openresty-names",
+  "outages",
+  "oversize-snapshot",
+  "policy-terms",
+  "redis-cluster",
+  "redis-sign-in",
+  "redis-tls",
+  "response-bytes",
+  "secrets",
+  "worked-cases",
+].map((name) => `test/e2e/${name}.test.ts`);
+
+/** Beside which all others of their kind find room. */
+const longest = /(parity\/parity|e2e\/outages|e2e\/redis-cluster|control-plane\/redis)\.test\.ts$/;
+
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const sorted = await super.sort(files);
+    const isLong = ({ moduleId }: TestSpecification) => longest.test(moduleId);
+    return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
+  }
+}
+
+const setupFiles = ["test/fixtures/end-with-vitest.ts"];
+const ofTheSystem = { testTimeout: 120_000, hookTimeout: 120_000, setupFiles };
 
 export default defineConfig({
   test: {
+    sequence: { sequencer: LongestFirst },
     projects: [
       {
         test: {
           name: "units",
-          include: ["test/{limiter,gateway,gateway-build,control-plane,parity,launch,docs,soak,fixtures}/**/*.test.ts"],
+          include: ["test/{limiter,gateway,gateway-build,parity,launch,docs,soak,fixtures}/**/*.test.ts"],
           testTimeout: 30_000,
           hookTimeout: 60_000,
+          setupFiles,
+          maxWorkers: Math.max(2, availableParallelism()),
         },
       },
       {
         test: {
+          ...ofTheSystem,
           name: "system",
-          include: ["test/e2e/**/*.test.ts"],
-          fileParallelism: false,
-          testTimeout: 120_000,
-          hookTimeout: 120_000,
+          include: ["test/control-plane/**/*.test.ts", ...unhurried],
+          maxWorkers: 2,
           sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        test: {
+          ...ofTheSystem,
+          name: "measured",
+          include: ["test/e2e/**/*.test.ts"],
+          exclude: unhurried,
+          fileParallelism: false,
+          sequence: { groupOrder: 2 },
         },
       },
     ],

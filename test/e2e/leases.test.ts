@@ -41,15 +41,11 @@ async function start(
 ) {
   redis = new RedisServer(await freePort());
   await redis.start();
-  for (let i = 0; i < count; i++) {
-    gateways.push(
-      await LoneGateway.start({
-        policies,
-        ...options,
-        env: { SLUICE_REDIS_URL: redis.url, SLUICE_REDIS_DEADLINE_MS: "200", ...options.env },
-      }),
-    );
-  }
+  const env = { SLUICE_REDIS_URL: redis.url, SLUICE_REDIS_DEADLINE_MS: "200", ...options.env };
+  // What has begun is stopped even where another does not start.
+  const begun = Array.from({ length: count }, () => LoneGateway.start({ policies, ...options, env }));
+  for (const one of await Promise.allSettled(begun)) if (one.status === "fulfilled") gateways.push(one.value);
+  await Promise.all(begun);
 }
 
 async function scriptCalls(): Promise<number> {

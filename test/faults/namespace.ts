@@ -1,6 +1,7 @@
 // A network namespace, which a pair of virtual interfaces joins to this machine, and whose firewall drops packets.
 
 import { execFile, execFileSync } from "node:child_process";
+import { existsSync } from "node:fs";
 import { promisify } from "node:util";
 
 let count = 0;
@@ -27,6 +28,7 @@ export class Namespace {
   }
 
   static create(): Namespace {
+    if (count === 0) removeLeftBehind();
     const namespace = new Namespace();
     try {
       namespace.#create();
@@ -80,6 +82,14 @@ export class Namespace {
         // It was never made.
       }
     }
+  }
+}
+
+/** Those of processes that were killed. */
+function removeLeftBehind(): void {
+  const names = execFileSync("ip", ["netns", "list"], { encoding: "utf8" });
+  for (const [name, pid] of names.matchAll(/^sluice-(\d+)-\d+/gm)) {
+    if (!existsSync(`/proc/${pid}`)) ip("netns", "del", name);
   }
 }
 

@@ -51,76 +51,126 @@ function product.limitOf(limit, name)
   }
 end
 
--- Redis' own library for packed numbers, as far as "<", "I4" and "d" go.
+-- Redis' own library for packed numbers, as far as "<", "I4" and "d" go. Of each format a function is made that needs no
+-- table: millions of decisions go through it.
 local struct = {}
-local byte, char, floor = string.byte, string.char, math.floor
+local floor = math.floor
 
-local pack = {}
-local unpackAt = {}
-
-function pack.I4(number)
-  assert(number >= 0 and number < 4294967296 and number % 1 == 0, "not 32 bits: " .. number)
-  local rest = floor(number / 256)
-  local higher = floor(rest / 256)
-  return char(number % 256, rest % 256, higher % 256, floor(higher / 256))
+-- Of IEEE 754: 52 bits of the fraction, 11 of the exponent, the sign. By the exponent's bits, what they stand for.
+local powers = {}
+for exponent = 1, 2046 do
+  powers[exponent] = math.ldexp(1, exponent - 1023)
 end
 
-function unpackAt.I4(text, position)
-  local a, b, c, d = byte(text, position, position + 3)
-  return a + b * 256 + c * 65536 + d * 16777216, position + 4
-end
-
--- Of IEEE 754: 52 bits of the fraction, 11 of the exponent, the sign.
-function pack.d(number)
+local function halvesOf(number)
   if number == 0 then
-    return ("\0"):rep(8)
+    return 0, 0
   end
   local fraction, exponent = math.frexp(math.abs(number))
   local bits = (fraction * 2 - 1) * 4503599627370496
-  local high = floor(bits / 4294967296) + (exponent + 1022) * 1048576
-  return pack.I4(bits % 4294967296) .. pack.I4(number < 0 and high + 2147483648 or high)
+  local low = bits % 4294967296
+  local high = (bits - low) / 4294967296 + (exponent + 1022) * 1048576
+  return low, number < 0 and high + 2147483648 or high
 end
 
-function unpackAt.d(text, position)
-  local low = unpackAt.I4(text, position)
-  local high = unpackAt.I4(text, position + 4)
-  local sign = high >= 2147483648 and -1 or 1
-  local exponent = floor(high / 1048576) % 2048
-  if exponent == 0 then
-    return 0, position + 8
+local function numberOf(low, high)
+  local sign = 1
+  if high >= 2147483648 then
+    sign, high = -1, high - 2147483648
   end
-  local bits = high % 1048576 * 4294967296 + low
-  return sign * math.ldexp(1 + bits / 4503599627370496, exponent - 1023), position + 8
+  local rest = high % 1048576
+  local exponent = (high - rest) / 1048576
+  if exponent == 0 then
+    return 0
+  end
+  return sign * (1 + (rest * 4294967296 + low) / 4503599627370496) * powers[exponent]
 end
 
-local kindsOf = setmetatable({}, {
-  __index = function(known, format)
-    local kinds = {}
-    for kind in format:sub(2):gmatch("%a4?") do
-      kinds[#kinds + 1] = kind
+local function checked(number)
+  assert(number >= 0 and number < 4294967296 and number % 1 == 0, "not 32 bits")
+  return number
+end
+
+local function kindsOf(format)
+  local kinds = {}
+  for kind in format:sub(2):gmatch("%a4?") do
+    assert(kind == "I4" or kind == "d", format)
+    kinds[#kinds + 1] = kind
+  end
+  assert(format == "<" .. table.concat(kinds), format)
+  return kinds
+end
+
+-- The source of what takes numbers n1, n2, … apart: 32 bits at a time, each to four bytes.
+local function packing(format)
+  local parameters, lines, bytes = {}, {}, {}
+  local function takeApart(word)
+    local names = {}
+    for i = 1, 4 do
+      names[i] = word .. "_" .. i
+      bytes[#bytes + 1] = names[i]
     end
-    assert(format == "<" .. table.concat(kinds), format)
-    known[format] = kinds
-    return kinds
-  end,
-})
+    lines[#lines + 1] = ([[local W_1 = W % 256 local r = (W - W_1) / 256 local W_2 = r % 256
+      r = (r - W_2) / 256 local W_3 = r % 256 local W_4 = (r - W_3) / 256]]):gsub("W", word)
+  end
+  for i, kind in ipairs(kindsOf(format)) do
+    local number = "n" .. i
+    parameters[i] = number
+    if kind == "d" then
+      lines[#lines + 1] = ("local lN, hN = halvesOf(N)"):gsub("N", number)
+      takeApart("l" .. number)
+      takeApart("h" .. number)
+    else
+      lines[#lines + 1] = ("checked(N)"):gsub("N", number)
+      takeApart(number)
+    end
+  end
+  return ([[local char, halvesOf, checked = string.char, ...
+    return function(%s) %s return char(%s) end]]):format(
+    table.concat(parameters, ", "),
+    table.concat(lines, " "),
+    table.concat(bytes, ", ")
+  )
+end
+
+-- The source of what reads bytes b1, b2, … from a text, and puts each number together.
+local function unpacking(format)
+  local bytes, numbers = {}, {}
+  local function putTogether()
+    local at = #bytes
+    for i = 1, 4 do
+      bytes[at + i] = "b" .. at + i
+    end
+    return ("b%d + b%d * 256 + b%d * 65536 + b%d * 16777216"):format(at + 1, at + 2, at + 3, at + 4)
+  end
+  for i, kind in ipairs(kindsOf(format)) do
+    numbers[i] = kind == "d" and ("numberOf(%s, %s)"):format(putTogether(), putTogether()) or putTogether()
+  end
+  return ([[local byte, numberOf = string.byte, ...
+    return function(text, position)
+      position = position or 1
+      local %s = byte(text, position, position + %d)
+      return %s, position + %d
+    end]]):format(table.concat(bytes, ", "), #bytes - 1, table.concat(numbers, ", "), #bytes)
+end
+
+local function byFormat(source, one, other)
+  return setmetatable({}, {
+    __index = function(known, format)
+      known[format] = assert(loadstring(source(format)))(one, other)
+      return known[format]
+    end,
+  })
+end
+
+local packed, unpacked = byFormat(packing, halvesOf, checked), byFormat(unpacking, numberOf)
 
 function struct.pack(format, ...)
-  local packed = {}
-  for i, kind in ipairs(kindsOf[format]) do
-    packed[i] = pack[kind]((select(i, ...)))
-  end
-  return table.concat(packed)
+  return packed[format](...)
 end
 
 function struct.unpack(format, text, position)
-  local numbers = {}
-  position = position or 1
-  for i, kind in ipairs(kindsOf[format]) do
-    numbers[i], position = unpackAt[kind](text, position)
-  end
-  numbers[#numbers + 1] = position
-  return unpack(numbers)
+  return unpacked[format](text, position)
 end
 
 -- A Redis of our scripts: its clock says `nowUs`, its keys are a table. `px` keeps the lifetimes that keys were given.

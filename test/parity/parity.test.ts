@@ -1,6 +1,6 @@
 // A million random decisions of each algorithm, in Node and in each other runtime; and that the runner finds a break.
 
-import { spawnSync } from "node:child_process";
+import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { beforeAll, describe, expect, test } from "vitest";
 import { requireGatewayBuild } from "../../launch/gateway-build.ts";
@@ -42,18 +42,23 @@ describe("on the same random traces, the same is decided and stored", () => {
   });
 });
 
-describe("npm run parity -- --break", () => {
+// Each but the last builds everything from a copy of its own.
+describe.concurrent("npm run parity -- --break", () => {
   const [first] = breaks;
 
-  function run(...args: readonly string[]) {
+  function run(...args: readonly string[]): Promise<{ status: unknown; stdout: string; stderr: string }> {
     const command = [join(project, "test/parity/main.ts"), ...args];
-    return spawnSync(process.execPath, command, { cwd: project, encoding: "utf8", timeout: 3 * minutes });
+    return new Promise((resolve) => {
+      execFile(process.execPath, command, { cwd: project, timeout: 3 * minutes }, (error, stdout, stderr) =>
+        resolve({ status: error === null ? 0 : error.code, stdout, stderr }),
+      );
+    });
   }
 
   test(
     "finds one broken line, and shrinks to a trace that can be read",
-    () => {
-      const { status, stdout } = run("--break", first?.name ?? "", "--runtime", "luajit", "--runtime", "nginx");
+    async () => {
+      const { status, stdout } = await run("--break", first?.name ?? "", "--runtime", "luajit", "--runtime", "nginx");
       expect(stdout).toContain("The break was found.");
       expect(status).toBe(0);
       // Behind what the build says, where there is something to build. Whichever finds it first; the other plays its trace then.
@@ -70,8 +75,8 @@ describe("npm run parity -- --break", () => {
 
   test(
     "fails when a break went unnoticed",
-    () => {
-      const { status, stdout } = run(
+    async () => {
+      const { status, stdout } = await run(
         "--break",
         first?.name ?? "",
         "--runtime",
@@ -85,8 +90,8 @@ describe("npm run parity -- --break", () => {
     2 * minutes,
   );
 
-  test("names the breaks that it knows", () => {
-    const { status, stderr } = run("--break", "no such");
+  test("names the breaks that it knows", async () => {
+    const { status, stderr } = await run("--break", "no such");
     expect(stderr).toBe(
       `--break: expected one of ${breaks.map(({ name }) => `"${name}"`).join(", ")}, got "no such"\n`,
     );
