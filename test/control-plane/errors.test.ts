@@ -1,9 +1,10 @@
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { connect } from "node:net";
+import { sql } from "kysely";
 import { describe, expect, it } from "vitest";
 import { errorCatalogue } from "../../control-plane/src/errors/catalogue.ts";
-import { gatewayToken, onePerSecond, startControlPlane } from "./control-plane-under-test.ts";
+import { gatewayToken, onePerSecond, perSecond, startControlPlane } from "./control-plane-under-test.ts";
 
 describe("errors", () => {
   it("are documented code by code", async () => {
@@ -102,6 +103,26 @@ describe("errors", () => {
     expect(JSON.stringify(body)).not.toMatch(/table|sqlite|select|\.ts/i);
     expect(lines.join("")).toContain("no such table");
     expect(lines.join("")).toContain(body.requestId);
+  });
+
+  it("says that the disk is full, changes nothing then, and works on once there is room", async () => {
+    const { app, call } = await startControlPlane();
+    const path = "/apps/default/policies/a";
+    // As a disk that has no page more: SQLite's own bound, which raises the same error.
+    const boundPages = (most: number) => sql.raw(`pragma max_page_count = ${most}`).execute(app.database);
+    const { rows } = await sql<{ page_count: number }>`pragma page_count`.execute(app.database);
+    await boundPages((rows[0]?.page_count ?? 0) + 2);
+    const put = (quota: number) => call("PUT", path, { body: perSecond(quota) });
+    let quota = 1;
+    let answer = await put(quota);
+    while (answer.status < 300 && quota < 1000) {
+      quota += 1;
+      answer = await put(quota);
+    }
+    expect([answer.status, answer.body.code]).toEqual([507, "storage-full"]);
+    expect((await call("GET", path)).body.limits).toMatchObject([{ quota: quota - 1 }]);
+    await boundPages(1_000_000);
+    expect((await put(2000)).status).toBe(200);
   });
 
   it("is not ready when the database does not answer", async () => {

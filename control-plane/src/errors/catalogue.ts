@@ -116,6 +116,11 @@ export const errorCatalogue = {
     meaning: "The counter is in Redis, which does not answer, or SLUICE_REDIS_URL is not set.",
   },
   "not-ready": { status: 503, title: "Not ready", meaning: "The database does not answer." },
+  "storage-full": {
+    status: 507,
+    title: "Storage full",
+    meaning: "The disk of the database is full. Nothing was changed; what is stored is served on.",
+  },
 } as const satisfies Record<string, ErrorEntry>;
 
 export type ErrorCode = keyof typeof errorCatalogue;

@@ -7,6 +7,7 @@ import fp from "fastify-plugin";
 import { ApiError, problemDocument } from "../errors/api-error.ts";
 import type { ErrorCode } from "../errors/catalogue.ts";
 import { problemsOf } from "../schemas/validation-problems.ts";
+import { isDiskFull } from "../storage/sqlite.ts";
 
 const lingerMs = 1_000;
 const contentType = "application/problem+json";
@@ -93,6 +94,10 @@ function apiErrorFrom(thrown: unknown, request: FastifyRequest): ApiError {
   if (error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500) {
     request.log.warn({ err: error }, "a client error without a code of its own");
     return new ApiError("bad-request", details["bad-request"] ?? "");
+  }
+  if (isDiskFull(thrown)) {
+    request.log.error({ err: error }, "the disk is full");
+    return new ApiError("storage-full", "The disk of the database is full: nothing was changed.");
   }
   // What went wrong inside is for the log alone: messages of drivers and of Node hold paths, SQL and values.
   request.log.error({ err: error }, "request failed");

@@ -12,6 +12,13 @@ export function sqliteDialect(path: string): Dialect {
   return new SqliteDialect({ database: async () => openSqlite(path) });
 }
 
+/** SQLITE_FULL: nothing of the transaction was written. */
+const diskFull = 13;
+
+export function isDiskFull(error: unknown): boolean {
+  return error instanceof Error && "errcode" in error && error.errcode === diskFull;
+}
+
 function openSqlite(path: string): SqliteDatabase {
   // SQLite would let everybody read it. Of the files that it makes beside, each has the mode of this one.
   if (path !== ":memory:") closeSync(openSync(path, "a", 0o600));
