@@ -14,8 +14,9 @@ import { setMark, unsetMark } from "./respond/marks.ts";
 import { answerOverLimit, wasRedirected } from "./respond/over-limit.ts";
 import { refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
 import { chargeInTurn } from "./respond/wait.ts";
-import { sleepAtLeastUs } from "./runtime/clock.ts";
+
 import { warnSparingly } from "./runtime/sparing-log.ts";
+import { sleepAtLeastUs } from "./runtime/stopwatch.ts";
 import type { HeaderStyle, RedisSettings, Settings } from "./settings.ts";
 import { currentSnapshot } from "./snapshot/current.ts";
 import { chargeInRedis, chargeOnNode, chargeWithoutRedis, giveBack, keepInMind, settle } from "./stores/charges.ts";

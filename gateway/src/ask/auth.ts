@@ -6,7 +6,7 @@ import { describeValue } from "../../../limiter/src/policy/validate.ts";
 import { retryAfterSeconds } from "../../../limiter/src/response-headers.ts";
 import { countAsk } from "../metrics/counts.ts";
 import { setHeaders } from "../respond/headers.ts";
-import { sleepAtLeastUs } from "../runtime/clock.ts";
+import { sleepAtLeastUs } from "../runtime/stopwatch.ts";
 import type { Settings } from "../settings.ts";
 import { type AskError, sendProblem, unauthorized } from "./ask-errors.ts";
 import { findAsks, type Written } from "./asked-policy.ts";

@@ -1,5 +1,7 @@
 // Times what takes less than nginx's cached clock can tell, whose steps are a millisecond.
 
+import { sleepMs } from "./clock.ts";
+
 interface Timespec {
   /** 64 bits: a number of Lua only by tonumber. */
   readonly seconds: unknown;
@@ -38,4 +40,16 @@ export function wallSeconds(): number {
 export function stopwatchUs(): number {
   ffi.C.sluice_clock_gettime(monotonic, time);
   return (tonumber(time.seconds) as number) * 1e6 + math.floor((tonumber(time.nanoseconds) as number) / 1000);
+}
+
+/** Yields for so long at least: nginx' timers go by whole ms of its cached time, or by a clock of the kernel's that steps by 4, and end too early by as much. */
+export function sleepAtLeastUs(us: number): void {
+  const endUs = stopwatchUs() + us;
+  let leftUs = us;
+  do {
+    // Of a cached time that is late, the timer would end as much too early.
+    ngx.update_time();
+    sleepMs(math.ceil(leftUs / 1000));
+    leftUs = endUs - stopwatchUs();
+  } while (leftUs > 0);
 }
