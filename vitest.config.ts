@@ -14,6 +14,7 @@ const unhurried = [
   "counter-cells",
   "debugging-answer",
   "first-policy",
+  "idle-memory",
   "key-parts",
   "matching",
   "odd-replies",

@@ -42,7 +42,10 @@ export function stopwatchUs(): number {
   return (tonumber(time.seconds) as number) * 1e6 + math.floor((tonumber(time.nanoseconds) as number) / 1000);
 }
 
-/** Yields for so long at least: nginx' timers go by whole ms of its cached time, or by a clock of the kernel's that steps by 4, and end too early by as much. */
+/**
+ * Yields for so long at least: nginx' timers go by whole ms of its cached time, or by a clock of the kernel's that steps by
+ * 4 ms, and end too early by as much.
+ */
 export function sleepAtLeastUs(us: number): void {
   const endUs = stopwatchUs() + us;
   let leftUs = us;

@@ -1,0 +1,47 @@
+// What nginx takes for connections that do not come about, to a Redis and a control plane that are away, it has back.
+
+import { readFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, it } from "vitest";
+import { freePorts } from "../fixtures/free-ports.ts";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { ask } from "../fixtures/requests.ts";
+import { childrenOf } from "../fixtures/system.ts";
+
+/** KB of what malloc has had from the kernel: nginx' own memory. Lua's is elsewhere, and grows until it is collected. */
+function mallocKb(pid: number): number {
+  let inHeap = false;
+  let kb = 0;
+  for (const line of readFileSync(`/proc/${pid}/smaps`, "utf8").split("\n")) {
+    if (/^[0-9a-f]+-[0-9a-f]+ /.test(line)) inHeap = line.endsWith("[heap]");
+    else if (inHeap && line.startsWith("Anonymous:")) kb += Number(line.split(/\s+/)[1]);
+  }
+  return kb;
+}
+
+it("a worker whose Redis and control plane are away probes them without growing", async () => {
+  const [redisPort, controlPort] = (await freePorts(2)) as [number, number];
+  const gateway = await LoneGateway.start({
+    policies: [
+      {
+        name: "fleet",
+        scope: "cluster",
+        match: { paths: ["/"] },
+        limits: [{ algorithm: "token-bucket", quota: 1, window: "1s" }],
+      },
+    ],
+    env: { SLUICE_REDIS_URL: `redis://127.0.0.1:${redisPort}`, SLUICE_CONTROL_URL: `http://127.0.0.1:${controlPort}` },
+  });
+  try {
+    // Until the breaker is open: from then on Redis is probed four times a second.
+    for (let i = 0; i < 10; i++) await ask(gateway.url);
+    const [worker] = childrenOf(gateway.pid) as [number];
+    await sleep(5_000);
+    const beforeKb = mallocKb(worker);
+    await sleep(30_000);
+    expect(beforeKb).toBeGreaterThan(1000);
+    expect(mallocKb(worker) - beforeKb).toBeLessThanOrEqual(12);
+  } finally {
+    await gateway.stop();
+  }
+});
