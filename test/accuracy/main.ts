@@ -2,30 +2,21 @@
 // every window and against one exact counter. README.md says how. Ends with 1 where anything differs.
 
 import { resolve } from "node:path";
-import { parseArgs } from "node:util";
 import { table, writeJson } from "../../bench/report.ts";
-import { requireGatewayBuild } from "../../launch/gateway-build.ts";
-import { fail, SetupError, say } from "../../launch/step.mjs";
-import { requireSystemPackages } from "../../launch/system-packages.ts";
+import { SetupError, say } from "../../launch/step.mjs";
 import { figure } from "../fixtures/fact.ts";
+import { type Outcome, optionsFrom, runTrial } from "../fixtures/trial.ts";
 import { type FleetRun, fleetSizes, runFleet, vendorCase } from "./fleet-run.ts";
 import { inWords, measured, overload } from "./policies.ts";
 
 const names = [...measured.map(({ name }) => name), vendorCase];
 
-/** Whether a signal came: what runs is ended in order, so that no nginx is left behind, and nothing else begins. */
-let stopping = false;
+await runTrial({ readOptions, play });
 
-try {
-  const { seconds, gateways, only, jsonFile } = readOptions(process.argv.slice(2));
-  await requireSystemPackages("test", process.env["SLUICE_NGINX"]);
-  await requireGatewayBuild();
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
-    process.on(signal, () => {
-      stopping = true;
-      say("stopping …");
-    });
-  }
+async function play(
+  { seconds, gateways, only, jsonFile }: Options,
+  stopping: AbortSignal,
+): Promise<Outcome | undefined> {
   const runs: FleetRun[] = [];
   for (const size of gateways) {
     say(`${size} gateways, ${seconds} s at ${overload} times each limit …`);
@@ -36,20 +27,19 @@ try {
         measured: measured.filter(({ name }) => only.includes(name)),
         playsVendor: only.includes(vendorCase),
         progress: (line) => say(`${size} gateways: ${line}`),
-        stopped: () => stopping,
+        stopped: () => stopping.aborted,
       }),
     );
-    if (stopping) process.exit(1);
+    if (stopping.aborted) return undefined;
   }
   writeJson(jsonFile, { date: new Date().toISOString(), seconds, overload, runs });
-  process.stdout.write(`\n${tableOfAccounts(runs)}\n\n${tableOfFacts(runs)}\n\n`);
-  say(`results are in ${jsonFile}`);
   const facts = runs.flatMap((run) => run.facts);
-  const differing = facts.filter(({ ok }) => !ok).length;
-  say(differing === 0 ? "all as expected" : `${differing} of ${facts.length} not as expected`);
-  process.exit(differing === 0 ? 0 : 1);
-} catch (error) {
-  fail(error);
+  return {
+    tables: `${tableOfAccounts(runs)}\n\n${tableOfFacts(runs)}`,
+    files: jsonFile,
+    differing: facts.filter(({ ok }) => !ok).length,
+    of: facts.length,
+  };
 }
 
 function tableOfAccounts(runs: readonly FleetRun[]): string {
@@ -97,14 +87,8 @@ interface Options {
 function readOptions(args: readonly string[]): Options {
   const text = { type: "string" } as const;
   const options = { seconds: text, gateways: text, only: text, json: text };
-  let values: { [Name in keyof typeof options]?: string | undefined };
-  try {
-    ({ values } = parseArgs({ args: [...args], options }));
-  } catch (error) {
-    throw new SetupError(
-      `${(error as Error).message}\nnpm run accuracy -- [--seconds 60] [--gateways 2,4] [--only NAME,…] [--json FILE]`,
-    );
-  }
+  const usage = "npm run accuracy -- [--seconds 60] [--gateways 2,4] [--only NAME,…] [--json FILE]";
+  const values = optionsFrom(args, options, usage);
   const seconds = Number(values.seconds ?? 60);
   if (!Number.isInteger(seconds) || seconds < 4) {
     throw new SetupError(`--seconds: expected a whole number from 4 on, got ${values.seconds}`);

@@ -3,60 +3,45 @@
 
 import { writeFileSync } from "node:fs";
 import { resolve } from "node:path";
-import { parseArgs } from "node:util";
 import { table, writeJson } from "../../bench/report.ts";
-import { requireGatewayBuild } from "../../launch/gateway-build.ts";
-import { fail, SetupError, say } from "../../launch/step.mjs";
-import { requireSystemPackages } from "../../launch/system-packages.ts";
+import { SetupError, say } from "../../launch/step.mjs";
 import { namespacesMissing } from "../faults/namespace.ts";
+import { type Outcome, optionsFrom, runTrial } from "../fixtures/trial.ts";
 import { pictureOf } from "./picture.ts";
-import { type Result, soak } from "./soak.ts";
+import { soak } from "./soak.ts";
 
 const usage = "npm run soak -- [--minutes NUMBER] [--seed NUMBER] [--json FILE]";
 
-const stopping = new AbortController();
+interface Options {
+  readonly minutes: number;
+  readonly seed: number;
+  readonly jsonFile: string;
+}
 
-try {
-  const { minutes, seed, jsonFile } = readOptions(process.argv.slice(2));
-  await requireSystemPackages("test", process.env["SLUICE_NGINX"]);
-  await requireGatewayBuild();
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
-    process.on(signal, () => {
-      say("stopping when this fault is over …");
-      stopping.abort();
-    });
-  }
+await runTrial({ readOptions, play });
+
+async function play({ minutes, seed, jsonFile }: Options, stopping: AbortSignal): Promise<Outcome | undefined> {
   say(`seed ${seed}, ${minutes} minutes`);
   const missing = await namespacesMissing();
   if (missing !== undefined) say(`faults that drop packets are left out: ${missing}`);
-  const result = await soak({ minutes, seed, asRoot: missing === undefined, signal: stopping.signal });
-  if (result === undefined) process.exit(1);
-  report(result, jsonFile);
-} catch (error) {
-  fail(error);
-}
-
-function report(result: Result, jsonFile: string): never {
-  const { facts, seed } = result;
+  const result = await soak({ minutes, seed, asRoot: missing === undefined, signal: stopping });
+  if (result === undefined) return undefined;
   const pictureFile = jsonFile.replace(/(\.json)?$/, ".svg");
   writeJson(jsonFile, result);
   writeFileSync(pictureFile, pictureOf(result));
+  const { facts } = result;
   const rows = facts.map(({ what, expected, seen, ok }) => [what, expected, seen, ok ? "as expected" : "DIFFERS"]);
-  process.stdout.write(`\n${table(["what", "expected", "seen", ""], rows).join("\n")}\n\n`);
-  const differing = facts.filter(({ ok }) => !ok).length;
-  say(`results are in ${jsonFile}, drawn in ${pictureFile}`);
-  say(`seed ${seed}: ${differing === 0 ? "all as expected" : `${differing} of ${facts.length} not as expected`}`);
-  process.exit(differing === 0 ? 0 : 1);
+  return {
+    tables: table([`what, seed ${seed}`, "expected", "seen", ""], rows).join("\n"),
+    files: `${jsonFile}, drawn in ${pictureFile}`,
+    differing: facts.filter(({ ok }) => !ok).length,
+    of: facts.length,
+  };
 }
 
-function readOptions(args: readonly string[]): { minutes: number; seed: number; jsonFile: string } {
+function readOptions(args: readonly string[]): Options {
   const options = { minutes: { type: "string" }, seed: { type: "string" }, json: { type: "string" } } as const;
-  let values: { minutes?: string | undefined; seed?: string | undefined; json?: string | undefined };
-  try {
-    ({ values } = parseArgs({ args: [...args], options }));
-  } catch (error) {
-    throw new SetupError(`${(error as Error).message}\n${usage}`);
-  }
+  const values = optionsFrom(args, options, usage);
   return {
     minutes: numberFrom("--minutes", values.minutes ?? "30", 1, 1440),
     seed: numberFrom("--seed", values.seed ?? `${1 + Math.floor(Math.random() * 999_999)}`, 1, 2 ** 31 - 2),

@@ -28,7 +28,7 @@ interface Refusal {
 /** In each of two generations, which take turns: a few MB. */
 const mostRemembered = 4096;
 /** Then Redis is asked in any case. */
-const longestSeconds = 60;
+const longestSeconds = 120;
 /** With Redis Cluster, of which no epoch tells that a node was emptied. */
 const longestInClusterSeconds = 1;
 
