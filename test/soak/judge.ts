@@ -199,14 +199,24 @@ function rolesOf(samples: readonly Sample[]): [role: string, held: readonly Poss
   ]);
 }
 
+/** Their workers live as long as the run: those of the other are killed and reloaded, and are of any age. */
+const oldWorkers = `gateway ${gatewayCount}, workers`;
+
 function memoryFacts(samples: readonly Sample[]): Fact[] {
-  return rolesOf(samples).map(([role, held, quarter]) =>
-    flatMemory(
+  const roles = rolesOf(samples).map(([role, held, quarter]) => ({
+    role,
+    memory: quartersOf(held, quarter, ({ memoryKb }) => memoryKb),
+  }));
+  const ofOldKb = roles.find(({ role }) => role === oldWorkers)?.memory.before ?? 0;
+  return roles.map(({ role, memory }) => {
+    // Young ones grow until they are as large as old ones, and no larger.
+    const before = role.endsWith("workers") ? Math.max(memory.before, ofOldKb) : memory.before;
+    return flatMemory(
       `memory of ${role}`,
-      quartersOf(held, quarter, ({ memoryKb }) => memoryKb),
+      { ...memory, before },
       role === "control plane" ? growthOfControlPlane : growth,
-    ),
-  );
+    );
+  });
 }
 
 function socketFacts(samples: readonly Sample[]): Fact[] {

@@ -49,8 +49,10 @@ export function isFull(): boolean {
 
 /** Ends a round of the collector, and a whole one, where there is something to gain. @param goesOn false: the rest is for later */
 export function collect(pause: Pause, goesOn: (this: void) => boolean): void {
-  if (luaMemoryKb() < (keptKB * worthCollecting) / 100) {
-    waitForGrowth(usualGrowth);
+  const inUseKB = luaMemoryKb();
+  if (inUseKB < (keptKB * worthCollecting) / 100) {
+    // Of what the last round has left, and not of what has been made since: edits in a row would let memory grow to three times that.
+    waitForGrowth((usualGrowth * keptKB) / inUseKB);
     return;
   }
   while (goesOn()) {
