@@ -20,10 +20,11 @@ export type TraceBorder<Argument extends AnyNotNil> = LuaTable<Argument, undefin
  * there is interpreted for good.
  *
  * Traces of such length have thousands of exits, and LuaJIT compiles what follows one that was taken ten times: a worker grew by
- * a MB a minute for hours, of what faults and refusals call once a second. 200 is as far as it counts.
+ * a MB a minute for hours, of what faults and refusals call once a second. 200 is as far as it counts. And with 1,000 traces
+ * it begins anew, as LuaJIT itself does and OpenResty's with 8,000 only: a worker's memory has an end. A steady load has some 500.
  */
 export function suitDecisions(): void {
-  jit.opt.start("maxirconst=2000", "loopunroll=200", "hotexit=200");
+  jit.opt.start("maxirconst=2000", "loopunroll=200", "hotexit=200", "maxtrace=1000");
 }
 
 /**
