@@ -14,7 +14,6 @@ const unhurried = [
   "counter-cells",
   "debugging-answer",
   "first-policy",
-  "idle-memory",
   "key-parts",
   "matching",
   "odd-replies",
@@ -27,6 +26,7 @@ const unhurried = [
   "redis-tls",
   "response-bytes",
   "secrets",
+  "worker-memory",
   "worked-cases",
 ].map((name) => `test/e2e/${name}.test.ts`);
 

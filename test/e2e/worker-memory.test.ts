@@ -1,4 +1,5 @@
-// What nginx takes for connections that do not come about, to a Redis and a control plane that are away, it has back.
+// What would make a worker grow for ever: connections that do not come about, to a Redis and a control plane that are away,
+// and traces of what is seldom called.
 
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -18,6 +19,28 @@ function mallocKb(pid: number): number {
   }
   return kb;
 }
+
+it("LuaJIT begins anew before it has kept more than a thousand traces", async () => {
+  const traces = `location = /traces {
+    content_by_lua_block {
+      local kept, most = require("jit.util").traceinfo, 0
+      for chunk = 1, 3000 do
+        loadstring("local sum = " .. chunk .. " for i = 1, 200 do sum = sum + i end return sum")()
+        if kept(chunk) then most = chunk end
+      end
+      ngx.print(most)
+    }
+  }
+  location / {`;
+  const gateway = await LoneGateway.start({ policies: [], edit: (config) => config.replace("location / {", traces) });
+  try {
+    const most = Number((await ask(`${gateway.url}/traces`)).body);
+    expect(most).toBeGreaterThan(100);
+    expect(most).toBeLessThanOrEqual(1000);
+  } finally {
+    await gateway.stop();
+  }
+});
 
 it("a worker whose Redis and control plane are away probes them without growing", async () => {
   const [redisPort, controlPort] = (await freePorts(2)) as [number, number];
