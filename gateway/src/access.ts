@@ -14,7 +14,6 @@ import { setMark, unsetMark } from "./respond/marks.ts";
 import { answerOverLimit, wasRedirected } from "./respond/over-limit.ts";
 import { refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
 import { chargeInTurn } from "./respond/wait.ts";
-
 import { warnSparingly } from "./runtime/sparing-log.ts";
 import { sleepAtLeastUs } from "./runtime/stopwatch.ts";
 import type { HeaderStyle, RedisSettings, Settings } from "./settings.ts";
