@@ -47,9 +47,9 @@ const sluice = { path: "/sluice", keys: "one", native } as const;
 const cluster = { ...sluice, instance: "cluster", asksRedis: true } as const;
 const redisEach = { path: "/redis-each", instance: "main", asksRedis: true, native } as const;
 
+/** In the order in which they take their turns: what is compared stands side by side. */
 export const variants: readonly Variant[] = [
   { name: "bare", about: "no limiter", instance: "main", path: "/bare", keys: "one", native },
-  { name: "native", about: "limit_req on $binary_remote_addr", instance: "main", path: "/native", keys: "one", native },
   { name: "lua-noop", about: "an empty access_by_lua", instance: "main", path: "/lua-noop", keys: "one", native },
   {
     name: "lua-gcra",
@@ -67,8 +67,15 @@ export const variants: readonly Variant[] = [
     keys: "one",
     native,
   },
+  { name: "native", about: "limit_req on $binary_remote_addr", instance: "main", path: "/native", keys: "one", native },
   { ...sluice, name: "node", about: "node scope, token bucket, key ip, no headers", instance: "main" },
   { ...sluice, name: "node-headers", about: "node, all headers", instance: "headers" },
+  {
+    ...cluster,
+    name: "cluster-leased",
+    about: "cluster scope, leased, one key",
+    instance: "clusterLeased",
+  },
   { ...sluice, name: "node-fixed-window", about: "node, a fixed window instead", instance: "fixedWindow" },
   { ...sluice, name: "node-two-limits", about: "node, token bucket and fixed window", instance: "twoLimits" },
   {
@@ -80,19 +87,26 @@ export const variants: readonly Variant[] = [
   },
   {
     ...sluice,
-    name: "node-hosts-keys",
-    about: "one policy with a counter for each host and path of node-10k-policies",
-    instance: "hostsKeys",
-    keys: "hosts",
-  },
-  {
-    ...sluice,
     name: "node-10k-policies",
     about: "node, 10,000 policies: 10 paths on 1,000 hosts",
     instance: "tenThousand",
     keys: "hosts",
   },
+  {
+    ...sluice,
+    name: "node-hosts-keys",
+    about: "one policy with a counter for each host and path of node-10k-policies",
+    instance: "hostsKeys",
+    keys: "hosts",
+  },
   { ...sluice, name: "node-flood", about: "node, everything is over the limit", instance: "nodeFlood", flood: true },
+  {
+    ...cluster,
+    name: "cluster-flood",
+    about: "cluster scope, everything is over the limit",
+    instance: "clusterFlood",
+    flood: true,
+  },
   {
     name: "native-2-workers",
     about: "native in two workers",
@@ -115,7 +129,15 @@ export const variants: readonly Variant[] = [
     keys: "many",
     redisEach: "redis-each",
   },
+  {
+    ...cluster,
+    name: "cluster",
+    about: "cluster scope, exact, 100,000 keys",
+    keys: "many",
+    redisEach: "redis-each",
+  },
   { ...redisEach, name: "redis-each-hot", about: "one key", keys: "one", redisEach: "redis-each-hot" },
+  { ...cluster, name: "cluster-hot", about: "one key", redisEach: "redis-each-hot" },
   {
     ...redisEach,
     name: "redis-each-alone",
@@ -126,31 +148,10 @@ export const variants: readonly Variant[] = [
   },
   {
     ...cluster,
-    name: "cluster",
-    about: "cluster scope, exact, 100,000 keys",
-    keys: "many",
-    redisEach: "redis-each",
-  },
-  { ...cluster, name: "cluster-hot", about: "one key", redisEach: "redis-each-hot" },
-  {
-    ...cluster,
     name: "cluster-alone",
     about: "one connection, 100,000 keys",
     keys: "many",
     connections: 1,
     redisEach: "redis-each-alone",
-  },
-  {
-    ...cluster,
-    name: "cluster-flood",
-    about: "cluster scope, everything is over the limit",
-    instance: "clusterFlood",
-    flood: true,
-  },
-  {
-    ...cluster,
-    name: "cluster-leased",
-    about: "cluster scope, leased, one key",
-    instance: "clusterLeased",
   },
 ];
