@@ -3,6 +3,8 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { TcpProxy } from "../faults/tcp-proxy.ts";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { readPrometheusText } from "../fixtures/prometheus-text.ts";
 import { ask, askAtOnce } from "../fixtures/requests.ts";
 import { System, until } from "../fixtures/system.ts";
@@ -180,5 +182,67 @@ describe("a Redis that fails", () => {
     const before = await scriptCalls();
     await ask(url);
     expect((await scriptCalls()) - before).toBe(1);
+  });
+});
+
+describe("a Redis that takes long", () => {
+  const deadlineMs = 400;
+  const key = "sluice:s3:{default:far:0:}:default:fixed-window:86400000000";
+  let way: TcpProxy;
+  let gateway: LoneGateway;
+  beforeAll(async () => {
+    const redis = system.redis;
+    if (redis === undefined) throw new Error("there is no Redis");
+    way = await TcpProxy.start(redis.port);
+    gateway = await LoneGateway.start({
+      policies: [
+        {
+          name: "far",
+          scope: "cluster",
+          onStoreFailure: "deny",
+          onLimit: { status: 409 },
+          limits: [{ algorithm: "fixed-window", quota: 100_000, window: "1d" }],
+        },
+      ],
+      env: { SLUICE_REDIS_URL: way.url, SLUICE_REDIS_DEADLINE_MS: `${deadlineMs}` },
+    });
+  });
+  afterAll(async () => {
+    await gateway?.stop();
+    await way?.refuse();
+  });
+
+  /** Some 200 requests a second. @returns how many were answered by which status: 404, because nothing is behind the gateway */
+  async function offer(forMs: number): Promise<Record<number, number>> {
+    const answers: Promise<{ status: number }>[] = [];
+    const endAtMs = performance.now() + forMs;
+    while (performance.now() < endAtMs) {
+      answers.push(ask(gateway.url));
+      await sleep(5);
+    }
+    const statuses: Record<number, number> = {};
+    for (const { status } of await Promise.all(answers)) statuses[status] = (statuses[status] ?? 0) + 1;
+    return statuses;
+  }
+
+  it("decides all the same, up to three quarters of the deadline: nobody waits for others' replies as well", async () => {
+    way.delayMs = 120;
+    const statuses = await offer(2000);
+    expect(Object.keys(statuses)).toEqual(["404"]);
+    expect(await system.redis?.countOf(key)).toBe(statuses[404]);
+  });
+
+  it("has what it charged too late given back, and the metrics tell of it", async () => {
+    way.delayMs = 190;
+    const before = (await system.redis?.countOf(key)) ?? 0;
+    const { 404: decided = 0, 409: late = 0 } = await offer(2000);
+    expect(late).toBeGreaterThan(50);
+    await until("nobody is charged but who passed", 3000, async () => {
+      return (await system.redis?.countOf(key)) === before + decided;
+    });
+    await until("who was late is counted", 2000, async () => {
+      const { body } = await ask(`${gateway.privateUrl}/sluice/metrics`);
+      return body.includes(`sluice_redis_failures_total{kind="late"} ${late}`);
+    });
   });
 });

@@ -2,10 +2,13 @@
 
 import { addPending, flushedCount } from "./counts.ts";
 
-/** connect: no connection was to be had. timeout: no reply within the deadline. closed: the connection broke. error: Redis replied with one. */
-export type RedisFailure = "connect" | "timeout" | "closed" | "error";
+/**
+ * Of calls: connect: no connection was to be had. timeout: no reply within the deadline. closed: the connection broke. error:
+ * Redis replied with one. Of requests that share calls: late: their deadline came before the reply, or too many waited already.
+ */
+export type RedisFailure = "connect" | "timeout" | "closed" | "error" | "late";
 
-export const redisFailures: readonly RedisFailure[] = ["connect", "timeout", "closed", "error"];
+export const redisFailures: readonly RedisFailure[] = ["connect", "timeout", "closed", "error", "late"];
 
 /** Upper bounds, in seconds, as Prometheus is told them. */
 export const callBuckets: readonly string[] = ["0.0005", "0.001", "0.0025", "0.005", "0.01", "0.025", "0.1", "0.5"];
@@ -51,6 +54,11 @@ export function batchedCounters(): number {
 /** @param failure as lua-resty-redis told it */
 export function countRedisFailure(during: "connect" | "call" | "reply", failure: string | undefined): void {
   addPending(failureKey + kindOf(during, failure), 1);
+}
+
+/** A request that shares calls with others, and was not decided in time. */
+export function countLate(): void {
+  addPending(`${failureKey}late`, 1);
 }
 
 function kindOf(during: "connect" | "call" | "reply", failure: string | undefined): RedisFailure {

@@ -15,8 +15,8 @@ export function redisReport(): RedisReport {
   for (const count of redisCallCounts()) calls += count;
   let failures = 0;
   for (const kind of redisFailures) failures += redisFailureCount(kind);
-  // A call that had no connection is no call there; every other failed one is.
-  const answers = calls - failures + redisFailureCount("connect");
+  // A call that had no connection is no call there, nor is a request that was late; every other failed one is.
+  const answers = calls - failures + redisFailureCount("connect") + redisFailureCount("late");
   if (answered === undefined) {
     if (failures === 0 && answers > 0) become("ok");
   } else if (failures > failed) become("failing");

@@ -1,11 +1,12 @@
 // Group commit: what many requests ask of Redis at the same time goes there together. While one light thread of the worker
 // waits for replies, requests put what they ask into the batch that it sends next; nothing waits for a batch to fill. A
-// request that comes when nobody else is asking calls Redis itself.
+// request that comes when nobody else is asking calls Redis itself. Where Redis takes long, a few batches are under way at a
+// time: a request waits for one reply at most, not for the one before its own as well.
 //
 // With Redis Cluster there is a lane for each slot, because no script may be given keys of several.
 
 import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
-import { countBatch } from "../metrics/redis-calls.ts";
+import { countBatch, countLate } from "../metrics/redis-calls.ts";
 import { type Call, callScripts } from "../redis/script-call.ts";
 import { oddReply } from "../redis/script-reply.ts";
 import { runSoon } from "../runtime/background.ts";
@@ -55,11 +56,11 @@ interface Batch {
   waiting: number;
 }
 
-type GiveBack = (this: void, settings: RedisSettings, question: Question) => void;
+type GiveBack = (this: void, settings: RedisSettings, questions: readonly Question[]) => void;
 
 interface Lane {
   readonly settings: RedisSettings;
-  /** Gives back what was charged for a question that nobody waits for any more. Yields. */
+  /** Gives back what was charged for questions, at most a batch's, that nobody waits for any more. Yields. */
   readonly giveBack: GiveBack;
   /** Those that wait to be sent, in this order; requests join the last. */
   batches: Batch[];
@@ -67,6 +68,10 @@ interface Lane {
   running: boolean;
   idle: boolean;
   readonly work: Semaphore;
+  /** Threads that live besides, as long as there is something to send. */
+  beside: number;
+  /** Whether one of them has not begun yet. */
+  coming: boolean;
   /** Requests that are calling Redis themselves, and when the last of them began. */
   direct: number;
   directAtMs: number;
@@ -85,6 +90,10 @@ const mostBatchesWaiting = 32;
 /** Each is a running timer, of which nginx allows 256 unless told otherwise. */
 const mostThreads = 64;
 const lingerSeconds = 0.05;
+/** Of the deadline: what has not been sent after that is sent by a thread beside the lane's. */
+const patience = 0.25;
+/** With the lane's own, one after the other, they fill a deadline. */
+const mostBeside = 3;
 /** nginx frees what a thread's connections took only when the thread ends. */
 const mostFlushesPerThread = 10_000;
 
@@ -103,6 +112,8 @@ function newLane(settings: RedisSettings, group: number, giveBack: GiveBack): La
     running: false,
     idle: false,
     work: semaphoreLibrary.new(0),
+    beside: 0,
+    coming: false,
     direct: 0,
     directAtMs: 0,
   };
@@ -171,7 +182,10 @@ function openBatch(lane: Lane, counters: number): Batch | undefined {
   const { batches } = lane;
   let batch = batches[batches.length - 1];
   if (batch === undefined || batch.counters + counters > mostCountersPerBatch) {
-    if (batches.length >= mostBatchesWaiting) return undefined;
+    if (batches.length >= mostBatchesWaiting) {
+      countLate();
+      return undefined;
+    }
     batch = { ready: semaphoreLibrary.new(0), runs: [], calls: [], callers: [], counters: 0, waiting: 0 };
     batches.push(batch);
   }
@@ -185,13 +199,20 @@ function awaitReply(lane: Lane, batch: Batch, question: Question): boolean {
     lane.idle = false;
     lane.work.post(1);
   }
-  const [ready] = batch.ready.wait(lane.settings.deadlineMs / 1000);
-  // Unless the reply came in the same moment: then it counts, and nothing is given back.
-  if (!ready && question.numbers === undefined) {
-    question.abandoned = true;
-    question.failure = "no reply within the deadline";
-  }
+  const deadlineSeconds = lane.settings.deadlineMs / 1000;
+  const [ready] = batch.ready.wait(deadlineSeconds * patience);
+  if (!ready) awaitLateReply(lane, batch, question, deadlineSeconds * (1 - patience));
   return true;
+}
+
+function awaitLateReply(lane: Lane, batch: Batch, question: Question, seconds: number): void {
+  sendBeside(lane);
+  const [ready] = batch.ready.wait(seconds);
+  // Unless the reply came in the same moment: then it counts, and nothing is given back.
+  if (ready || question.numbers !== undefined) return;
+  question.abandoned = true;
+  question.failure = "no reply within the deadline";
+  countLate();
 }
 
 interface Kept {
@@ -238,12 +259,13 @@ export function abandonAsked(): void {
   for (const { lane, question } of kept) {
     // The lane's thread gives back what there is no reply to yet.
     if (question.numbers === undefined) question.abandoned = true;
-    else giveBackSoon(lane, question);
+    else giveBackSoon(lane, [question]);
   }
 }
 
-function giveBackSoon({ settings, giveBack }: Lane, question: Question): void {
-  const failure = runSoon(() => giveBack(settings, question));
+/** In a thread of its own: nobody who waits for Redis waits for it. */
+function giveBackSoon({ settings, giveBack }: Lane, questions: readonly Question[]): void {
+  const failure = runSoon(() => giveBack(settings, questions));
   if (failure !== undefined) warnSparingly("units stay charged, and slots until their time to live is over", failure);
 }
 
@@ -268,20 +290,37 @@ function serve(lane: Lane): void {
       lane.idle = false;
       if (lane.batches.length === 0) break;
     }
-    const batch = lane.batches.shift() as Batch;
-    const [flushed, failure] = pcall(flush, lane.settings, batch);
-    if (!flushed) warnSparingly("a batch was not decided", `${failure}`);
-    // Before anybody who has his reply goes on: his question may then be another's.
-    const abandoned = abandonedOf(batch);
-    batch.ready.post(batch.waiting);
-    for (const question of abandoned) {
-      const [givenBack, why] = pcall(lane.giveBack, lane.settings, question);
-      if (!givenBack) warnSparingly("units stay charged", `${why}`);
-    }
+    sendNext(lane);
   }
   threads -= 1;
   lane.running = false;
   if (lane.batches.length > 0) startThread(lane);
+}
+
+/** Sends what waits although replies to what went before are still to come. */
+function sendBeside(lane: Lane): void {
+  if (lane.batches.length === 0 || lane.coming || lane.beside >= mostBeside || threads >= mostThreads) return;
+  if (runSoon(() => serveBeside(lane)) !== undefined) return;
+  lane.coming = true;
+  lane.beside += 1;
+  threads += 1;
+}
+
+function serveBeside(lane: Lane): void {
+  lane.coming = false;
+  for (let flushes = 0; flushes < mostFlushesPerThread && lane.batches.length > 0; flushes++) sendNext(lane);
+  threads -= 1;
+  lane.beside -= 1;
+}
+
+function sendNext(lane: Lane): void {
+  const batch = lane.batches.shift() as Batch;
+  const [flushed, failure] = pcall(flush, lane.settings, batch);
+  if (!flushed) warnSparingly("a batch was not decided", `${failure}`);
+  // Before anybody who has his reply goes on: his question may then be another's.
+  const abandoned = abandonedOf(batch);
+  batch.ready.post(batch.waiting);
+  if (abandoned.length > 0) giveBackSoon(lane, abandoned);
 }
 
 function flush(settings: RedisSettings, batch: Batch): void {

@@ -271,11 +271,20 @@ function callForAll(checks: readonly Check[]): Call {
   return { script: charge, keyCount, keysAndArgs, reply: undefined, failure: undefined };
 }
 
-/** Of a request that did not wait for the reply: it was decided without Redis. */
-function refundAbandoned(settings: RedisSettings, { checks, numbers, at }: Question): void {
-  if (!allAllow(numbers as Numbers, at, checks)) return;
-  const failure = refundGroup(settings, refundsOf(checks, numbers as Numbers, at));
-  if (failure !== undefined) warnSparingly("units of a request that did not wait stay charged", failure);
+/**
+ * Of requests that did not wait for the reply: they were decided without Redis. The last first: each counter is then found as
+ * its charge left it.
+ */
+function refundAbandoned(settings: RedisSettings, questions: readonly Question[]): void {
+  const refunds: Refund[] = [];
+  for (let i = questions.length - 1; i >= 0; i--) {
+    const { checks, numbers, at } = questions[i] as Question;
+    if (!allAllow(numbers as Numbers, at, checks)) continue;
+    for (const one of refundsOf(checks, numbers as Numbers, at)) refunds.push(one);
+  }
+  if (refunds.length === 0) return;
+  const failure = refundGroup(settings, refunds);
+  if (failure !== undefined) warnSparingly("units of requests that did not wait stay charged", failure);
 }
 
 /** Nothing is heard before all have replied: where Redis fails half-way, the verdict is as it was. */
