@@ -5,11 +5,11 @@ import { controlPlane, controlPorts } from "./parts.ts";
 import { requireFreePorts } from "./ports.ts";
 import { Processes } from "./processes.ts";
 import { controlUrlHere, untilAnswers } from "./readiness.ts";
-import { readSettings } from "./settings.ts";
+import { readSettingsAloud } from "./settings.ts";
 import { fail, say } from "./step.mjs";
 
 try {
-  const settings = readSettings(process.env);
+  const settings = readSettingsAloud(process.env);
   await requireFreePorts(controlPorts(settings));
   // The scripts that it keeps in Redis are the gateways'.
   if (settings.redisUrl !== undefined) await requireGatewayBuild();

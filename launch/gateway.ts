@@ -8,17 +8,17 @@ import { gateway, gatewayPorts } from "./parts.ts";
 import { requireFreePorts } from "./ports.ts";
 import { Processes } from "./processes.ts";
 import { gatewayUrlHere, privateUrlHere, untilAnswers, untilConnected } from "./readiness.ts";
-import { readSettings, type Settings } from "./settings.ts";
+import { readSettings, readSettingsAloud, type Settings } from "./settings.ts";
 import { fail, SetupError, say } from "./step.mjs";
 import { requireSystemPackages } from "./system-packages.ts";
 
 try {
-  const settings = readSettings(process.env);
   const [option] = process.argv.slice(2);
   if (option === "--print-config") {
+    const settings = readSettings(process.env);
     process.stdout.write(renderNginxConfig(settings, requireNginx(settings.nginx)));
   } else if (option === undefined) {
-    await start(settings);
+    await start(readSettingsAloud(process.env));
   } else {
     throw new SetupError(`expected --print-config or nothing, got ${option}`);
   }

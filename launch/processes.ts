@@ -23,10 +23,15 @@ interface RunningPart {
   readonly logSizeBefore: number;
   /** Resolves with how it ended. */
   readonly ended: Promise<string>;
+  /** It has said which variable it cannot take: that is all there is to be said when it ends. */
+  hasRefusedSetting: boolean;
 }
 
 const patienceMs = 5000;
 const keptLines = 20;
+/** As both parts say it. */
+const refusedSetting = /sluice: SLUICE_[A-Z_]+: expected .+/;
+const stackTrace = /^(stack traceback:|\t)/;
 
 export class Processes {
   readonly #running = new Set<RunningPart>();
@@ -54,25 +59,20 @@ export class Processes {
     const ties = this.#setpriv === undefined ? [] : [this.#setpriv, "--pdeathsig", "TERM", "--"];
     const [command = part.command, ...args] = [...ties, part.command, ...part.args];
     const child = spawn(command, args, { env: part.env, stdio: ["ignore", "pipe", "pipe"], detached: true });
-    const lastLines: string[] = [];
-    for (const [from, to] of [
-      [child.stdout, process.stdout],
-      [child.stderr, process.stderr],
-    ] as const) {
-      createInterface({ input: from }).on("line", (line) => {
-        to.write(`${line}\n`);
-        part.onLine?.(line);
-        lastLines.push(line);
-        if (lastLines.length > keptLines) lastLines.shift();
-      });
-    }
     const ended = new Promise<string>((resolve) => {
       child.on("error", (error) => resolve(`cannot be started: ${error.message}`));
       // What it forked may outlive it and hold its pipes: nginx's workers do when their master is killed.
       child.on("exit", () => signalGroup(child, "SIGKILL"));
       child.on("close", (code, signal) => resolve(signal === null ? `exit code ${code}` : `killed by ${signal}`));
     });
-    const running: RunningPart = { part, child, lastLines, logSizeBefore: sizeOf(part.logFile), ended };
+    const logSizeBefore = sizeOf(part.logFile);
+    const running: RunningPart = { part, child, lastLines: [], logSizeBefore, ended, hasRefusedSetting: false };
+    for (const [from, to] of [
+      [child.stdout, process.stdout],
+      [child.stderr, process.stderr],
+    ] as const) {
+      createInterface({ input: from }).on("line", (line) => onLine(running, line, to));
+    }
     this.#running.add(running);
     void ended.then((how) => {
       this.#running.delete(running);
@@ -108,7 +108,14 @@ export class Processes {
     }
   }
 
-  async #onUnexpectedEnd({ part, lastLines, logSizeBefore }: RunningPart, how: string): Promise<void> {
+  async #onUnexpectedEnd(
+    { part, lastLines, logSizeBefore, hasRefusedSetting }: RunningPart,
+    how: string,
+  ): Promise<void> {
+    if (hasRefusedSetting) {
+      await this.stop();
+      process.exit(1);
+    }
     // What nginx prints when it cannot start, it writes to its log too.
     const logged = linesAfter(part.logFile, logSizeBefore);
     const lines = (logged.length > 0 ? logged : lastLines).slice(-keptLines);
@@ -118,6 +125,17 @@ export class Processes {
     process.stderr.write(`sluice: ${part.name} ended unexpectedly (${how}); ${told}\n`);
     process.exit(1);
   }
+}
+
+function onLine(running: RunningPart, line: string, to: NodeJS.WritableStream): void {
+  const refusal = refusedSetting.exec(line)?.[0];
+  // nginx adds where in its Lua that was found.
+  if (running.hasRefusedSetting && stackTrace.test(line)) return;
+  if (refusal !== undefined) running.hasRefusedSetting = true;
+  to.write(`${refusal ?? line}\n`);
+  running.part.onLine?.(line);
+  running.lastLines.push(line);
+  if (running.lastLines.length > keptLines) running.lastLines.shift();
 }
 
 function signalGroup(child: ChildProcess, signal: NodeJS.Signals): void {

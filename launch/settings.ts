@@ -4,7 +4,8 @@ import { isIP } from "node:net";
 import { hostname } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { SetupError } from "./step.mjs";
+import { unknownSettings } from "./setting-names.ts";
+import { SetupError, say } from "./step.mjs";
 
 export const projectDir = resolve(dirname(fileURLToPath(import.meta.url)), "..");
 
@@ -93,12 +94,28 @@ export function readSettings(env: NodeJS.ProcessEnv): Settings {
     gatewayTokenFileNamed: tokenFile !== undefined,
     nginx: read<string | undefined>("SLUICE_NGINX", undefined, "a path", (text) => text),
   };
+  // Others read these: what is wrong is said before anything has begun.
   read<string | undefined>("SLUICE_ADMIN_TOKEN", undefined, tokenShape, parseToken);
+  read("SLUICE_HEADERS", "both", "ietf, legacy, both or none", (text) =>
+    ["ietf", "legacy", "both", "none"].includes(text) ? text : undefined,
+  );
+  read("SLUICE_REDIS_DEADLINE_MS", 20, "a number from 1 to 60000", (text) =>
+    Number(text) >= 1 && Number(text) <= 60000 ? Number(text) : undefined,
+  );
+  read<string | undefined>("SLUICE_DEBUG_SECRET", undefined, "at least 16 characters", (text) =>
+    Buffer.byteLength(text) >= 16 ? text : undefined,
+  );
   if (problems.length > 0) throw new SetupError(problems.join("\nsluice: "));
   return Object.freeze(settings);
 }
 
-const secretNames = new Set(["SLUICE_ADMIN_TOKEN", "SLUICE_GATEWAY_TOKEN", "SLUICE_REDIS_URL"]);
+/** The same for a program that an operator starts: what is set and means nothing is remarked on. */
+export function readSettingsAloud(env: NodeJS.ProcessEnv): Settings {
+  for (const line of unknownSettings(env)) say(`warning: ${line}`);
+  return readSettings(env);
+}
+
+const secretNames = new Set(["SLUICE_ADMIN_TOKEN", "SLUICE_DEBUG_SECRET", "SLUICE_GATEWAY_TOKEN", "SLUICE_REDIS_URL"]);
 const tokenShape = "printable characters without spaces";
 
 function parsePort(text: string): number | undefined {

@@ -13,12 +13,12 @@ import {
   untilConnected,
   upstreamUrlHere,
 } from "./readiness.ts";
-import { readSettings, type Settings } from "./settings.ts";
+import { readSettingsAloud, type Settings } from "./settings.ts";
 import { fail, say } from "./step.mjs";
 import { requireSystemPackages } from "./system-packages.ts";
 
 try {
-  await start(readSettings(process.env));
+  await start(readSettingsAloud(process.env));
 } catch (error) {
   fail(error);
 }

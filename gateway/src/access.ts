@@ -172,13 +172,13 @@ function decideAll(
   settings: Settings,
   policies: readonly CompiledPolicy[],
   path: string,
-  explanation: Explanation,
+  explanation: Explanation | undefined,
 ): undefined {
   const verdict = emptyVerdict();
   const charges: Charge[] = [];
   const denial = decide(settings, policies, path, charges, verdict, explanation);
   settle();
-  tell(explanation, verdict);
+  if (explanation !== undefined) tell(explanation, { verdict, charges, denial, redis: settings.redis });
   if (denial === undefined && verdict.allowed) {
     for (const { policy, limits, keyValues, receipt, redis } of charges) {
       if (policy.holdsSlots) holdSlots(policy, limits, keyValues, receipt, redis);
@@ -200,7 +200,7 @@ function decide(
   path: string,
   charges: Charge[],
   verdict: Verdict,
-  explanation: Explanation,
+  explanation: Explanation | undefined,
 ): Denial | undefined {
   const clusterChecks: Inquiry[] = [];
   const marks: string[] = [];
@@ -209,7 +209,7 @@ function decide(
     unsetMark(matching, marks);
     const standing = readTerms(matching, terms);
     if (standing !== "held") {
-      explain(explanation, matching, undefined, standing);
+      if (explanation !== undefined) explain(explanation, matching, undefined, standing);
       if (standing === "off" || standing === "exempt") continue;
       // A key may be missing, and a policy in shadow mode turns nobody away.
       if (matching.policy.mode === "shadow") continue;
@@ -225,18 +225,18 @@ function decide(
     if (policy.policy.mode === "shadow") {
       const result = observe(settings.redis, check);
       if (result === "shadow-refused") reportShadowRefusal(policy);
-      explain(explanation, policy, keyValues, result);
-    } else if (check.apart) {
+      if (explanation !== undefined) explain(explanation, policy, keyValues, result);
+      continue;
+    }
+    if (explanation !== undefined) explain(explanation, policy, keyValues, check);
+    if (check.apart) {
       const denial = decideApart(settings, check, charges, verdict, marks);
-      explain(explanation, policy, keyValues, verdict.allowed ? "went on" : "refused");
       if (denial !== undefined || !verdict.allowed) return denial;
     } else if (policy.policy.scope === "cluster") {
-      explain(explanation, policy, keyValues, "decided with all of its scope");
       clusterChecks.push(check);
     } else {
       const allowed = chargeOnNode(check, policy.limits, verdict, charges);
       countDecision(policy, allowed ? "allowed" : "refused");
-      explain(explanation, policy, keyValues, allowed ? "charged" : "refused");
       if (!allowed) return undefined;
     }
   }

@@ -40,7 +40,10 @@ export function readSettings(): Settings {
     gatewayToken: environment("SLUICE_GATEWAY_TOKEN") ?? "",
     headers: headerStyle(environment("SLUICE_HEADERS") ?? "both"),
     debugSecret: debugSecret(environment("SLUICE_DEBUG_SECRET")),
-    redis: redisSettings(environment("SLUICE_REDIS_URL")),
+    redis: redisSettings(
+      environment("SLUICE_REDIS_URL"),
+      redisDeadlineMs(environment("SLUICE_REDIS_DEADLINE_MS") ?? "20"),
+    ),
   };
 }
 
@@ -90,15 +93,19 @@ function pushUrl(controlUrl: string): string {
   return `${secure ? "wss" : "ws"}://${address}:${port ?? (secure ? "443" : "80")}/api/v1/push`;
 }
 
-function redisSettings(url: string | undefined): RedisSettings | undefined {
+function redisSettings(url: string | undefined, deadlineMs: number): RedisSettings | undefined {
   if (url === undefined) return undefined;
   const deployment = parseDeployment(url);
   // The value may hold a password: it is not repeated.
   if ("expected" in deployment) return refuse("SLUICE_REDIS_URL", deployment.expected, deployment.got);
-  const deadlineText = environment("SLUICE_REDIS_DEADLINE_MS") ?? "20";
-  const deadlineMs = tonumber(deadlineText);
-  if (deadlineMs === undefined || !(deadlineMs >= 1 && deadlineMs <= 60000)) {
-    return refuse("SLUICE_REDIS_DEADLINE_MS", "a number from 1 to 60000", deadlineText);
-  }
   return { deployment, deadlineMs };
+}
+
+/** Read without a Redis too: what is wrong is found before the Redis is there. */
+function redisDeadlineMs(text: string): number {
+  const deadlineMs = tonumber(text);
+  if (deadlineMs === undefined || !(deadlineMs >= 1 && deadlineMs <= 60000)) {
+    return refuse("SLUICE_REDIS_DEADLINE_MS", "a number from 1 to 60000", text);
+  }
+  return deadlineMs;
 }

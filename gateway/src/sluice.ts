@@ -9,6 +9,7 @@ import { flushCounts } from "./metrics/counts.ts";
 import { tellLuaMemory } from "./metrics/lua-memory.ts";
 import { retireGonePolicies } from "./metrics/retiring.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
+import { askRedisAtStart } from "./redis/first-contact.ts";
 import { keepErrandsGoing } from "./runtime/background.ts";
 import { neverCompile, suitDecisions, traceBorder } from "./runtime/jit.ts";
 import { stateDict } from "./runtime/shared-memory.ts";
@@ -66,7 +67,10 @@ export function initWorker(): void {
   retireGonePolicies();
   tellLuaMemory();
   keepSlots();
-  if (settings.redis !== undefined) keepRefusalsTrue(settings.redis, forgetLeases);
+  if (settings.redis !== undefined) {
+    keepRefusalsTrue(settings.redis, forgetLeases);
+    askRedisAtStart(settings.redis);
+  }
   keepPushSocket(settings);
 }
 

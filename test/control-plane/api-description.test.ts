@@ -226,6 +226,7 @@ describe("openapi.json", () => {
     const limits = [{ name: "default", capacity: 1, remaining: 1, resetAfterUs: 1 }];
     gateway.say({ type: "status", counters: {}, redis: { state: "ok", sinceSeconds: 1 } });
     void gateway.next("counter").then(({ id }) => gateway.say({ type: "counter", id, limits }));
+    const inVain = { ...onePerSecond, onStoreFailure: "deny" };
     const answers: [string, unknown][] = [
       ["Counter", (await call("GET", "/apps/default/counters?policy=p")).body],
       ["NewToken", made.body],
@@ -243,12 +244,15 @@ describe("openapi.json", () => {
       ["Problem", (await call("DELETE", "/apps/default/templates/t")).body],
       ["AppPage", (await call("GET", "/apps")).body],
       ["App", (await call("GET", "/apps/default")).body],
-      ["Change", (await call("PUT", "/apps/default/policies/q?wait=1s", { body: onePerSecond })).body],
+      ["PolicyChange", (await call("PUT", "/apps/default/policies/q?wait=1s", { body: onePerSecond })).body],
+      ["PolicyChange", (await call("PUT", "/apps/default/policies/q", { body: inVain })).body],
+      ["Change", (await call("DELETE", "/apps/default/policies/q?wait=1s")).body],
       ["Policy", (await call("GET", "/apps/default/policies/p")).body],
       ["PolicyPage", (await call("GET", "/apps/default/policies?limit=1")).body],
       ["RevisionPage", (await call("GET", "/revisions")).body],
       ["Fleet", (await call("GET", "/gateways")).body],
       ["Validity", (await call("POST", "/apps/default/policies/validate", { body: {} })).body],
+      ["Validity", (await call("POST", "/apps/default/policies/validate", { body: inVain })).body],
       ["Problem", (await call("PUT", "/apps/default/policies/p", { body: {} })).body],
     ];
     for (const [name, answer] of answers) {

@@ -66,6 +66,21 @@ describe("validation", () => {
     expect((await call("GET", "/apps/default/policies")).body.policies).toEqual([]);
   });
 
+  it("tells what a good document says in vain, and stores it all the same", async () => {
+    const { call } = await startControlPlane();
+    const body = { ...onePerSecond, consistency: "leased" };
+    const warnings = [
+      { path: "consistency", expected: "exact, or scope cluster: on a node nothing is leased", got: '"leased"' },
+    ];
+    expect((await call("POST", validate, { body })).body).toEqual({ valid: true, warnings });
+    // Again too, when nothing changes.
+    expect((await call("PUT", books, { body })).body).toEqual({ revision: 1, warnings });
+    expect((await call("PUT", books, { body })).body).toEqual({ revision: 1, warnings });
+    expect((await call("GET", books)).body).toEqual({ name: "books", ...body });
+    expect((await call("PUT", books, { body: onePerSecond })).body).toEqual({ revision: 2 });
+    expect((await call("POST", validate, { body: { ...body, limits: [] } })).body).not.toHaveProperty("warnings");
+  });
+
   it("refuses a name that is not the URL's", async () => {
     const { call } = await startControlPlane();
     const { status, body } = await call("PUT", books, { body: { name: "films", ...onePerSecond } });

@@ -87,8 +87,14 @@ describe("docs/algorithms.md", () => {
   );
 });
 
-it("docs/operations.md has every SLUICE_ variable that the code reads, and no other", () => {
-  const code = sources("{launch,gateway/src,control-plane/src}/**/*.{ts,mjs}") + read("nginx.conf");
+const namesFile = "launch/setting-names.ts";
+
+it("docs/operations.md and the launcher's list have every SLUICE_ variable that the code reads, and no other", () => {
+  const code =
+    globSync("{launch,gateway/src,control-plane/src}/**/*.{ts,mjs}", { cwd: project })
+      .filter((path) => path !== namesFile)
+      .map(read)
+      .join("\n") + read("nginx.conf");
   const internal = [
     "SLUICE_MODULES",
     "SLUICE_USER",
@@ -102,6 +108,9 @@ it("docs/operations.md has every SLUICE_ variable that the code reads, and no ot
   for (const name of internal) used.delete(name);
   const documented = [...namesInTables(read("docs/operations.md"))].filter((name) => name.startsWith("SLUICE_"));
   expect(documented.sort()).toEqual([...used].sort());
+  const known = read(namesFile).match(/(?<=")SLUICE_[A-Z_]*[A-Z](?=")/g) ?? [];
+  // What a gateway in your own nginx reads: a section tells of it.
+  expect(known.sort()).toEqual([...used, "SLUICE_GATEWAY_DIR"].sort());
 });
 
 it("docs/operations.md has every metric of the gateway, and no other", () => {

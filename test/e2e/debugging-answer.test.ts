@@ -1,12 +1,15 @@
 // Who shows the secret is told how the request was decided, and nobody else is.
 
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { RedisServer } from "../fixtures/redis-server.ts";
 import { ask } from "../fixtures/requests.ts";
 
 const secret = "a secret of the operator";
 const limits = (quota: number) => [{ name: "few", algorithm: "fixed-window", quota, window: "366d" }];
 const service = `content_by_lua_block { ngx.print(ngx.req.get_headers()["x-sluice-debug"] or "no secret") }`;
+const withService = (config: string) => config.replace("proxy_pass http://service;", service);
 
 let gateway: LoneGateway;
 beforeAll(async () => {
@@ -18,13 +21,13 @@ beforeAll(async () => {
       { name: "second", match: { paths: ["/few"] }, limits: limits(1) },
     ],
     env: { SLUICE_DEBUG_SECRET: secret },
-    edit: (config) => config.replace("proxy_pass http://service;", service),
+    edit: withService,
   });
 });
 afterAll(() => gateway?.stop());
 
-const told = async (path: string, headers: Record<string, string>) => {
-  const answer = await ask(`${gateway.url}${path}`, { headers });
+const told = async (path: string, headers: Record<string, string>, { url } = gateway) => {
+  const answer = await ask(`${url}${path}`, { headers });
   return { ...answer, lines: (answer.headers["x-sluice-debug"] ?? "").split(", ") };
 };
 
@@ -52,7 +55,7 @@ it("names the policies that were met, the keys that were charged, and who refuse
 it("says which attribute was missing by the policy's name", async () => {
   expect(await told("/any", { "x-sluice-debug": secret })).toMatchObject({
     status: 403,
-    lines: ["default/first; enforce; node; key-missing"],
+    lines: ["default/first; enforce; node; key-missing", "refused by default/first; key-missing"],
   });
 });
 
@@ -62,4 +65,100 @@ it("tells nothing to who does not know it, and the service gets no header that i
     expect(answer.headers).not.toHaveProperty("x-sluice-debug");
     expect(answer.body).not.toContain(secret.slice(0, 5));
   }
+});
+
+describe("of a cluster policy, says who decided", () => {
+  const cluster = (name: string, more: object = {}) => ({
+    name,
+    scope: "cluster",
+    match: { paths: [`/${name}`] },
+    limits: limits(2),
+    ...more,
+  });
+  const hot = [{ name: "few", algorithm: "fixed-window", quota: 1000, window: "366d" }];
+  const policies = [
+    cluster("local"),
+    cluster("allow", { onStoreFailure: "allow" }),
+    cluster("deny", { onStoreFailure: "deny", onLimit: { status: 503 } }),
+    cluster("tagged", { limits: limits(1), onLimit: { action: "tag", header: "x-over: 1" } }),
+    cluster("leased", { consistency: "leased", limits: hot, cost: { from: "header:x-cost", default: 1, max: 1000 } }),
+    cluster("sent", { cost: { from: "response-bytes" }, limits: hot }),
+    cluster("pair-a", { match: { paths: ["/pair"] } }),
+    cluster("pair-b", { match: { paths: ["/pair"] }, limits: limits(1) }),
+  ];
+  let redis: RedisServer;
+  let asking: LoneGateway | undefined;
+  afterEach(async () => {
+    await asking?.stop();
+    asking = undefined;
+    await redis?.stop();
+  });
+
+  async function start(): Promise<void> {
+    redis = new RedisServer(await freePort());
+    await redis.start();
+    asking = await LoneGateway.start({
+      policies,
+      env: { SLUICE_DEBUG_SECRET: secret, SLUICE_REDIS_URL: redis.url, SLUICE_REDIS_DEADLINE_MS: "500" },
+      edit: withService,
+    });
+  }
+
+  /** The status and what is said behind each policy's key, and the line for the whole. */
+  async function outcomes(path: string, headers: Record<string, string> = {}) {
+    const { status, lines } = await told(path, { "x-sluice-debug": secret, ...headers }, asking);
+    return [status, ...lines.map((line) => line.replace(/^.*; key=[^;]*; /, "").replace(/; retry after.*/, ""))];
+  }
+
+  it("while Redis answers", async () => {
+    await start();
+    expect(await outcomes("/local")).toEqual([
+      200,
+      "charged in Redis",
+      "allowed; nearest default/local few; remaining 1 of 2",
+    ]);
+    await outcomes("/local");
+    expect(await outcomes("/local")).toEqual([429, "refused by Redis", "refused by few"]);
+    expect(await outcomes("/local")).toEqual([429, "refused as before", "refused by few"]);
+    expect((await outcomes("/tagged"))[1]).toBe("charged in Redis");
+    expect((await outcomes("/tagged")).slice(0, 2)).toEqual([200, "refused by Redis; went on"]);
+    expect((await outcomes("/sent"))[1]).toBe("its response will be charged in Redis");
+    expect((await outcomes("/pair")).slice(0, 3)).toEqual([200, "charged in Redis", "charged in Redis"]);
+    expect((await outcomes("/pair")).slice(0, 3)).toEqual([429, "not charged", "refused by Redis"]);
+  });
+
+  it("where a lease has the units, and where Redis has said that there are none", async () => {
+    await start();
+    await ask(`${asking?.url}/leased`, { headers: { "x-cost": "50" } });
+    const seen: unknown[] = [];
+    for (let i = 0; i < 300; i++) seen.push((await outcomes("/leased"))[1]);
+    expect(new Set(seen)).toEqual(new Set(["charged in Redis", "charged to a lease"]));
+    expect(await outcomes("/leased", { "x-cost": "1000" })).toEqual([429, "refused by Redis", "refused by few"]);
+    expect(await outcomes("/leased", { "x-cost": "1000" })).toEqual([429, "refused as before", "refused by few"]);
+  });
+
+  it("while Redis is away", async () => {
+    await start();
+    await outcomes("/local");
+    await redis.stop();
+    const nearest = "nearest default/local few";
+    expect(await outcomes("/local")).toEqual([
+      200,
+      "without Redis: charged to this gateway's share",
+      `allowed; ${nearest}; remaining 1 of 2`,
+    ]);
+    await outcomes("/local");
+    expect(await outcomes("/local")).toEqual([429, "without Redis: refused by this gateway's share", "refused by few"]);
+    expect(await outcomes("/allow")).toEqual([200, "without Redis: allowed by onStoreFailure", "allowed"]);
+    expect(await outcomes("/deny")).toEqual([
+      503,
+      "without Redis: refused by onStoreFailure",
+      "refused by default/deny; onStoreFailure",
+    ]);
+    await outcomes("/tagged");
+    expect((await outcomes("/tagged")).slice(0, 2)).toEqual([
+      200,
+      "without Redis: refused by this gateway's share; went on",
+    ]);
+  });
 });

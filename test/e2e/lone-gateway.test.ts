@@ -128,3 +128,13 @@ it("waits for a lock whose holder was killed until it falls open, and goes on wi
   expect(without.tookMs).toBeGreaterThan(500);
   await until("the time-out is counted", 3000, async () => (await gateway.metric("sluice_lock_timeouts_total")) === 1);
 });
+
+it("does not start with a deadline for Redis that is none, though it has no Redis yet", async () => {
+  const nonsense = (config: string) =>
+    config.replace("env SLUICE_REDIS_DEADLINE_MS;", "env SLUICE_REDIS_DEADLINE_MS=soon;");
+  const started = LoneGateway.start({ policies: [], edit: nonsense }).then((one) => {
+    gateway = one;
+    return "started";
+  });
+  await expect(started).rejects.toThrow('SLUICE_REDIS_DEADLINE_MS: expected a number from 1 to 60000, got "soon"');
+});

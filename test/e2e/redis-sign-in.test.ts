@@ -1,11 +1,13 @@
 // What the gateway says, and does, when the Redis at SLUICE_REDIS_URL is not as it needs it.
 
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { rightsOf } from "../fixtures/documented-rights.ts";
 import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { RedisServer } from "../fixtures/redis-server.ts";
 import { ask, askAtOnce } from "../fixtures/requests.ts";
+import { until } from "../fixtures/system.ts";
 
 const rights = rightsOf("one Redis");
 const users = {
@@ -80,6 +82,31 @@ it("says that a password is wrong, without the password", async () => {
   expect((await ask(`${gateway.url}/fixed-window`)).status).toBe(409);
   expect(gateway.log).toContain("Redis did not decide: auth: WRONGPASS");
   expect(gateway.log).not.toContain("s3cret");
+});
+
+it.each([
+  ["a wrong password", () => `sluice:nothing@127.0.0.1:${redis.port}/3`, "auth: WRONGPASS"],
+  ["a database that there is not", () => `sluice:s3cret@127.0.0.1:${redis.port}/999`, "select: ERR DB index"],
+  ["a port where nobody listens", () => "sluice:s3cret@127.0.0.1:1/3", "connect: connection refused"],
+  ["rights to other keys", () => `other-keys:s3cret@127.0.0.1:${redis.port}/3`, "NOPERM"],
+])("says so before the first request, once, with %s", async (_, where, message) => {
+  gateway = await LoneGateway.start({ policies, workers: 2, env: { SLUICE_REDIS_URL: `redis://${where()}` } });
+  const lines = () =>
+    gateway?.log.split("\n").filter((line) => line.includes("Redis did not answer at the start")) ?? [];
+  await until("it is said", 5000, () => lines().length > 0);
+  await sleep(100);
+  expect(lines()).toEqual([expect.stringContaining(`[error]`)]);
+  expect(lines()[0]).toContain(`Redis did not answer at the start: ${message}`);
+  expect(gateway.log).not.toContain("s3cret");
+  // Nothing follows from it.
+  expect(await gateway.metric("sluice_redis_breakers_open")).toBe(0);
+});
+
+it("says nothing at the start of a Redis that answers", async () => {
+  gateway = await start("sluice:s3cret");
+  expect((await ask(`${gateway.url}/fixed-window`)).status).toBe(404);
+  await sleep(200);
+  expect(gateway.log).not.toContain("Redis did not answer at the start");
 });
 
 it.each([

@@ -1,5 +1,12 @@
-import { expect, it } from "vitest";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { unknownSettings } from "../../launch/setting-names.ts";
 import { readSettings } from "../../launch/settings.ts";
+import { freePorts } from "../fixtures/free-ports.ts";
 
 it.each(["redis+other://a:1", "redis+cluster://", "localhost"])("refuses %s for a Redis", (url) => {
   expect(() => readSettings({ SLUICE_REDIS_URL: url })).toThrow(
@@ -13,3 +20,71 @@ it.each(["redis://localhost:6379/1", "rediss://u:p@h", "redis+sentinel://a:1,b:2
     expect(readSettings({ SLUICE_REDIS_URL: url }).redisUrl).toBe(url);
   },
 );
+
+it.each([
+  ["SLUICE_HEADERS", "foo", 'ietf, legacy, both or none, got "foo"'],
+  ["SLUICE_REDIS_DEADLINE_MS", "abc", 'a number from 1 to 60000, got "abc"'],
+  ["SLUICE_REDIS_DEADLINE_MS", "0", 'a number from 1 to 60000, got "0"'],
+  ["SLUICE_DEBUG_SECRET", "short", "at least 16 characters, got something else"],
+])("refuses %s=%s before anything has begun", (name, value, said) => {
+  expect(() => readSettings({ [name]: value })).toThrow(`${name}: expected ${said}`);
+});
+
+it("remarks on variables that nobody reads", () => {
+  const env = {
+    SLUICE_REDIS_UR: "redis://a",
+    SLUICE_HEADER: "ietf",
+    SLUICE_HEADERS: "ietf",
+    SLUICE_OLD: "",
+    OTHER: "1",
+  };
+  expect(unknownSettings(env)).toEqual([
+    "SLUICE_HEADER is no setting and does nothing; the nearest that there is: SLUICE_HEADERS",
+    "SLUICE_REDIS_UR is no setting and does nothing; the nearest that there is: SLUICE_REDIS_URL",
+  ]);
+});
+
+describe("a launcher whose part cannot take a variable", () => {
+  let dataDir: string;
+  beforeEach(() => {
+    dataDir = mkdtempSync(join(tmpdir(), "sluice-launch-"));
+  });
+  afterEach(() => rmSync(dataDir, { recursive: true }));
+
+  /** All that it printed, when it has ended. */
+  async function launch(file: string, env: NodeJS.ProcessEnv): Promise<{ code: number; printed: string }> {
+    const [port, privatePort, controlPort] = await freePorts(3);
+    const child = spawn(process.execPath, [resolve(import.meta.dirname, "../../launch", file)], {
+      env: {
+        ...process.env,
+        SLUICE_DATA_DIR: dataDir,
+        SLUICE_GATEWAY_PORT: `${port}`,
+        SLUICE_GATEWAY_PRIVATE_PORT: `${privatePort}`,
+        SLUICE_CONTROL_PORT: `${controlPort}`,
+        SLUICE_GATEWAY_TOKEN: "a-token-of-gateways",
+        ...env,
+      },
+      timeout: 30_000,
+    });
+    let printed = "";
+    for (const stream of [child.stdout, child.stderr]) stream.on("data", (text) => (printed += text));
+    const [code] = await once(child, "close");
+    return { code, printed };
+  }
+
+  it.each([
+    ["gateway.ts", "SLUICE_REDIS_URL", "redis://h/none", 'expected /DATABASE, a number, got "another path"'],
+    ["control-plane.ts", "SLUICE_REDIS_URL", "redis://h/none", "expected /DATABASE, a number, got another path"],
+  ])("%s ends with one line", async (file, name, value, said) => {
+    const { code, printed } = await launch(file, { [name]: value, SLUICE_REDIS_UR: "redis://h" });
+    expect(code).toBe(1);
+    const lines = printed
+      .trimEnd()
+      .split("\n")
+      .filter((line) => !line.includes("building the gateway"));
+    expect(lines).toEqual([
+      "sluice: warning: SLUICE_REDIS_UR is no setting and does nothing; the nearest that there is: SLUICE_REDIS_URL",
+      `sluice: ${name}: ${said}`,
+    ]);
+  });
+});

@@ -2,6 +2,7 @@
 // deployment knows.
 
 import { type Problem, validatePolicy } from "@sluice/limiter/policy/validate.ts";
+import { warningsOf } from "@sluice/limiter/policy/warnings.ts";
 import { problemAsPut, resolveTemplates, type Templates } from "./resolve-templates.ts";
 import { isTimezone } from "./zone-transitions.ts";
 
@@ -9,6 +10,8 @@ export interface Judgement {
   /** As it would be stored: with its name, and with its references to templates. */
   readonly document: unknown;
   readonly problems: readonly Problem[];
+  /** What it says in vain; of a document without problems. */
+  readonly warnings: readonly Problem[];
 }
 
 type Json = Readonly<Record<string, unknown>>;
@@ -26,9 +29,11 @@ export function judgePolicy(
 ): Judgement {
   const named = withName(document, name ?? "unnamed");
   const resolution = resolveTemplates(named, templates);
-  const problems = validatePolicy(resolution.document).problems.map((one) => problemAsPut(one, resolution.origins));
-  problems.push(...resolution.problems);
-  if (!isRecord(named)) return { document: named, problems };
+  const validation = validatePolicy(resolution.document);
+  const asPut = (one: Problem) => problemAsPut(one, resolution.origins);
+  const problems = [...validation.problems.map(asPut), ...resolution.problems];
+  const warnings = validation.policy === undefined ? [] : warningsOf(validation.policy).map(asPut);
+  if (!isRecord(named)) return { document: named, problems, warnings };
   const given = named["name"];
   if (name !== undefined && given !== name && !problems.some(({ path }) => path === "name")) {
     problems.push({
@@ -53,7 +58,7 @@ export function judgePolicy(
       got: JSON.stringify(timezone),
     });
   }
-  return { document: named, problems };
+  return { document: named, problems, warnings };
 }
 
 function withName(document: unknown, name: string): unknown {

@@ -61,7 +61,8 @@ export default async function policyRoutes(
       schema: {
         tags,
         summary: "Check a document without storing it",
-        description: "Lists everything wrong with it at once. Its name may be absent, as for PUT.",
+        description:
+          "Lists everything wrong with it at once, or what it says in vain (warnings). Its name may be absent, as for PUT.",
         params: appParams,
         querystring: querySchema({}),
         response: answers({ 200: "Validity" }),
@@ -70,8 +71,8 @@ export default async function policyRoutes(
     async (request) => {
       await getApp(app.database, request.params.app);
       const templates = await readTemplates(app.database, request.params.app);
-      const { problems } = judgePolicy(request.body, undefined, redisIsSet, templates);
-      return problems.length === 0 ? { valid: true } : { valid: false, errors: problems };
+      const { problems, warnings } = judgePolicy(request.body, undefined, redisIsSet, templates);
+      return problems.length === 0 ? { valid: true, ...told(warnings) } : { valid: false, errors: problems };
     },
   );
 
@@ -106,24 +107,26 @@ export default async function policyRoutes(
           "Its name is the URL's, and may be left out of the document. The same document again changes nothing.",
         params,
         querystring: querySchema({ wait: waitParameter }),
-        response: answers({ 200: "Change", 201: "Change" }),
+        response: answers({ 200: "PolicyChange", 201: "PolicyChange" }),
       },
     },
     async (request, reply) => {
       const { app: appName, policy: name } = request.params;
+      let warnings: readonly Problem[] = [];
       const put = {
         app: appName,
         name,
         precondition: preconditionOf(request),
         judge: (templates: Templates) => {
-          const { document, problems } = judgePolicy(request.body, name, redisIsSet, templates);
-          if (problems.length > 0) throw invalidPolicy(problems);
-          return document;
+          const judgement = judgePolicy(request.body, name, redisIsSet, templates);
+          if (judgement.problems.length > 0) throw invalidPolicy(judgement.problems);
+          warnings = judgement.warnings;
+          return judgement.document;
         },
       };
       const { revision, created } = await putPolicy(app.database, originOf(request), put);
       reply.code(created ? 201 : 200).header("etag", etagOf(revision));
-      return announceChange(app, reply, revision, request.query.wait);
+      return { ...(await announceChange(app, reply, revision, request.query.wait)), ...told(warnings) };
     },
   );
 
@@ -146,6 +149,11 @@ export default async function policyRoutes(
       return announceChange(app, reply, revision, request.query.wait);
     },
   );
+}
+
+/** Absent where there are none. */
+function told(warnings: readonly Problem[]): { warnings?: readonly Problem[] } {
+  return warnings.length === 0 ? {} : { warnings };
 }
 
 function listed({ name, revision, updatedAtMs, document }: StoredPolicy) {

@@ -37,9 +37,17 @@ const applied = object({ gateways: count, acked: count, refused: count });
 
 const change = { $id: "Change", ...object({ revision: count, applied }, ["applied"]) };
 
+const policyChange = {
+  $id: "PolicyChange",
+  ...object({ revision: count, applied, warnings: problems }, ["applied", "warnings"]),
+};
+
 const app = { $id: "App", ...object({ name: text, createdAt: time, revision: count }) };
 
-const validity = { $id: "Validity", ...object({ valid: { type: "boolean" }, errors: problems }, ["errors"]) };
+const validity = {
+  $id: "Validity",
+  ...object({ valid: { type: "boolean" }, errors: problems, warnings: problems }, ["errors", "warnings"]),
+};
 
 const policyPage = {
   $id: "PolicyPage",
@@ -228,6 +236,7 @@ export const sharedSchemas = [
   problem,
   policy,
   change,
+  policyChange,
   app,
   validity,
   policyPage,
@@ -250,6 +259,7 @@ export type SharedSchema =
   | "Problem"
   | "Policy"
   | "Change"
+  | "PolicyChange"
   | "App"
   | "Validity"
   | "PolicyPage"

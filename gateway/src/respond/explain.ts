@@ -1,9 +1,14 @@
-// The debugging answer: an operator who shows the secret is told which policies were met, which keys were charged and why
-// the request was refused, in the response's headers.
+// The debugging answer: an operator who shows the secret is told which policies were met, which keys were charged, who
+// decided and why the request was refused, in the response's headers.
 
 import { never } from "../../../limiter/src/decision.ts";
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
+import { stopwatchUs, wallSeconds } from "../runtime/stopwatch.ts";
+import type { RedisSettings } from "../settings.ts";
+import { leaseHeardAtUs } from "../stores/leases.ts";
+import { type Charge, type Check, firstKey } from "../stores/redis-store.ts";
+import { refusalHeardAt } from "../stores/refusals.ts";
 
 /** Of the request: the secret. Of the response: one line a policy, and one for the whole. */
 const headerName = "x-sluice-debug";
@@ -11,36 +16,117 @@ const secretVariable = "http_x_sluice_debug";
 /** A request that meets more is told of the first: a response's headers have to fit somewhere. */
 const mostLines = 32;
 
-/** What is told of the current request; undefined: nothing, as nearly always. */
-export type Explanation = string[] | undefined;
+/** What is told of the current request, in the order of evaluation. */
+export interface Explanation {
+  /** Since the epoch. */
+  readonly beganAtSeconds: number;
+  /** By the stopwatch. */
+  readonly beganAtUs: number;
+  readonly met: Met[];
+}
 
-/** @param secret SLUICE_DEBUG_SECRET */
-export function beginExplanation(secret: string): Explanation {
+interface Met {
+  readonly policy: CompiledPolicy;
+  readonly keyValues: string | undefined;
+  /** Known at once, or asked of the check when the request is decided. */
+  readonly outcome: string | Asked;
+}
+
+/** A check that is enforced. */
+interface Asked extends Check {
+  /** A refusal need not be the end: the request may have gone on with a mark. */
+  readonly apart: boolean;
+  /** Redis did not decide. */
+  readonly degraded: boolean;
+}
+
+/** How the request ended. */
+interface Ending {
+  readonly verdict: Verdict;
+  readonly charges: readonly Charge[];
+  /** Who turned it away although no limit refused it. */
+  readonly denial: { readonly policy: CompiledPolicy; readonly reason: string } | undefined;
+  readonly redis: RedisSettings | undefined;
+}
+
+/** @param secret SLUICE_DEBUG_SECRET @returns undefined: nothing is told, as nearly always */
+export function beginExplanation(secret: string): Explanation | undefined {
   const shown = ngx.var[secretVariable];
   if (shown === undefined || shown === "") return undefined;
   // Upstream nobody is to see it.
   ngx.req.clear_header(headerName);
   // Digests: how long the comparison takes tells nothing of the secret.
-  return ngx.sha1_bin(shown) === ngx.sha1_bin(secret) ? [] : undefined;
+  if (ngx.sha1_bin(shown) !== ngx.sha1_bin(secret)) return undefined;
+  return { beganAtSeconds: wallSeconds(), beganAtUs: stopwatchUs(), met: [] };
 }
 
 export function explain(
-  lines: Explanation,
-  { app, policy }: CompiledPolicy,
+  { met }: Explanation,
+  policy: CompiledPolicy,
   keyValues: string | undefined,
-  outcome: string,
+  outcome: string | Asked,
 ): void {
-  if (lines === undefined || lines.length >= mostLines) return;
-  const key = keyValues === undefined ? "" : `; key=${ngx.escape_uri(keyValues)}`;
-  lines.push(`${app}/${policy.name}; ${policy.mode}; ${policy.scope}${key}; ${outcome}`);
+  if (met.length < mostLines) met.push({ policy, keyValues, outcome });
 }
 
-/** Sets the header, before the request goes on or is answered. */
-export function tell(lines: Explanation, verdict: Verdict): void {
-  if (lines === undefined) return;
-  if (lines.length === 0) lines.push("no policy is met");
-  if (verdict.policy !== undefined) lines.push(summaryOf(verdict, verdict.policy));
+/** Sets the header, before the request goes on or is answered, and before anything is given back. */
+export function tell(explanation: Explanation, ending: Ending): void {
+  const { met } = explanation;
+  const lines = met.length === 0 ? ["no policy is met"] : [];
+  for (const { policy, keyValues, outcome } of met) {
+    const key = keyValues === undefined ? "" : `; key=${ngx.escape_uri(keyValues)}`;
+    const told = typeof outcome === "string" ? outcome : outcomeOf(outcome, explanation, ending);
+    lines.push(`${policy.app}/${policy.policy.name}; ${policy.policy.mode}; ${policy.policy.scope}${key}; ${told}`);
+  }
+  if (met.length > 0) lines.push(wholeOf(ending));
   ngx.header["X-Sluice-Debug"] = lines;
+}
+
+function outcomeOf(check: Asked, explanation: Explanation, { verdict, charges, denial, redis }: Ending): string {
+  const charge = charges.find(({ receipt }) => receipt === check.receipt);
+  if (charge !== undefined) return chargedBy(check, charge);
+  const refused = refusedBy(check, explanation, redis);
+  const isLast = explanation.met[explanation.met.length - 1]?.outcome === check;
+  const wentOn = check.apart && (!isLast || (verdict.allowed && denial === undefined));
+  return wentOn ? `${refused}; went on` : refused;
+}
+
+function chargedBy({ policy, degraded }: Asked, { redis, spent }: Charge): string {
+  const charged = policy.settles ? "its response will be charged" : "charged";
+  const without = degraded ? "without Redis: " : "";
+  if (spent !== undefined) return `${without}${charged} to a lease`;
+  if (redis !== undefined) return `${charged} in Redis`;
+  return degraded ? `${without}${charged} to this gateway's share` : charged;
+}
+
+function refusedBy(check: Asked, explanation: Explanation, redis: RedisSettings | undefined): string {
+  const { scope, onStoreFailure } = check.policy.policy;
+  if (scope === "node") return "refused";
+  if (check.degraded) {
+    if (onStoreFailure === "local") return "without Redis: refused by this gateway's share";
+    return `without Redis: ${onStoreFailure === "allow" ? "allowed" : "refused"} by onStoreFailure`;
+  }
+  if (check.allowed !== false) return "not charged";
+  return wasKnown(check, explanation, redis) ? "refused as before" : "refused by Redis";
+}
+
+/** Whether the refusal was known before the request came: what Redis is asked meanwhile is remembered too. */
+function wasKnown(check: Asked, began: Explanation, redis: RedisSettings | undefined): boolean {
+  const { policy } = check;
+  if (policy.leased && redis !== undefined) {
+    const heardAtUs = leaseHeardAtUs(redis, check);
+    return heardAtUs > 0 && heardAtUs < began.beganAtUs;
+  }
+  const heardAtSeconds = refusalHeardAt(policy, firstKey(check));
+  return heardAtSeconds > 0 && heardAtSeconds < began.beganAtSeconds;
+}
+
+function wholeOf({ verdict, denial }: Ending): string {
+  if (denial !== undefined) {
+    const { app, policy } = denial.policy;
+    return `refused by ${app}/${policy.name}; ${denial.reason === "undecided" ? "onStoreFailure" : denial.reason}`;
+  }
+  return verdict.policy === undefined ? "allowed" : summaryOf(verdict, verdict.policy);
 }
 
 function summaryOf({ allowed, limitName, decision, violated }: Verdict, { app, policy }: CompiledPolicy): string {

@@ -222,6 +222,13 @@ export function lastHeardOfLease(
   return { atUs: aheadUs + atUs, nothingUntilUs: aheadUs + math.max(record.retryAtUs, refusal?.untilUs ?? 0) };
 }
 
+/** When Redis was asked who answered last about a leased key, by the stopwatch; 0: nobody remembers. */
+export function leaseHeardAtUs(redis: RedisSettings, { policy, keyValues }: Check): number {
+  const lease = leaseOf(redis, policy, keyValues);
+  refresh(lease);
+  return math.max(askedAt(lease.record), lease.refusal?.atUs ?? 0);
+}
+
 /** Units that were spent for a request that another policy refused: of the lease again, where Redis does not count them as spent. */
 export function refundLeased(redis: RedisSettings, { policy, keyValues }: Charge, spent: Spent): void {
   const lease = leaseOf(redis, policy, keyValues);

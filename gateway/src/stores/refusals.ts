@@ -117,6 +117,12 @@ export function lastRefusal(policy: CompiledPolicy, name: string): LastHeard | u
   };
 }
 
+/** When Redis was asked who refused last, in seconds since the epoch; 0: nobody remembers. @param name the key of its first counter */
+export function refusalHeardAt(policy: CompiledPolicy, name: string): number {
+  const refusal = recent[name] ?? older[name];
+  return refusal?.policy === policy ? refusal.askedAtSeconds : 0;
+}
+
 /** All of them. */
 export function forgetRefusals(): void {
   recent = {};

@@ -81,6 +81,11 @@ export const longestLifetimeUs = 10_000_000;
 /** The `exchange` that had been overtaken by a later one: nothing was changed. */
 export const overtaken = -1;
 
+/** How long units must live, or a bucket refill, to be leased. */
+export function leastLeasedUs(terms: LeaseTerms): number {
+  return terms.horizonUs * 5;
+}
+
 /**
  * Whether units of the limit may be leased: where they would live long enough, and a bucket has room for the refill of as
  * long. A smaller one overflows while gateways that are asked seldom hold some of its units: by a fifth of its rate with room
@@ -88,7 +93,7 @@ export const overtaken = -1;
  * be; the others are decided exactly.
  */
 export function isLeasable(rate: Rate, terms: LeaseTerms): boolean {
-  const leastUs = terms.horizonUs * 5;
+  const leastUs = leastLeasedUs(terms);
   if (rate.algorithm === "token-bucket") return rate.burst * rate.windowUs >= rate.quota * leastUs;
   if (rate.algorithm === "fixed-window") return rate.windowUs >= leastUs;
   return rate.algorithm === "sliding-window" && rate.tickUs >= leastUs;

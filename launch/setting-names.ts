@@ -1,0 +1,60 @@
+// The names of all variables that Sluice reads, whichever part does: another that looks like them is a slip of the hand.
+
+const settingNames: readonly string[] = [
+  "SLUICE_ADMIN_TOKEN",
+  "SLUICE_CONTROL_HOST",
+  "SLUICE_CONTROL_PORT",
+  "SLUICE_CONTROL_URL",
+  "SLUICE_DATABASE_URL",
+  "SLUICE_DATA_DIR",
+  "SLUICE_DEBUG_SECRET",
+  "SLUICE_GATEWAY_DIR",
+  "SLUICE_GATEWAY_HOST",
+  "SLUICE_GATEWAY_ID",
+  "SLUICE_GATEWAY_PORT",
+  "SLUICE_GATEWAY_PRIVATE_HOST",
+  "SLUICE_GATEWAY_PRIVATE_PORT",
+  "SLUICE_GATEWAY_TOKEN",
+  "SLUICE_GATEWAY_TOKEN_FILE",
+  "SLUICE_HEADERS",
+  "SLUICE_LOG_LEVEL",
+  "SLUICE_NGINX",
+  "SLUICE_REDIS_DEADLINE_MS",
+  "SLUICE_REDIS_URL",
+  "SLUICE_UPSTREAM",
+  "SLUICE_UPSTREAM_HOST",
+  "SLUICE_UPSTREAM_PORT",
+  "SLUICE_WORKERS",
+];
+
+/** @returns a line for each variable that is set and that nobody reads, with the name that was probably meant */
+export function unknownSettings(env: NodeJS.ProcessEnv): string[] {
+  return Object.keys(env)
+    .filter((name) => name.startsWith("SLUICE_") && env[name] !== "" && !settingNames.includes(name))
+    .sort()
+    .map((name) => `${name} is no setting and does nothing; the nearest that there is: ${nearestTo(name)}`);
+}
+
+function nearestTo(name: string): string {
+  let nearest = "";
+  let least = Number.POSITIVE_INFINITY;
+  for (const known of settingNames) {
+    const distance = editDistance(name, known);
+    if (distance < least) [nearest, least] = [known, distance];
+  }
+  return nearest;
+}
+
+/** How many letters have to be added, taken away or changed to make one of the other. */
+function editDistance(from: string, to: string): number {
+  let row = Array.from({ length: to.length + 1 }, (_, taken) => taken);
+  for (const [done, letter] of [...from].entries()) {
+    const next = [done + 1];
+    for (const [at, other] of [...to].entries()) {
+      const changed = (row[at] as number) + (letter === other ? 0 : 1);
+      next.push(Math.min(changed, (row[at + 1] as number) + 1, (next[at] as number) + 1));
+    }
+    row = next;
+  }
+  return row[to.length] as number;
+}
