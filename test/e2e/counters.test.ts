@@ -2,6 +2,7 @@
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { readRedisScripts } from "../../control-plane/src/redis/redis-scripts.ts";
+import { counterPrefix, encodeKeyValues } from "../../limiter/src/key/counter-key.ts";
 import { ask, askAtOnce } from "../fixtures/requests.ts";
 import { System, until } from "../fixtures/system.ts";
 
@@ -181,4 +182,19 @@ it("of a leased policy, it is reset and topped up for gateways that had been ref
   expect(await admitted(20)).toBe(20);
   await counter("DELETE", name);
   expect(await admitted(100)).toBe(100);
+});
+
+it("of a leased policy, it shows units that are out on a lease as used, though the bucket would have refilled", async () => {
+  const name = "on-lease";
+  const limits = [{ algorithm: "token-bucket", quota: 1000, window: "1s", burst: 1000 }];
+  const match = { paths: [`/${name}`] };
+  await system.put({ name, scope: "cluster", consistency: "leased", match, key: ["ip", "header:x-user"], limits });
+  const values = encodeKeyValues(["127.0.0.1", "ann"], 2, String);
+  const ledger = `sluice:${counterPrefix("default", name)}${values}}::leases`;
+  // As gateway/src/redis-scripts/stored-ledger.ts has it: 400 units, for a minute at most.
+  const holding = `another-gateway 1 400 ${(Date.now() + 60_000) * 1000} 400 400 0 9000000 0\n`;
+  await system.redis?.command("SET", ledger, holding);
+  expect((await counter("GET", name)).limits).toMatchObject([{ used: 400, remaining: 600 }]);
+  await system.redis?.command("DEL", ledger);
+  expect((await counter("GET", name)).limits).toMatchObject([{ used: 0, remaining: 1000 }]);
 });

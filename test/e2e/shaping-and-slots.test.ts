@@ -6,6 +6,7 @@ import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { TcpProxy } from "../faults/tcp-proxy.ts";
 import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { RedisServer } from "../fixtures/redis-server.ts";
@@ -357,6 +358,98 @@ const busyFor4Ms = `
   repeat until now() - from > 4000
   return 1
 `;
+
+describe("three hundred slots that are renewed by one worker at a Redis 40 ms away", () => {
+  const slots = (name: string, key: readonly string[], quota: number) => ({
+    name,
+    scope: "cluster",
+    key,
+    match: { paths: [`/${name}`] },
+    limits: [{ name: "slots", algorithm: "concurrency", quota, ttl: "3s" }],
+  });
+  let proxy: TcpProxy;
+  let distant: LoneGateway;
+  beforeAll(async () => {
+    proxy = await TcpProxy.start(redis.port);
+    proxy.delayMs = 20;
+    distant = await LoneGateway.start({
+      policies: [slots("forgotten", [], 300), slots("one-key", [], 300), slots("own-keys", ["header:x-key"], 1)],
+      env: { SLUICE_UPSTREAM: service.url, SLUICE_REDIS_URL: proxy.url, SLUICE_REDIS_DEADLINE_MS: "10000" },
+    });
+  });
+  afterAll(async () => {
+    await distant?.stop();
+    await proxy?.refuse();
+  });
+
+  it("are one by one told to a Redis that has forgotten the script only until it knows it", async () => {
+    const running = Array.from({ length: 300 }, () => ask(`${distant.url}/forgotten`));
+    await until("all run", () => service.running === 300);
+    // Meanwhile all of them become due, also the one that is being renewed.
+    redis.hang();
+    await sleep(2_200);
+    redis.goOn();
+    await sleep(300);
+    await untilNothingIsAsked();
+    const before = await unknownScripts();
+    await redis.command("SCRIPT", "FLUSH");
+    await sleep(1_500);
+    const unknown = (await unknownScripts()) - before;
+    expect(unknown).toBeGreaterThan(0);
+    expect(unknown).toBeLessThan(5);
+    service.answer();
+    await Promise.all(running);
+  });
+
+  it.each(["one-key", "own-keys"])("are not lost: %s", async (name) => {
+    const asked = (i: number) => ask(`${distant.url}/${name}`, { headers: { "x-key": `${i}` } });
+    const running = Array.from({ length: 300 }, (_, i) => asked(i));
+    await until("all run", () => service.running === 300);
+    const further: Promise<Answer>[] = [];
+    const startedAtMs = performance.now();
+    while (performance.now() - startedAtMs < 7_000) {
+      further.push(asked(further.length % 300));
+      await sleep(10);
+    }
+    expect(service.running).toBe(300);
+    expect(countOf(await Promise.all(further))).toEqual({ 429: further.length });
+    expect(await distant.metric("sluice_late_renewals_total")).toBe(0);
+    service.answer();
+    expect(countOf(await Promise.all(running))).toEqual({ 200: 300 });
+  });
+
+  it("are counted where they were lost", async () => {
+    const running = Array.from({ length: 10 }, (_, i) =>
+      ask(`${distant.url}/own-keys`, { headers: { "x-key": `of-${i}` } }),
+    );
+    await until("all run", () => service.running === 10);
+    proxy.delayMs = 4_000;
+    await sleep(8_000);
+    proxy.delayMs = 20;
+    await expect
+      .poll(() => distant.metric("sluice_late_renewals_total"), { timeout: 10_000 })
+      .toBeGreaterThanOrEqual(10);
+    expect(distant.log).toContain("slots were lost before they were renewed");
+    service.answer();
+    await Promise.all(running);
+  });
+
+  async function statistic(section: string, pattern: RegExp): Promise<number> {
+    return Number(pattern.exec(String(await redis.command("INFO", section)))?.[1] ?? 0);
+  }
+
+  const unknownScripts = () => statistic("errorstats", /^errorstat_NOSCRIPT:count=(\d+)/m);
+
+  /** For longer than a round trip. */
+  async function untilNothingIsAsked(): Promise<void> {
+    const calls = () => statistic("commandstats", /^cmdstat_evalsha:calls=(\d+)/m);
+    let before = -1;
+    for (let now = await calls(); now !== before; now = await calls()) {
+      before = now;
+      await sleep(150);
+    }
+  }
+});
 
 describe("a slot that a defect keeps from being renewed or given back", () => {
   const slots = (name: string, priority: number) => ({

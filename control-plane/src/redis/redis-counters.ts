@@ -54,8 +54,9 @@ export class RedisCounters {
   }
 
   async #readCounter(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string) {
-    const key = keyOf(policy, limit, keyValues);
-    const reply = await this.#link.run(this.#scripts.peek, [key], [...numbersOf(limit), 1]);
+    const keys = [keyOf(policy, limit, keyValues)];
+    if (policy.leased) keys.push(ledgerKeyOf(policy, keyValues));
+    const reply = await this.#link.run(this.#scripts.peek, keys, [...numbersOf(limit), 1]);
     return readTold(reply, 5);
   }
 

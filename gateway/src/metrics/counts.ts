@@ -11,9 +11,10 @@ const results: readonly Result[] = ["allowed", "refused", "shadow-refused", "deg
 
 /**
  * lock-timeouts: a charge went on without its lock. evictions: the shared dict was full. unstored-charges: it had no room
- * even so, and a request passed uncounted. unsettled-responses: what a response took was not charged.
+ * even so, and a request passed uncounted. unsettled-responses: what a response took was not charged. late-renewals: slots of
+ * concurrency were renewed when they had been lost.
  */
-export type Event = "lock-timeouts" | "evictions" | "unstored-charges" | "unsettled-responses";
+export type Event = "lock-timeouts" | "evictions" | "unstored-charges" | "unsettled-responses" | "late-renewals";
 
 const flushEverySeconds = 0.1;
 const mostTalliesAtOnce = 500;

@@ -66,6 +66,12 @@ export function metrics(): void {
     "Responses that were sent and not charged, for want of Redis.",
     eventCount("unsettled-responses"),
   );
+  total(
+    lines,
+    "sluice_late_renewals_total",
+    "Renewals of concurrency slots that came when the slots had been lost.",
+    eventCount("late-renewals"),
+  );
   ngx.header["Content-Type"] = "text/plain; version=0.0.4; charset=utf-8";
   ngx.print(`${lines.join("\n")}\n`);
 }

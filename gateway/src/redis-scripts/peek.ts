@@ -1,6 +1,6 @@
 // Says what a charge would, and charges nothing.
 //
-// KEYS   the counter
+// KEYS   the counter; of a leased policy then its ledger: what is out on leases has not refilled
 // ARGV   algorithm, quota (units), window (µs), burst (units) or precision (µs), cost (units)
 // reply  [1 if it would be allowed else 0, remaining now (units), retry after (µs, -1 for never), reset after (µs),
 //        delay (µs)]
@@ -8,8 +8,10 @@
 
 import { admits, describe } from "../../../limiter/src/algorithms/rate.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
+import { type Ledger, oweWhatIsOut } from "../../../limiter/src/lease/ledger.ts";
 import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
 import { counterAt, loadCounter, rateFrom, redisRing, redisTimeUs } from "./counter.ts";
+import { loadLedger } from "./stored-ledger.ts";
 
 export function peekCounter(keys: string[], argv: string[]): number[] {
   const nowUs = redisTimeUs();
@@ -17,6 +19,11 @@ export function peekCounter(keys: string[], argv: string[]): number[] {
   const cost = tonumber(argv[4]) as number;
   const state = counterAt(keys[0] as string);
   loadCounter(rate, state);
+  if (keys.length > 1) {
+    const ledger: Ledger = { holdings: [], count: 0 };
+    loadLedger(keys[1] as string, ledger);
+    oweWhatIsOut(ledger, rate, state, nowUs);
+  }
   const allowed = admits(rate, state, redisRing, nowUs, cost);
   const decision = emptyDecision();
   describe(rate, state, redisRing, nowUs, cost, allowed, decision);

@@ -4,13 +4,18 @@
 // log phase is always its last. There nothing may yield, so what needs a lock or Redis is given back by one timer for all.
 // A worker that is killed renews nothing: its slots come back after their time to live.
 
+import type { SlidingWindow } from "../../../limiter/src/algorithms/sliding-window.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import { countEvent } from "../metrics/counts.ts";
+import { type Call, callScripts } from "../redis/script-call.ts";
+import { oddReply } from "../redis/script-reply.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
 import { giveBackLate } from "./charges.ts";
 import { renewOnNode } from "./node-store.ts";
-import { type Charge, renewInRedis } from "./redis-store.ts";
+import { byServer, renewalOf } from "./redis-renewals.ts";
+import type { Charge } from "./redis-store.ts";
 
 /**
  * Slots of one policy that a request was given: of its limits, those that are concurrency; `receipt` has for each the moment
@@ -27,6 +32,9 @@ interface Hold extends Charge {
 const renewalsPerLife = 3;
 /** How often holds are looked at: a shorter life than some of these is not renewed in time. */
 const lookEverySeconds = 0.1;
+/** Redis does nothing else meanwhile. */
+const mostCallsTogether = 100;
+const notRenewed = "slots were not renewed";
 
 /** By request. */
 const holds: Record<string, Hold[] | undefined> = {};
@@ -111,43 +119,101 @@ function renewDue(): void {
   looking = true;
   const [renewed, failure] = pcall(renewAllDue);
   looking = false;
-  if (!renewed) warnSparingly("slots were not renewed", `${failure}`);
+  if (!renewed) warnSparingly(notRenewed, `${failure}`);
 }
 
 function renewAllDue(): void {
   const now = ngx.now();
-  const due: Hold[] = [];
+  const onNode: Hold[] = [];
+  const inRedis: Hold[] = [];
   for (const request in holds) {
     for (const hold of holds[request] as Hold[]) {
-      if (now >= hold.renewAtSeconds) due.push(hold);
+      if (now < hold.renewAtSeconds) continue;
+      if (hold.redis === undefined) onNode.push(hold);
+      else inRedis.push(hold);
     }
   }
+  for (const hold of onNode) renew([hold], renewHoldsOnNode);
+  for (const due of byServer(inRedis)) renewAtServer(due);
+}
+
+/** Those of one server go there in few round trips. */
+function renewAtServer(due: readonly Hold[]): void {
+  const first = due[0];
+  let together: Hold[] = [];
+  let calls = 0;
   for (const hold of due) {
-    // Ended while another was renewed.
-    if (hold.ended) continue;
-    hold.renewAtSeconds = ngx.now() + hold.renewEverySeconds;
+    together.push(hold);
+    calls += hold.limits.length;
+    // The first by itself: a Redis that does not know the script learns it from that one, and not from each.
+    if (hold !== first && calls < mostCallsTogether) continue;
+    renew(together, renewHoldsInRedis);
+    together = [];
+    calls = 0;
+  }
+  renew(together, renewHoldsInRedis);
+}
+
+/** @param due those that have ended meanwhile have given back what they held */
+function renew(due: readonly Hold[], how: (this: void, held: readonly Hold[]) => void): void {
+  const held = due.filter((hold) => !hold.ended);
+  if (held.length === 0) return;
+  const now = ngx.now();
+  for (const hold of held) {
+    hold.renewAtSeconds = now + hold.renewEverySeconds;
     hold.renewing = true;
-    // What goes wrong with one is that one's alone: the others are renewed, and this one can be given back.
-    const [renewed, failure] = pcall(renewHold, hold);
+  }
+  const [renewed, failure] = pcall(how, held);
+  for (const hold of held) {
     hold.renewing = false;
-    if (!renewed) warnSparingly("slots were not renewed", `${failure}`);
     if (hold.ended) giveBackLate(hold);
+  }
+  if (renewed) return;
+  if (held.length === 1) warnSparingly(notRenewed, `${failure}`);
+  // What goes wrong with one is that one's alone.
+  else for (const hold of held) renew([hold], how);
+}
+
+function renewHoldsOnNode(held: readonly Hold[]): void {
+  for (const hold of held) {
+    const { policy, limits, keyValues, receipt } = hold;
+    for (let i = 0; i < limits.length; i++) {
+      noteRenewal(hold, i, renewOnNode(policy, limits[i] as CompiledLimit, keyValues, receipt[i] as number));
+    }
   }
 }
 
-function renewHold(hold: Hold): void {
-  for (let i = 0; i < hold.limits.length; i++) renew(hold, i);
+function renewHoldsInRedis(held: readonly Hold[]): void {
+  const calls: Call[] = [];
+  for (const { policy, limits, keyValues, receipt } of held) {
+    for (let i = 0; i < limits.length; i++) {
+      calls.push(renewalOf(policy, limits[i] as CompiledLimit, keyValues, receipt[i] as number));
+    }
+  }
+  const [called, defect] = pcall(callScripts, (held[0] as Hold).redis as RedisSettings, calls);
+  let next = 0;
+  for (const hold of held) {
+    for (let i = 0; i < hold.limits.length; i++) {
+      const { reply, failure } = calls[next] as Call;
+      next += 1;
+      if (type(reply) === "number") noteRenewal(hold, i, (reply as number) >= 0 ? (reply as number) : undefined);
+      else if (called) warnSparingly(notRenewed, failure ?? oddReply);
+    }
+  }
+  if (!called) error(defect, 0);
 }
 
-function renew(hold: Hold, index: number): void {
-  const { policy, keyValues, receipt, redis } = hold;
-  const limit = hold.limits[index] as CompiledLimit;
-  const at = receipt[index] as number;
-  let renewedAtUs: number | undefined;
-  let failure: string | undefined;
-  if (redis === undefined) renewedAtUs = renewOnNode(policy, limit, keyValues, at);
-  else [renewedAtUs, failure] = renewInRedis(redis, policy, limit, keyValues, at);
-  if (failure !== undefined) warnSparingly("slots were not renewed", failure);
-  // Slots that were lost are asked for again next time.
-  if (renewedAtUs !== undefined) receipt[index] = renewedAtUs;
+/** @param renewedAtUs the moment in which slots are held now; undefined: they were lost, and are asked for again next time */
+function noteRenewal(hold: Hold, index: number, renewedAtUs: number | undefined): void {
+  const { app, policy } = hold.policy;
+  const { tickUs, ticks } = (hold.limits[index] as CompiledLimit).rate as SlidingWindow;
+  const heldAtUs = hold.receipt[index] as number;
+  if (renewedAtUs === undefined || renewedAtUs - heldAtUs > ticks * tickUs) {
+    countEvent("late-renewals");
+    warnSparingly(
+      "slots were lost before they were renewed: more requests may run than allowed",
+      `${app}/${policy.name}`,
+    );
+  }
+  if (renewedAtUs !== undefined) hold.receipt[index] = renewedAtUs;
 }

@@ -70,7 +70,7 @@ export const mostCountersAtOnce = 1000;
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
 /** Work space: nothing yields between writing and hearing it. */
 const oneDecision = emptyDecision();
-const { charge, refund, renew } = scripts as Record<"charge" | "refund" | "renew", Script>;
+const { charge, refund } = scripts as Record<"charge" | "refund", Script>;
 export const settleScript = scripts["settle"] as Script;
 const tooMany = "too many requests wait for Redis";
 /** For counters of one limit. */
@@ -397,21 +397,6 @@ function refundGroup(settings: RedisSettings, refunds: readonly Refund[]): strin
     }
   }
   return callForNumber(settings, refund, keys.length, [...keys, ...args])[1];
-}
-
-/** @returns the moment in which the slots are held now, undefined when they are lost; or what failed */
-export function renewInRedis(
-  settings: RedisSettings,
-  policy: CompiledPolicy,
-  limit: CompiledLimit,
-  keyValues: string,
-  heldAtUs: number,
-): LuaMultiReturn<[number | undefined, string | undefined]> {
-  const { quota, windowUs } = limit.rate;
-  const args = [whole(quota), whole(windowUs), whole(policy.policy.cost), whole(heldAtUs)];
-  const [renewedAtUs, failure] = callForNumber(settings, renew, 1, [keyOf(policy, limit, keyValues), ...args]);
-  if (renewedAtUs === undefined) return $multi(undefined, failure);
-  return $multi(renewedAtUs >= 0 ? renewedAtUs : undefined, undefined);
 }
 
 /** The same for one limit: loops that turn once cost LuaJIT a trace each. */
