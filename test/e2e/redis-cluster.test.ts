@@ -3,12 +3,13 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { slotOf } from "../../gateway/src/redis/hash-slot.ts";
+import { TcpProxy } from "../faults/tcp-proxy.ts";
 import { callerOf, check } from "../fixtures/asking.ts";
 import { rightsOf } from "../fixtures/documented-rights.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { RedisCluster } from "../fixtures/redis-cluster.ts";
 import type { RedisServer } from "../fixtures/redis-server.ts";
-import { ask, askAtOnce } from "../fixtures/requests.ts";
+import { ask, askAndLeave, askAtOnce } from "../fixtures/requests.ts";
 import { excess, load } from "../fixtures/steady-load.ts";
 import { until } from "../fixtures/system.ts";
 
@@ -68,7 +69,7 @@ afterEach(async () => {
   for (const node of redis.nodes) await node.command("FLUSHALL");
 });
 
-const start = async (count = 2, cluster = redis, workers = 2): Promise<string[]> => {
+const start = async (count = 2, cluster: Pick<RedisCluster, "url"> = redis, workers = 2): Promise<string[]> => {
   const started = Array.from({ length: count }, () =>
     LoneGateway.start({
       policies,
@@ -133,6 +134,20 @@ describe("with three nodes and two gateways", () => {
       hanging.goOn();
     }
     await until("the other is back", 3000, async () => (await heldOf(heldLast)) === 0);
+  });
+
+  it("has the map of slots though the client for whom it was first asked for has left", async () => {
+    const late = await TcpProxy.start((redis.nodes[0] as RedisServer).port);
+    late.delayMs = 150;
+    try {
+      const [url] = await start(1, { url: (signIn) => `redis+cluster://${signIn}127.0.0.1:${late.port}` }, 1);
+      await askAndLeave(`${url}/moved`, 100);
+      late.delayMs = 0;
+      await sleep(700);
+      expect((await ask(`${url}/moved`)).headers["x-ratelimit-remaining"]).toBe("59");
+    } finally {
+      await late.refuse();
+    }
   });
 
   it("follows a slot that has moved (MOVED), and counts on", async () => {

@@ -2,12 +2,13 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { TcpProxy } from "../faults/tcp-proxy.ts";
 import type { Admission } from "../fixtures/bound.ts";
 import { rightsOf } from "../fixtures/documented-rights.ts";
 import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { primaryName, RedisSentinel, sentinelPassword } from "../fixtures/redis-sentinel.ts";
-import { ask, askAtOnce } from "../fixtures/requests.ts";
+import { ask, askAndLeave, askAtOnce } from "../fixtures/requests.ts";
 import { excess } from "../fixtures/steady-load.ts";
 import { until } from "../fixtures/system.ts";
 
@@ -87,6 +88,20 @@ describe("with a primary, a replica and three sentinels", () => {
       expect((await ask(`${found.url}/many`)).status).toBe(404);
     } finally {
       await misled.stop("SIGKILL");
+    }
+  });
+
+  it("finds the primary though the client for whom sentinels were first asked has left", async () => {
+    const late = await TcpProxy.start(ports()[0] as number);
+    late.delayMs = 150;
+    try {
+      const gateway = await startGateway(url([late.port]), 1);
+      await askAndLeave(`${gateway.url}/many`, 100);
+      late.delayMs = 0;
+      await sleep(700);
+      expect((await ask(`${gateway.url}/many`)).status).toBe(404);
+    } finally {
+      await late.refuse();
     }
   });
 

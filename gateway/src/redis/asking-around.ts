@@ -1,7 +1,9 @@
 // How a worker learns what sentinels or the nodes of a Redis Cluster know: from the first that answers, and seldom: many
 // requests that want to know the same thing at once have it asked once.
 
+import { runSoon } from "../runtime/background.ts";
 import { semaphoreLibrary } from "../runtime/lua-modules.ts";
+import { warnSparingly } from "../runtime/sparing-log.ts";
 import { connectTo, discard, keep, serverAt } from "./connection.ts";
 import type { Access, Address } from "./deployment.ts";
 
@@ -11,7 +13,7 @@ const pauseSeconds = 0.1;
 /** Something that is asked for again and again. */
 export interface Inquiry {
   running: boolean;
-  waiting: number;
+  /** What those wait for who came while it runs. */
   done: Semaphore | undefined;
   againAtSeconds: number;
   /** What failed the last time. */
@@ -19,35 +21,42 @@ export interface Inquiry {
 }
 
 export function newInquiry(): Inquiry {
-  return { running: false, waiting: 0, done: undefined, againAtSeconds: 0, failure: undefined };
+  return { running: false, done: undefined, againAtSeconds: 0, failure: undefined };
 }
 
 /**
- * Runs `ask`, unless it just ran. Who comes while it runs waits for it.
+ * Waits until `ask` has been run, unless it just was. It is run for all who come meanwhile, and in the background: nginx ends
+ * what runs for a request when its client leaves, and nobody would ever ask again.
  *
- * @param waitMs the longest that such a one waits
- * @param ask @returns what failed
+ * @param waitMs the longest that the caller waits
+ * @param ask @returns what failed. Yields
  */
 export function inquire(inquiry: Inquiry, waitMs: number, ask: () => string | undefined): void {
-  if (inquiry.running) {
-    waitFor(inquiry, waitMs);
-    return;
-  }
-  if (ngx.now() < inquiry.againAtSeconds) return;
-  inquiry.running = true;
-  const [ran, failure] = pcall(ask);
-  inquiry.failure = ran ? failure : tostring(failure);
-  inquiry.againAtSeconds = ngx.now() + pauseSeconds;
-  inquiry.running = false;
-  if (inquiry.waiting > 0) inquiry.done?.post(inquiry.waiting);
-  inquiry.waiting = 0;
+  if (!inquiry.running && ngx.now() >= inquiry.againAtSeconds) begin(inquiry, ask);
+  if (inquiry.running) inquiry.done?.wait(waitMs / 1000);
 }
 
-function waitFor(inquiry: Inquiry, waitMs: number): void {
-  inquiry.done ??= semaphoreLibrary.new(0);
-  inquiry.waiting += 1;
-  const [woken] = inquiry.done.wait(waitMs / 1000);
-  if (!woken) inquiry.waiting -= 1;
+function begin(inquiry: Inquiry, ask: () => string | undefined): void {
+  const failure = runSoon(() => {
+    const [ran, answer] = pcall(ask);
+    end(inquiry, ran ? answer : tostring(answer));
+  });
+  if (failure === undefined) {
+    inquiry.running = true;
+    inquiry.done = semaphoreLibrary.new(0);
+    return;
+  }
+  warnSparingly("nobody is asked where Redis is", failure);
+  end(inquiry, failure);
+}
+
+function end(inquiry: Inquiry, failure: string | undefined): void {
+  inquiry.failure = failure;
+  inquiry.againAtSeconds = ngx.now() + pauseSeconds;
+  inquiry.running = false;
+  // Those who still wait: a request whose client went away does no longer.
+  const waiting = -(inquiry.done?.count() ?? 0);
+  if (waiting > 0) inquiry.done?.post(waiting);
 }
 
 /**
