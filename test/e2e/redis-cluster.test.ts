@@ -9,7 +9,7 @@ import { rightsOf } from "../fixtures/documented-rights.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { RedisCluster } from "../fixtures/redis-cluster.ts";
 import type { RedisServer } from "../fixtures/redis-server.ts";
-import { ask, askAndLeave, askAtOnce } from "../fixtures/requests.ts";
+import { ask, askAndLeave, askAtOnce, slowestOf } from "../fixtures/requests.ts";
 import { excess, load } from "../fixtures/steady-load.ts";
 import { until } from "../fixtures/system.ts";
 
@@ -69,18 +69,26 @@ afterEach(async () => {
   for (const node of redis.nodes) await node.command("FLUSHALL");
 });
 
-const start = async (count = 2, cluster: Pick<RedisCluster, "url"> = redis, workers = 2): Promise<string[]> => {
+const start = async (
+  count = 2,
+  cluster: Pick<RedisCluster, "url"> = redis,
+  workers = 2,
+  deadlineMs = 5000,
+): Promise<string[]> => {
   const started = Array.from({ length: count }, () =>
     LoneGateway.start({
       policies,
       callers: [callerOf(caller)],
       workers,
-      env: { SLUICE_REDIS_URL: cluster.url("sluice:s3cret%2F@"), SLUICE_REDIS_DEADLINE_MS: "5000" },
+      env: { SLUICE_REDIS_URL: cluster.url("sluice:s3cret%2F@"), SLUICE_REDIS_DEADLINE_MS: `${deadlineMs}` },
     }),
   );
   gateways = await Promise.all(started);
   return gateways.map(({ url }) => url);
 };
+const seeds = (...proxies: TcpProxy[]) => ({
+  url: (signIn = "") => `redis+cluster://${signIn}${proxies.map(({ port }) => `127.0.0.1:${port}`).join(",")}`,
+});
 const at = (urls: readonly string[], path: string) => urls.map((url) => url + path);
 const keysOf = async (node: RedisServer) => (await node.command("KEYS", "*")) as string[];
 /** How often this node has replied with such an error. */
@@ -140,13 +148,29 @@ describe("with three nodes and two gateways", () => {
     const late = await TcpProxy.start((redis.nodes[0] as RedisServer).port);
     late.delayMs = 150;
     try {
-      const [url] = await start(1, { url: (signIn) => `redis+cluster://${signIn}127.0.0.1:${late.port}` }, 1);
+      const [url] = await start(1, seeds(late), 1);
       await askAndLeave(`${url}/moved`, 100);
       late.delayMs = 0;
       await sleep(700);
       expect((await ask(`${url}/moved`)).headers["x-ratelimit-remaining"]).toBe("59");
     } finally {
       await late.refuse();
+    }
+  });
+
+  it("lets no request wait while no node tells who serves a slot, and asks on until one does", async () => {
+    const hanging = await Promise.all(redis.nodes.map(({ port }) => TcpProxy.start(port)));
+    for (const proxy of hanging) proxy.delayMs = 10_000;
+    try {
+      const [url] = await start(1, seeds(...hanging), 1, 1000);
+      expect(await slowestOf(`${url}/outage`, 1)).toBeLessThan(1800);
+      await sleep(2500);
+      expect(await slowestOf(`${url}/outage`, 20)).toBeLessThan(700);
+      for (const proxy of hanging) proxy.delayMs = 0;
+      await sleep(3500);
+      expect((await ask(`${url}/outage`)).headers["x-ratelimit-remaining"]).toBe("999999");
+    } finally {
+      await Promise.all(hanging.map((proxy) => proxy.refuse()));
     }
   });
 

@@ -8,7 +8,7 @@ import { rightsOf } from "../fixtures/documented-rights.ts";
 import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { primaryName, RedisSentinel, sentinelPassword } from "../fixtures/redis-sentinel.ts";
-import { ask, askAndLeave, askAtOnce } from "../fixtures/requests.ts";
+import { ask, askAndLeave, askAtOnce, slowestOf } from "../fixtures/requests.ts";
 import { excess } from "../fixtures/steady-load.ts";
 import { until } from "../fixtures/system.ts";
 
@@ -38,7 +38,7 @@ afterEach(async () => {
 
 const url = (ports: readonly number[], signIn = `:${sentinelPassword}`) =>
   `redis+sentinel://sluice:s3cret%2F@${ports.map((port) => `127.0.0.1:${port}`).join(",")}/${primaryName}/1?sentinel=${signIn}`;
-const startGateway = async (redisUrl: string, workers = 2) => {
+const startGateway = async (redisUrl: string, workers = 2, deadlineMs = 5000) => {
   const gateway = await LoneGateway.start({
     policies: [
       policy("few", "deny", 30),
@@ -46,7 +46,7 @@ const startGateway = async (redisUrl: string, workers = 2) => {
       policy("local", "local", 1_000_000),
       { ...policy("leased", "deny", 0), consistency: "leased", limits: [leasedLimit] },
     ],
-    env: { SLUICE_REDIS_URL: redisUrl, SLUICE_REDIS_DEADLINE_MS: "5000" },
+    env: { SLUICE_REDIS_URL: redisUrl, SLUICE_REDIS_DEADLINE_MS: `${deadlineMs}` },
     workers,
   });
   gateways.push(gateway);
@@ -102,6 +102,35 @@ describe("with a primary, a replica and three sentinels", () => {
       expect((await ask(`${gateway.url}/many`)).status).toBe(404);
     } finally {
       await late.refuse();
+    }
+  });
+
+  it("asks the next sentinel where the first never answers", async () => {
+    const hanging = await TcpProxy.start(ports()[0] as number);
+    hanging.delayMs = 10_000;
+    try {
+      const gateway = await startGateway(url([hanging.port, ...ports().slice(1)]), 1, 300);
+      expect(await slowestOf(`${gateway.url}/many`, 1)).toBeLessThan(500);
+      await sleep(500);
+      expect((await ask(`${gateway.url}/many`)).status).toBe(404);
+    } finally {
+      await hanging.refuse();
+    }
+  });
+
+  it("lets no request wait while no sentinel answers, and asks on until one does", async () => {
+    const hanging = await Promise.all(ports().map((port) => TcpProxy.start(port)));
+    for (const proxy of hanging) proxy.delayMs = 10_000;
+    try {
+      const gateway = await startGateway(url(hanging.map(({ port }) => port)), 1, 300);
+      expect(await slowestOf(`${gateway.url}/many`, 1)).toBeLessThan(500);
+      await sleep(900);
+      expect(await slowestOf(`${gateway.url}/many`, 20)).toBeLessThan(200);
+      for (const proxy of hanging) proxy.delayMs = 0;
+      await sleep(1500);
+      expect((await ask(`${gateway.url}/many`)).status).toBe(404);
+    } finally {
+      await Promise.all(hanging.map((proxy) => proxy.refuse()));
     }
   });
 

@@ -11,12 +11,16 @@ let primary: RedisServer | undefined;
 /** The sentinel that is asked first. */
 let first = 0;
 
-/** @returns the primary, of which nothing is known but that sentinels name it; or what failed */
+/**
+ * @param waitMs the longest that the caller waits for what sentinels say
+ * @returns the primary, of which nothing is known but that sentinels name it; or what failed
+ */
 export function primaryOf(
   deployment: SentinelDeployment,
   deadlineMs: number,
+  waitMs: number,
 ): LuaMultiReturn<[RedisServer | undefined, string | undefined]> {
-  if (primary === undefined) inquire(inquiry, deadlineMs, () => learnPrimary(deployment, deadlineMs));
+  if (primary === undefined) inquire(inquiry, deadlineMs, waitMs, () => learnPrimary(deployment, deadlineMs));
   if (primary !== undefined) return $multi(primary, undefined);
   return $multi(undefined, `sentinel: ${inquiry.failure ?? "the primary does not answer"}`);
 }

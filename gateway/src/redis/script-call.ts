@@ -87,12 +87,12 @@ function followDetours(
   keyCount: number,
   keysAndArgs: readonly string[],
 ): LuaMultiReturn<[reply: unknown, failure: string | undefined, mayHaveRun: boolean]> {
-  const failedAt = stopwatchSeconds();
+  const endsAt = stopwatchSeconds() + settings.deadlineMs / 1000;
   let redirects = 0;
   for (;;) {
     const { server, stage, failure } = trouble;
     const code = stage === "reply" ? codeOf(failure) : undefined;
-    const leftMs = settings.deadlineMs - (stopwatchSeconds() - failedAt) * 1000;
+    const leftMs = millisecondsUntil(endsAt);
     if (code !== "TRYAGAIN") redirects += 1;
     learn(settings, server, group, stage, code, failure);
     const late = leftMs < 1 || redirects > mostRedirects;
@@ -104,7 +104,7 @@ function followDetours(
     }
     const [reply, nextFailure, nextStage] = callServer(
       detour.server,
-      leftMs,
+      math.max(1, millisecondsUntil(endsAt)),
       detour.asking,
       script,
       keyCount,
@@ -118,12 +118,17 @@ function followDetours(
   }
 }
 
+/** @param seconds of the stopwatch */
+function millisecondsUntil(seconds: number): number {
+  return (seconds - stopwatchSeconds()) * 1000;
+}
+
 /** @returns the one that serves a group's keys, or why nobody is known to */
 export function serverFor(
   { deployment, deadlineMs }: RedisSettings,
   group: number,
 ): LuaMultiReturn<[RedisServer | undefined, string | undefined]> {
-  if (deployment.kind === "sentinel") return primaryOf(deployment, deadlineMs);
+  if (deployment.kind === "sentinel") return primaryOf(deployment, deadlineMs, deadlineMs);
   if (deployment.kind === "cluster") return serverOfSlot(deployment, group, deadlineMs);
   return $multi(serverAt(deployment.access, deployment.address), undefined);
 }
@@ -278,7 +283,8 @@ function otherServerFor(
 ): RedisServer | undefined {
   const { deployment, deadlineMs } = settings;
   if (deployment.kind === "cluster") return otherServerOfSlot(deployment, group, failed, deadlineMs, leftMs);
-  const [other] = serverFor(settings, group);
+  if (deployment.kind === "single") return failed;
+  const [other] = primaryOf(deployment, deadlineMs, leftMs);
   return other;
 }
 

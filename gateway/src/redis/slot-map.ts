@@ -25,7 +25,7 @@ export function serverOfSlot(
 ): LuaMultiReturn<[RedisServer | undefined, string | undefined]> {
   // Who has a node goes there while another asks for the new map.
   if (servers[slot] === undefined || (doubted && !inquiry.running)) {
-    inquire(inquiry, deadlineMs, () => learnSlots(deployment, deadlineMs));
+    inquire(inquiry, deadlineMs, deadlineMs, () => learnSlots(deployment, deadlineMs));
   }
   const server = servers[slot];
   if (server !== undefined) return $multi(server, undefined);
@@ -47,7 +47,7 @@ export function otherServerOfSlot(
   waitMs: number,
 ): RedisServer | undefined {
   if (servers[slot] === failed && !(inquiry.running && failed.breaker.open)) {
-    inquire(inquiry, waitMs, () => learnSlots(deployment, deadlineMs));
+    inquire(inquiry, deadlineMs, waitMs, () => learnSlots(deployment, deadlineMs));
   }
   return servers[slot];
 }
