@@ -328,6 +328,10 @@ it("follows a replica that takes a dead node's place, where the counters go on",
     const left = Number(counted.at(-1));
     expect(left).toBeLessThan(40);
     expect(await askAtOnce(at(urls, "/moved"), 100)).toEqual({ 404: left, 429: 100 - left });
+    const [gateway] = gateways as [LoneGateway];
+    await until("the dead one is forgotten", 15_000, async () => {
+      return (await gateway.metric("sluice_redis_breakers_open")) === 0;
+    });
   } finally {
     await replicated.stop();
   }

@@ -186,6 +186,12 @@ describe("with a primary, a replica and three sentinels", () => {
     expect([...statuses]).toEqual([404]);
     const keyspace = String(await redis.command(successor, "INFO", "keyspace"));
     expect(keyspace).toMatch(/^db1:keys=[1-9]/m);
+    // At whoever has its address now, nobody knocks: in whichever worker answers.
+    let forgotten = 0;
+    await until("the dead one is forgotten", 15_000, async () => {
+      forgotten = (await gateway.metric("sluice_redis_breakers_open")) === 0 ? forgotten + 1 : 0;
+      return forgotten === 12;
+    });
     await redis.startAgain(primary);
     expect((await ask(`${gateway.url}/many`)).status).toBe(404);
   });

@@ -4,6 +4,7 @@
 import { runUntilDone } from "../runtime/background.ts";
 import { semaphoreLibrary } from "../runtime/lua-modules.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import { connectTo, discard, keep, serverAt } from "./connection.ts";
 import type { Access, Address } from "./deployment.ts";
 
@@ -36,15 +37,15 @@ export function newInquiry(): Inquiry {
  * @param ask @returns what failed. Yields
  */
 export function inquire(inquiry: Inquiry, deadlineMs: number, waitMs: number, ask: () => string | undefined): void {
-  if (!inquiry.running && ngx.now() >= inquiry.againAtSeconds) begin(inquiry, ask);
+  if (!inquiry.running && stopwatchSeconds() >= inquiry.againAtSeconds) begin(inquiry, ask);
   if (!inquiry.running || inquiry.failure !== undefined) return;
-  const leftMs = deadlineMs - (ngx.now() - inquiry.begunAtSeconds) * 1000;
+  const leftMs = deadlineMs - (stopwatchSeconds() - inquiry.begunAtSeconds) * 1000;
   if (leftMs > 0) inquiry.done?.wait(math.min(waitMs, leftMs) / 1000);
 }
 
 function begin(inquiry: Inquiry, ask: () => string | undefined): void {
   inquiry.running = true;
-  inquiry.begunAtSeconds = ngx.now();
+  inquiry.begunAtSeconds = stopwatchSeconds();
   inquiry.done = semaphoreLibrary.new(0);
   const failure = runUntilDone(() => askOnce(inquiry, ask));
   if (failure === undefined) return;
@@ -66,7 +67,7 @@ function askOnce(inquiry: Inquiry, ask: () => string | undefined): boolean {
 }
 
 function end(inquiry: Inquiry, failure: string | undefined): void {
-  inquiry.againAtSeconds = ngx.now() + pauseSeconds;
+  inquiry.againAtSeconds = stopwatchSeconds() + pauseSeconds;
   inquiry.running = false;
   tell(inquiry, failure);
 }

@@ -5,6 +5,7 @@
 // a Redis command. What is used of it here, both have; the TLS handshake is ours.
 
 import { redisLibrary } from "../runtime/lua-modules.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import { type Breaker, closedBreaker, noteFailure } from "./breaker.ts";
 import { type Access, type Address, poolName } from "./deployment.ts";
 
@@ -16,6 +17,8 @@ export interface RedisServer {
   readonly host: string;
   readonly options: { readonly pool: string; readonly pool_size: number; readonly backlog: number };
   readonly breaker: Breaker;
+  /** By the stopwatch, since when others are named in its stead; undefined: nobody said so. */
+  replacedAtSeconds: number | undefined;
 }
 
 const poolSize = 64;
@@ -23,6 +26,8 @@ const poolSize = 64;
 const backlog = 10_000;
 const maxIdleMs = 60_000;
 const probeKey = "sluice:probe";
+/** Those who are asked where Redis is may disagree for a while, and name one and the other in turn. */
+const expectedBackSeconds = 5;
 
 const servers: Record<string, RedisServer | undefined> = {};
 
@@ -32,10 +37,31 @@ export function serverAt(access: Access, address: Address): RedisServer {
   let server = servers[pool];
   if (server === undefined) {
     const host = address.host === "localhost" ? "127.0.0.1" : address.host;
-    server = { access, address, host, options: { pool, pool_size: poolSize, backlog }, breaker: closedBreaker() };
+    const options = { pool, pool_size: poolSize, backlog };
+    server = { access, address, host, options, breaker: closedBreaker(), replacedAtSeconds: undefined };
     servers[pool] = server;
   }
   return server;
+}
+
+/**
+ * Whoever else had this role is forgotten, unless it is named again soon: it may never be back, and its address another's.
+ *
+ * @param current all who have this role now
+ */
+export function forgetOthers({ role }: Access, current: readonly RedisServer[]): void {
+  const now = stopwatchSeconds();
+  for (const pool in servers) {
+    const server = servers[pool] as RedisServer;
+    if (server.access.role !== role) continue;
+    if (current.includes(server)) server.replacedAtSeconds = undefined;
+    else if (isGone(server)) servers[pool] = undefined;
+    else server.replacedAtSeconds ??= now;
+  }
+}
+
+function isGone({ replacedAtSeconds }: RedisServer): boolean {
+  return replacedAtSeconds !== undefined && stopwatchSeconds() - replacedAtSeconds > expectedBackSeconds;
 }
 
 /**
@@ -60,9 +86,9 @@ export function connectTo(
   return $multi(redis, undefined);
 }
 
-/** A call to it failed. After some in a row, it is left alone until it answers a probe. */
+/** A call to it failed. After some in a row, it is left alone until it answers a probe, or is gone for good. */
 export function noteFailureOf(server: RedisServer, deadlineMs: number): void {
-  noteFailure(server.breaker, () => answersProbe(server, deadlineMs));
+  noteFailure(server.breaker, () => isGone(server) || answersProbe(server, deadlineMs));
 }
 
 /** Connections that were kept may all be dead while a new one works: each is tried, until one answers or a new one does not. */

@@ -1,7 +1,7 @@
 // Which server is the primary, as sentinels say. A worker keeps the answer until the primary fails it.
 
 import { askAround, inquire, newInquiry } from "./asking-around.ts";
-import { type RedisServer, serverAt } from "./connection.ts";
+import { forgetOthers, type RedisServer, serverAt } from "./connection.ts";
 import { type Address, type Deployment, toldAddress } from "./deployment.ts";
 
 export type SentinelDeployment = Deployment & { kind: "sentinel" };
@@ -44,5 +44,6 @@ function learnPrimary(deployment: SentinelDeployment, deadlineMs: number): strin
   first = index;
   if (told === undefined) return failure;
   primary = serverAt(access, told);
+  forgetOthers(access, [primary]);
   return undefined;
 }

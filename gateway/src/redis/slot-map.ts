@@ -1,7 +1,7 @@
 // Which node of a Redis Cluster serves a slot, as its nodes say. A worker keeps the map until a node says MOVED or fails.
 
 import { askAround, inquire, newInquiry } from "./asking-around.ts";
-import { type RedisServer, serverAt } from "./connection.ts";
+import { forgetOthers, type RedisServer, serverAt } from "./connection.ts";
 import { type Address, type Deployment, toldAddress } from "./deployment.ts";
 
 export type ClusterDeployment = Deployment & { kind: "cluster" };
@@ -55,6 +55,7 @@ export function otherServerOfSlot(
 /** A node said that this slot lies there; others will have moved too. */
 export function slotMoved(slot: number, server: RedisServer): void {
   servers[slot] = server;
+  server.replacedAtSeconds = undefined;
   doubted = true;
 }
 
@@ -78,14 +79,15 @@ function learnSlots(deployment: ClusterDeployment, deadlineMs: number): string |
       const ranges = reply as readonly SlotRange[];
       if (ranges.length === 0) return $multi(undefined, "serves no slots, nor knows who does");
       const told: Record<number, RedisServer> = {};
-      const nodes: Address[] = [];
+      const nodes: RedisServer[] = [];
       for (const [firstSlot, lastSlot, [endpoint, port]] of ranges) {
         const address = toldAddress(type(endpoint) === "string" ? (endpoint as string) : "", port, teller);
         const server = serverAt(access, address);
-        if (!nodes.includes(server.address)) nodes.push(server.address);
+        if (!nodes.includes(server)) nodes.push(server);
         for (let slot = firstSlot; slot <= lastSlot; slot++) told[slot] = server;
       }
-      tellers = [...nodes, ...seeds];
+      forgetOthers(access, nodes);
+      tellers = [...nodes.map(({ address }) => address), ...seeds];
       return $multi(told, undefined);
     },
   );
