@@ -7,7 +7,7 @@ import { countRedisFailure, observeRedisCall } from "../metrics/redis-calls.ts";
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
 import { noteAnswer } from "./breaker.ts";
-import { connectTo, discard, keep, noteFailureOf, type RedisServer, serverAt } from "./connection.ts";
+import { connectTo, discard, hurry, keep, noteFailureOf, type RedisServer, serverAt } from "./connection.ts";
 import { toldAddress } from "./deployment.ts";
 import { changedNothing, codeOf, decidesNothing, type ErrorCode, redirection } from "./error-reply.ts";
 import { slotOf } from "./hash-slot.ts";
@@ -59,7 +59,16 @@ export function callScript(
     countRedisFailure("connect", unknown);
     return $multi(undefined, unknown, false);
   }
-  const [reply, failure, stage] = callServer(known, settings.deadlineMs, false, script, keyCount, keysAndArgs);
+  const [reply, failure, stage] = callServer(
+    settings,
+    known,
+    settings.deadlineMs,
+    startedAt,
+    false,
+    script,
+    keyCount,
+    keysAndArgs,
+  );
   if (reply !== undefined) {
     observeRedisCall(stopwatchSeconds() - startedAt);
     return $multi(reply, undefined, false);
@@ -92,7 +101,7 @@ function followDetours(
   for (;;) {
     const { server, stage, failure } = trouble;
     const code = stage === "reply" ? codeOf(failure) : undefined;
-    const leftMs = millisecondsUntil(endsAt);
+    const leftMs = (endsAt - stopwatchSeconds()) * 1000;
     if (code !== "TRYAGAIN") redirects += 1;
     learn(settings, server, group, stage, code, failure);
     const late = leftMs < 1 || redirects > mostRedirects;
@@ -102,9 +111,12 @@ function followDetours(
       const mayHaveRun = stage === "call" || (code !== undefined && !changedNothing(code));
       return $multi(undefined, explained(settings, code, failure), mayHaveRun);
     }
+    const detourAt = stopwatchSeconds();
     const [reply, nextFailure, nextStage] = callServer(
+      settings,
       detour.server,
-      math.max(1, millisecondsUntil(endsAt)),
+      math.max(1, (endsAt - detourAt) * 1000),
+      detourAt,
       detour.asking,
       script,
       keyCount,
@@ -116,11 +128,6 @@ function followDetours(
     trouble.stage = nextStage as Stage;
     trouble.failure = nextFailure as string;
   }
-}
-
-/** @param seconds of the stopwatch */
-function millisecondsUntil(seconds: number): number {
-  return (seconds - stopwatchSeconds()) * 1000;
 }
 
 /** @returns the one that serves a group's keys, or why nobody is known to */
@@ -163,9 +170,9 @@ function callTogether(settings: RedisSettings, calls: readonly Call[]): boolean 
   const first = calls[0] as Call;
   const [server] = serverFor(settings, groupOf(settings, first.keysAndArgs[0] as string));
   if (server === undefined || server.breaker.open) return false;
-  const [redis] = connectTo(server, settings.deadlineMs);
+  const [redis] = connectTo(server, settings.deadlineMs, startedAt);
   if (redis === undefined) {
-    noteFailureOf(server, settings.deadlineMs);
+    noteFailureOf(server, settings);
     return false;
   }
   const requests: string[][] = [];
@@ -174,7 +181,7 @@ function callTogether(settings: RedisSettings, calls: readonly Call[]): boolean 
   observeRedisCall(stopwatchSeconds() - startedAt);
   if (replies === undefined) {
     discard(redis);
-    noteFailureOf(server, settings.deadlineMs);
+    noteFailureOf(server, settings);
     learn(settings, server, 0, "call", undefined, failure as string);
     countRedisFailure("call", failure);
     for (const call of calls) call.failure = failure ?? "closed";
@@ -193,31 +200,38 @@ function callTogether(settings: RedisSettings, calls: readonly Call[]): boolean 
   return true;
 }
 
-/** EVALSHA, and EVAL where Redis does not know the script: it was not run then, so nothing is charged twice. */
+/**
+ * EVALSHA, and EVAL where Redis does not know the script: it was not run then, so nothing is charged twice.
+ *
+ * @param deadlineMs of all of it, since `sinceSeconds` of the stopwatch; on a connection that was kept, of the call alone
+ */
 function callServer(
+  settings: RedisSettings,
   server: RedisServer,
   deadlineMs: number,
+  sinceSeconds: number,
   asking: boolean,
   script: Script,
   keyCount: number,
   keysAndArgs: readonly string[],
 ): LuaMultiReturn<[reply: unknown, failure: string | undefined, stage: Stage | undefined]> {
   if (server.breaker.open) return $multi(undefined, "broken off: it failed several times in a row", "connect");
-  const [redis, connectFailure] = connectTo(server, deadlineMs);
+  const [redis, connectFailure] = connectTo(server, deadlineMs, sinceSeconds);
   if (redis === undefined) {
-    noteFailureOf(server, deadlineMs);
+    noteFailureOf(server, settings);
     return $multi(undefined, connectFailure, "connect");
   }
   if (asking) redis.asking();
   let [reply, failure] = exchangeOne(redis, callOf(script, keyCount, keysAndArgs));
-  if (reply === false && failure !== undefined && failure.startsWith("NOSCRIPT")) {
+  const unknown = reply === false && failure !== undefined && failure.startsWith("NOSCRIPT");
+  if (unknown && hurry(redis, sinceSeconds + deadlineMs / 1000)) {
     if (asking) redis.asking();
     [reply, failure] = exchangeOne(redis, callWithSource(script, keyCount, keysAndArgs));
   }
   // undefined: the connection failed, and what Redis may still send on it must reach nobody else.
   if (reply === undefined) {
     discard(redis);
-    noteFailureOf(server, deadlineMs);
+    noteFailureOf(server, settings);
     return $multi(undefined, failure, "call");
   }
   if (reply !== false) {
@@ -225,7 +239,7 @@ function callServer(
     keep(redis);
     return $multi(reply, undefined, undefined);
   }
-  if (decidesNothing(codeOf(failure as string))) noteFailureOf(server, deadlineMs);
+  if (decidesNothing(codeOf(failure as string))) noteFailureOf(server, settings);
   else noteAnswer(server.breaker);
   // A replica now: kept connections were to a primary when they were greeted.
   if (failure?.includes("READONLY")) discard(redis);
