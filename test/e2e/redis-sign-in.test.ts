@@ -103,7 +103,7 @@ it("waits one deadline for a connection and its call together, and then asks on 
     gateway = await start("sluice:s3cret", far, 1000);
     const url = `${gateway.url}/fixed-window`;
     expect(await slowestOf(url, 1)).toBeLessThan(1700);
-    await until("Redis decides", 15_000, async () => (await ask(url)).status === 404);
+    await until("Redis decides", 25_000, async () => (await ask(url)).status === 404);
   } finally {
     await far.refuse();
   }
