@@ -187,17 +187,51 @@ function callTogether(settings: RedisSettings, calls: readonly Call[]): boolean 
     for (const call of calls) call.failure = failure ?? "closed";
     return true;
   }
-  keep(redis);
-  noteAnswer(server.breaker);
+  endExchange(settings, server, redis, refusalIn(replies));
   for (let i = 0; i < calls.length; i++) {
     const call = calls[i] as Call;
-    const reply = replies[i];
-    const [refused, error] = type(reply) === "table" ? (reply as readonly [unknown, string?]) : [true];
-    if (refused !== false) call.reply = reply;
-    else if (changedNothing(codeOf(error as string))) callAlone(settings, call);
+    const error = errorIn(replies[i]);
+    if (error === undefined) call.reply = replies[i];
+    else if (changedNothing(codeOf(error))) callAlone(settings, call);
     else call.failure = error;
   }
   return true;
+}
+
+/** What these replies say of the server. @returns an error of a replica's, or of one that would refuse any script now */
+function refusalIn(replies: readonly unknown[]): string | undefined {
+  let refusal: string | undefined;
+  let decides = false;
+  for (const reply of replies) {
+    const error = errorIn(reply);
+    const code = error === undefined ? undefined : codeOf(error);
+    // What writes nothing a replica does too.
+    if (code === "READONLY") return error;
+    if (code === undefined || !decidesNothing(code)) decides = true;
+    else refusal = error;
+  }
+  return decides ? undefined : refusal;
+}
+
+/** Of a pipeline. */
+function errorIn(reply: unknown): string | undefined {
+  if (type(reply) !== "table") return undefined;
+  const [replied, error] = reply as readonly [unknown, string?];
+  return replied === false ? error : undefined;
+}
+
+/** After a reply. @param error that it was */
+function endExchange(
+  settings: RedisSettings,
+  server: RedisServer,
+  redis: RedisConnection,
+  error: string | undefined,
+): void {
+  if (error !== undefined && decidesNothing(codeOf(error))) noteFailureOf(server, settings);
+  else noteAnswer(server.breaker);
+  // A replica now: kept connections were to a primary when they were greeted.
+  if (error?.includes("READONLY")) discard(redis);
+  else keep(redis);
 }
 
 /**
@@ -239,11 +273,7 @@ function callServer(
     keep(redis);
     return $multi(reply, undefined, undefined);
   }
-  if (decidesNothing(codeOf(failure as string))) noteFailureOf(server, settings);
-  else noteAnswer(server.breaker);
-  // A replica now: kept connections were to a primary when they were greeted.
-  if (failure?.includes("READONLY")) discard(redis);
-  else keep(redis);
+  endExchange(settings, server, redis, failure);
   return $multi(undefined, failure, "reply");
 }
 
