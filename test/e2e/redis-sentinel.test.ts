@@ -5,9 +5,10 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { TcpProxy } from "../faults/tcp-proxy.ts";
 import type { Admission } from "../fixtures/bound.ts";
 import { rightsOf } from "../fixtures/documented-rights.ts";
-import { freePort } from "../fixtures/free-ports.ts";
+import { freePort, freePorts } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { primaryName, RedisSentinel, sentinelPassword } from "../fixtures/redis-sentinel.ts";
+import { RedisServer } from "../fixtures/redis-server.ts";
 import { ask, askAndLeave, askAtOnce, slowestOf } from "../fixtures/requests.ts";
 import { excess } from "../fixtures/steady-load.ts";
 import { until } from "../fixtures/system.ts";
@@ -131,6 +132,29 @@ describe("with a primary, a replica and three sentinels", () => {
       expect((await ask(`${gateway.url}/many`)).status).toBe(404);
     } finally {
       await Promise.all(hanging.map((proxy) => proxy.refuse()));
+    }
+  });
+
+  it("lets no request wait while neither the primary nor the first sentinel answers, and no other is named", async () => {
+    const [port, lonePort] = (await freePorts(2)) as [number, number];
+    const lone = new RedisServer(port, {}, ["--user", ...user]);
+    await lone.start();
+    // Alone it agrees with nobody on another primary.
+    const sentinel = await redis.runSentinel(lonePort, port);
+    const hanging = await TcpProxy.start(lonePort);
+    try {
+      const gateway = await startGateway(url([hanging.port, lonePort]), 1, 300);
+      expect((await ask(`${gateway.url}/many`)).status).toBe(404);
+      hanging.delayMs = 10_000;
+      lone.hang();
+      await until("the breaker is open", 10_000, async () => {
+        await ask(`${gateway.url}/many`);
+        return (await gateway.metric("sluice_redis_breakers_open")) === 1;
+      });
+      expect(await slowestOf(`${gateway.url}/many`, 300)).toBeLessThan(200);
+    } finally {
+      lone.goOn();
+      await Promise.all([hanging.refuse(), sentinel.stop("SIGKILL"), lone.stop()]);
     }
   });
 

@@ -39,8 +39,8 @@ export function newInquiry(): Inquiry {
 export function inquire(inquiry: Inquiry, deadlineMs: number, waitMs: number, ask: () => string | undefined): void {
   if (!inquiry.running && stopwatchSeconds() >= inquiry.againAtSeconds) begin(inquiry, ask);
   if (!inquiry.running || inquiry.failure !== undefined) return;
-  const leftMs = deadlineMs - (stopwatchSeconds() - inquiry.begunAtSeconds) * 1000;
-  if (leftMs > 0) inquiry.done?.wait(math.min(waitMs, leftMs) / 1000);
+  const leftMs = math.min(waitMs, deadlineMs - (stopwatchSeconds() - inquiry.begunAtSeconds) * 1000);
+  if (leftMs > 0) inquiry.done?.wait(leftMs / 1000);
 }
 
 function begin(inquiry: Inquiry, ask: () => string | undefined): void {

@@ -8,11 +8,15 @@ export type SentinelDeployment = Deployment & { kind: "sentinel" };
 
 const inquiry = newInquiry();
 let primary: RedisServer | undefined;
+/** The last one that failed. */
+let doubted: RedisServer | undefined;
 /** The sentinel that is asked first. */
 let first = 0;
 
 /**
- * @param waitMs the longest that the caller waits for what sentinels say
+ * While the last one that was known is left alone, nobody waits for what sentinels say: they name it until there is another.
+ *
+ * @param waitMs the longest that the caller waits otherwise
  * @returns the primary, of which nothing is known but that sentinels name it; or what failed
  */
 export function primaryOf(
@@ -20,7 +24,10 @@ export function primaryOf(
   deadlineMs: number,
   waitMs: number,
 ): LuaMultiReturn<[RedisServer | undefined, string | undefined]> {
-  if (primary === undefined) inquire(inquiry, deadlineMs, waitMs, () => learnPrimary(deployment, deadlineMs));
+  if (primary === undefined) {
+    const patienceMs = doubted?.breaker.open === true ? 0 : waitMs;
+    inquire(inquiry, deadlineMs, patienceMs, () => learnPrimary(deployment, deadlineMs));
+  }
   if (primary !== undefined) return $multi(primary, undefined);
   return $multi(undefined, `sentinel: ${inquiry.failure ?? "the primary does not answer"}`);
 }
@@ -28,6 +35,7 @@ export function primaryOf(
 /** This server did not do what a primary does: before the next command, sentinels are asked, another one first. */
 export function doubtPrimary(server: RedisServer): void {
   if (primary !== server) return;
+  doubted = server;
   primary = undefined;
   first += 1;
 }
