@@ -30,6 +30,10 @@ const heldFirst = "held-first";
 const heldLast = ["a", "b", "c", "d", "e", "f"]
   .map((letter) => `held-${letter}`)
   .find((name) => nodeOf(name) !== nodeOf(heldFirst)) as string;
+/** One on each node. */
+const onEach = [0, 1, 2].map((node) =>
+  ["a", "b", "c", "d", "e", "f", "g", "h"].map((letter) => `on-${letter}`).find((name) => nodeOf(name) === node),
+) as string[];
 const slots = (name: string, priority: number) => ({
   ...policy(name, 0, ["/held"]),
   priority,
@@ -39,6 +43,7 @@ const policies = [
   slots(heldFirst, 1),
   slots(heldLast, 0),
   ...names.map((name) => policy(name, 10)),
+  ...onEach.map((name) => policy(name, 1_000_000)),
   policy("moved", 60),
   policy("moving", 500),
   { ...policy("two-limits", 40), limits: ["a", "b"].map((name) => ({ ...policy("", 40).limits[0], name })) },
@@ -288,6 +293,32 @@ describe("with three nodes and two gateways", () => {
       });
     }
   });
+
+  // Each is asked for the map in another place.
+  it.each(onEach)(
+    "lets no request of %s wait for its node, which never answers, nor for what it might tell",
+    async (name) => {
+      const [url] = await start(1, redis, 1, 1000);
+      const hanging = (await placeOf(name)).from;
+      await ask(`${url}/${name}`);
+      hanging.hang();
+      try {
+        const [gateway] = gateways as [LoneGateway];
+        await until("the breaker is open", 20_000, async () => {
+          await ask(`${url}/${name}`);
+          return (await gateway.metric("sluice_redis_breakers_open")) === 1;
+        });
+        expect(await slowestOf(`${url}/${name}`, 300)).toBeLessThan(700);
+      } finally {
+        hanging.goOn();
+      }
+      for (const node of redis.nodes) {
+        await until("the cluster is whole", 20_000, async () =>
+          String(await node.command("CLUSTER", "INFO")).includes("cluster_slots_ok:16384"),
+        );
+      }
+    },
+  );
 
   it("shows no client an error while a node is down, and counts there again when it is back", async () => {
     const urls = await start(1);

@@ -23,10 +23,9 @@ export function serverOfSlot(
   slot: number,
   deadlineMs: number,
 ): LuaMultiReturn<[RedisServer | undefined, string | undefined]> {
-  // Who has a node goes there while another asks for the new map.
-  if (servers[slot] === undefined || (doubted && !inquiry.running)) {
-    inquire(inquiry, deadlineMs, deadlineMs, () => learnSlots(deployment, deadlineMs));
-  }
+  // Who has a node goes there while the new map is asked for.
+  const patienceMs = servers[slot] === undefined ? deadlineMs : 0;
+  if (doubted || patienceMs > 0) inquire(inquiry, deadlineMs, patienceMs, () => learnSlots(deployment, deadlineMs));
   const server = servers[slot];
   if (server !== undefined) return $multi(server, undefined);
   return $multi(undefined, `cluster: ${inquiry.failure ?? `no node serves slot ${slot}`}`);
