@@ -183,6 +183,41 @@ describe("a Redis that fails", () => {
     await ask(url);
     expect((await scriptCalls()) - before).toBe(1);
   });
+
+  it("is left alone too where it refuses all that it is asked together", async () => {
+    const urls: string[] = [];
+    for (const name of ["refused-a", "refused-b"]) {
+      await system.put({
+        name,
+        scope: "cluster",
+        match: { paths: [`/${name}`] },
+        limits: [{ algorithm: "fixed-window", quota: 100_000, window: "1d" }],
+      });
+      urls.push(...at(`/${name}`));
+    }
+    const [a, b] = urls as [string, string];
+    await askAtOnce(urls, 4);
+    // Nobody is asking.
+    await sleep(200);
+    await system.redis?.command("CONFIG", "SET", "maxmemory", "1");
+    try {
+      const before = await scriptCalls();
+      system.redis?.hang();
+      const asked: Promise<unknown>[] = [];
+      // The first asks by itself, the second in the first batch, and the others together in the next.
+      for (const url of [a, a, a, b]) {
+        asked.push(ask(url));
+        await sleep(30);
+      }
+      system.redis?.goOn();
+      await Promise.all(asked);
+      // After the third failure none is asked once more by itself.
+      expect((await scriptCalls()) - before).toBe(4);
+    } finally {
+      system.redis?.goOn();
+      await system.redis?.command("CONFIG", "SET", "maxmemory", "0");
+    }
+  });
 });
 
 describe("a Redis that takes long", () => {

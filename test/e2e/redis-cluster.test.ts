@@ -3,12 +3,13 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { slotOf } from "../../gateway/src/redis/hash-slot.ts";
+import { TcpProxy } from "../faults/tcp-proxy.ts";
 import { callerOf, check } from "../fixtures/asking.ts";
 import { rightsOf } from "../fixtures/documented-rights.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { RedisCluster } from "../fixtures/redis-cluster.ts";
 import type { RedisServer } from "../fixtures/redis-server.ts";
-import { ask, askAtOnce } from "../fixtures/requests.ts";
+import { ask, askAndLeave, askAtOnce, slowestOf } from "../fixtures/requests.ts";
 import { excess, load } from "../fixtures/steady-load.ts";
 import { until } from "../fixtures/system.ts";
 
@@ -29,6 +30,10 @@ const heldFirst = "held-first";
 const heldLast = ["a", "b", "c", "d", "e", "f"]
   .map((letter) => `held-${letter}`)
   .find((name) => nodeOf(name) !== nodeOf(heldFirst)) as string;
+/** One on each node. */
+const onEach = [0, 1, 2].map((node) =>
+  ["a", "b", "c", "d", "e", "f", "g", "h"].map((letter) => `on-${letter}`).find((name) => nodeOf(name) === node),
+) as string[];
 const slots = (name: string, priority: number) => ({
   ...policy(name, 0, ["/held"]),
   priority,
@@ -38,6 +43,7 @@ const policies = [
   slots(heldFirst, 1),
   slots(heldLast, 0),
   ...names.map((name) => policy(name, 10)),
+  ...onEach.map((name) => policy(name, 1_000_000)),
   policy("moved", 60),
   policy("moving", 500),
   { ...policy("two-limits", 40), limits: ["a", "b"].map((name) => ({ ...policy("", 40).limits[0], name })) },
@@ -68,18 +74,26 @@ afterEach(async () => {
   for (const node of redis.nodes) await node.command("FLUSHALL");
 });
 
-const start = async (count = 2, cluster = redis, workers = 2): Promise<string[]> => {
+const start = async (
+  count = 2,
+  cluster: Pick<RedisCluster, "url"> = redis,
+  workers = 2,
+  deadlineMs = 5000,
+): Promise<string[]> => {
   const started = Array.from({ length: count }, () =>
     LoneGateway.start({
       policies,
       callers: [callerOf(caller)],
       workers,
-      env: { SLUICE_REDIS_URL: cluster.url("sluice:s3cret%2F@"), SLUICE_REDIS_DEADLINE_MS: "5000" },
+      env: { SLUICE_REDIS_URL: cluster.url("sluice:s3cret%2F@"), SLUICE_REDIS_DEADLINE_MS: `${deadlineMs}` },
     }),
   );
   gateways = await Promise.all(started);
   return gateways.map(({ url }) => url);
 };
+const seeds = (...proxies: TcpProxy[]) => ({
+  url: (signIn = "") => `redis+cluster://${signIn}${proxies.map(({ port }) => `127.0.0.1:${port}`).join(",")}`,
+});
 const at = (urls: readonly string[], path: string) => urls.map((url) => url + path);
 const keysOf = async (node: RedisServer) => (await node.command("KEYS", "*")) as string[];
 /** How often this node has replied with such an error. */
@@ -133,6 +147,36 @@ describe("with three nodes and two gateways", () => {
       hanging.goOn();
     }
     await until("the other is back", 3000, async () => (await heldOf(heldLast)) === 0);
+  });
+
+  it("has the map of slots though the client for whom it was first asked for has left", async () => {
+    const late = await TcpProxy.start((redis.nodes[0] as RedisServer).port);
+    late.delayMs = 150;
+    try {
+      const [url] = await start(1, seeds(late), 1);
+      await askAndLeave(`${url}/moved`, 100);
+      late.delayMs = 0;
+      await sleep(700);
+      expect((await ask(`${url}/moved`)).headers["x-ratelimit-remaining"]).toBe("59");
+    } finally {
+      await late.refuse();
+    }
+  });
+
+  it("lets no request wait while no node tells who serves a slot, and asks on until one does", async () => {
+    const hanging = await Promise.all(redis.nodes.map(({ port }) => TcpProxy.start(port)));
+    for (const proxy of hanging) proxy.delayMs = 10_000;
+    try {
+      const [url] = await start(1, seeds(...hanging), 1, 1000);
+      expect(await slowestOf(`${url}/outage`, 1)).toBeLessThan(1800);
+      await sleep(2500);
+      expect(await slowestOf(`${url}/outage`, 20)).toBeLessThan(700);
+      for (const proxy of hanging) proxy.delayMs = 0;
+      await sleep(3500);
+      expect((await ask(`${url}/outage`)).headers["x-ratelimit-remaining"]).toBe("999999");
+    } finally {
+      await Promise.all(hanging.map((proxy) => proxy.refuse()));
+    }
   });
 
   it("follows a slot that has moved (MOVED), and counts on", async () => {
@@ -250,6 +294,32 @@ describe("with three nodes and two gateways", () => {
     }
   });
 
+  // Each is asked for the map in another place.
+  it.each(onEach)(
+    "lets no request of %s wait for its node, which never answers, nor for what it might tell",
+    async (name) => {
+      const [url] = await start(1, redis, 1, 1000);
+      const hanging = (await placeOf(name)).from;
+      await ask(`${url}/${name}`);
+      hanging.hang();
+      try {
+        const [gateway] = gateways as [LoneGateway];
+        await until("the breaker is open", 20_000, async () => {
+          await ask(`${url}/${name}`);
+          return (await gateway.metric("sluice_redis_breakers_open")) === 1;
+        });
+        expect(await slowestOf(`${url}/${name}`, 300)).toBeLessThan(700);
+      } finally {
+        hanging.goOn();
+      }
+      for (const node of redis.nodes) {
+        await until("the cluster is whole", 20_000, async () =>
+          String(await node.command("CLUSTER", "INFO")).includes("cluster_slots_ok:16384"),
+        );
+      }
+    },
+  );
+
   it("shows no client an error while a node is down, and counts there again when it is back", async () => {
     const urls = await start(1);
     const { from } = await placeOf("outage");
@@ -289,6 +359,10 @@ it("follows a replica that takes a dead node's place, where the counters go on",
     const left = Number(counted.at(-1));
     expect(left).toBeLessThan(40);
     expect(await askAtOnce(at(urls, "/moved"), 100)).toEqual({ 404: left, 429: 100 - left });
+    const [gateway] = gateways as [LoneGateway];
+    await until("the dead one is forgotten", 15_000, async () => {
+      return (await gateway.metric("sluice_redis_breakers_open")) === 0;
+    });
   } finally {
     await replicated.stop();
   }

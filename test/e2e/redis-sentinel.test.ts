@@ -2,12 +2,14 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { TcpProxy } from "../faults/tcp-proxy.ts";
 import type { Admission } from "../fixtures/bound.ts";
 import { rightsOf } from "../fixtures/documented-rights.ts";
-import { freePort } from "../fixtures/free-ports.ts";
+import { freePort, freePorts } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { primaryName, RedisSentinel, sentinelPassword } from "../fixtures/redis-sentinel.ts";
-import { ask, askAtOnce } from "../fixtures/requests.ts";
+import { RedisServer } from "../fixtures/redis-server.ts";
+import { ask, askAndLeave, askAtOnce, slowestOf } from "../fixtures/requests.ts";
 import { excess } from "../fixtures/steady-load.ts";
 import { until } from "../fixtures/system.ts";
 
@@ -37,7 +39,7 @@ afterEach(async () => {
 
 const url = (ports: readonly number[], signIn = `:${sentinelPassword}`) =>
   `redis+sentinel://sluice:s3cret%2F@${ports.map((port) => `127.0.0.1:${port}`).join(",")}/${primaryName}/1?sentinel=${signIn}`;
-const startGateway = async (redisUrl: string, workers = 2) => {
+const startGateway = async (redisUrl: string, workers = 2, deadlineMs = 5000) => {
   const gateway = await LoneGateway.start({
     policies: [
       policy("few", "deny", 30),
@@ -45,7 +47,7 @@ const startGateway = async (redisUrl: string, workers = 2) => {
       policy("local", "local", 1_000_000),
       { ...policy("leased", "deny", 0), consistency: "leased", limits: [leasedLimit] },
     ],
-    env: { SLUICE_REDIS_URL: redisUrl, SLUICE_REDIS_DEADLINE_MS: "5000" },
+    env: { SLUICE_REDIS_URL: redisUrl, SLUICE_REDIS_DEADLINE_MS: `${deadlineMs}` },
     workers,
   });
   gateways.push(gateway);
@@ -87,6 +89,72 @@ describe("with a primary, a replica and three sentinels", () => {
       expect((await ask(`${found.url}/many`)).status).toBe(404);
     } finally {
       await misled.stop("SIGKILL");
+    }
+  });
+
+  it("finds the primary though the client for whom sentinels were first asked has left", async () => {
+    const late = await TcpProxy.start(ports()[0] as number);
+    late.delayMs = 150;
+    try {
+      const gateway = await startGateway(url([late.port]), 1);
+      await askAndLeave(`${gateway.url}/many`, 100);
+      late.delayMs = 0;
+      await sleep(700);
+      expect((await ask(`${gateway.url}/many`)).status).toBe(404);
+    } finally {
+      await late.refuse();
+    }
+  });
+
+  it("asks the next sentinel where the first never answers", async () => {
+    const hanging = await TcpProxy.start(ports()[0] as number);
+    hanging.delayMs = 10_000;
+    try {
+      const gateway = await startGateway(url([hanging.port, ...ports().slice(1)]), 1, 300);
+      expect(await slowestOf(`${gateway.url}/many`, 1)).toBeLessThan(500);
+      await sleep(500);
+      expect((await ask(`${gateway.url}/many`)).status).toBe(404);
+    } finally {
+      await hanging.refuse();
+    }
+  });
+
+  it("lets no request wait while no sentinel answers, and asks on until one does", async () => {
+    const hanging = await Promise.all(ports().map((port) => TcpProxy.start(port)));
+    for (const proxy of hanging) proxy.delayMs = 10_000;
+    try {
+      const gateway = await startGateway(url(hanging.map(({ port }) => port)), 1, 300);
+      expect(await slowestOf(`${gateway.url}/many`, 1)).toBeLessThan(500);
+      await sleep(900);
+      expect(await slowestOf(`${gateway.url}/many`, 20)).toBeLessThan(200);
+      for (const proxy of hanging) proxy.delayMs = 0;
+      await sleep(1500);
+      expect((await ask(`${gateway.url}/many`)).status).toBe(404);
+    } finally {
+      await Promise.all(hanging.map((proxy) => proxy.refuse()));
+    }
+  });
+
+  it("lets no request wait while neither the primary nor the first sentinel answers, and no other is named", async () => {
+    const [port, lonePort] = (await freePorts(2)) as [number, number];
+    const lone = new RedisServer(port, {}, ["--user", ...user]);
+    await lone.start();
+    // Alone it agrees with nobody on another primary.
+    const sentinel = await redis.runSentinel(lonePort, port);
+    const hanging = await TcpProxy.start(lonePort);
+    try {
+      const gateway = await startGateway(url([hanging.port, lonePort]), 1, 300);
+      expect((await ask(`${gateway.url}/many`)).status).toBe(404);
+      hanging.delayMs = 10_000;
+      lone.hang();
+      await until("the breaker is open", 10_000, async () => {
+        await ask(`${gateway.url}/many`);
+        return (await gateway.metric("sluice_redis_breakers_open")) === 1;
+      });
+      expect(await slowestOf(`${gateway.url}/many`, 300)).toBeLessThan(200);
+    } finally {
+      lone.goOn();
+      await Promise.all([hanging.refuse(), sentinel.stop("SIGKILL"), lone.stop()]);
     }
   });
 
@@ -142,6 +210,12 @@ describe("with a primary, a replica and three sentinels", () => {
     expect([...statuses]).toEqual([404]);
     const keyspace = String(await redis.command(successor, "INFO", "keyspace"));
     expect(keyspace).toMatch(/^db1:keys=[1-9]/m);
+    // At whoever has its address now, nobody knocks: in whichever worker answers.
+    let forgotten = 0;
+    await until("the dead one is forgotten", 15_000, async () => {
+      forgotten = (await gateway.metric("sluice_redis_breakers_open")) === 0 ? forgotten + 1 : 0;
+      return forgotten === 12;
+    });
     await redis.startAgain(primary);
     expect((await ask(`${gateway.url}/many`)).status).toBe(404);
   });

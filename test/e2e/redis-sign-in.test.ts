@@ -2,11 +2,12 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
+import { TcpProxy } from "../faults/tcp-proxy.ts";
 import { rightsOf } from "../fixtures/documented-rights.ts";
 import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { RedisServer } from "../fixtures/redis-server.ts";
-import { ask, askAtOnce } from "../fixtures/requests.ts";
+import { ask, askAtOnce, slowestOf } from "../fixtures/requests.ts";
 import { until } from "../fixtures/system.ts";
 
 const rights = rightsOf("one Redis");
@@ -49,10 +50,10 @@ afterEach(async () => {
   await redis.command("FLUSHALL");
 });
 
-const start = (signIn: string) =>
+const start = (signIn: string, { port } = redis as { port: number }, deadlineMs = 5000) =>
   LoneGateway.start({
     policies,
-    env: { SLUICE_REDIS_URL: `redis://${signIn}@127.0.0.1:${redis.port}/3`, SLUICE_REDIS_DEADLINE_MS: "5000" },
+    env: { SLUICE_REDIS_URL: `redis://${signIn}@127.0.0.1:${port}/3`, SLUICE_REDIS_DEADLINE_MS: `${deadlineMs}` },
   });
 
 it.each(policies.map(({ name }) => name))("needs no more rights than docs/cluster.md has for a %s", async (name) => {
@@ -118,4 +119,18 @@ it.each([
   const failure = String(await started.catch((error: Error) => error.message));
   expect(failure).toContain(message);
   expect(failure).not.toContain("s3cret");
+});
+
+it("waits one deadline for a connection and its call together, and then asks on one that took longer", async () => {
+  const far = await TcpProxy.start(redis.port);
+  // There and back takes 660 of 1000 ms: AUTH, SELECT and the script do not fit into one deadline.
+  far.delayMs = 330;
+  try {
+    gateway = await start("sluice:s3cret", far, 1000);
+    const url = `${gateway.url}/fixed-window`;
+    expect(await slowestOf(url, 1)).toBeLessThan(1700);
+    await until("Redis decides", 25_000, async () => (await ask(url)).status === 404);
+  } finally {
+    await far.refuse();
+  }
 });

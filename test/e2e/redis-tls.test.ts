@@ -1,6 +1,6 @@
 // rediss://: what goes to Redis is encrypted, and only to a Redis whose certificate bears the name that was asked for.
 
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { Redis } from "ioredis";
@@ -73,6 +73,66 @@ it("sends nothing to a Redis whose certificate nobody vouches for", async () => 
   expect(gateway.log).toMatch(/Redis did not decide: tls: .*certificate/);
 });
 
+const startAt = (url: string) =>
+  LoneGateway.start({
+    policies: [policy],
+    env: { SLUICE_REDIS_URL: url, SLUICE_REDIS_DEADLINE_MS: "5000" },
+    edit: (config) =>
+      config.replace(/lua_ssl_trusted_certificate .*;/, `lua_ssl_trusted_certificate ${join(tls, "authority.pem")};`),
+  });
+
+describe("of a primary that a sentinel names", () => {
+  /** @param announce what the sentinel tells of it: its name or its address */
+  const startSentinel = async (announce: "yes" | "no") => {
+    const directory = mkdtempSync(join(tmpdir(), "sluice-tls-sentinel-"));
+    const sentinelPort = await freePort();
+    const file = join(directory, "sentinel.conf");
+    const lines = [
+      ...["port 0", `tls-port ${sentinelPort}`, "bind 127.0.0.1", `dir ${directory}`],
+      ...[`tls-cert-file ${join(tls, "localhost.pem")}`, `tls-key-file ${join(tls, "localhost.key")}`],
+      ...[`tls-ca-cert-file ${join(tls, "authority.pem")}`, "tls-auth-clients no", "tls-replication yes"],
+      ...["sentinel resolve-hostnames yes", `sentinel announce-hostnames ${announce}`],
+      ...[`sentinel monitor fleet localhost ${port} 1`, `sentinel auth-pass fleet ${password}`],
+    ];
+    writeFileSync(file, `${lines.join("\n")}\n`);
+    const sentinel = await Program.start({
+      command: "redis-server",
+      args: [file, "--sentinel"],
+      readyWhen: /\+monitor/,
+    });
+    const stop = async () => {
+      await sentinel.stop("SIGKILL");
+      rmSync(directory, { recursive: true, force: true });
+    };
+    const url = `rediss+sentinel://:${encodeURIComponent(password)}@localhost:${sentinelPort}/fleet/3`;
+    return { url, stop };
+  };
+
+  it("counts where both bear the names by which they are reached", async () => {
+    const sentinel = await startSentinel("yes");
+    try {
+      gateway = await startAt(sentinel.url);
+      expect(await ask()).toEqual({ 404: 3, 503: 7 });
+      const client = new Redis({ host: "127.0.0.1", port, password, db: 3, tls: { rejectUnauthorized: false } });
+      expect(await client.dbsize()).toBeGreaterThan(0);
+      client.disconnect();
+    } finally {
+      await sentinel.stop();
+    }
+  });
+
+  it("sends nothing to one that the sentinel names by its address", async () => {
+    const sentinel = await startSentinel("no");
+    try {
+      gateway = await startAt(sentinel.url);
+      expect(await ask()).toEqual({ 503: 10 });
+      expect(gateway.log).toMatch(/Redis did not decide: tls: .*host mismatch/);
+    } finally {
+      await sentinel.stop();
+    }
+  });
+});
+
 describe("of a cluster", () => {
   /** @param args how the node announces itself */
   const startCluster = async (args: readonly string[]) => {
@@ -100,14 +160,6 @@ describe("of a cluster", () => {
     };
     return { url: `rediss+cluster://localhost:${clusterPort}`, stop };
   };
-  const startAt = (url: string) =>
-    LoneGateway.start({
-      policies: [policy],
-      env: { SLUICE_REDIS_URL: url, SLUICE_REDIS_DEADLINE_MS: "5000" },
-      edit: (config) =>
-        config.replace(/lua_ssl_trusted_certificate .*;/, `lua_ssl_trusted_certificate ${join(tls, "authority.pem")};`),
-    });
-
   it("counts where nodes announce the names of their certificates", async () => {
     const named = ["--cluster-announce-hostname", "localhost", "--cluster-preferred-endpoint-type", "hostname"];
     const cluster = await startCluster(named);

@@ -1,7 +1,10 @@
 // How a worker learns what sentinels or the nodes of a Redis Cluster know: from the first that answers, and seldom: many
 // requests that want to know the same thing at once have it asked once.
 
+import { runUntilDone } from "../runtime/background.ts";
 import { semaphoreLibrary } from "../runtime/lua-modules.ts";
+import { warnSparingly } from "../runtime/sparing-log.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import { connectTo, discard, keep, serverAt } from "./connection.ts";
 import type { Access, Address } from "./deployment.ts";
 
@@ -11,7 +14,8 @@ const pauseSeconds = 0.1;
 /** Something that is asked for again and again. */
 export interface Inquiry {
   running: boolean;
-  waiting: number;
+  begunAtSeconds: number;
+  /** What those wait for who came while it runs. */
   done: Semaphore | undefined;
   againAtSeconds: number;
   /** What failed the last time. */
@@ -19,39 +23,65 @@ export interface Inquiry {
 }
 
 export function newInquiry(): Inquiry {
-  return { running: false, waiting: 0, done: undefined, againAtSeconds: 0, failure: undefined };
+  return { running: false, begunAtSeconds: 0, done: undefined, againAtSeconds: 0, failure: undefined };
 }
 
 /**
- * Runs `ask`, unless it just ran. Who comes while it runs waits for it.
+ * Has `ask` run, unless it just was: for all who come meanwhile, and in the background, where it is run again until it succeeds.
+ * nginx ends what runs for a request when its client leaves, and nobody would ever ask again.
  *
- * @param waitMs the longest that such a one waits
- * @param ask @returns what failed
+ * The caller waits until it has been run once, but for no inquiry that is older than the deadline, and not while the last thing
+ * that is known is that it failed: then nobody who could tell answers, and each request would wait for that.
+ *
+ * @param waitMs the longest that the caller waits
+ * @param ask @returns what failed. Yields
  */
-export function inquire(inquiry: Inquiry, waitMs: number, ask: () => string | undefined): void {
-  if (inquiry.running) {
-    waitFor(inquiry, waitMs);
-    return;
-  }
-  if (ngx.now() < inquiry.againAtSeconds) return;
-  inquiry.running = true;
-  const [ran, failure] = pcall(ask);
-  inquiry.failure = ran ? failure : tostring(failure);
-  inquiry.againAtSeconds = ngx.now() + pauseSeconds;
-  inquiry.running = false;
-  if (inquiry.waiting > 0) inquiry.done?.post(inquiry.waiting);
-  inquiry.waiting = 0;
+export function inquire(inquiry: Inquiry, deadlineMs: number, waitMs: number, ask: () => string | undefined): void {
+  if (!inquiry.running && stopwatchSeconds() >= inquiry.againAtSeconds) begin(inquiry, ask);
+  if (!inquiry.running || inquiry.failure !== undefined) return;
+  const leftMs = math.min(waitMs, deadlineMs - (stopwatchSeconds() - inquiry.begunAtSeconds) * 1000);
+  if (leftMs > 0) inquiry.done?.wait(leftMs / 1000);
 }
 
-function waitFor(inquiry: Inquiry, waitMs: number): void {
-  inquiry.done ??= semaphoreLibrary.new(0);
-  inquiry.waiting += 1;
-  const [woken] = inquiry.done.wait(waitMs / 1000);
-  if (!woken) inquiry.waiting -= 1;
+function begin(inquiry: Inquiry, ask: () => string | undefined): void {
+  inquiry.running = true;
+  inquiry.begunAtSeconds = stopwatchSeconds();
+  inquiry.done = semaphoreLibrary.new(0);
+  const failure = runUntilDone(() => askOnce(inquiry, ask));
+  if (failure === undefined) return;
+  warnSparingly("nobody is asked where Redis is", failure);
+  end(inquiry, failure);
+}
+
+/** @returns whether to ask once more */
+function askOnce(inquiry: Inquiry, ask: () => string | undefined): boolean {
+  const [ran, answer] = pcall(ask);
+  const failure = ran ? answer : tostring(answer);
+  if (failure === undefined || ngx.worker.exiting()) {
+    end(inquiry, failure);
+    return false;
+  }
+  tell(inquiry, failure);
+  ngx.sleep(pauseSeconds);
+  return true;
+}
+
+function end(inquiry: Inquiry, failure: string | undefined): void {
+  inquiry.againAtSeconds = stopwatchSeconds() + pauseSeconds;
+  inquiry.running = false;
+  tell(inquiry, failure);
+}
+
+/** Those who still wait: a request whose client went away does no longer. */
+function tell(inquiry: Inquiry, failure: string | undefined): void {
+  inquiry.failure = failure;
+  const waiting = -(inquiry.done?.count() ?? 0);
+  if (waiting > 0) inquiry.done?.post(waiting);
 }
 
 /**
- * Asks these servers one after the other until one answers.
+ * Asks these servers one after the other until one answers. Each has a deadline of its own for each step: with one for all, a
+ * first that is dead would use it up, and the others were never asked. No request waits for all of that.
  *
  * @param first the index of the one to begin with
  * @param question sends a command; an answer that tells nothing is a failure

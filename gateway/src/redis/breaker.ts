@@ -32,7 +32,7 @@ export function noteAnswer(breaker: Breaker): void {
   breaker.failures = 0;
 }
 
-/** @param probe asks the server something harmless, and tells whether it answered. Yields */
+/** @param probe asks the server something harmless, and tells whether it answered: then there is no other. Yields */
 export function noteFailure(breaker: Breaker, probe: () => boolean): void {
   breaker.failures += 1;
   if (breaker.open || breaker.failures < failuresToOpen) return;

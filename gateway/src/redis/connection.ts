@@ -5,6 +5,8 @@
 // a Redis command. What is used of it here, both have; the TLS handshake is ours.
 
 import { redisLibrary } from "../runtime/lua-modules.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
+import type { RedisSettings } from "../settings.ts";
 import { type Breaker, closedBreaker, noteFailure } from "./breaker.ts";
 import { type Access, type Address, poolName } from "./deployment.ts";
 
@@ -16,6 +18,8 @@ export interface RedisServer {
   readonly host: string;
   readonly options: { readonly pool: string; readonly pool_size: number; readonly backlog: number };
   readonly breaker: Breaker;
+  /** By the stopwatch, since when others are named in its stead; undefined: nobody said so. */
+  replacedAtSeconds: number | undefined;
 }
 
 const poolSize = 64;
@@ -23,6 +27,9 @@ const poolSize = 64;
 const backlog = 10_000;
 const maxIdleMs = 60_000;
 const probeKey = "sluice:probe";
+const tooLate = "timeout: the new connection took longer than the deadline";
+/** Those who are asked where Redis is may disagree for a while, and name one and the other in turn. */
+const expectedBackSeconds = 5;
 
 const servers: Record<string, RedisServer | undefined> = {};
 
@@ -32,19 +39,42 @@ export function serverAt(access: Access, address: Address): RedisServer {
   let server = servers[pool];
   if (server === undefined) {
     const host = address.host === "localhost" ? "127.0.0.1" : address.host;
-    server = { access, address, host, options: { pool, pool_size: poolSize, backlog }, breaker: closedBreaker() };
+    const options = { pool, pool_size: poolSize, backlog };
+    server = { access, address, host, options, breaker: closedBreaker(), replacedAtSeconds: undefined };
     servers[pool] = server;
   }
   return server;
 }
 
 /**
+ * Whoever else had this role is forgotten, unless it is named again soon: it may never be back, and its address another's.
+ *
+ * @param current all who have this role now
+ */
+export function forgetOthers({ role }: Access, current: readonly RedisServer[]): void {
+  const now = stopwatchSeconds();
+  for (const pool in servers) {
+    const server = servers[pool] as RedisServer;
+    if (server.access.role !== role) continue;
+    if (current.includes(server)) server.replacedAtSeconds = undefined;
+    else if (isGone(server)) servers[pool] = undefined;
+    else server.replacedAtSeconds ??= now;
+  }
+}
+
+function isGone({ replacedAtSeconds }: RedisServer): boolean {
+  return replacedAtSeconds !== undefined && stopwatchSeconds() - replacedAtSeconds > expectedBackSeconds;
+}
+
+/**
  * @param deadlineMs of each step, and of the commands that follow
+ * @param sinceSeconds by the stopwatch: a new connection and what follows have one deadline together, which began then
  * @returns a connection, to be given back by `keep` or `discard`; or what failed, and then no script was sent
  */
 export function connectTo(
   server: RedisServer,
   deadlineMs: number,
+  sinceSeconds?: number,
 ): LuaMultiReturn<[RedisConnection | undefined, string | undefined]> {
   if (redisLibrary === undefined) return $multi(undefined, "lua-resty-redis is not installed");
   const redis = redisLibrary.new();
@@ -52,20 +82,39 @@ export function connectTo(
   const [connected, failure] = redis.connect(server.host, server.address.port, server.options);
   if (connected === undefined) return $multi(undefined, `connect: ${failure}`);
   const [reused] = redis.get_reused_times();
-  const greetingFailure = reused === 0 ? greet(redis, server) : undefined;
+  if (reused !== 0) return $multi(redis, undefined);
+  const endsAtSeconds = sinceSeconds === undefined ? undefined : sinceSeconds + deadlineMs / 1000;
+  const greetingFailure = greet(redis, server, endsAtSeconds);
   if (greetingFailure !== undefined) {
     discard(redis);
     return $multi(undefined, greetingFailure);
   }
-  return $multi(redis, undefined);
+  if (hurry(redis, endsAtSeconds)) return $multi(redis, undefined);
+  // For the next request.
+  keep(redis);
+  return $multi(undefined, tooLate);
 }
 
-/** A call to it failed. After some in a row, it is left alone until it answers a probe. */
-export function noteFailureOf(server: RedisServer, deadlineMs: number): void {
-  noteFailure(server.breaker, () => answersProbe(server, deadlineMs));
+/** Gives what comes next on this connection what is left of the deadline. @returns false: nothing is */
+export function hurry(redis: RedisConnection, endsAtSeconds: number | undefined): boolean {
+  if (endsAtSeconds === undefined) return true;
+  const leftMs = math.floor((endsAtSeconds - stopwatchSeconds()) * 1000);
+  if (leftMs < 1) return false;
+  redis.set_timeout(leftMs);
+  return true;
 }
 
-/** Connections that were kept may all be dead while a new one works: each is tried, until one answers or a new one does not. */
+/** A call to it failed. After some in a row, it is left alone until it answers a probe, or is gone for good. */
+export function noteFailureOf(server: RedisServer, { deadlineMs }: RedisSettings): void {
+  noteFailure(server.breaker, () => isGone(server) || answersProbe(server, deadlineMs));
+}
+
+/**
+ * Connections that were kept may all be dead while a new one works: each is tried, until one answers or a new one does not.
+ *
+ * @param deadlineMs of each step: what is new is kept, so that a server which is too far away for a new connection within one
+ *   deadline is asked on this one
+ */
 function answersProbe(server: RedisServer, deadlineMs: number): boolean {
   for (let kept = 0; kept <= poolSize; kept++) {
     const [redis] = connectTo(server, deadlineMs);
@@ -100,31 +149,47 @@ export function discard(redis: RedisConnection): void {
   redis.close();
 }
 
-/** What a new connection needs before its first command. @returns what failed */
-function greet(redis: RedisConnection, { access, address }: RedisServer): string | undefined {
-  if (access.tls) {
-    const socket = rawget(redis, "_sock");
-    if (socket === undefined) return "tls: this lua-resty-redis hides its socket";
-    const [secured, failure] = socket.sslhandshake(false, address.host, true);
-    if (!secured) return `tls: ${failure}`;
-    // Where the peer answers at once, ngx_lua reports success for a certificate that it has refused, and has hung up.
-    const [times] = redis.get_reused_times();
-    if (times === undefined) return "tls: certificate not trusted, or host mismatch";
+type Step = (this: void, redis: RedisConnection, server: RedisServer) => string | undefined;
+
+/** What a new connection needs before its first command; each tells what failed. */
+const greeting: readonly Step[] = [encrypt, signIn, selectDatabase, expectPrimary];
+
+function greet(redis: RedisConnection, server: RedisServer, endsAtSeconds: number | undefined): string | undefined {
+  for (const step of greeting) {
+    if (!hurry(redis, endsAtSeconds)) return tooLate;
+    const failure = step(redis, server);
+    if (failure !== undefined) return failure;
   }
-  if (access.password !== "") {
-    const signIn = access.user === "" ? [access.password] : [access.user, access.password];
-    const [reply, failure] = redis.auth(...signIn);
-    if (!reply) return `auth: ${failure}`;
-  }
-  if (access.database !== 0) {
-    const [reply, failure] = redis.select(access.database);
-    if (!reply) return `select: ${failure}`;
-  }
-  return access.role === "primary" ? greetPrimary(redis) : undefined;
+  return undefined;
+}
+
+function encrypt(redis: RedisConnection, { access, address }: RedisServer): string | undefined {
+  if (!access.tls) return undefined;
+  const socket = rawget(redis, "_sock");
+  if (socket === undefined) return "tls: this lua-resty-redis hides its socket";
+  const [secured, failure] = socket.sslhandshake(false, address.host, true);
+  if (!secured) return `tls: ${failure}`;
+  // Where the peer answers at once, ngx_lua reports success for a certificate that it has refused, and has hung up.
+  const [times] = redis.get_reused_times();
+  return times === undefined ? "tls: certificate not trusted, or host mismatch" : undefined;
+}
+
+function signIn(redis: RedisConnection, { access }: RedisServer): string | undefined {
+  if (access.password === "") return undefined;
+  const credentials = access.user === "" ? [access.password] : [access.user, access.password];
+  const [reply, failure] = redis.auth(...credentials);
+  return reply ? undefined : `auth: ${failure}`;
+}
+
+function selectDatabase(redis: RedisConnection, { access }: RedisServer): string | undefined {
+  if (access.database === 0) return undefined;
+  const [reply, failure] = redis.select(access.database);
+  return reply ? undefined : `select: ${failure}`;
 }
 
 /** A deposed primary that still answers would take what is lost when it follows the new one. */
-function greetPrimary(redis: RedisConnection): string | undefined {
+function expectPrimary(redis: RedisConnection, { access }: RedisServer): string | undefined {
+  if (access.role !== "primary") return undefined;
   const [reply, failure] = redis.role();
   if (!reply) return `role: ${failure}`;
   const [role] = reply as readonly unknown[];

@@ -1,22 +1,33 @@
 // Which server is the primary, as sentinels say. A worker keeps the answer until the primary fails it.
 
 import { askAround, inquire, newInquiry } from "./asking-around.ts";
-import { type RedisServer, serverAt } from "./connection.ts";
+import { forgetOthers, type RedisServer, serverAt } from "./connection.ts";
 import { type Address, type Deployment, toldAddress } from "./deployment.ts";
 
 export type SentinelDeployment = Deployment & { kind: "sentinel" };
 
 const inquiry = newInquiry();
 let primary: RedisServer | undefined;
+/** The last one that failed. */
+let doubted: RedisServer | undefined;
 /** The sentinel that is asked first. */
 let first = 0;
 
-/** @returns the primary, of which nothing is known but that sentinels name it; or what failed */
+/**
+ * While the last one that was known is left alone, nobody waits for what sentinels say: they name it until there is another.
+ *
+ * @param waitMs the longest that the caller waits otherwise
+ * @returns the primary, of which nothing is known but that sentinels name it; or what failed
+ */
 export function primaryOf(
   deployment: SentinelDeployment,
   deadlineMs: number,
+  waitMs: number,
 ): LuaMultiReturn<[RedisServer | undefined, string | undefined]> {
-  if (primary === undefined) inquire(inquiry, deadlineMs, () => learnPrimary(deployment, deadlineMs));
+  if (primary === undefined) {
+    const patienceMs = doubted?.breaker.open === true ? 0 : waitMs;
+    inquire(inquiry, deadlineMs, patienceMs, () => learnPrimary(deployment, deadlineMs));
+  }
   if (primary !== undefined) return $multi(primary, undefined);
   return $multi(undefined, `sentinel: ${inquiry.failure ?? "the primary does not answer"}`);
 }
@@ -24,6 +35,7 @@ export function primaryOf(
 /** This server did not do what a primary does: before the next command, sentinels are asked, another one first. */
 export function doubtPrimary(server: RedisServer): void {
   if (primary !== server) return;
+  doubted = server;
   primary = undefined;
   first += 1;
 }
@@ -40,5 +52,6 @@ function learnPrimary(deployment: SentinelDeployment, deadlineMs: number): strin
   first = index;
   if (told === undefined) return failure;
   primary = serverAt(access, told);
+  forgetOthers(access, [primary]);
   return undefined;
 }

@@ -7,7 +7,7 @@ import { countRedisFailure, observeRedisCall } from "../metrics/redis-calls.ts";
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
 import { noteAnswer } from "./breaker.ts";
-import { connectTo, discard, keep, noteFailureOf, type RedisServer, serverAt } from "./connection.ts";
+import { connectTo, discard, hurry, keep, noteFailureOf, type RedisServer, serverAt } from "./connection.ts";
 import { toldAddress } from "./deployment.ts";
 import { changedNothing, codeOf, decidesNothing, type ErrorCode, redirection } from "./error-reply.ts";
 import { slotOf } from "./hash-slot.ts";
@@ -59,7 +59,16 @@ export function callScript(
     countRedisFailure("connect", unknown);
     return $multi(undefined, unknown, false);
   }
-  const [reply, failure, stage] = callServer(known, settings.deadlineMs, false, script, keyCount, keysAndArgs);
+  const [reply, failure, stage] = callServer(
+    settings,
+    known,
+    settings.deadlineMs,
+    startedAt,
+    false,
+    script,
+    keyCount,
+    keysAndArgs,
+  );
   if (reply !== undefined) {
     observeRedisCall(stopwatchSeconds() - startedAt);
     return $multi(reply, undefined, false);
@@ -87,12 +96,12 @@ function followDetours(
   keyCount: number,
   keysAndArgs: readonly string[],
 ): LuaMultiReturn<[reply: unknown, failure: string | undefined, mayHaveRun: boolean]> {
-  const failedAt = stopwatchSeconds();
+  const endsAt = stopwatchSeconds() + settings.deadlineMs / 1000;
   let redirects = 0;
   for (;;) {
     const { server, stage, failure } = trouble;
     const code = stage === "reply" ? codeOf(failure) : undefined;
-    const leftMs = settings.deadlineMs - (stopwatchSeconds() - failedAt) * 1000;
+    const leftMs = (endsAt - stopwatchSeconds()) * 1000;
     if (code !== "TRYAGAIN") redirects += 1;
     learn(settings, server, group, stage, code, failure);
     const late = leftMs < 1 || redirects > mostRedirects;
@@ -102,9 +111,12 @@ function followDetours(
       const mayHaveRun = stage === "call" || (code !== undefined && !changedNothing(code));
       return $multi(undefined, explained(settings, code, failure), mayHaveRun);
     }
+    const detourAt = stopwatchSeconds();
     const [reply, nextFailure, nextStage] = callServer(
+      settings,
       detour.server,
-      leftMs,
+      math.max(1, (endsAt - detourAt) * 1000),
+      detourAt,
       detour.asking,
       script,
       keyCount,
@@ -123,7 +135,7 @@ export function serverFor(
   { deployment, deadlineMs }: RedisSettings,
   group: number,
 ): LuaMultiReturn<[RedisServer | undefined, string | undefined]> {
-  if (deployment.kind === "sentinel") return primaryOf(deployment, deadlineMs);
+  if (deployment.kind === "sentinel") return primaryOf(deployment, deadlineMs, deadlineMs);
   if (deployment.kind === "cluster") return serverOfSlot(deployment, group, deadlineMs);
   return $multi(serverAt(deployment.access, deployment.address), undefined);
 }
@@ -158,9 +170,9 @@ function callTogether(settings: RedisSettings, calls: readonly Call[]): boolean 
   const first = calls[0] as Call;
   const [server] = serverFor(settings, groupOf(settings, first.keysAndArgs[0] as string));
   if (server === undefined || server.breaker.open) return false;
-  const [redis] = connectTo(server, settings.deadlineMs);
+  const [redis] = connectTo(server, settings.deadlineMs, startedAt);
   if (redis === undefined) {
-    noteFailureOf(server, settings.deadlineMs);
+    noteFailureOf(server, settings);
     return false;
   }
   const requests: string[][] = [];
@@ -169,50 +181,91 @@ function callTogether(settings: RedisSettings, calls: readonly Call[]): boolean 
   observeRedisCall(stopwatchSeconds() - startedAt);
   if (replies === undefined) {
     discard(redis);
-    noteFailureOf(server, settings.deadlineMs);
+    noteFailureOf(server, settings);
     learn(settings, server, 0, "call", undefined, failure as string);
     countRedisFailure("call", failure);
     for (const call of calls) call.failure = failure ?? "closed";
     return true;
   }
-  keep(redis);
-  noteAnswer(server.breaker);
+  endExchange(settings, server, redis, refusalIn(replies));
   for (let i = 0; i < calls.length; i++) {
     const call = calls[i] as Call;
-    const reply = replies[i];
-    const [refused, error] = type(reply) === "table" ? (reply as readonly [unknown, string?]) : [true];
-    if (refused !== false) call.reply = reply;
-    else if (changedNothing(codeOf(error as string))) callAlone(settings, call);
+    const error = errorIn(replies[i]);
+    if (error === undefined) call.reply = replies[i];
+    else if (changedNothing(codeOf(error))) callAlone(settings, call);
     else call.failure = error;
   }
   return true;
 }
 
-/** EVALSHA, and EVAL where Redis does not know the script: it was not run then, so nothing is charged twice. */
+/** What these replies say of the server. @returns an error of a replica's, or of one that would refuse any script now */
+function refusalIn(replies: readonly unknown[]): string | undefined {
+  let refusal: string | undefined;
+  let decides = false;
+  for (const reply of replies) {
+    const error = errorIn(reply);
+    const code = error === undefined ? undefined : codeOf(error);
+    // What writes nothing a replica does too.
+    if (code === "READONLY") return error;
+    if (code === undefined || !decidesNothing(code)) decides = true;
+    else refusal = error;
+  }
+  return decides ? undefined : refusal;
+}
+
+/** Of a pipeline. */
+function errorIn(reply: unknown): string | undefined {
+  if (type(reply) !== "table") return undefined;
+  const [replied, error] = reply as readonly [unknown, string?];
+  return replied === false ? error : undefined;
+}
+
+/** After a reply. @param error that it was */
+function endExchange(
+  settings: RedisSettings,
+  server: RedisServer,
+  redis: RedisConnection,
+  error: string | undefined,
+): void {
+  if (error !== undefined && decidesNothing(codeOf(error))) noteFailureOf(server, settings);
+  else noteAnswer(server.breaker);
+  // A replica now: kept connections were to a primary when they were greeted.
+  if (error?.includes("READONLY")) discard(redis);
+  else keep(redis);
+}
+
+/**
+ * EVALSHA, and EVAL where Redis does not know the script: it was not run then, so nothing is charged twice.
+ *
+ * @param deadlineMs of all of it, since `sinceSeconds` of the stopwatch; on a connection that was kept, of the call alone
+ */
 function callServer(
+  settings: RedisSettings,
   server: RedisServer,
   deadlineMs: number,
+  sinceSeconds: number,
   asking: boolean,
   script: Script,
   keyCount: number,
   keysAndArgs: readonly string[],
 ): LuaMultiReturn<[reply: unknown, failure: string | undefined, stage: Stage | undefined]> {
   if (server.breaker.open) return $multi(undefined, "broken off: it failed several times in a row", "connect");
-  const [redis, connectFailure] = connectTo(server, deadlineMs);
+  const [redis, connectFailure] = connectTo(server, deadlineMs, sinceSeconds);
   if (redis === undefined) {
-    noteFailureOf(server, deadlineMs);
+    noteFailureOf(server, settings);
     return $multi(undefined, connectFailure, "connect");
   }
   if (asking) redis.asking();
   let [reply, failure] = exchangeOne(redis, callOf(script, keyCount, keysAndArgs));
-  if (reply === false && failure !== undefined && failure.startsWith("NOSCRIPT")) {
+  const unknown = reply === false && failure !== undefined && failure.startsWith("NOSCRIPT");
+  if (unknown && hurry(redis, sinceSeconds + deadlineMs / 1000)) {
     if (asking) redis.asking();
     [reply, failure] = exchangeOne(redis, callWithSource(script, keyCount, keysAndArgs));
   }
   // undefined: the connection failed, and what Redis may still send on it must reach nobody else.
   if (reply === undefined) {
     discard(redis);
-    noteFailureOf(server, deadlineMs);
+    noteFailureOf(server, settings);
     return $multi(undefined, failure, "call");
   }
   if (reply !== false) {
@@ -220,11 +273,7 @@ function callServer(
     keep(redis);
     return $multi(reply, undefined, undefined);
   }
-  if (decidesNothing(codeOf(failure as string))) noteFailureOf(server, deadlineMs);
-  else noteAnswer(server.breaker);
-  // A replica now: kept connections were to a primary when they were greeted.
-  if (failure?.includes("READONLY")) discard(redis);
-  else keep(redis);
+  endExchange(settings, server, redis, failure);
   return $multi(undefined, failure, "reply");
 }
 
@@ -278,7 +327,8 @@ function otherServerFor(
 ): RedisServer | undefined {
   const { deployment, deadlineMs } = settings;
   if (deployment.kind === "cluster") return otherServerOfSlot(deployment, group, failed, deadlineMs, leftMs);
-  const [other] = serverFor(settings, group);
+  if (deployment.kind === "single") return failed;
+  const [other] = primaryOf(deployment, deadlineMs, leftMs);
   return other;
 }
 

@@ -1,7 +1,7 @@
 // Which node of a Redis Cluster serves a slot, as its nodes say. A worker keeps the map until a node says MOVED or fails.
 
 import { askAround, inquire, newInquiry } from "./asking-around.ts";
-import { type RedisServer, serverAt } from "./connection.ts";
+import { forgetOthers, type RedisServer, serverAt } from "./connection.ts";
 import { type Address, type Deployment, toldAddress } from "./deployment.ts";
 
 export type ClusterDeployment = Deployment & { kind: "cluster" };
@@ -23,10 +23,9 @@ export function serverOfSlot(
   slot: number,
   deadlineMs: number,
 ): LuaMultiReturn<[RedisServer | undefined, string | undefined]> {
-  // Who has a node goes there while another asks for the new map.
-  if (servers[slot] === undefined || (doubted && !inquiry.running)) {
-    inquire(inquiry, deadlineMs, () => learnSlots(deployment, deadlineMs));
-  }
+  // Who has a node goes there while the new map is asked for.
+  const patienceMs = servers[slot] === undefined ? deadlineMs : 0;
+  if (doubted || patienceMs > 0) inquire(inquiry, deadlineMs, patienceMs, () => learnSlots(deployment, deadlineMs));
   const server = servers[slot];
   if (server !== undefined) return $multi(server, undefined);
   return $multi(undefined, `cluster: ${inquiry.failure ?? `no node serves slot ${slot}`}`);
@@ -47,7 +46,7 @@ export function otherServerOfSlot(
   waitMs: number,
 ): RedisServer | undefined {
   if (servers[slot] === failed && !(inquiry.running && failed.breaker.open)) {
-    inquire(inquiry, waitMs, () => learnSlots(deployment, deadlineMs));
+    inquire(inquiry, deadlineMs, waitMs, () => learnSlots(deployment, deadlineMs));
   }
   return servers[slot];
 }
@@ -55,6 +54,7 @@ export function otherServerOfSlot(
 /** A node said that this slot lies there; others will have moved too. */
 export function slotMoved(slot: number, server: RedisServer): void {
   servers[slot] = server;
+  server.replacedAtSeconds = undefined;
   doubted = true;
 }
 
@@ -78,14 +78,15 @@ function learnSlots(deployment: ClusterDeployment, deadlineMs: number): string |
       const ranges = reply as readonly SlotRange[];
       if (ranges.length === 0) return $multi(undefined, "serves no slots, nor knows who does");
       const told: Record<number, RedisServer> = {};
-      const nodes: Address[] = [];
+      const nodes: RedisServer[] = [];
       for (const [firstSlot, lastSlot, [endpoint, port]] of ranges) {
         const address = toldAddress(type(endpoint) === "string" ? (endpoint as string) : "", port, teller);
         const server = serverAt(access, address);
-        if (!nodes.includes(server.address)) nodes.push(server.address);
+        if (!nodes.includes(server)) nodes.push(server);
         for (let slot = firstSlot; slot <= lastSlot; slot++) told[slot] = server;
       }
-      tellers = [...nodes, ...seeds];
+      forgetOthers(access, nodes);
+      tellers = [...nodes.map(({ address }) => address), ...seeds];
       return $multi(told, undefined);
     },
   );
