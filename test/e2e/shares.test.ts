@@ -86,3 +86,21 @@ it.each(["exact", "leased"])("of a fixed window that is used up there is nothing
   redis.hang();
   expect((await load([url()], 200, 3)).statuses[admitted]).toBeUndefined();
 });
+
+it.each(["exact", "leased"])("where one ends while Redis is away, the next one refills: %s", async (consistency) => {
+  const windowMs = 4000;
+  const perSecond = 100;
+  await start(consistency, { algorithm: "fixed-window", quota: (perSecond * windowMs) / 1000, window: "4s" });
+  // From 1.5 s before the end: used up after 0.7 s.
+  await sleep(windowMs - ((Date.now() + 1500) % windowMs));
+  let hungMs = 0;
+  const hung = sleep(1000).then(() => {
+    redis.hang();
+    hungMs = performance.now();
+  });
+  const { admissions } = await load([url()], 600, 3);
+  await hung;
+  const during = admissions.filter(({ sentAtMs }) => sentAtMs >= hungMs).length;
+  expect(during).toBeLessThanOrEqual(1.5 * perSecond + tolerance);
+  expect(during).toBeGreaterThanOrEqual(1.2 * perSecond);
+});
