@@ -109,6 +109,20 @@ it.each(["exact", "leased"])("where one ends while Redis is away, the next one r
   expect(during).toBeGreaterThanOrEqual(1.2 * perSecond);
 });
 
+it("what Redis refused right after the start is known when it goes away", async () => {
+  await start("exact", { algorithm: "token-bucket", quota: 10, window: "366d" });
+  const statusesOf = async (requests: number) => {
+    const statuses = [];
+    for (let i = 0; i < requests; i++) statuses.push((await ask(url())).status);
+    return statuses;
+  };
+  expect((await statusesOf(13)).filter((status) => status === admitted)).toHaveLength(10);
+  // Longer than until the worker first looks whether Redis is another.
+  await sleep(3000);
+  await redis?.stop("SIGKILL");
+  expect(await statusesOf(3)).toEqual([429, 429, 429]);
+});
+
 it("a gateway that starts while control plane and Redis are down has its share, not the whole", async () => {
   const system = await System.start({ gateways: 2, redis: true });
   try {
