@@ -17,6 +17,8 @@ export interface LastHeard {
   readonly atUs: number;
   /** It has nothing to give before; 0 where it did not say so. */
   readonly nothingUntilUs: number;
+  /** By name, the limits of the policy of which this is known; undefined: all of them. */
+  readonly limits: readonly string[] | undefined;
 }
 
 /** A window that was used evenly was used in so many moments. */

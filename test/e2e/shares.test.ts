@@ -123,6 +123,19 @@ it("what Redis refused right after the start is known when it goes away", async 
   expect(await statusesOf(3)).toEqual([429, 429, 429]);
 });
 
+it("a limit that did not refuse is not taken for used up because another one did", async () => {
+  const daily = { name: "daily", algorithm: "fixed-window", quota: 1000, window: "366d" };
+  await start("exact", daily, {
+    limits: [{ name: "burst", algorithm: "token-bucket", quota: 20, window: "1s" }, daily],
+  });
+  const { statuses } = await load([url()], 100, 1);
+  expect(statuses[429]).toBeGreaterThan(0);
+  redis?.hang();
+  const during = (await load([url()], 100, 2)).statuses[admitted];
+  expect(during).toBeGreaterThanOrEqual(30);
+  expect(during).toBeLessThanOrEqual(2 * 20 + 2);
+});
+
 it("a gateway that starts while control plane and Redis are down has its share, not the whole", async () => {
   const system = await System.start({ gateways: 2, redis: true });
   try {

@@ -71,7 +71,7 @@ describe.each(counting)("shares by %s", (algorithm) => {
             if (!away) {
               const { allowed, retryAfterUs } = redis.ask(nowUs, cost);
               if (allowed) continue;
-              one.heard = { atUs: nowUs, nothingUntilUs: nowUs + retryAfterUs };
+              one.heard = { atUs: nowUs, nothingUntilUs: nowUs + retryAfterUs, limits: undefined };
               one.admitted = 0;
             } else if (one.heard !== undefined) {
               beginShare(share, one.share.state, memoryRing, one.heard, nowUs);

@@ -16,7 +16,7 @@ const counting = ["token-bucket", "leaky-bucket", "fixed-window", "sliding-windo
 
 /** startUs is a multiple of ten seconds. */
 function begin(share: Counter, heardAtUs: number, nowUs: number, nothingUntilUs = 0): boolean {
-  return beginShare(share.rate, share.state, memoryRing, { atUs: heardAtUs, nothingUntilUs }, nowUs);
+  return beginShare(share.rate, share.state, memoryRing, { atUs: heardAtUs, nothingUntilUs, limits: undefined }, nowUs);
 }
 
 describe.each(counting)("a share by %s", (algorithm) => {

@@ -196,6 +196,7 @@ export function beginShareOnNode(
   const locked = lock !== undefined && acquire(lock);
   const now = nowUs();
   for (const limit of limits) {
+    if (heard.limits !== undefined && !heard.limits.includes(limit.name)) continue;
     const counter = prepared(0, limit, keyValues, policy.policy.cost);
     loadCounter(counter, now);
     if (keepsEntries(limit.rate)) loadRing(counter);
