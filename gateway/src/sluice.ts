@@ -8,6 +8,7 @@ import { check as answerCheck } from "./ask/check.ts";
 import { flushCounts } from "./metrics/counts.ts";
 import { tellLuaMemory } from "./metrics/lua-memory.ts";
 import { retireGonePolicies } from "./metrics/retiring.ts";
+import { recallLiveGateways } from "./push/fleet.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
 import { askRedisAtStart } from "./redis/first-contact.ts";
 import { keepErrandsGoing } from "./runtime/background.ts";
@@ -42,6 +43,7 @@ const [generation] = stateDict.incr("generation", 1, 0);
  */
 export function init(): void {
   widenStringTable();
+  recallLiveGateways(settings.gatewayDir);
   if (hasPublished()) return;
   const pieces = readStored(settings.gatewayDir);
   if (pieces === undefined) return;

@@ -1,15 +1,15 @@
 // Where a node's share of a limit begins, when Redis does not decide any more: not full, where the node knows that Redis has
 // just been counting, but as if the node had used it evenly until then. So a bucket is empty and refills at the share's rate,
-// what a sliding window has comes back as a full one's would, and of a fixed window there is what the rest of it is worth.
+// and what a sliding window has comes back as a full one's would.
 //
-// The rule looks at the share's counter and at what was heard last, so it may be applied before every decision: it takes
-// units away and never gives any. An outage that ends and begins again begins where Redis left off again.
+// The bound: once Redis was heard to have nothing, a share with quota q in a window w admits at most q × t ÷ w in any time t
+// from then on. The rule looks at the share's counter and at what was heard last, so it may be applied before every decision:
+// an outage that ends and begins again begins where Redis left off again.
 
 import type { CounterState, Ring } from "./algorithms/counter-state.ts";
 import { admits, charge, type Rate } from "./algorithms/rate.ts";
 import type { SlidingWindow } from "./algorithms/sliding-window.ts";
 import { owesAtLeast } from "./algorithms/token-bucket.ts";
-import { multiplyDivide } from "./algorithms/wide-multiply.ts";
 
 /** What a node knows of a counter in Redis, by its own clock, in µs since the epoch. */
 export interface LastHeard {
@@ -17,45 +17,37 @@ export interface LastHeard {
   readonly atUs: number;
   /** It has nothing to give before; 0 where it did not say so. */
   readonly nothingUntilUs: number;
+  /** By name, the limits of the policy of which this is known; undefined: all of them. */
+  readonly limits: readonly string[] | undefined;
 }
 
 /** A window that was used evenly was used in so many moments. */
 const moments = 10;
 
 /**
- * @param rate a share of the limit's
+ * @param rate a share of the limit's, as `shareOf` makes it
  * @param state of the share's counter, there whole
  * @returns whether it has changed, and is to be saved
  */
 export function beginShare(rate: Rate, state: CounterState, ring: Ring, heard: LastHeard, nowUs: number): boolean {
-  const heardAtUs = Math.min(heard.atUs, nowUs);
+  // What Redis did not have is known of the time until then as well, though it was not asked.
+  const untilUs = Math.min(Math.max(heard.atUs, heard.nothingUntilUs), nowUs);
   if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") {
     const { atUs, count } = state;
-    owesAtLeast(rate, state, heardAtUs, rate.burst);
+    owesAtLeast(rate, state, untilUs, rate.burst);
     return state.atUs !== atUs || state.count !== count;
   }
-  if (rate.algorithm === "fixed-window") {
-    const startUs = nowUs - (nowUs % rate.windowUs);
-    const endUs = startUs + rate.windowUs;
-    if (heardAtUs < startUs || state.atUs > startUs) return false;
-    // The node's clock and Redis' are not the same.
-    const isUsedUp = heard.nothingUntilUs >= endUs - rate.toleranceUs;
-    const left = isUsedUp ? 0 : multiplyDivide(rate.quota, endUs - heardAtUs, rate.windowUs).quotient;
-    const used = rate.quota - left;
-    if (state.atUs === startUs && state.count >= used) return false;
-    state.atUs = startUs;
-    state.count = used;
-    return true;
-  }
-  // Slots that requests hold come back with them.
-  if (rate.algorithm === "concurrency" || isBegun(rate, state, heardAtUs)) return false;
-  useEvenly(rate, state, ring, heardAtUs);
+  // Slots that requests hold come back with them. Of a fixed window the share is a bucket.
+  if (rate.algorithm === "concurrency" || rate.algorithm === "fixed-window") return false;
+  if (isBegun(rate, state, untilUs)) return false;
+  useEvenly(rate, state, ring, untilUs);
   return true;
 }
 
-/** Whether the share has been used since. */
-function isBegun({ tickUs }: SlidingWindow, { atUs, count }: CounterState, heardAtUs: number): boolean {
-  return count > 0 && atUs >= heardAtUs - (heardAtUs % tickUs);
+/** Whether the share has been used since. In the tick that it begins in it has nothing: what was used there is from before. */
+function isBegun({ tickUs, quota }: SlidingWindow, { atUs, count }: CounterState, untilUs: number): boolean {
+  const tickAtUs = untilUs - (untilUs % tickUs);
+  return atUs > tickAtUs ? count > 0 : atUs === tickAtUs && count >= quota;
 }
 
 function useEvenly(rate: SlidingWindow, state: CounterState, ring: Ring, untilUs: number): void {

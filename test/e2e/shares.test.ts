@@ -1,6 +1,8 @@
 // While Redis is away a gateway goes on by its share of the limit. What it knows to be in use does not begin anew: real
 // gateways, and a Redis that hangs.
 
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
 import { freePort } from "../fixtures/free-ports.ts";
@@ -8,6 +10,7 @@ import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { RedisServer } from "../fixtures/redis-server.ts";
 import { ask } from "../fixtures/requests.ts";
 import { admitted, excess, load } from "../fixtures/steady-load.ts";
+import { System, until } from "../fixtures/system.ts";
 
 /** Units a second, and of the burst: a share that began anew would have two seconds' worth besides. */
 const perSecond = 200;
@@ -15,13 +18,14 @@ const burst = 400;
 /** nginx's clock has steps of a ms; what Redis charged without being heard. */
 const tolerance = 10;
 
-let redis: RedisServer;
+let redis: RedisServer | undefined;
 let gateway: LoneGateway | undefined;
 afterEach(async () => {
-  redis.goOn();
+  redis?.goOn();
   await gateway?.stop();
   gateway = undefined;
-  await redis.stop("SIGKILL");
+  await redis?.stop("SIGKILL");
+  redis = undefined;
 });
 
 async function start(consistency: string, limit: object, more: object = {}) {
@@ -40,7 +44,7 @@ const url = () => `${gateway?.url}/all`;
 describe.each(["exact", "leased"])("of a bucket that Redis has just emptied, consistency %s,", (consistency) => {
   it("a share admits what refills, from when Redis was last heard", async () => {
     await start(consistency, bucket);
-    const hung = sleep(2500).then(() => redis.hang());
+    const hung = sleep(2500).then(() => redis?.hang());
     const { admissions, startedMs } = await load([url()], 600, 5);
     await hung;
     expect(excess(admissions, perSecond, burst)).toBeLessThanOrEqual(tolerance);
@@ -56,9 +60,9 @@ describe.each(["exact", "leased"])("of a bucket that Redis has just emptied, con
       await sleep(2000);
       for (let outage = 0; outage < 10; outage++) {
         const hungMs = performance.now();
-        redis.hang();
+        redis?.hang();
         await sleep(200);
-        redis.goOn();
+        redis?.goOn();
         // Until a probe has been answered.
         await sleep(300);
         awayMs += performance.now() - hungMs;
@@ -73,7 +77,7 @@ describe.each(["exact", "leased"])("of a bucket that Redis has just emptied, con
 it("a key of which the gateway knows nothing has its whole share", async () => {
   await start("exact", bucket);
   await load([url()], 600, 1.5);
-  redis.hang();
+  redis?.hang();
   const headers = { "x-user": "cold" };
   const statuses = [];
   for (let i = 0; i < 100; i++) statuses.push((await ask(url(), { headers })).status);
@@ -83,6 +87,80 @@ it("a key of which the gateway knows nothing has its whole share", async () => {
 it.each(["exact", "leased"])("of a fixed window that is used up there is nothing: %s", async (consistency) => {
   await start(consistency, { algorithm: "fixed-window", quota: 50, window: "366d" });
   expect((await load([url()], 200, 1)).statuses[admitted]).toBe(50);
-  redis.hang();
+  redis?.hang();
   expect((await load([url()], 200, 3)).statuses[admitted]).toBeUndefined();
+});
+
+it.each(["exact", "leased"])("where one ends while Redis is away, the next one refills: %s", async (consistency) => {
+  const windowMs = 4000;
+  const perSecond = 100;
+  await start(consistency, { algorithm: "fixed-window", quota: (perSecond * windowMs) / 1000, window: "4s" });
+  // From 1.5 s before the end: used up after 0.7 s.
+  await sleep(windowMs - ((Date.now() + 1500) % windowMs));
+  let hungMs = 0;
+  const hung = sleep(1000).then(() => {
+    redis?.hang();
+    hungMs = performance.now();
+  });
+  const { admissions } = await load([url()], 600, 3);
+  await hung;
+  const during = admissions.filter(({ sentAtMs }) => sentAtMs >= hungMs).length;
+  expect(during).toBeLessThanOrEqual(1.5 * perSecond + tolerance);
+  expect(during).toBeGreaterThanOrEqual(1.2 * perSecond);
+});
+
+it("what Redis refused right after the start is known when it goes away", async () => {
+  await start("exact", { algorithm: "token-bucket", quota: 10, window: "366d" });
+  const statusesOf = async (requests: number) => {
+    const statuses = [];
+    for (let i = 0; i < requests; i++) statuses.push((await ask(url())).status);
+    return statuses;
+  };
+  expect((await statusesOf(13)).filter((status) => status === admitted)).toHaveLength(10);
+  // Longer than until the worker first looks whether Redis is another.
+  await sleep(3000);
+  await redis?.stop("SIGKILL");
+  expect(await statusesOf(3)).toEqual([429, 429, 429]);
+});
+
+it("a limit that did not refuse is not taken for used up because another one did", async () => {
+  const daily = { name: "daily", algorithm: "fixed-window", quota: 1000, window: "366d" };
+  await start("exact", daily, {
+    limits: [{ name: "burst", algorithm: "token-bucket", quota: 20, window: "1s" }, daily],
+  });
+  const { statuses } = await load([url()], 100, 1);
+  expect(statuses[429]).toBeGreaterThan(0);
+  redis?.hang();
+  const during = (await load([url()], 100, 2)).statuses[admitted];
+  expect(during).toBeGreaterThanOrEqual(30);
+  expect(during).toBeLessThanOrEqual(2 * 20 + 2);
+});
+
+it("a gateway that starts while control plane and Redis are down has its share, not the whole", async () => {
+  const system = await System.start({ gateways: 2, redis: true });
+  try {
+    const limit = { algorithm: "token-bucket", quota: 10, window: "366d" };
+    await system.put({ name: "all", scope: "cluster", match: { paths: ["/all"] }, limits: [limit] });
+    const { gateway } = system;
+    const restart = async () => {
+      await gateway.program.stop();
+      await system.startGatewayAgain(gateway);
+    };
+    const limitTold = async () => (await ask(`${gateway.url}/all`)).headers["x-ratelimit-limit"];
+    const log = () => readFileSync(join(gateway.directory, "error.log"), "utf8");
+    const file = join(gateway.directory, "workers", "live-gateways");
+    await until("both are told of each other", 5000, () => readFileSync(file, "utf8") === "2\n");
+    await system.killControlPlane();
+    await system.redis?.stop("SIGKILL");
+    await restart();
+    expect(await limitTold()).toBe("5");
+
+    expect(log()).not.toContain("live-gateways is damaged");
+    writeFileSync(file, "0\n");
+    await restart();
+    expect(await limitTold()).toBe("10");
+    expect(log().split("live-gateways is damaged")).toHaveLength(2);
+  } finally {
+    await system.stop();
+  }
 });

@@ -69,12 +69,17 @@ describe("one node's share of a rate", () => {
   const share = (rate: Rate, shares: number, cost: number) => shareOf(rate, shares, cost);
 
   test("is the whole for one node", () => {
-    for (const rate of all) expect(share(rate, 1, 1)).toEqual(rate);
+    for (const rate of all) if (rate !== window) expect(share(rate, 1, 1)).toEqual(rate);
+  });
+
+  test("of a fixed window is a bucket, so that an outage over its end is not worth two of them", () => {
+    expect(share(window, 1, 1)).toStrictEqual(rateOf({ algorithm: "token-bucket", ...limit, burst: 7 }));
+    expect(share(window, 3, 1)).toStrictEqual(rateOf({ algorithm: "token-bucket", ...limit, quota: 2, burst: 2 }));
+    expect(share(window, 3, 5)).toStrictEqual(rateOf({ algorithm: "token-bucket", ...limit, quota: 2, burst: 5 }));
   });
 
   test("is rounded down, so that all shares together are no more than the whole", () => {
     expect(share(bucket, 3, 1)).toStrictEqual(rateOf({ algorithm: "token-bucket", ...limit, quota: 2, burst: 6 }));
-    expect(share(window, 3, 1)).toStrictEqual(rateOf({ algorithm: "fixed-window", ...limit, quota: 2 }));
     expect(share(sliding, 3, 1)).toStrictEqual(rateOf({ algorithm: "sliding-window", ...limit, quota: 2 }));
     expect(share(log, 3, 1)).toStrictEqual(rateOf({ algorithm: "sliding-log", ...limit, quota: 2 }));
     expect(share(slots, 3, 1)).toStrictEqual(rateOf({ algorithm: "concurrency", ...limit, quota: 2 }));

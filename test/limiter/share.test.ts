@@ -2,25 +2,21 @@
 
 import { describe, expect, test } from "vitest";
 import { memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
-import { type Rate, rateOf } from "../../limiter/src/algorithms/rate.ts";
+import { type Rate, rateOf, shareOf } from "../../limiter/src/algorithms/rate.ts";
 import type { Limit } from "../../limiter/src/policy/policy.ts";
 import { beginShare } from "../../limiter/src/share.ts";
 import { Counter, ms, second, startUs } from "./counter.ts";
 
-const rate = (algorithm: Limit["algorithm"]): Rate =>
-  rateOf({
-    algorithm,
-    quota: 100,
-    windowUs: 10 * second,
-    burst: 100,
-    precisionUs: algorithm === "sliding-window" ? second : 0,
-  });
+const rate = (algorithm: Limit["algorithm"]): Rate => {
+  const precisionUs = algorithm === "sliding-window" ? second : 0;
+  return shareOf(rateOf({ algorithm, quota: 100, windowUs: 10 * second, burst: 100, precisionUs }), 1, 1);
+};
 
 const counting = ["token-bucket", "leaky-bucket", "fixed-window", "sliding-window", "sliding-log"] as const;
 
 /** startUs is a multiple of ten seconds. */
 function begin(share: Counter, heardAtUs: number, nowUs: number, nothingUntilUs = 0): boolean {
-  return beginShare(share.rate, share.state, memoryRing, { atUs: heardAtUs, nothingUntilUs }, nowUs);
+  return beginShare(share.rate, share.state, memoryRing, { atUs: heardAtUs, nothingUntilUs, limits: undefined }, nowUs);
 }
 
 describe.each(counting)("a share by %s", (algorithm) => {
@@ -38,8 +34,8 @@ describe.each(counting)("a share by %s", (algorithm) => {
       begin(share, startUs + second, us);
       allowed += share.allowedOf(20, us);
     }
-    // Of the rest of a fixed window all is there at once; a sliding one gives back what was used in tenths, a block late.
-    expect(allowed).toBeLessThanOrEqual(algorithm === "fixed-window" ? 90 : 81);
+    // A sliding window gives back what was used in tenths, a block late.
+    expect(allowed).toBeLessThanOrEqual(81);
     expect(allowed).toBeGreaterThanOrEqual(60);
   });
 
@@ -53,8 +49,8 @@ describe.each(counting)("a share by %s", (algorithm) => {
         allowed += share.allowedOf(20, us);
       }
     }
-    // Three seconds of outages by the rate, and a unit that was under way each time; of one fixed window its quota.
-    expect(allowed).toBeLessThanOrEqual(algorithm === "fixed-window" ? 100 : 40);
+    // Three seconds of outages by the rate, and a unit that was under way each time.
+    expect(allowed).toBeLessThanOrEqual(40);
   });
 
   test("is whole again a window after Redis was heard", () => {
@@ -75,21 +71,30 @@ describe.each(counting)("a share by %s", (algorithm) => {
   });
 });
 
-test("a fixed window of which Redis said that it is used up has nothing until its end", () => {
-  const share = new Counter(rate("fixed-window"));
+test.each(counting)("by %s, of what Redis has nothing of until later nothing is had until then", (algorithm) => {
+  const share = new Counter(rate(algorithm));
   const endUs = startUs + 10 * second;
-  begin(share, startUs + second, startUs + 2 * second, endUs);
-  expect(share.allowedOf(10, startUs + 9 * second)).toBe(0);
-  begin(share, startUs + second, endUs, endUs);
-  expect(share.allowedOf(200, endUs)).toBe(100);
+  const admitted = (fromUs: number, untilUs: number) => {
+    let allowed = 0;
+    for (let us = fromUs; us < untilUs; us += 50 * ms) {
+      begin(share, startUs + second, us, endUs);
+      allowed += share.allowedOf(20, us);
+    }
+    return allowed;
+  };
+  expect(admitted(startUs + 2 * second, endUs)).toBe(0);
+  const after = admitted(endUs, endUs + 5 * second);
+  expect(after).toBeGreaterThanOrEqual(30);
+  expect(after).toBeLessThanOrEqual(50);
 });
 
-test("units that a share of a fixed window spent in an earlier outage are not had again", () => {
-  const share = new Counter(rate("fixed-window"));
-  begin(share, startUs + second, startUs + second);
-  expect(share.allowedOf(80, startUs + second)).toBe(80);
-  begin(share, startUs + 2 * second, startUs + 2 * second);
-  expect(share.allowedOf(80, startUs + 2 * second)).toBe(10);
+test("what a sliding share had left in the block in which Redis was heard again is not had besides", () => {
+  const share = new Counter(rate("sliding-window"));
+  begin(share, startUs, startUs);
+  const nowUs = startUs + 5_100 * ms;
+  expect(share.allowedOf(1, nowUs)).toBe(1);
+  begin(share, nowUs + 800 * ms, nowUs + 800 * ms);
+  expect(share.allowedOf(100, nowUs + 800 * ms)).toBe(0);
 });
 
 test("slots are not a thing that is used up", () => {

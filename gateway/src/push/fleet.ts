@@ -1,6 +1,11 @@
-// What the control plane and this gateway know of each other, for all workers to read.
+// What the control plane and this gateway know of each other, for all workers to read. How many gateways there are is kept on
+// disk too: one that starts while the control plane is down would take the whole quota for its share.
 
+import { noPause } from "../../../limiter/src/policy/pause.ts";
+import { readFile, replaceFile } from "../runtime/files.ts";
 import { stateDict } from "../runtime/shared-memory.ts";
+
+const fileName = "live-gateways";
 
 const gatewaysKey = "fleet-gateways";
 const moreGatewaysKey = "fleet-more-gateways";
@@ -14,6 +19,10 @@ const connectedSeconds = 2;
  */
 const countedOnSeconds = 30;
 
+const numberPattern = "^(%d+)\n$";
+/** More are believed neither of the control plane nor of the disk. */
+const mostGateways = 1_000_000;
+
 /** How many gateways are live, this one among them: the most that the control plane has told of late. */
 export function liveGateways(): number {
   const gateways = stateDict.get<number>(gatewaysKey)[0] ?? 1;
@@ -21,10 +30,34 @@ export function liveGateways(): number {
 }
 
 /** More are believed at once. */
-export function setLiveGateways(gateways: number): void {
+function setLiveGateways(gateways: number): void {
   const before = liveGateways();
   stateDict.set(gatewaysKey, gateways);
   if (gateways < before) stateDict.set(moreGatewaysKey, before, countedOnSeconds);
+}
+
+export function isFleetSize(told: unknown): told is number {
+  return typeof told === "number" && told >= 1 && told <= mostGateways && told % 1 === 0;
+}
+
+/** As `setLiveGateways`, and on disk, where a failure is logged. @param gateways a whole number from 1 on */
+export function keepLiveGateways(directory: string, gateways: number): void {
+  setLiveGateways(gateways);
+  const failure = replaceFile(directory + fileName, [string.format("%d\n", gateways)], noPause);
+  if (failure !== undefined) {
+    ngx.log(ngx.ERR, "sluice: cannot keep the number of live gateways in ", directory, ": ", failure);
+  }
+}
+
+/** For the start: what was last told before nginx stopped. After a reload, shared memory has it. */
+export function recallLiveGateways(directory: string): void {
+  if (stateDict.get<number>(gatewaysKey)[0] !== undefined) return;
+  const text = readFile(directory + fileName);
+  if (text === undefined) return;
+  const [digits] = string.match(text, numberPattern);
+  const gateways = tonumber(digits ?? "");
+  if (isFleetSize(gateways)) setLiveGateways(gateways);
+  else ngx.log(ngx.ERR, "sluice: ", directory, fileName, " is damaged: this gateway counts as the only one");
 }
 
 export function isConnected(): boolean {

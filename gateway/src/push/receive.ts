@@ -12,7 +12,7 @@ import { store } from "../snapshot/disk.ts";
 import { allApplied, publish, waitUntilApplied } from "../snapshot/distribution.ts";
 import { readPieces } from "../snapshot/text.ts";
 import { type CounterMessage, obey } from "./counter-orders.ts";
-import { setLiveGateways } from "./fleet.ts";
+import { isFleetSize, keepLiveGateways } from "./fleet.ts";
 
 const applyTimeoutSeconds = 10;
 
@@ -46,7 +46,7 @@ export function receive(settings: Settings, pieces: readonly string[]): GatewayM
   const type = typeof message === "object" ? message.type : undefined;
   if (type === "fleet") {
     const { gateways } = message as { gateways: unknown };
-    if (typeof gateways === "number" && gateways >= 1) setLiveGateways(gateways);
+    if (isFleetSize(gateways)) keepLiveGateways(settings.gatewayDir, gateways);
     return undefined;
   }
   if (type === "counter") return obey(message as CounterMessage);

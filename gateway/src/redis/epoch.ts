@@ -16,23 +16,27 @@ let known: string | undefined;
 let looking = false;
 
 /**
- * For each worker's start.
+ * For each worker's start. The epoch is read at once, before anything is remembered: what is heard from then on is of the
+ * Redis that has it, or is forgotten. Where Redis is away at the start, what is heard until the epoch is first read, within a
+ * second, is taken to be of the same one.
  *
- * @param wanted whether anything is remembered: otherwise nobody looks
+ * @param wanted whether anything is remembered: otherwise nobody looks, once the epoch is known
  * @param forget is called when Redis is another, or does not tell its epoch. May be called for nothing
  */
 export function watchEpoch(settings: RedisSettings, wanted: () => boolean, forget: () => void): void {
-  ngx.timer.every(lookEverySeconds, (premature) => {
-    if (premature || looking || !wanted()) return;
+  const look = (premature: boolean) => {
+    if (premature || looking || (known !== undefined && !wanted())) return;
     looking = true;
     const [looked, epoch] = pcall(readEpoch, settings);
     looking = false;
     if (!looked) warnSparingly("the epoch of Redis was not read", `${epoch}`);
     const now = looked ? (epoch as string | undefined) : undefined;
     if (now === undefined) return;
-    if (now === "" || now !== known) forget();
+    if (now === "" || (known !== undefined && now !== known)) forget();
     known = now;
-  });
+  };
+  ngx.timer.at(0, look);
+  ngx.timer.every(lookEverySeconds, look);
 }
 
 /** @returns "" when Redis does not tell one, undefined when it cannot be asked */

@@ -219,7 +219,8 @@ export function lastHeardOfLease(
   const atUs = math.max(askedAt(record), refusal?.atUs ?? 0);
   if (atUs === 0) return undefined;
   const aheadUs = wallUs() - stopwatchUs();
-  return { atUs: aheadUs + atUs, nothingUntilUs: aheadUs + math.max(record.retryAtUs, refusal?.untilUs ?? 0) };
+  const nothingUntilUs = aheadUs + math.max(record.retryAtUs, refusal?.untilUs ?? 0);
+  return { atUs: aheadUs + atUs, nothingUntilUs, limits: undefined };
 }
 
 /** When Redis was asked who answered last about a leased key, by the stopwatch; 0: nobody remembers. */

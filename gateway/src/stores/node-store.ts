@@ -196,17 +196,11 @@ export function beginShareOnNode(
   const locked = lock !== undefined && acquire(lock);
   const now = nowUs();
   for (const limit of limits) {
+    if (heard.limits !== undefined && !heard.limits.includes(limit.name)) continue;
     const counter = prepared(0, limit, keyValues, policy.policy.cost);
     loadCounter(counter, now);
     if (keepsEntries(limit.rate)) loadRing(counter);
-    const { atUs, count } = counter;
-    if (!beginShare(limit.rate, counter, cellRing, heard, now)) continue;
-    // Others may charge an open window by incr meanwhile, which needs no lock.
-    if (limit.rate.algorithm === "fixed-window" && counter.atUs === atUs) {
-      countersDict.incr(counter.key, counter.count - count);
-    } else {
-      saveCounter(counter, now);
-    }
+    if (beginShare(limit.rate, counter, cellRing, heard, now)) saveCounter(counter, now);
   }
   if (lock !== undefined && locked) release(lock);
 }

@@ -107,13 +107,19 @@ export function recallRefusal(policy: CompiledPolicy, name: string, verdict: Ver
   return true;
 }
 
-/** What is known of a key that Redis refused, however long ago. @param name the key of its first counter */
+/**
+ * What is known of a key that Redis refused, however long ago: of the limits that refused. The others had units, and how many
+ * was not said to whoever was refused.
+ *
+ * @param name the key of its first counter
+ */
 export function lastRefusal(policy: CompiledPolicy, name: string): LastHeard | undefined {
   const refusal = recent[name] ?? older[name];
   if (refusal === undefined || refusal.policy.limits !== policy.limits) return undefined;
   return {
     atUs: math.floor(refusal.askedAtSeconds * 1_000_000),
     nothingUntilUs: math.floor(refusal.retryAtSeconds * 1_000_000),
+    limits: refusal.told.violated,
   };
 }
 

@@ -137,19 +137,19 @@ export function lifetimeUs(rate: Rate, state: CounterState, nowUs: number): numb
 }
 
 /**
- * One share of `shares` of a rate: what a node may admit alone when it cannot ask the others.
+ * One share of `shares` of a rate: what a node may admit alone when it cannot ask the others. Of a fixed window it is a
+ * bucket that holds and refills as much: two windows of a short outage would be worth one each.
  *
  * @param cost what one request takes; a share has room for one, or it would refuse them all
  */
 export function shareOf(rate: Rate, shares: number, cost: number): Rate {
   const share = Math.floor(rate.quota / shares);
-  if (rate.algorithm === "token-bucket") {
-    return tokenBucket(Math.max(1, share), rate.windowUs, Math.max(cost, Math.floor(rate.burst / shares)));
+  if (rate.algorithm === "token-bucket" || rate.algorithm === "fixed-window") {
+    const burst = Math.floor(capacity(rate) / shares);
+    return tokenBucket(Math.max(1, share), rate.windowUs, Math.max(cost, burst));
   }
   if (rate.algorithm === "leaky-bucket") {
     return leakyBucket(Math.max(1, share), rate.windowUs, Math.max(cost, Math.floor(rate.burst / shares)) - 1);
   }
-  const quota = Math.max(cost, share);
-  if (rate.algorithm === "fixed-window") return fixedWindow(quota, rate.windowUs);
-  return slidingOf(rate.algorithm, quota, rate.windowUs, rate.tickUs, rate.ticks);
+  return slidingOf(rate.algorithm, Math.max(cost, share), rate.windowUs, rate.tickUs, rate.ticks);
 }

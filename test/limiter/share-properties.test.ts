@@ -1,0 +1,106 @@
+// What shares admit in all while Redis is away, whatever is asked, however many outages there are, wherever windows end.
+
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
+import { capacity, rateOf, shareOf } from "../../limiter/src/algorithms/rate.ts";
+import { beginShare, type LastHeard } from "../../limiter/src/share.ts";
+import { Counter, ms } from "./counter.ts";
+import { starts } from "./legal-limits.ts";
+
+const counting = ["token-bucket", "leaky-bucket", "fixed-window", "sliding-window", "sliding-log"] as const;
+
+/** What one gateway has, and what it has admitted since Redis last told it that there is nothing. */
+interface Gateway {
+  readonly share: Counter;
+  heard: LastHeard | undefined;
+  admitted: number;
+}
+
+const worlds = (algorithm: (typeof counting)[number]) =>
+  fc
+    .record({
+      gateways: fc.integer({ min: 1, max: 3 }),
+      quota: fc.integer({ min: 1, max: 40 }),
+      burst: fc.integer({ min: 1, max: 40 }),
+      windowMs: fc.integer({ min: 1, max: 20 }),
+      blocks: fc.constantFrom(1, 2, 5, 10, 20),
+      cost: fc.oneof({ weight: 4, arbitrary: fc.constant(1) }, fc.integer({ min: 1, max: 5 })),
+    })
+    .chain(({ gateways, quota, burst, windowMs, blocks, cost }) => {
+      const windowUs = windowMs * ms;
+      const precisionUs = algorithm === "sliding-window" ? windowUs / blocks : 0;
+      const rate = rateOf({ algorithm, quota, windowUs, burst, precisionUs });
+      const step = fc.record({
+        gateway: fc.nat(gateways - 1),
+        afterUs: fc.oneof(fc.nat(100), fc.nat(Math.floor(windowUs / 8)), fc.nat(2 * windowUs)),
+        requests: fc.integer({ min: 1, max: 50 }),
+        /** Redis goes away, or comes back. */
+        turns: fc.nat(5).map((drawn) => drawn === 0),
+      });
+      return fc.record({
+        rate: fc.constant(rate),
+        share: fc.constant(shareOf(rate, gateways, Math.min(cost, capacity(rate)))),
+        cost: fc.constant(Math.min(cost, capacity(rate))),
+        gateways: fc.constant(gateways),
+        fromUs: starts,
+        steps: fc.array(step, { minLength: 1, maxLength: 80, size: "max" }),
+      });
+    });
+
+describe.each(counting)("shares by %s", (algorithm) => {
+  test("of a key that Redis had nothing for admit no more than refills since", () => {
+    fc.assert(
+      fc.property(worlds(algorithm), ({ rate, share, cost, gateways, fromUs, steps }) => {
+        const redis = new Counter(rate);
+        const fleet = Array.from(
+          { length: gateways },
+          (): Gateway => ({
+            share: new Counter(share),
+            heard: undefined,
+            admitted: 0,
+          }),
+        );
+        let away = false;
+        let nowUs = fromUs;
+        for (const { gateway, afterUs, requests, turns } of steps) {
+          nowUs += afterUs;
+          if (turns) away = !away;
+          const one = fleet[gateway] as Gateway;
+          for (let request = 0; request < requests; request++) {
+            if (!away) {
+              const { allowed, retryAfterUs } = redis.ask(nowUs, cost);
+              if (allowed) continue;
+              one.heard = { atUs: nowUs, nothingUntilUs: nowUs + retryAfterUs, limits: undefined };
+              one.admitted = 0;
+            } else if (one.heard !== undefined) {
+              beginShare(share, one.share.state, memoryRing, one.heard, nowUs);
+              if (!one.share.allows(nowUs, cost)) continue;
+              one.admitted += cost;
+              const sinceUs = Math.max(one.heard.nothingUntilUs, one.heard.atUs);
+              expect(one.admitted * share.windowUs).toBeLessThanOrEqual(Math.max(nowUs - sinceUs, 0) * share.quota);
+            } else {
+              one.share.ask(nowUs, cost);
+            }
+          }
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test("of any other key admit what they hold once, and what refills", () => {
+    fc.assert(
+      fc.property(worlds(algorithm), ({ share, cost, fromUs, steps }) => {
+        const counter = new Counter(share);
+        let [nowUs, admitted] = [fromUs, 0];
+        for (const { afterUs, requests } of steps) {
+          nowUs += afterUs;
+          admitted += cost * counter.allowedOf(requests, nowUs, cost);
+          expect((admitted - capacity(share)) * share.windowUs).toBeLessThanOrEqual((nowUs - fromUs) * share.quota);
+        }
+      }),
+      { numRuns: 300 },
+    );
+  });
+});
