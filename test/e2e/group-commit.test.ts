@@ -268,7 +268,7 @@ describe("a Redis that takes long", () => {
   });
 
   it("has what it charged too late given back, and the metrics tell of it", async () => {
-    way.delayMs = 190;
+    way.delayMs = 170;
     const before = (await system.redis?.countOf(key)) ?? 0;
     const { 404: decided = 0, 409: late = 0 } = await offer(2000);
     expect(late).toBeGreaterThan(50);
