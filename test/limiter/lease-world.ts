@@ -50,7 +50,9 @@ export class Redis {
     const { product, ledger, counters } = this;
     const ring = product.memoryRing;
     const place = product.exchange(ledger, counters, counters.length, ring, nowUs, message, this.terms);
-    return place === product.overtaken ? undefined : { ...(ledger.holdings[place] as ledgers.Holding) };
+    if (place === product.overtaken) return undefined;
+    const elsewhere = product.unitsElsewhere(ledger, place, nowUs);
+    return { ...(ledger.holdings[place] as ledgers.Holding), elsewhere };
   }
 
   charge(nowUs: number, cost: number): boolean {

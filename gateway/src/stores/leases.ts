@@ -476,8 +476,8 @@ function lookClaimed(lease: Lease, token: string): boolean {
 
 /** Under a name that nobody had: what an earlier life holds counts as spent when it expires. */
 function beginLife(lease: Lease): void {
-  const { demand, askedBefore, estimatedUs } = lease.record;
-  Object.assign(lease.record, newRecord(gatewayName), { demand, askedBefore, estimatedUs });
+  const { demand, askedBefore, estimatedUs, clientsAtUs } = lease.record;
+  Object.assign(lease.record, newRecord(gatewayName), { demand, askedBefore, estimatedUs, clientsAtUs });
   lease.cell = cellOf(lease.id, lease.record.name);
   takeOut(lease.cell, 0);
 }
