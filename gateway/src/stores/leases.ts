@@ -256,10 +256,14 @@ export function forgetLeaseRefusal(policy: CompiledPolicy, keyValues: string): v
   unclaim(id);
 }
 
-/** What this worker knows of them besides the records. */
+/** What this worker knows of them besides the records. Those that are watched are so until they have given back what they hold. */
 export function forgetLeases(): void {
   recent = {};
   older = {};
+  for (const lease of watched) {
+    lease.refusal = undefined;
+    refresh(lease);
+  }
 }
 
 function leaseOf(redis: RedisSettings, policy: CompiledPolicy, keyValues: string): Lease {
@@ -589,7 +593,7 @@ function watchAll(watcher: number): void {
     for (const lease of leases) {
       const [looked, failure] = pcall(look, lease);
       if (!looked) warnSparingly("a lease was not looked at", `${failure}`);
-      if (isInUse(lease)) watched.push(lease);
+      if (isInUse(lease)) keepWatched(lease);
       else lease.watched = false;
     }
     ngx.sleep(lookEverySeconds);
@@ -597,10 +601,20 @@ function watchAll(watcher: number): void {
   if (watcher === watchers) watcherSeenUs = 0;
 }
 
-/** Not where its policy has other limits by now, or next to nothing is asked for and nothing in hand. */
-function isInUse(lease: Lease): boolean {
-  const { record, policy, keyValues } = lease;
-  const name = policy.counterPrefix + keyValues;
-  if ((recent[name] ?? older[name]) !== lease) return false;
+/** Not where next to nothing is asked for and nothing in hand. */
+function isInUse({ record }: Lease): boolean {
   return record.demand >= leastDemand || record.out > 0 || record.waiting === 1;
+}
+
+/** Or whoever has its place in this worker: only the policy may have been compiled anew. Not where it has other limits by now. */
+function keepWatched(lease: Lease): void {
+  const name = lease.policy.counterPrefix + lease.keyValues;
+  const known = recent[name] ?? older[name];
+  if (known === undefined || known === lease) {
+    recent[name] = lease;
+    watched.push(lease);
+    return;
+  }
+  lease.watched = false;
+  if (known.id === lease.id) watch(known);
 }
