@@ -191,6 +191,32 @@ describe("a leased policy", () => {
     expect(Object.keys((await load(urls(), 200, 1)).statuses)).toEqual([`${admitted}`]);
   });
 
+  it("waits one deadline at most where Redis hangs", async () => {
+    await start(1, [denying], { env: { SLUICE_REDIS_DEADLINE_MS: "400" } });
+    await load(urls(), 300, 1);
+    const loaded = load(urls(), 300, 3);
+    await sleep(1000);
+    redis?.hang();
+    const { statuses, slowestMs } = await loaded;
+    redis?.goOn();
+    expect(statuses[503]).toBeGreaterThan(100);
+    expect(slowestMs).toBeLessThan(600);
+  });
+
+  it("does not wait where Redis refuses connections", async () => {
+    await start(1, [denying], { env: { SLUICE_REDIS_DEADLINE_MS: "1000" } });
+    for (let round = 0; round < 4; round++) {
+      await load(urls(), 600, 0.6);
+      // What was left has gone back, and Redis is to be asked for more.
+      await sleep(210 + round * 5);
+      await redis?.stop();
+      const { statuses, slowestMs } = await load(urls(), 100, 0.5);
+      expect(statuses[503]).toBeGreaterThan(20);
+      expect(slowestMs).toBeLessThan(500);
+      await redis?.start();
+    }
+  });
+
   it("gives idle units back, and accounts for each", async () => {
     await start(1, [policy(bucket)]);
     await load(urls(), 300, 2);

@@ -147,7 +147,8 @@ export function spendLease(
 }
 
 /**
- * Decides a check of a leased policy: from the lease where that has the units. Yields where it has not.
+ * Decides a check of a leased policy: from the lease where that has the units. Yields where it has not, and waits for Redis no
+ * longer than its deadline, for an answer to the lease and for an exact decision together.
  *
  * @param verdict hears the limit with the least left, unless the check has its own
  * @param charges has the charge afterwards, where the request is allowed
@@ -172,8 +173,9 @@ export function chargeLeased(
   if (spendElse(lease, cost)) return allow(lease, check, ear, charges);
   if (!lease.watched && (lease.asked >= manyUnits || nowUs - lease.lookedUs >= lookEveryUs)) look(lease);
   let way = wayFor(record, cost, stopwatchUs());
+  let patienceUs = redis.deadlineMs * 1000;
   for (let round = 0; round < mostRounds && way !== "exact"; round++) {
-    if (record.lost === 1) {
+    if (record.lost === 1 || patienceUs <= 0) {
       if (stopwatchUs() >= record.retryAtUs) return undefined;
       return refuse(lease, check, ear, record.retryAtUs);
     }
@@ -183,9 +185,7 @@ export function chargeLeased(
       sleepMs(math.ceil((refusedUntil(record) - stopwatchUs()) / 1000));
       refresh(lease);
     } else if (record.waiting === 1) {
-      awaitAnswer(lease);
-      // It takes longer than a call may.
-      if (record.waiting === 1 && record.lost === 0) way = "exact";
+      patienceUs -= awaitAnswer(lease, patienceUs);
     } else {
       look(lease);
       if (record.waiting === 0 && !hasRoom()) way = "exact";
@@ -193,7 +193,7 @@ export function chargeLeased(
     if (spend(lease, cost, stopwatchUs())) return allow(lease, check, ear, charges);
     if (way !== "exact") way = wayFor(record, cost, stopwatchUs());
   }
-  if (way === "exact") return decideExactly(lease, check, ear, charges);
+  if (way === "exact") return decideExactly(lease, check, ear, charges, math.floor(patienceUs / 1000));
   return refuse(lease, check, ear, refusedUntil(record));
 }
 
@@ -381,15 +381,24 @@ function tellRefusal({ record }: Lease, policy: CompiledPolicy, verdict: Verdict
   hear(verdict, policy, limit.name, decision);
 }
 
-function decideExactly(lease: Lease, check: Check, verdict: Verdict, charges: Charge[]): boolean | undefined {
+/** @param deadlineMs what is left of the deadline, whole */
+function decideExactly(
+  lease: Lease,
+  check: Check,
+  verdict: Verdict,
+  charges: Charge[],
+  deadlineMs: number,
+): boolean | undefined {
   const { policy, keyValues, receipt } = check;
   const { cost } = policy.policy;
   const { refusal } = lease;
   if (refusal !== undefined && cost >= refusal.cost && stopwatchUs() < refusal.askAgainUs) {
     return refuse(lease, check, verdict, refusal.untilUs);
   }
+  if (deadlineMs < 1) return undefined;
   const own = emptyVerdict();
-  const [allowed, failure] = chargeExactly(lease.redis, { policy, keyValues, receipt }, own);
+  const redis = deadlineMs === lease.redis.deadlineMs ? lease.redis : { ...lease.redis, deadlineMs };
+  const [allowed, failure] = chargeExactly(redis, { policy, keyValues, receipt }, own);
   if (allowed === undefined) {
     warnSparingly("Redis did not decide", failure);
     return undefined;
@@ -410,15 +419,18 @@ function rememberRefusal(lease: Lease, cost: number, { limit, remaining, retryAf
   lease.record.resetAtUs = nowUs + resetAfterUs;
 }
 
-/** Until the exchange that is under way, here or in another worker, has ended; not longer than a call to Redis may take. */
-function awaitAnswer(lease: Lease): void {
+/** Until the exchange that is under way, here or in another worker, has ended. @returns how long it took */
+function awaitAnswer(lease: Lease, patienceUs: number): number {
   const { record } = lease;
-  const endUs = stopwatchUs() + lease.redis.deadlineMs * 1000 * sendings;
+  const startUs = stopwatchUs();
+  let waitedUs = 0;
   lease.waiting ??= semaphoreLibrary.new(0);
-  while (record.waiting === 1 && stopwatchUs() < endUs) {
+  while (record.waiting === 1 && record.lost === 0 && waitedUs < patienceUs) {
     lease.waiting.wait(waitSeconds);
     refresh(lease);
+    waitedUs = stopwatchUs() - startUs;
   }
+  return waitedUs;
 }
 
 /** Those who still wait: a request whose client went away does no longer. */
