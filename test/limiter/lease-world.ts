@@ -275,6 +275,13 @@ export class World {
     return units;
   }
 
+  /** An operator resets the counter, and gateways are told: whatever they were refused, they ask anew. @returns as `loseAll` */
+  reset(): number {
+    const units = this.loseAll();
+    for (const { gateway } of this.#nodes) this.#product.forgetRefusal(gateway.holder);
+    return units;
+  }
+
   #gateway(): Gateway {
     this.#lives += 1;
     return new Gateway(this.#product, `life-${this.#lives}`);
