@@ -9,7 +9,7 @@ import { LoneGateway, type LoneGatewayOptions } from "../fixtures/lone-gateway.t
 import { RedisServer } from "../fixtures/redis-server.ts";
 import { ask } from "../fixtures/requests.ts";
 import { admitted, excess, load } from "../fixtures/steady-load.ts";
-import { childrenOf, until } from "../fixtures/system.ts";
+import { childrenOf, type Gateway, System, until } from "../fixtures/system.ts";
 
 const bucket = { name: "burst", algorithm: "token-bucket", quota: 400, window: "1s", burst: 400 };
 
@@ -27,7 +27,10 @@ const denying = policy(bucket, { onStoreFailure: "deny", onLimit: { status: 503 
 
 let redis: RedisServer | undefined;
 let gateways: LoneGateway[] = [];
+let system: System | undefined;
 afterEach(async () => {
+  await system?.stop();
+  system = undefined;
   await Promise.all(gateways.map((gateway) => gateway.stop()));
   gateways = [];
   await redis?.stop();
@@ -188,6 +191,32 @@ describe("a leased policy", () => {
     expect(Object.keys((await load(urls(), 200, 1)).statuses)).toEqual([`${admitted}`]);
   });
 
+  it("waits one deadline at most where Redis hangs", async () => {
+    await start(1, [denying], { env: { SLUICE_REDIS_DEADLINE_MS: "400" } });
+    await load(urls(), 300, 1);
+    const loaded = load(urls(), 300, 3);
+    await sleep(1000);
+    redis?.hang();
+    const { statuses, slowestMs } = await loaded;
+    redis?.goOn();
+    expect(statuses[503]).toBeGreaterThan(100);
+    expect(slowestMs).toBeLessThan(600);
+  });
+
+  it("does not wait where Redis refuses connections", async () => {
+    await start(1, [denying], { env: { SLUICE_REDIS_DEADLINE_MS: "1000" } });
+    for (let round = 0; round < 4; round++) {
+      await load(urls(), 600, 0.6);
+      // What was left has gone back, and Redis is to be asked for more.
+      await sleep(210 + round * 5);
+      await redis?.stop();
+      const { statuses, slowestMs } = await load(urls(), 100, 0.5);
+      expect(statuses[503]).toBeGreaterThan(20);
+      expect(slowestMs).toBeLessThan(500);
+      await redis?.start();
+    }
+  });
+
   it("gives idle units back, and accounts for each", async () => {
     await start(1, [policy(bucket)]);
     await load(urls(), 300, 2);
@@ -269,8 +298,40 @@ describe("a leased policy", () => {
   });
 });
 
+describe("what an idle gateway holds goes back", () => {
+  it("after a reset by hand: it takes nothing from the others", async () => {
+    system = await System.start({ gateways: 2, redis: true });
+    await system.put(policy({ name: "all", algorithm: "fixed-window", quota: 300, window: "366d" }));
+    const [idle, busy] = system.gateways as [Gateway, Gateway];
+    for (let round = 0; round < 3; round++) {
+      await load([`${idle.url}/hot`], 1500, 0.5);
+      await system.api("DELETE", "/apps/default/counters?policy=hot");
+      const { statuses } = await load([`${busy.url}/hot`], 1000, 1);
+      expect(statuses[200]).toBeGreaterThan(270);
+      expect(statuses[200]).toBeLessThanOrEqual(300);
+      await system.api("DELETE", "/apps/default/counters?policy=hot");
+    }
+    // None but what a machine that is busy otherwise leaves no time for.
+    expect(await unitsOf(idle, "expired")).toBeLessThan(30);
+  });
+
+  it("though its policy was edited, with the same limits", async () => {
+    system = await System.start({ redis: true });
+    await system.put(policy(bucket));
+    const url = `${system.gateway.url}/hot`;
+    for (let round = 0; round < 4; round++) {
+      await load([url], 300, 0.5);
+      await system.put(policy(bucket, { onLimit: { status: 430 + round } }));
+      await ask(url);
+      await sleep(500);
+    }
+    expect(await unitsOf(system.gateway, "expired")).toBeLessThan(20);
+    expect(await unitsOf(system.gateway, "returned")).toBeGreaterThan(20);
+  });
+});
+
 /** The value of one of the states. */
-async function unitsOf(gateway: LoneGateway, state: string): Promise<number> {
+async function unitsOf(gateway: Pick<LoneGateway, "privateUrl">, state: string): Promise<number> {
   const { body } = await ask(`${gateway.privateUrl}/sluice/metrics`);
   return Number(new RegExp(`^sluice_lease_units_total{state="${state}"} (\\S+)$`, "m").exec(body)?.[1]);
 }

@@ -15,8 +15,17 @@ const second = 1_000_000;
 const startUs = 1_700_000_000_000_000;
 const tickUs = 5_000;
 
+/** Requests of one gateway, evenly spaced, from then until then. */
+interface Burst {
+  readonly perSecond: number;
+  readonly fromUs: number;
+  readonly untilUs: number;
+}
+
 interface Outcome {
   admitted: number;
+  /** By each gateway, since the reset where there is one. */
+  admittedBy: number[];
   excess: number;
   /** Exchanges and exact decisions of the busiest gateway, a second, after the first. */
   callsPerSecond: number;
@@ -27,14 +36,23 @@ interface Outcome {
 
 type Event = () => void;
 
-/** @param demands requests a second of each gateway */
-function simulate(limit: Limit, demands: readonly number[], seconds: number): Outcome {
+/**
+ * @param demands requests a second of each gateway, all the time or in a burst
+ * @param resetAtUs when an operator resets the counter, in µs from the beginning
+ */
+function simulate(
+  limit: Limit,
+  demands: readonly (number | Burst)[],
+  seconds: number,
+  resetAtUs = Number.POSITIVE_INFINITY,
+): Outcome {
   const random = seeded(7);
   const redis = new Redis(product, [limit], holder.leaseTerms);
-  const observer = observerOf(limit);
+  let observer = observerOf(limit);
   const queue = new Queue();
   const outcome: Outcome = {
     admitted: 0,
+    admittedBy: demands.map(() => 0),
     excess: Number.NEGATIVE_INFINITY,
     callsPerSecond: 0,
     refusedEarly: 0,
@@ -44,13 +62,23 @@ function simulate(limit: Limit, demands: readonly number[], seconds: number): Ou
   let nowUs = 0;
   const later = (us: number, event: Event) => queue.push(nowUs + us, event);
   const wayUs = () => 100 + random(900);
-  const admit = () => {
+  const admit = (number: number) => {
     outcome.admitted += 1;
+    outcome.admittedBy[number] = (outcome.admittedBy[number] as number) + 1;
     outcome.excess = Math.max(outcome.excess, observer.spend(startUs + nowUs, 1));
   };
   const calls = demands.map(() => 0);
+  if (resetAtUs < endUs) {
+    later(resetAtUs, () => {
+      redis.forget();
+      observer = observerOf(limit);
+      outcome.admittedBy.fill(0);
+    });
+  }
 
   for (const [number, demand] of demands.entries()) {
+    const { perSecond, fromUs, untilUs } =
+      typeof demand === "number" ? { perSecond: demand, fromUs: 0, untilUs: endUs } : demand;
     const gateway = new Gateway(product, `node-${number}`);
     // The node's own clock is another one.
     const aheadUs = 5_000_000 + random(second);
@@ -80,7 +108,7 @@ function simulate(limit: Limit, demands: readonly number[], seconds: number): Ou
     const serve = (again: boolean) => {
       const spent = gateway.spend(clock(), 1, false);
       if (again) gateway.asked -= 1;
-      if (spent) admit();
+      if (spent) admit(number);
       exchange();
       if (spent) return;
       const way = holder.wayFor(gateway.holder, 1, clock());
@@ -91,7 +119,7 @@ function simulate(limit: Limit, demands: readonly number[], seconds: number): Ou
         count();
         later(wayUs(), () => {
           if (redis.charge(startUs + nowUs, 1)) {
-            later(wayUs(), admit);
+            later(wayUs(), () => admit(number));
           } else {
             const counter = redis.counters[0] as (typeof redis.counters)[number];
             const decision = { allowed: false, limit: 0, remaining: 0, retryAfterUs: 0, resetAfterUs: 0, delayUs: 0 };
@@ -110,8 +138,16 @@ function simulate(limit: Limit, demands: readonly number[], seconds: number): Ou
       };
       later(random(us), repeat);
     };
-    if (demand > 0) {
-      every(Math.floor(second / demand), () => {
+    if (resetAtUs < endUs) {
+      // The order comes a little later.
+      later(resetAtUs + 5_000, () => {
+        holder.forgetRefusal(gateway.holder);
+        refusedUntilUs = 0;
+      });
+    }
+    if (perSecond > 0) {
+      every(Math.floor(second / perSecond), () => {
+        if (nowUs < fromUs || nowUs >= untilUs) return;
         outcome.asked += 1;
         serve(false);
       });
@@ -245,6 +281,77 @@ for (const [name, held, demands] of [
   });
 }
 
+describe("after a reset by hand", () => {
+  const hour = limit("fixed-window", 3000, 3600 * second);
+  const flood = (fromUs: number, untilUs: number): Burst => ({ perSecond: 20_000, fromUs, untilUs });
+
+  for (const gapMs of [0, 10, 50, 100, 200, 500, 1000]) {
+    test(`${gapMs} ms after its flood, an idle gateway holds nothing that another asks for`, () => {
+      const resetAtUs = second + gapMs * 1000;
+      const another = flood(resetAtUs + 10_000, resetAtUs + second);
+      const outcome = simulate(hour, [flood(0, second), another], 4, resetAtUs);
+      expect(outcome.excess).toBe(0);
+      expect(outcome.admittedBy).toEqual([0, 3000]);
+    });
+  }
+});
+
+describe("a gateway", () => {
+  const ms = 1000;
+  /** Clients asked it for 1000 units within 10 ms, and then for none. */
+  function askedBefore(answer: Partial<ledger.LeaseAnswer>): Gateway {
+    const gateway = new Gateway(product, "node");
+    gateway.asked = 500;
+    planAt(gateway, 90 * ms);
+    gateway.asked = 1000;
+    gateway.send(100 * ms, planAt(gateway, 100 * ms));
+    const nothing = { seq: 1, grant: 0, honoured: 0, durationUs: 300 * ms, retryAfterUs: 0, elsewhere: 0 };
+    expect(gateway.hear(101 * ms, { ...nothing, ...answer })).toBe(true);
+    return gateway;
+  }
+  const planAt = (gateway: Gateway, nowUs: number) =>
+    holder.plan(gateway.holder, holder.leaseTerms, gateway.cell, gateway.asked, nowUs);
+
+  test("that nobody has asked for a horizon asks for nothing, however much it was asked before", () => {
+    const gateway = askedBefore({ retryAfterUs: 3600 * second });
+    for (let atMs = 105; atMs < 195; atMs += 5) planAt(gateway, atMs * ms);
+    holder.forgetRefusal(gateway.holder);
+    expect(planAt(gateway, 195 * ms).want).toBeGreaterThan(100);
+    expect(planAt(gateway, 200 * ms)).toEqual({ exchanges: false, back: 0, want: 0 });
+    expect(gateway.holder.demand).toBeGreaterThan(100);
+  });
+
+  test("that nobody has asked for two horizons gives back whatever it holds", () => {
+    const gateway = askedBefore({ grant: 1000 });
+    gateway.cell = 50;
+    expect(planAt(gateway, 290 * ms).back).toBe(0);
+    expect(gateway.holder.demand).toBeGreaterThan(50);
+    expect(planAt(gateway, 300 * ms)).toEqual({ exchanges: true, back: 50, want: 0 });
+  });
+
+  test("that was refused asks again within a horizon while others hold units, and within two seconds while they hold none", () => {
+    for (const [elsewhere, againMs] of [
+      [1, 201],
+      [0, 2101],
+    ] as const) {
+      const gateway = askedBefore({ retryAfterUs: 3600 * second, elsewhere });
+      expect(holder.wayFor(gateway.holder, 1, againMs * ms - 1)).toBe("refuse");
+      expect(holder.wayFor(gateway.holder, 1, againMs * ms)).toBe("ask");
+      expect(holder.refusedUntil(gateway.holder)).toBe(101 * ms + 3600 * second);
+    }
+  });
+});
+
+test("a gateway that asks alone is granted no more than half of what is left, but the last units whole", () => {
+  const redis = new Redis(product, [limit("fixed-window", 300, 3600 * second)], holder.leaseTerms);
+  const grants: (number | undefined)[] = [];
+  for (let seq = 1; seq < 8; seq++) {
+    const message = { holder: "node", seq, heard: seq - 1, kept: 0, back: 0, want: 1000 };
+    grants.push(redis.exchange(startUs + seq, message)?.grant);
+  }
+  expect(grants).toEqual([150, 75, 37, 32, 6, 0, 0]);
+});
+
 describe("a limit is leased", () => {
   test("where a bucket has room for what refills in five horizons", () => {
     expect(isLeasable(limit("token-bucket", 5000, second, 2500))).toBe(true);
@@ -279,7 +386,7 @@ test("a request finds its way: exactly where little is asked, then by leases, re
   gateway.send(100_000, plan);
   expect(wayFor(1, 100_000)).toBe("ask");
   expect(wayFor(4, 100_000)).toBe("exact");
-  gateway.hear(101_000, { seq: 1, grant: 0, honoured: 0, durationUs: 300_000, retryAfterUs: 50_000 });
+  gateway.hear(101_000, { seq: 1, grant: 0, honoured: 0, durationUs: 300_000, retryAfterUs: 50_000, elsewhere: 0 });
   expect(wayFor(1, 150_999)).toBe("refuse");
   expect(holder.refusedUntil(gateway.holder)).toBe(151_000);
   expect(wayFor(1, 151_000)).toBe("ask");

@@ -109,6 +109,10 @@ describe("when Redis loses", () => {
       "everything, what gateways hold is all that is spent beyond a limit that begins anew",
       (world: World) => world.loseAll(),
     ],
+    [
+      "a counter that is reset by hand, what gateways hold is all that is spent beyond a limit that begins anew",
+      (world: World) => world.reset(),
+    ],
   ] as const) {
     test(what, async () => {
       const tested = await product(limiter);

@@ -50,7 +50,9 @@ export class Redis {
     const { product, ledger, counters } = this;
     const ring = product.memoryRing;
     const place = product.exchange(ledger, counters, counters.length, ring, nowUs, message, this.terms);
-    return place === product.overtaken ? undefined : { ...(ledger.holdings[place] as ledgers.Holding) };
+    if (place === product.overtaken) return undefined;
+    const elsewhere = product.unitsElsewhere(ledger, place, nowUs);
+    return { ...(ledger.holdings[place] as ledgers.Holding), elsewhere };
   }
 
   charge(nowUs: number, cost: number): boolean {
@@ -270,6 +272,13 @@ export class World {
       if (answer !== undefined) units += Math.max(cell, 0) + answer.grant;
       else if (this.#product.isLive(holder, this.#clock(node))) units += Math.max(cell, 0);
     }
+    return units;
+  }
+
+  /** An operator resets the counter, and gateways are told: whatever they were refused, they ask anew. @returns as `loseAll` */
+  reset(): number {
+    const units = this.loseAll();
+    for (const { gateway } of this.#nodes) this.#product.forgetRefusal(gateway.holder);
     return units;
   }
 

@@ -5,14 +5,22 @@
 //        `LeaseMessage` and `LeaseTerms`; then four a counter: algorithm, quota (units), window (µs), burst (units) or
 //        precision (µs)
 // reply  [1; 0 when a later message had been acted on, seq of the message answered, grant (units), honoured (units),
-//        duration (µs), retry after (µs)]: `LeaseAnswer`; then two a counter: remaining (units), reset after (µs)
-// The same message again is answered again, with the same, and changes nothing. Time is Redis' own. Atomic as every script
+//        duration (µs), retry after (µs), elsewhere (units)]: `LeaseAnswer`; then two a counter: remaining (units), reset after (µs)
+// The same message again is answered again, with the same but for what may have changed since, elsewhere and remaining and reset
+// after, and changes nothing. Time is Redis' own. Atomic as every script
 // is: ledger and counters change together or not at all.
 
 import { admits, describe } from "../../../limiter/src/algorithms/rate.ts";
 import type { Counter } from "../../../limiter/src/charge-all.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
-import { exchange, type Holding, type Ledger, ledgerLifetimeUs, overtaken } from "../../../limiter/src/lease/ledger.ts";
+import {
+  exchange,
+  type Holding,
+  type Ledger,
+  ledgerLifetimeUs,
+  overtaken,
+  unitsElsewhere,
+} from "../../../limiter/src/lease/ledger.ts";
 import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
 import {
   counterAt,
@@ -55,19 +63,21 @@ export function exchangeLease(keys: string[], argv: string[]): number[] {
   };
   const terms = { horizonUs: tonumber(argv[6]) as number, lifetimeUs: tonumber(argv[7]) as number };
   const place = exchange(ledger, counters, count, redisRing, nowUs, message, terms);
-  if (place === overtaken) return [0, 0, 0, 0, 0, 0];
+  if (place === overtaken) return [0, 0, 0, 0, 0, 0, 0];
 
   const holding = ledger.holdings[place] as Holding;
   saveLedger(keys[0] as string, ledger, ledgerLifetimeUs(ledger, counters, count, nowUs));
   const decision = emptyDecision();
-  const reply: number[] = [1, holding.seq, holding.grant, holding.honoured, holding.durationUs, holding.retryAfterUs];
+  const { seq, grant, honoured, durationUs, retryAfterUs } = holding;
+  const elsewhere = unitsElsewhere(ledger, place, nowUs);
+  const reply: number[] = [1, seq, grant, honoured, durationUs, retryAfterUs, elsewhere];
   for (let i = 0; i < count; i++) {
     const counter = counters[i] as LeasedCounter;
     if (counter.atUs > 0) saveCounter(counter.rate, counter, nowUs);
     admits(counter.rate, counter, redisRing, nowUs, 0);
     describe(counter.rate, counter, redisRing, nowUs, 1, true, decision);
-    reply[i * 2 + 6] = decision.remaining;
-    reply[i * 2 + 7] = decision.resetAfterUs;
+    reply[i * 2 + 7] = decision.remaining;
+    reply[i * 2 + 8] = decision.resetAfterUs;
   }
   return reply;
 }

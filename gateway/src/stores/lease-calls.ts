@@ -24,7 +24,7 @@ export interface HeardAnswer extends LeaseAnswer {
   readonly resetAfterUs: number;
 }
 
-const numbersBefore = 6;
+const numbersBefore = 7;
 const numbersPerLimit = 2;
 
 /**
@@ -71,6 +71,7 @@ function answerFrom(reply: readonly number[], limits: number): HeardAnswer {
     honoured: reply[3] as number,
     durationUs: reply[4] as number,
     retryAfterUs: reply[5] as number,
+    elsewhere: reply[6] as number,
     speaker,
     remaining: reply[numbersBefore + speaker * numbersPerLimit] as number,
     resetAfterUs: reply[numbersBefore + speaker * numbersPerLimit + 1] as number,

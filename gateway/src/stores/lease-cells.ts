@@ -31,7 +31,7 @@ export interface LeaseRecord extends Holder {
   resetAtUs: number;
 }
 
-const numbers = 22;
+const numbers = 23;
 const bytes = numbers * 8;
 const packed = ffi.new("double[?]", numbers);
 /** Nothing is known any more of what nobody asked for so long. */
@@ -88,6 +88,7 @@ export function loadRecord(id: string, record: LeaseRecord): boolean {
   record.remaining = packed.get(19);
   record.resetAtUs = packed.get(20);
   record.retryAtUs = packed.get(21);
+  record.clientsAtUs = packed.get(22);
   record.name = string.sub(text, bytes + 1);
   return true;
 }
@@ -115,6 +116,7 @@ export function saveRecord(id: string, record: LeaseRecord): void {
   packed.set(19, record.remaining);
   packed.set(20, record.resetAtUs);
   packed.set(21, record.retryAtUs);
+  packed.set(22, record.clientsAtUs);
   const [, , forcible] = countersDict.set(id, ffi.string(packed, bytes) + record.name, lifeSeconds);
   if (forcible) countEvent("evictions");
 }

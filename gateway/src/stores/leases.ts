@@ -147,7 +147,8 @@ export function spendLease(
 }
 
 /**
- * Decides a check of a leased policy: from the lease where that has the units. Yields where it has not.
+ * Decides a check of a leased policy: from the lease where that has the units. Yields where it has not, and waits for Redis no
+ * longer than its deadline, for an answer to the lease and for an exact decision together.
  *
  * @param verdict hears the limit with the least left, unless the check has its own
  * @param charges has the charge afterwards, where the request is allowed
@@ -172,8 +173,9 @@ export function chargeLeased(
   if (spendElse(lease, cost)) return allow(lease, check, ear, charges);
   if (!lease.watched && (lease.asked >= manyUnits || nowUs - lease.lookedUs >= lookEveryUs)) look(lease);
   let way = wayFor(record, cost, stopwatchUs());
+  let patienceUs = redis.deadlineMs * 1000;
   for (let round = 0; round < mostRounds && way !== "exact"; round++) {
-    if (record.lost === 1) {
+    if (record.lost === 1 || patienceUs <= 0) {
       if (stopwatchUs() >= record.retryAtUs) return undefined;
       return refuse(lease, check, ear, record.retryAtUs);
     }
@@ -183,9 +185,7 @@ export function chargeLeased(
       sleepMs(math.ceil((refusedUntil(record) - stopwatchUs()) / 1000));
       refresh(lease);
     } else if (record.waiting === 1) {
-      awaitAnswer(lease);
-      // It takes longer than a call may.
-      if (record.waiting === 1 && record.lost === 0) way = "exact";
+      patienceUs -= awaitAnswer(lease, patienceUs);
     } else {
       look(lease);
       if (record.waiting === 0 && !hasRoom()) way = "exact";
@@ -193,7 +193,7 @@ export function chargeLeased(
     if (spend(lease, cost, stopwatchUs())) return allow(lease, check, ear, charges);
     if (way !== "exact") way = wayFor(record, cost, stopwatchUs());
   }
-  if (way === "exact") return decideExactly(lease, check, ear, charges);
+  if (way === "exact") return decideExactly(lease, check, ear, charges, math.floor(patienceUs / 1000));
   return refuse(lease, check, ear, refusedUntil(record));
 }
 
@@ -264,10 +264,14 @@ export function forgetLeaseRefusal(policy: CompiledPolicy, keyValues: string): v
   unclaim(id);
 }
 
-/** What this worker knows of them besides the records. */
+/** What this worker knows of them besides the records. Those that are watched are so until they have given back what they hold. */
 export function forgetLeases(): void {
   recent = {};
   older = {};
+  for (const lease of watched) {
+    lease.refusal = undefined;
+    refresh(lease);
+  }
 }
 
 function leaseOf(redis: RedisSettings, policy: CompiledPolicy, keyValues: string): Lease {
@@ -385,15 +389,24 @@ function tellRefusal({ record }: Lease, policy: CompiledPolicy, verdict: Verdict
   hear(verdict, policy, limit.name, decision);
 }
 
-function decideExactly(lease: Lease, check: Check, verdict: Verdict, charges: Charge[]): boolean | undefined {
+/** @param deadlineMs what is left of the deadline, whole */
+function decideExactly(
+  lease: Lease,
+  check: Check,
+  verdict: Verdict,
+  charges: Charge[],
+  deadlineMs: number,
+): boolean | undefined {
   const { policy, keyValues, receipt } = check;
   const { cost } = policy.policy;
   const { refusal } = lease;
   if (refusal !== undefined && cost >= refusal.cost && stopwatchUs() < refusal.askAgainUs) {
     return refuse(lease, check, verdict, refusal.untilUs);
   }
+  if (deadlineMs < 1) return undefined;
   const own = emptyVerdict();
-  const [allowed, failure] = chargeExactly(lease.redis, { policy, keyValues, receipt }, own);
+  const redis = deadlineMs === lease.redis.deadlineMs ? lease.redis : { ...lease.redis, deadlineMs };
+  const [allowed, failure] = chargeExactly(redis, { policy, keyValues, receipt }, own);
   if (allowed === undefined) {
     warnSparingly("Redis did not decide", failure);
     return undefined;
@@ -414,15 +427,18 @@ function rememberRefusal(lease: Lease, cost: number, { limit, remaining, retryAf
   lease.record.resetAtUs = nowUs + resetAfterUs;
 }
 
-/** Until the exchange that is under way, here or in another worker, has ended; not longer than a call to Redis may take. */
-function awaitAnswer(lease: Lease): void {
+/** Until the exchange that is under way, here or in another worker, has ended. @returns how long it took */
+function awaitAnswer(lease: Lease, patienceUs: number): number {
   const { record } = lease;
-  const endUs = stopwatchUs() + lease.redis.deadlineMs * 1000 * sendings;
+  const startUs = stopwatchUs();
+  let waitedUs = 0;
   lease.waiting ??= semaphoreLibrary.new(0);
-  while (record.waiting === 1 && stopwatchUs() < endUs) {
+  while (record.waiting === 1 && record.lost === 0 && waitedUs < patienceUs) {
     lease.waiting.wait(waitSeconds);
     refresh(lease);
+    waitedUs = stopwatchUs() - startUs;
   }
+  return waitedUs;
 }
 
 /** Those who still wait: a request whose client went away does no longer. */
@@ -484,8 +500,8 @@ function lookClaimed(lease: Lease, token: string): boolean {
 
 /** Under a name that nobody had: what an earlier life holds counts as spent when it expires. */
 function beginLife(lease: Lease): void {
-  const { demand, askedBefore, estimatedUs } = lease.record;
-  Object.assign(lease.record, newRecord(gatewayName), { demand, askedBefore, estimatedUs });
+  const { demand, askedBefore, estimatedUs, clientsAtUs } = lease.record;
+  Object.assign(lease.record, newRecord(gatewayName), { demand, askedBefore, estimatedUs, clientsAtUs });
   lease.cell = cellOf(lease.id, lease.record.name);
   takeOut(lease.cell, 0);
 }
@@ -597,7 +613,7 @@ function watchAll(watcher: number): void {
     for (const lease of leases) {
       const [looked, failure] = pcall(look, lease);
       if (!looked) warnSparingly("a lease was not looked at", `${failure}`);
-      if (isInUse(lease)) watched.push(lease);
+      if (isInUse(lease)) keepWatched(lease);
       else lease.watched = false;
     }
     ngx.sleep(lookEverySeconds);
@@ -605,10 +621,20 @@ function watchAll(watcher: number): void {
   if (watcher === watchers) watcherSeenUs = 0;
 }
 
-/** Not where its policy has other limits by now, or next to nothing is asked for and nothing in hand. */
-function isInUse(lease: Lease): boolean {
-  const { record, policy, keyValues } = lease;
-  const name = policy.counterPrefix + keyValues;
-  if ((recent[name] ?? older[name]) !== lease) return false;
+/** Not where next to nothing is asked for and nothing in hand. */
+function isInUse({ record }: Lease): boolean {
   return record.demand >= leastDemand || record.out > 0 || record.waiting === 1;
+}
+
+/** Or whoever has its place in this worker: only the policy may have been compiled anew. Not where it has other limits by now. */
+function keepWatched(lease: Lease): void {
+  const name = lease.policy.counterPrefix + lease.keyValues;
+  const known = recent[name] ?? older[name];
+  if (known === undefined || known === lease) {
+    recent[name] = lease;
+    watched.push(lease);
+    return;
+  }
+  lease.watched = false;
+  if (known.id === lease.id) watch(known);
 }

@@ -34,6 +34,8 @@ const leastDemand = 2;
 const fewUnits = 5;
 /** After so long Redis is asked again in any case: others gave units back, an operator did, or Redis was emptied. */
 const longestRefusalUs = 2_000_000;
+/** The same while other gateways hold units: within this and twice a horizon an idle one gives them back. */
+const elsewhereRefusalUs = 100_000;
 /** Two clocks run apart by less than one part in so many. */
 const clockDrift = 1000;
 
@@ -66,6 +68,8 @@ export interface Holder {
   /** The total of units asked, and the time, when the estimate was made. */
   askedBefore: number;
   estimatedUs: number;
+  /** Clients were last seen to ask: up to half a horizon after they did. */
+  clientsAtUs: number;
 }
 
 /** What is to be told to Redis. */
@@ -95,6 +99,7 @@ export function newHolder(): Holder {
     demand: 0,
     askedBefore: 0,
     estimatedUs: 0,
+    clientsAtUs: 0,
   };
 }
 
@@ -133,7 +138,9 @@ export function plan(holder: Holder, terms: LeaseTerms, units: number, asked: nu
   if (holder.waiting === 1 || !mayAsk(holder, nowUs)) return nothing;
   const leftUs = holder.deadlineUs - nowUs;
   const live = leftUs > 0 ? Math.max(units, 0) : 0;
-  let target = holder.demand < leastDemand ? 0 : Math.ceil(holder.demand);
+  const idleUs = nowUs - holder.clientsAtUs;
+  // The estimate is of clients who may be gone. Of few units, some horizons see none.
+  let target = holder.demand < leastDemand || idleUs >= terms.horizonUs * 2 ? 0 : Math.ceil(holder.demand);
   // Spent sooner than the estimate had it.
   if (live === 0 && leftUs > 0 && holder.plenty === 1 && target > 0) {
     const atThatPace = Math.ceil((holder.want * terms.horizonUs) / Math.max(nowUs - holder.sentUs, 1));
@@ -142,7 +149,8 @@ export function plan(holder: Holder, terms: LeaseTerms, units: number, asked: nu
   if (live > target && nowUs - holder.sentUs >= terms.horizonUs) {
     return { exchanges: true, back: live - target, want: 0 };
   }
-  const want = nowUs < holder.refusedUntilUs ? 0 : Math.max(0, target - live);
+  const isRefused = nowUs < holder.refusedUntilUs;
+  const want = isRefused || idleUs >= terms.horizonUs ? 0 : Math.max(0, target - live);
   // The lease ends with a window: then everybody asks anew, and what lasts until then is enough.
   const isLast = holder.durationUs < terms.lifetimeUs;
   if (live > 0 && isLast && live * terms.horizonUs >= holder.demand * leftUs) return nothing;
@@ -191,6 +199,7 @@ export function hear(holder: Holder, answer: LeaseAnswer, nowUs: number): boolea
   holder.plenty = answer.grant > 0 && answer.grant >= holder.want ? 1 : 0;
   holder.retryAtUs = answer.retryAfterUs > 0 ? nowUs + answer.retryAfterUs : 0;
   holder.refusedUntilUs = askAgainAt(holder.retryAtUs, nowUs);
+  if (answer.elsewhere > 0) holder.refusedUntilUs = Math.min(holder.refusedUntilUs, nowUs + elsewhereRefusalUs);
   return true;
 }
 
@@ -226,6 +235,7 @@ function mayAsk(holder: Holder, nowUs: number): boolean {
 function estimate(holder: Holder, terms: LeaseTerms, asked: number, nowUs: number): void {
   const sinceUs = nowUs - holder.estimatedUs;
   const units = asked - holder.askedBefore;
+  if (units > 0) holder.clientsAtUs = nowUs;
   // So many within a horizon, at least: a key that was cold is known at once to be no longer.
   if (sinceUs < terms.horizonUs && units >= fewUnits && units > holder.demand) holder.demand = units;
   if (sinceUs * (units < fewUnits ? 2 : 10) < terms.horizonUs) return;

@@ -30,7 +30,7 @@ export interface Holding {
   expiryUs: number;
   /** Units that it asked for. One that asked for none takes no share of what is left. */
   want: number;
-  /** The answer to `seq`: as in `LeaseAnswer`. */
+  /** The answer to `seq`: as in `LeaseAnswer`, which has `elsewhere` besides. */
   grant: number;
   honoured: number;
   durationUs: number;
@@ -67,6 +67,8 @@ export interface LeaseAnswer {
   readonly durationUs: number;
   /** Nothing was granted though asked for: when one unit could be, in µs; else 0. */
   readonly retryAfterUs: number;
+  /** Units that others hold, as far as Redis knows when it is asked: they may give some back. */
+  readonly elsewhere: number;
 }
 
 export interface LeaseTerms {
@@ -76,6 +78,8 @@ export interface LeaseTerms {
   readonly lifetimeUs: number;
 }
 
+/** So many units are not halved for one who asks alone: he would ask too often for the last of them. */
+const fewUnits = 32;
 /** An expiry further ahead means that Redis' clock stepped back. */
 export const longestLifetimeUs = 10_000_000;
 /** The `exchange` that had been overtaken by a later one: nothing was changed. */
@@ -107,6 +111,12 @@ export function unitsOut(ledger: Ledger, atUs: number): number {
     if (holding.expiryUs >= atUs) units += holding.outstanding;
   }
   return units;
+}
+
+/** Of all holdings that have not expired but the one at `place`. */
+export function unitsElsewhere(ledger: Ledger, place: number, nowUs: number): number {
+  const { expiryUs, outstanding } = ledger.holdings[place] as Holding;
+  return unitsOut(ledger, nowUs) - (expiryUs >= nowUs ? outstanding : 0);
 }
 
 /**
@@ -201,8 +211,7 @@ function grantUnits(
   // Towards the end of a window nobody is given more than can be spent until then; but enough not to ask again at once.
   const spendingUs = Math.min(Math.max(durationUs, terms.horizonUs / 4), terms.horizonUs);
   const usable = Math.ceil(((holding.honoured + holding.want) * spendingUs) / terms.horizonUs) - holding.honoured;
-  // Of what is left nobody is granted more than an even share, and a last unit goes to whoever asks first.
-  const share = Math.max(1, Math.floor(remaining / askingHolders(ledger)));
+  const share = shareOf(remaining, askingHolders(ledger));
   let grant = Math.max(0, Math.min(usable, share, remaining));
   if (grant > 0) {
     for (let i = 0; i < count; i++) (counters[i] as Counter).cost = grant;
@@ -220,6 +229,15 @@ function grantUnits(
   holding.expiryUs = expiryUs;
   holding.durationUs = durationUs;
   holding.retryAfterUs = grant === 0 && holding.want > 0 ? retryAfterUs : 0;
+}
+
+/**
+ * Of what is left nobody is granted more than an even share, nor more than half: whoever comes next finds some, and a gateway
+ * that is lost takes no more with it. A last unit goes to whoever asks first.
+ */
+function shareOf(remaining: number, asking: number): number {
+  if (asking === 1) return Math.max(Math.floor(remaining / 2), Math.min(remaining, fewUnits));
+  return Math.max(1, Math.floor(remaining / asking));
 }
 
 /** When units that are debited now have to be spent, in µs since the epoch. */
