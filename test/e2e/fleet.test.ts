@@ -2,12 +2,12 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { TcpProxy } from "../faults/tcp-proxy.ts";
 import { freePort } from "../fixtures/free-ports.ts";
 import { readPrometheusText } from "../fixtures/prometheus-text.ts";
 import { RedisServer } from "../fixtures/redis-server.ts";
 import { ask, askAtOnce } from "../fixtures/requests.ts";
 import { System, until } from "../fixtures/system.ts";
+import { TcpProxy } from "../fixtures/tcp-proxy.ts";
 
 let system: System;
 /** One gateway with a shorter deadline, and 20 ms away from its Redis. */

@@ -3,11 +3,11 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { TcpProxy } from "../faults/tcp-proxy.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { readPrometheusText } from "../fixtures/prometheus-text.ts";
 import { ask, askAtOnce } from "../fixtures/requests.ts";
 import { System, until } from "../fixtures/system.ts";
+import { TcpProxy } from "../fixtures/tcp-proxy.ts";
 
 let system: System;
 beforeAll(async () => {

@@ -3,7 +3,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { slotOf } from "../../gateway/src/redis/hash-slot.ts";
-import { TcpProxy } from "../faults/tcp-proxy.ts";
 import { callerOf, check } from "../fixtures/asking.ts";
 import { rightsOf } from "../fixtures/documented-rights.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
@@ -12,6 +11,7 @@ import type { RedisServer } from "../fixtures/redis-server.ts";
 import { ask, askAndLeave, askAtOnce, slowestOf } from "../fixtures/requests.ts";
 import { excess, load } from "../fixtures/steady-load.ts";
 import { until } from "../fixtures/system.ts";
+import { TcpProxy } from "../fixtures/tcp-proxy.ts";
 
 const caller = { app: "default", token: "a-caller-of-these-tests" };
 const names = Array.from({ length: 12 }, (_, i) => `spread-${i}`);

@@ -2,7 +2,6 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { TcpProxy } from "../faults/tcp-proxy.ts";
 import type { Admission } from "../fixtures/bound.ts";
 import { rightsOf } from "../fixtures/documented-rights.ts";
 import { freePort, freePorts } from "../fixtures/free-ports.ts";
@@ -12,6 +11,7 @@ import { RedisServer } from "../fixtures/redis-server.ts";
 import { ask, askAndLeave, askAtOnce, slowestOf } from "../fixtures/requests.ts";
 import { excess } from "../fixtures/steady-load.ts";
 import { until } from "../fixtures/system.ts";
+import { TcpProxy } from "../fixtures/tcp-proxy.ts";
 
 const user = ["sluice", "on", ">s3cret/", ...rightsOf("Sentinel")];
 

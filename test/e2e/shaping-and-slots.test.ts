@@ -6,12 +6,12 @@ import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { TcpProxy } from "../faults/tcp-proxy.ts";
 import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { RedisServer } from "../fixtures/redis-server.ts";
 import { type Answer, ask } from "../fixtures/requests.ts";
 import { childrenOf, System } from "../fixtures/system.ts";
+import { TcpProxy } from "../fixtures/tcp-proxy.ts";
 
 /** A service that answers when it is told to. */
 class Service {

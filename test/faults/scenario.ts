@@ -9,8 +9,8 @@ import { Load, type Served } from "../fixtures/load.ts";
 import { RedisServer } from "../fixtures/redis-server.ts";
 import { ask } from "../fixtures/requests.ts";
 import { System, type SystemOptions, until } from "../fixtures/system.ts";
+import { TcpProxy } from "../fixtures/tcp-proxy.ts";
 import type { Observation, Window } from "./fault.ts";
-import { TcpProxy } from "./tcp-proxy.ts";
 
 /** What the gateways are given; what they may add to a request's latency. */
 export const deadlineMs = Number(process.env["SLUICE_REDIS_DEADLINE_MS"] ?? 20);
