@@ -3,6 +3,7 @@
 
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { readRedisScripts } from "../../control-plane/src/redis/redis-scripts.ts";
@@ -107,6 +108,41 @@ describe("one Redis", () => {
     expect(await errorAs("few:s3cret")).toMatch(/^NOPERM .*script\|load/);
   });
 
+  it.each([
+    ["99", ["+@all"], /^select: ERR DB index is out of range/],
+    ["1", rightsOf("control plane, one Redis").filter((rule) => rule !== "+select"), /^select: NOPERM .*'select'/],
+  ])("is left alone where database %s cannot be had, also after a restart", async (database, rights, error) => {
+    const user = ["--user", "sluice-control", "on", ">s3cret", "~sluice:*", ...rights];
+    const server = new RedisServer(await freePort(), {}, user);
+    onTestFinished(() => server.stop());
+    await server.start();
+    const control = await startControlPlane({
+      SLUICE_REDIS_URL: `redis://sluice-control:s3cret@127.0.0.1:${server.port}/${database}`,
+    });
+    await control.call("PUT", "/apps/default/policies/books", { body: books });
+    const isLeftAlone = async () => {
+      await until("the reason is told", 15_000, async () =>
+        error.test((await control.call("GET", "/gateways")).body.redis.error),
+      );
+      const key = "sluice:s3:{default:books:1:ann}:default:fixed-window:31622400000000";
+      await server.command("SET", key, "somebody's");
+      for (const method of ["GET", "DELETE"]) {
+        for (let i = 0; i < 10; i++) {
+          const { status } = await control.call(method, "/apps/default/counters?policy=books&key=ann");
+          expect(status).toBe(503);
+          await sleep(20);
+        }
+      }
+      expect(await state(control)).toBe("failing");
+      expect(await server.command("GET", key)).toBe("somebody's");
+      expect(await server.command("INFO", "commandstats")).not.toMatch(/cmdstat_(evalsha|eval|del|script)/);
+    };
+    await isLeftAlone();
+    await server.stop();
+    await server.start();
+    await isLeftAlone();
+  });
+
   it("is not asked for where none is configured", async () => {
     const control = await startControlPlane();
     expect(await state(control)).toBe("not-configured");
@@ -184,9 +220,13 @@ it("with Sentinel, the new primary has the scripts, by the documented rights", a
   const redis = await RedisSentinel.start(["sluice-control", "on", ">s3cret", ...rightsOf("control plane, Sentinel")]);
   onTestFinished(() => redis.stop());
   const hosts = redis.sentinels.map(({ port }) => `127.0.0.1:${port}`).join(",");
-  const control = await startControlPlane({
-    SLUICE_REDIS_URL: `redis+sentinel://sluice-control:s3cret@${hosts}/${primaryName}/1?sentinel=:${sentinelPassword}`,
-  });
+  const urlOf = (database: number) =>
+    `redis+sentinel://sluice-control:s3cret@${hosts}/${primaryName}/${database}?sentinel=:${sentinelPassword}`;
+  const elsewhere = await startControlPlane({ SLUICE_REDIS_URL: urlOf(99) });
+  await untilRedis(elsewhere, "failing");
+  expect((await elsewhere.call("GET", "/gateways")).body.redis.error).toMatch(/^select: ERR DB index/);
+  await elsewhere.stop();
+  const control = await startControlPlane({ SLUICE_REDIS_URL: urlOf(1) });
   await untilRedis(control, "ok");
   await control.call("PUT", "/apps/default/policies/books", { body: books });
   await worksFor(control, ["ann"]);

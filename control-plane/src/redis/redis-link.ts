@@ -1,7 +1,8 @@
 // The control plane's connection to Redis: keeps the gateways' scripts there, knows whether it answers, and runs scripts
 // itself. Everything else here works without it: nothing waits for Redis, and a command to one that is away fails at once.
 
-import { Cluster, Redis } from "ioredis";
+import { Cluster, type Redis } from "ioredis";
+import { clientFor } from "./redis-client.ts";
 import type { RedisScript, RedisScripts } from "./redis-scripts.ts";
 import type { RedisDeployment } from "./redis-url.ts";
 
@@ -24,9 +25,6 @@ export interface RedisLinkDependencies {
 
 /** How often every primary is asked whether it answers, and given the scripts where it is new to us. */
 const lookEveryMs = 1_000;
-const connectTimeoutMs = 2_000;
-const commandTimeoutMs = 2_000;
-const longestPauseMs = 1_000;
 
 export class RedisLink {
   readonly #dependencies: RedisLinkDependencies;
@@ -127,71 +125,6 @@ export class RedisLink {
     this.#health = { state, sinceMs: changed ? this.#dependencies.now() : this.#health.sinceMs, error };
     if (changed) this.#dependencies.onHealth(this.#health);
   }
-}
-
-function clientFor(deployment: RedisDeployment): Redis | Cluster {
-  const access = {
-    ...accessOptions(deployment),
-    connectTimeout: connectTimeoutMs,
-    commandTimeout: commandTimeoutMs,
-    // What it would ask for on its own wants rights that a user of few has not: HELLO, INFO, CLIENT.
-    protocol: 2 as const,
-    enableReadyCheck: false,
-    disableClientInfo: true,
-    // A command is sent once or not at all.
-    maxRetriesPerRequest: 0,
-    autoResendUnfulfilledCommands: false,
-  };
-  const pause = (times: number) => Math.min(100 * times, longestPauseMs);
-  if (deployment.kind === "cluster") {
-    return new Cluster(
-      deployment.addresses.map(({ host, port }) => ({ host, port })),
-      {
-        redisOptions: access,
-        enableReadyCheck: false,
-        enableOfflineQueue: false,
-        clusterRetryStrategy: pause,
-        retryDelayOnFailover: 0,
-        slotsRefreshInterval: lookEveryMs,
-        // Names, where nodes announce them: TLS compares them with the certificate.
-        dnsLookup: (address, callback) => callback(null, address),
-      },
-    );
-  }
-  const options = { ...access, enableOfflineQueue: false, retryStrategy: pause };
-  if (deployment.kind === "sentinel") {
-    return new Redis({
-      ...options,
-      ...sentinelOptions(deployment),
-      sentinelRetryStrategy: pause,
-      reconnectOnError: (error) => error.message.startsWith("READONLY"),
-    });
-  }
-  const [address] = deployment.addresses;
-  return new Redis({ ...options, host: address?.host ?? "", port: address?.port ?? 0 });
-}
-
-/** How ioredis signs in at a server. */
-function accessOptions({ user, password, tls, database }: RedisDeployment) {
-  return {
-    ...(user === "" ? {} : { username: user }),
-    ...(password === "" ? {} : { password }),
-    ...(tls ? { tls: {} } : {}),
-    db: database,
-  };
-}
-
-/** How ioredis finds the primary by its sentinels. */
-function sentinelOptions(deployment: RedisDeployment & { kind: "sentinel" }) {
-  const { addresses, name, sentinel, tls } = deployment;
-  return {
-    sentinels: addresses.map(({ host, port }) => ({ host, port })),
-    name,
-    updateSentinels: false,
-    ...(sentinel.user === "" ? {} : { sentinelUsername: sentinel.user }),
-    ...(sentinel.password === "" ? {} : { sentinelPassword: sentinel.password }),
-    ...(tls ? { enableTLSForSentinelMode: true, sentinelTLS: {} } : {}),
-  };
 }
 
 /** A deposed primary would lose what it is told when it follows the new one. */
