@@ -1,10 +1,12 @@
 // The control plane's own connection to Redis: gateways find their scripts there, whatever happens to it, and operators see
 // whether it answers.
 
+import { EventEmitter } from "node:events";
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
+import { Redis } from "ioredis";
 import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { readRedisScripts } from "../../control-plane/src/redis/redis-scripts.ts";
 import { requireGatewayBuild } from "../../launch/gateway-build.ts";
@@ -106,6 +108,28 @@ describe("one Redis", () => {
     };
     expect(await errorAs("few:another")).toMatch(/^WRONGPASS (?!.*another)/);
     expect(await errorAs("few:s3cret")).toMatch(/^NOPERM .*script\|load/);
+  });
+
+  it("is asked again for what it does not allow without anything that grows", async () => {
+    const few = rightsOf("control plane, one Redis").filter((rule) => rule !== "+script|load");
+    const server = new RedisServer(await freePort(), {}, ["--user", "few", "on", ">s3cret", ...few]);
+    onTestFinished(() => server.stop());
+    await server.start();
+    const former = EventEmitter.defaultMaxListeners;
+    const warnings: string[] = [];
+    const note = (warning: Error & { emitter?: unknown }) => {
+      if (warning.emitter instanceof Redis) warnings.push(warning.message);
+    };
+    process.on("warning", note);
+    onTestFinished(() => {
+      EventEmitter.defaultMaxListeners = former;
+      process.off("warning", note);
+    });
+    EventEmitter.defaultMaxListeners = 3;
+    const control = await startControlPlane({ SLUICE_REDIS_URL: `redis://few:s3cret@127.0.0.1:${server.port}` });
+    await untilRedis(control, "failing");
+    await sleep(4_000);
+    expect(warnings).toEqual([]);
   });
 
   it.each([

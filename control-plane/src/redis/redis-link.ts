@@ -114,9 +114,9 @@ export class RedisLink {
       return;
     }
     if (this.#dependencies.deployment.kind === "sentinel") await refuseReplica(primary);
-    primary.once("close", () => this.#loaded.delete(primary));
     for (const { source } of Object.values(this.#dependencies.scripts)) await primary.script("LOAD", source);
     this.#loaded.add(primary);
+    primary.once("close", () => this.#loaded.delete(primary));
   }
 
   #become(error: string | undefined): void {
