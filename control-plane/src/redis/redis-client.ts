@@ -2,14 +2,48 @@
 // once or not at all, and writes to no database but the one that SLUICE_REDIS_URL names.
 
 import { Cluster, Redis } from "ioredis";
-import type { RedisDeployment } from "./redis-url.ts";
+import type { Address, RedisDeployment } from "./redis-url.ts";
 
 const connectTimeoutMs = 2_000;
 const commandTimeoutMs = 2_000;
 const longestPauseMs = 1_000;
 
 export function clientFor(deployment: RedisDeployment): Redis | Cluster {
-  const access = {
+  const options = { ...commonOptions(deployment), enableOfflineQueue: false };
+  if (deployment.kind === "cluster") {
+    return new Cluster(
+      deployment.addresses.map(({ host, port }) => ({ host, port })),
+      {
+        redisOptions: commonOptions(deployment),
+        enableReadyCheck: false,
+        enableOfflineQueue: false,
+        clusterRetryStrategy: pause,
+        retryDelayOnFailover: 0,
+        // Names, where nodes announce them: TLS compares them with the certificate.
+        dnsLookup: (address, callback) => callback(null, address),
+      },
+    );
+  }
+  if (deployment.kind === "sentinel") {
+    return new RedisOfOneDatabase({
+      ...options,
+      ...sentinelOptions(deployment),
+      retryStrategy: pause,
+      sentinelRetryStrategy: pause,
+      reconnectOnError: (error) => error.message.startsWith("READONLY"),
+    });
+  }
+  const { host, port } = deployment.addresses[0] as Address;
+  return new RedisOfOneDatabase({ ...options, retryStrategy: pause, host, port });
+}
+
+/** One node of a Cluster, asked alone: connects once, when it is given a command. */
+export function nodeAt(deployment: RedisDeployment, { host, port }: Address): Redis {
+  return new Redis({ ...commonOptions(deployment), host, port, lazyConnect: true, retryStrategy: () => null });
+}
+
+function commonOptions(deployment: RedisDeployment) {
+  return {
     ...accessOptions(deployment),
     connectTimeout: connectTimeoutMs,
     commandTimeout: commandTimeoutMs,
@@ -21,33 +55,10 @@ export function clientFor(deployment: RedisDeployment): Redis | Cluster {
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,
   };
-  const pause = (times: number) => Math.min(100 * times, longestPauseMs);
-  if (deployment.kind === "cluster") {
-    return new Cluster(
-      deployment.addresses.map(({ host, port }) => ({ host, port })),
-      {
-        redisOptions: access,
-        enableReadyCheck: false,
-        enableOfflineQueue: false,
-        clusterRetryStrategy: pause,
-        retryDelayOnFailover: 0,
-        slotsRefreshInterval: 1_000,
-        // Names, where nodes announce them: TLS compares them with the certificate.
-        dnsLookup: (address, callback) => callback(null, address),
-      },
-    );
-  }
-  const options = { ...access, enableOfflineQueue: false, retryStrategy: pause };
-  if (deployment.kind === "sentinel") {
-    return new RedisOfOneDatabase({
-      ...options,
-      ...sentinelOptions(deployment),
-      sentinelRetryStrategy: pause,
-      reconnectOnError: (error) => error.message.startsWith("READONLY"),
-    });
-  }
-  const [address] = deployment.addresses;
-  return new RedisOfOneDatabase({ ...options, host: address?.host ?? "", port: address?.port ?? 0 });
+}
+
+function pause(times: number): number {
+  return Math.min(100 * times, longestPauseMs);
 }
 
 /** Where SELECT fails, ioredis itself would tell an error and go on in database 0. */
