@@ -153,6 +153,9 @@ describe("one Redis", () => {
     const server = new RedisServer(await freePort(), {}, ["--requirepass", "s3cret"]);
     onTestFinished(() => server.stop());
     await server.start();
+    const open = new RedisServer(await freePort());
+    onTestFinished(() => open.stop());
+    await open.start();
     const web = createServer((_request, response) => response.end("hello"));
     onTestFinished(() => void web.close());
     await new Promise<void>((resolve) => web.listen(0, "127.0.0.1", resolve));
@@ -168,6 +171,7 @@ describe("one Redis", () => {
       await Promise.all([
         errorWith(`redis://${here}`),
         errorWith(`redis://${here}/1`),
+        errorWith(`redis://:s3cret@127.0.0.1:${open.port}`),
         errorWith(`redis://${there}`),
         errorWith(`redis://:s3cret@${there}/1`),
         errorWith(`redis+cluster://${there}`),
@@ -178,6 +182,7 @@ describe("one Redis", () => {
     ).toEqual([
       "NOAUTH Authentication required. (SLUICE_REDIS_URL has no password)",
       "select: NOAUTH Authentication required. (SLUICE_REDIS_URL has no password)",
+      expect.stringMatching(/^auth: ERR AUTH <password> called without any password configured for the default user/),
       `what answers at ${there} does not speak Redis`,
       `what answers at ${there} does not speak Redis`,
       `${there}: what answers at ${there} does not speak Redis`,
@@ -400,10 +405,26 @@ it("with Sentinel, the new primary has the scripts, by the documented rights", a
   const hosts = redis.sentinels.map(({ port }) => `127.0.0.1:${port}`).join(",");
   const urlOf = (database: number) =>
     `redis+sentinel://sluice-control:s3cret@${hosts}/${primaryName}/${database}?sentinel=:${sentinelPassword}`;
-  const elsewhere = await startControlPlane({ SLUICE_REDIS_URL: urlOf(99) });
-  await untilRedis(elsewhere, "failing");
-  expect((await elsewhere.call("GET", "/gateways")).body.redis.error).toMatch(/^select: ERR DB index/);
-  await elsewhere.stop();
+  const dead = `127.0.0.1:${await freePort()}`;
+  const failing: [url: string, reason: RegExp][] = [
+    [urlOf(99), /^select: ERR DB index is out of range/],
+    [
+      urlOf(1).replace(/\?.*/, ""),
+      /^sentinel: NOAUTH Authentication required. \(SLUICE_REDIS_URL has it behind the name/,
+    ],
+    [urlOf(1).replace(`/${primaryName}/`, "/other/"), /^the sentinels know no primary of this name$/],
+    [urlOf(1).replace(hosts, dead), /^no sentinel can be reached$/],
+    [urlOf(1).replace(hosts, `127.0.0.1:${redis.servers[0]?.port}`), /^sentinel: WRONGPASS/],
+    [urlOf(1).replace("s3cret", "another"), /^WRONGPASS/],
+  ];
+  await Promise.all(
+    failing.map(async ([url, reason]) => {
+      const elsewhere = await startControlPlane({ SLUICE_REDIS_URL: url });
+      await untilRedis(elsewhere, "failing");
+      expect((await elsewhere.call("GET", "/gateways")).body.redis.error).toMatch(reason);
+      await elsewhere.stop();
+    }),
+  );
   const control = await startControlPlane({ SLUICE_REDIS_URL: urlOf(1) });
   await untilRedis(control, "ok");
   await control.call("PUT", "/apps/default/policies/books", { body: books });

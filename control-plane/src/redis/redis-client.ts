@@ -2,6 +2,7 @@
 // once or not at all, and writes to no database but the one that SLUICE_REDIS_URL names.
 
 import { Cluster, Redis } from "ioredis";
+import { isOffline } from "./redis-failure.ts";
 import type { Address, RedisDeployment } from "./redis-url.ts";
 
 const connectTimeoutMs = 2_000;
@@ -67,6 +68,7 @@ class RedisOfOneDatabase extends Redis {
     try {
       return await super.select(database);
     } catch (error) {
+      if (isOffline(error)) throw error;
       await this.#close();
       const cause = error instanceof Error ? error.message : String(error);
       // Of a sign-in that failed, ioredis tells the error itself.

@@ -28,6 +28,8 @@ const whereRightsAre = "(the rights that Sluice's user needs are in docs/cluster
 /** @param error what ioredis threw or told */
 export function describeFailure(error: unknown, { server, tls, signsIn, isNew }: Circumstances): string {
   const { message, code } = causeOf(error);
+  const sentinels = /^All sentinels are unreachable\..*?(?: Last error: (.*))?$/s.exec(message);
+  if (sentinels !== null) return describeSentinels(sentinels[1]);
   if (isRefusal(message)) return `${message} ${whereRightsAre}`;
   if (message.includes("NOAUTH") && !signsIn) return `${message} (SLUICE_REDIS_URL has no password)`;
   // Its parser takes a first byte that begins no reply for a defect of its own.
@@ -54,12 +56,21 @@ export function clauseFor(description: string): string {
 
 /** ioredis had no connection to send it over: why, it told before. */
 export function isOffline(error: unknown): boolean {
-  return (
-    error instanceof Error &&
-    /enableOfflineQueue|Connection is closed|max retries per request|Failed to refresh slots/i.test(
-      causeOf(error).message,
-    )
-  );
+  const said =
+    /^(?:Stream isn't writeable|Cluster i|Connection is closed|Reached the max retries|Failed to refresh slots)/;
+  return error instanceof Error && said.test(causeOf(error).message);
+}
+
+/** @param last what the last of them that failed said */
+function describeSentinels(last: string | undefined): string {
+  if (last === undefined) return "the sentinels know no primary of this name";
+  if (last.startsWith("Connection is closed")) return "no sentinel can be reached";
+  if (last.endsWith("Please report this.")) return "what answers in place of a sentinel does not speak Redis";
+  if (last.includes("NOAUTH"))
+    return `sentinel: ${last} (SLUICE_REDIS_URL has it behind the name: ?sentinel=:PASSWORD)`;
+  if (last.includes("unknown command"))
+    return `sentinel: ${last.split(",", 1)[0]} (the port of a Redis, not of a sentinel?)`;
+  return `sentinel: ${isRefusal(last) ? `${last} ${whereRightsAre}` : last}`;
 }
 
 function isRefusal(message: string): boolean {

@@ -172,7 +172,8 @@ export class RedisLink {
 
   /** The least first: of who has not signed in, Redis takes no long command, and says something else than that. */
   async #visit(primary: Redis): Promise<void> {
-    const { kind } = this.#dependencies.deployment;
+    const { kind, user, password } = this.#dependencies.deployment;
+    if (password !== "" && !this.#loaded.has(primary)) await requireSignIn(primary, user, password);
     await checkRights(primary, kind);
     if (kind === "sentinel" && !this.#loaded.has(primary)) await refuseReplica(primary);
     await writeNothing(primary);
@@ -207,6 +208,15 @@ function serverOf(connection: Redis | Cluster): string {
   if (connection instanceof Cluster) return "any node of the cluster";
   const { host, port, sentinels } = connection.options;
   return sentinels ? "the primary that the sentinels name" : `${host}:${port}`;
+}
+
+/** Where Redis has no password, ioredis goes on unsigned after its own AUTH; gateways do not. */
+async function requireSignIn(server: Redis, user: string, password: string): Promise<void> {
+  try {
+    await (user === "" ? server.auth(password) : server.auth(user, password));
+  } catch (error) {
+    throw isOffline(error) || !(error instanceof Error) ? error : new Error(`auth: ${error.message}`);
+  }
 }
 
 /** Asks for the map of slots, so that primaries that died or took over since are among the nodes. */
