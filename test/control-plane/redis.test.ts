@@ -119,9 +119,11 @@ describe("one Redis", () => {
     const server = new RedisServer(
       await freePort(),
       {},
-      [...users, ["many", ["~sluice:*", "+eval", "+select", "+get", "+ping"]] as const].flatMap(([name, rules]) => [
-        ...["--user", name, "on", ">s3cret", ...rules],
-      ]),
+      [
+        ...users,
+        ["many", ["~sluice:*", "+eval", "+select", "+get", "+ping"]] as const,
+        ["other-keys", [...named, "~other:*"]] as const,
+      ].flatMap(([name, rules]) => [...["--user", name, "on", ">s3cret", ...rules]]),
     );
     onTestFinished(() => server.stop());
     await server.start();
@@ -146,7 +148,11 @@ describe("one Redis", () => {
     }
     const [, error] = await errorAs("many");
     const missing = ["script|load", "evalsha", "time", "getrange", "set", "setrange", "pexpire", "del"];
-    expect(error).toContain(` to run ${missing.map((command) => `'${command}'`).join(", ")} (`);
+    expect(error).toContain(` to run ${missing.map((command) => `'${command}'`).join(", ")} on keys of sluice:* (`);
+    const [, otherKeys] = await errorAs("other-keys");
+    expect(otherKeys).toContain(
+      " to run 'get', 'getrange', 'set', 'setrange', 'pexpire', 'del' on keys of sluice:* (the rights that",
+    );
   });
 
   it("tells what answers where a Redis should, and that it wants a password", async () => {

@@ -44,8 +44,12 @@ export async function checkRights(server: Redis, kind: RedisDeployment["kind"]):
   const needed = commandsOf[kind];
   const missing = await server.eval(script, 0, JSON.stringify(needed));
   if (!Array.isArray(missing)) throw new Error(`expected a list from a script, got ${describeValue(missing)}`);
-  const names = needed.filter(([name]) => missing.includes(name)).map(nameOf);
-  if (names.length > 0) throw new Error(`NOPERM this user has no permissions to run ${names.join(", ")}`);
+  const refused = needed.filter(([name]) => missing.includes(name));
+  if (refused.length === 0) return;
+  const names = refused.map(nameOf).join(", ");
+  // It may be the key that is refused.
+  const on = refused.some((command) => command.includes(probeKey)) ? " on keys of sluice:*" : "";
+  throw new Error(`NOPERM this user has no permissions to run ${names}${on}`);
 }
 
 /** Of commands with a subcommand, as ACL rules have it. */
