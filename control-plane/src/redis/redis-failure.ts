@@ -28,8 +28,9 @@ const whereRightsAre = "(the rights that Sluice's user needs are in docs/cluster
 /** @param error what ioredis threw or told */
 export function describeFailure(error: unknown, { server, tls, signsIn, isNew }: Circumstances): string {
   const { message, code } = causeOf(error);
-  const sentinels = /^All sentinels are unreachable\..*?(?: Last error: (.*))?$/s.exec(message);
-  if (sentinels !== null) return describeSentinels(sentinels[1]);
+  const [, last] = /^All sentinels are unreachable\..* Last error: (.*)$/s.exec(message) ?? [];
+  if (last !== undefined) return describeSentinels(last);
+  if (isUnknownPrimary(error)) return "the sentinels know no primary of this name";
   if (isRefusal(message)) return `${message} ${whereRightsAre}`;
   if (message.includes("NOAUTH") && !signsIn) return `${message} (SLUICE_REDIS_URL has no password)`;
   // Its parser takes a first byte that begins no reply for a defect of its own.
@@ -57,13 +58,17 @@ export function clauseFor(description: string): string {
 /** ioredis had no connection to send it over: why, it told before. */
 export function isOffline(error: unknown): boolean {
   const said =
-    /^(?:Stream isn't writeable|Cluster i|Connection is closed|Reached the max retries|Failed to refresh slots)/;
+    /^(?:Stream isn't writeable|Cluster i|Connection is closed|Reached the max retries|Failed to refresh slots|timeout$|All sentinels are unreachable\.[^.]*\.$)/;
   return error instanceof Error && said.test(causeOf(error).message);
 }
 
+/** What ioredis tells of a sentinel that answered. */
+export function isUnknownPrimary(error: unknown): boolean {
+  return error instanceof Error && error.message.endsWith("successfully, but got an invalid reply: null");
+}
+
 /** @param last what the last of them that failed said */
-function describeSentinels(last: string | undefined): string {
-  if (last === undefined) return "the sentinels know no primary of this name";
+function describeSentinels(last: string): string {
   if (last.startsWith("Connection is closed")) return "no sentinel can be reached";
   if (last.endsWith("Please report this.")) return "what answers in place of a sentinel does not speak Redis";
   if (last.includes("NOAUTH"))

@@ -4,7 +4,7 @@
 
 import { Cluster, type Redis } from "ioredis";
 import { clientFor, nodeAt } from "./redis-client.ts";
-import { clauseFor, describeFailure, isOffline, RedisFailure } from "./redis-failure.ts";
+import { clauseFor, describeFailure, isOffline, isUnknownPrimary, RedisFailure } from "./redis-failure.ts";
 import { checkRights, probeKey } from "./redis-rights.ts";
 import type { RedisScript, RedisScripts } from "./redis-scripts.ts";
 import type { RedisDeployment } from "./redis-url.ts";
@@ -51,6 +51,9 @@ export class RedisLink {
     // An error without a listener would end the process.
     this.#client.on("error", (error: Error) => this.#note(this.#client, error));
     this.#client.on("+node", (node: Redis) => node.on("error", (error: Error) => this.#note(node, error)));
+    this.#client.on("sentinelError", (error: Error) => {
+      if (isUnknownPrimary(error)) this.#note(this.#client, error);
+    });
     this.#client.on("ready", () => void this.#look());
     this.#timer = setInterval(() => void this.#look(), lookEveryMs);
     this.#timer.unref();
