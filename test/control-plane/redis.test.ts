@@ -300,6 +300,27 @@ describe("one Redis", () => {
     await isLeftAlone();
   });
 
+  it("is told nothing on a connection whose SELECT has no reply", async () => {
+    const asked = new Set<string>();
+    const server = createTcpServer((socket) => {
+      socket.on("error", () => {});
+      socket.on("data", (sent) => {
+        for (const [, name] of sent.toString("latin1").matchAll(/^\*\d+\r\n\$\d+\r\n(\w+)/gm)) {
+          asked.add(name as string);
+          if (name !== "select") socket.write(":0\r\n");
+        }
+      });
+    });
+    onTestFinished(() => void server.close());
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { port } = server.address() as AddressInfo;
+    const control = await startControlPlane({ SLUICE_REDIS_URL: `redis://:s3cret@127.0.0.1:${port}/1` });
+    await untilRedis(control, "failing");
+    await sleep(1_500);
+    expect([...asked]).toEqual(["auth", "select"]);
+    expect((await control.call("GET", "/gateways")).body.redis.error).toBe("Command timed out");
+  });
+
   it("is not asked for where none is configured", async () => {
     const control = await startControlPlane();
     expect(await state(control)).toBe("not-configured");

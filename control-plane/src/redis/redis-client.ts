@@ -2,7 +2,6 @@
 // once or not at all, and writes to no database but the one that SLUICE_REDIS_URL names.
 
 import { Cluster, Redis } from "ioredis";
-import { isOffline } from "./redis-failure.ts";
 import type { Address, RedisDeployment } from "./redis-url.ts";
 
 const connectTimeoutMs = 2_000;
@@ -68,12 +67,11 @@ class RedisOfOneDatabase extends Redis {
     try {
       return await super.select(database);
     } catch (error) {
-      if (isOffline(error)) throw error;
       await this.#close();
-      const cause = error instanceof Error ? error.message : String(error);
-      // Of a sign-in that failed, ioredis tells the error itself.
-      if (cause.startsWith("NOAUTH") && this.options.password) return "OK";
-      throw new Error(`select: ${cause}`, { cause: error });
+      // Without a reply of its own: the connection or the sign-in failed, and is told as that.
+      if (!(error instanceof Error) || commandOf(error) !== "select") throw error;
+      if (error.message.startsWith("NOAUTH") && this.options.password) return "OK";
+      throw new Error(`select: ${error.message}`, { cause: error });
     }
   }
 
@@ -84,6 +82,11 @@ class RedisOfOneDatabase extends Redis {
     this.disconnect(true);
     await closed;
   }
+}
+
+/** What Redis replied this error to. */
+function commandOf(error: Error): string | undefined {
+  return (error as { command?: { name: string } }).command?.name;
 }
 
 /** How ioredis signs in at a server. */

@@ -176,8 +176,9 @@ export class RedisLink {
   /** The least first: of who has not signed in, Redis takes no long command, and says something else than that. */
   async #visit(primary: Redis): Promise<void> {
     const { kind, user, password } = this.#dependencies.deployment;
-    if (password !== "" && !this.#loaded.has(primary)) await requireSignIn(primary, user, password);
     await checkRights(primary, kind);
+    // Not before: during its handshake, ioredis sends an AUTH of ours among its own.
+    if (password !== "" && !this.#loaded.has(primary)) await requireSignIn(primary, user, password);
     if (kind === "sentinel" && !this.#loaded.has(primary)) await refuseReplica(primary);
     await writeNothing(primary);
     if (this.#loaded.has(primary)) return;
