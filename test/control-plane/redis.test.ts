@@ -1,9 +1,14 @@
 // The control plane's own connection to Redis: gateways find their scripts there, whatever happens to it, and operators see
 // whether it answers.
 
+import { EventEmitter } from "node:events";
 import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { type AddressInfo, createServer as createTcpServer } from "node:net";
 import { join, resolve } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
+import { Redis } from "ioredis";
 import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { readRedisScripts } from "../../control-plane/src/redis/redis-scripts.ts";
 import { requireGatewayBuild } from "../../launch/gateway-build.ts";
@@ -91,20 +96,229 @@ describe("one Redis", () => {
     await untilRedis(control, "ok");
   });
 
-  it("tells what is wrong with a sign-in or a right, to admins of all apps alone", async () => {
-    const server = new RedisServer(await freePort(), {}, ["--user", "few", "on", ">s3cret", "~sluice:*", "+evalsha"]);
+  it("tells what is wrong with a sign-in, to admins of all apps alone", async () => {
+    const server = new RedisServer(await freePort(), {}, ["--user", "few", "on", ">s3cret", "+@all"]);
     onTestFinished(() => server.stop());
     await server.start();
-    const errorAs = async (signIn: string) => {
-      const control = await startControlPlane({ SLUICE_REDIS_URL: `redis://${signIn}@127.0.0.1:${server.port}` });
+    for (const database of ["0", "1"]) {
+      const control = await startControlPlane({
+        SLUICE_REDIS_URL: `redis://few:another@127.0.0.1:${server.port}/${database}`,
+      });
       await untilRedis(control, "failing");
       const { body } = await control.call("POST", "/tokens", { body: { name: "v", app: "default", role: "viewer" } });
       const asViewer = await control.call("GET", "/gateways", { token: body.token });
       expect(asViewer.body.redis).toEqual({ state: "failing", since: expect.any(String) });
+      expect((await control.call("GET", "/gateways")).body.redis.error).toMatch(/^WRONGPASS (?!.*another)/);
+    }
+  });
+
+  it("tells by name which of the documented rights are missing, before a counter is asked for", async () => {
+    const rights = rightsOf("control plane, one Redis");
+    const named = rights.filter((rule) => rule.startsWith("+"));
+    const users = named.map((rule) => [rule.slice(1), rights.filter((other) => other !== rule)] as const);
+    const server = new RedisServer(
+      await freePort(),
+      {},
+      [
+        ...users,
+        ["many", ["~sluice:*", "+eval", "+select", "+get", "+ping"]] as const,
+        ["other-keys", [...named, "~other:*"]] as const,
+      ].flatMap(([name, rules]) => [...["--user", name, "on", ">s3cret", ...rules]]),
+    );
+    onTestFinished(() => server.stop());
+    await server.start();
+    const errorAs = async (user: string) => {
+      const control = await startControlPlane({
+        SLUICE_REDIS_URL: `redis://${user}:s3cret@127.0.0.1:${server.port}/1`,
+      });
+      await untilRedis(control, "failing");
+      await control.call("PUT", "/apps/default/policies/books", { body: books });
+      return [control, (await control.call("GET", "/gateways")).body.redis.error] as const;
+    };
+    for (const [command] of users) {
+      const [control, error] = await errorAs(command.replace("|", "%7C"));
+      expect(error).toMatch(/NOPERM .* \(the rights that Sluice's user needs are in docs\/cluster.md\)$/);
+      expect(error.match(/'[^' ]+'/g)).toEqual([`'${command}'`]);
+      if (command !== "del") continue;
+      const refused = await control.call("DELETE", "/apps/default/counters?policy=books&key=ann");
+      expect([refused.status, refused.body.detail]).toEqual([
+        503,
+        "The policy counts in Redis, which does not let the control plane's user run 'del': docs/cluster.md has the rights that it needs.",
+      ]);
+    }
+    const [, error] = await errorAs("many");
+    const missing = ["script|load", "evalsha", "time", "getrange", "set", "setrange", "pexpire", "del"];
+    expect(error).toContain(` to run ${missing.map((command) => `'${command}'`).join(", ")} on keys of sluice:* (`);
+    const [, otherKeys] = await errorAs("other-keys");
+    expect(otherKeys).toContain(
+      " to run 'get', 'getrange', 'set', 'setrange', 'pexpire', 'del' on keys of sluice:* (the rights that",
+    );
+  });
+
+  it("tells what answers where a Redis should, and that it wants a password", async () => {
+    const server = new RedisServer(await freePort(), {}, ["--requirepass", "s3cret"]);
+    onTestFinished(() => server.stop());
+    await server.start();
+    const open = new RedisServer(await freePort());
+    onTestFinished(() => open.stop());
+    await open.start();
+    const web = createServer((_request, response) => response.end("hello"));
+    onTestFinished(() => void web.close());
+    await new Promise<void>((resolve) => web.listen(0, "127.0.0.1", resolve));
+    const there = `127.0.0.1:${(web.address() as AddressInfo).port}`;
+    const here = `127.0.0.1:${server.port}`;
+    const dead = `127.0.0.1:${await freePort()}`;
+    const errorWith = async (url: string) => {
+      const control = await startControlPlane({ SLUICE_REDIS_URL: url });
+      await untilRedis(control, "failing");
       return (await control.call("GET", "/gateways")).body.redis.error;
     };
-    expect(await errorAs("few:another")).toMatch(/^WRONGPASS (?!.*another)/);
-    expect(await errorAs("few:s3cret")).toMatch(/^NOPERM .*script\|load/);
+    expect(
+      await Promise.all([
+        errorWith(`redis://${here}`),
+        errorWith(`redis://${here}/1`),
+        errorWith(`redis://:s3cret@127.0.0.1:${open.port}`),
+        errorWith(`redis://${there}`),
+        errorWith(`redis://:s3cret@${there}/1`),
+        errorWith(`redis+cluster://${there}`),
+        errorWith(`redis+cluster://${dead}`),
+        errorWith(`rediss://${there}`),
+        errorWith(`rediss://${here}`),
+      ]),
+    ).toEqual([
+      "NOAUTH Authentication required. (SLUICE_REDIS_URL has no password)",
+      "select: NOAUTH Authentication required. (SLUICE_REDIS_URL has no password)",
+      expect.stringMatching(/^auth: ERR AUTH <password> called without any password configured for the default user/),
+      `what answers at ${there} does not speak Redis`,
+      `what answers at ${there} does not speak Redis`,
+      `${there}: what answers at ${there} does not speak Redis`,
+      `${dead}: connect ECONNREFUSED ${dead}`,
+      `what answers at ${there} does not speak TLS, as rediss:// has it`,
+      expect.stringMatching(`: nobody spoke TLS at ${here}, as rediss:// has it$`),
+    ]);
+  });
+
+  it("has a line in the log when it begins to fail and one when that is over, and calls have one each", async () => {
+    const server = new RedisServer(await freePort());
+    onTestFinished(() => server.stop());
+    const lines: { level: number; msg: string; error?: string }[] = [];
+    const control = await startControlPlane(
+      { SLUICE_REDIS_URL: server.url, SLUICE_LOG_LEVEL: "warn" },
+      { logTo: { write: (line) => void lines.push(JSON.parse(line)) } },
+    );
+    await untilRedis(control, "failing");
+    await control.call("PUT", "/apps/default/policies/books", { body: books });
+    const refused = await control.call("GET", "/apps/default/counters?policy=books&key=ann");
+    expect([refused.status, refused.body.detail]).toEqual([
+      503,
+      "The policy counts in Redis, which cannot be reached now.",
+    ]);
+    await server.start();
+    await untilRedis(control, "ok");
+    await server.stop("SIGKILL");
+    await untilRedis(control, "failing");
+    const told = lines.map(({ msg }) => msg);
+    const begins = "Redis does not do what the control plane needs; trying again";
+    expect(told).toEqual([
+      begins,
+      "Redis did not do what was asked of a counter",
+      "Redis does what the control plane needs again",
+      begins,
+    ]);
+    for (const line of lines.slice(0, 2)) {
+      expect(line.error).toBe(`connect ECONNREFUSED 127.0.0.1:${server.port}`);
+      expect(JSON.stringify(line)).not.toMatch(/stack|at .*\.ts/);
+    }
+  });
+
+  it("tells of a server that closes every connection without a word", async () => {
+    const server = createTcpServer((socket) => socket.end());
+    onTestFinished(() => void server.close());
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const address = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+    for (const url of [`redis://${address}`, `redis://:s3cret@${address}/1`, `redis+cluster://${address}`]) {
+      const control = await startControlPlane({ SLUICE_REDIS_URL: url });
+      await untilRedis(control, "failing");
+      expect((await control.call("GET", "/gateways")).body.redis.error).toMatch(/no connection$/);
+    }
+  });
+
+  it("is asked again for what it does not allow without anything that grows", async () => {
+    const few = rightsOf("control plane, one Redis").filter((rule) => rule !== "+script|load");
+    const server = new RedisServer(await freePort(), {}, ["--user", "few", "on", ">s3cret", ...few]);
+    onTestFinished(() => server.stop());
+    await server.start();
+    const former = EventEmitter.defaultMaxListeners;
+    const warnings: string[] = [];
+    const note = (warning: Error & { emitter?: unknown }) => {
+      if (warning.emitter instanceof Redis) warnings.push(warning.message);
+    };
+    process.on("warning", note);
+    onTestFinished(() => {
+      EventEmitter.defaultMaxListeners = former;
+      process.off("warning", note);
+    });
+    EventEmitter.defaultMaxListeners = 3;
+    const control = await startControlPlane({ SLUICE_REDIS_URL: `redis://few:s3cret@127.0.0.1:${server.port}` });
+    await untilRedis(control, "failing");
+    await sleep(4_000);
+    expect(warnings).toEqual([]);
+  });
+
+  it.each([
+    ["99", ["+@all"], /^select: ERR DB index is out of range/],
+    ["1", rightsOf("control plane, one Redis").filter((rule) => rule !== "+select"), /^select: NOPERM .*'select'/],
+  ])("is left alone where database %s cannot be had, also after a restart", async (database, rights, error) => {
+    const user = ["--user", "sluice-control", "on", ">s3cret", "~sluice:*", ...rights];
+    const server = new RedisServer(await freePort(), {}, user);
+    onTestFinished(() => server.stop());
+    await server.start();
+    const control = await startControlPlane({
+      SLUICE_REDIS_URL: `redis://sluice-control:s3cret@127.0.0.1:${server.port}/${database}`,
+    });
+    await control.call("PUT", "/apps/default/policies/books", { body: books });
+    const isLeftAlone = async () => {
+      await until("the reason is told", 15_000, async () =>
+        error.test((await control.call("GET", "/gateways")).body.redis.error),
+      );
+      const key = "sluice:s3:{default:books:1:ann}:default:fixed-window:31622400000000";
+      await server.command("SET", key, "somebody's");
+      for (const method of ["GET", "DELETE"]) {
+        for (let i = 0; i < 10; i++) {
+          const { status } = await control.call(method, "/apps/default/counters?policy=books&key=ann");
+          expect(status).toBe(503);
+          await sleep(20);
+        }
+      }
+      expect(await state(control)).toBe("failing");
+      expect(await server.command("GET", key)).toBe("somebody's");
+      expect(await server.command("INFO", "commandstats")).not.toMatch(/cmdstat_(evalsha|eval|del|script)/);
+    };
+    await isLeftAlone();
+    await server.stop();
+    await server.start();
+    await isLeftAlone();
+  });
+
+  it("is told nothing on a connection whose SELECT has no reply", async () => {
+    const asked = new Set<string>();
+    const server = createTcpServer((socket) => {
+      socket.on("error", () => {});
+      socket.on("data", (sent) => {
+        for (const [, name] of sent.toString("latin1").matchAll(/^\*\d+\r\n\$\d+\r\n(\w+)/gm)) {
+          asked.add(name as string);
+          if (name !== "select") socket.write(":0\r\n");
+        }
+      });
+    });
+    onTestFinished(() => void server.close());
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { port } = server.address() as AddressInfo;
+    const control = await startControlPlane({ SLUICE_REDIS_URL: `redis://:s3cret@127.0.0.1:${port}/1` });
+    await untilRedis(control, "failing");
+    await sleep(1_500);
+    expect([...asked]).toEqual(["auth", "select"]);
+    expect((await control.call("GET", "/gateways")).body.redis.error).toBe("Command timed out");
   });
 
   it("is not asked for where none is configured", async () => {
@@ -180,13 +394,65 @@ it("a Redis Cluster has the scripts on every primary, also one that has just tak
   await worksFor(control, keys);
 }, 120_000);
 
+it.each(["yes", "no"])(
+  "of a Redis Cluster with full coverage %s, tells when a primary is lost, steadily, or a slot is nobody's",
+  async (fullCoverage) => {
+    const cluster = await RedisCluster.start(3, ["--cluster-require-full-coverage", fullCoverage]);
+    onTestFinished(() => cluster.stop());
+    const third = cluster.nodes[2] as RedisServer;
+    const control = await startControlPlane({ SLUICE_REDIS_URL: cluster.url() });
+    const reason = async () => (await control.call("GET", "/gateways")).body.redis.error;
+    const untilReason = (expected: RegExp) =>
+      until(`the reason is ${expected}`, 15_000, async () => expected.test((await reason()) ?? ""));
+    await untilRedis(control, "ok");
+    for (const node of cluster.nodes) await node.command("CLUSTER", "DELSLOTS", "0");
+    await untilReason(
+      fullCoverage === "yes" ? /^127.0.0.1:\d+: CLUSTERDOWN / : /^127.0.0.1:\d+: nobody serves 1 of 16384 slots$/,
+    );
+    for (const node of cluster.nodes) await node.command("CLUSTER", "ADDSLOTS", "0").catch(() => {});
+    await untilRedis(control, "ok");
+
+    await third.stop("SIGKILL");
+    await untilRedis(control, "failing");
+    const gone = `127.0.0.1:${third.port}: connect ECONNREFUSED 127.0.0.1:${third.port}`;
+    for (let i = 0; i < 50; i++) {
+      expect(await reason()).toBe(gone);
+      await sleep(100);
+    }
+    expect((await control.call("GET", "metrics")).body).toMatch(/^sluice_control_redis_up 0$/m);
+    await third.start();
+    await untilRedis(control, "ok", 30_000);
+  },
+  120_000,
+);
+
 it("with Sentinel, the new primary has the scripts, by the documented rights", async () => {
   const redis = await RedisSentinel.start(["sluice-control", "on", ">s3cret", ...rightsOf("control plane, Sentinel")]);
   onTestFinished(() => redis.stop());
   const hosts = redis.sentinels.map(({ port }) => `127.0.0.1:${port}`).join(",");
-  const control = await startControlPlane({
-    SLUICE_REDIS_URL: `redis+sentinel://sluice-control:s3cret@${hosts}/${primaryName}/1?sentinel=:${sentinelPassword}`,
-  });
+  const urlOf = (database: number) =>
+    `redis+sentinel://sluice-control:s3cret@${hosts}/${primaryName}/${database}?sentinel=:${sentinelPassword}`;
+  const dead = `127.0.0.1:${await freePort()}`;
+  const failing: [url: string, reason: RegExp][] = [
+    [urlOf(99), /^select: ERR DB index is out of range/],
+    [
+      urlOf(1).replace(/\?.*/, ""),
+      /^sentinel: NOAUTH Authentication required. \(SLUICE_REDIS_URL has it behind the name/,
+    ],
+    [urlOf(1).replace(`/${primaryName}/`, "/other/"), /^the sentinels know no primary of this name$/],
+    [urlOf(1).replace(hosts, dead), /^no sentinel can be reached$/],
+    [urlOf(1).replace(hosts, `127.0.0.1:${redis.servers[0]?.port}`), /^sentinel: WRONGPASS/],
+    [urlOf(1).replace("s3cret", "another"), /^WRONGPASS/],
+  ];
+  await Promise.all(
+    failing.map(async ([url, reason]) => {
+      const elsewhere = await startControlPlane({ SLUICE_REDIS_URL: url });
+      await untilRedis(elsewhere, "failing");
+      expect((await elsewhere.call("GET", "/gateways")).body.redis.error).toMatch(reason);
+      await elsewhere.stop();
+    }),
+  );
+  const control = await startControlPlane({ SLUICE_REDIS_URL: urlOf(1) });
   await untilRedis(control, "ok");
   await control.call("PUT", "/apps/default/policies/books", { body: books });
   await worksFor(control, ["ann"]);

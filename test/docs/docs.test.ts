@@ -4,6 +4,7 @@ import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { describe, expect, it } from "vitest";
 import { algorithms, type Field, policyShape } from "../../limiter/src/policy/shape.ts";
+import { rightsOf } from "../fixtures/documented-rights.ts";
 
 const project = resolve(import.meta.dirname, "../..");
 const read = (path: string) => readFileSync(join(project, path), "utf8");
@@ -153,4 +154,18 @@ it("every link in the docs leads to a file", () => {
       .map((target) => `${file}: ${target}`),
   );
   expect(broken).toEqual([]);
+});
+
+describe("rights in Redis", () => {
+  it.each(["one Redis", "Sentinel", "Cluster"] as const)(
+    "of the control plane are enough for a gateway too: %s",
+    (deployment) => {
+      expect(rightsOf(`control plane, ${deployment}`)).toEqual(expect.arrayContaining(rightsOf(deployment)));
+    },
+  );
+
+  it("of README.md's fleet are those of a user that both parts share", () => {
+    const [, rules] = /^user sluice on >PASSWORD (.+)$/m.exec(read("README.md")) ?? [];
+    expect(rules?.split(" ")).toEqual(rightsOf("control plane, one Redis"));
+  });
 });

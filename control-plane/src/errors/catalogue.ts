@@ -113,7 +113,8 @@ export const errorCatalogue = {
   "redis-unavailable": {
     status: 503,
     title: "Redis unavailable",
-    meaning: "The counter is in Redis, which does not answer, or SLUICE_REDIS_URL is not set.",
+    meaning:
+      "The counter is in Redis, which does not do what it is asked (`detail` says why), or SLUICE_REDIS_URL is not set.",
   },
   "not-ready": { status: 503, title: "Not ready", meaning: "The database does not answer." },
   "storage-full": {

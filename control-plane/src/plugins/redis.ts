@@ -25,14 +25,17 @@ export default fp<{ now: () => number; deployment: RedisDeployment | undefined }
       deployment,
       scripts,
       now,
-      onHealth: ({ state, error }) => {
-        if (state === "ok") app.log.info("Redis answers");
-        else app.log.warn({ error }, "Redis does not answer; trying again");
+      onHealth: ({ state, error }, former) => {
+        if (state === "failing")
+          app.log.warn({ error }, "Redis does not do what the control plane needs; trying again");
+        // Who was told of the beginning is told of the end.
+        else if (former === "failing") app.log.warn("Redis does what the control plane needs again");
+        else app.log.info("Redis does what the control plane needs");
       },
     });
     app.decorate("redis", { link, counters: new RedisCounters(link, scripts) });
     app.addHook("onClose", async () => link.stop());
-    addGauge(app.metrics, "sluice_control_redis_up", "1 while Redis answers the control plane.", () =>
+    addGauge(app.metrics, "sluice_control_redis_up", "1 while Redis does what the control plane needs.", () =>
       link.health.state === "ok" ? 1 : 0,
     );
   },

@@ -17,7 +17,7 @@ export class RedisCounters {
     this.#scripts = scripts;
   }
 
-  /** What a request of one unit would be told. Charges nothing. @throws what ioredis throws; Error for an odd reply */
+  /** What a request of one unit would be told. Charges nothing. @throws RedisFailure; Error for an odd reply */
   async read(policy: CompiledPolicy, keyValues: string): Promise<CounterReading[]> {
     return Promise.all(
       policy.limits.map(async (limit) => {
@@ -29,7 +29,7 @@ export class RedisCounters {
     );
   }
 
-  /** As if they were never used: counters, what is owed beside them, and what is out on leases. @throws what ioredis throws */
+  /** As if they were never used: counters, what is owed beside them, and what is out on leases. @throws RedisFailure */
   async forget(policies: readonly CompiledPolicy[], keyValues: string): Promise<void> {
     const keys = policies.flatMap((policy) => policy.limits.map((limit) => keyOf(policy, limit, keyValues)));
     const ledgers = policies.map((policy) => ledgerKeyOf(policy, keyValues));
@@ -40,7 +40,7 @@ export class RedisCounters {
    * Gives units back, as far as they count.
    *
    * @param name of a limit; undefined: of every one
-   * @throws what ioredis throws; Error for an odd reply
+   * @throws RedisFailure; Error for an odd reply
    */
   async topUp(policy: CompiledPolicy, keyValues: string, name: string | undefined, units: number): Promise<void> {
     const limits = policy.limits.filter((limit) => name === undefined || limit.name === name);

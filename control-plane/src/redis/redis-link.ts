@@ -1,7 +1,11 @@
-// The control plane's connection to Redis: keeps the gateways' scripts there, knows whether it answers, and runs scripts
-// itself. Everything else here works without it: nothing waits for Redis, and a command to one that is away fails at once.
+// The control plane's connection to Redis: keeps the gateways' scripts there, knows whether it does what counters need, and
+// runs scripts itself. Everything else here works without it: nothing waits for Redis, and a command to one that is away
+// fails at once.
 
-import { Cluster, Redis } from "ioredis";
+import { Cluster, type Redis } from "ioredis";
+import { clientFor, nodeAt } from "./redis-client.ts";
+import { clauseFor, describeFailure, isOffline, isUnknownPrimary, RedisFailure } from "./redis-failure.ts";
+import { checkRights, probeKey } from "./redis-rights.ts";
 import type { RedisScript, RedisScripts } from "./redis-scripts.ts";
 import type { RedisDeployment } from "./redis-url.ts";
 
@@ -19,23 +23,23 @@ export interface RedisLinkDependencies {
   /** ms since 1970. */
   now(): number;
   /** Called whenever the state changes. */
-  onHealth(health: RedisHealth): void;
+  onHealth(health: RedisHealth, former: RedisHealth["state"]): void;
 }
 
-/** How often every primary is asked whether it answers, and given the scripts where it is new to us. */
+/** How often every primary is asked to do what counters need, and given the scripts where it is new to us. */
 const lookEveryMs = 1_000;
-const connectTimeoutMs = 2_000;
-const commandTimeoutMs = 2_000;
-const longestPauseMs = 1_000;
+const slotCount = 16_384;
+const unreachable = "no connection";
 
 export class RedisLink {
   readonly #dependencies: RedisLinkDependencies;
   readonly #client: Redis | Cluster;
   /** Connections to servers that have had the scripts since they were opened. */
   readonly #loaded = new WeakSet<Redis>();
+  /** What was told of a connection last: the reason, when a command finds it closed. */
+  readonly #told = new WeakMap<Redis | Cluster, string>();
   readonly #timer: NodeJS.Timeout;
   #health: RedisHealth;
-  #lastError: string | undefined;
   #looking = false;
   #looksAgain = false;
   #stopped = false;
@@ -44,9 +48,11 @@ export class RedisLink {
     this.#dependencies = dependencies;
     this.#health = { state: "connecting", sinceMs: dependencies.now(), error: undefined };
     this.#client = clientFor(dependencies.deployment);
-    // An error without a listener would end the process; what it says of a connection is told when that fails.
-    this.#client.on("error", (error: Error) => {
-      this.#lastError = causeOf(error);
+    // An error without a listener would end the process.
+    this.#client.on("error", (error: Error) => this.#note(this.#client, error));
+    this.#client.on("+node", (node: Redis) => node.on("error", (error: Error) => this.#note(node, error)));
+    this.#client.on("sentinelError", (error: Error) => {
+      if (isUnknownPrimary(error)) this.#note(this.#client, error);
     });
     this.#client.on("ready", () => void this.#look());
     this.#timer = setInterval(() => void this.#look(), lookEveryMs);
@@ -59,20 +65,25 @@ export class RedisLink {
 
   /**
    * Runs a script on the server that has its keys, all of one slot. Sent once: a reply that was lost may have been a change.
-   * @throws what ioredis throws
+   * @throws RedisFailure
    */
   async run(script: RedisScript, keys: readonly string[], args: readonly (string | number)[]): Promise<unknown> {
-    try {
-      return await this.#client.evalsha(script.sha1, keys.length, ...keys, ...args);
-    } catch (error) {
-      if (!(error instanceof Error) || !error.message.startsWith("NOSCRIPT")) throw error;
-      return this.#client.eval(script.source, keys.length, ...keys, ...args);
-    }
+    return this.#done(async (client) => {
+      try {
+        return await client.evalsha(script.sha1, keys.length, ...keys, ...args);
+      } catch (error) {
+        if (!(error instanceof Error) || !error.message.startsWith("NOSCRIPT")) throw error;
+        return client.eval(script.source, keys.length, ...keys, ...args);
+      }
+    });
   }
 
-  /** @param keys all of one slot */
+  /**
+   * @param keys all of one slot
+   * @throws RedisFailure
+   */
   async delete(keys: readonly string[]): Promise<void> {
-    await this.#client.del(...keys);
+    await this.#done((client) => client.del(...keys));
   }
 
   stop(): void {
@@ -81,8 +92,20 @@ export class RedisLink {
     this.#client.disconnect();
   }
 
+  async #done<Result>(ask: (client: Redis | Cluster) => Promise<Result>): Promise<Result> {
+    try {
+      return await ask(this.#client);
+    } catch (error) {
+      const description = this.#describe(this.#client, error);
+      // Of a node that it found closed, a Cluster does not say which it was.
+      const cause = isOffline(error) ? (this.#health.error ?? description) : description;
+      throw new RedisFailure(cause, clauseFor(cause));
+    }
+  }
+
   /** Never rejects. */
   async #look(): Promise<void> {
+    if (this.#isFirstConnecting()) return;
     if (this.#looking) {
       this.#looksAgain = true;
       return;
@@ -96,102 +119,132 @@ export class RedisLink {
     this.#looking = false;
   }
 
+  /** Nothing failed yet: it becomes ready, or tells an error. */
+  #isFirstConnecting(): boolean {
+    const client = this.#client;
+    const connecting = client.status === "connecting" || client.status === "connect";
+    return !(client instanceof Cluster) && connecting && !this.#told.has(client);
+  }
+
   /** @returns what failed */
   async #visitPrimaries(): Promise<string | undefined> {
+    const client = this.#client;
+    if (!(client instanceof Cluster)) return this.#failureOf(client, () => this.#visit(client));
+    const failure = await this.#failureOf(client, () => refreshSlots(client));
+    if (failure !== undefined) return failure === unreachable ? this.#whyUnreachable() : failure;
+    const primaries = client.nodes("master");
+    if (primaries.length === 0) return "no node of the cluster has slots";
+    const all = await Promise.all(primaries.map((primary) => this.#failureAt(primary)));
+    const failures = all.filter((failure) => failure !== undefined);
+    // What took the cluster down rather than what its other nodes say of it.
+    return failures.find((failure) => !failure.includes("CLUSTERDOWN")) ?? failures[0];
+  }
+
+  async #failureOf(connection: Redis | Cluster, ask: () => Promise<unknown>): Promise<string | undefined> {
     try {
-      const client = this.#client;
-      const primaries = client instanceof Cluster ? client.nodes("master") : [client];
-      if (primaries.length === 0) return this.#lastError ?? "no node of the cluster answers";
-      await Promise.all(primaries.map((primary) => this.#visit(primary)));
+      await ask();
+      this.#told.delete(connection);
       return undefined;
     } catch (error) {
-      // Of a connection that is not there, ioredis says how its queue is set; why it is not there, it said before.
-      return isOffline(error) ? (this.#lastError ?? "not connected") : causeOf(error);
+      return this.#describe(connection, error);
     }
   }
 
+  /** Of a node of the cluster. */
+  async #failureAt(node: Redis): Promise<string | undefined> {
+    const failure = await this.#failureOf(node, async () => {
+      await this.#visit(node);
+      await requireAllSlots(node);
+    });
+    return failure === undefined ? undefined : `${serverOf(node)}: ${failure}`;
+  }
+
+  /** What is told of the nodes in the URL when they are asked alone: of a Cluster, ioredis keeps it to itself. */
+  async #whyUnreachable(): Promise<string> {
+    const reasons = await Promise.all(
+      this.#dependencies.deployment.addresses.map(async (address) => {
+        const node = nodeAt(this.#dependencies.deployment, address);
+        node.on("error", (error: Error) => this.#note(node, error));
+        const failure = await this.#failureOf(node, () => node.cluster("SLOTS"));
+        node.disconnect();
+        return failure === undefined ? undefined : `${serverOf(node)}: ${failure}`;
+      }),
+    );
+    return reasons.find((reason) => reason !== undefined) ?? unreachable;
+  }
+
+  /** The least first: of who has not signed in, Redis takes no long command, and says something else than that. */
   async #visit(primary: Redis): Promise<void> {
-    if (this.#loaded.has(primary)) {
-      await primary.ping();
-      return;
-    }
-    if (this.#dependencies.deployment.kind === "sentinel") await refuseReplica(primary);
-    primary.once("close", () => this.#loaded.delete(primary));
+    const { kind, user, password } = this.#dependencies.deployment;
+    await checkRights(primary, kind);
+    // Not before: during its handshake, ioredis sends an AUTH of ours among its own.
+    if (password !== "" && !this.#loaded.has(primary)) await requireSignIn(primary, user, password);
+    if (kind === "sentinel" && !this.#loaded.has(primary)) await refuseReplica(primary);
+    await writeNothing(primary);
+    if (this.#loaded.has(primary)) return;
     for (const { source } of Object.values(this.#dependencies.scripts)) await primary.script("LOAD", source);
     this.#loaded.add(primary);
+    primary.once("close", () => this.#loaded.delete(primary));
+  }
+
+  #note(connection: Redis | Cluster, error: Error): void {
+    if (!isOffline(error)) this.#told.set(connection, this.#describe(connection, error));
+  }
+
+  #describe(connection: Redis | Cluster, error: unknown): string {
+    if (isOffline(error)) return this.#told.get(connection) ?? unreachable;
+    const { tls, password } = this.#dependencies.deployment;
+    const isNew = connection instanceof Cluster || !this.#loaded.has(connection);
+    return describeFailure(error, { server: serverOf(connection), tls, signsIn: password !== "", isNew });
   }
 
   #become(error: string | undefined): void {
     const state = error === undefined ? "ok" : "failing";
-    const changed = this.#health.state !== state;
-    this.#health = { state, sinceMs: changed ? this.#dependencies.now() : this.#health.sinceMs, error };
-    if (changed) this.#dependencies.onHealth(this.#health);
+    const former = this.#health;
+    const changed = former.state !== state;
+    this.#health = { state, sinceMs: changed ? this.#dependencies.now() : former.sinceMs, error };
+    if (changed) this.#dependencies.onHealth(this.#health, former.state);
   }
 }
 
-function clientFor(deployment: RedisDeployment): Redis | Cluster {
-  const access = {
-    ...accessOptions(deployment),
-    connectTimeout: connectTimeoutMs,
-    commandTimeout: commandTimeoutMs,
-    // What it would ask for on its own wants rights that a user of few has not: HELLO, INFO, CLIENT.
-    protocol: 2 as const,
-    enableReadyCheck: false,
-    disableClientInfo: true,
-    // A command is sent once or not at all.
-    maxRetriesPerRequest: 0,
-    autoResendUnfulfilledCommands: false,
-  };
-  const pause = (times: number) => Math.min(100 * times, longestPauseMs);
-  if (deployment.kind === "cluster") {
-    return new Cluster(
-      deployment.addresses.map(({ host, port }) => ({ host, port })),
-      {
-        redisOptions: access,
-        enableReadyCheck: false,
-        enableOfflineQueue: false,
-        clusterRetryStrategy: pause,
-        retryDelayOnFailover: 0,
-        slotsRefreshInterval: lookEveryMs,
-        // Names, where nodes announce them: TLS compares them with the certificate.
-        dnsLookup: (address, callback) => callback(null, address),
-      },
-    );
-  }
-  const options = { ...access, enableOfflineQueue: false, retryStrategy: pause };
-  if (deployment.kind === "sentinel") {
-    return new Redis({
-      ...options,
-      ...sentinelOptions(deployment),
-      sentinelRetryStrategy: pause,
-      reconnectOnError: (error) => error.message.startsWith("READONLY"),
-    });
-  }
-  const [address] = deployment.addresses;
-  return new Redis({ ...options, host: address?.host ?? "", port: address?.port ?? 0 });
+/** host:port, where it is known. */
+function serverOf(connection: Redis | Cluster): string {
+  if (connection instanceof Cluster) return "any node of the cluster";
+  const { host, port, sentinels } = connection.options;
+  return sentinels ? "the primary that the sentinels name" : `${host}:${port}`;
 }
 
-/** How ioredis signs in at a server. */
-function accessOptions({ user, password, tls, database }: RedisDeployment) {
-  return {
-    ...(user === "" ? {} : { username: user }),
-    ...(password === "" ? {} : { password }),
-    ...(tls ? { tls: {} } : {}),
-    db: database,
-  };
+/** Where Redis has no password, ioredis goes on unsigned after its own AUTH; gateways do not. */
+async function requireSignIn(server: Redis, user: string, password: string): Promise<void> {
+  try {
+    await (user === "" ? server.auth(password) : server.auth(user, password));
+  } catch (error) {
+    throw isOffline(error) || !(error instanceof Error) ? error : new Error(`auth: ${error.message}`);
+  }
 }
 
-/** How ioredis finds the primary by its sentinels. */
-function sentinelOptions(deployment: RedisDeployment & { kind: "sentinel" }) {
-  const { addresses, name, sentinel, tls } = deployment;
-  return {
-    sentinels: addresses.map(({ host, port }) => ({ host, port })),
-    name,
-    updateSentinels: false,
-    ...(sentinel.user === "" ? {} : { sentinelUsername: sentinel.user }),
-    ...(sentinel.password === "" ? {} : { sentinelPassword: sentinel.password }),
-    ...(tls ? { enableTLSForSentinelMode: true, sentinelTLS: {} } : {}),
-  };
+/** Asks for the map of slots, so that primaries that died or took over since are among the nodes. */
+function refreshSlots(cluster: Cluster): Promise<void> {
+  return new Promise((resolve, reject) => {
+    cluster.refreshSlotsCache((error) => (error ? reject(error) : resolve()));
+  });
+}
+
+/** @throws Error where there are slots that no server has */
+async function requireAllSlots(node: Redis): Promise<void> {
+  const ranges = (await node.cluster("SLOTS")) as [first: number, last: number][];
+  const count = ranges.reduce((sum, [first, last]) => sum + last - first + 1, 0);
+  if (count < slotCount) throw new Error(`nobody serves ${slotCount - count} of ${slotCount} slots`);
+}
+
+/** Writes as a counter is written, and changes nothing: a replica refuses, as does a node whose cluster is down. */
+async function writeNothing(primary: Redis): Promise<void> {
+  try {
+    await primary.del(probeKey);
+  } catch (error) {
+    // Of a Cluster, another node may have this key; this one is up and knows.
+    if (!(error instanceof Error) || !/^(MOVED|ASK) /.test(error.message)) throw error;
+  }
 }
 
 /** A deposed primary would lose what it is told when it follows the new one. */
@@ -200,19 +253,4 @@ async function refuseReplica(server: Redis): Promise<void> {
   if (role === "master") return;
   server.disconnect(true);
   throw new Error(`expected a primary, got a ${role}`);
-}
-
-function isOffline(error: unknown): boolean {
-  return (
-    error instanceof Error && /enableOfflineQueue|Connection is closed|max retries per request/i.test(error.message)
-  );
-}
-
-function causeOf(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  const { lastNodeError } = error as { lastNodeError?: Error };
-  if (lastNodeError !== undefined) return causeOf(lastNodeError);
-  // Of a host with several addresses, Node's error is a list.
-  const inner = error instanceof AggregateError ? error.errors[0] : undefined;
-  return inner instanceof Error ? inner.message : error.message;
 }

@@ -7,6 +7,7 @@ import { type AskedCounter, askedCounter } from "../counters/asked-counter.ts";
 import { ApiError } from "../errors/api-error.ts";
 import type { CounterAnswer } from "../push/counter-orders.ts";
 import type { RedisCounters } from "../redis/redis-counters.ts";
+import { RedisFailure } from "../redis/redis-failure.ts";
 import { counterQuery, readKey, type TopUpBody, topUpShape } from "../schemas/counter-query.ts";
 import { appSegment, querySchema } from "../schemas/parameters.ts";
 import { schemaOf } from "../schemas/policy-schema.ts";
@@ -117,8 +118,10 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
     try {
       return await ask();
     } catch (error) {
-      app.log.warn({ err: error }, "Redis did not do what was asked of a counter");
-      throw new ApiError("redis-unavailable", "The policy counts in Redis, which does not answer as it should.");
+      const { message } = error instanceof Error ? error : { message: String(error) };
+      app.log.warn({ error: message }, "Redis did not do what was asked of a counter");
+      const clause = error instanceof RedisFailure ? error.clause : "does not answer as it should";
+      throw new ApiError("redis-unavailable", `The policy counts in Redis, which ${clause}.`);
     }
   }
 }
