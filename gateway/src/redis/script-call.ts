@@ -44,6 +44,8 @@ export function groupOf({ deployment }: RedisSettings, key: string): number {
 
 /**
  * @param keysAndArgs the keys, all of one group, then the arguments
+ * @param deadlineMs what is left of the settings' deadline for whoever has waited already. Not by settings of its own: what the
+ *   call begins, probes of a server that fails and the search for another, goes on with the whole one
  * @returns the reply; or undefined, what failed, and whether the script may have been run all the same
  */
 export function callScript(
@@ -51,10 +53,11 @@ export function callScript(
   script: Script,
   keyCount: number,
   keysAndArgs: readonly string[],
+  deadlineMs: number = settings.deadlineMs,
 ): LuaMultiReturn<[unknown, string | undefined, boolean]> {
   const startedAt = stopwatchSeconds();
   const group = groupOf(settings, keysAndArgs[0] as string);
-  const [known, unknown] = serverFor(settings, group);
+  const [known, unknown] = serverFor(settings, group, deadlineMs);
   if (known === undefined) {
     countRedisFailure("connect", unknown);
     return $multi(undefined, unknown, false);
@@ -62,7 +65,7 @@ export function callScript(
   const [reply, failure, stage] = callServer(
     settings,
     known,
-    settings.deadlineMs,
+    deadlineMs,
     startedAt,
     false,
     script,
@@ -74,7 +77,15 @@ export function callScript(
     return $multi(reply, undefined, false);
   }
   const trouble = { server: known, asking: false, stage: stage as Stage, failure: failure as string };
-  const [later, lastFailure, mayHaveRun] = followDetours(settings, group, trouble, script, keyCount, keysAndArgs);
+  const [later, lastFailure, mayHaveRun] = followDetours(
+    settings,
+    deadlineMs,
+    group,
+    trouble,
+    script,
+    keyCount,
+    keysAndArgs,
+  );
   if (later !== undefined || trouble.stage !== "connect") observeRedisCall(stopwatchSeconds() - startedAt);
   return $multi(later, lastFailure, mayHaveRun);
 }
@@ -90,13 +101,14 @@ interface Trouble {
 /** @param trouble of the first try; of the last, afterwards */
 function followDetours(
   settings: RedisSettings,
+  deadlineMs: number,
   group: number,
   trouble: Trouble,
   script: Script,
   keyCount: number,
   keysAndArgs: readonly string[],
 ): LuaMultiReturn<[reply: unknown, failure: string | undefined, mayHaveRun: boolean]> {
-  const endsAt = stopwatchSeconds() + settings.deadlineMs / 1000;
+  const endsAt = stopwatchSeconds() + deadlineMs / 1000;
   let redirects = 0;
   for (;;) {
     const { server, stage, failure } = trouble;
@@ -130,13 +142,15 @@ function followDetours(
   }
 }
 
-/** @returns the one that serves a group's keys, or why nobody is known to */
+/** @param waitMs the longest to wait where that is being asked @returns the one that serves a group's keys, or why nobody is known to */
 export function serverFor(
-  { deployment, deadlineMs }: RedisSettings,
+  settings: RedisSettings,
   group: number,
+  waitMs: number = settings.deadlineMs,
 ): LuaMultiReturn<[RedisServer | undefined, string | undefined]> {
-  if (deployment.kind === "sentinel") return primaryOf(deployment, deadlineMs, deadlineMs);
-  if (deployment.kind === "cluster") return serverOfSlot(deployment, group, deadlineMs);
+  const { deployment, deadlineMs } = settings;
+  if (deployment.kind === "sentinel") return primaryOf(deployment, deadlineMs, waitMs);
+  if (deployment.kind === "cluster") return serverOfSlot(deployment, group, deadlineMs, waitMs);
   return $multi(serverAt(deployment.access, deployment.address), undefined);
 }
 

@@ -18,8 +18,9 @@ export function callForNumbers(
   keyCount: number,
   keysAndArgs: readonly string[],
   count: number,
+  deadlineMs?: number,
 ): LuaMultiReturn<[readonly number[] | undefined, string | undefined]> {
-  const [reply, failure] = callScript(settings, script, keyCount, keysAndArgs);
+  const [reply, failure] = callScript(settings, script, keyCount, keysAndArgs, deadlineMs);
   if (reply === undefined) return $multi(undefined, failure);
   if (!areNumbers(reply, count)) return $multi(undefined, oddReply);
   return $multi(reply, undefined);

@@ -22,9 +22,10 @@ export function serverOfSlot(
   deployment: ClusterDeployment,
   slot: number,
   deadlineMs: number,
+  waitMs: number,
 ): LuaMultiReturn<[RedisServer | undefined, string | undefined]> {
   // Who has a node goes there while the new map is asked for.
-  const patienceMs = servers[slot] === undefined ? deadlineMs : 0;
+  const patienceMs = servers[slot] === undefined ? waitMs : 0;
   if (doubted || patienceMs > 0) inquire(inquiry, deadlineMs, patienceMs, () => learnSlots(deployment, deadlineMs));
   const server = servers[slot];
   if (server !== undefined) return $multi(server, undefined);

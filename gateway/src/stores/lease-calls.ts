@@ -83,6 +83,7 @@ export function chargeExactly(
   settings: RedisSettings,
   check: Check,
   verdict: Verdict,
+  deadlineMs: number,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
   const { policy, keyValues } = check;
   const keysAndArgs: string[] = [];
@@ -96,7 +97,7 @@ export function chargeExactly(
   }
   const askedAtSeconds = wallSeconds();
   const count = 1 + policy.limits.length * numbersPerCounter;
-  const [reply, failure] = callForNumbers(settings, chargeLeased, keyCount, keysAndArgs, count);
+  const [reply, failure] = callForNumbers(settings, chargeLeased, keyCount, keysAndArgs, count, deadlineMs);
   if (reply === undefined) return $multi(undefined, failure);
   const numbers = reply as unknown as Numbers;
   return $multi(readReply({ numbers, at: 2, askedAtSeconds }, [check], verdict, false), undefined);

@@ -405,8 +405,7 @@ function decideExactly(
   }
   if (deadlineMs < 1) return undefined;
   const own = emptyVerdict();
-  const redis = deadlineMs === lease.redis.deadlineMs ? lease.redis : { ...lease.redis, deadlineMs };
-  const [allowed, failure] = chargeExactly(redis, { policy, keyValues, receipt }, own);
+  const [allowed, failure] = chargeExactly(lease.redis, { policy, keyValues, receipt }, own, deadlineMs);
   if (allowed === undefined) {
     warnSparingly("Redis did not decide", failure);
     return undefined;
