@@ -13,6 +13,7 @@
 import { atCost, type CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { emptyVerdict, type Verdict } from "../../../limiter/src/verdict.ts";
 import { countDecision } from "../metrics/counts.ts";
+import { newPatience, type Patience } from "../redis/patience.ts";
 import { standingOfAddress, standingOfKey, type Terms } from "../request/terms.ts";
 import type { RedisSettings, Settings } from "../settings.ts";
 import { chargeInRedis, chargeOnNode, chargeWithoutRedis, giveBack } from "../stores/charges.ts";
@@ -59,12 +60,13 @@ export function decideAsks(settings: Settings, asks: readonly Ask[]): Outcome[] 
   gather(asks, outcomes, distinct);
 
   const charges: Charge[] = [];
+  const patience = settings.redis === undefined ? undefined : newPatience(settings.redis);
   const cluster = distinct.filter(({ reason, policy }) => reason === undefined && policy.policy.scope === "cluster");
-  if (cluster.length > 0) decideCluster(settings, cluster, charges);
+  if (cluster.length > 0) decideCluster(settings, cluster, charges, patience);
   for (const outcome of distinct) {
     const { policy, reason } = outcome;
     if (reason === undefined && policy.policy.scope === "node") decideNode(outcome, charges);
-    else if (reason === "shadow") watch(settings, outcome);
+    else if (reason === "shadow") watch(settings, outcome, patience);
   }
   if (!allAllowed(distinct)) takeBack(distinct, charges);
   for (const { policy, reason, allowed } of outcomes) {
@@ -145,9 +147,14 @@ function decideNode(outcome: Outcome, charges: Charge[]): void {
   outcome.charged = outcome.allowed;
 }
 
-function decideCluster({ redis }: Settings, outcomes: readonly Outcome[], charges: Charge[]): void {
+function decideCluster(
+  { redis }: Settings,
+  outcomes: readonly Outcome[],
+  charges: Charge[],
+  patience: Patience | undefined,
+): void {
   const checks = outcomes.map((outcome) => ({ ...checkOf(outcome), verdict: outcome.verdict }));
-  const charged = chargeInRedis(redis, checks, emptyVerdict(), charges);
+  const charged = chargeInRedis(redis, checks, emptyVerdict(), charges, patience);
   for (let i = 0; i < outcomes.length; i++) {
     const outcome = outcomes[i] as Outcome;
     const check = checks[i] as Check;
@@ -168,10 +175,10 @@ function decideWithoutRedis(redis: RedisSettings | undefined, outcome: Outcome, 
   else outcome.reason = "undecided";
 }
 
-function watch({ redis }: Settings, outcome: Outcome): void {
+function watch({ redis }: Settings, outcome: Outcome, patience: Patience | undefined): void {
   if (outcome.keyValues === undefined) return;
   const { app, policy } = outcome.policy;
-  if (observe(redis, checkOf(outcome)) !== "shadow-refused") return;
+  if (observe(redis, checkOf(outcome), patience) !== "shadow-refused") return;
   ngx.log(ngx.NOTICE, "sluice: shadow policy would have refused: ", app, "/", policy.name);
 }
 

@@ -3,9 +3,12 @@
 import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
 import type { LastHeard } from "../../../limiter/src/share.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
+import { countLate } from "../metrics/redis-calls.ts";
+import { isOver, newPatience, type Patience, waitedSince } from "../redis/patience.ts";
 import { runSoon } from "../runtime/background.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
+import { stopwatchUs } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
 import { chargeLeased, chargeUnspent, lastHeardOfLease, refundLeased } from "./leases.ts";
 import { nodeShare } from "./node-share.ts";
@@ -37,6 +40,7 @@ export function chargeOnNode(
  * @param redis undefined: none is configured
  * @param verdict hears the limits of checks that have no verdict of their own
  * @param charges has the charges afterwards
+ * @param patience of a request that asks more than once; undefined: it asks for the first time, or has waited for its turn
  * @returns whether the request is allowed; undefined when Redis did not decide
  */
 export function chargeInRedis(
@@ -44,13 +48,17 @@ export function chargeInRedis(
   checks: readonly Check[],
   verdict: Verdict,
   charges: Charge[],
+  patience: Patience | undefined,
 ): boolean | undefined {
   if (redis === undefined) {
     warnSparingly("Redis did not decide", "SLUICE_REDIS_URL is not set");
     return undefined;
   }
   const first = checks[0] as Check;
-  if (checks.length === 1 && !first.policy.leased) return chargeByOneCall(redis, checks, verdict, charges);
+  if (patience === undefined && checks.length === 1 && !first.policy.leased) {
+    return chargeByOneCall(redis, checks, verdict, charges, redis.deadlineMs);
+  }
+  const left = patience ?? newPatience(redis);
   const before = charges.length;
   let exact = checks;
   let allAllowed = true;
@@ -58,14 +66,14 @@ export function chargeInRedis(
     exact = checks.filter(({ policy }) => !policy.leased);
     for (const check of checks) {
       if (!check.policy.leased) continue;
-      const allowed = chargeLeased(redis, check, verdict, charges);
+      const allowed = chargeLeased(redis, check, left, verdict, charges);
       if (allowed === undefined) return undecided(charges, before);
       if (!allowed) allAllowed = false;
       // After a refusal only those are asked whose caller is told of each check.
       if (!allowed && check.verdict === undefined) return false;
     }
   }
-  const allowed = chargeExactly(redis, exact, verdict, charges);
+  const allowed = chargeExactly(redis, exact, left, verdict, charges);
   if (allowed === undefined) return undecided(charges, before);
   return allowed && allAllowed;
 }
@@ -88,6 +96,7 @@ function undecided(charges: Charge[], before: number): undefined {
 function chargeExactly(
   redis: RedisSettings,
   checks: readonly Check[],
+  patience: Patience,
   verdict: Verdict,
   charges: Charge[],
 ): boolean | undefined {
@@ -95,7 +104,13 @@ function chargeExactly(
   while (from < checks.length) {
     const end = endOfCall(checks, from);
     const together = end - from === checks.length ? checks : checks.slice(from, end);
-    const allowed = chargeByOneCall(redis, together, verdict, charges);
+    if (isOver(patience)) {
+      countLate();
+      return undefined;
+    }
+    const startUs = stopwatchUs();
+    const allowed = chargeByOneCall(redis, together, verdict, charges, patience.leftUs / 1000);
+    waitedSince(patience, startUs);
     if (allowed !== true) return allowed;
     from = end;
   }
@@ -107,8 +122,9 @@ function chargeByOneCall(
   checks: readonly Check[],
   verdict: Verdict,
   charges: Charge[],
+  deadlineMs: number,
 ): boolean | undefined {
-  const [allowed, failure] = admitInRedis(redis, checks, verdict);
+  const [allowed, failure] = admitInRedis(redis, checks, verdict, deadlineMs);
   if (allowed === undefined) warnSparingly("Redis did not decide", failure);
   if (allowed !== true) return allowed;
   if (checks.length === 1) {

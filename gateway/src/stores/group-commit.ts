@@ -31,6 +31,8 @@ export interface Question {
   /** Where those of this question begin. */
   at: number;
   failure: string | undefined;
+  /** How long whoever asked waits for a reply. */
+  deadlineMs: number;
   /** Whoever asked does not wait any more. */
   abandoned: boolean;
 }
@@ -199,7 +201,7 @@ function awaitReply(lane: Lane, batch: Batch, question: Question): boolean {
     lane.idle = false;
     lane.work.post(1);
   }
-  const deadlineSeconds = lane.settings.deadlineMs / 1000;
+  const deadlineSeconds = question.deadlineMs / 1000;
   const [ready] = batch.ready.wait(deadlineSeconds * patience);
   if (!ready) awaitLateReply(lane, batch, question, deadlineSeconds * (1 - patience));
   return true;
@@ -264,7 +266,7 @@ export function abandonAsked(): void {
 }
 
 /** In a thread of its own: nobody who waits for Redis waits for it. */
-function giveBackSoon({ settings, giveBack }: Lane, questions: readonly Question[]): void {
+export function giveBackSoon({ settings, giveBack }: Lane, questions: readonly Question[]): void {
   const failure = runSoon(() => giveBack(settings, questions));
   if (failure !== undefined) warnSparingly("units stay charged, and slots until their time to live is over", failure);
 }
