@@ -31,6 +31,8 @@ interface Detour {
 
 /** A slot that moves from node to node, and on while we follow, does so within this many. */
 const mostRedirects = 5;
+/** In which several scripts are tried together: each of a few kinds may be unknown. */
+const mostRounds = 4;
 /** While the keys of one slot lie on two nodes. */
 const tryAgainSeconds = 0.01;
 
@@ -165,11 +167,17 @@ export interface Call {
   failure: string | undefined;
 }
 
-/** Calls several scripts in one round trip: those that were certainly not run are called once more, by themselves. */
+/**
+ * Calls several scripts in one round trip. Those that were certainly not run are called once more: the first of them by itself,
+ * which tells Redis its script, or us where else to go, then the others together again.
+ */
 export function callScripts(settings: RedisSettings, calls: readonly Call[]): void {
-  if (calls.length > 1 && callTogether(settings, calls)) return;
-  callAlone(settings, calls[0] as Call);
-  for (let i = 1; i < calls.length; i++) callAlone(settings, calls[i] as Call);
+  let left = calls;
+  for (let round = 0; round < mostRounds && left.length > 1; round++) {
+    if (round > 0) callAlone(settings, left[0] as Call);
+    left = callTogether(settings, round > 0 ? left.slice(1) : left);
+  }
+  for (const call of left) callAlone(settings, call);
 }
 
 function callAlone(settings: RedisSettings, call: Call): void {
@@ -178,16 +186,16 @@ function callAlone(settings: RedisSettings, call: Call): void {
   call.failure = failure;
 }
 
-/** @returns false when nothing was sent */
-function callTogether(settings: RedisSettings, calls: readonly Call[]): boolean {
+/** @returns those that were certainly not run */
+function callTogether(settings: RedisSettings, calls: readonly Call[]): readonly Call[] {
   const startedAt = stopwatchSeconds();
   const first = calls[0] as Call;
   const [server] = serverFor(settings, groupOf(settings, first.keysAndArgs[0] as string));
-  if (server === undefined || server.breaker.open) return false;
+  if (server === undefined || server.breaker.open) return calls;
   const [redis] = connectTo(server, settings.deadlineMs, startedAt);
   if (redis === undefined) {
     noteFailureOf(server, settings);
-    return false;
+    return calls;
   }
   const requests: string[][] = [];
   for (const { script, keyCount, keysAndArgs } of calls) requests.push(callOf(script, keyCount, keysAndArgs));
@@ -199,17 +207,18 @@ function callTogether(settings: RedisSettings, calls: readonly Call[]): boolean 
     learn(settings, server, 0, "call", undefined, failure as string);
     countRedisFailure("call", failure);
     for (const call of calls) call.failure = failure ?? "closed";
-    return true;
+    return [];
   }
   endExchange(settings, server, redis, refusalIn(replies));
+  const notRun: Call[] = [];
   for (let i = 0; i < calls.length; i++) {
     const call = calls[i] as Call;
     const error = errorIn(replies[i]);
     if (error === undefined) call.reply = replies[i];
-    else if (changedNothing(codeOf(error))) callAlone(settings, call);
+    else if (changedNothing(codeOf(error))) notRun.push(call);
     else call.failure = error;
   }
-  return true;
+  return notRun;
 }
 
 /** What these replies say of the server. @returns an error of a replica's, or of one that would refuse any script now */

@@ -5,6 +5,7 @@ import type { LastHeard } from "../../../limiter/src/share.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
 import { countLate } from "../metrics/redis-calls.ts";
 import { isOver, newPatience, type Patience, waitedSince } from "../redis/patience.ts";
+import { type Call, callScripts } from "../redis/script-call.ts";
 import { runSoon } from "../runtime/background.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
@@ -13,7 +14,8 @@ import type { RedisSettings } from "../settings.ts";
 import { chargeLeased, chargeUnspent, lastHeardOfLease, refundLeased } from "./leases.ts";
 import { nodeShare } from "./node-share.ts";
 import { beginShareOnNode, mustAgree, refundOnNode } from "./node-store.ts";
-import { type Charge, type Check, firstKey, mostCountersAtOnce, refundInRedis } from "./redis-store.ts";
+import { type Charge, type Check, firstKey, mostCountersAtOnce, refundCall, refundInRedis } from "./redis-store.ts";
+import { roundTrips } from "./redis-upkeep.ts";
 import { lastRefusal } from "./refusals.ts";
 import { admitInRedis, admitOnNode } from "./settlements.ts";
 
@@ -216,17 +218,38 @@ export function giveBackLate(charge: Charge): void {
   late.push(charge);
   if (late.length > 1) return;
   const failure = runSoon(() => {
-    const batch = late;
+    const charges = late;
     late = [];
-    // What goes wrong with one is that one's alone.
-    for (const each of batch) {
-      const [givenBack, defect] = pcall(giveBack, [each]);
-      if (!givenBack) warnSparingly(stayCharged, `${defect}`);
+    const inRedis: Charge[] = [];
+    for (const each of charges) {
+      // Of its response nothing is charged yet.
+      if (each.policy.settles) continue;
+      if (each.redis === undefined) orWarn(giveBack, [each]);
+      else inRedis.push(each);
     }
+    for (const together of roundTrips(inRedis)) orWarn(giveBackTogether, together);
   });
   if (failure === undefined) return;
   late = [];
   warnSparingly(stayCharged, failure);
+}
+
+/** What goes wrong with some is not the others'. */
+function orWarn(how: (this: void, charges: readonly Charge[]) => void, charges: readonly Charge[]): void {
+  const [done, defect] = pcall(how, charges);
+  if (!done) warnSparingly(stayCharged, `${defect}`);
+}
+
+/** @param charges in Redis, at one server, one or more */
+function giveBackTogether(charges: readonly Charge[]): void {
+  const calls = charges.map((charge) => refundCall([charge]));
+  const [called, defect] = pcall(callScripts, (charges[0] as Charge).redis as RedisSettings, calls);
+  if (!called && calls.length === 1) error(defect, 0);
+  for (let i = 0; i < calls.length; i++) {
+    const { reply, failure } = calls[i] as Call;
+    if (failure !== undefined) warnSparingly(stayCharged, failure);
+    else if (reply === undefined) orWarn(giveBackTogether, [charges[i] as Charge]);
+  }
 }
 
 /** What was charged for requests that are not decided and wait, by request. */

@@ -14,8 +14,8 @@ import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
 import { giveBackLate } from "./charges.ts";
 import { renewOnNode } from "./node-store.ts";
-import { byServer, renewalOf } from "./redis-renewals.ts";
 import type { Charge } from "./redis-store.ts";
+import { renewalOf, roundTrips } from "./redis-upkeep.ts";
 
 /**
  * Slots of one policy that a request was given: of its limits, those that are concurrency; `receipt` has for each the moment
@@ -32,8 +32,6 @@ interface Hold extends Charge {
 const renewalsPerLife = 3;
 /** How often holds are looked at: a shorter life than some of these is not renewed in time. */
 const lookEverySeconds = 0.1;
-/** Redis does nothing else meanwhile. */
-const mostCallsTogether = 100;
 const notRenewed = "slots were not renewed";
 
 /** By request. */
@@ -134,24 +132,7 @@ function renewAllDue(): void {
     }
   }
   for (const hold of onNode) renew([hold], renewHoldsOnNode);
-  for (const due of byServer(inRedis)) renewAtServer(due);
-}
-
-/** Those of one server go there in few round trips. */
-function renewAtServer(due: readonly Hold[]): void {
-  const first = due[0];
-  let together: Hold[] = [];
-  let calls = 0;
-  for (const hold of due) {
-    together.push(hold);
-    calls += hold.limits.length;
-    // The first by itself: a Redis that does not know the script learns it from that one, and not from each.
-    if (hold !== first && calls < mostCallsTogether) continue;
-    renew(together, renewHoldsInRedis);
-    together = [];
-    calls = 0;
-  }
-  renew(together, renewHoldsInRedis);
+  for (const due of roundTrips(inRedis)) renew(due, renewHoldsInRedis);
 }
 
 /** @param due those that have ended meanwhile have given back what they held */

@@ -406,6 +406,12 @@ export function refundInRedis(settings: RedisSettings, charges: readonly Charge[
 type Refund = Pick<Charge, "policy" | "limits" | "keyValues" | "receipt">;
 
 function refundGroup(settings: RedisSettings, refunds: readonly Refund[]): string | undefined {
+  const { script, keyCount, keysAndArgs } = refundCall(refunds);
+  return callForNumber(settings, script, keyCount, keysAndArgs)[1];
+}
+
+/** @param refunds of one group. The script replies a number */
+export function refundCall(refunds: readonly Refund[]): Call {
   const keys: string[] = [];
   const args: string[] = [];
   for (const { policy, limits, keyValues, receipt } of refunds) {
@@ -417,7 +423,13 @@ function refundGroup(settings: RedisSettings, refunds: readonly Refund[]): strin
       args.push(whole(receipt[i] as number));
     }
   }
-  return callForNumber(settings, refund, keys.length, [...keys, ...args])[1];
+  return {
+    script: refund,
+    keyCount: keys.length,
+    keysAndArgs: [...keys, ...args],
+    reply: undefined,
+    failure: undefined,
+  };
 }
 
 /** The same for one limit: loops that turn once cost LuaJIT a trace each. */

@@ -1,5 +1,5 @@
-// Slots of concurrency in Redis, held for another life: each counter by a script call of its own, so that an error is one
-// counter's alone, and many calls in one round trip.
+// What Redis is told of charges when no request waits for it: that slots are held for another life, or that units go back. Each
+// charge by script calls of its own, so that an error is one's alone, and many calls in one round trip.
 
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { RedisServer } from "../redis/connection.ts";
@@ -9,6 +9,8 @@ import { keyOf, whole } from "./script-arguments.ts";
 
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
 const renew = scripts["renew"] as Script;
+/** Redis does nothing else meanwhile. */
+const mostCountersTogether = 100;
 
 /** @param heldAtUs the moment that the slots were taken or last renewed in */
 export function renewalOf(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string, heldAtUs: number): Call {
@@ -19,25 +21,35 @@ export function renewalOf(policy: CompiledPolicy, limit: CompiledLimit, keyValue
 }
 
 /**
- * Which of these can share a round trip: with Redis Cluster, those whose slots one node serves. A slot that has moved
- * meanwhile is followed by those calls alone that it concerns. Yields.
+ * Which of these share a round trip: with Redis Cluster, those whose slots one node serves. A slot that has moved meanwhile is
+ * followed by those calls alone that it concerns. Yields.
  *
  * @param charges in Redis
  */
-export function byServer<Member extends Charge>(charges: readonly Member[]): Member[][] {
+export function roundTrips<Member extends Charge>(charges: readonly Member[]): Member[][] {
+  const trips: Member[][] = [];
+  /** By what is being filled: the server, and how many counters are told of. */
   const servers: (RedisServer | "unknown")[] = [];
-  const members: Member[][] = [];
+  const counters: number[] = [];
+  const filling: Member[][] = [];
   for (const charge of charges) {
-    const { redis } = charge;
+    const { redis, limits } = charge;
     if (redis === undefined) continue;
     const server = serverFor(redis, groupOf(redis, firstKey(charge)))[0] ?? "unknown";
-    const at = servers.indexOf(server);
+    let at = servers.indexOf(server);
     if (at < 0) {
+      at = servers.length;
       servers.push(server);
-      members.push([charge]);
-    } else {
-      (members[at] as Member[]).push(charge);
+      counters.push(mostCountersTogether);
+      filling.push([]);
     }
+    if ((counters[at] as number) >= mostCountersTogether) {
+      counters[at] = 0;
+      filling[at] = [];
+      trips.push(filling[at] as Member[]);
+    }
+    counters[at] = (counters[at] as number) + limits.length;
+    (filling[at] as Member[]).push(charge);
   }
-  return members;
+  return trips;
 }
