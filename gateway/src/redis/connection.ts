@@ -120,23 +120,27 @@ function answersProbe(server: RedisServer, deadlineMs: number): boolean {
     const [redis] = connectTo(server, deadlineMs);
     if (redis === undefined) return false;
     const [reused] = redis.get_reused_times();
-    const answer = probe(redis);
-    if (answer !== undefined) return answer;
+    const [answers] = probe(redis);
+    if (answers !== undefined) return answers;
     if (reused === 0) return false;
   }
   return false;
 }
 
-/** By a command that a server refuses which is loading its data, or has lost its primary. @returns undefined without a reply */
-function probe(redis: RedisConnection): boolean | undefined {
+/**
+ * By a command that a server refuses which is loading its data, or has lost its primary. Gives the connection back.
+ *
+ * @returns whether it is fit to decide, undefined without a reply; and why not
+ */
+export function probe(redis: RedisConnection): LuaMultiReturn<[boolean | undefined, string | undefined]> {
   const [reply, failure] = redis.get(probeKey);
   if (reply === undefined) {
     discard(redis);
-    return undefined;
+    return $multi(undefined, failure);
   }
   keep(redis);
   // A key of another slot is an answer too.
-  return reply !== false || failure?.startsWith("MOVED") === true;
+  return $multi(reply !== false || failure?.startsWith("MOVED") === true, failure);
 }
 
 /** Back to the pool, for the next request. Only for a connection on which nothing is outstanding. */

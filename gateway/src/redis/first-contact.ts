@@ -3,18 +3,17 @@
 
 import { runSoon } from "../runtime/background.ts";
 import type { RedisSettings } from "../settings.ts";
-import { connectTo, discard, keep } from "./connection.ts";
+import { connectTo, probe } from "./connection.ts";
 import { serverFor } from "./script-call.ts";
 
 /** Nobody waits, and a machine that starts is busy. */
 const patienceMs = 1000;
-const probeKey = "sluice:probe";
 
 /** For each worker's start: one of them asks. */
 export function askRedisAtStart(settings: RedisSettings): void {
   if (ngx.worker.id() !== 0) return;
   runSoon(() => {
-    const [asked, failure] = pcall(ask, { ...settings, deadlineMs: patienceMs });
+    const [asked, failure] = pcall(ask, settings);
     if (asked && failure === undefined) return;
     ngx.log(ngx.ERR, "sluice: Redis did not answer at the start: ", failure);
   });
@@ -22,14 +21,10 @@ export function askRedisAtStart(settings: RedisSettings): void {
 
 /** @returns what failed */
 function ask(settings: RedisSettings): string | undefined {
-  const [server, unknown] = serverFor(settings, 0);
+  const [server, unknown] = serverFor(settings, 0, patienceMs);
   if (server === undefined) return unknown ?? "no server";
-  const [redis, failure] = connectTo(server, settings.deadlineMs);
+  const [redis, failure] = connectTo(server, patienceMs);
   if (redis === undefined) return failure ?? "no connection";
-  const [reply, refusal] = redis.get(probeKey);
-  if (reply === undefined) discard(redis);
-  else keep(redis);
-  // A key of another slot is an answer too; false is an error that Redis replied with.
-  const isAnswer = reply !== undefined && (reply !== false || refusal?.startsWith("MOVED") === true);
-  return isAnswer ? undefined : (refusal ?? "no reply");
+  const [fit, refusal] = probe(redis);
+  return fit === true ? undefined : (refusal ?? "no reply");
 }
