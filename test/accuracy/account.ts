@@ -6,6 +6,7 @@ import { atLeast, atMost, type Fact, fact } from "../fixtures/fact.ts";
 import type { Served } from "../fixtures/load.ts";
 import { byRedisClock, type RedisClock } from "../fixtures/redis-clock.ts";
 import { Counter } from "../limiter/counter.ts";
+import { seeded } from "../limiter/lease-world.ts";
 import { type Measured, perSecond } from "./policies.ts";
 
 export interface Account {
@@ -32,7 +33,14 @@ export interface Span {
   readonly toMs: number;
 }
 
+interface OneCounter {
+  evenly: number;
+  unevenly: number;
+}
+
 const mostUnusedPercent = 2;
+/** How often one counter is asked at moments of chance between sending and answer. */
+const momentsBetween = 30;
 /** Times the limit, of three: a machine with other work sends a little less. */
 const leastOffered = 2.5;
 
@@ -117,25 +125,36 @@ function mostOf(
 }
 
 /**
- * What one exact counter admits of the same requests. It would have decided each between its sending and its answer: the
- * lesser of both.
+ * What one exact counter admits of the same requests. It would have decided each between its sending and its answer: asked at
+ * all those moments, and of an exact policy at many between them, the least that it admits.
  */
 function leastOfOneCounter(
-  { limit }: Measured,
+  { limit, consistency }: Measured,
   served: readonly Served[],
   { aheadMs }: RedisClock,
   unevenFromMs: number,
-): { evenly: number; unevenly: number } {
-  const [bySending, byAnswer] = (["sentAtMs", "answeredAtMs"] as const).map((moment) => {
+): OneCounter {
+  const below = seeded(1);
+  const between = () => below(1000) / 1000;
+  const moments = [
+    () => 0,
+    () => 1,
+    ...Array.from({ length: consistency === "exact" ? momentsBetween : 0 }, () => between),
+  ];
+  const admitted = moments.map((moment) => {
     const counter = new Counter(rateOf(limit));
-    const admitted = { evenly: 0, unevenly: 0 };
-    for (const one of served.toSorted((a, b) => a[moment] - b[moment])) {
-      if (!counter.allows(Math.floor((one[moment] + aheadMs) * 1000))) continue;
-      admitted[one.sentAtMs < unevenFromMs ? "evenly" : "unevenly"] += 1;
+    const asked = served.map((one) => ({
+      one,
+      atMs: one.sentAtMs + (one.answeredAtMs - one.sentAtMs) * moment(),
+    }));
+    const by: OneCounter = { evenly: 0, unevenly: 0 };
+    for (const { one, atMs } of asked.sort((a, b) => a.atMs - b.atMs)) {
+      if (!counter.allows(Math.floor((atMs + aheadMs) * 1000))) continue;
+      by[one.sentAtMs < unevenFromMs ? "evenly" : "unevenly"] += 1;
     }
-    return admitted;
-  }) as [{ evenly: number; unevenly: number }, { evenly: number; unevenly: number }];
-  return bySending.evenly + bySending.unevenly <= byAnswer.evenly + byAnswer.unevenly ? bySending : byAnswer;
+    return by;
+  });
+  return admitted.reduce((least, by) => (by.evenly + by.unevenly < least.evenly + least.unevenly ? by : least));
 }
 
 /** What a bucket refills while the first and the last request are between sending and answer, and the unit that begins. */
