@@ -5,10 +5,11 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { slotOf } from "../../gateway/src/redis/hash-slot.ts";
 import { callerOf, check } from "../fixtures/asking.ts";
 import { rightsOf } from "../fixtures/documented-rights.ts";
+import { HeldService } from "../fixtures/held-service.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { RedisCluster } from "../fixtures/redis-cluster.ts";
 import type { RedisServer } from "../fixtures/redis-server.ts";
-import { ask, askAndLeave, askAtOnce, slowestOf } from "../fixtures/requests.ts";
+import { ask, askAndLeave, askAtOnce, countStatuses, slowestOf } from "../fixtures/requests.ts";
 import { excess, load } from "../fixtures/steady-load.ts";
 import { until } from "../fixtures/system.ts";
 import { TcpProxy } from "../fixtures/tcp-proxy.ts";
@@ -61,6 +62,12 @@ const policies = [
     limits: [{ algorithm: "token-bucket", quota: 200, window: "1s" }],
   },
 ];
+/** One at a time by key, and a short life. */
+const renewed = {
+  ...policy("renewed", 0),
+  key: ["header:x-key"],
+  limits: [{ name: "slots", algorithm: "concurrency", quota: 1, ttl: "1s" }],
+};
 
 let redis: RedisCluster;
 let gateways: LoneGateway[] = [];
@@ -147,6 +154,45 @@ describe("with three nodes and two gateways", () => {
       hanging.goOn();
     }
     await until("the other is back", 3000, async () => (await heldOf(heldLast)) === 0);
+  });
+
+  it("renews slots on all nodes, also where one has moved, and gives them back", async () => {
+    const service = await HeldService.start();
+    try {
+      const env = {
+        SLUICE_UPSTREAM: service.url,
+        SLUICE_REDIS_URL: redis.url("sluice:s3cret%2F@"),
+        SLUICE_REDIS_DEADLINE_MS: "5000",
+      };
+      const gateway = await LoneGateway.start({ policies: [renewed], workers: 1, env });
+      gateways = [gateway];
+      const askEach = () =>
+        Promise.all(
+          Array.from({ length: 30 }, (_, i) => ask(`${gateway.url}/renewed`, { headers: { "x-key": `${i}` } })),
+        );
+      const running = askEach();
+      await until("all run", 5000, () => service.running === 30);
+      for (const from of redis.nodes) {
+        const [key] = (await keysOf(from)) as [string];
+        const slot = await redis.slotOf(key);
+        const to = redis.nodes.find((node) => node !== from) as RedisServer;
+        await redis.beginMove(slot, from, to);
+        await redis.moveKeys(slot, from, to);
+        await redis.endMove(slot, to);
+        // More than a life of the slots.
+        await sleep(1200);
+        expect(countStatuses(await askEach())).toEqual({ 429: 30 });
+      }
+      expect(await gateway.metric("sluice_late_renewals_total")).toBe(0);
+      service.answer();
+      expect(countStatuses(await running)).toEqual({ 200: 30 });
+      await sleep(200);
+      service.holds = false;
+      expect(countStatuses(await askEach())).toEqual({ 200: 30 });
+    } finally {
+      service.answer();
+      service.stop();
+    }
   });
 
   it("has the map of slots though the client for whom it was first asked for has left", async () => {

@@ -1,67 +1,16 @@
 // Two algorithms do more than say yes or no: a leaky-bucket has requests wait for their turn, and concurrency counts those
 // that are still running, wherever they are counted and however they end.
 
-import { createServer, type Server, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { freePort } from "../fixtures/free-ports.ts";
+import { HeldService } from "../fixtures/held-service.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { RedisServer } from "../fixtures/redis-server.ts";
-import { type Answer, ask } from "../fixtures/requests.ts";
+import { type Answer, ask, countStatuses } from "../fixtures/requests.ts";
 import { childrenOf, System } from "../fixtures/system.ts";
 import { TcpProxy } from "../fixtures/tcp-proxy.ts";
-
-/** A service that answers when it is told to. */
-class Service {
-  readonly arrivedAtMs: number[] = [];
-  readonly #waiting: ServerResponse[] = [];
-  readonly #server: Server;
-  holds = true;
-  /** Hangs up instead of an answer. */
-  breaks = false;
-
-  private constructor() {
-    this.#server = createServer((_, response) => {
-      this.arrivedAtMs.push(performance.now());
-      if (this.breaks) response.destroy();
-      else if (this.holds) this.#waiting.push(response);
-      else response.end("done");
-    });
-  }
-
-  static async start(): Promise<Service> {
-    const service = new Service();
-    await new Promise<void>((resolve) => service.#server.listen(0, "127.0.0.1", resolve));
-    return service;
-  }
-
-  get url(): string {
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
-  }
-
-  get running(): number {
-    return this.#waiting.length;
-  }
-
-  /** Answers `count` of those that wait. */
-  answer(count = this.#waiting.length): void {
-    for (const response of this.#waiting.splice(0, count)) response.end("done");
-  }
-
-  reset(): void {
-    this.answer();
-    this.holds = true;
-    this.breaks = false;
-    this.arrivedAtMs.length = 0;
-  }
-
-  stop(): void {
-    this.#server.close();
-    this.#server.closeAllConnections();
-  }
-}
 
 const shapes = { algorithm: "leaky-bucket", quota: 5, window: "1s", burst: 5 };
 const policies = [
@@ -101,12 +50,12 @@ const policies = [
   })),
 ];
 
-let service: Service;
+let service: HeldService;
 let redis: RedisServer;
 let gateway: LoneGateway;
 
 beforeAll(async () => {
-  service = await Service.start();
+  service = await HeldService.start();
   redis = new RedisServer(await freePort());
   await redis.start();
   gateway = await LoneGateway.start({
@@ -140,12 +89,6 @@ async function until(what: string, holds: () => boolean): Promise<void> {
   }
 }
 
-function countOf(answers: readonly Answer[]): Record<number, number> {
-  const counts: Record<number, number> = {};
-  for (const { status } of answers) counts[status] = (counts[status] ?? 0) + 1;
-  return counts;
-}
-
 for (const path of ["/shaped", "/shaped-fleet"]) {
   describe(`a leaky-bucket of 5/s on ${path}`, () => {
     it("lets one go at once and five wait, 200 ms apart, and refuses the rest at once", async () => {
@@ -159,7 +102,7 @@ for (const path of ["/shaped", "/shaped-fleet"]) {
           return answer;
         }),
       );
-      expect(countOf(answers)).toEqual({ 200: 6, 429: 3 });
+      expect(countStatuses(answers)).toEqual({ 200: 6, 429: 3 });
       expect(Math.max(...refusedAfterMs)).toBeLessThan(600);
       const gaps = service.arrivedAtMs.slice(1).map((atMs, i) => atMs - (service.arrivedAtMs[i] as number));
       const median = gaps.toSorted((a, b) => a - b)[2] as number;
@@ -203,8 +146,8 @@ for (const [path, short] of [
       await until("another runs", () => service.running === 3);
       await sleep(50);
       service.answer();
-      expect(countOf(await Promise.all(first))).toEqual({ 200: 3, 429: 7 });
-      expect(countOf(await Promise.all(next))).toEqual({ 200: 1, 429: 1 });
+      expect(countStatuses(await Promise.all(first))).toEqual({ 200: 3, 429: 7 });
+      expect(countStatuses(await Promise.all(next))).toEqual({ 200: 1, 429: 1 });
     });
 
     it("says how many at once in the draft's own unit, and that a refused one may come again soon", async () => {
@@ -321,7 +264,7 @@ describe("two hundred slots that are renewed at a slow Redis", () => {
     expect(Math.max(...counts)).toBe(200);
     expect(service.running).toBe(400);
     service.answer();
-    expect(countOf(await Promise.all(running))).toEqual({ 200: 400 });
+    expect(countStatuses(await Promise.all(running))).toEqual({ 200: 400 });
     const deadline = Date.now() + 2_000;
     while ((await slotsInRedis("many-400")) > 0 && Date.now() < deadline) await sleep(20);
     expect(await slotsInRedis("many-400")).toBe(0);
@@ -412,10 +355,10 @@ describe("three hundred slots that are renewed by one worker at a Redis 40 ms aw
       await sleep(10);
     }
     expect(service.running).toBe(300);
-    expect(countOf(await Promise.all(further))).toEqual({ 429: further.length });
+    expect(countStatuses(await Promise.all(further))).toEqual({ 429: further.length });
     expect(await distant.metric("sluice_late_renewals_total")).toBe(0);
     service.answer();
-    expect(countOf(await Promise.all(running))).toEqual({ 200: 300 });
+    expect(countStatuses(await Promise.all(running))).toEqual({ 200: 300 });
   });
 
   it("are given back within few round trips, also to a Redis that has forgotten the script", async () => {
@@ -425,7 +368,7 @@ describe("three hundred slots that are renewed by one worker at a Redis 40 ms aw
     const unknownBefore = await unknownScripts();
     await redis.command("SCRIPT", "FLUSH");
     service.answer();
-    expect(countOf(await Promise.all(running))).toEqual({ 200: 300 });
+    expect(countStatuses(await Promise.all(running))).toEqual({ 200: 300 });
     const endedAtMs = performance.now();
     const keys = (await redis.command("KEYS", "*own-keys*back-*")) as string[];
     expect(keys.length).toBe(300);
@@ -574,8 +517,8 @@ describe("concurrency of which the quota is raised", () => {
       await sleep(100);
       expect(service.running).toBe(12);
     }
-    expect(Object.keys(countOf(await Promise.all(further)))).toEqual(["429"]);
+    expect(Object.keys(countStatuses(await Promise.all(further)))).toEqual(["429"]);
     service.answer();
-    expect(countOf(await Promise.all(running))).toEqual({ 200: 12 });
+    expect(countStatuses(await Promise.all(running))).toEqual({ 200: 12 });
   });
 });
