@@ -225,7 +225,7 @@ function askOne(settings: RedisSettings, question: Question, policy: CompiledPol
   const limit = policy.limits[0] as CompiledLimit;
   const lane = laneOf(settings, groupOf(settings, key), refundAbandoned);
   const kept = policy.holdsSlots;
-  if (beginDirect(lane, kept || isHurried(settings, question))) {
+  if (beginDirect(lane, kept)) {
     askDirectly(settings, callForOne(policy, limit, key), question);
     endDirect(lane);
     return;
@@ -241,7 +241,7 @@ function askAll(settings: RedisSettings, question: Question, key: string): void 
   const { checks } = question;
   const lane = laneOf(settings, groupOf(settings, key), refundAbandoned);
   const kept = holdSlots(checks);
-  if (beginDirect(lane, kept || isHurried(settings, question))) {
+  if (beginDirect(lane, kept)) {
     askDirectly(settings, callForAll(checks), question);
     endDirect(lane);
     return;
@@ -249,11 +249,6 @@ function askAll(settings: RedisSettings, question: Question, key: string): void 
   if (kept) keepAsked(lane, question);
   if (!joinCall(lane, callForAll(checks), question)) question.failure = tooMany;
   if (kept) forgetAsked();
-}
-
-/** Whoever asks may well be gone before the reply comes: the lane's thread hears it, and gives back what was charged. */
-function isHurried(settings: RedisSettings, { deadlineMs }: Question): boolean {
-  return deadlineMs < settings.deadlineMs / 2;
 }
 
 function askDirectly(settings: RedisSettings, { script, keyCount, keysAndArgs }: Call, question: Question): void {
