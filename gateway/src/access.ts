@@ -5,7 +5,6 @@ import type { CompiledPolicy } from "../../limiter/src/policy/compile.ts";
 import { emptyVerdict, forgetVerdict, hearAll, mention, type Verdict } from "../../limiter/src/verdict.ts";
 import { reportShadowRefusal } from "./log.ts";
 import { countDecision } from "./metrics/counts.ts";
-import { newPatience, type Patience } from "./redis/patience.ts";
 import { readKeyValues } from "./request/key-values.ts";
 import { readHeader } from "./request/request-headers.ts";
 import { readTerms, type Terms } from "./request/terms.ts";
@@ -117,7 +116,7 @@ function decideLoneInCluster(settings: Settings, policy: CompiledPolicy, keyValu
 function decideLoneWithCharges(settings: Settings, check: Check): undefined {
   const verdict = emptyVerdict();
   const charges: Charge[] = [];
-  const allowed = chargeInRedis(settings.redis, [check], verdict, charges, undefined);
+  const allowed = chargeInRedis(settings.redis, [check], verdict, charges);
   if (allowed === undefined) return goWithoutRedisAlone(settings, check);
   endLone(settings, check.policy, allowed, verdict, charges);
 }
@@ -205,7 +204,6 @@ function decide(
 ): Denial | undefined {
   const clusterChecks: Inquiry[] = [];
   const marks: string[] = [];
-  const patience = settings.redis === undefined ? undefined : newPatience(settings.redis);
   for (const matching of policies) {
     if (matching.conditional && !meets(matching, path, methodFor(matching), readHeader)) continue;
     unsetMark(matching, marks);
@@ -225,14 +223,14 @@ function decide(
     const apart = action !== "reject" || policy.settles;
     const check: Inquiry = { policy, keyValues, receipt: [], apart, degraded: false };
     if (policy.policy.mode === "shadow") {
-      const result = observe(settings.redis, check, patience);
+      const result = observe(settings.redis, check);
       if (result === "shadow-refused") reportShadowRefusal(policy);
       if (explanation !== undefined) explain(explanation, policy, keyValues, result);
       continue;
     }
     if (explanation !== undefined) explain(explanation, policy, keyValues, check);
     if (check.apart) {
-      const denial = decideApart(settings, check, charges, verdict, marks, patience);
+      const denial = decideApart(settings, check, charges, verdict, marks);
       if (denial !== undefined || !verdict.allowed) return denial;
     } else if (policy.policy.scope === "cluster") {
       clusterChecks.push(check);
@@ -242,7 +240,7 @@ function decide(
       if (!allowed) return undefined;
     }
   }
-  return clusterChecks.length > 0 ? chargeCluster(settings, clusterChecks, charges, verdict, patience) : undefined;
+  return clusterChecks.length > 0 ? chargeCluster(settings, clusterChecks, charges, verdict) : undefined;
 }
 
 function methodFor({ methods }: CompiledPolicy): string {
@@ -255,10 +253,9 @@ function chargeCluster(
   checks: readonly Inquiry[],
   charges: Charge[],
   verdict: Verdict,
-  patience: Patience | undefined,
 ): Denial | undefined {
   if (charges.length > 0 || checks.length > 1) keepInMind(charges);
-  if (chargeInRedis(redis, checks, verdict, charges, patience) === undefined)
+  if (chargeInRedis(redis, checks, verdict, charges) === undefined)
     return goWithoutRedis(redis, checks, charges, verdict);
   for (const { policy, apart, allowed } of checks) {
     // Undefined: another had refused before it was asked.
@@ -294,21 +291,18 @@ function decideApart(
   charges: Charge[],
   verdict: Verdict,
   marks: string[],
-  patience: Patience | undefined,
 ): Denial | undefined {
   const { policy, keyValues } = check;
   const own = emptyVerdict();
   let denial: Denial | undefined;
-  const { onLimit } = policy.policy;
-  const waits = onLimit.action === "delay";
-  // Who waits for its turn asks again and again, as long as the policy would have it wait.
-  const left = waits ? undefined : patience;
   const ask = () => {
     forgetVerdict(own);
     if (policy.policy.scope === "node") return chargeOnNode(check, policy.limits, own, charges);
-    denial = chargeCluster(settings, [check], charges, own, left);
+    denial = chargeCluster(settings, [check], charges, own);
     return denial === undefined && own.allowed;
   };
+  const { onLimit } = policy.policy;
+  const waits = onLimit.action === "delay";
   if (waits && charges.length > 0) keepInMind(charges);
   const allowed = waits ? chargeInTurn(policy, keyValues, onLimit, own, ask) : ask();
   countDecision(policy, allowed ? "allowed" : "refused");

@@ -10,7 +10,6 @@ import { RedisServer } from "../fixtures/redis-server.ts";
 import { ask } from "../fixtures/requests.ts";
 import { admitted, excess, load } from "../fixtures/steady-load.ts";
 import { childrenOf, type Gateway, System, until } from "../fixtures/system.ts";
-import { TcpProxy } from "../fixtures/tcp-proxy.ts";
 
 const bucket = { name: "burst", algorithm: "token-bucket", quota: 400, window: "1s", burst: 400 };
 
@@ -202,30 +201,6 @@ describe("a leased policy", () => {
     redis?.goOn();
     expect(statuses[503]).toBeGreaterThan(100);
     expect(slowestMs).toBeLessThan(600);
-  });
-
-  it("waits one deadline at most with others for the same request, where Redis is slow and not all can be asked", async () => {
-    const several = [1, 2, 3].flatMap((i) => [
-      { ...denying, name: `leased-${i}` },
-      { ...denying, name: `shadow-${i}`, mode: "shadow", consistency: "exact" },
-    ]);
-    redis = new RedisServer(await freePort());
-    await redis.start();
-    const proxy = await TcpProxy.start(redis.port);
-    try {
-      const env = { SLUICE_REDIS_URL: proxy.url, SLUICE_REDIS_DEADLINE_MS: "400" };
-      gateways = [await LoneGateway.start({ policies: several, env })];
-      // Its connections are there, and the leases have ended.
-      await load(urls(), 20, 0.5);
-      await sleep(2500);
-      proxy.delayMs = 100;
-      const startedMs = performance.now();
-      const { status } = await ask(urls()[0] as string);
-      expect(performance.now() - startedMs).toBeLessThan(550);
-      expect(status).toBe(503);
-    } finally {
-      await proxy.refuse();
-    }
   });
 
   it("does not wait where Redis refuses connections", async () => {

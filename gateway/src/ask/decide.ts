@@ -13,7 +13,6 @@
 import { atCost, type CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { emptyVerdict, type Verdict } from "../../../limiter/src/verdict.ts";
 import { countDecision } from "../metrics/counts.ts";
-import { newPatience, type Patience } from "../redis/patience.ts";
 import { standingOfAddress, standingOfKey, type Terms } from "../request/terms.ts";
 import type { RedisSettings, Settings } from "../settings.ts";
 import { chargeInRedis, chargeOnNode, chargeWithoutRedis, giveBack } from "../stores/charges.ts";
@@ -60,13 +59,12 @@ export function decideAsks(settings: Settings, asks: readonly Ask[]): Outcome[] 
   gather(asks, outcomes, distinct);
 
   const charges: Charge[] = [];
-  const patience = settings.redis === undefined ? undefined : newPatience(settings.redis);
   const cluster = distinct.filter(({ reason, policy }) => reason === undefined && policy.policy.scope === "cluster");
-  if (cluster.length > 0) decideCluster(settings, cluster, charges, patience);
+  if (cluster.length > 0) decideCluster(settings, cluster, charges);
   for (const outcome of distinct) {
     const { policy, reason } = outcome;
     if (reason === undefined && policy.policy.scope === "node") decideNode(outcome, charges);
-    else if (reason === "shadow") watch(settings, outcome, patience);
+    else if (reason === "shadow") watch(settings, outcome);
   }
   if (!allAllowed(distinct)) takeBack(distinct, charges);
   for (const { policy, reason, allowed } of outcomes) {
@@ -147,14 +145,9 @@ function decideNode(outcome: Outcome, charges: Charge[]): void {
   outcome.charged = outcome.allowed;
 }
 
-function decideCluster(
-  { redis }: Settings,
-  outcomes: readonly Outcome[],
-  charges: Charge[],
-  patience: Patience | undefined,
-): void {
+function decideCluster({ redis }: Settings, outcomes: readonly Outcome[], charges: Charge[]): void {
   const checks = outcomes.map((outcome) => ({ ...checkOf(outcome), verdict: outcome.verdict }));
-  const charged = chargeInRedis(redis, checks, emptyVerdict(), charges, patience);
+  const charged = chargeInRedis(redis, checks, emptyVerdict(), charges);
   for (let i = 0; i < outcomes.length; i++) {
     const outcome = outcomes[i] as Outcome;
     const check = checks[i] as Check;
@@ -175,10 +168,10 @@ function decideWithoutRedis(redis: RedisSettings | undefined, outcome: Outcome, 
   else outcome.reason = "undecided";
 }
 
-function watch({ redis }: Settings, outcome: Outcome, patience: Patience | undefined): void {
+function watch({ redis }: Settings, outcome: Outcome): void {
   if (outcome.keyValues === undefined) return;
   const { app, policy } = outcome.policy;
-  if (observe(redis, checkOf(outcome), patience) !== "shadow-refused") return;
+  if (observe(redis, checkOf(outcome)) !== "shadow-refused") return;
   ngx.log(ngx.NOTICE, "sluice: shadow policy would have refused: ", app, "/", policy.name);
 }
 

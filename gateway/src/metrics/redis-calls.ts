@@ -56,7 +56,7 @@ export function countRedisFailure(during: "connect" | "call" | "reply", failure:
   addPending(failureKey + kindOf(during, failure), 1);
 }
 
-/** A request that was not decided in time, although no call of its own failed. */
+/** A request that shares calls with others, and was not decided in time. */
 export function countLate(): void {
   addPending(`${failureKey}late`, 1);
 }

@@ -13,7 +13,7 @@ const patienceMs = 1000;
 export function askRedisAtStart(settings: RedisSettings): void {
   if (ngx.worker.id() !== 0) return;
   runSoon(() => {
-    const [asked, failure] = pcall(ask, settings);
+    const [asked, failure] = pcall(ask, { ...settings, deadlineMs: patienceMs });
     if (asked && failure === undefined) return;
     ngx.log(ngx.ERR, "sluice: Redis did not answer at the start: ", failure);
   });
@@ -21,9 +21,9 @@ export function askRedisAtStart(settings: RedisSettings): void {
 
 /** @returns what failed */
 function ask(settings: RedisSettings): string | undefined {
-  const [server, unknown] = serverFor(settings, 0, patienceMs);
+  const [server, unknown] = serverFor(settings, 0);
   if (server === undefined) return unknown ?? "no server";
-  const [redis, failure] = connectTo(server, patienceMs);
+  const [redis, failure] = connectTo(server, settings.deadlineMs);
   if (redis === undefined) return failure ?? "no connection";
   const [fit, refusal] = probe(redis);
   return fit === true ? undefined : (refusal ?? "no reply");

@@ -3,13 +3,10 @@
 import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
 import type { LastHeard } from "../../../limiter/src/share.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
-import { countLate } from "../metrics/redis-calls.ts";
-import { isOver, newPatience, type Patience, waitedSince } from "../redis/patience.ts";
 import { type Call, callScripts } from "../redis/script-call.ts";
 import { runSoon } from "../runtime/background.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
-import { stopwatchUs } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
 import { chargeLeased, chargeUnspent, lastHeardOfLease, refundLeased } from "./leases.ts";
 import { nodeShare } from "./node-share.ts";
@@ -42,7 +39,6 @@ export function chargeOnNode(
  * @param redis undefined: none is configured
  * @param verdict hears the limits of checks that have no verdict of their own
  * @param charges has the charges afterwards
- * @param patience of a request that asks more than once; undefined: it asks for the first time, or has waited for its turn
  * @returns whether the request is allowed; undefined when Redis did not decide
  */
 export function chargeInRedis(
@@ -50,17 +46,13 @@ export function chargeInRedis(
   checks: readonly Check[],
   verdict: Verdict,
   charges: Charge[],
-  patience: Patience | undefined,
 ): boolean | undefined {
   if (redis === undefined) {
     warnSparingly("Redis did not decide", "SLUICE_REDIS_URL is not set");
     return undefined;
   }
   const first = checks[0] as Check;
-  if (patience === undefined && checks.length === 1 && !first.policy.leased) {
-    return chargeByOneCall(redis, checks, verdict, charges, redis.deadlineMs);
-  }
-  const left = patience ?? newPatience(redis);
+  if (checks.length === 1 && !first.policy.leased) return chargeByOneCall(redis, checks, verdict, charges);
   const before = charges.length;
   let exact = checks;
   let allAllowed = true;
@@ -68,14 +60,14 @@ export function chargeInRedis(
     exact = checks.filter(({ policy }) => !policy.leased);
     for (const check of checks) {
       if (!check.policy.leased) continue;
-      const allowed = chargeLeased(redis, check, left, verdict, charges);
+      const allowed = chargeLeased(redis, check, verdict, charges);
       if (allowed === undefined) return undecided(charges, before);
       if (!allowed) allAllowed = false;
       // After a refusal only those are asked whose caller is told of each check.
       if (!allowed && check.verdict === undefined) return false;
     }
   }
-  const allowed = chargeExactly(redis, exact, left, verdict, charges);
+  const allowed = chargeExactly(redis, exact, verdict, charges);
   if (allowed === undefined) return undecided(charges, before);
   return allowed && allAllowed;
 }
@@ -87,18 +79,15 @@ function hasLeased(checks: readonly Check[]): boolean {
   return false;
 }
 
-/** Each of the checks is asked again, without Redis: what leases gave since is theirs again. */
+/** Each of the checks is asked again, without Redis: what was charged since goes back, to leases at once. */
 function undecided(charges: Charge[], before: number): undefined {
-  for (let i = charges.length - 1; i >= before; i--) {
-    if ((charges[i] as Charge).spent !== undefined) giveBack(charges.splice(i, 1));
-  }
+  while (charges.length > before) giveBackLate(charges.pop() as Charge);
   return undefined;
 }
 
 function chargeExactly(
   redis: RedisSettings,
   checks: readonly Check[],
-  patience: Patience,
   verdict: Verdict,
   charges: Charge[],
 ): boolean | undefined {
@@ -106,13 +95,7 @@ function chargeExactly(
   while (from < checks.length) {
     const end = endOfCall(checks, from);
     const together = end - from === checks.length ? checks : checks.slice(from, end);
-    if (isOver(patience)) {
-      countLate();
-      return undefined;
-    }
-    const startUs = stopwatchUs();
-    const allowed = chargeByOneCall(redis, together, verdict, charges, patience.leftUs / 1000);
-    waitedSince(patience, startUs);
+    const allowed = chargeByOneCall(redis, together, verdict, charges);
     if (allowed !== true) return allowed;
     from = end;
   }
@@ -124,9 +107,8 @@ function chargeByOneCall(
   checks: readonly Check[],
   verdict: Verdict,
   charges: Charge[],
-  deadlineMs: number,
 ): boolean | undefined {
-  const [allowed, failure] = admitInRedis(redis, checks, verdict, deadlineMs);
+  const [allowed, failure] = admitInRedis(redis, checks, verdict);
   if (allowed === undefined) warnSparingly("Redis did not decide", failure);
   if (allowed !== true) return allowed;
   if (checks.length === 1) {

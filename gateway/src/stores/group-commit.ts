@@ -31,8 +31,6 @@ export interface Question {
   /** Where those of this question begin. */
   at: number;
   failure: string | undefined;
-  /** How long whoever asked waits for a reply. */
-  deadlineMs: number;
   /** Whoever asked does not wait any more. */
   abandoned: boolean;
 }
@@ -201,7 +199,7 @@ function awaitReply(lane: Lane, batch: Batch, question: Question): boolean {
     lane.idle = false;
     lane.work.post(1);
   }
-  const deadlineSeconds = question.deadlineMs / 1000;
+  const deadlineSeconds = lane.settings.deadlineMs / 1000;
   const [ready] = batch.ready.wait(deadlineSeconds * patience);
   if (!ready) awaitLateReply(lane, batch, question, deadlineSeconds * (1 - patience));
   return true;

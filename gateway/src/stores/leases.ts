@@ -25,7 +25,6 @@ import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/
 import type { LastHeard } from "../../../limiter/src/share.ts";
 import { emptyVerdict, hear, hearAll, type Verdict } from "../../../limiter/src/verdict.ts";
 import { countLeaseAdmission, countLeaseEvent, countLeaseRefund, countLeaseUnits } from "../metrics/lease-counts.ts";
-import { isOver, type Patience, waitedSince } from "../redis/patience.ts";
 import { sleepMs, nowUs as wallUs } from "../runtime/clock.ts";
 import { semaphoreLibrary } from "../runtime/lua-modules.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
@@ -148,10 +147,9 @@ export function spendLease(
 }
 
 /**
- * Decides a check of a leased policy: from the lease where that has the units. Yields where it has not, and waits for Redis:
- * for an answer to the lease and, where that does not help, for an exact decision.
+ * Decides a check of a leased policy: from the lease where that has the units. Yields where it has not, and waits for Redis no
+ * longer than its deadline, for an answer to the lease and for an exact decision together.
  *
- * @param patience has the rest of it afterwards
  * @param verdict hears the limit with the least left, unless the check has its own
  * @param charges has the charge afterwards, where the request is allowed
  * @returns whether it is; undefined when Redis did not decide
@@ -159,7 +157,6 @@ export function spendLease(
 export function chargeLeased(
   redis: RedisSettings,
   check: Check,
-  patience: Patience,
   verdict: Verdict,
   charges: Charge[],
 ): boolean | undefined {
@@ -176,8 +173,9 @@ export function chargeLeased(
   if (spendElse(lease, cost)) return allow(lease, check, ear, charges);
   if (!lease.watched && (lease.asked >= manyUnits || nowUs - lease.lookedUs >= lookEveryUs)) look(lease);
   let way = wayFor(record, cost, stopwatchUs());
+  let patienceUs = redis.deadlineMs * 1000;
   for (let round = 0; round < mostRounds && way !== "exact"; round++) {
-    if (record.lost === 1 || patience.leftUs <= 0) {
+    if (record.lost === 1 || patienceUs <= 0) {
       if (stopwatchUs() >= record.retryAtUs) return undefined;
       return refuse(lease, check, ear, record.retryAtUs);
     }
@@ -187,7 +185,7 @@ export function chargeLeased(
       sleepMs(math.ceil((refusedUntil(record) - stopwatchUs()) / 1000));
       refresh(lease);
     } else if (record.waiting === 1) {
-      awaitAnswer(lease, patience);
+      patienceUs -= awaitAnswer(lease, patienceUs);
     } else {
       look(lease);
       if (record.waiting === 0 && !hasRoom()) way = "exact";
@@ -195,7 +193,7 @@ export function chargeLeased(
     if (spend(lease, cost, stopwatchUs())) return allow(lease, check, ear, charges);
     if (way !== "exact") way = wayFor(record, cost, stopwatchUs());
   }
-  if (way === "exact") return decideExactly(lease, check, patience, ear, charges);
+  if (way === "exact") return decideExactly(lease, check, ear, charges, math.floor(patienceUs / 1000));
   return refuse(lease, check, ear, refusedUntil(record));
 }
 
@@ -391,12 +389,13 @@ function tellRefusal({ record }: Lease, policy: CompiledPolicy, verdict: Verdict
   hear(verdict, policy, limit.name, decision);
 }
 
+/** @param deadlineMs what is left of the deadline, whole */
 function decideExactly(
   lease: Lease,
   check: Check,
-  patience: Patience,
   verdict: Verdict,
   charges: Charge[],
+  deadlineMs: number,
 ): boolean | undefined {
   const { policy, keyValues, receipt } = check;
   const { cost } = policy.policy;
@@ -404,12 +403,9 @@ function decideExactly(
   if (refusal !== undefined && cost >= refusal.cost && stopwatchUs() < refusal.askAgainUs) {
     return refuse(lease, check, verdict, refusal.untilUs);
   }
-  if (isOver(patience)) return undefined;
+  if (deadlineMs < 1) return undefined;
   const own = emptyVerdict();
-  const startUs = stopwatchUs();
-  const leftMs = patience.leftUs / 1000;
-  const [allowed, failure] = chargeExactly(lease.redis, { policy, keyValues, receipt }, own, leftMs);
-  waitedSince(patience, startUs);
+  const [allowed, failure] = chargeExactly(lease.redis, { policy, keyValues, receipt }, own, deadlineMs);
   if (allowed === undefined) {
     warnSparingly("Redis did not decide", failure);
     return undefined;
@@ -430,16 +426,18 @@ function rememberRefusal(lease: Lease, cost: number, { limit, remaining, retryAf
   lease.record.resetAtUs = nowUs + resetAfterUs;
 }
 
-/** Until the exchange that is under way, here or in another worker, has ended. */
-function awaitAnswer(lease: Lease, patience: Patience): void {
+/** Until the exchange that is under way, here or in another worker, has ended. @returns how long it took */
+function awaitAnswer(lease: Lease, patienceUs: number): number {
   const { record } = lease;
+  const startUs = stopwatchUs();
+  let waitedUs = 0;
   lease.waiting ??= semaphoreLibrary.new(0);
-  while (record.waiting === 1 && record.lost === 0 && patience.leftUs > 0) {
-    const startUs = stopwatchUs();
+  while (record.waiting === 1 && record.lost === 0 && waitedUs < patienceUs) {
     lease.waiting.wait(waitSeconds);
-    waitedSince(patience, startUs);
     refresh(lease);
+    waitedUs = stopwatchUs() - startUs;
   }
+  return waitedUs;
 }
 
 /** Those who still wait: a request whose client went away does no longer. */

@@ -2,7 +2,6 @@
 
 import { emptyVerdict } from "../../../limiter/src/verdict.ts";
 import { countDecision, type Result } from "../metrics/counts.ts";
-import type { Patience } from "../redis/patience.ts";
 import type { RedisSettings } from "../settings.ts";
 import { chargeInRedis, chargeOnNode } from "./charges.ts";
 import { holdSlots } from "./held-slots.ts";
@@ -10,13 +9,13 @@ import type { Charge, Check } from "./redis-store.ts";
 import { noteResponse } from "./settlements.ts";
 
 /** Counts the decision; slots are the request's until it ends, when its response is settled. @returns what would have become of it */
-export function observe(redis: RedisSettings | undefined, check: Check, patience: Patience | undefined): Result {
+export function observe(redis: RedisSettings | undefined, check: Check): Result {
   const { policy, keyValues, receipt } = check;
   const charges: Charge[] = [];
   const onNode = policy.policy.scope === "node";
   const allowed = onNode
     ? chargeOnNode(check, policy.limits, undefined, charges)
-    : chargeInRedis(redis, [check], emptyVerdict(), charges, patience);
+    : chargeInRedis(redis, [check], emptyVerdict(), charges);
   if (allowed === true) {
     const where = onNode ? undefined : redis;
     if (policy.holdsSlots) holdSlots(policy, policy.limits, keyValues, receipt, where);

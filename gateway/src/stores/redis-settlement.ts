@@ -24,20 +24,18 @@ const numbersPerCounter = 4;
  * Whether a request may go on whose units are settled later. Charges nothing.
  *
  * @param verdictOfAll hears every limit when Redis decided, unless the check has a verdict of its own
- * @param deadlineMs how long Redis is waited for
  * @returns undefined and what failed, when Redis did not decide
  */
 export function askInRedis(
   settings: RedisSettings,
   { policy, keyValues, verdict }: Check,
   verdictOfAll: Verdict,
-  deadlineMs: number,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
   const keys: string[] = [];
   const args: string[] = [];
   push(keys, args, policy, keyValues, 0);
   const count = policy.limits.length * numbersPerCounter;
-  const [reply, failure] = callForNumbers(settings, settleScript, keys.length, [...keys, ...args], count, deadlineMs);
+  const [reply, failure] = callForNumbers(settings, settleScript, keys.length, [...keys, ...args], count);
   if (reply === undefined) return $multi(undefined, failure);
   const decision = emptyDecision();
   let allowed = true;

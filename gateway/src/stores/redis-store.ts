@@ -11,7 +11,7 @@ import { ear, emptyVerdict, hear, type Verdict } from "../../../limiter/src/verd
 import { type Call, callScript, groupOf, type Script } from "../redis/script-call.ts";
 import { callForNumber } from "../redis/script-reply.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
-import { stopwatchUs, wallSeconds } from "../runtime/stopwatch.ts";
+import { wallSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
 import {
   beginDirect,
@@ -93,20 +93,18 @@ function byAlgorithm(prefix: string): Readonly<Record<Algorithm, Script>> {
  *
  * @param checks have at most `mostCountersAtOnce` limits together
  * @param verdict hears every limit when Redis decided, of checks that have none of their own
- * @param deadlineMs how long Redis is waited for
  * @returns whether the request is allowed; or undefined and what failed, when Redis did not decide
  */
 export function decideInRedis(
   settings: RedisSettings,
   checks: readonly Check[],
   verdict: Verdict,
-  deadlineMs: number,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
   const first = checks[0] as Check;
   const key = firstKey(first);
-  if (checks.length > 1) return decideSeveral(settings, checks, key, verdict, deadlineMs);
+  if (checks.length > 1) return decideSeveral(settings, checks, key, verdict);
   if (recall(first, key, first.verdict ?? verdict)) return $multi(false, undefined);
-  const question = ask(settings, checks, key, deadlineMs);
+  const question = ask(settings, checks, key);
   if (question.numbers === undefined) return $multi(undefined, question.failure);
   if (first.policy.limits.length === 1) return $multi(readOne(question, first, verdict), undefined);
   return $multi(readReply(question, checks, verdict, false), undefined);
@@ -144,7 +142,6 @@ export function decideOneInRedis(
   question.numbers = undefined;
   question.at = 0;
   question.failure = undefined;
-  question.deadlineMs = settings.deadlineMs;
   askOne(settings, question, policy, key);
   // What was given up stays with whoever gives it back.
   if (question.numbers === undefined) return $multi(undefined, question.failure);
@@ -157,15 +154,7 @@ export function decideOneInRedis(
 
 function newLoneQuestion(policy: CompiledPolicy, keyValues: string): LoneQuestion {
   const check: LoneCheck = { policy, keyValues, receipt: [0], allowed: false };
-  return {
-    checks: [check],
-    askedAtSeconds: 0,
-    numbers: undefined,
-    at: 0,
-    failure: undefined,
-    deadlineMs: 0,
-    abandoned: false,
-  };
+  return { checks: [check], askedAtSeconds: 0, numbers: undefined, at: 0, failure: undefined, abandoned: false };
 }
 
 function decideSeveral(
@@ -173,12 +162,10 @@ function decideSeveral(
   checks: readonly Check[],
   key: string,
   verdict: Verdict,
-  deadlineMs: number,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
   if (recallAny(checks, verdict)) return $multi(false, undefined);
-  if (settings.deployment.kind === "cluster")
-    return decideGroups(settings, groupsOf(settings, checks), verdict, deadlineMs);
-  const question = ask(settings, checks, key, deadlineMs);
+  if (settings.deployment.kind === "cluster") return decideGroups(settings, groupsOf(settings, checks), verdict);
+  const question = ask(settings, checks, key);
   if (question.numbers === undefined) return $multi(undefined, question.failure);
   return $multi(readReply(question, checks, verdict, false), undefined);
 }
@@ -204,14 +191,13 @@ export function firstKey({ policy, keyValues }: Pick<Check, "policy" | "keyValue
 }
 
 /** Asks about checks of one group. @param key of the first counter @returns with numbers, or with what failed */
-function ask(settings: RedisSettings, checks: readonly Check[], key: string, deadlineMs: number): Question {
+function ask(settings: RedisSettings, checks: readonly Check[], key: string): Question {
   const question: Question = {
     checks,
     askedAtSeconds: wallSeconds(),
     numbers: undefined,
     at: 0,
     failure: undefined,
-    deadlineMs,
     abandoned: false,
   };
   const { policy } = checks[0] as Check;
@@ -252,7 +238,7 @@ function askAll(settings: RedisSettings, question: Question, key: string): void 
 }
 
 function askDirectly(settings: RedisSettings, { script, keyCount, keysAndArgs }: Call, question: Question): void {
-  const [reply, failure] = callScript(settings, script, keyCount, keysAndArgs, question.deadlineMs);
+  const [reply, failure] = callScript(settings, script, keyCount, keysAndArgs);
   question.failure = failure;
   if (reply !== undefined) takeReply(question, reply, keyCount);
 }
@@ -307,17 +293,14 @@ function decideGroups(
   settings: RedisSettings,
   groups: readonly Group<Check>[],
   verdict: Verdict,
-  deadlineMs: number,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
   const answers: Question[] = [];
-  const untilUs = stopwatchUs() + deadlineMs * 1000;
   let allowed = true;
   for (const group of groups) {
     const checks = group.members;
     // After a refusal only those are asked whose caller is told of each check.
     if (!allowed && (checks[0] as Check).verdict === undefined) break;
-    const leftMs = math.max(1, (untilUs - stopwatchUs()) / 1000);
-    const answer = ask(settings, checks, firstKey(checks[0] as Check), leftMs);
+    const answer = ask(settings, checks, firstKey(checks[0] as Check));
     if (answer.numbers === undefined) {
       for (let i = answers.length - 1; i >= 0; i--) {
         forgetAsked();

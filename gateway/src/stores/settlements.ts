@@ -68,11 +68,10 @@ export function admitInRedis(
   settings: RedisSettings,
   checks: readonly Check[],
   verdict: Verdict,
-  deadlineMs: number,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
   const first = checks[0] as Check;
-  if (first.policy.settles) return askInRedis(settings, first, verdict, deadlineMs);
-  return decideInRedis(settings, checks, verdict, deadlineMs);
+  if (first.policy.settles) return askInRedis(settings, first, verdict);
+  return decideInRedis(settings, checks, verdict);
 }
 
 /** Notes that the current request went on: its response will be settled. */
