@@ -203,6 +203,38 @@ describe("a leased policy", () => {
     expect(slowestMs).toBeLessThan(600);
   });
 
+  it("has back what was charged exactly, where Redis does not decide another for the same request", async () => {
+    const limit = { algorithm: "fixed-window", quota: 100, window: "366d" };
+    const both = ["decided", "undecided"].map((name, i) => ({
+      ...policy(limit, { onStoreFailure: "allow", priority: -i }),
+      name,
+    }));
+    redis = new RedisServer(await freePort());
+    await redis.start();
+    // No rights on the other's keys.
+    await redis.command(
+      "ACL",
+      "SETUSER",
+      "half",
+      "on",
+      ">s3cret",
+      "+@all",
+      "~*{default:decided:*",
+      "~sluice:epoch",
+      "~sluice:probe",
+    );
+    const url = redis.url.replace("redis://", "redis://half:s3cret@");
+    gateways = [await LoneGateway.start({ policies: both, env: { SLUICE_REDIS_URL: url } })];
+    const keys = async () => (await redis?.command("KEYS", "*{default:decided:*")) as string[];
+    for (let i = 0; i < 3; i++) {
+      expect((await ask(urls()[0] as string)).status).toBe(admitted);
+      await sleep(300);
+    }
+    const counters = (await keys()).filter((key) => !key.includes("leases"));
+    expect(counters).toHaveLength(1);
+    expect(await redis.countOf(counters[0] as string)).toBe(0);
+  });
+
   it("does not wait where Redis refuses connections", async () => {
     await start(1, [denying], { env: { SLUICE_REDIS_DEADLINE_MS: "1000" } });
     for (let round = 0; round < 4; round++) {
