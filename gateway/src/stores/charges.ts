@@ -4,6 +4,7 @@ import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
 import type { LastHeard } from "../../../limiter/src/share.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
 import { type Call, callScripts } from "../redis/script-call.ts";
+import { oddReply } from "../redis/script-reply.ts";
 import { runSoon } from "../runtime/background.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
@@ -193,6 +194,8 @@ let late: Charge[] = [];
 
 /** The same in the log phase, where nothing may yield: what needs a lock or Redis is given back by one timer for all. */
 export function giveBackLate(charge: Charge): void {
+  // Of its response nothing is charged yet.
+  if (charge.policy.settles) return;
   if (charge.spent !== undefined || (charge.redis === undefined && !mustAgree())) {
     giveBack([charge]);
     return;
@@ -202,14 +205,8 @@ export function giveBackLate(charge: Charge): void {
   const failure = runSoon(() => {
     const charges = late;
     late = [];
-    const inRedis: Charge[] = [];
-    for (const each of charges) {
-      // Of its response nothing is charged yet.
-      if (each.policy.settles) continue;
-      if (each.redis === undefined) orWarn(giveBack, [each]);
-      else inRedis.push(each);
-    }
-    for (const together of roundTrips(inRedis)) orWarn(giveBackTogether, together);
+    for (const each of charges) if (each.redis === undefined) orWarn(giveBack, [each]);
+    for (const together of roundTrips(charges)) orWarn(giveBackTogether, together);
   });
   if (failure === undefined) return;
   late = [];
@@ -231,6 +228,7 @@ function giveBackTogether(charges: readonly Charge[]): void {
     const { reply, failure } = calls[i] as Call;
     if (failure !== undefined) warnSparingly(stayCharged, failure);
     else if (reply === undefined) orWarn(giveBackTogether, [charges[i] as Charge]);
+    else if (type(reply) !== "number") warnSparingly(stayCharged, oddReply);
   }
 }
 

@@ -20,36 +20,31 @@ export function renewalOf(policy: CompiledPolicy, limit: CompiledLimit, keyValue
   return { script: renew, keyCount: 1, keysAndArgs, reply: undefined, failure: undefined };
 }
 
+interface RoundTrip<Member> {
+  readonly server: RedisServer | undefined;
+  counters: number;
+  readonly members: Member[];
+}
+
 /**
  * Which of these share a round trip: with Redis Cluster, those whose slots one node serves. A slot that has moved meanwhile is
  * followed by those calls alone that it concerns. Yields.
  *
- * @param charges in Redis
+ * @param charges those that are not in Redis are left out
  */
 export function roundTrips<Member extends Charge>(charges: readonly Member[]): Member[][] {
-  const trips: Member[][] = [];
-  /** By what is being filled: the server, and how many counters are told of. */
-  const servers: (RedisServer | "unknown")[] = [];
-  const counters: number[] = [];
-  const filling: Member[][] = [];
+  const trips: RoundTrip<Member>[] = [];
   for (const charge of charges) {
     const { redis, limits } = charge;
     if (redis === undefined) continue;
-    const server = serverFor(redis, groupOf(redis, firstKey(charge)))[0] ?? "unknown";
-    let at = servers.indexOf(server);
-    if (at < 0) {
-      at = servers.length;
-      servers.push(server);
-      counters.push(mostCountersTogether);
-      filling.push([]);
+    const [server] = serverFor(redis, groupOf(redis, firstKey(charge)));
+    let trip = trips.find((one) => one.server === server && one.counters < mostCountersTogether);
+    if (trip === undefined) {
+      trip = { server, counters: 0, members: [] };
+      trips.push(trip);
     }
-    if ((counters[at] as number) >= mostCountersTogether) {
-      counters[at] = 0;
-      filling[at] = [];
-      trips.push(filling[at] as Member[]);
-    }
-    counters[at] = (counters[at] as number) + limits.length;
-    (filling[at] as Member[]).push(charge);
+    trip.counters += limits.length;
+    trip.members.push(charge);
   }
-  return trips;
+  return trips.map(({ members }) => members);
 }
