@@ -25,6 +25,8 @@ const policy = {
 let port: number;
 let server: Program;
 let gateway: LoneGateway;
+/** What a test has started besides. */
+let stopOthers: (() => Promise<void>) | undefined;
 beforeAll(async () => {
   port = await freePort();
   server = await Program.start({
@@ -38,22 +40,26 @@ beforeAll(async () => {
   });
 });
 afterAll(() => server?.stop());
-afterEach(() => gateway?.stop());
+afterEach(async () => {
+  await gateway?.stop();
+  await stopOthers?.();
+  stopOthers = undefined;
+});
 
-/** @param host as the URL has it @param trusted whose certificates nginx believes */
-const start = (host: string, trusted: string) =>
+/** @param trusted whose certificates nginx believes */
+const startAt = (url: string, trusted = join(tls, "authority.pem")) =>
   LoneGateway.start({
     policies: [policy],
-    env: {
-      SLUICE_REDIS_URL: `rediss://:${encodeURIComponent(password)}@${host}:${port}/2`,
-      SLUICE_REDIS_DEADLINE_MS: "5000",
-    },
+    env: { SLUICE_REDIS_URL: url, SLUICE_REDIS_DEADLINE_MS: "5000" },
     edit: (config) => config.replace(/lua_ssl_trusted_certificate .*;/, `lua_ssl_trusted_certificate ${trusted};`),
   });
+/** @param host as the URL has it */
+const start = (host: string, trusted?: string) =>
+  startAt(`rediss://:${encodeURIComponent(password)}@${host}:${port}/2`, trusted);
 const ask = () => askAtOnce([`${gateway.url}/fleet`], 10);
 
 it("counts in a Redis whose certificate is trusted and bears its name, signed in and on its database", async () => {
-  gateway = await start("localhost", join(tls, "authority.pem"));
+  gateway = await start("localhost");
   // 404 is what the upstream of this test says.
   expect(await ask()).toEqual({ 404: 3, 503: 7 });
   const client = new Redis({ host: "127.0.0.1", port, password, db: 2, tls: { rejectUnauthorized: false } });
@@ -62,7 +68,7 @@ it("counts in a Redis whose certificate is trusted and bears its name, signed in
 });
 
 it("sends nothing to a Redis whose certificate bears another name", async () => {
-  gateway = await start("127.0.0.1", join(tls, "authority.pem"));
+  gateway = await start("127.0.0.1");
   expect(await ask()).toEqual({ 503: 10 });
   expect(gateway.log).toMatch(/Redis did not decide: tls: .*host mismatch/);
 });
@@ -72,14 +78,6 @@ it("sends nothing to a Redis whose certificate nobody vouches for", async () => 
   expect(await ask()).toEqual({ 503: 10 });
   expect(gateway.log).toMatch(/Redis did not decide: tls: .*certificate/);
 });
-
-const startAt = (url: string) =>
-  LoneGateway.start({
-    policies: [policy],
-    env: { SLUICE_REDIS_URL: url, SLUICE_REDIS_DEADLINE_MS: "5000" },
-    edit: (config) =>
-      config.replace(/lua_ssl_trusted_certificate .*;/, `lua_ssl_trusted_certificate ${join(tls, "authority.pem")};`),
-  });
 
 describe("of a primary that a sentinel names", () => {
   /** @param announce what the sentinel tells of it: its name or its address */
@@ -100,36 +98,25 @@ describe("of a primary that a sentinel names", () => {
       args: [file, "--sentinel"],
       readyWhen: /\+monitor/,
     });
-    const stop = async () => {
+    stopOthers = async () => {
       await sentinel.stop("SIGKILL");
       rmSync(directory, { recursive: true, force: true });
     };
-    const url = `rediss+sentinel://:${encodeURIComponent(password)}@localhost:${sentinelPort}/fleet/3`;
-    return { url, stop };
+    return `rediss+sentinel://:${encodeURIComponent(password)}@localhost:${sentinelPort}/fleet/3`;
   };
 
   it("counts where both bear the names by which they are reached", async () => {
-    const sentinel = await startSentinel("yes");
-    try {
-      gateway = await startAt(sentinel.url);
-      expect(await ask()).toEqual({ 404: 3, 503: 7 });
-      const client = new Redis({ host: "127.0.0.1", port, password, db: 3, tls: { rejectUnauthorized: false } });
-      expect(await client.keys("sluice:s3:*")).toHaveLength(1);
-      client.disconnect();
-    } finally {
-      await sentinel.stop();
-    }
+    gateway = await startAt(await startSentinel("yes"));
+    expect(await ask()).toEqual({ 404: 3, 503: 7 });
+    const client = new Redis({ host: "127.0.0.1", port, password, db: 3, tls: { rejectUnauthorized: false } });
+    expect(await client.keys("sluice:s3:*")).toHaveLength(1);
+    client.disconnect();
   });
 
   it("sends nothing to one that the sentinel names by its address", async () => {
-    const sentinel = await startSentinel("no");
-    try {
-      gateway = await startAt(sentinel.url);
-      expect(await ask()).toEqual({ 503: 10 });
-      expect(gateway.log).toMatch(/Redis did not decide: tls: .*host mismatch/);
-    } finally {
-      await sentinel.stop();
-    }
+    gateway = await startAt(await startSentinel("no"));
+    expect(await ask()).toEqual({ 503: 10 });
+    expect(gateway.log).toMatch(/Redis did not decide: tls: .*host mismatch/);
   });
 });
 
@@ -148,37 +135,28 @@ describe("of a cluster", () => {
       ],
       readyWhen: /Ready to accept connections/,
     });
+    stopOthers = async () => {
+      await node.stop();
+      rmSync(directory, { recursive: true, force: true });
+    };
     const client = new Redis({ host: "127.0.0.1", port: clusterPort, tls: { rejectUnauthorized: false } });
     await client.call("CLUSTER", "ADDSLOTSRANGE", "0", "16383");
     await until("the cluster is up", 10_000, async () =>
       String(await client.call("CLUSTER", "INFO")).includes("cluster_state:ok"),
     );
     client.disconnect();
-    const stop = async () => {
-      await node.stop();
-      rmSync(directory, { recursive: true, force: true });
-    };
-    return { url: `rediss+cluster://localhost:${clusterPort}`, stop };
+    return `rediss+cluster://localhost:${clusterPort}`;
   };
+
   it("counts where nodes announce the names of their certificates", async () => {
     const named = ["--cluster-announce-hostname", "localhost", "--cluster-preferred-endpoint-type", "hostname"];
-    const cluster = await startCluster(named);
-    try {
-      gateway = await startAt(cluster.url);
-      expect(await ask()).toEqual({ 404: 3, 503: 7 });
-    } finally {
-      await cluster.stop();
-    }
+    gateway = await startAt(await startCluster(named));
+    expect(await ask()).toEqual({ 404: 3, 503: 7 });
   });
 
   it("sends nothing to a node whose certificate does not bear the name that the cluster announces", async () => {
-    const cluster = await startCluster(["--cluster-announce-ip", "127.0.0.1"]);
-    try {
-      gateway = await startAt(cluster.url);
-      expect(await ask()).toEqual({ 503: 10 });
-      expect(gateway.log).toMatch(/Redis did not decide: tls: .*host mismatch/);
-    } finally {
-      await cluster.stop();
-    }
+    gateway = await startAt(await startCluster(["--cluster-announce-ip", "127.0.0.1"]));
+    expect(await ask()).toEqual({ 503: 10 });
+    expect(gateway.log).toMatch(/Redis did not decide: tls: .*host mismatch/);
   });
 });
