@@ -1,0 +1,106 @@
+// A crowd at gateways that have just been started: nothing has opened a connection to Redis or compiled a line yet. Each run
+// has gateways, a policy and counters of its own.
+
+import { BusyLoops } from "../fixtures/busy-loops.ts";
+import { askAsCrowd } from "../fixtures/crowd.ts";
+import { atMost, type Fact, fact } from "../fixtures/fact.ts";
+import { countsIn, type GatewayCounts, sumOfCounts } from "../fixtures/gateway-counts.ts";
+import { ask } from "../fixtures/requests.ts";
+import { type Gateway, System, until } from "../fixtures/system.ts";
+import { type Account, inWords, type Run, runOf } from "./account.ts";
+import { type CrowdScenario, crowdWindow } from "./scenarios.ts";
+
+/** As many as `auto` makes of the cores of a small machine. */
+export const workers = 2;
+
+/** The default that an operator has, where the tests' own is long. */
+export const environment: NodeJS.ProcessEnv = { SLUICE_REDIS_DEADLINE_MS: process.env["SLUICE_REDIS_DEADLINE_MS"] };
+
+/** Within which gateways have told all their decisions, on a busy machine. */
+const countedWithinMs = 10_000;
+
+export async function playCrowds(
+  scenario: CrowdScenario,
+  times: number,
+  told: (run: Run, number: number) => void,
+  stopped: () => boolean,
+): Promise<Account> {
+  await using stack = new AsyncDisposableStack();
+  const system = await System.start({ gateways: scenario.gateways, workers, redis: true, env: environment });
+  stack.defer(() => system.stop());
+  const loops = await BusyLoops.start(scenario.busyLoops);
+  stack.defer(() => loops.stop());
+  const runs: Run[] = [];
+  while (runs.length < times && !stopped()) {
+    if (runs.length > 0) await startAgain(system);
+    runs.push(await playOnce(system, scenario, `crowd-${runs.length + 1}`));
+    told(runs.at(-1) as Run, runs.length);
+  }
+  return accountOf(scenario, runs);
+}
+
+async function startAgain(system: System): Promise<void> {
+  await Promise.all(
+    system.gateways.map(async (gateway) => {
+      await gateway.program.stop();
+      await system.startGatewayAgain(gateway);
+    }),
+  );
+}
+
+async function playOnce(system: System, scenario: CrowdScenario, name: string): Promise<Run> {
+  const { algorithm, consistency, quota, offered } = scenario;
+  await system.untilConnected(20_000);
+  await system.put({
+    name,
+    scope: "cluster",
+    consistency,
+    match: { paths: [`/${name}`] },
+    limits: [{ algorithm, quota, window: crowdWindow }],
+  });
+  const answers = await askAsCrowd(
+    system.gateways.map(({ url }) => `${url}/${name}`),
+    offered,
+  );
+  const decided = answers.filter(({ status }) => status === 200 || status === 429).length;
+  return runOf(answers, await countsOf(system.gateways, name, decided));
+}
+
+/** Workers tell what they have counted now and then. @param decisions how many they have to tell of */
+async function countsOf(gateways: readonly Gateway[], policy: string, decisions: number): Promise<GatewayCounts> {
+  let sum: GatewayCounts | undefined;
+  await until("the gateways have told all their decisions", countedWithinMs, async () => {
+    const texts = await Promise.all(gateways.map(({ privateUrl }) => ask(`${privateUrl}/sluice/metrics`)));
+    sum = sumOfCounts(texts.map(({ body }) => countsIn(body, policy)));
+    return sum.decisions >= decisions;
+  });
+  return sum as GatewayCounts;
+}
+
+function accountOf({ name, what, quota, consistency }: CrowdScenario, runs: readonly Run[]): Account {
+  const admitted = runs.map((run) => run.admitted);
+  const excess = admitted.reduce((sum, count) => sum + Math.max(0, count - quota), 0);
+  const facts: Fact[] = [
+    consistency === "exact"
+      ? fact(
+          "admitted, each run",
+          `${quota}`,
+          inWords(admitted),
+          admitted.every((count) => count === quota),
+        )
+      : fact(
+          "admitted, each run",
+          `≤ ${quota}`,
+          inWords(admitted),
+          admitted.every((count) => count <= quota),
+        ),
+    atMost("admitted beyond the limit, all runs", 0, excess),
+    atMost(
+      "answers other than 200 and 429, all runs",
+      0,
+      runs.reduce((sum, { others }) => sum + others, 0),
+    ),
+    atMost("decided without Redis, all runs", 0, sumOfCounts(runs.map(({ counts }) => counts)).withoutRedis),
+  ];
+  return { name, what, runs, excess, facts };
+}
