@@ -21,6 +21,7 @@ const unhurried = [
   "outages",
   "oversize-snapshot",
   "policy-terms",
+  "push-tls",
   "redis-cluster",
   "redis-sign-in",
   "redis-tls",

@@ -85,12 +85,9 @@ function pushUrl(controlUrl: string): string {
   if (scheme === undefined || rest === undefined) {
     return refuse("SLUICE_CONTROL_URL", "http://HOST:PORT or https://HOST:PORT", controlUrl);
   }
-  // nginx's resolver asks DNS alone, which need not know localhost.
   const [host, port] = string.match(rest, "^(.+):(%d+)$");
-  const name = host ?? rest;
-  const address = name === "localhost" ? "127.0.0.1" : name;
   const secure = scheme === "https";
-  return `${secure ? "wss" : "ws"}://${address}:${port ?? (secure ? "443" : "80")}/api/v1/push`;
+  return `${secure ? "wss" : "ws"}://${host ?? rest}:${port ?? (secure ? "443" : "80")}/api/v1/push`;
 }
 
 function redisSettings(url: string | undefined, deadlineMs: number): RedisSettings | undefined {

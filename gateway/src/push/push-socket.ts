@@ -6,12 +6,13 @@ import { decisionTotals } from "../metrics/counts.ts";
 import { redisReport } from "../metrics/redis-health.ts";
 import { runUntilDone } from "../runtime/background.ts";
 import { postponeCollection } from "../runtime/collector.ts";
-import { cjson, semaphoreLibrary, webSocketLibrary } from "../runtime/lua-modules.ts";
+import { cjson, semaphoreLibrary } from "../runtime/lua-modules.ts";
 import { rest } from "../runtime/slices.ts";
 import type { Settings } from "../settings.ts";
 import { currentSnapshot } from "../snapshot/current.ts";
 import { addPart, endText, noText } from "../snapshot/text.ts";
 import { version } from "../version.ts";
+import { dial } from "./dial.ts";
 import { setConnected } from "./fleet.ts";
 import { claim, renew, resign } from "./ownership.ts";
 import { beginsSnapshot, lateAnswer, receive } from "./receive.ts";
@@ -104,16 +105,14 @@ function own(settings: Settings): boolean {
 }
 
 function open(settings: Settings): LuaMultiReturn<[WebSocketClient | undefined, string | undefined]> {
-  if (webSocketLibrary === undefined) return $multi(undefined, "lua-resty-websocket is not installed");
-  const [socket, failure] = webSocketLibrary.new({ timeout: connectTimeoutMs, max_payload_len: longestMessageBytes });
-  if (socket === undefined) return $multi(undefined, failure);
-  const [connected, connectFailure] = socket.connect(settings.pushUrl, {
+  const options = { timeout: connectTimeoutMs, max_payload_len: longestMessageBytes };
+  const [socket, failure] = dial(settings.pushUrl, options, {
     headers: [`Authorization: Bearer ${settings.gatewayToken}`],
     ssl_verify: true,
     // A socket of another connection's history would carry its frames.
     pool: `sluice-push:${ngx.worker.pid()}:${ngx.now()}`,
   });
-  if (connected === undefined) return $multi(undefined, connectFailure);
+  if (socket === undefined) return $multi(undefined, failure);
   socket.set_timeout(silenceTimeoutMs);
   return $multi(socket, undefined);
 }

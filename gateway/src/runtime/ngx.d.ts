@@ -72,10 +72,17 @@ declare interface TcpSocket {
     serverName: string,
     verify: boolean,
   ): LuaMultiReturn<[ok: boolean | undefined, error: string | undefined]>;
+  connect(
+    host: string,
+    port: number,
+    options: object,
+  ): LuaMultiReturn<[ok: number | undefined, error: string | undefined]>;
+  getreusedtimes(): LuaMultiReturn<[times: number | undefined, error: string | undefined]>;
 }
 
 /** A client of lua-resty-websocket. */
 declare interface WebSocketClient {
+  readonly sock: TcpSocket;
   connect(uri: string, options: object): LuaMultiReturn<[ok: number | undefined, error: string | undefined]>;
   recv_frame(): LuaMultiReturn<
     [data: string | undefined, type: string | undefined, error: string | number | undefined]

@@ -1,0 +1,53 @@
+// Opens the WebSocket to the control plane. TLS asks for the name that was configured, and so does HTTP, whatever is dialled.
+//
+// Debian's lua-resty-websocket is older than OpenResty's: it has no option for the name, and verifies that of the URL. What is
+// dialled in its stead is told to its socket, which both have.
+
+import { webSocketLibrary } from "../runtime/lua-modules.ts";
+
+/**
+ * @param url ws:// or wss://
+ * @param options of the library's `new`, and of its `connect`
+ */
+export function dial(
+  url: string,
+  options: object,
+  connectOptions: object,
+): LuaMultiReturn<[WebSocketClient | undefined, string | undefined]> {
+  if (webSocketLibrary === undefined) return $multi(undefined, "lua-resty-websocket is not installed");
+  const [client, failure] = webSocketLibrary.new(options);
+  if (client === undefined) return $multi(undefined, failure);
+  const socket = rawget(client, "sock");
+  if (socket === undefined) return $multi(undefined, "this lua-resty-websocket hides its socket");
+  reachLocalhost(socket);
+  tellRefusedCertificates(socket);
+  const [connected, connectFailure] = client.connect(url, connectOptions);
+  if (connected === undefined) return $multi(undefined, withAdvice(url, connectFailure));
+  return $multi(client, undefined);
+}
+
+/** nginx's resolver asks DNS alone, which need not know localhost. */
+function reachLocalhost(socket: TcpSocket): void {
+  const { connect } = socket;
+  socket.connect = function (host, port, options) {
+    return connect.call(this, host === "localhost" ? "127.0.0.1" : host, port, options);
+  };
+}
+
+/** Where the peer answers at once, ngx_lua reports success for a certificate that it has refused, and has hung up. */
+function tellRefusedCertificates(socket: TcpSocket): void {
+  const { sslhandshake } = socket;
+  socket.sslhandshake = function (reusedSession, serverName, verify) {
+    const [secured, failure] = sslhandshake.call(this, reusedSession, serverName, verify);
+    if (!secured) return $multi(undefined, failure);
+    const [times] = this.getreusedtimes();
+    if (times === undefined) return $multi(undefined, "certificate not trusted, or host mismatch");
+    return $multi(secured, undefined);
+  };
+}
+
+function withAdvice(url: string, failure: string | undefined): string | undefined {
+  const [isAddress] = string.find(url, "^wss://[%d.]+[:/]");
+  if (isAddress === undefined || failure === undefined || !failure.includes("mismatch")) return failure;
+  return `${failure}; nginx compares no addresses with a certificate: SLUICE_CONTROL_URL must have a name that is in it`;
+}
