@@ -22,8 +22,8 @@ const countedWithinMs = 10_000;
 export async function playCrowds(
   scenario: CrowdScenario,
   times: number,
-  told: (run: Run, number: number) => void,
-  stopped: () => boolean,
+  told: (run: Run, number: number) => void = () => {},
+  stopped = () => false,
 ): Promise<Account> {
   await using stack = new AsyncDisposableStack();
   const system = await System.start({ gateways: scenario.gateways, workers, redis: true, env: environment });

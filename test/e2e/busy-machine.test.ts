@@ -1,0 +1,13 @@
+// Worked case 11 in small: processors that are all busy make Redis' replies late, and an exact limit stays exact.
+// `npm run exactness` asks the same twenty times, of more gateways, of buckets and of leases.
+
+import { expect, it } from "vitest";
+import { playCrowds } from "../exactness/crowds.ts";
+import { type CrowdScenario, crowdScenarios } from "../exactness/scenarios.ts";
+
+it("case 11: admits exactly 100 of 500 at once by two gateways that were just started, while all cores are busy", async () => {
+  const scenario = crowdScenarios.find(({ name }) => name === "busy-500") as CrowdScenario;
+  const { runs, facts } = await playCrowds(scenario, 3);
+  expect(runs).toHaveLength(3);
+  expect(facts.filter(({ ok }) => !ok)).toEqual([]);
+});
