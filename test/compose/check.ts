@@ -1,41 +1,149 @@
 // Against a running `docker compose up`: puts a cluster policy, sends more than its quota to both gateways at once, and
 // expects exactly the quota to be let through by the two together. Needs SLUICE_ADMIN_TOKEN (see the README).
+//
+//   npm run check:compose -- [--times 20] [--cold] [--busy 4]
+//
+// --times: so often, a new policy each time. --cold: both gateways are restarted before each. --busy: beside so many programs
+// that do nothing but use the processor. COMPOSE is how to reach what is up: `docker compose` if it does not say otherwise.
 
-import { ask, askAtOnce } from "../fixtures/requests.ts";
+import { table } from "../../bench/report.ts";
+import { fail, SetupError, say } from "../../launch/step.mjs";
+import { BusyLoops } from "../fixtures/busy-loops.ts";
+import { askAsCrowd, type CrowdAnswer, percentileOf } from "../fixtures/crowd.ts";
+import { failuresInWords, type GatewayCounts } from "../fixtures/gateway-counts.ts";
+import { ask } from "../fixtures/requests.ts";
+import { optionsFrom } from "../fixtures/trial.ts";
+import { countsOfContainers, restartGateways } from "./containers.ts";
 
 const controlUrl = "http://127.0.0.1:8081";
 const gatewayUrls = ["http://127.0.0.1:8080", "http://127.0.0.1:8090"];
 const quota = 100;
 const offered = 500;
 
-const token = process.env["SLUICE_ADMIN_TOKEN"];
-if (!token) {
-  console.error("SLUICE_ADMIN_TOKEN: expected the admin token that the control plane's log shows, got nothing");
-  process.exit(1);
+interface Options {
+  readonly times: number;
+  readonly cold: boolean;
+  readonly busy: number;
 }
 
-const name = `compose-check-${Date.now()}`;
-const url = `${controlUrl}/api/v1/apps/default/policies/${name}?wait=5s`;
-const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
-const policy = {
-  scope: "cluster",
-  match: { paths: [`/${name}`] },
-  limits: [{ algorithm: "fixed-window", quota, window: "1d" }],
-};
-const put = await ask(url, { method: "PUT", headers, body: JSON.stringify(policy) });
-console.log(`PUT ${name}: ${put.status} ${put.body.trim()}`);
+interface Run {
+  readonly answers: readonly CrowdAnswer[];
+  /** Undefined where the gateways' metrics could not be reached. */
+  readonly counts: GatewayCounts | undefined;
+  /** What is wrong with it, if anything. */
+  readonly fault: string | undefined;
+}
 
-const statuses = await askAtOnce(
-  gatewayUrls.map((gatewayUrl) => `${gatewayUrl}/${name}`),
-  offered,
-);
-console.log(`${offered} requests at once to two gateways: ${JSON.stringify(statuses)}`);
-await ask(url, { method: "DELETE", headers });
+try {
+  const options = readOptions(process.argv.slice(2));
+  const token = process.env["SLUICE_ADMIN_TOKEN"];
+  if (!token) {
+    throw new SetupError(
+      "SLUICE_ADMIN_TOKEN: expected the admin token that the control plane's log shows, got nothing",
+    );
+  }
+  process.exitCode = await play(options, token);
+} catch (error) {
+  fail(error);
+}
 
-const applied = JSON.parse(put.body).applied;
-const exact = statuses[200] === quota && statuses[429] === offered - quota;
-const ok = put.status === 201 && applied?.gateways === 2 && applied.acked === 2 && exact;
-console.log(
-  ok ? `as expected: exactly ${quota} admitted` : `expected 2 gateways to apply it and admit exactly ${quota}`,
-);
-process.exitCode = ok ? 0 : 1;
+async function play({ times, cold, busy }: Options, token: string): Promise<number> {
+  const loops = await BusyLoops.start(busy);
+  const runs: Run[] = [];
+  try {
+    for (let number = 1; number <= times; number++) {
+      if (cold) await restartGateways(controlUrl, gatewayUrls, token);
+      const run = await playOnce(`compose-check-${Date.now()}`, token, cold);
+      runs.push(run);
+      say(`${number} of ${times}: ${run.fault ?? `exactly ${quota} of ${offered} admitted`}`);
+    }
+  } finally {
+    await loops.stop();
+  }
+  process.stdout.write(`\n${tableOf(runs)}\n\n`);
+  const exact = runs.filter(({ fault }) => fault === undefined).length;
+  say(`${exact} of ${times} exact: ${quota} of ${offered} requests at once to two gateways`);
+  return exact === times ? 0 : 1;
+}
+
+/** @param fresh the gateways have counted nothing before */
+async function playOnce(name: string, token: string, fresh: boolean): Promise<Run> {
+  const before = fresh ? undefined : await countsOfContainers(name, 0);
+  const url = `${controlUrl}/api/v1/apps/default/policies/${name}?wait=5s`;
+  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+  const policy = {
+    scope: "cluster",
+    match: { paths: [`/${name}`] },
+    limits: [{ algorithm: "fixed-window", quota, window: "1d" }],
+  };
+  const put = await ask(url, { method: "PUT", headers, body: JSON.stringify(policy) });
+  const applied = JSON.parse(put.body).applied;
+  if (put.status !== 201 || applied?.gateways !== 2 || applied.acked !== 2) {
+    const fault = `PUT ${name}: expected 201 and two gateways that apply it, got ${put.status} ${put.body.trim()}`;
+    return { answers: [], counts: undefined, fault };
+  }
+  const answers = await askAsCrowd(
+    gatewayUrls.map((gatewayUrl) => `${gatewayUrl}/${name}`),
+    offered,
+  );
+  const decided = countOf(answers, 200) + countOf(answers, 429);
+  const counts = await countsOfContainers(name, decided);
+  await ask(url, { method: "DELETE", headers });
+  return { answers, counts: counts && since(before, counts), fault: faultOf(answers) };
+}
+
+function faultOf(answers: readonly CrowdAnswer[]): string | undefined {
+  const admitted = countOf(answers, 200);
+  const refused = countOf(answers, 429);
+  if (admitted === quota && refused === offered - quota) return undefined;
+  return `expected ${quota} admitted and ${offered - quota} refused, got ${admitted} and ${refused}`;
+}
+
+/** Failures are not told by policy: those of earlier runs are taken off. */
+function since(before: GatewayCounts | undefined, after: GatewayCounts): GatewayCounts {
+  const failures = Object.entries(after.failures)
+    .map(([kind, count]) => [kind, count - (before?.failures[kind] ?? 0)] as const)
+    .filter(([, count]) => count > 0);
+  return { ...after, failures: Object.fromEntries(failures) };
+}
+
+function countOf(answers: readonly CrowdAnswer[], wanted: number): number {
+  return answers.filter(({ status }) => status === wanted).length;
+}
+
+function tableOf(runs: readonly Run[]): string {
+  const rows = runs.map(({ answers, counts }, i) => {
+    const admitted = answers.filter(({ status }) => status === 200);
+    const took = admitted.map(({ tookMs }) => tookMs).sort((a, b) => a - b);
+    const refused = countOf(answers, 429);
+    return [
+      `${i + 1}`,
+      `${admitted.length}`,
+      `${refused}`,
+      `${answers.length - admitted.length - refused}`,
+      counts === undefined ? "not reached" : `${counts.withoutRedis}`,
+      counts === undefined ? "not reached" : failuresInWords(counts.failures),
+      percentileOf(took, 50).toFixed(0),
+      percentileOf(took, 99).toFixed(0),
+    ];
+  });
+  const head = ["run", "admitted", "refused", "other statuses", "without Redis", "failures of Redis"];
+  return table([...head, "p50 ms", "p99 ms"], rows).join("\n");
+}
+
+function readOptions(args: readonly string[]): Options {
+  const usage = "npm run check:compose -- [--times N] [--cold] [--busy N]";
+  const text = { type: "string" } as const;
+  const values = optionsFrom(args, { times: text, cold: { type: "boolean" }, busy: text }, usage);
+  return {
+    times: wholeNumber("--times", values.times ?? "1", 1),
+    cold: values.cold ?? false,
+    busy: wholeNumber("--busy", values.busy ?? "0", 0),
+  };
+}
+
+function wholeNumber(option: string, text: string, least: number): number {
+  const number = Number(text);
+  if (Number.isInteger(number) && number >= least) return number;
+  throw new SetupError(`${option}: expected a whole number from ${least} on, got ${text}`);
+}

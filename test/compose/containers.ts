@@ -1,0 +1,71 @@
+// The gateways of docker-compose.yml, reached by the command in COMPOSE: restarted, and asked for their metrics.
+
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import { SetupError } from "../../launch/step.mjs";
+import { countsIn, type GatewayCounts, sumOfCounts } from "../fixtures/gateway-counts.ts";
+import { ask } from "../fixtures/requests.ts";
+import { until } from "../fixtures/system.ts";
+
+const services = ["gateway-1", "gateway-2"];
+const command = process.env["COMPOSE"] || "docker compose";
+const readyWithinMs = 60_000;
+/** Workers tell ten times a second what they have counted; on a busy machine, later. */
+const countedWithinMs = 10_000;
+
+/** What the images have is Node. */
+const readMetrics =
+  'fetch("http://127.0.0.1:8079/sluice/metrics").then(async (r) => process.stdout.write(await r.text()))';
+
+/** @returns when both answer and the control plane has them both @throws SetupError with what the command printed */
+export async function restartGateways(
+  controlUrl: string,
+  gatewayUrls: readonly string[],
+  token: string,
+): Promise<void> {
+  await compose("restart", ...services).catch((error: Error) => {
+    throw new SetupError(
+      `--cold: expected \`${command} restart\` to restart the gateways (COMPOSE says what the command is): ${error.message}`,
+    );
+  });
+  for (const url of gatewayUrls) {
+    await until(`${url} is healthy and connected`, readyWithinMs, async () => {
+      const health = await ask(`${url}/sluice/healthz`).catch(() => undefined);
+      return health?.status === 200 && JSON.parse(health.body).connected === true;
+    });
+  }
+  const headers = { authorization: `Bearer ${token}` };
+  await until("the control plane has both gateways", readyWithinMs, async () => {
+    const { body } = await ask(`${controlUrl}/api/v1/gateways`, { headers });
+    const { gateways } = JSON.parse(body) as { gateways: readonly { lag: number }[] };
+    return gateways.length === services.length && gateways.every(({ lag }) => lag === 0);
+  });
+}
+
+/**
+ * What both gateways have counted of a policy, when they have told of so many decisions.
+ *
+ * @returns undefined where their metrics cannot be reached, which are on listeners inside the containers
+ */
+export async function countsOfContainers(policy: string, decisions: number): Promise<GatewayCounts | undefined> {
+  const giveUpAt = Date.now() + countedWithinMs;
+  for (;;) {
+    let sum: GatewayCounts;
+    try {
+      const read = (service: string) => compose("exec", "-T", service, "node", "-e", readMetrics);
+      sum = sumOfCounts((await Promise.all(services.map(read))).map((text) => countsIn(text, policy)));
+    } catch {
+      return undefined;
+    }
+    if (sum.decisions >= decisions) return sum;
+    if (Date.now() > giveUpAt) return undefined;
+  }
+}
+
+async function compose(...args: string[]): Promise<string> {
+  // The command may have arguments of its own.
+  const { stdout } = await promisify(execFile)("sh", ["-c", `${command} "$@"`, "sh", ...args], {
+    maxBuffer: 16 * 1024 * 1024,
+  });
+  return stdout;
+}
