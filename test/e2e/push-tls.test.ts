@@ -18,7 +18,7 @@ let system: System;
 let gateway: LoneGateway;
 let proxy: Server | undefined;
 /** What clients asked for by SNI, and how many bytes they sent when TLS was there. */
-const seen = { names: [] as (string | false | undefined)[], bytes: 0 };
+const seen = { names: [] as TLSSocket["servername"][], bytes: 0 };
 beforeAll(async () => {
   system = await System.start({ gateways: 0 });
 });
