@@ -30,6 +30,7 @@ const redisScripts: readonly RedisScript[] = [
     function: "chargeCounters",
     constants: { LEASED: "yes" },
   },
+  { name: "charge_up_to", file: "src/redis-scripts/charge-up-to.ts", function: "chargeCountersUpTo" },
   { name: "lease", file: "src/redis-scripts/lease.ts", function: "exchangeLease" },
   { name: "peek", file: "src/redis-scripts/peek.ts", function: "peekCounter" },
   { name: "refund", file: "src/redis-scripts/refund.ts", function: "refundCounters" },

@@ -10,7 +10,7 @@
 import { type CounterState, type Ring, wrap } from "./algorithms/counter-state.ts";
 import { admits, charge, describe, type Rate } from "./algorithms/rate.ts";
 import type { SlidingWindow } from "./algorithms/sliding-window.ts";
-import { admitsTokenBucket, type Bucket } from "./algorithms/token-bucket.ts";
+import { admitsTokenBucket, type Bucket, overdrawTokenBucket } from "./algorithms/token-bucket.ts";
 import { type Decision, emptyDecision } from "./decision.ts";
 
 /** What a store keeps beside a counter that owes. */
@@ -98,6 +98,25 @@ export function settle(rate: Rate, state: CounterState, ring: Ring, fromUs: numb
     }
   }
   return Math.min(atUs, latestUs);
+}
+
+/**
+ * Charges units that requests took while the counter was not asked: as many of them as there are, and of a bucket what refills
+ * within its clock's tolerance as well.
+ *
+ * @param units 1 or more
+ * @returns how many were charged
+ */
+export function chargeUpTo(rate: Rate, state: CounterState, ring: Ring, nowUs: number, units: number): number {
+  if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") {
+    return overdrawTokenBucket(rate, state, nowUs, units);
+  }
+  const decision = emptyDecision();
+  describe(rate, state, ring, nowUs, 1, admits(rate, state, ring, nowUs, 1), decision);
+  const taken = Math.min(units, decision.remaining);
+  if (taken < 1 || !admits(rate, state, ring, nowUs, taken)) return 0;
+  charge(rate, state, ring);
+  return taken;
 }
 
 /** A bucket may owe more than it holds: it pays as it refills, to the fraction of a unit. */

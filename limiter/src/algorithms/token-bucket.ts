@@ -167,6 +167,25 @@ export function owesAtLeast(bucket: Bucket, state: CounterState, atUs: number, u
   }
 }
 
+/**
+ * Charges units that were taken already, whether the bucket holds them or not. What it may owe beyond its burst is as much as is
+ * waited for where a clock has stepped back.
+ *
+ * @param units 1 or more
+ * @returns how many were charged
+ */
+export function overdrawTokenBucket(bucket: Bucket, state: CounterState, nowUs: number, units: number): number {
+  // Brings the state to a legal one first.
+  admitsTokenBucket(bucket, state, nowUs, 1);
+  const owedUs = Math.max(state.atUs - nowUs, 0);
+  const taken = Math.min(units, unitsIn(bucket, Math.max(bucket.fullUs + bucket.toleranceUs - owedUs, 0), 0));
+  if (taken < 1) return 0;
+  admitsTokenBucket(bucket, state, nowUs, taken);
+  state.atUs = state.nextAtUs;
+  state.count = state.nextCount;
+  return taken;
+}
+
 /** How long so many units take to refill, in µs; a started µs counts whole. */
 export function refillUs(bucket: Bucket, units: number): number {
   const { quotient, remainder } = multiplyDivide(units, bucket.windowUs, bucket.quota);
