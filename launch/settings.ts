@@ -99,7 +99,7 @@ export function readSettings(env: NodeJS.ProcessEnv): Settings {
   read("SLUICE_HEADERS", "both", "ietf, legacy, both or none", (text) =>
     ["ietf", "legacy", "both", "none"].includes(text) ? text : undefined,
   );
-  read("SLUICE_REDIS_DEADLINE_MS", 20, "a number from 1 to 60000", (text) =>
+  read("SLUICE_REDIS_DEADLINE_MS", 200, "a number from 1 to 60000", (text) =>
     Number(text) >= 1 && Number(text) <= 60000 ? Number(text) : undefined,
   );
   read<string | undefined>("SLUICE_DEBUG_SECRET", undefined, "at least 16 characters", (text) =>

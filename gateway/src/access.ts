@@ -102,10 +102,10 @@ function decideLoneInCluster(settings: Settings, policy: CompiledPolicy, keyValu
   const verdict = idleVerdicts.pop() ?? emptyVerdict();
   forgetVerdict(verdict);
   verdict.quiet = false;
-  const [allowed, failure] = decideOneInRedis(redis, policy, keyValues, verdict);
+  const [allowed, failure, unheard] = decideOneInRedis(redis, policy, keyValues, verdict);
   if (allowed === undefined) {
     warnSparingly("Redis did not decide", failure);
-    return goWithoutRedisAlone(settings, { policy, keyValues, receipt: [] });
+    return goWithoutRedisAlone(settings, { policy, keyValues, receipt: [], unheard });
   }
   // Whoever takes it next does so after this request has been answered or sleeps.
   idleVerdicts.push(verdict);
@@ -137,13 +137,13 @@ function endLone(
 ): undefined {
   countDecision(policy, allowed ? "allowed" : "refused");
   if (!allowed) return verdict.allowed ? refuseUndecided(policy) : answerOverLimit(headers, verdict);
-  if (policy.holdsSlots) holdSlotsOf(charges[0]);
+  if (policy.holdsSlots) holdSlotsOf(charges[0] as Charge);
   return goOn(headers, verdict);
 }
 
-/** @param charge undefined: onStoreFailure lets the request pass without */
-function holdSlotsOf(charge: Charge | undefined): undefined {
-  if (charge !== undefined) holdSlots(charge.policy, charge.limits, charge.keyValues, charge.receipt, charge.redis);
+/** @param charge of no limit: onStoreFailure lets the request pass without slots */
+function holdSlotsOf(charge: Charge): undefined {
+  if (charge.limits.length > 0) holdSlots(charge.policy, charge.limits, charge.keyValues, charge.receipt, charge.redis);
 }
 
 /** The same from the units of a lease, or what is known to be left of the limit. @returns false: Redis is to be asked */
@@ -180,9 +180,9 @@ function decideAll(
   settle();
   if (explanation !== undefined) tell(explanation, { verdict, charges, denial, redis: settings.redis });
   if (denial === undefined && verdict.allowed) {
-    for (const { policy, limits, keyValues, receipt, redis } of charges) {
-      if (policy.holdsSlots) holdSlots(policy, limits, keyValues, receipt, redis);
-      if (policy.settles) noteResponse(policy, limits, keyValues, redis);
+    for (const charge of charges) {
+      if (charge.policy.holdsSlots) holdSlotsOf(charge);
+      if (charge.policy.settles) noteResponse(charge);
     }
     return goOn(settings.headers, verdict);
   }

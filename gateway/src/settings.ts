@@ -21,7 +21,7 @@ export interface Settings {
 
 export interface RedisSettings {
   readonly deployment: Deployment;
-  /** How long one command may take before the node decides alone. */
+  /** How long Redis may be silent before it counts as away, and the node decides alone. */
   readonly deadlineMs: number;
 }
 
@@ -42,7 +42,7 @@ export function readSettings(): Settings {
     debugSecret: debugSecret(environment("SLUICE_DEBUG_SECRET")),
     redis: redisSettings(
       environment("SLUICE_REDIS_URL"),
-      redisDeadlineMs(environment("SLUICE_REDIS_DEADLINE_MS") ?? "20"),
+      redisDeadlineMs(environment("SLUICE_REDIS_DEADLINE_MS") ?? "200"),
     ),
   };
 }

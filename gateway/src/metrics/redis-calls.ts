@@ -20,6 +20,8 @@ const batchesKey = "redis-batches";
 const batchedKey = "redis-batched-counters";
 const recalledKey = "redis-refusals-remembered";
 const failureKey = "redis-failure:";
+const lateUnitsKey = "redis-late-units";
+const forgottenUnitsKey = "redis-forgotten-units";
 
 export function observeRedisCall(seconds: number): void {
   let bucket = 0;
@@ -59,6 +61,24 @@ export function countRedisFailure(during: "connect" | "call" | "reply", failure:
 /** A request that shares calls with others, and was not decided in time. */
 export function countLate(): void {
   addPending(`${failureKey}late`, 1);
+}
+
+/** Units that were taken without Redis, and told to it since. */
+export function countLateUnits(units: number): void {
+  addPending(lateUnitsKey, units);
+}
+
+/** Units that were taken without Redis, and of which it will not hear. */
+export function countForgottenUnits(units: number): void {
+  addPending(forgottenUnitsKey, units);
+}
+
+export function lateUnits(): number {
+  return flushedCount(lateUnitsKey);
+}
+
+export function forgottenUnits(): number {
+  return flushedCount(forgottenUnitsKey);
 }
 
 function kindOf(during: "connect" | "call" | "reply", failure: string | undefined): RedisFailure {

@@ -15,6 +15,8 @@ import {
   batchCount,
   batchedCounters,
   callBuckets,
+  forgottenUnits,
+  lateUnits,
   recalledCount,
   redisCallCounts,
   redisCallSeconds,
@@ -102,6 +104,10 @@ function redisCalls(lines: string[]): void {
   for (const kind of redisFailures) {
     lines.push(sample("sluice_redis_failures_total", { kind }, whole(redisFailureCount(kind))));
   }
+  const late = "Units that were taken while Redis did not decide, and that it was told of since.";
+  total(lines, "sluice_redis_late_units_total", late, lateUnits());
+  const forgotten = "Units that were taken while Redis did not decide, and that it will not be told of.";
+  total(lines, "sluice_redis_forgotten_units_total", forgotten, forgottenUnits());
 }
 
 function leases(lines: string[]): void {

@@ -1,5 +1,6 @@
-// Keeps requests from waiting for a server that does not answer: after some failures in a row nothing is sent to it, until a
-// probe of the worker's own has been answered. Of each server, and each worker for itself.
+// Keeps requests from waiting for a server that does not answer: after a silence, or some failures in a row, nothing is sent
+// to it until it has answered a probe of the worker's own, or a call that was given up. Each worker judges each server for
+// itself.
 
 import { runUntilDone } from "../runtime/background.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
@@ -9,9 +10,14 @@ export interface Breaker {
   failures: number;
   /** Nothing is sent. */
   open: boolean;
+  /** How often it has opened: a probe belongs to one opening. */
+  openings: number;
   /** Before the next probe. */
   pauseSeconds: number;
 }
+
+/** Asks the server something harmless, and tells whether it answered: then there is no other. Yields. */
+type Probe = (this: void) => boolean;
 
 const failuresToOpen = 3;
 const firstPauseSeconds = 0.05;
@@ -20,7 +26,7 @@ const longestPauseSeconds = 0.25;
 let openBreakers = 0;
 
 export function closedBreaker(): Breaker {
-  return { failures: 0, open: false, pauseSeconds: firstPauseSeconds };
+  return { failures: 0, open: false, openings: 0, pauseSeconds: firstPauseSeconds };
 }
 
 /** How many servers this worker sends nothing to. */
@@ -30,14 +36,27 @@ export function openBreakerCount(): number {
 
 export function noteAnswer(breaker: Breaker): void {
   breaker.failures = 0;
+  if (breaker.open) close(breaker);
 }
 
-/** @param probe asks the server something harmless, and tells whether it answered: then there is no other. Yields */
-export function noteFailure(breaker: Breaker, probe: () => boolean): void {
+/** A call failed at once: a few in a row are an outage. */
+export function noteFailure(breaker: Breaker, probe: Probe): void {
   breaker.failures += 1;
-  if (breaker.open || breaker.failures < failuresToOpen) return;
+  if (breaker.failures >= failuresToOpen) open(breaker, probe);
+}
+
+/** The server has been silent for a whole deadline: that is an outage, and nobody else is to wait for it. */
+export function noteSilence(breaker: Breaker, probe: Probe): void {
+  breaker.failures += 1;
+  open(breaker, probe);
+}
+
+function open(breaker: Breaker, probe: Probe): void {
+  if (breaker.open) return;
   breaker.pauseSeconds = firstPauseSeconds;
-  const failure = runUntilDone(() => probeAgain(breaker, probe));
+  breaker.openings += 1;
+  const opening = breaker.openings;
+  const failure = runUntilDone(() => probeAgain(breaker, opening, probe));
   // Without a probe nobody would find out that it is back.
   if (failure !== undefined) {
     warnSparingly("requests wait for a Redis that fails", failure);
@@ -47,19 +66,31 @@ export function noteFailure(breaker: Breaker, probe: () => boolean): void {
   openBreakers += 1;
 }
 
+function close(breaker: Breaker): void {
+  breaker.open = false;
+  openBreakers -= 1;
+}
+
 /** @returns whether to probe once more */
-function probeAgain(breaker: Breaker, probe: () => boolean): boolean {
+function probeAgain(breaker: Breaker, opening: number, probe: Probe): boolean {
   if (!ngx.worker.exiting()) {
     // Never the same in all workers: a server that comes back is not asked by all at once.
     ngx.sleep(breaker.pauseSeconds * (0.75 + math.random() / 2));
+    if (!isOpen(breaker, opening)) return false;
     const [ran, answered] = pcall(probe);
     if (!ran || !answered) {
       breaker.pauseSeconds = math.min(breaker.pauseSeconds * 2, longestPauseSeconds);
-      return true;
+      return isOpen(breaker, opening);
     }
   }
-  breaker.failures = 0;
-  breaker.open = false;
-  openBreakers -= 1;
+  if (isOpen(breaker, opening)) {
+    breaker.failures = 0;
+    close(breaker);
+  }
   return false;
+}
+
+/** A late answer may have closed it meanwhile, and a failure opened it again. */
+function isOpen({ open: isStillOpen, openings }: Breaker, opening: number): boolean {
+  return isStillOpen && openings === opening;
 }

@@ -7,11 +7,21 @@
 import { redisLibrary } from "../runtime/lua-modules.ts";
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
-import { type Breaker, closedBreaker, noteFailure } from "./breaker.ts";
+import { type Breaker, closedBreaker, noteAnswer, noteFailure, noteSilence } from "./breaker.ts";
 import { type Access, type Address, poolName } from "./deployment.ts";
+import {
+  type Answerer,
+  beginWaiting,
+  isSilent,
+  leftSeconds,
+  newPatience,
+  type Patience,
+  patienceSeconds,
+} from "./patience.ts";
+import { readPatiently } from "./patient-socket.ts";
 
 /** A server, and this worker's connections to it. */
-export interface RedisServer {
+export interface RedisServer extends Answerer {
   readonly access: Access;
   readonly address: Address;
   /** What is dialled: nginx's resolver asks DNS alone, which need not know localhost. */
@@ -27,7 +37,7 @@ const poolSize = 64;
 const backlog = 10_000;
 const maxIdleMs = 60_000;
 const probeKey = "sluice:probe";
-const tooLate = "timeout: the new connection took longer than the deadline";
+const tooLate = "timeout: the new connection took too long";
 /** Those who are asked where Redis is may disagree for a while, and name one and the other in turn. */
 const expectedBackSeconds = 5;
 
@@ -40,7 +50,15 @@ export function serverAt(access: Access, address: Address): RedisServer {
   if (server === undefined) {
     const host = address.host === "localhost" ? "127.0.0.1" : address.host;
     const options = { pool, pool_size: poolSize, backlog };
-    server = { access, address, host, options, breaker: closedBreaker(), replacedAtSeconds: undefined };
+    server = {
+      access,
+      address,
+      host,
+      options,
+      breaker: closedBreaker(),
+      answeredAtSeconds: 0,
+      replacedAtSeconds: undefined,
+    };
     servers[pool] = server;
   }
   return server;
@@ -67,46 +85,64 @@ function isGone({ replacedAtSeconds }: RedisServer): boolean {
 }
 
 /**
- * @param deadlineMs of each step, and of the commands that follow
- * @param sinceSeconds by the stopwatch: a new connection and what follows have one deadline together, which began then
+ * @param deadlineMs of each step, and of the commands that follow, by nginx's clock
+ * @param patience for whoever waits: of each step and each reply, by the patience clock
  * @returns a connection, to be given back by `keep` or `discard`; or what failed, and then no script was sent
  */
 export function connectTo(
   server: RedisServer,
   deadlineMs: number,
-  sinceSeconds?: number,
+  patience: Patience = newPatience(deadlineMs),
 ): LuaMultiReturn<[RedisConnection | undefined, string | undefined]> {
   if (redisLibrary === undefined) return $multi(undefined, "lua-resty-redis is not installed");
-  const redis = redisLibrary.new();
-  redis.set_timeout(deadlineMs);
-  const [connected, failure] = redis.connect(server.host, server.address.port, server.options);
-  if (connected === undefined) return $multi(undefined, `connect: ${failure}`);
+  beginWaiting(patience, server);
+  const [redis, connectFailure] = connectPatiently(server, deadlineMs, patience);
+  if (redis === undefined) return $multi(undefined, `connect: ${connectFailure}`);
   const [reused] = redis.get_reused_times();
   if (reused !== 0) return $multi(redis, undefined);
-  const endsAtSeconds = sinceSeconds === undefined ? undefined : sinceSeconds + deadlineMs / 1000;
-  const greetingFailure = greet(redis, server, endsAtSeconds);
+  const greetingFailure = greet(redis, server, patience);
   if (greetingFailure !== undefined) {
     discard(redis);
     return $multi(undefined, greetingFailure);
   }
-  if (hurry(redis, endsAtSeconds)) return $multi(redis, undefined);
+  if (leftSeconds(patience) > 0) return $multi(redis, undefined);
   // For the next request.
   keep(redis);
   return $multi(undefined, tooLate);
 }
 
-/** Gives what comes next on this connection what is left of the deadline. @returns false: nothing is */
-export function hurry(redis: RedisConnection, endsAtSeconds: number | undefined): boolean {
-  if (endsAtSeconds === undefined) return true;
-  const leftMs = math.floor((endsAtSeconds - stopwatchSeconds()) * 1000);
-  if (leftMs < 1) return false;
-  redis.set_timeout(leftMs);
-  return true;
+/** By nginx's clock alone, a worker that was late itself would give up on a connection that is there. */
+function connectPatiently(
+  server: RedisServer,
+  deadlineMs: number,
+  patience: Patience,
+): LuaMultiReturn<[RedisConnection | undefined, string | undefined]> {
+  const endsAtSeconds = stopwatchSeconds() + patience.limitSeconds;
+  for (;;) {
+    const redis = (redisLibrary as NonNullable<typeof redisLibrary>).new();
+    readPatiently(redis, patience);
+    redis.set_timeout(deadlineMs);
+    const [connected, failure] = redis.connect(server.host, server.address.port, server.options);
+    if (connected !== undefined) return $multi(redis, undefined);
+    const isOver = isSilent(patience) || leftSeconds(patience) <= 0 || stopwatchSeconds() >= endsAtSeconds;
+    if (failure !== "timeout" || isOver) return $multi(undefined, failure);
+  }
 }
 
-/** A call to it failed. After some in a row, it is left alone until it answers a probe, or is gone for good. */
-export function noteFailureOf(server: RedisServer, { deadlineMs }: RedisSettings): void {
-  noteFailure(server.breaker, () => isGone(server) || answersProbe(server, deadlineMs));
+/** The server has replied to something. */
+export function noteAnswerOf(server: RedisServer): void {
+  server.answeredAtSeconds = patienceSeconds();
+  noteAnswer(server.breaker);
+}
+
+/**
+ * A call to it failed. After a silence, or some failures in a row, it is left alone until it answers a probe, or is gone for
+ * good.
+ */
+export function noteFailureOf(server: RedisServer, { deadlineMs }: RedisSettings, wasSilent: boolean): void {
+  const probe = () => isGone(server) || answersProbe(server, deadlineMs);
+  if (wasSilent) noteSilence(server.breaker, probe);
+  else noteFailure(server.breaker, probe);
 }
 
 /**
@@ -158,9 +194,9 @@ type Step = (this: void, redis: RedisConnection, server: RedisServer) => string 
 /** What a new connection needs before its first command; each tells what failed. */
 const greeting: readonly Step[] = [encrypt, signIn, selectDatabase, expectPrimary];
 
-function greet(redis: RedisConnection, server: RedisServer, endsAtSeconds: number | undefined): string | undefined {
+function greet(redis: RedisConnection, server: RedisServer, patience: Patience): string | undefined {
   for (const step of greeting) {
-    if (!hurry(redis, endsAtSeconds)) return tooLate;
+    if (leftSeconds(patience) <= 0) return tooLate;
     const failure = step(redis, server);
     if (failure !== undefined) return failure;
   }

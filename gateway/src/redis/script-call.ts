@@ -6,11 +6,11 @@
 import { countRedisFailure, observeRedisCall } from "../metrics/redis-calls.ts";
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
-import { noteAnswer } from "./breaker.ts";
-import { connectTo, discard, hurry, keep, noteFailureOf, type RedisServer, serverAt } from "./connection.ts";
+import { connectTo, discard, keep, noteAnswerOf, noteFailureOf, type RedisServer, serverAt } from "./connection.ts";
 import { toldAddress } from "./deployment.ts";
 import { changedNothing, codeOf, decidesNothing, type ErrorCode, redirection } from "./error-reply.ts";
 import { slotOf } from "./hash-slot.ts";
+import { isSilent, leftSeconds, newPatience, type Patience, patienceSeconds } from "./patience.ts";
 import { doubtPrimary, primaryOf } from "./primary.ts";
 import { callOf, callWithSource, exchange, exchangeOne } from "./script-request.ts";
 import { doubtSlots, otherServerOfSlot, serverOfSlot, slotMoved } from "./slot-map.ts";
@@ -46,8 +46,7 @@ export function groupOf({ deployment }: RedisSettings, key: string): number {
 
 /**
  * @param keysAndArgs the keys, all of one group, then the arguments
- * @param deadlineMs what is left of the settings' deadline for whoever has waited already. Not by settings of its own: what the
- *   call begins, probes of a server that fails and the search for another, goes on with the whole one
+ * @param patience of whoever waits for it
  * @returns the reply; or undefined, what failed, and whether the script may have been run all the same
  */
 export function callScript(
@@ -55,25 +54,16 @@ export function callScript(
   script: Script,
   keyCount: number,
   keysAndArgs: readonly string[],
-  deadlineMs: number = settings.deadlineMs,
+  patience: Patience = newPatience(settings.deadlineMs),
 ): LuaMultiReturn<[unknown, string | undefined, boolean]> {
   const startedAt = stopwatchSeconds();
   const group = groupOf(settings, keysAndArgs[0] as string);
-  const [known, unknown] = serverFor(settings, group, deadlineMs);
+  const [known, unknown] = serverFor(settings, group, waitMsOf(settings, patience));
   if (known === undefined) {
     countRedisFailure("connect", unknown);
     return $multi(undefined, unknown, false);
   }
-  const [reply, failure, stage] = callServer(
-    settings,
-    known,
-    deadlineMs,
-    startedAt,
-    false,
-    script,
-    keyCount,
-    keysAndArgs,
-  );
+  const [reply, failure, stage] = callServer(settings, known, patience, false, script, keyCount, keysAndArgs);
   if (reply !== undefined) {
     observeRedisCall(stopwatchSeconds() - startedAt);
     return $multi(reply, undefined, false);
@@ -81,7 +71,7 @@ export function callScript(
   const trouble = { server: known, asking: false, stage: stage as Stage, failure: failure as string };
   const [later, lastFailure, mayHaveRun] = followDetours(
     settings,
-    deadlineMs,
+    patience,
     group,
     trouble,
     script,
@@ -90,6 +80,11 @@ export function callScript(
   );
   if (later !== undefined || trouble.stage !== "connect") observeRedisCall(stopwatchSeconds() - startedAt);
   return $multi(later, lastFailure, mayHaveRun);
+}
+
+/** The longest to wait where somebody else is asked who the server is, in ms. */
+function waitMsOf({ deadlineMs }: RedisSettings, patience: Patience): number {
+  return math.min(deadlineMs, math.max(leftSeconds(patience), 0) * 1000);
 }
 
 /** What came of a script, and where. */
@@ -103,21 +98,22 @@ interface Trouble {
 /** @param trouble of the first try; of the last, afterwards */
 function followDetours(
   settings: RedisSettings,
-  deadlineMs: number,
+  patience: Patience,
   group: number,
   trouble: Trouble,
   script: Script,
   keyCount: number,
   keysAndArgs: readonly string[],
 ): LuaMultiReturn<[reply: unknown, failure: string | undefined, mayHaveRun: boolean]> {
-  const endsAt = stopwatchSeconds() + deadlineMs / 1000;
+  const beganAtSeconds = patienceSeconds();
   let redirects = 0;
   for (;;) {
     const { server, stage, failure } = trouble;
     const code = stage === "reply" ? codeOf(failure) : undefined;
-    const leftMs = (endsAt - stopwatchSeconds()) * 1000;
+    const spentMs = (patienceSeconds() - beganAtSeconds) * 1000;
+    const leftMs = math.min(waitMsOf(settings, patience), settings.deadlineMs - spentMs);
     if (code !== "TRYAGAIN") redirects += 1;
-    learn(settings, server, group, stage, code, failure);
+    if (!patience.released) learn(settings, server, group, stage, code, failure);
     const late = leftMs < 1 || redirects > mostRedirects;
     const detour = late ? undefined : detourFor(settings, trouble, group, code, leftMs);
     if (detour === undefined) {
@@ -125,12 +121,10 @@ function followDetours(
       const mayHaveRun = stage === "call" || (code !== undefined && !changedNothing(code));
       return $multi(undefined, explained(settings, code, failure), mayHaveRun);
     }
-    const detourAt = stopwatchSeconds();
     const [reply, nextFailure, nextStage] = callServer(
       settings,
       detour.server,
-      math.max(1, (endsAt - detourAt) * 1000),
-      detourAt,
+      patience,
       detour.asking,
       script,
       keyCount,
@@ -156,6 +150,12 @@ export function serverFor(
   return $multi(serverAt(deployment.access, deployment.address), undefined);
 }
 
+/** Whether a call would be sent now. Waits for nobody. */
+export function isReachable(settings: RedisSettings, group: number): boolean {
+  const [server] = serverFor(settings, group, 0);
+  return server !== undefined && !server.breaker.open;
+}
+
 /** One of several scripts that go together. */
 export interface Call {
   readonly script: Script;
@@ -165,36 +165,45 @@ export interface Call {
   /** What came of it: a reply, or what failed. */
   reply: unknown;
   failure: string | undefined;
+  /** Without a reply: whether Redis may have run it all the same. */
+  mayHaveRun?: boolean;
 }
 
 /**
  * Calls several scripts in one round trip. Those that were certainly not run are called once more: the first of them by itself,
  * which tells Redis its script, or us where else to go, then the others together again.
  */
-export function callScripts(settings: RedisSettings, calls: readonly Call[]): void {
+export function callScripts(
+  settings: RedisSettings,
+  calls: readonly Call[],
+  patience: Patience = newPatience(settings.deadlineMs),
+): void {
   let left = calls;
   for (let round = 0; round < mostRounds && left.length > 1; round++) {
-    if (round > 0) callAlone(settings, left[0] as Call);
-    left = callTogether(settings, round > 0 ? left.slice(1) : left);
+    if (round > 0) callAlone(settings, left[0] as Call, patience);
+    left = callTogether(settings, round > 0 ? left.slice(1) : left, patience);
   }
-  for (const call of left) callAlone(settings, call);
+  for (const call of left) callAlone(settings, call, patience);
 }
 
-function callAlone(settings: RedisSettings, call: Call): void {
-  const [reply, failure] = callScript(settings, call.script, call.keyCount, call.keysAndArgs);
+function callAlone(settings: RedisSettings, call: Call, patience: Patience): void {
+  const { script, keyCount, keysAndArgs } = call;
+  const [reply, failure, mayHaveRun] = callScript(settings, script, keyCount, keysAndArgs, patience);
   call.reply = reply;
   call.failure = failure;
+  call.mayHaveRun = mayHaveRun;
 }
 
 /** @returns those that were certainly not run */
-function callTogether(settings: RedisSettings, calls: readonly Call[]): readonly Call[] {
+function callTogether(settings: RedisSettings, calls: readonly Call[], patience: Patience): readonly Call[] {
   const startedAt = stopwatchSeconds();
   const first = calls[0] as Call;
-  const [server] = serverFor(settings, groupOf(settings, first.keysAndArgs[0] as string));
+  const group = groupOf(settings, first.keysAndArgs[0] as string);
+  const [server] = serverFor(settings, group, waitMsOf(settings, patience));
   if (server === undefined || server.breaker.open) return calls;
-  const [redis] = connectTo(server, settings.deadlineMs, startedAt);
+  const [redis] = connectTo(server, settings.deadlineMs, patience);
   if (redis === undefined) {
-    noteFailureOf(server, settings);
+    noteFailed(settings, server, patience);
     return calls;
   }
   const requests: string[][] = [];
@@ -203,10 +212,13 @@ function callTogether(settings: RedisSettings, calls: readonly Call[]): readonly
   observeRedisCall(stopwatchSeconds() - startedAt);
   if (replies === undefined) {
     discard(redis);
-    noteFailureOf(server, settings);
-    learn(settings, server, 0, "call", undefined, failure as string);
+    noteFailed(settings, server, patience);
+    if (!patience.released) learn(settings, server, group, "call", undefined, failure as string);
     countRedisFailure("call", failure);
-    for (const call of calls) call.failure = failure ?? "closed";
+    for (const call of calls) {
+      call.failure = failure ?? "closed";
+      call.mayHaveRun = true;
+    }
     return [];
   }
   endExchange(settings, server, redis, refusalIn(replies));
@@ -216,7 +228,10 @@ function callTogether(settings: RedisSettings, calls: readonly Call[]): readonly
     const error = errorIn(replies[i]);
     if (error === undefined) call.reply = replies[i];
     else if (changedNothing(codeOf(error))) notRun.push(call);
-    else call.failure = error;
+    else {
+      call.failure = error;
+      call.mayHaveRun = true;
+    }
   }
   return notRun;
 }
@@ -250,54 +265,63 @@ function endExchange(
   redis: RedisConnection,
   error: string | undefined,
 ): void {
-  if (error !== undefined && decidesNothing(codeOf(error))) noteFailureOf(server, settings);
-  else noteAnswer(server.breaker);
+  if (error !== undefined && decidesNothing(codeOf(error))) noteFailureOf(server, settings, false);
+  else noteAnswerOf(server);
   // A replica now: kept connections were to a primary when they were greeted.
   if (error?.includes("READONLY")) discard(redis);
   else keep(redis);
 }
 
-/**
- * EVALSHA, and EVAL where Redis does not know the script: it was not run then, so nothing is charged twice.
- *
- * @param deadlineMs of all of it, since `sinceSeconds` of the stopwatch; on a connection that was kept, of the call alone
- */
+/** EVALSHA, and EVAL where Redis does not know the script: it was not run then, so nothing is charged twice. */
 function callServer(
   settings: RedisSettings,
   server: RedisServer,
-  deadlineMs: number,
-  sinceSeconds: number,
+  patience: Patience,
   asking: boolean,
   script: Script,
   keyCount: number,
   keysAndArgs: readonly string[],
 ): LuaMultiReturn<[reply: unknown, failure: string | undefined, stage: Stage | undefined]> {
-  if (server.breaker.open) return $multi(undefined, "broken off: it failed several times in a row", "connect");
-  const [redis, connectFailure] = connectTo(server, deadlineMs, sinceSeconds);
+  if (server.breaker.open) return $multi(undefined, "broken off: it does not answer", "connect");
+  if (leftSeconds(patience) <= 0) return $multi(undefined, "timeout: the call took too long", "connect");
+  const [redis, connectFailure] = connectTo(server, settings.deadlineMs, patience);
   if (redis === undefined) {
-    noteFailureOf(server, settings);
+    noteFailed(settings, server, patience);
     return $multi(undefined, connectFailure, "connect");
   }
   if (asking) redis.asking();
   let [reply, failure] = exchangeOne(redis, callOf(script, keyCount, keysAndArgs));
   const unknown = reply === false && failure !== undefined && failure.startsWith("NOSCRIPT");
-  if (unknown && hurry(redis, sinceSeconds + deadlineMs / 1000)) {
+  if (unknown && leftSeconds(patience) > 0) {
     if (asking) redis.asking();
     [reply, failure] = exchangeOne(redis, callWithSource(script, keyCount, keysAndArgs));
   }
   // undefined: the connection failed, and what Redis may still send on it must reach nobody else.
   if (reply === undefined) {
     discard(redis);
-    noteFailureOf(server, settings);
+    noteFailed(settings, server, patience);
     return $multi(undefined, failure, "call");
   }
   if (reply !== false) {
-    noteAnswer(server.breaker);
+    noteAnswerOf(server);
     keep(redis);
     return $multi(reply, undefined, undefined);
   }
   endExchange(settings, server, redis, failure);
   return $multi(undefined, failure, "reply");
+}
+
+/** What a released call was to say of its server was said then: others may have been answered since. */
+function noteFailed(settings: RedisSettings, server: RedisServer, patience: Patience): void {
+  if (!patience.released) noteFailureOf(server, settings, isSilent(patience));
+}
+
+/** The server of a watched call is silent, which is read on: nobody else is to wait for it. @param group of the call's keys */
+export function noteSilentServer(settings: RedisSettings, patience: Patience, group: number): void {
+  const server = patience.server as RedisServer;
+  noteFailureOf(server, settings, true);
+  learn(settings, server, group, "call", undefined, "timeout");
+  countRedisFailure("call", "timeout");
 }
 
 /** What a failure says of the deployment. */

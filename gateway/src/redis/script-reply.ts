@@ -2,6 +2,7 @@
 // what lies behind a short reply is nobody's.
 
 import type { RedisSettings } from "../settings.ts";
+import type { Patience } from "./patience.ts";
 import { callScript, type Script } from "./script-call.ts";
 
 export const oddReply = "a reply that none of our scripts gives";
@@ -10,7 +11,7 @@ export const oddReply = "a reply that none of our scripts gives";
  * As `callScript`, for a script that replies a list of numbers.
  *
  * @param count how many
- * @returns them; or undefined and what failed
+ * @returns them; or undefined, what failed, and whether the script may have been run all the same
  */
 export function callForNumbers(
   settings: RedisSettings,
@@ -18,12 +19,12 @@ export function callForNumbers(
   keyCount: number,
   keysAndArgs: readonly string[],
   count: number,
-  deadlineMs?: number,
-): LuaMultiReturn<[readonly number[] | undefined, string | undefined]> {
-  const [reply, failure] = callScript(settings, script, keyCount, keysAndArgs, deadlineMs);
-  if (reply === undefined) return $multi(undefined, failure);
-  if (!areNumbers(reply, count)) return $multi(undefined, oddReply);
-  return $multi(reply, undefined);
+  patience?: Patience,
+): LuaMultiReturn<[readonly number[] | undefined, string | undefined, mayHaveRun: boolean]> {
+  const [reply, failure, mayHaveRun] = callScript(settings, script, keyCount, keysAndArgs, patience);
+  if (reply === undefined) return $multi(undefined, failure, mayHaveRun);
+  if (!areNumbers(reply, count)) return $multi(undefined, oddReply, true);
+  return $multi(reply, undefined, false);
 }
 
 /** The same for a script that replies one number. */
@@ -32,11 +33,11 @@ export function callForNumber(
   script: Script,
   keyCount: number,
   keysAndArgs: readonly string[],
-): LuaMultiReturn<[number | undefined, string | undefined]> {
-  const [reply, failure] = callScript(settings, script, keyCount, keysAndArgs);
-  if (reply === undefined) return $multi(undefined, failure);
-  if (type(reply) !== "number") return $multi(undefined, oddReply);
-  return $multi(reply as number, undefined);
+): LuaMultiReturn<[number | undefined, string | undefined, mayHaveRun: boolean]> {
+  const [reply, failure, mayHaveRun] = callScript(settings, script, keyCount, keysAndArgs);
+  if (reply === undefined) return $multi(undefined, failure, mayHaveRun);
+  if (type(reply) !== "number") return $multi(undefined, oddReply, true);
+  return $multi(reply as number, undefined, false);
 }
 
 export function areNumbers(reply: unknown, count: number): reply is readonly number[] {

@@ -6,8 +6,9 @@ import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
 import { stopwatchUs, wallSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
+import { firstKey } from "../stores/groups.ts";
 import { leaseHeardAtUs } from "../stores/leases.ts";
-import { type Charge, type Check, firstKey } from "../stores/redis-store.ts";
+import type { Charge, Check } from "../stores/redis-store.ts";
 import { refusalHeardAt } from "../stores/refusals.ts";
 
 /** Of the request: the secret. Of the response: one line a policy, and one for the whole. */
@@ -84,7 +85,8 @@ export function tell(explanation: Explanation, ending: Ending): void {
 
 function outcomeOf(check: Asked, explanation: Explanation, { verdict, charges, denial, redis }: Ending): string {
   const charge = charges.find(({ receipt }) => receipt === check.receipt);
-  if (charge !== undefined) return chargedBy(check, charge);
+  // Of no limit: onStoreFailure let it pass.
+  if (charge !== undefined && charge.limits.length > 0) return chargedBy(check, charge);
   const refused = refusedBy(check, explanation, redis);
   const isLast = explanation.met[explanation.met.length - 1]?.outcome === check;
   const wentOn = check.apart && (!isLast || (verdict.allowed && denial === undefined));

@@ -66,18 +66,29 @@ declare interface RedisConnection {
 }
 
 declare interface TcpSocket {
+  connect(
+    host: string,
+    port: number,
+    options: object,
+  ): LuaMultiReturn<[ok: number | undefined, error: string | undefined]>;
+  send(data: unknown): LuaMultiReturn<[bytes: number | undefined, error: string | undefined]>;
+  /** A line without its end, or so many bytes. After a time-out the rest may be asked for. */
+  receive(
+    size?: number,
+  ): LuaMultiReturn<[data: string | undefined, error: string | undefined, partial: string | undefined]>;
+  settimeout(ms: number): void;
+  setkeepalive(
+    maxIdleMs: number,
+    poolSize: number,
+  ): LuaMultiReturn<[ok: number | undefined, error: string | undefined]>;
+  getreusedtimes(): LuaMultiReturn<[times: number | undefined, error: string | undefined]>;
+  close(): LuaMultiReturn<[ok: number | undefined, error: string | undefined]>;
   /** @param reusedSession false: none, and none is returned */
   sslhandshake(
     reusedSession: boolean,
     serverName: string,
     verify: boolean,
   ): LuaMultiReturn<[ok: boolean | undefined, error: string | undefined]>;
-  connect(
-    host: string,
-    port: number,
-    options: object,
-  ): LuaMultiReturn<[ok: number | undefined, error: string | undefined]>;
-  getreusedtimes(): LuaMultiReturn<[times: number | undefined, error: string | undefined]>;
 }
 
 /** A client of lua-resty-websocket. */

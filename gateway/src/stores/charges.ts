@@ -9,16 +9,18 @@ import { runSoon } from "../runtime/background.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
+import { noteOwed, type Owed, retractOwed } from "./debts.ts";
+import type { Question } from "./group-commit.ts";
+import { firstKey } from "./groups.ts";
 import { chargeLeased, chargeUnspent, lastHeardOfLease, refundLeased } from "./leases.ts";
 import { nodeShare } from "./node-share.ts";
 import { beginShareOnNode, mustAgree, refundOnNode } from "./node-store.ts";
-import { type Charge, type Check, firstKey, mostCountersAtOnce, refundCall, refundInRedis } from "./redis-store.ts";
+import { type Charge, type Check, mostCountersAtOnce, refundCall, refundInRedis } from "./redis-store.ts";
 import { roundTrips } from "./redis-upkeep.ts";
 import { lastRefusal } from "./refusals.ts";
 import { admitInRedis, admitOnNode } from "./settlements.ts";
 
 /**
- * @param limits the policy's, or a node's share of them
  * @param charges has the charge afterwards, where the request is allowed
  * @returns whether it is
  */
@@ -152,11 +154,35 @@ export function chargeWithoutRedis(
   const { policy } = check;
   const { onStoreFailure } = policy.policy;
   if (policy.leased && redis !== undefined && chargeUnspent(redis, check, verdict, charges)) return true;
-  if (onStoreFailure !== "local") return onStoreFailure === "allow";
-  const share = nodeShare(policy);
-  const heard = redis === undefined ? undefined : lastHeard(redis, check);
-  if (heard !== undefined) beginShareOnNode(policy, share, check.keyValues, heard);
-  return chargeOnNode(check, share, verdict, charges);
+  if (onStoreFailure === "deny") return false;
+  let limits: readonly CompiledLimit[] = [];
+  if (onStoreFailure === "local") {
+    limits = nodeShare(policy);
+    const heard = redis === undefined ? undefined : lastHeard(redis, check);
+    if (heard !== undefined) beginShareOnNode(policy, limits, check.keyValues, heard);
+    if (!admitOnNode(policy, limits, check.keyValues, verdict, check.receipt)) return false;
+  }
+  const owed = redis === undefined ? undefined : oweFor(redis, check);
+  charges.push({ policy, limits, keyValues: check.keyValues, receipt: check.receipt, redis: undefined, owed });
+  return true;
+}
+
+/** What Redis is to be told of a request that goes on without it, unless Redis has charged it meanwhile. */
+function oweFor(redis: RedisSettings, { policy, keyValues, unheard }: Check): Owed {
+  const owed: Owed = { redis, policy, keyValues, wentOn: true, noted: false };
+  // What the response takes, it owes then.
+  if (policy.settles) return owed;
+  if (unheard === undefined || unheard.lost === false) noteOwed(owed);
+  else if (unheard.abandoned && unheard.lost === undefined) oweWhenHeard(unheard, owed);
+  return owed;
+}
+
+/** Redis has not replied yet, or just has. */
+function oweWhenHeard(unheard: Question, owed: Owed): void {
+  // What Redis had charged has been refunded by now.
+  if (unheard.settled) noteOwed(owed);
+  else if (unheard.owed === undefined) unheard.owed = [owed];
+  else unheard.owed.push(owed);
 }
 
 function lastHeard(redis: RedisSettings, check: Check): LastHeard | undefined {
@@ -170,6 +196,7 @@ export function giveBack(charges: readonly Charge[]): void {
   for (const charge of charges) {
     // Of its response nothing is charged yet.
     if (charge.policy.settles) continue;
+    if (charge.owed !== undefined) retractOwed(charge.owed);
     if (charge.spent !== undefined) {
       refundLeased(charge.redis as RedisSettings, charge, charge.spent);
     } else if (charge.redis === undefined) {

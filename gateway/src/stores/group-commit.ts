@@ -3,18 +3,31 @@
 // request that comes when nobody else is asking calls Redis itself. Where Redis takes long, a few batches are under way at a
 // time: a request waits for one reply at most, not for the one before its own as well.
 //
+// A request waits as long as Redis answers anybody. Once Redis has been silent for a whole deadline, all who wait are released
+// and decided without it. The reply is read all the same: it tells what was charged.
+//
 // With Redis Cluster there is a lane for each slot, because no script may be given keys of several.
 
 import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
 import { countBatch, countLate } from "../metrics/redis-calls.ts";
-import { type Call, callScripts } from "../redis/script-call.ts";
+import {
+  endWatch,
+  keepTicking,
+  longestWaitMs,
+  type Patience,
+  patienceSeconds,
+  watchedPatience,
+} from "../redis/patience.ts";
+import { type Call, callScripts, noteSilentServer } from "../redis/script-call.ts";
 import { oddReply } from "../redis/script-reply.ts";
 import { runSoon } from "../runtime/background.ts";
 import { nowMs } from "../runtime/clock.ts";
 import { requestAddress, semaphoreLibrary } from "../runtime/lua-modules.ts";
 import { ffi } from "../runtime/packed-memory.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
+import type { Owed } from "./debts.ts";
 import type { Check } from "./redis-store.ts";
 import { numbersOf } from "./script-arguments.ts";
 
@@ -33,6 +46,26 @@ export interface Question {
   failure: string | undefined;
   /** Whoever asked does not wait any more. */
   abandoned: boolean;
+  /** Without a reply: whether Redis may have run it all the same. Undefined: a reply may still come. */
+  lost: boolean | undefined;
+  /** The asker went on without the reply, and owes Redis for these policies unless it has charged them. */
+  owed: Owed[] | undefined;
+  /** What was charged for an asker that did not wait has been dealt with. */
+  settled: boolean;
+}
+
+export function newQuestion<Checks extends readonly Check[]>(checks: Checks, askedAtSeconds: number) {
+  return {
+    checks,
+    askedAtSeconds,
+    numbers: undefined as Numbers | undefined,
+    at: 0,
+    failure: undefined as string | undefined,
+    abandoned: false,
+    lost: undefined as boolean | undefined,
+    owed: undefined as Owed[] | undefined,
+    settled: false,
+  };
 }
 
 /** Counters of one limit at one cost, which one script charges one after the other. */
@@ -54,14 +87,19 @@ interface Batch {
   readonly callers: Question[];
   counters: number;
   waiting: number;
+  /** While it is under way. */
+  patience: Patience | undefined;
+  /** Nobody waits for it any more, though its reply is still read. */
+  released: boolean;
 }
 
-type GiveBack = (this: void, settings: RedisSettings, questions: readonly Question[]) => void;
+/** Deals with questions, at most a batch's, that nobody waited for: what was charged in vain goes back. Yields. */
+type Reconcile = (this: void, settings: RedisSettings, questions: readonly Question[]) => void;
 
 interface Lane {
   readonly settings: RedisSettings;
-  /** Gives back what was charged for questions, at most a batch's, that nobody waits for any more. Yields. */
-  readonly giveBack: GiveBack;
+  readonly group: number;
+  readonly reconcile: Reconcile;
   /** Those that wait to be sent, in this order; requests join the last. */
   batches: Batch[];
   /** Whether the thread lives. */
@@ -90,24 +128,27 @@ const mostBatchesWaiting = 32;
 /** Each is a running timer, of which nginx allows 256 unless told otherwise. */
 const mostThreads = 64;
 const lingerSeconds = 0.05;
-/** Of the deadline: what has not been sent after that is sent by a thread beside the lane's. */
-const patience = 0.25;
-/** With the lane's own, one after the other, they fill a deadline. */
+/** What has not been sent after that is sent by a thread beside the lane's. */
+const besideAfterSeconds = 0.005;
 const mostBeside = 3;
+/** Where the patience clock could not be kept going, a request waits for so many limits of real time. */
+const mostLimits = 5;
+const silent = "no reply within the deadline";
 /** nginx frees what a thread's connections took only when the thread ends. */
 const mostFlushesPerThread = 10_000;
 
 const lanes: Record<number, Lane | undefined> = {};
 let threads = 0;
 
-export function laneOf(settings: RedisSettings, group: number, giveBack: GiveBack): Lane {
-  return lanes[group] ?? newLane(settings, group, giveBack);
+export function laneOf(settings: RedisSettings, group: number, reconcile: Reconcile): Lane {
+  return lanes[group] ?? newLane(settings, group, reconcile);
 }
 
-function newLane(settings: RedisSettings, group: number, giveBack: GiveBack): Lane {
+function newLane(settings: RedisSettings, group: number, reconcile: Reconcile): Lane {
   const lane: Lane = {
     settings,
-    giveBack,
+    group,
+    reconcile,
     batches: [],
     running: false,
     idle: false,
@@ -130,7 +171,7 @@ export function beginDirect(lane: Lane, kept: boolean): boolean {
   if (lane.running || (kept && startThread(lane))) return false;
   const now = nowMs();
   // A request whose client went away in the middle of its call never ended it.
-  if (lane.direct > 0 && now - lane.directAtMs > 2 * lane.settings.deadlineMs) lane.direct = 0;
+  if (lane.direct > 0 && now - lane.directAtMs > 2 * longestWaitMs(lane.settings.deadlineMs)) lane.direct = 0;
   if (lane.direct > 0 && startThread(lane)) return false;
   lane.direct += 1;
   lane.directAtMs = now;
@@ -144,6 +185,7 @@ export function endDirect(lane: Lane): void {
 /**
  * Asks about one counter, together with whoever asks about others of the same limit.
  *
+ * @param limitMs the longest that the request waits
  * @returns false when too much waits already
  */
 export function joinRun(
@@ -153,6 +195,7 @@ export function joinRun(
   script: Call["script"],
   key: string,
   question: Question,
+  limitMs: number,
 ): boolean {
   const batch = openBatch(lane, 1);
   if (batch === undefined) return false;
@@ -165,16 +208,16 @@ export function joinRun(
   }
   run.keys.push(key);
   run.questions.push(question);
-  return awaitReply(lane, batch, question);
+  return awaitReply(lane, batch, question, limitMs);
 }
 
-/** Asks by a script call of its own, sent together with those of others. @returns false when too much waits already */
-export function joinCall(lane: Lane, call: Call, question: Question): boolean {
+/** The same by a script call of its own, sent together with those of others. @returns false when too much waits already */
+export function joinCall(lane: Lane, call: Call, question: Question, limitMs: number): boolean {
   const batch = openBatch(lane, call.keyCount);
   if (batch === undefined) return false;
   batch.calls.push(call);
   batch.callers.push(question);
-  return awaitReply(lane, batch, question);
+  return awaitReply(lane, batch, question, limitMs);
 }
 
 /** The batch that is sent next and still has room. */
@@ -186,32 +229,55 @@ function openBatch(lane: Lane, counters: number): Batch | undefined {
       countLate();
       return undefined;
     }
-    batch = { ready: semaphoreLibrary.new(0), runs: [], calls: [], callers: [], counters: 0, waiting: 0 };
+    batch = {
+      ready: semaphoreLibrary.new(0),
+      runs: [],
+      calls: [],
+      callers: [],
+      counters: 0,
+      waiting: 0,
+      patience: undefined,
+      released: false,
+    };
     batches.push(batch);
   }
   batch.counters += counters;
   return batch;
 }
 
-function awaitReply(lane: Lane, batch: Batch, question: Question): boolean {
+function awaitReply(lane: Lane, batch: Batch, question: Question, limitMs: number): boolean {
   batch.waiting += 1;
   if (lane.idle) {
     lane.idle = false;
     lane.work.post(1);
   }
-  const deadlineSeconds = lane.settings.deadlineMs / 1000;
-  const [ready] = batch.ready.wait(deadlineSeconds * patience);
-  if (!ready) awaitLateReply(lane, batch, question, deadlineSeconds * (1 - patience));
+  const limitSeconds = limitMs / 1000;
+  const firstSeconds = math.min(besideAfterSeconds, limitSeconds);
+  const [ready] = batch.ready.wait(firstSeconds);
+  if (!ready) awaitLateReply(lane, batch, question, limitSeconds - firstSeconds);
   return true;
 }
 
-function awaitLateReply(lane: Lane, batch: Batch, question: Question, seconds: number): void {
+function awaitLateReply(lane: Lane, batch: Batch, question: Question, limitSeconds: number): void {
   sendBeside(lane);
-  const [ready] = batch.ready.wait(seconds);
-  // Unless the reply came in the same moment: then it counts, and nothing is given back.
-  if (ready || question.numbers !== undefined) return;
+  keepTicking();
+  const beganAtSeconds = patienceSeconds();
+  const endsAtSeconds = stopwatchSeconds() + limitSeconds * mostLimits;
+  let leftSeconds = limitSeconds;
+  while (leftSeconds > 0) {
+    const [ready] = batch.ready.wait(leftSeconds);
+    // Where the reply came in the same moment, it counts.
+    if (ready || question.numbers !== undefined || question.failure !== undefined) return;
+    keepTicking();
+    leftSeconds = limitSeconds - (patienceSeconds() - beganAtSeconds);
+    if (stopwatchSeconds() >= endsAtSeconds) break;
+  }
+  giveUp(question);
+}
+
+function giveUp(question: Question): void {
   question.abandoned = true;
-  question.failure = "no reply within the deadline";
+  question.failure = silent;
   countLate();
 }
 
@@ -259,13 +325,14 @@ export function abandonAsked(): void {
   for (const { lane, question } of kept) {
     // The lane's thread gives back what there is no reply to yet.
     if (question.numbers === undefined) question.abandoned = true;
-    else giveBackSoon(lane, [question]);
+    else reconcileSoon(lane, [question]);
   }
 }
 
 /** In a thread of its own: nobody who waits for Redis waits for it. */
-export function giveBackSoon({ settings, giveBack }: Lane, questions: readonly Question[]): void {
-  const failure = runSoon(() => giveBack(settings, questions));
+export function reconcileSoon({ settings, reconcile }: Lane, questions: readonly Question[]): void {
+  for (const question of questions) question.abandoned = true;
+  const failure = runSoon(() => reconcile(settings, questions));
   if (failure !== undefined) warnSparingly("units stay charged, and slots until their time to live is over", failure);
 }
 
@@ -290,7 +357,7 @@ function serve(lane: Lane): void {
       lane.idle = false;
       if (lane.batches.length === 0) break;
     }
-    sendNext(lane);
+    if (!sendNext(lane, false)) return;
   }
   threads -= 1;
   lane.running = false;
@@ -308,22 +375,52 @@ function sendBeside(lane: Lane): void {
 
 function serveBeside(lane: Lane): void {
   lane.coming = false;
-  for (let flushes = 0; flushes < mostFlushesPerThread && lane.batches.length > 0; flushes++) sendNext(lane);
+  for (let flushes = 0; flushes < mostFlushesPerThread && lane.batches.length > 0; flushes++) {
+    if (!sendNext(lane, true)) return;
+  }
   threads -= 1;
   lane.beside -= 1;
 }
 
-function sendNext(lane: Lane): void {
+/** @returns false: the lane went on without this thread, because Redis was silent for so long */
+function sendNext(lane: Lane, beside: boolean): boolean {
   const batch = lane.batches.shift() as Batch;
-  const [flushed, failure] = pcall(flush, lane.settings, batch);
+  const { settings } = lane;
+  const patience = watchedPatience(settings.deadlineMs, () => release(lane, batch, beside));
+  batch.patience = patience;
+  const [flushed, failure] = pcall(flush, settings, batch, patience);
+  endWatch(patience);
   if (!flushed) warnSparingly("a batch was not decided", `${failure}`);
   // Before anybody who has his reply goes on: his question may then be another's.
-  const abandoned = abandonedOf(batch);
-  batch.ready.post(batch.waiting);
-  if (abandoned.length > 0) giveBackSoon(lane, abandoned);
+  const abandoned = abandonedOf(batch, flushed);
+  if (batch.released) threads -= 1;
+  else batch.ready.post(batch.waiting);
+  if (abandoned.length > 0) reconcileSoon(lane, abandoned);
+  return !batch.released;
 }
 
-function flush(settings: RedisSettings, batch: Batch): void {
+/** Redis has been silent for a whole deadline. */
+function release(lane: Lane, batch: Batch, beside: boolean): void {
+  noteSilentServer(lane.settings, batch.patience as Patience, lane.group);
+  batch.released = true;
+  for (const { questions } of batch.runs) giveUpAll(questions);
+  giveUpAll(batch.callers);
+  batch.ready.post(batch.waiting);
+  if (beside) {
+    lane.beside -= 1;
+    return;
+  }
+  lane.running = false;
+  if (lane.batches.length > 0) startThread(lane);
+}
+
+function giveUpAll(questions: readonly Question[]): void {
+  for (const question of questions) {
+    if (question.numbers === undefined && !question.abandoned) giveUp(question);
+  }
+}
+
+function flush(settings: RedisSettings, batch: Batch, patience: Patience): void {
   const calls: Call[] = [];
   let counters = 0;
   for (const run of batch.runs) {
@@ -343,16 +440,17 @@ function flush(settings: RedisSettings, batch: Batch): void {
   }
   if (calls.length === 0) return;
   countBatch(counters);
-  callScripts(settings, calls);
+  callScripts(settings, calls, patience);
   let next = 0;
   for (const run of batch.runs) {
     if (next >= runs) break;
     if (takeReplies(run, calls[next] as Call)) next += 1;
   }
   for (let i = 0; i < batch.calls.length; i++) {
-    const { reply, failure, keyCount } = batch.calls[i] as Call;
+    const { reply, failure, mayHaveRun, keyCount } = batch.calls[i] as Call;
     const question = batch.callers[i] as Question;
     if (reply !== undefined) takeReply(question, reply, keyCount);
+    if (question.numbers === undefined) question.lost = reply !== undefined || mayHaveRun === true;
     question.failure ??= failure;
   }
 }
@@ -396,7 +494,7 @@ function listed(reply: unknown, counters: number): Numbers | undefined {
 }
 
 /** @returns false when nothing of it was asked */
-function takeReplies({ questions }: Run, { keyCount, reply, failure }: Call): boolean {
+function takeReplies({ questions }: Run, { keyCount, reply, failure, mayHaveRun }: Call): boolean {
   let asked = false;
   const numbers = unpacked(reply, keyCount);
   const failed = failure ?? oddReply;
@@ -404,21 +502,25 @@ function takeReplies({ questions }: Run, { keyCount, reply, failure }: Call): bo
     if (question.at < 0) continue;
     asked = true;
     question.numbers = numbers;
-    if (numbers === undefined) question.failure ??= failed;
+    if (numbers !== undefined) continue;
+    question.failure ??= failed;
+    question.lost = reply !== undefined || mayHaveRun === true;
   }
   return asked;
 }
 
-/** Those that gave up while their script was under way. */
-function abandonedOf({ runs, callers }: Batch): Question[] {
+/** Those whose asker gave up. @param flushed whether it is known what became of each that was sent */
+function abandonedOf({ runs, callers }: Batch, flushed: boolean): Question[] {
   const abandoned: Question[] = [];
-  for (const { questions } of runs) addAbandoned(abandoned, questions);
-  addAbandoned(abandoned, callers);
+  for (const { questions } of runs) addAbandoned(abandoned, questions, flushed);
+  addAbandoned(abandoned, callers, flushed);
   return abandoned;
 }
 
-function addAbandoned(abandoned: Question[], questions: readonly Question[]): void {
+function addAbandoned(abandoned: Question[], questions: readonly Question[], flushed: boolean): void {
   for (const question of questions) {
-    if (question.abandoned && question.numbers !== undefined) abandoned.push(question);
+    if (!question.abandoned) continue;
+    if (question.numbers === undefined) question.lost ??= !flushed;
+    abandoned.push(question);
   }
 }

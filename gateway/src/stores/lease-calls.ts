@@ -4,11 +4,12 @@ import { leaseTerms } from "../../../limiter/src/lease/holder.ts";
 import type { LeaseAnswer } from "../../../limiter/src/lease/ledger.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
+import type { Patience } from "../redis/patience.ts";
 import { callScript, type Script } from "../redis/script-call.ts";
 import { areNumbers, callForNumbers, oddReply } from "../redis/script-reply.ts";
 import { wallSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
-import { type Numbers, numbersPerCounter } from "./group-commit.ts";
+import { type Numbers, newQuestion, numbersPerCounter } from "./group-commit.ts";
 import type { LeaseRecord } from "./lease-cells.ts";
 import { type Check, readReply } from "./redis-store.ts";
 import { keyOf, pushNumbers } from "./script-arguments.ts";
@@ -83,7 +84,7 @@ export function chargeExactly(
   settings: RedisSettings,
   check: Check,
   verdict: Verdict,
-  deadlineMs: number,
+  patience: Patience,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
   const { policy, keyValues } = check;
   const keysAndArgs: string[] = [];
@@ -97,8 +98,11 @@ export function chargeExactly(
   }
   const askedAtSeconds = wallSeconds();
   const count = 1 + policy.limits.length * numbersPerCounter;
-  const [reply, failure] = callForNumbers(settings, chargeLeased, keyCount, keysAndArgs, count, deadlineMs);
-  if (reply === undefined) return $multi(undefined, failure);
+  const [reply, failure, mayHaveRun] = callForNumbers(settings, chargeLeased, keyCount, keysAndArgs, count, patience);
+  if (reply === undefined) {
+    check.unheard = { ...newQuestion([check], askedAtSeconds), lost: mayHaveRun };
+    return $multi(undefined, failure);
+  }
   const numbers = reply as unknown as Numbers;
   return $multi(readReply({ numbers, at: 2, askedAtSeconds }, [check], verdict, false), undefined);
 }

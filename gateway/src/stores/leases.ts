@@ -25,6 +25,7 @@ import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/
 import type { LastHeard } from "../../../limiter/src/share.ts";
 import { emptyVerdict, hear, hearAll, type Verdict } from "../../../limiter/src/verdict.ts";
 import { countLeaseAdmission, countLeaseEvent, countLeaseRefund, countLeaseUnits } from "../metrics/lease-counts.ts";
+import { newPatience } from "../redis/patience.ts";
 import { sleepMs, nowUs as wallUs } from "../runtime/clock.ts";
 import { semaphoreLibrary } from "../runtime/lua-modules.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
@@ -48,7 +49,7 @@ import {
   unclaim,
   unitsIn,
 } from "./lease-cells.ts";
-import type { Charge, Check, Spent } from "./redis-store.ts";
+import { type Charge, type Check, type Spent, waitLimitMs } from "./redis-store.ts";
 
 /** Times are of the stopwatch, in µs. */
 interface Refusal {
@@ -147,8 +148,8 @@ export function spendLease(
 }
 
 /**
- * Decides a check of a leased policy: from the lease where that has the units. Yields where it has not, and waits for Redis no
- * longer than its deadline, for an answer to the lease and for an exact decision together.
+ * Decides a check of a leased policy: from the lease where that has the units. Yields where it has not, and waits for Redis as an
+ * exact decision does: for an answer to the lease and for an exact decision together.
  *
  * @param verdict hears the limit with the least left, unless the check has its own
  * @param charges has the charge afterwards, where the request is allowed
@@ -173,7 +174,7 @@ export function chargeLeased(
   if (spendElse(lease, cost)) return allow(lease, check, ear, charges);
   if (!lease.watched && (lease.asked >= manyUnits || nowUs - lease.lookedUs >= lookEveryUs)) look(lease);
   let way = wayFor(record, cost, stopwatchUs());
-  let patienceUs = redis.deadlineMs * 1000;
+  let patienceUs = waitLimitMs(redis, check.policy.policy) * 1000;
   for (let round = 0; round < mostRounds && way !== "exact"; round++) {
     if (record.lost === 1 || patienceUs <= 0) {
       if (stopwatchUs() >= record.retryAtUs) return undefined;
@@ -193,7 +194,7 @@ export function chargeLeased(
     if (spend(lease, cost, stopwatchUs())) return allow(lease, check, ear, charges);
     if (way !== "exact") way = wayFor(record, cost, stopwatchUs());
   }
-  if (way === "exact") return decideExactly(lease, check, ear, charges, math.floor(patienceUs / 1000));
+  if (way === "exact") return decideExactly(lease, check, ear, charges, patienceUs / 1000);
   return refuse(lease, check, ear, refusedUntil(record));
 }
 
@@ -389,13 +390,13 @@ function tellRefusal({ record }: Lease, policy: CompiledPolicy, verdict: Verdict
   hear(verdict, policy, limit.name, decision);
 }
 
-/** @param deadlineMs what is left of the deadline, whole */
+/** @param limitMs what is left of the longest that the request waits */
 function decideExactly(
   lease: Lease,
   check: Check,
   verdict: Verdict,
   charges: Charge[],
-  deadlineMs: number,
+  limitMs: number,
 ): boolean | undefined {
   const { policy, keyValues, receipt } = check;
   const { cost } = policy.policy;
@@ -403,10 +404,13 @@ function decideExactly(
   if (refusal !== undefined && cost >= refusal.cost && stopwatchUs() < refusal.askAgainUs) {
     return refuse(lease, check, verdict, refusal.untilUs);
   }
-  if (deadlineMs < 1) return undefined;
+  if (limitMs < 1) return undefined;
   const own = emptyVerdict();
-  const [allowed, failure] = chargeExactly(lease.redis, { policy, keyValues, receipt }, own, deadlineMs);
+  const asked: Check = { policy, keyValues, receipt };
+  const patience = newPatience(lease.redis.deadlineMs, limitMs);
+  const [allowed, failure] = chargeExactly(lease.redis, asked, own, patience);
   if (allowed === undefined) {
+    check.unheard = asked.unheard;
     warnSparingly("Redis did not decide", failure);
     return undefined;
   }

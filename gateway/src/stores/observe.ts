@@ -19,7 +19,7 @@ export function observe(redis: RedisSettings | undefined, check: Check): Result 
   if (allowed === true) {
     const where = onNode ? undefined : redis;
     if (policy.holdsSlots) holdSlots(policy, policy.limits, keyValues, receipt, where);
-    if (policy.settles) noteResponse(policy, policy.limits, keyValues, where);
+    if (policy.settles) noteResponse({ policy, limits: policy.limits, keyValues, redis: where });
   }
   const result = allowed === undefined ? "degraded" : allowed ? "allowed" : "shadow-refused";
   countDecision(policy, result);

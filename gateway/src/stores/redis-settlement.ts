@@ -5,9 +5,11 @@ import { capacity } from "../../../limiter/src/algorithms/rate.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { hear, type Verdict } from "../../../limiter/src/verdict.ts";
+import { newPatience } from "../redis/patience.ts";
 import { callForNumbers } from "../redis/script-reply.ts";
 import type { RedisSettings } from "../settings.ts";
-import { type Check, groupsOf, settleScript } from "./redis-store.ts";
+import { groupsOf } from "./groups.ts";
+import { type Check, settleScript, waitLimitMs } from "./redis-store.ts";
 import { keyOf, pushNumbers } from "./script-arguments.ts";
 
 /** What requests of one policy and key took together. */
@@ -35,7 +37,8 @@ export function askInRedis(
   const args: string[] = [];
   push(keys, args, policy, keyValues, 0);
   const count = policy.limits.length * numbersPerCounter;
-  const [reply, failure] = callForNumbers(settings, settleScript, keys.length, [...keys, ...args], count);
+  const patience = newPatience(settings.deadlineMs, waitLimitMs(settings, policy.policy));
+  const [reply, failure] = callForNumbers(settings, settleScript, keys.length, [...keys, ...args], count, patience);
   if (reply === undefined) return $multi(undefined, failure);
   const decision = emptyDecision();
   let allowed = true;

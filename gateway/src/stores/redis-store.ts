@@ -8,25 +8,30 @@ import { type Decision, emptyDecision, never } from "../../../limiter/src/decisi
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
 import { ear, emptyVerdict, hear, type Verdict } from "../../../limiter/src/verdict.ts";
+import { longestWaitMs, newPatience } from "../redis/patience.ts";
 import { type Call, callScript, groupOf, type Script } from "../redis/script-call.ts";
 import { callForNumber } from "../redis/script-reply.ts";
+import { sleepMs } from "../runtime/clock.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { wallSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
+import { noteOwed, type Owed } from "./debts.ts";
 import {
   beginDirect,
   endDirect,
   forgetAsked,
-  giveBackSoon,
   joinCall,
   joinRun,
   keepAsked,
   laneOf,
   type Numbers,
+  newQuestion,
   numbersPerCounter,
   type Question,
+  reconcileSoon,
   takeReply,
 } from "./group-commit.ts";
+import { firstKey, type Group, groupsOf } from "./groups.ts";
 import { recallRefusal, rememberRefusal } from "./refusals.ts";
 import { keyOf, pushNumbers, whole } from "./script-arguments.ts";
 
@@ -40,6 +45,8 @@ export interface Check {
   readonly verdict?: Verdict;
   /** Whether its own limits allow, whatever those of others say: told by every decision in Redis. */
   allowed?: boolean;
+  /** What Redis was asked about it last, where the reply was not waited for or lost. */
+  unheard?: Question | undefined;
 }
 
 /** The lease's record as it was when units were spent: the name of its life, the last message sent and the last heard. */
@@ -57,12 +64,8 @@ export interface Charge extends Check {
   readonly redis: RedisSettings | undefined;
   /** Of the lease from which it was spent; absent: from none. */
   readonly spent?: Spent;
-}
-
-/** What one script can be told of. */
-export interface Group<Member> {
-  readonly id: number;
-  readonly members: Member[];
+  /** What Redis is still to be told of; absent: nothing. */
+  readonly owed?: Owed | undefined;
 }
 
 /** Each is a key of Redis and at most six arguments: with more, Lua could not pass them all in one call. */
@@ -131,9 +134,9 @@ export function decideOneInRedis(
   policy: CompiledPolicy,
   keyValues: string,
   verdict: Verdict,
-): LuaMultiReturn<[boolean | undefined, string | undefined]> {
+): LuaMultiReturn<[allowed: boolean | undefined, failure: string | undefined, unheard: Question | undefined]> {
   const key = keyOf(policy, policy.limits[0] as CompiledLimit, keyValues);
-  if (recallRefusal(policy, key, verdict)) return $multi(false, undefined);
+  if (recallRefusal(policy, key, verdict)) return $multi(false, undefined, undefined);
   const question = idleQuestions.pop() ?? newLoneQuestion(policy, keyValues);
   const check = question.checks[0];
   check.policy = policy;
@@ -143,18 +146,18 @@ export function decideOneInRedis(
   question.at = 0;
   question.failure = undefined;
   askOne(settings, question, policy, key);
-  // What was given up stays with whoever gives it back.
-  if (question.numbers === undefined) return $multi(undefined, question.failure);
+  // A question that was given up stays with whoever reconciles it.
+  if (question.numbers === undefined) return $multi(undefined, question.failure, question);
   const allowed = readOne(question, check, verdict);
   // They are those of a whole batch.
   question.numbers = undefined;
   if (idleQuestions.length < mostIdleQuestions) idleQuestions.push(question);
-  return $multi(allowed, undefined);
+  return $multi(allowed, undefined, undefined);
 }
 
 function newLoneQuestion(policy: CompiledPolicy, keyValues: string): LoneQuestion {
   const check: LoneCheck = { policy, keyValues, receipt: [0], allowed: false };
-  return { checks: [check], askedAtSeconds: 0, numbers: undefined, at: 0, failure: undefined, abandoned: false };
+  return newQuestion<[LoneCheck]>([check], 0);
 }
 
 function decideSeveral(
@@ -185,62 +188,81 @@ function recallAny(checks: readonly Check[], verdict: Verdict): boolean {
   return false;
 }
 
-/** Of its first counter. */
-export function firstKey({ policy, keyValues }: Pick<Check, "policy" | "keyValues">): string {
-  return keyOf(policy, policy.limits[0] as CompiledLimit, keyValues);
-}
-
 /** Asks about checks of one group. @param key of the first counter @returns with numbers, or with what failed */
 function ask(settings: RedisSettings, checks: readonly Check[], key: string): Question {
-  const question: Question = {
-    checks,
-    askedAtSeconds: wallSeconds(),
-    numbers: undefined,
-    at: 0,
-    failure: undefined,
-    abandoned: false,
-  };
+  const question: Question = newQuestion(checks, wallSeconds());
   const { policy } = checks[0] as Check;
   if (checks.length === 1 && policy.limits.length === 1) askOne(settings, question, policy, key);
   else askAll(settings, question, key);
+  const unheard = question.numbers === undefined ? question : undefined;
+  for (const check of checks) check.unheard = unheard;
   return question;
+}
+
+/** The longest that a request waits for Redis, in ms. */
+export function waitLimitMs({ deadlineMs }: RedisSettings, { maxStoreWaitUs }: CompiledPolicy["policy"]): number {
+  const longestMs = longestWaitMs(deadlineMs);
+  return maxStoreWaitUs === undefined ? longestMs : math.min(longestMs, maxStoreWaitUs / 1000);
 }
 
 /** By the script of its limit's algorithm. */
 function askOne(settings: RedisSettings, question: Question, policy: CompiledPolicy, key: string): void {
   const limit = policy.limits[0] as CompiledLimit;
-  const lane = laneOf(settings, groupOf(settings, key), refundAbandoned);
+  const lane = laneOf(settings, groupOf(settings, key), reconcile);
   const kept = policy.holdsSlots;
-  if (beginDirect(lane, kept)) {
-    askDirectly(settings, callForOne(policy, limit, key), question);
+  // A reply that is waited for no longer is read by the lane's thread.
+  const inLane = kept || policy.policy.maxStoreWaitUs !== undefined;
+  const limitMs = waitLimitMs(settings, policy.policy);
+  if (beginDirect(lane, inLane)) {
+    askDirectly(settings, callForOne(policy, limit, key), question, limitMs);
     endDirect(lane);
     return;
   }
   if (kept) keepAsked(lane, question);
   const { cost } = policy.policy;
-  if (!joinRun(lane, limit, cost, chargeRun[limit.rate.algorithm], key, question)) question.failure = tooMany;
+  if (!joinRun(lane, limit, cost, chargeRun[limit.rate.algorithm], key, question, limitMs)) refuseTooMany(question);
   if (kept) forgetAsked();
+}
+
+function refuseTooMany(question: Question): void {
+  question.failure = tooMany;
+  question.lost = false;
 }
 
 /** By the script for any counters. */
 function askAll(settings: RedisSettings, question: Question, key: string): void {
   const { checks } = question;
-  const lane = laneOf(settings, groupOf(settings, key), refundAbandoned);
+  const lane = laneOf(settings, groupOf(settings, key), reconcile);
   const kept = holdSlots(checks);
-  if (beginDirect(lane, kept)) {
-    askDirectly(settings, callForAll(checks), question);
+  const limitMs = shortestWaitMs(settings, checks);
+  const inLane = kept || limitMs < longestWaitMs(settings.deadlineMs);
+  if (beginDirect(lane, inLane)) {
+    askDirectly(settings, callForAll(checks), question, limitMs);
     endDirect(lane);
     return;
   }
   if (kept) keepAsked(lane, question);
-  if (!joinCall(lane, callForAll(checks), question)) question.failure = tooMany;
+  if (!joinCall(lane, callForAll(checks), question, limitMs)) refuseTooMany(question);
   if (kept) forgetAsked();
 }
 
-function askDirectly(settings: RedisSettings, { script, keyCount, keysAndArgs }: Call, question: Question): void {
-  const [reply, failure] = callScript(settings, script, keyCount, keysAndArgs);
+function shortestWaitMs(settings: RedisSettings, checks: readonly Check[]): number {
+  let shortest = longestWaitMs(settings.deadlineMs);
+  for (const { policy } of checks) shortest = math.min(shortest, waitLimitMs(settings, policy.policy));
+  return shortest;
+}
+
+function askDirectly(
+  settings: RedisSettings,
+  { script, keyCount, keysAndArgs }: Call,
+  question: Question,
+  limitMs: number,
+): void {
+  const patience = newPatience(settings.deadlineMs, limitMs);
+  const [reply, failure, mayHaveRun] = callScript(settings, script, keyCount, keysAndArgs, patience);
   question.failure = failure;
   if (reply !== undefined) takeReply(question, reply, keyCount);
+  if (question.numbers === undefined) question.lost = reply !== undefined || mayHaveRun;
 }
 
 function holdSlots(checks: readonly Check[]): boolean {
@@ -272,20 +294,36 @@ function callForAll(checks: readonly Check[]): Call {
   return { script: charge, keyCount, keysAndArgs, reply: undefined, failure: undefined };
 }
 
+/** A request that was released has been decided after that, in nearly all cases. */
+const decidedAfterMs = 50;
+
 /**
- * Of requests that did not wait for the reply: they were decided without Redis. The last first: each counter is then found as
- * its charge left it.
+ * Deals with what Redis was asked for requests that did not wait for the reply. What went on stays charged, and is charged where
+ * Redis has not done so; the rest is refunded. The last first: each counter is then found as its charge left it.
  */
-function refundAbandoned(settings: RedisSettings, questions: readonly Question[]): void {
+function reconcile(settings: RedisSettings, questions: readonly Question[]): void {
+  sleepMs(decidedAfterMs);
   const refunds: Refund[] = [];
   for (let i = questions.length - 1; i >= 0; i--) {
-    const { checks, numbers, at } = questions[i] as Question;
-    if (!allAllow(numbers as Numbers, at, checks)) continue;
-    for (const one of refundsOf(checks, numbers as Numbers, at)) refunds.push(one);
+    const question = questions[i] as Question;
+    question.settled = true;
+    const { checks, numbers, at, owed = [], lost } = question;
+    if (numbers === undefined || !allAllow(numbers, at, checks)) {
+      if (numbers !== undefined || lost === false) for (const each of owed) noteOwed(each);
+      continue;
+    }
+    for (const one of refundsOf(checks, numbers, at)) if (!wentOn(owed, one)) refunds.push(one);
   }
   if (refunds.length === 0) return;
   const failure = refundGroup(settings, refunds);
   if (failure !== undefined) warnSparingly("units of requests that did not wait stay charged", failure);
+}
+
+function wentOn(owed: readonly Owed[], { policy, keyValues }: Refund): boolean {
+  for (const each of owed) {
+    if (each.wentOn && each.policy === policy && each.keyValues === keyValues) return true;
+  }
+  return false;
 }
 
 /** Nothing is heard before all have replied: where Redis fails half-way, the verdict is as it was. */
@@ -304,12 +342,15 @@ function decideGroups(
     if (answer.numbers === undefined) {
       for (let i = answers.length - 1; i >= 0; i--) {
         forgetAsked();
-        giveBackSoon(laneOf(settings, (groups[i] as Group<Check>).id, refundAbandoned), [answers[i] as Question]);
+        const { id, members } = groups[i] as Group<Check>;
+        const heard = answers[i] as Question;
+        for (const check of members) check.unheard = heard;
+        reconcileSoon(laneOf(settings, id, reconcile), [heard]);
       }
       return $multi(undefined, answer.failure);
     }
     answers.push(answer);
-    keepAsked(laneOf(settings, group.id, refundAbandoned), answer);
+    keepAsked(laneOf(settings, group.id, reconcile), answer);
     if (!allAllow(answer.numbers, answer.at, checks)) allowed = false;
   }
   if (!allowed) giveBack(settings, groups, answers);
@@ -357,21 +398,6 @@ function allAllow(numbers: Numbers, from: number, checks: readonly Check[]): boo
     }
   }
   return true;
-}
-
-/** In the order of their first members. A policy's limits for one key value are always in one group: so their keys are made. */
-export function groupsOf<Member extends Pick<Check, "policy" | "keyValues">>(
-  settings: RedisSettings,
-  members: readonly Member[],
-): Group<Member>[] {
-  const groups: Group<Member>[] = [];
-  for (const member of members) {
-    const id = groupOf(settings, firstKey(member));
-    const group = groups.find((one) => one.id === id);
-    if (group === undefined) groups.push({ id, members: [member] });
-    else group.members.push(member);
-  }
-  return groups;
 }
 
 /**

@@ -4,7 +4,8 @@
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { RedisServer } from "../redis/connection.ts";
 import { type Call, groupOf, type Script, serverFor } from "../redis/script-call.ts";
-import { type Charge, firstKey } from "./redis-store.ts";
+import { firstKey } from "./groups.ts";
+import type { Charge } from "./redis-store.ts";
 import { keyOf, whole } from "./script-arguments.ts";
 
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;

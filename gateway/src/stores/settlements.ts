@@ -12,6 +12,7 @@ import { runUntilDone } from "../runtime/background.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
+import { type Owed, owe } from "./debts.ts";
 import { askOnNode, settleOnNode } from "./node-settlement.ts";
 import { decideOnNode, mustAgree } from "./node-store.ts";
 import { askInRedis, settleInRedis } from "./redis-settlement.ts";
@@ -20,10 +21,13 @@ import { type Check, decideInRedis } from "./redis-store.ts";
 /** Whose counters a response is charged to. */
 interface Payer {
   readonly policy: CompiledPolicy;
+  /** None: onStoreFailure let the request pass. */
   readonly limits: readonly CompiledLimit[];
   readonly keyValues: string;
   /** Undefined: counted on this node. */
   readonly redis: RedisSettings | undefined;
+  /** Counted on this node because Redis did not decide, and told to it later. */
+  readonly owed?: Owed | undefined;
 }
 
 /** A request that went on. */
@@ -75,12 +79,7 @@ export function admitInRedis(
 }
 
 /** Notes that the current request went on: its response will be settled. */
-export function noteResponse(
-  policy: CompiledPolicy,
-  limits: readonly CompiledLimit[],
-  keyValues: string,
-  redis: RedisSettings | undefined,
-): void {
+export function noteResponse({ policy, limits, keyValues, redis, owed }: Payer): void {
   const address = requestAddress();
   const startedAtSeconds = ngx.req.start_time();
   let request = requests[address];
@@ -95,7 +94,7 @@ export function noteResponse(
     // Met again in another location, behind an internal redirect.
     if (payer.policy.counterPrefix === policy.counterPrefix && payer.keyValues === keyValues) return;
   }
-  request.payers.push({ policy, limits, keyValues, redis });
+  request.payers.push({ policy, limits, keyValues, redis, owed });
 }
 
 /** In the log phase: charges what the response took, the bytes of its body that were sent. */
@@ -110,7 +109,8 @@ export function settleResponse(): void {
   const units = tonumber(ngx.var["body_bytes_sent"]) ?? 0;
   if (units < 1) return;
   for (const payer of request.payers) {
-    const { policy, limits, keyValues, redis } = payer;
+    const { policy, limits, keyValues, redis, owed } = payer;
+    if (owed !== undefined) owe(owed.redis, policy, keyValues, units);
     if (redis === undefined && !mustAgree()) settleOnNode(policy, limits, keyValues, units);
     else settleLater(payer, units);
   }

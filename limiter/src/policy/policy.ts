@@ -38,6 +38,8 @@ export interface Policy {
   /** Of scope cluster. Absent: exact. */
   readonly consistency?: Consistency;
   readonly onStoreFailure: OnStoreFailure;
+  /** Of scope cluster: longest that a request waits for Redis. Absent: as long as the deployment says. */
+  readonly maxStoreWaitUs?: number;
   readonly onLimit: OnLimit;
   /** The first whose key matches holds instead. Undefined: none. */
   readonly overrides: readonly Override[] | undefined;

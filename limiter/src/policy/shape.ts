@@ -356,6 +356,11 @@ export const policyShape: Shape & { kind: "record" } = {
       description: "cluster only: what decides while Redis does not. local: this node, with quota ÷ live gateways.",
       default: "local",
     },
+    maxStoreWait: {
+      shape: { kind: "duration", min: "1ms", max: "1m" },
+      description:
+        "cluster only: the longest that a request waits for Redis; then onStoreFailure decides. Absent: as long as Redis answers.",
+    },
     onLimit: {
       shape: onLimitShape,
       description: "What happens to a request over the limit.",

@@ -504,6 +504,9 @@ function policyFrom(document: Json): Policy {
     scope: (document["scope"] ?? "node") as Policy["scope"],
     ...(document["consistency"] === "leased" ? { consistency: "leased" } : {}),
     onStoreFailure: (document["onStoreFailure"] ?? "local") as Policy["onStoreFailure"],
+    ...(document["maxStoreWait"] === undefined
+      ? {}
+      : { maxStoreWaitUs: parseDuration(document["maxStoreWait"] as string) as number }),
     onLimit: document["onLimit"] === undefined ? onLimitUnlessSaid : onLimitFrom(document["onLimit"] as Json),
     overrides: overridesFrom(document["overrides"] as Json[] | undefined, limits, mode),
     exempt: exemptFrom(document["exempt"] as Partial<Exempt> | undefined),

@@ -11,7 +11,7 @@ const inVain = "; as it is, Redis decides every request in spite of leased";
 /** @returns as problems: where, what would make it mean something, and what is there */
 export function warningsOf(policy: Policy): Problem[] {
   const findings = noFindings();
-  const { scope, consistency, onStoreFailure } = policy;
+  const { scope, consistency, onStoreFailure, maxStoreWaitUs } = policy;
   if (scope === "node") {
     if (consistency === "leased") {
       addProblem(findings, {
@@ -25,6 +25,13 @@ export function warningsOf(policy: Policy): Problem[] {
         path: "onStoreFailure",
         expected: "nothing, or scope cluster: a node asks nobody who could fail",
         got: `"${onStoreFailure}"`,
+      });
+    }
+    if (maxStoreWaitUs !== undefined) {
+      addProblem(findings, {
+        path: "maxStoreWait",
+        expected: "nothing, or scope cluster: a node waits for nobody",
+        got: `"${maxStoreWaitUs / 1000}ms"`,
       });
     }
   } else if (consistency === "leased") {

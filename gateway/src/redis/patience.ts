@@ -1,0 +1,157 @@
+// How long Redis is waited for. A server that answers, however late, is waited for; one that is silent for a whole deadline is
+// away. Time is counted by a clock of the worker's own, which stands still while the worker does: what a gateway is late by
+// itself (a blocked loop, a machine with too little CPU) does not count against Redis.
+
+import { runSoon } from "../runtime/background.ts";
+import { warnSparingly } from "../runtime/sparing-log.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
+
+/** Who answers. Times are of the patience clock, in seconds. */
+export interface Answerer {
+  answeredAtSeconds: number;
+}
+
+/** What one call waits for. Times are of the patience clock, in seconds. */
+export interface Patience {
+  /** Longest silence of the server. */
+  readonly silenceSeconds: number;
+  /** Longest that the whole call may take, its detours included. */
+  readonly limitSeconds: number;
+  /** Whoever asked is released by `onSilence`, and the reply is read all the same, for as long as `longestLateSeconds`. */
+  readonly onSilence: ((this: void) => void) | undefined;
+  beganAtSeconds: number;
+  /** The server that is asked, and since when. */
+  server: Answerer | undefined;
+  sinceSeconds: number;
+  /** Nobody waits any more: nothing that was not sent yet is to be sent. */
+  released: boolean;
+}
+
+/** A call may take so many deadlines in all, where the server answers others meanwhile. */
+const deadlinesPerCall = 5;
+/** How long a reply is read that nobody waits for. It tells what was charged. */
+const longestLateSeconds = 10;
+/** Where the clock could not be kept going, time is real time; a call is then given up after so many of its limits. */
+const mostLimits = 5;
+
+const tickSeconds = 0.005;
+/** Of a longer time between two ticks, the worker itself was late with the rest. */
+const longestTickSeconds = 0.02;
+/** A second without a call ends the clock's timer. */
+const ticksWithoutCalls = 200;
+/** nginx frees what a timer took only when it ends. */
+const mostTicks = 10_000;
+
+let countedSeconds = 0;
+let seenAtSeconds = 0;
+let ticking = false;
+let wanted = false;
+const watched: Patience[] = [];
+
+/** The patience clock. It moves only while somebody waits. */
+export function patienceSeconds(): number {
+  return countedSeconds;
+}
+
+/** @param limitMs the longest that the call may take; several deadlines unless said */
+export function newPatience(deadlineMs: number, limitMs?: number, onSilence?: (this: void) => void): Patience {
+  return {
+    silenceSeconds: deadlineMs / 1000,
+    limitSeconds: (limitMs ?? deadlineMs * deadlinesPerCall) / 1000,
+    onSilence,
+    beganAtSeconds: countedSeconds,
+    server: undefined,
+    sinceSeconds: countedSeconds,
+    released: false,
+  };
+}
+
+/** Longest that a request waits in all, in ms. */
+export function longestWaitMs(deadlineMs: number): number {
+  return deadlineMs * deadlinesPerCall;
+}
+
+/** For the one that a call now waits for. */
+export function beginWaiting(patience: Patience, server: Answerer): void {
+  patience.server = server;
+  patience.sinceSeconds = countedSeconds;
+  keepTicking();
+}
+
+/** The server has been silent for a whole deadline. */
+export function isSilent({ server, sinceSeconds, silenceSeconds }: Patience): boolean {
+  if (server === undefined) return false;
+  return countedSeconds - math.max(sinceSeconds, server.answeredAtSeconds) >= silenceSeconds;
+}
+
+/** What is left until a reply is given up as things are, at least 1; in ms. */
+export function leftOfWaitMs(patience: Patience): number {
+  const { server, sinceSeconds, silenceSeconds, onSilence } = patience;
+  if (onSilence !== undefined || server === undefined) return longestLateSeconds * 1000;
+  const silentSeconds = countedSeconds - math.max(sinceSeconds, server.answeredAtSeconds);
+  const seconds = math.min(silenceSeconds - silentSeconds, leftSeconds(patience));
+  return math.max(1, math.ceil(seconds * 1000));
+}
+
+/** What is left of the call's limit; 0 or less: nothing new is to be sent. */
+export function leftSeconds({ beganAtSeconds, limitSeconds, released }: Patience): number {
+  return released ? 0 : limitSeconds - (countedSeconds - beganAtSeconds);
+}
+
+/** Whether a reply is waited for no longer. @param realSeconds since it was first waited for, by the stopwatch */
+export function isGivenUp(patience: Patience, realSeconds: number): boolean {
+  if (patience.onSilence !== undefined) return realSeconds >= longestLateSeconds;
+  if (realSeconds >= patience.limitSeconds * mostLimits) return true;
+  return isSilent(patience) || leftSeconds(patience) <= 0;
+}
+
+/** The same for a call whose askers wait elsewhere: silence releases them, once. `endWatch` when the call has ended. */
+export function watchedPatience(deadlineMs: number, onSilence: (this: void) => void): Patience {
+  const patience = newPatience(deadlineMs, undefined, onSilence);
+  watched.push(patience);
+  return patience;
+}
+
+export function endWatch(patience: Patience): void {
+  for (let i = 0; i < watched.length; i++) {
+    if (watched[i] !== patience) continue;
+    watched[i] = watched[watched.length - 1] as Patience;
+    watched.pop();
+    return;
+  }
+}
+
+/** Keeps the clock going while somebody waits. */
+export function keepTicking(): void {
+  wanted = true;
+  if (ticking) return;
+  seenAtSeconds = stopwatchSeconds();
+  const failure = runSoon(tick);
+  if (failure === undefined) ticking = true;
+  else warnSparingly("a silent Redis is noticed late", failure);
+}
+
+function tick(): void {
+  let idleTicks = 0;
+  for (let ticks = 0; ticks < mostTicks && idleTicks < ticksWithoutCalls; ticks++) {
+    ngx.sleep(tickSeconds);
+    const now = stopwatchSeconds();
+    countedSeconds += math.min(now - seenAtSeconds, longestTickSeconds);
+    seenAtSeconds = now;
+    idleTicks = wanted || watched.length > 0 ? 0 : idleTicks + 1;
+    wanted = false;
+    releaseAsOfSilence();
+  }
+  ticking = false;
+  if (wanted || watched.length > 0) keepTicking();
+}
+
+function releaseAsOfSilence(): void {
+  for (let i = watched.length - 1; i >= 0; i--) {
+    const patience = watched[i] as Patience;
+    if (patience.released || !isSilent(patience)) continue;
+    patience.released = true;
+    const [released, defect] = pcall(patience.onSilence as (this: void) => void);
+    if (!released) warnSparingly("requests wait for a silent Redis", `${defect}`);
+  }
+}

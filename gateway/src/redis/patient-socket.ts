@@ -1,0 +1,69 @@
+// A socket whose reads end by the patience clock. nginx times a read by its own cached clock: a worker that was late itself
+// would give up on a reply that Redis sent in time, and lua-resty-redis would then close the connection.
+
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
+import { isGivenUp, keepTicking, leftOfWaitMs, type Patience, patienceSeconds } from "./patience.ts";
+
+/** Stands in a connection of lua-resty-redis where its socket was. */
+export interface PatientSocket extends TcpSocket {
+  readonly socket: TcpSocket;
+  readonly patience: Patience;
+}
+
+type Received = LuaMultiReturn<[data: string | undefined, error: string | undefined, partial: string | undefined]>;
+
+const methods = {
+  send(this: PatientSocket, data: unknown): LuaMultiReturn<[number | undefined, string | undefined]> {
+    this.patience.sinceSeconds = patienceSeconds();
+    keepTicking();
+    return this.socket.send(data);
+  },
+  receive(this: PatientSocket, size?: number): Received {
+    const [data, failure, partial] = size === undefined ? this.socket.receive() : this.socket.receive(size);
+    if (failure !== "timeout") return $multi(data, failure, partial);
+    return receiveOn(this, size, partial ?? "");
+  },
+  settimeout(this: PatientSocket, ms: number): void {
+    this.socket.settimeout(ms);
+  },
+  connect(this: PatientSocket, host: string, port: number, options: object) {
+    return this.socket.connect(host, port, options);
+  },
+  sslhandshake(this: PatientSocket, reusedSession: boolean, serverName: string, verify: boolean) {
+    return this.socket.sslhandshake(reusedSession, serverName, verify);
+  },
+  getreusedtimes(this: PatientSocket) {
+    return this.socket.getreusedtimes();
+  },
+  setkeepalive(this: PatientSocket, maxIdleMs: number, poolSize: number) {
+    return this.socket.setkeepalive(maxIdleMs, poolSize);
+  },
+  close(this: PatientSocket) {
+    return this.socket.close();
+  },
+};
+const metatable = { __index: methods };
+
+/** From now on this connection is read with patience. */
+export function readPatiently(redis: RedisConnection, patience: Patience): void {
+  const socket = rawget(redis, "_sock");
+  // Where lua-resty-redis hides it, reads end by nginx's clock.
+  if (socket === undefined) return;
+  rawset(redis, "_sock", setmetatable({ socket, patience } as PatientSocket, metatable));
+}
+
+/** The read timed out by nginx's clock: what came of it is kept, and the rest is waited for. */
+function receiveOn({ socket, patience }: PatientSocket, size: number | undefined, before: string): Received {
+  const startedAtSeconds = stopwatchSeconds();
+  let got = before;
+  for (;;) {
+    // What lies in the socket is read before anybody gives up.
+    const isLast = isGivenUp(patience, stopwatchSeconds() - startedAtSeconds);
+    socket.settimeout(isLast ? 1 : leftOfWaitMs(patience));
+    keepTicking();
+    const [data, failure, partial] = size === undefined ? socket.receive() : socket.receive(size - got.length);
+    if (data !== undefined) return $multi(got + data, undefined, undefined);
+    got += partial ?? "";
+    if (failure !== "timeout" || isLast) return $multi(undefined, failure, got);
+  }
+}
