@@ -221,6 +221,13 @@ describe("a Redis that fails", () => {
 describe("a Redis that takes long", () => {
   const deadlineMs = 400;
   const key = "sluice:s3:{default:far:0:}:default:fixed-window:86400000000";
+  const hurriedKey = key.replace("far", "hurried");
+  const far = {
+    scope: "cluster",
+    onStoreFailure: "deny",
+    onLimit: { status: 409 },
+    limits: [{ algorithm: "fixed-window", quota: 100_000, window: "1d" }],
+  };
   let way: TcpProxy;
   let gateway: LoneGateway;
   beforeAll(async () => {
@@ -229,13 +236,8 @@ describe("a Redis that takes long", () => {
     way = await TcpProxy.start(redis.port);
     gateway = await LoneGateway.start({
       policies: [
-        {
-          name: "far",
-          scope: "cluster",
-          onStoreFailure: "deny",
-          onLimit: { status: 409 },
-          limits: [{ algorithm: "fixed-window", quota: 100_000, window: "1d" }],
-        },
+        { ...far, name: "far", match: { paths: ["/"] } },
+        { ...far, name: "hurried", match: { paths: ["/hurried"] }, maxStoreWait: "100ms" },
       ],
       env: { SLUICE_REDIS_URL: way.url, SLUICE_REDIS_DEADLINE_MS: `${deadlineMs}` },
     });
@@ -246,11 +248,11 @@ describe("a Redis that takes long", () => {
   });
 
   /** Some 200 requests a second. @returns how many were answered by which status: 404, because nothing is behind the gateway */
-  async function offer(forMs: number): Promise<Record<number, number>> {
+  async function offer(forMs: number, path = "/"): Promise<Record<number, number>> {
     const answers: Promise<{ status: number }>[] = [];
     const endAtMs = performance.now() + forMs;
     while (performance.now() < endAtMs) {
-      answers.push(ask(gateway.url));
+      answers.push(ask(`${gateway.url}${path}`));
       await sleep(5);
     }
     const statuses: Record<number, number> = {};
@@ -265,13 +267,20 @@ describe("a Redis that takes long", () => {
     expect(await system.redis?.countOf(key)).toBe(statuses[404]);
   });
 
-  it("has what it charged too late given back, and the metrics tell of it", async () => {
+  it("decides all the same where its replies wait for one another, longer than a deadline each", async () => {
     way.delayMs = 170;
     const before = (await system.redis?.countOf(key)) ?? 0;
-    const { 404: decided = 0, 409: late = 0 } = await offer(2000);
+    const statuses = await offer(2000);
+    expect(Object.keys(statuses)).toEqual(["404"]);
+    expect(await system.redis?.countOf(key)).toBe(before + (statuses[404] ?? 0));
+  });
+
+  it("has what it charged too late given back where a policy waits no longer, and the metrics tell of it", async () => {
+    const before = (await system.redis?.countOf(hurriedKey)) ?? 0;
+    const { 404: decided = 0, 409: late = 0 } = await offer(2000, "/hurried");
     expect(late).toBeGreaterThan(50);
     await until("nobody is charged but who passed", 3000, async () => {
-      return (await system.redis?.countOf(key)) === before + decided;
+      return ((await system.redis?.countOf(hurriedKey)) ?? 0) === before + decided;
     });
     await until("who was late is counted", 2000, async () => {
       const { body } = await ask(`${gateway.privateUrl}/sluice/metrics`);

@@ -203,7 +203,7 @@ describe("a leased policy", () => {
     expect(slowestMs).toBeLessThan(600);
   });
 
-  it("has back what was charged exactly, where Redis does not decide another for the same request", async () => {
+  it("is charged once for a request that goes on although Redis does not decide another policy of it", async () => {
     const limit = { algorithm: "fixed-window", quota: 100, window: "366d" };
     const both = ["decided", "undecided"].map((name, i) => ({
       ...policy(limit, { onStoreFailure: "allow", priority: -i }),
@@ -232,7 +232,7 @@ describe("a leased policy", () => {
     }
     const counters = (await keys()).filter((key) => !key.includes("leases"));
     expect(counters).toHaveLength(1);
-    expect(await redis.countOf(counters[0] as string)).toBe(0);
+    expect(await redis.countOf(counters[0] as string)).toBe(3);
   });
 
   it("does not wait where Redis refuses connections", async () => {
@@ -294,7 +294,8 @@ describe("a leased policy", () => {
     expect(answers.map(({ status }) => status)).toEqual(answers.map((_, i) => (i < 200 ? admitted : 429)));
     // Workers tell what they counted ten times a second.
     await until("units were on lease", 2000, async () => (await unitsOf(gateways[0] as LoneGateway, "granted")) > 0);
-    const { headers } = answers[205] as (typeof answers)[number];
+    // Right after the last unit, a gateway that has asked often pauses for a moment, and says so.
+    const { headers } = await ask(urls()[0] as string);
     expect(headers["x-ratelimit-limit"]).toBe("200");
     expect(Number(headers["retry-after"])).toBeGreaterThanOrEqual(1);
     expect(Math.abs(Number(headers["retry-after"]) - Number(headers["x-ratelimit-reset"]))).toBeLessThanOrEqual(1);
