@@ -5,7 +5,7 @@ import { freePort } from "../fixtures/free-ports.ts";
 import { Program } from "../fixtures/program.ts";
 import type { Fault } from "./fault.ts";
 import { Namespace } from "./namespace.ts";
-import { observe, startBehindProxy, startSystem } from "./scenario.ts";
+import { deadlineMs, observe, startBehindProxy, startSystem } from "./scenario.ts";
 
 const lastsMs = 3000;
 const recoversWithinMs = 2000;
@@ -62,23 +62,25 @@ const blackHoled: Fault = {
   },
 };
 
-const slow: Fault = {
+/** Slow is not away: Redis decides as long as it answers within the deadline. */
+const late = (addedMs: number): Fault => ({
   number: 3,
-  name: "Redis +200 ms",
+  name: `Redis +${addedMs} ms`,
   async run(stack) {
     const { proxy, system } = await startBehindProxy(stack);
+    const isAway = addedMs > deadlineMs;
     return observe(stack, {
       system,
-      decides: "shares",
-      recoversWithinMs,
+      decides: isAway ? "shares" : "counter",
+      ...(isAway ? { recoversWithinMs } : {}),
       async inject() {
-        proxy.delayMs = 100;
+        proxy.delayMs = addedMs / 2;
         await sleep(lastsMs);
         proxy.delayMs = 0;
         return undefined;
       },
     });
   },
-};
+});
 
-export const faults = [refused, blackHoled, slow];
+export const faults = [refused, blackHoled, late(deadlineMs * 0.75), late(deadlineMs * 1.5)];
