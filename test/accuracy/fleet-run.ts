@@ -3,10 +3,9 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { atMost, type Fact } from "../fixtures/fact.ts";
+import { countsOf } from "../fixtures/gateway-counts.ts";
 import { Load } from "../fixtures/load.ts";
-import { readPrometheusText } from "../fixtures/prometheus-text.ts";
 import { between, type RedisClock, readRedisClock } from "../fixtures/redis-clock.ts";
-import { ask } from "../fixtures/requests.ts";
 import { playVendor, Vendor, vendorPolicies } from "../fixtures/sms-vendor.ts";
 import { System } from "../fixtures/system.ts";
 import { type Account, accountOf } from "./account.ts";
@@ -91,7 +90,7 @@ async function measure({ gateways, seconds, measured, progress, stopped }: Plan)
   const facts: (Fact & { of: string })[] = accounts.flatMap((account) =>
     account.facts.map((each) => ({ of: account.measured.name, ...each })),
   );
-  facts.push({ of: "all", ...atMost("decided without Redis", 0, await decidedWithoutRedis(system)) });
+  facts.push({ of: "all", ...atMost("decided without Redis", 0, (await countsOf(system.gateways)).withoutRedis) });
   facts.push({ of: "all", ...atMost("doubt about Redis' clock", 2, clock.doubtMs, " ms") });
   return { accounts, facts };
 }
@@ -141,14 +140,4 @@ export function unevenTurns(gateways: number): readonly number[] {
 function inProgress(loads: readonly Load[], seconds: number, of: number): string {
   const served = loads.flatMap((load) => load.served.length).reduce((sum, count) => sum + count, 0);
   return `${Math.round(seconds)} of ${of} s, ${served.toLocaleString("en")} requests answered`;
-}
-
-async function decidedWithoutRedis(system: System): Promise<number> {
-  let count = 0;
-  for (const { privateUrl } of system.gateways) {
-    const { body } = await ask(`${privateUrl}/sluice/metrics`);
-    const decisions = readPrometheusText(body)["sluice_decisions_total"]?.samples ?? [];
-    for (const { labels, value } of decisions) if (labels["result"] === "degraded") count += value;
-  }
-  return count;
 }

@@ -23,11 +23,18 @@ export async function restartGateways(
   gatewayUrls: readonly string[],
   token: string,
 ): Promise<void> {
-  await compose("restart", ...services).catch((error: Error) => {
+  try {
+    await compose("restart", ...services);
+    await untilBack(controlUrl, gatewayUrls, token);
+  } catch (error) {
     throw new SetupError(
-      `--cold: expected \`${command} restart\` to restart the gateways (COMPOSE says what the command is): ${error.message}`,
+      `--cold: expected \`${command} restart ${services.join(" ")}\` to bring both gateways back, got: ` +
+        `${(error as Error).message.trimEnd()}\nIs \`${command}\` what reaches them (COMPOSE)? What do their logs say?`,
     );
-  });
+  }
+}
+
+async function untilBack(controlUrl: string, gatewayUrls: readonly string[], token: string): Promise<void> {
   for (const url of gatewayUrls) {
     await until(`${url} is healthy and connected`, readyWithinMs, async () => {
       const health = await ask(`${url}/sluice/healthz`).catch(() => undefined);
@@ -37,8 +44,8 @@ export async function restartGateways(
   const headers = { authorization: `Bearer ${token}` };
   await until("the control plane has both gateways", readyWithinMs, async () => {
     const { body } = await ask(`${controlUrl}/api/v1/gateways`, { headers });
-    const { gateways } = JSON.parse(body) as { gateways: readonly { lag: number }[] };
-    return gateways.length === services.length && gateways.every(({ lag }) => lag === 0);
+    const { gateways } = JSON.parse(body) as { gateways: readonly { connected: boolean; lag: number }[] };
+    return gateways.filter(({ connected, lag }) => connected && lag === 0).length === services.length;
   });
 }
 

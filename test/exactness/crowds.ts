@@ -4,8 +4,7 @@
 import { BusyLoops } from "../fixtures/busy-loops.ts";
 import { askAsCrowd } from "../fixtures/crowd.ts";
 import { atMost, type Fact, fact } from "../fixtures/fact.ts";
-import { countsIn, type GatewayCounts, sumOfCounts } from "../fixtures/gateway-counts.ts";
-import { ask } from "../fixtures/requests.ts";
+import { countsOf, type GatewayCounts, sumOfCounts } from "../fixtures/gateway-counts.ts";
 import { type Gateway, System, until } from "../fixtures/system.ts";
 import { type Account, inWords, type Run, runOf } from "./account.ts";
 import { type CrowdScenario, crowdWindow } from "./scenarios.ts";
@@ -63,18 +62,17 @@ async function playOnce(system: System, scenario: CrowdScenario, name: string): 
     offered,
   );
   const decided = answers.filter(({ status }) => status === 200 || status === 429).length;
-  return runOf(answers, await countsOf(system.gateways, name, decided));
+  return runOf(answers, await countsWhenTold(system.gateways, name, decided));
 }
 
-/** Workers tell what they have counted now and then. @param decisions how many they have to tell of */
-async function countsOf(gateways: readonly Gateway[], policy: string, decisions: number): Promise<GatewayCounts> {
-  let sum: GatewayCounts | undefined;
+/** @param decisions how many the gateways have to tell of */
+async function countsWhenTold(gateways: readonly Gateway[], policy: string, decisions: number): Promise<GatewayCounts> {
+  let counts = await countsOf(gateways, policy);
   await until("the gateways have told all their decisions", countedWithinMs, async () => {
-    const texts = await Promise.all(gateways.map(({ privateUrl }) => ask(`${privateUrl}/sluice/metrics`)));
-    sum = sumOfCounts(texts.map(({ body }) => countsIn(body, policy)));
-    return sum.decisions >= decisions;
+    if (counts.decisions < decisions) counts = await countsOf(gateways, policy);
+    return counts.decisions >= decisions;
   });
-  return sum as GatewayCounts;
+  return counts;
 }
 
 function accountOf({ name, what, quota, consistency }: CrowdScenario, runs: readonly Run[]): Account {

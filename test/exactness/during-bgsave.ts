@@ -8,10 +8,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { mostAtOnce } from "../fixtures/bound.ts";
 import { atLeast, atMost, type Fact } from "../fixtures/fact.ts";
 import { freePort } from "../fixtures/free-ports.ts";
-import { countsIn, sumOfCounts } from "../fixtures/gateway-counts.ts";
+import { countsOf } from "../fixtures/gateway-counts.ts";
 import { Load } from "../fixtures/load.ts";
 import { RedisServer } from "../fixtures/redis-server.ts";
-import { ask } from "../fixtures/requests.ts";
 import { System, until } from "../fixtures/system.ts";
 import { type Account, runOf } from "./account.ts";
 import { environment, workers } from "./crowds.ts";
@@ -77,8 +76,7 @@ export async function playBgsave(
   // Workers tell what they have counted now and then.
   await sleep(500);
 
-  const texts = await Promise.all(system.gateways.map(({ privateUrl }) => ask(`${privateUrl}/sluice/metrics`)));
-  const counts = sumOfCounts(texts.map(({ body }) => countsIn(body, bgsaveName)));
+  const counts = await countsOf(system.gateways, bgsaveName);
   const answers = load.served.map(({ status, sentAtMs, answeredAtMs }) => ({
     status,
     tookMs: answeredAtMs - sentAtMs,
