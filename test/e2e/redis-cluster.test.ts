@@ -219,7 +219,8 @@ describe("with three nodes and two gateways", () => {
       expect(await slowestOf(`${url}/outage`, 20)).toBeLessThan(700);
       for (const proxy of hanging) proxy.delayMs = 0;
       await sleep(3500);
-      expect((await ask(`${url}/outage`)).headers["x-ratelimit-remaining"]).toBe("999999");
+      // The 21 that passed meanwhile count too.
+      expect((await ask(`${url}/outage`)).headers["x-ratelimit-remaining"]).toBe("999978");
     } finally {
       await Promise.all(hanging.map((proxy) => proxy.refuse()));
     }
@@ -404,7 +405,8 @@ it("follows a replica that takes a dead node's place, where the counters go on",
     });
     const left = Number(counted.at(-1));
     expect(left).toBeLessThan(40);
-    expect(await askAtOnce(at(urls, "/moved"), 100)).toEqual({ 404: left, 429: 100 - left });
+    const all = await askAtOnce(at(urls, "/moved"), 100);
+    expect([all[404] ?? 0, all[429]]).toEqual([left, 100 - left]);
     const [gateway] = gateways as [LoneGateway];
     await until("the dead one is forgotten", 15_000, async () => {
       return (await gateway.metric("sluice_redis_breakers_open")) === 0;

@@ -78,6 +78,11 @@ export function beginWaiting(patience: Patience, server: Answerer): void {
   keepTicking();
 }
 
+/** Nobody is asked any more. */
+export function endWaiting(patience: Patience): void {
+  patience.server = undefined;
+}
+
 /** The server has been silent for a whole deadline. */
 export function isSilent({ server, sinceSeconds, silenceSeconds }: Patience): boolean {
   if (server === undefined) return false;

@@ -10,7 +10,7 @@ import { connectTo, discard, keep, noteAnswerOf, noteFailureOf, type RedisServer
 import { toldAddress } from "./deployment.ts";
 import { changedNothing, codeOf, decidesNothing, type ErrorCode, redirection } from "./error-reply.ts";
 import { slotOf } from "./hash-slot.ts";
-import { isSilent, leftSeconds, newPatience, type Patience, patienceSeconds } from "./patience.ts";
+import { endWaiting, isSilent, leftSeconds, newPatience, type Patience, patienceSeconds } from "./patience.ts";
 import { doubtPrimary, primaryOf } from "./primary.ts";
 import { callOf, callWithSource, exchange, exchangeOne } from "./script-request.ts";
 import { doubtSlots, otherServerOfSlot, serverOfSlot, slotMoved } from "./slot-map.ts";
@@ -314,6 +314,8 @@ function callServer(
 /** What a released call was to say of its server was said then: others may have been answered since. */
 function noteFailed(settings: RedisSettings, server: RedisServer, patience: Patience): void {
   if (!patience.released) noteFailureOf(server, settings, isSilent(patience));
+  // Who asks now where else to go waits for others.
+  endWaiting(patience);
 }
 
 /** The server of a watched call is silent, which is read on: nobody else is to wait for it. @param group of the call's keys */
