@@ -11,6 +11,7 @@ const unhurried = [
   "abuse",
   "ask-first",
   "ask-first-outages",
+  "callers-tokens",
   "counter-cells",
   "debugging-answer",
   "first-policy",
