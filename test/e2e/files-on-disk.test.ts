@@ -7,11 +7,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { expect, it, onTestFinished } from "vitest";
-import { requireNginx } from "../../launch/nginx-binary.ts";
 import { writeGatewayFiles } from "../../launch/nginx-config.ts";
 import { readSettings } from "../../launch/settings.ts";
 import { ControlPlaneDouble } from "../fixtures/control-plane-double.ts";
 import { freePorts } from "../fixtures/free-ports.ts";
+import { nginxUnderTest } from "../fixtures/nginx-under-test.ts";
 import { ask } from "../fixtures/requests.ts";
 import { until } from "../fixtures/system.ts";
 
@@ -27,7 +27,7 @@ async function startDaemon(controlPort: number, prepare: (directory: string) => 
     SLUICE_WORKERS: "2",
     SLUICE_CONTROL_URL: `http://127.0.0.1:${controlPort}`,
   };
-  const nginx = requireNginx(process.env["SLUICE_NGINX"]);
+  const nginx = nginxUnderTest();
   const { config, snapshotDir } = writeGatewayFiles(readSettings(env), nginx);
   prepare(snapshotDir);
   const directory = join(dataDir, `gateway-${port}`);
