@@ -3,7 +3,7 @@
 import { requireGatewayBuild } from "./gateway-build.ts";
 import { requireGatewayToken } from "./gateway-token.ts";
 import { requireNginx } from "./nginx-binary.ts";
-import { renderNginxConfig } from "./nginx-config.ts";
+import { beforeRunning, renderNginxConfig } from "./nginx-config.ts";
 import { gateway, gatewayPorts } from "./parts.ts";
 import { requireFreePorts } from "./ports.ts";
 import { Processes } from "./processes.ts";
@@ -17,6 +17,8 @@ try {
   if (option === "--print-config") {
     const settings = readSettings(process.env);
     process.stdout.write(renderNginxConfig(settings, requireNginx(settings.nginx)));
+    // Beside the configuration, which may go into a file.
+    for (const line of beforeRunning(settings)) process.stderr.write(`sluice: ${line}\n`);
   } else if (option === undefined) {
     await start(readSettingsAloud(process.env));
   } else {

@@ -84,7 +84,7 @@ export function writeGatewayFiles(settings: Settings, nginx: Nginx): GatewayFile
   // The control plane keeps its secrets there.
   mkdirSync(dataDir, { recursive: true, mode: 0o700 });
   mkdirSync(gatewayDir, { recursive: true });
-  const snapshotDir = join(gatewayDir, "workers");
+  const snapshotDir = workersDir(settings);
   mkdirSync(snapshotDir, { recursive: true });
   const account = workerAccount(dataDir);
   if (account !== undefined) {
@@ -100,13 +100,14 @@ export function writeGatewayFiles(settings: Settings, nginx: Nginx): GatewayFile
 }
 
 /** Through the data dir, whose files are closed first: until now the directory kept others out. */
-function openTheWayTo({ dataDir, gatewayDir }: Settings): void {
+function openTheWayTo(settings: Settings): void {
+  const { dataDir, gatewayDir } = settings;
   for (const entry of readdirSync(dataDir, { withFileTypes: true })) {
     if (entry.isFile()) closeToOthers(join(dataDir, entry.name));
   }
   chmodSync(dataDir, (statSync(dataDir).mode & 0o7777) | 0o011);
   chmodSync(gatewayDir, 0o711);
-  chmodSync(join(gatewayDir, "workers"), 0o700);
+  chmodSync(workersDir(settings), 0o700);
 }
 
 function closeToOthers(file: string): void {
@@ -115,15 +116,28 @@ function closeToOthers(file: string): void {
   if (mode !== undefined && (mode & 0o077) !== 0) chmodSync(file, mode & 0o700);
 }
 
-/**
- * Started by root without a word about it, nginx would choose an account itself. Another account than the data dir's
- * owner can work only where its directory has been made: a file that is printed and run elsewhere has none.
- */
-function userDirective({ dataDir, gatewayDir }: Settings): string {
+/** Started by root without a word about it, nginx would choose an account itself. */
+function userDirective({ dataDir }: Settings): string {
   const account = workerAccount(dataDir);
-  if (account === undefined) return "";
-  const isReady = statSync(join(gatewayDir, "workers"), { throwIfNoEntry: false })?.uid === account.uid;
-  return account.isUnprivileged && !isReady ? "user root root;" : `user ${account.user} ${account.group};`;
+  return account === undefined ? "" : `user ${account.user} ${account.group};`;
+}
+
+/** What whoever prints the configuration, and runs it without the launcher, has to do and to know. */
+export function beforeRunning(settings: Settings): string[] {
+  const account = workerAccount(settings.dataDir);
+  const directory = workersDir(settings);
+  const owner = statSync(directory, { throwIfNoEntry: false })?.uid;
+  const lines = account?.warning === undefined ? [] : [account.warning];
+  if (owner !== undefined && (account === undefined || owner === account.uid)) return lines;
+  const chown = account === undefined ? "" : ` && chown ${account.user}:${account.group} ${directory}`;
+  return [
+    ...lines,
+    `before nginx runs this, make the directory that its workers write to and tell them of it: mkdir -p ${directory}${chown}, and SLUICE_GATEWAY_DIR=${directory} in nginx's environment`,
+  ];
+}
+
+function workersDir({ gatewayDir }: Settings): string {
+  return join(gatewayDir, "workers");
 }
 
 /**

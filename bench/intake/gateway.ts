@@ -1,10 +1,10 @@
 // A gateway as operators run it, the launcher's own nginx.conf, with a probe in every worker that tells how long the worker
 // kept everybody waiting.
-import { execFileSync } from "node:child_process";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import type { Nginx } from "../../launch/nginx-binary.ts";
-import { projectDir } from "../../launch/settings.ts";
+import { writeGatewayFiles } from "../../launch/nginx-config.ts";
+import { readSettings } from "../../launch/settings.ts";
 import { childrenOf } from "../cpu-time.ts";
 import { freePorts } from "../free-ports.ts";
 import { untilAnswers } from "../nginx.ts";
@@ -32,35 +32,30 @@ export interface MeasuredGateway {
 
 export async function startGateway(
   processes: Processes,
-  { path }: Nginx,
+  nginx: Nginx,
   luaDir: string,
   workers: number,
   controlPort: number,
 ): Promise<MeasuredGateway> {
   const [port = 0, privatePort = 0] = await freePorts(2);
-  // Where the launcher has it too.
-  const directory = join(processes.directory, `gateway-${port}`);
-  mkdirSync(directory, { recursive: true });
-  const env = {
+  const settings = {
     ...process.env,
     SLUICE_DATA_DIR: processes.directory,
     SLUICE_GATEWAY_PORT: `${port}`,
     SLUICE_GATEWAY_PRIVATE_PORT: `${privatePort}`,
-    SLUICE_GATEWAY_DIR: directory,
     SLUICE_WORKERS: `${workers}`,
     SLUICE_CONTROL_URL: `http://127.0.0.1:${controlPort}`,
     SLUICE_GATEWAY_TOKEN: "bench",
     SLUICE_UPSTREAM: `http://127.0.0.1:${privatePort}`,
   };
-  const launcher = join(projectDir, "launch/gateway.ts");
-  const printed = execFileSync(process.execPath, [launcher, "--print-config"], { env, encoding: "utf8" });
-  const conf = join(directory, "nginx.conf");
-  writeFileSync(conf, withProbe(printed, luaDir));
+  const { config, snapshotDir } = writeGatewayFiles(readSettings(settings), nginx);
+  writeFileSync(config, withProbe(readFileSync(config, "utf8"), luaDir));
+  const directory = dirname(config);
   const { pid, ended } = processes.start({
     name: "nginx",
-    command: path,
-    args: ["-p", `${directory}/`, "-e", join(directory, "error.log"), "-c", conf, "-g", "daemon off;"],
-    env,
+    command: nginx.path,
+    args: ["-p", `${directory}/`, "-e", join(directory, "error.log"), "-c", config, "-g", "daemon off;"],
+    env: { ...settings, SLUICE_GATEWAY_DIR: snapshotDir },
   });
   const url = `http://127.0.0.1:${port}`;
   const privateUrl = `http://127.0.0.1:${privatePort}`;

@@ -10,6 +10,8 @@ export interface Settings {
   readonly gatewayId: string;
   /** Where the last good snapshot is kept. */
   readonly gatewayDir: string;
+  /** Whether SLUICE_GATEWAY_DIR names it, rather than its being nginx's prefix. */
+  readonly gatewayDirNamed: boolean;
   /** ws:// or wss:// address of the control plane's push route. */
   readonly pushUrl: string;
   readonly gatewayToken: string;
@@ -32,10 +34,12 @@ function environment(name: string): string | undefined {
 }
 
 export function readSettings(): Settings {
-  const gatewayDir = environment("SLUICE_GATEWAY_DIR") ?? ngx.config.prefix();
+  const namedDir = environment("SLUICE_GATEWAY_DIR");
+  const gatewayDir = namedDir ?? ngx.config.prefix();
   return {
     gatewayId: gatewayId(environment("SLUICE_GATEWAY_ID"), gatewayDir),
     gatewayDir: gatewayDir.endsWith("/") ? gatewayDir : `${gatewayDir}/`,
+    gatewayDirNamed: namedDir !== undefined,
     pushUrl: pushUrl(environment("SLUICE_CONTROL_URL") ?? "http://127.0.0.1:8081"),
     gatewayToken: environment("SLUICE_GATEWAY_TOKEN") ?? "",
     headers: headerStyle(environment("SLUICE_HEADERS") ?? "both"),

@@ -12,7 +12,9 @@ import { recallLiveGateways } from "./push/fleet.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
 import { askRedisAtStart } from "./redis/first-contact.ts";
 import { keepErrandsGoing } from "./runtime/background.ts";
+import { requireCodeCache, tellCodeCacheOff } from "./runtime/code-cache.ts";
 import { neverCompile, suitDecisions, traceBorder } from "./runtime/jit.ts";
+import { isWorker } from "./runtime/lua-modules.ts";
 import { stateDict } from "./runtime/shared-memory.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
 import { widenStringTable } from "./runtime/string-table.ts";
@@ -20,6 +22,7 @@ import { readSettings, type Settings } from "./settings.ts";
 import { currentSnapshot } from "./snapshot/current.ts";
 import { readStored } from "./snapshot/disk.ts";
 import { followPublications, hasPublished, publish } from "./snapshot/distribution.ts";
+import { lookAfterOwnDirectory } from "./snapshot/own-directory.ts";
 import { readPieces } from "./snapshot/text.ts";
 import { keepSlots } from "./stores/held-slots.ts";
 import { forgetLeases, openLeases } from "./stores/leases.ts";
@@ -35,13 +38,19 @@ suitDecisions();
 
 // Read as nginx reads its configuration: a bad setting stops `nginx -t`, not the first request.
 const settings = readSettings();
-const [generation] = stateDict.incr("generation", 1, 0);
+let generation = 0;
+/** Whether this Lua is that of one request, in a location without a code cache: it has no policies and never will. */
+let endsWithRequest = false;
 
 /**
  * init_by_lua: lays out the snapshot that was good when nginx last ran. Workers begin with what was made of it here. After
  * a reload, shared memory still has one.
  */
 export function init(): void {
+  endsWithRequest = isWorker();
+  if (endsWithRequest) return;
+  requireCodeCache();
+  generation = stateDict.incr("generation", 1, 0)[0] ?? 1;
   widenStringTable();
   recallLiveGateways(settings.gatewayDir);
   if (hasPublished()) return;
@@ -63,7 +72,7 @@ export function init(): void {
 export function initWorker(): void {
   keepErrandsGoing();
   openLeases(settings.gatewayId);
-  openNodeStore(ngx.worker.count(), generation as number);
+  openNodeStore(ngx.worker.count(), generation);
   followPublications();
   flushCounts();
   retireGonePolicies();
@@ -73,6 +82,7 @@ export function initWorker(): void {
     keepRefusalsTrue(settings.redis, forgetLeases);
     askRedisAtStart(settings.redis);
   }
+  if (ngx.worker.id() === 0) lookAfterOwnDirectory(settings);
   keepPushSocket(settings);
 }
 
@@ -82,6 +92,10 @@ export function initWorker(): void {
  * A defect of ours must not become the client's error: the request passes, and the log says why.
  */
 export function access(): void {
+  if (endsWithRequest) {
+    tellCodeCacheOff();
+    return;
+  }
   const [decided, failure] = pcall(decideGuarded);
   if (!decided) warnSparingly("a request passed undecided", `${failure}`);
 }
@@ -106,6 +120,11 @@ export function auth(): void {
 
 /** A defect of ours is told as one: whoever asks decides what that means. */
 function answer(respond: (this: void, settings: Settings) => void): void {
+  if (endsWithRequest) {
+    tellCodeCacheOff();
+    sendProblem({ code: "internal", detail: "The gateway is not configured to answer. Its error log says why." });
+    return;
+  }
   const [answered, failure] = pcall(answerGuarded, respond);
   if (answered) return;
   warnSparingly("a question was not answered", `${failure}`);

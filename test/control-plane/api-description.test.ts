@@ -205,6 +205,15 @@ describe("openapi.json", () => {
     }
   });
 
+  it("says that validate answers 200 or 422, both with what it found", async () => {
+    const { call } = await startControlPlane();
+    const { body } = await call("GET", "openapi.json");
+    const { responses } = body.paths["/api/v1/apps/{app}/policies/validate"].post;
+    const schemaOf = (status: number) => responses[status]?.content["application/json"].schema;
+    const validity = { $ref: "#/components/schemas/Validity" };
+    expect([schemaOf(200), schemaOf(422)]).toEqual([validity, validity]);
+  });
+
   it("describes what the API in fact answers", async () => {
     const running = await startControlPlane();
     const { call } = running;

@@ -350,6 +350,45 @@ describe("on gateways", () => {
     expect(body.errors).toMatchObject([problem]);
   });
 
+  const noPattern = "a value of one key: * stands for no other values here, and for itself with ?literal=true";
+  it.each([
+    ["a star by itself", "key=*", { path: "key[0]", expected: noPattern, got: '"*"' }],
+    ["a star at the end", "key=probe-*", { path: "key[0]", expected: noPattern, got: '"probe-*"' }],
+    ["a star in a list", `key=${encodeURIComponent('["*"]')}`, { path: "key[0]", expected: noPattern, got: '"*"' }],
+  ])(
+    "refuses %s, which an operator means for any value, rather than answer of a key that nobody has",
+    async (...row) => {
+      const [, search, problem] = row;
+      const control = await start({ books });
+      for (const method of ["GET", "DELETE"]) {
+        const { status, body } = await control.call(method, `/apps/default/counters?policy=books&${search}`);
+        expect([status, body.code, body.errors]).toEqual([400, "invalid-request", [problem]]);
+      }
+    },
+  );
+
+  it("refuses a star in the body of a top-up too", async () => {
+    const control = await start({ books });
+    const body = { policy: "books", key: ["*"], units: 1 };
+    expect((await control.call("POST", "/apps/default/counters", { body })).body.errors).toEqual([
+      { path: "key[0]", expected: noPattern, got: '"*"' },
+    ]);
+  });
+
+  it("takes a star for itself where it is told so", async () => {
+    const control = await start({ books });
+    for (const method of ["GET", "DELETE"]) {
+      const search = "policy=books&key=*&literal=true";
+      const { status, body } = await control.call(method, `/apps/default/counters?${search}`);
+      expect([status, body.key]).toEqual([200, ["*"]]);
+    }
+    const body = { policy: "books", key: ["a*"], units: 1 };
+    expect((await control.call("POST", "/apps/default/counters?literal=true", { body })).body.key).toEqual(["a*"]);
+    expect((await control.call("GET", "/apps/default/counters?policy=books&key=*&literal=yes")).body.errors).toEqual([
+      { path: "literal", expected: "true or false", got: '"yes"' },
+    ]);
+  });
+
   it("is 404 for a policy that there is not, in this app", async () => {
     const control = await start({ books });
     const { status, body } = await control.call("DELETE", "/apps/default/counters?policy=none&key=ann");

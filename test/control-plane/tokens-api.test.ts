@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { gatewayToken, startControlPlane, temporaryDir } from "./control-plane-under-test.ts";
 import { connectGateway } from "./gateway-double.ts";
@@ -111,18 +112,68 @@ describe("tokens of callers", () => {
     const running = await startControlPlane({}, { now: () => nowMs });
     const gateway = await connectGateway(running, "g1");
     expect((await gateway.next("snapshot")).callers).toEqual([]);
-    const one = (await running.call("POST", "/tokens", { body: caller })).body;
+    const one = (await running.call("POST", "/tokens?wait=0s", { body: caller })).body;
     expect(one.revision).toBe(1);
     expect(await gateway.next("snapshot")).toMatchObject({
       revision: 1,
       callers: [{ app: "default", sha256: sha256(one.token) }],
     });
-    const two = (await running.call("POST", "/tokens", { body: { ...caller, expiresIn: "1h" } })).body;
+    const two = (await running.call("POST", "/tokens?wait=0s", { body: { ...caller, expiresIn: "1h" } })).body;
     const second = { app: "default", sha256: sha256(two.token), expiresAtSeconds: nowMs / 1_000 + 3_600 };
     expect((await gateway.next("snapshot")).callers).toContainEqual(second);
-    expect((await running.call("DELETE", `/tokens/${one.id}`)).body).toEqual({ revision: 3 });
+    expect((await running.call("DELETE", `/tokens/${one.id}?wait=0s`)).body.revision).toBe(3);
     expect(await gateway.next("snapshot")).toMatchObject({ revision: 3, callers: [second] });
     expect(JSON.stringify(gateway.heard)).not.toContain(one.token);
+  });
+
+  it("are answered when every gateway has applied them, so that one can be used at once", async () => {
+    const running = await startControlPlane();
+    const gateway = await connectGateway(running, "g1");
+    gateway.apply(await gateway.next("snapshot"));
+    let isApplied = false;
+    const applySoon = async () => {
+      const snapshot = await gateway.next("snapshot");
+      await sleep(100);
+      isApplied = true;
+      gateway.apply(snapshot);
+    };
+    void applySoon();
+    const made = await running.call("POST", "/tokens", { body: caller });
+    expect([isApplied, made.status]).toEqual([true, 201]);
+    expect(made.body).toMatchObject({ revision: 1, applied: { gateways: 1, acked: 1, refused: 0 } });
+    isApplied = false;
+    void applySoon();
+    const deleted = await running.call("DELETE", `/tokens/${made.body.id}`);
+    expect([isApplied, deleted.body]).toEqual([true, { revision: 2, applied: { gateways: 1, acked: 1, refused: 0 } }]);
+  });
+
+  it("are answered after a second at the latest where a gateway is dead, and say that it has not applied them", async () => {
+    const running = await startControlPlane();
+    const gateway = await connectGateway(running, "dead");
+    gateway.apply(await gateway.next("snapshot"));
+    const startedAtMs = performance.now();
+    const { status, body } = await running.call("POST", "/tokens", { body: caller });
+    const tookMs = performance.now() - startedAtMs;
+    expect([status, body.applied]).toEqual([201, { gateways: 1, acked: 0, refused: 0 }]);
+    expect(body.token).toMatch(/^sluice_call_/);
+    expect(tookMs).toBeGreaterThan(900);
+    expect(tookMs).toBeLessThan(5_000);
+  });
+
+  it("are answered at once with ?wait=0s, or where no gateway is connected, and so are tokens of other roles", async () => {
+    const running = await startControlPlane();
+    const alone = await running.call("POST", "/tokens", { body: caller });
+    expect(alone.body.applied).toEqual({ gateways: 0, acked: 0, refused: 0 });
+    const gateway = await connectGateway(running, "dead");
+    gateway.apply(await gateway.next("snapshot"));
+    const startedAtMs = performance.now();
+    const made = await running.call("POST", "/tokens?wait=0s", { body: caller });
+    expect(made.body.applied).toEqual({ gateways: 1, acked: 0, refused: 0 });
+    const deleted = await running.call("DELETE", `/tokens/${made.body.id}?wait=0s`);
+    expect(deleted.body.applied).toEqual({ gateways: 1, acked: 0, refused: 0 });
+    const viewer = await running.call("POST", "/tokens", { body: { ...caller, role: "viewer" } });
+    expect(viewer.body).not.toHaveProperty("applied");
+    expect(performance.now() - startedAtMs).toBeLessThan(900);
   });
 
   it("are left out of a snapshot once they have expired", async () => {

@@ -29,9 +29,17 @@ function byPath(errors: { path: string }[]) {
 describe("validation", () => {
   it("lists everything wrong with a document at once: path, expected, got", async () => {
     const { call } = await startControlPlane();
-    const { status, body } = await call("POST", validate, { body: faulty });
-    expect([status, body.valid]).toEqual([200, false]);
+    const { body } = await call("POST", validate, { body: faulty });
+    expect(body.valid).toBe(false);
     expect(byPath(body.errors)).toEqual(faults);
+  });
+
+  it("answers 422 for an invalid document and 200 for a valid one, so that a script need not read the body", async () => {
+    const { call } = await startControlPlane();
+    const invalid = await call("POST", validate, { body: faulty });
+    expect([invalid.status, invalid.body.valid]).toEqual([422, false]);
+    const valid = await call("POST", validate, { body: onePerSecond });
+    expect([valid.status, valid.body.valid]).toEqual([200, true]);
   });
 
   it.each([

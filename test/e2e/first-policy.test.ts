@@ -87,6 +87,6 @@ it("keeps policies over a restart, and never shows the token again", async () =>
 
 it("names the port that is taken, its variable and its holder, and ends", async () => {
   await expect(start()).rejects.toThrow(
-    new RegExp(`port ${ports["8080"]} \\(SLUICE_GATEWAY_PORT\\) is taken by nginx \\(pid \\d+\\)`),
+    new RegExp(`port ${ports["8080"]} \\(SLUICE_GATEWAY_PORT\\) is taken by (nginx|openresty) \\(pid \\d+\\)`),
   );
 });

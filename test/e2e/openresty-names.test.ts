@@ -1,15 +1,19 @@
 // Where the lua-resty libraries bear OpenResty's names, those are taken, and lua-resty-lock guards the counters.
 
-import { readFileSync } from "node:fs";
-import { join, resolve } from "node:path";
-import { afterAll, beforeAll, expect, it } from "vitest";
-import { askAtOnce } from "../fixtures/requests.ts";
+import { resolve } from "node:path";
+import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { nginxUnderTest } from "../fixtures/nginx-under-test.ts";
+import { ask, askAtOnce } from "../fixtures/requests.ts";
 import { System } from "../fixtures/system.ts";
+
+const standIns = resolve(import.meta.dirname, "../fixtures/openresty");
+/** OpenResty looks among its own libraries first. */
+const LUA_PATH = `${standIns}/?.lua;;`;
 
 let system: System;
 beforeAll(async () => {
-  const modules = resolve(import.meta.dirname, "../fixtures/openresty");
-  system = await System.start({ workers: 4, redis: true, env: { LUA_PATH: `${modules}/?.lua;;` } });
+  system = await System.start({ workers: 4, redis: true, env: { LUA_PATH } });
 });
 afterAll(() => system?.stop());
 
@@ -23,8 +27,26 @@ it("counts exactly under lua-resty-lock, several limits at once among four worke
     ],
   });
   expect(await askAtOnce([`${system.gateway.url}/locked`], 400)).toEqual({ 200: 40, 429: 360 });
-  const log = readFileSync(join(system.gateway.directory, "error.log"), "utf8");
-  expect(log).toContain("stand-in for resty.lock in use");
+});
+
+it("takes OpenResty's own libraries where it runs in OpenResty, and elsewhere those that bear their names", async () => {
+  const tell = `
+      for _, name in ipairs({ "resty.redis", "resty.websocket.client", "resty.lock" }) do
+        ngx.say(package.loaded[name] ~= nil)
+      end
+      ngx.say(debug.getinfo(package.loaded["resty.lock"].new).source)`;
+  const gateway = await LoneGateway.start({
+    policies: [],
+    env: { LUA_PATH },
+    edit: (config) =>
+      config.replace("location / {", `location = /loaded { content_by_lua_block { ${tell} } } location / {`),
+  });
+  onTestFinished(() => gateway.stop());
+  const [redis, webSocket, lock, lockFile] = (await ask(`${gateway.url}/loaded`)).body.split("\n");
+  expect([redis, webSocket, lock]).toEqual(["true", "true", "true"]);
+  const isOpenResty = nginxUnderTest().modules.length === 0;
+  expect(lockFile).toContain("/resty/lock.lua");
+  expect(lockFile?.startsWith(`@${standIns}/`)).toBe(!isOpenResty);
 });
 
 it("reaches Redis by the name resty.redis", async () => {

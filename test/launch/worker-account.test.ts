@@ -3,7 +3,7 @@ import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writ
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { writeGatewayFiles } from "../../launch/nginx-config.ts";
+import { beforeRunning, renderNginxConfig, writeGatewayFiles } from "../../launch/nginx-config.ts";
 import { readSettings } from "../../launch/settings.ts";
 import { workerAccount } from "../../launch/worker-account.ts";
 
@@ -55,6 +55,20 @@ describe.skipIf(process.getuid?.() !== 0)("started by root, nginx has workers", 
       expect(can(': > "$1"', path)).toBe(false);
     }
     expect(can('mv "$1" "$1.moved"', snapshotDir)).toBe(false);
+  });
+
+  it("of that account in a configuration that is printed before its directory is there, with what to make", () => {
+    const parent = temporaryDir();
+    chmodSync(parent, 0o711);
+    const settings = readSettings({ SLUICE_DATA_DIR: join(parent, "later") });
+    const { user, group } = workerAccount(settings.dataDir) ?? {};
+    expect(renderNginxConfig(settings, nginx)).toContain(`\nuser ${user} ${group};\n`);
+    const directory = join(settings.gatewayDir, "workers");
+    const advice = `before nginx runs this, make the directory that its workers write to and tell them of it: mkdir -p ${directory} && chown ${user}:${group} ${directory}, and SLUICE_GATEWAY_DIR=${directory} in nginx's environment`;
+    expect(beforeRunning(settings)).toEqual([advice]);
+    writeGatewayFiles(settings, nginx);
+    expect(beforeRunning(settings)).toEqual([]);
+    expect(renderNginxConfig(settings, nginx)).toContain(`\nuser ${user} ${group};\n`);
   });
 
   it("of root where others may not pass a directory above the data dir, and says so", () => {

@@ -9,8 +9,8 @@ import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 import { Redis } from "ioredis";
 import { type Browser, chromium, type Page } from "playwright-core";
-import { requireNginx } from "../../launch/nginx-binary.ts";
 import { freePort } from "../fixtures/free-ports.ts";
+import { nginxUnderTest } from "../fixtures/nginx-under-test.ts";
 import { Program } from "../fixtures/program.ts";
 import { RedisServer } from "../fixtures/redis-server.ts";
 import { type Build, project } from "./build.ts";
@@ -252,7 +252,7 @@ class InNginx implements Runtime {
   static async start({ root, luaDir }: Build): Promise<InNginx> {
     const port = await freePort();
     const directory = mkdtempSync(join(tmpdir(), "sluice-parity-nginx-"));
-    const nginx = requireNginx(process.env["SLUICE_NGINX"]);
+    const nginx = nginxUnderTest();
     const values: Record<string, string> = {
       MODULES: nginx.modules.map((file) => `load_module ${file};`).join(" "),
       DIRECTORY: directory,

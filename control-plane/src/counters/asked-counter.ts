@@ -25,6 +25,8 @@ export interface AskedCounter {
 /**
  * @param document as it was put
  * @param key a value for each part of the policy's key, as a request would have it
+ * @param literal whether a * at the end of a value is the value's own. Elsewhere it stands for any: who does not say so
+ *   may mean that, and would be told of a key that nobody has
  * @throws ApiError invalid-request with what is wrong with the key
  */
 export function askedCounter(
@@ -32,10 +34,11 @@ export function askedCounter(
   document: unknown,
   templates: Templates,
   key: readonly string[],
+  literal: boolean,
 ): AskedCounter {
   const { policy } = validatePolicy(resolveTemplates(document, templates).document);
   if (policy === undefined) throw new Error("a stored policy is none");
-  const values = readValues(policy, (document as { key?: readonly string[] }).key ?? [], key);
+  const values = readValues(policy, (document as { key?: readonly string[] }).key ?? [], key, literal);
   // Off or on by its schedule, it counts in the same counters.
   const compiled = compilePolicy(app, { ...policy, schedule: undefined });
   const override = overrideFor(compiled, values);
@@ -48,7 +51,7 @@ export function askedCounter(
 }
 
 /** @param written the policy's key, as the document has it */
-function readValues(policy: Policy, written: readonly string[], key: readonly string[]): string[] {
+function readValues(policy: Policy, written: readonly string[], key: readonly string[], literal: boolean): string[] {
   if (key.length !== policy.key.length) {
     const expected = `${countOf(policy.key)}, for the policy's key [${written.join(", ")}]`;
     refuseProblems([{ path: "key", expected, got: countOf(key) }]);
@@ -62,9 +65,12 @@ function readValues(policy: Policy, written: readonly string[], key: readonly st
     const part = parseKeyPart(written[i] as string);
     if (value === "" && policy.onMissingKey !== "shared") return refuse("a value: without one nothing is counted");
     if (value === "") return value;
-    if (part?.source === "const" && value !== part.name) return refuse(describeValue(part.name));
-    if (part?.source !== "ip") return value;
-    return addressGroups(value) === undefined ? refuse("an IP address") : ipPrefix(value, part.v4Bits, part.v6Bits);
+    if (part?.source === "const") return value === part.name ? value : refuse(describeValue(part.name));
+    if (part?.source === "ip") {
+      return addressGroups(value) === undefined ? refuse("an IP address") : ipPrefix(value, part.v4Bits, part.v6Bits);
+    }
+    if (!value.endsWith("*") || literal) return value;
+    return refuse("a value of one key: * stands for no other values here, and for itself with ?literal=true");
   });
   refuseProblems(problems);
   return values;

@@ -8,7 +8,7 @@ import { ApiError } from "../errors/api-error.ts";
 import type { CounterAnswer } from "../push/counter-orders.ts";
 import type { RedisCounters } from "../redis/redis-counters.ts";
 import { RedisFailure } from "../redis/redis-failure.ts";
-import { counterQuery, readKey, type TopUpBody, topUpShape } from "../schemas/counter-query.ts";
+import { counterQuery, literalParameter, readKey, type TopUpBody, topUpShape } from "../schemas/counter-query.ts";
 import { appSegment, querySchema } from "../schemas/parameters.ts";
 import { schemaOf } from "../schemas/policy-schema.ts";
 import { readBody, refuseProblems } from "../schemas/read-body.ts";
@@ -23,7 +23,7 @@ const tags = ["counters"];
 
 interface OneCounter {
   Params: { app: string };
-  Querystring: { policy: string; key?: string | readonly string[] };
+  Querystring: { policy: string; key?: string | readonly string[]; literal: boolean };
 }
 
 /** What is done to the counter before it is read. */
@@ -43,7 +43,7 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
       },
     },
     async ({ params, query }) => {
-      const asked = await find(params.app, query.policy, readKey(query.key));
+      const asked = await find(params.app, query.policy, readKey(query.key), query.literal);
       return carryOut(params.app, asked, { do: "read" });
     },
   );
@@ -62,13 +62,13 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
     },
     async (request) => {
       const { params, query } = request;
-      const asked = await find(params.app, query.policy, readKey(query.key));
+      const asked = await find(params.app, query.policy, readKey(query.key), query.literal);
       note(request, params.app, asked, "reset");
       return carryOut(params.app, asked, { do: "forget" });
     },
   );
 
-  app.post<{ Params: { app: string } }>(
+  app.post<{ Params: { app: string }; Querystring: { literal: boolean } }>(
     "/apps/:app/counters",
     {
       config: { access: "write", body: schemaOf(topUpShape) },
@@ -77,14 +77,14 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
         summary: "Give one key of a policy units back; answers what it has then",
         description: "As many as were taken and still count, at most. Every gateway gives its own units back.",
         params,
-        querystring: querySchema({}),
+        querystring: querySchema({ literal: literalParameter }),
         response: answers({ 200: "Counter" }),
       },
     },
     async (request) => {
       const { app: name } = request.params;
       const { policy, key = [], limit, units } = readBody<TopUpBody>(topUpShape, request.body);
-      const asked = await find(name, policy, key);
+      const asked = await find(name, policy, key, request.query.literal);
       refuseUntoppable(asked, limit);
       note(request, name, asked, "top up");
       return carryOut(name, asked, { do: "top-up", units, ...(limit === undefined ? {} : { limit }) });
@@ -92,9 +92,9 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
   );
 
   /** @throws ApiError app-not-found, policy-not-found, invalid-request */
-  async function find(name: string, policy: string, key: readonly string[]): Promise<AskedCounter> {
+  async function find(name: string, policy: string, key: readonly string[], literal: boolean): Promise<AskedCounter> {
     const { document } = await getPolicy(app.database, name, policy);
-    return askedCounter(name, document, await readTemplates(app.database, name), key);
+    return askedCounter(name, document, await readTemplates(app.database, name), key, literal);
   }
 
   async function carryOut(name: string, asked: AskedCounter, change: Change) {

@@ -62,17 +62,18 @@ export default async function policyRoutes(
         tags,
         summary: "Check a document without storing it",
         description:
-          "Lists everything wrong with it at once, or what it says in vain (warnings). Its name may be absent, as for PUT.",
+          "Answers 200 for a valid document, with what it says in vain (warnings), and 422 for an invalid one, with everything that is wrong with it. Its name may be absent, as for PUT.",
         params: appParams,
         querystring: querySchema({}),
-        response: answers({ 200: "Validity" }),
+        response: answers({ 200: "Validity", 422: "Validity" }),
       },
     },
-    async (request) => {
+    async (request, reply) => {
       await getApp(app.database, request.params.app);
       const templates = await readTemplates(app.database, request.params.app);
       const { problems, warnings } = judgePolicy(request.body, undefined, redisIsSet, templates);
-      return problems.length === 0 ? { valid: true, ...told(warnings) } : { valid: false, errors: problems };
+      if (problems.length === 0) return { valid: true, ...told(warnings) };
+      return reply.code(422).send({ valid: false, errors: problems });
     },
   );
 

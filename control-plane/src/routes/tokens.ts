@@ -4,7 +4,13 @@ import { parseDuration } from "@sluice/limiter/policy/duration.ts";
 import { nameShape, type Shape } from "@sluice/limiter/policy/shape.ts";
 import type { FastifyInstance } from "fastify";
 import { callerOf, refuseOtherApp } from "../plugins/authentication.ts";
-import { afterIdParameter, limitParameter, querySchema, tokenSegment, waitParameter } from "../schemas/parameters.ts";
+import {
+  afterIdParameter,
+  limitParameter,
+  querySchema,
+  tokenSegment,
+  tokenWaitParameter,
+} from "../schemas/parameters.ts";
 import { schemaOf } from "../schemas/policy-schema.ts";
 import { readBody } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
@@ -81,7 +87,7 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
     },
   );
 
-  app.post<{ Querystring: { wait?: string } }>(
+  app.post<{ Querystring: { wait: string } }>(
     "/tokens",
     {
       config: { access: "manage", body: schemaOf(bodyShape) },
@@ -89,8 +95,8 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
         tags,
         summary: "Make a token",
         description:
-          "It is in this answer and can never be read again. A caller's is pushed to the gateways, as a hash.",
-        querystring: querySchema({ wait: waitParameter }),
+          "It is in this answer and can never be read again. A caller's is pushed to the gateways, as a hash, and the answer waits for them: `applied` says how many of those that are connected know it.",
+        querystring: querySchema({ wait: tokenWaitParameter }),
         response: answers({ 201: "NewToken" }),
       },
     },
@@ -118,15 +124,17 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
     },
   );
 
-  app.delete<{ Params: { id: string }; Querystring: { wait?: string } }>(
+  app.delete<{ Params: { id: string }; Querystring: { wait: string } }>(
     "/tokens/:id",
     {
       config: { access: "manage" },
       schema: {
         tags,
         summary: "Delete a token: it is worth nothing from now on",
+        description:
+          "The answer to the deletion of a caller's token waits for the gateways: `applied` says how many of those that are connected refuse it.",
         params,
-        querystring: querySchema({ wait: waitParameter }),
+        querystring: querySchema({ wait: tokenWaitParameter }),
         response: answers({ 200: "TokenChange" }),
       },
     },

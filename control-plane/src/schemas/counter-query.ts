@@ -7,6 +7,14 @@ import { refuseProblems } from "./read-body.ts";
 const longestValueBytes = 8192;
 const mostValues = 8;
 
+export const literalParameter = {
+  type: "boolean",
+  default: false,
+  description:
+    "Whether a * at the end of a value is the value's own. Without it such a value is refused: it would mean any value elsewhere, and here one key is meant.",
+  "x-expected": "true or false",
+} as const;
+
 export const counterQuery = {
   policy: { type: "string", description: "Name of the policy.", "x-expected": "the name of a policy, once" },
   key: {
@@ -15,6 +23,7 @@ export const counterQuery = {
       'A value for each part of the policy\'s key, in its order: key=a&key=b, or a JSON list, key=["a","b"], which a single value that begins with [ is taken for.',
     "x-expected": "a value for each part of the policy's key",
   },
+  literal: literalParameter,
 } as const;
 
 export interface TopUpBody {

@@ -2,7 +2,6 @@
 
 import { parseDuration } from "@sluice/limiter/policy/duration.ts";
 
-const minWaitMs = 1;
 const maxWaitMs = 60_000;
 
 export const appSegment = { type: "string", description: "Name of the app." } as const;
@@ -15,10 +14,14 @@ export const tokenSegment = { type: "string", description: "Id of the token." } 
 export const waitParameter = {
   type: "string",
   format: "wait",
-  description: "Answer when every connected gateway has applied or refused the revision, or after this long.",
-  "x-expected": 'a duration from 1ms to 60s, like "5s"',
+  description:
+    "Answer when every connected gateway has applied or refused the revision, or after this long. 0s does not wait.",
+  "x-expected": 'a duration from 0s to 60s, like "5s"',
   examples: ["5s"],
 } as const;
+
+/** For tokens of callers: whoever is given one uses it at once, and a gateway that has not heard of it answers 401. */
+export const tokenWaitParameter = { ...waitParameter, default: "1s" } as const;
 
 export const limitParameter = {
   type: "integer",
@@ -58,6 +61,6 @@ export function querySchema<Parameters extends object>(properties: Parameters) {
 
 /** @returns the duration in ms, or undefined when the text is none or out of range */
 export function parseWait(text: string): number | undefined {
-  const waitMs = (parseDuration(text) ?? 0) / 1_000;
-  return waitMs >= minWaitMs && waitMs <= maxWaitMs ? waitMs : undefined;
+  const waitUs = parseDuration(text);
+  return waitUs !== undefined && waitUs <= maxWaitMs * 1_000 ? waitUs / 1_000 : undefined;
 }

@@ -5,7 +5,7 @@ import { noPause } from "../../../limiter/src/policy/pause.ts";
 import { readFile, replaceFile } from "../runtime/files.ts";
 import { stateDict } from "../runtime/shared-memory.ts";
 
-const fileName = "live-gateways";
+export const liveGatewaysFile = "live-gateways";
 
 const gatewaysKey = "fleet-gateways";
 const moreGatewaysKey = "fleet-more-gateways";
@@ -43,7 +43,7 @@ export function isFleetSize(told: unknown): told is number {
 /** As `setLiveGateways`, and on disk, where a failure is logged. @param gateways a whole number from 1 on */
 export function keepLiveGateways(directory: string, gateways: number): void {
   setLiveGateways(gateways);
-  const failure = replaceFile(directory + fileName, [string.format("%d\n", gateways)], noPause);
+  const failure = replaceFile(directory + liveGatewaysFile, [string.format("%d\n", gateways)], noPause);
   if (failure !== undefined) {
     ngx.log(ngx.ERR, "sluice: cannot keep the number of live gateways in ", directory, ": ", failure);
   }
@@ -52,12 +52,12 @@ export function keepLiveGateways(directory: string, gateways: number): void {
 /** For the start: what was last told before nginx stopped. After a reload, shared memory has it. */
 export function recallLiveGateways(directory: string): void {
   if (stateDict.get<number>(gatewaysKey)[0] !== undefined) return;
-  const text = readFile(directory + fileName);
+  const text = readFile(directory + liveGatewaysFile);
   if (text === undefined) return;
   const [digits] = string.match(text, numberPattern);
   const gateways = tonumber(digits ?? "");
   if (isFleetSize(gateways)) setLiveGateways(gateways);
-  else ngx.log(ngx.ERR, "sluice: ", directory, fileName, " is damaged: this gateway counts as the only one");
+  else ngx.log(ngx.ERR, "sluice: ", directory, liveGatewaysFile, " is damaged: this gateway counts as the only one");
 }
 
 export function isConnected(): boolean {

@@ -1,6 +1,7 @@
 // Files, as LuaJIT has them: the published types speak of later Luas.
 
 import type { Pause } from "../../../limiter/src/policy/pause.ts";
+import { createPrivateFile } from "./system-calls.ts";
 
 interface File {
   read(format: "*a"): string | undefined;
@@ -24,13 +25,18 @@ export function readFile(path: string): string | undefined {
 }
 
 /**
- * Replaces a file in one step: whoever reads it sees the old text or the new one.
+ * Replaces a file in one step: whoever reads it sees the old text or the new one. None but the owner can: the temporary file
+ * is closed to others before there is anything in it.
  *
  * @param pause called between two pieces; another worker may be writing the same file then
  * @returns what failed
  */
 export function replaceFile(path: string, pieces: readonly string[], pause: Pause): string | undefined {
   const temporary = `${path}.new.${ngx.worker.id()}`;
+  // Of a worker that was killed while it wrote.
+  os.remove(temporary);
+  const createFailure = createPrivateFile(temporary);
+  if (createFailure !== undefined) return `${temporary}: ${createFailure}`;
   const [file, openFailure] = open(temporary, "wb");
   if (file === undefined) return openFailure;
   let failure: string | undefined;

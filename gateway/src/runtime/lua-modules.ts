@@ -17,6 +17,13 @@ function demand<Module>(what: string, ...names: string[]): Module {
   return module;
 }
 
+const { type: processType } = demand<{ type(this: void): string }>("knowing workers", "ngx.process");
+
+/** Whether this process serves requests: where it does, nginx reads no configuration. */
+export function isWorker(): boolean {
+  return processType() === "worker";
+}
+
 interface Cjson {
   decode<Value>(this: void, text: string): LuaMultiReturn<[value: Value | undefined, error: string | undefined]>;
   encode(this: void, value: unknown): string;

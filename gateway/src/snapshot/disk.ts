@@ -4,11 +4,11 @@ import type { Pause } from "../../../limiter/src/policy/pause.ts";
 import { readFile, replaceFile } from "../runtime/files.ts";
 import { addPart, endText, noText } from "./text.ts";
 
-const fileName = "snapshot.json";
+export const snapshotFile = "snapshot.json";
 
 /** The stored text in pieces, or undefined where there is none. It may be damaged: whoever reads it validates it. */
 export function readStored(directory: string): readonly string[] | undefined {
-  const whole = readFile(directory + fileName);
+  const whole = readFile(directory + snapshotFile);
   if (whole === undefined) return undefined;
   const text = noText();
   addPart(text, whole);
@@ -17,5 +17,5 @@ export function readStored(directory: string): readonly string[] | undefined {
 
 /** @returns what failed */
 export function store(directory: string, pieces: readonly string[], pause: Pause): string | undefined {
-  return replaceFile(directory + fileName, pieces, pause);
+  return replaceFile(directory + snapshotFile, pieces, pause);
 }

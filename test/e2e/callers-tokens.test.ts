@@ -1,0 +1,29 @@
+// A caller's token at the gateways of a fleet: good when the answer that holds it comes, worthless when its deletion is answered.
+
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { ask } from "../fixtures/requests.ts";
+import { type Gateway, System } from "../fixtures/system.ts";
+
+let system: System;
+beforeAll(async () => {
+  system = await System.start({ gateways: 2 });
+  await system.untilConnected(10_000);
+});
+afterAll(() => system?.stop());
+
+async function statusAt({ privateUrl }: Gateway, token: string): Promise<number> {
+  const body = JSON.stringify({ checks: [{ policy: "none", key: [] }] });
+  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+  return (await ask(`${privateUrl}/sluice/v1/check`, { method: "POST", headers, body })).status;
+}
+
+it("lets a caller use its token at every gateway as soon as it is made, and not once it is deleted", async () => {
+  for (let i = 0; i < 20; i++) {
+    const made = await system.api("POST", "/tokens", { name: "sms service", app: "default", role: "caller" });
+    const { id, token } = JSON.parse(made.body);
+    // The token is known and the policy is not.
+    for (const gateway of system.gateways) expect(await statusAt(gateway, token)).toBe(404);
+    await system.api("DELETE", `/tokens/${id}`);
+    for (const gateway of system.gateways) expect(await statusAt(gateway, token)).toBe(401);
+  }
+});

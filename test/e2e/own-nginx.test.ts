@@ -1,0 +1,83 @@
+// Sluice in an nginx of the operator's own, which lacks something: what is missing is said, and what to do about it.
+
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, describe, expect, it, onTestFinished } from "vitest";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { ask } from "../fixtures/requests.ts";
+import { until } from "../fixtures/system.ts";
+
+let gateway: LoneGateway | undefined;
+afterEach(async () => {
+  await gateway?.stop();
+  gateway = undefined;
+});
+
+const once = {
+  name: "once",
+  match: { paths: ["/once"] },
+  limits: [{ algorithm: "fixed-window", quota: 1, window: "366d" }],
+};
+
+describe.skipIf(process.getuid?.() !== 0)("where nginx's workers cannot write", () => {
+  const told = () =>
+    [...(gateway as LoneGateway).log.matchAll(/sluice: nginx's workers run as .*/g)].map(([line]) => line);
+
+  it("the log says at the start which directory to make, with the command: one line, whatever the number of workers", async () => {
+    // As in an nginx whose configuration names no directory: its prefix is root's.
+    gateway = await LoneGateway.start({ policies: [], workers: 3, env: { SLUICE_GATEWAY_DIR: "" } });
+    await until("it is said", 5_000, () => told().length > 0);
+    const [line] = told();
+    expect(line).toMatch(/workers run as www-data and cannot write in \S+\/gateway-\d+\/ \(Permission denied\)/);
+    expect(line).toContain(
+      'As root: mkdir -p /var/lib/sluice && chown www-data /var/lib/sluice, set SLUICE_GATEWAY_DIR=/var/lib/sluice in nginx\'s environment and write "env SLUICE_GATEWAY_DIR;" into nginx.conf',
+    );
+    expect(told()).toHaveLength(1);
+  });
+
+  it("the command, carried out, is all that is needed", async () => {
+    const parent = mkdtempSync(join(tmpdir(), "sluice-own-"));
+    onTestFinished(() => rmSync(parent, { recursive: true }));
+    execFileSync("chmod", ["711", parent]);
+    const directory = join(parent, "to", "be made".replace(" ", "-"));
+    gateway = await LoneGateway.start({ policies: [], env: { SLUICE_GATEWAY_DIR: directory } });
+    await until("it is said", 5_000, () => told().length > 0);
+    expect(told()[0]).toContain("(No such file or directory)");
+    const [, command = ""] = /As root: (.*); then start nginx anew/.exec(told()[0] ?? "") ?? [];
+    expect(command).toMatch(/^mkdir -p \S+ && chown www-data \S+$/);
+    execFileSync("/bin/sh", ["-c", command]);
+    await gateway.restart();
+    await until("it is running", 5_000, async () => (await ask(`${gateway?.url}/sluice/healthz`)).status === 200);
+    expect(told()).toHaveLength(1);
+    expect(statSync(directory).uid).not.toBe(0);
+  });
+});
+
+describe("without ngx_lua's code cache", () => {
+  it.each([
+    ["http", (config: string) => config.replace("http {", "http { lua_code_cache off;")],
+    ["server", (config: string) => config.replace("location / {", "lua_code_cache off;\n    location / {")],
+  ])("nginx does not start: lua_code_cache off in %s", async (_, edit) => {
+    const starting = LoneGateway.start({ policies: [once], edit }).then((started) => {
+      gateway = started;
+      return "started";
+    });
+    await expect(starting).rejects.toThrow(
+      "sluice: lua_code_cache is off: every request would have a Lua of its own, without policies, and none would be limited; expected lua_code_cache on in the blocks http and server",
+    );
+  });
+
+  it("in one location, requests pass there with a line in the log, and everywhere else limits hold", async () => {
+    const route =
+      "location = /uncached { lua_code_cache off; access_by_lua_block { sluice.access() } content_by_lua_block { ngx.exit(204) } }";
+    const edit = (config: string) => config.replace("location / {", `${route}\n    location / {`);
+    gateway = await LoneGateway.start({ policies: [once], edit });
+    // The upstream here answers 404 to what it does not know.
+    expect((await ask(`${gateway.url}/uncached`)).status).toBe(204);
+    expect((await ask(`${gateway.url}/once`)).status).toBe(404);
+    expect((await ask(`${gateway.url}/once`)).status).toBe(429);
+    expect(gateway.log).toContain("expected lua_code_cache on in this location: the request was not limited");
+  });
+});
