@@ -1,8 +1,7 @@
 // Keeps requests from waiting for a server that does not answer: after a silence, or some failures in a row, nothing is sent
-// to it until it has answered a probe of the worker's own, or a call that was given up. Each worker judges each server for
-// itself.
+// to it until it has answered a probe of the worker's own in time. Each worker judges each server for itself.
 
-import { runUntilDone } from "../runtime/background.ts";
+import { runSoon, runUntilDone } from "../runtime/background.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 
 export interface Breaker {
@@ -14,6 +13,9 @@ export interface Breaker {
   openings: number;
   /** Before the next probe. */
   pauseSeconds: number;
+  probe: Probe | undefined;
+  /** Whether a late answer has begun one. */
+  hurried: boolean;
 }
 
 /** Asks the server something harmless, and tells whether it answered: then there is no other. Yields. */
@@ -26,7 +28,14 @@ const longestPauseSeconds = 0.25;
 let openBreakers = 0;
 
 export function closedBreaker(): Breaker {
-  return { failures: 0, open: false, openings: 0, pauseSeconds: firstPauseSeconds };
+  return {
+    failures: 0,
+    open: false,
+    openings: 0,
+    pauseSeconds: firstPauseSeconds,
+    probe: undefined,
+    hurried: false,
+  };
 }
 
 /** How many servers this worker sends nothing to. */
@@ -36,7 +45,19 @@ export function openBreakerCount(): number {
 
 export function noteAnswer(breaker: Breaker): void {
   breaker.failures = 0;
-  if (breaker.open) close(breaker);
+}
+
+/** To a call that was given up: the server may be well again, or answer everything that late. A probe tells, without a pause. */
+export function noteLateAnswer(breaker: Breaker): void {
+  const { probe, openings } = breaker;
+  if (!breaker.open || breaker.hurried || probe === undefined) return;
+  breaker.hurried = true;
+  const failure = runSoon(() => {
+    const [ran, answered] = pcall(probe);
+    breaker.hurried = false;
+    if (ran && answered && isOpen(breaker, openings)) close(breaker);
+  });
+  if (failure !== undefined) breaker.hurried = false;
 }
 
 /** A call failed at once: a few in a row are an outage. */
@@ -55,6 +76,7 @@ function open(breaker: Breaker, probe: Probe): void {
   if (breaker.open) return;
   breaker.pauseSeconds = firstPauseSeconds;
   breaker.openings += 1;
+  breaker.probe = probe;
   const opening = breaker.openings;
   const failure = runUntilDone(() => probeAgain(breaker, opening, probe));
   // Without a probe nobody would find out that it is back.
@@ -67,6 +89,7 @@ function open(breaker: Breaker, probe: Probe): void {
 }
 
 function close(breaker: Breaker): void {
+  breaker.failures = 0;
   breaker.open = false;
   openBreakers -= 1;
 }
@@ -83,14 +106,11 @@ function probeAgain(breaker: Breaker, opening: number, probe: Probe): boolean {
       return isOpen(breaker, opening);
     }
   }
-  if (isOpen(breaker, opening)) {
-    breaker.failures = 0;
-    close(breaker);
-  }
+  if (isOpen(breaker, opening)) close(breaker);
   return false;
 }
 
-/** A late answer may have closed it meanwhile, and a failure opened it again. */
+/** The probe that a late answer began may have closed it meanwhile, and a failure opened it again. */
 function isOpen({ open: isStillOpen, openings }: Breaker, opening: number): boolean {
   return isStillOpen && openings === opening;
 }

@@ -7,7 +7,7 @@
 import { redisLibrary } from "../runtime/lua-modules.ts";
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
-import { type Breaker, closedBreaker, noteAnswer, noteFailure, noteSilence } from "./breaker.ts";
+import { type Breaker, closedBreaker, noteAnswer, noteFailure, noteLateAnswer, noteSilence } from "./breaker.ts";
 import { type Access, type Address, poolName } from "./deployment.ts";
 import {
   type Answerer,
@@ -130,7 +130,11 @@ function connectPatiently(
 }
 
 /** The server has replied to something. */
-export function noteAnswerOf(server: RedisServer): void {
+export function noteAnswerOf(server: RedisServer, { released }: Patience): void {
+  if (released) {
+    noteLateAnswer(server.breaker);
+    return;
+  }
   server.answeredAtSeconds = patienceSeconds();
   noteAnswer(server.breaker);
 }

@@ -221,7 +221,7 @@ function callTogether(settings: RedisSettings, calls: readonly Call[], patience:
     }
     return [];
   }
-  endExchange(settings, server, redis, refusalIn(replies));
+  endExchange(settings, server, redis, patience, refusalIn(replies));
   const notRun: Call[] = [];
   for (let i = 0; i < calls.length; i++) {
     const call = calls[i] as Call;
@@ -263,10 +263,11 @@ function endExchange(
   settings: RedisSettings,
   server: RedisServer,
   redis: RedisConnection,
+  patience: Patience,
   error: string | undefined,
 ): void {
   if (error !== undefined && decidesNothing(codeOf(error))) noteFailureOf(server, settings, false);
-  else noteAnswerOf(server);
+  else noteAnswerOf(server, patience);
   // A replica now: kept connections were to a primary when they were greeted.
   if (error?.includes("READONLY")) discard(redis);
   else keep(redis);
@@ -303,11 +304,11 @@ function callServer(
     return $multi(undefined, failure, "call");
   }
   if (reply !== false) {
-    noteAnswerOf(server);
+    noteAnswerOf(server, patience);
     keep(redis);
     return $multi(reply, undefined, undefined);
   }
-  endExchange(settings, server, redis, failure);
+  endExchange(settings, server, redis, patience, failure);
   return $multi(undefined, failure, "reply");
 }
 
