@@ -151,10 +151,15 @@ function tick(): void {
   if (wanted || watched.length > 0) keepTicking();
 }
 
+/** All who wait for a server that is silent, however long ago each of them asked it. */
 function releaseAsOfSilence(): void {
-  for (let i = watched.length - 1; i >= 0; i--) {
-    const patience = watched[i] as Patience;
-    if (patience.released || !isSilent(patience)) continue;
+  let silent: Answerer | undefined;
+  for (const patience of watched) {
+    if (!patience.released && isSilent(patience)) silent = patience.server;
+  }
+  if (silent === undefined) return;
+  for (const patience of [...watched]) {
+    if (patience.released || patience.server !== silent) continue;
     patience.released = true;
     const [released, defect] = pcall(patience.onSilence as (this: void) => void);
     if (!released) warnSparingly("requests wait for a silent Redis", `${defect}`);
