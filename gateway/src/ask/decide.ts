@@ -13,7 +13,7 @@
 import { atCost, type CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { emptyVerdict, type Verdict } from "../../../limiter/src/verdict.ts";
 import { countDecision } from "../metrics/counts.ts";
-import { standingOfAddress, standingOfKey, type Terms } from "../request/terms.ts";
+import { isBannedEverywhere, standingOfAddress, standingOfKey, type Terms } from "../request/terms.ts";
 import type { RedisSettings, Settings } from "../settings.ts";
 import { chargeInRedis, chargeOnNode, chargeWithoutRedis, giveBack } from "../stores/charges.ts";
 import { observe } from "../stores/observe.ts";
@@ -121,7 +121,7 @@ function gather(asks: readonly Ask[], outcomes: Outcome[], distinct: Outcome[]):
 function reasonOf({ policy, values, keyValues, address }: Ask): Reason | undefined {
   const { mode } = policy.policy;
   terms.policy = policy;
-  if (mode === "off") return "off";
+  if (address !== undefined && isBannedEverywhere(address)) return "banned";
   const before = standingOfAddress(policy, address);
   if (before !== "held") return before;
   if (keyValues === undefined) return mode === "shadow" ? "shadow" : "key-missing";

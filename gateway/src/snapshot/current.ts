@@ -10,6 +10,7 @@ const noPolicies: CompiledSnapshot = {
   policiesByName: {},
   index: indexPolicies([]),
   bans: [],
+  bannedEverywhere: undefined,
   callers: [],
   source: undefined,
 };
