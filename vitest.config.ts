@@ -16,6 +16,7 @@ const unhurried = [
   "first-policy",
   "key-parts",
   "matching",
+  "missing-log-phase",
   "odd-replies",
   "openresty-names",
   "outages",
