@@ -27,6 +27,7 @@ const unhurried = [
   "redis-tls",
   "response-bytes",
   "secrets",
+  "something-missing",
   "worker-memory",
   "worked-cases",
 ].map((name) => `test/e2e/${name}.test.ts`);

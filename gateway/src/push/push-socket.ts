@@ -7,6 +7,7 @@ import { redisReport } from "../metrics/redis-health.ts";
 import { runUntilDone } from "../runtime/background.ts";
 import { postponeCollection } from "../runtime/collector.ts";
 import { cjson, semaphoreLibrary, webSocketLibrary } from "../runtime/lua-modules.ts";
+import { noteOutage, noteReturn } from "../runtime/outages.ts";
 import { rest } from "../runtime/slices.ts";
 import type { Settings } from "../settings.ts";
 import { currentSnapshot } from "../snapshot/current.ts";
@@ -15,6 +16,11 @@ import { version } from "../version.ts";
 import { setConnected } from "./fleet.ts";
 import { claim, renew, resign } from "./ownership.ts";
 import { beginsSnapshot, lateAnswer, receive } from "./receive.ts";
+
+/** What outages are told of. */
+const controlPlane = "push";
+/** HTTP's status for a handshake that succeeded. */
+const switchingProtocols = "101";
 
 const claimEverySeconds = 0.2;
 const turnSeconds = 0.2;
@@ -79,11 +85,12 @@ function own(settings: Settings): boolean {
   if (socket !== undefined) {
     const openedAt = ngx.now();
     lastFailure = undefined;
+    noteReturn(controlPlane, `connected to the control plane at ${settings.pushUrl} again`);
     const end = serve(settings, socket);
     // Replaced by another worker of this nginx, or by a stranger? Ownership tells.
     if (end === "resigned" || !renew()) return false;
     if (end === "replaced") {
-      ngx.log(ngx.ERR, "sluice: push: another gateway is called ", settings.gatewayId, " too: set SLUICE_GATEWAY_ID");
+      noteOutage(controlPlane, `another gateway is called ${settings.gatewayId} too: set SLUICE_GATEWAY_ID`);
       pauseAtLeastSeconds = twinPauseSeconds;
     } else if (ngx.now() - openedAt >= goodSessionSeconds) {
       pauseSeconds = firstPauseSeconds;
@@ -91,7 +98,7 @@ function own(settings: Settings): boolean {
   } else if (failure !== lastFailure) {
     // Once a failure, not once a try.
     lastFailure = failure;
-    ngx.log(ngx.WARN, "sluice: push: cannot reach the control plane at ", settings.pushUrl, ": ", failure);
+    noteOutage(controlPlane, failure ?? "no connection");
   }
   // Full jitter: gateways that lost one control plane together do not come back together.
   const until = ngx.now() + pauseAtLeastSeconds + math.random() * pauseSeconds;
@@ -104,18 +111,58 @@ function own(settings: Settings): boolean {
 }
 
 function open(settings: Settings): LuaMultiReturn<[WebSocketClient | undefined, string | undefined]> {
-  if (webSocketLibrary === undefined) return $multi(undefined, "lua-resty-websocket is not installed");
+  const { pushUrl, gatewayToken, controlUrlGiven } = settings;
+  const why = controlUrlGiven ? "" : ", where it is looked for because SLUICE_CONTROL_URL is not set";
+  const unreachable = `cannot reach the control plane at ${pushUrl}${why}`;
+  if (webSocketLibrary === undefined) return $multi(undefined, `${unreachable}: lua-resty-websocket is not installed`);
   const [socket, failure] = webSocketLibrary.new({ timeout: connectTimeoutMs, max_payload_len: longestMessageBytes });
-  if (socket === undefined) return $multi(undefined, failure);
-  const [connected, connectFailure] = socket.connect(settings.pushUrl, {
-    headers: [`Authorization: Bearer ${settings.gatewayToken}`],
+  if (socket === undefined) return $multi(undefined, `${unreachable}: ${failure}`);
+  const answer = overhearAnswer(socket);
+  const [connected, connectFailure] = socket.connect(pushUrl, {
+    headers: gatewayToken === undefined ? [] : [`Authorization: Bearer ${gatewayToken}`],
     ssl_verify: true,
     // A socket of another connection's history would carry its frames.
     pool: `sluice-push:${ngx.worker.pid()}:${ngx.now()}`,
   });
-  if (connected === undefined) return $multi(undefined, connectFailure);
+  if (connected === undefined) return $multi(undefined, `${unreachable}: ${connectFailure}`);
+  if (answer.status !== switchingProtocols) {
+    socket.close();
+    return $multi(undefined, refusalOf(settings, answer.status));
+  }
   socket.set_timeout(silenceTimeoutMs);
   return $multi(socket, undefined);
+}
+
+/** What the control plane answered to the handshake. */
+interface HandshakeAnswer {
+  /** Three digits; "": not known. */
+  status: string;
+}
+
+/** lua-resty-websocket takes every answer of HTTP for an open socket, and then reads its text as frames. */
+function overhearAnswer({ sock }: WebSocketClient): HandshakeAnswer {
+  const answer: HandshakeAnswer = { status: "" };
+  const { receiveuntil } = sock;
+  sock.receiveuntil = (pattern) => {
+    const read = receiveuntil.call(sock, pattern);
+    return () => {
+      const [head, failure] = read();
+      const [status] = string.match(head ?? "", "^%s*HTTP/%d%.%d (%d%d%d)");
+      answer.status = status ?? "";
+      return $multi(head, failure);
+    };
+  };
+  return answer;
+}
+
+function refusalOf({ pushUrl, gatewayToken }: Settings, status: string): string {
+  const what = gatewayToken === undefined ? ", which has no token" : "'s token";
+  const refused = `the control plane at ${pushUrl} refused this gateway${what} (${status})`;
+  if (status === "401") {
+    return `${refused}: SLUICE_GATEWAY_TOKEN, or what the file SLUICE_GATEWAY_TOKEN_FILE holds, must be the control plane's own`;
+  }
+  if (status === "403") return `${refused}: it is somebody's, but not the one for gateways`;
+  return `expected the control plane at ${pushUrl}, got HTTP ${status}: SLUICE_CONTROL_URL must be its address`;
 }
 
 /**
@@ -192,7 +239,7 @@ function serve(settings: Settings, socket: WebSocketClient): End {
         replaced = failure === replacedCode;
         closed = true;
       } else if (kind !== "pong") {
-        if (!ngx.worker.exiting()) ngx.log(ngx.WARN, "sluice: push: connection lost: ", `${failure}`);
+        if (!ngx.worker.exiting()) noteOutage(controlPlane, `connection lost: ${failure}`);
         closed = true;
       }
     }
@@ -217,7 +264,7 @@ function serve(settings: Settings, socket: WebSocketClient): End {
       const { kind, data } = outgoing.shift() as Outgoing;
       const [sent, failure] = kind === "text" ? socket.send_text(data) : socket.send_pong(data);
       if (sent === undefined) {
-        ngx.log(ngx.WARN, "sluice: push: connection lost: ", failure);
+        noteOutage(controlPlane, `connection lost: ${failure}`);
         closed = true;
       }
     }

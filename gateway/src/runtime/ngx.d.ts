@@ -74,8 +74,15 @@ declare interface TcpSocket {
   ): LuaMultiReturn<[ok: boolean | undefined, error: string | undefined]>;
 }
 
+/** The socket of a client of lua-resty-websocket, as far as the handshake goes. */
+declare interface HandshakeSocket {
+  /** @returns reads up to the pattern */
+  receiveuntil(pattern: string): (this: void) => LuaMultiReturn<[text: string | undefined, error: string | undefined]>;
+}
+
 /** A client of lua-resty-websocket. */
 declare interface WebSocketClient {
+  readonly sock: HandshakeSocket;
   connect(uri: string, options: object): LuaMultiReturn<[ok: number | undefined, error: string | undefined]>;
   recv_frame(): LuaMultiReturn<
     [data: string | undefined, type: string | undefined, error: string | number | undefined]

@@ -22,6 +22,11 @@ export function currentSnapshot(): CompiledSnapshot {
   return current;
 }
 
+/** Whether there is one, of the control plane's or of the disk's; it may be empty. */
+export function hasSnapshot(): boolean {
+  return current !== noPolicies;
+}
+
 export function replaceSnapshot(snapshot: CompiledSnapshot): void {
   current = snapshot;
   takenAtSeconds = ngx.now();

@@ -8,7 +8,7 @@ const fileName = "snapshot.json";
 
 /** The stored text in pieces, or undefined where there is none. It may be damaged: whoever reads it validates it. */
 export function readStored(directory: string): readonly string[] | undefined {
-  const whole = readFile(directory + fileName);
+  const [whole] = readFile(directory + fileName);
   if (whole === undefined) return undefined;
   const text = noText();
   addPart(text, whole);
