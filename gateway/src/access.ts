@@ -3,7 +3,6 @@
 import { candidates, meets } from "../../limiter/src/match/policy-index.ts";
 import type { CompiledPolicy } from "../../limiter/src/policy/compile.ts";
 import { emptyVerdict, forgetVerdict, hearAll, mention, type Verdict } from "../../limiter/src/verdict.ts";
-import { reportShadowRefusal } from "./log.ts";
 import { countDecision } from "./metrics/counts.ts";
 import { readKeyValues } from "./request/key-values.ts";
 import { readHeader } from "./request/request-headers.ts";
@@ -13,6 +12,7 @@ import { setHeaders } from "./respond/headers.ts";
 import { setMark, unsetMark } from "./respond/marks.ts";
 import { answerOverLimit, wasRedirected } from "./respond/over-limit.ts";
 import { refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
+import { reportShadowRefusal } from "./respond/shadow-report.ts";
 import { chargeInTurn } from "./respond/wait.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
 import { sleepAtLeastUs } from "./runtime/stopwatch.ts";

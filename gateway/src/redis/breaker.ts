@@ -2,9 +2,12 @@
 // probe of the worker's own has been answered. Of each server, and each worker for itself.
 
 import { runUntilDone } from "../runtime/background.ts";
+import { noteOutage, noteReturn } from "../runtime/outages.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 
 export interface Breaker {
+  /** Of the server, for the log. */
+  readonly name: string;
   /** In a row. */
   failures: number;
   /** Nothing is sent. */
@@ -19,8 +22,8 @@ const longestPauseSeconds = 0.25;
 
 let openBreakers = 0;
 
-export function closedBreaker(): Breaker {
-  return { failures: 0, open: false, pauseSeconds: firstPauseSeconds };
+export function closedBreaker(name: string): Breaker {
+  return { name, failures: 0, open: false, pauseSeconds: firstPauseSeconds };
 }
 
 /** How many servers this worker sends nothing to. */
@@ -45,6 +48,7 @@ export function noteFailure(breaker: Breaker, probe: () => boolean): void {
   }
   breaker.open = true;
   openBreakers += 1;
+  noteOutage(breaker.name, "it fails, and is asked nothing until it answers a probe");
 }
 
 /** @returns whether to probe once more */
@@ -57,6 +61,7 @@ function probeAgain(breaker: Breaker, probe: () => boolean): boolean {
       breaker.pauseSeconds = math.min(breaker.pauseSeconds * 2, longestPauseSeconds);
       return true;
     }
+    noteReturn(breaker.name, "it answers again, or another has taken its place");
   }
   breaker.failures = 0;
   breaker.open = false;

@@ -40,7 +40,14 @@ export function serverAt(access: Access, address: Address): RedisServer {
   if (server === undefined) {
     const host = address.host === "localhost" ? "127.0.0.1" : address.host;
     const options = { pool, pool_size: poolSize, backlog };
-    server = { access, address, host, options, breaker: closedBreaker(), replacedAtSeconds: undefined };
+    server = {
+      access,
+      address,
+      host,
+      options,
+      breaker: closedBreaker(`Redis at ${address.host}:${address.port}`),
+      replacedAtSeconds: undefined,
+    };
     servers[pool] = server;
   }
   return server;

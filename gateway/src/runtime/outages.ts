@@ -5,9 +5,10 @@ import { stateDict } from "./shared-memory.ts";
 
 const outageKey = "outage:";
 
-/** @param what names it @param sentence what happened */
+/** @param what names it @param sentence what happened: the same one is told once until it is back */
 export function noteOutage(what: string, sentence: string): void {
-  stateDict.set(outageKey + what, true);
+  if (stateDict.get(outageKey + what)[0] === sentence) return;
+  stateDict.set(outageKey + what, sentence);
   ngx.log(ngx.ERR, "sluice: ", what, ": ", sentence);
 }
 
