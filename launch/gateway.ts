@@ -7,7 +7,7 @@ import { beforeRunning, renderNginxConfig } from "./nginx-config.ts";
 import { gateway, gatewayPorts } from "./parts.ts";
 import { requireFreePorts } from "./ports.ts";
 import { Processes } from "./processes.ts";
-import { gatewayUrlHere, privateUrlHere, untilAnswers, untilConnected } from "./readiness.ts";
+import { gatewayUrlHere, untilConnected, untilServes } from "./readiness.ts";
 import { readSettings, readSettingsAloud, type Settings } from "./settings.ts";
 import { fail, SetupError, say } from "./step.mjs";
 import { requireSystemPackages } from "./system-packages.ts";
@@ -37,7 +37,7 @@ async function start(settings: Settings): Promise<void> {
 
   const processes = new Processes();
   processes.start(gateway(settings, nginx, token));
-  await untilAnswers("gateway", `${privateUrlHere(settings)}/sluice/healthz`);
+  await untilServes(settings);
   await untilConnected(settings);
   say(`gateway ${settings.gatewayId} at ${gatewayUrlHere(settings)}, control plane ${settings.controlUrl}`);
   say("ready");

@@ -12,17 +12,26 @@ export const privateUrlHere = (settings: Settings) =>
   local("http", settings.gatewayPrivateHost, settings.gatewayPrivatePort);
 export const upstreamUrlHere = (settings: Settings) => local("http", settings.upstreamHost, settings.upstreamPort);
 
-/** @throws SetupError when it does not answer 200 within 30 seconds */
-export async function untilAnswers(name: string, url: string): Promise<void> {
+/**
+ * @param isUp what else than 200 will do
+ * @throws SetupError when it does not answer so within 30 seconds
+ */
+export async function untilAnswers(name: string, url: string, isUp = (_: Answer) => false): Promise<void> {
   const giveUpAt = Date.now() + patienceMs;
   for (;;) {
     const answer = await ask(url);
-    if (answer.status === 200) return;
+    if (answer.status === 200 || isUp(answer)) return;
     if (Date.now() > giveUpAt) {
       throw new SetupError(`${name}: expected 200 from ${url} within ${patienceMs / 1000} s, got ${answer.text}`);
     }
     await sleep(50);
   }
+}
+
+/** Where SLUICE_REQUIRE_SNAPSHOT is set, a gateway that has no policies yet runs and calls itself unhealthy. */
+export async function untilServes(settings: Settings): Promise<void> {
+  const url = `${privateUrlHere(settings)}/sluice/healthz`;
+  await untilAnswers("gateway", url, ({ text }) => text.includes("no policies yet"));
 }
 
 /** A gateway limits without its control plane, by its last good snapshot: not being connected is only worth a warning. */
@@ -38,7 +47,12 @@ export async function untilConnected(settings: Settings): Promise<void> {
 }
 
 /** The status, or 0 when there was no answer, and the body or the reason. */
-async function ask(url: string): Promise<{ status: number; text: string }> {
+interface Answer {
+  readonly status: number;
+  readonly text: string;
+}
+
+async function ask(url: string): Promise<Answer> {
   try {
     const response = await fetch(url, { signal: AbortSignal.timeout(1000) });
     const body = await response.text();

@@ -105,6 +105,9 @@ export function readSettings(env: NodeJS.ProcessEnv): Settings {
   read<string | undefined>("SLUICE_DEBUG_SECRET", undefined, "at least 16 characters", (text) =>
     Buffer.byteLength(text) >= 16 ? text : undefined,
   );
+  read("SLUICE_REQUIRE_SNAPSHOT", "false", "true or false", (text) =>
+    ["true", "false", "1", "0"].includes(text) ? text : undefined,
+  );
   if (problems.length > 0) throw new SetupError(problems.join("\nsluice: "));
   return Object.freeze(settings);
 }

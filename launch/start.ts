@@ -11,6 +11,7 @@ import {
   privateUrlHere,
   untilAnswers,
   untilConnected,
+  untilServes,
   upstreamUrlHere,
 } from "./readiness.ts";
 import { readSettingsAloud, type Settings } from "./settings.ts";
@@ -44,7 +45,7 @@ async function start(settings: Settings): Promise<void> {
   await untilAnswers("control plane", `${controlUrlHere(settings)}/readyz`);
   const token = await requireGatewayToken(settings);
   processes.start(gateway(settings, nginx, token));
-  await untilAnswers("gateway", `${privateUrlHere(settings)}/sluice/healthz`);
+  await untilServes(settings);
   await untilConnected(settings);
   if (withDemo) await untilAnswers("demo upstream", upstreamUrlHere(settings));
   announce(settings, firstAdminToken);

@@ -3,16 +3,16 @@
 import { candidates, meets } from "../../limiter/src/match/policy-index.ts";
 import type { CompiledPolicy } from "../../limiter/src/policy/compile.ts";
 import { emptyVerdict, forgetVerdict, hearAll, mention, type Verdict } from "../../limiter/src/verdict.ts";
-import { reportShadowRefusal } from "./log.ts";
 import { countDecision } from "./metrics/counts.ts";
 import { readKeyValues } from "./request/key-values.ts";
 import { readHeader } from "./request/request-headers.ts";
-import { readTerms, type Terms } from "./request/terms.ts";
-import { beginExplanation, type Explanation, explain, tell } from "./respond/explain.ts";
+import { isBannedEverywhere, readTerms, type Terms } from "./request/terms.ts";
+import { beginExplanation, type Explanation, explain, tell, tellBan } from "./respond/explain.ts";
 import { setHeaders } from "./respond/headers.ts";
 import { setMark, unsetMark } from "./respond/marks.ts";
 import { answerOverLimit, wasRedirected } from "./respond/over-limit.ts";
 import { refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
+import { reportShadowRefusal } from "./respond/shadow-report.ts";
 import { chargeInTurn } from "./respond/wait.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
 import { sleepAtLeastUs } from "./runtime/stopwatch.ts";
@@ -48,7 +48,10 @@ const idleVerdicts: Verdict[] = [];
 
 /** Decides the current request: lets it go on with headers, or answers it. */
 export function access(settings: Settings): undefined {
-  const { index } = currentSnapshot();
+  const { index, bannedEverywhere } = currentSnapshot();
+  if (bannedEverywhere !== undefined && isBannedEverywhere(ngx.var["remote_addr"] ?? "")) {
+    return refuseBannedAddress(settings);
+  }
   const path = index.needsPath ? (ngx.var["uri"] ?? "") : "";
   const policies =
     index.needsHost || index.needsPath
@@ -66,6 +69,12 @@ export function access(settings: Settings): undefined {
     return decideLone(settings, policy);
   }
   return decideAll(settings, policies, path, undefined);
+}
+
+/** Before any policy is met: what they say does not matter. */
+function refuseBannedAddress({ debugSecret }: Settings): undefined {
+  if (debugSecret !== undefined && beginExplanation(debugSecret) !== undefined) tellBan();
+  refuseBanned();
 }
 
 /** The commonest request by far, decided without a table or a loop. */
@@ -211,11 +220,11 @@ function decide(
     if (standing !== "held") {
       if (explanation !== undefined) explain(explanation, matching, undefined, standing);
       if (standing === "off" || standing === "exempt") continue;
-      // A key may be missing, and a policy in shadow mode turns nobody away.
-      if (matching.policy.mode === "shadow") continue;
+      // A key may be missing, and a policy in shadow mode turns nobody away. What is banned here is banned by the app.
+      if (matching.policy.mode === "shadow" && standing !== "banned") continue;
       if (standing === "key-missing" && matching.policy.onMissingKey === "skip") continue;
       if (standing === "cost-invalid" && terms.policy.policy.mode === "shadow") continue;
-      countDecision(matching, "refused");
+      if (matching.policy.mode === "enforce") countDecision(matching, "refused");
       return { policy: matching, reason: standing };
     }
     const { policy, keyValues } = terms;

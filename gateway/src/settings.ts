@@ -1,5 +1,5 @@
-// What the environment says, read once in init_by_lua. nginx passes on only the variables that nginx.conf names with
-// "env". Invalid is refused at start, never replaced by a default.
+// What the environment says, read once in init_by_lua, where nginx still is root. It passes on only the variables that
+// nginx.conf names with "env". Invalid is refused at start, never replaced by a default.
 
 import { type Deployment, parseDeployment } from "./redis/deployment.ts";
 import { readFile } from "./runtime/files.ts";
@@ -14,7 +14,12 @@ export interface Settings {
   readonly gatewayDirNamed: boolean;
   /** ws:// or wss:// address of the control plane's push route. */
   readonly pushUrl: string;
-  readonly gatewayToken: string;
+  /** Whether the operator has said where that is. */
+  readonly controlUrlGiven: boolean;
+  /** What the control plane asks for. Undefined: the operator has given none. */
+  readonly gatewayToken: string | undefined;
+  /** Whether the gateway calls itself unhealthy until it has policies. */
+  readonly requireSnapshot: boolean;
   readonly headers: HeaderStyle;
   /** Who shows it is told how a request was decided. Undefined: nobody is. */
   readonly debugSecret: string | undefined;
@@ -41,7 +46,9 @@ export function readSettings(): Settings {
     gatewayDir: gatewayDir.endsWith("/") ? gatewayDir : `${gatewayDir}/`,
     gatewayDirNamed: namedDir !== undefined,
     pushUrl: pushUrl(environment("SLUICE_CONTROL_URL") ?? "http://127.0.0.1:8081"),
-    gatewayToken: environment("SLUICE_GATEWAY_TOKEN") ?? "",
+    controlUrlGiven: environment("SLUICE_CONTROL_URL") !== undefined,
+    gatewayToken: gatewayToken(environment("SLUICE_GATEWAY_TOKEN"), environment("SLUICE_GATEWAY_TOKEN_FILE")),
+    requireSnapshot: yesOrNo("SLUICE_REQUIRE_SNAPSHOT", environment("SLUICE_REQUIRE_SNAPSHOT")),
     headers: headerStyle(environment("SLUICE_HEADERS") ?? "both"),
     debugSecret: debugSecret(environment("SLUICE_DEBUG_SECRET")),
     redis: redisSettings(
@@ -53,6 +60,46 @@ export function readSettings(): Settings {
 
 function refuse(name: string, expected: string, got: string): never {
   return error(`sluice: ${name}: expected ${expected}, got "${got}"`, 0);
+}
+
+/**
+ * nginx's master reads the file, as root: its workers, which read what strangers send, need not be able to.
+ *
+ * @param path is not looked at where there is a token
+ */
+function gatewayToken(token: string | undefined, path: string | undefined): string | undefined {
+  if (token !== undefined) {
+    if (isToken(token)) return token;
+    // The value is a secret: it is not repeated.
+    return refuse("SLUICE_GATEWAY_TOKEN", "printable characters without spaces", "something else");
+  }
+  if (path === undefined) return undefined;
+  const [text, failure] = readFile(path);
+  const [written] = string.match(text ?? "", "^%s*(.-)%s*$");
+  if (written !== undefined && isToken(written)) return written;
+  const got = failure ?? `${path}: ${written === "" ? "an empty file" : "a file with something else in it"}`;
+  return refuse("SLUICE_GATEWAY_TOKEN_FILE", "a file that holds the gateways' token, and that nginx can read", got);
+}
+
+function isToken(text: string): boolean {
+  return string.match(text, "^[!-~]+$")[0] !== undefined;
+}
+
+function yesOrNo(name: string, text: string | undefined): boolean {
+  if (text === undefined || text === "false" || text === "0") return false;
+  if (text === "true" || text === "1") return true;
+  return refuse(name, "true or false", text);
+}
+
+/** Says what is missing, once the log is the operator's: without it the gateway runs, and limits by what it has on its disk. */
+export function reportMissing({ gatewayToken: token }: Settings): void {
+  if (token !== undefined) return;
+  ngx.log(
+    ngx.ERR,
+    "sluice: this gateway has no token, and without one no control plane gives it policies: set SLUICE_GATEWAY_TOKEN or ",
+    "SLUICE_GATEWAY_TOKEN_FILE in the environment that nginx is started with, which a service manager keeps apart from that ",
+    'of your shell, and name it at the top of nginx.conf: "env SLUICE_GATEWAY_TOKEN;" or "env SLUICE_GATEWAY_TOKEN_FILE;"',
+  );
 }
 
 /** Anyone may try one from outside. */
@@ -73,7 +120,8 @@ function gatewayId(given: string | undefined, gatewayDir: string): string {
 }
 
 function hostName(): string {
-  const [name] = string.match(readFile("/proc/sys/kernel/hostname") ?? "", "^[%w._-]+");
+  const [text] = readFile("/proc/sys/kernel/hostname");
+  const [name] = string.match(text ?? "", "^[%w._-]+");
   return name === undefined ? "gateway" : name.slice(0, 50);
 }
 

@@ -8,6 +8,7 @@ import { check as answerCheck } from "./ask/check.ts";
 import { flushCounts } from "./metrics/counts.ts";
 import { tellLuaMemory } from "./metrics/lua-memory.ts";
 import { retireGonePolicies } from "./metrics/retiring.ts";
+import { healthz as answerHealthz } from "./private/healthz.ts";
 import { recallLiveGateways } from "./push/fleet.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
 import { askRedisAtStart } from "./redis/first-contact.ts";
@@ -18,7 +19,7 @@ import { isWorker } from "./runtime/lua-modules.ts";
 import { stateDict } from "./runtime/shared-memory.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
 import { widenStringTable } from "./runtime/string-table.ts";
-import { readSettings, type Settings } from "./settings.ts";
+import { readSettings, reportMissing, type Settings } from "./settings.ts";
 import { currentSnapshot } from "./snapshot/current.ts";
 import { readStored } from "./snapshot/disk.ts";
 import { followPublications, hasPublished, publish } from "./snapshot/distribution.ts";
@@ -31,7 +32,6 @@ import { keepRefusalsTrue } from "./stores/refusals.ts";
 
 export { bodyTooLarge } from "./ask/check.ts";
 export { log } from "./log.ts";
-export { healthz } from "./private/healthz.ts";
 export { metrics } from "./private/metrics.ts";
 
 suitDecisions();
@@ -71,6 +71,7 @@ export function init(): void {
 /** init_worker_by_lua. */
 export function initWorker(): void {
   keepErrandsGoing();
+  if (ngx.worker.id() === 0) reportMissing(settings);
   openLeases(settings.gatewayId);
   openNodeStore(ngx.worker.count(), generation);
   followPublications();
@@ -107,6 +108,11 @@ function decideGuarded(): void {
 const decision = traceBorder(decide);
 neverCompile(access);
 neverCompile(decideGuarded);
+
+/** content_by_lua of GET /sluice/healthz. */
+export function healthz(): void {
+  answerHealthz(settings);
+}
 
 /** content_by_lua of POST /sluice/v1/check. */
 export function check(): void {

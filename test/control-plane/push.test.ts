@@ -24,6 +24,56 @@ describe("the push socket", () => {
     await vi.waitFor(async () => expect(await connections()).toBe(0));
   });
 
+  it("is said to be refused in the log, once a minute for an address and a reason, and without the token", async () => {
+    const lines: Record<string, unknown>[] = [];
+    let nowMs = Date.now();
+    const { url } = await startControlPlane(
+      { SLUICE_LOG_LEVEL: "warn" },
+      { now: () => nowMs, logTo: { write: (line) => void lines.push(JSON.parse(line)) } },
+    );
+    const refused = async (headers: Record<string, string>) =>
+      expect(openSocket(url, { headers })).rejects.toThrow("Unexpected server response: 40");
+    for (let i = 0; i < 3; i++) await refused({ authorization: "Bearer sluice_gw_guess" });
+    await refused({});
+    await refused({ authorization: `Bearer ${adminToken}` });
+    nowMs += 60_000;
+    await refused({ authorization: "Bearer sluice_gw_guess" });
+    await vi.waitFor(() => expect(lines).toHaveLength(4));
+    const msg = "refused a gateway: its SLUICE_GATEWAY_TOKEN must be the one of this control plane";
+    expect(lines).toMatchObject([
+      { level: 40, msg, address: "127.0.0.1", reason: "The token is unknown." },
+      { level: 40, msg, address: "127.0.0.1", reason: "No bearer token came with the request." },
+      { level: 40, msg, address: "127.0.0.1", reason: "The token has the role admin: this needs a gateway's." },
+      { level: 40, msg, address: "127.0.0.1", reason: "The token is unknown.", timesSince: 2 },
+    ]);
+    expect(JSON.stringify(lines)).not.toMatch(`${adminToken}|guess`);
+  });
+
+  it("that was lost is told in the log, and that it is connected again", async () => {
+    const lines: Record<string, unknown>[] = [];
+    const running = await startControlPlane(
+      { SLUICE_LOG_LEVEL: "warn" },
+      { logTo: { write: (line) => void lines.push(JSON.parse(line)) } },
+    );
+    const first = await connectGateway(running, "g1");
+    await first.next("snapshot");
+    first.socket.terminate();
+    await vi.waitFor(() => expect(lines).toHaveLength(1));
+    const second = await connectGateway(running, "g1");
+    await second.next("snapshot");
+    // One that says goodbye, as on a reload of nginx, is not lost.
+    second.socket.close(1001);
+    await second.closed;
+    await (await connectGateway(running, "g1")).next("snapshot");
+    expect(lines).toMatchObject([
+      { level: 40, msg: "the connection of a gateway is lost", gateway: "g1" },
+      { level: 40, msg: "a gateway is connected again", gateway: "g1" },
+    ]);
+    // Gateways go because the control plane does: that is no news.
+    await running.stop();
+    expect(lines).toHaveLength(2);
+  });
+
   it("answers hello with every policy of every app at the current revision", async () => {
     const running = await startControlPlane();
     await running.call("PUT", "/apps/shop");

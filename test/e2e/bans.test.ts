@@ -1,6 +1,7 @@
 // Bans at a real gateway: of a network and of key values, by app, until they end.
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { days } from "../../limiter/src/policy/schedule.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { ask } from "../fixtures/requests.ts";
 
@@ -8,50 +9,112 @@ const limits = [{ algorithm: "fixed-window", quota: 1000, window: "366d" }];
 const at = (name: string) => ({ name, match: { paths: [`/${name}`] }, key: ["header:x-user"], limits });
 const soon = Math.floor(Date.now() / 1000) + 3;
 const later = soon + 3600;
+// Half a week from now, so that no border is near.
+const otherDay = days[(new Date().getUTCDay() + 2) % 7] as string;
+const notNow = { timezone: "UTC", windows: [{ days: [otherDay], from: "00:00", to: "24:00" }] };
+const debugSecret = "who may see why, may see it";
+
+// Requests come from these addresses of this machine.
+const innocent = "127.0.0.1";
+const bannedByDefault = "127.0.0.20";
+const bannedForNow = "127.0.0.21";
+const bannedByShop = "127.0.0.30";
+
+/** One of each way in which a policy may leave a request alone. */
+const lenient = (prefix: string) => [
+  { ...at(`${prefix}-shadow`), mode: "shadow" },
+  { ...at(`${prefix}-off`), mode: "off" },
+  { ...at(`${prefix}-closed`), schedule: notNow },
+  { ...at(`${prefix}-exempt`), exempt: { cidrs: ["127.0.0.0/8"] } },
+  { ...at(`${prefix}-keyless`), key: ["header:x-nobody-sends-this"] },
+  at(`${prefix}-enforced`),
+];
+const lenientPaths = (prefix: string) => lenient(prefix).map(({ name }) => `/${name}`);
 
 let gateway: LoneGateway;
 beforeAll(async () => {
   gateway = await LoneGateway.start({
-    policies: [at("keyed"), at("open"), { ...at("by-address"), key: ["ip"], limits: [{ ...limits[0], quota: 1 }] }],
-    otherPolicies: { shop: [at("network"), { ...at("watched"), mode: "shadow" }], bank: [at("brief")] },
+    policies: [
+      at("keyed"),
+      { ...at("keyed-shadow"), mode: "shadow" },
+      at("open"),
+      { ...at("by-address"), key: ["ip"], limits: [{ ...limits[0], quota: 1 }] },
+      ...lenient("default"),
+    ],
+    otherPolicies: { shop: lenient("shop"), bank: lenient("bank") },
     bans: [
       { id: "1", app: "default", policy: "keyed", key: ["bad-*"], untilSeconds: later },
-      { id: "2", app: "shop", cidr: "127.0.0.0/8", untilSeconds: later },
-      { id: "3", app: "bank", cidr: "127.0.0.1", untilSeconds: soon },
+      { id: "2", app: "shop", cidr: bannedByShop, untilSeconds: later },
+      { id: "3", app: "default", cidr: bannedForNow, untilSeconds: soon },
       { id: "4", app: "default", policy: "open", key: ["bad-*"], untilSeconds: 1 },
       // Made when the policy had another key, or by somebody who knows no addresses.
       { id: "5", app: "default", policy: "by-address", key: ["bad"], untilSeconds: later },
+      { id: "6", app: "default", cidr: bannedByDefault, untilSeconds: later },
+      { id: "7", app: "default", policy: "keyed-shadow", key: ["bad-*"], untilSeconds: later },
     ],
+    env: { SLUICE_DEBUG_SECRET: debugSecret },
   });
 });
 afterAll(() => gateway?.stop());
 
-const status = async (path: string, user: string) =>
-  (await ask(`${gateway.url}${path}`, { headers: { "x-user": user } })).status;
+const status = async (path: string, user: string, from = innocent) =>
+  (await ask(`${gateway.url}${path}`, { headers: { "x-user": user }, from })).status;
+
+/** @returns what each of these paths is answered */
+const statuses = async (paths: readonly string[], from: string) =>
+  Object.fromEntries(await Promise.all(paths.map(async (path) => [path, await status(path, "a", from)])));
+
+const all = (paths: readonly string[], answer: number) => Object.fromEntries(paths.map((path) => [path, answer]));
 
 // The upstream here answers 404 to what it does not know.
-describe("a banned", () => {
-  it("key is refused by its policy alone", async () => {
+describe("a banned key", () => {
+  it("is refused by its policy alone", async () => {
     expect(await status("/keyed", "bad-one")).toBe(403);
     expect(await status("/keyed", "good-one")).toBe(404);
     expect(await status("/open", "bad-one")).toBe(404);
   });
 
-  it("key that its policy can never have bans nobody, and the policy limits on", async () => {
+  it("is let through by a policy that only watches", async () => {
+    expect(await status("/keyed-shadow", "bad-one")).toBe(404);
+  });
+
+  it("that its policy can never have bans nobody, and the policy limits on", async () => {
     expect(await status("/by-address", "a")).toBe(404);
     expect(await status("/by-address", "a")).toBe(429);
   });
+});
 
-  it("network is refused by the policies of its app, but for those that only watch", async () => {
-    const { status: refused, body } = await ask(`${gateway.url}/network`, { headers: { "x-user": "a" } });
-    expect(refused).toBe(403);
-    expect(JSON.parse(body)).toMatchObject({ status: 403, title: "Banned" });
-    expect(await status("/watched", "a")).toBe(404);
+describe("an address banned by app default", () => {
+  const paths = ["/", "/no/policy/here", ...["default", "shop", "bank"].flatMap(lenientPaths)];
+
+  it("is refused on every route, whatever the policies there say, and nobody else is", async () => {
+    expect(await statuses(paths, bannedByDefault)).toEqual(all(paths, 403));
+    expect(await statuses(paths, innocent)).toEqual(all(paths, 404));
   });
 
-  it("network may come back when its time is over, without a new snapshot", async () => {
-    if (Date.now() / 1000 < soon) expect(await status("/brief", "a")).toBe(403);
+  it("is told so, and is counted", async () => {
+    const { body, headers } = await ask(`${gateway.url}/`, { from: bannedByDefault });
+    expect(JSON.parse(body)).toMatchObject({ status: 403, title: "Banned" });
+    expect(headers["x-sluice-debug"]).toBeUndefined();
+    const told = { "x-sluice-debug": debugSecret };
+    const debugged = await ask(`${gateway.url}/`, { from: bannedByDefault, headers: told });
+    expect(debugged.headers["x-sluice-debug"]).toBe("refused by a ban of app default");
+    await expect.poll(() => gateway.metric("sluice_banned_requests_total")).toBeGreaterThan(0);
+  });
+
+  it("may come back when its time is over, without a new snapshot", async () => {
+    if (Date.now() / 1000 < soon) expect(await status("/", "a", bannedForNow)).toBe(403);
     await new Promise((resolve) => setTimeout(resolve, Math.max(0, soon * 1000 - Date.now()) + 50));
-    expect(await status("/brief", "a")).toBe(404);
+    expect(await status("/", "a", bannedForNow)).toBe(404);
+  });
+});
+
+describe("an address banned by another app", () => {
+  it("is refused wherever a policy of that app matches, in any mode, and nowhere else", async () => {
+    const here = lenientPaths("shop");
+    const elsewhere = ["/", ...lenientPaths("default"), ...lenientPaths("bank")];
+    expect(await statuses(here, bannedByShop)).toEqual(all(here, 403));
+    expect(await statuses(elsewhere, bannedByShop)).toEqual(all(elsewhere, 404));
+    expect(await statuses(here, innocent)).toEqual(all(here, 404));
   });
 });

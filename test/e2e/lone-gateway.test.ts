@@ -87,10 +87,7 @@ it("reports what a shadow policy would refuse, and lets it pass unchanged", asyn
     expect(status).toBe(404);
     expect(headers["x-ratelimit-limit"]).toBeUndefined();
   }
-  const reports = () => gateway.log.match(/shadow policy would have refused: default\/shadow/g) ?? [];
-  // The log phase comes after the answer.
-  await until("both refusals are logged", 3000, () => reports().length >= 2);
-  expect(reports()).toHaveLength(2);
+  expect(gateway.log).toContain('shadow policy would have refused: default/shadow, key: header:x-key "a"');
   await until("the metric counts them", 3000, async () =>
     (await ask(`${gateway.privateUrl}/sluice/metrics`)).body.includes(
       'sluice_decisions_total{app="default",policy="shadow",result="shadow-refused"} 2',

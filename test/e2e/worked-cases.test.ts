@@ -98,6 +98,27 @@ describe("case 7: a cost that no policy may have", () => {
   });
 });
 
+describe("case 13: one address banned", () => {
+  it("is refused on every route of every gateway, also where no policy matches, and nobody else is", async () => {
+    await system.put({ name: "watched", mode: "shadow", match: { paths: ["/watched"] }, limits: [limitOf(1000)] });
+    await system.put({ name: "enforced", match: { paths: ["/enforced"] }, limits: [limitOf(1000)] });
+    const statuses = async (from: string) => {
+      const asked = system.gateways.flatMap(({ url }) =>
+        ["/", "/no/policy/here", "/watched", "/enforced"].map((path) => ask(url + path, { from })),
+      );
+      return [...new Set((await Promise.all(asked)).map(({ status }) => status))];
+    };
+    const ban = await system.api("POST", "/apps/default/bans?wait=10s", { cidr: "127.0.0.13", for: "1h" });
+    expect([ban.status, JSON.parse(ban.body).applied]).toMatchObject([201, { gateways: 2, acked: 2 }]);
+    expect(await statuses("127.0.0.13")).toEqual([403]);
+    expect(await statuses("127.0.0.14")).toEqual([200]);
+    await system.api("DELETE", `/apps/default/bans/${JSON.parse(ban.body).id}?wait=10s`);
+    expect(await statuses("127.0.0.13")).toEqual([200]);
+  });
+});
+
+const limitOf = (quota: number) => ({ algorithm: "fixed-window", quota, window: "366d" });
+
 let hours = 0;
 
 /** Plays the offers from a full hour on that no case has seen. */

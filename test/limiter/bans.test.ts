@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { isWithin, type Networks } from "../../limiter/src/key/networks.ts";
 import { isBannedAddress, isBannedKey, type PolicyBans } from "../../limiter/src/policy/bans.ts";
 import { readSnapshot } from "../../limiter/src/policy/read-snapshot.ts";
 import type { SnapshotBan } from "../../limiter/src/policy/snapshot.ts";
@@ -29,6 +30,25 @@ function bansOf(bans: SnapshotBan[]): Record<string, PolicyBans | undefined> {
 }
 
 describe("a ban", () => {
+  test("of a network by app default holds everywhere, and is no policy's", () => {
+    const { snapshot } = readSnapshot({
+      format: 1,
+      epoch: "e",
+      revision: 1,
+      bans: [
+        { id: "1", app: "default", cidr: "203.0.113.0/24", untilSeconds: 100 },
+        { id: "2", app: "shop", cidr: "198.51.100.0/24", untilSeconds: 100 },
+      ],
+      policies: [{ app: "default", document: document("books", []) }],
+    });
+    const everywhere = snapshot?.bannedEverywhere as Networks;
+    expect(isWithin(everywhere, "203.0.113.9", 99)).toBe(true);
+    expect(isWithin(everywhere, "203.0.113.9", 100)).toBe(false);
+    expect(isWithin(everywhere, "198.51.100.9", 99)).toBe(false);
+    // Decided without further questions, as if there were no bans.
+    expect(snapshot?.policies[0]).toMatchObject({ bans: undefined, plain: true });
+  });
+
   test("of a network holds for the policies of its app, until it ends", () => {
     const bans = bansOf([
       { id: "1", app: "shop", cidr: "203.0.113.0/24", untilSeconds: 100 },

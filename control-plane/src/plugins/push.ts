@@ -5,6 +5,7 @@ import fp from "fastify-plugin";
 import { ApiError } from "../errors/api-error.ts";
 import { CounterOrders } from "../push/counter-orders.ts";
 import { Fleet } from "../push/fleet.ts";
+import { GatewayLog } from "../push/gateway-log.ts";
 import { Publisher } from "../push/publisher.ts";
 import { announceFleet, type PushTimes, runPushSession } from "../push/push-session.ts";
 import { renewEpoch } from "../storage/epoch.ts";
@@ -41,8 +42,10 @@ export default fp<{ now: () => number; times: PushTimes }>(
     app.decorate("publisher", publisher);
     app.decorate("counterOrders", counterOrders);
     announceFleet(fleet);
+    const gatewayLog = new GatewayLog(app.log, now);
 
     app.addHook("preClose", async () => {
+      gatewayLog.stop();
       fleet.emit("closing");
     });
 
@@ -56,6 +59,9 @@ export default fp<{ now: () => number; times: PushTimes }>(
       exposeHeadRoute: false,
       config: { access: "gateway" },
       schema: { hide: true },
+      onError: async (request, _, error) => {
+        if (isRefusal(error)) gatewayLog.refused(request.ip, error.message);
+      },
       // Reached when the request does not ask for the upgrade.
       handler: async () => {
         throw new ApiError("upgrade-required", "Open this URL as a WebSocket.", {}, { upgrade: "websocket" });
@@ -68,6 +74,8 @@ export default fp<{ now: () => number; times: PushTimes }>(
           counts,
           times,
           log: request.log as FastifyBaseLogger,
+          gatewayLog,
+          address: request.ip,
         }),
     });
 
@@ -82,3 +90,8 @@ export default fp<{ now: () => number; times: PushTimes }>(
   },
   { name: "push", dependencies: ["database", "websockets", "authentication", "metrics"] },
 );
+
+/** Whether the token was at fault. */
+function isRefusal(error: Error): boolean {
+  return error instanceof ApiError && (error.code === "unauthorized" || error.code === "forbidden");
+}

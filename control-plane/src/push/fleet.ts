@@ -83,14 +83,15 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
     return older?.link;
   }
 
-  /** Takes the link's gateway for gone, unless another link has replaced it. */
-  leave(id: string, link: GatewayLink): void {
+  /** Takes the link's gateway for gone, unless another link has replaced it. @returns whether it is gone */
+  leave(id: string, link: GatewayLink): boolean {
     const member = this.#memberOf(id, link);
-    if (member === undefined) return;
+    if (member === undefined) return false;
     member.link = undefined;
     member.disconnectedAtMs = this.#now();
     this.emit("members");
     this.emit("progress");
+    return true;
   }
 
   /** Notes a report; one that comes over a replaced link is nobody's any more. */

@@ -5,6 +5,7 @@ import type { RawData, WebSocket } from "ws";
 import type { CounterOrders } from "./counter-orders.ts";
 import type { Fleet } from "./fleet.ts";
 import { closeCodes, GatewayLink } from "./gateway-link.ts";
+import type { GatewayLog } from "./gateway-log.ts";
 import { readGatewayMessage } from "./gateway-message.ts";
 import type { Publisher } from "./publisher.ts";
 
@@ -30,11 +31,14 @@ export interface SessionDependencies {
   readonly counts: PushCounts;
   readonly times: PushTimes;
   readonly log: FastifyBaseLogger;
+  readonly gatewayLog: GatewayLog;
+  /** Where the gateway is. */
+  readonly address: string;
 }
 
 export function runPushSession(
   socket: WebSocket,
-  { fleet, publisher, counterOrders, counts, times, log }: SessionDependencies,
+  { fleet, publisher, counterOrders, counts, times, log, gatewayLog, address }: SessionDependencies,
 ): void {
   const link = new GatewayLink(socket, counts.snapshotSent);
   let gateway: string | undefined;
@@ -64,6 +68,7 @@ export function runPushSession(
       if (message.epoch !== current.epoch || message.revision < current.revision) link.sendSnapshot(current);
       fleet.join(message, link)?.close(closeCodes.replaced, "replaced by a newer socket of the same gateway");
       publisher.heardOf(message);
+      gatewayLog.connected(gateway, address);
       return;
     }
     if (message.type === "counter") {
@@ -78,10 +83,10 @@ export function runPushSession(
     if (message.type !== "status") publisher.heardOf(message);
   });
 
-  socket.on("close", () => {
+  socket.on("close", (code: number) => {
     clearTimeout(helloTimer);
     clearInterval(pingTimer);
-    if (gateway !== undefined) fleet.leave(gateway, link);
+    if (gateway !== undefined && fleet.leave(gateway, link)) gatewayLog.gone(gateway, code);
   });
 }
 

@@ -13,7 +13,8 @@
 import { atCost, type CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { emptyVerdict, type Verdict } from "../../../limiter/src/verdict.ts";
 import { countDecision } from "../metrics/counts.ts";
-import { standingOfAddress, standingOfKey, type Terms } from "../request/terms.ts";
+import { isBannedEverywhere, standingOfAddress, standingOfKey, type Terms } from "../request/terms.ts";
+import { reportShadowRefusal } from "../respond/shadow-report.ts";
 import type { RedisSettings, Settings } from "../settings.ts";
 import { chargeInRedis, chargeOnNode, chargeWithoutRedis, giveBack } from "../stores/charges.ts";
 import { observe } from "../stores/observe.ts";
@@ -36,6 +37,8 @@ export type Reason = "off" | "exempt" | "banned" | "shadow" | "key-missing" | "u
 export interface Outcome {
   /** As it holds whom is asked for: an override of it. */
   readonly policy: CompiledPolicy;
+  /** As the ask has them. */
+  readonly values: readonly string[];
   /** Undefined: one is missing. */
   readonly keyValues: string | undefined;
   cost: number;
@@ -101,6 +104,7 @@ function gather(asks: readonly Ask[], outcomes: Outcome[], distinct: Outcome[]):
     if (outcome === undefined) {
       outcome = {
         policy: terms.policy,
+        values: ask.values,
         keyValues,
         cost,
         allowed: passes(reason, ask.policy),
@@ -121,7 +125,7 @@ function gather(asks: readonly Ask[], outcomes: Outcome[], distinct: Outcome[]):
 function reasonOf({ policy, values, keyValues, address }: Ask): Reason | undefined {
   const { mode } = policy.policy;
   terms.policy = policy;
-  if (mode === "off") return "off";
+  if (address !== undefined && isBannedEverywhere(address)) return "banned";
   const before = standingOfAddress(policy, address);
   if (before !== "held") return before;
   if (keyValues === undefined) return mode === "shadow" ? "shadow" : "key-missing";
@@ -170,9 +174,7 @@ function decideWithoutRedis(redis: RedisSettings | undefined, outcome: Outcome, 
 
 function watch({ redis }: Settings, outcome: Outcome): void {
   if (outcome.keyValues === undefined) return;
-  const { app, policy } = outcome.policy;
-  if (observe(redis, checkOf(outcome)) !== "shadow-refused") return;
-  ngx.log(ngx.NOTICE, "sluice: shadow policy would have refused: ", app, "/", policy.name);
+  if (observe(redis, checkOf(outcome)) === "shadow-refused") reportShadowRefusal(outcome.policy, outcome.values);
 }
 
 /** What is told to be left has it back. */

@@ -12,9 +12,15 @@ const results: readonly Result[] = ["allowed", "refused", "shadow-refused", "deg
 /**
  * lock-timeouts: a charge went on without its lock. evictions: the shared dict was full. unstored-charges: it had no room
  * even so, and a request passed uncounted. unsettled-responses: what a response took was not charged. late-renewals: slots of
- * concurrency were renewed when they had been lost.
+ * concurrency were renewed when they had been lost. banned-requests: their address or their key is banned.
  */
-export type Event = "lock-timeouts" | "evictions" | "unstored-charges" | "unsettled-responses" | "late-renewals";
+export type Event =
+  | "lock-timeouts"
+  | "evictions"
+  | "unstored-charges"
+  | "unsettled-responses"
+  | "late-renewals"
+  | "banned-requests";
 
 const flushEverySeconds = 0.1;
 const mostTalliesAtOnce = 500;

@@ -1,13 +1,19 @@
 // GET /sluice/healthz: 200 while this nginx serves, with the revision that it decides by and whether the control plane
-// is connected. A gateway without its control plane is healthy: it goes on limiting.
+// is connected. A gateway without its control plane is healthy: it goes on limiting. One that never had any policies lets
+// everything pass, and says so; where the operator requires a snapshot it is not healthy until it has one.
 
 import { isConnected } from "../push/fleet.ts";
 import { cjson } from "../runtime/lua-modules.ts";
-import { currentSnapshot } from "../snapshot/current.ts";
+import type { Settings } from "../settings.ts";
+import { currentSnapshot, hasSnapshot } from "../snapshot/current.ts";
 
-export function healthz(): void {
+const unavailable = 503;
+
+export function healthz({ requireSnapshot }: Settings): void {
   const { revision } = currentSnapshot();
+  const status = hasSnapshot() ? "ok" : "no policies yet";
+  if (requireSnapshot && !hasSnapshot()) ngx.status = unavailable;
   ngx.header["Content-Type"] = "application/json";
   ngx.header["Cache-Control"] = "no-store";
-  ngx.print(cjson.encode({ status: "ok", revision, connected: isConnected() }));
+  ngx.print(cjson.encode({ status, revision, connected: isConnected() }));
 }

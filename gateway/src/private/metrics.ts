@@ -74,6 +74,12 @@ export function metrics(): void {
     "Renewals of concurrency slots that came when the slots had been lost.",
     eventCount("late-renewals"),
   );
+  total(
+    lines,
+    "sluice_banned_requests_total",
+    "Requests that were refused because their address or their key is banned.",
+    eventCount("banned-requests"),
+  );
   ngx.header["Content-Type"] = "text/plain; version=0.0.4; charset=utf-8";
   ngx.print(`${lines.join("\n")}\n`);
 }

@@ -8,22 +8,25 @@ import { webSocketLibrary } from "../runtime/lua-modules.ts";
 /**
  * @param url ws:// or wss://
  * @param options of the library's `new`, and of its `connect`
+ * @returns a socket that the other side has answered, what failed where there is none, and the HTTP status of the answer: three
+ *   digits, or "" where it is not known. The library takes every status for an open socket
  */
 export function dial(
   url: string,
   options: object,
   connectOptions: object,
-): LuaMultiReturn<[WebSocketClient | undefined, string | undefined]> {
-  if (webSocketLibrary === undefined) return $multi(undefined, "lua-resty-websocket is not installed");
+): LuaMultiReturn<[client: WebSocketClient | undefined, failure: string | undefined, status: string]> {
+  if (webSocketLibrary === undefined) return $multi(undefined, "lua-resty-websocket is not installed", "");
   const [client, failure] = webSocketLibrary.new(options);
-  if (client === undefined) return $multi(undefined, failure);
+  if (client === undefined) return $multi(undefined, failure, "");
   const socket = rawget(client, "sock");
-  if (socket === undefined) return $multi(undefined, "this lua-resty-websocket hides its socket");
+  if (socket === undefined) return $multi(undefined, "this lua-resty-websocket hides its socket", "");
   reachLocalhost(socket);
   tellRefusedCertificates(socket);
+  const answer = overhearAnswer(socket);
   const [connected, connectFailure] = client.connect(url, connectOptions);
-  if (connected === undefined) return $multi(undefined, withAdvice(url, connectFailure));
-  return $multi(client, undefined);
+  if (connected === undefined) return $multi(undefined, withAdvice(url, connectFailure), "");
+  return $multi(client, undefined, answer.status);
 }
 
 /** nginx's resolver asks DNS alone, which need not know localhost. */
@@ -44,6 +47,28 @@ function tellRefusedCertificates(socket: TcpSocket): void {
     if (times === undefined) return $multi(undefined, "certificate not trusted, or host mismatch");
     return $multi(secured, undefined);
   };
+}
+
+/** What the control plane answered to the handshake. */
+interface HandshakeAnswer {
+  /** Three digits; "": not known. */
+  status: string;
+}
+
+/** lua-resty-websocket takes every answer of HTTP for an open socket, and then reads its text as frames. */
+function overhearAnswer(socket: TcpSocket): HandshakeAnswer {
+  const answer: HandshakeAnswer = { status: "" };
+  const { receiveuntil } = socket;
+  socket.receiveuntil = (pattern) => {
+    const read = receiveuntil.call(socket, pattern);
+    return () => {
+      const [head, failure] = read();
+      const [status] = string.match(head ?? "", "^%s*HTTP/%d%.%d (%d%d%d)");
+      answer.status = status ?? "";
+      return $multi(head, failure);
+    };
+  };
+  return answer;
 }
 
 function withAdvice(url: string, failure: string | undefined): string | undefined {

@@ -52,7 +52,7 @@ export function keepLiveGateways(directory: string, gateways: number): void {
 /** For the start: what was last told before nginx stopped. After a reload, shared memory has it. */
 export function recallLiveGateways(directory: string): void {
   if (stateDict.get<number>(gatewaysKey)[0] !== undefined) return;
-  const text = readFile(directory + liveGatewaysFile);
+  const [text] = readFile(directory + liveGatewaysFile);
   if (text === undefined) return;
   const [digits] = string.match(text, numberPattern);
   const gateways = tonumber(digits ?? "");

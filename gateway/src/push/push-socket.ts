@@ -7,6 +7,7 @@ import { redisReport } from "../metrics/redis-health.ts";
 import { runUntilDone } from "../runtime/background.ts";
 import { postponeCollection } from "../runtime/collector.ts";
 import { cjson, semaphoreLibrary } from "../runtime/lua-modules.ts";
+import { noteOutage, noteReturn } from "../runtime/outages.ts";
 import { rest } from "../runtime/slices.ts";
 import type { Settings } from "../settings.ts";
 import { currentSnapshot } from "../snapshot/current.ts";
@@ -16,6 +17,11 @@ import { dial } from "./dial.ts";
 import { setConnected } from "./fleet.ts";
 import { claim, renew, resign } from "./ownership.ts";
 import { beginsSnapshot, lateAnswer, receive } from "./receive.ts";
+
+/** What outages are told of. */
+const controlPlane = "push";
+/** HTTP's status for a handshake that succeeded. */
+const switchingProtocols = "101";
 
 const claimEverySeconds = 0.2;
 const turnSeconds = 0.2;
@@ -80,11 +86,12 @@ function own(settings: Settings): boolean {
   if (socket !== undefined) {
     const openedAt = ngx.now();
     lastFailure = undefined;
+    noteReturn(controlPlane, `connected to the control plane at ${settings.pushUrl} again`);
     const end = serve(settings, socket);
     // Replaced by another worker of this nginx, or by a stranger? Ownership tells.
     if (end === "resigned" || !renew()) return false;
     if (end === "replaced") {
-      ngx.log(ngx.ERR, "sluice: push: another gateway is called ", settings.gatewayId, " too: set SLUICE_GATEWAY_ID");
+      noteOutage(controlPlane, `another gateway is called ${settings.gatewayId} too: set SLUICE_GATEWAY_ID`);
       pauseAtLeastSeconds = twinPauseSeconds;
     } else if (ngx.now() - openedAt >= goodSessionSeconds) {
       pauseSeconds = firstPauseSeconds;
@@ -92,7 +99,7 @@ function own(settings: Settings): boolean {
   } else if (failure !== lastFailure) {
     // Once a failure, not once a try.
     lastFailure = failure;
-    ngx.log(ngx.WARN, "sluice: push: cannot reach the control plane at ", settings.pushUrl, ": ", failure);
+    noteOutage(controlPlane, failure ?? "no connection");
   }
   // Full jitter: gateways that lost one control plane together do not come back together.
   const until = ngx.now() + pauseAtLeastSeconds + math.random() * pauseSeconds;
@@ -105,16 +112,34 @@ function own(settings: Settings): boolean {
 }
 
 function open(settings: Settings): LuaMultiReturn<[WebSocketClient | undefined, string | undefined]> {
+  const { pushUrl, gatewayToken, controlUrlGiven } = settings;
   const options = { timeout: connectTimeoutMs, max_payload_len: longestMessageBytes };
-  const [socket, failure] = dial(settings.pushUrl, options, {
-    headers: [`Authorization: Bearer ${settings.gatewayToken}`],
+  const [socket, failure, status] = dial(pushUrl, options, {
+    headers: gatewayToken === undefined ? [] : [`Authorization: Bearer ${gatewayToken}`],
     ssl_verify: true,
     // A socket of another connection's history would carry its frames.
     pool: `sluice-push:${ngx.worker.pid()}:${ngx.now()}`,
   });
-  if (socket === undefined) return $multi(undefined, failure);
+  if (socket === undefined) {
+    const why = controlUrlGiven ? "" : ", where it is looked for because SLUICE_CONTROL_URL is not set";
+    return $multi(undefined, `cannot reach the control plane at ${pushUrl}${why}: ${failure}`);
+  }
+  if (status !== switchingProtocols) {
+    socket.close();
+    return $multi(undefined, refusalOf(settings, status));
+  }
   socket.set_timeout(silenceTimeoutMs);
   return $multi(socket, undefined);
+}
+
+function refusalOf({ pushUrl, gatewayToken }: Settings, status: string): string {
+  const what = gatewayToken === undefined ? ", which has no token" : "'s token";
+  const refused = `the control plane at ${pushUrl} refused this gateway${what} (${status})`;
+  if (status === "401") {
+    return `${refused}: SLUICE_GATEWAY_TOKEN, or what the file SLUICE_GATEWAY_TOKEN_FILE holds, must be the control plane's own`;
+  }
+  if (status === "403") return `${refused}: it is somebody's, but not the one for gateways`;
+  return `expected the control plane at ${pushUrl}, got HTTP ${status}: SLUICE_CONTROL_URL must be its address`;
 }
 
 /**
@@ -191,7 +216,7 @@ function serve(settings: Settings, socket: WebSocketClient): End {
         replaced = failure === replacedCode;
         closed = true;
       } else if (kind !== "pong") {
-        if (!ngx.worker.exiting()) ngx.log(ngx.WARN, "sluice: push: connection lost: ", `${failure}`);
+        if (!ngx.worker.exiting()) noteOutage(controlPlane, `connection lost: ${failure}`);
         closed = true;
       }
     }
@@ -216,7 +241,7 @@ function serve(settings: Settings, socket: WebSocketClient): End {
       const { kind, data } = outgoing.shift() as Outgoing;
       const [sent, failure] = kind === "text" ? socket.send_text(data) : socket.send_pong(data);
       if (sent === undefined) {
-        ngx.log(ngx.WARN, "sluice: push: connection lost: ", failure);
+        noteOutage(controlPlane, `connection lost: ${failure}`);
         closed = true;
       }
     }

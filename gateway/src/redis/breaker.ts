@@ -2,9 +2,12 @@
 // to it until it has answered a probe of the worker's own in time. Each worker judges each server for itself.
 
 import { runSoon, runUntilDone } from "../runtime/background.ts";
+import { noteOutage, noteReturn } from "../runtime/outages.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 
 export interface Breaker {
+  /** Of the server, for the log. */
+  readonly name: string;
   /** In a row. */
   failures: number;
   /** Nothing is sent. */
@@ -27,8 +30,9 @@ const longestPauseSeconds = 0.25;
 
 let openBreakers = 0;
 
-export function closedBreaker(): Breaker {
+export function closedBreaker(name: string): Breaker {
   return {
+    name,
     failures: 0,
     open: false,
     openings: 0,
@@ -86,12 +90,14 @@ function open(breaker: Breaker, probe: Probe): void {
   }
   breaker.open = true;
   openBreakers += 1;
+  noteOutage(breaker.name, "it fails, and is asked nothing until it answers a probe");
 }
 
 function close(breaker: Breaker): void {
   breaker.failures = 0;
   breaker.open = false;
   openBreakers -= 1;
+  if (!ngx.worker.exiting()) noteReturn(breaker.name, "it answers again, or another has taken its place");
 }
 
 /** @returns whether to probe once more */

@@ -55,7 +55,7 @@ export function serverAt(access: Access, address: Address): RedisServer {
       address,
       host,
       options,
-      breaker: closedBreaker(),
+      breaker: closedBreaker(`Redis at ${address.host}:${address.port}`),
       answeredAtSeconds: 0,
       replacedAtSeconds: undefined,
     };

@@ -1,6 +1,7 @@
-// On which terms a policy that matches holds the request: by its schedule, the bans and exemptions, its overrides and the
+// On which terms a policy that matches holds the request: by the bans, its schedule, its exemptions, its overrides and the
 // cost that the request states. A policy with none of them costs a few looks at fields.
 
+import { isWithin } from "../../../limiter/src/key/networks.ts";
 import { isBannedAddress, isBannedKey, type PolicyBans } from "../../../limiter/src/policy/bans.ts";
 import {
   atCost,
@@ -11,6 +12,7 @@ import {
 } from "../../../limiter/src/policy/compile.ts";
 import { type CostSource, costFrom } from "../../../limiter/src/policy/cost.ts";
 import { type CompiledSchedule, isOpen, nextChangeSeconds } from "../../../limiter/src/policy/schedule.ts";
+import { currentSnapshot } from "../snapshot/current.ts";
 import { rawKeyValues, readKeyValues } from "./key-values.ts";
 import { readHeader } from "./request-headers.ts";
 
@@ -48,17 +50,28 @@ export function readTerms(policy: CompiledPolicy, terms: Terms): Standing {
   return "held";
 }
 
+/** Whether app `default` bans this address: it is refused whatever it asks for, and no policy is looked at. */
+export function isBannedEverywhere(address: string): boolean {
+  const { bannedEverywhere } = currentSnapshot();
+  return bannedEverywhere !== undefined && isWithin(bannedEverywhere, address, ngx.now());
+}
+
 function addressFor({ bans, exempt }: CompiledPolicy): string | undefined {
   return bans === undefined && exempt === undefined ? undefined : ngx.var["remote_addr"];
 }
 
-/** What can be said before the key is known. @param address the client's; undefined: unknown, and in no network */
+/**
+ * What can be said before the key is known. A ban of an address is its app's: neither the policy's mode nor its schedule or
+ * exemptions lift it.
+ *
+ * @param address the client's; undefined: unknown, and in no network
+ */
 export function standingOfAddress(policy: CompiledPolicy, address: string | undefined): ClientStanding {
-  const { schedule, exempt } = policy;
+  const { bans, schedule, exempt } = policy;
+  if (bans !== undefined && address !== undefined && isBannedAddress(bans, address, ngx.now())) return "banned";
+  if (policy.policy.mode === "off") return "off";
   if (schedule !== undefined && !isOpenNow(schedule)) return "off";
   if (address === undefined) return "held";
-  const bans = enforcedBans(policy);
-  if (bans !== undefined && isBannedAddress(bans, address, ngx.now())) return "banned";
   return exempt !== undefined && isExemptAddress(policy, address) ? "exempt" : "held";
 }
 
@@ -77,7 +90,7 @@ export function standingOfKey(policy: CompiledPolicy, values: readonly string[],
   return terms.policy.policy.mode === "off" ? "off" : "held";
 }
 
-/** A policy in shadow mode changes no response. */
+/** A ban of key values belongs to its policy, and a policy in shadow mode changes no response. */
 function enforcedBans({ policy, bans }: CompiledPolicy): PolicyBans | undefined {
   return policy.mode === "enforce" ? bans : undefined;
 }

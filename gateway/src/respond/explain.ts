@@ -83,6 +83,11 @@ export function tell(explanation: Explanation, ending: Ending): void {
   ngx.header["X-Sluice-Debug"] = lines;
 }
 
+/** The same for a request that is refused by its address, before any policy is met. */
+export function tellBan(): void {
+  ngx.header["X-Sluice-Debug"] = "refused by a ban of app default";
+}
+
 function outcomeOf(check: Asked, explanation: Explanation, { verdict, charges, denial, redis }: Ending): string {
   const charge = charges.find(({ receipt }) => receipt === check.receipt);
   // Of no limit: onStoreFailure let it pass.

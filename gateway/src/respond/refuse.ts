@@ -5,6 +5,7 @@ import type { CostSource } from "../../../limiter/src/policy/cost.ts";
 import type { HeaderLines, OnLimit, Reject } from "../../../limiter/src/policy/on-limit.ts";
 import { retryAfterSeconds } from "../../../limiter/src/response-headers.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
+import { countEvent } from "../metrics/counts.ts";
 import type { HeaderStyle } from "../settings.ts";
 import { setHeaders } from "./headers.ts";
 
@@ -43,6 +44,7 @@ export function refuseWithoutKey({ policy }: CompiledPolicy): undefined {
 
 /** The client or its key is banned. */
 export function refuseBanned(): undefined {
+  countEvent("banned-requests");
   sendProblem(forbidden, "about:blank", "Banned", "Requests of this client are not served.", "");
 }
 

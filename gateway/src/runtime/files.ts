@@ -15,13 +15,14 @@ const open = io.open as unknown as (
   mode: "rb" | "wb",
 ) => LuaMultiReturn<[file: File | undefined, failure: string | undefined]>;
 
-/** The whole text, or undefined where it cannot be read. */
-export function readFile(path: string): string | undefined {
-  const [file] = open(path, "rb");
-  if (file === undefined) return undefined;
+/** The whole text, or undefined where it cannot be read, and why. */
+export function readFile(path: string): LuaMultiReturn<[text: string | undefined, failure: string | undefined]> {
+  const [file, failure] = open(path, "rb");
+  if (file === undefined) return $multi(undefined, failure ?? "it cannot be opened");
+  // Of a directory, for one, nothing can be read.
   const text = file.read("*a");
   file.close();
-  return text;
+  return $multi(text, text === undefined ? "it cannot be read" : undefined);
 }
 
 /**

@@ -67,11 +67,18 @@ export const lockLibrary = firstOf<{
   "new"(dictName: string, options: object): LuaMultiReturn<[RestyLock | undefined, string?]>;
 }>("resty.lock");
 
-const { get_request } = demand<{ get_request(this: void): unknown }>("knowing requests", "resty.core.base");
+export const resty = demand<{
+  get_request(this: void): unknown;
+  /** Puts a value into a free slot of a table. @returns which */
+  ref_in_table(this: void, table: LuaTable<number, object>, value: object): number;
+}>("knowing requests", "resty.core.base");
+
+/** The current request, as nginx' own functions take it. */
+export const requestPointer = resty.get_request;
 
 /** What the current request is known by in this worker, from its first phase to its last. */
 export function requestAddress(): string {
-  return tostring(get_request());
+  return tostring(requestPointer());
 }
 
 export const semaphoreLibrary = demand<{ "new"(this: void, resources: number): Semaphore }>(

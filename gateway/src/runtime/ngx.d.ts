@@ -76,6 +76,8 @@ declare interface TcpSocket {
   receive(
     size?: number,
   ): LuaMultiReturn<[data: string | undefined, error: string | undefined, partial: string | undefined]>;
+  /** @returns reads up to the pattern */
+  receiveuntil(pattern: string): (this: void) => LuaMultiReturn<[text: string | undefined, error: string | undefined]>;
   settimeout(ms: number): void;
   setkeepalive(
     maxIdleMs: number,

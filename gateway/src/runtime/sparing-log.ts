@@ -2,17 +2,28 @@
 
 const pauseSeconds = 1;
 
-let silentUntilSeconds = 0;
-let suppressed = 0;
+/** What has become of the lines of one kind. */
+export interface Quiet {
+  silentUntilSeconds: number;
+  suppressed: number;
+}
+
+const warnings: Quiet = { silentUntilSeconds: 0, suppressed: 0 };
 
 export function warnSparingly(message: string, detail: string | undefined): void {
+  const more = beginLine(warnings);
+  if (more !== undefined) ngx.log(ngx.WARN, "sluice: ", message, ": ", detail, more);
+}
+
+/** @returns what to end the line with; undefined: none is to be written, this one is counted */
+export function beginLine(quiet: Quiet): string | undefined {
   const now = ngx.now();
-  if (now < silentUntilSeconds) {
-    suppressed += 1;
-    return;
+  if (now < quiet.silentUntilSeconds) {
+    quiet.suppressed += 1;
+    return undefined;
   }
-  const more = suppressed > 0 ? ` (and ${suppressed} times since the last line)` : "";
-  silentUntilSeconds = now + pauseSeconds;
-  suppressed = 0;
-  ngx.log(ngx.WARN, "sluice: ", message, ": ", detail, more);
+  const more = quiet.suppressed > 0 ? ` (and ${quiet.suppressed} times since the last line)` : "";
+  quiet.silentUntilSeconds = now + pauseSeconds;
+  quiet.suppressed = 0;
+  return more;
 }

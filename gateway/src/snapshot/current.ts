@@ -10,6 +10,7 @@ const noPolicies: CompiledSnapshot = {
   policiesByName: {},
   index: indexPolicies([]),
   bans: [],
+  bannedEverywhere: undefined,
   callers: [],
   source: undefined,
 };
@@ -19,6 +20,11 @@ let takenAtSeconds = ngx.now();
 
 export function currentSnapshot(): CompiledSnapshot {
   return current;
+}
+
+/** Whether there is one, of the control plane's or of the disk's; it may be empty. */
+export function hasSnapshot(): boolean {
+  return current !== noPolicies;
 }
 
 export function replaceSnapshot(snapshot: CompiledSnapshot): void {

@@ -8,7 +8,7 @@ export const snapshotFile = "snapshot.json";
 
 /** The stored text in pieces, or undefined where there is none. It may be damaged: whoever reads it validates it. */
 export function readStored(directory: string): readonly string[] | undefined {
-  const whole = readFile(directory + snapshotFile);
+  const [whole] = readFile(directory + snapshotFile);
   if (whole === undefined) return undefined;
   const text = noText();
   addPart(text, whole);

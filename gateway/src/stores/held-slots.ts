@@ -2,6 +2,7 @@
 //
 // A request is known by its address in nginx, which stays the same through internal redirects, where ngx.ctx does not; its
 // log phase is always its last. There nothing may yield, so what needs a lock or Redis is given back by one timer for all.
+// Where the operator left `sluice.log()` out, that phase never comes by here: each look asks whether the request still lives.
 // A worker that is killed renews nothing: its slots come back after their time to live.
 
 import type { SlidingWindow } from "../../../limiter/src/algorithms/sliding-window.ts";
@@ -10,6 +11,8 @@ import { countEvent } from "../metrics/counts.ts";
 import { type Call, callScripts } from "../redis/script-call.ts";
 import { oddReply } from "../redis/script-reply.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
+import { reportMissingLog } from "../runtime/missing-log.ts";
+import { currentLife, hasEnded, type Life } from "../runtime/request-life.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
 import { giveBackLate } from "./charges.ts";
@@ -22,6 +25,8 @@ import { renewalOf, roundTrips } from "./redis-upkeep.ts";
  * that its slots were taken or last renewed in.
  */
 interface Hold extends Charge {
+  /** Of the request. Undefined: there was no memory for it, and the log phase alone will tell. */
+  readonly life: Life | undefined;
   readonly renewEverySeconds: number;
   renewAtSeconds: number;
   /** While it is being renewed, where it is held is not known: whoever renews it gives it back if the request ends. */
@@ -44,15 +49,23 @@ export function keepSlots(): void {
   ngx.timer.every(lookEverySeconds, (premature) => {
     // nginx takes the timer from a worker that is to end, but lets its requests finish: they hold on to their slots.
     if (premature) ngx.timer.at(0, lingerWithRequests);
-    else if (holding > 0) renewDue();
+    else look();
   });
 }
 
+/** nginx waits for this timer: it has to end with the last request, however that ends. */
 function lingerWithRequests(): void {
+  for (const request in holds) forgetHoldsOf(request, ({ life }) => life === undefined);
   while (holding > 0) {
-    renewDue();
+    look();
     ngx.sleep(lookEverySeconds);
   }
+}
+
+function look(): void {
+  if (holding === 0) return;
+  releaseEnded();
+  renewDue();
 }
 
 /**
@@ -79,7 +92,10 @@ export function holdSlots(
   }
   if (held.length === 0) return;
   const renewEverySeconds = shortestSeconds / renewalsPerLife;
+  const request = requestAddress();
+  const others = holds[request];
   const hold: Hold = {
+    life: others === undefined ? currentLife() : lifeBeside(others),
     policy,
     limits: held,
     keyValues,
@@ -90,11 +106,15 @@ export function holdSlots(
     renewing: false,
     ended: false,
   };
-  const request = requestAddress();
-  const others = holds[request];
   if (others === undefined) holds[request] = [hold];
   else others.push(hold);
   holding += 1;
+}
+
+/** Of the current request, where others were held by one of the same address: an earlier one may have ended meanwhile. */
+function lifeBeside(others: readonly Hold[]): Life | undefined {
+  const { life } = others[others.length - 1] as Hold;
+  return life === undefined || hasEnded(life) ? currentLife() : life;
 }
 
 /** In the log phase: gives back what the request that has ended held. */
@@ -105,10 +125,38 @@ export function releaseSlots(): void {
   if (own === undefined) return;
   holds[request] = undefined;
   holding -= own.length;
-  for (const hold of own) {
-    hold.ended = true;
-    if (!hold.renewing) giveBackLate(hold);
+  for (const hold of own) release(hold);
+}
+
+function release(hold: Hold): void {
+  hold.ended = true;
+  if (!hold.renewing) giveBackLate(hold);
+}
+
+/** Gives back what requests held that have ended without their log phase. */
+function releaseEnded(): void {
+  for (const request in holds) {
+    for (const { life } of holds[request] as Hold[]) {
+      if (life === undefined || !hasEnded(life)) continue;
+      reportMissingLog();
+      for (const hold of forgetHoldsOf(request, isOver)) release(hold);
+      break;
+    }
   }
+}
+
+function isOver({ life }: Hold): boolean {
+  return life !== undefined && hasEnded(life);
+}
+
+/** @returns those of this request's, or of earlier ones of its address, that are forgotten */
+function forgetHoldsOf(request: string, which: (this: void, hold: Hold) => boolean): Hold[] {
+  const own = holds[request] as Hold[];
+  const kept = own.filter((hold) => !which(hold));
+  const forgotten = own.filter((hold) => which(hold));
+  holds[request] = kept.length > 0 ? kept : undefined;
+  holding -= forgotten.length;
+  return forgotten;
 }
 
 function renewDue(): void {

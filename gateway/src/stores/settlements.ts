@@ -10,6 +10,7 @@ import type { Verdict } from "../../../limiter/src/verdict.ts";
 import { addPending, type Event } from "../metrics/counts.ts";
 import { runUntilDone } from "../runtime/background.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
+import { reportMissingLog } from "../runtime/missing-log.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
 import { type Owed, owe } from "./debts.ts";
@@ -84,8 +85,11 @@ export function noteResponse({ policy, limits, keyValues, redis, owed }: Payer):
   const startedAtSeconds = ngx.req.start_time();
   let request = requests[address];
   if (request === undefined) underWay += 1;
-  // An earlier one that ended without its log phase.
-  else if (request.startedAtSeconds !== startedAtSeconds) request = undefined;
+  else if (request.startedAtSeconds !== startedAtSeconds) {
+    // An earlier one that ended without its log phase.
+    request = undefined;
+    reportMissingLog();
+  }
   if (request === undefined) {
     request = { startedAtSeconds, payers: [] };
     requests[address] = request;

@@ -66,7 +66,7 @@ const mostTabulatedByRequest = 50;
 /** In bytes, the dot before it included. */
 const longestHost = 254;
 
-/** @param policies in any order; those of mode `off` are left out */
+/** @param policies in any order; those of mode `off` are left out, unless a ban of their app's holds where they match */
 export function indexPolicies(policies: readonly CompiledPolicy[], pause: Pause = noPause): PolicyIndex {
   const live = inOrder(policies, pause);
 
@@ -166,14 +166,14 @@ export function meets(
 }
 
 /**
- * Those that are not off, in order of evaluation: what comes in order already is merged as it is. In short steps, which no
+ * Those that requests may meet, in order of evaluation: what comes in order already is merged as it is. In short steps, which no
  * library's sort has.
  */
 function inOrder(policies: readonly CompiledPolicy[], pause: Pause): CompiledPolicy[] {
   let runs: CompiledPolicy[][] = [];
   let run: CompiledPolicy[] = [];
   for (const policy of policies) {
-    if (policy.policy.mode === "off") continue;
+    if (policy.policy.mode === "off" && policy.bans?.networks === undefined) continue;
     const last = run[run.length - 1];
     if (last !== undefined && byEvaluation(last, policy) > 0) {
       runs.push(run);

@@ -1,4 +1,7 @@
-// Bans as requests meet them: those of networks hold for all policies of their app, those of key values for one policy.
+// Bans as requests meet them. A ban of a network holds in the whole realm of its app, whatever the policies there say; a ban
+// of key values holds for one policy. App `default` has every host and path for its realm. Other apps have no realms of
+// their own yet: until they do, what the policies of an app match, in whatever mode, stands for its realm.
+//
 // A ban ends by itself: each look asks for the time, so that nothing is made anew when one has ended.
 
 import type { KeyPart } from "../key/key-part.ts";
@@ -7,9 +10,12 @@ import { isWithin, type Networks, networksOf } from "../key/networks.ts";
 import type { SnapshotBan } from "./snapshot.ts";
 import { emptyTable } from "./table.ts";
 
-/** Those that one policy looks at. */
+/** The app whose realm is everything. */
+const appOfEverything = "default";
+
+/** The bans that one policy looks at. */
 export interface PolicyBans {
-  /** One record for all policies of the app. */
+  /** One record for all policies of the app. Undefined for app `default`: its networks are refused before any policy is met. */
   readonly networks: Networks | undefined;
   readonly keys: KeyBans | undefined;
 }
@@ -21,6 +27,8 @@ interface KeyBans {
 }
 
 export interface BansByPlace {
+  /** Networks that are banned wherever a request comes. Undefined: there are none. */
+  readonly everywhere: Networks | undefined;
   readonly ofApp: Record<string, Networks>;
   readonly ofPolicy: Record<string, SnapshotBan[]>;
 }
@@ -32,15 +40,18 @@ export function sortBans(bans: readonly SnapshotBan[]): BansByPlace {
     if (ban.cidr !== undefined) append(networks, ban.app, ban);
     else append(ofPolicy, placeOf(ban.app, ban.policy ?? ""), ban);
   }
+  let everywhere: Networks | undefined;
   const ofApp = emptyTable<Networks>();
   for (const app in networks) {
     const own = networks[app] as SnapshotBan[];
-    ofApp[app] = networksOf(
+    const banned = networksOf(
       own.map(({ cidr }) => cidr as string),
       own.map(({ untilSeconds }) => untilSeconds),
     );
+    if (app === appOfEverything) everywhere = banned;
+    else ofApp[app] = banned;
   }
-  return { ofApp, ofPolicy };
+  return { everywhere, ofApp, ofPolicy };
 }
 
 /** Undefined where there are none. */

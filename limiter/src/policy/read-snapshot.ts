@@ -2,6 +2,7 @@
 // indexed; bans and callers validated as well. A snapshot is taken whole or refused whole. It is read in short steps, and
 // what it has in common with the one before is not made again.
 
+import type { Networks } from "../key/networks.ts";
 import { indexPolicies, type PolicyIndex } from "../match/policy-index.ts";
 import { type BansByPlace, bansOn, sortBans } from "./bans.ts";
 import { readBans, readCallers } from "./bans-and-callers.ts";
@@ -27,6 +28,8 @@ export interface CompiledSnapshot {
   readonly index: PolicyIndex;
   /** Those that are over by now may be among them: look at untilSeconds. */
   readonly bans: readonly SnapshotBan[];
+  /** Networks that are refused whatever the request asks for. Undefined: none. */
+  readonly bannedEverywhere: Networks | undefined;
   readonly callers: readonly SnapshotCaller[];
   /** For the next one. Undefined: it was not read by lines. */
   readonly source: SnapshotSource | undefined;
@@ -289,7 +292,7 @@ function compileIn({ zones, bansByPlace, findings }: Reading, app: string, polic
 }
 
 function endReading(
-  { findings, epoch, revision, policies, policiesByName, bans }: Reading,
+  { findings, epoch, revision, policies, policiesByName, bans, bansByPlace }: Reading,
   callers: unknown,
   source: SnapshotSource | undefined,
   pause: Pause,
@@ -299,7 +302,17 @@ function endReading(
   if (problems.length > 0) return { problems };
   const index = indexPolicies(policies, pause);
   return {
-    snapshot: { epoch, revision, policies, policiesByName, index, bans, callers: callersRead, source },
+    snapshot: {
+      epoch,
+      revision,
+      policies,
+      policiesByName,
+      index,
+      bans,
+      bannedEverywhere: bansByPlace.everywhere,
+      callers: callersRead,
+      source,
+    },
     problems,
   };
 }

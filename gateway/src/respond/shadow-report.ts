@@ -1,0 +1,80 @@
+// What a policy in shadow mode would have refused, in the error log: at the level that error_log has by default, with the key, so
+// that the operator sees whom it would hit. A flood is a line a second for each policy and worker, with how many it stands for.
+//
+// Key values come from clients: each is cut and escaped, so that none ends the line or writes another. Credentials are no use
+// to whoever reads a log, other than to tell them apart: of these there is a digest.
+
+import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
+import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import { rawKeyValues, readKeyValues, sha1Hex } from "../request/key-values.ts";
+import { beginLine, type Quiet } from "../runtime/sparing-log.ts";
+
+/** By what the policy's counters have in common: there are as many as shadow policies. */
+const quiets: Record<string, Quiet | undefined> = {};
+
+/** Of each value, escaped: with eight parts, a line still fits into what nginx writes at once. */
+const mostBytesOfValue = 100;
+const digestDigits = 8;
+
+/** In lower case, in names of headers and arguments that hold credentials. */
+const credentialWords = ["auth", "token", "secret", "passw", "session", "apikey", "api-key", "api_key"];
+
+/**
+ * A shadow policy would have refused the current request.
+ *
+ * @param values of the policy's key, in its order; absent: to be read from the request
+ */
+export function reportShadowRefusal(policy: CompiledPolicy, values?: readonly string[]): void {
+  let quiet = quiets[policy.counterPrefix];
+  if (quiet === undefined) {
+    quiet = { silentUntilSeconds: 0, suppressed: 0 };
+    quiets[policy.counterPrefix] = quiet;
+  }
+  const more = beginLine(quiet);
+  if (more === undefined) return;
+  const name = `${policy.app}/${policy.policy.name}`;
+  const key = describeKey(policy.policy.key, values ?? valuesOfRequest(policy));
+  ngx.log(ngx.ERR, "sluice: shadow policy would have refused: ", name, ", key: ", key, more);
+}
+
+/** Since they were read for the decision, another request's may have been. */
+function valuesOfRequest({ policy }: CompiledPolicy): readonly string[] {
+  readKeyValues(policy);
+  return rawKeyValues;
+}
+
+function describeKey(key: readonly KeyPart[], values: readonly string[]): string {
+  if (key.length === 0) return "none";
+  const parts: string[] = [];
+  for (let i = 0; i < key.length; i++) {
+    const part = key[i] as KeyPart;
+    const value = values[i] ?? "";
+    const told = holdsCredentials(part)
+      ? `sha1:${string.sub(sha1Hex(value), 1, digestDigits)}`
+      : `"${escaped(value, mostBytesOfValue)}"`;
+    parts.push(`${nameOf(part)} ${told}`);
+  }
+  return parts.join(", ");
+}
+
+function nameOf(part: KeyPart): string {
+  return "name" in part ? `${part.source}:${escaped(part.name, mostBytesOfValue)}` : part.source;
+}
+
+function holdsCredentials(part: KeyPart): boolean {
+  if (part.source === "cookie") return true;
+  if (part.source !== "header" && part.source !== "query" && part.source !== "var") return false;
+  const name = string.lower(part.name);
+  for (const word of credentialWords) {
+    if (string.find(name, word, 1, true)[0] !== undefined) return true;
+  }
+  return false;
+}
+
+/** Printable ASCII but for quotes and backslashes, as it is. */
+function escaped(text: string, mostBytes: number): string {
+  const [safe] = string.gsub(string.sub(text, 1, mostBytes), "[^ !#-Z%[%]^-~]", (byte) =>
+    string.format("\\x%02x", string.byte(byte)),
+  );
+  return text.length > mostBytes ? `${safe}...` : safe;
+}

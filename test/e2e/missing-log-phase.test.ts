@@ -1,0 +1,160 @@
+// An nginx whose operator left `sluice.log()` out: slots of concurrency come back all the same, and the worker that was told to
+// quit does.
+
+import { connect } from "node:http2";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { freePorts } from "../fixtures/free-ports.ts";
+import { HeldService } from "../fixtures/held-service.ts";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { RedisServer } from "../fixtures/redis-server.ts";
+import { ask } from "../fixtures/requests.ts";
+import { childrenOf, until } from "../fixtures/system.ts";
+
+const slots = (name: string, quota: number, more: object = {}) => ({
+  name,
+  match: { paths: [`/${name}`] },
+  limits: [{ algorithm: "concurrency", quota, ttl: "2s" }],
+  ...more,
+});
+
+/** What an operator may have left out, or put elsewhere. */
+const withoutLog = (config: string) => config.replace(/log_by_lua_block \{\s*sluice\.log\(\)\s*\}/, "");
+
+/** Locations that end in another one, with other Lua that keeps its own ctx. */
+const elsewhere = `
+  location = /moved {
+    access_by_lua_block {
+      sluice.access()
+      ngx.ctx = { mine = true }
+    }
+    content_by_lua_block {
+      assert(ngx.ctx.mine)
+      ngx.exec("/there")
+    }
+  }
+  location = /there {
+    rewrite_by_lua_block {
+      assert(not ngx.ctx.mine)
+      ngx.ctx.theirs = true
+    }
+    proxy_pass http://service;
+  }
+`;
+
+let service: HeldService;
+let redis: RedisServer;
+let gateway: LoneGateway;
+
+beforeEach(async () => {
+  service = await HeldService.start();
+  const [redisPort, h2Port] = (await freePorts(2)) as [number, number];
+  redis = new RedisServer(redisPort);
+  await redis.start();
+  h2Url = `http://127.0.0.1:${h2Port}`;
+  gateway = await LoneGateway.start({
+    policies: [slots("node", 2), slots("cluster", 2, { scope: "cluster" }), slots("moved", 1)],
+    env: { SLUICE_UPSTREAM: service.url, SLUICE_REDIS_URL: redis.url, SLUICE_REDIS_DEADLINE_MS: "2000" },
+    edit: (config) =>
+      withoutLog(config)
+        .replace("location / {", `${elsewhere}location / {`)
+        .replace(/(listen [^;]*);/, `$1; listen 127.0.0.1:${h2Port} http2;`),
+  });
+});
+afterEach(async () => {
+  service?.stop();
+  await gateway?.stop();
+  await redis?.stop();
+});
+
+let h2Url = "";
+const status = async (path: string) => (await ask(`${gateway.url}${path}`)).status;
+
+/** Over HTTP/2, all on one connection. */
+async function statusesOverHttp2(path: string, count: number): Promise<number[]> {
+  const session = connect(h2Url);
+  const one = () =>
+    new Promise<number>((resolve, reject) => {
+      const stream = session.request({ ":path": path });
+      let answer = 0;
+      stream.on("response", (headers) => {
+        answer = Number(headers[":status"]);
+      });
+      stream.on("error", reject).on("close", () => resolve(answer));
+      stream.resume().end();
+    });
+  const statuses: number[] = [];
+  for (let i = 0; i < count; i++) statuses.push(await one());
+  session.close();
+  return statuses;
+}
+
+/** How many more there are room for. */
+async function untilFree(path: string): Promise<void> {
+  await until(`a slot of ${path} is free`, 5000, async () => (await status(path)) === 200);
+}
+
+describe.each(["/node", "/cluster"])("without sluice.log(), slots of %s", (path) => {
+  it("come back when their requests have ended, and not before", async () => {
+    const running = [ask(`${gateway.url}${path}`), ask(`${gateway.url}${path}`)];
+    await until("both run", 2000, () => service.running === 2);
+    // Longer than a slot lives, they are renewed.
+    const endsAt = Date.now() + 3500;
+    while (Date.now() < endsAt) expect(await status(path)).toBe(429);
+    service.answer();
+    expect((await Promise.all(running)).map((answer) => answer.status)).toEqual([200, 200]);
+    service.holds = false;
+    for (let i = 0; i < 5; i++) await untilFree(path);
+  });
+
+  it("come back over HTTP/2", async () => {
+    service.holds = false;
+    await statusesOverHttp2(path, 2);
+    for (let i = 0; i < 5; i++) {
+      await until("a slot is free", 5000, async () => (await statusesOverHttp2(path, 1))[0] === 200);
+    }
+  });
+});
+
+it("without sluice.log(), a slot is kept while its request runs on in another location, whatever becomes of ngx.ctx", async () => {
+  const running = ask(`${gateway.url}/moved`);
+  await until("it runs", 2000, () => service.running === 1);
+  const endsAt = Date.now() + 3500;
+  while (Date.now() < endsAt) expect(await status("/moved")).toBe(429);
+  service.answer();
+  expect((await running).status).toBe(200);
+  service.holds = false;
+  await untilFree("/moved");
+});
+
+it("without sluice.log(), the log says once what is missing and where it belongs", async () => {
+  service.holds = false;
+  for (let i = 0; i < 5; i++) await untilFree("/node");
+  const lines = gateway.log.split("\n").filter((line) => line.includes("sluice.log()"));
+  expect(lines).toHaveLength(1);
+  expect(lines[0]).toMatch(/\[error\].*a request ended without sluice\.log\(\).*log_by_lua_block/);
+});
+
+it.each(["/node", "/cluster"])(
+  "without sluice.log(), a worker that held slots of %s ends after a reload, and nginx on QUIT",
+  async (path) => {
+    const workers = () => childrenOf(gateway.pid);
+    const [before] = workers() as [number];
+    const running = ask(`${gateway.url}${path}`);
+    const other = ask(`${gateway.url}${path}`);
+    await until("both run", 2000, () => service.running === 2);
+    process.kill(gateway.pid, "SIGHUP");
+    await until("there is a new worker", 5000, () => workers().some((pid) => pid !== before));
+    // The old worker goes on renewing what its requests hold, longer than a slot lives.
+    const endsAt = Date.now() + 3500;
+    while (Date.now() < endsAt) expect([429, 502]).toContain(await status(path));
+    expect(workers()).toContain(before);
+    service.answer();
+    expect((await running).status).toBe(200);
+    expect((await other).status).toBe(200);
+    await until("the old worker has ended", 5000, () => !workers().includes(before));
+    service.holds = false;
+    await untilFree(path);
+    process.kill(gateway.pid, "SIGQUIT");
+    await until("nginx has ended", 5000, () => gateway.ended);
+  },
+);

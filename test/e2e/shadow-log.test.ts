@@ -1,0 +1,84 @@
+// What a shadow policy would have refused is in the error log as nginx has it by default: with the key, but no credentials, in one
+// line whatever the client sends, and sparingly.
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { ask } from "../fixtures/requests.ts";
+import { until } from "../fixtures/system.ts";
+
+const watched = (name: string, key: readonly string[]) => ({
+  name,
+  mode: "shadow",
+  match: { paths: [`/${name}`] },
+  key,
+  limits: [{ algorithm: "fixed-window", quota: 1, window: "366d" }],
+});
+
+let gateway: LoneGateway;
+beforeAll(async () => {
+  gateway = await LoneGateway.start({
+    policies: [
+      watched("keyed", ["ip", "header:x-user"]),
+      watched("keyless", []),
+      watched("hostile", ["query:q", "header:x-user"]),
+      watched("secret", ["header:authorization", "cookie:sid", "query:api_key", "header:x-user"]),
+      watched("flood", ["ip"]),
+      { ...watched("other", ["ip"]), scope: "node" },
+    ],
+    // As it is where an operator says nothing.
+    edit: (config) => config.replace(/(error_log \S+) notice;/, "$1;"),
+  });
+});
+afterAll(() => gateway?.stop());
+
+const lines = (policy: string) =>
+  gateway.log
+    .split("\n")
+    .filter((line) => line.includes(`shadow policy would have refused: default/${policy}`))
+    .map((line) => line.replace(/, client: .*/, ""));
+
+async function refused(policy: string, headers: Record<string, string> = {}, query = ""): Promise<string> {
+  for (let i = 0; i < 2; i++) expect((await ask(`${gateway.url}/${policy}${query}`, { headers })).status).toBe(404);
+  await until(`a line of ${policy}`, 3000, () => lines(policy).length > 0);
+  return lines(policy)[0] as string;
+}
+
+it("names the key part by part, at the level error", async () => {
+  const line = await refused("keyed", { "x-user": "ann" });
+  expect(line).toMatch(/\[error\].*refused: default\/keyed, key: ip "127\.0\.0\.1", header:x-user "ann"$/);
+  expect(await refused("keyless")).toMatch(/refused: default\/keyless, key: none$/);
+});
+
+it("writes what a client sends in one line, escaped and cut", async () => {
+  const query = `?q=${encodeURIComponent('a"\r\nsluice: forged\\\x1b[31mü')}`;
+  const line = await refused("hostile", { "x-user": "x".repeat(5000) }, query);
+  expect(line).toContain(
+    `query:q "a\\x22\\x0d\\x0asluice: forged\\x5c\\x1b[31m\\xc3\\xbc", header:x-user "${"x".repeat(100)}..."`,
+  );
+  expect(gateway.log).not.toMatch(/^sluice: forged/m);
+});
+
+it("has credentials as digests that tell them apart, and no more", async () => {
+  const headers = { authorization: "Bearer not-to-be-read", cookie: "sid=nor-this-one", "x-user": "ann" };
+  const line = await refused("secret", headers, "?api_key=and-this-neither");
+  expect(line).toMatch(
+    /key: header:authorization sha1:[0-9a-f]{8}, cookie:sid sha1:[0-9a-f]{8}, query:api_key sha1:[0-9a-f]{8}, header:x-user "ann"$/,
+  );
+  const said = lines("secret").join();
+  expect(said).not.toMatch(/not-to-be-read|nor-this-one|and-this-neither/);
+});
+
+it("says how many there were since, once a second for a policy, and none of another's", async () => {
+  for (let i = 0; i < 21; i++) await ask(`${gateway.url}/flood`);
+  await refused("other");
+  const before = lines("flood").length;
+  expect(before).toBeLessThan(20);
+  await sleep(1100);
+  await ask(`${gateway.url}/flood`);
+  await until("there is a line more", 3000, () => lines("flood").length > before);
+  const total = lines("flood")
+    .map((line) => 1 + Number(/\(and (\d+) times since the last line\)/.exec(line)?.[1] ?? 0))
+    .reduce((sum, count) => sum + count, 0);
+  expect(total).toBe(21);
+});

@@ -1,0 +1,157 @@
+// A gateway that was started without something that it needs, or with the wrong thing: it says so, at the start and in its
+// health, and so does the control plane that it comes to.
+
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { freePort } from "../fixtures/free-ports.ts";
+import { LoneGateway, type LoneGatewayOptions } from "../fixtures/lone-gateway.ts";
+import { ask } from "../fixtures/requests.ts";
+import { gatewayToken, System, until } from "../fixtures/system.ts";
+
+let system: System;
+let gateway: LoneGateway | undefined;
+const directory = mkdtempSync(join(tmpdir(), "sluice-token-"));
+
+beforeAll(async () => {
+  system = await System.start({ gateways: 0 });
+});
+afterEach(async () => {
+  await gateway?.stop();
+  gateway = undefined;
+});
+afterAll(async () => {
+  await system?.stop();
+  rmSync(directory, { recursive: true, force: true });
+});
+
+/** @param env beside the address of the control plane */
+async function start(env: NodeJS.ProcessEnv, options: Partial<LoneGatewayOptions> = {}): Promise<LoneGateway> {
+  gateway = await LoneGateway.start({ env: { SLUICE_CONTROL_URL: system.controlUrl, ...env }, ...options });
+  return gateway;
+}
+
+const linesWith = (log: string, words: RegExp) => log.split("\n").filter((line) => words.test(line));
+
+async function health(): Promise<{ status: number; body: Record<string, unknown> }> {
+  const { status, body } = await ask(`${gateway?.url}/sluice/healthz`);
+  return { status, body: JSON.parse(body) };
+}
+
+describe("a gateway without a token", () => {
+  it("says at its start, once, what to set and where, and that the control plane refused it", async () => {
+    const { log } = await start({}, { workers: 2 });
+    const said = linesWith(log, /has no token/);
+    expect(said).toHaveLength(1);
+    expect(said[0]).toMatch(/\[error\].*set SLUICE_GATEWAY_TOKEN or SLUICE_GATEWAY_TOKEN_FILE in the environment/);
+    expect(said[0]).toContain('"env SLUICE_GATEWAY_TOKEN;"');
+    await until("the refusal is logged", 5000, () => /refused this gateway.*\(401\)/.test(gateway?.log ?? ""));
+    expect(gateway?.log).not.toContain("RSV");
+  });
+});
+
+describe("a gateway with a wrong token", () => {
+  const wrong = "a-token-that-nobody-gave-to-gateways";
+
+  it("is told so by its own log and by the control plane's, and by no other riddle", async () => {
+    await start({ SLUICE_GATEWAY_TOKEN: wrong });
+    await until("the gateway says it", 5000, () => linesWith(gateway?.log ?? "", /\(401\)/).length > 0);
+    const [said] = linesWith(gateway?.log ?? "", /\(401\)/);
+    expect(said).toMatch(
+      /\[error\].*the control plane at ws:\S+ refused this gateway's token \(401\): .*SLUICE_GATEWAY_TOKEN/,
+    );
+    await until("the control plane says it", 5000, () => /The token is unknown/.test(system.controlPlaneOutput));
+    const [told] = linesWith(system.controlPlaneOutput, /The token is unknown/);
+    expect(JSON.parse(told as string)).toMatchObject({
+      level: 40,
+      address: "127.0.0.1",
+      reason: "The token is unknown.",
+    });
+    // It tries again and again: that is no reason for a line each time.
+    await sleep(3000);
+    expect(linesWith(system.controlPlaneOutput, /The token is unknown/)).toHaveLength(1);
+    expect(linesWith(gateway?.log ?? "", /\(401\)/)).toHaveLength(1);
+    expect(gateway?.log).not.toContain("RSV");
+    expect((gateway?.log ?? "") + system.controlPlaneOutput).not.toContain(wrong);
+  });
+});
+
+it("a gateway that finds something else where the control plane should be says what it got", async () => {
+  await start({ SLUICE_CONTROL_URL: system.upstreamUrl, SLUICE_GATEWAY_TOKEN: gatewayToken });
+  await until("the gateway says it", 5000, () => /got HTTP 200/.test(gateway?.log ?? ""));
+  expect(linesWith(gateway?.log ?? "", /got HTTP 200/)[0]).toMatch(
+    /expected the control plane at .*SLUICE_CONTROL_URL/,
+  );
+});
+
+describe("SLUICE_GATEWAY_TOKEN_FILE", () => {
+  // Where the test runs as root, as nginx does on servers.
+  const unprivileged = (config: string) => config.replace("user root root;", "user nobody nogroup;");
+  const file = (text: string) => {
+    const path = join(directory, "gateway-token");
+    // nginx's workers could not read it: its master does.
+    writeFileSync(path, text, { mode: 0o600 });
+    return path;
+  };
+
+  it("has nginx read the token before its workers give up root", async () => {
+    await start({ SLUICE_GATEWAY_TOKEN_FILE: file(`${gatewayToken}\n`) }, { workers: 2, edit: unprivileged });
+    await until("it is connected", 5000, async () => (await health()).body["connected"] === true);
+    expect(gateway?.log).not.toContain("has no token");
+  });
+
+  it.each([
+    ["that is not there", () => "/nonexistent/gateway-token", /No such file or directory/],
+    ["that is empty", () => file("\n"), /an empty file/],
+    ["that holds more than a token", () => file("two words"), /a file with something else in it/],
+  ])("naming a file %s stops the start with the reason, and repeats no secret", async (_, path, got) => {
+    const failure = await start({ SLUICE_GATEWAY_TOKEN_FILE: path() }).then(
+      () => "it started",
+      (error: Error) => error.message,
+    );
+    expect(failure).toMatch(/SLUICE_GATEWAY_TOKEN_FILE: expected a file that holds the gateways' token/);
+    expect(failure).toMatch(got);
+    expect(failure).not.toContain("two words");
+  });
+});
+
+describe("before the first snapshot, healthz", () => {
+  const withoutSnapshot = { policies: undefined };
+  const none = { status: "no policies yet", revision: 0, connected: false };
+
+  it("is 200 and says that there are no policies yet, and ok once there are", async () => {
+    const port = await freePort();
+    await start({ SLUICE_CONTROL_URL: `http://127.0.0.1:${port}` }, withoutSnapshot);
+    expect(await health()).toEqual({ status: 200, body: none });
+    await gateway?.stop();
+    await start({ SLUICE_GATEWAY_TOKEN: gatewayToken }, withoutSnapshot);
+    await until("there are policies", 5000, async () => (await health()).body["status"] === "ok");
+  });
+
+  it("is 503 where SLUICE_REQUIRE_SNAPSHOT is set, until there is one; requests pass meanwhile", async () => {
+    const env = { SLUICE_GATEWAY_TOKEN: gatewayToken, SLUICE_REQUIRE_SNAPSHOT: "true" };
+    await system.stopControlPlane();
+    await start(env, { ...withoutSnapshot, workers: 2 });
+    expect(await health()).toEqual({ status: 503, body: none });
+    // The upstream here answers 404 to what it does not know.
+    expect((await ask(`${gateway?.url}/anything`)).status).toBe(404);
+    await system.startControlPlane();
+    await until("there are policies", 10_000, async () => (await health()).status === 200);
+    expect((await health()).body).toMatchObject({ status: "ok" });
+  });
+
+  it("of a gateway that has a snapshot on its disk is ok, control plane or not", async () => {
+    const port = await freePort();
+    const env = { SLUICE_CONTROL_URL: `http://127.0.0.1:${port}`, SLUICE_REQUIRE_SNAPSHOT: "1" };
+    await start(env, { policies: [] });
+    expect(await health()).toEqual({ status: 200, body: { status: "ok", revision: 1, connected: false } });
+  });
+
+  it("does not start with a SLUICE_REQUIRE_SNAPSHOT that is neither yes nor no", async () => {
+    await expect(start({ SLUICE_REQUIRE_SNAPSHOT: "perhaps" })).rejects.toThrow(
+      'SLUICE_REQUIRE_SNAPSHOT: expected true or false, got "perhaps"',
+    );
+  });
+});
