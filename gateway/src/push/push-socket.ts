@@ -119,7 +119,8 @@ function open(settings: Settings): LuaMultiReturn<[WebSocketClient | undefined, 
   if (socket === undefined) return $multi(undefined, `${unreachable}: ${failure}`);
   const answer = overhearAnswer(socket);
   const [connected, connectFailure] = socket.connect(pushUrl, {
-    headers: gatewayToken === undefined ? [] : [`Authorization: Bearer ${gatewayToken}`],
+    // An empty list would be written as an empty line, which ends the headers.
+    headers: gatewayToken === undefined ? undefined : [`Authorization: Bearer ${gatewayToken}`],
     ssl_verify: true,
     // A socket of another connection's history would carry its frames.
     pool: `sluice-push:${ngx.worker.pid()}:${ngx.now()}`,
