@@ -43,7 +43,7 @@ async function health(): Promise<{ status: number; body: Record<string, unknown>
 describe("a gateway without a token", () => {
   it("says at its start, once, what to set and where, and that the control plane refused it", async () => {
     const { log } = await start({}, { workers: 2 });
-    const said = linesWith(log, /has no token/);
+    const said = linesWith(log, /this gateway has no token/);
     expect(said).toHaveLength(1);
     expect(said[0]).toMatch(/\[error\].*set SLUICE_GATEWAY_TOKEN or SLUICE_GATEWAY_TOKEN_FILE in the environment/);
     expect(said[0]).toContain('"env SLUICE_GATEWAY_TOKEN;"');

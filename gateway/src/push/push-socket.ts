@@ -115,7 +115,8 @@ function open(settings: Settings): LuaMultiReturn<[WebSocketClient | undefined, 
   const { pushUrl, gatewayToken, controlUrlGiven } = settings;
   const options = { timeout: connectTimeoutMs, max_payload_len: longestMessageBytes };
   const [socket, failure, status] = dial(pushUrl, options, {
-    headers: gatewayToken === undefined ? [] : [`Authorization: Bearer ${gatewayToken}`],
+    // An empty list would be written as an empty line, which ends the headers.
+    headers: gatewayToken === undefined ? undefined : [`Authorization: Bearer ${gatewayToken}`],
     ssl_verify: true,
     // A socket of another connection's history would carry its frames.
     pool: `sluice-push:${ngx.worker.pid()}:${ngx.now()}`,
