@@ -14,6 +14,7 @@ const unhurried = [
   "counter-cells",
   "debugging-answer",
   "first-policy",
+  "key-lock",
   "key-parts",
   "matching",
   "odd-replies",
