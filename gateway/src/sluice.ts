@@ -42,21 +42,18 @@ const [generation] = stateDict.incr("generation", 1, 0);
  * a reload, shared memory still has one.
  */
 export function init(): void {
-  widenStringTable();
   recallLiveGateways(settings.gatewayDir);
   if (hasPublished()) return;
   const pieces = readStored(settings.gatewayDir);
   if (pieces === undefined) return;
   const { snapshot, problems } = readPieces((place) => pieces[place], currentSnapshot(), noPause);
-  if (snapshot !== undefined) publish(pieces, snapshot, noPause);
-  else
-    ngx.log(
-      ngx.ERR,
-      "sluice: the snapshot in ",
-      settings.gatewayDir,
-      " is damaged and left alone: ",
-      problems[0]?.path,
-    );
+  if (snapshot === undefined) {
+    const damaged = " is damaged and left alone: ";
+    ngx.log(ngx.ERR, "sluice: the snapshot in ", settings.gatewayDir, damaged, problems[0]?.path);
+    return;
+  }
+  publish(pieces, snapshot, noPause);
+  widenStringTable();
 }
 
 /** init_worker_by_lua. */
@@ -65,6 +62,7 @@ export function initWorker(): void {
   openLeases(settings.gatewayId);
   openNodeStore(ngx.worker.count(), generation as number);
   followPublications();
+  widenStringTable();
   flushCounts();
   retireGonePolicies();
   tellLuaMemory();

@@ -11,13 +11,11 @@ declare function collectgarbage(
   argument?: number,
 ): number | boolean;
 
-/** In %: how large memory may be, against what is in use, before the collector goes round: as nginx has it, and in an intake. */
-const usualGrowth = 200;
+/** In %: how large memory may be, against what is in use, before the collector goes round, in an intake. */
 const growthInIntake = 400;
 /** Less than this since the last round is not worth another, in %: a snapshot of one edited policy is mostly its text. */
 const worthCollecting = 150;
-/** Whatever its step is called, LuaJIT works off its whole debt in it: let little work go with a KB. In %, as nginx has it, and here. */
-const usualWork = 200;
+/** Whatever its step is called, LuaJIT works off its whole debt in it: let little work go with a KB. In %. */
 const workInSteps = 20;
 /** With more than this in use, in %, the next snapshot waits for the round. */
 const mostLeft = 250;
@@ -52,16 +50,16 @@ export function collect(pause: Pause, goesOn: (this: void) => boolean): void {
   const inUseKB = luaMemoryKb();
   if (inUseKB < (keptKB * worthCollecting) / 100) {
     // Of what the last round has left, and not of what has been made since: edits in a row would let memory grow to three times that.
-    waitForGrowth((usualGrowth * keptKB) / inUseKB);
+    waitForGrowth((usualGrowth() * keptKB) / inUseKB);
     return;
   }
   while (goesOn()) {
-    collectgarbage("setstepmul", workInSteps);
+    const usualWork = collectgarbage("setstepmul", workInSteps) as number;
     const ended = collectgarbage("step", stepKB) === true;
     collectgarbage("setstepmul", usualWork);
     if (ended && !interrupted) {
       keptKB = luaMemoryKb();
-      waitForGrowth(usualGrowth);
+      waitForGrowth(usualGrowth());
       return;
     }
     if (ended) interrupted = false;
@@ -72,9 +70,16 @@ export function collect(pause: Pause, goesOn: (this: void) => boolean): void {
   interrupted = true;
 }
 
+/** In %, as the nginx has it: its other Lua may have set it. */
+function usualGrowth(): number {
+  const growth = collectgarbage("setpause", growthInIntake) as number;
+  collectgarbage("setpause", growth);
+  return growth;
+}
+
 function waitForGrowth(percent: number): void {
-  collectgarbage("setpause", percent);
+  const usual = collectgarbage("setpause", percent) as number;
   // -1: the next round is to begin as if one had just ended.
   collectgarbage("restart", -1);
-  collectgarbage("setpause", usualGrowth);
+  collectgarbage("setpause", usual);
 }
