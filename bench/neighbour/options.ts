@@ -12,14 +12,14 @@ export interface NeighbourOptions {
   readonly jsonFile: string;
 }
 
-const usage = "npm run bench -- neighbour [--rounds 9] [--slices 3] [--lua DIR,…] [--json FILE]";
+const usage = "npm run bench -- neighbour [--rounds 7] [--slices 5] [--lua DIR,…] [--json FILE]";
 
 /** @throws SetupError with what was expected and what came */
 export function readNeighbourOptions(args: readonly string[]): NeighbourOptions {
   const { rounds, slices, lua, json } = parse(args);
   return {
-    rounds: integer("rounds", rounds, 9, 1000),
-    slices: integer("slices", slices, 3, 100),
+    rounds: integer("rounds", rounds, 7, 1000),
+    slices: integer("slices", slices, 5, 100),
     luaDirs: lua === undefined ? [] : lua.split(",").map((directory) => resolve(directory)),
     jsonFile: resolve(json ?? `${import.meta.dirname}/../results/neighbour.json`),
   };
