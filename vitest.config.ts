@@ -16,6 +16,7 @@ const unhurried = [
   "counter-cells",
   "debugging-answer",
   "first-policy",
+  "key-lock",
   "key-parts",
   "matching",
   "files-on-disk",

@@ -16,6 +16,8 @@ import { readLimiterOptions } from "./limiter/options.ts";
 import { redisCore } from "./limiter/redis-core.ts";
 import { describeMachine } from "./machine.ts";
 import { combine, measure, type Run, type Slice, sliceSeconds } from "./measure.ts";
+import { neighbour } from "./neighbour/main.ts";
+import { readNeighbourOptions } from "./neighbour/options.ts";
 import { type NginxInstance, type Place, startNginx } from "./nginx.ts";
 import { type Options, readOptions } from "./options.ts";
 import { Processes } from "./processes.ts";
@@ -170,6 +172,14 @@ try {
     processes = new Processes();
     const { nginx, luaDir } = await prepare(processes);
     await redisCore(processes, nginx.path, luaDir, options);
+    await processes.stop();
+    process.exit(0);
+  }
+  if (command === "neighbour") {
+    const options = readNeighbourOptions(args);
+    processes = new Processes();
+    const { nginx, luaDir } = await prepare(processes);
+    await neighbour(processes, nginx, luaDir, options);
     await processes.stop();
     process.exit(0);
   }

@@ -1,7 +1,6 @@
-// Runs wrk against one variant; wrk-report.lua makes it send prepared requests and report in JSON.
+// Runs wrk against one target; wrk-report.lua makes it send prepared requests and report in JSON.
 import { join } from "node:path";
 import type { Processes } from "./processes.ts";
-import type { Variant } from "./variants.ts";
 
 export interface Load {
   readonly requests: number;
@@ -13,12 +12,18 @@ export interface Load {
   readonly socketErrors: number;
 }
 
+export interface Target {
+  readonly path: string;
+  /** `one`: the same request always; `many`: 100,000 keys; `hosts`: 10 paths on each of 1,000 hosts. */
+  readonly keys: "one" | "many" | "hosts";
+}
+
 const script = join(import.meta.dirname, "wrk-report.lua");
 
 export async function runWrk(
   processes: Processes,
   url: string,
-  { path, keys }: Variant,
+  { path, keys }: Target,
   connections: number,
   seconds: number,
 ): Promise<Load> {

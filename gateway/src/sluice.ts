@@ -51,21 +51,18 @@ export function init(): void {
   if (endsWithRequest) return;
   requireCodeCache();
   generation = stateDict.incr("generation", 1, 0)[0] ?? 1;
-  widenStringTable();
   recallLiveGateways(settings.gatewayDir);
   if (hasPublished()) return;
   const pieces = readStored(settings.gatewayDir);
   if (pieces === undefined) return;
   const { snapshot, problems } = readPieces((place) => pieces[place], currentSnapshot(), noPause);
-  if (snapshot !== undefined) publish(pieces, snapshot, noPause);
-  else
-    ngx.log(
-      ngx.ERR,
-      "sluice: the snapshot in ",
-      settings.gatewayDir,
-      " is damaged and left alone: ",
-      problems[0]?.path,
-    );
+  if (snapshot === undefined) {
+    const damaged = " is damaged and left alone: ";
+    ngx.log(ngx.ERR, "sluice: the snapshot in ", settings.gatewayDir, damaged, problems[0]?.path);
+    return;
+  }
+  publish(pieces, snapshot, noPause);
+  widenStringTable();
 }
 
 /** init_worker_by_lua. */
@@ -75,6 +72,7 @@ export function initWorker(): void {
   openLeases(settings.gatewayId);
   openNodeStore(ngx.worker.count(), generation);
   followPublications();
+  widenStringTable();
   flushCounts();
   retireGonePolicies();
   tellLuaMemory();

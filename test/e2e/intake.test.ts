@@ -18,8 +18,19 @@ const insights = `
     location = /memory { content_by_lua_block { ngx.print(collectgarbage("count")) } }
     location = /kept { content_by_lua_block { collectgarbage() collectgarbage() ngx.print(collectgarbage("count")) } }
     location = /break { content_by_lua_block { ngx.shared.sluice_state.safe_set = function() error("broken by this test") end } }
+    location = /collector {
+      content_by_lua_block {
+        local pause, work = collectgarbage("setpause", 200), collectgarbage("setstepmul", 200)
+        collectgarbage("setpause", pause)
+        collectgarbage("setstepmul", work)
+        ngx.print(pause, " ", work)
+      }
+    }
     location = /mend { content_by_lua_block { ngx.shared.sluice_state.safe_set = nil } }
 `;
+
+/** What an operator may set for all Lua. */
+const ofOtherLua = 'collectgarbage("setpause", 250) collectgarbage("setstepmul", 210)';
 
 interface Told {
   readonly type: string;
@@ -47,7 +58,10 @@ beforeAll(async () => {
   gateway = await LoneGateway.start({
     policies: [],
     env: { SLUICE_CONTROL_URL: `http://127.0.0.1:${port}`, SLUICE_GATEWAY_TOKEN: "t", SLUICE_GATEWAY_ID: "g" },
-    edit: (config) => config.replace("location / {", `${insights}location / {`),
+    edit: (config) =>
+      config
+        .replace("location / {", `${insights}location / {`)
+        .replace("init_by_lua_block {", `init_by_lua_block { ${ofOtherLua}`),
   });
   await connection;
 });
@@ -66,6 +80,16 @@ it("takes 10,000 policies in, and what is edited after, in slices", async () => 
   const longest = await gateway.metric("sluice_snapshot_slice_seconds_max");
   expect(longest).toBeGreaterThan(0);
   expect(longest).toBeLessThan(mostSliceSeconds);
+});
+
+it("leaves the collector as other Lua of the same nginx has set it, but for some room", async () => {
+  // It goes round after an intake, in steps of its own.
+  const settings = async () => (await ask(`${gateway.url}/collector`)).body.split(" ").map(Number);
+  await expect.poll(async () => (await settings())[1], { timeout: 10_000 }).toBe(210);
+  const [pause] = await settings();
+  expect(pause).toBeGreaterThanOrEqual(250);
+  // Beside ten thousand policies, the room is a tenth of what there is.
+  expect(pause).toBeLessThan(290);
 });
 
 it("collects what an intake leaves behind that broke off", async () => {

@@ -1,4 +1,4 @@
-// Where the lua-resty libraries bear OpenResty's names, those are taken, and lua-resty-lock guards the counters.
+// Where the lua-resty libraries bear OpenResty's names, those are taken. key-lock.test.ts shows when lua-resty-lock is.
 
 import { resolve } from "node:path";
 import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";

@@ -1,4 +1,4 @@
-// What would make a worker grow for ever: connections that do not come about, to a Redis and a control plane that are away,
+// What Sluice's part of a worker's Lua memory is, and what would make a worker grow for ever: connections that do not come about, to a Redis and a control plane that are away,
 // and traces of what is seldom called.
 
 import { readFileSync } from "node:fs";
@@ -19,6 +19,46 @@ function mallocKb(pid: number): number {
   }
   return kb;
 }
+
+it("a gateway with few policies keeps less than 3 MB of Lua: other Lua pays for each round of the collector", async () => {
+  const kept = `location = /kept {
+    content_by_lua_block { collectgarbage() collectgarbage() ngx.print(collectgarbage("count")) }
+  }
+  location / {`;
+  const gateway = await LoneGateway.start({ policies: [], edit: (config) => config.replace("location / {", kept) });
+  try {
+    const keptKb = Number((await ask(`${gateway.url}/kept`)).body);
+    expect(keptKb).toBeGreaterThan(500);
+    expect(keptKb).toBeLessThan(3 * 1024);
+  } finally {
+    await gateway.stop();
+  }
+});
+
+it("the collector goes round more rarely than it would without Sluice, and before there are 12 MB", async () => {
+  const sawtooth = `location = /sawtooth {
+    content_by_lua_block {
+      local most, latest = 0, {}
+      for i = 1, 400000 do
+        latest[1] = { "a" .. i }
+        most = math.max(most, collectgarbage("count"))
+      end
+      collectgarbage() collectgarbage()
+      ngx.print(most, " ", collectgarbage("count"))
+    }
+  }
+  location / {`;
+  const gateway = await LoneGateway.start({ policies: [], edit: (config) => config.replace("location / {", sawtooth) });
+  try {
+    for (let round = 0; round < 3; round++) {
+      const [mostKb = 0, keptKb = 0] = (await ask(`${gateway.url}/sawtooth`)).body.split(" ").map(Number);
+      expect(mostKb / keptKb).toBeGreaterThan(3);
+      expect(mostKb).toBeLessThan(12 * 1024);
+    }
+  } finally {
+    await gateway.stop();
+  }
+});
 
 it("LuaJIT begins anew before it has kept more than a thousand traces", async () => {
   const traces = `location = /traces {

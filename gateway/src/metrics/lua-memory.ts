@@ -1,6 +1,6 @@
 // Lua memory of each worker, told to whichever answers for the metrics.
 
-import { luaMemoryKb } from "../runtime/collector.ts";
+import { luaMemoryKb, makeRoomForNeighbours } from "../runtime/collector.ts";
 import { stateDict } from "../runtime/shared-memory.ts";
 
 const tellEverySeconds = 1;
@@ -8,9 +8,11 @@ const memoryKey = "lua-memory:";
 
 /** For each worker's start. */
 export function tellLuaMemory(): void {
+  makeRoomForNeighbours();
   const key = memoryKey + ngx.worker.id();
   ngx.timer.every(tellEverySeconds, () => {
     stateDict.set(key, 1024 * luaMemoryKb());
+    makeRoomForNeighbours();
   });
 }
 

@@ -5,6 +5,7 @@ import { runSoon } from "./background.ts";
 import { collect, isFull, postponeCollection } from "./collector.ts";
 import { stateDict } from "./shared-memory.ts";
 import { stopwatchSeconds } from "./stopwatch.ts";
+import { keepTableOpen } from "./string-table.ts";
 
 const sliceSeconds = 0.001;
 /** The shortest that nginx without OpenResty's patches keeps: a sleep of 0 ends before anything else is looked at. */
@@ -36,7 +37,10 @@ function collectSoon(): void {
   const failedToBegin = runSoon(() => {
     if (ngx.worker.exiting()) return;
     // Whatever happens: a snapshot may wait for this.
-    const [ok, failure] = pcall(sliced<void>, (pause: Pause) => collect(pause, () => !takingIn));
+    const [ok, failure] = pcall(sliced<void>, (pause: Pause) => {
+      keepTableOpen(pause);
+      collect(pause, () => !takingIn);
+    });
     collecting = false;
     if (!ok) ngx.log(ngx.ERR, "sluice: garbage was not collected: ", `${failure}`);
   });

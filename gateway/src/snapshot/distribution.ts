@@ -6,6 +6,7 @@ import { noPause, type Pause } from "../../../limiter/src/policy/pause.ts";
 import type { CompiledSnapshot } from "../../../limiter/src/policy/read-snapshot.ts";
 import { stateDict } from "../runtime/shared-memory.ts";
 import { inSlices } from "../runtime/slices.ts";
+import { expectPolicies } from "../runtime/string-table.ts";
 import { currentSnapshot, replaceSnapshot } from "./current.ts";
 import { readPieces } from "./text.ts";
 
@@ -127,7 +128,10 @@ function takePublished(pause: Pause): void {
 
 function apply(version: number, snapshot: CompiledSnapshot | undefined): void {
   const { epoch, revision } = currentSnapshot();
-  if (snapshot !== undefined && (snapshot.revision !== revision || snapshot.epoch !== epoch)) replaceSnapshot(snapshot);
+  if (snapshot !== undefined && (snapshot.revision !== revision || snapshot.epoch !== epoch)) {
+    replaceSnapshot(snapshot);
+    expectPolicies(snapshot.policies.length);
+  }
   appliedVersion = version;
   noteApplied();
 }

@@ -1,6 +1,6 @@
-// One holder at a time for a key, among all workers of this nginx. lua-resty-lock where the runtime has it; else the
-// same contract in our own words: wait with growing pauses up to a time-out, and a lock whose holder was killed falls
-// open by itself.
+// One holder at a time for a key, among all workers of this nginx. A free lock is taken by one `add` of its key, which is
+// also the first step of lua-resty-lock. Only who finds it taken waits: by lua-resty-lock where the runtime has it, else by
+// the same contract in our own words. A lock whose holder was killed falls open by itself.
 
 import { countEvent } from "../metrics/counts.ts";
 import { lockLibrary } from "../runtime/lua-modules.ts";
@@ -13,8 +13,9 @@ const firstPauseSeconds = 0.001;
 const pauseGrowth = 2;
 const longestPauseSeconds = 0.02;
 
-/** What releases the lua-resty-locks that this worker holds. */
+/** The lua-resty-locks that this worker had to wait for and holds now. */
 const heldLocks: Record<string, RestyLock | undefined> = {};
+let heldCount = 0;
 
 /**
  * Waits for the lock. May yield to other requests before it is had, never after.
@@ -22,23 +23,24 @@ const heldLocks: Record<string, RestyLock | undefined> = {};
  * @returns false when it was not had in time: whoever goes on without it may lose another's simultaneous charge
  */
 export function acquire(key: string): boolean {
-  const acquired = lockLibrary === undefined ? acquireOwn(key) : acquireResty(key);
+  return locksDict.add(key, true, holdSeconds)[0] || waitFor(key);
+}
+
+/**
+ * Deletes the key, as lua-resty-lock does. A holder must be done within `holdSeconds`: after that another may hold the lock,
+ * and would lose it.
+ */
+export function release(key: string): void {
+  if (heldCount === 0 || !releaseResty(key)) locksDict.delete(key);
+}
+
+function waitFor(key: string): boolean {
+  const acquired = lockLibrary === undefined ? waitOwn(key) : waitResty(key);
   if (!acquired) countEvent("lock-timeouts");
   return acquired;
 }
 
-export function release(key: string): void {
-  const lock = heldLocks[key];
-  if (lock === undefined) {
-    locksDict.delete(key);
-  } else {
-    heldLocks[key] = undefined;
-    lock.unlock();
-  }
-}
-
-function acquireOwn(key: string): boolean {
-  if (locksDict.add(key, true, holdSeconds)[0]) return true;
+function waitOwn(key: string): boolean {
   let pause = firstPauseSeconds;
   let waited = 0;
   while (waited < timeoutSeconds) {
@@ -50,7 +52,8 @@ function acquireOwn(key: string): boolean {
   return false;
 }
 
-function acquireResty(key: string): boolean {
+function waitResty(key: string): boolean {
+  // An object for each wait: lua-resty-lock frees the key of one that is thrown away, which must not be another's by then.
   const [lock] = (lockLibrary as NonNullable<typeof lockLibrary>).new("sluice_locks", {
     exptime: holdSeconds,
     timeout: timeoutSeconds,
@@ -62,5 +65,16 @@ function acquireResty(key: string): boolean {
   const [waited] = lock.lock(key);
   if (waited === undefined) return false;
   heldLocks[key] = lock;
+  heldCount += 1;
+  return true;
+}
+
+/** @returns false when the lock was free and no lua-resty-lock holds it */
+function releaseResty(key: string): boolean {
+  const lock = heldLocks[key];
+  if (lock === undefined) return false;
+  heldLocks[key] = undefined;
+  heldCount -= 1;
+  lock.unlock();
   return true;
 }

@@ -1,0 +1,35 @@
+// The command line of npm run bench -- neighbour.
+import { resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { SetupError } from "../../launch/step.mjs";
+import { integer } from "../options.ts";
+
+export interface NeighbourOptions {
+  readonly rounds: number;
+  readonly slices: number;
+  /** Other builds of the gateway's Lua, each in an nginx of its own, to hold against this one. */
+  readonly luaDirs: readonly string[];
+  readonly jsonFile: string;
+}
+
+const usage = "npm run bench -- neighbour [--rounds 7] [--slices 5] [--lua DIR,…] [--json FILE]";
+
+/** @throws SetupError with what was expected and what came */
+export function readNeighbourOptions(args: readonly string[]): NeighbourOptions {
+  const { rounds, slices, lua, json } = parse(args);
+  return {
+    rounds: integer("rounds", rounds, 7, 1000),
+    slices: integer("slices", slices, 5, 100),
+    luaDirs: lua === undefined ? [] : lua.split(",").map((directory) => resolve(directory)),
+    jsonFile: resolve(json ?? `${import.meta.dirname}/../results/neighbour.json`),
+  };
+}
+
+function parse(args: readonly string[]) {
+  const text = { type: "string" } as const;
+  try {
+    return parseArgs({ args: [...args], options: { rounds: text, slices: text, lua: text, json: text } }).values;
+  } catch (error) {
+    throw new SetupError(`${(error as Error).message}\n${usage}`);
+  }
+}
