@@ -32,6 +32,21 @@ afterEach(async () => {
   await redis.stop("SIGKILL");
 });
 
+/** @param policies of app default */
+async function startAll(
+  policies: readonly Record<string, unknown>[],
+  env: NodeJS.ProcessEnv = {},
+): Promise<LoneGateway> {
+  gateway = await LoneGateway.start({ policies, env: { SLUICE_REDIS_URL: way.url, ...env } });
+  return gateway;
+}
+
+async function msTaken(url: string): Promise<number> {
+  const startedAtMs = performance.now();
+  await ask(url);
+  return performance.now() - startedAtMs;
+}
+
 interface Policy {
   readonly onStoreFailure?: "local" | "allow" | "deny";
   readonly maxStoreWait?: string;
@@ -40,11 +55,10 @@ interface Policy {
 
 async function start(policy: Policy, silenceMs = deadlineMs): Promise<LoneGateway> {
   const { algorithm = "fixed-window", ...rest } = policy;
-  gateway = await LoneGateway.start({
-    policies: [{ name: "limited", scope: "cluster", ...rest, limits: [{ algorithm, quota, window: "1d" }] }],
-    env: { SLUICE_REDIS_URL: way.url, SLUICE_REDIS_DEADLINE_MS: `${silenceMs}` },
+  const limits = [{ algorithm, quota, window: "1d" }];
+  return startAll([{ name: "limited", scope: "cluster", ...rest, limits }], {
+    SLUICE_REDIS_DEADLINE_MS: `${silenceMs}`,
   });
-  return gateway;
 }
 
 const key = (algorithm: string) => `sluice:s3:{default:limited:0:}:default:${algorithm}:86400000000`;
@@ -146,4 +160,155 @@ it("makes nobody wait for a Redis that is silent, once one deadline has passed",
   expect(firstMs).toBeGreaterThan(deadlineMs * 0.75);
   expect(firstMs).toBeLessThan(deadlineMs * 3);
   expect(secondMs).toBeLessThan(deadlineMs * 0.75);
+});
+
+it("releases all who wait for a silent Redis at the same moment, also who asked it last", async () => {
+  const started = await start({}, 600);
+  await askAtOnce([started.url], 5);
+  redis.hang();
+  const waits: Promise<number>[] = [];
+  for (let i = 0; i < 8; i++) {
+    waits.push(msTaken(started.url));
+    await sleep(50);
+  }
+  const all = await Promise.all(waits);
+  // The last came 350 ms after the first.
+  expect(all[7]).toBeLessThan((all[0] as number) - 200);
+});
+
+it("keeps a lone request no longer than the deadline, however long that is", async () => {
+  const started = await start({}, 2000);
+  await ask(started.url);
+  redis.hang();
+  const waitedMs = await msTaken(started.url);
+  expect(waitedMs).toBeGreaterThan(1500);
+  expect(waitedMs).toBeLessThan(3500);
+});
+
+it.each(["local", "allow"])(
+  "has slots back that Redis gave to requests which went on without it: %s",
+  async (onStoreFailure) => {
+    const limits = [{ algorithm: "concurrency", quota: 5, ttl: "1m" }];
+    const started = await startAll([{ name: "slots", scope: "cluster", onStoreFailure, limits }]);
+    expect(await askAtOnce([started.url], 3)).toEqual({ [passed]: 3 });
+    redis.hang();
+    const meanwhile = askAtOnce([started.url], 5);
+    await sleep(3 * deadlineMs);
+    redis.goOn();
+    expect(await meanwhile).toEqual({ [passed]: 5 });
+    await untilDecidedByRedis(started);
+    await until("every slot is back", 3000, async () => {
+      const statuses = await askAtOnce([started.url], 3);
+      return statuses[passed] === 3;
+    });
+  },
+);
+
+it("charges a leased policy once where Redis goes away before it decides another policy of the request", async () => {
+  const limits = [{ name: "a", algorithm: "fixed-window", quota: 1000, window: "1d" }];
+  const both = ["leased", "exact"].map((name, i) => ({
+    name,
+    scope: "cluster",
+    consistency: name,
+    priority: -i,
+    key: ["header:x-key"],
+    limits,
+  }));
+  const started = await startAll(both);
+  const askAs = async (key: string) => (await ask(started.url, { headers: { "x-key": key } })).status;
+  for (const key of ["w1", "w2", "w3"]) expect(await askAs(key)).toBe(passed);
+  await sleep(300);
+  let replies = 0;
+  way.losesReply = () => {
+    replies += 1;
+    if (replies === 1) return false;
+    void way.refuse();
+    return true;
+  };
+  expect(await askAs("b")).toBe(passed);
+  way.losesReply = () => false;
+  await sleep(300);
+  await way.accept();
+  await untilDecidedByRedis(started);
+  await sleep(500);
+  const keys = ((await redis.command("KEYS", "sluice:s3:{default:leased:*b}:a:*")) as string[]) ?? [];
+  expect(keys).toHaveLength(1);
+  expect(await redis.countOf(keys[0] as string)).toBe(1);
+});
+
+it("waits no longer than maxStoreWait for a policy that is charged by the response, or leased, and takes Redis for well", async () => {
+  const limits = [{ algorithm: "token-bucket", quota: 1_000_000, window: "1s", burst: 1_000_000 }];
+  const policy = { scope: "cluster", maxStoreWait: "50ms", limits };
+  const started = await startAll([
+    { ...policy, name: "bytes", match: { paths: ["/bytes"] }, cost: { from: "response-bytes" } },
+    { ...policy, name: "leased", match: { paths: ["/leased"] }, consistency: "leased" },
+  ]);
+  for (const path of ["/bytes", "/leased"]) await ask(`${started.url}${path}`);
+  way.delayMs = 80;
+  for (const path of ["/bytes", "/leased", "/bytes", "/leased", "/bytes", "/leased"]) {
+    expect(await msTaken(`${started.url}${path}`)).toBeLessThan(130);
+    await sleep(400);
+  }
+  expect(await started.metric("sluice_redis_breakers_open")).toBe(0);
+});
+
+it("forgets nothing of many keys whose units have long come back", async () => {
+  const limits = [{ algorithm: "token-bucket", quota: 10, window: "100ms", burst: 1 }];
+  const started = await startAll([{ name: "many", scope: "cluster", key: ["header:x-key"], limits }]);
+  await way.refuse();
+  for (let round = 0; round < 55; round++) {
+    const keys = Array.from({ length: 200 }, (_, i) => `${round}-${i}`);
+    await Promise.all(keys.map((key) => ask(started.url, { headers: { "x-key": key } })));
+  }
+  await sleep(300);
+  expect(await started.metric("sluice_redis_forgotten_units_total")).toBe(0);
+});
+
+it("counts as forgotten what a worker took that ends while Redis is away", async () => {
+  const started = await start({});
+  await ask(started.url);
+  await way.refuse();
+  expect(await askAtOnce([started.url], 30)).toEqual({ [passed]: 30 });
+  process.kill(started.pid, "SIGHUP");
+  await until(
+    "they are counted",
+    5000,
+    async () => (await started.metric("sluice_redis_forgotten_units_total")) === 30,
+  );
+});
+
+it("ends within two seconds of QUIT while Redis hangs", async () => {
+  const started = await start({});
+  await askAtOnce([started.url], 5);
+  redis.hang();
+  await askAtOnce([started.url], 10);
+  const startedAtMs = performance.now();
+  process.kill(started.pid, "SIGQUIT");
+  await until("nginx has ended", 10_000, () => {
+    try {
+      process.kill(started.pid, 0);
+      return false;
+    } catch {
+      return true;
+    }
+  });
+  expect(performance.now() - startedAtMs).toBeLessThan(2000);
+});
+
+it("answers while thousands of keys are owed to a Redis Cluster that is away", async () => {
+  const limits = [{ algorithm: "fixed-window", quota, window: "1d" }];
+  const started = await startAll([{ name: "many", scope: "cluster", key: ["header:x-key"], limits }], {
+    SLUICE_REDIS_URL: `redis+cluster://127.0.0.1:${await freePort()}`,
+  });
+  for (let round = 0; round < 30; round++) {
+    const keys = Array.from({ length: 100 }, (_, i) => `${round}-${i}`);
+    await Promise.all(keys.map((key) => ask(started.url, { headers: { "x-key": key } })));
+  }
+  const took: number[] = [];
+  for (let i = 0; i < 20; i++) {
+    took.push(await msTaken(`${started.privateUrl}/sluice/healthz`));
+    await sleep(13);
+  }
+  // Each took 80 ms where all that is owed was looked through every 10 ms.
+  expect(took.sort((a, b) => a - b)[10]).toBeLessThan(20);
 });

@@ -45,6 +45,7 @@ describe("the policy's shape", () => {
       "scope",
       "consistency",
       "onStoreFailure",
+      "maxStoreWait",
       "onLimit",
       "onLimit.action",
       "onLimit.status",

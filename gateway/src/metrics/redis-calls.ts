@@ -1,6 +1,6 @@
 // How long calls to Redis take, and how they fail.
 
-import { addPending, flushedCount } from "./counts.ts";
+import { addNow, addPending, flushedCount } from "./counts.ts";
 
 /**
  * Of calls: connect: no connection was to be had. timeout: no reply within the deadline. closed: the connection broke. error:
@@ -68,9 +68,9 @@ export function countLateUnits(units: number): void {
   addPending(lateUnitsKey, units);
 }
 
-/** Units that were taken without Redis, and of which it will not hear. */
+/** Units that were taken without Redis, and of which it will not hear. Seldom, and of workers that end. */
 export function countForgottenUnits(units: number): void {
-  addPending(forgottenUnitsKey, units);
+  addNow(forgottenUnitsKey, units);
 }
 
 export function lateUnits(): number {

@@ -1,5 +1,4 @@
-// Charges units that requests took while Redis was not asked: of each counter at most what it still has, of a bucket what refills
-// soon as well.
+// Charges units that requests took while Redis was not asked: at most what a counter has, and of a bucket what refills soon.
 //
 // KEYS   the counters
 // ARGV   five a counter: algorithm, quota (units), window (µs), burst (units) or precision (µs), units

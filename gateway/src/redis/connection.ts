@@ -17,6 +17,7 @@ import {
   newPatience,
   type Patience,
   patienceSeconds,
+  releaseAllOf,
 } from "./patience.ts";
 import { readPatiently } from "./patient-socket.ts";
 
@@ -145,8 +146,12 @@ export function noteAnswerOf(server: RedisServer, { released }: Patience): void 
  */
 export function noteFailureOf(server: RedisServer, { deadlineMs }: RedisSettings, wasSilent: boolean): void {
   const probe = () => isGone(server) || answersProbe(server, deadlineMs);
-  if (wasSilent) noteSilence(server.breaker, probe);
-  else noteFailure(server.breaker, probe);
+  if (!wasSilent) {
+    noteFailure(server.breaker, probe);
+    return;
+  }
+  noteSilence(server.breaker, probe);
+  releaseAllOf(server);
 }
 
 /**

@@ -37,15 +37,18 @@ const mostLimits = 5;
 const tickSeconds = 0.005;
 /** Of a longer time between two ticks, the worker itself was late with the rest. */
 const longestTickSeconds = 0.02;
-/** A second without a call ends the clock's timer. */
-const ticksWithoutCalls = 200;
+/** The clock's timer goes on for so long after the last wait: the next call finds it running. */
+const lingerSeconds = 1;
+/** Longest that nginx is told to wait at a time: then it is asked again whether anybody still waits. */
+const longestPauseMs = 500;
 /** nginx frees what a timer took only when it ends. */
 const mostTicks = 10_000;
 
 let countedSeconds = 0;
 let seenAtSeconds = 0;
 let ticking = false;
-let wanted = false;
+/** By the stopwatch. */
+let wantedUntilSeconds = 0;
 const watched: Patience[] = [];
 
 /** The patience clock. It moves only while somebody waits. */
@@ -74,8 +77,13 @@ export function longestWaitMs(deadlineMs: number): number {
 /** For the one that a call now waits for. */
 export function beginWaiting(patience: Patience, server: Answerer): void {
   patience.server = server;
+  askedNow(patience);
+}
+
+/** Something has just been sent to the server that is waited for. */
+export function askedNow(patience: Patience): void {
   patience.sinceSeconds = countedSeconds;
-  keepTicking();
+  keepTicking(patience.silenceSeconds);
 }
 
 /** Nobody is asked any more. */
@@ -89,13 +97,13 @@ export function isSilent({ server, sinceSeconds, silenceSeconds }: Patience): bo
   return countedSeconds - math.max(sinceSeconds, server.answeredAtSeconds) >= silenceSeconds;
 }
 
-/** What is left until a reply is given up as things are, at least 1; in ms. */
-export function leftOfWaitMs(patience: Patience): number {
+/** How long to wait for a reply before `isGivenUp` is asked again, in whole ms. */
+export function pauseMs(patience: Patience): number {
   const { server, sinceSeconds, silenceSeconds, onSilence } = patience;
-  if (onSilence !== undefined || server === undefined) return longestLateSeconds * 1000;
+  if (onSilence !== undefined || server === undefined) return longestPauseMs;
   const silentSeconds = countedSeconds - math.max(sinceSeconds, server.answeredAtSeconds);
   const seconds = math.min(silenceSeconds - silentSeconds, leftSeconds(patience));
-  return math.max(1, math.ceil(seconds * 1000));
+  return math.min(math.max(1, math.ceil(seconds * 1000)), longestPauseMs);
 }
 
 /** What is left of the call's limit; 0 or less: nothing new is to be sent. */
@@ -105,7 +113,9 @@ export function leftSeconds({ beganAtSeconds, limitSeconds, released }: Patience
 
 /** Whether a reply is waited for no longer. @param realSeconds since it was first waited for, by the stopwatch */
 export function isGivenUp(patience: Patience, realSeconds: number): boolean {
-  if (patience.onSilence !== undefined) return realSeconds >= longestLateSeconds;
+  if (patience.onSilence !== undefined) {
+    return realSeconds >= longestLateSeconds || (patience.released && ngx.worker.exiting());
+  }
   if (realSeconds >= patience.limitSeconds * mostLimits) return true;
   return isSilent(patience) || leftSeconds(patience) <= 0;
 }
@@ -126,40 +136,41 @@ export function endWatch(patience: Patience): void {
   }
 }
 
-/** Keeps the clock going while somebody waits. */
-export function keepTicking(): void {
-  wanted = true;
+/** Keeps the clock going while somebody waits. @param forSeconds of real time, at least */
+export function keepTicking(forSeconds: number): void {
+  const now = stopwatchSeconds();
+  wantedUntilSeconds = math.max(wantedUntilSeconds, now + forSeconds);
   if (ticking) return;
-  seenAtSeconds = stopwatchSeconds();
+  seenAtSeconds = now;
   const failure = runSoon(tick);
   if (failure === undefined) ticking = true;
   else warnSparingly("a silent Redis is noticed late", failure);
 }
 
 function tick(): void {
-  let idleTicks = 0;
-  for (let ticks = 0; ticks < mostTicks && idleTicks < ticksWithoutCalls; ticks++) {
+  for (let ticks = 0; ticks < mostTicks && isWanted(); ticks++) {
     ngx.sleep(tickSeconds);
     const now = stopwatchSeconds();
     countedSeconds += math.min(now - seenAtSeconds, longestTickSeconds);
     seenAtSeconds = now;
-    idleTicks = wanted || watched.length > 0 ? 0 : idleTicks + 1;
-    wanted = false;
-    releaseAsOfSilence();
+    for (const patience of watched) {
+      if (patience.released || !isSilent(patience)) continue;
+      releaseAllOf(patience.server as Answerer);
+      break;
+    }
   }
   ticking = false;
-  if (wanted || watched.length > 0) keepTicking();
+  if (isWanted()) keepTicking(0);
 }
 
-/** All who wait for a server that is silent, however long ago each of them asked it. */
-function releaseAsOfSilence(): void {
-  let silent: Answerer | undefined;
-  for (const patience of watched) {
-    if (!patience.released && isSilent(patience)) silent = patience.server;
-  }
-  if (silent === undefined) return;
-  for (const patience of [...watched]) {
-    if (patience.released || patience.server !== silent) continue;
+function isWanted(): boolean {
+  return watched.length > 0 || seenAtSeconds < wantedUntilSeconds + lingerSeconds;
+}
+
+/** A server is silent: nobody waits for it any more, however long ago each of them asked it. */
+export function releaseAllOf(server: Answerer): void {
+  const waiting = watched.filter((patience) => !patience.released && patience.server === server);
+  for (const patience of waiting) {
     patience.released = true;
     const [released, defect] = pcall(patience.onSilence as (this: void) => void);
     if (!released) warnSparingly("requests wait for a silent Redis", `${defect}`);

@@ -2,7 +2,7 @@
 // would give up on a reply that Redis sent in time, and lua-resty-redis would then close the connection.
 
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
-import { isGivenUp, keepTicking, leftOfWaitMs, type Patience, patienceSeconds } from "./patience.ts";
+import { askedNow, isGivenUp, keepTicking, type Patience, pauseMs } from "./patience.ts";
 
 /** Stands in a connection of lua-resty-redis where its socket was. */
 export interface PatientSocket extends TcpSocket {
@@ -14,8 +14,8 @@ type Received = LuaMultiReturn<[data: string | undefined, error: string | undefi
 
 const methods = {
   send(this: PatientSocket, data: unknown): LuaMultiReturn<[number | undefined, string | undefined]> {
-    this.patience.sinceSeconds = patienceSeconds();
-    keepTicking();
+    askedNow(this.patience);
+    this.socket.settimeout(pauseMs(this.patience));
     return this.socket.send(data);
   },
   receive(this: PatientSocket, size?: number): Received {
@@ -59,8 +59,8 @@ function receiveOn({ socket, patience }: PatientSocket, size: number | undefined
   for (;;) {
     // What lies in the socket is read before anybody gives up.
     const isLast = isGivenUp(patience, stopwatchSeconds() - startedAtSeconds);
-    socket.settimeout(isLast ? 1 : leftOfWaitMs(patience));
-    keepTicking();
+    socket.settimeout(isLast ? 1 : pauseMs(patience));
+    keepTicking(patience.silenceSeconds);
     const [data, failure, partial] = size === undefined ? socket.receive() : socket.receive(size - got.length);
     if (data !== undefined) return $multi(got + data, undefined, undefined);
     got += partial ?? "";

@@ -58,6 +58,7 @@ export function callScript(
 ): LuaMultiReturn<[unknown, string | undefined, boolean]> {
   const startedAt = stopwatchSeconds();
   const group = groupOf(settings, keysAndArgs[0] as string);
+  endWaiting(patience);
   const [known, unknown] = serverFor(settings, group, waitMsOf(settings, patience));
   if (known === undefined) {
     countRedisFailure("connect", unknown);
@@ -113,11 +114,14 @@ function followDetours(
     const spentMs = (patienceSeconds() - beganAtSeconds) * 1000;
     const leftMs = math.min(waitMsOf(settings, patience), settings.deadlineMs - spentMs);
     if (code !== "TRYAGAIN") redirects += 1;
-    if (!patience.released) learn(settings, server, group, stage, code, failure);
+    const isOwn = isOwnEnd(patience);
+    if (!isOwn) learn(settings, server, group, stage, code, failure);
     const late = leftMs < 1 || redirects > mostRedirects;
+    // Who asks now where else to go waits for others.
+    endWaiting(patience);
     const detour = late ? undefined : detourFor(settings, trouble, group, code, leftMs);
     if (detour === undefined) {
-      countRedisFailure(stage, failure);
+      if (!isOwn) countRedisFailure(stage, failure);
       const mayHaveRun = stage === "call" || (code !== undefined && !changedNothing(code));
       return $multi(undefined, explained(settings, code, failure), mayHaveRun);
     }
@@ -199,6 +203,7 @@ function callTogether(settings: RedisSettings, calls: readonly Call[], patience:
   const startedAt = stopwatchSeconds();
   const first = calls[0] as Call;
   const group = groupOf(settings, first.keysAndArgs[0] as string);
+  endWaiting(patience);
   const [server] = serverFor(settings, group, waitMsOf(settings, patience));
   if (server === undefined || server.breaker.open) return calls;
   const [redis] = connectTo(server, settings.deadlineMs, patience);
@@ -212,9 +217,12 @@ function callTogether(settings: RedisSettings, calls: readonly Call[], patience:
   observeRedisCall(stopwatchSeconds() - startedAt);
   if (replies === undefined) {
     discard(redis);
+    const isOwn = isOwnEnd(patience);
     noteFailed(settings, server, patience);
-    if (!patience.released) learn(settings, server, group, "call", undefined, failure as string);
-    countRedisFailure("call", failure);
+    if (!isOwn) {
+      learn(settings, server, group, "call", undefined, failure as string);
+      countRedisFailure("call", failure);
+    }
     for (const call of calls) {
       call.failure = failure ?? "closed";
       call.mayHaveRun = true;
@@ -266,8 +274,13 @@ function endExchange(
   patience: Patience,
   error: string | undefined,
 ): void {
-  if (error !== undefined && decidesNothing(codeOf(error))) noteFailureOf(server, settings, false);
-  else noteAnswerOf(server, patience);
+  if (error === undefined || !decidesNothing(codeOf(error))) {
+    noteAnswerOf(server, patience);
+  } else {
+    // Whoever says no is not silent.
+    if (!patience.released) server.answeredAtSeconds = patienceSeconds();
+    noteFailureOf(server, settings, false);
+  }
   // A replica now: kept connections were to a primary when they were greeted.
   if (error?.includes("READONLY")) discard(redis);
   else keep(redis);
@@ -312,11 +325,16 @@ function callServer(
   return $multi(undefined, failure, "reply");
 }
 
-/** What a released call was to say of its server was said then: others may have been answered since. */
+/**
+ * Whether a failure says nothing of the server: the call was released, and what was to be said was said then; or its own limit was
+ * over, and the server had time left.
+ */
+function isOwnEnd(patience: Patience): boolean {
+  return patience.released || (leftSeconds(patience) <= 0 && !isSilent(patience));
+}
+
 function noteFailed(settings: RedisSettings, server: RedisServer, patience: Patience): void {
-  if (!patience.released) noteFailureOf(server, settings, isSilent(patience));
-  // Who asks now where else to go waits for others.
-  endWaiting(patience);
+  if (!isOwnEnd(patience)) noteFailureOf(server, settings, isSilent(patience));
 }
 
 /** The server of a watched call is silent, which is read on: nobody else is to wait for it. @param group of the call's keys */

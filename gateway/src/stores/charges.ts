@@ -3,11 +3,13 @@
 import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
 import type { LastHeard } from "../../../limiter/src/share.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
-import { type Call, callScripts } from "../redis/script-call.ts";
+import { type Call, callScripts, groupOf, isReachable } from "../redis/script-call.ts";
 import { oddReply } from "../redis/script-reply.ts";
-import { runSoon } from "../runtime/background.ts";
+import { runSoon, runUntilDone } from "../runtime/background.ts";
+import { sleepMs } from "../runtime/clock.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
 import { noteOwed, type Owed, retractOwed } from "./debts.ts";
 import type { Question } from "./group-commit.ts";
@@ -15,7 +17,7 @@ import { firstKey } from "./groups.ts";
 import { chargeLeased, chargeUnspent, lastHeardOfLease, refundLeased } from "./leases.ts";
 import { nodeShare } from "./node-share.ts";
 import { beginShareOnNode, mustAgree, refundOnNode } from "./node-store.ts";
-import { type Charge, type Check, mostCountersAtOnce, refundCall, refundInRedis } from "./redis-store.ts";
+import { type Charge, type Charged, type Check, mostCountersAtOnce, refundCall, refundInRedis } from "./redis-store.ts";
 import { roundTrips } from "./redis-upkeep.ts";
 import { lastRefusal } from "./refusals.ts";
 import { admitInRedis, admitOnNode } from "./settlements.ts";
@@ -64,14 +66,14 @@ export function chargeInRedis(
     for (const check of checks) {
       if (!check.policy.leased) continue;
       const allowed = chargeLeased(redis, check, verdict, charges);
-      if (allowed === undefined) return undecided(charges, before);
+      if (allowed === undefined) return undecided(checks, charges, before);
       if (!allowed) allAllowed = false;
       // After a refusal only those are asked whose caller is told of each check.
       if (!allowed && check.verdict === undefined) return false;
     }
   }
   const allowed = chargeExactly(redis, exact, verdict, charges);
-  if (allowed === undefined) return undecided(charges, before);
+  if (allowed === undefined) return undecided(checks, charges, before);
   return allowed && allAllowed;
 }
 
@@ -82,9 +84,32 @@ function hasLeased(checks: readonly Check[]): boolean {
   return false;
 }
 
-/** Each of the checks is asked again, without Redis: what was charged since goes back, to leases at once. */
-function undecided(charges: Charge[], before: number): undefined {
-  while (charges.length > before) giveBackLate(charges.pop() as Charge);
+/** A request that Redis did not decide as a whole has been decided without it after that, in nearly all cases. */
+const decidedAfterMs = 50;
+
+/**
+ * Each of the checks is decided again, without Redis. What was spent of leases goes back at once. What Redis has charged stays
+ * charged where the request goes on, and goes back otherwise.
+ */
+function undecided(checks: readonly Check[], charges: Charge[], before: number): undefined {
+  const charged: Charged[] = [];
+  while (charges.length > before) {
+    const charge = charges.pop() as Charge;
+    const check = checks.find(({ receipt }) => receipt === charge.receipt);
+    if (charge.spent !== undefined || check === undefined) {
+      giveBackLate(charge);
+    } else {
+      // Whoever decides now fills the check's receipt anew.
+      check.charged = { charge: { ...charge, receipt: [...charge.receipt] }, wentOn: false };
+      charged.push(check.charged);
+    }
+  }
+  if (charged.length === 0) return undefined;
+  const failure = runSoon(() => {
+    sleepMs(decidedAfterMs);
+    for (const { charge, wentOn } of charged) if (!wentOn) giveBackLate(charge);
+  });
+  if (failure !== undefined) warnSparingly(stayCharged, failure);
   return undefined;
 }
 
@@ -162,8 +187,15 @@ export function chargeWithoutRedis(
     if (heard !== undefined) beginShareOnNode(policy, limits, check.keyValues, heard);
     if (!admitOnNode(policy, limits, check.keyValues, verdict, check.receipt)) return false;
   }
+  const { keyValues, receipt, charged } = check;
+  // Who goes on without Redis holds no slots there.
+  if (charged !== undefined && !policy.holdsSlots) {
+    charged.wentOn = true;
+    charges.push({ policy, limits, keyValues, receipt, redis: undefined }, charged.charge);
+    return true;
+  }
   const owed = redis === undefined ? undefined : oweFor(redis, check);
-  charges.push({ policy, limits, keyValues: check.keyValues, receipt: check.receipt, redis: undefined, owed });
+  charges.push({ policy, limits, keyValues, receipt, redis: undefined, owed });
   return true;
 }
 
@@ -252,11 +284,56 @@ function giveBackTogether(charges: readonly Charge[]): void {
   const [called, defect] = pcall(callScripts, (charges[0] as Charge).redis as RedisSettings, calls);
   if (!called && calls.length === 1) error(defect, 0);
   for (let i = 0; i < calls.length; i++) {
-    const { reply, failure } = calls[i] as Call;
-    if (failure !== undefined) warnSparingly(stayCharged, failure);
+    const { reply, failure, mayHaveRun } = calls[i] as Call;
+    if (failure !== undefined && mayHaveRun === false) postpone(charges[i] as Charge, failure);
+    else if (failure !== undefined) warnSparingly(stayCharged, failure);
     else if (reply === undefined) orWarn(giveBackTogether, [charges[i] as Charge]);
     else if (type(reply) !== "number") warnSparingly(stayCharged, oddReply);
   }
+}
+
+/** What Redis could not be told, because it is away. */
+interface Postponed {
+  readonly charge: Charge;
+  readonly untilSeconds: number;
+}
+
+const mostPostponed = 1000;
+/** After that, what counted then counts no longer in most limits, and slots have come back by themselves. */
+const postponedForSeconds = 60;
+const tryAgainEveryMs = 100;
+let postponed: Postponed[] = [];
+let trying = false;
+
+function postpone(charge: Charge, failure: string): void {
+  if (postponed.length >= mostPostponed || ngx.worker.exiting()) {
+    warnSparingly(stayCharged, failure);
+    return;
+  }
+  postponed.push({ charge, untilSeconds: stopwatchSeconds() + postponedForSeconds });
+  if (trying) return;
+  const notBegun = runUntilDone(giveBackPostponed);
+  if (notBegun === undefined) trying = true;
+  else warnSparingly(stayCharged, notBegun);
+}
+
+/** @returns whether to try once more */
+function giveBackPostponed(): boolean {
+  sleepMs(tryAgainEveryMs);
+  const before = postponed;
+  const now = stopwatchSeconds();
+  const ready: Charge[] = [];
+  postponed = [];
+  for (const each of before) {
+    const { charge, untilSeconds } = each;
+    const redis = charge.redis as RedisSettings;
+    if (isReachable(redis, groupOf(redis, firstKey(charge)))) ready.push(charge);
+    else if (now < untilSeconds) postponed.push(each);
+    else warnSparingly(stayCharged, "Redis has been away for too long");
+  }
+  for (const together of roundTrips(ready)) orWarn(giveBackTogether, together);
+  trying = postponed.length > 0 && !ngx.worker.exiting();
+  return trying;
 }
 
 /** What was charged for requests that are not decided and wait, by request. */

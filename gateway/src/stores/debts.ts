@@ -9,14 +9,14 @@ import { capacity } from "../../../limiter/src/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { countForgottenUnits, countLateUnits } from "../metrics/redis-calls.ts";
 import { liveGateways } from "../push/fleet.ts";
-import { isReachable, type Script } from "../redis/script-call.ts";
+import { groupOf, isReachable, type Script } from "../redis/script-call.ts";
 import { callForNumber } from "../redis/script-reply.ts";
 import { runUntilDone } from "../runtime/background.ts";
 import { sleepMs } from "../runtime/clock.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { stopwatchUs, wallSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
-import { groupsOf } from "./groups.ts";
+import { firstKey } from "./groups.ts";
 import { keyOf, pushNumbers } from "./script-arguments.ts";
 
 /** What one request took of one policy. */
@@ -32,6 +32,7 @@ export interface Owed {
 
 /** What all of them took of one policy and key. */
 interface Debt {
+  readonly group: number;
   readonly policy: CompiledPolicy;
   readonly keyValues: string;
   /** Of each limit, as of `atUs`; fractions are of what has refilled. */
@@ -43,6 +44,9 @@ interface Debt {
   readonly windows: number[];
 }
 
+/** The debts of one group, by policy and key: one script can be told of all of them. */
+type Debts = Record<string, Debt | undefined>;
+
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
 const chargeUpTo = scripts["charge_up_to"] as Script;
 /** Policies and keys: a few MB. What is owed of more is forgotten. */
@@ -50,11 +54,17 @@ const mostDebts = 10_000;
 /** A policy has at most 16 limits: with many more, Lua could not pass them all in one call. */
 const mostDebtsPerCall = 50;
 /** Requests that come when Redis answers again find what it has been told, in nearly all cases. */
-const payEveryMs = 10;
+const firstPauseMs = 10;
+/** While the nodes of a Cluster that are owed something are all away. */
+const longestPauseMs = 250;
+/** What has refilled to the last unit is looked for no more often than this, in µs. */
+const sweepEveryUs = 1_000_000;
 
-const debts: Record<string, Debt | undefined> = {};
+const groups: Record<number, Debts | undefined> = {};
 let count = 0;
 let paying = false;
+let pauseMs = firstPauseMs;
+let sweptUs = 0;
 /** A gateway has one. */
 let owedTo: RedisSettings | undefined;
 
@@ -69,33 +79,74 @@ export function noteOwed(owed: Owed): void {
 export function retractOwed(owed: Owed): void {
   owed.wentOn = false;
   if (!owed.noted) return;
-  const debt = debts[owed.policy.counterPrefix + owed.keyValues];
+  const debt = groups[groupOf(owed.redis, firstKey(owed))]?.[nameOf(owed)];
   // Otherwise Redis has been told by now, and it stays charged.
   if (debt !== undefined) add(debt, -owed.policy.policy.cost);
 }
 
 /** @param units that were taken just now */
 export function owe(redis: RedisSettings, policy: CompiledPolicy, keyValues: string, units: number): void {
-  const name = policy.counterPrefix + keyValues;
-  let debt = debts[name];
+  if (!policy.limits.some(({ rate }) => rate.algorithm !== "concurrency")) return;
   owedTo = redis;
-  if (debt === undefined || debt.policy.limits !== policy.limits) {
-    if (count >= mostDebts) {
-      countForgottenUnits(units);
-      return;
-    }
-    if (debt === undefined) count += 1;
-    const nowUs = stopwatchUs();
-    const none = policy.limits.map(() => 0);
-    debt = { policy, keyValues, units: none, sinceUs: nowUs, atUs: nowUs, windows: windowsOf(policy) };
-    debts[name] = debt;
+  const debt = debtOf(groupOf(redis, firstKey({ policy, keyValues })), policy, keyValues);
+  if (debt === undefined) {
+    countForgottenUnits(units);
+    return;
   }
   add(debt, units);
   if (paying) return;
+  pauseMs = firstPauseMs;
   const failure = runUntilDone(payOnce);
   // Without a timer it is paid with the next.
   if (failure !== undefined) warnSparingly("Redis is told late what was taken without it", failure);
   else paying = true;
+}
+
+/** @returns undefined where there is room for no more */
+function debtOf(group: number, policy: CompiledPolicy, keyValues: string): Debt | undefined {
+  const debts = groups[group] ?? {};
+  groups[group] = debts;
+  const name = nameOf({ policy, keyValues });
+  const known = debts[name];
+  if (known !== undefined && known.policy.limits === policy.limits) return known;
+  if (known === undefined) {
+    if (count >= mostDebts) sweep();
+    if (count >= mostDebts) return undefined;
+    count += 1;
+  }
+  const nowUs = stopwatchUs();
+  // Of a policy that was edited meanwhile, the same limits go on.
+  const units = policy.limits.map(({ counterFamily }) => unitsOf(known, counterFamily));
+  const debt = { group, policy, keyValues, units, sinceUs: nowUs, atUs: nowUs, windows: windowsOf(policy) };
+  debts[name] = debt;
+  return debt;
+}
+
+function unitsOf(debt: Debt | undefined, counterFamily: string): number {
+  const limits = debt?.policy.limits ?? [];
+  for (let i = 0; i < limits.length; i++) {
+    if ((limits[i] as CompiledLimit).counterFamily === counterFamily) return (debt as Debt).units[i] as number;
+  }
+  return 0;
+}
+
+function nameOf({ policy, keyValues }: Pick<Debt, "policy" | "keyValues">): string {
+  return policy.counterPrefix + keyValues;
+}
+
+/** Makes room: drops what has refilled. */
+function sweep(): void {
+  const nowUs = stopwatchUs();
+  if (nowUs - sweptUs < sweepEveryUs) return;
+  sweptUs = nowUs;
+  for (const group in groups) {
+    const debts = groups[group] as Debts;
+    for (const name in debts) {
+      const debt = debts[name] as Debt;
+      shrink(debt);
+      if (!debt.units.some((units) => units > 0)) forget(debt);
+    }
+  }
 }
 
 function windowsOf({ limits }: CompiledPolicy): number[] {
@@ -133,31 +184,48 @@ function shrink(debt: Debt): void {
 
 /** @returns whether to try once more */
 function payOnce(): boolean {
-  sleepMs(payEveryMs);
-  const [paid, defect] = pcall(pay);
-  if (!paid) warnSparingly("Redis was not told what was taken without it", `${defect}`);
+  sleepMs(pauseMs);
+  const [paid, reached] = pcall(pay);
+  if (!paid) warnSparingly("Redis was not told what was taken without it", `${reached}`);
+  pauseMs = paid && reached ? firstPauseMs : math.min(pauseMs * 2, longestPauseMs);
   paying = count > 0 && !ngx.worker.exiting();
+  if (!paying) forgetAll();
   return paying;
 }
 
-/** Tells Redis all of it, until Redis cannot be told. */
-function pay(): void {
-  // As nearly always while it is away; of a Cluster, some nodes may be well.
-  const settings = owedTo;
-  if (settings === undefined || (settings.deployment.kind !== "cluster" && !isReachable(settings, 0))) return;
-  const owing: Debt[] = [];
-  for (const name in debts) owing.push(debts[name] as Debt);
-  for (const { id, members } of groupsOf(settings, owing)) {
-    if (!isReachable(settings, id)) continue;
-    let from = 0;
-    while (from < members.length) {
-      const end = math.min(from + mostDebtsPerCall, members.length);
-      const told = payTogether(settings, members.slice(from, end));
-      // With Redis Cluster, other nodes may be well.
-      if (!told) break;
-      from = end;
-    }
+/** Tells Redis all of it, until Redis cannot be told. @returns whether to look again soon */
+function pay(): boolean {
+  const settings = owedTo as RedisSettings;
+  // One server is soon asked about.
+  let soon = settings.deployment.kind !== "cluster";
+  // Others come while one is paid.
+  const owed: number[] = [];
+  for (const group in groups) owed.push(tonumber(group) as number);
+  for (const group of owed) {
+    if (!isReachable(settings, group)) continue;
+    soon = true;
+    if (payGroup(settings, groups[group] as Debts)) groups[group] = undefined;
   }
+  return soon;
+}
+
+/** @returns whether nothing is owed any more */
+function payGroup(settings: RedisSettings, debts: Debts): boolean {
+  let members = someOf(debts);
+  while (members.length > 0) {
+    if (!payTogether(settings, members)) return false;
+    members = someOf(debts);
+  }
+  return true;
+}
+
+function someOf(debts: Debts): Debt[] {
+  const some: Debt[] = [];
+  for (const name in debts) {
+    some.push(debts[name] as Debt);
+    if (some.length === mostDebtsPerCall) break;
+  }
+  return some;
 }
 
 /** @param members of one group. @returns false: Redis cannot be told now */
@@ -202,20 +270,40 @@ function pushDebt({ policy, keyValues, units }: Debt, keys: string[], args: stri
   return most;
 }
 
-function forget({ policy, keyValues }: Debt): void {
-  debts[policy.counterPrefix + keyValues] = undefined;
+function forget(debt: Debt): void {
+  const debts = groups[debt.group];
+  const name = nameOf(debt);
+  if (debts === undefined || debts[name] !== debt) return;
+  debts[name] = undefined;
   count -= 1;
 }
 
 /** With what came meanwhile. */
 function remember(debt: Debt): void {
-  const name = debt.policy.counterPrefix + debt.keyValues;
+  const debts = groups[debt.group] ?? {};
+  groups[debt.group] = debts;
+  const name = nameOf(debt);
   const later = debts[name];
   if (later === undefined) {
     debts[name] = debt;
     count += 1;
-  } else if (later.policy.limits === debt.policy.limits) {
-    shrink(debt);
-    for (let i = 0; i < debt.units.length; i++) later.units[i] = (later.units[i] as number) + (debt.units[i] as number);
+    return;
+  }
+  for (let i = 0; i < later.units.length; i++) {
+    const { counterFamily } = later.policy.limits[i] as CompiledLimit;
+    later.units[i] = (later.units[i] as number) + unitsOf(debt, counterFamily);
+  }
+}
+
+/** A worker that ends tells nobody any more. */
+function forgetAll(): void {
+  for (const group in groups) {
+    const debts = groups[group] as Debts;
+    for (const name in debts) {
+      const debt = debts[name] as Debt;
+      shrink(debt);
+      countForgottenUnits(math.ceil(math.max(0, ...debt.units)));
+      forget(debt);
+    }
   }
 }

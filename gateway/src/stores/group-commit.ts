@@ -34,6 +34,11 @@ import { numbersOf } from "./script-arguments.ts";
 /** Where the numbers are that a script replied: a table, or packed memory. */
 export type Numbers = LuaTable<number, number>;
 
+/** Whether there is a reply for whoever asked: one that came after the asker was released is dealt with by others. */
+export function isAnswered({ numbers, abandoned }: Question): boolean {
+  return numbers !== undefined && !abandoned;
+}
+
 /** What one request asks. */
 export interface Question {
   readonly checks: readonly Check[];
@@ -260,15 +265,14 @@ function awaitReply(lane: Lane, batch: Batch, question: Question, limitMs: numbe
 
 function awaitLateReply(lane: Lane, batch: Batch, question: Question, limitSeconds: number): void {
   sendBeside(lane);
-  keepTicking();
   const beganAtSeconds = patienceSeconds();
   const endsAtSeconds = stopwatchSeconds() + limitSeconds * mostLimits;
   let leftSeconds = limitSeconds;
   while (leftSeconds > 0) {
+    keepTicking(leftSeconds);
     const [ready] = batch.ready.wait(leftSeconds);
     // Where the reply came in the same moment, it counts.
     if (ready || question.numbers !== undefined || question.failure !== undefined) return;
-    keepTicking();
     leftSeconds = limitSeconds - (patienceSeconds() - beganAtSeconds);
     if (stopwatchSeconds() >= endsAtSeconds) break;
   }

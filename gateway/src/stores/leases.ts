@@ -164,6 +164,7 @@ export function chargeLeased(
   const { cost } = check.policy.policy;
   const lease = leaseOf(redis, check.policy, check.keyValues);
   const ear = check.verdict ?? verdict;
+  check.unheard = undefined;
   lease.asked += cost;
   const nowUs = stopwatchUs();
   if (spend(lease, cost, nowUs)) return allow(lease, check, ear, charges);

@@ -9,7 +9,7 @@ import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/
 import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
 import { ear, emptyVerdict, hear, type Verdict } from "../../../limiter/src/verdict.ts";
 import { longestWaitMs, newPatience } from "../redis/patience.ts";
-import { type Call, callScript, groupOf, type Script } from "../redis/script-call.ts";
+import { type Call, callScript, groupOf, isReachable, type Script } from "../redis/script-call.ts";
 import { callForNumber } from "../redis/script-reply.ts";
 import { sleepMs } from "../runtime/clock.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
@@ -20,6 +20,7 @@ import {
   beginDirect,
   endDirect,
   forgetAsked,
+  isAnswered,
   joinCall,
   joinRun,
   keepAsked,
@@ -47,6 +48,15 @@ export interface Check {
   allowed?: boolean;
   /** What Redis was asked about it last, where the reply was not waited for or lost. */
   unheard?: Question | undefined;
+  /** Redis has charged it, and did not decide another policy of the request. */
+  charged?: Charged;
+}
+
+/** A charge in Redis of a request that is decided once more, without Redis. */
+export interface Charged {
+  readonly charge: Charge;
+  /** It stays charged. */
+  wentOn: boolean;
 }
 
 /** The lease's record as it was when units were spent: the name of its life, the last message sent and the last heard. */
@@ -108,7 +118,7 @@ export function decideInRedis(
   if (checks.length > 1) return decideSeveral(settings, checks, key, verdict);
   if (recall(first, key, first.verdict ?? verdict)) return $multi(false, undefined);
   const question = ask(settings, checks, key);
-  if (question.numbers === undefined) return $multi(undefined, question.failure);
+  if (!isAnswered(question)) return $multi(undefined, question.failure);
   if (first.policy.limits.length === 1) return $multi(readOne(question, first, verdict), undefined);
   return $multi(readReply(question, checks, verdict, false), undefined);
 }
@@ -147,7 +157,7 @@ export function decideOneInRedis(
   question.failure = undefined;
   askOne(settings, question, policy, key);
   // A question that was given up stays with whoever reconciles it.
-  if (question.numbers === undefined) return $multi(undefined, question.failure, question);
+  if (!isAnswered(question)) return $multi(undefined, question.failure, question);
   const allowed = readOne(question, check, verdict);
   // They are those of a whole batch.
   question.numbers = undefined;
@@ -169,7 +179,7 @@ function decideSeveral(
   if (recallAny(checks, verdict)) return $multi(false, undefined);
   if (settings.deployment.kind === "cluster") return decideGroups(settings, groupsOf(settings, checks), verdict);
   const question = ask(settings, checks, key);
-  if (question.numbers === undefined) return $multi(undefined, question.failure);
+  if (!isAnswered(question)) return $multi(undefined, question.failure);
   return $multi(readReply(question, checks, verdict, false), undefined);
 }
 
@@ -194,7 +204,7 @@ function ask(settings: RedisSettings, checks: readonly Check[], key: string): Qu
   const { policy } = checks[0] as Check;
   if (checks.length === 1 && policy.limits.length === 1) askOne(settings, question, policy, key);
   else askAll(settings, question, key);
-  const unheard = question.numbers === undefined ? question : undefined;
+  const unheard = isAnswered(question) ? undefined : question;
   for (const check of checks) check.unheard = unheard;
   return question;
 }
@@ -296,6 +306,8 @@ function callForAll(checks: readonly Check[]): Call {
 
 /** A request that was released has been decided after that, in nearly all cases. */
 const decidedAfterMs = 50;
+/** A server that has replied late is soon asked again, or away for good. */
+const mostTries = 40;
 
 /**
  * Deals with what Redis was asked for requests that did not wait for the reply. What went on stays charged, and is charged where
@@ -312,11 +324,29 @@ function reconcile(settings: RedisSettings, questions: readonly Question[]): voi
       if (numbers !== undefined || lost === false) for (const each of owed) noteOwed(each);
       continue;
     }
-    for (const one of refundsOf(checks, numbers, at)) if (!wentOn(owed, one)) refunds.push(one);
+    for (const one of refundsOf(checks, numbers, at)) {
+      const back = wentOn(owed, one) ? slotsOf(one) : one;
+      if (back.limits.length > 0) refunds.push(back);
+    }
   }
   if (refunds.length === 0) return;
+  const group = groupOf(settings, firstKey(refunds[0] as Refund));
+  for (let tries = 0; tries < mostTries && !isReachable(settings, group); tries++) sleepMs(decidedAfterMs);
   const failure = refundGroup(settings, refunds);
   if (failure !== undefined) warnSparingly("units of requests that did not wait stay charged", failure);
+}
+
+/** Who goes on without Redis holds no slots there: nobody would renew them, or give them back. */
+function slotsOf({ policy, limits, keyValues, receipt }: Refund): Refund {
+  const slots: CompiledLimit[] = [];
+  const takenAtUs: number[] = [];
+  for (let i = 0; i < limits.length; i++) {
+    const limit = limits[i] as CompiledLimit;
+    if (limit.rate.algorithm !== "concurrency") continue;
+    slots.push(limit);
+    takenAtUs.push(receipt[i] as number);
+  }
+  return { policy, limits: slots, keyValues, receipt: takenAtUs };
 }
 
 function wentOn(owed: readonly Owed[], { policy, keyValues }: Refund): boolean {
@@ -339,7 +369,7 @@ function decideGroups(
     // After a refusal only those are asked whose caller is told of each check.
     if (!allowed && (checks[0] as Check).verdict === undefined) break;
     const answer = ask(settings, checks, firstKey(checks[0] as Check));
-    if (answer.numbers === undefined) {
+    if (!isAnswered(answer)) {
       for (let i = answers.length - 1; i >= 0; i--) {
         forgetAsked();
         const { id, members } = groups[i] as Group<Check>;
@@ -351,7 +381,7 @@ function decideGroups(
     }
     answers.push(answer);
     keepAsked(laneOf(settings, group.id, reconcile), answer);
-    if (!allAllow(answer.numbers, answer.at, checks)) allowed = false;
+    if (!allAllow(answer.numbers as Numbers, answer.at, checks)) allowed = false;
   }
   if (!allowed) giveBack(settings, groups, answers);
   for (let i = 0; i < answers.length; i++) {

@@ -168,8 +168,8 @@ export function owesAtLeast(bucket: Bucket, state: CounterState, atUs: number, u
 }
 
 /**
- * Charges units that were taken already, whether the bucket holds them or not. What it may owe beyond its burst is as much as is
- * waited for where a clock has stepped back.
+ * Charges units that were taken already, whether the bucket holds them or not. What it may owe beyond its burst is another burst,
+ * and no more than is waited for where a clock has stepped back.
  *
  * @param units 1 or more
  * @returns how many were charged
@@ -178,7 +178,8 @@ export function overdrawTokenBucket(bucket: Bucket, state: CounterState, nowUs: 
   // Brings the state to a legal one first.
   admitsTokenBucket(bucket, state, nowUs, 1);
   const owedUs = Math.max(state.atUs - nowUs, 0);
-  const taken = Math.min(units, unitsIn(bucket, Math.max(bucket.fullUs + bucket.toleranceUs - owedUs, 0), 0));
+  const beyondUs = Math.min(bucket.toleranceUs, bucket.fullUs);
+  const taken = Math.min(units, unitsIn(bucket, Math.max(bucket.fullUs + beyondUs - owedUs, 0), 0));
   if (taken < 1) return 0;
   admitsTokenBucket(bucket, state, nowUs, taken);
   state.atUs = state.nextAtUs;
