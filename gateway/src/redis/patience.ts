@@ -50,6 +50,8 @@ let ticking = false;
 /** By the stopwatch. */
 let wantedUntilSeconds = 0;
 const watched: Patience[] = [];
+/** Replies that somebody reads now. */
+let reading = 0;
 
 /** The patience clock. It moves only while somebody waits. */
 export function patienceSeconds(): number {
@@ -164,7 +166,15 @@ function tick(): void {
 }
 
 function isWanted(): boolean {
-  return watched.length > 0 || seenAtSeconds < wantedUntilSeconds + lingerSeconds;
+  if (watched.length > 0) return true;
+  // nginx waits for this timer when a worker is to end.
+  if (ngx.worker.exiting()) return reading > 0 && seenAtSeconds < wantedUntilSeconds;
+  return seenAtSeconds < wantedUntilSeconds + lingerSeconds;
+}
+
+/** Of a reply that is not watched. @param step 1 where it begins, -1 where it ends; one whose request is gone never ends */
+export function countReading(step: number): void {
+  reading = math.max(0, reading + step);
 }
 
 /** A server is silent: nobody waits for it any more, however long ago each of them asked it. */

@@ -2,7 +2,7 @@
 // would give up on a reply that Redis sent in time, and lua-resty-redis would then close the connection.
 
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
-import { askedNow, isGivenUp, keepTicking, type Patience, pauseMs } from "./patience.ts";
+import { askedNow, countReading, isGivenUp, keepTicking, type Patience, pauseMs } from "./patience.ts";
 
 /** Stands in a connection of lua-resty-redis where its socket was. */
 export interface PatientSocket extends TcpSocket {
@@ -19,7 +19,9 @@ const methods = {
     return this.socket.send(data);
   },
   receive(this: PatientSocket, size?: number): Received {
+    countReading(1);
     const [data, failure, partial] = size === undefined ? this.socket.receive() : this.socket.receive(size);
+    countReading(-1);
     if (failure !== "timeout") return $multi(data, failure, partial);
     return receiveOn(this, size, partial ?? "");
   },
@@ -61,7 +63,9 @@ function receiveOn({ socket, patience }: PatientSocket, size: number | undefined
     const isLast = isGivenUp(patience, stopwatchSeconds() - startedAtSeconds);
     socket.settimeout(isLast ? 1 : pauseMs(patience));
     keepTicking(patience.silenceSeconds);
+    countReading(1);
     const [data, failure, partial] = size === undefined ? socket.receive() : socket.receive(size - got.length);
+    countReading(-1);
     if (data !== undefined) return $multi(got + data, undefined, undefined);
     got += partial ?? "";
     if (failure !== "timeout" || isLast) return $multi(undefined, failure, got);
