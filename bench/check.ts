@@ -19,7 +19,7 @@ export async function checkVariant(variant: Variant, nginx: NginxInstance, redis
   const callsBefore = await redis.scriptCalls();
 
   const expectedStatus = variant.flood ? 429 : 200;
-  const expectsHeaders = variant.path === "/sluice" && instances[variant.instance].headers === "both";
+  const expectsHeaders = headersOf(variant);
   let last = { status: 0, type: "", limited: false };
   for (let i = 0; i < requests; i++) last = await ask(variant, nginx);
   if (last.status !== expectedStatus) return `expected status ${expectedStatus}, got ${last.status}${errors(nginx)}`;
@@ -37,6 +37,10 @@ export async function checkVariant(variant: Variant, nginx: NginxInstance, redis
   }
   if (variant.path !== "/sluice") return undefined;
   return decided(nginx, decisionsBefore + requests);
+}
+
+function headersOf({ path, instance }: Variant): boolean {
+  return path === "/sluice" ? instances[instance].headers === "both" : path.startsWith("/lua-headers");
 }
 
 async function decided(nginx: NginxInstance, expected: number): Promise<string | undefined> {

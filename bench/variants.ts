@@ -28,7 +28,17 @@ export interface Variant {
   readonly name: string;
   readonly about: string;
   readonly instance: keyof typeof instances;
-  readonly path: "/bare" | "/native" | "/lua-noop" | "/lua-gcra" | "/lock-snippet" | "/redis-each" | "/sluice";
+  readonly path:
+    | "/bare"
+    | "/native"
+    | "/lua-noop"
+    | "/lua-gcra"
+    | "/lua-gcra-log"
+    | "/lua-headers"
+    | "/lua-headers-added"
+    | "/lock-snippet"
+    | "/redis-each"
+    | "/sluice";
   /** `one`: the same request always; `many`: 100,000 keys; `hosts`: 10 paths on each of 1,000 hosts. */
   readonly keys: "one" | "many" | "hosts";
   /** Everything is refused with 429, once the few that the limit allows have passed. */
@@ -56,6 +66,30 @@ export const variants: readonly Variant[] = [
     about: "the least that a limiter in Lua can do: get and set",
     instance: "main",
     path: "/lua-gcra",
+    keys: "one",
+    native,
+  },
+  {
+    name: "lua-gcra-log",
+    about: "lua-gcra and a log phase",
+    instance: "main",
+    path: "/lua-gcra-log",
+    keys: "one",
+    native,
+  },
+  {
+    name: "lua-headers",
+    about: "lua-gcra-log and five headers by ngx.header",
+    instance: "headers",
+    path: "/lua-headers",
+    keys: "one",
+    native,
+  },
+  {
+    name: "lua-headers-added",
+    about: "the same by ngx.resp.add_header",
+    instance: "headers",
+    path: "/lua-headers-added",
     keys: "one",
     native,
   },

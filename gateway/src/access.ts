@@ -45,6 +45,8 @@ const terms = {} as Terms;
 
 /** Of requests that meet one plain policy, used again: a lock may be waited for meanwhile, and other requests come. */
 const idleVerdicts: Verdict[] = [];
+/** LuaJIT searches for the length of a table whenever it is asked for. */
+let idleCount = 0;
 
 /** Decides the current request: lets it go on with headers, or answers it. */
 export function access(settings: Settings): undefined {
@@ -62,9 +64,9 @@ export function access(settings: Settings): undefined {
     const explanation = beginExplanation(settings.debugSecret);
     if (explanation !== undefined) return decideAll(settings, policies, path, explanation);
   }
-  if (policies.length === 0) return;
-  if (policies.length === 1 && (policies[0] as CompiledPolicy).plain) {
-    const policy = policies[0] as CompiledPolicy;
+  const policy = policies[0];
+  if (policy === undefined) return;
+  if (policy.plain && policies[1] === undefined) {
     if (policy.leased && decideFromLease(settings, policy)) return;
     return decideLone(settings, policy);
   }
@@ -88,12 +90,11 @@ function decideLone(settings: Settings, policy: CompiledPolicy): undefined {
   if (policy.policy.scope === "cluster") return decideLoneInCluster(settings, policy, keyValues);
   const style = settings.headers;
   const receipt = policy.holdsSlots ? [] : undefined;
-  const verdict = idleVerdicts.pop() ?? emptyVerdict();
-  forgetVerdict(verdict);
+  const verdict = takeVerdict();
   verdict.quiet = style === "none";
   const allowed = decideOnNode(policy, policy.limits, keyValues, verdict, receipt);
   // Whoever takes it next does so after this request has been answered or sleeps.
-  idleVerdicts.push(verdict);
+  leaveVerdict(verdict);
   if (!allowed) {
     countDecision(policy, "refused");
     return answerOverLimit(style, verdict);
@@ -108,8 +109,7 @@ function decideLoneInCluster(settings: Settings, policy: CompiledPolicy, keyValu
   if (redis === undefined || policy.leased || policy.holdsSlots || policy.limits.length > 1) {
     return decideLoneWithCharges(settings, { policy, keyValues, receipt: [] });
   }
-  const verdict = idleVerdicts.pop() ?? emptyVerdict();
-  forgetVerdict(verdict);
+  const verdict = takeVerdict();
   verdict.quiet = false;
   const [allowed, failure, unheard] = decideOneInRedis(redis, policy, keyValues, verdict);
   if (allowed === undefined) {
@@ -117,7 +117,7 @@ function decideLoneInCluster(settings: Settings, policy: CompiledPolicy, keyValu
     return goWithoutRedisAlone(settings, { policy, keyValues, receipt: [], unheard });
   }
   // Whoever takes it next does so after this request has been answered or sleeps.
-  idleVerdicts.push(verdict);
+  leaveVerdict(verdict);
   countDecision(policy, allowed ? "allowed" : "refused");
   return allowed ? goOn(settings.headers, verdict) : answerOverLimit(settings.headers, verdict);
 }
@@ -159,16 +159,28 @@ function holdSlotsOf(charge: Charge): undefined {
 function decideFromLease({ headers: style, redis }: Settings, policy: CompiledPolicy): boolean {
   const keyValues = readKeyValues(policy.policy);
   if (keyValues === undefined || redis === undefined) return false;
-  const verdict = idleVerdicts.pop() ?? emptyVerdict();
-  forgetVerdict(verdict);
+  const verdict = takeVerdict();
   verdict.quiet = style === "none";
   const allowed = spendLease(redis, policy, keyValues, verdict);
-  idleVerdicts.push(verdict);
+  leaveVerdict(verdict);
   if (allowed === undefined) return false;
   countDecision(policy, allowed ? "allowed" : "refused");
   if (!allowed) answerOverLimit(style, verdict);
   else if (style !== "none") setHeaders(style, verdict);
   return true;
+}
+
+function takeVerdict(): Verdict {
+  if (idleCount === 0) return emptyVerdict();
+  idleCount -= 1;
+  const verdict = idleVerdicts[idleCount] as Verdict;
+  forgetVerdict(verdict);
+  return verdict;
+}
+
+function leaveVerdict(verdict: Verdict): undefined {
+  idleVerdicts[idleCount] = verdict;
+  idleCount += 1;
 }
 
 function goOn(style: HeaderStyle, verdict: Verdict): undefined {

@@ -82,6 +82,31 @@ it("LuaJIT begins anew before it has kept more than a thousand traces", async ()
   }
 });
 
+it("LuaJIT has room for more traces where the nginx's other Lua uses more at once", async () => {
+  const hot = `location = /hot {
+    content_by_lua_block {
+      if not hot then
+        hot = {}
+        for i = 1, 1500 do
+          hot[i] = loadstring("local n = " .. i .. " return function() local sum = 0 for i = 1, 200 do sum = sum + n end return sum end")()
+        end
+      end
+      for _, sum in ipairs(hot) do sum() end
+      local kept, count = require("jit.util").traceinfo, 0
+      for trace = 1, 8000 do if kept(trace) then count = count + 1 end end
+      ngx.print(count)
+    }
+  }
+  location / {`;
+  const gateway = await LoneGateway.start({ policies: [], edit: (config) => config.replace("location / {", hot) });
+  try {
+    const kept = async () => Number((await ask(`${gateway.url}/hot`)).body);
+    await expect.poll(kept, { timeout: 30_000, interval: 20 }).toBeGreaterThan(1500);
+  } finally {
+    await gateway.stop();
+  }
+});
+
 it("a worker whose Redis and control plane are away probes them without growing", async () => {
   const [redisPort, controlPort] = (await freePorts(2)) as [number, number];
   const gateway = await LoneGateway.start({

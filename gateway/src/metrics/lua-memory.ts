@@ -1,6 +1,7 @@
-// Lua memory of each worker, told to whichever answers for the metrics.
+// Lua memory of each worker, told to whichever answers for the metrics, and what other Lua of the same nginx has of it.
 
 import { luaMemoryKb, makeRoomForNeighbours } from "../runtime/collector.ts";
+import { makeRoomForTraces } from "../runtime/jit.ts";
 import { stateDict } from "../runtime/shared-memory.ts";
 
 const tellEverySeconds = 1;
@@ -13,6 +14,7 @@ export function tellLuaMemory(): void {
   ngx.timer.every(tellEverySeconds, () => {
     stateDict.set(key, 1024 * luaMemoryKb());
     makeRoomForNeighbours();
+    makeRoomForTraces();
   });
 }
 

@@ -18,15 +18,18 @@ let lastClaims: unknown;
 
 /** @returns the encoded key values; undefined when one is absent or empty and the policy does not share a counter then */
 export function readKeyValues(policy: Policy): string | undefined {
-  const count = policy.key.length;
-  if (count === 1) {
-    const value = readPart(policy.key[0] as KeyPart);
+  const { key } = policy;
+  const first = key[0];
+  // By its places: LuaJIT searches for the length of a table.
+  if (first !== undefined && key[1] === undefined) {
+    const value = readPart(first);
     rawKeyValues[0] = value ?? "";
     if (value !== undefined && value !== "") return encodeKeyValue(value, sha1Hex);
     return policy.onMissingKey === "shared" ? encodeKeyValue("", sha1Hex) : undefined;
   }
+  const count = key.length;
   for (let i = 0; i < count; i++) {
-    const value = readPart(policy.key[i] as KeyPart);
+    const value = readPart(key[i] as KeyPart);
     if ((value === undefined || value === "") && policy.onMissingKey !== "shared") return undefined;
     rawKeyValues[i] = value ?? "";
   }

@@ -2,9 +2,11 @@
 
 import { rateLimitItem, wholeSeconds } from "../../../limiter/src/response-headers.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
+import { addHeader } from "../runtime/lua-modules.ts";
 import type { HeaderStyle } from "../settings.ts";
 
 const { header } = ngx;
+const { is_internal } = ngx.req;
 const { tobit } = require("bit") as {
   /** An integer of 32 bits, with its sign. */
   tobit(this: void, number: number): number;
@@ -15,17 +17,23 @@ const limitTexts: Record<number, string | undefined> = {};
 
 export function setHeaders(style: HeaderStyle, { policy, limitName, decision }: Verdict): void {
   if (policy === undefined || style === "none") return;
+  // Where a request comes by a redirect of nginx's own, it may have been decided before: its headers are replaced.
+  const set = is_internal() ? replaceHeader : addHeader;
   const remaining = textOf(decision.remaining);
   const reset = textOf(wholeSeconds(decision.resetAfterUs));
   if (style !== "legacy") {
-    header["RateLimit-Policy"] = policy.policyHeader;
-    header["RateLimit"] = rateLimitItem(limitName, remaining, reset);
+    set("RateLimit-Policy", policy.policyHeader);
+    set("RateLimit", rateLimitItem(limitName, remaining, reset));
   }
   if (style !== "ietf") {
-    header["X-RateLimit-Limit"] = limitTexts[decision.limit] ?? newLimitText(decision.limit);
-    header["X-RateLimit-Remaining"] = remaining;
-    header["X-RateLimit-Reset"] = reset;
+    set("X-RateLimit-Limit", limitTexts[decision.limit] ?? newLimitText(decision.limit));
+    set("X-RateLimit-Remaining", remaining);
+    set("X-RateLimit-Reset", reset);
   }
+}
+
+function replaceHeader(this: void, name: string, value: string): void {
+  header[name] = value;
 }
 
 /** Of a whole number. LuaJIT writes what it knows to be an integer of 32 bits twenty times as fast as any number. */

@@ -81,6 +81,12 @@ export function requestAddress(): string {
   return tostring(requestPointer());
 }
 
+/** As `ngx.header`, but without a search for a header of the same name, which would be replaced. */
+export const { add_header: addHeader } = demand<{ add_header(this: void, name: string, value: string): void }>(
+  "telling clients where they stand",
+  "ngx.resp",
+);
+
 export const semaphoreLibrary = demand<{ "new"(this: void, resources: number): Semaphore }>(
   "the push socket",
   "ngx.semaphore",

@@ -73,7 +73,8 @@ export function decideOnNode(
   if (!mustAgree()) return chargeCells(policy, limits, keyValues, verdict, receipt);
 
   const first = limits[0] as CompiledLimit;
-  const window = limits.length === 1 && first.rate.algorithm === "fixed-window" ? first.rate : undefined;
+  const alone = limits[1] === undefined;
+  const window = alone && first.rate.algorithm === "fixed-window" ? first.rate : undefined;
   let allowed: boolean | undefined;
   if (window !== undefined) {
     allowed = chargeByIncr(policy, first, window, keyValues, verdict, receipt);
@@ -83,7 +84,11 @@ export function decideOnNode(
   const locked = acquire(lock);
   // Another worker may have opened the window while we waited; its cell is then charged by incr alone.
   if (window !== undefined) allowed = chargeByIncr(policy, first, window, keyValues, verdict, receipt);
-  if (allowed === undefined) allowed = chargeCells(policy, limits, keyValues, verdict, receipt);
+  if (allowed === undefined) {
+    // The lock bears the name of the first limit's cell.
+    if (alone) allowed = chargeCell(policy, first, lock, verdict, receipt);
+    else allowed = chargeCells(policy, limits, keyValues, verdict, receipt);
+  }
   if (locked) release(lock);
   return allowed;
 }
@@ -223,8 +228,12 @@ function chargeCells(
   verdict: Verdict | undefined,
   receipt: number[] | undefined,
 ): boolean {
+  // By its places: LuaJIT searches for the length of a table.
+  if (limits[1] === undefined) {
+    const limit = limits[0] as CompiledLimit;
+    return chargeCell(policy, limit, counterKey(limit, keyValues), verdict, receipt);
+  }
   const count = limits.length;
-  if (count === 1) return chargeCell(policy, limits[0] as CompiledLimit, keyValues, verdict, receipt);
   const now = nowUs();
   for (let i = 0; i < count; i++) {
     loadCounter(prepared(i, limits[i] as CompiledLimit, keyValues, policy.policy.cost), now);
@@ -253,11 +262,10 @@ function chargeCells(
 function chargeCell(
   policy: CompiledPolicy,
   limit: CompiledLimit,
-  keyValues: string,
+  key: string,
   verdict: Verdict | undefined,
   receipt: number[] | undefined,
 ): boolean {
-  const key = counterKey(limit, keyValues);
   const [value, flags] = countersDict.get<number | string>(key);
   takeUp(key, limit.rate, policy.policy.cost, value, flags);
   if (keepsEntries(limit.rate)) return chargeEntries(policy, limit, verdict, receipt);

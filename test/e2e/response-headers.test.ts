@@ -1,0 +1,147 @@
+// What a client sees in RateLimit and X-RateLimit-* when others have a say in them: the service, other Lua of the same nginx, and
+// nginx's own redirects, by which a request may be decided twice.
+
+import { afterEach, describe, expect, it } from "vitest";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { ask } from "../fixtures/requests.ts";
+
+let gateway: LoneGateway;
+afterEach(() => gateway?.stop());
+
+const limitOf = (name: string, quota: number) => ({
+  name,
+  match: { paths: [`/${name}`, `/${name}/*`] },
+  limits: [{ name, algorithm: "fixed-window", quota, window: "366d" }],
+});
+
+async function start(locations: string, policies: readonly Record<string, unknown>[]): Promise<void> {
+  gateway = await LoneGateway.start({
+    policies,
+    edit: (config) => config.replace("location / {", `${locations}\n    location / {`),
+  });
+}
+
+/** Of a name that comes twice, Node joins the values by a comma. */
+const headersOf = async (path: string) => (await ask(`${gateway.url}${path}`)).headers;
+
+const decided = "access_by_lua_block { sluice.access() }";
+
+describe("a request that is decided twice", () => {
+  it("shows the decision of where it ended, and that one alone, after error_page", async () => {
+    await start(
+      `location /first {
+        ${decided}
+        error_page 502 = /second;
+        proxy_pass http://127.0.0.1:1;
+      }
+      location /second {
+        ${decided}
+        content_by_lua_block { ngx.print("second") }
+      }`,
+      [limitOf("first", 10), limitOf("second", 20)],
+    );
+    expect(await headersOf("/first")).toMatchObject({
+      "ratelimit-policy": expect.stringMatching(/^"second";q=20;w=\d+$/),
+      ratelimit: expect.stringMatching(/^"second";r=19;t=\d+$/),
+      "x-ratelimit-limit": "20",
+      "x-ratelimit-remaining": "19",
+      "x-ratelimit-reset": expect.stringMatching(/^\d+$/),
+    });
+  });
+
+  it("shows the decision of where it ended after ngx.exec and try_files", async () => {
+    await start(
+      `location /first {
+        ${decided}
+        content_by_lua_block { ngx.exec("/second") }
+      }
+      location /tried {
+        ${decided}
+        try_files /nothing /second;
+      }
+      location /second {
+        ${decided}
+        content_by_lua_block { ngx.print("second") }
+      }`,
+      [limitOf("first", 10), limitOf("tried", 10), limitOf("second", 20)],
+    );
+    expect(await headersOf("/first")).toMatchObject({ ratelimit: expect.stringMatching(/^"second";r=19;t=\d+$/) });
+    expect(await headersOf("/tried")).toMatchObject({ ratelimit: expect.stringMatching(/^"second";r=18;t=\d+$/) });
+  });
+
+  it("shows its one decision where over the limit it was sent elsewhere", async () => {
+    await start(`location /second { ${decided} content_by_lua_block { ngx.print("second") } }`, [
+      { ...limitOf("first", 1), onLimit: { action: "degrade", uri: "/second" } },
+      limitOf("second", 20),
+    ]);
+    await ask(`${gateway.url}/first`);
+    expect(await headersOf("/first")).toMatchObject({
+      ratelimit: expect.stringMatching(/^"first";r=0;t=\d+$/),
+      "x-ratelimit-limit": "1",
+    });
+  });
+
+  it("shows one refusal where error_page has a decided location answer it", async () => {
+    await start(
+      `location /first {
+        ${decided}
+        error_page 429 = /second;
+        content_by_lua_block { ngx.print("first") }
+      }
+      location /second {
+        ${decided}
+        content_by_lua_block { ngx.print("second") }
+      }`,
+      [limitOf("first", 1), limitOf("second", 20)],
+    );
+    await ask(`${gateway.url}/first`);
+    const { status, headers } = await ask(`${gateway.url}/first`);
+    expect(status).toBe(429);
+    expect(headers["x-ratelimit-remaining"]).toBe("0");
+  });
+});
+
+describe("headers of the same name", () => {
+  const service = `location /service {
+    content_by_lua_block {
+      ngx.header["RateLimit"] = '"theirs";r=1;t=1'
+      ngx.header["X-RateLimit-Remaining"] = "1"
+    }
+  }`;
+  const passes = (path: string, more: string) => `location ${path} {
+    ${decided}
+    proxy_pass http://127.0.0.1:$server_port/service;
+    ${more}
+  }`;
+
+  it("are the service's as well, unless nginx.conf hides them", async () => {
+    const hides = "proxy_hide_header RateLimit; proxy_hide_header X-RateLimit-Remaining;";
+    await start(`${service} ${passes("/both", "")} ${passes("/ours", hides)}`, [
+      limitOf("both", 5),
+      limitOf("ours", 5),
+    ]);
+    const both = await headersOf("/both");
+    expect(both["ratelimit"]).toMatch(/^"both";r=4;t=\d+, "theirs";r=1;t=1$/);
+    expect(both["x-ratelimit-remaining"]).toBe("4, 1");
+    const ours = await headersOf("/ours");
+    expect(ours["ratelimit"]).toMatch(/^"ours";r=4;t=\d+$/);
+    expect(ours["x-ratelimit-remaining"]).toBe("4");
+  });
+
+  it("are replaced by other Lua that sets them later, and stand beside what it set before", async () => {
+    await start(
+      `location /later {
+        ${decided}
+        content_by_lua_block { ngx.header["RateLimit"] = "theirs" ngx.print("later") }
+      }
+      location /before {
+        rewrite_by_lua_block { ngx.header["RateLimit"] = "theirs" }
+        ${decided}
+        content_by_lua_block { ngx.print("before") }
+      }`,
+      [limitOf("later", 5), limitOf("before", 5)],
+    );
+    expect((await headersOf("/later"))["ratelimit"]).toBe("theirs");
+    expect((await headersOf("/before"))["ratelimit"]).toMatch(/^theirs, "before";r=4;t=\d+$/);
+  });
+});
