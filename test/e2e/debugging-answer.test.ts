@@ -134,7 +134,10 @@ describe("of a cluster policy, says who decided", () => {
     for (let i = 0; i < 300; i++) seen.push((await outcomes("/leased"))[1]);
     expect(new Set(seen)).toEqual(new Set(["charged in Redis", "charged to a lease"]));
     expect(await outcomes("/leased", { "x-cost": "1000" })).toEqual([429, "refused by Redis", "refused by few"]);
-    expect(await outcomes("/leased", { "x-cost": "1000" })).toEqual([429, "refused as before", "refused by few"]);
+    // Who asks for so much makes the gateway ask for a lease as well, and may be told what that answer says.
+    const again = [];
+    for (let i = 0; i < 5; i++) again.push(await outcomes("/leased", { "x-cost": "1000" }));
+    expect(again).toContainEqual([429, "refused as before", "refused by few"]);
   });
 
   it("while Redis is away", async () => {
