@@ -140,10 +140,10 @@ export function endWatch(patience: Patience): void {
 
 /** Keeps the clock going while somebody waits. @param forSeconds of real time, at least */
 export function keepTicking(forSeconds: number): void {
-  const now = stopwatchSeconds();
-  wantedUntilSeconds = math.max(wantedUntilSeconds, now + forSeconds);
+  // While it goes, the time of its last turn is near enough: reading the clock is dear to a lone call.
+  if (!ticking) seenAtSeconds = stopwatchSeconds();
+  wantedUntilSeconds = math.max(wantedUntilSeconds, seenAtSeconds + forSeconds);
   if (ticking) return;
-  seenAtSeconds = now;
   const failure = runSoon(tick);
   if (failure === undefined) ticking = true;
   else warnSparingly("a silent Redis is noticed late", failure);
