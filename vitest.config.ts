@@ -26,6 +26,7 @@ const unhurried = [
   "redis-sign-in",
   "redis-tls",
   "response-bytes",
+  "response-headers",
   "secrets",
   "worker-memory",
   "worked-cases",
