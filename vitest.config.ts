@@ -32,6 +32,7 @@ const unhurried = [
   "redis-sign-in",
   "redis-tls",
   "response-bytes",
+  "response-headers",
   "secrets",
   "shadow-log",
   "something-missing",
