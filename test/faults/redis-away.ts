@@ -72,7 +72,8 @@ const late = (addedMs: number): Fault => ({
     return observe(stack, {
       system,
       decides: isAway ? "shares" : "counter",
-      ...(isAway ? { recoversWithinMs } : {}),
+      // Four round trips are under way at a time: a request may wait for one of them, and then for its own.
+      ...(isAway ? { recoversWithinMs } : { mostAddedMs: 2 * addedMs }),
       async inject() {
         proxy.delayMs = addedMs / 2;
         await sleep(lastsMs);
