@@ -71,7 +71,7 @@ export async function neighbour(
     }
     const line: string[] = [];
     for (const [key, costs] of sums) {
-      // What the machine does beside makes a slice dearer and never cheaper.
+      // Other work of the machine makes a slice dearer and never cheaper.
       const least = Math.min(...costs);
       push(taken, key, least);
       line.push(`${key} ${least.toFixed(2)} µs`);

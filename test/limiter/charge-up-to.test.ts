@@ -3,35 +3,19 @@
 
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { memoryCounter, memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
-import { admits, charge, describe as describeCounter, type Rate, rateOf } from "../../limiter/src/algorithms/rate.ts";
-import { emptyDecision } from "../../limiter/src/decision.ts";
+import { memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
 import type { Algorithm } from "../../limiter/src/policy/policy.ts";
 import { chargeUpTo } from "../../limiter/src/settlement.ts";
+import { takenCounter } from "./taken-counter.ts";
 
 const second = 1_000_000;
 const startUs = 1_700_000_000 * second;
 const windowUs = 100 * second;
 
 function counterOf(algorithm: Algorithm, quota: number, rateWindowUs = windowUs) {
-  const rate: Rate = rateOf({ algorithm, quota, windowUs: rateWindowUs, burst: quota, precisionUs: rateWindowUs / 10 });
-  const state = memoryCounter();
-  const take = (atUs: number, units: number) => {
-    const allowed = admits(rate, state, memoryRing, atUs, units);
-    if (allowed) charge(rate, state, memoryRing);
-    return allowed;
-  };
-  const left = (atUs: number) => {
-    const decision = emptyDecision();
-    describeCounter(rate, state, memoryRing, atUs, 1, admits(rate, state, memoryRing, atUs, 1), decision);
-    return decision.remaining;
-  };
-  return {
-    take,
-    left,
-    state,
-    chargeUpTo: (atUs: number, units: number) => chargeUpTo(rate, state, memoryRing, atUs, units),
-  };
+  const counter = takenCounter(algorithm, quota, rateWindowUs);
+  const { rate, state } = counter;
+  return { ...counter, chargeUpTo: (atUs: number, units: number) => chargeUpTo(rate, state, memoryRing, atUs, units) };
 }
 
 describe.each<Algorithm>(["token-bucket", "fixed-window", "sliding-window", "sliding-log"])("of a %s", (algorithm) => {

@@ -1,30 +1,19 @@
 // Units given back by hand: as many as count, whatever was taken when, and never more.
 
 import { describe, expect, it } from "vitest";
-import { memoryCounter, memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
-import { admits, charge, describe as describeCounter, type Rate, rateOf } from "../../limiter/src/algorithms/rate.ts";
-import { emptyDecision } from "../../limiter/src/decision.ts";
+import { memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
 import type { Algorithm } from "../../limiter/src/policy/policy.ts";
 import { topUp } from "../../limiter/src/top-up.ts";
+import { takenCounter } from "./taken-counter.ts";
 
 const second = 1_000_000;
 const startUs = 1_700_000_000 * second;
 const windowUs = 100 * second;
 
 function counterOf(algorithm: Algorithm, quota: number) {
-  const rate: Rate = rateOf({ algorithm, quota, windowUs, burst: quota, precisionUs: 10 * second });
-  const state = memoryCounter();
-  const take = (atUs: number, units: number) => {
-    const allowed = admits(rate, state, memoryRing, atUs, units);
-    if (allowed) charge(rate, state, memoryRing);
-    return allowed;
-  };
-  const left = (atUs: number) => {
-    const decision = emptyDecision();
-    describeCounter(rate, state, memoryRing, atUs, 1, admits(rate, state, memoryRing, atUs, 1), decision);
-    return decision.remaining;
-  };
-  return { take, left, state, topUp: (atUs: number, units: number) => topUp(rate, state, memoryRing, atUs, units) };
+  const counter = takenCounter(algorithm, quota, windowUs);
+  const { rate, state } = counter;
+  return { ...counter, topUp: (atUs: number, units: number) => topUp(rate, state, memoryRing, atUs, units) };
 }
 
 describe.each<Algorithm>(["token-bucket", "leaky-bucket", "fixed-window", "sliding-window", "sliding-log"])(

@@ -31,8 +31,8 @@ export interface Patience {
 const deadlinesPerCall = 5;
 /** How long a reply is read that nobody waits for. It tells what was charged. */
 const longestLateSeconds = 10;
-/** Where the clock could not be kept going, time is real time; a call is then given up after so many of its limits. */
-const mostLimits = 5;
+/** Where the clock could not be kept going, time is real time; a wait is then given up after so many of its limits. */
+export const mostLimits = 5;
 
 const tickSeconds = 0.005;
 /** Of a longer time between two ticks, the worker itself was late with the rest. */
@@ -62,7 +62,7 @@ export function patienceSeconds(): number {
 export function newPatience(deadlineMs: number, limitMs?: number, onSilence?: (this: void) => void): Patience {
   return {
     silenceSeconds: deadlineMs / 1000,
-    limitSeconds: (limitMs ?? deadlineMs * deadlinesPerCall) / 1000,
+    limitSeconds: (limitMs ?? longestWaitMs(deadlineMs)) / 1000,
     onSilence,
     beganAtSeconds: countedSeconds,
     server: undefined,
@@ -95,16 +95,18 @@ export function endWaiting(patience: Patience): void {
 
 /** The server has been silent for a whole deadline. */
 export function isSilent({ server, sinceSeconds, silenceSeconds }: Patience): boolean {
-  if (server === undefined) return false;
-  return countedSeconds - math.max(sinceSeconds, server.answeredAtSeconds) >= silenceSeconds;
+  return server !== undefined && secondsSilent(server, sinceSeconds) >= silenceSeconds;
+}
+
+function secondsSilent({ answeredAtSeconds }: Answerer, sinceSeconds: number): number {
+  return countedSeconds - math.max(sinceSeconds, answeredAtSeconds);
 }
 
 /** How long to wait for a reply before `isGivenUp` is asked again, in whole ms. */
 export function pauseMs(patience: Patience): number {
   const { server, sinceSeconds, silenceSeconds, onSilence } = patience;
   if (onSilence !== undefined || server === undefined) return longestPauseMs;
-  const silentSeconds = countedSeconds - math.max(sinceSeconds, server.answeredAtSeconds);
-  const seconds = math.min(silenceSeconds - silentSeconds, leftSeconds(patience));
+  const seconds = math.min(silenceSeconds - secondsSilent(server, sinceSeconds), leftSeconds(patience));
   return math.min(math.max(1, math.ceil(seconds * 1000)), longestPauseMs);
 }
 

@@ -59,7 +59,7 @@ function receiveOn({ socket, patience }: PatientSocket, size: number | undefined
   const startedAtSeconds = stopwatchSeconds();
   let got = before;
   for (;;) {
-    // What lies in the socket is read before anybody gives up.
+    // A reply that lies in the socket is read before anybody gives up.
     const isLast = isGivenUp(patience, stopwatchSeconds() - startedAtSeconds);
     socket.settimeout(isLast ? 1 : pauseMs(patience));
     keepTicking(patience.silenceSeconds);

@@ -277,7 +277,7 @@ function endExchange(
   if (error === undefined || !decidesNothing(codeOf(error))) {
     noteAnswerOf(server, patience);
   } else {
-    // Whoever says no is not silent.
+    // A server that refuses is not silent.
     if (!patience.released) server.answeredAtSeconds = patienceSeconds();
     noteFailureOf(server, settings, false);
   }

@@ -90,7 +90,7 @@ export function tellBan(): void {
 
 function outcomeOf(check: Asked, explanation: Explanation, { verdict, charges, denial, redis }: Ending): string {
   const charge = charges.find(({ receipt }) => receipt === check.receipt);
-  // Of no limit: onStoreFailure let it pass.
+  // A charge without limits: onStoreFailure let the request pass.
   if (charge !== undefined && charge.limits.length > 0) return chargedBy(check, charge);
   const refused = refusedBy(check, explanation, redis);
   const isLast = explanation.met[explanation.met.length - 1]?.outcome === check;

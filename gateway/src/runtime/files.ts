@@ -19,7 +19,7 @@ const open = io.open as unknown as (
 export function readFile(path: string): LuaMultiReturn<[text: string | undefined, failure: string | undefined]> {
   const [file, failure] = open(path, "rb");
   if (file === undefined) return $multi(undefined, failure ?? "it cannot be opened");
-  // Of a directory, for one, nothing can be read.
+  // A directory, for one, opens but cannot be read.
   const text = file.read("*a");
   file.close();
   return $multi(text, text === undefined ? "it cannot be read" : undefined);
@@ -34,7 +34,7 @@ export function readFile(path: string): LuaMultiReturn<[text: string | undefined
  */
 export function replaceFile(path: string, pieces: readonly string[], pause: Pause): string | undefined {
   const temporary = `${path}.new.${ngx.worker.id()}`;
-  // Of a worker that was killed while it wrote.
+  // A worker that was killed while it wrote has left one.
   os.remove(temporary);
   const createFailure = createPrivateFile(temporary);
   if (createFailure !== undefined) return `${temporary}: ${createFailure}`;

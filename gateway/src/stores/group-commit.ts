@@ -14,6 +14,7 @@ import {
   endWatch,
   keepTicking,
   longestWaitMs,
+  mostLimits,
   type Patience,
   patienceSeconds,
   watchedPatience,
@@ -136,8 +137,6 @@ const lingerSeconds = 0.05;
 /** What has not been sent after that is sent by a thread beside the lane's. */
 const besideAfterSeconds = 0.005;
 const mostBeside = 3;
-/** Where the patience clock could not be kept going, a request waits for so many limits of real time. */
-const mostLimits = 5;
 const silent = "no reply within the deadline";
 /** nginx frees what a thread's connections took only when the thread ends. */
 const mostFlushesPerThread = 10_000;

@@ -1,0 +1,22 @@
+// A counter of one limit from which units are taken one request after the other, and what it has left.
+
+import { memoryCounter, memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
+import { admits, charge, describe as describeCounter, type Rate, rateOf } from "../../limiter/src/algorithms/rate.ts";
+import { emptyDecision } from "../../limiter/src/decision.ts";
+import type { Algorithm } from "../../limiter/src/policy/policy.ts";
+
+export function takenCounter(algorithm: Algorithm, quota: number, windowUs: number) {
+  const rate: Rate = rateOf({ algorithm, quota, windowUs, burst: quota, precisionUs: windowUs / 10 });
+  const state = memoryCounter();
+  const take = (atUs: number, units: number) => {
+    const allowed = admits(rate, state, memoryRing, atUs, units);
+    if (allowed) charge(rate, state, memoryRing);
+    return allowed;
+  };
+  const left = (atUs: number) => {
+    const decision = emptyDecision();
+    describeCounter(rate, state, memoryRing, atUs, 1, admits(rate, state, memoryRing, atUs, 1), decision);
+    return decision.remaining;
+  };
+  return { rate, state, take, left };
+}
