@@ -155,13 +155,17 @@ it("shows Redis as gateways see it", async () => {
     const { body } = await system.api("GET", "/gateways");
     return JSON.parse(body).gateways.map(({ redis }: { redis: { state: string } | null }) => redis?.state);
   };
+  // Far below its quota: a refusal that a gateway remembers would ask Redis nothing.
+  const limits = [{ algorithm: "fixed-window", quota: 1000, window: "366d" }];
+  await system.put({ name: "asked", scope: "cluster", match: { paths: ["/asked"] }, limits });
   await until("both have seen it answer", 10_000, async () => (await states()).join() === "ok,ok");
   await system.redis?.stop();
-  await statusAt(0, "/afresh");
-  await until("one has seen it fail", 10_000, async () => (await states()).join() === "failing,ok");
+  await statusAt(0, "/asked");
+  // The other one may notice too: it watches over what it remembers of Redis.
+  await until("the one that asked has seen it fail", 10_000, async () => (await states())[0] === "failing");
   await system.redis?.start();
-  await until("it has seen it answer", 10_000, async () => {
-    await statusAt(0, "/afresh");
+  await until("both have seen it answer again", 10_000, async () => {
+    await Promise.all([statusAt(0, "/asked"), statusAt(1, "/asked")]);
     return (await states()).join() === "ok,ok";
   });
 });
