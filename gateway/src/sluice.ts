@@ -16,8 +16,9 @@ import { keepErrandsGoing } from "./runtime/background.ts";
 import { requireCodeCache, tellCodeCacheOff } from "./runtime/code-cache.ts";
 import { neverCompile, suitDecisions, traceBorder } from "./runtime/jit.ts";
 import { isWorker } from "./runtime/lua-modules.ts";
+import { reportMissingInitWorker } from "./runtime/missing-parts.ts";
 import { stateDict } from "./runtime/shared-memory.ts";
-import { warnSparingly } from "./runtime/sparing-log.ts";
+import { tellSparingly } from "./runtime/sparing-log.ts";
 import { widenStringTable } from "./runtime/string-table.ts";
 import { readSettings, reportMissing, type Settings } from "./settings.ts";
 import { currentSnapshot } from "./snapshot/current.ts";
@@ -41,6 +42,9 @@ const settings = readSettings();
 let generation = 0;
 /** Whether this Lua is that of one request, in a location without a code cache: it has no policies and never will. */
 let endsWithRequest = false;
+/** Whether `initWorker` was called. */
+let begun = false;
+let decideOne = decideUnbegun;
 
 /**
  * init_by_lua: lays out the snapshot that was good when nginx last ran. Workers begin with what was made of it here. After
@@ -67,6 +71,8 @@ export function init(): void {
 
 /** init_worker_by_lua. */
 export function initWorker(): void {
+  begun = true;
+  decideOne = decideGuarded;
   keepErrandsGoing();
   if (ngx.worker.id() === 0) reportMissing(settings);
   openLeases(settings.gatewayId);
@@ -95,8 +101,13 @@ export function access(): void {
     tellCodeCacheOff();
     return;
   }
-  const [decided, failure] = pcall(decideGuarded);
-  if (!decided) warnSparingly("a request passed undecided", `${failure}`);
+  const [decided, failure] = pcall(decideOne);
+  if (!decided) tellSparingly("a request passed undecided", `${failure}`);
+}
+
+function decideUnbegun(): void {
+  reportMissingInitWorker();
+  decideGuarded();
 }
 
 function decideGuarded(): void {
@@ -109,7 +120,7 @@ neverCompile(decideGuarded);
 
 /** content_by_lua of GET /sluice/healthz. */
 export function healthz(): void {
-  answerHealthz(settings);
+  answerHealthz(settings, begun);
 }
 
 /** content_by_lua of POST /sluice/v1/check. */
@@ -131,7 +142,7 @@ function answer(respond: (this: void, settings: Settings) => void): void {
   }
   const [answered, failure] = pcall(answerGuarded, respond);
   if (answered) return;
-  warnSparingly("a question was not answered", `${failure}`);
+  tellSparingly("a question was not answered", `${failure}`);
   sendProblem({ code: "internal", detail: "The gateway failed. Its error log says why." });
 }
 

@@ -340,7 +340,14 @@ describe("on gateways", () => {
     ["policy=books&key=a&key=b", { path: "key", got: "2 values" }],
     ["policy=books&key=", { path: "key[0]", expected: "a value: without one nothing is counted" }],
     ["policy=books&key=[a", { path: "querystring.key" }],
-    ["policy=by-ip&key=ann", { path: "key[0]", expected: "an IP address", got: '"ann"' }],
+    [
+      "policy=by-ip&key=ann",
+      {
+        path: "key[0]",
+        expected: "one IP address: neither a network nor *, which stands for no other values here",
+        got: '"ann"',
+      },
+    ],
     ["policy=by-ip&key=1.2.3.4&x=1", { path: "x" }],
     ["key=ann", { path: "policy" }],
   ])("%s is answered 400 with what was expected and what came", async (search, problem) => {

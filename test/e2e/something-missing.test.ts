@@ -8,7 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway, type LoneGatewayOptions } from "../fixtures/lone-gateway.ts";
-import { ask } from "../fixtures/requests.ts";
+import { ask, askAtOnce } from "../fixtures/requests.ts";
 import { gatewayToken, System, until } from "../fixtures/system.ts";
 
 let system: System;
@@ -114,6 +114,31 @@ describe("SLUICE_GATEWAY_TOKEN_FILE", () => {
     expect(failure).toMatch(/SLUICE_GATEWAY_TOKEN_FILE: expected a file that holds the gateways' token/);
     expect(failure).toMatch(got);
     expect(failure).not.toContain("two words");
+  });
+});
+
+describe("a configuration that never calls sluice.initWorker()", () => {
+  it("is told of in the log at the first request, and by healthz with 503", async () => {
+    const edit = (config: string) => config.replace("sluice.initWorker()", "");
+    await start({ SLUICE_GATEWAY_TOKEN: gatewayToken }, { policies: undefined, workers: 2, edit });
+    expect((await ask(`${gateway?.url}/anything`)).status).toBe(404);
+    expect(await health()).toMatchObject({ status: 503, body: { status: "sluice.initWorker() was not called" } });
+    for (let i = 0; i < 10; i++) await ask(`${gateway?.url}/anything`);
+    const said = linesWith(gateway?.log ?? "", /initWorker/);
+    expect(said).toHaveLength(1);
+    expect(said[0]).toMatch(/\[error\].*sluice\.initWorker\(\) was not called: call it in an init_worker_by_lua_block/);
+  });
+});
+
+describe("a gateway without SLUICE_REDIS_URL that meets a policy of scope cluster", () => {
+  it("says so once, at the level that error_log has by default, and goes by onStoreFailure", async () => {
+    const limits = [{ algorithm: "fixed-window", quota: 2, window: "1d" }];
+    const policies = [{ name: "fleet-wide", scope: "cluster", limits }];
+    await start({}, { policies, workers: 2, edit: (config) => config.replace(/(error_log .*) notice;/, "$1;") });
+    expect(await askAtOnce([`${gateway?.url}/anything`], 10)).toEqual({ 404: 2, 429: 8 });
+    const said = linesWith(gateway?.log ?? "", /SLUICE_REDIS_URL/);
+    expect(said).toHaveLength(1);
+    expect(said[0]).toMatch(/\[error\].*a policy of scope cluster is met, and SLUICE_REDIS_URL is not set here/);
   });
 });
 

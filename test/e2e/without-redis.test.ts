@@ -7,7 +7,7 @@ import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { RedisServer } from "../fixtures/redis-server.ts";
 import { ask, askAtOnce } from "../fixtures/requests.ts";
-import { until } from "../fixtures/system.ts";
+import { childrenOf, until } from "../fixtures/system.ts";
 import { TcpProxy } from "../fixtures/tcp-proxy.ts";
 
 const quota = 100;
@@ -118,6 +118,24 @@ it("tells Redis what passed by `onStoreFailure: allow`, up to the whole limit", 
   await untilDecidedByRedis(started);
   await until("Redis was told", 3000, async () => (await counted()) === quota);
   expect((await ask(started.url)).status).toBe(429);
+});
+
+it("keeps a limit used up that one worker heard of, also for the others and after a reload", async () => {
+  gateway = await LoneGateway.start({
+    policies: [{ name: "limited", scope: "cluster", limits: [{ algorithm: "fixed-window", quota, window: "1d" }] }],
+    env: { SLUICE_REDIS_URL: way.url },
+    workers: 2,
+  });
+  expect(await askAtOnce([gateway.url], quota)).toEqual({ [passed]: quota });
+  // One request, and so one worker.
+  expect((await ask(gateway.url)).status).toBe(429);
+  await redis.stop("SIGKILL");
+  expect(await askAtOnce([gateway.url], 60)).toEqual({ 429: 60 });
+  const { pid } = gateway;
+  const before = childrenOf(pid);
+  process.kill(pid, "SIGHUP");
+  await until("other workers answer", 10_000, () => !childrenOf(pid).some((worker) => before.includes(worker)));
+  expect(await askAtOnce([gateway.url], 60)).toEqual({ 429: 60 });
 });
 
 it("gives back what a late reply charged for a request that was denied meanwhile", async () => {

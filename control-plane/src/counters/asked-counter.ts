@@ -50,6 +50,8 @@ export function askedCounter(
   };
 }
 
+const oneAddress = "one IP address: neither a network nor *, which stands for no other values here";
+
 /** @param written the policy's key, as the document has it */
 function readValues(policy: Policy, written: readonly string[], key: readonly string[], literal: boolean): string[] {
   if (key.length !== policy.key.length) {
@@ -67,7 +69,7 @@ function readValues(policy: Policy, written: readonly string[], key: readonly st
     if (value === "") return value;
     if (part?.source === "const") return value === part.name ? value : refuse(describeValue(part.name));
     if (part?.source === "ip") {
-      return addressGroups(value) === undefined ? refuse("an IP address") : ipPrefix(value, part.v4Bits, part.v6Bits);
+      return addressGroups(value) === undefined ? refuse(oneAddress) : ipPrefix(value, part.v4Bits, part.v6Bits);
     }
     if (!value.endsWith("*") || literal) return value;
     return refuse("a value of one key: * stands for no other values here, and for itself with ?literal=true");

@@ -71,8 +71,17 @@ function overhearAnswer(socket: TcpSocket): HandshakeAnswer {
   return answer;
 }
 
+/** One sentence for all that may be wrong with it: which one OpenSSL names changes from try to try, and is in nginx's own line. */
+const untrusted =
+  "its certificate is not trusted, or is another name's: lua_ssl_trusted_certificate in nginx.conf must name a file with the CA that signed it";
+
+function isOfCertificate(failure: string): boolean {
+  return failure.includes("certificate") || failure.includes("mismatch");
+}
+
 function withAdvice(url: string, failure: string | undefined): string | undefined {
+  if (failure === undefined || !isOfCertificate(failure)) return failure;
   const [isAddress] = string.find(url, "^wss://[%d.]+[:/]");
-  if (isAddress === undefined || failure === undefined || !failure.includes("mismatch")) return failure;
-  return `${failure}; nginx compares no addresses with a certificate: SLUICE_CONTROL_URL must have a name that is in it`;
+  if (isAddress === undefined) return untrusted;
+  return `${untrusted}; nginx compares no addresses with a certificate: SLUICE_CONTROL_URL must have a name that is in it`;
 }

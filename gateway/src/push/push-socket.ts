@@ -140,6 +140,9 @@ function refusalOf({ pushUrl, gatewayToken }: Settings, status: string): string 
     return `${refused}: SLUICE_GATEWAY_TOKEN, or what the file SLUICE_GATEWAY_TOKEN_FILE holds, must be the control plane's own`;
   }
   if (status === "403") return `${refused}: it is somebody's, but not the one for gateways`;
+  if (status === "426") {
+    return `${pushUrl} answers 426: what is in front of the control plane must hand on the headers Upgrade and Connection, as for any WebSocket`;
+  }
   return `expected the control plane at ${pushUrl}, got HTTP ${status}: SLUICE_CONTROL_URL must be its address`;
 }
 

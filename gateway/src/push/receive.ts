@@ -95,7 +95,7 @@ function publishRead(settings: Settings, pieces: readonly string[], pause: Pause
   const [version, failure] = publish(pieces, snapshot, pause);
   if (version === undefined) {
     const expected = "a snapshot that fits the shared dict sluice_state: make it larger in nginx.conf";
-    return refuse(pieces, [{ path: "", expected, got: `${bytesOf(pieces)} bytes: ${failure}` }]);
+    return refuse(pieces, [{ path: "snapshot", expected, got: `${bytesOf(pieces)} bytes: ${failure}` }]);
   }
   const storeFailure = store(settings.gatewayDir, pieces, pause);
   if (storeFailure !== undefined) {

@@ -14,7 +14,9 @@ declare interface SharedDict {
   safe_set(
     key: string,
     value: string | number | boolean,
-  ): LuaMultiReturn<[ok: boolean | undefined, error: string | undefined]>;
+    exptimeSeconds?: number,
+    flags?: number,
+  ): LuaMultiReturn<[ok: boolean | undefined, error: string | undefined, forcible: boolean]>;
   add(
     key: string,
     value: string | number | boolean,

@@ -9,10 +9,17 @@ export interface Quiet {
 }
 
 const warnings: Quiet = { silentUntilSeconds: 0, suppressed: 0 };
+const defects: Quiet = { silentUntilSeconds: 0, suppressed: 0 };
 
 export function warnSparingly(message: string, detail: string | undefined): void {
   const more = beginLine(warnings);
   if (more !== undefined) ngx.log(ngx.WARN, "sluice: ", message, ": ", detail, more);
+}
+
+/** The same of a defect of ours, at the level that error_log has by default. */
+export function tellSparingly(message: string, detail: string | undefined): void {
+  const more = beginLine(defects);
+  if (more !== undefined) ngx.log(ngx.ERR, "sluice: ", message, ": ", detail, more);
 }
 
 /** @returns what to end the line with; undefined: none is to be written, this one is counted */

@@ -8,6 +8,7 @@ import { oddReply } from "../redis/script-reply.ts";
 import { runSoon, runUntilDone } from "../runtime/background.ts";
 import { sleepMs } from "../runtime/clock.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
+import { reportMissingRedis } from "../runtime/missing-parts.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
@@ -53,7 +54,7 @@ export function chargeInRedis(
   charges: Charge[],
 ): boolean | undefined {
   if (redis === undefined) {
-    warnSparingly("Redis did not decide", "SLUICE_REDIS_URL is not set");
+    reportMissingRedis();
     return undefined;
   }
   const first = checks[0] as Check;

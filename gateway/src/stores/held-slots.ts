@@ -11,7 +11,7 @@ import { countEvent } from "../metrics/counts.ts";
 import { type Call, callScripts } from "../redis/script-call.ts";
 import { oddReply } from "../redis/script-reply.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
-import { reportMissingLog } from "../runtime/missing-log.ts";
+import { reportMissingLog } from "../runtime/missing-parts.ts";
 import { currentLife, hasEnded, type Life } from "../runtime/request-life.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";

@@ -12,6 +12,7 @@ import { sleepMs } from "../runtime/clock.ts";
 import { stateDict } from "../runtime/shared-memory.ts";
 import { wallSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
+import { heardByAnyone, tellOtherWorkers } from "./heard-refusals.ts";
 
 interface Refusal {
   /** As it was compiled: one that was edited since is another. */
@@ -88,6 +89,7 @@ export function rememberRefusal(
     resetAtSeconds: askedAtSeconds + told.decision.resetAfterUs / 1_000_000,
     told,
   };
+  tellOtherWorkers(name, seenVersion ?? 0, heardOf(recent[name] as Refusal));
 }
 
 /** Whether the policy refuses for sure. @param name the key of its first counter @param verdict hears it then */
@@ -115,11 +117,16 @@ export function recallRefusal(policy: CompiledPolicy, name: string, verdict: Ver
  */
 export function lastRefusal(policy: CompiledPolicy, name: string): LastHeard | undefined {
   const refusal = recent[name] ?? older[name];
-  if (refusal === undefined || refusal.policy.limits !== policy.limits) return undefined;
+  const own = refusal === undefined || refusal.policy.limits !== policy.limits ? undefined : heardOf(refusal);
+  const others = heardByAnyone(name, seenVersion ?? 0);
+  return own === undefined || (others !== undefined && others.nothingUntilUs > own.nothingUntilUs) ? others : own;
+}
+
+function heardOf({ askedAtSeconds, retryAtSeconds, told }: Refusal): LastHeard {
   return {
-    atUs: math.floor(refusal.askedAtSeconds * 1_000_000),
-    nothingUntilUs: math.floor(refusal.retryAtSeconds * 1_000_000),
-    limits: refusal.told.violated,
+    atUs: math.floor(askedAtSeconds * 1_000_000),
+    nothingUntilUs: math.floor(retryAtSeconds * 1_000_000),
+    limits: told.violated,
   };
 }
 

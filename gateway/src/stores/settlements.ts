@@ -10,7 +10,7 @@ import type { Verdict } from "../../../limiter/src/verdict.ts";
 import { addPending, type Event } from "../metrics/counts.ts";
 import { runUntilDone } from "../runtime/background.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
-import { reportMissingLog } from "../runtime/missing-log.ts";
+import { reportMissingLog } from "../runtime/missing-parts.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
 import { type Owed, owe } from "./debts.ts";
