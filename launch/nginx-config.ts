@@ -98,7 +98,7 @@ export function writeGatewayFiles(settings: Settings, nginx: Nginx): GatewayFile
   if (account?.warning !== undefined) say(account.warning);
   const config = join(gatewayDir, "nginx.conf");
   keepFile(config, renderNginxConfig(settings, nginx));
-  closeToOthers(requireErrorLog(settings));
+  closeErrorLog(errorLogOf(settings));
   return { config, snapshotDir };
 }
 
@@ -106,15 +106,16 @@ export function errorLogOf({ gatewayDir }: Settings): string {
   return join(gatewayDir, "error.log");
 }
 
-/** nginx would let everybody read it: it names clients and keys. */
-function requireErrorLog(settings: Settings): string {
-  const file = errorLogOf(settings);
+/** nginx would let everybody read it: it names clients and keys. What is no file, such as a pipe, is the operator's choice. */
+function closeErrorLog(file: string): void {
+  const about = statSync(file, { throwIfNoEntry: false });
+  if (about !== undefined && !about.isFile()) return;
   try {
     closeSync(openSync(file, "a", 0o600));
+    closeToOthers(file);
   } catch (error) {
     throw new SetupError(`cannot write ${file}: ${whyNot(error)}`);
   }
-  return file;
 }
 
 function makeDirectory(directory: string, mode = 0o777): void {

@@ -106,7 +106,7 @@ describe("another program that holds the lock of the SQLite file", () => {
       await sleep(50);
     }
     // Waiting inside of SQLite, it was as long as the lock was held.
-    expect(longestMs).toBeLessThan(500);
+    expect(longestMs).toBeLessThan(1_500);
     other.exec("rollback");
     expect((await changes).map(({ status }) => status)).toEqual([201, 201, 201]);
   });
