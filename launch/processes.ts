@@ -135,8 +135,9 @@ export class Processes {
     const lines = (logged.length > 0 ? logged : lastLines).slice(-keptLines);
     const told =
       lines.length === 0 ? "it printed nothing" : `its last lines:\n${lines.map((line) => `  ${line}`).join("\n")}`;
-    await this.stop();
+    // Before the others are stopped, which takes a while where clients are being served.
     process.stderr.write(`sluice: ${part.name} ended unexpectedly (${how}); ${told}\n`);
+    await this.stop();
     process.exit(1);
   }
 }
