@@ -1,27 +1,32 @@
 # One image for each part: docker build --target control-plane | gateway | upstream. All run as the user node (uid 1000),
 # so that the control plane and the gateways can share the file with the gateway token.
 
-FROM node:24-bookworm-slim AS dependencies
+# By exact version, the one that package-lock.json has for everybody else. A digest is stricter still; your registry tells it
+# (docker buildx imagetools inspect NAME), and --build-arg NODE_IMAGE=node@sha256:… takes it.
+ARG NODE_IMAGE=node:24.21.0-bookworm-slim
+
+FROM ${NODE_IMAGE} AS dependencies
 WORKDIR /sluice
 COPY package.json package-lock.json ./
 COPY limiter/package.json limiter/
 COPY gateway/package.json gateway/
 COPY control-plane/package.json control-plane/
 
-# The install scripts would only fetch a Node, which this image has.
+# What is optional is Node, which this image has, and native parts of tools that build nothing here.
 FROM dependencies AS build
-RUN npm ci --ignore-scripts --no-audit --no-fund
+RUN npm ci --omit=optional --ignore-scripts --no-audit --no-fund
 COPY tsconfig.base.json ./
 COPY limiter limiter
 COPY gateway gateway
 RUN node gateway/build/build.ts
 
 FROM dependencies AS production-dependencies
-RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund
+RUN npm ci --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund
 
-FROM node:24-bookworm-slim AS runtime
+FROM ${NODE_IMAGE} AS runtime
 ENV NODE_ENV=production SLUICE_DATA_DIR=/data SLUICE_GATEWAY_TOKEN_FILE=/shared/gateway-token
-RUN install -d -o node -g node -m 0700 /data /shared
+# In the last one, docker-compose.yml has the password of its Redis, whose user is another.
+RUN install -d -o node -g node -m 0700 /data /shared && install -d -o node -g node -m 0755 /redis-password
 WORKDIR /sluice
 COPY package.json ./
 COPY launch launch

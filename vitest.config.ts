@@ -20,6 +20,7 @@ const unhurried = [
   "key-parts",
   "matching",
   "files-on-disk",
+  "full-disk",
   "missing-log-phase",
   "odd-replies",
   "openresty-names",

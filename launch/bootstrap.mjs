@@ -30,13 +30,22 @@ function requireNode20() {
 /** Installs what package-lock.json names, unless the stamp says that just this was installed here. */
 async function makeNodeModulesReady() {
   const stamp = `${createHash("sha256").update(readFileSync(lockFile)).digest("hex")} ${process.platform}-${process.arch}\n`;
-  if (existsSync(node)) {
+  if (existsSync(node) || ownNodeWillDo()) {
     if (existsSync(stampFile) && readFileSync(stampFile, "utf8") === stamp) return;
-    if (installedByHand()) return writeFileSync(stampFile, stamp);
+    if (installedByHand()) return keepStamp(stamp);
   }
   await installDependencies();
-  await healNode();
-  writeFileSync(stampFile, stamp);
+  await requireNode24();
+  keepStamp(stamp);
+}
+
+/** Without it, as on a full disk, the next start looks again. @param {string} stamp */
+function keepStamp(stamp) {
+  try {
+    writeFileSync(stampFile, stamp);
+  } catch (error) {
+    say(`warning: cannot write ${stampFile}: ${/** @type {NodeJS.ErrnoException} */ (error).code}`);
+  }
 }
 
 /** `npm install` or `npm ci` was run since package-lock.json last changed: npm keeps this file for its own use. */
@@ -57,19 +66,16 @@ async function installDependencies() {
   }
 }
 
-/** The package `node` fetches its binary in an install script, which npm can be configured to leave out. */
-async function healNode() {
-  if (await nodeRuns()) return;
-  const rebuild = await npm("fetching Node (npm left out the install script of the package node)", [
-    "rebuild",
-    "node",
-    "--ignore-scripts=false",
-    "--foreground-scripts",
-  ]);
-  if (await nodeRuns()) return;
+/** The Node of package-lock.json is a package for each platform, whose checksum npm compares: no script fetches it. */
+async function requireNode24() {
+  if ((await nodeRuns()) || ownNodeWillDo()) return;
   throw new SetupError(
-    `node_modules/.bin/node does not run after npm rebuild node (exit code ${rebuild.code}):\n${rebuild.output.trimEnd()}`,
+    `npm installed no Node that runs here (${process.platform}-${process.arch}); install Node 24 or newer, and start again with it`,
   );
+}
+
+function ownNodeWillDo() {
+  return Number(process.versions.node.split(".")[0]) >= 24 && Boolean(process.features.typescript);
 }
 
 function nodeRuns() {
@@ -83,14 +89,15 @@ function nodeRuns() {
 /** @param {string} title @param {string[]} args */
 function npm(title, args) {
   // A caller's --omit or NODE_ENV=production would leave out the compiler and Node itself.
-  const env = { ...process.env, NODE_ENV: "development", npm_config_omit: "", npm_config_include: "dev" };
-  return runStep(title, "npm", [...args, "--no-audit", "--no-fund"], { cwd: root, env });
+  const env = { ...process.env, NODE_ENV: "development", npm_config_omit: "" };
+  const whole = ["--include=dev", "--include=optional"];
+  return runStep(title, "npm", [...args, ...whole, "--no-audit", "--no-fund"], { cwd: root, env });
 }
 
 /** @param {string} target @param {string[]} args */
 async function run(target, args) {
   stopWhenNpmIsGone();
-  if (Number(process.versions.node.split(".")[0]) >= 24 && process.features.typescript) {
+  if (ownNodeWillDo()) {
     process.argv.splice(1, process.argv.length - 1, target, ...args);
     await import(pathToFileURL(target).href);
     return;
@@ -107,7 +114,10 @@ async function run(target, args) {
 function stopWhenNpmIsGone() {
   if (process.env.npm_lifecycle_event === undefined) return;
   const parent = process.ppid;
-  setInterval(() => {
-    if (process.ppid !== parent) process.kill(process.pid, "SIGTERM");
+  const watch = setInterval(() => {
+    if (process.ppid === parent) return;
+    clearInterval(watch);
+    // Not a signal where somebody listens to this: a second signal means that whoever waits has lost patience.
+    if (!process.emit("disconnect")) process.kill(process.pid, "SIGTERM");
   }, 500).unref();
 }

@@ -3,6 +3,9 @@ import { createServer } from "node:http";
 import { readSettings } from "./settings.ts";
 import { fail } from "./step.mjs";
 
+/** Shorter than what the launcher waits before it kills. */
+const maxStopMs = 5_000;
+
 try {
   const { upstreamHost, upstreamPort } = readSettings(process.env);
   const server = createServer({ keepAliveTimeout: 75_000 }, (request, response) => {
@@ -15,10 +18,15 @@ try {
   });
   server.on("error", fail);
   server.listen(upstreamPort, upstreamHost);
+  let stopping = false;
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     process.on(signal, () => {
+      if (stopping) process.exit(1);
+      stopping = true;
+      // What is under way is answered; connections that wait for a next request are not waited for.
       server.close(() => process.exit(0));
-      server.closeAllConnections();
+      setInterval(() => server.closeIdleConnections(), 100);
+      setTimeout(() => process.exit(1), maxStopMs);
     });
   }
 } catch (error) {

@@ -2,8 +2,9 @@
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { whyNot } from "./kept-file.ts";
 import { projectDir } from "./settings.ts";
-import { runStep, SetupError } from "./step.mjs";
+import { runStep, SetupError, say } from "./step.mjs";
 
 export const gatewayDist = join(projectDir, "gateway/dist");
 const entry = join(gatewayDist, "sluice.lua");
@@ -27,7 +28,11 @@ export async function requireGatewayBuild(): Promise<void> {
     return;
   const built = await runStep("building the gateway", process.execPath, [builder], { cwd: projectDir });
   if (built.code !== 0) throw new SetupError(`the build failed (exit code ${built.code}):\n${built.output.trimEnd()}`);
-  writeFileSync(stampFile, stamp);
+  try {
+    writeFileSync(stampFile, stamp);
+  } catch (error) {
+    say(`warning: cannot write ${stampFile}: ${whyNot(error)}; the next start will build again`);
+  }
 }
 
 /** Of every source file's path, size and time of change: reading them all would take ten times as long. */

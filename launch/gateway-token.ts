@@ -3,6 +3,7 @@ import { randomBytes } from "node:crypto";
 import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { whyNot } from "./kept-file.ts";
 import type { Settings } from "./settings.ts";
 import { SetupError, say } from "./step.mjs";
 
@@ -34,16 +35,18 @@ export function shareGatewayToken(settings: Settings): string | undefined {
   const file = settings.gatewayTokenFile;
   const present = readToken(file);
   if (present !== undefined) return present;
-  mkdirSync(dirname(file), { recursive: true });
   const draft = `${file}.${process.pid}`;
-  writeFileSync(draft, `${randomBytes(32).toString("base64url")}\n`, { mode: 0o600 });
   try {
+    mkdirSync(dirname(file), { recursive: true });
+    writeFileSync(draft, `${randomBytes(32).toString("base64url")}\n`, { mode: 0o600 });
     // Unlike a rename, a link never replaces the token that another control plane has made meanwhile.
     linkSync(draft, file);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") {
+      throw new SetupError(`cannot write the gateway token to ${file}: ${whyNot(error)}`);
+    }
   } finally {
-    rmSync(draft);
+    rmSync(draft, { force: true });
   }
   return readToken(file);
 }

@@ -3,16 +3,18 @@
 import {
   chmodSync,
   chownSync,
+  closeSync,
   existsSync,
   mkdirSync,
+  openSync,
   readdirSync,
   readFileSync,
   statSync,
-  writeFileSync,
 } from "node:fs";
 import { isIPv4, isIPv6 } from "node:net";
 import { join } from "node:path";
 import { gatewayDist } from "./gateway-build.ts";
+import { keepFile, whyNot } from "./kept-file.ts";
 import type { Nginx } from "./nginx-binary.ts";
 import { projectDir, type Settings } from "./settings.ts";
 import { SetupError, say } from "./step.mjs";
@@ -82,10 +84,10 @@ export interface GatewayFiles {
 export function writeGatewayFiles(settings: Settings, nginx: Nginx): GatewayFiles {
   const { dataDir, gatewayDir } = settings;
   // The control plane keeps its secrets there.
-  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
-  mkdirSync(gatewayDir, { recursive: true });
+  makeDirectory(dataDir, 0o700);
+  makeDirectory(gatewayDir);
   const snapshotDir = workersDir(settings);
-  mkdirSync(snapshotDir, { recursive: true });
+  makeDirectory(snapshotDir);
   const account = workerAccount(dataDir);
   if (account !== undefined) {
     const { uid, gid } = account.isUnprivileged ? { uid: 0, gid: 0 } : account;
@@ -95,8 +97,33 @@ export function writeGatewayFiles(settings: Settings, nginx: Nginx): GatewayFile
   if (account?.isUnprivileged === true) openTheWayTo(settings);
   if (account?.warning !== undefined) say(account.warning);
   const config = join(gatewayDir, "nginx.conf");
-  writeFileSync(config, renderNginxConfig(settings, nginx));
+  keepFile(config, renderNginxConfig(settings, nginx));
+  closeErrorLog(errorLogOf(settings));
   return { config, snapshotDir };
+}
+
+export function errorLogOf({ gatewayDir }: Settings): string {
+  return join(gatewayDir, "error.log");
+}
+
+/** nginx would let everybody read it: it names clients and keys. What is no file, such as a pipe, is the operator's choice. */
+function closeErrorLog(file: string): void {
+  const about = statSync(file, { throwIfNoEntry: false });
+  if (about !== undefined && !about.isFile()) return;
+  try {
+    closeSync(openSync(file, "a", 0o600));
+    closeToOthers(file);
+  } catch (error) {
+    throw new SetupError(`cannot write ${file}: ${whyNot(error)}`);
+  }
+}
+
+function makeDirectory(directory: string, mode = 0o777): void {
+  try {
+    mkdirSync(directory, { recursive: true, mode });
+  } catch (error) {
+    throw new SetupError(`cannot make the directory ${directory}: ${whyNot(error)}`);
+  }
 }
 
 /** Through the data dir, whose files are closed first: until now the directory kept others out. */

@@ -1,7 +1,7 @@
 // The three parts as they are run here: which program, with which arguments and environment.
 import { join } from "node:path";
 import type { Nginx } from "./nginx-binary.ts";
-import { writeGatewayFiles } from "./nginx-config.ts";
+import { errorLogOf, writeGatewayFiles } from "./nginx-config.ts";
 import type { Part } from "./processes.ts";
 import { projectDir, type Settings } from "./settings.ts";
 
@@ -24,7 +24,7 @@ export function controlPlane(settings: Settings, gatewayToken: string | undefine
 /** Writes the configuration too. Secrets go by the environment: the file can be read, printed and copied. */
 export function gateway(settings: Settings, nginx: Nginx, gatewayToken: string): Part {
   const { config, snapshotDir } = writeGatewayFiles(settings, nginx);
-  const logFile = join(settings.gatewayDir, "error.log");
+  const logFile = errorLogOf(settings);
   return {
     name: "gateway",
     command: nginx.path,
@@ -39,6 +39,8 @@ export function gateway(settings: Settings, nginx: Nginx, gatewayToken: string):
       SLUICE_REDIS_URL: settings.redisUrl ?? "",
     },
     logFile,
+    // By TERM, nginx would cut what is under way.
+    drain: { signal: "SIGQUIT", withinMs: settings.drainSeconds * 1000 },
   };
 }
 

@@ -1,15 +1,19 @@
 // The parts that run under one launcher. They live and die together: a signal ends all of them, one that ends by
-// itself ends the others, and whatever way the launcher goes, none stays behind.
+// itself ends the others, and whatever way the launcher goes, none stays behind. A part that has clients finishes with
+// them first, while the parts that it needs still run; a second signal ends everything at once.
 import { type ChildProcess, spawn } from "node:child_process";
 import { readFileSync, statSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { findProgram } from "./nginx-binary.ts";
+import { say } from "./step.mjs";
 
 export interface Part {
   readonly name: string;
   readonly command: string;
   readonly args: readonly string[];
   readonly env: NodeJS.ProcessEnv;
+  /** It ends by this signal when the requests that it has are answered, within this time; the others go on meanwhile. */
+  readonly drain?: { readonly signal: NodeJS.Signals; readonly withinMs: number };
   /** Where the part writes what it does not print: read when it fails. */
   readonly logFile?: string;
   /** Sees every line that the part prints. */
@@ -27,8 +31,12 @@ interface RunningPart {
   hasRefusedSetting: boolean;
 }
 
-const patienceMs = 5000;
+/** Longer than what the control plane gives its own connections. */
+const patienceMs = 7000;
+/** Ctrl-C comes twice under npm, from the terminal and from npm: only a later one is impatience. */
+const sameKeystrokeMs = 300;
 const keptLines = 20;
+const exitCodes = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 /** As both parts say it. */
 const refusedSetting = /sluice: SLUICE_[A-Z_]+: expected .+/;
 const stackTrace = /^(stack traceback:|\t)/;
@@ -36,13 +44,13 @@ const stackTrace = /^(stack traceback:|\t)/;
 export class Processes {
   readonly #running = new Set<RunningPart>();
   readonly #setpriv = findProgram("setpriv");
-  #stopping = false;
+  #stopping: Promise<void> | undefined;
   #stopAskedAtMs = 0;
 
   constructor() {
-    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => this.#onSignal());
-    // The bootstrap that started us has been killed.
-    process.on("disconnect", () => this.#onSignal());
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => this.#onSignal(signal));
+    // Whoever started us has gone, npm or the bootstrap: that is no sign of impatience, whatever came before.
+    process.on("disconnect", () => this.#stopAndExit());
     process.channel?.unref();
     // A terminal that has gone must not end the launcher before its parts.
     for (const stream of [process.stdout, process.stderr]) stream.on("error", () => undefined);
@@ -53,7 +61,7 @@ export class Processes {
 
   start(part: Part): void {
     // Told to stop while still starting: nothing more is to begin.
-    if (this.#stopping) return;
+    if (this.#stopping !== undefined) return;
     // A group of its own: Ctrl-C reaches the launcher alone, and what a part has forked can be ended with it. Should the
     // launcher be killed, the kernel sends the signal that setpriv asked for (nginx's master then ends its workers).
     const ties = this.#setpriv === undefined ? [] : [this.#setpriv, "--pdeathsig", "TERM", "--"];
@@ -76,36 +84,42 @@ export class Processes {
     this.#running.add(running);
     void ended.then((how) => {
       this.#running.delete(running);
-      if (!this.#stopping) void this.#onUnexpectedEnd(running, how);
+      if (this.#stopping === undefined) void this.#onUnexpectedEnd(running, how);
     });
   }
 
-  /** Ends every part: asked first, killed after five seconds. */
-  async stop(): Promise<void> {
-    this.#stopping = true;
-    const parts = [...this.#running];
-    for (const { child } of parts) child.kill("SIGTERM");
-    const killer = setTimeout(() => this.#kill(), patienceMs);
-    await Promise.all(parts.map(({ ended }) => ended));
-    clearTimeout(killer);
+  /** Ends every part: those with clients first, when their requests are answered or their time is over. */
+  stop(): Promise<void> {
+    this.#stopping ??= this.#stopInOrder([...this.#running]);
+    return this.#stopping;
   }
 
-  #kill(): void {
-    for (const { part, child } of this.#running) {
-      process.stderr.write(`sluice: ${part.name} did not stop in time; killed\n`);
-      signalGroup(child, "SIGKILL");
-    }
+  async #stopInOrder(parts: readonly RunningPart[]): Promise<void> {
+    await Promise.all(parts.map((running) => drained(running)));
+    await Promise.all(parts.map((running) => terminated(running)));
   }
 
-  #onSignal(): void {
+  #onSignal(signal: keyof typeof exitCodes): void {
     const now = Date.now();
-    if (!this.#stopping) {
+    if (this.#stopAskedAtMs === 0) {
       this.#stopAskedAtMs = now;
-      void this.stop().then(() => process.exit(0));
-    } else if (now - this.#stopAskedAtMs > 1000) {
-      // Ctrl-C comes twice under npm, from the terminal and from npm: only a later one is impatience.
-      this.#kill();
+      const drains = [...this.#running].map(({ part }) => part.drain?.withinMs ?? 0);
+      const longestMs = Math.max(0, ...drains);
+      if (longestMs > 0) {
+        say(
+          `stopping: what is under way is finished, for at most ${longestMs / 1000} s (a second signal ends it at once)`,
+        );
+      }
+      this.#stopAndExit();
+    } else if (now - this.#stopAskedAtMs > sameKeystrokeMs) {
+      process.stderr.write("sluice: ended at once, with whatever was under way\n");
+      // Takes every part along.
+      process.exit(exitCodes[signal]);
     }
+  }
+
+  #stopAndExit(): void {
+    void this.stop().then(() => process.exit(0));
   }
 
   async #onUnexpectedEnd(
@@ -121,10 +135,39 @@ export class Processes {
     const lines = (logged.length > 0 ? logged : lastLines).slice(-keptLines);
     const told =
       lines.length === 0 ? "it printed nothing" : `its last lines:\n${lines.map((line) => `  ${line}`).join("\n")}`;
-    await this.stop();
+    // Before the others are stopped, which takes a while where clients are being served.
     process.stderr.write(`sluice: ${part.name} ended unexpectedly (${how}); ${told}\n`);
+    await this.stop();
     process.exit(1);
   }
+}
+
+/** @returns when it has ended, or its time for that is over */
+async function drained({ part, child, ended }: RunningPart): Promise<void> {
+  if (part.drain === undefined || part.drain.withinMs === 0) return;
+  child.kill(part.drain.signal);
+  if (await endsWithin(ended, part.drain.withinMs)) return;
+  process.stderr.write(
+    `sluice: ${part.name} was not done with its requests after ${part.drain.withinMs / 1000} s; they are cut\n`,
+  );
+}
+
+async function terminated({ part, child, ended }: RunningPart): Promise<void> {
+  child.kill("SIGTERM");
+  if (await endsWithin(ended, patienceMs)) return;
+  process.stderr.write(`sluice: ${part.name} did not stop in time; killed\n`);
+  signalGroup(child, "SIGKILL");
+  await ended;
+}
+
+function endsWithin(end: Promise<unknown>, withinMs: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const patience = setTimeout(() => resolve(false), withinMs);
+    void end.then(() => {
+      clearTimeout(patience);
+      resolve(true);
+    });
+  });
 }
 
 function onLine(running: RunningPart, line: string, to: NodeJS.WritableStream): void {

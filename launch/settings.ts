@@ -24,6 +24,8 @@ export interface Settings {
   readonly gatewayId: string;
   /** `auto` or a number of nginx worker processes. */
   readonly workers: string;
+  /** How long a gateway that is told to stop goes on with the requests that it has. */
+  readonly drainSeconds: number;
   /** Undefined: the demo upstream. */
   readonly upstream: string | undefined;
   readonly controlUrl: string;
@@ -76,6 +78,9 @@ export function readSettings(env: NodeJS.ProcessEnv): Settings {
       (text) => (/^[A-Za-z0-9._-]{1,64}$/.test(text) ? text : undefined),
     ),
     workers: read("SLUICE_WORKERS", "auto", "auto or a number 1…1024", parseWorkers),
+    drainSeconds: read("SLUICE_DRAIN_SECONDS", 30, "a whole number of seconds from 0 to 3600", (text) =>
+      /^[0-9]{1,4}$/.test(text) && Number(text) <= 3600 ? Number(text) : undefined,
+    ),
     upstream: read<string | undefined>("SLUICE_UPSTREAM", undefined, "http://host:port", parseOrigin(["http:"])),
     controlUrl: read(
       "SLUICE_CONTROL_URL",

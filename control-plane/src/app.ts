@@ -26,6 +26,8 @@ import templateRoutes from "./routes/templates.ts";
 import tokenRoutes from "./routes/tokens.ts";
 import { parseWait } from "./schemas/parameters.ts";
 import { type Database, openDatabase } from "./storage/database.ts";
+import { DatabaseBusy, DatabaseUnwritable } from "./storage/sqlite-errors.ts";
+import type { StorageHealth } from "./storage/storage-health.ts";
 import { ensureFirstTokens } from "./tokens/first-tokens.ts";
 
 declare module "fastify" {
@@ -53,6 +55,7 @@ export interface ControlPlane {
 const secretPaths = ["authorization", "token"].flatMap((name) => [name, `*.${name}`, `*.*.${name}`]);
 
 const maxBodyBytes = 1024 * 1024;
+const tokenRetryMs = 1_000;
 
 /** @throws when the database cannot be opened or migrated, or a token cannot be used */
 export async function buildControlPlane(
@@ -60,21 +63,57 @@ export async function buildControlPlane(
   surroundings: Surroundings = {},
 ): Promise<ControlPlane> {
   const now = surroundings.now ?? Date.now;
-  const database = await openDatabase(configuration.database);
+  const { database, health } = await openDatabase(configuration.database);
   try {
-    const app = await buildApp(configuration, surroundings, database, now);
+    const app = await buildApp(configuration, surroundings, database, health, now);
     // Last: a token made before something else failed would never be shown.
-    return { app, firstAdminToken: await ensureFirstTokens(database, configuration, now()) };
+    return { app, firstAdminToken: await tokensOrLater(app, () => ensureFirstTokens(database, configuration, now())) };
   } catch (error) {
     await database.destroy();
     throw error;
   }
 }
 
+/**
+ * On a full disk, what is stored is served by the tokens that are stored; those of the environment come when there is
+ * room. @returns the token to show, where one was made now
+ */
+async function tokensOrLater(
+  app: FastifyInstance,
+  ensure: () => Promise<string | undefined>,
+): Promise<string | undefined> {
+  try {
+    return await ensure();
+  } catch (error) {
+    if (!isPassing(error)) throw error;
+    app.log.error({ err: error }, "the tokens of the environment cannot be stored yet: those stored before hold on");
+  }
+  const again = setInterval(() => {
+    if (app.storageHealth.state !== "ok") return;
+    ensure().then(
+      (made) => {
+        clearInterval(again);
+        if (made !== undefined) console.log(`sluice: admin token (shown once): ${made}`);
+        app.log.warn("the tokens of the environment are stored now");
+      },
+      (error) => {
+        // Closed meanwhile.
+        if (!isPassing(error)) clearInterval(again);
+      },
+    );
+  }, tokenRetryMs).unref();
+  return undefined;
+}
+
+function isPassing(error: unknown): boolean {
+  return error instanceof DatabaseUnwritable || error instanceof DatabaseBusy;
+}
+
 async function buildApp(
   configuration: Configuration,
   surroundings: Surroundings,
   database: Database,
+  health: StorageHealth,
   now: () => number,
 ): Promise<FastifyInstance> {
   const app = Fastify({
@@ -110,7 +149,7 @@ async function buildApp(
   await app.register(errorResponses);
   await app.register(lastResponses);
   await app.register(websockets);
-  await app.register(databasePlugin, { database });
+  await app.register(databasePlugin, { database, health });
   await app.register(authentication, { now });
   await app.register(documentBodies);
   await app.register(apiDescription);

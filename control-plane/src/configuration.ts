@@ -17,6 +17,8 @@ export interface Configuration {
 }
 
 export interface DatabaseConfiguration {
+  /** The variable that an operator changes to have it elsewhere. */
+  readonly variable: string;
   readonly kind: "sqlite";
   readonly path: string;
 }
@@ -92,7 +94,7 @@ function readDatabase(environment: NodeJS.ProcessEnv, dataDir: string): Database
   const variable = "SLUICE_DATABASE_URL";
   const expected = "sqlite:/path/to/file, or nothing (SQLite in the data directory)";
   const url = read(environment, variable);
-  if (url === undefined) return { kind: "sqlite", path: resolve(dataDir, "sluice.db") };
+  if (url === undefined) return { variable: "SLUICE_DATA_DIR", kind: "sqlite", path: resolve(dataDir, "sluice.db") };
   const scheme = schemeOf(url);
   if (laterSchemes.includes(scheme)) {
     throw new ConfigurationError(variable, expected, `${scheme}…, which is not available yet`);
@@ -101,7 +103,7 @@ function readDatabase(environment: NodeJS.ProcessEnv, dataDir: string): Database
   if (scheme !== "sqlite:" || path === "") {
     throw new ConfigurationError(variable, expected, scheme === "" ? "a text without a scheme" : `${scheme}…`);
   }
-  return { kind: "sqlite", path: resolve(path) };
+  return { variable, kind: "sqlite", path: resolve(path) };
 }
 
 function readRedis(environment: NodeJS.ProcessEnv): RedisDeployment | undefined {

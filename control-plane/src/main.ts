@@ -21,9 +21,9 @@ async function run(configuration: Configuration): Promise<void> {
   collectDefaultMetrics({ register: app.metrics.registry });
 
   let stopping = false;
-  const stop = () => {
+  const stop = (signal?: NodeJS.Signals) => {
     // Told twice: whoever waits has lost patience.
-    if (stopping) process.exit(1);
+    if (stopping) process.exit(signal === "SIGINT" ? 130 : signal === "SIGTERM" ? 143 : 1);
     stopping = true;
     setTimeout(() => {
       console.error("sluice: some connections did not end in time; stopped without them");
@@ -40,7 +40,7 @@ async function run(configuration: Configuration): Promise<void> {
   process.on("SIGINT", stop);
   process.on("SIGTERM", stop);
   // Started by another process: without it, nobody would ever stop us.
-  if (process.channel !== undefined && process.channel !== null) process.on("disconnect", stop);
+  if (process.channel !== undefined && process.channel !== null) process.on("disconnect", () => stop());
 
   try {
     await app.listen({ host: configuration.host, port: configuration.port });

@@ -5,7 +5,11 @@ describe("the configuration", () => {
   it("has the defaults that the design names, and is frozen", () => {
     const configuration = readConfiguration({});
     expect(configuration).toMatchObject({ host: "127.0.0.1", port: 8081, redis: undefined, logLevel: "warn" });
-    expect(configuration.database).toEqual({ kind: "sqlite", path: `${process.cwd()}/.sluice/sluice.db` });
+    expect(configuration.database).toEqual({
+      variable: "SLUICE_DATA_DIR",
+      kind: "sqlite",
+      path: `${process.cwd()}/.sluice/sluice.db`,
+    });
     expect(Object.isFrozen(configuration)).toBe(true);
   });
 

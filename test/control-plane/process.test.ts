@@ -1,9 +1,10 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { createServer } from "node:net";
+import { connect, createServer } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { temporaryDir } from "./control-plane-under-test.ts";
+import { adminToken, temporaryDir } from "./control-plane-under-test.ts";
 
 const main = fileURLToPath(new URL("../../control-plane/src/main.ts", import.meta.url));
 
@@ -51,6 +52,47 @@ describe("the process", { timeout: 30_000 }, () => {
     expect(first.printed.err + second.printed.err).toBe("");
     second.child.kill("SIGINT");
     expect(await second.exited).toBe(0);
+  });
+
+  it("of a second control plane on the same SQLite file ends with the first one's pid and what to use instead", async () => {
+    const SLUICE_DATA_DIR = await temporaryDir();
+    const first = start({ SLUICE_DATA_DIR });
+    await urlOf(first);
+    const second = start({ SLUICE_DATA_DIR });
+    expect(await second.exited).toBe(1);
+    expect(second.printed.err).toMatch(/^sluice: SLUICE_DATA_DIR: expected a database file that no other .*\n$/);
+    expect(second.printed.err).toContain(`which the one with pid ${first.child.pid} has`);
+    expect(second.printed.err).toMatch(/another SLUICE_DATA_DIR.*MySQL or PostgreSQL/);
+    // The lock dies with its process, however that ends.
+    first.child.kill("SIGKILL");
+    await first.exited;
+    await urlOf(start({ SLUICE_DATA_DIR }));
+  });
+
+  it.each([
+    ["SIGINT", 130],
+    ["SIGTERM", 143],
+  ] as const)("ends at once when %s comes twice", async (signal, code) => {
+    const started = start({ SLUICE_DATA_DIR: await temporaryDir(), SLUICE_ADMIN_TOKEN: adminToken });
+    const { port } = new URL(await urlOf(started));
+    // A request that never ends would hold up the stop.
+    const socket = connect(Number(port), "127.0.0.1");
+    onTestFinished(() => void socket.destroy());
+    socket.on("error", () => undefined);
+    const headers = [
+      "host: a",
+      `authorization: Bearer ${adminToken}`,
+      "content-type: application/json",
+      "content-length: 9",
+    ];
+    socket.write(`POST /api/v1/tokens HTTP/1.1\r\n${headers.join("\r\n")}\r\n\r\n{`);
+    await sleep(200);
+    started.child.kill(signal);
+    await sleep(200);
+    const askedAtMs = performance.now();
+    started.child.kill(signal);
+    expect(await started.exited).toBe(code);
+    expect(performance.now() - askedAtMs).toBeLessThan(2_000);
   });
 
   it("stops when the process that started it is gone", async () => {

@@ -462,16 +462,21 @@ describe("a database that was rolled back", () => {
   });
 
   it("is not what a gateway speaks of that comes from another control plane on the same database", async () => {
-    const SLUICE_DATA_DIR = await temporaryDir();
-    const one = await startControlPlane({ SLUICE_DATA_DIR });
-    const other = await startControlPlane({ SLUICE_DATA_DIR });
-    await one.call("PUT", books, { body: onePerSecond });
-    const { epoch } = one.app.publisher.current;
-    expect(other.app.publisher.current.revision).toBe(0);
-    const gateway = await connectGateway(other, "g1", { epoch, revision: 1 });
+    const control = await startControlPlane();
+    const { epoch } = control.app.publisher.current;
+    // What another one does to the database; on one of SQLite there is none.
+    const database = new DatabaseSync(join(control.dataDir, "sluice.db"));
+    database.exec(`
+      insert into revisions (number, at, who, action, app) values (1, 0, 'another', 'create-app', 'books');
+      insert into apps (name, created_at, revision) values ('books', 0, 1);
+      update meta set revision = 1;
+    `);
+    database.close();
+    expect(control.app.publisher.current.revision).toBe(0);
+    const gateway = await connectGateway(control, "g1", { epoch, revision: 1 });
     await gateway.next("fleet");
-    await vi.waitFor(() => expect(other.app.publisher.current).toMatchObject({ epoch, revision: 1 }));
-    expect((await other.call("GET", "/revisions")).body.revisions).toHaveLength(1);
+    await vi.waitFor(() => expect(control.app.publisher.current).toMatchObject({ epoch, revision: 1 }));
+    expect((await control.call("GET", "/revisions")).body.revisions).toHaveLength(1);
   });
 });
 

@@ -133,8 +133,8 @@ it("docs/dependencies.md has a line for every dependency, and no other", () => {
     "test/mutation/package.json",
   ];
   const inUse = manifests.flatMap((manifest) => {
-    const { dependencies = {}, devDependencies = {} } = JSON.parse(read(manifest));
-    return Object.keys({ ...dependencies, ...devDependencies });
+    const { dependencies = {}, devDependencies = {}, optionalDependencies = {} } = JSON.parse(read(manifest));
+    return Object.keys({ ...dependencies, ...devDependencies, ...optionalDependencies });
   });
   const [npm = ""] = read("docs/dependencies.md").split("\n## Debian");
   expect([...namesInTables(npm)].sort()).toEqual(inUse.sort());

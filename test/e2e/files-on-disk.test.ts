@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { expect, it, onTestFinished } from "vitest";
-import { writeGatewayFiles } from "../../launch/nginx-config.ts";
+import { errorLogOf, writeGatewayFiles } from "../../launch/nginx-config.ts";
 import { readSettings } from "../../launch/settings.ts";
 import { ControlPlaneDouble } from "../fixtures/control-plane-double.ts";
 import { freePorts } from "../fixtures/free-ports.ts";
@@ -16,7 +16,10 @@ import { ask } from "../fixtures/requests.ts";
 import { until } from "../fixtures/system.ts";
 
 /** An nginx in the background that is gone after the test. @param prepare is given the directory of the workers */
-async function startDaemon(controlPort: number, prepare: (directory: string) => void = () => {}): Promise<string> {
+async function startDaemon(
+  controlPort: number,
+  prepare: (workersDirectory: string, directory: string) => void = () => {},
+): Promise<string> {
   const [port, privatePort] = (await freePorts(2)) as [number, number];
   const dataDir = mkdtempSync(join(tmpdir(), "sluice-daemon-"));
   const env = {
@@ -29,8 +32,8 @@ async function startDaemon(controlPort: number, prepare: (directory: string) => 
   };
   const nginx = nginxUnderTest();
   const { config, snapshotDir } = writeGatewayFiles(readSettings(env), nginx);
-  prepare(snapshotDir);
   const directory = join(dataDir, `gateway-${port}`);
+  prepare(snapshotDir, directory);
   const command = ["-p", `${directory}/`, "-e", "error.log", "-c", config];
   const started = spawnSync("/bin/sh", ["-c", 'umask 0; exec "$0" "$@"', nginx.path, ...command], {
     env: { ...env, SLUICE_GATEWAY_DIR: snapshotDir },
@@ -107,4 +110,20 @@ it("closes files that an earlier version left open to others as soon as it start
   });
   const closed = { "live-gateways": "600", "snapshot.json": "600" };
   await until("both are closed", 5_000, () => JSON.stringify(modesIn(directory)) === JSON.stringify(closed));
+});
+
+it("closes the error log to everybody else before nginx writes to it, also one that an earlier version left open", async () => {
+  const [closedPort = 0] = await freePorts(1);
+  const directory = await startDaemon(closedPort);
+  const log = join(directory, "../error.log");
+  expect((statSync(log).mode & 0o777).toString(8)).toBe("600");
+  expect(readFileSync(log, "utf8")).not.toBe("");
+
+  const dataDir = mkdtempSync(join(tmpdir(), "sluice-log-"));
+  onTestFinished(() => rmSync(dataDir, { recursive: true, force: true }));
+  const settings = readSettings({ SLUICE_DATA_DIR: dataDir });
+  writeGatewayFiles(settings, nginxUnderTest());
+  chmodSync(errorLogOf(settings), 0o644);
+  writeGatewayFiles(settings, nginxUnderTest());
+  expect((statSync(errorLogOf(settings)).mode & 0o777).toString(8)).toBe("600");
 });

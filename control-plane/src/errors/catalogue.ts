@@ -117,6 +117,17 @@ export const errorCatalogue = {
       "The counter is in Redis, which does not do what it is asked (`detail` says why), or SLUICE_REDIS_URL is not set.",
   },
   "not-ready": { status: 503, title: "Not ready", meaning: "The database does not answer." },
+  "database-busy": {
+    status: 503,
+    title: "Database busy",
+    meaning:
+      "Another process holds the database's lock, and did not let go in time. Nothing was changed; try again after `Retry-After`.",
+  },
+  "storage-unwritable": {
+    status: 503,
+    title: "Storage unwritable",
+    meaning: "The database cannot be written to; the log says why. Nothing was changed; what is stored is served on.",
+  },
   "storage-full": {
     status: 507,
     title: "Storage full",

@@ -7,9 +7,10 @@ import fp from "fastify-plugin";
 import { ApiError, problemDocument } from "../errors/api-error.ts";
 import type { ErrorCode } from "../errors/catalogue.ts";
 import { problemsOf } from "../schemas/validation-problems.ts";
-import { isDiskFull } from "../storage/sqlite.ts";
+import { DatabaseBusy, DatabaseUnwritable } from "../storage/sqlite-errors.ts";
 
 const lingerMs = 1_000;
+const retryAfterBusySeconds = 1;
 const contentType = "application/problem+json";
 
 /** Fastify's own errors that a client causes. */
@@ -95,9 +96,17 @@ function apiErrorFrom(thrown: unknown, request: FastifyRequest): ApiError {
     request.log.warn({ err: error }, "a client error without a code of its own");
     return new ApiError("bad-request", details["bad-request"] ?? "");
   }
-  if (isDiskFull(thrown)) {
-    request.log.error({ err: error }, "the disk is full");
+  // That it began is in the log once, and not with every request.
+  if (thrown instanceof DatabaseUnwritable) {
+    if (thrown.fault === "unwritable") {
+      return new ApiError("storage-unwritable", "The database cannot be written to: nothing was changed.");
+    }
     return new ApiError("storage-full", "The disk of the database is full: nothing was changed.");
+  }
+  if (thrown instanceof DatabaseBusy) {
+    request.log.warn({ err: error }, "the database was busy for too long");
+    const detail = "Another process holds the database's lock, and did not let go in time: nothing was changed.";
+    return new ApiError("database-busy", detail, {}, { "retry-after": String(retryAfterBusySeconds) });
   }
   // What went wrong inside is for the log alone: messages of drivers and of Node hold paths, SQL and values.
   request.log.error({ err: error }, "request failed");

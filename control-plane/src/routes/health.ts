@@ -2,11 +2,16 @@
 
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
+import { addGauge } from "../plugins/metrics.ts";
 import { probeDatabase } from "../storage/database.ts";
 
 const open = { schema: { hide: true }, config: { access: "public" } } as const;
 
 export default async function healthRoutes(app: FastifyInstance): Promise<void> {
+  addGauge(app.metrics, "sluice_control_database_writable", "Whether changes can be stored.", () =>
+    app.storageHealth.state === "ok" ? 1 : 0,
+  );
+
   app.get("/healthz", open, async () => ({ status: "ok" }));
 
   app.get("/readyz", open, async (request) => {
@@ -16,8 +21,9 @@ export default async function healthRoutes(app: FastifyInstance): Promise<void> 
       request.log.error({ err: error }, "the database does not answer");
       throw new ApiError("not-ready", "The database does not answer.");
     }
-    // Without Redis it serves, stores and pushes all the same: told, but no reason to take it out.
+    // Without Redis, or with a disk that takes no changes, it serves and pushes all the same: told, but no reason to take
+    // it out.
     const redis = app.redis === undefined ? "not-configured" : app.redis.link.health.state;
-    return { status: "ok", redis, gateways: app.fleet.links().length };
+    return { status: "ok", storage: app.storageHealth.state, redis, gateways: app.fleet.links().length };
   });
 }

@@ -3,24 +3,30 @@
 import { mkdir } from "node:fs/promises";
 import { dirname } from "node:path";
 import { type Dialect, Kysely, sql } from "kysely";
-import type { DatabaseConfiguration } from "../configuration.ts";
+import { ConfigurationError, type DatabaseConfiguration } from "../configuration.ts";
 import { migrate } from "./migrations.ts";
 import { sqliteDialect } from "./sqlite.ts";
+import { DatabaseUnwritable } from "./sqlite-errors.ts";
+import { DatabaseInUse } from "./sqlite-lock.ts";
+import { StorageHealth } from "./storage-health.ts";
 import type { Tables } from "./tables.ts";
 
 export type Database = Kysely<Tables>;
 
 /** @throws when it cannot be opened or migrated; what was opened is closed again */
-export async function openDatabase(configuration: DatabaseConfiguration): Promise<Database> {
+export async function openDatabase(
+  configuration: DatabaseConfiguration,
+): Promise<{ database: Database; health: StorageHealth }> {
+  const health = new StorageHealth();
   await mkdir(dirname(configuration.path), { recursive: true, mode: 0o700 });
-  const database = new Kysely<Tables>({ dialect: dialectFor(configuration) });
+  const database = new Kysely<Tables>({ dialect: dialectFor(configuration, health) });
   try {
     await migrate(database);
   } catch (error) {
-    await database.destroy();
-    throw error;
+    await database.destroy().catch(() => undefined);
+    throw told(error, configuration);
   }
-  return database;
+  return { database, health };
 }
 
 /** @throws when the database does not answer */
@@ -28,9 +34,40 @@ export async function probeDatabase(database: Database): Promise<void> {
   await sql`select 1`.execute(database);
 }
 
-function dialectFor(configuration: DatabaseConfiguration): Dialect {
+/** Writes what is there already. @throws DatabaseUnwritable when there is no room, DatabaseBusy */
+export async function probeWriting(database: Database): Promise<void> {
+  await database
+    .updateTable("meta")
+    .set((row) => ({ revision: row.ref("revision") }))
+    .where("id", "=", 1)
+    .execute();
+}
+
+/** In the words of whoever starts it. */
+function told(error: unknown, { variable, path }: DatabaseConfiguration): unknown {
+  if (error instanceof DatabaseInUse) {
+    const who = error.pid === undefined ? "another one" : `the one with pid ${error.pid}`;
+    return new ConfigurationError(
+      variable,
+      "a database file that no other control plane has open (one process per SQLite file)",
+      `${error.path}, which ${who} has: stop that one, or give this one another SLUICE_DATA_DIR. Several control planes ` +
+        "on one database need MySQL or PostgreSQL, which are not available yet",
+    );
+  }
+  if (error instanceof DatabaseUnwritable) {
+    const why = error.fault === "full" ? "whose disk is full" : `which cannot be written to (${error.message})`;
+    return new ConfigurationError(
+      variable,
+      "room to make the database or bring it up to date",
+      `${path}, ${why}; nothing was changed`,
+    );
+  }
+  return error;
+}
+
+function dialectFor(configuration: DatabaseConfiguration, health: StorageHealth): Dialect {
   switch (configuration.kind) {
     case "sqlite":
-      return sqliteDialect(configuration.path);
+      return sqliteDialect(configuration.path, health);
   }
 }

@@ -1,7 +1,7 @@
 // The schema, step by step; run at every start. A released step is never edited, only followed by another.
 
 import { randomUUID } from "node:crypto";
-import { type Kysely, type Migration, Migrator } from "kysely";
+import { type Kysely, type Migration, Migrator, sql } from "kysely";
 import { newId } from "./new-id.ts";
 import type { Tables } from "./tables.ts";
 
@@ -10,11 +10,23 @@ const migrations: Record<string, Migration> = {
   "0002-bans-templates-token-ids": { up: addBansTemplatesAndTokenIds },
 };
 
-/** Brings the database to the newest schema. @throws what the failing step threw; that step is rolled back */
+/**
+ * Brings the database to the newest schema, and writes nothing where it is there already: a full disk must not keep us
+ * from what is stored. @throws what the failing step threw; all steps are rolled back
+ */
 export async function migrate(database: Kysely<Tables>): Promise<void> {
   const migrator = new Migrator({ db: database, provider: { getMigrations: async () => migrations } });
+  if (await isNewest(database, migrator)) return;
   const { error } = await migrator.migrateToLatest();
   if (error !== undefined) throw error;
+}
+
+/** Not so where a later version of Sluice has been at it, which the migrator then says. */
+async function isNewest(database: Kysely<Tables>, migrator: Migrator): Promise<boolean> {
+  const known = await migrator.getMigrations();
+  if (known.some(({ executedAt }) => executedAt === undefined)) return false;
+  const { rows } = await sql<{ name: string }>`select name from kysely_migration`.execute(database);
+  return rows.every(({ name }) => Object.hasOwn(migrations, name));
 }
 
 async function createSkeleton(database: Kysely<Tables>): Promise<void> {

@@ -59,6 +59,7 @@ export async function readState(database: Database, nowMs: number): Promise<Stor
   return database
     .transaction()
     .setIsolationLevel("repeatable read")
+    .setAccessMode("read only")
     .execute(async (transaction) => {
       const head = await transaction.selectFrom("meta").selectAll().where("id", "=", 1).executeTakeFirstOrThrow();
       const policies = await transaction

@@ -1,49 +1,310 @@
-// Node's own SQLite in the shape of database that Kysely's SQLite dialect works with, so that the embedded default
-// needs no native package.
+// Node's own SQLite as a dialect of Kysely, so that the embedded default needs no native package. Node's SQLite blocks:
+// so nobody ever waits inside of it. Reads have connections of their own and wait for nobody; changes take their turn,
+// and while another process writes they try again between other requests' work, for a bounded time.
 
-import { closeSync, openSync } from "node:fs";
-import { DatabaseSync, type SQLInputValue } from "node:sqlite";
-import { type Dialect, type SqliteDatabase, SqliteDialect } from "kysely";
+import { dirname } from "node:path";
+import type { DatabaseSync, SQLInputValue } from "node:sqlite";
+import { setTimeout as sleep } from "node:timers/promises";
+import {
+  type CompiledQuery,
+  type DatabaseConnection,
+  type Dialect,
+  type Driver,
+  type QueryResult,
+  SelectQueryNode,
+  SqliteAdapter,
+  SqliteIntrospector,
+  SqliteQueryCompiler,
+  type TransactionSettings,
+} from "kysely";
+import { DatabaseBusy, DatabaseUnwritable, isBusy, isDiskFull, writeFaultOf } from "./sqlite-errors.ts";
+import { type OpenedFile, openAlone, openTogether, requireSqliteFile } from "./sqlite-file.ts";
+import { type FileLock, lockSqliteFile } from "./sqlite-lock.ts";
+import { StorageHealth } from "./storage-health.ts";
+import { Turns } from "./turns.ts";
 
-/** How long a statement waits for another process that writes to the same file. */
-const busyMs = 5_000;
+/** How long a statement waits for another process that writes to the same file, and for those before it. */
+const patienceMs = 5_000;
+const shortestRestMs = 2;
+const longestRestMs = 50;
+/** Opened alone for want of room, it is tried so often whether connections may share the file again. */
+const reopenAfterMs = 5_000;
 
-export function sqliteDialect(path: string): Dialect {
-  return new SqliteDialect({ database: async () => openSqlite(path) });
-}
-
-/** SQLITE_FULL: nothing of the transaction was written. */
-const diskFull = 13;
-
-export function isDiskFull(error: unknown): boolean {
-  return error instanceof Error && "errcode" in error && error.errcode === diskFull;
-}
-
-function openSqlite(path: string): SqliteDatabase {
-  // SQLite would let everybody read it. Of the files that it makes beside, each has the mode of this one.
-  if (path !== ":memory:") closeSync(openSync(path, "a", 0o600));
-  const database = new DatabaseSync(path, { timeout: busyMs });
-  // Every commit is synced: an answered PUT survives a power cut, not only a killed process.
-  database.exec("pragma journal_mode = wal; pragma synchronous = full");
+/** @param health is told whether changes can be stored */
+export function sqliteDialect(path: string, health = new StorageHealth()): Dialect {
   return {
-    close: () => database.close(),
-    prepare: (sql) => {
-      // SQLite has rolled back already where it could not write (disk full): why, is to be heard, and not this.
-      if (sql === "rollback" && !database.isTransaction) return nothingToDo;
-      const statement = database.prepare(sql);
-      return {
-        reader: statement.columns().length > 0,
-        all: (parameters) => statement.all(...(parameters as SQLInputValue[])),
-        run: (parameters) => statement.run(...(parameters as SQLInputValue[])),
-        iterate: (parameters) => statement.iterate(...(parameters as SQLInputValue[])),
-      };
-    },
+    createDriver: () => new SqliteFileDriver(path, health),
+    createQueryCompiler: () => new SqliteQueryCompiler(),
+    createAdapter: () => new TransactionalSqliteAdapter(),
+    createIntrospector: (database) => new SqliteIntrospector(database),
   };
 }
 
-const nothingToDo: ReturnType<SqliteDatabase["prepare"]> = {
-  reader: false,
-  all: () => [],
-  run: () => ({ changes: 0, lastInsertRowid: 0 }),
-  iterate: () => [][Symbol.iterator](),
-};
+/** A migration that fails half-way, as on a full disk, leaves nothing behind: Kysely's own adapter would not have that. */
+class TransactionalSqliteAdapter extends SqliteAdapter {
+  override get supportsTransactionalDdl(): boolean {
+    return true;
+  }
+}
+
+class SqliteFileDriver implements Driver {
+  readonly #path: string;
+  readonly #health: StorageHealth;
+  readonly #writing = new Turns();
+  readonly #readingSnapshots = new Turns();
+  #lock: FileLock | undefined;
+  #file: OpenedFile | undefined;
+  /** Opened alone, it has stored a change: there may be room again for what connections share. */
+  #mayShare = false;
+  #triedToShareAtMs = Number.NEGATIVE_INFINITY;
+  #isClosed = false;
+
+  constructor(path: string, health: StorageHealth) {
+    this.#path = path;
+    this.#health = health;
+  }
+
+  async init(): Promise<void> {
+    requireSqliteFile(this.#path);
+    this.#lock = lockUnlessFull(this.#path);
+    try {
+      this.#file = await untilNotBusy(giveUpAt(), () => this.#open());
+    } catch (error) {
+      this.#lock?.release();
+      throw error;
+    }
+    if (isDiskFull(dirname(this.#path))) this.#health.failed("full", new Error("the disk of the database has no room"));
+  }
+
+  async acquireConnection(): Promise<SqliteConnection> {
+    return new SqliteConnection(this);
+  }
+
+  async beginTransaction(connection: SqliteConnection, { accessMode }: TransactionSettings): Promise<void> {
+    await connection.begin(accessMode === "read only");
+  }
+
+  async commitTransaction(connection: SqliteConnection): Promise<void> {
+    connection.end("commit");
+  }
+
+  async rollbackTransaction(connection: SqliteConnection): Promise<void> {
+    connection.end("rollback");
+  }
+
+  async releaseConnection(connection: SqliteConnection): Promise<void> {
+    connection.release();
+  }
+
+  async destroy(): Promise<void> {
+    this.#isClosed = true;
+    this.#file?.close();
+    this.#file = undefined;
+    this.#lock?.release();
+  }
+
+  /** The connection for a change, as its only user. @throws DatabaseBusy */
+  async turnToWrite(giveUpAtMs: number): Promise<[DatabaseSync, release: () => void]> {
+    const release = await this.#turn(this.#writing, giveUpAtMs);
+    try {
+      if (this.#mayShare || this.#file === undefined) await untilNotBusy(giveUpAtMs, () => this.#openAnew());
+      return [this.#opened.writer, release];
+    } catch (error) {
+      release();
+      throw error;
+    }
+  }
+
+  /** The connection for a transaction that reads, as its only user. @throws DatabaseBusy */
+  async turnToReadSnapshot(giveUpAtMs: number): Promise<[DatabaseSync, release: () => void]> {
+    if (this.#isAlone) return this.turnToWrite(giveUpAtMs);
+    const release = await this.#turn(this.#readingSnapshots, giveUpAtMs);
+    return [this.#opened.snapshotReader, release];
+  }
+
+  /** A single statement that changes nothing. @throws DatabaseBusy */
+  async read<R>(query: CompiledQuery): Promise<QueryResult<R>> {
+    const giveUpAtMs = giveUpAt();
+    if (!this.#isAlone) return untilNotBusy(giveUpAtMs, () => run<R>(this.#opened.reader, query));
+    // What a change that is under way has done so far is for nobody to see.
+    const [database, release] = await this.turnToWrite(giveUpAtMs);
+    try {
+      return run<R>(database, query);
+    } finally {
+      release();
+    }
+  }
+
+  /** @throws DatabaseUnwritable where the disk is why; else what `attempt` throws */
+  change<T>(attempt: () => T): T {
+    try {
+      return attempt();
+    } catch (error) {
+      const fault = writeFaultOf(error, dirname(this.#path));
+      if (fault === undefined) throw error;
+      this.#health.failed(fault, error);
+      throw new DatabaseUnwritable(fault, error);
+    }
+  }
+
+  /** After a change that took room on the disk. */
+  hasStored(): void {
+    this.#mayShare = this.#isAlone && performance.now() > this.#triedToShareAtMs + reopenAfterMs;
+    // A small change may still find room where the next does not.
+    if (this.#health.state !== "ok" && !isDiskFull(dirname(this.#path))) this.#health.worked();
+  }
+
+  get #isAlone(): boolean {
+    return this.#file?.alone ?? true;
+  }
+
+  get #opened(): OpenedFile {
+    if (this.#file === undefined) throw new Error("the database is closed");
+    return this.#file;
+  }
+
+  async #turn(turns: Turns, giveUpAtMs: number): Promise<() => void> {
+    const release = await turns.take(giveUpAtMs);
+    if (release === undefined) throw new DatabaseBusy(patienceMs);
+    return release;
+  }
+
+  /** Should it fail, because another process was quicker, the next who comes tries again. */
+  #openAnew(): void {
+    if (this.#isClosed) throw new Error("the database is closed");
+    this.#file?.close();
+    this.#file = undefined;
+    this.#file = this.#open();
+    this.#mayShare = false;
+  }
+
+  #open(): OpenedFile {
+    try {
+      return openTogether(this.#path);
+    } catch (error) {
+      // Whether changes can be stored shows when one is made.
+      if (writeFaultOf(error, dirname(this.#path)) === undefined) throw error;
+      this.#triedToShareAtMs = performance.now();
+    }
+    return this.change(() => openAlone(this.#path));
+  }
+}
+
+interface OpenTransaction {
+  readonly database: DatabaseSync;
+  readonly release: () => void;
+  readonly readsOnly: boolean;
+  hasChanged: boolean;
+}
+
+class SqliteConnection implements DatabaseConnection {
+  readonly #driver: SqliteFileDriver;
+  #transaction: OpenTransaction | undefined;
+
+  constructor(driver: SqliteFileDriver) {
+    this.#driver = driver;
+  }
+
+  async begin(readsOnly: boolean): Promise<void> {
+    const giveUpAtMs = giveUpAt();
+    const [database, release] = readsOnly
+      ? await this.#driver.turnToReadSnapshot(giveUpAtMs)
+      : await this.#driver.turnToWrite(giveUpAtMs);
+    try {
+      // At once as a writer: one that reads first could not become one when somebody else has written meanwhile.
+      const begin = readsOnly ? "begin" : "begin immediate";
+      await untilNotBusy(giveUpAtMs, () => this.#driver.change(() => database.exec(begin)));
+    } catch (error) {
+      release();
+      throw error;
+    }
+    this.#transaction = { database, release, readsOnly, hasChanged: false };
+  }
+
+  end(how: "commit" | "rollback"): void {
+    const transaction = this.#transaction;
+    if (transaction === undefined) return;
+    const { database, hasChanged } = transaction;
+    // SQLite has rolled back already where it could not write (disk full): why, is to be heard, and not this.
+    if (how === "rollback" && !database.isTransaction) return;
+    this.#driver.change(() => database.exec(how));
+    if (how === "commit" && hasChanged) this.#driver.hasStored();
+  }
+
+  release(): void {
+    const transaction = this.#transaction;
+    this.#transaction = undefined;
+    if (transaction === undefined) return;
+    if (transaction.database.isTransaction) transaction.database.exec("rollback");
+    transaction.release();
+  }
+
+  async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
+    if (this.#transaction !== undefined) {
+      const { database, readsOnly } = this.#transaction;
+      if (readsOnly) return run<R>(database, query);
+      const result = this.#driver.change(() => run<R>(database, query));
+      if (hasChangedRows(result)) this.#transaction.hasChanged = true;
+      return result;
+    }
+    if (isRead(query)) return this.#driver.read<R>(query);
+    const giveUpAtMs = giveUpAt();
+    const [database, release] = await this.#driver.turnToWrite(giveUpAtMs);
+    try {
+      const result = await untilNotBusy(giveUpAtMs, () => this.#driver.change(() => run<R>(database, query)));
+      if (hasChangedRows(result)) this.#driver.hasStored();
+      return result;
+    } finally {
+      release();
+    }
+  }
+
+  async *streamQuery<R>(query: CompiledQuery): AsyncIterableIterator<QueryResult<R>> {
+    yield await this.executeQuery<R>(query);
+  }
+}
+
+/** @returns undefined where there is no room for the lock's file, which keeps nobody from reading */
+function lockUnlessFull(path: string): FileLock | undefined {
+  try {
+    return lockSqliteFile(path);
+  } catch (error) {
+    const isFull = (error as NodeJS.ErrnoException).code === "ENOSPC" || writeFaultOf(error, dirname(path)) === "full";
+    if (!isFull) throw error;
+    process.emitWarning(`no room for ${path}-lock: nothing keeps a second control plane from this database`);
+    return undefined;
+  }
+}
+
+function isRead({ query, sql }: CompiledQuery): boolean {
+  return SelectQueryNode.is(query) || /^\s*select\b/i.test(sql);
+}
+
+function run<R>(database: DatabaseSync, { sql, parameters }: CompiledQuery): QueryResult<R> {
+  const statement = database.prepare(sql);
+  const values = parameters as SQLInputValue[];
+  if (statement.columns().length > 0) return { rows: statement.all(...values) as R[] };
+  const { changes, lastInsertRowid } = statement.run(...values);
+  return { numAffectedRows: BigInt(changes), insertId: BigInt(lastInsertRowid), rows: [] };
+}
+
+function hasChangedRows({ numAffectedRows = 0n }: QueryResult<unknown>): boolean {
+  return numAffectedRows > 0n;
+}
+
+function giveUpAt(): number {
+  return performance.now() + patienceMs;
+}
+
+/** @throws DatabaseBusy, or what `attempt` throws that is no lock of another process */
+async function untilNotBusy<T>(giveUpAtMs: number, attempt: () => T): Promise<T> {
+  for (let restMs = shortestRestMs; ; restMs = Math.min(restMs * 2, longestRestMs)) {
+    try {
+      return attempt();
+    } catch (error) {
+      if (!isBusy(error)) throw error;
+      if (performance.now() >= giveUpAtMs) throw new DatabaseBusy(patienceMs, error);
+    }
+    await sleep(restMs);
+  }
+}

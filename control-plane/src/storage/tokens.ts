@@ -46,9 +46,11 @@ export async function hasToken(database: Database, role: Role): Promise<boolean>
 
 /**
  * Makes the given one, which is for all apps, the only such token of its name and role; one that had them before is
- * worth nothing any more.
+ * worth nothing any more. Where it is that already, nothing is written.
  */
 export async function replaceToken(database: Database, token: TokenRecord): Promise<void> {
+  const present = await tokensOf(database, token.role, token.name);
+  if (present.length === 1 && present[0]?.hash === token.hash) return;
   await database.transaction().execute(async (transaction) => {
     await transaction
       .deleteFrom("tokens")
@@ -61,10 +63,21 @@ export async function replaceToken(database: Database, token: TokenRecord): Prom
   });
 }
 
-/** Of those for all apps. */
+/** Of those for all apps. Where there is none, nothing is written. */
 export async function deleteToken(database: Database, role: Role, name: string): Promise<void> {
+  if ((await tokensOf(database, role, name)).length === 0) return;
   await database
     .deleteFrom("tokens")
+    .where("role", "=", role)
+    .where("name", "=", name)
+    .where("app", "is", null)
+    .execute();
+}
+
+function tokensOf(database: Database, role: Role, name: string): Promise<{ hash: string }[]> {
+  return database
+    .selectFrom("tokens")
+    .select("hash")
     .where("role", "=", role)
     .where("name", "=", name)
     .where("app", "is", null)

@@ -1,8 +1,8 @@
 // The tokens that exist without anybody having asked for them: one for an admin, one for gateways. There are no
 // default credentials: what is not given is made up here, at random.
 
-import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { chmod, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { type Configuration, ConfigurationError, minTokenLength } from "../configuration.ts";
 import type { Database } from "../storage/database.ts";
 import { deleteToken, hasToken, replaceToken } from "../storage/tokens.ts";
@@ -47,17 +47,7 @@ async function ensureAdminToken(
 /** The gateway of the same machine reads this file; nobody else may. */
 async function readOrMakeGatewayToken(dataDir: string): Promise<string> {
   const path = join(dataDir, gatewayTokenFile);
-  await mkdir(dataDir, { recursive: true, mode: 0o700 });
-  try {
-    // "wx": of two control planes that start at once, one makes the token and the other reads it.
-    const made = mintToken("gateway");
-    await writeFile(path, `${made}\n`, { mode: 0o600, flag: "wx" });
-    return made;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-  }
-  await chmod(path, 0o600);
-  const token = (await readFile(path, "utf8")).trim();
+  const token = (await readToken(path)) ?? (await makeGatewayToken(path));
   if (token.length < minTokenLength) {
     throw new ConfigurationError(
       path,
@@ -65,5 +55,32 @@ async function readOrMakeGatewayToken(dataDir: string): Promise<string> {
       `${token.length} characters`,
     );
   }
+  await chmod(path, 0o600);
   return token;
+}
+
+/** @returns undefined where there is none, or nothing in it: what is left of a start on a full disk */
+async function readToken(path: string): Promise<string | undefined> {
+  try {
+    const token = (await readFile(path, "utf8")).trim();
+    return token === "" ? undefined : token;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
+/** Whole or not at all: a gateway may be waiting for it, and the disk may be full. */
+async function makeGatewayToken(path: string): Promise<string> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  const made = mintToken("gateway");
+  const draft = `${path}.${process.pid}`;
+  try {
+    await writeFile(draft, `${made}\n`, { mode: 0o600, flush: true });
+    await rename(draft, path);
+  } catch (error) {
+    await rm(draft, { force: true });
+    throw error;
+  }
+  return made;
 }

@@ -1,0 +1,43 @@
+// Files that a start writes: only where they do not say the same already, and whole or not at all. So a full disk keeps
+// nobody from starting again with what is there, and empties no file that is needed.
+import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { SetupError } from "./step.mjs";
+
+/** @throws SetupError that says what could not be written, and why */
+export function keepFile(file: string, text: string, mode = 0o644): void {
+  if (textOf(file) === text) return;
+  const draft = `${file}.${process.pid}`;
+  try {
+    writeFileSync(draft, text, { mode });
+    renameSync(draft, file);
+  } catch (error) {
+    rmSync(draft, { force: true });
+    throw new SetupError(`cannot write ${file}: ${whyNot(error)}`);
+  }
+}
+
+/** In words that an operator knows. */
+export function whyNot(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  switch (code) {
+    case "ENOSPC":
+      return "the disk is full";
+    case "EDQUOT":
+      return "the disk quota is used up";
+    case "EROFS":
+      return "the file system is read-only";
+    case "EACCES":
+    case "EPERM":
+      return "this user may not";
+    default:
+      return code ?? message;
+  }
+}
+
+function textOf(file: string): string | undefined {
+  try {
+    return readFileSync(file, "utf8");
+  } catch {
+    return undefined;
+  }
+}

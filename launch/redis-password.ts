@@ -1,0 +1,20 @@
+// `node launch/redis-password.ts DIRECTORY`: makes a password for the Redis of docker-compose.yml, unless there is one. Two
+// files: `password`, and `redis.conf` as Redis wants to be told of it. Whoever may look into the directory may read them:
+// Redis runs as another user than what asks it, and the volume is theirs alone.
+import { randomBytes } from "node:crypto";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { keepFile } from "./kept-file.ts";
+import { fail, SetupError } from "./step.mjs";
+
+try {
+  const [directory] = process.argv.slice(2);
+  if (directory === undefined) throw new SetupError("redis-password: expected a directory, got nothing");
+  const file = join(directory, "password");
+  const password = existsSync(file) ? readFileSync(file, "utf8").trim() : randomBytes(32).toString("base64url");
+  keepFile(file, `${password}\n`);
+  // Last: Redis waits for this one.
+  keepFile(join(directory, "redis.conf"), `requirepass ${password}\n`);
+} catch (error) {
+  fail(error);
+}

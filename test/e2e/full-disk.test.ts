@@ -1,0 +1,89 @@
+// `npm start` again on a disk without a byte left, after everything was killed: the whole of Sluice on that disk.
+
+import { join, resolve } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { freePorts } from "../fixtures/free-ports.ts";
+import { Program } from "../fixtures/program.ts";
+import { ask } from "../fixtures/requests.ts";
+import { SmallDisk } from "../fixtures/small-disk.ts";
+import { adminToken, childrenOf, until } from "../fixtures/system.ts";
+
+const project = resolve(import.meta.dirname, "../..");
+let disk: SmallDisk;
+let program: Program | undefined;
+let ports: readonly [number, number, number, number];
+
+beforeEach(async () => {
+  disk = await SmallDisk.make(4_096);
+  ports = (await freePorts(4)) as [number, number, number, number];
+});
+afterEach(async () => {
+  await program?.stop();
+  await disk.remove();
+});
+
+async function start(): Promise<Program> {
+  const [command = "", ...args] = [...disk.prefix, process.execPath, join(project, "launch/start.ts")];
+  const [gateway, gatewayPrivate, control, upstream] = ports;
+  program = await Program.start({
+    command,
+    args,
+    env: {
+      SLUICE_DATA_DIR: disk.path,
+      SLUICE_GATEWAY_PORT: `${gateway}`,
+      SLUICE_GATEWAY_PRIVATE_PORT: `${gatewayPrivate}`,
+      SLUICE_CONTROL_PORT: `${control}`,
+      SLUICE_UPSTREAM_PORT: `${upstream}`,
+      SLUICE_ADMIN_TOKEN: adminToken,
+      SLUICE_WORKERS: "1",
+    },
+    readyWhen: /^sluice: ready$/m,
+  });
+  return program;
+}
+
+function killWithAllItStarted(pid: number): void {
+  const children = childrenOf(pid);
+  process.kill(pid, "SIGKILL");
+  for (const child of children) killWithAllItStarted(child);
+}
+
+const put = (quota: number) =>
+  ask(`http://127.0.0.1:${ports[2]}/api/v1/apps/default/policies/hello?wait=5s`, {
+    method: "PUT",
+    headers: { authorization: `Bearer ${adminToken}`, "content-type": "application/json" },
+    body: JSON.stringify({
+      match: { paths: ["/hello"] },
+      limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
+    }),
+  });
+
+const limitTold = async () => (await ask(`http://127.0.0.1:${ports[0]}/hello`)).headers["x-ratelimit-limit"];
+
+it("starts, limits, says what fails, and takes changes when there is room, without another start", async () => {
+  const first = await start();
+  expect((await put(3)).status).toBe(201);
+  expect(await limitTold()).toBe("3");
+  await sleep(500);
+  killWithAllItStarted(first.pid);
+  await until("the ports are free", 5_000, () =>
+    ask(`http://127.0.0.1:${ports[2]}/healthz`).then(
+      () => false,
+      () => true,
+    ),
+  );
+  disk.fill();
+
+  const second = await start();
+  expect(await limitTold()).toBe("3");
+  const refused = await put(5);
+  expect([refused.status, JSON.parse(refused.body).code]).toEqual([507, "storage-full"]);
+  const ready = await ask(`http://127.0.0.1:${ports[2]}/readyz`);
+  expect(JSON.parse(ready.body)).toMatchObject({ status: "ok", storage: "full", gateways: 1 });
+  expect(second.output).toContain("the disk of the database is full");
+
+  disk.makeRoom();
+  await until("there is room", 10_000, async () => (await put(5)).status === 200);
+  expect(await limitTold()).toBe("5");
+}, 90_000);
