@@ -1,0 +1,10 @@
+// What a body may be at most, whatever it is written in. Documents are small: a policy with a thousand overrides fits.
+
+export const maxBodyBytes = 256 * 1024;
+/** Lists and objects within one another; no document of ours has more than seven. */
+export const maxDepth = 32;
+/** Of one object; none of ours has more than thirty. */
+export const maxFields = 1000;
+
+export const tooDeep = `lists and objects lie within one another more than ${maxDepth} deep`;
+export const tooManyFields = `an object has more than ${maxFields} fields`;
