@@ -71,6 +71,11 @@ describe("YAML", () => {
     expect(readYaml(["a0: &a0 x", ...doubled].join("\n"))).toMatchObject({
       refusal: expect.stringMatching(/^line \d+: with its aliases written out, the YAML is longer than 256 KiB$/),
     });
+    const nested = Array.from({ length: 40 }, (_, i) => `a${i + 1}: &a${i + 1} [*a${i}]`);
+    expect(readYaml(["a0: &a0 x", ...nested.slice(0, 31)].join("\n"))).toHaveProperty("json");
+    expect(readYaml(["a0: &a0 x", ...nested].join("\n"))).toMatchObject({
+      refusal: expect.stringMatching(/^line 33: with its aliases written out, lists and objects lie .* 32 deep$/),
+    });
     // Of two anchors of one name, an alias means the newer.
     expect(readYaml("- &a 1\n- &a 2\n- *a")).toEqual({ json: "[1,2,2]" });
   });

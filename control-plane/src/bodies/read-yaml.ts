@@ -32,7 +32,7 @@ class Refusal extends Error {
 export function readYaml(text: string): YamlReading {
   try {
     const document = compose(text);
-    checkNode(document.contents, { characters: text.length, anchors: new Map() });
+    checkNode(document.contents, 0, { characters: text.length, anchors: new Map() });
     // The library's own bound counts aliases, each for itself, and not what they stand for.
     return { json: JSON.stringify(document.toJS({ maxAliasCount: -1 })) };
   } catch (error) {
@@ -80,45 +80,59 @@ function compose(text: string): Document.Parsed {
   return found as unknown as Document.Parsed;
 }
 
-/** A text's length with its aliases written out. */
+/** What a text comes to with its aliases written out. */
 interface Expansion {
   characters: number;
-  /** What each anchor stands for, in characters: the newest of its name. */
-  readonly anchors: Map<string, number>;
+  /** What each anchor stands for: the newest of its name. */
+  readonly anchors: Map<string, { readonly characters: number; readonly height: number }>;
 }
 
-/** Expands nothing. Deep is no deeper than the parser let it be. */
-function checkNode(node: unknown, expansion: Expansion): void {
-  if (isAlias(node)) checkAlias(node, expansion);
-  if (!isScalar(node) && !isCollection(node)) return;
+/**
+ * Expands nothing, and goes no deeper than the parser let it be.
+ *
+ * @param depth how many lists and objects the node lies in
+ * @returns how many lie within one another from it on, with its aliases written out
+ */
+function checkNode(node: unknown, depth: number, expansion: Expansion): number {
+  if (isAlias(node)) return checkAlias(node, depth, expansion);
+  if (!isScalar(node) && !isCollection(node)) return 0;
   const [from, to] = node.range ?? [0, 0];
   if (node.tag !== undefined) {
-    throw new Refusal(from, `tags are not read, and there is ${shortened(node.tag)}; a text is written in quotes`);
+    const tag = shortened(node.tag.replace("tag:yaml.org,2002:", "!!"));
+    throw new Refusal(from, `tags are not read, and there is ${tag}; a text is written in quotes`);
   }
   const before = expansion.characters;
+  let height = 0;
   if (isScalar(node)) {
     if (typeof node.value === "number" && !Number.isFinite(node.value)) {
       throw new Refusal(from, `${shortened(node.source ?? "")} is a number that JSON does not have`);
     }
   } else {
+    if (depth === maxDepth) throw new Refusal(from, tooDeep);
     if (isMap(node)) checkKeys(node.items, from);
     for (const item of node.items) {
-      checkNode(isPair(item) ? item.key : item, expansion);
-      if (isPair(item)) checkNode(item.value, expansion);
+      height = Math.max(height, checkNode(isPair(item) ? item.key : item, depth + 1, expansion));
+      if (isPair(item)) height = Math.max(height, checkNode(item.value, depth + 1, expansion));
     }
+    height += 1;
   }
-  if (node.anchor !== undefined) expansion.anchors.set(node.anchor, to - from + expansion.characters - before);
+  if (node.anchor !== undefined) {
+    expansion.anchors.set(node.anchor, { characters: to - from + expansion.characters - before, height });
+  }
+  return height;
 }
 
 /** An anchor is known once what it stands for has ended: none stands for a part of itself. */
-function checkAlias({ source, range }: Alias, expansion: Expansion): void {
+function checkAlias({ source, range }: Alias, depth: number, expansion: Expansion): number {
   const from = range?.[0] ?? 0;
-  const characters = expansion.anchors.get(source);
-  if (characters === undefined) throw new Refusal(from, `nothing before it is called &${shortened(source)}`);
-  expansion.characters += characters;
+  const meant = expansion.anchors.get(source);
+  if (meant === undefined) throw new Refusal(from, `nothing before it is called &${shortened(source)}`);
+  if (depth + meant.height > maxDepth) throw new Refusal(from, `with its aliases written out, ${tooDeep}`);
+  expansion.characters += meant.characters;
   if (expansion.characters > maxBodyBytes) {
     throw new Refusal(from, `with its aliases written out, the YAML is longer than ${maxBodyBytes / 1024} KiB`);
   }
+  return meant.height;
 }
 
 function checkKeys(pairs: readonly { readonly key: unknown }[], from: number): void {
