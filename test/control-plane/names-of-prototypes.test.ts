@@ -1,6 +1,8 @@
 // Names of prototypes in every place where a client may say a name or a value: the answer is never that we failed.
 
+import { readSnapshot } from "@sluice/limiter/policy/read-snapshot.ts";
 import { policyShape } from "@sluice/limiter/policy/shape.ts";
+import { snapshotFormat } from "@sluice/limiter/policy/snapshot.ts";
 import { validatePolicy } from "@sluice/limiter/policy/validate.ts";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
@@ -196,6 +198,28 @@ describe("names of prototypes", () => {
     }
   });
 
+  it("in a snapshot are apps, policies, zones and bans like others", () => {
+    for (const name of ["constructor", "prototype"]) {
+      const policy = { ...document, name, schedule: { ...document.schedule, timezone: name } };
+      const snapshot = {
+        type: "snapshot",
+        format: snapshotFormat,
+        epoch: name,
+        revision: 1,
+        zones: { [name]: [[0, 60]] },
+        bans: [{ id: name, app: name, policy: name, key: ["*", name], untilSeconds: 1 }],
+        callers: [],
+        policies: [{ app: name, document: policy }],
+      };
+      const read = readSnapshot(snapshot);
+      expect(read.problems).toEqual([]);
+      expect(read.snapshot?.policiesByName[name]?.[name]?.policy.name).toBe(name);
+      expect(read.snapshot?.policiesByName["valueOf"]).toBeUndefined();
+      // No zone of that name came along: that every object has something of the name is none.
+      expect(readSnapshot({ ...snapshot, zones: {} }).problems.map(({ path }) => path)).toEqual([`zones.${name}`]);
+    }
+  });
+
   it("5,000 lists within one another in the body of an app are refused as a body", async () => {
     const { call } = await startControlPlane();
     for (const text of [`{"a":${"[".repeat(5_000)}${"]".repeat(5_000)}}`, `${"[".repeat(5_000)}${"]".repeat(5_000)}`]) {
@@ -204,8 +228,9 @@ describe("names of prototypes", () => {
         expect([status, body.code]).toEqual([400, "malformed-body"]);
       }
     }
-    const many = Object.fromEntries(Array.from({ length: 20_000 }, (_, i) => [`f${i}`, i]));
-    const { status, body } = await call("PUT", "/apps/deep", { body: many });
+    const many = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, i) => [`f${i}`, i]));
+    expect((await call("PUT", "/apps/deep", { body: many(1_001) })).body).toMatchObject({ code: "malformed-body" });
+    const { status, body } = await call("PUT", "/apps/deep", { body: many(1_000) });
     expect([status, body.errors.length]).toEqual([400, 101]);
   });
 });

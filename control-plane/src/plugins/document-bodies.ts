@@ -6,36 +6,54 @@ import fp from "fastify-plugin";
 import { maxDepth, tooDeep } from "../bodies/bounds.ts";
 import { nestsDeeper } from "../bodies/json-depth.ts";
 import { faultOfKeys } from "../bodies/json-keys.ts";
+import { takeTurns } from "../bodies/turns.ts";
 import { YamlThread } from "../bodies/yaml-thread.ts";
 import { ApiError } from "../errors/api-error.ts";
 
 const yamlTypes = ["application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/vnd.yaml"];
 
+/** Ten times a policy. Looking at smaller ones takes no time to speak of. */
+const largeBytes = 8 * 1024;
+
 export default fp<{ yamlDeadlineMs: number }>(
   async (app, { yamlDeadlineMs }) => {
     const parseJson = app.getDefaultJsonParser("error", "error");
+    const nextTurn = takeTurns();
     const yaml = new YamlThread(yamlDeadlineMs);
     app.addHook("onClose", () => yaml.stop());
     app.removeAllContentTypeParsers();
-    app.addContentTypeParser("application/json", { parseAs: "buffer" }, (request, bytes, done) => {
-      // Many clients put the type on everything they send. A deletion takes no body, so none is missing.
-      if (request.method === "DELETE" && bytes.length === 0) return done(null, undefined);
-      const text = decode(bytes as Buffer);
-      if (nestsDeeper(text, maxDepth)) throw refusal(tooDeep);
-      parseJson(request, text, (error, value) => {
-        if (error !== null) return done(jsonError(text));
+    app.addContentTypeParser(
+      "application/json",
+      { parseAs: "buffer" },
+      async (request: FastifyRequest, bytes: Buffer) => {
+        if (isNone(request, bytes)) return undefined;
+        if (bytes.length > largeBytes) await nextTurn();
+        const text = decode(bytes);
+        if (nestsDeeper(text, maxDepth)) throw refusal(tooDeep);
+        let read: unknown;
+        // Calls back before it returns.
+        parseJson(request, text, (error, value) => {
+          if (error !== null) throw jsonError(text);
+          read = value;
+        });
         const fault = faultOfKeys(text);
-        done(fault === undefined ? null : refusal(fault), value);
-      });
-    });
+        if (fault !== undefined) throw refusal(fault);
+        return read;
+      },
+    );
     app.addContentTypeParser(yamlTypes, { parseAs: "buffer" }, async (request: FastifyRequest, bytes: Buffer) => {
-      if (request.method === "DELETE" && bytes.length === 0) return undefined;
+      if (isNone(request, bytes)) return undefined;
       const { app: ofApp = "", name = "" } = request.caller ?? {};
       return yaml.read(decode(bytes), `${ofApp}/${name}`);
     });
   },
   { name: "document-bodies", dependencies: ["error-responses", "authentication"] },
 );
+
+/** Many clients put the type on everything they send. A deletion takes no body, so none is missing. */
+function isNone({ method }: FastifyRequest, bytes: Buffer): boolean {
+  return method === "DELETE" && bytes.length === 0;
+}
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
