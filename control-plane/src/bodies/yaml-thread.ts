@@ -6,8 +6,8 @@ import { ApiError } from "../errors/api-error.ts";
 import type { YamlReading } from "./read-yaml.ts";
 import type { WorkerMessage } from "./yaml-worker.ts";
 
-/** Four times what 256 KiB of policy take on a slow machine. */
-export const defaultYamlDeadlineMs = 2_000;
+/** Ten times what 256 KiB of policy take, for a machine that has other things to do. */
+export const defaultYamlDeadlineMs = 5_000;
 
 /** Texts that wait, of one caller and of all. */
 const mostOfCaller = 64;
