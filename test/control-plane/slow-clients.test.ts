@@ -79,6 +79,15 @@ describe("a client that", () => {
     expect([status, body.applied]).toEqual([201, { gateways: 1, acked: 0, refused: 0 }]);
   });
 
+  it("is a gateway, and has nothing to say, keeps its socket", async () => {
+    const running = await startControlPlane({}, { httpTimes });
+    const gateway = await connectGateway(running, "quiet");
+    let isClosed = false;
+    void gateway.closed.then(() => (isClosed = true));
+    await new Promise((resolve) => setTimeout(resolve, 2 * httpTimes.silenceMs));
+    expect(isClosed).toBe(false);
+  });
+
   // Each with times so long that nothing but the answer itself closes the connection.
   it.each([
     ["no token", put, 401],

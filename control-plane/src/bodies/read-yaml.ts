@@ -18,6 +18,9 @@ import { twice } from "./json-keys.ts";
 
 export type YamlReading = { readonly json: string } | { readonly refusal: string };
 
+/** Words, brackets, spaces, line ends: each becomes an object. 256 KiB of policy have fewer; of "1,1,1,…", many more. */
+const maxMarks = 160_000;
+
 /** Why a text is refused, and from which character on. */
 class Refusal extends Error {
   readonly position: number;
@@ -70,7 +73,10 @@ function compose(text: string): Document.Parsed {
       keep(composer.next(token));
     }
   };
+  let marks = 0;
   for (const lexeme of new Lexer().lex(text)) {
+    marks += 1;
+    if (marks > maxMarks) throw new Refusal(parser.offset, `more than ${maxMarks} words and marks stand before this`);
     take(parser.next(lexeme));
     // What is open: the document, each list and object, a scalar. Nothing has recursed into them yet.
     if (parser.stack.length > maxDepth + 2) throw new Refusal(parser.offset, tooDeep);

@@ -9,6 +9,9 @@ import type { WorkerMessage } from "./yaml-worker.ts";
 /** Ten times what 256 KiB of policy take, for a machine that has other things to do. */
 export const defaultYamlDeadlineMs = 5_000;
 
+/** A thread that has had nothing to read for so long is ended: it keeps what its largest text took. */
+const idleMs = 10_000;
+
 /** Texts that wait, of one caller and of all. */
 const mostOfCaller = 64;
 const mostOfAll = 256;
@@ -58,8 +61,12 @@ export class YamlThread {
 
   #next(): void {
     if (this.#current !== undefined) return;
+    clearTimeout(this.#timer);
     const [turn] = this.#queues;
-    if (turn === undefined) return;
+    if (turn === undefined) {
+      this.#timer = setTimeout(() => void this.#giveUp(), idleMs).unref();
+      return;
+    }
     const [caller, queue] = turn;
     const waiting = queue.shift() as Waiting;
     // To the end of the line, if there is more of it.
@@ -98,15 +105,16 @@ export class YamlThread {
   }
 
   async #giveUp(): Promise<void> {
+    clearTimeout(this.#timer);
     const worker = this.#worker;
     this.#worker = undefined;
     // What it still says is about a text that has been answered.
     worker?.removeAllListeners();
+    worker?.on("error", () => undefined);
     await worker?.terminate();
   }
 
   #end(reading: YamlReading | Error): void {
-    clearTimeout(this.#timer);
     const ended = this.#current;
     this.#current = undefined;
     if (reading instanceof Error) ended?.reject(reading);

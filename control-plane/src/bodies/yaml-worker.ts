@@ -6,6 +6,9 @@ import { readYaml, type YamlReading } from "./read-yaml.ts";
 
 export type WorkerMessage = "begun" | YamlReading;
 
+// The library makes an error of each fault that it finds, and all that is read of it is what it says.
+Error.stackTraceLimit = 0;
+
 parentPort?.on("message", (text: string) => {
   say("begun");
   say(readYaml(text));
