@@ -14,7 +14,7 @@ import {
   Parser,
 } from "yaml";
 import { maxBodyBytes, maxDepth, maxFields, tooDeep, tooManyFields } from "./bounds.ts";
-import { twice } from "./json-keys.ts";
+import { twice } from "./json-faults.ts";
 
 export type YamlReading = { readonly json: string } | { readonly refusal: string };
 

@@ -3,9 +3,7 @@
 
 import type { FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
-import { maxDepth, tooDeep } from "../bodies/bounds.ts";
-import { nestsDeeper } from "../bodies/json-depth.ts";
-import { faultOfKeys } from "../bodies/json-keys.ts";
+import { faultOfJson } from "../bodies/json-faults.ts";
 import { takeTurns } from "../bodies/turns.ts";
 import { YamlThread } from "../bodies/yaml-thread.ts";
 import { ApiError } from "../errors/api-error.ts";
@@ -29,15 +27,14 @@ export default fp<{ yamlDeadlineMs: number }>(
         if (isNone(request, bytes)) return undefined;
         if (bytes.length > largeBytes) await nextTurn();
         const text = decode(bytes);
-        if (nestsDeeper(text, maxDepth)) throw refusal(tooDeep);
+        const fault = faultOfJson(text);
+        if (fault !== undefined) throw new ApiError("malformed-body", `The body is refused: ${fault}.`);
         let read: unknown;
         // Calls back before it returns.
         parseJson(request, text, (error, value) => {
           if (error !== null) throw jsonError(text);
           read = value;
         });
-        const fault = faultOfKeys(text);
-        if (fault !== undefined) throw refusal(fault);
         return read;
       },
     );
@@ -75,8 +72,4 @@ function jsonError(text: string): ApiError {
     return new ApiError("malformed-body", `The body is not JSON: ${(error as Error).message}.`);
   }
   return new ApiError("malformed-body", 'The keys "__proto__" and "constructor.prototype" are not accepted.');
-}
-
-function refusal(clause: string): ApiError {
-  return new ApiError("malformed-body", `The body is refused: ${clause}.`);
 }
