@@ -2,7 +2,10 @@
 
 import Fastify, { type FastifyInstance } from "fastify";
 import fp from "fastify-plugin";
+import { maxBodyBytes } from "./bodies/bounds.ts";
+import { defaultYamlDeadlineMs } from "./bodies/yaml-thread.ts";
 import type { Configuration } from "./configuration.ts";
+import { defaultHttpTimes, type HttpTimes, serverOptions } from "./http-server.ts";
 import apiDescription from "./plugins/api-description.ts";
 import authentication from "./plugins/authentication.ts";
 import databasePlugin from "./plugins/database.ts";
@@ -13,7 +16,9 @@ import { watchMethods } from "./plugins/method-not-allowed.ts";
 import metrics from "./plugins/metrics.ts";
 import push from "./plugins/push.ts";
 import redis from "./plugins/redis.ts";
+import unreadBodies from "./plugins/unread-bodies.ts";
 import websockets from "./plugins/websockets.ts";
+import wellFormedQueries from "./plugins/well-formed-queries.ts";
 import { defaultPushTimes, type PushTimes } from "./push/push-session.ts";
 import appRoutes from "./routes/apps.ts";
 import banRoutes from "./routes/bans.ts";
@@ -41,6 +46,9 @@ declare module "fastify" {
 export interface Surroundings {
   readonly now?: () => number;
   readonly pushTimes?: PushTimes;
+  readonly httpTimes?: HttpTimes;
+  /** How long one YAML body may take to read. */
+  readonly yamlDeadlineMs?: number;
   /** Where the log goes; standard error if absent, since standard output is for people. */
   readonly logTo?: { write(line: string): void };
 }
@@ -54,7 +62,6 @@ export interface ControlPlane {
 /** What is written to the log by nobody on purpose, and must not get there by accident. */
 const secretPaths = ["authorization", "token"].flatMap((name) => [name, `*.${name}`, `*.*.${name}`]);
 
-const maxBodyBytes = 1024 * 1024;
 const tokenRetryMs = 1_000;
 
 /** @throws when the database cannot be opened or migrated, or a token cannot be used */
@@ -117,6 +124,7 @@ async function buildApp(
   now: () => number,
 ): Promise<FastifyInstance> {
   const app = Fastify({
+    ...serverOptions(surroundings.httpTimes ?? defaultHttpTimes),
     bodyLimit: maxBodyBytes,
     // A name that is too long is no name, and gets the error of its route.
     routerOptions: { maxParamLength: 1024 },
@@ -148,10 +156,12 @@ async function buildApp(
   const methods = watchMethods();
   await app.register(errorResponses);
   await app.register(lastResponses);
+  await app.register(unreadBodies);
+  await app.register(wellFormedQueries);
   await app.register(websockets);
   await app.register(databasePlugin, { database, health });
   await app.register(authentication, { now });
-  await app.register(documentBodies);
+  await app.register(documentBodies, { yamlDeadlineMs: surroundings.yamlDeadlineMs ?? defaultYamlDeadlineMs });
   await app.register(apiDescription);
   await app.register(methods.watch);
   await app.register(metrics);

@@ -6,6 +6,7 @@ import { describe, expect, it } from "vitest";
 import { policySchema } from "../../control-plane/src/schemas/policy-schema.ts";
 import { onePerSecond, startControlPlane } from "./control-plane-under-test.ts";
 import { connectGateway } from "./gateway-double.ts";
+import { namesOfPrototypes } from "./names-of-prototypes.ts";
 
 const texts = [
   "a",
@@ -27,6 +28,7 @@ const texts = [
   "/api/cheap",
   "@cached",
   "x-over-limit: 1",
+  ...namesOfPrototypes,
 ];
 
 /** Documents of the shape's form, right and wrong at every place. */
@@ -39,7 +41,7 @@ function documents(shape: Shape): fc.Arbitrary<unknown> {
     case "duration":
       return fc.constantFrom(shape.min, shape.max, "60s", "1", "-1s", "999999d");
     case "choice":
-      return fc.constantFrom(...shape.of, "other");
+      return fc.constantFrom(...shape.of, "other", ...namesOfPrototypes);
     case "list":
       return fc.array(documents(shape.of), { maxLength: 3 });
     case "map":

@@ -79,7 +79,7 @@ async function send(url: string, method: string, path: string, options: CallOpti
   const response = await fetch(new URL(target, url), { method, headers, ...(body === undefined ? {} : { body }) });
   const text = await response.text();
   const isJson = response.headers.get("content-type")?.includes("json") === true;
-  return { status: response.status, headers: response.headers, body: isJson ? JSON.parse(text) : text };
+  return { status: response.status, headers: response.headers, body: isJson && text !== "" ? JSON.parse(text) : text };
 }
 
 export const onePerSecond = { limits: [{ algorithm: "fixed-window", quota: 1, window: "1s" }] };

@@ -35,10 +35,10 @@ describe("errors", () => {
       "unsupported-media-type",
     ],
     [
-      "a body over 1 MiB",
+      "a body over 256 KiB",
       "PUT",
       "/apps/default/policies/p",
-      { text: " ".repeat(1024 * 1024 + 1) },
+      { text: " ".repeat(256 * 1024 + 1) },
       413,
       "body-too-large",
     ],

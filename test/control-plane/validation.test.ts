@@ -135,7 +135,7 @@ describe("bodies", () => {
     ["JSON that ends early", "application/json", '{"limits":['],
     ["a key twice in JSON", "application/json", '{"limits":[{"quota":1,"\\u0071uota":2}]}'],
     ["__proto__ in JSON", "application/json", '{"__proto__":{}}'],
-    ["very deep JSON", "application/json", "[".repeat(500_000)],
+    ["very deep JSON", "application/json", "[".repeat(200_000)],
     ["an empty JSON body", "application/json", " "],
     ["YAML that does not parse", "application/yaml", "limits: [a"],
     ["a key twice in YAML", "application/yaml", "limits: []\nlimits: []"],

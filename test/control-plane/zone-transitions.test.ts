@@ -31,6 +31,16 @@ describe("the transitions of a time zone", () => {
   it("are none of a zone that is none", () => {
     for (const timezone of ["Europe/Nowhere", "", "__proto__", "mars"]) expect(written(timezone)).toBeUndefined();
   });
+
+  it("are worked out once, however often they are asked for", () => {
+    const first = zoneTransitions("America/New_York", now / 1000);
+    const day = 86_400;
+    expect(zoneTransitions("America/New_York", now / 1000 + 29 * day)).toBe(first);
+    const later = zoneTransitions("America/New_York", now / 1000 + 31 * day);
+    expect(later?.[0]?.[0]).toBe((first?.[0]?.[0] ?? 0) + 31 * day);
+    // A clock that was put back may be before the first of them.
+    expect(zoneTransitions("America/New_York", now / 1000 - day)?.[0]?.[0]).toBe((first?.[0]?.[0] ?? 0) - day);
+  });
 });
 
 describe("a snapshot", () => {

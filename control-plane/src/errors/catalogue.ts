@@ -26,7 +26,8 @@ export const errorCatalogue = {
   "malformed-body": {
     status: 400,
     title: "Malformed body",
-    meaning: "The body does not parse as the JSON or YAML that its Content-Type says, or repeats a key.",
+    meaning:
+      "The body is not the JSON or YAML that its Content-Type says, is not UTF-8, repeats a key, or nests too deeply.",
   },
   "bad-request": {
     status: 400,
@@ -89,7 +90,7 @@ export const errorCatalogue = {
     title: "Precondition failed",
     meaning: "If-Match or If-None-Match does not hold. `ETag` and `etag` tell the current version, if there is one.",
   },
-  "body-too-large": { status: 413, title: "Body too large", meaning: "The body is larger than 1 MiB." },
+  "body-too-large": { status: 413, title: "Body too large", meaning: "The body is larger than 256 KiB." },
   "unsupported-media-type": {
     status: 415,
     title: "Unsupported media type",
@@ -109,6 +110,11 @@ export const errorCatalogue = {
     status: 500,
     title: "Internal error",
     meaning: "The control plane failed. `requestId` finds the cause in its log.",
+  },
+  "yaml-busy": {
+    status: 503,
+    title: "YAML busy",
+    meaning: "Too many YAML bodies wait to be read. Try again after `Retry-After`, or send JSON.",
   },
   "redis-unavailable": {
     status: 503,

@@ -4,6 +4,7 @@ import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyError, FastifyReply, FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
+import { maxBodyBytes } from "../bodies/bounds.ts";
 import { ApiError, problemDocument } from "../errors/api-error.ts";
 import type { ErrorCode } from "../errors/catalogue.ts";
 import { problemsOf } from "../schemas/validation-problems.ts";
@@ -32,7 +33,7 @@ const codesOfParser: Readonly<Record<string, ErrorCode>> = {
 
 const details: Partial<Record<ErrorCode, string>> = {
   "unsupported-media-type": "Send a body as application/json, or a policy as application/yaml too.",
-  "body-too-large": "The body is larger than 1 MiB.",
+  "body-too-large": `The body is larger than ${maxBodyBytes / 1024} KiB.`,
   "bad-request": "The request is not well-formed.",
   "not-found": "There is nothing at this URL.",
   "request-timeout": "The request did not arrive whole in time.",
@@ -42,13 +43,18 @@ const details: Partial<Record<ErrorCode, string>> = {
 export default fp(
   async (app) => {
     app.setErrorHandler((error: FastifyError, request, reply) => answerError(error, request, reply));
-    app.setNotFoundHandler((request, reply) => {
-      const path = request.url.split("?", 1)[0];
-      return answer(new ApiError("not-found", `There is nothing at ${path}.`), reply);
+    // Before the body is read: nobody has said yet who sends it.
+    app.addHook("onRequest", async (request) => {
+      if (request.is404) throw notFound(request);
     });
+    app.setNotFoundHandler((request, reply) => answer(notFound(request), reply));
   },
   { name: "error-responses" },
 );
+
+function notFound(request: FastifyRequest): ApiError {
+  return new ApiError("not-found", `There is nothing at ${request.url.split("?", 1)[0]}.`);
+}
 
 /** Also for errors that come before a route is found, such as a URL that cannot be decoded. */
 export function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
@@ -92,6 +98,8 @@ function apiErrorFrom(thrown: unknown, request: FastifyRequest): ApiError {
   const code = codesOfFastify[error.code ?? ""];
   if (code === "malformed-body") return new ApiError(code, error.message);
   if (code !== undefined) return new ApiError(code, details[code] ?? "");
+  // The client went away within its body: there is nobody to answer, and nothing to look into.
+  if (error.code === "ECONNRESET") return new ApiError("bad-request", details["bad-request"] ?? "");
   if (error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500) {
     request.log.warn({ err: error }, "a client error without a code of its own");
     return new ApiError("bad-request", details["bad-request"] ?? "");

@@ -20,6 +20,8 @@ declare module "fastify" {
   }
 }
 
+export const pushUrl = "/api/v1/push";
+
 export default fp<{ now: () => number; times: PushTimes }>(
   async (app, { now, times }) => {
     const fleet = new Fleet(now);
@@ -55,7 +57,7 @@ export default fp<{ now: () => number; times: PushTimes }>(
     };
     app.route({
       method: "GET",
-      url: "/api/v1/push",
+      url: pushUrl,
       exposeHeadRoute: false,
       config: { access: "gateway" },
       schema: { hide: true },

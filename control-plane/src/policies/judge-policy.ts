@@ -1,7 +1,8 @@
 // Whether a document may become a policy here: limiter's validator on what gateways will get of it, and what only this
 // deployment knows.
 
-import { type Problem, validatePolicy } from "@sluice/limiter/policy/validate.ts";
+import { maxTimezoneBytes } from "@sluice/limiter/policy/shape.ts";
+import { describeValue, type Problem, validatePolicy } from "@sluice/limiter/policy/validate.ts";
 import { warningsOf } from "@sluice/limiter/policy/warnings.ts";
 import { problemAsPut, resolveTemplates, type Templates } from "./resolve-templates.ts";
 import { isTimezone } from "./zone-transitions.ts";
@@ -39,7 +40,7 @@ export function judgePolicy(
     problems.push({
       path: "name",
       expected: `${JSON.stringify(name)}, as in the URL, or nothing`,
-      got: JSON.stringify(given),
+      got: describeValue(given),
     });
   }
   if (named["scope"] === "cluster" && !redisIsSet) {
@@ -51,11 +52,13 @@ export function judgePolicy(
   }
   const timezone = isRecord(named["schedule"]) ? named["schedule"]["timezone"] : undefined;
   const isJudged = problems.some(({ path }) => path === "schedule.timezone");
-  if (typeof timezone === "string" && !isJudged && !isTimezone(timezone)) {
+  // What is longer is judged, though it may not be among the problems that are listed.
+  const isShort = typeof timezone === "string" && timezone.length <= maxTimezoneBytes;
+  if (isShort && !isJudged && !isTimezone(timezone)) {
     problems.push({
       path: "schedule.timezone",
       expected: 'a time zone that there is, like "Europe/Berlin"',
-      got: JSON.stringify(timezone),
+      got: describeValue(timezone),
     });
   }
   return { document: named, problems, warnings };

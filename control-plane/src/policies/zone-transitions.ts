@@ -8,8 +8,28 @@ const yearsAhead = 10;
 /** No zone changes its offset and back within a week. */
 const stepSeconds = 7 * daySeconds;
 
+/** A zone takes milliseconds, and every snapshot asks for all of them again. */
+const known = new Map<string, { readonly atSeconds: number; readonly transitions: readonly ZoneTransition[] }>();
+/** As many as there are names, and more: an offset like "+01:23" is one as well. */
+const mostKnown = 4_000;
+const knownForSeconds = 30 * daySeconds;
+
+// The first of all formats loads the data of the zones: now, while nobody waits.
+offsetsOf("UTC")?.(0);
+
 /** Undefined: there is no such time zone. */
-export function zoneTransitions(timezone: string, nowSeconds: number): ZoneTransition[] | undefined {
+export function zoneTransitions(timezone: string, nowSeconds: number): readonly ZoneTransition[] | undefined {
+  const before = known.get(timezone);
+  const age = nowSeconds - (before?.atSeconds ?? 0);
+  if (before !== undefined && age >= 0 && age < knownForSeconds) return before.transitions;
+  const transitions = findTransitions(timezone, nowSeconds);
+  if (transitions === undefined) return undefined;
+  if (known.size >= mostKnown) known.clear();
+  known.set(timezone, { atSeconds: nowSeconds, transitions });
+  return transitions;
+}
+
+function findTransitions(timezone: string, nowSeconds: number): ZoneTransition[] | undefined {
   const offsetAt = offsetsOf(timezone);
   if (offsetAt === undefined) return undefined;
   const first = (Math.floor(nowSeconds / daySeconds) - 1) * daySeconds;

@@ -1,16 +1,19 @@
 // /api/v1/apps: the tenants.
 
-import { isName, nameRule } from "@sluice/limiter/policy/shape.ts";
+import { isName, nameRule, type Shape } from "@sluice/limiter/policy/shape.ts";
+import { describeValue } from "@sluice/limiter/policy/validate.ts";
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
 import { callerOf } from "../plugins/authentication.ts";
 import { afterParameter, appSegment, limitParameter, querySchema, waitParameter } from "../schemas/parameters.ts";
+import { readBody } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
 import { type App, deleteApp, getApp, listApps, putApp } from "../storage/apps.ts";
 import { announceChange, originOf } from "./applied.ts";
 import { etagOf, isKnown, preconditionOf } from "./preconditions.ts";
 
 const params = { type: "object", properties: { app: appSegment } } as const;
+const bodyShape: Shape = { kind: "record", fields: {} };
 const tags = ["apps"];
 
 interface OneApp {
@@ -66,10 +69,11 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
     async (request, reply) => {
       const { app: name } = request.params;
       if (!isName(name)) {
-        const problem = { path: "app", expected: nameRule, got: JSON.stringify(name.slice(0, 80)) };
+        const problem = { path: "app", expected: nameRule, got: describeValue(name) };
         throw new ApiError("invalid-request", "The app's name is no name.", { errors: [problem] });
       }
-      refuseFields(request.body);
+      // Nothing, or {}: an app has nothing to set yet.
+      readBody(bodyShape, request.body ?? {});
       const { revision, created } = await putApp(app.database, originOf(request), name, preconditionOf(request));
       reply.code(created ? 201 : 200).header("etag", etagOf(revision));
       return announceChange(app, reply, revision, request.query.wait);
@@ -97,23 +101,4 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
 
 function shown(app: App) {
   return { name: app.name, createdAt: new Date(app.createdAtMs).toISOString(), revision: app.revision };
-}
-
-/** An app has nothing to set yet: a body is empty, or {}. */
-function refuseFields(body: unknown): void {
-  if (body === undefined || body === null) return;
-  if (typeof body !== "object" || Array.isArray(body)) {
-    const problem = {
-      path: "",
-      expected: "an object without fields, or nothing",
-      got: Array.isArray(body) ? "a list" : typeof body,
-    };
-    throw new ApiError("invalid-request", "The body is no object.", { errors: [problem] });
-  }
-  const errors = Object.entries(body).map(([path, value]) => ({
-    path,
-    expected: "no such field",
-    got: JSON.stringify(value).slice(0, 80),
-  }));
-  if (errors.length > 0) throw new ApiError("invalid-request", "An app has no such fields.", { errors });
 }

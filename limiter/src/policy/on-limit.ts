@@ -121,14 +121,13 @@ export const onLimitShape: Shape & { kind: "record" } = {
   },
 };
 
-const fieldsOfActions: Readonly<Record<string, readonly string[]>> = {
-  reject: ["status", "body", "headers"],
-  delay: ["status", "body", "headers", "maxDelay", "maxWaiting"],
-  degrade: ["uri", "location", "response", "header"],
-  tag: ["header"],
-};
-
 const degradations = ["uri", "location", "response", "header"];
+
+const fieldsOfActions = emptyTable<readonly string[]>();
+fieldsOfActions["reject"] = ["status", "body", "headers"];
+fieldsOfActions["delay"] = ["status", "body", "headers", "maxDelay", "maxWaiting"];
+fieldsOfActions["degrade"] = degradations;
+fieldsOfActions["tag"] = ["header"];
 
 /** Rules that hold between its fields. @param onLimit of the right shape, or reported already */
 export function checkOnLimit(onLimit: Json, findings: Findings): void {

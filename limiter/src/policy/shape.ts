@@ -42,6 +42,19 @@ export interface Field {
   readonly default?: string | number | readonly string[];
 }
 
+export const maxPathBytes = 1024;
+export const maxTimezoneBytes = 64;
+/** How many a document may have of what is looked at together with other things of its kind. */
+export const most = {
+  limits: 16,
+  keyParts: 8,
+  overrides: 1000,
+  exemptKeys: 1000,
+  paths: 256,
+  headers: 16,
+  windows: 100,
+};
+
 export const nameRule = "a name of a-z, 0-9 and -, beginning with a letter or digit, at most 63 long";
 const maxUnits = 2147483648;
 
@@ -125,7 +138,7 @@ const limit: Shape = {
   },
 };
 
-const limits: Shape = { kind: "list", of: limit, minItems: 1, maxItems: 16 };
+const limits: Shape = { kind: "list", of: limit, minItems: 1, maxItems: most.limits };
 
 const mode: Shape = { kind: "choice", of: ["enforce", "shadow", "off"] };
 
@@ -138,7 +151,7 @@ const keyPatterns: Shape = {
     accepts: isKeyPattern,
   },
   minItems: 0,
-  maxItems: 8,
+  maxItems: most.keyParts,
 };
 
 const override: Shape = {
@@ -175,7 +188,7 @@ const exempt: Shape = {
       description: "Networks whose addresses are not counted.",
     },
     keys: {
-      shape: { kind: "list", of: keyPatterns, minItems: 0, maxItems: 1000 },
+      shape: { kind: "list", of: keyPatterns, minItems: 0, maxItems: most.exemptKeys },
       description: "Key values that are not counted: each a pattern for each part of the policy's key.",
     },
   },
@@ -190,7 +203,12 @@ const schedule: Shape = {
   kind: "record",
   fields: {
     timezone: {
-      shape: { kind: "text", expected: 'a time zone, like "Europe/Berlin"', maxBytes: 64, accepts: isTimezone },
+      shape: {
+        kind: "text",
+        expected: 'a time zone, like "Europe/Berlin"',
+        maxBytes: maxTimezoneBytes,
+        accepts: isTimezone,
+      },
       description: "The zone whose clocks the windows go by.",
       required: true,
     },
@@ -217,7 +235,7 @@ const schedule: Shape = {
           },
         },
         minItems: 1,
-        maxItems: 100,
+        maxItems: most.windows,
       },
       description: "When the policy is on: within any of them.",
       required: true,
@@ -249,12 +267,12 @@ const match: Shape = {
           kind: "text",
           expected:
             'a path beginning with "/", in normal form; "*" only as its last character, for a prefix; or "~" and a regular expression',
-          maxBytes: 1024,
+          maxBytes: maxPathBytes,
           accepts: isPathPattern,
           explains: explainRegex,
         },
         minItems: 1,
-        maxItems: 256,
+        maxItems: most.paths,
       },
       description: "Paths in nginx's normal form ($uri): exact, a prefix ending in *, or ~ and a regular expression.",
     },
@@ -283,7 +301,7 @@ const match: Shape = {
           maxItems: 64,
         },
         minItems: 1,
-        maxItems: 16,
+        maxItems: most.headers,
       },
       description: "Headers that must all be there, each with one of its values.",
     },
@@ -320,7 +338,7 @@ export const policyShape: Shape & { kind: "record" } = {
           accepts: (text) => parseKeyPart(text) !== undefined,
         },
         minItems: 0,
-        maxItems: 8,
+        maxItems: most.keyParts,
       },
       description: "The request attributes that pick the counter, in order; [] is one shared counter.",
       default: [],
@@ -366,7 +384,7 @@ export const policyShape: Shape & { kind: "record" } = {
       description: "What happens to a request over the limit.",
     },
     overrides: {
-      shape: { kind: "list", of: override, minItems: 0, maxItems: 1000 },
+      shape: { kind: "list", of: override, minItems: 0, maxItems: most.overrides },
       description: "Other limits, or another mode, for particular key values: the first whose key matches.",
     },
     exempt: { shape: exempt, description: "Requests that the policy does not count." },

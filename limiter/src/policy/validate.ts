@@ -12,7 +12,16 @@ import { checkOnLimit, onLimitFrom } from "./on-limit.ts";
 import type { Exempt, Limit, Mode, Override, Policy } from "./policy.ts";
 import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
 import { days, parseTimeOfDay, type Schedule, type ScheduleWindow } from "./schedule.ts";
-import { algorithms, type Field, limitDuration, policyShape, type Shape, unitsShape } from "./shape.ts";
+import {
+  algorithms,
+  type Field,
+  limitDuration,
+  maxPathBytes,
+  most,
+  policyShape,
+  type Shape,
+  unitsShape,
+} from "./shape.ts";
 import { shared, sharing } from "./sharing.ts";
 import { emptyTable } from "./table.ts";
 import { isWellFormed, printable } from "./unicode.ts";
@@ -42,7 +51,7 @@ export function validatePolicy(document: unknown): Validation {
   checkShape(policyShape, document, "", findings);
   if (isRecord(document)) {
     if (isRecord(document["match"])) checkMatch(document["match"], findings);
-    if (isList(document["limits"])) checkLimits(document["limits"], "limits", document, findings);
+    if (isListOf(document["limits"], most.limits)) checkLimits(document["limits"], "limits", document, findings);
     checkOverrides(document, findings);
     checkExempt(document, findings);
     checkSchedule(document["schedule"], findings);
@@ -88,7 +97,7 @@ function checkFields(fields: Readonly<Record<string, Field>>, record: Json, path
   }
   if (unknown.length === 0) return;
   unknown.sort();
-  const expected = `no such field; known here: ${known.join(", ")}`;
+  const expected = known.length === 0 ? "no such field" : `no such field; known here: ${known.join(", ")}`;
   for (const name of unknown) {
     addProblem(findings, {
       path: fieldPath(path, shortLine(name)),
@@ -107,19 +116,26 @@ function checkEntries(shape: Shape & { kind: "map" }, map: Json, path: string, f
   }
 }
 
+function countOf(record: Json): number {
+  let count = 0;
+  for (const _ in record) count += 1;
+  return count;
+}
+
 function sortedNames(record: Json): string[] {
   const names: string[] = [];
   for (const name in record) names.push(name);
   return names.sort();
 }
 
-/** Rules that hold between the items of a match. Looks only at what has the right type. */
+/** Rules that hold between the items of a match. Looks only at what has the right type and length. */
 function checkMatch(match: Json, findings: Findings): void {
   const { paths, headers } = match;
-  if (isList(paths)) {
+  if (isListOf(paths, most.paths)) {
     let instructions = 0;
     for (const path of paths) {
-      if (typeof path === "string" && path.startsWith("~")) instructions += readRegex(path.slice(1)).node?.size ?? 0;
+      if (typeof path !== "string" || !path.startsWith("~") || path.length > maxPathBytes) continue;
+      instructions += readRegex(path.slice(1)).node?.size ?? 0;
     }
     if (instructions > mostInstructions) {
       addProblem(findings, {
@@ -129,7 +145,7 @@ function checkMatch(match: Json, findings: Findings): void {
       });
     }
   }
-  if (!isRecord(headers)) return;
+  if (!isRecord(headers) || countOf(headers) > most.headers) return;
   const firstNames = emptyTable<string>();
   for (const name of sortedNames(headers)) {
     if (!isToken(name)) continue;
@@ -145,7 +161,7 @@ function checkMatch(match: Json, findings: Findings): void {
   }
 }
 
-/** Rules that hold between fields. Looks only at what has the right type: the rest is reported already. */
+/** Rules that hold between fields. Looks only at what has the right type and length: the rest is reported already. */
 function checkLimits(limits: readonly unknown[], path: string, document: Json, findings: Findings): void {
   const cost = mostCostOf(document["cost"]);
   const firstAt = emptyTable<number>();
@@ -183,7 +199,7 @@ function nameOf(limit: Json): unknown {
 
 function checkOverrides(document: Json, findings: Findings): void {
   const { overrides } = document;
-  if (!isList(overrides)) return;
+  if (!isListOf(overrides, most.overrides)) return;
   const key = keyOf(document);
   for (let i = 0; i < overrides.length; i++) {
     const override = overrides[i];
@@ -193,7 +209,7 @@ function checkOverrides(document: Json, findings: Findings): void {
     if (override["limits"] === undefined && override["mode"] === undefined) {
       addProblem(findings, { path, expected: "limits, or a mode, or both", got: "neither" });
     }
-    if (!isList(override["limits"])) continue;
+    if (!isListOf(override["limits"], most.limits)) continue;
     checkLimits(override["limits"], `${path}.limits`, document, findings);
     checkOverridden(override["limits"], document["limits"], `${path}.limits`, findings);
   }
@@ -202,14 +218,14 @@ function checkOverrides(document: Json, findings: Findings): void {
 function checkExempt(document: Json, findings: Findings): void {
   const { exempt } = document;
   const key = keyOf(document);
-  if (!isRecord(exempt) || !isList(exempt["keys"]) || key === undefined) return;
+  if (!isRecord(exempt) || !isListOf(exempt["keys"], most.exemptKeys) || key === undefined) return;
   for (let i = 0; i < exempt["keys"].length; i++) {
     checkKeyPatterns(exempt["keys"][i], key, `exempt.keys[${i}]`, findings);
   }
 }
 
 function checkSchedule(schedule: unknown, findings: Findings): void {
-  if (!isRecord(schedule) || !isList(schedule["windows"])) return;
+  if (!isRecord(schedule) || !isListOf(schedule["windows"], most.windows)) return;
   for (let i = 0; i < schedule["windows"].length; i++) {
     const window = schedule["windows"][i];
     if (!isRecord(window) || typeof window["to"] !== "string" || window["to"] !== window["from"]) continue;
@@ -224,7 +240,7 @@ function checkSchedule(schedule: unknown, findings: Findings): void {
 
 /** An override changes limits of the policy: it brings no other, and none is counted in another way. */
 function checkOverridden(limits: readonly unknown[], own: unknown, path: string, findings: Findings): void {
-  if (!isList(own)) return;
+  if (!isListOf(own, most.limits)) return;
   for (let i = 0; i < limits.length; i++) {
     const limit = limits[i];
     if (!isRecord(limit) || typeof nameOf(limit) !== "string") continue;
@@ -273,7 +289,7 @@ export function checkKeyPatterns(patterns: unknown, key: readonly KeyPart[], pat
 function keyOf(document: Json): KeyPart[] | undefined {
   const parts: KeyPart[] = [];
   if (document["key"] === undefined) return parts;
-  if (!isList(document["key"])) return undefined;
+  if (!isListOf(document["key"], most.keyParts)) return undefined;
   for (const text of document["key"]) {
     const part = typeof text === "string" ? shared(keyParts, text, () => parseKeyPart(text)) : undefined;
     if (part === undefined) return undefined;
@@ -305,7 +321,7 @@ function checkSettledCost(cost: Json, limits: unknown, findings: Findings): void
     const expected = `nothing: response-bytes has no ${field}`;
     addProblem(findings, { path: `cost.${field}`, expected, got: describeValue(cost[field]) });
   }
-  if (!isList(limits)) return;
+  if (!isListOf(limits, most.limits)) return;
   for (let i = 0; i < limits.length; i++) {
     const limit = limits[i];
     if (!isRecord(limit) || !notSettled.includes(limit["algorithm"] as string)) continue;
@@ -415,7 +431,7 @@ function fits(shape: Shape, value: unknown): boolean {
       return isList(value) && value.length >= shape.minItems && value.length <= shape.maxItems;
     case "map": {
       if (!isRecord(value)) return false;
-      const count = sortedNames(value).length;
+      const count = countOf(value);
       return count >= shape.minItems && count <= shape.maxItems;
     }
     case "either":
@@ -471,6 +487,11 @@ const emptyIsBoth = Array.isArray({});
 
 function isList(value: unknown): value is unknown[] {
   return Array.isArray(value);
+}
+
+/** Longer ones are reported as such: what is in them is not held against each other. */
+function isListOf(value: unknown, most: number): value is unknown[] {
+  return isList(value) && value.length <= most;
 }
 
 function isRecord(value: unknown): value is Json {

@@ -1,0 +1,89 @@
+// What is wrong with a JSON text that JSON.parse would not mind: it nests too deeply, is of too many parts, or has a key
+// twice in one object, of which JSON.parse would keep the last without a word. One look at each character, before
+// anything is made of it.
+
+import { maxDepth, maxFields, maxValues, tooDeep, tooManyFields, tooManyValues } from "./bounds.ts";
+
+const quote = 34;
+const comma = 44;
+const openList = 91;
+const backslash = 92;
+const closeList = 93;
+const openObject = 123;
+const closeObject = 125;
+
+/** @param text need not be JSON: that, the parser says. @returns the first fault, as a clause, or undefined */
+export function faultOfJson(text: string): string | undefined {
+  let depth = 0;
+  let values = 1;
+  // By depth: whether what is open there is an object, and its keys so far, once there is one.
+  const isObject: boolean[] = [false];
+  const keysAt: (Set<string> | undefined)[] = [undefined];
+  let keyComes = false;
+  for (let i = 0; i < text.length; i++) {
+    switch (text.charCodeAt(i)) {
+      case openObject:
+      case openList:
+        if (depth === maxDepth) return tooDeep;
+        depth += 1;
+        values += 1;
+        keyComes = text.charCodeAt(i) === openObject;
+        isObject[depth] = keyComes;
+        keysAt[depth] = undefined;
+        break;
+      case closeObject:
+      case closeList:
+        if (depth > 0) depth -= 1;
+        keyComes = false;
+        break;
+      case comma:
+        values += 1;
+        keyComes = isObject[depth] === true;
+        break;
+      case quote: {
+        const end = endOfString(text, i);
+        if (keyComes) {
+          const key = textOf(text, i, end);
+          const keys = keysAt[depth] ?? new Set();
+          if (keys.has(key)) return twice(key);
+          if (keys.size === maxFields) return tooManyFields;
+          keysAt[depth] = keys.add(key);
+          keyComes = false;
+        }
+        i = end;
+        break;
+      }
+    }
+    if (values > maxValues) return tooManyValues;
+  }
+  return undefined;
+}
+
+export function twice(key: string): string {
+  return `the key ${JSON.stringify(key.slice(0, 80))} comes twice in one object`;
+}
+
+/** What most keys say, they say without escapes. */
+function textOf(text: string, start: number, end: number): string {
+  const inner = text.slice(start + 1, end);
+  if (!inner.includes("\\")) return inner;
+  try {
+    return JSON.parse(text.slice(start, end + 1)) as string;
+  } catch {
+    return inner;
+  }
+}
+
+/** The place of the quote that ends it, or the text's end. */
+function endOfString(text: string, start: number): number {
+  let end = text.indexOf('"', start + 1);
+  while (end >= 0 && isEscaped(text, end)) end = text.indexOf('"', end + 1);
+  return end < 0 ? text.length : end;
+}
+
+/** By an odd number of backslashes before it. */
+function isEscaped(text: string, at: number): boolean {
+  let before = at - 1;
+  while (text.charCodeAt(before) === backslash) before -= 1;
+  return (at - before) % 2 === 0;
+}

@@ -1,0 +1,166 @@
+// YAML 1.2 by its core schema alone, to JSON: one document without tags, without directives but %YAML 1.2, without merge
+// keys. The length of a text does not bound what it costs to read: this runs where it can be stopped (yaml-thread.ts).
+
+import {
+  type Alias,
+  Composer,
+  type Document,
+  isAlias,
+  isCollection,
+  isMap,
+  isPair,
+  isScalar,
+  Lexer,
+  Parser,
+} from "yaml";
+import { maxBodyBytes, maxDepth, maxFields, tooDeep, tooManyFields } from "./bounds.ts";
+import { twice } from "./json-faults.ts";
+
+export type YamlReading = { readonly json: string } | { readonly refusal: string };
+
+/** Words, brackets, spaces, line ends: each becomes an object. 256 KiB of policy have fewer; of "1,1,1,…", many more. */
+const maxMarks = 160_000;
+
+/** Why a text is refused, and from which character on. */
+class Refusal extends Error {
+  readonly position: number;
+
+  constructor(position: number, message: string) {
+    super(message);
+    this.position = position;
+  }
+}
+
+/** @returns the document as JSON, or why there is none: a clause that names the line */
+export function readYaml(text: string): YamlReading {
+  try {
+    const document = compose(text);
+    checkNode(document.contents, 0, { characters: text.length, anchors: new Map() });
+    // The library's own bound counts aliases, each for itself, and not what they stand for.
+    return { json: JSON.stringify(document.toJS({ maxAliasCount: -1 })) };
+  } catch (error) {
+    if (error instanceof Refusal) return { refusal: `line ${lineOf(text, error.position)}: ${error.message}` };
+    // A text that the library itself stumbles over is not to be told from one that was made for it.
+    return { refusal: `the parser gives it up: ${shortened((error as Error).message)}` };
+  }
+}
+
+function compose(text: string): Document.Parsed {
+  const parser = new Parser();
+  const composer = new Composer({
+    version: "1.2",
+    schema: "core",
+    resolveKnownTags: false,
+    merge: false,
+    // The library would compare each key with each other one; `checkKeys` looks them up.
+    uniqueKeys: false,
+  });
+  let found: Document.Parsed | undefined;
+  const keep = (documents: Iterable<Document.Parsed>) => {
+    for (const document of documents) {
+      if (found !== undefined) throw new Refusal(document.range[0], "a second document begins");
+      const [error] = document.errors;
+      if (error !== undefined) throw new Refusal(error.pos[0], shortened(error.message));
+      found = document;
+    }
+  };
+  const take = (tokens: ReturnType<Parser["next"]>) => {
+    for (const token of tokens) {
+      if (token.type === "error") throw new Refusal(token.offset, shortened(token.message));
+      if (token.type === "directive" && !/^%YAML[ \t]+1\.2$/.test(token.source)) {
+        throw new Refusal(token.offset, "the only directive that is read is %YAML 1.2");
+      }
+      keep(composer.next(token));
+    }
+  };
+  let marks = 0;
+  for (const lexeme of new Lexer().lex(text)) {
+    marks += 1;
+    if (marks > maxMarks) throw new Refusal(parser.offset, `more than ${maxMarks} words and marks stand before this`);
+    take(parser.next(lexeme));
+    // What is open: the document, each list and object, a scalar. Nothing has recursed into them yet.
+    if (parser.stack.length > maxDepth + 2) throw new Refusal(parser.offset, tooDeep);
+  }
+  take(parser.end());
+  keep(composer.end(true, text.length));
+  return found as unknown as Document.Parsed;
+}
+
+/** What a text comes to with its aliases written out. */
+interface Expansion {
+  characters: number;
+  /** What each anchor stands for: the newest of its name. */
+  readonly anchors: Map<string, { readonly characters: number; readonly height: number }>;
+}
+
+/**
+ * Expands nothing, and goes no deeper than the parser let it be.
+ *
+ * @param depth how many lists and objects the node lies in
+ * @returns how many lie within one another from it on, with its aliases written out
+ */
+function checkNode(node: unknown, depth: number, expansion: Expansion): number {
+  if (isAlias(node)) return checkAlias(node, depth, expansion);
+  if (!isScalar(node) && !isCollection(node)) return 0;
+  const [from, to] = node.range ?? [0, 0];
+  if (node.tag !== undefined) {
+    const tag = shortened(node.tag.replace("tag:yaml.org,2002:", "!!"));
+    throw new Refusal(from, `tags are not read, and there is ${tag}; a text is written in quotes`);
+  }
+  const before = expansion.characters;
+  let height = 0;
+  if (isScalar(node)) {
+    if (typeof node.value === "number" && !Number.isFinite(node.value)) {
+      throw new Refusal(from, `${shortened(node.source ?? "")} is a number that JSON does not have`);
+    }
+  } else {
+    if (depth === maxDepth) throw new Refusal(from, tooDeep);
+    if (isMap(node)) checkKeys(node.items, from);
+    for (const item of node.items) {
+      height = Math.max(height, checkNode(isPair(item) ? item.key : item, depth + 1, expansion));
+      if (isPair(item)) height = Math.max(height, checkNode(item.value, depth + 1, expansion));
+    }
+    height += 1;
+  }
+  if (node.anchor !== undefined) {
+    expansion.anchors.set(node.anchor, { characters: to - from + expansion.characters - before, height });
+  }
+  return height;
+}
+
+/** An anchor is known once what it stands for has ended: none stands for a part of itself. */
+function checkAlias({ source, range }: Alias, depth: number, expansion: Expansion): number {
+  const from = range?.[0] ?? 0;
+  const meant = expansion.anchors.get(source);
+  if (meant === undefined) throw new Refusal(from, `nothing before it is called &${shortened(source)}`);
+  if (depth + meant.height > maxDepth) throw new Refusal(from, `with its aliases written out, ${tooDeep}`);
+  expansion.characters += meant.characters;
+  if (expansion.characters > maxBodyBytes) {
+    throw new Refusal(from, `with its aliases written out, the YAML is longer than ${maxBodyBytes / 1024} KiB`);
+  }
+  return meant.height;
+}
+
+function checkKeys(pairs: readonly { readonly key: unknown }[], from: number): void {
+  if (pairs.length > maxFields) throw new Refusal(from, tooManyFields);
+  const seen = new Set<string>();
+  for (const { key } of pairs) {
+    if (!isScalar(key) || key.value === null) throw new Refusal(from, "a key of an object is no plain value");
+    const name = String(key.value);
+    const at = key.range?.[0] ?? from;
+    if (name === "__proto__") throw new Refusal(at, 'the key "__proto__" is not accepted');
+    if (seen.has(name)) throw new Refusal(at, twice(name));
+    seen.add(name);
+  }
+}
+
+function lineOf(text: string, position: number): number {
+  let line = 1;
+  for (let i = text.indexOf("\n"); i >= 0 && i < position; i = text.indexOf("\n", i + 1)) line += 1;
+  return line;
+}
+
+/** The library repeats what it did not understand, in whole. */
+function shortened(message: string): string {
+  return message.length > 120 ? `${message.slice(0, 120)}…` : message;
+}

@@ -1,0 +1,153 @@
+// Clients that send by drops, or nothing, or more than anybody will read: none holds a connection for long.
+
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { adminToken, gatewayToken, onePerSecond, type Running, startControlPlane } from "./control-plane-under-test.ts";
+import { connectGateway } from "./gateway-double.ts";
+
+const httpTimes = { headersMs: 300, requestMs: 600, silenceMs: 900, keepAliveMs: 400, checkEveryMs: 50 };
+const put = "PUT /api/v1/apps/default/policies/p HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+const withToken = `authorization: Bearer ${adminToken}\r\n`;
+
+interface Talk {
+  readonly socket: Socket;
+  heard(): string;
+  /** How long the other side kept the connection, in milliseconds. */
+  readonly closed: Promise<number>;
+}
+
+function talk({ url }: Running, text = ""): Talk {
+  const began = performance.now();
+  const socket = connect(Number(new URL(url).port), "127.0.0.1");
+  onTestFinished(() => void socket.destroy());
+  let heard = "";
+  socket.on("data", (data) => (heard += data.toString()));
+  socket.on("error", () => undefined);
+  if (text !== "") socket.write(text);
+  const closed = once(socket, "close").then(() => performance.now() - began);
+  return { socket, heard: () => heard, closed };
+}
+
+/** One byte each 50 ms, for as long as there is somebody to take it. */
+function drip({ socket }: Talk, text = " "): void {
+  const timer = setInterval(() => socket.writable && socket.write(text), 50);
+  socket.on("close", () => clearInterval(timer));
+  onTestFinished(() => clearInterval(timer));
+}
+
+describe("a client that", () => {
+  it("sends its body by drops is answered 408, and cut", async () => {
+    const running = await startControlPlane({}, { httpTimes });
+    const slow = talk(running, `${put}${withToken}content-length: 1000\r\n\r\n{`);
+    drip(slow);
+    expect(await slow.closed).toBeLessThan(5_000);
+    expect(slow.heard()).toMatch(/^HTTP\/1\.1 408 .*"code":"request-timeout"/s);
+    // Nobody else noticed.
+    expect((await running.call("PUT", "/apps/default/policies/p", { body: onePerSecond })).status).toBe(201);
+  });
+
+  it("sends its chunks by drops is answered 408, and cut", async () => {
+    const running = await startControlPlane({}, { httpTimes });
+    const slow = talk(running, `${put}${withToken}transfer-encoding: chunked\r\n\r\n`);
+    drip(slow, "1\r\n \r\n");
+    expect(await slow.closed).toBeLessThan(5_000);
+    expect(slow.heard()).toMatch(/^HTTP\/1\.1 408 /);
+  });
+
+  it("sends its headers by drops is answered 408, and cut", async () => {
+    const slow = talk(await startControlPlane({}, { httpTimes }), "GET /healthz HTTP/1.1\r\nhost: x\r\nx-a: ");
+    drip(slow, "a");
+    expect(await slow.closed).toBeLessThan(5_000);
+    expect(slow.heard()).toMatch(/^HTTP\/1\.1 408 /);
+  });
+
+  it("says nothing at all is cut", async () => {
+    expect(await talk(await startControlPlane({}, { httpTimes })).closed).toBeLessThan(5_000);
+  });
+
+  it("says nothing after its answer is cut", async () => {
+    const idle = talk(await startControlPlane({}, { httpTimes }), "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
+    expect(await idle.closed).toBeLessThan(5_000);
+    expect(idle.heard()).toMatch(/^HTTP\/1\.1 200 /);
+  });
+
+  it("waits for gateways, as it may, is not cut for its silence", async () => {
+    const running = await startControlPlane({}, { httpTimes: { ...httpTimes, silenceMs: 5_000 } });
+    await connectGateway(running, "never-applies");
+    const { status, body } = await running.call("PUT", "/apps/default/policies/p?wait=2s", { body: onePerSecond });
+    expect([status, body.applied]).toEqual([201, { gateways: 1, acked: 0, refused: 0 }]);
+  });
+
+  it("is a gateway, and has nothing to say, keeps its socket", async () => {
+    const running = await startControlPlane({}, { httpTimes });
+    const gateway = await connectGateway(running, "quiet");
+    let isClosed = false;
+    void gateway.closed.then(() => (isClosed = true));
+    await new Promise((resolve) => setTimeout(resolve, 2 * httpTimes.silenceMs));
+    expect(isClosed).toBe(false);
+  });
+
+  // Each with times so long that nothing but the answer itself closes the connection.
+  it.each([
+    ["no token", put, 401],
+    ["an unknown token", `${put}authorization: Bearer nobody-knows-this-one\r\n`, 401],
+    ["a gateway's token", `${put}authorization: Bearer ${gatewayToken}\r\n`, 403],
+    ["a method that the URL does not have", put.replace("PUT", "PATCH") + withToken, 405],
+    ["a URL that there is not", put.replace("/api/v1/apps", "/nowhere"), 404],
+    ["a media type that nobody reads", put.replace("json", "xml") + withToken, 415],
+  ])("comes with %s and a large body is answered, and its body is not waited for", async (_, head, status) => {
+    const running = await startControlPlane();
+    for (const body of ["content-length: 100000000", "transfer-encoding: chunked"]) {
+      const client = talk(running, `${head}${body}\r\n\r\n`);
+      drip(client, body.startsWith("t") ? "1\r\n \r\n" : " ");
+      expect(await client.closed).toBeLessThan(5_000);
+      expect(client.heard()).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+      expect(client.heard().toLowerCase()).toContain("connection: close");
+    }
+  });
+
+  it("announces more than 256 KiB is answered 413 before it sends them", async () => {
+    const client = talk(await startControlPlane(), `${put}${withToken}content-length: 262145\r\n\r\n`);
+    expect(await client.closed).toBeLessThan(5_000);
+    expect(client.heard()).toMatch(/^HTTP\/1\.1 413 /);
+  });
+
+  it("comes without a token and without a body keeps its connection", async () => {
+    const running = await startControlPlane();
+    const client = talk(running);
+    for (let i = 1; i <= 2; i++) {
+      client.socket.write("GET /api/v1/apps HTTP/1.1\r\nhost: x\r\n\r\n");
+      await expect.poll(() => client.heard().split("HTTP/1.1 401 ").length).toBe(i + 1);
+    }
+    expect(client.heard().toLowerCase()).not.toContain("connection: close");
+  });
+});
+
+const upgrade =
+  "host: x\r\nconnection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+
+describe("an upgrade to WebSocket", () => {
+  it.each([
+    ["GET /healthz", "", 200],
+    ["GET /api/v1/apps", withToken, 200],
+    ["GET /api/v1/apps", "", 401],
+    ["GET /nowhere", "", 404],
+    ["GET /api/v1/apps/%zz", withToken, 400],
+    ["POST /api/v1/apps/default/bans", withToken, 400],
+    ["GET /openapi.json", "", 200],
+  ])("of what is no socket is answered as HTTP: %s", async (line, token, status) => {
+    const client = talk(await startControlPlane(), `${line} HTTP/1.1\r\n${upgrade}${token}content-length: 0\r\n\r\n`);
+    await expect.poll(() => client.heard()).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+    client.socket.end();
+    await client.closed;
+    expect(client.heard()).not.toContain("101 Switching");
+  });
+
+  it("of the push socket to something else is told what it is for", async () => {
+    const gateway = `authorization: Bearer ${gatewayToken}\r\n`;
+    const h2c = upgrade.replace("upgrade: websocket", "upgrade: h2c");
+    const client = talk(await startControlPlane(), `GET /api/v1/push HTTP/1.1\r\n${h2c}${gateway}\r\n`);
+    await expect.poll(() => client.heard()).toMatch(/^HTTP\/1\.1 426 /);
+  });
+});
