@@ -37,6 +37,7 @@ describe("a snapshot", () => {
   const state = (...documents: object[]) => ({
     epoch: "e",
     revision: 1,
+    apps: [],
     templates: [],
     bans: [],
     callers: [],

@@ -72,7 +72,13 @@ export const errorCatalogue = {
   "app-protected": {
     status: 409,
     title: "App protected",
-    meaning: "The app `default` always exists and cannot be deleted.",
+    meaning: "The app `default` always exists, cannot be deleted, and has every host and path: it takes no realm.",
+  },
+  "outside-realm": {
+    status: 409,
+    title: "Policies outside of the realm",
+    meaning:
+      "Policies of the app reach outside of the realm that was to be set: `policies` names them, `errors` their fields. Nothing was changed.",
   },
   "template-in-use": {
     status: 409,

@@ -3,6 +3,7 @@
 
 import { type Problem, validatePolicy } from "@sluice/limiter/policy/validate.ts";
 import { warningsOf } from "@sluice/limiter/policy/warnings.ts";
+import { forbiddenHeaders, outsideProblems, realmWarnings, type Standing } from "./judge-realm.ts";
 import { problemAsPut, resolveTemplates, type Templates } from "./resolve-templates.ts";
 import { isTimezone } from "./zone-transitions.ts";
 
@@ -10,7 +11,7 @@ export interface Judgement {
   /** As it would be stored: with its name, and with its references to templates. */
   readonly document: unknown;
   readonly problems: readonly Problem[];
-  /** What it says in vain; of a document without problems. */
+  /** What it says in vain, and what its app's realm makes of it; of a document without problems. */
   readonly warnings: readonly Problem[];
 }
 
@@ -20,19 +21,28 @@ type Json = Readonly<Record<string, unknown>>;
  * @param document as parsed; may leave its name to the URL
  * @param name from the URL; undefined where there is none, and then the document may go without
  * @param templates of its app
+ * @param standing in which app, and by whose token
  */
 export function judgePolicy(
   document: unknown,
   name: string | undefined,
   redisIsSet: boolean,
   templates: Templates,
+  standing: Standing,
 ): Judgement {
   const named = withName(document, name ?? "unnamed");
   const resolution = resolveTemplates(named, templates);
   const validation = validatePolicy(resolution.document);
   const asPut = (one: Problem) => problemAsPut(one, resolution.origins);
   const problems = [...validation.problems.map(asPut), ...resolution.problems];
-  const warnings = validation.policy === undefined ? [] : warningsOf(validation.policy).map(asPut);
+  if (validation.policy !== undefined) {
+    problems.push(...outsideProblems(validation.policy, standing.app.realm).map(asPut));
+  }
+  problems.push(...forbiddenHeaders(named, standing));
+  const warnings =
+    validation.policy === undefined
+      ? []
+      : [...realmWarnings(standing.app), ...warningsOf(validation.policy).map(asPut)];
   if (!isRecord(named)) return { document: named, problems, warnings };
   const given = named["name"];
   if (name !== undefined && given !== name && !problems.some(({ path }) => path === "name")) {

@@ -8,6 +8,7 @@ import type { Tables } from "./tables.ts";
 const migrations: Record<string, Migration> = {
   "0001-skeleton": { up: createSkeleton },
   "0002-bans-templates-token-ids": { up: addBansTemplatesAndTokenIds },
+  "0003-realms": { up: addRealms },
 };
 
 /** Brings the database to the newest schema. @throws what the failing step threw; that step is rolled back */
@@ -101,4 +102,14 @@ async function addBansTemplatesAndTokenIds(database: Kysely<Tables>): Promise<vo
       .execute();
   }
   await database.schema.createIndex("tokens_id").unique().on("tokens").column("id").execute();
+}
+
+/** Apps that there are go on matching everywhere until an admin sets their realms; `default` has everything without one. */
+async function addRealms(database: Kysely<Tables>): Promise<void> {
+  await database.schema.alterTable("apps").addColumn("realm", "text").execute();
+  await database
+    .updateTable("apps")
+    .set({ realm: JSON.stringify("legacy") })
+    .where("name", "!=", "default")
+    .execute();
 }
