@@ -7,6 +7,7 @@ import { System } from "../fixtures/system.ts";
 
 const bannedByCrm = "127.0.0.40";
 const bannedBySms = "127.0.0.41";
+const debugSecret = "who may see why, may see it";
 const onceADay = { limits: [{ algorithm: "fixed-window", quota: 1, window: "1d" }] };
 const evil = { status: 200, body: "<form>your password, please</form>", headers: ["set-cookie: sid=evil"] };
 
@@ -14,7 +15,7 @@ let system: System;
 let editorOfCrm: string;
 let editorOfSms: string;
 beforeAll(async () => {
-  system = await System.start();
+  system = await System.start({ env: { SLUICE_DEBUG_SECRET: debugSecret } });
   await system.api("PUT", "/apps/crm", { realm: { hosts: ["crm.test"], paths: ["/api"] } });
   await system.api("PUT", "/apps/bank", { realm: { hosts: ["bank.test"] } });
   await system.api("PUT", "/apps/sms");
@@ -111,7 +112,9 @@ describe("an editor of one app", () => {
   });
 
   it("without a realm has policies that are asked for, and that no request meets", async () => {
-    const everywhere = await put(editorOfSms, "sms", "vendor", { onLimit: { action: "degrade", response: evil } });
+    const everywhere = await put(editorOfSms, "sms", "vendor", {
+      onLimit: { action: "degrade", response: { ...evil, headers: [] } },
+    });
     expect(everywhere).toMatchObject({ status: 201, applied: { acked: 1 }, warnings: [{ path: "match" }] });
     for (const host of ["bank.test", "crm.test", "any.test"]) expect(await isUntouched(host, "/login")).toBe(true);
     const caller = await tokenOf("sms", "caller");
@@ -141,6 +144,11 @@ describe("a ban of an address by an app", () => {
       expect([host, path, (await visit(host, path, bannedByCrm)).status]).toEqual([host, path, 200]);
     }
     expect((await visit("crm.test", "/api/nobody/limits/this")).status).toBe(200);
+    const told = { host: "crm.test", "x-sluice-debug": debugSecret };
+    const why = async (from: string) =>
+      (await ask(`${system.gateway.url}/api/x`, { headers: told, from })).headers["x-sluice-debug"];
+    expect(await why(bannedByCrm)).toBe("refused by a ban of app crm");
+    expect(await why("127.0.0.1")).toBe("no policy is met");
   });
 
   it("without a realm holds on no request", async () => {

@@ -153,12 +153,10 @@ describe("a redirect", () => {
     "/api/crm",
     "/api/crm/cheap?a=/../x",
     "/api/%63rm/x",
-    "/api//crm/x",
-    "/./api/crm/",
     "/caf%C3%A9/x",
     "/internal/cheap",
     "/internal/cheap?x",
-    "/internal/./chea%70",
+    "/internal/chea%70",
   ])("to %s is within the realm", (uri) => {
     expect(problems({ uri }, realm)).toEqual([]);
   });
@@ -171,6 +169,9 @@ describe("a redirect", () => {
     "/internal/cheap/",
     "/internal/cheaper",
     "/internal",
+    "/api//crm/x",
+    "/./api/crm/",
+    "/internal/./cheap",
     "/API/crm",
   ])("to %s is refused", (uri) => {
     expect(problems({ uri }, realm)).toEqual(["onLimit.uri"]);
@@ -184,6 +185,10 @@ describe("a redirect", () => {
     expect(problems({ location: "@other" }, {})).toEqual(["onLimit.location"]);
     expect(problems({ location: "@other" }, undefined)).toEqual([]);
     expect(problems({ response: {} }, realm)).toEqual([]);
+    // Sluice's own, of the private listener.
+    for (const of of [undefined, {}, realm]) {
+      expect(problems({ location: "@sluice_body_too_large" }, of)).toEqual(["onLimit.location"]);
+    }
   });
 
   test.each([
@@ -242,8 +247,8 @@ describe("a realm's document", () => {
       "realm.hosts[1]",
       "realm.hosts[2]",
     ]);
-    expect(problems({ redirects: ["/sluice/metrics", "cached", "/x?y", "@"] })).toEqual(
-      Array.from({ length: 4 }, (_, i) => `realm.redirects[${i}]`),
+    expect(problems({ redirects: ["/sluice/metrics", "cached", "/x?y", "@", "/a//b", "@sluice_x"] })).toEqual(
+      Array.from({ length: 6 }, (_, i) => `realm.redirects[${i}]`),
     );
     expect(problems({ host: ["a.test"], constructor: 1 })).toEqual(["realm.constructor", "realm.host"]);
     expect(problems(["a"])).toEqual(["realm"]);

@@ -3,6 +3,7 @@
 import { pathPattern } from "../match/path-pattern.ts";
 import type { Match } from "../policy/policy.ts";
 import { addProblem, type Findings, listProblems, noFindings, type Problem } from "../policy/problems.ts";
+import { describeValue } from "../policy/validate.ts";
 import { beneath, type Realm } from "./realm.ts";
 import { pathOutside } from "./regex-within.ts";
 
@@ -20,7 +21,7 @@ function checkHosts(hosts: readonly string[], own: readonly string[], findings: 
   for (let i = 0; i < hosts.length; i++) {
     const host = hosts[i] as string;
     if (isHostWithin(host, own)) continue;
-    addProblem(findings, { path: `match.hosts[${i}]`, expected, got: `"${host}"` });
+    addProblem(findings, { path: `match.hosts[${i}]`, expected, got: describeValue(host) });
   }
 }
 
@@ -40,13 +41,16 @@ function pathProblem(path: string, own: readonly string[], expected: string): Om
     const example = pathOutside(text, own);
     if (example === undefined) return undefined;
     const how = `written like "~^${first}/…", or "~^${first}(/…)?$" where it is to match "${first}" too`;
-    return { expected: `${expected}, ${how}`, got: `"${path}", which matches "${example}"` };
+    return { expected: `${expected}, ${how}`, got: `${describeValue(path)}, which matches ${describeValue(example)}` };
   }
   if (isPathWithin(text, kind === "exact", own)) return undefined;
   const touches = kind === "prefix" ? own.find((one) => one === text) : undefined;
-  if (touches === undefined) return { expected, got: `"${path}"` };
+  if (touches === undefined) return { expected, got: describeValue(path) };
   const how = `written "${touches}" and "${beneath(touches)}*"`;
-  return { expected: `${expected}, ${how}`, got: `"${path}", which matches "${touches}x"` };
+  return {
+    expected: `${expected}, ${how}`,
+    got: `${describeValue(path)}, which matches ${describeValue(`${touches}x`)}`,
+  };
 }
 
 /** Whether every host that the pattern matches is matched by one of these. */

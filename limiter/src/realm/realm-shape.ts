@@ -2,7 +2,7 @@
 
 import { isLocation, isPath } from "../policy/on-limit.ts";
 import { type Field, hostPatternShape, type Shape } from "../policy/shape.ts";
-import { isReservedUri } from "./redirects.ts";
+import { isNormalUri, isReservedLocation, isReservedUri } from "./redirects.ts";
 
 const path: Shape = {
   kind: "text",
@@ -14,9 +14,11 @@ const path: Shape = {
 
 const redirect: Shape = {
   kind: "text",
-  expected: 'a named location like "@cached", or a path of this server that is not beneath /sluice',
+  expected: 'a named location like "@cached", or a path of this server in normal form that is not beneath /sluice',
   maxBytes: 1024,
-  accepts: (text) => isLocation(text) || (isPath(text) && !text.includes("?") && !isReservedUri(text)),
+  accepts: (text) =>
+    (isLocation(text) && !isReservedLocation(text)) ||
+    (isPath(text) && !text.includes("?") && isNormalUri(text) && !isReservedUri(text)),
 };
 
 const fieldsOfMatch: Readonly<Record<string, Field>> = {

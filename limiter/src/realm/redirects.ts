@@ -5,6 +5,7 @@
 import { characterAt, illFormed, unitsOf } from "../match/characters.ts";
 import type { OnLimit } from "../policy/on-limit.ts";
 import type { Problem } from "../policy/problems.ts";
+import { describeValue } from "../policy/validate.ts";
 import { beneath, type Realm } from "./realm.ts";
 
 /** Sluice's own locations, on whatever listener. */
@@ -17,8 +18,12 @@ const mostDecodings = 4;
 export function redirectProblems(onLimit: OnLimit, realm: Realm | undefined): Problem[] {
   if (onLimit.action !== "degrade" || onLimit.target === undefined) return [];
   const { target } = onLimit;
-  const got = `"${target}"`;
+  const got = describeValue(target);
   if (target.startsWith("@")) {
+    if (isReservedLocation(target)) {
+      const expected = "a named location that does not begin with @sluice: those are Sluice's own";
+      return [{ path: "onLimit.location", expected, got }];
+    }
     if (realm === undefined || realm.redirects.includes(target)) return [];
     const expected = `a named location that the app's realm lists in redirects${listed(realm.redirects, true)}`;
     return [{ path: "onLimit.location", expected, got }];
@@ -28,8 +33,12 @@ export function redirectProblems(onLimit: OnLimit, realm: Realm | undefined): Pr
     return [{ path: "onLimit.uri", expected, got }];
   }
   if (realm === undefined || realm.paths.length === 0 || isRedirectWithin(target, realm)) return [];
-  const expected = `a path within ${realm.paths.join(", ")}, or one that the app's realm lists in redirects${listed(realm.redirects, false)}`;
+  const expected = `a path in normal form within ${realm.paths.join(", ")}, or one that the app's realm lists in redirects${listed(realm.redirects, false)}`;
   return [{ path: "onLimit.uri", expected, got }];
+}
+
+export function isReservedLocation(location: string): boolean {
+  return location.toLowerCase().startsWith("@sluice");
 }
 
 /** Whether it is a path of Sluice's own, in any spelling, with a query or without. */
@@ -43,13 +52,19 @@ export function isReservedUri(uri: string): boolean {
   return false;
 }
 
+/** nginx decodes the path of a redirect and does no more: in another form than the normal one, it is another path. */
 function isRedirectWithin(uri: string, { paths, redirects }: Realm): boolean {
+  if (!isNormalUri(uri)) return false;
   const path = normalPath(uri, true);
   for (const own of paths) {
     const bytes = bytesOf(own);
     if (path === bytes || path.startsWith(beneath(bytes))) return true;
   }
-  return redirects.some((redirect) => !redirect.startsWith("@") && normalPath(redirect, true) === path);
+  return redirects.some((redirect) => !redirect.startsWith("@") && decode(redirect) === path);
+}
+
+export function isNormalUri(uri: string): boolean {
+  return decode(uri.split("?")[0] as string) === normalPath(uri, true);
 }
 
 function listed(redirects: readonly string[], locations: boolean): string {

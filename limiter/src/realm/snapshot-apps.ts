@@ -1,6 +1,7 @@
 // The apps of a snapshot, and what follows for traffic: policies of an app without a realm are met by no request, and a
 // ban of a network by an app that has one holds on every request in its realm, also where no policy matches.
 
+import type { Networks } from "../key/networks.ts";
 import type { BansByPlace } from "../policy/bans.ts";
 import { readEntries } from "../policy/bans-and-callers.ts";
 import { type CompiledPolicy, compilePolicy } from "../policy/compile.ts";
@@ -51,22 +52,26 @@ export function trafficOf(
   { ofApp }: BansByPlace,
   pause: Pause,
 ): readonly CompiledPolicy[] {
+  if (isEmpty(apps)) return policies;
   const met: CompiledPolicy[] = [];
-  let areAllMet = true;
   for (const policy of policies) {
     const app = apps[policy.app];
     // One that is off stands for a ban of its app's only where there is no realm to hold it in.
     if (app === undefined || (app.realm !== undefined && policy.policy.mode !== "off")) met.push(policy);
-    else areAllMet = false;
     pause();
   }
-  for (const name in ofApp) {
+  for (const name in apps) {
     const realm = apps[name]?.realm;
-    if (realm === undefined) continue;
-    met.push(banEntry(name, realm, ofApp[name] as NonNullable<(typeof ofApp)[string]>));
-    areAllMet = false;
+    const networks = ofApp[name];
+    if (realm !== undefined && networks !== undefined) met.push(banEntry(name, realm, networks));
+    pause();
   }
-  return areAllMet ? policies : met;
+  return met;
+}
+
+function isEmpty(apps: SnapshotApps): boolean {
+  for (const _ in apps) return false;
+  return true;
 }
 
 /** Whether it is no policy, and stands in the index for the bans of its app. */
@@ -80,7 +85,7 @@ const firstOfAll = 1_000_001;
 function banEntry(
   app: string,
   { hosts = [], paths = [] }: NonNullable<SnapshotApp["realm"]>,
-  networks: BansByPlace["ofApp"][string],
+  networks: Networks,
 ): CompiledPolicy {
   const patterns: string[] = [];
   for (const path of paths) {
