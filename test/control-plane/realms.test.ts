@@ -201,6 +201,11 @@ describe("an app's editor is refused, with the field,", () => {
         expect([match, answer.status >= 400, pathsOf(answer)]).toEqual([match, true, paths]);
       }
     }
+    // With everything else that is wrong, at once.
+    const wrong = await call("PUT", "/policies/q", {
+      body: { ...onePerSecond, key: "ip", match: { hosts: ["a.test"] } },
+    });
+    expect(pathsOf(wrong)).toEqual(["key", "match.hosts[0]", "match.paths"]);
     expect((await call("GET", "/policies/p")).body).toMatchObject(within);
     expect((await call("GET", "/policies/q")).status).toBe(404);
   });

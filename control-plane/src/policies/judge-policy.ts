@@ -1,6 +1,7 @@
 // Whether a document may become a policy here: limiter's validator on what gateways will get of it, and what only this
 // deployment knows.
 
+import type { Policy } from "@sluice/limiter/policy/policy.ts";
 import { type Problem, validatePolicy } from "@sluice/limiter/policy/validate.ts";
 import { warningsOf } from "@sluice/limiter/policy/warnings.ts";
 import { forbiddenHeaders, outsideProblems, realmWarnings, type Standing } from "./judge-realm.ts";
@@ -35,9 +36,8 @@ export function judgePolicy(
   const validation = validatePolicy(resolution.document);
   const asPut = (one: Problem) => problemAsPut(one, resolution.origins);
   const problems = [...validation.problems.map(asPut), ...resolution.problems];
-  if (validation.policy !== undefined) {
-    problems.push(...outsideProblems(validation.policy, standing.app.realm).map(asPut));
-  }
+  const reaching = validation.policy ?? withReachAlone(resolution.document);
+  if (reaching !== undefined) problems.push(...outsideProblems(reaching, standing.app.realm).map(asPut));
   problems.push(...forbiddenHeaders(named, standing));
   const warnings =
     validation.policy === undefined
@@ -69,6 +69,14 @@ export function judgePolicy(
     });
   }
   return { document: named, problems, warnings };
+}
+
+/** A document that something is wrong with may be right in where it reaches: then that is judged at once with the rest. */
+function withReachAlone(document: unknown): Policy | undefined {
+  if (!isRecord(document)) return undefined;
+  const { match, onLimit } = document;
+  const limits = [{ algorithm: "fixed-window", quota: 1, window: "1s" }];
+  return validatePolicy({ name: "any", limits, match, onLimit }).policy;
 }
 
 function withName(document: unknown, name: string): unknown {
