@@ -1,6 +1,7 @@
 // What an app's realm and the caller's token make of a document: whether it may match, redirect and set headers as it says.
 // Gateways are not asked: what was stored before there were realms goes on as it was.
 
+import { setImmediate } from "node:timers/promises";
 import type { Policy } from "@sluice/limiter/policy/policy.ts";
 import { type Problem, validatePolicy } from "@sluice/limiter/policy/validate.ts";
 import { headerProblems } from "@sluice/limiter/realm/headers.ts";
@@ -58,19 +59,24 @@ export function realmWarnings({ name, realm }: App): Problem[] {
   return [];
 }
 
+/** So many are judged before others have their turn: an app may have ten thousand. */
+const judgedAtOnce = 50;
+
 /** Where policies that there are reach outside of a realm, by policy. */
-export function outsiders(
+export async function outsiders(
   policies: readonly PolicyOfApp[],
   document: RealmDocument,
   templates: Templates,
-): { name: string; problems: Problem[] }[] {
-  return policies.flatMap(({ name, document: own }) => {
-    const resolution = resolveTemplates(own, templates);
+): Promise<{ name: string; problems: Problem[] }[]> {
+  const found: { name: string; problems: Problem[] }[] = [];
+  for (const [i, { name, document: json }] of policies.entries()) {
+    if (i % judgedAtOnce === judgedAtOnce - 1) await setImmediate();
+    const resolution = resolveTemplates(JSON.parse(json), templates);
     const { policy } = validatePolicy(resolution.document);
-    if (policy === undefined) return [];
+    if (policy === undefined) continue;
     const problems = outsideProblems(policy, { state: "set", document });
-    return problems.length === 0
-      ? []
-      : [{ name, problems: problems.map((one) => problemAsPut(one, resolution.origins)) }];
-  });
+    if (problems.length > 0)
+      found.push({ name, problems: problems.map((one) => problemAsPut(one, resolution.origins)) });
+  }
+  return found;
 }

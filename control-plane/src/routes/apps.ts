@@ -115,11 +115,12 @@ function shown({ name, createdAtMs, revision, realm }: App) {
 }
 
 /** @throws ApiError outside-realm */
-function check(realm: RealmDocument, policies: readonly PolicyOfApp[], templates: Templates): void {
-  const found = outsiders(policies, realm, templates);
+async function check(realm: RealmDocument, policies: readonly PolicyOfApp[], templates: Templates): Promise<void> {
+  const found = await outsiders(policies, realm, templates);
   if (found.length === 0) return;
   const names = found.map(({ name }) => name);
-  const detail = `${names.length === 1 ? "The policy" : "The policies"} ${names.join(", ")} would be outside of the realm.`;
+  const some = names.length > 20 ? [...names.slice(0, 20), "…"] : names;
+  const detail = `${names.length === 1 ? "The policy" : "The policies"} ${some.join(", ")} would be outside of the realm.`;
   const errors = found.flatMap(({ name, problems }) =>
     problems.map(({ path, ...problem }) => ({ path: `policies.${name}.${path}`, ...problem })),
   );

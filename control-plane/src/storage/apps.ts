@@ -59,13 +59,13 @@ export interface AppPut {
   readonly realm: RealmDocument | null | undefined;
   readonly precondition: Precondition;
   /** Throws when policies that there are reach outside of the realm that is to be set. */
-  check(realm: RealmDocument, policies: readonly PolicyOfApp[], templates: Templates): void;
+  check(realm: RealmDocument, policies: readonly PolicyOfApp[], templates: Templates): Promise<void>;
 }
 
-/** A policy's document, as it was put. */
 export interface PolicyOfApp {
   readonly name: string;
-  readonly document: unknown;
+  /** As it was put, as JSON. */
+  readonly document: string;
 }
 
 /**
@@ -98,8 +98,13 @@ export function putApp(
     if (realm === undefined) return unchanged;
     const after = realm === null ? null : JSON.stringify(realm);
     if (isDeepStrictEqual(JSON.parse(row.realm ?? "null"), JSON.parse(after ?? "null"))) return unchanged;
-    const policies = await readPolicies(transaction, name);
-    if (realm !== null) check(realm, policies, await readTemplates(transaction, name));
+    const policies: PolicyOfApp[] = await transaction
+      .selectFrom("policies")
+      .select(["name", "document"])
+      .where("app", "=", name)
+      .orderBy("name")
+      .execute();
+    if (realm !== null) await check(realm, policies, await readTemplates(transaction, name));
     const entry = { action: "update-app", app: name, before: entryOf(row.realm), after: entryOf(after) } as const;
     const revision = await record(entry);
     await transaction.updateTable("apps").set({ realm: after, revision }).where("name", "=", name).execute();
@@ -162,16 +167,6 @@ const legacyRealm = JSON.stringify("legacy");
 /** As the history has it. @param realm as it is stored */
 function entryOf(realm: string | null): string {
   return `{"realm":${realm ?? "null"}}`;
-}
-
-async function readPolicies(transaction: Transaction<Tables>, app: string): Promise<PolicyOfApp[]> {
-  const rows = await transaction
-    .selectFrom("policies")
-    .select(["name", "document"])
-    .where("app", "=", app)
-    .orderBy("name")
-    .execute();
-  return rows.map(({ name, document }) => ({ name, document: JSON.parse(document) }));
 }
 
 function appFrom(row: AppTable): App {
