@@ -30,6 +30,7 @@ import revisionRoutes from "./routes/revisions.ts";
 import templateRoutes from "./routes/templates.ts";
 import tokenRoutes from "./routes/tokens.ts";
 import { parseWait } from "./schemas/parameters.ts";
+import { listLegacyApps } from "./storage/apps.ts";
 import { type Database, openDatabase } from "./storage/database.ts";
 import { DatabaseBusy, DatabaseUnwritable } from "./storage/sqlite-errors.ts";
 import type { StorageHealth } from "./storage/storage-health.ts";
@@ -171,7 +172,18 @@ async function buildApp(
   await app.register(api, { redisIsSet: configuration.redis !== undefined });
   await app.register(methods.refuse);
   await app.ready();
+  await warnOfLegacyApps(app);
   return app;
+}
+
+/** Each start, until an admin has set their realms: their editors may match, and answer, everybody's requests. */
+async function warnOfLegacyApps(app: FastifyInstance): Promise<void> {
+  const apps = await listLegacyApps(app.database);
+  if (apps.length === 0) return;
+  app.log.warn(
+    { apps },
+    "these apps are from before there were realms, and their policies match all traffic: set a realm by PUT /api/v1/apps/{app}",
+  );
 }
 
 const api = fp<{ redisIsSet: boolean }>(

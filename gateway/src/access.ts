@@ -75,7 +75,7 @@ export function access(settings: Settings): undefined {
 
 /** Before any policy is met: what they say does not matter. */
 function refuseBannedAddress({ debugSecret }: Settings): undefined {
-  if (debugSecret !== undefined && beginExplanation(debugSecret) !== undefined) tellBan();
+  if (debugSecret !== undefined && beginExplanation(debugSecret) !== undefined) tellBan("default");
   refuseBanned();
 }
 

@@ -86,6 +86,7 @@ describe("the push socket", () => {
       format: snapshotFormat,
       epoch,
       revision: 3,
+      apps: [{ app: "shop" }],
       bans: [],
       callers: [],
       policies: [

@@ -7,11 +7,11 @@ import { connectGateway, openSocket } from "./gateway-double.ts";
 const template = { onLimit: { status: 503 } };
 const ban = { cidr: "203.0.113.0/24", for: "1h" };
 
-/** With the apps shop and bank, and one policy in each. */
+/** With the apps shop and bank, whose realms are everything, and one policy in each. */
 async function startWithApps(nowMs?: () => number): Promise<Running> {
   const running = await startControlPlane({}, nowMs === undefined ? {} : { now: nowMs });
   for (const app of ["shop", "bank"]) {
-    await running.call("PUT", `/apps/${app}`);
+    await running.call("PUT", `/apps/${app}`, { body: { realm: {} } });
     await running.call("PUT", `/apps/${app}/policies/books`, { body: onePerSecond });
   }
   return running;
@@ -40,6 +40,7 @@ const reads = ["", "/policies", "/policies/books", "/templates", "/templates/pol
 /** What concerns everybody, or lets somebody in. */
 const management: [string, string, object | undefined][] = [
   ["PUT", "/apps/new", undefined],
+  ["PUT", "/apps/shop", { realm: { hosts: ["bank.test"] } }],
   ["DELETE", "/apps/shop", undefined],
 ];
 

@@ -47,6 +47,7 @@ describe("a snapshot", () => {
   const state = (...documents: object[]) => ({
     epoch: "e",
     revision: 1,
+    apps: [],
     templates: [],
     bans: [],
     callers: [],

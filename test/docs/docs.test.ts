@@ -4,6 +4,7 @@ import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { describe, expect, it } from "vitest";
 import { algorithms, type Field, policyShape } from "../../limiter/src/policy/shape.ts";
+import { beginningsForAdmins, namesForAdmins } from "../../limiter/src/realm/headers.ts";
 import { rightsOf } from "../fixtures/documented-rights.ts";
 
 const project = resolve(import.meta.dirname, "../..");
@@ -33,6 +34,14 @@ it("docs/policies.md has every field of a policy", () => {
     (name) => !text.includes(`\`${name}\``) && !text.includes(`\`${name}:`),
   );
   expect(missing).toEqual([]);
+});
+
+it("docs/security.md has every header that is for admins", () => {
+  const documented = /\*\*Headers for admins\..*? Names:(.*?) Beginnings of names:(.*?)Those that frame/s;
+  const [, names, beginnings] = documented.exec(read("docs/security.md")) as unknown as [string, string, string];
+  const quoted = (text: string) => [...text.matchAll(/`([a-z0-9-]+)…?`/g)].map(([, name]) => name);
+  expect(quoted(names)).toEqual(namesForAdmins);
+  expect(quoted(beginnings)).toEqual(beginningsForAdmins);
 });
 
 it("docs/policies.md's examples are policies, or limits of one", async () => {

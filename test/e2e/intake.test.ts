@@ -189,7 +189,7 @@ function push(count: number, edited: number | "all"): void {
       limits: [{ algorithm: "fixed-window", quota: 1, window: "1d" }],
     }),
   }));
-  const state = { epoch: "intake", revision, policies, templates: [], bans: [], callers: [] };
+  const state = { epoch: "intake", revision, policies, apps: [], templates: [], bans: [], callers: [] };
   const { bytes } = snapshotFrame(state, Date.now());
   // In frames, as the control plane sends it.
   for (let from = 0; from < bytes.length; from += 65_536) {

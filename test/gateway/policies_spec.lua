@@ -341,6 +341,21 @@ describe("in nginx, a snapshot", function()
     assert.same({ bans, callers }, { reading.snapshot.bans, reading.snapshot.callers })
   end)
 
+  it("has no policy met whose app has no realm, and an entry for the bans of an app that has one", function()
+    local text = [[{"format":1,"epoch":"e1","revision":0,
+      "apps":[{"app":"sms"},{"app":"crm","realm":{"hosts":[],"paths":["/crm"]}}],
+      "bans":[{"id":"1","app":"crm","cidr":"10.0.0.0/8","untilSeconds":1800000000}],
+      "policies":[{"app":"sms","document":{"name":"a","limits":[{"algorithm":"fixed-window","quota":1,"window":"1s"}]}}]}]]
+    local reading = readSnapshot(cjson.decode(text))
+    assert.same({}, reading.problems)
+    local met = {}
+    for i, policy in ipairs(reading.snapshot.index.live) do
+      met[i] = policy.app .. " " .. table.concat(policy.policy.match.paths, " ")
+    end
+    assert.same({ "crm /crm/* /crm" }, met)
+    assert.equal("a", reading.snapshot.policiesByName.sms.a.policy.name)
+  end)
+
   it("with a damaged ban or caller is refused with the place of every fault", function()
     local text = [[{"format":1,"epoch":"e1","revision":0,"policies":[],
       "bans":[null,{"id":"1","app":"shop","cidr":"10.0.0.0/33","untilSeconds":null},{"id":"1","app":"shop","untilSeconds":1}],

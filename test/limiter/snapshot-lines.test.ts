@@ -9,7 +9,12 @@ const ban = { id: "b1", app: "shop", cidr: "10.0.0.0/8", untilSeconds: 4e9 };
 
 function text(policies: readonly object[], bans: readonly object[] = [], callers: readonly object[] = []): string {
   const lines = (entries: readonly object[]) => entries.map((entry) => JSON.stringify(entry));
-  return layOut(JSON.stringify(head), { bans: lines(bans), callers: lines(callers), policies: lines(policies) });
+  return layOut(JSON.stringify(head), {
+    apps: [],
+    bans: lines(bans),
+    callers: lines(callers),
+    policies: lines(policies),
+  });
 }
 
 function decode(json: string): unknown {

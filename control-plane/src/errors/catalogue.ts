@@ -11,12 +11,14 @@ export const errorCatalogue = {
   "invalid-policy": {
     status: 400,
     title: "Invalid policy",
-    meaning: "The document is not a policy. `errors` lists everything wrong with it; nothing was stored.",
+    meaning:
+      "The document is not a policy, or reaches outside of its app's realm, or says what your token may not. `errors` lists everything wrong with it; nothing was stored.",
   },
   "invalid-template": {
     status: 400,
     title: "Invalid template",
-    meaning: "The document is not a template, or a policy that uses it could not have it. Nothing was stored.",
+    meaning:
+      "The document is not a template, its app or your token may not have what it says, or a policy that uses it could not have it. Nothing was stored.",
   },
   "invalid-request": {
     status: 400,
@@ -73,7 +75,13 @@ export const errorCatalogue = {
   "app-protected": {
     status: 409,
     title: "App protected",
-    meaning: "The app `default` always exists and cannot be deleted.",
+    meaning: "The app `default` always exists, cannot be deleted, and has every host and path: it takes no realm.",
+  },
+  "outside-realm": {
+    status: 409,
+    title: "Policies outside of the realm",
+    meaning:
+      "Policies of the app reach outside of the realm that was to be set: `policies` names them, `errors` their fields. Nothing was changed.",
   },
   "template-in-use": {
     status: 409,

@@ -1,9 +1,11 @@
 // Whether a document may become a policy here: limiter's validator on what gateways will get of it, and what only this
 // deployment knows.
 
+import type { Policy } from "@sluice/limiter/policy/policy.ts";
 import { maxTimezoneBytes } from "@sluice/limiter/policy/shape.ts";
 import { describeValue, type Problem, validatePolicy } from "@sluice/limiter/policy/validate.ts";
 import { warningsOf } from "@sluice/limiter/policy/warnings.ts";
+import { forbiddenHeaders, outsideProblems, realmWarnings, type Standing } from "./judge-realm.ts";
 import { problemAsPut, resolveTemplates, type Templates } from "./resolve-templates.ts";
 import { isTimezone } from "./zone-transitions.ts";
 
@@ -11,7 +13,7 @@ export interface Judgement {
   /** As it would be stored: with its name, and with its references to templates. */
   readonly document: unknown;
   readonly problems: readonly Problem[];
-  /** What it says in vain; of a document without problems. */
+  /** What it says in vain, and what its app's realm makes of it; of a document without problems. */
   readonly warnings: readonly Problem[];
 }
 
@@ -21,19 +23,27 @@ type Json = Readonly<Record<string, unknown>>;
  * @param document as parsed; may leave its name to the URL
  * @param name from the URL; undefined where there is none, and then the document may go without
  * @param templates of its app
+ * @param standing in which app, and by whose token
  */
 export function judgePolicy(
   document: unknown,
   name: string | undefined,
   redisIsSet: boolean,
   templates: Templates,
+  standing: Standing,
 ): Judgement {
   const named = withName(document, name ?? "unnamed");
   const resolution = resolveTemplates(named, templates);
   const validation = validatePolicy(resolution.document);
   const asPut = (one: Problem) => problemAsPut(one, resolution.origins);
   const problems = [...validation.problems.map(asPut), ...resolution.problems];
-  const warnings = validation.policy === undefined ? [] : warningsOf(validation.policy).map(asPut);
+  const reaching = validation.policy ?? withReachAlone(resolution.document);
+  if (reaching !== undefined) problems.push(...outsideProblems(reaching, standing.app.realm).map(asPut));
+  problems.push(...forbiddenHeaders(named, standing));
+  const warnings =
+    validation.policy === undefined
+      ? []
+      : [...realmWarnings(standing.app), ...warningsOf(validation.policy).map(asPut)];
   if (!isRecord(named)) return { document: named, problems, warnings };
   const given = named["name"];
   if (name !== undefined && given !== name && !problems.some(({ path }) => path === "name")) {
@@ -62,6 +72,14 @@ export function judgePolicy(
     });
   }
   return { document: named, problems, warnings };
+}
+
+/** A document that something is wrong with may be right in where it reaches: then that is judged at once with the rest. */
+function withReachAlone(document: unknown): Policy | undefined {
+  if (!isRecord(document)) return undefined;
+  const { match, onLimit } = document;
+  const limits = [{ algorithm: "fixed-window", quota: 1, window: "1s" }];
+  return validatePolicy({ name: "any", limits, match, onLimit }).policy;
 }
 
 function withName(document: unknown, name: string): unknown {

@@ -3,6 +3,7 @@
 import { policyShape, type Shape } from "@sluice/limiter/policy/shape.ts";
 import { type Problem, validatePolicy } from "@sluice/limiter/policy/validate.ts";
 import { shapeProblems } from "../schemas/read-body.ts";
+import { forbiddenHeaders, redirectsOutside, type Standing } from "./judge-realm.ts";
 import { resolveTemplates, type Templates, templateFields } from "./resolve-templates.ts";
 
 /** A policy's fields of these names, of which a template has one. */
@@ -28,6 +29,15 @@ export function judgeTemplate(document: unknown): Problem[] {
     return [{ path: "", expected: `either ${templateFields.join(" or ")}`, got }];
   }
   return validatePolicy({ ...roomyPolicy, ...(document as object) }).problems;
+}
+
+/** What its app or the caller may not have of it: by the same rules as of a policy. @param document a template */
+export function judgeTemplateIn(document: unknown, standing: Standing): Problem[] {
+  const { policy } = validatePolicy({ ...roomyPolicy, ...(document as object) });
+  if (policy === undefined) return [];
+  // What a policy matches is its own; here everything is asked of what the template says.
+  const problems = redirectsOutside(policy, standing.app.realm);
+  return [...problems, ...forbiddenHeaders(document, standing)];
 }
 
 /** What the policies that use the template could not have of it: each policy's name and problem. */

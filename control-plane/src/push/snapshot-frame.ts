@@ -1,7 +1,7 @@
 // The snapshot as the bytes that travel: written once per revision, however many gateways it goes to.
 
 import type { Zones, ZoneTransition } from "@sluice/limiter/policy/schedule.ts";
-import { type Snapshot, snapshotFormat } from "@sluice/limiter/policy/snapshot.ts";
+import { type Snapshot, type SnapshotApp, snapshotFormat } from "@sluice/limiter/policy/snapshot.ts";
 import { type ListName, layOut } from "@sluice/limiter/policy/snapshot-lines.ts";
 import { resolveTemplates, type Templates } from "../policies/resolve-templates.ts";
 import { zoneTransitions } from "../policies/zone-transitions.ts";
@@ -24,11 +24,23 @@ export function snapshotFrame(state: StoredState, nowMs: number): SnapshotFrame 
     ({ app, document }) => `{"app":${JSON.stringify(app)},"document":${resolved(document, templates.get(app))}}`,
   );
   const text = layOut(JSON.stringify(zones === undefined ? head : { ...head, zones }), {
+    apps: appsOf(state).map((app) => JSON.stringify(app)),
     bans: bans.map((ban) => JSON.stringify(ban)),
     callers: callers.map((caller) => JSON.stringify(caller)),
     policies,
   });
   return { epoch, revision, bytes: Buffer.from(text, "utf8") };
+}
+
+/** Of apps that have something which gateways hold within a realm, or to no traffic. */
+function appsOf({ apps, policies, bans }: StoredState): SnapshotApp[] {
+  const used = new Set([...policies, ...bans].map(({ app }) => app));
+  return apps.flatMap(({ name, realm }): SnapshotApp[] => {
+    if (!used.has(name) || realm.state === "all" || realm.state === "legacy") return [];
+    if (realm.state !== "set") return [{ app: name }];
+    const { hosts = [], paths = [] } = realm.document;
+    return [{ app: name, realm: { hosts: [...hosts], paths: [...paths] } }];
+  });
 }
 
 function templatesByApp(state: StoredState): Map<string, Map<string, Record<string, unknown>>> {

@@ -1,19 +1,22 @@
 // /api/v1/apps: the tenants.
 
-import { isName, nameRule, type Shape } from "@sluice/limiter/policy/shape.ts";
-import { describeValue } from "@sluice/limiter/policy/validate.ts";
+import { maxProblems } from "@sluice/limiter/policy/problems.ts";
+import { isName, nameRule } from "@sluice/limiter/policy/shape.ts";
+import { describeValue, type Problem } from "@sluice/limiter/policy/validate.ts";
+import type { RealmDocument } from "@sluice/limiter/realm/realm.ts";
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
 import { callerOf } from "../plugins/authentication.ts";
+import { outsiders } from "../policies/judge-realm.ts";
+import type { Templates } from "../policies/resolve-templates.ts";
+import { appBodySchema, readAppBody } from "../schemas/app-body.ts";
 import { afterParameter, appSegment, limitParameter, querySchema, waitParameter } from "../schemas/parameters.ts";
-import { readBody } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
-import { type App, deleteApp, getApp, listApps, putApp } from "../storage/apps.ts";
+import { type App, deleteApp, getApp, listApps, type PolicyOfApp, putApp } from "../storage/apps.ts";
 import { announceChange, originOf } from "./applied.ts";
 import { etagOf, isKnown, preconditionOf } from "./preconditions.ts";
 
 const params = { type: "object", properties: { app: appSegment } } as const;
-const bodyShape: Shape = { kind: "record", fields: {} };
 const tags = ["apps"];
 
 interface OneApp {
@@ -58,12 +61,15 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
   app.put<OneApp>(
     "/apps/:app",
     {
+      config: { body: appBodySchema },
       schema: {
         tags,
-        summary: "Make an app, unless it exists; with a token for all apps",
+        summary: "Make an app, or set its realm; with a token for all apps",
+        description:
+          "The realm is what the app's policies may match, and redirect to. Without one they match no traffic, and are for the ask-first API alone. A body without realm leaves it as it is, null takes it away.",
         params,
         querystring: querySchema({ wait: waitParameter }),
-        response: answers({ 200: "Change", 201: "Change" }),
+        response: answers({ 200: "AppChange", 201: "AppChange" }),
       },
     },
     async (request, reply) => {
@@ -72,11 +78,10 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
         const problem = { path: "app", expected: nameRule, got: describeValue(name) };
         throw new ApiError("invalid-request", "The app's name is no name.", { errors: [problem] });
       }
-      // Nothing, or {}: an app has nothing to set yet.
-      readBody(bodyShape, request.body ?? {});
-      const { revision, created } = await putApp(app.database, originOf(request), name, preconditionOf(request));
+      const put = { name, realm: readAppBody(request.body).realm, precondition: preconditionOf(request), check };
+      const { revision, created, silenced } = await putApp(app.database, originOf(request), put);
       reply.code(created ? 201 : 200).header("etag", etagOf(revision));
-      return announceChange(app, reply, revision, request.query.wait);
+      return { ...(await announceChange(app, reply, revision, request.query.wait)), ...told(name, silenced) };
     },
   );
 
@@ -99,6 +104,32 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
   );
 }
 
-function shown(app: App) {
-  return { name: app.name, createdAt: new Date(app.createdAtMs).toISOString(), revision: app.revision };
+function shown({ name, createdAtMs, revision, realm }: App) {
+  return {
+    name,
+    createdAt: new Date(createdAtMs).toISOString(),
+    revision,
+    realm: realm.state === "set" ? realm.document : null,
+    realmState: realm.state,
+  };
+}
+
+/** @throws ApiError outside-realm */
+async function check(realm: RealmDocument, policies: readonly PolicyOfApp[], templates: Templates): Promise<void> {
+  const found = await outsiders(policies, realm, templates);
+  if (found.length === 0) return;
+  const names = found.map(({ name }) => name);
+  const some = names.length > 20 ? [...names.slice(0, 20), "…"] : names;
+  const detail = `${names.length === 1 ? "The policy" : "The policies"} ${some.join(", ")} would be outside of the realm.`;
+  const errors = found.flatMap(({ name, problems }) =>
+    problems.map(({ path, ...problem }) => ({ path: `policies.${name}.${path}`, ...problem })),
+  );
+  throw new ApiError("outside-realm", detail, { policies: names, errors: errors.slice(0, maxProblems) });
+}
+
+/** @param silenced how many policies match no traffic any more */
+function told(name: string, silenced: number): { warnings?: readonly Problem[] } {
+  if (silenced === 0) return {};
+  const got = `none: ${silenced === 1 ? "its policy matches" : `its ${silenced} policies match`} no traffic now`;
+  return { warnings: [{ path: "realm", expected: `a realm for app ${name}`, got }] };
 }

@@ -3,7 +3,9 @@
 import type { Problem } from "@sluice/limiter/policy/validate.ts";
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
+import { callerOf } from "../plugins/authentication.ts";
 import { judgePolicy } from "../policies/judge-policy.ts";
+import { standingOf } from "../policies/judge-realm.ts";
 import type { Templates } from "../policies/resolve-templates.ts";
 import {
   afterParameter,
@@ -15,7 +17,7 @@ import {
 } from "../schemas/parameters.ts";
 import { policyBodySchema } from "../schemas/policy-schema.ts";
 import { answers } from "../schemas/responses.ts";
-import { getApp } from "../storage/apps.ts";
+import { type App, getApp } from "../storage/apps.ts";
 import { deletePolicy, getPolicy, listPolicies, putPolicy, type StoredPolicy } from "../storage/policies.ts";
 import { readTemplates } from "../storage/templates.ts";
 import { announceChange, originOf } from "./applied.ts";
@@ -69,9 +71,10 @@ export default async function policyRoutes(
       },
     },
     async (request, reply) => {
-      await getApp(app.database, request.params.app);
+      const owner = await getApp(app.database, request.params.app);
+      const standing = standingOf(owner, callerOf(request));
       const templates = await readTemplates(app.database, request.params.app);
-      const { problems, warnings } = judgePolicy(request.body, undefined, redisIsSet, templates);
+      const { problems, warnings } = judgePolicy(request.body, undefined, redisIsSet, templates, standing);
       if (problems.length === 0) return { valid: true, ...told(warnings) };
       return reply.code(422).send({ valid: false, errors: problems });
     },
@@ -118,8 +121,9 @@ export default async function policyRoutes(
         app: appName,
         name,
         precondition: preconditionOf(request),
-        judge: (templates: Templates) => {
-          const judgement = judgePolicy(request.body, name, redisIsSet, templates);
+        judge: (templates: Templates, owner: App) => {
+          const standing = standingOf(owner, callerOf(request));
+          const judgement = judgePolicy(request.body, name, redisIsSet, templates, standing);
           if (judgement.problems.length > 0) throw invalidPolicy(judgement.problems);
           warnings = judgement.warnings;
           return judgement.document;

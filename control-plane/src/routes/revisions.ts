@@ -9,6 +9,7 @@ import { listRevisions, type Revision } from "../storage/revisions.ts";
 
 const verbs: Record<Action, string> = {
   "create-app": "created app",
+  "update-app": "updated app",
   "delete-app": "deleted app",
   "create-policy": "created policy",
   "update-policy": "updated policy",

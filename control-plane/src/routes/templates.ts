@@ -4,7 +4,9 @@ import { isName, nameRule } from "@sluice/limiter/policy/shape.ts";
 import { describeValue, type Problem } from "@sluice/limiter/policy/validate.ts";
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
-import { judgeTemplate, misfits, templateShape } from "../policies/judge-template.ts";
+import { callerOf } from "../plugins/authentication.ts";
+import { standingOf } from "../policies/judge-realm.ts";
+import { judgeTemplate, judgeTemplateIn, misfits, templateShape } from "../policies/judge-template.ts";
 import type { Templates } from "../policies/resolve-templates.ts";
 import {
   afterParameter,
@@ -16,6 +18,7 @@ import {
 } from "../schemas/parameters.ts";
 import { schemaOf } from "../schemas/policy-schema.ts";
 import { answers } from "../schemas/responses.ts";
+import type { App } from "../storage/apps.ts";
 import {
   deleteTemplate,
   getTemplate,
@@ -101,6 +104,8 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
         name,
         document: body as Record<string, unknown>,
         precondition: preconditionOf(request),
+        judge: (owner: App) =>
+          refuse(judgeTemplateIn(body, standingOf(owner, callerOf(request))), "The app cannot have this template"),
         check: (users: readonly UsingPolicy[], templates: Templates) =>
           refuse(misfits(users, templates), "A policy that uses the template could not have it"),
       };

@@ -1,5 +1,6 @@
 // What the API answers with, for its description. Answers are serialised as they are, not by these.
 
+import { realmShape } from "@sluice/limiter/realm/realm-shape.ts";
 import { errorCatalogue } from "../errors/catalogue.ts";
 import { templateShape } from "../policies/judge-template.ts";
 import { appRoles } from "../storage/tokens.ts";
@@ -42,7 +43,26 @@ const policyChange = {
   ...object({ revision: count, applied, warnings: problems }, ["applied", "warnings"]),
 };
 
-const app = { $id: "App", ...object({ name: text, createdAt: time, revision: count }) };
+const app = {
+  $id: "App",
+  ...object({
+    name: text,
+    createdAt: time,
+    revision: count,
+    realm: { anyOf: [schemaOf(realmShape), { type: "null" }], description: "As it was put; null: it has none." },
+    realmState: {
+      type: "string",
+      enum: ["set", "none", "legacy", "all"],
+      description:
+        "none: its policies match no traffic. legacy: an app from before there were realms, whose policies match whatever they say. all: default.",
+    },
+  }),
+};
+
+const appChange = {
+  $id: "AppChange",
+  ...object({ revision: count, applied, warnings: problems }, ["applied", "warnings"]),
+};
 
 const validity = {
   $id: "Validity",
@@ -238,6 +258,7 @@ export const sharedSchemas = [
   change,
   policyChange,
   app,
+  appChange,
   validity,
   policyPage,
   appPage,

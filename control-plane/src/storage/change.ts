@@ -7,6 +7,7 @@ import type { Tables } from "./tables.ts";
 
 export type Action =
   | "create-app"
+  | "update-app"
   | "delete-app"
   | "create-policy"
   | "update-policy"

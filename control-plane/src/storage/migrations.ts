@@ -8,6 +8,7 @@ import type { Tables } from "./tables.ts";
 const migrations: Record<string, Migration> = {
   "0001-skeleton": { up: createSkeleton },
   "0002-bans-templates-token-ids": { up: addBansTemplatesAndTokenIds },
+  "0003-realms": { up: addRealms },
 };
 
 /**
@@ -113,4 +114,14 @@ async function addBansTemplatesAndTokenIds(database: Kysely<Tables>): Promise<vo
       .execute();
   }
   await database.schema.createIndex("tokens_id").unique().on("tokens").column("id").execute();
+}
+
+/** Apps that there are go on matching everywhere until an admin sets their realms; `default` has everything without one. */
+async function addRealms(database: Kysely<Tables>): Promise<void> {
+  await database.schema.alterTable("apps").addColumn("realm", "text").execute();
+  await database
+    .updateTable("apps")
+    .set({ realm: JSON.stringify("legacy") })
+    .where("name", "!=", "default")
+    .execute();
 }

@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { Transaction } from "kysely";
 import { ApiError } from "../errors/api-error.ts";
 import type { Templates } from "../policies/resolve-templates.ts";
-import { getApp } from "./apps.ts";
+import { type App, getApp } from "./apps.ts";
 import { change, type Origin, type Precondition } from "./change.ts";
 import type { Database } from "./database.ts";
 import type { PolicyTable, Tables } from "./tables.ts";
@@ -48,19 +48,19 @@ export async function getPolicy(database: Database, app: string, name: string): 
 
 /**
  * Stores a document. One that says the same as the stored one changes nothing and makes no revision.
- * @param put.judge the document to store, or throws; it is asked while no template can change
+ * @param put.judge the document to store, or throws; it is asked while no template and no realm can change
  * @returns the revision that holds the document
  * @throws ApiError app-not-found, or what the precondition or the judge throws
  */
 export function putPolicy(
   database: Database,
   origin: Origin,
-  put: { app: string; name: string; precondition: Precondition; judge(templates: Templates): unknown },
+  put: { app: string; name: string; precondition: Precondition; judge(templates: Templates, app: App): unknown },
 ): Promise<{ revision: number; created: boolean; changed: boolean }> {
   const { app, name } = put;
   return change(database, origin, async (transaction, record) => {
-    await getApp(transaction, app);
-    const document = put.judge(await readTemplates(transaction, app));
+    const owner = await getApp(transaction, app);
+    const document = put.judge(await readTemplates(transaction, app), owner);
     const row = await findRow(transaction, app, name);
     put.precondition(row === undefined ? undefined : Number(row.revision));
     const after = JSON.stringify(document);

@@ -1,6 +1,7 @@
 // The history: what each revision changed, and the whole state at the newest one.
 
 import type { SnapshotBan, SnapshotCaller } from "@sluice/limiter/policy/snapshot.ts";
+import { type App, readApps } from "./apps.ts";
 import { readBans } from "./bans.ts";
 import type { Action } from "./change.ts";
 import type { Database } from "./database.ts";
@@ -22,6 +23,7 @@ export interface StoredState {
   readonly epoch: string;
   readonly revision: number;
   readonly policies: readonly { readonly app: string; readonly document: string }[];
+  readonly apps: readonly App[];
   readonly templates: readonly { readonly app: string; readonly name: string; readonly document: string }[];
   readonly bans: readonly SnapshotBan[];
   readonly callers: readonly SnapshotCaller[];
@@ -69,8 +71,9 @@ export async function readState(database: Database, nowMs: number): Promise<Stor
         .orderBy("name")
         .execute();
       const templates = await transaction.selectFrom("templates").select(["app", "name", "document"]).execute();
+      const apps = await readApps(transaction);
       const bans = await readBans(transaction, nowMs);
       const callers = await readCallers(transaction, nowMs);
-      return { epoch: head.epoch, revision: Number(head.revision), policies, templates, bans, callers };
+      return { epoch: head.epoch, revision: Number(head.revision), policies, apps, templates, bans, callers };
     });
 }

@@ -22,7 +22,10 @@ export interface MetaTable {
 export interface AppTable {
   name: string;
   created_at: number;
+  /** The revision that last changed it. */
   revision: number;
+  /** Its realm as JSON; the text "legacy" of an app from before there were realms; null: it has none. */
+  realm: string | null;
 }
 
 export interface PolicyTable {

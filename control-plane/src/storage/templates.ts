@@ -5,7 +5,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { Transaction } from "kysely";
 import { ApiError } from "../errors/api-error.ts";
 import { type Templates, usesTemplate } from "../policies/resolve-templates.ts";
-import { getApp } from "./apps.ts";
+import { type App, getApp } from "./apps.ts";
 import { change, type Origin, type Precondition } from "./change.ts";
 import type { Database } from "./database.ts";
 import type { Tables, TemplateTable } from "./tables.ts";
@@ -59,8 +59,9 @@ export async function readTemplates(database: Database | Transaction<Tables>, ap
 
 /**
  * Stores a valid template. One that says the same as the stored one changes nothing and makes no revision.
+ * @param put.judge throws when the app could not have it
  * @param put.check throws when a policy that uses it could not have it
- * @throws ApiError app-not-found, or what the precondition or the check throws
+ * @throws ApiError app-not-found, or what the precondition, the judge or the check throws
  */
 export function putTemplate(
   database: Database,
@@ -70,12 +71,13 @@ export function putTemplate(
     name: string;
     document: Readonly<Record<string, unknown>>;
     precondition: Precondition;
+    judge(app: App): void;
     check(users: readonly UsingPolicy[], templates: Templates): void;
   },
 ): Promise<{ revision: number; created: boolean }> {
   const { app, name } = put;
   return change(database, origin, async (transaction, record) => {
-    await getApp(transaction, app);
+    put.judge(await getApp(transaction, app));
     const row = await findRow(transaction, app, name);
     put.precondition(row === undefined ? undefined : Number(row.revision));
     const after = JSON.stringify(put.document);

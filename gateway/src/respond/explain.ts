@@ -3,6 +3,7 @@
 
 import { never } from "../../../limiter/src/decision.ts";
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import { isBanEntry } from "../../../limiter/src/realm/snapshot-apps.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
 import { stopwatchUs, wallSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
@@ -67,12 +68,17 @@ export function explain(
   keyValues: string | undefined,
   outcome: string | Asked,
 ): void {
-  if (met.length < mostLines) met.push({ policy, keyValues, outcome });
+  if (met.length < mostLines && !isBanEntry(policy)) met.push({ policy, keyValues, outcome });
 }
 
 /** Sets the header, before the request goes on or is answered, and before anything is given back. */
 export function tell(explanation: Explanation, ending: Ending): void {
   const { met } = explanation;
+  const { denial } = ending;
+  if (denial !== undefined && isBanEntry(denial.policy)) {
+    tellBan(denial.policy.app);
+    return;
+  }
   const lines = met.length === 0 ? ["no policy is met"] : [];
   for (const { policy, keyValues, outcome } of met) {
     const key = keyValues === undefined ? "" : `; key=${ngx.escape_uri(keyValues)}`;
@@ -84,8 +90,8 @@ export function tell(explanation: Explanation, ending: Ending): void {
 }
 
 /** The same for a request that is refused by its address, before any policy is met. */
-export function tellBan(): void {
-  ngx.header["X-Sluice-Debug"] = "refused by a ban of app default";
+export function tellBan(app: string): void {
+  ngx.header["X-Sluice-Debug"] = `refused by a ban of app ${app}`;
 }
 
 function outcomeOf(check: Asked, explanation: Explanation, { verdict, charges, denial, redis }: Ending): string {

@@ -66,7 +66,7 @@ const mostTabulatedByRequest = 50;
 /** In bytes, the dot before it included. */
 const longestHost = 254;
 
-/** @param policies in any order; those of mode `off` are left out, unless a ban of their app's holds where they match */
+/** @param policies in any order; those of mode `off` are left out, unless they hold a ban of their app's */
 export function indexPolicies(policies: readonly CompiledPolicy[], pause: Pause = noPause): PolicyIndex {
   const live = inOrder(policies, pause);
 

@@ -80,7 +80,8 @@ export function readCallers(entries: unknown, findings: Findings, pause: Pause):
   return readEntries(entries, "callers", callerShape, findings, pause) as SnapshotCaller[];
 }
 
-function readEntries(entries: unknown, path: string, shape: Shape, findings: Findings, pause: Pause): unknown[] {
+/** @returns the entries; those that are none have been reported */
+export function readEntries(entries: unknown, path: string, shape: Shape, findings: Findings, pause: Pause): unknown[] {
   if (entries === undefined) return [];
   if (!Array.isArray(entries)) {
     addProblem(findings, { path, expected: "a list", got: describeValue(entries) });

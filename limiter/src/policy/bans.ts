@@ -1,6 +1,7 @@
 // Bans as requests meet them. A ban of a network holds in the whole realm of its app, whatever the policies there say; a ban
-// of key values holds for one policy. App `default` has every host and path for its realm. Other apps have no realms of
-// their own yet: until they do, what the policies of an app match, in whatever mode, stands for its realm.
+// of key values holds for one policy. App `default` has every host and path for its realm. In the realm of another app an
+// entry of the index holds it (realm/snapshot-apps.ts); of an app from before there were realms, what its policies match, in
+// whatever mode, stands for its realm. The ask-first API goes by the policies.
 //
 // A ban ends by itself: each look asks for the time, so that nothing is made anew when one has ended.
 

@@ -231,7 +231,7 @@ function parseHeaderLine(line: string): HeaderLine | undefined {
 }
 
 /** nginx goes nowhere by a path with "..", percent-encoded or not, or a NUL: the request would pass. */
-function isPath(text: string): boolean {
+export function isPath(text: string): boolean {
   // Elsewhere two slashes begin the name of another host.
   if (text.startsWith("//")) return false;
   if (!text.startsWith("/")) return false;
@@ -246,7 +246,7 @@ function isPath(text: string): boolean {
   return true;
 }
 
-function isLocation(text: string): boolean {
+export function isLocation(text: string): boolean {
   if (!text.startsWith("@") || text.length < 2) return false;
   for (let i = 1; i < text.length; i++) {
     const code = text.charCodeAt(i);

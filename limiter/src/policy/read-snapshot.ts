@@ -4,6 +4,7 @@
 
 import type { Networks } from "../key/networks.ts";
 import { indexPolicies, type PolicyIndex } from "../match/policy-index.ts";
+import { readApps, type SnapshotApps, trafficOf } from "../realm/snapshot-apps.ts";
 import { type BansByPlace, bansOn, sortBans } from "./bans.ts";
 import { readBans, readCallers } from "./bans-and-callers.ts";
 import { type CompiledPolicy, compilePolicy } from "./compile.ts";
@@ -56,13 +57,14 @@ export function readSnapshot(message: unknown, pause: Pause = noPause): Snapshot
   if (typeof message !== "object" || message === null) {
     return { problems: [{ path: "", expected: "a snapshot", got: describeValue(message) }] };
   }
-  const { policies, bans, callers } = message as Json;
+  const { policies, apps, bans, callers } = message as Json;
   const reading = beginReading(message as Json, undefined);
   if (!reading.broken && !Array.isArray(policies)) {
     addProblem(reading.findings, { path: "policies", expected: "a list", got: describeValue(policies) });
     reading.broken = true;
   }
   if (reading.broken) return { problems: listProblems(reading.findings) };
+  reading.apps = readApps(apps, reading.findings, pause);
   takeBans(reading, readBans(bans, reading.findings, pause));
   for (const entry of policies as unknown[]) {
     addPolicy(reading, readPolicy(reading, entry));
@@ -86,20 +88,21 @@ export function readSnapshotLines(
   pause: Pause,
 ): SnapshotReading | undefined {
   const lines = newLineReader();
-  const texts = { bans: [] as string[], callers: [] as string[] };
+  const texts = { apps: [] as string[], bans: [] as string[], callers: [] as string[] };
   const policiesByLine = noLines();
   let reading: Reading | undefined;
   const taker: LineTaker = {
     head(text) {
       const head = decode(text);
       if (typeof head !== "object" || head === null || Array.isArray(head)) return false;
-      const { bans, callers, policies } = head as Json;
-      if (bans !== undefined || callers !== undefined || policies !== undefined) return false;
+      const { apps, bans, callers, policies } = head as Json;
+      if (apps !== undefined || bans !== undefined || callers !== undefined || policies !== undefined) return false;
       reading = beginReading(head as Json, previous);
       return true;
     },
     begin(list) {
-      return list !== "policies" || reading === undefined || bansFromLines(reading, texts.bans, decode, pause);
+      if (list !== "policies" || reading === undefined) return true;
+      return appsFromLines(reading, texts.apps, decode, pause) && bansFromLines(reading, texts.bans, decode, pause);
     },
     entry(list, text) {
       if (list !== "policies") {
@@ -140,6 +143,7 @@ interface Reading {
   broken: boolean;
   readonly zones: Zones;
   readonly previous: CompiledSnapshot | undefined;
+  apps: SnapshotApps;
   /** Whether they are those of the previous one. */
   sameBans: boolean;
   bans: readonly SnapshotBan[];
@@ -176,6 +180,7 @@ function beginReading(head: Json, previous: CompiledSnapshot | undefined): Readi
     broken,
     zones: zones as Zones,
     previous,
+    apps: emptyTable(),
     sameBans: false,
     bans: [],
     bansByPlace: sortBans([]),
@@ -188,6 +193,18 @@ function beginReading(head: Json, previous: CompiledSnapshot | undefined): Readi
 function takeBans(reading: Reading, bans: readonly SnapshotBan[]): void {
   reading.bans = bans;
   if (reading.findings.problems.length === 0) reading.bansByPlace = sortBans(bans);
+}
+
+/** @returns false: they are not JSON */
+function appsFromLines(
+  reading: Reading,
+  lines: readonly string[],
+  decode: (this: void, text: string) => unknown,
+  pause: Pause,
+): boolean {
+  const entries = decodeAll(lines, decode, pause);
+  if (entries !== undefined) reading.apps = readApps(entries, reading.findings, pause);
+  return entries !== undefined;
 }
 
 /** @returns false: they are not JSON */
@@ -292,7 +309,7 @@ function compileIn({ zones, bansByPlace, findings }: Reading, app: string, polic
 }
 
 function endReading(
-  { findings, epoch, revision, policies, policiesByName, bans, bansByPlace }: Reading,
+  { findings, epoch, revision, policies, policiesByName, apps, bans, bansByPlace }: Reading,
   callers: unknown,
   source: SnapshotSource | undefined,
   pause: Pause,
@@ -300,7 +317,7 @@ function endReading(
   const callersRead = readCallers(callers, findings, pause);
   const problems = listProblems(findings);
   if (problems.length > 0) return { problems };
-  const index = indexPolicies(policies, pause);
+  const index = indexPolicies(trafficOf(policies, apps, bansByPlace, pause), pause);
   return {
     snapshot: {
       epoch,

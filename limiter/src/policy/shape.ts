@@ -243,18 +243,20 @@ const schedule: Shape = {
   },
 };
 
+export const hostPatternShape: Shape = {
+  kind: "text",
+  expected: 'a host name in lower case without a port, or "*." and one',
+  maxBytes: 253,
+  accepts: isHostPattern,
+};
+
 const match: Shape = {
   kind: "record",
   fields: {
     hosts: {
       shape: {
         kind: "list",
-        of: {
-          kind: "text",
-          expected: 'a host name in lower case without a port, or "*." and one',
-          maxBytes: 253,
-          accepts: isHostPattern,
-        },
+        of: hostPatternShape,
         minItems: 1,
         maxItems: 256,
       },

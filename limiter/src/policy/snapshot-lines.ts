@@ -1,5 +1,5 @@
 // How the text of a snapshot is laid out: one JSON document, in which what is small stands on the first line and each
-// ban, caller and policy on a line of its own. So it can be read a line at a time. The lines say what the document says: a
+// app, ban, caller and policy on a line of its own. So it can be read a line at a time. The lines say what the document says: a
 // text that is laid out in any other way, or is not JSON, is told from one that is.
 //
 //   {"type":"snapshot","format":1,"epoch":"…","revision":7,
@@ -11,17 +11,24 @@
 //   {"app":"shop","document":{…}},
 //   {"app":"shop","document":{…}}
 //   ]}
+//
+// The list "apps" comes before "bans", and is left out where it is empty: readers from before there were realms know a text
+// with it for JSON, and read it whole.
 
-export type ListName = "bans" | "callers" | "policies";
+export type ListName = "apps" | "bans" | "callers" | "policies";
 
 /** In this order: policies are compiled with what comes before them. */
-const listNames: readonly ListName[] = ["bans", "callers", "policies"];
+const listNames: readonly ListName[] = ["apps", "bans", "callers", "policies"];
+
+/** The only list that may be left out. */
+const optional: ListName = "apps";
 
 /** @param head a JSON object of one line, not empty @param lists JSON values of one line each */
 export function layOut(head: string, lists: Readonly<Record<ListName, readonly string[]>>): string {
   let text = head.slice(0, -1);
   for (const name of listNames) {
     const entries = lists[name];
+    if (name === optional && entries.length === 0) continue;
     text += `,\n"${name}":[\n`;
     if (entries.length > 0) text += `${entries.join(",\n")}\n`;
     text += "]";
@@ -65,8 +72,12 @@ export function takeLine(reader: LineReader, line: string, taker: LineTaker): bo
     reader.list = 0;
     return comma && text.startsWith("{") && taker.head(`${text}}`);
   }
-  const name = listNames[list] as ListName;
+  let name = listNames[list] as ListName;
   if (next === "opening") {
+    if (name === optional && text !== `"${name}":[`) {
+      reader.list += 1;
+      name = listNames[reader.list] as ListName;
+    }
     if (comma || text !== `"${name}":[`) return false;
     reader.next = "entry or end";
     return taker.begin(name);

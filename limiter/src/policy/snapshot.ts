@@ -13,6 +13,11 @@ export interface Snapshot {
   epoch: string;
   revision: number;
   policies: SnapshotPolicy[];
+  /**
+   * The apps whose policies do not simply match what they say. Absent where there are none, and in a snapshot of a control
+   * plane that knew no realms.
+   */
+  apps?: SnapshotApp[];
   /** Absent, like `callers`, in a snapshot of a control plane that knew none. */
   bans?: SnapshotBan[];
   callers?: SnapshotCaller[];
@@ -24,6 +29,16 @@ export interface SnapshotPolicy {
   app: string;
   /** The document as it was put, with what its templates said. */
   document: unknown;
+}
+
+/**
+ * An app that has a realm, or none: then its policies are for the ask-first API alone. One that is not listed has every
+ * host and path, as `default` has, and an app from before there were realms.
+ */
+export interface SnapshotApp {
+  app: string;
+  /** What all its policies match within; an absent list is every host, or every path. Bans of its networks hold there. */
+  realm?: { hosts?: string[]; paths?: string[] };
 }
 
 /** Of `cidr`, or of `policy` and `key`, exactly one is given. */

@@ -1,0 +1,94 @@
+// Headers that say who somebody is, or how a message is carried, or that hold for a whole site. On requests and on answers
+// only a token for all apps may have policies set them: an app's editor would speak for others with them. Those that
+// frame a message are refused to everybody (on-limit.ts).
+
+import type { Problem } from "../policy/problems.ts";
+
+/** Documented in docs/security.md, where a test compares. */
+export const namesForAdmins: readonly string[] = [
+  "alt-svc",
+  "authentication-info",
+  "authorization",
+  "cf-connecting-ip",
+  "clear-site-data",
+  "client-ip",
+  "connection",
+  "content-length",
+  "cookie",
+  "cookie2",
+  "expect",
+  "fastly-client-ip",
+  "forwarded",
+  "host",
+  "http2-settings",
+  "keep-alive",
+  "origin",
+  "proxy",
+  "remote-user",
+  "service-worker-allowed",
+  "set-cookie",
+  "set-cookie2",
+  "strict-transport-security",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "true-client-ip",
+  "upgrade",
+  "via",
+  "www-authenticate",
+  "x-client-ip",
+  "x-cluster-client-ip",
+  "x-http-method",
+  "x-http-method-override",
+  "x-method-override",
+  "x-real-ip",
+  "x-sendfile",
+];
+
+/** What their names begin with. */
+export const beginningsForAdmins: readonly string[] = [
+  "proxy-",
+  "sec-",
+  "ssl-client-",
+  "x-accel-",
+  "x-auth-",
+  "x-authenticated-",
+  "x-client-cert",
+  "x-forwarded-",
+  "x-original-",
+  "x-remote-",
+  "x-rewrite-",
+  "x-ssl-",
+];
+
+/** @param name in lower case */
+export function isForAdmins(name: string): boolean {
+  return namesForAdmins.includes(name) || beginningsForAdmins.some((beginning) => name.startsWith(beginning));
+}
+
+/** Those of a document that an app's own tokens may not store. @param onLimit as it was put, right or wrong */
+export function headerProblems(onLimit: unknown): Problem[] {
+  const problems: Problem[] = [];
+  if (typeof onLimit !== "object" || onLimit === null) return problems;
+  const { header, headers, response } = onLimit as Record<string, unknown>;
+  checkLine(header, "onLimit.header", problems);
+  checkLines(headers, "onLimit.headers", problems);
+  if (typeof response !== "object" || response === null) return problems;
+  checkLines((response as Record<string, unknown>)["headers"], "onLimit.response.headers", problems);
+  return problems;
+}
+
+function checkLines(lines: unknown, path: string, problems: Problem[]): void {
+  if (!Array.isArray(lines)) return;
+  for (let i = 0; i < lines.length; i++) checkLine(lines[i], `${path}[${i}]`, problems);
+}
+
+function checkLine(line: unknown, path: string, problems: Problem[]): void {
+  if (typeof line !== "string") return;
+  const colon = line.indexOf(":");
+  const name = (colon < 0 ? line : line.slice(0, colon)).toLowerCase();
+  if (!isForAdmins(name)) return;
+  const expected =
+    "another header: this one says who somebody is, or how messages are carried, and only a token for all apps may set it";
+  problems.push({ path, expected, got: `"${name}"` });
+}

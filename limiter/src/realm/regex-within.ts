@@ -1,0 +1,203 @@
+// Whether every path that a regular expression matches is within a realm's paths. Decided, not guessed: the expression's
+// instructions and the realm's paths are followed side by side over all that a path may hold, until one is found that
+// the expression matches and the realm does not hold, or nothing is left to follow.
+
+import { type CharacterSet, hasCharacter } from "../match/character-set.ts";
+import { characterAt, illFormed, unitsOf } from "../match/characters.ts";
+import { atEnd, atStart, character, either, matched, type RegexProgram, regexProgram } from "../match/regex-program.ts";
+import { type RegexNode, readRegex } from "../match/regex-syntax.ts";
+
+/** The paths of a realm as a tree, a character a node. Node 0 is the empty text before every path. */
+interface Tree {
+  /** By node, the characters that lead on, and to which node. */
+  readonly characters: number[][];
+  readonly nodes: number[][];
+  /** By node: whether the realm holds the path that ends here. */
+  readonly holds: boolean[];
+}
+
+/** In place of a node: the realm holds whatever follows; or holds nothing that follows. */
+const inside = -1;
+const outside = -2;
+
+const slash = 47;
+
+/** More than an expression of the most instructions needs that is within; where there are more, nothing is proven. */
+const mostSteps = 250_000;
+
+/** What a path that is shown as an example goes on with: x - 0 a _ . */
+const pleasing = [120, 45, 48, 97, 95, 46];
+
+/** Positions of the search: the instruction that is next, where in the tree, and whether the path has ended. */
+interface Search {
+  readonly instructions: number[];
+  readonly places: number[];
+  readonly ended: boolean[];
+  /** The position before, and the character that led from there; -1: none. */
+  readonly from: number[];
+  readonly by: number[];
+  readonly seen: Record<number, boolean>;
+}
+
+/**
+ * @param expression without "~", one that `readRegex` takes
+ * @param paths of the realm, at least one
+ * @returns a path that the expression matches outside of them; undefined: there is none
+ */
+export function pathOutside(expression: string, paths: readonly string[]): string | undefined {
+  if (paths.includes("/")) return undefined;
+  const program = regexProgram(readRegex(expression).node as RegexNode);
+  const tree = treeOf(paths);
+  const search: Search = { instructions: [], places: [], ended: [], from: [], by: [], seen: {} };
+  reach(search, tree, program.entry, 0, false, -1, -1);
+  for (let at = 0; at < search.instructions.length; at++) {
+    if (at > mostSteps) return "/";
+    const found = stepFrom(program, tree, search, at);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** @returns a path that is matched outside, where this position shows one */
+function stepFrom(program: RegexProgram, tree: Tree, search: Search, at: number): string | undefined {
+  const instruction = search.instructions[at] as number;
+  const place = search.places[at] as number;
+  const ended = search.ended[at] as boolean;
+  const next = program.next[instruction] as number;
+  switch (program.kinds[instruction]) {
+    case matched:
+      return exampleAt(tree, search, at);
+    case either:
+      reach(search, tree, next, place, ended, at, -1);
+      reach(search, tree, program.other[instruction] as number, place, ended, at, -1);
+      return undefined;
+    case atStart:
+      // No character leads to the root.
+      if (place === 0) reach(search, tree, next, place, ended, at, -1);
+      return undefined;
+    case atEnd:
+      reach(search, tree, next, place, true, at, -1);
+      return undefined;
+    case character:
+      if (!ended)
+        readCharacter(program.sets[program.other[instruction] as number] as CharacterSet, tree, search, at, next);
+  }
+  return undefined;
+}
+
+function readCharacter(set: CharacterSet, tree: Tree, search: Search, at: number, next: number): void {
+  const place = search.places[at] as number;
+  if (place === outside) {
+    const any = anyOf(set, []);
+    if (any >= 0) reach(search, tree, next, outside, false, at, any);
+    return;
+  }
+  const characters = tree.characters[place] as number[];
+  for (let i = 0; i < characters.length; i++) {
+    const one = characters[i] as number;
+    if (hasCharacter(set, one)) reach(search, tree, next, (tree.nodes[place] as number[])[i] as number, false, at, one);
+  }
+  // Every path begins with "/", and so does every path of a realm.
+  if (place === 0) return;
+  const other = anyOf(set, characters);
+  if (other >= 0) reach(search, tree, next, outside, false, at, other);
+}
+
+/** What is inside of the realm stays there, whatever follows: nothing is left to look for. */
+function reach(
+  { instructions, places, ended, from, by, seen }: Search,
+  { holds }: Tree,
+  instruction: number,
+  place: number,
+  hasEnded: boolean,
+  before: number,
+  over: number,
+): void {
+  if (place === inside) return;
+  const position =
+    (instruction * (holds.length + 1) + (place === outside ? holds.length : place)) * 2 + (hasEnded ? 1 : 0);
+  if (seen[position] === true) return;
+  seen[position] = true;
+  instructions.push(instruction);
+  places.push(place);
+  ended.push(hasEnded);
+  from.push(before);
+  by.push(over);
+}
+
+/** The expression has matched what leads here. @returns a path outside that begins so; undefined: all are within */
+function exampleAt(tree: Tree, search: Search, at: number): string | undefined {
+  const place = search.places[at] as number;
+  // No path is empty: what matches before the first character matches "/".
+  if (place === 0) return search.ended[at] === true ? undefined : "/";
+  const text = textTo(search, at);
+  if (place === outside || tree.holds[place] !== true) return text;
+  if (search.ended[at] === true) return undefined;
+  return text + textOf(anyOf([0, illFormed], tree.characters[place] as number[]));
+}
+
+/** A character of the set that is none of these; -1: there is none. */
+function anyOf(set: CharacterSet, others: readonly number[]): number {
+  for (const one of pleasing) {
+    if (hasCharacter(set, one) && !others.includes(one)) return one;
+  }
+  for (let i = 0; i < set.length; i += 2) {
+    for (let one = set[i] as number; one <= (set[i + 1] as number); one++) {
+      if (!others.includes(one)) return one;
+    }
+  }
+  return -1;
+}
+
+function textTo({ from, by }: Search, at: number): string {
+  let text = "";
+  let position = at;
+  while (position >= 0) {
+    const over = by[position] as number;
+    if (over >= 0) text = textOf(over) + text;
+    position = from[position] as number;
+  }
+  return text;
+}
+
+function textOf(one: number): string {
+  return one === illFormed ? "\ufffd" : String.fromCodePoint(one);
+}
+
+function treeOf(paths: readonly string[]): Tree {
+  const tree: Tree = { characters: [[]], nodes: [[]], holds: [false] };
+  for (const path of paths) addPath(tree, path);
+  return tree;
+}
+
+function addPath(tree: Tree, path: string): void {
+  let node = 0;
+  let at = 0;
+  while (at < path.length) {
+    const one = characterAt(path, at);
+    at += unitsOf(one);
+    const known = (tree.characters[node] as number[]).indexOf(one);
+    const next = known < 0 ? addNode(tree, node, one) : ((tree.nodes[node] as number[])[known] as number);
+    // A path above it is of the realm already, and holds this one.
+    if (next === inside) return;
+    node = next;
+  }
+  tree.holds[node] = true;
+  const known = (tree.characters[node] as number[]).indexOf(slash);
+  if (known >= 0) {
+    (tree.nodes[node] as number[])[known] = inside;
+  } else {
+    (tree.characters[node] as number[]).push(slash);
+    (tree.nodes[node] as number[]).push(inside);
+  }
+}
+
+function addNode({ characters, nodes, holds }: Tree, above: number, one: number): number {
+  const node = holds.length;
+  (characters[above] as number[]).push(one);
+  (nodes[above] as number[]).push(node);
+  characters.push([]);
+  nodes.push([]);
+  holds.push(false);
+  return node;
+}
