@@ -4,6 +4,7 @@ import {
   chmodSync,
   chownSync,
   existsSync,
+  lstatSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -94,9 +95,17 @@ export function writeGatewayFiles(settings: Settings, nginx: Nginx): GatewayFile
   }
   if (account?.isUnprivileged === true) openTheWayTo(settings);
   if (account?.warning !== undefined) say(account.warning);
+  makePrivateLog(join(gatewayDir, "error.log"));
   const config = join(gatewayDir, "nginx.conf");
   writeFileSync(config, renderNginxConfig(settings, nginx));
   return { config, snapshotDir };
+}
+
+/** nginx keeps the mode of a log that is there. What is no file, such as a link to /dev/stderr, is as its operator made it. */
+function makePrivateLog(path: string): void {
+  const log = lstatSync(path, { throwIfNoEntry: false });
+  if (log === undefined) writeFileSync(path, "", { mode: 0o600, flag: "wx" });
+  else if (log.isFile()) chmodSync(path, 0o600);
 }
 
 /** Through the data dir, whose files are closed first: until now the directory kept others out. */

@@ -18,6 +18,7 @@ import { needsRing, type SlidingWindow } from "../../../limiter/src/algorithms/s
 import { type Counter, newCounter } from "../../../limiter/src/charge-all.ts";
 import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
 import { countEvent } from "../metrics/counts.ts";
+import { keep, newMemo } from "../runtime/memo.ts";
 import { ffi } from "../runtime/packed-memory.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
 
@@ -59,7 +60,8 @@ const bytesInFirstCell = headNumbers * bytesPerNumber + entriesInFirstCell * byt
 /** What the dict takes for a cell besides its key and value. */
 const cellBytes = 68;
 
-const familyCharacters: Record<string, string | undefined> = {};
+/** By counter family: limits that were edited, and bring up their counters again, are of the same. */
+const familyCharacters = newMemo<string>(4096);
 
 export function newCellCounter(): CellCounter {
   const counter = newCounter({ algorithm: "fixed-window", quota: 1, windowUs: 1, toleranceUs: 1 }, 1) as CellCounter;
@@ -80,11 +82,9 @@ export function counterKey(limit: CompiledLimit, keyValues: string): string {
 
 function newPrefix(limit: CompiledLimit): string {
   const family = limit.counterFamily;
-  let characters = familyCharacters[family];
-  if (characters === undefined) {
-    characters = ngx.encode_base64(string.sub(ngx.sha1_bin(family), 1, 12));
-    familyCharacters[family] = characters;
-  }
+  const characters =
+    familyCharacters.kept[family] ??
+    keep(familyCharacters, family, ngx.encode_base64(string.sub(ngx.sha1_bin(family), 1, 12)));
   limit.cellPrefix = characters;
   return characters;
 }
