@@ -10,7 +10,7 @@ import { runUntilDone } from "../runtime/background.ts";
 import { replaceFile } from "../runtime/files.ts";
 import { sha256HexOf } from "../runtime/sha256.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
-import { flushToDisk, readOwnFile } from "../runtime/system-calls.ts";
+import { beginFlush, flushToDisk, readOwnFile } from "../runtime/system-calls.ts";
 import { currentSnapshot } from "./current.ts";
 import { addPart, endText, noText, readPieces } from "./text.ts";
 
@@ -23,7 +23,10 @@ const checksumBeginning = "\nsha256:";
 const checksumPattern = "^\nsha256:(%x+)\n$";
 /** Of the line, with the line's end before it. */
 const checksumBytes = checksumBeginning.length + 64 + 1;
-/** The system has begun to write by itself what it holds back, mostly, and changes that come one after the other are one. */
+/**
+ * The data have been written by then, and of changes that come one after the other the last is waited for. What is left keeps the worker,
+ * and nobody but those whom it serves, for about 8 ms: seen were 14 ms in one case of ten, and 64 ms at most, where others wrote too.
+ */
 const flushAfterSeconds = 1;
 
 /** A snapshot of the disk's. */
@@ -100,6 +103,7 @@ function flushSoon(directory: string): void {
   if (flushing) return;
   const notBegun = runUntilDone(() => {
     const before = stores;
+    beginFlush(directory + snapshotFile);
     ngx.sleep(flushAfterSeconds);
     // Another one came: it is looked at after as long again.
     if (stores !== before && !ngx.worker.exiting()) return true;
