@@ -6,8 +6,8 @@ import { parse as parseOfExpress } from "cookie-of-express";
 import fc from "fast-check";
 import { Cookie } from "tough-cookie";
 import { describe, expect, it } from "vitest";
+import { bearerToken } from "../../limiter/src/key/authorization.ts";
 import { cookieValue } from "../../limiter/src/key/cookie.ts";
-import { bearerToken } from "../../limiter/src/key/jwt-claim.ts";
 import { documentedSpellings } from "../fixtures/documented-spellings.ts";
 
 const parsers: Record<string, (cookies: string) => string | undefined> = {

@@ -28,6 +28,7 @@ beforeAll(async () => {
       counting("bearer", { key: ["jwt:sub"] }),
       counting("query", { key: ["query:user"] }),
       counting("header", { key: ["header:x-user"] }),
+      counting("credential", { key: ["header:authorization"] }),
       counting("pair", { key: ["ip", "header:x-user"] }),
       counting("shadow", { key: ["header:x-user"], mode: "shadow" }),
       counting("cost", { cost: { from: "header:x-cost", max: 100 } }),
@@ -84,6 +85,14 @@ describe("one value is one counter in every spelling that the docs have", () => 
     await expectAsDocumented(documentedSpellings("`Authorization:`"), (written) =>
       countOf("/bearer", `Authorization: ${real(written)}`),
     );
+  });
+
+  it("of a credential", async () => {
+    const spelt = ["Bearer tok", "bearer tok", "Bearer\ttok", "BEARER   tok", "\tBearer tok\t"];
+    const counts: unknown[] = [];
+    for (const each of spelt) counts.push(await countOf("/credential", `Authorization: ${each}`));
+    expect(counts).toEqual([1, 2, 3, 4, 5]);
+    expect(await countOf("/credential", "Authorization: Bearer tok junk")).toBe("400");
   });
 
   it("of an argument", async () => {

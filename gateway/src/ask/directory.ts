@@ -1,7 +1,7 @@
 // Who may ask, and for what: the snapshot's callers by the hash of their token, and its policies by app and name. Made
 // once for each snapshot, so that a request looks up and never searches.
 
-import { bearerToken } from "../../../limiter/src/key/jwt-claim.ts";
+import { bearerToken } from "../../../limiter/src/key/authorization.ts";
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { CompiledSnapshot, SnapshotCaller } from "../../../limiter/src/policy/read-snapshot.ts";
 import { emptyTable } from "../../../limiter/src/policy/table.ts";

@@ -1,9 +1,10 @@
 // What the request says for each part of a policy's key.
 
+import { authorizationValue, bearerToken } from "../../../limiter/src/key/authorization.ts";
 import { cookieValue } from "../../../limiter/src/key/cookie.ts";
 import { encodeKeyValue, encodeKeyValues } from "../../../limiter/src/key/counter-key.ts";
 import { ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
-import { bearerToken, claimText, payloadOf } from "../../../limiter/src/key/jwt-claim.ts";
+import { claimText, payloadOf } from "../../../limiter/src/key/jwt-claim.ts";
 import type { KeyPart, Reading } from "../../../limiter/src/key/key-part.ts";
 import type { Policy } from "../../../limiter/src/policy/policy.ts";
 import { cjson } from "../runtime/lua-modules.ts";
@@ -47,7 +48,7 @@ function readPart(part: KeyPart): Reading {
   const { source } = part;
   // nginx's own view of the peer, after the realip module where the operator set it up. No header is trusted here.
   if (source === "ip") return ipPrefix(ngx.var["remote_addr"] as string, part.v4Bits, part.v6Bits);
-  if (source === "header") return readHeader(part.name);
+  if (source === "header") return part.name === "authorization" ? readAuthorization() : readHeader(part.name);
   if (source === "cookie") return cookieValue(ngx.var["http_cookie"] ?? "", part.name);
   if (source === "query") return queryValue(ngx.var["args"] ?? "", part.name);
   if (source === "jwt") return claimOf(readHeader("authorization"), part.name);
@@ -56,6 +57,11 @@ function readPart(part: KeyPart): Reading {
   if (source === "path") return ngx.var["uri"];
   if (source === "host") return ngx.var["host"];
   return ngx.req.get_method();
+}
+
+function readAuthorization(): Reading {
+  const authorization = readHeader("authorization");
+  return authorization === undefined || authorization === false ? authorization : authorizationValue(authorization);
 }
 
 function claimOf(authorization: Reading, name: string): Reading {

@@ -4,8 +4,8 @@
 // Of nginx since 1.23, a variable without ", " in it is one line: then the others are not looked through.
 
 import type { Reading } from "../../../limiter/src/key/key-part.ts";
+import { shared, sharing } from "../../../limiter/src/policy/sharing.ts";
 import { requestPointer } from "../runtime/lua-modules.ts";
-import { keep, newMemo } from "../runtime/memo.ts";
 
 interface Text {
   readonly len: number;
@@ -41,7 +41,7 @@ const truncated = ffi.new("int[?]", 1);
 const blanks = `[%z\x01- ${string.char(0x85, 0xa0)}]*`;
 const betweenBlanks = `^${blanks}(.-)${blanks}$`;
 /** nginx's variables, by header name. */
-const variables = newMemo<string>(1000);
+const variables = sharing<string>();
 const joinsLines = ngx.config.nginx_version >= 1_023_000;
 
 /** Work space: read before anything yields. */
@@ -55,7 +55,7 @@ let lines = ffi.new(linesType, room);
  * @returns false: it came more than once
  */
 export function readHeader(this: void, name: string): Reading {
-  const value = ngx.var[variables.kept[name] ?? keep(variables, name, variableOf(name))];
+  const value = ngx.var[variables.known[name] ?? shared(variables, name, () => variableOf(name))];
   if (value === undefined) return undefined;
   if (joinsLines && string.find(value, ", ", 1, true)[0] === undefined) return withoutBlanks(value);
   const count = countLines();

@@ -1,9 +1,9 @@
 // Tells the client where it stands: the IETF draft's two fields, the older X-RateLimit-*, both or none.
 
+import { shared, sharing } from "../../../limiter/src/policy/sharing.ts";
 import { rateLimitItem, wholeSeconds } from "../../../limiter/src/response-headers.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
 import { addHeader } from "../runtime/lua-modules.ts";
-import { keep, newMemo } from "../runtime/memo.ts";
 import type { HeaderStyle } from "../settings.ts";
 
 const { header } = ngx;
@@ -14,7 +14,7 @@ const { tobit } = require("bit") as {
 };
 
 /** Of quotas and bursts, which are few: a number that nginx is given becomes a text anew each time. */
-const limitTexts = newMemo<number>(1024);
+const limitTexts = sharing<string>();
 
 export function setHeaders(style: HeaderStyle, { policy, limitName, decision }: Verdict): void {
   if (policy === undefined || style === "none") return;
@@ -27,7 +27,7 @@ export function setHeaders(style: HeaderStyle, { policy, limitName, decision }: 
     set("RateLimit", rateLimitItem(limitName, remaining, reset));
   }
   if (style !== "ietf") {
-    set("X-RateLimit-Limit", limitTexts.kept[decision.limit] ?? newLimitText(decision.limit));
+    set("X-RateLimit-Limit", limitTexts.known[decision.limit] ?? newLimitText(decision.limit));
     set("X-RateLimit-Remaining", remaining);
     set("X-RateLimit-Reset", reset);
   }
@@ -43,5 +43,5 @@ function textOf(whole: number): string {
 }
 
 function newLimitText(limit: number): string {
-  return keep(limitTexts, limit, `${limit}`);
+  return shared(limitTexts, limit, () => `${limit}`);
 }

@@ -17,8 +17,8 @@ import { keepsEntries, lifetimeUs } from "../../../limiter/src/algorithms/rate.t
 import { needsRing, type SlidingWindow } from "../../../limiter/src/algorithms/sliding-window.ts";
 import { type Counter, newCounter } from "../../../limiter/src/charge-all.ts";
 import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
+import { shared, sharing } from "../../../limiter/src/policy/sharing.ts";
 import { countEvent } from "../metrics/counts.ts";
-import { keep, newMemo } from "../runtime/memo.ts";
 import { ffi } from "../runtime/packed-memory.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
 
@@ -61,7 +61,7 @@ const bytesInFirstCell = headNumbers * bytesPerNumber + entriesInFirstCell * byt
 const cellBytes = 68;
 
 /** By counter family: limits that were edited, and bring up their counters again, are of the same. */
-const familyCharacters = newMemo<string>(4096);
+const familyCharacters = sharing<string>();
 
 export function newCellCounter(): CellCounter {
   const counter = newCounter({ algorithm: "fixed-window", quota: 1, windowUs: 1, toleranceUs: 1 }, 1) as CellCounter;
@@ -82,9 +82,7 @@ export function counterKey(limit: CompiledLimit, keyValues: string): string {
 
 function newPrefix(limit: CompiledLimit): string {
   const family = limit.counterFamily;
-  const characters =
-    familyCharacters.kept[family] ??
-    keep(familyCharacters, family, ngx.encode_base64(string.sub(ngx.sha1_bin(family), 1, 12)));
+  const characters = shared(familyCharacters, family, () => ngx.encode_base64(string.sub(ngx.sha1_bin(family), 1, 12)));
   limit.cellPrefix = characters;
   return characters;
 }
