@@ -2,10 +2,13 @@
 // header or an argument that the service reads all the same, and lines that come twice. Held against the tables of
 // docs/policies.md on whichever nginx runs: of repeated headers nginx before 1.23 shows the first, and later ones join them.
 
+import { once } from "node:events";
+import { connect as connectHttp2 } from "node:http2";
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { documentedSpellings, type Spelling } from "../fixtures/documented-spellings.ts";
+import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 
 const quota = 1_000_000;
@@ -20,8 +23,11 @@ const counting = (name: string, more: object) => ({
 });
 
 let gateway: LoneGateway;
+let http2Port: number;
 beforeAll(async () => {
+  http2Port = await freePort();
   gateway = await LoneGateway.start({
+    edit: (config) => config.replace(/listen .*/, (line) => `${line} listen 127.0.0.1:${http2Port} http2;`),
     env: { SLUICE_DEBUG_SECRET: secret },
     policies: [
       counting("cookie", { key: ["cookie:sid"] }),
@@ -105,6 +111,24 @@ describe("a line that comes twice", () => {
     expect(await countOf("/cookie", "Cookie: a=1", "Cookie: sid=twice")).toBe(1);
     expect(await countOf("/cookie", "Cookie: sid=twice", "Cookie: sid =twice")).toBe(2);
     expect(await countOf("/cookie", "Cookie: sid=twice", "Cookie: sid=junk")).toBe("400");
+  });
+
+  it("of Cookie is one list by HTTP/2 too, where clients send each cookie by itself", async () => {
+    const session = connectHttp2(`http://127.0.0.1:${http2Port}`);
+    const count = async (...cookies: string[]) => {
+      const stream = session.request({ ":path": "/cookie", cookie: cookies });
+      const [headers] = await once(stream, "response");
+      stream.close();
+      const remaining = headers["x-ratelimit-remaining"];
+      return remaining === undefined ? headers[":status"] : quota - Number(remaining);
+    };
+    try {
+      expect(await count("a=1", "sid=split", "b=2")).toBe(1);
+      expect(await count("sid=split", "sid =%73plit")).toBe(2);
+      expect(await count("sid=split", "sid=junk")).toBe(400);
+    } finally {
+      session.close();
+    }
   });
 
   it("of a header in the key is 400, equal or not", async () => {

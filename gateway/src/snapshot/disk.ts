@@ -46,6 +46,15 @@ export function readNewestWhole(directory: string): Stored | undefined {
   const [newest, whyNot] = read(directory + snapshotFile);
   if (newest !== undefined) {
     isSafe = true;
+    const { revision } = newest.snapshot;
+    ngx.log(
+      ngx.NOTICE,
+      "sluice: begins with revision ",
+      string.format("%d", revision),
+      " of ",
+      directory,
+      snapshotFile,
+    );
     return newest;
   }
   const [former, whyNotFormer] = read(directory + formerSnapshotFile);
