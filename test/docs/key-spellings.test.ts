@@ -41,6 +41,13 @@ describe("the table of cookies", () => {
       for (const [read, own] of counters) expect([name, read, ...own]).toHaveLength(3);
     }
   });
+
+  it("has no spelling of a value that Sluice takes for no cookie", () => {
+    for (const { written, reading, others } of spellings) {
+      if (reading !== undefined && reading !== "") continue;
+      for (const read of Object.values(others)) expect([written, read ?? ""]).toEqual([written, ""]);
+    }
+  });
 });
 
 describe("whatever a client writes for a cookie", () => {
