@@ -5,13 +5,13 @@ import type { CompiledPolicy } from "../../limiter/src/policy/compile.ts";
 import { emptyVerdict, forgetVerdict, hearAll, mention, type Verdict } from "../../limiter/src/verdict.ts";
 import { countDecision } from "./metrics/counts.ts";
 import { readKeyValues } from "./request/key-values.ts";
-import { readHeader } from "./request/request-headers.ts";
+import { hasHeader } from "./request/request-headers.ts";
 import { isBannedEverywhere, readTerms, type Terms } from "./request/terms.ts";
 import { beginExplanation, type Explanation, explain, tell, tellBan } from "./respond/explain.ts";
 import { setHeaders } from "./respond/headers.ts";
 import { setMark, unsetMark } from "./respond/marks.ts";
 import { answerOverLimit, wasRedirected } from "./respond/over-limit.ts";
-import { refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
+import { refuseAmbiguousKey, refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
 import { reportShadowRefusal } from "./respond/shadow-report.ts";
 import { chargeInTurn } from "./respond/wait.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
@@ -37,7 +37,7 @@ interface Inquiry extends Check {
 /** Why a request is turned away although no limit refused it. */
 interface Denial {
   readonly policy: CompiledPolicy;
-  readonly reason: "banned" | "key-missing" | "cost-invalid" | "undecided";
+  readonly reason: "banned" | "key-missing" | "key-ambiguous" | "cost-invalid" | "undecided";
 }
 
 /** Work space: read before anything yields. */
@@ -86,6 +86,10 @@ function decideLone(settings: Settings, policy: CompiledPolicy): undefined {
     if (policy.policy.onMissingKey === "skip") return;
     countDecision(policy, "refused");
     return refuseWithoutKey(policy);
+  }
+  if (keyValues === false) {
+    countDecision(policy, "refused");
+    return refuseAmbiguousKey(policy);
   }
   if (policy.policy.scope === "cluster") return decideLoneInCluster(settings, policy, keyValues);
   const style = settings.headers;
@@ -158,7 +162,7 @@ function holdSlotsOf(charge: Charge): undefined {
 /** The same from the units of a lease, or what is known to be left of the limit. @returns false: Redis is to be asked */
 function decideFromLease({ headers: style, redis }: Settings, policy: CompiledPolicy): boolean {
   const keyValues = readKeyValues(policy.policy);
-  if (keyValues === undefined || redis === undefined) return false;
+  if (keyValues === undefined || keyValues === false || redis === undefined) return false;
   const verdict = takeVerdict();
   verdict.quiet = style === "none";
   const allowed = spendLease(redis, policy, keyValues, verdict);
@@ -210,6 +214,7 @@ function decideAll(
   if (charges.length > 0) giveBack(charges);
   if (denial === undefined) return answerOverLimit(settings.headers, verdict);
   if (denial.reason === "key-missing") return refuseWithoutKey(denial.policy);
+  if (denial.reason === "key-ambiguous") return refuseAmbiguousKey(denial.policy);
   if (denial.reason === "cost-invalid") return refuseCost(denial.policy);
   return denial.reason === "banned" ? refuseBanned() : refuseUndecided(denial.policy);
 }
@@ -226,13 +231,13 @@ function decide(
   const clusterChecks: Inquiry[] = [];
   const marks: string[] = [];
   for (const matching of policies) {
-    if (matching.conditional && !meets(matching, path, methodFor(matching), readHeader)) continue;
+    if (matching.conditional && !meets(matching, path, methodFor(matching), hasHeader)) continue;
     unsetMark(matching, marks);
     const standing = readTerms(matching, terms);
     if (standing !== "held") {
       if (explanation !== undefined) explain(explanation, matching, undefined, standing);
       if (standing === "off" || standing === "exempt") continue;
-      // A key may be missing, and a policy in shadow mode turns nobody away. What is banned here is banned by the app.
+      // A key may be missing or ambiguous, and a policy in shadow mode turns nobody away. What is banned here is banned by the app.
       if (matching.policy.mode === "shadow" && standing !== "banned") continue;
       if (standing === "key-missing" && matching.policy.onMissingKey === "skip") continue;
       if (standing === "cost-invalid" && terms.policy.policy.mode === "shadow") continue;

@@ -21,11 +21,9 @@ import { stateDict } from "./runtime/shared-memory.ts";
 import { tellSparingly } from "./runtime/sparing-log.ts";
 import { widenStringTable } from "./runtime/string-table.ts";
 import { readSettings, reportMissing, type Settings } from "./settings.ts";
-import { currentSnapshot } from "./snapshot/current.ts";
-import { readStored } from "./snapshot/disk.ts";
+import { readNewestWhole } from "./snapshot/disk.ts";
 import { followPublications, hasPublished, publish } from "./snapshot/distribution.ts";
 import { lookAfterOwnDirectory } from "./snapshot/own-directory.ts";
-import { readPieces } from "./snapshot/text.ts";
 import { keepSlots } from "./stores/held-slots.ts";
 import { forgetLeases, openLeases } from "./stores/leases.ts";
 import { openNodeStore } from "./stores/node-store.ts";
@@ -57,15 +55,9 @@ export function init(): void {
   generation = stateDict.incr("generation", 1, 0)[0] ?? 1;
   recallLiveGateways(settings.gatewayDir);
   if (hasPublished()) return;
-  const pieces = readStored(settings.gatewayDir);
-  if (pieces === undefined) return;
-  const { snapshot, problems } = readPieces((place) => pieces[place], currentSnapshot(), noPause);
-  if (snapshot === undefined) {
-    const damaged = " is damaged and left alone: ";
-    ngx.log(ngx.ERR, "sluice: the snapshot in ", settings.gatewayDir, damaged, problems[0]?.path);
-    return;
-  }
-  publish(pieces, snapshot, noPause);
+  const stored = readNewestWhole(settings.gatewayDir);
+  if (stored === undefined) return;
+  publish(stored.pieces, stored.snapshot, noPause);
   widenStringTable();
 }
 

@@ -118,11 +118,12 @@ function withOnLimitOfItsAction(document: object): object {
 }
 
 function withFieldsOfItsAlgorithm(limit: Record<string, unknown>): Record<string, unknown> {
-  const { algorithm, window, burst, precision, ttl, ...common } = limit;
+  const { algorithm, window, burst, precision, maxDelay, ttl, ...common } = limit;
   if (algorithm === "concurrency") return { ...common, algorithm, ttl };
   const windowed = { ...common, algorithm, window: window ?? "60s" };
   if (algorithm === "sliding-window") return { ...windowed, precision };
-  return algorithm === "token-bucket" || algorithm === "leaky-bucket" ? { ...windowed, burst } : windowed;
+  if (algorithm === "leaky-bucket") return { ...windowed, burst, maxDelay };
+  return algorithm === "token-bucket" ? { ...windowed, burst } : windowed;
 }
 
 function fieldPaths(shape: Shape, path: string): string[] {

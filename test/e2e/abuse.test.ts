@@ -27,6 +27,11 @@ beforeAll(async () => {
       counting("pair", ["header:x-a", "header:x-b"]),
       counting("user", ["header:x-user"]),
       counting("get", [], { paths: ["/method"], methods: ["GET"] }),
+      {
+        name: "days",
+        match: { paths: ["/days"] },
+        limits: [{ algorithm: "leaky-bucket", quota: 1, window: "1d", burst: 100 }],
+      },
     ],
     edit: (config) =>
       config.replace("access_log off;", `access_log off; set_real_ip_from ${trusted}; real_ip_header X-Forwarded-For;`),
@@ -140,4 +145,11 @@ test("X-HTTP-Method-Override changes no method", async () => {
   expect(await countOf("/method")).toBe(1);
   expect(await countOf("/method", { lines: ["X-HTTP-Method-Override: POST"] })).toBe(2);
   expect(await countOf("/method", { method: "HEAD", lines: ["X-HTTP-Method-Override: GET"] })).toBeNaN();
+});
+
+test("a leaky-bucket of days keeps nobody waiting for days: who would have to is refused, and told when", async () => {
+  expect(await send("/days")).toMatch(/^HTTP\/1\.1 404 /);
+  const answer = await send("/days");
+  expect(answer).toMatch(/^HTTP\/1\.1 429 /);
+  expect(Number(/^Retry-After: (\d+)/im.exec(answer)?.[1])).toBeGreaterThan(86_000);
 });

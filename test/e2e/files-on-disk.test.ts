@@ -96,6 +96,7 @@ it("lets nobody else read or write the snapshot and the number of gateways, at n
   await pushed;
   expect(modesIn(directory)).toEqual({ "live-gateways": "600", "snapshot.json": "600" });
   expect([...seen]).toEqual(["600"]);
+  expect(modesIn(join(directory, ".."))).toMatchObject({ "error.log": "600" });
 });
 
 it("closes files that an earlier version left open to others as soon as it starts", async () => {

@@ -31,7 +31,7 @@ beforeAll(async () => {
         name: "line",
         scope: "cluster",
         match: { paths: ["/line"] },
-        limits: [{ algorithm: "leaky-bucket", quota: 1, window: "10s", burst: 100 }],
+        limits: [{ algorithm: "leaky-bucket", quota: 1, window: "10s", burst: 100, maxDelay: "1h" }],
       },
     ],
     env: { SLUICE_REDIS_URL: redis.url, SLUICE_REDIS_DEADLINE_MS: "600" },

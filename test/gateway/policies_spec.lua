@@ -132,11 +132,11 @@ describe("in nginx, a request meets its policies in order:", function()
     local headers = request.headers or {}
     it(("%s %s%s %s"):format(request.method, request.host, request.path, cjson.encode(headers)), function()
       local met = {}
-      local readHeader = function(name)
-        return headers[name]
+      local hasHeader = function(name, values)
+        return values[headers[name] or ""] == true
       end
       for _, policy in ipairs(index.candidates(index.indexPolicies(compiled), request.host, request.path)) do
-        if index.meets(policy, request.path, request.method, readHeader) then
+        if index.meets(policy, request.path, request.method, hasHeader) then
           met[#met + 1] = policy.app .. "/" .. policy.policy.name
         end
       end

@@ -192,6 +192,7 @@ function product.newRedis()
       redis.px[key] = ms
     end,
     SETRANGE = function(key, offset, value)
+      if value == "" then return #(redis.keys[key] or "") end
       local stored = assert(redis.keys[key], "nothing to write into")
       assert(offset <= #stored)
       redis.keys[key] = stored:sub(1, offset) .. value .. stored:sub(offset + #value + 1)

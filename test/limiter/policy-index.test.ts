@@ -39,7 +39,11 @@ function namesMet(index: PolicyIndex, request: Request): string[] {
       ? candidates(index, index.needsHost ? host : "unread", index.needsPath ? path : "unread")
       : index.everywhere;
   const pathRead = index.needsPath ? path : "unread";
-  return found.filter((one) => !one.conditional || meets(one, pathRead, method, (name) => headers[name])).map(nameOf);
+  return found
+    .filter(
+      (one) => !one.conditional || meets(one, pathRead, method, (name, values) => values[headers[name] ?? ""] === true),
+    )
+    .map(nameOf);
 }
 
 function namesFor(policies: readonly CompiledPolicy[], host: string): string[] {
@@ -185,13 +189,13 @@ test("a policy has conditions where the index cannot tell whether it is met", ()
 test("a policy takes no inherited name for a method", () => {
   const policy = compiled("x", { methods: ["GET"] });
   for (const method of ["constructor", "__proto__", "toString", "get", ""]) {
-    expect(meets(policy, "/", method, () => undefined)).toBe(false);
+    expect(meets(policy, "/", method, () => false)).toBe(false);
   }
 });
 
 test("a header is not read where the method or the path has ruled the policy out", () => {
   const policy = compiled("x", { methods: ["GET"], paths: ["~^/a"], headers: { "x-plan": ["free"] } });
-  const unread = (): string => {
+  const unread = (): boolean => {
     throw new Error("read");
   };
   expect(meets(policy, "/a", "PUT", unread)).toBe(false);

@@ -37,7 +37,7 @@ describe("in Node, a request meets its policies in order:", () => {
   for (const { host, path, method, headers = {}, policies: expected } of requests) {
     test(`${method} ${host}${path} ${JSON.stringify(headers)}`, () => {
       const met = candidates(indexPolicies(compiled), host, path).filter((one) =>
-        meets(one, path, method, (name) => headers[name]),
+        meets(one, path, method, (name, values) => values[headers[name] ?? ""] === true),
       );
       expect(met.map(({ app, policy }) => `${app}/${policy.name}`)).toEqual(expected);
     });

@@ -63,10 +63,13 @@ export class RedisCounters {
   /** What is owed is part of it. No units: it only asks. */
   async #readUnsettled(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string) {
     const key = keyOf(policy, limit, keyValues);
-    const reply = await this.#link.run(this.#scripts.settle, [key, `${key}:debt`], [...numbersOf(limit), 0]);
+    const reply = await this.#link.run(this.#scripts.settle, [key, `${key}:debt`], [...numbersOf(limit), onlyTells]);
     return readTold(reply, 4);
   }
 }
+
+/** To `settle`, in place of units. */
+const onlyTells = -1;
 
 /** What peek and settle tell, among so many numbers. */
 function readTold(reply: unknown, count: number) {

@@ -1,8 +1,10 @@
 // POST /sluice/v1/check: may these go on? Up to a hundred checks at once, all or nothing.
 
 import { never } from "../../../limiter/src/decision.ts";
+import type { Reading } from "../../../limiter/src/key/key-part.ts";
 import { retryAfterSeconds, wholeSeconds } from "../../../limiter/src/response-headers.ts";
 import { countAsk } from "../metrics/counts.ts";
+import { readHeader } from "../request/request-headers.ts";
 import type { Settings } from "../settings.ts";
 import { type AskError, sendProblem, unauthorized } from "./ask-errors.ts";
 import { findAsks } from "./asked-policy.ts";
@@ -32,7 +34,7 @@ function answer(settings: Settings): AskError | undefined {
   }
   const caller = currentCaller();
   if (caller === undefined) return unauthorized;
-  if (!isJson(ngx.var["content_type"])) {
+  if (!isJson(readHeader("content-type"))) {
     return { code: "unsupported-media-type", detail: "Send Content-Type: application/json." };
   }
   ngx.req.read_body();
@@ -50,9 +52,10 @@ function answer(settings: Settings): AskError | undefined {
   return undefined;
 }
 
-function isJson(contentType: string | undefined): boolean {
+function isJson(contentType: Reading): boolean {
+  if (contentType === undefined || contentType === false) return false;
   if (contentType === "application/json") return true;
-  return string.match(string.lower(contentType ?? ""), "^application/json%s*;")[0] !== undefined;
+  return string.match(string.lower(contentType), "^application/json%s*;")[0] !== undefined;
 }
 
 function send(outcomes: readonly Outcome[]): void {

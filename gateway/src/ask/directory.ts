@@ -1,9 +1,11 @@
 // Who may ask, and for what: the snapshot's callers by the hash of their token, and its policies by app and name. Made
 // once for each snapshot, so that a request looks up and never searches.
 
+import { bearerToken } from "../../../limiter/src/key/authorization.ts";
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { CompiledSnapshot, SnapshotCaller } from "../../../limiter/src/policy/read-snapshot.ts";
 import { emptyTable } from "../../../limiter/src/policy/table.ts";
+import { readHeader } from "../request/request-headers.ts";
 import { sha256Hex } from "../runtime/sha256.ts";
 import { currentSnapshot } from "../snapshot/current.ts";
 
@@ -25,8 +27,8 @@ let verifiedCount = 0;
 
 /** @returns who sent the current request; undefined when its token is missing, unknown or expired */
 export function currentCaller(): Caller | undefined {
-  const header = ngx.var["http_authorization"];
-  if (header === undefined) return undefined;
+  const header = readHeader("authorization");
+  if (header === undefined || header === false) return undefined;
   follow(currentSnapshot());
   const caller = verified[header] ?? verify(header);
   return caller === undefined || ngx.now() >= caller.expiresAtSeconds ? undefined : caller;
@@ -38,8 +40,8 @@ export function policiesOf(app: string): Readonly<Record<string, CompiledPolicy>
 }
 
 function verify(header: string): Caller | undefined {
-  const [token] = string.match(header, "^[Bb][Ee][Aa][Rr][Ee][Rr] +([^%s]+)%s*$");
-  if (token === undefined) return undefined;
+  const token = bearerToken(header);
+  if (token === undefined || token === false) return undefined;
   const caller = callersByHash[sha256Hex(token)];
   if (caller === undefined) return undefined;
   if (verifiedCount >= mostVerified) forgetVerified();

@@ -2,8 +2,9 @@
 // disk too: one that starts while the control plane is down would take the whole quota for its share.
 
 import { noPause } from "../../../limiter/src/policy/pause.ts";
-import { readFile, replaceFile } from "../runtime/files.ts";
+import { replaceFile } from "../runtime/files.ts";
 import { stateDict } from "../runtime/shared-memory.ts";
+import { readOwnFile } from "../runtime/system-calls.ts";
 
 export const liveGatewaysFile = "live-gateways";
 
@@ -20,6 +21,8 @@ const connectedSeconds = 2;
 const countedOnSeconds = 30;
 
 const numberPattern = "^(%d+)\n$";
+/** More has it only where something else lies in its place. */
+const mostFileBytes = 100;
 /** More are believed neither of the control plane nor of the disk. */
 const mostGateways = 1_000_000;
 
@@ -52,9 +55,9 @@ export function keepLiveGateways(directory: string, gateways: number): void {
 /** For the start: what was last told before nginx stopped. After a reload, shared memory has it. */
 export function recallLiveGateways(directory: string): void {
   if (stateDict.get<number>(gatewaysKey)[0] !== undefined) return;
-  const [text] = readFile(directory + liveGatewaysFile);
-  if (text === undefined) return;
-  const [digits] = string.match(text, numberPattern);
+  const [text, failure] = readOwnFile(directory + liveGatewaysFile, mostFileBytes);
+  if (text === undefined && failure === undefined) return;
+  const [digits] = string.match(text ?? "", numberPattern);
   const gateways = tonumber(digits ?? "");
   if (isFleetSize(gateways)) setLiveGateways(gateways);
   else ngx.log(ngx.ERR, "sluice: ", directory, liveGatewaysFile, " is damaged: this gateway counts as the only one");

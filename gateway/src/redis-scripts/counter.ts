@@ -23,6 +23,7 @@ declare const redis: {
   /** Gives an error as a table, { err: message }, of which the length is 0. */
   pcall(this: void, command: "GET", key: string): string | false;
   pcall(this: void, command: "GETRANGE", key: string, first: number, last: number): string;
+  pcall(this: void, command: "SETRANGE", key: string, offset: number, value: string): unknown;
 };
 
 /** Redis' own library for packed numbers. */
@@ -188,6 +189,18 @@ export function loadDebt(key: string): Debt {
 
 export function saveDebt(key: string, paidAtUs: number, nowUs: number, quota: number): void {
   redis.call("SET", key, string.format("%.0f %.0f %.0f", paidAtUs, nowUs, quota), "PX", lifeOf(paidAtUs - nowUs));
+}
+
+/**
+ * Writes nothing: an empty text makes no string and changes none.
+ *
+ * @throws what Redis refuses writes for: it has no memory left, is a replica, cannot write its disk
+ */
+export function demandWritable(key: string): void {
+  const tried = redis.pcall("SETRANGE", key, 0, "");
+  if (type(tried) !== "table") return;
+  const [wrongType] = string.find((tried as { err: string }).err, "WRONGTYPE", 1, true);
+  if (wrongType === undefined) redis.call("SETRANGE", key, 0, "");
 }
 
 /** In whole ms: a started one counts. */

@@ -1,14 +1,122 @@
-// The request's headers, by nginx's variables for them: reading one does not parse all.
+// The request's headers, line by line: of a header that came twice nginx before 1.23 has the first line in its variable and
+// later ones have all of them joined, and what stands behind it in the service takes the first, the last, or all.
+//
+// Of nginx since 1.23, a variable without ", " in it is one line: then the others are not looked through.
 
-/** nginx's variables, by header name: names come from policies, so there are only so many. */
-const variables: Record<string, string> = {};
+import type { Reading } from "../../../limiter/src/key/key-part.ts";
+import { shared, sharing } from "../../../limiter/src/policy/sharing.ts";
+import { requestPointer } from "../runtime/lua-modules.ts";
 
-/** @param name in lower case */
-export function readHeader(this: void, name: string): string | undefined {
-  let variable = variables[name];
-  if (variable === undefined) {
-    variable = `http_${string.gsub(name, "%-", "_")[0]}`;
-    variables[name] = variable;
+interface Text {
+  readonly len: number;
+  readonly data: object;
+}
+
+interface Line {
+  /** In lower case. */
+  readonly key: Text;
+  readonly value: Text;
+}
+
+// resty.core has declared these types and functions.
+const ffi = require("ffi") as {
+  "new"(this: void, type: string, count: number): LuaTable<number, Line>;
+  string(this: void, data: object, bytes: number): string;
+  readonly C: {
+    /** @param max 0: no bound */
+    ngx_http_lua_ffi_req_get_headers_count(this: void, request: unknown, max: number, truncated: unknown): number;
+    ngx_http_lua_ffi_req_get_headers(
+      this: void,
+      request: unknown,
+      lines: LuaTable<number, Line>,
+      count: number,
+      raw: 0,
+    ): number;
+  };
+};
+
+const linesType = "ngx_http_lua_ffi_table_elt_t[?]";
+const truncated = ffi.new("int[?]", 1);
+/** Bytes of a text that servers take away from its ends: of ASCII and, byte by byte, of Latin-1. */
+const blanks = `[%z\x01- ${string.char(0x85, 0xa0)}]*`;
+const betweenBlanks = `^${blanks}(.-)${blanks}$`;
+/** nginx's variables, by header name. */
+const variables = sharing<string>();
+const joinsLines = ngx.config.nginx_version >= 1_023_000;
+
+/** Work space: read before anything yields. */
+let room = 64;
+let lines = ffi.new(linesType, room);
+
+/**
+ * Without the blanks around it: nginx leaves tabs, and servers take away what they know as such.
+ *
+ * @param name in lower case
+ * @returns false: it came more than once
+ */
+export function readHeader(this: void, name: string): Reading {
+  const value = ngx.var[variables.known[name] ?? shared(variables, name, () => variableOf(name))];
+  if (value === undefined) return undefined;
+  if (joinsLines && string.find(value, ", ", 1, true)[0] === undefined) return withoutBlanks(value);
+  const count = countLines();
+  let found: Line | undefined;
+  for (let i = 0; i < count; i++) {
+    const line = lines.get(i);
+    if (line.key.len !== name.length || !isNamed(line, name)) continue;
+    if (found !== undefined) return false;
+    found = line;
   }
-  return ngx.var[variable];
+  return found === undefined ? undefined : lineValue(found);
+}
+
+/**
+ * Whether the request has the header with one of these values, in any of its lines: what a policy is for, it is also for
+ * when something else is said beside it.
+ */
+export function hasHeader(this: void, name: string, values: Readonly<Record<string, boolean>>): boolean {
+  const value = readHeader(name);
+  if (value !== false) return value !== undefined && values[value] === true;
+  const count = countLines();
+  for (let i = 0; i < count; i++) {
+    const line = lines.get(i);
+    if (isNamed(line, name) && values[lineValue(line)] === true) return true;
+  }
+  return false;
+}
+
+/** Fills `lines`. @returns how many there are */
+function countLines(): number {
+  const request = requestPointer();
+  const count = ffi.C.ngx_http_lua_ffi_req_get_headers_count(request, 0, truncated);
+  if (count > room) {
+    room = count;
+    lines = ffi.new(linesType, room);
+  }
+  const filled = ffi.C.ngx_http_lua_ffi_req_get_headers(request, lines, count, 0);
+  // Otherwise, its own codes for what is no request.
+  return filled === 0 ? count : 0;
+}
+
+/** "_" is "-" to nginx, where it takes such names at all, and to services by the rules of CGI. */
+function isNamed({ key }: Line, name: string): boolean {
+  const written = ffi.string(key.data, key.len);
+  return written === name || string.gsub(written, "_", "-")[0] === string.gsub(name, "_", "-")[0];
+}
+
+function lineValue({ value }: Line): string {
+  return withoutBlanks(ffi.string(value.data, value.len));
+}
+
+function withoutBlanks(text: string): string {
+  if (!isBlank(text.charCodeAt(0)) && !isBlank(text.charCodeAt(text.length - 1))) return text;
+  return string.match(text, betweenBlanks)[0] as string;
+}
+
+/** False for NaN, of an empty text. */
+function isBlank(code: number): boolean {
+  return code <= 32 || code === 0x85 || code === 0xa0;
+}
+
+function variableOf(name: string): string {
+  return `http_${string.gsub(name, "%-", "_")[0]}`;
 }

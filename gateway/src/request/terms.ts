@@ -1,6 +1,7 @@
 // On which terms a policy that matches holds the request: by the bans, its schedule, its exemptions, its overrides and the
 // cost that the request states. A policy with none of them costs a few looks at fields.
 
+import type { Reading } from "../../../limiter/src/key/key-part.ts";
 import { isWithin } from "../../../limiter/src/key/networks.ts";
 import { isBannedAddress, isBannedKey, type PolicyBans } from "../../../limiter/src/policy/bans.ts";
 import {
@@ -18,10 +19,10 @@ import { readHeader } from "./request-headers.ts";
 
 /**
  * held: it is to be decided. banned: it is to be refused. off: by schedule or override, the policy is. exempt: it leaves the request
- * alone. key-missing: an attribute of the key is absent, and what then happens is onMissingKey's. cost-invalid: it states a
- * cost that is none, and is to be answered 400.
+ * alone. key-missing: an attribute of the key is absent, and what then happens is onMissingKey's. key-ambiguous: servers differ on
+ * what an attribute is, and the request is to be answered 400. cost-invalid: it states a cost that is none, and is to be too.
  */
-export type Standing = ClientStanding | "key-missing" | "cost-invalid";
+export type Standing = ClientStanding | "key-missing" | "key-ambiguous" | "cost-invalid";
 /** By who the client is. */
 export type ClientStanding = "held" | "banned" | "off" | "exempt";
 
@@ -38,12 +39,14 @@ export function readTerms(policy: CompiledPolicy, terms: Terms): Standing {
   if (before !== "held") return before;
   const keyValues = readKeyValues(policy.policy);
   if (keyValues === undefined) return "key-missing";
+  if (keyValues === false) return "key-ambiguous";
   const standing = standingOfKey(policy, rawKeyValues, terms);
   if (standing !== "held") return standing;
   terms.keyValues = keyValues;
   const { costSource } = policy.policy;
   if (costSource !== undefined && !policy.settles) {
-    const cost = costFrom(statedCost(costSource), costSource);
+    const stated = statedCost(costSource);
+    const cost = stated === false ? undefined : costFrom(stated, costSource);
     if (cost === undefined) return "cost-invalid";
     terms.policy = atCost(terms.policy, cost);
   }
@@ -95,7 +98,8 @@ function enforcedBans({ policy, bans }: CompiledPolicy): PolicyBans | undefined 
   return policy.mode === "enforce" ? bans : undefined;
 }
 
-function statedCost({ from, name }: CostSource): string | undefined {
+/** @returns false: by several lines, of which each may be another's cost */
+function statedCost({ from, name }: CostSource): Reading {
   return from === "header" ? readHeader(name) : ngx.var["content_length"];
 }
 

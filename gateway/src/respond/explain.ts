@@ -5,6 +5,7 @@ import { never } from "../../../limiter/src/decision.ts";
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { isBanEntry } from "../../../limiter/src/realm/snapshot-apps.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
+import { readHeader } from "../request/request-headers.ts";
 import { stopwatchUs, wallSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
 import { firstKey } from "../stores/groups.ts";
@@ -14,7 +15,6 @@ import { refusalHeardAt } from "../stores/refusals.ts";
 
 /** Of the request: the secret. Of the response: one line a policy, and one for the whole. */
 const headerName = "x-sluice-debug";
-const secretVariable = "http_x_sluice_debug";
 /** A request that meets more is told of the first: a response's headers have to fit somewhere. */
 const mostLines = 32;
 
@@ -53,12 +53,12 @@ interface Ending {
 
 /** @param secret SLUICE_DEBUG_SECRET @returns undefined: nothing is told, as nearly always */
 export function beginExplanation(secret: string): Explanation | undefined {
-  const shown = ngx.var[secretVariable];
+  const shown = readHeader(headerName);
   if (shown === undefined || shown === "") return undefined;
   // Upstream nobody is to see it.
   ngx.req.clear_header(headerName);
   // Digests: how long the comparison takes tells nothing of the secret.
-  if (ngx.sha1_bin(shown) !== ngx.sha1_bin(secret)) return undefined;
+  if (shown === false || ngx.sha1_bin(shown) !== ngx.sha1_bin(secret)) return undefined;
   return { beganAtSeconds: wallSeconds(), beganAtUs: stopwatchUs(), met: [] };
 }
 

@@ -1,5 +1,6 @@
 // Tells the client where it stands: the IETF draft's two fields, the older X-RateLimit-*, both or none.
 
+import { shared, sharing } from "../../../limiter/src/policy/sharing.ts";
 import { rateLimitItem, wholeSeconds } from "../../../limiter/src/response-headers.ts";
 import type { Verdict } from "../../../limiter/src/verdict.ts";
 import { addHeader } from "../runtime/lua-modules.ts";
@@ -13,7 +14,7 @@ const { tobit } = require("bit") as {
 };
 
 /** Of quotas and bursts, which are few: a number that nginx is given becomes a text anew each time. */
-const limitTexts: Record<number, string | undefined> = {};
+const limitTexts = sharing<string>();
 
 export function setHeaders(style: HeaderStyle, { policy, limitName, decision }: Verdict): void {
   if (policy === undefined || style === "none") return;
@@ -26,7 +27,7 @@ export function setHeaders(style: HeaderStyle, { policy, limitName, decision }: 
     set("RateLimit", rateLimitItem(limitName, remaining, reset));
   }
   if (style !== "ietf") {
-    set("X-RateLimit-Limit", limitTexts[decision.limit] ?? newLimitText(decision.limit));
+    set("X-RateLimit-Limit", limitTexts.known[decision.limit] ?? newLimitText(decision.limit));
     set("X-RateLimit-Remaining", remaining);
     set("X-RateLimit-Reset", reset);
   }
@@ -42,7 +43,5 @@ function textOf(whole: number): string {
 }
 
 function newLimitText(limit: number): string {
-  const text = `${limit}`;
-  limitTexts[limit] = text;
-  return text;
+  return shared(limitTexts, limit, () => `${limit}`);
 }

@@ -42,6 +42,12 @@ export function refuseWithoutKey({ policy }: CompiledPolicy): undefined {
   sendProblem(forbidden, "about:blank", "Key missing", detail, "");
 }
 
+/** The request spells what the policy counts by in a way that servers read differently. */
+export function refuseAmbiguousKey({ policy }: CompiledPolicy): undefined {
+  const detail = `What policy ${policy.name} counts by came twice, or is written in a way that servers read differently.`;
+  sendProblem(badRequest, "about:blank", "Key ambiguous", detail, "");
+}
+
 /** The client or its key is banned. */
 export function refuseBanned(): undefined {
   countEvent("banned-requests");

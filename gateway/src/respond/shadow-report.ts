@@ -8,9 +8,11 @@ import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { rawKeyValues, readKeyValues, sha1Hex } from "../request/key-values.ts";
 import { beginLine, type Quiet } from "../runtime/sparing-log.ts";
+import { currentSnapshot } from "../snapshot/current.ts";
 
-/** By what the policy's counters have in common: there are as many as shadow policies. */
-const quiets: Record<string, Quiet | undefined> = {};
+/** By what the policy's counters have in common, of one snapshot: there are as many as its shadow policies. */
+let quiets: Record<string, Quiet | undefined> = {};
+let quietIn = currentSnapshot();
 
 /** Of each value, escaped: with eight parts, a line still fits into what nginx writes at once. */
 const mostBytesOfValue = 100;
@@ -25,6 +27,10 @@ const credentialWords = ["auth", "token", "secret", "passw", "session", "apikey"
  * @param values of the policy's key, in its order; absent: to be read from the request
  */
 export function reportShadowRefusal(policy: CompiledPolicy, values?: readonly string[]): void {
+  if (quietIn !== currentSnapshot()) {
+    quietIn = currentSnapshot();
+    quiets = {};
+  }
   let quiet = quiets[policy.counterPrefix];
   if (quiet === undefined) {
     quiet = { silentUntilSeconds: 0, suppressed: 0 };

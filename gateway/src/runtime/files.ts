@@ -30,9 +30,15 @@ export function readFile(path: string): LuaMultiReturn<[text: string | undefined
  * is closed to others before there is anything in it.
  *
  * @param pause called between two pieces; another worker may be writing the same file then
+ * @param keepAs where the file that is there goes to, if anywhere
  * @returns what failed
  */
-export function replaceFile(path: string, pieces: readonly string[], pause: Pause): string | undefined {
+export function replaceFile(
+  path: string,
+  pieces: readonly string[],
+  pause: Pause,
+  keepAs?: string,
+): string | undefined {
   const temporary = `${path}.new.${ngx.worker.id()}`;
   // A worker that was killed while it wrote has left one.
   os.remove(temporary);
@@ -49,6 +55,8 @@ export function replaceFile(path: string, pieces: readonly string[], pause: Paus
   }
   const [closed, closeFailure] = file.close();
   if (failure !== undefined || !closed) return failure ?? closeFailure ?? "write failed";
+  // Should the machine stop between the two, there is the former one.
+  if (keepAs !== undefined) os.rename(path, keepAs);
   const [renamed, renameFailure] = os.rename(temporary, path);
   return renamed ? undefined : (renameFailure ?? "rename failed");
 }

@@ -1,11 +1,20 @@
-// SHA-256, of which callers' tokens are known by.
+// SHA-256, by which callers' tokens are known, and whether what lies on disk is whole.
 
+import { noPause, type Pause } from "../../../limiter/src/policy/pause.ts";
 import { sha256Library } from "./lua-modules.ts";
 
 /** 64 hex digits in lower case. */
 export function sha256Hex(text: string): string {
+  return sha256HexOf([text], noPause);
+}
+
+/** The same of a text in pieces. @param pause called between two */
+export function sha256HexOf(pieces: readonly string[], pause: Pause): string {
   const hash = sha256Library.new();
-  hash.update(text);
+  for (const piece of pieces) {
+    hash.update(piece);
+    pause();
+  }
   const [hex] = string.gsub(hash.final(), ".", (byte) => string.format("%02x", string.byte(byte)));
   return hex;
 }

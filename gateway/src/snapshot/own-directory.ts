@@ -3,7 +3,7 @@
 import { liveGatewaysFile } from "../push/fleet.ts";
 import { closeToOthers, ownAccount, whyNotWritable } from "../runtime/system-calls.ts";
 import type { Settings } from "../settings.ts";
-import { snapshotFile } from "./disk.ts";
+import { formerSnapshotFile, snapshotFile } from "./disk.ts";
 
 /** Where nothing is named and the prefix is not theirs. */
 const usualDirectory = "/var/lib/sluice";
@@ -16,7 +16,7 @@ export function lookAfterOwnDirectory({ gatewayDir, gatewayDirNamed }: Settings)
     return;
   }
   // An earlier version made them as the umask said, and nginx in the background has none.
-  for (const name of [snapshotFile, liveGatewaysFile]) {
+  for (const name of [snapshotFile, formerSnapshotFile, liveGatewaysFile]) {
     const left = closeToOthers(gatewayDir + name);
     if (left !== undefined) {
       ngx.log(ngx.ERR, "sluice: cannot take from others the right to write ", gatewayDir, name, ": ", left);

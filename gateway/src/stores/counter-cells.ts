@@ -17,6 +17,7 @@ import { keepsEntries, lifetimeUs } from "../../../limiter/src/algorithms/rate.t
 import { needsRing, type SlidingWindow } from "../../../limiter/src/algorithms/sliding-window.ts";
 import { type Counter, newCounter } from "../../../limiter/src/charge-all.ts";
 import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
+import { shared, sharing } from "../../../limiter/src/policy/sharing.ts";
 import { countEvent } from "../metrics/counts.ts";
 import { ffi } from "../runtime/packed-memory.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
@@ -59,7 +60,8 @@ const bytesInFirstCell = headNumbers * bytesPerNumber + entriesInFirstCell * byt
 /** What the dict takes for a cell besides its key and value. */
 const cellBytes = 68;
 
-const familyCharacters: Record<string, string | undefined> = {};
+/** By counter family: limits that were edited, and bring up their counters again, are of the same. */
+const familyCharacters = sharing<string>();
 
 export function newCellCounter(): CellCounter {
   const counter = newCounter({ algorithm: "fixed-window", quota: 1, windowUs: 1, toleranceUs: 1 }, 1) as CellCounter;
@@ -80,11 +82,7 @@ export function counterKey(limit: CompiledLimit, keyValues: string): string {
 
 function newPrefix(limit: CompiledLimit): string {
   const family = limit.counterFamily;
-  let characters = familyCharacters[family];
-  if (characters === undefined) {
-    characters = ngx.encode_base64(string.sub(ngx.sha1_bin(family), 1, 12));
-    familyCharacters[family] = characters;
-  }
+  const characters = shared(familyCharacters, family, () => ngx.encode_base64(string.sub(ngx.sha1_bin(family), 1, 12)));
   limit.cellPrefix = characters;
   return characters;
 }

@@ -3,14 +3,15 @@
 //
 // What Redis is told is what would still count, had it been asked. While Redis was not asked its own counter refilled, by a whole
 // burst or window at most: for that long all of it counts. After that it shrinks, at the rate of this worker's share of the limit. What
-// a fixed window took ends with the window.
+// a fixed window took ends with the window. Of a policy that charges what responses took, all of it is settled, also what the
+// limit does not have.
 
 import { capacity } from "../../../limiter/src/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { countForgottenUnits, countLateUnits } from "../metrics/redis-calls.ts";
 import { liveGateways } from "../push/fleet.ts";
 import { groupOf, isReachable, type Script } from "../redis/script-call.ts";
-import { callForNumber } from "../redis/script-reply.ts";
+import { callForNumber, callForNumbers } from "../redis/script-reply.ts";
 import { runUntilDone } from "../runtime/background.ts";
 import { sleepMs } from "../runtime/clock.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
@@ -49,6 +50,9 @@ type Debts = Record<string, Debt | undefined>;
 
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
 const chargeUpTo = scripts["charge_up_to"] as Script;
+const settle = scripts["settle"] as Script;
+/** What `settle` replies of each counter. */
+const numbersPerSettled = 4;
 /** Policies and keys: a few MB. What is owed of more is forgotten. */
 const mostDebts = 10_000;
 /** A policy has at most 16 limits: with many more, Lua could not pass them all in one call. */
@@ -61,6 +65,8 @@ const longestPauseMs = 250;
 const sweepEveryUs = 1_000_000;
 
 const groups: Record<number, Debts | undefined> = {};
+/** Whether Redis has refused to charge a response that it had let on, and has not been told all since. By group. */
+const uncharged: Record<number, boolean | undefined> = {};
 let count = 0;
 let paying = false;
 let pauseMs = firstPauseMs;
@@ -100,6 +106,21 @@ export function owe(redis: RedisSettings, policy: CompiledPolicy, keyValues: str
   // Without a timer it is paid with the next.
   if (failure !== undefined) warnSparingly("Redis is told late what was taken without it", failure);
   else paying = true;
+}
+
+/** Redis has refused to charge what a response of this policy and key took, which is owed now. */
+export function noteUncharged(redis: RedisSettings, policy: CompiledPolicy, keyValues: string): void {
+  uncharged[groupOf(redis, firstKey({ policy, keyValues }))] = true;
+}
+
+/**
+ * Whether that is so still, and so what Redis says of the key is too much. Only until it has taken what was owed once: while
+ * requests come one after the other, there is always something that it will be told next.
+ */
+export function isUncharged(redis: RedisSettings, policy: CompiledPolicy, keyValues: string): boolean {
+  if (count === 0) return false;
+  const group = groupOf(redis, firstKey({ policy, keyValues }));
+  return uncharged[group] === true && groups[group]?.[nameOf({ policy, keyValues })] !== undefined;
 }
 
 /** @returns undefined where there is room for no more */
@@ -204,18 +225,19 @@ function pay(): boolean {
   for (const group of owed) {
     if (!isReachable(settings, group)) continue;
     soon = true;
-    if (payGroup(settings, groups[group] as Debts)) groups[group] = undefined;
+    if (payGroup(settings, group, groups[group] as Debts)) groups[group] = undefined;
   }
   return soon;
 }
 
 /** @returns whether nothing is owed any more */
-function payGroup(settings: RedisSettings, debts: Debts): boolean {
+function payGroup(settings: RedisSettings, group: number, debts: Debts): boolean {
   let members = someOf(debts);
   while (members.length > 0) {
     if (!payTogether(settings, members)) return false;
     members = someOf(debts);
   }
+  uncharged[group] = undefined;
   return true;
 }
 
@@ -230,6 +252,12 @@ function someOf(debts: Debts): Debt[] {
 
 /** @param members of one group. @returns false: Redis cannot be told now */
 function payTogether(settings: RedisSettings, members: readonly Debt[]): boolean {
+  const settled = members.filter(({ policy }) => policy.settles);
+  const others = members.filter(({ policy }) => !policy.settles);
+  return payBy(settings, chargeUpTo, others) && payBy(settings, settle, settled);
+}
+
+function payBy(settings: RedisSettings, script: Script, members: readonly Debt[]): boolean {
   const keys: string[] = [];
   const args: string[] = [];
   let units = 0;
@@ -240,8 +268,8 @@ function payTogether(settings: RedisSettings, members: readonly Debt[]): boolean
     forget(debt);
   }
   if (keys.length === 0) return true;
-  const [reply, failure, mayHaveRun] = callForNumber(settings, chargeUpTo, keys.length, [...keys, ...args]);
-  if (reply !== undefined) {
+  const [failure, mayHaveRun] = tell(settings, script, keys, args);
+  if (failure === undefined) {
     countLateUnits(units);
     return true;
   }
@@ -254,6 +282,22 @@ function payTogether(settings: RedisSettings, members: readonly Debt[]): boolean
   return false;
 }
 
+function tell(
+  settings: RedisSettings,
+  script: Script,
+  keys: readonly string[],
+  args: readonly string[],
+): LuaMultiReturn<[failure: string | undefined, mayHaveRun: boolean]> {
+  const all = [...keys, ...args];
+  if (script === chargeUpTo) {
+    const [, failure, mayHaveRun] = callForNumber(settings, script, keys.length, all);
+    return $multi(failure, mayHaveRun);
+  }
+  const replies = (keys.length / 2) * numbersPerSettled;
+  const [, failure, mayHaveRun] = callForNumbers(settings, script, keys.length, all, replies);
+  return $multi(failure, mayHaveRun);
+}
+
 /** @returns the most units of a limit */
 function pushDebt({ policy, keyValues, units }: Debt, keys: string[], args: string[]): number {
   let most = 0;
@@ -262,7 +306,10 @@ function pushDebt({ policy, keyValues, units }: Debt, keys: string[], args: stri
     // What has begun to refill still counts whole.
     const whole = math.ceil(units[i] as number);
     if (whole === 0) continue;
-    keys.push(keyOf(policy, limit, keyValues));
+    const key = keyOf(policy, limit, keyValues);
+    keys.push(key);
+    // Where what the limit does not have is kept.
+    if (policy.settles) keys.push(`${key}:debt`);
     args.push(limit.rate.algorithm);
     pushNumbers(args, limit, whole);
     most = math.max(most, whole);

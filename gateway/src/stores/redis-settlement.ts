@@ -56,24 +56,34 @@ export function askInRedis(
   return $multi(allowed, undefined);
 }
 
-/** Charges what these took, in one call, or one a slot with Redis Cluster. @returns those that were not, and what failed */
+/** What Redis did not confirm. */
+export interface Unsettled<Settlement extends Took> {
+  /** Certainly not charged. */
+  readonly notCharged: readonly Settlement[];
+  /** Perhaps charged: to be charged a second time they must not be. */
+  readonly unknown: readonly Settlement[];
+  readonly failure: string;
+}
+
+/** Charges what these took, in one call, or one a slot with Redis Cluster. @returns those that were not; undefined: all were */
 export function settleInRedis<Settlement extends Took>(
   settings: RedisSettings,
   settlements: readonly Settlement[],
-): LuaMultiReturn<[Settlement[], string | undefined]> {
-  const unsettled: Settlement[] = [];
+): Unsettled<Settlement> | undefined {
+  const notCharged: Settlement[] = [];
+  const unknown: Settlement[] = [];
   let lastFailure: string | undefined;
   for (const { members } of groupsOf(settings, settlements)) {
     const keys: string[] = [];
     const args: string[] = [];
     for (const { policy, keyValues, units } of members) push(keys, args, policy, keyValues, units);
     const count = (keys.length / 2) * numbersPerCounter;
-    const [, failure] = callForNumbers(settings, settleScript, keys.length, [...keys, ...args], count);
+    const [, failure, mayHaveRun] = callForNumbers(settings, settleScript, keys.length, [...keys, ...args], count);
     if (failure === undefined) continue;
     lastFailure = failure;
-    for (const settlement of members) unsettled.push(settlement);
+    for (const settlement of members) (mayHaveRun ? unknown : notCharged).push(settlement);
   }
-  return $multi(unsettled, lastFailure);
+  return lastFailure === undefined ? undefined : { notCharged, unknown, failure: lastFailure };
 }
 
 function push(keys: string[], args: string[], policy: CompiledPolicy, keyValues: string, units: number): void {

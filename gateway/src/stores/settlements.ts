@@ -13,8 +13,9 @@ import { requestAddress } from "../runtime/lua-modules.ts";
 import { reportMissingLog } from "../runtime/missing-parts.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
-import { type Owed, owe } from "./debts.ts";
+import { isUncharged, noteUncharged, type Owed, owe } from "./debts.ts";
 import { askOnNode, settleOnNode } from "./node-settlement.ts";
+import { nodeShare } from "./node-share.ts";
 import { decideOnNode, mustAgree } from "./node-store.ts";
 import { askInRedis, settleInRedis } from "./redis-settlement.ts";
 import { type Check, decideInRedis } from "./redis-store.ts";
@@ -75,7 +76,11 @@ export function admitInRedis(
   verdict: Verdict,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
   const first = checks[0] as Check;
-  if (first.policy.settles) return askInRedis(settings, first, verdict);
+  if (first.policy.settles) {
+    const { policy, keyValues } = first;
+    if (isUncharged(settings, policy, keyValues)) return $multi(undefined, "it has not been told what responses took");
+    return askInRedis(settings, first, verdict);
+  }
   return decideInRedis(settings, checks, verdict);
 }
 
@@ -175,10 +180,18 @@ function settleAll(settlements: readonly Settlement[]): void {
 /** A call that failed may have been run: what it was to charge is not charged a second time. */
 function tellRedis(settlements: readonly Settlement[]): void {
   const { redis } = settlements[0] as Settlement;
-  const [unsettled, failure] = settleInRedis(redis as RedisSettings, settlements);
-  if (failure === undefined) return;
-  warnSparingly("what responses took was not charged", failure);
-  for (const { responses } of unsettled) countUnsettled(responses);
+  const unsettled = settleInRedis(redis as RedisSettings, settlements);
+  if (unsettled === undefined) return;
+  warnSparingly("what responses took was not charged at once", unsettled.failure);
+  for (const { responses } of unsettled.unknown) countUnsettled(responses);
+  for (const settlement of unsettled.notCharged) chargeLate(redis as RedisSettings, settlement);
+}
+
+/** Until Redis has been told, this node's share knows of it: that decides then. */
+function chargeLate(redis: RedisSettings, { policy, keyValues, units }: Settlement): void {
+  owe(redis, policy, keyValues, units);
+  noteUncharged(redis, policy, keyValues);
+  if (policy.policy.onStoreFailure === "local") settleOnNode(policy, nodeShare(policy), keyValues, units);
 }
 
 function countUnsettled(responses: number): void {

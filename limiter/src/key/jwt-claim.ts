@@ -8,18 +8,17 @@ const mostPayloadBytes = 8192;
 const largestInteger = 9007199254740991;
 
 /**
- * The payload of the bearer token in an `Authorization` header, in base64url as it stands there.
+ * The payload of a token, in base64url as it stands there.
  *
- * @returns undefined where there is no token of three parts, or its payload is longer than 8 KB when decoded
+ * @returns undefined where it is no token of three parts, or its payload is longer than 8 KB when decoded
  */
-export function bearerPayload(authorization: string): string | undefined {
-  if (authorization.slice(0, 7).toLowerCase() !== "bearer ") return undefined;
-  const start = authorization.indexOf(".", 7) + 1;
-  const end = start > 0 ? authorization.indexOf(".", start) : -1;
-  if (end < 0 || authorization.indexOf(".", end + 1) >= 0) return undefined;
+export function payloadOf(token: string): string | undefined {
+  const start = token.indexOf(".") + 1;
+  const end = start > 0 ? token.indexOf(".", start) : -1;
+  if (end < 0 || token.indexOf(".", end + 1) >= 0) return undefined;
   const length = end - start;
   if (length === 0 || Math.floor((length * 3) / 4) > mostPayloadBytes) return undefined;
-  return authorization.slice(start, end);
+  return token.slice(start, end);
 }
 
 /**

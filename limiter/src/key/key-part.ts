@@ -7,6 +7,12 @@ export type KeyPart =
   | { readonly source: "header" | "cookie" | "query" | "jwt" | "var" | "const"; readonly name: string }
   | { readonly source: "path" | "host" | "method" };
 
+/**
+ * What a request says for a part of a key; undefined: nothing. false: it says it in a way that servers read differently, so
+ * that there is no one value which a counter could go by.
+ */
+export type Reading = string | undefined | false;
+
 export const keyPartGrammar =
   'a key part: "ip", "ip/0…32/0…128", "path", "host", "method", "header:NAME", "cookie:NAME", "query:NAME", "jwt:CLAIM", "var:NAME" or "const:TEXT"';
 

@@ -148,19 +148,18 @@ export function candidates(index: PolicyIndex, host: string, path: string): read
  *
  * @param path in normal form
  * @param method in upper case
- * @param readHeader the request's header of a name in lower case
+ * @param hasHeader whether the request has the header, of a name in lower case, with one of these values
  */
 export function meets(
   policy: CompiledPolicy,
   path: string,
   method: string,
-  readHeader: (this: void, name: string) => string | undefined,
+  hasHeader: (this: void, name: string, values: Readonly<Record<string, boolean>>) => boolean,
 ): boolean {
   if (policy.methods !== undefined && policy.methods[method] !== true) return false;
   if (policy.paths !== undefined && !passesTest(policy.paths, path)) return false;
   for (const { name, values } of policy.headers) {
-    const value = readHeader(name);
-    if (value === undefined || values[value] !== true) return false;
+    if (!hasHeader(name, values)) return false;
   }
   return true;
 }

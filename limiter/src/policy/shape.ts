@@ -130,6 +130,11 @@ const limit: Shape = {
       description:
         "Length of a sliding-window's blocks: the window divided by 1 to 1000. Absent: a tenth of the window.",
     },
+    maxDelay: {
+      shape: limitDuration,
+      description:
+        "The longest that a request waits in a leaky-bucket: no more of its burst wait than depart in that time. Absent: 60s.",
+    },
     ttl: {
       // The gateway looks ten times a second for slots to renew.
       shape: { kind: "duration", min: "1s", max: "366d" },

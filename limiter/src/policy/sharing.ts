@@ -1,5 +1,5 @@
 // Ten thousand policies say the same in most places. What is equal and never changes is kept once, so that requests of
-// different policies walk through the same memory.
+// different policies walk through the same memory, and what is made of it is not made for each request.
 
 import { emptyTable } from "./table.ts";
 
@@ -16,7 +16,7 @@ export function sharing<Value>(): Sharing<Value> {
 }
 
 /** The first value that was made for this name. @param name the same for equal values alone */
-export function shared<Value>(among: Sharing<Value>, name: string, make: () => Value): Value {
+export function shared<Value>(among: Sharing<Value>, name: string | number, make: () => Value): Value {
   let value = among.known[name];
   if (value !== undefined) return value;
   value = make();

@@ -40,6 +40,7 @@ type Json = Record<string, unknown>;
 const mostBlocks = 1000;
 const blocksUnlessSaid = 10;
 const ttlUnlessSaid = "60s";
+const maxDelayUnlessSaid = "60s";
 const onLimitUnlessSaid = onLimitFrom({});
 const noTexts: readonly string[] = [];
 const noHeaders = emptyTable<readonly string[]>();
@@ -348,6 +349,7 @@ function checkCost({ cost, limits }: Json, findings: Findings): void {
 const fieldsOfAlgorithms = [
   { field: "burst", of: ["token-bucket", "leaky-bucket"] },
   { field: "precision", of: ["sliding-window"] },
+  { field: "maxDelay", of: ["leaky-bucket"] },
   { field: "ttl", of: ["concurrency"] },
   { field: "window", of: ["token-bucket", "fixed-window", "sliding-window", "sliding-log", "leaky-bucket"] },
 ];
@@ -503,7 +505,8 @@ function isRecord(value: unknown): value is Json {
 function policyFrom(document: Json): Policy {
   const match = (document["match"] ?? {}) as Partial<Policy["match"]>;
   const limits: Limit[] = [];
-  for (const limit of document["limits"] as Json[]) limits.push(limitFrom(limit));
+  const mostCost = mostCostOf(document["cost"]).units;
+  for (const limit of document["limits"] as Json[]) limits.push(limitFrom(limit, mostCost));
   const mode = (document["mode"] ?? "enforce") as Policy["mode"];
   const costSource = costSourceFrom(document["cost"], limits);
   return {
@@ -529,7 +532,7 @@ function policyFrom(document: Json): Policy {
       ? {}
       : { maxStoreWaitUs: parseDuration(document["maxStoreWait"] as string) as number }),
     onLimit: document["onLimit"] === undefined ? onLimitUnlessSaid : onLimitFrom(document["onLimit"] as Json),
-    overrides: overridesFrom(document["overrides"] as Json[] | undefined, limits, mode),
+    overrides: overridesFrom(document["overrides"] as Json[] | undefined, limits, mode, mostCost),
     exempt: exemptFrom(document["exempt"] as Partial<Exempt> | undefined),
     schedule: scheduleFrom(document["schedule"] as Json | undefined),
   };
@@ -548,13 +551,18 @@ function exemptFrom({ cidrs = [], keys = [] }: Partial<Exempt> = {}): Exempt | u
   return cidrs.length === 0 && keys.length === 0 ? undefined : { cidrs, keys };
 }
 
-function overridesFrom(list: readonly Json[] | undefined, own: readonly Limit[], mode: Mode): Override[] | undefined {
+function overridesFrom(
+  list: readonly Json[] | undefined,
+  own: readonly Limit[],
+  mode: Mode,
+  mostCost: number,
+): Override[] | undefined {
   if (list === undefined || list.length === 0) return undefined;
   const overrides: Override[] = [];
   for (const override of list) {
     const changed = emptyTable<Limit>();
     for (const document of (override["limits"] ?? []) as Json[]) {
-      const limit = limitFrom(document);
+      const limit = limitFrom(document, mostCost);
       changed[limit.name] = limit;
     }
     const limits: Limit[] = [];
@@ -581,7 +589,8 @@ function headersFrom(headers: Policy["match"]["headers"]): Policy["match"]["head
   return lower;
 }
 
-function limitFrom(limit: Json): Limit {
+/** @param mostCost of one request, by the document's own words */
+function limitFrom(limit: Json, mostCost: number): Limit {
   const algorithm = limit["algorithm"] as Limit["algorithm"];
   const quota = limit["quota"] as number;
   const window = algorithm === "concurrency" ? (limit["ttl"] ?? ttlUnlessSaid) : limit["window"];
@@ -597,7 +606,18 @@ function limitFrom(limit: Json): Limit {
     algorithm,
     quota,
     windowUs,
-    burst: (limit["burst"] ?? quota) as number,
+    burst: algorithm === "leaky-bucket" ? queueOf(limit, windowUs, mostCost) : ((limit["burst"] ?? quota) as number),
     precisionUs,
   };
+}
+
+/**
+ * How many may wait in a leaky-bucket: its burst, as far as that departs within `maxDelay`. What one request costs has room all the
+ * same, or none would ever pass.
+ */
+function queueOf(limit: Json, windowUs: number, mostCost: number): number {
+  const quota = limit["quota"] as number;
+  const burst = (limit["burst"] ?? quota) as number;
+  const maxDelayUs = parseDuration((limit["maxDelay"] ?? maxDelayUnlessSaid) as string) as number;
+  return Math.min(burst, Math.max(Math.floor((quota * maxDelayUs) / windowUs), mostCost - 1));
 }

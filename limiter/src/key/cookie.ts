@@ -1,0 +1,123 @@
+// The value of a cookie in a request's `Cookie` lines, so that one value is one text however it is spelled: whatever servers'
+// common parsers read as alike is alike here. Where they read different values, there is none that a counter could go by.
+
+import type { Reading } from "./key-part.ts";
+import { isUtf8 } from "./utf8.ts";
+
+const tab = 9;
+const space = 32;
+const quote = 34;
+const percent = 37;
+const semicolon = 59;
+const equals = 61;
+const backslash = 92;
+
+/**
+ * Without the blanks and quotes around it, and percent-decoded: some servers leave these in a value and others take them
+ * away. The table of docs/policies.md has the spellings and who reads them how.
+ *
+ * @param cookies the lines, joined by ";"
+ * @returns undefined: no such cookie. false: servers differ on its value
+ */
+export function cookieValue(cookies: string, name: string): Reading {
+  let value: string | undefined;
+  let at = cookies.indexOf(name);
+  while (at >= 0) {
+    const found = valueAt(cookies, name, at);
+    if (found === false) return false;
+    // Some servers take the first of a name, others the last.
+    if (found !== undefined && value !== undefined && found !== value) return false;
+    if (found !== undefined) value = found;
+    at = cookies.indexOf(name, at + 1);
+  }
+  return value;
+}
+
+/** @returns undefined where what stands at this place is not the name of a cookie */
+function valueAt(cookies: string, name: string, at: number): Reading {
+  let afterName = at + name.length;
+  let isOdd = false;
+  while (isBlank(cookies.charCodeAt(afterName))) {
+    if (!isSpaceOrTab(cookies.charCodeAt(afterName))) isOdd = true;
+    afterName += 1;
+  }
+  if (cookies.charCodeAt(afterName) !== equals) return undefined;
+  let before = at - 1;
+  while (before >= 0 && isBlank(cookies.charCodeAt(before))) {
+    if (!isSpaceOrTab(cookies.charCodeAt(before))) isOdd = true;
+    before -= 1;
+  }
+  const beginsPair = before < 0 || cookies.charCodeAt(before) === semicolon;
+  // The end of another name, or within a value. Behind a blank, Python's own parser begins a cookie.
+  if (!beginsPair) return before === at - 1 ? undefined : false;
+  if (isOdd) return false;
+  const end = cookies.indexOf(";", afterName);
+  return canonical(cookies.slice(afterName + 1, end < 0 ? cookies.length : end));
+}
+
+function canonical(written: string): string | false {
+  const bare = withoutEnds(written);
+  let hasPercent = false;
+  for (let i = 0; i < bare.length; i++) {
+    const code = bare.charCodeAt(i);
+    if (code <= space || code > 126 || code === quote || code === backslash) return false;
+    if (code === percent) hasPercent = true;
+  }
+  return hasPercent ? decoded(bare) : bare;
+}
+
+/** Some decoders leave the whole text as it is where a part of it is no encoding; others decode the rest. */
+function decoded(text: string): string | false {
+  let plain = "";
+  let escapes = 0;
+  let others = 0;
+  let i = 0;
+  while (i < text.length) {
+    if (text.charCodeAt(i) !== percent) {
+      plain += text.charAt(i);
+      i += 1;
+      continue;
+    }
+    const high = hexDigit(text.charCodeAt(i + 1));
+    const low = hexDigit(text.charCodeAt(i + 2));
+    if (high < 0 || low < 0) {
+      plain += "%";
+      others += 1;
+      i += 1;
+    } else {
+      plain += String.fromCharCode(16 * high + low);
+      escapes += 1;
+      i += 3;
+    }
+  }
+  if (escapes === 0) return text;
+  return others > 0 || !isUtf8(plain) ? false : withoutEnds(plain);
+}
+
+function withoutEnds(text: string): string {
+  let start = 0;
+  let end = text.length;
+  while (start < end && isEnd(text.charCodeAt(start))) start += 1;
+  while (end > start && isEnd(text.charCodeAt(end - 1))) end -= 1;
+  return start === 0 && end === text.length ? text : text.slice(start, end);
+}
+
+function isEnd(code: number): boolean {
+  return code === quote || isSpaceOrTab(code);
+}
+
+function isSpaceOrTab(code: number): boolean {
+  return code === space || code === tab;
+}
+
+/** What some server takes for a blank: control characters, and of Unicode the spaces. False for NaN, past the end. */
+function isBlank(code: number): boolean {
+  return code <= space || code > 126;
+}
+
+/** @returns negative: it is none */
+function hexDigit(code: number): number {
+  if (code >= 48 && code <= 57) return code - 48;
+  if (code >= 65 && code <= 70) return code - 55;
+  return code >= 97 && code <= 102 ? code - 87 : -1;
+}

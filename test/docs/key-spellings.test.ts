@@ -1,0 +1,90 @@
+// docs/policies.md tells how spellings of cookies and bearer tokens are read: by Sluice, and by the parsers that services have.
+// Those of npm are run here. Go's and Python's columns are what these parsers said when the table was made.
+
+import { parseCookie } from "cookie";
+import { parse as parseOfExpress } from "cookie-of-express";
+import fc from "fast-check";
+import { Cookie } from "tough-cookie";
+import { describe, expect, it } from "vitest";
+import { bearerToken } from "../../limiter/src/key/authorization.ts";
+import { cookieValue } from "../../limiter/src/key/cookie.ts";
+import { documentedSpellings } from "../fixtures/documented-spellings.ts";
+
+const parsers: Record<string, (cookies: string) => string | undefined> = {
+  "`cookie` 0.7 (Express)": (cookies) => parseOfExpress(cookies)["sid"],
+  "`cookie` 2.0 (Fastify)": (cookies) => parseCookie(cookies)["sid"],
+  "`tough-cookie` 6.1": (cookies) => {
+    for (const pair of cookies.split(";")) {
+      const cookie = Cookie.parse(pair);
+      if (cookie?.key === "sid") return cookie.value;
+    }
+    return undefined;
+  },
+};
+
+const spellings = documentedSpellings("`Cookie:`");
+
+describe("the table of cookies", () => {
+  it.each(spellings)("says how $written is read", ({ written, reading, others }) => {
+    expect(cookieValue(written, "sid")).toBe(reading);
+    for (const [name, parse] of Object.entries(parsers)) expect([name, parse(written)]).toEqual([name, others[name]]);
+  });
+
+  it("has no two spellings that one parser reads alike and Sluice as two values", () => {
+    for (const name of Object.keys(spellings[0]?.others ?? {})) {
+      const counters = new Map<string, Set<string>>();
+      for (const { reading, others } of spellings) {
+        const read = others[name];
+        if (typeof read !== "string" || read === "" || typeof reading !== "string") continue;
+        counters.set(read, (counters.get(read) ?? new Set()).add(reading));
+      }
+      for (const [read, own] of counters) expect([name, read, ...own]).toHaveLength(3);
+    }
+  });
+
+  it("has no spelling of a value that Sluice takes for no cookie", () => {
+    for (const { written, reading, others } of spellings) {
+      if (reading !== undefined && reading !== "") continue;
+      for (const read of Object.values(others)) expect([written, read ?? ""]).toEqual([written, ""]);
+    }
+  });
+});
+
+describe("whatever a client writes for a cookie", () => {
+  const parts = [
+    "sid",
+    "=",
+    "alice",
+    " ",
+    "\t",
+    ";",
+    "%61lice",
+    '"',
+    "%22",
+    "%20",
+    "junk",
+    "\\",
+    "\u000b",
+    ",",
+    "a",
+    "%",
+  ];
+  const line = fc.array(fc.constantFrom(...parts), { maxLength: 10 }).map((each) => each.join(""));
+
+  it("is the same counter, or refused, where a parser reads the same value", () => {
+    fc.assert(
+      fc.property(line, (cookies) => {
+        for (const parse of Object.values(parsers)) {
+          if (parse(cookies) === "alice") expect(["alice", false]).toContain(cookieValue(cookies, "sid"));
+        }
+      }),
+      { numRuns: 20_000 },
+    );
+  });
+});
+
+describe("the table of bearer tokens", () => {
+  it.each(documentedSpellings("`Authorization:`"))("says how $written is read", ({ written, reading }) => {
+    expect(bearerToken(written)).toBe(reading);
+  });
+});
