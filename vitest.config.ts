@@ -40,6 +40,9 @@ const unhurried = [
   "worked-cases",
 ].map((name) => `test/e2e/${name}.test.ts`);
 
+/** Starts the system, and judges nothing by the clock but what repeats. */
+const fuzzers = "test/fuzz/fuzz.test.ts";
+
 /** Beside which all others of their kind find room. */
 const longest = /(parity\/parity|e2e\/outages|e2e\/redis-cluster|control-plane\/redis)\.test\.ts$/;
 
@@ -61,7 +64,8 @@ export default defineConfig({
       {
         test: {
           name: "units",
-          include: ["test/{limiter,gateway,gateway-build,parity,launch,docs,soak,fixtures}/**/*.test.ts"],
+          include: ["test/{limiter,gateway,gateway-build,parity,launch,docs,soak,fixtures,fuzz}/**/*.test.ts"],
+          exclude: [fuzzers],
           testTimeout: 30_000,
           hookTimeout: 60_000,
           setupFiles,
@@ -72,7 +76,7 @@ export default defineConfig({
         test: {
           ...ofTheSystem,
           name: "system",
-          include: ["test/control-plane/**/*.test.ts", ...unhurried],
+          include: ["test/control-plane/**/*.test.ts", fuzzers, ...unhurried],
           maxWorkers: 2,
           sequence: { groupOrder: 1 },
         },
