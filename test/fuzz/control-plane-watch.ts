@@ -4,7 +4,9 @@
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { errorCatalogue } from "../../control-plane/src/errors/catalogue.ts";
+import { askAndLeave } from "../fixtures/requests.ts";
 import { adminToken, type System, until } from "../fixtures/system.ts";
+import { GatewayWatch } from "./gateway-watch.ts";
 import { type Answer, Client, type Sent } from "./http-client.ts";
 import { Fault } from "./target.ts";
 
@@ -16,17 +18,28 @@ const settleMs = 40;
 /** Of what Node measures, its own timer's period is a part. */
 const periodMs = 10;
 const backWithinMs = 120_000;
+/** Paths that policies at random are for. */
+const lookedAt = ["/", "/api/cheap", "/v1"];
+const patienceMs = 100;
+
+interface Suspect {
+  readonly replay: () => Promise<unknown>;
+  readonly shown: string;
+}
 
 export class ControlPlaneWatch {
   readonly system: System;
+  /** The one that enforces what is accepted. */
+  readonly gateway: GatewayWatch;
   readonly #client: Client;
   /** Played just before: what it set going may have been late. */
-  #before: (() => Promise<unknown>) | undefined;
+  #before: Suspect | undefined;
   /** That this run has seen. */
   worstMs = 0;
 
   constructor(system: System) {
     this.system = system;
+    this.gateway = new GatewayWatch("the gateway of the control plane", system.gateway.directory);
     this.#client = new Client(system.controlUrl);
   }
 
@@ -69,22 +82,18 @@ export class ControlPlaneWatch {
    * Looks whether the event loop stood still since the last look, and if so whether it does again when the input is played alone.
    * What the machine's other processes took is no stall.
    *
+   * @param shown the input as a person reads it, should it stall what comes behind it
    * @throws Fault when it does each time
    */
-  async lookAtStalls(replay: () => Promise<unknown>): Promise<void> {
-    const suspects = [replay, this.#before];
-    this.#before = replay;
+  async lookAtStalls(replay: () => Promise<unknown>, shown: string): Promise<void> {
+    const before = this.#before;
+    this.#before = { replay, shown };
     if ((await this.#longestMs()) <= mostStallMs) return;
-    for (const suspect of suspects) {
-      const alone = suspect === undefined ? 0 : await this.#alone(suspect);
-      this.worstMs = Math.max(this.worstMs, alone);
-      if (alone <= mostStallMs) continue;
-      const whose = suspect === replay ? "it" : "the input before it";
-      throw new Fault(`the event loop stood still for ${Math.round(alone)} ms, each time that ${whose} came`);
-    }
+    await this.#refuseStall(replay, "it");
+    if (before !== undefined) await this.#refuseStall(before.replay, `the input before it, ${before.shown},`);
   }
 
-  /** @throws Fault when the gateway is away, or would not take what the control plane accepted */
+  /** @throws Fault when the gateway is away, would not take what the control plane accepted, or has a defect in what it took */
   async lookAtFleet(): Promise<void> {
     const { gateways } = (await this.admin("GET", "/gateways")) as {
       gateways: { id: string; connected: boolean; refused: object | null }[];
@@ -92,6 +101,9 @@ export class ControlPlaneWatch {
     const own = gateways.find(({ id }) => id === this.system.gateway.id);
     if (own?.connected !== true) throw new Fault(`the gateway is not connected any more: ${JSON.stringify(own)}`);
     if (own.refused !== null) throw new Fault(`the gateway refused what was accepted: ${JSON.stringify(own.refused)}`);
+    // Whatever the policies say to it: some have it wait for minutes, or answer 599.
+    await Promise.all(lookedAt.map((path) => askAndLeave(this.system.gateway.url + path, patienceMs)));
+    this.gateway.look();
   }
 
   /** @throws Fault when it does not answer again, or not as it did */
@@ -113,6 +125,13 @@ export class ControlPlaneWatch {
   async serverErrors(): Promise<number> {
     const text = await this.#metrics();
     return Number(/^sluice_control_http_requests_total\{class="5xx"\} (\S+)$/m.exec(text)?.[1] ?? 0);
+  }
+
+  async #refuseStall(replay: () => Promise<unknown>, whose: string): Promise<void> {
+    const alone = await this.#alone(replay);
+    this.worstMs = Math.max(this.worstMs, alone);
+    if (alone <= mostStallMs) return;
+    throw new Fault(`the event loop stood still for ${Math.round(alone)} ms, each time that ${whose} came`);
   }
 
   async #alone(play: () => Promise<unknown>): Promise<number> {

@@ -26,9 +26,9 @@ async function start(surroundings: Surroundings): Promise<Fuzzer<unknown>> {
       await watch.lookAtFleet();
       const after = await newestRevision(watch);
       if (after !== before) throw new Fault(`a gateway's words made revision ${after} of revision ${before}`);
-      await watch.lookAtStalls(() => converse(watch, input));
+      await watch.lookAtStalls(() => converse(watch, input), show(input));
     },
-    show: (input) => input.map((step) => JSON.stringify(step, asText)).join("\n"),
+    show,
     recover: () => watch.untilWell(),
   };
   return fuzzer as Fuzzer<unknown>;
@@ -102,6 +102,10 @@ function take(socket: WebSocket, step: Step, told: { epoch: string; revision: nu
       socket.terminate();
       return;
   }
+}
+
+function show(input: readonly Step[]): string {
+  return input.map((step) => JSON.stringify(step, asText)).join("\n");
 }
 
 function asText(_: string, value: unknown): unknown {

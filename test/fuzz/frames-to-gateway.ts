@@ -7,6 +7,7 @@ import { readSnapshot } from "../../limiter/src/policy/read-snapshot.ts";
 import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { ask } from "../fixtures/requests.ts";
+import { until } from "../fixtures/system.ts";
 import { GatewayWatch } from "./gateway-watch.ts";
 import { type ByteChange, type Change, changed, changedBytes, changes, hostileTexts } from "./hostile.ts";
 import { PushServer } from "./push-server.ts";
@@ -79,7 +80,7 @@ const sayings: fc.Arbitrary<Saying> = fc.oneof(
   },
 );
 
-/** Behind these the gateway hangs up, and takes a second to come back. */
+/** Nothing can be said behind these: the connection is cut, and the gateway takes a second to come back. */
 const endings: fc.Arbitrary<Saying> = fc.oneof(
   {
     weight: 1,
@@ -113,9 +114,15 @@ const endings: fc.Arbitrary<Saying> = fc.oneof(
   },
 );
 
-const speeches = fc
-  .tuple(fc.array(sayings, { minLength: 1, maxLength: 5 }), fc.option(endings, { nil: undefined, freq: 6 }))
-  .map(([first, last]) => (last === undefined ? first : [...first, last]));
+interface Speech {
+  readonly sayings: readonly Saying[];
+  readonly ending: Saying | undefined;
+}
+
+const speeches: fc.Arbitrary<Speech> = fc.record({
+  sayings: fc.array(sayings, { minLength: 1, maxLength: 5 }),
+  ending: fc.option(endings, { nil: undefined, freq: 6 }),
+});
 
 export const framesToGateway: Target = { name: "frames-to-gateway", lane: "gateway", start };
 
@@ -128,7 +135,7 @@ async function start({ stack, watch }: Surroundings): Promise<Fuzzer<unknown>> {
   const watched = new GatewayWatch("the gateway that is pushed to", gateway.directory);
   watch(watched);
   let pushed = 0;
-  const fuzzer: Fuzzer<readonly Saying[]> = {
+  const fuzzer: Fuzzer<Speech> = {
     inputs: speeches,
     async play(input) {
       pushed += 1;
@@ -136,12 +143,13 @@ async function start({ stack, watch }: Surroundings): Promise<Fuzzer<unknown>> {
       await server.pushGood(goodSnapshot(good), good.epoch, patienceMs);
       server.heard = [];
       const { socket } = server;
-      for (const saying of input) if (server.socket === socket) say(server, saying, good);
-      await untilHeard(server, socket);
+      for (const saying of input.sayings) if (server.socket === socket) say(server, saying, good);
+      if (input.ending === undefined) await untilHeard(server, socket);
+      else await cutOff(server, socket, input.ending, good);
       watched.look();
       await judge(gateway, server, input, good);
     },
-    show: (input) => input.map((saying) => shown(saying)).join("\n"),
+    show: ({ sayings: said, ending }) => [...said, ending].map((saying) => shown(saying)).join("\n"),
     recover: async () => watched.begun(),
   };
   return fuzzer as Fuzzer<unknown>;
@@ -200,7 +208,6 @@ async function untilHeard(server: PushServer, socket: PushServer["socket"]): Pro
   const deadlineMs = performance.now() + patienceMs;
   const isAnswered = () => server.heard.some(({ type, id }) => type === "counter" && id === lastOrder);
   while (isOpen() && !isAnswered()) {
-    // A frame that has not ended swallows what comes behind it: whoever waits for the rest answers nothing.
     if (performance.now() > deadlineMs)
       throw new Fault("the gateway neither answers over its push socket nor hangs up");
     await sleep(5);
@@ -211,17 +218,35 @@ async function untilHeard(server: PushServer, socket: PushServer["socket"]): Pro
   }
 }
 
-async function judge(gateway: LoneGateway, server: PushServer, input: readonly Saying[], good: Good): Promise<void> {
+async function cutOff(server: PushServer, socket: PushServer["socket"], ending: Saying, good: Good): Promise<void> {
+  if (server.socket === socket) say(server, ending, good);
+  await sleep(quietMs);
+  socket?.terminate();
+  await until(
+    "the gateway is connected again",
+    patienceMs,
+    () => server.socket !== undefined && server.socket !== socket,
+  );
+}
+
+async function judge(
+  gateway: LoneGateway,
+  server: PushServer,
+  { sayings: said, ending }: Speech,
+  good: Good,
+): Promise<void> {
   for (const { type, problems } of server.heard) {
-    const soleSnapshot = input.length === 1 ? input[0] : undefined;
+    const soleSnapshot = said.length === 1 ? said[0] : undefined;
     if (type !== "refused" || soleSnapshot?.says !== "snapshot" || soleSnapshot.snapshot.where !== "policies") continue;
     // What this judge accepts, the control plane would have accepted and pushed.
     const judged = readSnapshot(JSON.parse(changedSnapshot(good, soleSnapshot.snapshot)));
     if (judged.problems.length === 0)
       throw new Fault(`refused a snapshot that Node accepts: ${JSON.stringify(problems)}`);
   }
-  // What is a snapshot still may be taken: by its limits, or another's, the gateway then decides.
+  // What is a snapshot still may be taken: by its limits, or another's, the gateway then decides. It tells, where it still can.
+  const harmless = ["older", "ping", "pong", "large"];
   if (server.heard.some(({ type }) => type === "applied")) return;
+  if (ending !== undefined && said.some(({ says }) => !harmless.includes(says))) return;
   for (let i = 0; i < workers; i++) {
     const { status, headers } = await ask(gateway.url + telltalePath);
     if (status >= 500) throw new Fault(`the gateway answered ${status}`);
@@ -232,8 +257,10 @@ async function judge(gateway: LoneGateway, server: PushServer, input: readonly S
   }
 }
 
-function shown(saying: Saying): string {
-  return JSON.stringify(saying, (_, value: unknown) =>
-    value instanceof Uint8Array ? `hex ${Buffer.from(value).toString("hex")}` : value,
+function shown(saying: Saying | undefined): string {
+  return (
+    JSON.stringify(saying, (_, value: unknown) =>
+      value instanceof Uint8Array ? `hex ${Buffer.from(value).toString("hex")}` : value,
+    ) ?? ""
   );
 }

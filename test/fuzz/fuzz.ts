@@ -148,6 +148,7 @@ class Run {
   #startControlPlane(): Promise<ControlPlaneWatch> {
     this.#controlPlane ??= System.start({ gateways: 1, redis: true }).then((system) => {
       const watch = new ControlPlaneWatch(system);
+      this.#gateways.push(watch.gateway);
       this.#stack.defer(async () => {
         watch.close();
         await system.stop();
@@ -186,22 +187,26 @@ class Run {
   }
 
   async #sample(looking: Looking): Promise<void> {
-    const controlPlane = this.#controlPlane === undefined ? undefined : (await this.#controlPlane).system;
-    const own = controlPlane === undefined ? [] : [controlPlane.gateway.directory];
-    const gateways = [...own, ...this.#gateways.map(({ directory }) => directory)];
+    const controlPlane =
+      this.#controlPlane === undefined ? undefined : (await this.#controlPlane).system.controlPlanePid;
     try {
-      const roles = await looking.at({ gateways, controlPlane: controlPlane?.controlPlanePid });
+      const roles = await looking.at({ gateways: this.#gateways.map(({ directory }) => directory), controlPlane });
       this.#samples.push({ atMs: Math.round(performance.now() - this.#beganMs), roles });
     } catch {
       // One of them is being started anew.
     }
   }
 
+  /** Of `gateway N, …` the gateway's own. */
+  #nameOf(role: string): string {
+    return role.replace(/^gateway (\d+)/, (_, n) => this.#gateways[Number(n) - 1]?.name ?? role);
+  }
+
   #progress(): string {
     const seconds = Math.round((performance.now() - this.#beganMs) / 1000);
     const counts = [...this.#played.values()].map(({ target, inputs }) => `${target} ${inputs}`).join(", ");
     const memory = Object.entries(this.#samples.at(-1)?.roles ?? {}).map(
-      ([role, { memoryKb }]) => `${role} ${Math.round(memoryKb / 1024)}`,
+      ([role, { memoryKb }]) => `${this.#nameOf(role)} ${Math.round(memoryKb / 1024)}`,
     );
     return `${seconds} s; inputs: ${counts}; found: ${this.#findings.length}; MB: ${memory.join(", ")}`;
   }
@@ -230,7 +235,7 @@ class Run {
     return roles.map((role) => {
       const held = this.#samples.flatMap((sample) => sample.roles[role] ?? []);
       return flatMemory(
-        `memory of ${role}: the last quarter, of the third`,
+        `memory of ${this.#nameOf(role)}, the last quarter's by the third's`,
         quartersOf(held, 2, ({ memoryKb }) => memoryKb),
         mayGrow,
       );

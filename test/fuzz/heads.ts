@@ -146,10 +146,12 @@ const statusLine = /^HTTP\/1\.[01] (\d{3})(?: [\x20-\x7e]*)?$/;
 const headerLine = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*$/;
 const ownHeaders = /^(ratelimit|ratelimit-policy|x-ratelimit-\w+|retry-after|content-length|content-type):/i;
 
+/** A line like this asks for an answer without a head, as HTTP was before it had versions. */
+const withoutVersion = /^\s*[A-Z_-]+ +\S+ *\r?$/m;
+
 /** What answers there are, as far as they go: a client that hangs up gets no more of them. */
 function judge(answer: Buffer, { bytes }: Exchange): void {
   let rest = answer.toString("latin1");
-  // A line without a version asks for an answer without a head, as HTTP was before it had versions.
   const isOldest = () => !rest.startsWith("HTTP/1");
   const asksForNoBody = bytes.includes("HEAD");
   while (rest !== "" && !isOldest()) {
@@ -170,7 +172,7 @@ function judge(answer: Buffer, { bytes }: Exchange): void {
     if (behind === undefined) return;
     rest = rest.slice(behind);
   }
-  if (rest !== "" && answer.subarray(0, 5).toString() === "HTTP/") {
+  if (rest !== "" && !withoutVersion.test(bytes.toString("latin1"))) {
     throw new Fault(`behind an answer came ${JSON.stringify(rest.slice(0, 80))}`);
   }
 }

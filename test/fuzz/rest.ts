@@ -19,12 +19,15 @@ async function start(surroundings: Surroundings): Promise<Fuzzer<unknown>> {
   const fuzzer: Fuzzer<ApiRequest> = {
     inputs: apiRequests(operationsOf(JSON.parse(body))),
     play: (input) => session.play(input),
-    show: ({ role, method, path, headers, body: text }) =>
-      `${role}: ${method} ${path} ${JSON.stringify(headers)}\n${text ?? ""}`,
+    show,
     prepare: () => session.prepare(),
     recover: () => watch.untilWell(),
   };
   return fuzzer as Fuzzer<unknown>;
+}
+
+function show({ role, method, path, headers, body }: ApiRequest): string {
+  return `${role}: ${method} ${path} ${JSON.stringify(headers)}\n${body ?? ""}`;
 }
 
 /** What there is at the control plane, as one round after the other finds it. */
@@ -67,7 +70,7 @@ class Session {
       // The same document once more would change nothing, and cost nothing.
       if (input.method === "PUT") await this.#asAdmin("DELETE", input.path.split("?", 1)[0] as string);
       await this.#send(input);
-    });
+    }, show(input));
     this.#played += 1;
     if (this.#played % looksAtFleetEvery === 0) await this.#watch.lookAtFleet();
   }

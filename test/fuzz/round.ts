@@ -27,7 +27,12 @@ export async function playRound(
   seed: number,
   timeMs: number,
 ): Promise<Round> {
-  await prepare?.();
+  try {
+    await prepare?.();
+  } catch (error) {
+    await recover?.();
+    return { inputs: 0, finding: { target, seed, what: `before the round: ${messageOf(error)}`, input: "" } };
+  }
   // fast-check goes on when the time is up, without the input that is under way: the next round must not meet it.
   let underWay: Promise<void> = Promise.resolve();
   const property = fc.asyncProperty(inputs, async (input) => {

@@ -17,6 +17,7 @@ export const telltale = { app: "default", policy: "telltale" } as const;
 
 interface Parts {
   readonly head: Readonly<Record<string, unknown>>;
+  readonly apps: readonly unknown[];
   readonly bans: readonly unknown[];
   readonly callers: readonly unknown[];
   readonly policies: readonly unknown[];
@@ -29,6 +30,7 @@ function partsOf({ epoch, revision, quota }: Good): Parts {
   });
   return {
     head: { type: "snapshot", format: 1, epoch, revision, zones: { "Europe/Berlin": [[0, 60]] } },
+    apps: [{ app: "shop", realm: { hosts: ["a.example"], paths: ["/keyed", "/shop/*"] } }],
     bans: [
       { id: "b1", app: "default", cidr: "192.0.2.0/24", untilSeconds: 4_000_000_000 },
       { id: "b2", app: "shop", policy: "keyed", key: ["*"], untilSeconds: 4_000_000_000 },
@@ -61,21 +63,24 @@ export function goodSnapshot(good: Good): string {
   return textOf(partsOf(good));
 }
 
-function textOf({ head, bans, callers, policies }: Parts): string {
-  const lines = (list: readonly unknown[]) => list.map((entry) => JSON.stringify(entry) ?? "null");
-  return layOut(JSON.stringify(head), { bans: lines(bans), callers: lines(callers), policies: lines(policies) });
+function textOf({ head, ...lists }: Parts): string {
+  const lines = Object.entries(lists).map(([name, list]) => [
+    name,
+    list.map((entry) => JSON.stringify(entry) ?? "null"),
+  ]);
+  return layOut(JSON.stringify(head), Object.fromEntries(lines) as Parameters<typeof layOut>[1]);
 }
 
 /** A snapshot somebody has changed: in what its documents say, in the rest, or in its text. */
 export interface ChangedSnapshot {
-  readonly where: "policies" | "head" | "bans" | "callers" | "nowhere";
+  readonly where: keyof Parts | "nowhere";
   readonly by: readonly Change[];
   /** Not laid out by lines: as one JSON document. */
   readonly inOne: boolean;
 }
 
 export const changedSnapshots: fc.Arbitrary<ChangedSnapshot> = fc.record({
-  where: fc.constantFrom("policies", "policies", "policies", "head", "bans", "callers", "nowhere"),
+  where: fc.constantFrom("policies", "policies", "policies", "head", "apps", "bans", "callers", "nowhere"),
   by: fc.array(changes, { minLength: 1, maxLength: 3 }),
   inOne: fc.boolean(),
 });
