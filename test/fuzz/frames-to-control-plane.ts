@@ -8,6 +8,7 @@ import { WebSocket } from "ws";
 import { gatewayToken, until } from "../fixtures/system.ts";
 import type { ControlPlaneWatch } from "./control-plane-watch.ts";
 import { conversations, messageText, type Step } from "./gateway-messages.ts";
+import { readable } from "./hostile.ts";
 import { Fault, type Fuzzer, type Surroundings, type Target } from "./target.ts";
 
 const openWithinMs = 10_000;
@@ -105,9 +106,5 @@ function take(socket: WebSocket, step: Step, told: { epoch: string; revision: nu
 }
 
 function show(input: readonly Step[]): string {
-  return input.map((step) => JSON.stringify(step, asText)).join("\n");
-}
-
-function asText(_: string, value: unknown): unknown {
-  return value instanceof Uint8Array ? `hex ${Buffer.from(value).toString("hex")}` : value;
+  return input.map(readable).join("\n");
 }

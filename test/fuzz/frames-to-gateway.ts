@@ -9,7 +9,7 @@ import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { ask } from "../fixtures/requests.ts";
 import { until } from "../fixtures/system.ts";
 import { GatewayWatch } from "./gateway-watch.ts";
-import { type ByteChange, type Change, changed, changedBytes, changes, hostileTexts } from "./hostile.ts";
+import { type ByteChange, type Change, changed, changedBytes, changes, hostileTexts, readable } from "./hostile.ts";
 import { PushServer } from "./push-server.ts";
 import {
   type ChangedSnapshot,
@@ -149,7 +149,7 @@ async function start({ stack, watch }: Surroundings): Promise<Fuzzer<unknown>> {
       watched.look();
       await judge(gateway, server, input, good);
     },
-    show: ({ sayings: said, ending }) => [...said, ending].map((saying) => shown(saying)).join("\n"),
+    show: ({ sayings: said, ending }) => [...said, ending].map(readable).join("\n"),
     recover: async () => watched.begun(),
   };
   return fuzzer as Fuzzer<unknown>;
@@ -255,12 +255,4 @@ async function judge(
       throw new Fault(`decides by the limit ${limit}, and its last good snapshot has ${good.quota}`);
     }
   }
-}
-
-function shown(saying: Saying | undefined): string {
-  return (
-    JSON.stringify(saying, (_, value: unknown) =>
-      value instanceof Uint8Array ? `hex ${Buffer.from(value).toString("hex")}` : value,
-    ) ?? ""
-  );
 }

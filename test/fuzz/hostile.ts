@@ -264,3 +264,13 @@ function bytesChangedOnce(before: Buffer, { how, at, length, bytes: other }: Byt
       return Buffer.concat([tail.subarray(0, length), head, tail.subarray(length)]);
   }
 }
+
+/** An input as a person reads it, bytes as hexadecimal. */
+export function readable(input: unknown): string {
+  return (
+    JSON.stringify(input, function (this: Record<string, unknown>, name: string, value: unknown) {
+      const given = this[name];
+      return given instanceof Uint8Array ? `hex ${Buffer.from(given).toString("hex")}` : value;
+    }) ?? ""
+  );
+}

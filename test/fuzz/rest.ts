@@ -9,6 +9,7 @@ import { Fault, type Fuzzer, type Surroundings, type Target } from "./target.ts"
 /** What reads, whatever its method says. */
 const readsByPost = "/policies/validate";
 const looksAtFleetEvery = 20;
+const isDocument = /\/(policies|templates)\/[^/]+$/;
 
 export const rest: Target = { name: "rest", lane: "control plane", start };
 
@@ -30,12 +31,20 @@ function show({ role, method, path, headers, body }: ApiRequest): string {
   return `${role}: ${method} ${path} ${JSON.stringify(headers)}\n${body ?? ""}`;
 }
 
+interface Made {
+  /** The URL that made it, and that it is below. */
+  readonly collection: string;
+  readonly id: string;
+}
+
 /** What there is at the control plane, as one round after the other finds it. */
 class Session {
   readonly #watch: ControlPlaneWatch;
   #tokens: Partial<Record<Role, string>> = {};
-  /** Made by inputs of this round: at the end of the URL that made them. */
-  #made: { collection: string; id: string }[] = [];
+  /** Made by inputs of this round. */
+  readonly #made: Made[] = [];
+  /** Not for inputs to delete. */
+  readonly #roleTokens: Made[] = [];
   #played = 0;
 
   constructor(watch: ControlPlaneWatch) {
@@ -44,10 +53,8 @@ class Session {
 
   /** The apps are there, each role has its token, and what the last round made is gone: nothing piles up. */
   async prepare(): Promise<void> {
-    for (const { collection, id } of this.#made) {
-      await this.#asAdmin("DELETE", `${collection}/${encodeURIComponent(id)}`);
-    }
-    this.#made = [];
+    const gone = [...this.#made.splice(0), ...this.#roleTokens.splice(0)];
+    for (const { collection, id } of gone) await this.#asAdmin("DELETE", `${collection}/${encodeURIComponent(id)}`);
     for (const app of apps) await this.#asAdmin("PUT", `/api/v1/apps/${app}`);
     const roles = { "app admin": "admin", editor: "editor", viewer: "viewer", caller: "caller" } as const;
     const tokens: Partial<Record<Role, string>> = {
@@ -58,7 +65,7 @@ class Session {
     for (const [name, role] of Object.entries(roles)) {
       const { id, token } = await this.#watch.admin("POST", "/tokens?wait=0s", { name, app: ownApp, role });
       tokens[name as Role] = token as string;
-      this.#made.push({ collection: "/api/v1/tokens", id: id as string });
+      this.#roleTokens.push({ collection: "/api/v1/tokens", id: id as string });
     }
     this.#tokens = tokens;
   }
@@ -68,7 +75,8 @@ class Session {
     this.#judge(input, answer);
     await this.#watch.lookAtStalls(async () => {
       // The same document once more would change nothing, and cost nothing.
-      if (input.method === "PUT") await this.#asAdmin("DELETE", input.path.split("?", 1)[0] as string);
+      if (input.method === "PUT" && isDocument.test(input.path))
+        await this.#asAdmin("DELETE", input.path.split("?", 1)[0] as string);
       await this.#send(input);
     }, show(input));
     this.#played += 1;

@@ -2,14 +2,14 @@
 // was once given or says that it has none, and never by half of one.
 
 import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import fc from "fast-check";
 import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { ask } from "../fixtures/requests.ts";
 import { until } from "../fixtures/system.ts";
 import { GatewayWatch } from "./gateway-watch.ts";
-import { type ByteChange, changedBytes } from "./hostile.ts";
+import { type ByteChange, changedBytes, readable } from "./hostile.ts";
 import { PushServer } from "./push-server.ts";
 import { goodSnapshot, telltalePath, textDamage } from "./snapshot-texts.ts";
 import { Fault, type Fuzzer, type Surroundings, type Target } from "./target.ts";
@@ -74,10 +74,7 @@ async function start({ stack }: Surroundings): Promise<Fuzzer<unknown>> {
       watched.look();
       await judge(gateway, nginx);
     },
-    show: ({ file, by, nginx }) =>
-      JSON.stringify({ files: kept.map(({ path }) => path.split("/").at(-1)), file, by, nginx }, (_, value: unknown) =>
-        value instanceof Uint8Array ? `hex ${Buffer.from(value).toString("hex")}` : value,
-      ),
+    show: (input) => `${kept.map(({ path }) => basename(path)).join(", ")}: ${readable(input)}`,
     async recover() {
       restore();
       await gateway.restart();
@@ -94,11 +91,12 @@ async function judge(gateway: LoneGateway, nginx: Damage["nginx"]): Promise<void
   const limit = headers["x-ratelimit-limit"];
   if (nginx === "running" && limit !== `${quotas[1]}`)
     throw new Fault(`forgot by a reload what it had: the limit is ${limit}`);
-  if (health.status === 503) {
+  // It serves whether it has one or not.
+  if (health.status !== 200) throw new Fault(`its health answered ${health.status}: ${health.body}`);
+  if (JSON.parse(health.body).status !== "ok") {
     if (limit !== undefined) throw new Fault(`has no snapshot, by its own word, and limits to ${limit}`);
     return;
   }
-  if (health.status !== 200) throw new Fault(`its health answered ${health.status}: ${health.body}`);
   if (!quotas.some((quota) => limit === `${quota}`))
     throw new Fault(`limits to ${limit}, as no snapshot that it was given says`);
 }
