@@ -18,6 +18,7 @@ const unhurried = [
   "first-policy",
   "key-lock",
   "key-parts",
+  "malformed-push",
   "matching",
   "files-on-disk",
   "missing-log-phase",

@@ -6,11 +6,20 @@ import fc from "fast-check";
 import { readSnapshot } from "../../limiter/src/policy/read-snapshot.ts";
 import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { PushServer } from "../fixtures/push-server.ts";
 import { ask } from "../fixtures/requests.ts";
 import { until } from "../fixtures/system.ts";
 import { GatewayWatch } from "./gateway-watch.ts";
-import { type ByteChange, type Change, changed, changedBytes, changes, hostileTexts, readable } from "./hostile.ts";
-import { PushServer } from "./push-server.ts";
+import {
+  type ByteChange,
+  type Change,
+  changed,
+  changedBytes,
+  changes,
+  hostileTexts,
+  readable,
+  seldom,
+} from "./hostile.ts";
 import {
   type ChangedSnapshot,
   changedSnapshot,
@@ -121,7 +130,7 @@ interface Speech {
 
 const speeches: fc.Arbitrary<Speech> = fc.record({
   sayings: fc.array(sayings, { minLength: 1, maxLength: 5 }),
-  ending: fc.option(endings, { nil: undefined, freq: 6 }),
+  ending: seldom(endings, 8),
 });
 
 export const framesToGateway: Target = { name: "frames-to-gateway", lane: "gateway", start };

@@ -1,7 +1,7 @@
 // What a gateway, or somebody with its token, may send over the push socket: messages well and ill, and frames that are none.
 
 import fc from "fast-check";
-import { type Change, changed, changes, hostileTexts } from "./hostile.ts";
+import { type Change, changed, changes, hostileTexts, seldom } from "./hostile.ts";
 
 export type Step =
   /** A message that may be right; `position` says how far ahead it claims to be of what the control plane told. */
@@ -93,7 +93,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
         hostileTexts,
         fc.json(),
       ),
-      cut: fc.option(fc.nat(200), { nil: undefined }),
+      cut: seldom(fc.nat(200), 3),
     }),
   },
   { weight: 1, arbitrary: fc.record({ does: fc.constant("binary" as const), bytes }) },

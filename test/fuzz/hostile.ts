@@ -124,15 +124,16 @@ export const hostileValues: fc.Arbitrary<unknown> = fc.oneof(
 );
 
 export interface Change {
-  readonly how: "replace" | "delete" | "rename" | "add" | "wrap" | "repeat";
-  /** Which place of the tree: counted round. */
+  /** reword: a text of the tree becomes the name. */
+  readonly how: "replace" | "delete" | "rename" | "add" | "wrap" | "repeat" | "reword";
+  /** Which place of the tree, or which of its texts: counted round. */
   readonly at: number;
   readonly name: string;
   readonly value: unknown;
 }
 
 export const changes: fc.Arbitrary<Change> = fc.record({
-  how: fc.constantFrom("replace", "replace", "delete", "rename", "add", "wrap", "repeat"),
+  how: fc.constantFrom("replace", "delete", "rename", "add", "wrap", "repeat", "reword", "reword", "reword"),
   at: fc.nat(10_000),
   name: hostileTexts,
   value: hostileValues,
@@ -144,6 +145,7 @@ export function changed(tree: unknown, ...by: readonly Change[]): unknown {
 }
 
 function changedOnce(tree: unknown, { how, at, name, value }: Change): unknown {
+  if (how === "reword") return reworded(tree, at, name);
   let left = at % countOf(tree);
   const walk = (node: unknown): unknown => {
     const here = left === 0;
@@ -165,6 +167,24 @@ function changedOnce(tree: unknown, { how, at, name, value }: Change): unknown {
   return walk(tree);
 }
 
+function reworded(tree: unknown, at: number, name: string): unknown {
+  let texts = 0;
+  JSON.stringify(tree, (_, inner) => {
+    if (typeof inner === "string") texts += 1;
+    return inner;
+  });
+  let left = texts === 0 ? 0 : at % texts;
+  const walk = (node: unknown): unknown => {
+    if (typeof node === "string") {
+      left -= 1;
+      return left === -1 ? name : node;
+    }
+    if (Array.isArray(node)) return node.map(walk);
+    return isObject(node) ? objectOf(Object.entries(node).map(([key, inner]) => [key, walk(inner)])) : node;
+  };
+  return walk(tree);
+}
+
 function countOf(tree: unknown): number {
   if (typeof tree !== "object" || tree === null) return 1;
   return Object.values(tree).reduce((sum: number, inner) => sum + countOf(inner), 1);
@@ -177,6 +197,11 @@ function isObject(value: unknown): value is object {
 /** With `__proto__` as a field like any other. */
 function objectOf(entries: readonly (readonly [string, unknown])[]): object {
   return Object.fromEntries(entries);
+}
+
+/** One of `times` has it. */
+export function seldom<Value>(arbitrary: fc.Arbitrary<Value>, times: number): fc.Arbitrary<Value | undefined> {
+  return fc.oneof({ weight: times - 1, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary });
 }
 
 /** What is done to the text of a tree: no object can say it. */

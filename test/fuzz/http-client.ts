@@ -49,8 +49,10 @@ export class Client {
     this.#agent.destroy();
   }
 
-  #send({ method, path, headers, body }: Sent, agent: Agent | false): Promise<Answer> {
+  #send({ method, path, headers: given, body }: Sent, agent: Agent | false): Promise<Answer> {
     const { hostname, port } = new URL(this.#url);
+    // Of a method that usually has no body Node would not tell the length, and the body would be another request.
+    const headers = body === undefined ? given : { ...given, "content-length": Buffer.byteLength(body) };
     return new Promise((resolve, reject) => {
       const outgoing = request(
         { hostname, port, path: escaped(path), method, headers: { ...headers }, agent, timeout: timeoutMs },

@@ -45,7 +45,7 @@ export async function playRound(
   if (!first.failed) return { inputs: first.numRuns, finding: undefined };
   await recover?.();
   const path = first.counterexamplePath ?? "";
-  const again = await fc.check(property, { ...limited, path, interruptAfterTimeLimit: shrinkMs });
+  const again = await fc.check(property, { ...limited, numRuns: 1, path, interruptAfterTimeLimit: shrinkMs });
   await underWay.catch(() => undefined);
   await recover?.();
   const { counterexample, errorInstance } = again.failed ? again : first;

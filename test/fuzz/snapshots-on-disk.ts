@@ -6,11 +6,11 @@ import { basename, join } from "node:path";
 import fc from "fast-check";
 import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { PushServer } from "../fixtures/push-server.ts";
 import { ask } from "../fixtures/requests.ts";
 import { until } from "../fixtures/system.ts";
 import { GatewayWatch } from "./gateway-watch.ts";
 import { type ByteChange, changedBytes, readable } from "./hostile.ts";
-import { PushServer } from "./push-server.ts";
 import { goodSnapshot, telltalePath, textDamage } from "./snapshot-texts.ts";
 import { Fault, type Fuzzer, type Surroundings, type Target } from "./target.ts";
 
