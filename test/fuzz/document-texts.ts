@@ -2,7 +2,8 @@
 // together, and policies whose bytes have been changed.
 
 import fc from "fast-check";
-import { type ByteChange, byteChanges, changedBytes, prototypeNames } from "./hostile.ts";
+import { prototypeNames } from "../fixtures/policy-documents.ts";
+import { type ByteChange, byteChanges, changedBytes } from "./hostile.ts";
 
 export type TextType = "application/json" | "application/yaml";
 

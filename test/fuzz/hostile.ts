@@ -2,23 +2,7 @@
 // some places have been changed to them. Plain text is what comes out, so that it can say what no object could hold.
 
 import fc from "fast-check";
-
-/** A table indexed by what a client says finds these though nobody put them there. */
-export const prototypeNames = [
-  "__proto__",
-  "constructor",
-  "prototype",
-  "toString",
-  "toLocaleString",
-  "valueOf",
-  "hasOwnProperty",
-  "isPrototypeOf",
-  "__defineGetter__",
-  "__lookupSetter__",
-  "length",
-  "then",
-  "toJSON",
-];
+import { prototypeNames } from "../fixtures/policy-documents.ts";
 
 const oddTexts = [
   "",

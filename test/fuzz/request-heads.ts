@@ -2,7 +2,8 @@
 // head-policies.ts.
 
 import fc from "fast-check";
-import { byteChanges, changedBytes, hostileTexts, prototypeNames, seldom } from "./hostile.ts";
+import { prototypeNames } from "../fixtures/policy-documents.ts";
+import { byteChanges, changedBytes, hostileTexts, seldom } from "./hostile.ts";
 
 const base64Url = (text: string) => Buffer.from(text).toString("base64url");
 
