@@ -46,6 +46,8 @@ async function start({ stack }: Surroundings): Promise<Fuzzer<unknown>> {
     for (const { path, bytes } of kept) writeFileSync(path, bytes);
   };
   const watched = new GatewayWatch("the gateway with a damaged disk", gateway.directory);
+  /** Whether nginx was started with what is good. */
+  let hasGood = true;
   const fuzzer: Fuzzer<Damage> = {
     inputs: fc.record({
       file: fc.option(fc.nat(9), { nil: undefined, freq: 3 }),
@@ -60,10 +62,12 @@ async function start({ stack }: Surroundings): Promise<Fuzzer<unknown>> {
         }
       };
       if (nginx === "down") {
+        hasGood = false;
         await gateway.restart(damage);
         watched.begun();
       } else {
-        await gateway.restart();
+        if (!hasGood) await gateway.restart();
+        hasGood = true;
         damage();
         const { pid } = gateway;
         const before = watched.workers();
@@ -78,6 +82,7 @@ async function start({ stack }: Surroundings): Promise<Fuzzer<unknown>> {
     async recover() {
       restore();
       await gateway.restart();
+      hasGood = true;
       watched.begun();
     },
   };
