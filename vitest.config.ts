@@ -23,6 +23,7 @@ const unhurried = [
   "files-on-disk",
   "full-disk",
   "missing-log-phase",
+  "malformed-push",
   "odd-replies",
   "openresty-names",
   "outages",
@@ -42,6 +43,9 @@ const unhurried = [
   "worker-memory",
   "worked-cases",
 ].map((name) => `test/e2e/${name}.test.ts`);
+
+/** Starts the system, and judges nothing by the clock but what repeats. */
+const fuzzers = "test/fuzz/fuzz.test.ts";
 
 /** Beside which all others of their kind find room. */
 const longest = /(parity\/parity|e2e\/outages|e2e\/redis-cluster|control-plane\/redis)\.test\.ts$/;
@@ -64,7 +68,8 @@ export default defineConfig({
       {
         test: {
           name: "units",
-          include: ["test/{limiter,gateway,gateway-build,parity,launch,docs,soak,fixtures}/**/*.test.ts"],
+          include: ["test/{limiter,gateway,gateway-build,parity,launch,docs,soak,fixtures,fuzz}/**/*.test.ts"],
+          exclude: [fuzzers],
           testTimeout: 30_000,
           hookTimeout: 60_000,
           setupFiles,
@@ -75,7 +80,7 @@ export default defineConfig({
         test: {
           ...ofTheSystem,
           name: "system",
-          include: ["test/control-plane/**/*.test.ts", ...unhurried],
+          include: ["test/control-plane/**/*.test.ts", fuzzers, ...unhurried],
           maxWorkers: 2,
           sequence: { groupOrder: 1 },
         },

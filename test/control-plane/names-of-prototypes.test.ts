@@ -7,8 +7,8 @@ import { validatePolicy } from "@sluice/limiter/policy/validate.ts";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { readGatewayMessage } from "../../control-plane/src/push/gateway-message.ts";
+import { namesOfPrototypes } from "../fixtures/names-of-prototypes.ts";
 import { type Answer, onePerSecond, type Running, startControlPlane } from "./control-plane-under-test.ts";
-import { namesOfPrototypes } from "./names-of-prototypes.ts";
 
 const document = {
   name: "p",

@@ -121,7 +121,7 @@ test("no request that a policy matches is outside of a realm that the policy is 
         const index = indexPolicies([compilePolicy("a", policy), compilePolicy("a", asPolicy)]);
         for (const { host: asked, path: at } of requests) {
           const met = candidates(index, asked, at).filter(
-            (one) => !one.conditional || meets(one, at, "GET", () => undefined),
+            (one) => !one.conditional || meets(one, at, "GET", () => false),
           );
           const names = met.map((one) => one.policy.name);
           if (!names.includes("p")) continue;

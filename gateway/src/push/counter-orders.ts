@@ -10,6 +10,26 @@ import { readOnNode, topUpOnNode } from "../stores/node-orders.ts";
 
 export type CounterMessage = Extract<ControlMessage, { type: "counter" }>;
 
+const deeds = ["read", "forget", "top-up"];
+
+/** Whether the message is an order as control planes write it. @param message of type counter, as decoded from JSON */
+export function isCounterOrder(message: unknown): message is CounterMessage {
+  const { id, do: deed, app, policy, key, limit, units } = message as Record<string, unknown>;
+  if (!isWhole(id) || !isText(deed) || !deeds.includes(deed) || !isText(app) || !isText(policy)) return false;
+  if (typeof key !== "object" || !(key as unknown[]).every((value) => isText(value))) return false;
+  if (limit !== undefined && !isText(limit)) return false;
+  return deed === "top-up" ? isWhole(units) && units > 0 : units === undefined;
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === "string";
+}
+
+/** NaN and the infinities are none. */
+function isWhole(value: unknown): value is number {
+  return typeof value === "number" && value >= 0 && value <= 9007199254740991 && value % 1 === 0;
+}
+
 /** @returns the answer. May yield where workers must agree. */
 export function obey({ id, do: what, app, policy: name, key, limit, units }: CounterMessage): GatewayMessage {
   const policy = knownPolicy(app, name);

@@ -11,7 +11,7 @@ import { currentSnapshot } from "../snapshot/current.ts";
 import { store } from "../snapshot/disk.ts";
 import { allApplied, publish, waitUntilApplied } from "../snapshot/distribution.ts";
 import { readPieces } from "../snapshot/text.ts";
-import { type CounterMessage, obey } from "./counter-orders.ts";
+import { isCounterOrder, obey } from "./counter-orders.ts";
 import { isFleetSize, keepLiveGateways } from "./fleet.ts";
 
 const applyTimeoutSeconds = 10;
@@ -49,7 +49,7 @@ export function receive(settings: Settings, pieces: readonly string[]): GatewayM
     if (isFleetSize(gateways)) keepLiveGateways(settings.gatewayDir, gateways);
     return undefined;
   }
-  if (type === "counter") return obey(message as CounterMessage);
+  if (type === "counter" && isCounterOrder(message)) return obey(message);
   return type === "snapshot"
     ? take(settings, pieces)
     : refuse(pieces, [

@@ -1,0 +1,54 @@
+// Messages over the push socket that no control plane of ours writes. They change nothing and end nothing.
+
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { freePort } from "../fixtures/free-ports.ts";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { PushServer } from "../fixtures/push-server.ts";
+import { until } from "../fixtures/system.ts";
+
+let server: PushServer;
+let gateway: LoneGateway;
+beforeAll(async () => {
+  const port = await freePort();
+  server = new PushServer(port);
+  gateway = await LoneGateway.start({ env: { SLUICE_CONTROL_URL: `http://127.0.0.1:${port}` } });
+});
+afterAll(async () => {
+  await gateway?.stop();
+  await server?.stop();
+});
+
+const order = { type: "counter", id: 7, do: "read", app: "default", policy: "users", key: ["ann"] };
+const malformed: Record<string, object> = {
+  "a key of lists": { ...order, key: [["ann"]] },
+  "a key of nulls": { ...order, key: [null] },
+  "a key that is a text": { ...order, key: "ann" },
+  "no key": { ...order, key: undefined },
+  "no id": { ...order, id: undefined },
+  "an id that is none": { ...order, id: "7" },
+  "a deed that nobody knows": { ...order, do: "constructor" },
+  "an app that is a list": { ...order, app: ["default"] },
+  "units that are a text": { ...order, do: "top-up", units: "5" },
+  "no units": { ...order, do: "top-up" },
+  "part of a unit": { ...order, do: "top-up", units: 0.5 },
+  "a limit that is an object": { ...order, limit: { name: "default" } },
+};
+
+it("an order about a counter that is malformed is refused, over the socket that stays, without an error of Lua's", async () => {
+  const limits = [{ algorithm: "fixed-window", quota: 5, window: "1m" }];
+  const document = { name: "users", key: ["header:x-user"], limits };
+  const snapshot = { type: "snapshot", format: 1, epoch: "e", revision: 1, policies: [{ app: "default", document }] };
+  await server.pushGood(JSON.stringify(snapshot), "e", 20_000);
+  const { socket } = server;
+  for (const [what, message] of Object.entries(malformed)) {
+    server.heard = [];
+    socket?.send(JSON.stringify(message));
+    socket?.send(JSON.stringify({ ...order, id: 8 }));
+    await until(`${what} is passed over`, 20_000, () =>
+      server.heard.some(({ type, id }) => type === "counter" && id === 8),
+    );
+    expect([what, server.heard.map(({ type }) => type)]).toEqual([what, ["refused", "counter"]]);
+  }
+  expect(server.socket).toBe(socket);
+  expect(gateway.log).not.toMatch(/attempt to|traceback/);
+});

@@ -1,0 +1,62 @@
+// One round of a fuzzer: inputs as its seed has them until the time is up or one of them is at fault, which is then made
+// as small as time allows. The same seed plays the same inputs again.
+
+import fc from "fast-check";
+import type { Fuzzer } from "./target.ts";
+
+export interface Finding {
+  readonly target: string;
+  /** Plays it again, as the first round of its target. */
+  readonly seed: number;
+  readonly what: string;
+  /** The smallest that was found. */
+  readonly input: string;
+}
+
+export interface Round {
+  readonly inputs: number;
+  readonly finding: Finding | undefined;
+}
+
+const shrinkMs = 15_000;
+const mostShown = 4_000;
+
+export async function playRound(
+  target: string,
+  { inputs, play, show, prepare, recover }: Fuzzer<unknown>,
+  seed: number,
+  timeMs: number,
+): Promise<Round> {
+  try {
+    await prepare?.();
+  } catch (error) {
+    await recover?.();
+    return { inputs: 0, finding: { target, seed, what: `before the round: ${messageOf(error)}`, input: "" } };
+  }
+  // fast-check goes on when the time is up, without the input that is under way: the next round must not meet it.
+  let underWay: Promise<void> = Promise.resolve();
+  const property = fc.asyncProperty(inputs, async (input) => {
+    underWay = play(input);
+    await underWay;
+  });
+  const limited = { seed, numRuns: 1_000_000, markInterruptAsFailure: false };
+  const first = await fc.check(property, { ...limited, endOnFailure: true, interruptAfterTimeLimit: timeMs });
+  await underWay.catch(() => undefined);
+  if (!first.failed) return { inputs: first.numRuns, finding: undefined };
+  await recover?.();
+  const path = first.counterexamplePath ?? "";
+  const again = await fc.check(property, { ...limited, numRuns: 1, path, interruptAfterTimeLimit: shrinkMs });
+  await underWay.catch(() => undefined);
+  await recover?.();
+  const { counterexample, errorInstance } = again.failed ? again : first;
+  const repeated = again.failed ? "" : " (not at the second try)";
+  const input = counterexample === null ? "" : show(counterexample[0]);
+  return {
+    inputs: first.numRuns,
+    finding: { target, seed, what: `${messageOf(errorInstance)}${repeated}`, input: input.slice(0, mostShown) },
+  };
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,88 @@
+// The reader of snapshots in Node, the same source as the gateway's: whatever it is given, it throws nothing, and reads by lines
+// what it reads as one document.
+
+import { setImmediate } from "node:timers/promises";
+import { isDeepStrictEqual } from "node:util";
+import fc from "fast-check";
+import { noPause } from "../../limiter/src/policy/pause.ts";
+import { readSnapshot, readSnapshotLines, type SnapshotReading } from "../../limiter/src/policy/read-snapshot.ts";
+import { changedBytes } from "./hostile.ts";
+import { changedSnapshot, changedSnapshots, goodSnapshot, textDamage } from "./snapshot-texts.ts";
+import { Fault, type Fuzzer, type Target } from "./target.ts";
+
+const good = { epoch: "good", revision: 5, quota: 1234 };
+
+const texts = fc.oneof(
+  { weight: 3, arbitrary: changedSnapshots.map((snapshot) => changedSnapshot(good, snapshot)) },
+  {
+    weight: 2,
+    arbitrary: textDamage.map((by) => changedBytes(Buffer.from(goodSnapshot(good)), ...by).toString("utf8")),
+  },
+  {
+    weight: 2,
+    arbitrary: fc
+      .tuple(changedSnapshots, textDamage)
+      .map(([snapshot, by]) => changedBytes(Buffer.from(changedSnapshot(good, snapshot)), ...by).toString("utf8")),
+  },
+);
+
+export const readingFuzzer: Fuzzer<string> = {
+  inputs: texts,
+  async play(text) {
+    // Whoever else fuzzes in this process gets a turn.
+    await setImmediate();
+    judge(text);
+  },
+  show: (text) => JSON.stringify(text),
+};
+
+export const snapshotReading: Target = {
+  name: "snapshot-reading",
+  lane: "gateway",
+  start: async () => readingFuzzer as Fuzzer<unknown>,
+};
+
+function judge(text: string): void {
+  const before = readByLines(goodSnapshot(good), undefined)?.snapshot;
+  if (before === undefined) throw new Fault("the good snapshot was not read");
+  const lines = readByLines(text, undefined);
+  // What the one before had in the same words is taken from there, and must be the same.
+  const linesAgain = readByLines(text, before);
+  if (!isDeepStrictEqual(toldOf(lines), toldOf(linesAgain)))
+    throw new Fault("another reading after a snapshot with the same lines");
+  const value = decoded(text);
+  if (lines === undefined) {
+    if (value !== undefined) readSnapshot(value);
+    return;
+  }
+  // By lines a broken head is told before what follows it is looked at.
+  if (value === undefined) {
+    if (lines.problems.length === 0) throw new Fault("read by lines what is not JSON");
+    return;
+  }
+  const whole = toldOf(readSnapshot(value));
+  if (!isDeepStrictEqual(toldOf(lines), whole)) {
+    throw new Fault(
+      `by lines ${JSON.stringify(toldOf(lines)).slice(0, 300)}, in one ${JSON.stringify(whole).slice(0, 300)}`,
+    );
+  }
+}
+
+function readByLines(text: string, previous: Parameters<typeof readSnapshotLines>[2]): SnapshotReading | undefined {
+  return readSnapshotLines((place) => (place === 0 ? text : undefined), decoded, previous, noPause);
+}
+
+function decoded(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Without what only one of the ways keeps for the next time. */
+function toldOf(reading: SnapshotReading | undefined): unknown {
+  if (reading?.snapshot === undefined) return reading?.problems;
+  const { epoch, revision, policies, bans, callers } = reading.snapshot;
+  return { epoch, revision, policies: policies.map(({ app, policy }) => ({ app, policy })), bans, callers };
+}

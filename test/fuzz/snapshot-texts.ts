@@ -1,0 +1,123 @@
+// Snapshots as a control plane writes them, each with a policy by whose limit one sees which of them serves.
+
+import fc from "fast-check";
+import { layOut } from "../../limiter/src/policy/snapshot-lines.ts";
+import { byteChanges, type Change, changed, changes } from "./hostile.ts";
+
+export interface Good {
+  readonly epoch: string;
+  readonly revision: number;
+  /** Of the policy that tells it; no other snapshot of this run has it. */
+  readonly quota: number;
+}
+
+/** Answers with the limit of the snapshot in force. */
+export const telltalePath = "/telltale";
+export const telltale = { app: "default", policy: "telltale" } as const;
+
+interface Parts {
+  readonly head: Readonly<Record<string, unknown>>;
+  readonly apps: readonly unknown[];
+  readonly bans: readonly unknown[];
+  readonly callers: readonly unknown[];
+  readonly policies: readonly unknown[];
+}
+
+function partsOf({ epoch, revision, quota }: Good): Parts {
+  const windowed = (name: string, document: object) => ({
+    app: "default",
+    document: { name, limits: [{ algorithm: "fixed-window", quota: 50, window: "1m" }], ...document },
+  });
+  return {
+    head: { type: "snapshot", format: 1, epoch, revision, zones: { "Europe/Berlin": [[0, 60]] } },
+    apps: [{ app: "shop", realm: { hosts: ["a.example"], paths: ["/keyed", "/shop/*"] } }],
+    bans: [
+      { id: "b1", app: "default", cidr: "192.0.2.0/24", untilSeconds: 4_000_000_000 },
+      { id: "b2", app: "shop", policy: "keyed", key: ["*"], untilSeconds: 4_000_000_000 },
+    ],
+    callers: [{ app: "default", sha256: "ab".repeat(32) }],
+    policies: [
+      windowed("telltale", {
+        match: { paths: [telltalePath] },
+        limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
+      }),
+      windowed("hosts", {
+        match: { hosts: ["a.example", "*.b.example"], methods: ["GET"], headers: { "x-plan": ["free"] } },
+      }),
+      windowed("paths", { match: { paths: ["/a/*", "~^/v[0-9]+/(x|y)*$"] }, key: ["ip", "header:x-user", "query:q"] }),
+      windowed("terms", {
+        match: { paths: ["/terms"] },
+        key: ["header:x-user"],
+        onMissingKey: "shared",
+        overrides: [{ key: ["vip*"], mode: "off" }],
+        exempt: { cidrs: ["10.0.0.0/8"], keys: [["health"]] },
+        schedule: { timezone: "Europe/Berlin", windows: [{ days: ["mon"], from: "09:00", to: "18:00" }] },
+        onLimit: { action: "reject", status: 429, body: "slow down", headers: ["x-docs: /limits"] },
+      }),
+      { ...windowed("keyed", { match: { paths: ["/keyed"] }, key: ["header:x-user"] }), app: "shop" },
+    ],
+  };
+}
+
+export function goodSnapshot(good: Good): string {
+  return textOf(partsOf(good));
+}
+
+function textOf({ head, ...lists }: Parts): string {
+  const lines = Object.entries(lists).map(([name, list]) => [
+    name,
+    list.map((entry) => JSON.stringify(entry) ?? "null"),
+  ]);
+  return layOut(JSON.stringify(head), Object.fromEntries(lines) as Parameters<typeof layOut>[1]);
+}
+
+/** A snapshot somebody has changed: in what its documents say, in the rest, or in its text. */
+export interface ChangedSnapshot {
+  readonly where: keyof Parts | "nowhere";
+  readonly by: readonly Change[];
+  /** Not laid out by lines: as one JSON document. */
+  readonly inOne: boolean;
+}
+
+export const changedSnapshots: fc.Arbitrary<ChangedSnapshot> = fc.record({
+  where: fc.constantFrom("policies", "policies", "policies", "head", "apps", "bans", "callers", "nowhere"),
+  by: fc.array(changes, { minLength: 1, maxLength: 3 }),
+  inOne: fc.boolean(),
+});
+
+export function changedSnapshot(good: Good, { where, by, inOne }: ChangedSnapshot): string {
+  const parts = partsOf(good);
+  const other = where === "nowhere" ? parts : { ...parts, [where]: partChanged(parts, where, by) };
+  if (!inOne) return textOf(other);
+  const { head, ...lists } = other;
+  return JSON.stringify({ ...head, ...lists });
+}
+
+function partChanged(
+  parts: Parts,
+  where: Exclude<ChangedSnapshot["where"], "nowhere">,
+  by: readonly Change[],
+): unknown {
+  const part = changed(parts[where], ...by);
+  if (where === "head")
+    return typeof part === "object" && part !== null && Object.keys(part).length > 0 ? part : { type: "snapshot" };
+  return Array.isArray(part) ? part : [part];
+}
+
+export const snapshotTokens = [
+  ...[
+    '"type":"snapshot"',
+    '"policies":[\n',
+    "],\n",
+    "]}\n",
+    '"epoch":"x"',
+    '"revision":1e400',
+    "},\n{",
+    '"bans":[\n',
+    "\n",
+    ",\n",
+  ],
+  ...["1e309", "-", "nul", '"\\ud800"', '"\\u0000"', "[[[[[[[[", "9".repeat(400)],
+];
+
+export const textDamage = fc.array(byteChanges(snapshotTokens), { minLength: 1, maxLength: 5 });
