@@ -9,6 +9,8 @@ import { isTimezone } from "./zone-transitions.ts";
 export interface Judgement {
   /** As it would be stored: with its name, and with its references to templates. */
   readonly document: unknown;
+  /** As gateways would get it: with what its templates say. */
+  readonly resolved: unknown;
   readonly problems: readonly Problem[];
   /** What it says in vain; of a document without problems. */
   readonly warnings: readonly Problem[];
@@ -33,7 +35,7 @@ export function judgePolicy(
   const asPut = (one: Problem) => problemAsPut(one, resolution.origins);
   const problems = [...validation.problems.map(asPut), ...resolution.problems];
   const warnings = validation.policy === undefined ? [] : warningsOf(validation.policy).map(asPut);
-  if (!isRecord(named)) return { document: named, problems, warnings };
+  if (!isRecord(named)) return { document: named, resolved: resolution.document, problems, warnings };
   const given = named["name"];
   if (name !== undefined && given !== name && !problems.some(({ path }) => path === "name")) {
     problems.push({
@@ -58,7 +60,7 @@ export function judgePolicy(
       got: JSON.stringify(timezone),
     });
   }
-  return { document: named, problems, warnings };
+  return { document: named, resolved: resolution.document, problems, warnings };
 }
 
 function withName(document: unknown, name: string): unknown {

@@ -2,11 +2,14 @@
 
 import { isName, nameRule } from "@sluice/limiter/policy/shape.ts";
 import type { FastifyInstance } from "fastify";
+import { boundNames, boundsOf, type TotalBounds, type Usage } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { callerOf } from "../plugins/authentication.ts";
+import { appBodySchema, readAppBody } from "../schemas/app-body.ts";
 import { afterParameter, appSegment, limitParameter, querySchema, waitParameter } from "../schemas/parameters.ts";
 import { answers } from "../schemas/responses.ts";
 import { type App, deleteApp, getApp, listApps, putApp } from "../storage/apps.ts";
+import { noUsage, readUsage, readUsages } from "../storage/usage.ts";
 import { announceChange, originOf } from "./applied.ts";
 import { etagOf, isKnown, preconditionOf } from "./preconditions.ts";
 
@@ -34,7 +37,11 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
       const { after, limit } = request.query;
       const found = await listApps(app.database, callerOf(request).app, after, limit + 1);
       const apps = found.slice(0, limit);
-      return { apps: apps.map(shown), next: found.length > limit ? apps.at(-1)?.name : undefined };
+      const usages = await readUsages(
+        app.database,
+        apps.map(({ name }) => name),
+      );
+      return { apps: apps.map((one) => shown(one, app.totalBounds, usages.get(one.name))), next: found.length > limit ? apps.at(-1)?.name : undefined };
     },
   );
 
@@ -48,16 +55,19 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
       const found = await getApp(app.database, request.params.app);
       const etag = etagOf(found.revision);
       reply.header("etag", etag);
-      return isKnown(request, etag) ? reply.code(304).send() : shown(found);
+      if (isKnown(request, etag)) return reply.code(304).send();
+      return shown(found, app.totalBounds, await readUsage(app.database, found.name));
     },
   );
 
   app.put<OneApp>(
     "/apps/:app",
     {
+      config: { body: appBodySchema },
       schema: {
         tags,
-        summary: "Make an app, unless it exists; with a token for all apps",
+        summary: "Make an app, or change what is set of it; with a token for all apps",
+        description: "A field that is absent stays as it is; null takes back what was set.",
         params,
         querystring: querySchema({ wait: waitParameter }),
         response: answers({ 200: "Change", 201: "Change" }),
@@ -69,8 +79,9 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
         const problem = { path: "app", expected: nameRule, got: JSON.stringify(name.slice(0, 80)) };
         throw new ApiError("invalid-request", "The app's name is no name.", { errors: [problem] });
       }
-      refuseFields(request.body);
-      const { revision, created } = await putApp(app.database, originOf(request), name, preconditionOf(request));
+      const asked = readAppBody(request.body);
+      const precondition = preconditionOf(request);
+      const { revision, created } = await putApp(app.database, originOf(request), name, asked, precondition);
       reply.code(created ? 201 : 200).header("etag", etagOf(revision));
       return announceChange(app, reply, revision, request.query.wait);
     },
@@ -95,25 +106,12 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
   );
 }
 
-function shown(app: App) {
-  return { name: app.name, createdAt: new Date(app.createdAtMs).toISOString(), revision: app.revision };
-}
-
-/** An app has nothing to set yet: a body is empty, or {}. */
-function refuseFields(body: unknown): void {
-  if (body === undefined || body === null) return;
-  if (typeof body !== "object" || Array.isArray(body)) {
-    const problem = {
-      path: "",
-      expected: "an object without fields, or nothing",
-      got: Array.isArray(body) ? "a list" : typeof body,
-    };
-    throw new ApiError("invalid-request", "The body is no object.", { errors: [problem] });
-  }
-  const errors = Object.entries(body).map(([path, value]) => ({
-    path,
-    expected: "no such field",
-    got: JSON.stringify(value).slice(0, 80),
-  }));
-  if (errors.length > 0) throw new ApiError("invalid-request", "An app has no such fields.", { errors });
+function shown(app: App, total: TotalBounds, used: Usage = noUsage()) {
+  return {
+    name: app.name,
+    createdAt: new Date(app.createdAtMs).toISOString(),
+    revision: app.revision,
+    bounds: boundsOf(app.name, app.bounds, total),
+    used: Object.fromEntries(boundNames.map((name) => [name, used[name]])),
+  };
 }

@@ -2,6 +2,7 @@
 
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
+import { alarmsOf } from "../push/alarms.ts";
 import { probeDatabase } from "../storage/database.ts";
 
 const open = { schema: { hide: true }, config: { access: "public" } } as const;
@@ -18,6 +19,8 @@ export default async function healthRoutes(app: FastifyInstance): Promise<void> 
     }
     // Without Redis it serves, stores and pushes all the same: told, but no reason to take it out.
     const redis = app.redis === undefined ? "not-configured" : app.redis.link.health.state;
-    return { status: "ok", redis, gateways: app.fleet.links().length };
+    // Gateways that do not have what is stored are no fault of this control plane's: another one would do no better.
+    const alarms = alarmsOf(app.fleet.list(), app.publisher.current, app.now());
+    return { status: "ok", redis, gateways: app.fleet.links().length, alarms };
   });
 }

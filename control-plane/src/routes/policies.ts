@@ -2,6 +2,8 @@
 
 import type { Problem } from "@sluice/limiter/policy/validate.ts";
 import type { FastifyInstance } from "fastify";
+import { checkDocumentBytes } from "../bounds/check-bounds.ts";
+import { documentBytes } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { judgePolicy } from "../policies/judge-policy.ts";
 import type { Templates } from "../policies/resolve-templates.ts";
@@ -118,11 +120,14 @@ export default async function policyRoutes(
         app: appName,
         name,
         precondition: preconditionOf(request),
-        judge: (templates: Templates) => {
+        total: app.totalBounds,
+        judge: (templates: Templates, bytesBefore: number | undefined) => {
+          // Before anything is looked at: what is far too large costs no time.
+          checkDocumentBytes("policy", documentBytes(request.body), bytesBefore);
           const judgement = judgePolicy(request.body, name, redisIsSet, templates);
           if (judgement.problems.length > 0) throw invalidPolicy(judgement.problems);
           warnings = judgement.warnings;
-          return judgement.document;
+          return judgement;
         },
       };
       const { revision, created } = await putPolicy(app.database, originOf(request), put);

@@ -3,6 +3,8 @@
 import { isName, nameRule } from "@sluice/limiter/policy/shape.ts";
 import { describeValue, type Problem } from "@sluice/limiter/policy/validate.ts";
 import type { FastifyInstance } from "fastify";
+import { checkDocumentBytes } from "../bounds/check-bounds.ts";
+import { documentBytes } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { judgeTemplate, misfits, templateShape } from "../policies/judge-template.ts";
 import type { Templates } from "../policies/resolve-templates.ts";
@@ -22,6 +24,7 @@ import {
   listTemplates,
   putTemplate,
   type StoredTemplate,
+  templateBytes,
   type UsingPolicy,
 } from "../storage/templates.ts";
 import { announceChange, originOf } from "./applied.ts";
@@ -93,6 +96,7 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
     async (request, reply) => {
       const { app: appName, template: name } = request.params;
       const { body } = request;
+      checkDocumentBytes("template", documentBytes(body), await templateBytes(app.database, appName, name));
       const problems = judgeTemplate(body);
       if (!isName(name)) problems.push({ path: "name", expected: nameRule, got: describeValue(name) });
       refuse(problems, "This is not a template");
@@ -101,6 +105,7 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
         name,
         document: body as Record<string, unknown>,
         precondition: preconditionOf(request),
+        total: app.totalBounds,
         check: (users: readonly UsingPolicy[], templates: Templates) =>
           refuse(misfits(users, templates), "A policy that uses the template could not have it"),
       };

@@ -2,12 +2,14 @@
 
 import { randomUUID } from "node:crypto";
 import { type Kysely, type Migration, Migrator } from "kysely";
+import { addBoundsAndAudit } from "./migration-bounds.ts";
 import { newId } from "./new-id.ts";
 import type { Tables } from "./tables.ts";
 
 const migrations: Record<string, Migration> = {
   "0001-skeleton": { up: createSkeleton },
   "0002-bans-templates-token-ids": { up: addBansTemplatesAndTokenIds },
+  "0003-bounds-and-audit": { up: addBoundsAndAudit },
 };
 
 /** Brings the database to the newest schema. @throws what the failing step threw; that step is rolled back */

@@ -23,6 +23,8 @@ export type { SnapshotBan, SnapshotCaller } from "./snapshot.ts";
 export interface CompiledSnapshot {
   readonly epoch: string;
   readonly revision: number;
+  /** What its control plane is shown it by; undefined: it had none. */
+  readonly proof: string | undefined;
   readonly policies: readonly CompiledPolicy[];
   readonly policiesByName: PoliciesByName;
   readonly index: PolicyIndex;
@@ -136,6 +138,7 @@ interface Reading {
   readonly findings: Findings;
   readonly epoch: string;
   readonly revision: number;
+  readonly proof: string | undefined;
   /** It is of another format, or has no lists: nothing more can be said of it. */
   broken: boolean;
   readonly zones: Zones;
@@ -152,7 +155,7 @@ interface Reading {
 
 function beginReading(head: Json, previous: CompiledSnapshot | undefined): Reading {
   const findings = noFindings();
-  const { format, epoch, revision, zones = {} } = head;
+  const { format, epoch, revision, proof, zones = {} } = head;
   let broken = false;
   if (format !== snapshotFormat) {
     addProblem(findings, { path: "format", expected: `${snapshotFormat}`, got: describeValue(format) });
@@ -173,6 +176,8 @@ function beginReading(head: Json, previous: CompiledSnapshot | undefined): Readi
     findings,
     epoch: epoch as string,
     revision: revision as number,
+    // Of no meaning here: one that is none is not kept.
+    proof: typeof proof === "string" ? proof : undefined,
     broken,
     zones: zones as Zones,
     previous,
@@ -292,7 +297,7 @@ function compileIn({ zones, bansByPlace, findings }: Reading, app: string, polic
 }
 
 function endReading(
-  { findings, epoch, revision, policies, policiesByName, bans, bansByPlace }: Reading,
+  { findings, epoch, revision, proof, policies, policiesByName, bans, bansByPlace }: Reading,
   callers: unknown,
   source: SnapshotSource | undefined,
   pause: Pause,
@@ -305,6 +310,7 @@ function endReading(
     snapshot: {
       epoch,
       revision,
+      proof,
       policies,
       policiesByName,
       index,
