@@ -20,10 +20,6 @@ export function documentBytes(document: unknown): number {
 
 function stepsOf(document: unknown): number {
   const { match } = document as { match?: { paths?: readonly string[] } };
-  let steps = 0;
-  for (const path of new Set(match?.paths ?? [])) {
-    const { kind, text } = pathPattern(path);
-    if (kind === "regex") steps += expressionSteps(text);
-  }
-  return steps;
+  const patterns = [...new Set(match?.paths ?? [])].map(pathPattern);
+  return expressionSteps(patterns.filter(({ kind }) => kind === "regex").map(({ text }) => text));
 }

@@ -117,6 +117,10 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
     if (member === undefined) return false;
     member.link = undefined;
     member.disconnectedAtMs = this.#now();
+    // Of one that left, that it refused is told, and the first reason.
+    if (member.refused !== undefined) {
+      member.refused = { ...member.refused, problems: member.refused.problems.slice(0, 1) };
+    }
     this.#departed.add(id);
     this.#forget();
     this.emit("members");
@@ -164,6 +168,11 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
   list(): Gateway[] {
     this.#forget();
     return [...this.#members.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
+  }
+
+  /** How many gateways there is anything known of, connected or not. */
+  get remembered(): number {
+    return this.#members.size;
   }
 
   links(): GatewayLink[] {

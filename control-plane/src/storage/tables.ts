@@ -1,6 +1,8 @@
 // The tables as queries see them. Times are milliseconds since 1970, documents are JSON text: both read the same from
 // SQLite, MySQL and PostgreSQL.
 
+import type { Generated } from "kysely";
+
 export interface Tables {
   meta: MetaTable;
   apps: AppTable;
@@ -20,7 +22,7 @@ export interface MetaTable {
   epoch: string;
   revision: number;
   /** The key of the proofs that gateways are given of revisions. */
-  proof_key: string;
+  proof_key: Generated<string>;
 }
 
 export interface AppTable {

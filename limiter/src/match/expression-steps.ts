@@ -2,7 +2,7 @@
 // many steps of the same length. Whoever lets several parties' expressions run on one path bounds their sum.
 
 import { emptyTable } from "../policy/table.ts";
-import { newMatcher, nextState, type State, startState } from "./path-regex.ts";
+import { type Matcher, newMatcher, nextState, type State, startState } from "./path-regex.ts";
 import { regexProgram } from "./regex-program.ts";
 import { type RegexNode, readRegex } from "./regex-syntax.ts";
 
@@ -14,36 +14,45 @@ export const stepsOfInstruction = 5;
 /** What a character costs beside, where no state is kept for it. */
 const stepsOfCharacter = 10;
 
-/** Looking further, to find out whether all states can be kept, would take this machine longer than some milliseconds. */
-const mostExplored = 300_000;
+/** Of one policy's expressions together: to look further, whether all states can be kept, would take tens of milliseconds. */
+const mostExplored = 150_000;
 
 /**
- * 1 where all states that any path leads to are kept, which is so for most expressions that people write. Otherwise what
- * following all instructions at every character comes to.
- * @param text an expression that `readRegex` takes
+ * Of each expression 1 where all states that any path leads to are kept, which is so for most that people write. Otherwise
+ * what following all instructions at every character comes to.
+ * @param texts expressions of one policy, which `readRegex` takes
+ * @returns the sum
  */
-export function expressionSteps(text: string): number {
-  const matcher = newMatcher(regexProgram(readRegex(text).node as RegexNode));
-  const all = stepsOfCharacter + stepsOfInstruction * matcher.program.kinds.length;
+export function expressionSteps(texts: readonly string[]): number {
+  const budget = { left: mostExplored };
+  let steps = 0;
+  for (const text of texts) {
+    const matcher = newMatcher(regexProgram(readRegex(text).node as RegexNode));
+    const all = stepsOfCharacter + stepsOfInstruction * matcher.program.kinds.length;
+    steps += keepsAllStates(matcher, budget) ? 1 : all;
+  }
+  return steps;
+}
+
+function keepsAllStates(matcher: Matcher, budget: { left: number }): boolean {
   const first = startState(matcher);
   const states: State[] = [first];
   const seen = emptyTable<boolean>();
   seen[nameOf(first)] = true;
-  let explored = 0;
   for (let i = 0; i < states.length; i++) {
     const state = states[i] as State;
     if (state.settled !== undefined) continue;
     for (let place = 0; place < matcher.classStarts.length; place++) {
-      explored += state.waiting.length + 1;
-      const next = explored > mostExplored ? undefined : nextState(matcher, state, place);
-      if (next === undefined) return all;
+      budget.left -= state.waiting.length + 1;
+      const next = budget.left < 0 ? undefined : nextState(matcher, state, place);
+      if (next === undefined) return false;
       const name = nameOf(next);
       if (seen[name] === true) continue;
       seen[name] = true;
       states.push(next);
     }
   }
-  return 1;
+  return true;
 }
 
 function nameOf({ settled, waiting }: State): string {
