@@ -1,6 +1,7 @@
 // Whether there is room for what somebody wants to store. Nothing that was there before is in question: who is beyond a
 // bound that was set later goes on with what there is, and may have less of it.
 
+import type { Problem } from "@sluice/limiter/policy/validate.ts";
 import { ApiError, type ExceededBound } from "../errors/api-error.ts";
 import {
   always,
@@ -20,6 +21,12 @@ export type UsageChange = Partial<Usage & { readonly callers: number }>;
 
 /** What is used, with those of the tokens that gateways learn of. */
 export type CountedUsage = Usage & { readonly callers: number };
+
+/** What is wrong with the size of a document that is not to be stored. */
+export function documentProblems(bytes: number): Problem[] {
+  if (bytes <= mostDocumentBytes) return [];
+  return [{ path: "", expected: `a document of at most ${mostDocumentBytes} bytes`, got: `${bytes} bytes` }];
+}
 
 /**
  * @param before undefined: there is none yet

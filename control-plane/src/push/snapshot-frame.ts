@@ -18,6 +18,10 @@ export interface SnapshotFrame {
 
 /** So many policies are written without a pause: a millisecond or two. */
 const policiesAtOnce = 500;
+/** Lines of a list, as snapshot-lines.ts has them. */
+const between = ",\n";
+/** Stands for the lines of policies until they are put in. JSON has no such character. */
+const placeOfPolicies = "\u0000";
 
 /**
  * Documents are stored as JSON text and go in as they are, not parsed and written again, but where templates or time zones
@@ -29,19 +33,22 @@ export async function snapshotFrame(state: StoredState, nowMs: number): Promise<
   const head: Omit<Snapshot, ListName> = { type: "snapshot", format: snapshotFormat, epoch, revision, proof };
   const templates = templatesByApp(state);
   const zones = new Map<string, readonly ZoneTransition[]>();
-  const policies: string[] = [];
-  for (const { app, document } of state.policies) {
-    const sent = withZone(resolved(document, templates.get(app)), zones, Math.floor(nowMs / 1000));
-    policies.push(`{"app":${JSON.stringify(app)},"document":${sent}}`);
-    if (policies.length % policiesAtOnce === 0) await setImmediate();
+  const written: Buffer[] = [];
+  for (let from = 0; from < state.policies.length; from += policiesAtOnce) {
+    if (from > 0) await setImmediate();
+    const lines = state.policies.slice(from, from + policiesAtOnce).map(({ app, document }) => {
+      const sent = withZone(resolved(document, templates.get(app)), zones, Math.floor(nowMs / 1000));
+      return `{"app":${JSON.stringify(app)},"document":${sent}}`;
+    });
+    written.push(Buffer.from(`${from > 0 ? between : ""}${lines.join(between)}`));
   }
   const text = layOut(JSON.stringify(zones.size === 0 ? head : { ...head, zones: Object.fromEntries(zones) }), {
     bans: bans.map((ban) => JSON.stringify(ban)),
     callers: callers.map((caller) => JSON.stringify(caller)),
-    policies,
+    policies: written.length > 0 ? [placeOfPolicies] : [],
   });
-  if (policies.length >= policiesAtOnce) await setImmediate();
-  return { epoch, revision, bytes: Buffer.from(text, "utf8") };
+  const [before = "", after = ""] = text.split(placeOfPolicies);
+  return { epoch, revision, bytes: Buffer.concat([Buffer.from(before), ...written, Buffer.from(after)]) };
 }
 
 function templatesByApp(state: StoredState): Map<string, Map<string, Record<string, unknown>>> {

@@ -2,7 +2,7 @@
 
 import type { Problem } from "@sluice/limiter/policy/validate.ts";
 import type { FastifyInstance } from "fastify";
-import { checkDocumentBytes } from "../bounds/check-bounds.ts";
+import { checkDocumentBytes, documentProblems } from "../bounds/check-bounds.ts";
 import { documentBytes } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { judgePolicy } from "../policies/judge-policy.ts";
@@ -73,7 +73,11 @@ export default async function policyRoutes(
     async (request, reply) => {
       await getApp(app.database, request.params.app);
       const templates = await readTemplates(app.database, request.params.app);
-      const { problems, warnings } = judgePolicy(request.body, undefined, redisIsSet, templates);
+      const tooLarge = documentProblems(documentBytes(request.body));
+      if (tooLarge.length > 0) return reply.code(422).send({ valid: false, errors: tooLarge });
+      const judgement = judgePolicy(request.body, undefined, redisIsSet, templates);
+      const problems = [...judgement.problems, ...documentProblems(documentBytes(judgement.resolved))];
+      const { warnings } = judgement;
       if (problems.length === 0) return { valid: true, ...told(warnings) };
       return reply.code(422).send({ valid: false, errors: problems });
     },
