@@ -18,7 +18,9 @@ async function seen(running: Running) {
   return {
     status: ready.status,
     alarms: ready.body.alarms,
-    metrics: metrics.filter((line: string) => line.startsWith("sluice_control_gateway_alarms{") && !line.endsWith(" 0")),
+    metrics: metrics.filter(
+      (line: string) => line.startsWith("sluice_control_gateway_alarms{") && !line.endsWith(" 0"),
+    ),
     gateways: gateways.map(({ id, alarm }: { id: string; alarm: string | null }) => [id, alarm]),
   };
 }
@@ -57,7 +59,8 @@ describe("a gateway that cannot take a snapshot", () => {
     const running = await startControlPlane();
     const gateway = await connectGateway(running, "g1");
     await gateway.next("snapshot");
-    const { token } = (await running.call("POST", "/tokens", { body: { name: "x", app: "default", role: "editor" } })).body;
+    const { token } = (await running.call("POST", "/tokens", { body: { name: "x", app: "default", role: "editor" } }))
+      .body;
     const put = running.call("PUT", `${books}?wait=60s`, { token, body: onePerSecond });
     const { epoch, revision } = await gateway.next("snapshot");
     const problems = [{ path: "policies[3].document.key", expected: "a key", got: "a secret" }, tooLarge];

@@ -109,7 +109,11 @@ describe("an app", () => {
     expect((await running.call("PUT", "/apps/shop", { body: { bounds: null } })).body.revision).toBe(3);
     expect((await appOf(running, "shop")).bounds.policies).toBe(1_000);
     const { revisions } = (await running.call("GET", "/revisions")).body;
-    expect(revisions.map(({ action }: { action: string }) => action)).toEqual(["update-app", "update-app", "create-app"]);
+    expect(revisions.map(({ action }: { action: string }) => action)).toEqual([
+      "update-app",
+      "update-app",
+      "create-app",
+    ]);
     const rows = await running.app.database.selectFrom("revisions").select(["before", "after"]).execute();
     expect(rows).toEqual([
       { before: null, after: '{"bounds":{"policies":1}}' },
@@ -219,7 +223,8 @@ describe("all apps together", () => {
     const caller = { name: "x", app: "shop", role: "caller" };
     const { id } = (await running.call("POST", "/tokens", { body: caller })).body;
     let refused = { status: 0, body: { code: "", bounds: [] as object[] } };
-    for (let i = 0; i < 10 && refused.status !== 409; i++) refused = await put(running, "greedy", `p${i}`, ofBytes(60_000));
+    for (let i = 0; i < 10 && refused.status !== 409; i++)
+      refused = await put(running, "greedy", `p${i}`, ofBytes(60_000));
     expect(refused.body.code).toBe("bound-exceeded");
     expect(refused.body.bounds).toMatchObject([{ bound: "bytes", of: "all", allowed: 300_000 }]);
     expect((await put(running, "shop", "other", ofBytes(60_000))).status).toBe(409);
@@ -227,7 +232,10 @@ describe("all apps together", () => {
     const done = { gateways: 1, acked: 1, refused: 0 };
     const ban = await running.call("POST", "/apps/shop/bans?wait=5s", { body: { cidr: "10.0.0.0/8", for: "1h" } });
     expect(ban).toMatchObject({ status: 201, body: { applied: done } });
-    expect(await running.call("DELETE", `/tokens/${id}?wait=5s`)).toMatchObject({ status: 200, body: { applied: done } });
+    expect(await running.call("DELETE", `/tokens/${id}?wait=5s`)).toMatchObject({
+      status: 200,
+      body: { applied: done },
+    });
     const deleted = await running.call("DELETE", "/apps/greedy/policies/p0?wait=5s");
     expect(deleted).toMatchObject({ status: 200, body: { applied: done } });
     expect(running.app.publisher.current.bytes.length).toBeLessThan(400_000);
@@ -239,7 +247,8 @@ describe("all apps together", () => {
     const long = { ...onePerSecond, key: ["ip", "header:a", "header:b"] };
     for (const app of ["greedy", "shop"]) await running.call("PUT", `/apps/${app}`);
     await put(running, "greedy", "p", long);
-    const ban = (app: string, body: object) => running.call("POST", `/apps/${app}/bans`, { body: { ...body, for: "1h" } });
+    const ban = (app: string, body: object) =>
+      running.call("POST", `/apps/${app}/bans`, { body: { ...body, for: "1h" } });
     let refused = { status: 0, body: { bounds: [] as object[] } };
     for (let i = 0; i < 120 && refused.status !== 409; i++) {
       const key = ["10.0.0.1", `${i}`.padEnd(200, "x"), "y".repeat(200)];
@@ -259,7 +268,10 @@ describe("all apps together", () => {
     const answers = [];
     for (let i = 1; i <= first; i++) answers.push(await put(running, "default", `p${i}`, document()));
     expect(answers.map(({ status }) => status)).toEqual([...Array(first - 1).fill(201), 409]);
-    expect(answers.at(-1)?.body.bounds).toMatchObject([{ bound, of: "app" }, { bound, of: "all" }]);
+    expect(answers.at(-1)?.body.bounds).toMatchObject([
+      { bound, of: "app" },
+      { bound, of: "all" },
+    ]);
   });
 
   it("may have 10,000 policies of the app default", async () => {
@@ -275,7 +287,8 @@ describe("an editor who puts policies of 1 MB in a loop", () => {
   it("keeps nobody from being answered: p99 of /healthz", async () => {
     const running = await startControlPlane();
     await running.call("PUT", "/apps/greedy");
-    const { token } = (await running.call("POST", "/tokens", { body: { name: "x", app: "greedy", role: "editor" } })).body;
+    const { token } = (await running.call("POST", "/tokens", { body: { name: "x", app: "greedy", role: "editor" } }))
+      .body;
     const bodies = [ofBytes(1_000_000, "/q"), ofBytes(64_000, "/r")].map((body) => ({
       ...body,
       match: { paths: body.match.paths.slice(0, 1_000) },
@@ -302,7 +315,9 @@ describe("an editor who puts policies of 1 MB in a loop", () => {
     await Promise.all(attacks);
     took.sort((a, b) => a - b);
     const p99 = took[Math.floor(took.length * 0.99)] as number;
-    console.log(`/healthz during ${puts} puts of 1 MB and 64 KB: p50 ${took[took.length >> 1]?.toFixed(1)} ms, p99 ${p99.toFixed(1)} ms`);
+    console.log(
+      `/healthz during ${puts} puts of 1 MB and 64 KB: p50 ${took[took.length >> 1]?.toFixed(1)} ms, p99 ${p99.toFixed(1)} ms`,
+    );
     // The attacker shares this process, and the machine may be busy with other tests: a stall of the event loop is what fails.
     expect(p99).toBeLessThan(250);
   });

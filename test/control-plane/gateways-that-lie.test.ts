@@ -67,7 +67,8 @@ describe("a database that was restored from a backup of before there were proofs
     const gateway = await connectGateway(running, "g1", { epoch, revision: 2 });
     await gateway.next("fleet");
     expect((await running.call("GET", "readyz")).body.alarms).toEqual([{ alarm: "revision-unknown", gateways: 1 }]);
-    const { token } = (await running.call("POST", "/tokens", { body: { name: "x", app: "default", role: "admin" } })).body;
+    const { token } = (await running.call("POST", "/tokens", { body: { name: "x", app: "default", role: "admin" } }))
+      .body;
     expect((await running.call("POST", "/epoch", { token })).status).toBe(403);
     const begun = running.call("POST", "/epoch?wait=5s");
     const snapshot = await gateway.next("snapshot");
@@ -80,7 +81,8 @@ describe("a database that was restored from a backup of before there were proofs
 });
 
 describe("gateways that have left", () => {
-  const hello = (gateway: string) => ({ type: "hello", gateway, version: "1", workers: 1, epoch: "e", revision: 1 }) as const;
+  const hello = (gateway: string) =>
+    ({ type: "hello", gateway, version: "1", workers: 1, epoch: "e", revision: 1 }) as const;
 
   it("are forgotten without anybody asking: after an hour, and the first to leave where there are very many", () => {
     let nowMs = 0;

@@ -26,7 +26,11 @@ describe("the history", () => {
     expect(kept.length).toBeLessThan(6);
     expect(kept.at(-1)).toBe(22);
     expect(await numbers(running, "shop")).toEqual([1, 2]);
-    const usage = await running.app.database.selectFrom("usage").selectAll().where("app", "=", "default").executeTakeFirst();
+    const usage = await running.app.database
+      .selectFrom("usage")
+      .selectAll()
+      .where("app", "=", "default")
+      .executeTakeFirst();
     expect(usage?.history_bytes).toBeLessThanOrEqual(20_000);
     expect(usage?.history_entries).toBe(kept.length);
     // What is in force does not depend on it.
@@ -68,25 +72,29 @@ describe("the history", () => {
 });
 
 describe("the trace", () => {
-  it.each(["admin", "editor", "viewer", "caller"])("tells who made and deleted a token of the role %s", async (role) => {
-    const running = await startControlPlane();
-    const body = { name: "of ann", app: "default", role };
-    const { id, token } = (await running.call("POST", "/tokens", { body })).body;
-    await running.call("DELETE", `/tokens/${id}`);
-    const rows = await audit(running);
-    const who = { who: "environment", source: "127.0.0.1", app: "default", subject: "of ann" };
-    const said = JSON.stringify({ id, name: "of ann", role });
-    expect(rows).toMatchObject([
-      { ...who, action: "create-token", before: null, after: said },
-      { ...who, action: "delete-token", before: said, after: null },
-    ]);
-    expect(JSON.stringify(rows)).not.toContain(token);
-  });
+  it.each(["admin", "editor", "viewer", "caller"])(
+    "tells who made and deleted a token of the role %s",
+    async (role) => {
+      const running = await startControlPlane();
+      const body = { name: "of ann", app: "default", role };
+      const { id, token } = (await running.call("POST", "/tokens", { body })).body;
+      await running.call("DELETE", `/tokens/${id}`);
+      const rows = await audit(running);
+      const who = { who: "environment", source: "127.0.0.1", app: "default", subject: "of ann" };
+      const said = JSON.stringify({ id, name: "of ann", role });
+      expect(rows).toMatchObject([
+        { ...who, action: "create-token", before: null, after: said },
+        { ...who, action: "delete-token", before: said, after: null },
+      ]);
+      expect(JSON.stringify(rows)).not.toContain(token);
+    },
+  );
 
   it("tells who read, reset and topped up a counter by hand, and which", async () => {
     const running = await startControlPlane();
     await running.call("PUT", books, { body: { ...onePerSecond, key: ["header:x-user"] } });
-    const { token } = (await running.call("POST", "/tokens", { body: { name: "ann", app: "default", role: "editor" } })).body;
+    const { token } = (await running.call("POST", "/tokens", { body: { name: "ann", app: "default", role: "editor" } }))
+      .body;
     const url = "/apps/default/counters";
     await running.call("GET", `${url}?policy=books&key=bob`, { token });
     await running.call("DELETE", `${url}?policy=books&key=bob`, { token });
@@ -111,5 +119,21 @@ describe("the trace", () => {
     await running.call("POST", "/tokens", { body });
     await running.app.deleteOutdated();
     expect(await audit(running)).toHaveLength(1);
+  });
+
+  it("of an app has an end, and what was only read goes before what was changed", async () => {
+    const running = await startControlPlane();
+    await running.call("PUT", books, { body: onePerSecond });
+    const url = "/apps/default/counters?policy=books";
+    await running.call("DELETE", url);
+    for (let i = 0; i < 3; i++) await running.call("GET", url);
+    // As if there were 32 MB.
+    await running.app.database
+      .updateTable("usage")
+      .set({ audit_bytes: 33_554_432 })
+      .where("app", "=", "default")
+      .execute();
+    await running.call("GET", url);
+    expect((await audit(running)).map(({ action }) => action)).toEqual(["reset-counter", "read-counter"]);
   });
 });

@@ -80,7 +80,9 @@ it("takes the largest snapshots that there can be, one after another", { timeout
     for (let from = 0; from < bytes.length; from += 65_536) {
       socket.send(bytes.subarray(from, from + 65_536), { binary: false, fin: from + 65_536 >= bytes.length });
     }
-    await until(`revision ${revision} is answered`, 30_000, () => told.some((message) => message.revision === revision));
+    await until(`revision ${revision} is answered`, 30_000, () =>
+      told.some((message) => message.revision === revision),
+    );
     expect(told.at(-1)).toEqual({ type: "applied", epoch: "e", revision });
   }
   console.log(`snapshots of ${sizes.map((size) => (size / 1e6).toFixed(1)).join(", ")} MB`);

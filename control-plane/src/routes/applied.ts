@@ -10,7 +10,9 @@ import type { Origin } from "../storage/change.ts";
 
 export interface ChangeAnswer {
   revision: number;
-  applied?: Omit<Applied, "refusals"> & { refusals?: { gateway: string; revision: number; errors: readonly Problem[] }[] };
+  applied?: Omit<Applied, "refusals"> & {
+    refusals?: { gateway: string; revision: number; errors: readonly Problem[] }[];
+  };
 }
 
 export function originOf(request: FastifyRequest): Origin {

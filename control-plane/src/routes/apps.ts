@@ -41,7 +41,10 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
         app.database,
         apps.map(({ name }) => name),
       );
-      return { apps: apps.map((one) => shown(one, app.totalBounds, usages.get(one.name))), next: found.length > limit ? apps.at(-1)?.name : undefined };
+      return {
+        apps: apps.map((one) => shown(one, app.totalBounds, usages.get(one.name))),
+        next: found.length > limit ? apps.at(-1)?.name : undefined,
+      };
     },
   );
 

@@ -28,7 +28,11 @@ export async function countEntry(transaction: Transaction<Tables>, entry: Entry)
 }
 
 /** One small step. @returns whether there may be more to delete */
-export function pruneHistory(database: Database, { days, bytesOfApp }: HistoryRetention, nowMs: number): Promise<boolean> {
+export function pruneHistory(
+  database: Database,
+  { days, bytesOfApp }: HistoryRetention,
+  nowMs: number,
+): Promise<boolean> {
   return database.transaction().execute(async (transaction) => {
     const { revision } = await transaction.selectFrom("meta").select("revision").executeTakeFirstOrThrow();
     const old = await transaction
@@ -84,7 +88,12 @@ async function deleteEntries(transaction: Transaction<Tables>, entries: readonly
   for (const [app, sum] of sums) await addHistory(transaction, app, -sum.entries, -sum.bytes);
 }
 
-async function addHistory(transaction: Transaction<Tables>, app: string, entries: number, bytes: number): Promise<void> {
+async function addHistory(
+  transaction: Transaction<Tables>,
+  app: string,
+  entries: number,
+  bytes: number,
+): Promise<void> {
   await transaction
     .updateTable("usage")
     .set((row) => ({

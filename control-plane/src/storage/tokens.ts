@@ -90,7 +90,12 @@ export function createToken(
     await sweepTokens(transaction, app, origin.atMs);
     await takeRoom(transaction, app, { tokens: 1, callers: token.role === "caller" ? 1 : 0 }, total);
     await transaction.insertInto("tokens").values(rowFrom(token)).execute();
-    await writeTrace(transaction, origin, { action: "create-token", app, subject: token.name, after: described(token) });
+    await writeTrace(transaction, origin, {
+      action: "create-token",
+      app,
+      subject: token.name,
+      after: described(token),
+    });
     if (token.role !== "caller") return undefined;
     return record({ action: "create-caller", app: token.app, subject: token.name, after: described(token) });
   });

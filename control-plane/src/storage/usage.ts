@@ -17,7 +17,11 @@ export async function takeRoom(
   change: UsageChange,
   total: TotalBounds,
 ): Promise<void> {
-  const ofApp = { name: app, used: await readUsage(transaction, app), bounds: await readBounds(transaction, app, total) };
+  const ofApp = {
+    name: app,
+    used: await readUsage(transaction, app),
+    bounds: await readBounds(transaction, app, total),
+  };
   checkBounds(ofApp, { used: await readUsage(transaction, all), bounds: total }, change);
   await addUsage(transaction, app, change);
 }
