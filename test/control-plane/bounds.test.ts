@@ -1,11 +1,19 @@
 // What one app may take of what all share: refused when put, with what is used and allowed, and never at another app's cost.
 
-import { createHash } from "node:crypto";
+import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
-import { describe, expect, it } from "vitest";
-import { adminToken, onePerSecond, perSecond, type Running, startControlPlane } from "./control-plane-under-test.ts";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
+import {
+  adminToken,
+  onePerSecond,
+  perSecond,
+  type Running,
+  startControlPlane,
+  temporaryDir,
+} from "./control-plane-under-test.ts";
 import { connectGateway } from "./gateway-double.ts";
 
 /** A policy of about so many bytes. */
@@ -283,42 +291,70 @@ describe("all apps together", () => {
   });
 });
 
-describe("an editor who puts policies of 1 MB in a loop", () => {
+describe("an editor who puts policies of 1 MB in a loop", { timeout: 60_000 }, () => {
   it("keeps nobody from being answered: p99 of /healthz", async () => {
-    const running = await startControlPlane();
-    await running.call("PUT", "/apps/greedy");
-    const { token } = (await running.call("POST", "/tokens", { body: { name: "x", app: "greedy", role: "editor" } }))
-      .body;
-    const bodies = [ofBytes(1_000_000, "/q"), ofBytes(64_000, "/r")].map((body) => ({
-      ...body,
-      match: { paths: body.match.paths.slice(0, 1_000) },
-    }));
+    const child = spawn(
+      process.execPath,
+      [fileURLToPath(new URL("../../control-plane/src/main.ts", import.meta.url))],
+      {
+        env: {
+          PATH: process.env["PATH"],
+          SLUICE_CONTROL_PORT: "0",
+          SLUICE_ADMIN_TOKEN: adminToken,
+          SLUICE_DATA_DIR: await temporaryDir(),
+        },
+        stdio: ["ignore", "pipe", "ignore"],
+      },
+    );
+    onTestFinished(() => void child.kill("SIGKILL"));
+    let printed = "";
+    child.stdout.on("data", (data) => (printed += data));
+    const isUp = /http:\/\/127\.0\.0\.1:\d+$/m;
+    await vi.waitFor(() => expect(printed).toMatch(isUp), { timeout: 20_000 });
+    const [url = ""] = isUp.exec(printed) ?? [];
+    const call = (method: string, path: string, token: string, body?: string) =>
+      fetch(`${url}${path}`, {
+        method,
+        headers: {
+          authorization: `Bearer ${token}`,
+          ...(body === undefined ? {} : { "content-type": "application/json" }),
+        },
+        ...(body === undefined ? {} : { body }),
+      });
+    await call("PUT", "/api/v1/apps/greedy", adminToken);
+    const asked = JSON.stringify({ name: "x", app: "greedy", role: "editor" });
+    const { token } = (await (await call("POST", "/api/v1/tokens", adminToken, asked)).json()) as { token: string };
+    // Made before: what they take is not the control plane's.
+    const bodies = Array.from({ length: 20 }, (_, i) =>
+      JSON.stringify({ ...ofBytes(i % 2 === 0 ? 1_000_000 : 63_000), description: `${i}` }),
+    );
+    const statuses = new Map<number, number>();
     let stopped = false;
-    let puts = 0;
-    const attack = async () => {
-      for (let i = 0; !stopped; i++, puts++) {
-        const salt = createHash("sha1").update(`${i}`).digest("hex");
-        const body = { ...bodies[i % 2], description: salt };
-        await running.call("PUT", `/apps/greedy/policies/p${i % 18}`, { token, body });
+    const attack = async (from: number) => {
+      for (let i = from; !stopped; i++) {
+        const answer = await call("PUT", `/api/v1/apps/greedy/policies/p${i % 18}`, token, bodies[i % 20]);
+        await answer.arrayBuffer();
+        statuses.set(answer.status, (statuses.get(answer.status) ?? 0) + 1);
       }
     };
-    const attacks = [attack(), attack()];
+    const attacks = [attack(0), attack(1)];
     const took: number[] = [];
-    const until = performance.now() + 4_000;
-    while (performance.now() < until) {
+    const end = performance.now() + 4_000;
+    while (performance.now() < end) {
       const from = performance.now();
-      expect((await running.call("GET", "healthz", { token: adminToken })).status).toBe(200);
+      const answer = await call("GET", "/healthz", adminToken);
+      await answer.arrayBuffer();
+      expect(answer.status).toBe(200);
       took.push(performance.now() - from);
       await sleep(5);
     }
     stopped = true;
     await Promise.all(attacks);
     took.sort((a, b) => a - b);
-    const p99 = took[Math.floor(took.length * 0.99)] as number;
-    console.log(
-      `/healthz during ${puts} puts of 1 MB and 64 KB: p50 ${took[took.length >> 1]?.toFixed(1)} ms, p99 ${p99.toFixed(1)} ms`,
-    );
-    // The attacker shares this process, and the machine may be busy with other tests: a stall of the event loop is what fails.
-    expect(p99).toBeLessThan(250);
+    const [p50, p99] = [0.5, 0.99].map((share) => took[Math.floor(took.length * share)] as number);
+    const puts = [...statuses].map(([status, times]) => `${times} × ${status}`).join(", ");
+    console.log(`/healthz during puts (${puts}): p50 ${p50?.toFixed(1)} ms, p99 ${p99?.toFixed(1)} ms`);
+    // The target is 50 ms. The machine may be busy with other tests: what fails here is a control plane that stands still.
+    expect(p99).toBeLessThan(500);
   });
 });
