@@ -22,7 +22,7 @@ describe("what a regular expression costs for each character of a path", () => {
     const regex = pathRegex(text);
     matchesRegex(regex, "/");
     expect(regex.matcher?.program.kinds.length).toBe(instructions);
-    expect(expressionSteps([text])).toBe(10 + 5 * instructions);
+    expect(expressionSteps([text])).toBe(10 + 7 * instructions);
   });
 
   it("is a sum, and all instructions where there is too much to look at", () => {
