@@ -16,6 +16,8 @@ export interface HistoryRetention {
 
 /** However old they are. */
 export const keptEntries = 1_000;
+/** Of an entry, beside its documents. */
+export const bytesOfEntry = 200;
 const entriesAtOnce = 100;
 const dayMs = 86_400_000;
 
@@ -24,7 +26,7 @@ export async function countEntry(transaction: Transaction<Tables>, entry: Entry)
   const app = entry.app ?? "";
   const known = await transaction.selectFrom("usage").select("app").where("app", "=", app).executeTakeFirst();
   if (known === undefined) await transaction.insertInto("usage").values(emptyRow(app)).execute();
-  await addHistory(transaction, app, 1, bytesOf(entry.before) + bytesOf(entry.after));
+  await addHistory(transaction, app, 1, bytesOf(entry));
 }
 
 /** One small step. @returns whether there may be more to delete */
@@ -66,7 +68,7 @@ export function pruneHistory(
     for (const entry of oldest) {
       if (left <= bytesOfApp) break;
       going.push(entry);
-      left -= bytesOf(entry.before) + bytesOf(entry.after);
+      left -= bytesOf(entry);
     }
     if (going.length > 0) await deleteEntries(transaction, going);
     // Sums that say more than there is must not have us look again and again.
@@ -81,9 +83,9 @@ async function deleteEntries(transaction: Transaction<Tables>, entries: readonly
   const numbers = entries.map(({ number }) => number);
   await transaction.deleteFrom("revisions").where("number", "in", numbers).execute();
   const sums = new Map<string, { entries: number; bytes: number }>();
-  for (const { app, before, after } of entries) {
-    const sum = sums.get(app) ?? { entries: 0, bytes: 0 };
-    sums.set(app, { entries: sum.entries + 1, bytes: sum.bytes + bytesOf(before) + bytesOf(after) });
+  for (const entry of entries) {
+    const sum = sums.get(entry.app) ?? { entries: 0, bytes: 0 };
+    sums.set(entry.app, { entries: sum.entries + 1, bytes: sum.bytes + bytesOf(entry) });
   }
   for (const [app, sum] of sums) await addHistory(transaction, app, -sum.entries, -sum.bytes);
 }
@@ -104,7 +106,7 @@ async function addHistory(
     .execute();
 }
 
-/** In characters, as SQLite counts a text: documents have few others than ASCII's. */
-function bytesOf(text: string | null | undefined): number {
-  return text?.length ?? 0;
+/** Its documents in characters, as SQLite counts a text, since few are others than ASCII's; and what else there is of it. */
+function bytesOf({ before, after }: Pick<Entry, "before" | "after"> | StoredEntry): number {
+  return (before?.length ?? 0) + (after?.length ?? 0) + bytesOfEntry;
 }

@@ -6,6 +6,7 @@ import { type Kysely, sql } from "kysely";
 import { policySize } from "../bounds/policy-size.ts";
 import { resolveTemplates, type Templates } from "../policies/resolve-templates.ts";
 import { banBytes, banFrom } from "./bans.ts";
+import { bytesOfEntry } from "./history-retention.ts";
 import type { Tables, UsageTable } from "./tables.ts";
 import { emptyRow } from "./usage.ts";
 
@@ -62,7 +63,7 @@ export async function addBoundsAndAudit(database: Kysely<Tables>): Promise<void>
   rows.set("", total);
   for (const { app, entries, bytes } of history) {
     rowOf(app).history_entries = Number(entries);
-    rowOf(app).history_bytes = Number(bytes);
+    rowOf(app).history_bytes = Number(bytes) + Number(entries) * bytesOfEntry;
   }
   for (const row of rows.values()) await database.insertInto("usage").values(row).execute();
 }
