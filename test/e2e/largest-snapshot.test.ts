@@ -52,6 +52,7 @@ async function largest(revision: number, pathsOfEach: number) {
     JSON.stringify({
       name,
       match: { paths: Array.from({ length: pathsOfEach }, (_, i) => `/${name}/${i}/${"x".repeat(200)}`) },
+      key: ["header:x-user"],
       limits: [{ algorithm: "fixed-window", quota: revision, window: "1d" }],
     });
   const bytes = document("p00000").length + 100;
