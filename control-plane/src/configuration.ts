@@ -3,8 +3,8 @@
 
 import { resolve } from "node:path";
 import type { TotalBounds } from "./bounds/bounds.ts";
-import type { Retention } from "./plugins/retention.ts";
 import { parseRedisUrl, type RedisDeployment } from "./redis/redis-url.ts";
+import type { HistoryRetention } from "./storage/history-retention.ts";
 
 export interface Configuration {
   readonly host: string;
@@ -18,6 +18,12 @@ export interface Configuration {
   readonly logLevel: LogLevel;
   readonly totalBounds: TotalBounds;
   readonly retention: Retention;
+}
+
+/** How long what was done is kept. */
+export interface Retention {
+  readonly history: HistoryRetention;
+  readonly auditDays: number;
 }
 
 export interface DatabaseConfiguration {

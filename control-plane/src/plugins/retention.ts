@@ -2,13 +2,9 @@
 // a time, beside requests; what could not be deleted now is tried again at the next round.
 
 import fp from "fastify-plugin";
+import type { Retention } from "../configuration.ts";
 import { pruneAudit } from "../storage/audit.ts";
-import { type HistoryRetention, pruneHistory } from "../storage/history-retention.ts";
-
-export interface Retention {
-  readonly history: HistoryRetention;
-  readonly auditDays: number;
-}
+import { pruneHistory } from "../storage/history-retention.ts";
 
 const everyMs = 10_000;
 /** So that requests come in between. */
