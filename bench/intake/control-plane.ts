@@ -7,10 +7,11 @@ import { type SnapshotFrame, snapshotFrame } from "../../control-plane/src/push/
 
 export type Documents = readonly { readonly name: string; readonly document: string }[];
 
-export function frameOf(revision: number, policies: Documents): SnapshotFrame {
+export function frameOf(revision: number, policies: Documents): Promise<SnapshotFrame> {
   const state = {
     epoch: "bench",
     revision,
+    proofKey: "",
     policies: policies.map(({ document }) => ({ app: "default", document })),
     templates: [],
     bans: [],

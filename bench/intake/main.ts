@@ -38,7 +38,7 @@ export async function intake(
   const control = await connection;
 
   let revision = 1;
-  const first = frameOf(
+  const first = await frameOf(
     revision,
     documents(policies, () => 10),
   );

@@ -4,6 +4,7 @@ import Fastify, { type FastifyInstance } from "fastify";
 import fp from "fastify-plugin";
 import { maxBodyBytes } from "./bodies/bounds.ts";
 import { defaultYamlDeadlineMs } from "./bodies/yaml-thread.ts";
+import type { TotalBounds } from "./bounds/bounds.ts";
 import type { Configuration } from "./configuration.ts";
 import { defaultHttpTimes, type HttpTimes, serverOptions } from "./http-server.ts";
 import apiDescription from "./plugins/api-description.ts";
@@ -16,6 +17,7 @@ import { watchMethods } from "./plugins/method-not-allowed.ts";
 import metrics from "./plugins/metrics.ts";
 import push from "./plugins/push.ts";
 import redis from "./plugins/redis.ts";
+import retention from "./plugins/retention.ts";
 import unreadBodies from "./plugins/unread-bodies.ts";
 import websockets from "./plugins/websockets.ts";
 import wellFormedQueries from "./plugins/well-formed-queries.ts";
@@ -23,6 +25,7 @@ import { defaultPushTimes, type PushTimes } from "./push/push-session.ts";
 import appRoutes from "./routes/apps.ts";
 import banRoutes from "./routes/bans.ts";
 import counterRoutes from "./routes/counters.ts";
+import epochRoutes from "./routes/epoch.ts";
 import gatewayRoutes from "./routes/gateways.ts";
 import healthRoutes from "./routes/health.ts";
 import policyRoutes from "./routes/policies.ts";
@@ -40,6 +43,7 @@ declare module "fastify" {
   interface FastifyInstance {
     /** Milliseconds since 1970. */
     now(): number;
+    readonly totalBounds: TotalBounds;
   }
 }
 
@@ -153,6 +157,7 @@ async function buildApp(
   // Answers go out as they are: a serialiser made from the response schemas would drop what they fail to mention.
   app.setSerializerCompiler(() => (data) => JSON.stringify(data));
   app.decorate("now", now);
+  app.decorate("totalBounds", configuration.totalBounds);
 
   const methods = watchMethods();
   await app.register(errorResponses);
@@ -167,6 +172,7 @@ async function buildApp(
   await app.register(methods.watch);
   await app.register(metrics);
   await app.register(push, { now, times: surroundings.pushTimes ?? defaultPushTimes });
+  await app.register(retention, { now, retention: configuration.retention });
   await app.register(redis, { now, deployment: configuration.redis });
   await app.register(healthRoutes);
   await app.register(api, { redisIsSet: configuration.redis !== undefined });
@@ -195,6 +201,7 @@ const api = fp<{ redisIsSet: boolean }>(
     await app.register(banRoutes, { prefix });
     await app.register(tokenRoutes, { prefix });
     await app.register(revisionRoutes, { prefix });
+    await app.register(epochRoutes, { prefix });
     await app.register(gatewayRoutes, { prefix });
     await app.register(counterRoutes, { prefix });
   },

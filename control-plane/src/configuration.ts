@@ -2,7 +2,9 @@
 // place of what the operator wrote is found out too late.
 
 import { resolve } from "node:path";
+import type { TotalBounds } from "./bounds/bounds.ts";
 import { parseRedisUrl, type RedisDeployment } from "./redis/redis-url.ts";
+import type { HistoryRetention } from "./storage/history-retention.ts";
 
 export interface Configuration {
   readonly host: string;
@@ -14,6 +16,14 @@ export interface Configuration {
   readonly adminToken: string | undefined;
   readonly gatewayToken: string | undefined;
   readonly logLevel: LogLevel;
+  readonly totalBounds: TotalBounds;
+  readonly retention: Retention;
+}
+
+/** How long what was done is kept. */
+export interface Retention {
+  readonly history: HistoryRetention;
+  readonly auditDays: number;
 }
 
 export interface DatabaseConfiguration {
@@ -54,6 +64,18 @@ export function readConfiguration(environment: NodeJS.ProcessEnv): Configuration
     adminToken,
     gatewayToken,
     logLevel: readLogLevel(environment),
+    totalBounds: Object.freeze({
+      policies: readWhole(environment, "SLUICE_MAX_POLICIES", 20_000, 1, 1_000_000),
+      steps: readWhole(environment, "SLUICE_MAX_EXPRESSION_STEPS", 300, 0, 1_000_000),
+      snapshotBytes: readWhole(environment, "SLUICE_MAX_SNAPSHOT_BYTES", 14_680_064, 65_536, 67_108_864),
+    }),
+    retention: Object.freeze({
+      history: Object.freeze({
+        days: readWhole(environment, "SLUICE_HISTORY_DAYS", 90, 1, 36_500),
+        bytesOfApp: readWhole(environment, "SLUICE_HISTORY_BYTES", 67_108_864, 0, Number.MAX_SAFE_INTEGER),
+      }),
+      auditDays: readWhole(environment, "SLUICE_AUDIT_DAYS", 365, 1, 36_500),
+    }),
   });
 }
 
@@ -71,6 +93,22 @@ function readPort(environment: NodeJS.ProcessEnv, variable: string, fallback: nu
     throw new ConfigurationError(variable, "a port from 0 to 65535 (0: any free one)", JSON.stringify(text));
   }
   return port;
+}
+
+function readWhole(
+  environment: NodeJS.ProcessEnv,
+  variable: string,
+  fallback: number,
+  least: number,
+  most: number,
+): number {
+  const text = read(environment, variable);
+  if (text === undefined) return fallback;
+  const value = /^[0-9]{1,16}$/.test(text) ? Number(text) : Number.NaN;
+  if (!(value >= least && value <= most)) {
+    throw new ConfigurationError(variable, `a whole number from ${least} to ${most}`, JSON.stringify(text));
+  }
+  return value;
 }
 
 function readToken(environment: NodeJS.ProcessEnv, variable: string): string | undefined {

@@ -70,6 +70,7 @@ describe("openapi.json", () => {
       "/api/v1/apps/{app}/templates: get",
       "/api/v1/apps/{app}: get put delete",
       "/api/v1/apps: get",
+      "/api/v1/epoch: post",
       "/api/v1/gateways: get",
       "/api/v1/revisions: get",
       "/api/v1/tokens/{id}: delete",

@@ -36,7 +36,9 @@ describe("apps", () => {
       body: { code: "invalid-request", errors: [{ path: "app", got: '"Shop"' }] },
     });
     const filled = await call("PUT", "/apps/shop", { body: { owner: "me" } });
-    expect(filled.body.errors).toEqual([{ path: "owner", expected: "no such field; known here: realm", got: '"me"' }]);
+    expect(filled.body.errors).toEqual([
+      { path: "owner", expected: "no such field; known here: realm, bounds", got: '"me"' },
+    ]);
   });
 
   it("keeps the same policy name of two apps apart", async () => {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { addUsage } from "../../control-plane/src/storage/usage.ts";
 import { onePerSecond, type Running, startControlPlane } from "./control-plane-under-test.ts";
 import { connectGateway } from "./gateway-double.ts";
 
@@ -149,6 +150,7 @@ describe("a ban", () => {
       created_at: nowMs,
       created_by: "x",
       revision: 1,
+      bytes: 90,
     }));
     for (let i = 0; i < rows.length; i += 1_000) {
       await running.app.database
@@ -156,6 +158,9 @@ describe("a ban", () => {
         .values(rows.slice(i, i + 1_000))
         .execute();
     }
+    await running.app.database.transaction().execute(async (transaction) => {
+      await addUsage(transaction, "default", { bans: rows.length, banBytes: 90 * rows.length });
+    });
     const body = { cidr: "10.0.0.2", for: "1h" };
     const refused = await running.call("POST", bans, { body });
     expect([refused.status, refused.body.code]).toEqual([409, "too-many-bans"]);

@@ -19,7 +19,7 @@ export interface GatewayDouble {
 export async function connectGateway(
   { url }: Running,
   id: string,
-  position: { epoch: string; revision: number } = { epoch: "", revision: 0 },
+  position: { epoch: string; revision: number; proof?: string | undefined } = { epoch: "", revision: 0 },
   options: ClientOptions = {},
 ): Promise<GatewayDouble> {
   const double = await openSocket(url, options);

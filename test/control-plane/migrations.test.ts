@@ -10,6 +10,9 @@ it("a database of the first schema keeps its policies, history and tokens, which
   await first.stop();
   const database = new DatabaseSync(join(SLUICE_DATA_DIR, "sluice.db"));
   database.exec(`
+    drop table usage; drop table audit; drop index revisions_app;
+    alter table meta drop column proof_key; alter table apps drop column bounds;
+    alter table policies drop column bytes; alter table policies drop column steps;
     drop table bans; drop table templates;
     drop index tokens_id; alter table tokens drop column id;
     alter table revisions drop column subject;
@@ -25,4 +28,6 @@ it("a database of the first schema keeps its policies, history and tokens, which
   const [old] = (await call("GET", "/tokens")).body.tokens;
   expect(old).toMatchObject({ name: "an old one", lastFour: "1234" });
   expect((await call("DELETE", `/tokens/${old.id}`)).status).toBe(200);
+  const bytes = Buffer.byteLength(JSON.stringify({ name: "books", ...onePerSecond }));
+  expect((await call("GET", "/apps/default")).body.used).toMatchObject({ policies: 1, bytes, steps: 0 });
 });

@@ -86,6 +86,7 @@ describe("the push socket", () => {
       format: snapshotFormat,
       epoch,
       revision: 3,
+      proof: expect.stringMatching(/^[0-9a-f]{64}$/),
       apps: [{ app: "shop" }],
       bans: [],
       callers: [],
@@ -180,9 +181,9 @@ describe("the push socket", () => {
     gateway.say({ type: "refused", epoch, revision, problems });
     await vi.waitFor(async () => {
       const { refused } = (await running.call("GET", "/gateways")).body.gateways[0];
-      expect(refused.errors).toHaveLength(101);
-      expect(refused.errors[0].path).toBe(`${"é".repeat(500)}…`);
-      expect(refused.errors[100]).toEqual({ path: "100", expected: "less", got: "more" });
+      expect(refused.errors).toHaveLength(21);
+      expect(refused.errors[0].path).toBe(`${"é".repeat(250)}…`);
+      expect(refused.errors[20]).toEqual({ path: "20", expected: "less", got: "more" });
     });
     expect(gateway.socket.readyState).toBe(gateway.socket.OPEN);
   });
@@ -245,7 +246,8 @@ describe("?wait", () => {
     });
     expect(answered).toBe(false);
     picky.say({ type: "refused", epoch, revision, problems: [{ path: "", expected: "less", got: "more" }] });
-    expect((await put).body).toEqual({ revision: 1, applied: { gateways: 2, acked: 1, refused: 1 } });
+    const refusals = [{ gateway: "picky", revision: 1, errors: [{ path: "", expected: "less", got: "more" }] }];
+    expect((await put).body).toEqual({ revision: 1, applied: { gateways: 2, acked: 1, refused: 1, refusals } });
   });
 
   it("answers with what there is when the time is over", async () => {
@@ -316,6 +318,7 @@ describe("GET /gateways", () => {
             workers: 2,
             revision: 0,
             lag: 1,
+            alarm: "snapshot-refused",
             refused: { revision: 1, at: expect.any(String), errors: problems },
             counters: { allowed: 7, refused: 2 },
             redis: null,
@@ -397,15 +400,22 @@ describe("a database that was rolled back", () => {
     await first.stop();
     await copyFile(file, `${file}.backup`);
     const second = await startControlPlane({ SLUICE_DATA_DIR });
-    for (const quota of [3, 4]) await second.call("PUT", books, { body: perSecond(quota) });
-    const { epoch, revision } = await (await connectGateway(second, "g1")).next("snapshot");
-    expect(revision).toBe(4);
+    const proofs = new Map<number, string | undefined>();
+    const before = await connectGateway(second, "g1");
+    for (const quota of [2, 3, 4]) {
+      await second.call("PUT", books, { body: perSecond(quota) });
+      const { revision, proof } = await before.next("snapshot");
+      proofs.set(revision, proof);
+    }
+    const { epoch } = second.app.publisher.current;
+    expect([...proofs.keys()]).toEqual([2, 3, 4]);
     await second.stop();
     await copyFile(`${file}.backup`, file);
     const lines: string[] = [];
     const logTo = { write: (line: string) => void lines.push(line) };
     const running = await startControlPlane({ SLUICE_DATA_DIR, SLUICE_LOG_LEVEL: "warn" }, { logTo });
-    return { running, held: { epoch, revision }, lines };
+    const heldAt = (revision: number) => ({ epoch, revision, proof: proofs.get(revision) });
+    return { running, held: heldAt(4), heldAt, lines };
   }
 
   it("gets a new epoch, which gateways that hold more of the old one take", async () => {
@@ -423,13 +433,14 @@ describe("a database that was rolled back", () => {
   });
 
   it("gets one new epoch, however many gateways hold more of the old one", async () => {
-    const { running, held, lines } = await restored();
-    const gateways = await Promise.all(
-      ["g1", "g2", "g3"].map((id, i) => connectGateway(running, id, { ...held, revision: 2 + i })),
-    );
+    const { running, held, heldAt, lines } = await restored();
+    const gateways = await Promise.all(["g1", "g2", "g3"].map((id, i) => connectGateway(running, id, heldAt(2 + i))));
     const epochs = await Promise.all(gateways.map(async (gateway) => (await gateway.next("snapshot")).epoch));
     expect(new Set(epochs).size).toBe(1);
-    for (const gateway of gateways) gateway.say({ type: "applied", ...held });
+    for (const gateway of gateways) {
+      gateway.say({ type: "applied", ...held });
+      await connectGateway(running, "again", held);
+    }
     expect((await running.call("GET", "/revisions")).body.revisions).toHaveLength(3);
     expect(lines.filter((line) => line.includes("beginning a new history"))).toHaveLength(1);
   });
@@ -506,7 +517,8 @@ describe("what counts as applied", () => {
       const link = {} as GatewayLink;
       fleet.join({ type: "hello", gateway: "g1", version: "1", workers: 1, epoch: "e", revision: 4 }, link);
       fleet.report("g1", link, { type: "refused", epoch: "e", revision, problems: [] });
-      expect(fleet.applied(newest, 4)).toEqual({ gateways: 1, acked: 1 - refused, refused });
+      const refusals = refused === 0 ? {} : { refusals: [{ gateway: "g1", revision, problems: [] }] };
+      expect(fleet.applied(newest, 4)).toEqual({ gateways: 1, acked: 1 - refused, refused, ...refusals });
     }
   });
 });

@@ -89,7 +89,10 @@ describe("one Redis", () => {
     server.hang();
     await untilRedis(control, "failing");
     const ready = await control.call("GET", "readyz");
-    expect([ready.status, ready.body]).toEqual([200, { status: "ok", storage: "ok", redis: "failing", gateways: 0 }]);
+    expect([ready.status, ready.body]).toEqual([
+      200,
+      { status: "ok", storage: "ok", redis: "failing", gateways: 0, alarms: [] },
+    ]);
     const policy = await control.call("PUT", "/apps/default/policies/books", { body: books });
     expect(policy.status).toBe(201);
     server.goOn();

@@ -48,16 +48,17 @@ describe("a snapshot", () => {
     epoch: "e",
     revision: 1,
     apps: [],
+    proofKey: "",
     templates: [],
     bans: [],
     callers: [],
     policies: documents.map((document) => ({ app: "default", document: JSON.stringify({ name: "p", ...document }) })),
   });
 
-  it("has the zones that schedules name, each once, and a gateway reads it", () => {
+  it("has the zones that schedules name, each once, and a gateway reads it", async () => {
     const shanghai = { ...office, timezone: "Asia/Shanghai" };
     const documents = [{ ...onePerSecond, schedule: office }, { ...onePerSecond, schedule: shanghai }, onePerSecond];
-    const { bytes } = snapshotFrame(state(...documents, { ...onePerSecond, schedule: office }), now);
+    const { bytes } = await snapshotFrame(state(...documents, { ...onePerSecond, schedule: office }), now);
     const message = JSON.parse(bytes.toString());
     expect(Object.keys(message.zones).sort()).toEqual(["Asia/Shanghai", "Europe/Berlin"]);
     const { snapshot, problems } = readSnapshot(message);
@@ -65,8 +66,17 @@ describe("a snapshot", () => {
     expect(snapshot?.policies.map(({ schedule }) => schedule?.transitions.length)).toEqual([21, 1, undefined, 21]);
   });
 
-  it("has none where no policy has a schedule, though one speaks of it", () => {
-    const { bytes } = snapshotFrame(state({ ...onePerSecond, description: 'a "schedule"' }), now);
+  it("has a zone once, by one name, however policies spell it", async () => {
+    const spelt = (timezone: string) => ({ ...onePerSecond, schedule: { ...office, timezone } });
+    const spellings = ["Europe/Berlin", "europe/berlin", "EUROPE/BERLIN", "eUROPE/bERLIN"];
+    const { bytes } = await snapshotFrame(state(...spellings.map(spelt)), now);
+    const message = JSON.parse(bytes.toString());
+    expect(Object.keys(message.zones)).toEqual(["Europe/Berlin"]);
+    expect(readSnapshot(message).problems).toEqual([]);
+  });
+
+  it("has none where no policy has a schedule, though one speaks of it", async () => {
+    const { bytes } = await snapshotFrame(state({ ...onePerSecond, description: 'a "schedule"' }), now);
     expect(JSON.parse(bytes.toString())).not.toHaveProperty("zones");
   });
 });

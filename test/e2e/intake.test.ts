@@ -73,7 +73,7 @@ afterAll(async () => {
 
 it("takes 10,000 policies in, and what is edited after, in slices", async () => {
   for (const edited of [7, 8]) {
-    push(10_000, edited);
+    await push(10_000, edited);
     await applied(revision);
   }
   expect(await gateway.metric("sluice_snapshot_policies")).toBe(10_000);
@@ -97,19 +97,19 @@ it("collects what an intake leaves behind that broke off", async () => {
   told = [];
   await ask(`${gateway.url}/break`);
   const reconnected = once(server, "connection");
-  push(10_000, "all");
+  await push(10_000, "all");
   await reconnected;
   await ask(`${gateway.url}/mend`);
   expect(gateway.log).toContain("broken by this test");
   expect(told.filter(({ type }) => type !== "hello")).toEqual([]);
   await until("its garbage is gone", 5000, async () => (await luaKB("/memory")) < keptKB * 1.4);
-  push(10_000, 7);
+  await push(10_000, 7);
   await applied(revision);
 });
 
 it("answers pings while it takes a snapshot in", async () => {
   told = [];
-  push(10_000, "all");
+  await push(10_000, "all");
   socket.ping();
   await once(socket, "pong");
   expect(told).toEqual([]);
@@ -118,11 +118,11 @@ it("answers pings while it takes a snapshot in", async () => {
 
 it("goes on to the newest of the snapshots that came meanwhile", async () => {
   told = [];
-  push(10_000, "all");
+  await push(10_000, "all");
   const first = revision;
   socket.ping();
   await once(socket, "pong");
-  for (const count of [300, 200, 100]) push(count, 0);
+  for (const count of [300, 200, 100]) await push(count, 0);
   await applied(revision);
   expect(told.map((message) => message.revision)).toEqual([first, revision]);
   expect(await gateway.metric("sluice_snapshot_policies")).toBe(100);
@@ -131,7 +131,7 @@ it("goes on to the newest of the snapshots that came meanwhile", async () => {
 it("keeps up with a thousand edits in a row, in bounded memory", async () => {
   const edit = async (count: number) => {
     for (let i = 0; i < count; i++) {
-      push(200, i % 200);
+      await push(200, i % 200);
       // As a slow control plane: a queue of megabytes in this process is not what is tested.
       if (i % 10 === 9) await applied(revision);
     }
@@ -152,14 +152,14 @@ it("keeps up with a thousand edits in a row, in bounded memory", async () => {
 it("survives a reload in the middle of an intake", async () => {
   const before = childrenOf(gateway.pid);
   told = [];
-  push(10_000, "all");
+  await push(10_000, "all");
   const reconnected = once(server, "connection");
   process.kill(gateway.pid, "SIGHUP");
   await reconnected;
   await until("the new worker says hello", 5000, () => told.some(({ type }) => type === "hello"));
   const hello = told.find(({ type }) => type === "hello");
   // As the control plane does where the gateway is behind.
-  if (hello?.revision !== revision) push(10_000, "all");
+  if (hello?.revision !== revision) await push(10_000, "all");
   await until("the new revision is in force", 20_000, async () => {
     return (await gateway.metric("sluice_snapshot_revision")) === revision;
   });
@@ -178,7 +178,7 @@ it("begins with 10,000 policies from its disk in seconds of CPU", async () => {
 });
 
 /** @param edited the place of the policy that says something else than before, or all of them do */
-function push(count: number, edited: number | "all"): void {
+async function push(count: number, edited: number | "all"): Promise<void> {
   revision += 1;
   const policies = Array.from({ length: count }, (_, i) => ({
     app: "default",
@@ -189,8 +189,8 @@ function push(count: number, edited: number | "all"): void {
       limits: [{ algorithm: "fixed-window", quota: 1, window: "1d" }],
     }),
   }));
-  const state = { epoch: "intake", revision, policies, apps: [], templates: [], bans: [], callers: [] };
-  const { bytes } = snapshotFrame(state, Date.now());
+  const state = { epoch: "intake", revision, proofKey: "", policies, apps: [], templates: [], bans: [], callers: [] };
+  const { bytes } = await snapshotFrame(state, Date.now());
   // In frames, as the control plane sends it.
   for (let from = 0; from < bytes.length; from += 65_536) {
     socket.send(bytes.subarray(from, from + 65_536), { binary: false, fin: from + 65_536 >= bytes.length });

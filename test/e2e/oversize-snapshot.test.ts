@@ -31,15 +31,20 @@ it("is refused with the reason, while the old one serves, also new workers", asy
   });
   const large = (name: string) => ({
     name,
-    match: { paths: Array.from({ length: 256 }, (_, i) => `/${name}${i}/${"x".repeat(1000)}`) },
+    match: { paths: Array.from({ length: 60 }, (_, i) => `/${name}${i}/${"x".repeat(1000)}`) },
     limits: [{ algorithm: "fixed-window", quota: 1, window: "1d" }],
   });
   let refused = 0;
-  for (let i = 0; i < 6 && refused === 0; i++) {
-    const put = await system.api("PUT", `/apps/default/policies/large${i}?wait=10s`, large(`large${i}`));
-    refused = JSON.parse(put.body).applied.refused;
+  let last = 0;
+  for (; last < 20 && refused === 0; last++) {
+    const put = await system.api("PUT", `/apps/default/policies/large${last}?wait=10s`, large(`large${last}`));
+    const { applied } = JSON.parse(put.body);
+    refused = applied.refused;
+    if (refused > 0) expect(applied.refusals[0].errors[0].expected).toContain("make it larger in nginx.conf");
   }
   expect(refused).toBe(1);
+  const alarms = async () => JSON.parse((await ask(`${system.controlUrl}/readyz`)).body).alarms;
+  expect(await alarms()).toEqual([{ alarm: "snapshot-refused", gateways: 1 }]);
   const { gateways } = JSON.parse((await system.api("GET", "/gateways")).body);
   expect(gateways[0].refused.errors[0].expected).toContain("make it larger in nginx.conf");
 
@@ -53,4 +58,6 @@ it("is refused with the reason, while the old one serves, also new workers", asy
     ),
   );
   expect(await statuses()).toEqual([429, 429]);
+  await system.api("DELETE", `/apps/default/policies/large${last - 1}?wait=10s`);
+  expect(await alarms()).toEqual([]);
 });

@@ -1,6 +1,7 @@
 // An error that a client is meant to see, by its code in the catalogue. Whatever else is thrown becomes `internal`.
 
 import type { Problem } from "@sluice/limiter/policy/validate.ts";
+import type { Bound } from "../bounds/bounds.ts";
 import { type ErrorCode, errorCatalogue } from "./catalogue.ts";
 
 export interface ProblemDocument {
@@ -12,7 +13,19 @@ export interface ProblemDocument {
   errors?: readonly Problem[];
   etag?: string;
   policies?: readonly string[];
+  bounds?: readonly ExceededBound[];
   requestId?: string;
+}
+
+/** Something that there may not be more of. */
+export interface ExceededBound {
+  readonly bound: Bound;
+  /** Whose it is: of one document, of the app, or of all apps together. */
+  readonly of: "policy" | "template" | "app" | "all";
+  readonly used: number;
+  readonly allowed: number;
+  /** How much more was asked for. */
+  readonly wanted: number;
 }
 
 export interface ErrorExtras {
@@ -21,6 +34,7 @@ export interface ErrorExtras {
   readonly etag?: string;
   /** Names of the policies that are in the way. */
   readonly policies?: readonly string[];
+  readonly bounds?: readonly ExceededBound[];
   readonly requestId?: string;
 }
 

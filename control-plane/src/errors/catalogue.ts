@@ -91,7 +91,13 @@ export const errorCatalogue = {
   "too-many-bans": {
     status: 409,
     title: "Too many bans",
-    meaning: "The app has 10,000 bans in force, which is the most.",
+    meaning: "The app has as many bans in force as its bounds allow: 10,000, unless an admin set another number.",
+  },
+  "bound-exceeded": {
+    status: 409,
+    title: "Bound exceeded",
+    meaning:
+      "There would be more than the bounds of the document, the app or all apps together allow. `bounds` says of what, how much is used, allowed and wanted. Nothing was stored; what makes less is always accepted.",
   },
   "precondition-failed": {
     status: 412,

@@ -2,6 +2,7 @@
 
 import fp from "fastify-plugin";
 import { Counter, Gauge, Registry } from "prom-client";
+import { type Alarm, alarmNames } from "../push/alarms.ts";
 
 export interface Metrics {
   readonly registry: Registry;
@@ -56,6 +57,20 @@ export function addGauge({ registry }: Metrics, name: string, help: string, read
     registers: [registry],
     collect() {
       this.set(read());
+    },
+  });
+}
+
+/** How many gateways there is an alarm of, by its name: one line each, 0 where all is well. */
+export function addAlarmGauge({ registry }: Metrics, read: () => readonly Alarm[]): void {
+  new Gauge({
+    name: "sluice_control_gateway_alarms",
+    help: "Connected gateways that do not have what is stored, by what is wrong.",
+    labelNames: ["alarm"] as const,
+    registers: [registry],
+    collect() {
+      for (const alarm of alarmNames) this.set({ alarm }, 0);
+      for (const { alarm, gateways } of read()) this.set({ alarm }, gateways);
     },
   });
 }

@@ -3,14 +3,15 @@
 import type { FastifyBaseLogger } from "fastify";
 import fp from "fastify-plugin";
 import { ApiError } from "../errors/api-error.ts";
+import { alarmsOf } from "../push/alarms.ts";
 import { CounterOrders } from "../push/counter-orders.ts";
 import { Fleet } from "../push/fleet.ts";
 import { GatewayLog } from "../push/gateway-log.ts";
 import { Publisher } from "../push/publisher.ts";
 import { announceFleet, type PushTimes, runPushSession } from "../push/push-session.ts";
 import { renewEpoch } from "../storage/epoch.ts";
-import { readState } from "../storage/revisions.ts";
-import { addGauge } from "./metrics.ts";
+import { readHead, readState } from "../storage/revisions.ts";
+import { addAlarmGauge, addGauge } from "./metrics.ts";
 
 declare module "fastify" {
   interface FastifyInstance {
@@ -29,6 +30,7 @@ export default fp<{ now: () => number; times: PushTimes }>(
       fleet,
       now,
       readState: () => readState(app.database, now()),
+      readHead: () => readHead(app.database),
       renewEpoch: async (held) => {
         const left = await renewEpoch(app.database, { who: "control plane", atMs: now() }, held);
         if (left === undefined) return;
@@ -88,6 +90,13 @@ export default fp<{ now: () => number; times: PushTimes }>(
       () => publisher.current.revision,
     );
     addGauge(app.metrics, "sluice_control_gateways_connected", "Gateways connected here.", () => fleet.links().length);
+    addGauge(
+      app.metrics,
+      "sluice_control_snapshot_bytes",
+      "Size of the newest snapshot.",
+      () => publisher.current.bytes.length,
+    );
+    addAlarmGauge(app.metrics, () => alarmsOf(fleet.list(), publisher.current, now()));
     app.addHook("onClose", () => publisher.stop());
   },
   { name: "push", dependencies: ["database", "websockets", "authentication", "metrics"] },

@@ -12,6 +12,8 @@ import { isTimezone } from "./zone-transitions.ts";
 export interface Judgement {
   /** As it would be stored: with its name, and with its references to templates. */
   readonly document: unknown;
+  /** As gateways would get it: with what its templates say. */
+  readonly resolved: unknown;
   readonly problems: readonly Problem[];
   /** What it says in vain, and what its app's realm makes of it; of a document without problems. */
   readonly warnings: readonly Problem[];
@@ -44,7 +46,7 @@ export function judgePolicy(
     validation.policy === undefined
       ? []
       : [...realmWarnings(standing.app), ...warningsOf(validation.policy).map(asPut)];
-  if (!isRecord(named)) return { document: named, problems, warnings };
+  if (!isRecord(named)) return { document: named, resolved: resolution.document, problems, warnings };
   const given = named["name"];
   if (name !== undefined && given !== name && !problems.some(({ path }) => path === "name")) {
     problems.push({
@@ -71,7 +73,7 @@ export function judgePolicy(
       got: describeValue(timezone),
     });
   }
-  return { document: named, problems, warnings };
+  return { document: named, resolved: resolution.document, problems, warnings };
 }
 
 /** A document that something is wrong with may be right in where it reaches: then that is judged at once with the rest. */

@@ -45,6 +45,46 @@ function findTransitions(timezone: string, nowSeconds: number): ZoneTransition[]
   return transitions;
 }
 
+/** A zone by the name that all its spellings have, and when its offset changes. */
+export interface KnownZone {
+  readonly name: string;
+  readonly transitions: readonly ZoneTransition[];
+  readonly foundAtSeconds: number;
+}
+
+/** To find a zone's transitions takes milliseconds, and they stay as they are. Kept for a month, of years ahead. */
+const keepSeconds = 30 * daySeconds;
+const kept = new Map<string, KnownZone>();
+
+/** @returns undefined: there is no such time zone */
+export function knownZone(timezone: string, nowSeconds: number): KnownZone | undefined {
+  const name = zoneName(timezone);
+  if (name === undefined) return undefined;
+  const known = kept.get(name);
+  if (known !== undefined && Math.abs(nowSeconds - known.foundAtSeconds) < keepSeconds) return known;
+  const transitions = zoneTransitions(name, nowSeconds);
+  if (transitions === undefined) return undefined;
+  const found = { name, transitions, foundAtSeconds: nowSeconds };
+  kept.set(name, found);
+  return found;
+}
+
+const names = new Map<string, string>();
+const mostNames = 10_000;
+
+function zoneName(timezone: string): string | undefined {
+  const known = names.get(timezone);
+  if (known !== undefined) return known;
+  try {
+    const name = new Intl.DateTimeFormat("en-US", { timeZone: timezone }).resolvedOptions().timeZone;
+    if (names.size >= mostNames) names.clear();
+    names.set(timezone, name);
+    return name;
+  } catch {
+    return undefined;
+  }
+}
+
 export function isTimezone(timezone: string): boolean {
   return offsetsOf(timezone) !== undefined;
 }

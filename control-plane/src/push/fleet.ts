@@ -6,6 +6,7 @@ import type { GatewayMessage, RedisReport } from "@sluice/limiter/policy/snapsho
 import type { Problem } from "@sluice/limiter/policy/validate.ts";
 import type { Position } from "../storage/epoch.ts";
 import type { GatewayLink } from "./gateway-link.ts";
+import type { SnapshotFrame } from "./snapshot-frame.ts";
 
 export type Hello = Extract<GatewayMessage, { type: "hello" }>;
 
@@ -30,6 +31,8 @@ export interface Gateway {
   readonly counters: Readonly<Record<string, number>>;
   /** Undefined: it has none, or has not reported yet. */
   readonly redis: RedisReport | undefined;
+  /** Since when it has told nothing of a snapshot that it was sent. Undefined: there is none such. */
+  readonly owedSinceMs: number | undefined;
 }
 
 /** What a gateway tells of itself. */
@@ -40,12 +43,28 @@ export interface Applied {
   readonly gateways: number;
   readonly acked: number;
   readonly refused: number;
+  /** What those that refused say of it, of the first few; absent where there is none. */
+  readonly refusals?: readonly Refused[];
 }
 
-type Member = { -readonly [Field in keyof Gateway]: Gateway[Field] } & { link: GatewayLink | undefined };
+/** That a gateway would not take a revision. */
+export interface Refused {
+  readonly gateway: string;
+  readonly revision: number;
+  readonly problems: readonly Problem[];
+}
+
+type Member = { -readonly [Field in keyof Gateway]: Gateway[Field] } & {
+  link: GatewayLink | undefined;
+  /** The last snapshot that it was sent. */
+  sent: Position | undefined;
+};
 
 /** How long a gateway that went away is still shown. */
 const rememberMs = 3_600_000;
+/** Of gateways that went away; those that went first are forgotten first. */
+const mostRemembered = 200;
+const mostRefusalsTold = 10;
 
 /**
  * Events: `members` when the set of connected gateways changed, `progress` when any wait for a revision may be over,
@@ -53,6 +72,8 @@ const rememberMs = 3_600_000;
  */
 export class Fleet extends EventEmitter<{ members: []; progress: []; closing: [] }> {
   readonly #members = new Map<string, Member>();
+  /** Of the members, those that went away, in that order. */
+  readonly #departed = new Set<string>();
   readonly #now: () => number;
 
   constructor(now: () => number) {
@@ -62,9 +83,14 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
     this.setMaxListeners(0);
   }
 
-  /** @returns the older link of the same id, for the caller to close */
-  join(hello: Hello, link: GatewayLink): GatewayLink | undefined {
+  /**
+   * @param sent the snapshot that it was sent as it came; undefined: it has the newest
+   * @returns the older link of the same id, for the caller to close
+   */
+  join(hello: Hello, link: GatewayLink, sent?: Position): GatewayLink | undefined {
     const older = this.#members.get(hello.gateway);
+    this.#departed.delete(hello.gateway);
+    this.#forget();
     this.#members.set(hello.gateway, {
       id: hello.gateway,
       version: hello.version,
@@ -76,7 +102,9 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
       refused: older?.refused,
       counters: older?.counters ?? {},
       redis: undefined,
+      owedSinceMs: sent === undefined ? undefined : this.#now(),
       link,
+      sent,
     });
     this.emit("members");
     this.emit("progress");
@@ -89,6 +117,12 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
     if (member === undefined) return false;
     member.link = undefined;
     member.disconnectedAtMs = this.#now();
+    // Of one that left, that it refused is told, and the first reason.
+    if (member.refused !== undefined) {
+      member.refused = { ...member.refused, problems: member.refused.problems.slice(0, 1) };
+    }
+    this.#departed.add(id);
+    this.#forget();
     this.emit("members");
     this.emit("progress");
     return true;
@@ -102,6 +136,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
       case "applied":
         member.epoch = message.epoch;
         member.revision = message.revision;
+        this.#settle(member, message);
         if (member.refused?.epoch !== message.epoch || member.refused.revision <= message.revision) {
           member.refused = undefined;
         }
@@ -109,6 +144,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
       case "refused": {
         const { epoch, revision, problems } = message;
         member.refused = { epoch, revision, atMs: this.#now(), problems };
+        this.#settle(member, message);
         break;
       }
       case "status":
@@ -119,13 +155,24 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
     this.emit("progress");
   }
 
+  sendToAll(frame: SnapshotFrame): void {
+    for (const member of this.#members.values()) {
+      if (member.link === undefined) continue;
+      member.link.sendSnapshot(frame);
+      member.sent = { epoch: frame.epoch, revision: frame.revision };
+      member.owedSinceMs ??= this.#now();
+    }
+  }
+
   /** Connected gateways, and those that left less than an hour ago. */
   list(): Gateway[] {
-    const forgetBeforeMs = this.#now() - rememberMs;
-    for (const [id, member] of this.#members) {
-      if (member.disconnectedAtMs !== undefined && member.disconnectedAtMs < forgetBeforeMs) this.#members.delete(id);
-    }
+    this.#forget();
     return [...this.#members.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
+  }
+
+  /** How many gateways there is anything known of, connected or not. */
+  get remembered(): number {
+    return this.#members.size;
   }
 
   links(): GatewayLink[] {
@@ -147,14 +194,35 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
     let gateways = 0;
     let acked = 0;
     let refused = 0;
+    const refusals: Refused[] = [];
     for (const member of this.#members.values()) {
       if (member.link === undefined) continue;
       gateways += 1;
-      if (member.refused?.epoch === newest.epoch && member.refused.revision >= revision) refused += 1;
-      else if (member.epoch !== newest.epoch) continue;
+      if (member.refused?.epoch === newest.epoch && member.refused.revision >= revision) {
+        refused += 1;
+        const { revision: which, problems } = member.refused;
+        if (refusals.length < mostRefusalsTold) refusals.push({ gateway: member.id, revision: which, problems });
+      } else if (member.epoch !== newest.epoch) continue;
       else if (member.revision >= revision && member.revision <= newest.revision) acked += 1;
     }
-    return { gateways, acked, refused };
+    return refusals.length === 0 ? { gateways, acked, refused } : { gateways, acked, refused, refusals };
+  }
+
+  /** It has told what became of a snapshot: of the one that it was sent last, or of one before. */
+  #settle(member: Member, { epoch, revision }: Position): void {
+    const isLast = member.sent?.epoch !== epoch || member.sent.revision <= revision;
+    member.owedSinceMs = isLast ? undefined : this.#now();
+  }
+
+  /** Those that went away long ago, or before very many others. */
+  #forget(): void {
+    const forgetBeforeMs = this.#now() - rememberMs;
+    for (const id of this.#departed) {
+      const goneAtMs = this.#members.get(id)?.disconnectedAtMs ?? 0;
+      if (goneAtMs >= forgetBeforeMs && this.#departed.size <= mostRemembered) break;
+      this.#departed.delete(id);
+      this.#members.delete(id);
+    }
   }
 
   #memberOf(id: string, link: GatewayLink): Member | undefined {

@@ -2,15 +2,16 @@
 // understood is refused whole, so that no half-read report is shown to an operator as fact.
 
 import { cutToBytes } from "@sluice/limiter/byte-length.ts";
-import { maxProblems, type Problem } from "@sluice/limiter/policy/problems.ts";
+import type { Problem } from "@sluice/limiter/policy/problems.ts";
 import type { CounterReading, GatewayMessage, RedisReport } from "@sluice/limiter/policy/snapshot.ts";
 
 export const maxMessageBytes = 1024 * 1024;
 const maxTextLength = 128;
-/** What the limiter reports at most: so many, and one that counts the rest. */
-const keptProblems = maxProblems + 1;
-const maxProblemBytes = 1000;
-const maxCounters = 1000;
+/** As many as a gateway tells, the one that counts the rest among them. They are kept for as long as the gateway is. */
+const keptProblems = 21;
+const maxProblemBytes = 500;
+/** Many more than there are results of a decision. */
+const maxCounters = 32;
 /** More limits than a policy may have. */
 const maxReadings = 100;
 
@@ -21,10 +22,10 @@ export function readGatewayMessage(text: string): GatewayMessage | undefined {
   const message = parse(text);
   switch (message?.["type"]) {
     case "hello": {
-      const { gateway, version, workers, epoch, revision } = message;
+      const { gateway, version, workers, epoch, revision, proof } = message;
       if (!isText(gateway) || gateway === "" || !isText(version) || !isCount(workers)) return undefined;
-      if (!isText(epoch) || !isCount(revision)) return undefined;
-      return { type: "hello", gateway, version, workers, epoch, revision };
+      if (!isText(epoch) || !isCount(revision) || !(proof === undefined || isText(proof))) return undefined;
+      return { type: "hello", gateway, version, workers, epoch, revision, ...(proof === undefined ? {} : { proof }) };
     }
     case "applied": {
       const { epoch, revision } = message;
@@ -88,8 +89,8 @@ function readCounters(value: unknown): Record<string, number> | undefined {
   if (!isRecord(value)) return undefined;
   const entries = Object.entries(value);
   if (entries.length > maxCounters) return undefined;
-  for (const [, count] of entries) {
-    if (typeof count !== "number") return undefined;
+  for (const [name, count] of entries) {
+    if (!isText(name) || typeof count !== "number") return undefined;
   }
   return value as Record<string, number>;
 }

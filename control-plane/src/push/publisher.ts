@@ -4,6 +4,7 @@
 import type { Position } from "../storage/epoch.ts";
 import type { StoredState } from "../storage/revisions.ts";
 import type { Fleet } from "./fleet.ts";
+import { isProven, type ShownPosition } from "./position-proof.ts";
 import { type SnapshotFrame, snapshotFrame } from "./snapshot-frame.ts";
 
 const retryMs = 1_000;
@@ -13,6 +14,8 @@ export interface PublisherDependencies {
   /** ms since the epoch. */
   now(): number;
   readState(): Promise<StoredState>;
+  /** The newest revision alone: it costs little. */
+  readHead(): Promise<Position>;
   /** Makes the history another one where it does not reach as far as `held`. */
   renewEpoch(held: Position): Promise<void>;
   onError(error: unknown): void;
@@ -21,20 +24,24 @@ export interface PublisherDependencies {
 export class Publisher {
   readonly #dependencies: PublisherDependencies;
   #current: SnapshotFrame;
-  #claimed: Position | undefined;
+  #proofKey: string;
+  /** What a gateway has shown that it holds of our history, and that we have not read. */
+  #shown: Position | undefined;
   #wanted = false;
   #round: Promise<void> | undefined;
   #retry: NodeJS.Timeout | undefined;
   #stopped = false;
 
-  private constructor(dependencies: PublisherDependencies, first: SnapshotFrame) {
+  private constructor(dependencies: PublisherDependencies, proofKey: string, first: SnapshotFrame) {
     this.#dependencies = dependencies;
+    this.#proofKey = proofKey;
     this.#current = first;
   }
 
   /** @throws when the database cannot be read: without a first state there is nothing to serve */
   static async start(dependencies: PublisherDependencies): Promise<Publisher> {
-    return new Publisher(dependencies, snapshotFrame(await dependencies.readState(), dependencies.now()));
+    const state = await dependencies.readState();
+    return new Publisher(dependencies, state.proofKey, await snapshotFrame(state, dependencies.now()));
   }
 
   /** The newest snapshot that was read. */
@@ -43,12 +50,15 @@ export class Publisher {
   }
 
   /**
-   * Takes note of what a gateway says that it holds. More of our history than we have read: another control plane wrote
-   * it just now, or the database was rolled back to an older state.
+   * Takes note of what a gateway says that it holds, when it comes. More of our history than we have read: another control
+   * plane wrote it just now, or the database was rolled back to an older state. The latter is believed of a gateway that
+   * shows the proof of its revision; of any other, the database is looked at, and believed.
    */
-  heardOf(held: Position): void {
+  heardOf(held: ShownPosition): void {
     if (!isBeyond(held, this.#current)) return;
-    if (this.#claimed === undefined || !isBeyond(this.#claimed, held)) this.#claimed = held;
+    const { epoch, revision } = held;
+    const further = this.#shown === undefined || !isBeyond(this.#shown, held);
+    if (further && isProven(this.#proofKey, held)) this.#shown = { epoch, revision };
     void this.publish();
   }
 
@@ -74,10 +84,10 @@ export class Publisher {
       this.#wanted = false;
       try {
         const state = await this.#readWholeHistory();
-        const { epoch, revision } = this.#current;
-        if (state.epoch === epoch && state.revision === revision) continue;
-        this.#current = snapshotFrame(state, this.#dependencies.now());
-        for (const link of this.#dependencies.fleet.links()) link.sendSnapshot(this.#current);
+        if (state === undefined) continue;
+        this.#proofKey = state.proofKey;
+        this.#current = await snapshotFrame(state, this.#dependencies.now());
+        this.#dependencies.fleet.sendToAll(this.#current);
         this.#dependencies.fleet.emit("progress");
       } catch (error) {
         this.#dependencies.onError(error);
@@ -87,14 +97,20 @@ export class Publisher {
     }
   }
 
-  /** A history without its end is made another one first: gateways refuse its numbers, which they know already. */
-  async #readWholeHistory(): Promise<StoredState> {
-    const state = await this.#dependencies.readState();
-    const claimed = this.#claimed;
-    const held = claimed !== undefined && isBeyond(claimed, state) ? claimed : this.#current;
-    if (isBeyond(held, state)) await this.#dependencies.renewEpoch(held);
-    if (this.#claimed === claimed) this.#claimed = undefined;
-    return isBeyond(held, state) ? this.#dependencies.readState() : state;
+  /**
+   * A history without its end is made another one first: gateways refuse its numbers, which they know already.
+   * @returns undefined where there is nothing new
+   */
+  async #readWholeHistory(): Promise<StoredState | undefined> {
+    const head = await this.#dependencies.readHead();
+    const shown = this.#shown;
+    const held = shown !== undefined && isBeyond(shown, head) ? shown : this.#current;
+    const hasLostItsEnd = isBeyond(held, head);
+    if (hasLostItsEnd) await this.#dependencies.renewEpoch(held);
+    if (this.#shown === shown) this.#shown = undefined;
+    const { epoch, revision } = this.#current;
+    if (!hasLostItsEnd && head.epoch === epoch && head.revision === revision) return undefined;
+    return this.#dependencies.readState();
   }
 }
 

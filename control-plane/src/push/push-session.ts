@@ -65,8 +65,10 @@ export function runPushSession(
       gateway = message.gateway;
       const { current } = publisher;
       // One that holds more than we do would refuse what we have.
-      if (message.epoch !== current.epoch || message.revision < current.revision) link.sendSnapshot(current);
-      fleet.join(message, link)?.close(closeCodes.replaced, "replaced by a newer socket of the same gateway");
+      const owed = message.epoch !== current.epoch || message.revision < current.revision;
+      if (owed) link.sendSnapshot(current);
+      const older = fleet.join(message, link, owed ? current : undefined);
+      older?.close(closeCodes.replaced, "replaced by a newer socket of the same gateway");
       publisher.heardOf(message);
       gatewayLog.connected(gateway, address);
       return;
@@ -79,8 +81,8 @@ export function runPushSession(
       counts.snapshotRefused();
       log.warn({ gateway, revision: message.revision, problems: message.problems }, "a gateway refused a snapshot");
     }
+    // Believed of the gateway itself alone: what it says to have applied moves nobody else.
     if (gateway !== undefined) fleet.report(gateway, link, message);
-    if (message.type !== "status") publisher.heardOf(message);
   });
 
   socket.on("close", (code: number) => {

@@ -1,11 +1,13 @@
 // The snapshot as the bytes that travel: written once per revision, however many gateways it goes to.
 
-import type { Zones, ZoneTransition } from "@sluice/limiter/policy/schedule.ts";
+import { setImmediate } from "node:timers/promises";
+import type { ZoneTransition } from "@sluice/limiter/policy/schedule.ts";
 import { type Snapshot, type SnapshotApp, snapshotFormat } from "@sluice/limiter/policy/snapshot.ts";
 import { type ListName, layOut } from "@sluice/limiter/policy/snapshot-lines.ts";
 import { resolveTemplates, type Templates } from "../policies/resolve-templates.ts";
-import { zoneTransitions } from "../policies/zone-transitions.ts";
+import { knownZone } from "../policies/zone-transitions.ts";
 import type { StoredState } from "../storage/revisions.ts";
+import { proofOf } from "./position-proof.ts";
 
 export interface SnapshotFrame {
   readonly epoch: string;
@@ -14,22 +16,40 @@ export interface SnapshotFrame {
   readonly bytes: Buffer;
 }
 
-/** Documents are stored as JSON text and go in as they are, not parsed and written again, but where templates are used. */
-export function snapshotFrame(state: StoredState, nowMs: number): SnapshotFrame {
-  const { epoch, revision, bans, callers } = state;
-  const zones = zonesOf(state, Math.floor(nowMs / 1000));
-  const head: Omit<Snapshot, ListName> = { type: "snapshot", format: snapshotFormat, epoch, revision };
+/** So many policies are written without a pause: a millisecond or two. */
+const policiesAtOnce = 500;
+/** Lines of a list, as snapshot-lines.ts has them. */
+const between = ",\n";
+/** Stands for the lines of policies until they are put in. JSON has no such character. */
+const placeOfPolicies = "\u0000";
+
+/**
+ * Documents are stored as JSON text and go in as they are, not parsed and written again, but where templates or time zones
+ * are used. Requests are served meanwhile.
+ */
+export async function snapshotFrame(state: StoredState, nowMs: number): Promise<SnapshotFrame> {
+  const { epoch, revision, proofKey, bans, callers } = state;
+  const proof = proofOf(proofKey, state);
+  const head: Omit<Snapshot, ListName> = { type: "snapshot", format: snapshotFormat, epoch, revision, proof };
   const templates = templatesByApp(state);
-  const policies = state.policies.map(
-    ({ app, document }) => `{"app":${JSON.stringify(app)},"document":${resolved(document, templates.get(app))}}`,
-  );
-  const text = layOut(JSON.stringify(zones === undefined ? head : { ...head, zones }), {
+  const zones = new Map<string, readonly ZoneTransition[]>();
+  const written: Buffer[] = [];
+  for (let from = 0; from < state.policies.length; from += policiesAtOnce) {
+    if (from > 0) await setImmediate();
+    const lines = state.policies.slice(from, from + policiesAtOnce).map(({ app, document }) => {
+      const sent = withZone(resolved(document, templates.get(app)), zones, Math.floor(nowMs / 1000));
+      return `{"app":${JSON.stringify(app)},"document":${sent}}`;
+    });
+    written.push(Buffer.from(`${from > 0 ? between : ""}${lines.join(between)}`));
+  }
+  const text = layOut(JSON.stringify(zones.size === 0 ? head : { ...head, zones: Object.fromEntries(zones) }), {
     apps: appsOf(state).map((app) => JSON.stringify(app)),
     bans: bans.map((ban) => JSON.stringify(ban)),
     callers: callers.map((caller) => JSON.stringify(caller)),
-    policies,
+    policies: written.length > 0 ? [placeOfPolicies] : [],
   });
-  return { epoch, revision, bytes: Buffer.from(text, "utf8") };
+  const [before = "", after = ""] = text.split(placeOfPolicies);
+  return { epoch, revision, bytes: Buffer.concat([Buffer.from(before), ...written, Buffer.from(after)]) };
 }
 
 /** Of apps that have something which gateways hold within a realm, or to no traffic. */
@@ -61,15 +81,19 @@ function resolved(document: string, templates: Templates | undefined): string {
   return JSON.stringify(resolution.document);
 }
 
-/** What gateways need of the time zones that schedules name; undefined where none does. */
-function zonesOf({ policies }: StoredState, nowSeconds: number): Zones | undefined {
-  const zones = new Map<string, readonly ZoneTransition[]>();
-  for (const { document } of policies) {
-    // Few have one: the others need not be parsed.
-    const timezone = document.includes('"schedule"') ? JSON.parse(document).schedule?.timezone : undefined;
-    if (typeof timezone !== "string" || zones.has(timezone)) continue;
-    const transitions = zoneTransitions(timezone, nowSeconds);
-    if (transitions !== undefined) zones.set(timezone, transitions);
-  }
-  return zones.size === 0 ? undefined : Object.fromEntries(zones);
+/**
+ * Notes what gateways need of the zone that a schedule names, which they get under one name however it is spelt: there are not
+ * more zones in a snapshot than there are in the world.
+ */
+function withZone(document: string, zones: Map<string, readonly ZoneTransition[]>, nowSeconds: number): string {
+  // Few have one: the others need not be parsed.
+  if (!document.includes('"schedule"')) return document;
+  const policy = JSON.parse(document);
+  const { timezone } = policy.schedule ?? {};
+  if (typeof timezone !== "string") return document;
+  const zone = knownZone(timezone, nowSeconds);
+  if (zone === undefined) return document;
+  zones.set(zone.name, zone.transitions);
+  if (zone.name === timezone) return document;
+  return JSON.stringify({ ...policy, schedule: { ...policy.schedule, timezone: zone.name } });
 }

@@ -1,5 +1,6 @@
 // What follows a change: the push, and with ?wait the answer of the fleet.
 
+import type { Problem } from "@sluice/limiter/policy/validate.ts";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { callerOf } from "../plugins/authentication.ts";
 import type { Applied } from "../push/fleet.ts";
@@ -9,13 +10,20 @@ import type { Origin } from "../storage/change.ts";
 
 export interface ChangeAnswer {
   revision: number;
-  applied?: Applied;
+  applied?: Omit<Applied, "refusals"> & {
+    refusals?: { gateway: string; revision: number; errors: readonly Problem[] }[];
+  };
 }
 
 export function originOf(request: FastifyRequest): Origin {
   const { name, app } = callerOf(request);
   // An app's admin chooses the names of its tokens: none passes for one of another app, or of all.
-  return { who: app === undefined ? name : `${app}/${name}`, atMs: request.server.now() };
+  return { who: app === undefined ? name : `${app}/${name}`, atMs: request.server.now(), from: request.ip };
+}
+
+/** What is wrong with somebody's policy is for who may see all; that a snapshot as a whole cannot be taken, for everybody. */
+export function problemsFor(problems: readonly Problem[], seesAll: boolean): readonly Problem[] {
+  return seesAll ? problems : problems.filter(({ path }) => path === "");
 }
 
 /** @param wait the validated query parameter, if it was given */
@@ -31,5 +39,10 @@ export async function announceChange(
   const gone = new AbortController();
   reply.raw.once("close", () => gone.abort());
   const newest = () => app.publisher.current;
-  return { revision, applied: await waitApplied(app.fleet, newest, revision, waitMs, gone.signal) };
+  const applied = await waitApplied(app.fleet, newest, revision, waitMs, gone.signal);
+  const { refusals, ...counts } = applied;
+  if (refusals === undefined) return { revision, applied: counts };
+  const seesAll = callerOf(reply.request).app === undefined;
+  const told = refusals.map(({ problems, ...one }) => ({ ...one, errors: problemsFor(problems, seesAll) }));
+  return { revision, applied: { ...counts, refusals: told } };
 }

@@ -5,6 +5,7 @@ import { isName, nameRule } from "@sluice/limiter/policy/shape.ts";
 import { describeValue, type Problem } from "@sluice/limiter/policy/validate.ts";
 import type { RealmDocument } from "@sluice/limiter/realm/realm.ts";
 import type { FastifyInstance } from "fastify";
+import { boundNames, boundsOf, type TotalBounds, type Usage } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { callerOf } from "../plugins/authentication.ts";
 import { outsiders } from "../policies/judge-realm.ts";
@@ -13,6 +14,7 @@ import { appBodySchema, readAppBody } from "../schemas/app-body.ts";
 import { afterParameter, appSegment, limitParameter, querySchema, waitParameter } from "../schemas/parameters.ts";
 import { answers } from "../schemas/responses.ts";
 import { type App, deleteApp, getApp, listApps, type PolicyOfApp, putApp } from "../storage/apps.ts";
+import { noUsage, readUsage, readUsages } from "../storage/usage.ts";
 import { announceChange, originOf } from "./applied.ts";
 import { etagOf, isKnown, preconditionOf } from "./preconditions.ts";
 
@@ -40,7 +42,14 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
       const { after, limit } = request.query;
       const found = await listApps(app.database, callerOf(request).app, after, limit + 1);
       const apps = found.slice(0, limit);
-      return { apps: apps.map(shown), next: found.length > limit ? apps.at(-1)?.name : undefined };
+      const usages = await readUsages(
+        app.database,
+        apps.map(({ name }) => name),
+      );
+      return {
+        apps: apps.map((one) => shown(one, app.totalBounds, usages.get(one.name))),
+        next: found.length > limit ? apps.at(-1)?.name : undefined,
+      };
     },
   );
 
@@ -54,7 +63,8 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
       const found = await getApp(app.database, request.params.app);
       const etag = etagOf(found.revision);
       reply.header("etag", etag);
-      return isKnown(request, etag) ? reply.code(304).send() : shown(found);
+      if (isKnown(request, etag)) return reply.code(304).send();
+      return shown(found, app.totalBounds, await readUsage(app.database, found.name));
     },
   );
 
@@ -64,9 +74,9 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
       config: { body: appBodySchema },
       schema: {
         tags,
-        summary: "Make an app, or set its realm; with a token for all apps",
+        summary: "Make an app, or change what is set of it; with a token for all apps",
         description:
-          "The realm is what the app's policies may match, and redirect to. Without one they match no traffic, and are for the ask-first API alone. A body without realm leaves it as it is, null takes it away.",
+          "The realm is what the app's policies may match, and redirect to. Without one they match no traffic, and are for the ask-first API alone. A field that is absent stays as it is; null takes back what was set.",
         params,
         querystring: querySchema({ wait: waitParameter }),
         response: answers({ 200: "AppChange", 201: "AppChange" }),
@@ -78,7 +88,7 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
         const problem = { path: "app", expected: nameRule, got: describeValue(name) };
         throw new ApiError("invalid-request", "The app's name is no name.", { errors: [problem] });
       }
-      const put = { name, realm: readAppBody(request.body).realm, precondition: preconditionOf(request), check };
+      const put = { name, asked: readAppBody(request.body), precondition: preconditionOf(request), check };
       const { revision, created, silenced } = await putApp(app.database, originOf(request), put);
       reply.code(created ? 201 : 200).header("etag", etagOf(revision));
       return { ...(await announceChange(app, reply, revision, request.query.wait)), ...told(name, silenced) };
@@ -104,13 +114,15 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
   );
 }
 
-function shown({ name, createdAtMs, revision, realm }: App) {
+function shown({ name, createdAtMs, revision, realm, bounds }: App, total: TotalBounds, used: Usage = noUsage()) {
   return {
     name,
     createdAt: new Date(createdAtMs).toISOString(),
     revision,
     realm: realm.state === "set" ? realm.document : null,
     realmState: realm.state,
+    bounds: boundsOf(name, bounds, total),
+    used: Object.fromEntries(boundNames.map((bound) => [bound, used[bound]])),
   };
 }
 

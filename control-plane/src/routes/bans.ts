@@ -61,7 +61,8 @@ export default async function banRoutes(app: FastifyInstance): Promise<void> {
     async (request, reply) => {
       const asked = readBanBody(request.body, app.now());
       const check = (policy: unknown) => checkBannedKey(asked.banned, policy);
-      const ban = await createBan(app.database, originOf(request), { ...asked, app: request.params.app, check });
+      const wanted = { ...asked, app: request.params.app, check, total: app.totalBounds };
+      const ban = await createBan(app.database, originOf(request), wanted);
       reply.code(201).header("location", `/api/v1/apps/${ban.app}/bans/${ban.id}`);
       return { ...shown(ban), ...(await announceChange(app, reply, ban.revision, request.query.wait)) };
     },

@@ -13,7 +13,9 @@ import { appSegment, querySchema } from "../schemas/parameters.ts";
 import { schemaOf } from "../schemas/policy-schema.ts";
 import { readBody, refuseProblems } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
+import { trace } from "../storage/audit.ts";
 import { getPolicy } from "../storage/policies.ts";
+import { DatabaseUnwritable } from "../storage/sqlite-errors.ts";
 import { readTemplates } from "../storage/templates.ts";
 import { originOf } from "./applied.ts";
 
@@ -42,8 +44,10 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
         response: answers({ 200: "Counter" }),
       },
     },
-    async ({ params, query }) => {
+    async (request) => {
+      const { params, query } = request;
       const asked = await find(params.app, query.policy, readKey(query.key), query.literal);
+      await note(request, params.app, asked, "read-counter");
       return carryOut(params.app, asked, { do: "read" });
     },
   );
@@ -63,7 +67,7 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
     async (request) => {
       const { params, query } = request;
       const asked = await find(params.app, query.policy, readKey(query.key), query.literal);
-      note(request, params.app, asked, "reset");
+      await note(request, params.app, asked, "reset-counter");
       return carryOut(params.app, asked, { do: "forget" });
     },
   );
@@ -86,8 +90,9 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
       const { policy, key = [], limit, units } = readBody<TopUpBody>(topUpShape, request.body);
       const asked = await find(name, policy, key, request.query.literal);
       refuseUntoppable(asked, limit);
-      note(request, name, asked, "top up");
-      return carryOut(name, asked, { do: "top-up", units, ...(limit === undefined ? {} : { limit }) });
+      const given = { units, ...(limit === undefined ? {} : { limit }) };
+      await note(request, name, asked, "top-up-counter", given);
+      return carryOut(name, asked, { do: "top-up", ...given });
     },
   );
 
@@ -153,9 +158,28 @@ function refuseUntoppable({ policy }: AskedCounter, name: string | undefined): v
   refuseProblems([{ path: "limit", expected, got: describeValue(name) }]);
 }
 
-/** Who did it: counters have no history. The key may name a person, and stays out of the log. */
-function note(request: FastifyRequest, app: string, { policy }: AskedCounter, action: string): void {
-  request.log.info({ who: originOf(request).who, app, policy: policy.policy.name, action }, "a counter was changed");
+/**
+ * Who did it, before it is done: counters have no history. Where the disk is full there is a line in the log in its stead:
+ * that is no time to refuse help to whoever looks after counters. The key may name a person, and stays out of the log.
+ */
+async function note(
+  request: FastifyRequest,
+  app: string,
+  { policy, values }: AskedCounter,
+  action: "read-counter" | "reset-counter" | "top-up-counter",
+  after?: object,
+): Promise<void> {
+  const origin = originOf(request);
+  const { name } = policy.policy;
+  request.log.info({ who: origin.who, app, policy: name, action }, "a counter was looked at or changed");
+  const subject = JSON.stringify({ policy: name, key: values });
+  try {
+    const said = after === undefined ? {} : { after: JSON.stringify(after) };
+    await trace(request.server.database, origin, { action, app, subject, ...said });
+  } catch (error) {
+    if (!(error instanceof DatabaseUnwritable)) throw error;
+    request.log.error({ who: origin.who, from: origin.from, app, policy: name, action }, "disk full: no trace is kept");
+  }
 }
 
 function shown(

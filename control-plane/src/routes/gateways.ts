@@ -2,9 +2,12 @@
 
 import type { FastifyInstance } from "fastify";
 import { callerOf } from "../plugins/authentication.ts";
+import { alarmOf } from "../push/alarms.ts";
 import type { Gateway } from "../push/fleet.ts";
 import { querySchema } from "../schemas/parameters.ts";
 import { answers } from "../schemas/responses.ts";
+import type { Position } from "../storage/epoch.ts";
+import { problemsFor } from "./applied.ts";
 
 export default async function gatewayRoutes(app: FastifyInstance): Promise<void> {
   app.get(
@@ -19,15 +22,15 @@ export default async function gatewayRoutes(app: FastifyInstance): Promise<void>
       },
     },
     async (request) => {
-      const { epoch, revision } = app.publisher.current;
+      const { current } = app.publisher;
       const seesAll = callerOf(request).app === undefined;
       const redis = redisSeenHere(app, seesAll);
       const connected = app.fleet.links().length;
       return {
-        revision,
+        revision: current.revision,
         connected,
         redis,
-        gateways: app.fleet.list().map((gateway) => shown(gateway, epoch, revision, seesAll)),
+        gateways: app.fleet.list().map((gateway) => shown(gateway, current, app.now(), seesAll)),
       };
     },
   );
@@ -41,9 +44,9 @@ function redisSeenHere({ redis }: FastifyInstance, seesAll: boolean) {
 }
 
 /** @param seesAll whether the reader may see what a refusal says of anybody's policies */
-function shown(gateway: Gateway, epoch: string, current: number, seesAll: boolean) {
+function shown(gateway: Gateway, newest: Position, nowMs: number, seesAll: boolean) {
   // A number of another history says nothing about this one: such a gateway is behind by all of it.
-  const revision = gateway.epoch === epoch ? gateway.revision : 0;
+  const revision = gateway.epoch === newest.epoch ? gateway.revision : 0;
   const { refused } = gateway;
   return {
     id: gateway.id,
@@ -54,14 +57,15 @@ function shown(gateway: Gateway, epoch: string, current: number, seesAll: boolea
     version: gateway.version,
     workers: gateway.workers,
     revision,
-    lag: Math.max(0, current - revision),
+    lag: Math.max(0, newest.revision - revision),
+    alarm: alarmOf(gateway, newest, nowMs) ?? null,
     refused:
       refused === undefined
         ? null
         : {
             revision: refused.revision,
             at: new Date(refused.atMs).toISOString(),
-            errors: seesAll ? refused.problems : [],
+            errors: problemsFor(refused.problems, seesAll),
           },
     counters: gateway.counters,
     redis:

@@ -3,6 +3,7 @@
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
 import { addGauge } from "../plugins/metrics.ts";
+import { alarmsOf } from "../push/alarms.ts";
 import { probeDatabase } from "../storage/database.ts";
 
 const open = { schema: { hide: true }, config: { access: "public" } } as const;
@@ -24,6 +25,9 @@ export default async function healthRoutes(app: FastifyInstance): Promise<void> 
     // Without Redis, or with a disk that takes no changes, it serves and pushes all the same: told, but no reason to take
     // it out.
     const redis = app.redis === undefined ? "not-configured" : app.redis.link.health.state;
-    return { status: "ok", storage: app.storageHealth.state, redis, gateways: app.fleet.links().length };
+    // Gateways that do not have what is stored are no fault of this control plane's: another one would do no better.
+    const alarms = alarmsOf(app.fleet.list(), app.publisher.current, app.now());
+    const storage = app.storageHealth.state;
+    return { status: "ok", storage, redis, gateways: app.fleet.links().length, alarms };
   });
 }

@@ -2,6 +2,8 @@
 
 import type { Problem } from "@sluice/limiter/policy/validate.ts";
 import type { FastifyInstance } from "fastify";
+import { checkDocumentBytes, documentProblems } from "../bounds/check-bounds.ts";
+import { documentBytes } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { callerOf } from "../plugins/authentication.ts";
 import { judgePolicy } from "../policies/judge-policy.ts";
@@ -74,7 +76,11 @@ export default async function policyRoutes(
       const owner = await getApp(app.database, request.params.app);
       const standing = standingOf(owner, callerOf(request));
       const templates = await readTemplates(app.database, request.params.app);
-      const { problems, warnings } = judgePolicy(request.body, undefined, redisIsSet, templates, standing);
+      const tooLarge = documentProblems(documentBytes(request.body));
+      if (tooLarge.length > 0) return reply.code(422).send({ valid: false, errors: tooLarge });
+      const judgement = judgePolicy(request.body, undefined, redisIsSet, templates, standing);
+      const problems = [...judgement.problems, ...documentProblems(documentBytes(judgement.resolved))];
+      const { warnings } = judgement;
       if (problems.length === 0) return { valid: true, ...told(warnings) };
       return reply.code(422).send({ valid: false, errors: problems });
     },
@@ -121,12 +127,15 @@ export default async function policyRoutes(
         app: appName,
         name,
         precondition: preconditionOf(request),
-        judge: (templates: Templates, owner: App) => {
+        total: app.totalBounds,
+        judge: (templates: Templates, owner: App, bytesBefore: number | undefined) => {
+          // Before anything is looked at: what is far too large costs no time.
+          checkDocumentBytes("policy", documentBytes(request.body), bytesBefore);
           const standing = standingOf(owner, callerOf(request));
           const judgement = judgePolicy(request.body, name, redisIsSet, templates, standing);
           if (judgement.problems.length > 0) throw invalidPolicy(judgement.problems);
           warnings = judgement.warnings;
-          return judgement.document;
+          return judgement;
         },
       };
       const { revision, created } = await putPolicy(app.database, originOf(request), put);

@@ -9,7 +9,7 @@ import { listRevisions, type Revision } from "../storage/revisions.ts";
 
 const verbs: Record<Action, string> = {
   "create-app": "created app",
-  "update-app": "updated app",
+  "update-app": "changed app",
   "delete-app": "deleted app",
   "create-policy": "created policy",
   "update-policy": "updated policy",
@@ -21,6 +21,7 @@ const verbs: Record<Action, string> = {
   "delete-template": "deleted template",
   "create-caller": "created caller token",
   "delete-caller": "deleted caller token",
+  "begin-epoch": "began a new history, as an admin asked: gateways take it whatever they hold",
   "new-epoch": "began a new history: gateways held revisions that this database had lost, as after a restore",
 };
 

@@ -3,6 +3,8 @@
 import { isName, nameRule } from "@sluice/limiter/policy/shape.ts";
 import { describeValue, type Problem } from "@sluice/limiter/policy/validate.ts";
 import type { FastifyInstance } from "fastify";
+import { checkDocumentBytes } from "../bounds/check-bounds.ts";
+import { documentBytes } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { callerOf } from "../plugins/authentication.ts";
 import { standingOf } from "../policies/judge-realm.ts";
@@ -25,6 +27,7 @@ import {
   listTemplates,
   putTemplate,
   type StoredTemplate,
+  templateBytes,
   type UsingPolicy,
 } from "../storage/templates.ts";
 import { announceChange, originOf } from "./applied.ts";
@@ -96,6 +99,7 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
     async (request, reply) => {
       const { app: appName, template: name } = request.params;
       const { body } = request;
+      checkDocumentBytes("template", documentBytes(body), await templateBytes(app.database, appName, name));
       const problems = judgeTemplate(body);
       if (!isName(name)) problems.push({ path: "name", expected: nameRule, got: describeValue(name) });
       refuse(problems, "This is not a template");
@@ -104,6 +108,7 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
         name,
         document: body as Record<string, unknown>,
         precondition: preconditionOf(request),
+        total: app.totalBounds,
         judge: (owner: App) =>
           refuse(judgeTemplateIn(body, standingOf(owner, callerOf(request))), "The app cannot have this template"),
         check: (users: readonly UsingPolicy[], templates: Templates) =>

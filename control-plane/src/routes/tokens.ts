@@ -115,7 +115,7 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
         expiresAtMs: body.expiresIn === undefined ? undefined : expiry(nowMs, body.expiresIn),
         lastFour: token.slice(-4),
       };
-      const revision = await createToken(app.database, originOf(request), record);
+      const revision = await createToken(app.database, originOf(request), record, app.totalBounds);
       // A secret is in it.
       reply.code(201).header("cache-control", "no-store");
       const answer = { ...shown(record), token };

@@ -1,8 +1,10 @@
 // What the API answers with, for its description. Answers are serialised as they are, not by these.
 
 import { realmShape } from "@sluice/limiter/realm/realm-shape.ts";
+import { boundNames } from "../bounds/bounds.ts";
 import { errorCatalogue } from "../errors/catalogue.ts";
 import { templateShape } from "../policies/judge-template.ts";
+import { alarmNames } from "../push/alarms.ts";
 import { appRoles } from "../storage/tokens.ts";
 import { type JsonSchema, schemaOf, storedPolicySchema } from "./policy-schema.ts";
 
@@ -26,15 +28,31 @@ const problem = {
       errors: problems,
       etag: text,
       policies: { type: "array", items: text },
+      bounds: {
+        type: "array",
+        items: object({
+          bound: { type: "string", enum: boundNames },
+          of: { type: "string", enum: ["policy", "template", "app", "all"] },
+          used: count,
+          allowed: count,
+          wanted: count,
+        }),
+      },
       requestId: text,
     },
-    ["errors", "etag", "policies", "requestId"],
+    ["errors", "etag", "policies", "bounds", "requestId"],
   ),
 };
 
 const policy = { $id: "Policy", ...storedPolicySchema };
 
-const applied = object({ gateways: count, acked: count, refused: count });
+const refusals = {
+  type: "array",
+  description: "Of the gateways that refused: the first ten, with what was wrong.",
+  items: object({ gateway: text, revision: count, errors: problems }),
+};
+
+const applied = object({ gateways: count, acked: count, refused: count, refusals }, ["refusals"]);
 
 const change = { $id: "Change", ...object({ revision: count, applied }, ["applied"]) };
 
@@ -42,6 +60,8 @@ const policyChange = {
   $id: "PolicyChange",
   ...object({ revision: count, applied, warnings: problems }, ["applied", "warnings"]),
 };
+
+const bounds = object(Object.fromEntries(boundNames.map((name) => [name, count])));
 
 const app = {
   $id: "App",
@@ -56,6 +76,8 @@ const app = {
       description:
         "none: its policies match no traffic. legacy: an app from before there were realms, whose policies match whatever they say. all: default.",
     },
+    bounds: { ...bounds, description: "The most that the app may have." },
+    used: { ...bounds, description: "What it has of each." },
   }),
 };
 
@@ -140,6 +162,10 @@ const fleet = {
           workers: count,
           revision: count,
           lag: { ...count, description: "Revisions behind." },
+          alarm: {
+            anyOf: [{ type: "string", enum: alarmNames }, { type: "null" }],
+            description: "Why it does not have what is stored, where that will not mend itself.",
+          },
           refused: {
             anyOf: [object({ revision: count, at: time, errors: problems }), { type: "null" }],
           },

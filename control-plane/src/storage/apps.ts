@@ -3,19 +3,29 @@
 import { isDeepStrictEqual } from "node:util";
 import type { RealmDocument } from "@sluice/limiter/realm/realm.ts";
 import type { Transaction } from "kysely";
+import type { Bounds } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";
 import type { Templates } from "../policies/resolve-templates.ts";
 import { change, type Origin, type Precondition } from "./change.ts";
 import type { Database } from "./database.ts";
 import type { AppTable, Tables } from "./tables.ts";
 import { readTemplates } from "./templates.ts";
+import { addUsage, parseBounds, readUsage } from "./usage.ts";
 
 export interface App {
   readonly name: string;
   readonly createdAtMs: number;
-  /** The revision that last changed it; 0 for `default`. */
+  /** The revision that last changed it; 0 for `default`, until it is changed. */
   readonly revision: number;
   readonly realm: AppRealm;
+  /** Those that an admin set; undefined: none. */
+  readonly bounds: Partial<Bounds> | undefined;
+}
+
+/** What is set of an app. A field that is absent stays as it is, null is as if it had never been set. */
+export interface AppChange {
+  readonly realm?: RealmDocument | null;
+  readonly bounds?: Partial<Bounds> | null;
 }
 
 /**
@@ -55,8 +65,7 @@ export async function readApps(transaction: Transaction<Tables>): Promise<App[]>
 /** What an app is put with. */
 export interface AppPut {
   readonly name: string;
-  /** Undefined: what it has, or none. Null: none. */
-  readonly realm: RealmDocument | null | undefined;
+  readonly asked: AppChange;
   readonly precondition: Precondition;
   /** Throws when policies that there are reach outside of the realm that is to be set. */
   check(realm: RealmDocument, policies: readonly PolicyOfApp[], templates: Templates): Promise<void>;
@@ -69,47 +78,63 @@ export interface PolicyOfApp {
 }
 
 /**
- * Makes the app, or changes its realm. What it has already makes no revision.
- * @returns the revision that last changed it, and how many policies it has that match no traffic any more
+ * Makes the app, or changes what is set of it. What says the same as before makes no revision.
+ * @returns the revision that holds it, and how many policies it has that match no traffic any more
  * @throws ApiError app-protected, or what the precondition or the check throws
  */
 export function putApp(
   database: Database,
   origin: Origin,
-  { name, realm, precondition, check }: AppPut,
+  { name, asked, precondition, check }: AppPut,
 ): Promise<{ revision: number; created: boolean; silenced: number }> {
   return change(database, origin, async (transaction, record) => {
     const row = await transaction.selectFrom("apps").selectAll().where("name", "=", name).executeTakeFirst();
     precondition(row === undefined ? undefined : Number(row.revision));
-    if (row === undefined) {
-      const after = realm === undefined || realm === null ? null : JSON.stringify(realm);
-      const revision = await record({
-        action: "create-app",
-        app: name,
-        ...(after === null ? {} : { after: entryOf(after) }),
-      });
-      await transaction.insertInto("apps").values({ name, created_at: origin.atMs, revision, realm: after }).execute();
-      return { revision, created: true, silenced: 0 };
-    }
-    if (name === "default" && realm !== undefined) {
+    if (name === "default" && asked.realm !== undefined) {
       throw new ApiError("app-protected", 'The app "default" has every host and path: it takes no realm.');
     }
-    const unchanged = { revision: Number(row.revision), created: false, silenced: 0 };
-    if (realm === undefined) return unchanged;
-    const after = realm === null ? null : JSON.stringify(realm);
-    if (isDeepStrictEqual(JSON.parse(row.realm ?? "null"), JSON.parse(after ?? "null"))) return unchanged;
-    const policies: PolicyOfApp[] = await transaction
-      .selectFrom("policies")
-      .select(["name", "document"])
-      .where("app", "=", name)
-      .orderBy("name")
+    const before = settingsOf(row);
+    const settings = { ...before, ...storedSettings(asked) };
+    const after = describedSettings(settings);
+    if (row === undefined) {
+      const revision = await record({ action: "create-app", app: name, ...(after === "{}" ? {} : { after }) });
+      await transaction
+        .insertInto("apps")
+        .values({ name, created_at: origin.atMs, revision, ...settings })
+        .execute();
+      return { revision, created: true, silenced: 0 };
+    }
+    const said = describedSettings(before);
+    if (isDeepStrictEqual(JSON.parse(said), JSON.parse(after))) {
+      return { revision: Number(row.revision), created: false, silenced: 0 };
+    }
+    const silenced = settings.realm === before.realm ? 0 : await meetRealm(transaction, name, asked.realm, check);
+    const revision = await record({ action: "update-app", app: name, before: said, after });
+    await transaction
+      .updateTable("apps")
+      .set({ revision, ...settings })
+      .where("name", "=", name)
       .execute();
-    if (realm !== null) await check(realm, policies, await readTemplates(transaction, name));
-    const entry = { action: "update-app", app: name, before: entryOf(row.realm), after: entryOf(after) } as const;
-    const revision = await record(entry);
-    await transaction.updateTable("apps").set({ realm: after, revision }).where("name", "=", name).execute();
-    return { revision, created: false, silenced: realm === null ? policies.length : 0 };
+    return { revision, created: false, silenced };
   });
+}
+
+/** @returns how many policies match no traffic without a realm @throws what the check throws */
+async function meetRealm(
+  transaction: Transaction<Tables>,
+  app: string,
+  realm: RealmDocument | null | undefined,
+  check: AppPut["check"],
+): Promise<number> {
+  const policies: PolicyOfApp[] = await transaction
+    .selectFrom("policies")
+    .select(["name", "document"])
+    .where("app", "=", app)
+    .orderBy("name")
+    .execute();
+  if (realm === null || realm === undefined) return policies.length;
+  await check(realm, policies, await readTemplates(transaction, app));
+  return 0;
 }
 
 /** Names of the apps from before there were realms that have none yet. */
@@ -119,6 +144,31 @@ export async function listLegacyApps(database: Database): Promise<string[]> {
     .filter(({ realm }) => realm === legacyRealm)
     .map(({ name }) => name)
     .sort();
+}
+
+/** The columns of what is set of an app, as JSON text; null: not set. */
+type Settings = Pick<AppTable, "realm" | "bounds">;
+
+function settingsOf(row: AppTable | undefined): Settings {
+  return { realm: row?.realm ?? null, bounds: row?.bounds ?? null };
+}
+
+/** The columns that a change sets. */
+function storedSettings({ realm, bounds }: AppChange): Partial<Settings> {
+  return {
+    ...(realm === undefined ? {} : { realm: textOf(realm) }),
+    ...(bounds === undefined ? {} : { bounds: textOf(bounds) }),
+  };
+}
+
+function textOf(value: object | null): string | null {
+  return value === null ? null : JSON.stringify(value);
+}
+
+/** For the history: what is set, and nothing of what is not. */
+function describedSettings(settings: Settings): string {
+  const set = Object.entries(settings).filter(([, text]) => text !== null);
+  return JSON.stringify(Object.fromEntries(set.map(([name, text]) => [name, JSON.parse(text as string)])));
 }
 
 /**
@@ -157,6 +207,8 @@ export function deleteApp(
     }
     await transaction.deleteFrom("bans").where("app", "=", name).execute();
     await transaction.deleteFrom("tokens").where("app", "=", name).execute();
+    const { bans, banBytes, tokens, callers } = await readUsage(transaction, name);
+    await addUsage(transaction, name, { bans: -bans, banBytes: -banBytes, tokens: -tokens, callers: -callers });
     await transaction.deleteFrom("apps").where("name", "=", name).execute();
     return record({ action: "delete-app", app: name });
   });
@@ -164,17 +216,14 @@ export function deleteApp(
 
 const legacyRealm = JSON.stringify("legacy");
 
-/** As the history has it. @param realm as it is stored */
-function entryOf(realm: string | null): string {
-  return `{"realm":${realm ?? "null"}}`;
-}
-
 function appFrom(row: AppTable): App {
+  const { name, created_at, revision, bounds } = row;
   return {
-    name: row.name,
-    createdAtMs: Number(row.created_at),
-    revision: Number(row.revision),
+    name,
+    createdAtMs: Number(created_at),
+    revision: Number(revision),
     realm: realmOf(row),
+    bounds: parseBounds(bounds),
   };
 }
 

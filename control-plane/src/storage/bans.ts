@@ -2,15 +2,15 @@
 // any more, and swept out when another one comes.
 
 import type { SnapshotBan } from "@sluice/limiter/policy/snapshot.ts";
-import type { Transaction } from "kysely";
+import type { SelectQueryBuilder, Transaction } from "kysely";
+import type { TotalBounds } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { getApp } from "./apps.ts";
 import { change, type Origin } from "./change.ts";
 import type { Database } from "./database.ts";
 import { newId } from "./new-id.ts";
 import type { BanTable, Tables } from "./tables.ts";
-
-export const maxBansOfApp = 10_000;
+import { addUsage, takeRoom } from "./usage.ts";
 
 /** Who is banned: a network, or who has these values of the policy's key. */
 export type Banned = { readonly cidr: string } | { readonly policy: string; readonly key: readonly string[] };
@@ -41,6 +41,7 @@ export function createBan(
     untilMs: number;
     reason: string | undefined;
     check(policy: unknown): void;
+    total: TotalBounds;
   },
 ): Promise<Ban> {
   const { app, banned, untilMs, reason } = ban;
@@ -55,16 +56,10 @@ export function createBan(
         .executeTakeFirst();
       ban.check(policy === undefined ? undefined : JSON.parse(policy.document));
     }
-    await transaction.deleteFrom("bans").where("until_at", "<=", origin.atMs).execute();
-    const { count } = await transaction
-      .selectFrom("bans")
-      .select((row) => row.fn.countAll().as("count"))
-      .where("app", "=", app)
-      .executeTakeFirstOrThrow();
-    if (Number(count) >= maxBansOfApp) {
-      throw new ApiError("too-many-bans", `The app "${app}" has ${count} bans already.`);
-    }
+    await sweepBans(transaction, origin.atMs);
     const id = newId(origin.atMs);
+    const bytes = banBytes({ id, app, banned, untilMs });
+    await takeRoom(transaction, app, { bans: 1, banBytes: bytes }, ban.total);
     const after = JSON.stringify({ ...banned, until: new Date(untilMs).toISOString(), reason });
     const ofPolicy = "policy" in banned ? { policy: banned.policy } : {};
     const revision = await record({ action: "create-ban", app, ...ofPolicy, subject: id, after });
@@ -79,6 +74,7 @@ export function createBan(
       created_at: origin.atMs,
       created_by: origin.who,
       revision,
+      bytes,
     };
     await transaction.insertInto("bans").values(row).execute();
     return banFrom(row);
@@ -128,25 +124,60 @@ export async function getBan(
 /** @throws ApiError app-not-found, ban-not-found */
 export function deleteBan(database: Database, origin: Origin, app: string, id: string): Promise<number> {
   return change(database, origin, async (transaction, record) => {
-    const { banned, untilMs, reason } = await getBan(transaction, app, origin.atMs, id);
-    await transaction.deleteFrom("bans").where("id", "=", id).execute();
+    const ban = await getBan(transaction, app, origin.atMs, id);
+    const { banned, untilMs, reason } = ban;
+    await deleteBans(transaction, (bans) => bans.where("id", "=", id));
     const before = JSON.stringify({ ...banned, until: new Date(untilMs).toISOString(), reason });
     const ofPolicy = "policy" in banned ? { policy: banned.policy } : {};
     return record({ action: "delete-ban", app, ...ofPolicy, subject: id, before });
   });
 }
 
+/** Those that are over. They are none of any list's already. */
+export function sweepBans(transaction: Transaction<Tables>, nowMs: number): Promise<void> {
+  return deleteBans(transaction, (bans) => bans.where("until_at", "<=", nowMs));
+}
+
+/** Those of a policy's key. */
+export function deleteBansOfPolicy(transaction: Transaction<Tables>, app: string, policy: string): Promise<void> {
+  return deleteBans(transaction, (bans) => bans.where("app", "=", app).where("policy", "=", policy));
+}
+
+type BanSelection = SelectQueryBuilder<Tables, "bans", unknown>;
+
+async function deleteBans(
+  transaction: Transaction<Tables>,
+  choose: (bans: BanSelection) => BanSelection,
+): Promise<void> {
+  const chosen = choose(transaction.selectFrom("bans"));
+  const sums = await chosen
+    .select((row) => ["app", row.fn.countAll().as("count"), row.fn.sum("bytes").as("bytes")])
+    .groupBy("app")
+    .execute();
+  if (sums.length === 0) return;
+  await transaction.deleteFrom("bans").where("id", "in", chosen.select("id")).execute();
+  for (const { app, count, bytes } of sums) {
+    await addUsage(transaction, app, { bans: -Number(count), banBytes: -Number(bytes) });
+  }
+}
+
 /** Every ban in force, as a snapshot has it. */
 export async function readBans(transaction: Transaction<Tables>, nowMs: number): Promise<SnapshotBan[]> {
   const rows = await transaction.selectFrom("bans").selectAll().where("until_at", ">", nowMs).orderBy("id").execute();
-  return rows.map((row) => {
-    const { id, app, banned, untilMs } = banFrom(row);
-    const who = "cidr" in banned ? { cidr: banned.cidr } : { policy: banned.policy, key: [...banned.key] };
-    return { id, app, ...who, untilSeconds: untilMs / 1_000 };
-  });
+  return rows.map((row) => snapshotBan(banFrom(row)));
 }
 
-function banFrom(row: BanTable): Ban {
+/** Of its line in a snapshot. */
+export function banBytes(ban: Pick<Ban, "id" | "app" | "banned" | "untilMs">): number {
+  return Buffer.byteLength(JSON.stringify(snapshotBan(ban))) + 2;
+}
+
+function snapshotBan({ id, app, banned, untilMs }: Pick<Ban, "id" | "app" | "banned" | "untilMs">): SnapshotBan {
+  const who = "cidr" in banned ? { cidr: banned.cidr } : { policy: banned.policy, key: [...banned.key] };
+  return { id, app, ...who, untilSeconds: untilMs / 1_000 };
+}
+
+export function banFrom(row: BanTable): Ban {
   const banned: Banned =
     row.cidr === null ? { policy: row.policy ?? "", key: JSON.parse(row.key_values ?? "[]") } : { cidr: row.cidr };
   return {

@@ -3,6 +3,7 @@
 
 import type { Transaction } from "kysely";
 import type { Database } from "./database.ts";
+import { countEntry } from "./history-retention.ts";
 import type { Tables } from "./tables.ts";
 
 export type Action =
@@ -19,12 +20,15 @@ export type Action =
   | "delete-template"
   | "create-caller"
   | "delete-caller"
-  | "new-epoch";
+  | "new-epoch"
+  | "begin-epoch";
 
 /** Who asked for a change, and when. */
 export interface Origin {
   readonly who: string;
   readonly atMs: number;
+  /** The address that it was asked from. */
+  readonly from?: string;
 }
 
 export interface Entry {
@@ -88,5 +92,6 @@ async function append(transaction: Transaction<Tables>, origin: Origin, entry: E
       after: entry.after ?? null,
     })
     .execute();
+  await countEntry(transaction, entry);
   return revision;
 }

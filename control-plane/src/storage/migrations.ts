@@ -2,6 +2,7 @@
 
 import { randomUUID } from "node:crypto";
 import { type Kysely, type Migration, Migrator, sql } from "kysely";
+import { addBoundsAndAudit } from "./migration-bounds.ts";
 import { newId } from "./new-id.ts";
 import type { Tables } from "./tables.ts";
 
@@ -9,6 +10,7 @@ const migrations: Record<string, Migration> = {
   "0001-skeleton": { up: createSkeleton },
   "0002-bans-templates-token-ids": { up: addBansTemplatesAndTokenIds },
   "0003-realms": { up: addRealms },
+  "0004-bounds-and-audit": { up: addBoundsAndAudit },
 };
 
 /**

@@ -1,10 +1,14 @@
 // The history: what each revision changed, and the whole state at the newest one.
 
+import { setImmediate } from "node:timers/promises";
 import type { SnapshotBan, SnapshotCaller } from "@sluice/limiter/policy/snapshot.ts";
+import type { Transaction } from "kysely";
 import { type App, readApps } from "./apps.ts";
 import { readBans } from "./bans.ts";
 import type { Action } from "./change.ts";
 import type { Database } from "./database.ts";
+import type { Position } from "./epoch.ts";
+import type { Tables } from "./tables.ts";
 import { readCallers } from "./tokens.ts";
 
 export interface Revision {
@@ -22,6 +26,8 @@ export interface Revision {
 export interface StoredState {
   readonly epoch: string;
   readonly revision: number;
+  /** The key of the proofs that gateways get. */
+  readonly proofKey: string;
   readonly policies: readonly { readonly app: string; readonly document: string }[];
   readonly apps: readonly App[];
   readonly templates: readonly { readonly app: string; readonly name: string; readonly document: string }[];
@@ -55,6 +61,19 @@ export async function listRevisions(
   }));
 }
 
+/** So many policies are read without a pause: a millisecond or two. */
+const policiesAtOnce = 500;
+
+/** The newest revision, and nothing of what it holds. */
+export async function readHead(database: Database): Promise<Position> {
+  const { epoch, revision } = await database
+    .selectFrom("meta")
+    .select(["epoch", "revision"])
+    .where("id", "=", 1)
+    .executeTakeFirstOrThrow();
+  return { epoch, revision: Number(revision) };
+}
+
 /** @param nowMs what has expired by then is left out */
 export async function readState(database: Database, nowMs: number): Promise<StoredState> {
   // Repeatable reads: policies of a later revision under an earlier number would never be corrected by a push.
@@ -64,16 +83,34 @@ export async function readState(database: Database, nowMs: number): Promise<Stor
     .setAccessMode("read only")
     .execute(async (transaction) => {
       const head = await transaction.selectFrom("meta").selectAll().where("id", "=", 1).executeTakeFirstOrThrow();
-      const policies = await transaction
-        .selectFrom("policies")
-        .select(["app", "document"])
-        .orderBy("app")
-        .orderBy("name")
-        .execute();
+      const policies = await readPolicies(transaction);
       const templates = await transaction.selectFrom("templates").select(["app", "name", "document"]).execute();
       const apps = await readApps(transaction);
       const bans = await readBans(transaction, nowMs);
       const callers = await readCallers(transaction, nowMs);
-      return { epoch: head.epoch, revision: Number(head.revision), policies, apps, templates, bans, callers };
+      const { epoch, proof_key: proofKey } = head;
+      return { epoch, revision: Number(head.revision), proofKey, policies, apps, templates, bans, callers };
     });
+}
+
+/** By app and name, a page at a time: what else there is to do need not wait for the last one. */
+async function readPolicies(transaction: Transaction<Tables>): Promise<{ app: string; document: string }[]> {
+  const policies: { app: string; document: string }[] = [];
+  let last = { app: "", name: "" };
+  while (true) {
+    const { app, name } = last;
+    const page = await transaction
+      .selectFrom("policies")
+      .select(["app", "name", "document"])
+      .where((row) => row.or([row("app", ">", app), row.and([row("app", "=", app), row("name", ">", name)])]))
+      .orderBy("app")
+      .orderBy("name")
+      .limit(policiesAtOnce)
+      .execute();
+    for (const { app, document } of page) policies.push({ app, document });
+    const end = page.at(-1);
+    if (end === undefined || page.length < policiesAtOnce) return policies;
+    last = end;
+    await setImmediate();
+  }
 }

@@ -1,6 +1,8 @@
 // The tables as queries see them. Times are milliseconds since 1970, documents are JSON text: both read the same from
 // SQLite, MySQL and PostgreSQL.
 
+import type { Generated } from "kysely";
+
 export interface Tables {
   meta: MetaTable;
   apps: AppTable;
@@ -9,6 +11,8 @@ export interface Tables {
   tokens: TokenTable;
   bans: BanTable;
   templates: TemplateTable;
+  usage: UsageTable;
+  audit: AuditTable;
 }
 
 /** One row, id 1: the head of the history. */
@@ -17,6 +21,8 @@ export interface MetaTable {
   /** Made with the database, and anew when its history lost its end: tells revisions of this history from those of another. */
   epoch: string;
   revision: number;
+  /** The key of the proofs that gateways are given of revisions. */
+  proof_key: Generated<string>;
 }
 
 export interface AppTable {
@@ -26,6 +32,8 @@ export interface AppTable {
   revision: number;
   /** Its realm as JSON; the text "legacy" of an app from before there were realms; null: it has none. */
   realm: string | null;
+  /** Those that an admin set, as JSON; null: none. */
+  bounds: string | null;
 }
 
 export interface PolicyTable {
@@ -35,6 +43,9 @@ export interface PolicyTable {
   /** The revision that last changed it. */
   revision: number;
   updated_at: number;
+  /** What it takes of the app's bounds, templates resolved. */
+  bytes: number;
+  steps: number;
 }
 
 export interface RevisionTable {
@@ -77,6 +88,8 @@ export interface BanTable {
   created_by: string;
   /** The revision that made it. */
   revision: number;
+  /** In a snapshot. */
+  bytes: number;
 }
 
 export interface TemplateTable {
@@ -86,4 +99,39 @@ export interface TemplateTable {
   /** The revision that last changed it. */
   revision: number;
   updated_at: number;
+}
+
+/** Sums of what an app has, to be held against its bounds; those of all apps together under the empty name. */
+export interface UsageTable {
+  app: string;
+  policies: number;
+  bytes: number;
+  steps: number;
+  templates: number;
+  template_bytes: number;
+  bans: number;
+  ban_bytes: number;
+  tokens: number;
+  /** Of the tokens, those that gateways learn of. */
+  callers: number;
+  /** Of the history that is kept of the app, which outlives it. */
+  history_entries: number;
+  history_bytes: number;
+  audit_bytes: number;
+}
+
+/** What was done that is no change of what gateways enforce: written once, never changed. */
+export interface AuditTable {
+  id: string;
+  at: number;
+  who: string;
+  /** The address that it was asked from; null: by the control plane itself. */
+  source: string | null;
+  action: string;
+  /** Empty: of no app. */
+  app: string;
+  subject: string | null;
+  before: string | null;
+  after: string | null;
+  bytes: number;
 }

@@ -3,12 +3,16 @@
 
 import { isDeepStrictEqual } from "node:util";
 import type { Transaction } from "kysely";
+import type { TotalBounds } from "../bounds/bounds.ts";
+import { checkDocumentBytes } from "../bounds/check-bounds.ts";
+import { documentBytes, type PolicySize } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { type Templates, usesTemplate } from "../policies/resolve-templates.ts";
+import { resolveTemplates, type Templates, usesTemplate } from "../policies/resolve-templates.ts";
 import { type App, getApp } from "./apps.ts";
 import { change, type Origin, type Precondition } from "./change.ts";
 import type { Database } from "./database.ts";
 import type { Tables, TemplateTable } from "./tables.ts";
+import { addUsage, takeRoom } from "./usage.ts";
 
 export interface StoredTemplate {
   readonly name: string;
@@ -18,8 +22,8 @@ export interface StoredTemplate {
   readonly updatedAtMs: number;
 }
 
-/** A policy's document, as it was put. */
-export interface UsingPolicy {
+/** A policy's document, as it was put, and what it takes of its app's bounds. */
+export interface UsingPolicy extends PolicySize {
   readonly name: string;
   readonly document: unknown;
 }
@@ -51,6 +55,12 @@ export async function getTemplate(database: Database, app: string, name: string)
   return templateFrom(row);
 }
 
+/** Of the document that is stored; undefined: there is none. */
+export async function templateBytes(database: Database, app: string, name: string): Promise<number | undefined> {
+  const row = await findRow(database, app, name);
+  return row === undefined ? undefined : Buffer.byteLength(row.document);
+}
+
 /** All of an app's, by name, within the transaction of a change that depends on them. */
 export async function readTemplates(database: Database | Transaction<Tables>, app: string): Promise<Templates> {
   const rows = await database.selectFrom("templates").select(["name", "document"]).where("app", "=", app).execute();
@@ -61,7 +71,7 @@ export async function readTemplates(database: Database | Transaction<Tables>, ap
  * Stores a valid template. One that says the same as the stored one changes nothing and makes no revision.
  * @param put.judge throws when the app could not have it
  * @param put.check throws when a policy that uses it could not have it
- * @throws ApiError app-not-found, or what the precondition, the judge or the check throws
+ * @throws ApiError app-not-found, bound-exceeded, or what the precondition, the judge or the check throws
  */
 export function putTemplate(
   database: Database,
@@ -73,6 +83,7 @@ export function putTemplate(
     precondition: Precondition;
     judge(app: App): void;
     check(users: readonly UsingPolicy[], templates: Templates): void;
+    total: TotalBounds;
   },
 ): Promise<{ revision: number; created: boolean }> {
   const { app, name } = put;
@@ -81,7 +92,11 @@ export function putTemplate(
     const row = await findRow(transaction, app, name);
     put.precondition(row === undefined ? undefined : Number(row.revision));
     const after = JSON.stringify(put.document);
+    const bytes = Buffer.byteLength(after);
+    const bytesBefore = row === undefined ? undefined : Buffer.byteLength(row.document);
+    checkDocumentBytes("template", bytes, bytesBefore);
     if (row === undefined) {
+      await takeRoom(transaction, app, { templates: 1, templateBytes: bytes }, put.total);
       const revision = await record({ action: "create-template", app, subject: name, after });
       await transaction
         .insertInto("templates")
@@ -94,7 +109,9 @@ export function putTemplate(
       return { revision: Number(row.revision), created: false };
     }
     const templates = new Map(await readTemplates(transaction, app)).set(name, put.document);
-    put.check(await readUsers(transaction, app, name), templates);
+    const users = await readUsers(transaction, app, name);
+    put.check(users, templates);
+    await resizeUsers(transaction, app, users, templates, bytes - (bytesBefore ?? 0), put.total);
     const revision = await record({ action: "update-template", app, subject: name, before, after });
     await transaction
       .updateTable("templates")
@@ -125,19 +142,57 @@ export function deleteTemplate(
       throw new ApiError("template-in-use", detail, { policies });
     }
     await transaction.deleteFrom("templates").where("app", "=", app).where("name", "=", name).execute();
+    await addUsage(transaction, app, { templates: -1, templateBytes: -Buffer.byteLength(row.document) });
     return record({ action: "delete-template", app, subject: name, before: row.document });
   });
+}
+
+/** Gives each policy that uses a template its new size, if the app may have what they come to. */
+async function resizeUsers(
+  transaction: Transaction<Tables>,
+  app: string,
+  users: readonly UsingPolicy[],
+  templates: Templates,
+  templateBytes: number,
+  total: TotalBounds,
+): Promise<void> {
+  const sizes = users.map((user) => ({
+    ...user,
+    // No template says anything of paths.
+    after: documentBytes(resolveTemplates(user.document, templates).document),
+  }));
+  let bytes = 0;
+  for (const { bytes: before, after } of sizes) {
+    checkDocumentBytes("policy", after, before);
+    bytes += after - before;
+  }
+  await takeRoom(transaction, app, { bytes, templateBytes }, total);
+  for (const { name, after } of sizes) {
+    await transaction
+      .updateTable("policies")
+      .set({ bytes: after })
+      .where("app", "=", app)
+      .where("name", "=", name)
+      .execute();
+  }
 }
 
 async function readUsers(transaction: Transaction<Tables>, app: string, template: string): Promise<UsingPolicy[]> {
   const rows = await transaction
     .selectFrom("policies")
-    .select(["name", "document"])
+    .select(["name", "document", "bytes", "steps"])
     .where("app", "=", app)
+    // As a stored document has it; what else has these words is left out below.
+    .where("document", "like", `%"template":"${template}"%`)
     .orderBy("name")
     .execute();
   return rows
-    .map(({ name, document }) => ({ name, document: JSON.parse(document) }))
+    .map(({ name, document, bytes, steps }) => ({
+      name,
+      document: JSON.parse(document),
+      bytes: Number(bytes),
+      steps: Number(steps),
+    }))
     .filter(({ document }) => usesTemplate(document, template));
 }
 

@@ -3,11 +3,17 @@
 
 import type { SnapshotCaller } from "@sluice/limiter/policy/snapshot.ts";
 import type { Transaction } from "kysely";
+import type { TotalBounds } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { getApp } from "./apps.ts";
+import { writeTrace } from "./audit.ts";
 import { change, type Origin } from "./change.ts";
 import type { Database } from "./database.ts";
 import type { Tables, TokenTable } from "./tables.ts";
+import { addUsage, takeRoom } from "./usage.ts";
+
+/** How long a token that has expired is still listed. */
+const rememberExpiredMs = 30 * 86_400_000;
 
 /** What a token of an app may be made for. */
 export const appRoles = ["admin", "editor", "viewer", "caller"] as const;
@@ -84,15 +90,25 @@ function tokensOf(database: Database, role: Role, name: string): Promise<{ hash:
     .execute();
 }
 
-/** @returns the revision that gateways learn of it by, if they do. @throws ApiError app-not-found */
+/** @returns the revision that gateways learn of it by, if they do. @throws ApiError app-not-found, bound-exceeded */
 export function createToken(
   database: Database,
   origin: Origin,
   token: TokenRecord & { readonly app: string },
+  total: TotalBounds,
 ): Promise<number | undefined> {
   return change(database, origin, async (transaction, record) => {
-    await getApp(transaction, token.app);
+    const { app } = token;
+    await getApp(transaction, app);
+    await sweepTokens(transaction, app, origin.atMs);
+    await takeRoom(transaction, app, { tokens: 1, callers: token.role === "caller" ? 1 : 0 }, total);
     await transaction.insertInto("tokens").values(rowFrom(token)).execute();
+    await writeTrace(transaction, origin, {
+      action: "create-token",
+      app,
+      subject: token.name,
+      after: described(token),
+    });
     if (token.role !== "caller") return undefined;
     return record({ action: "create-caller", app: token.app, subject: token.name, after: described(token) });
   });
@@ -137,7 +153,11 @@ export function deleteTokenById(
     }
     await transaction.deleteFrom("tokens").where("id", "=", id).execute();
     const token = tokenFrom(row);
-    if (token.role !== "caller" || token.app === undefined) return undefined;
+    const trace = { action: "delete-token", subject: token.name, before: described(token) } as const;
+    await writeTrace(transaction, origin, { ...trace, app: token.app ?? "" });
+    if (token.app === undefined) return undefined;
+    await addUsage(transaction, token.app, { tokens: -1, callers: token.role === "caller" ? -1 : 0 });
+    if (token.role !== "caller") return undefined;
     return record({ action: "delete-caller", app: token.app, subject: token.name, before: described(token) });
   });
 }
@@ -156,6 +176,24 @@ export async function readCallers(transaction: Transaction<Tables>, nowMs: numbe
     sha256: hash,
     ...(expiresAtMs === undefined ? {} : { expiresAtSeconds: expiresAtMs / 1_000 }),
   }));
+}
+
+/** Those of an app that have been good for nothing so long that nobody asks any more why. */
+async function sweepTokens(transaction: Transaction<Tables>, app: string, nowMs: number): Promise<void> {
+  const gone = transaction
+    .selectFrom("tokens")
+    .where("app", "=", app)
+    .where("expires_at", "<=", nowMs - rememberExpiredMs);
+  const roles = await gone
+    .select((row) => ["role", row.fn.countAll().as("count")])
+    .groupBy("role")
+    .execute();
+  if (roles.length === 0) return;
+  await transaction.deleteFrom("tokens").where("hash", "in", gone.select("hash")).execute();
+  for (const { role, count } of roles) {
+    const tokens = -Number(count);
+    await addUsage(transaction, app, { tokens, callers: role === "caller" ? tokens : 0 });
+  }
 }
 
 /** For the history: nothing that opens a door. */

@@ -161,8 +161,8 @@ function serve(settings: Settings, socket: WebSocketClient): End {
   };
   const say = (message: GatewayMessage) => send("text", cjson.encode(message));
 
-  const { epoch, revision } = currentSnapshot();
-  say({ type: "hello", gateway: settings.gatewayId, version, workers: ngx.worker.count(), epoch, revision });
+  const { epoch, revision, proof } = currentSnapshot();
+  say({ type: "hello", gateway: settings.gatewayId, version, workers: ngx.worker.count(), epoch, revision, proof });
 
   let closed = false;
   let replaced = false;

@@ -6,6 +6,7 @@ import type { CompiledSnapshot } from "../../../limiter/src/policy/read-snapshot
 const noPolicies: CompiledSnapshot = {
   epoch: "",
   revision: 0,
+  proof: undefined,
   policies: [],
   policiesByName: {},
   index: indexPolicies([]),

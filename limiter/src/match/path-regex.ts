@@ -25,7 +25,7 @@ export function matchesRegex(regex: PathRegex, path: string): boolean {
   return matches(regex.matcher, path);
 }
 
-interface Matcher {
+export interface Matcher {
   readonly program: RegexProgram;
   /** Characters that no set of the program tells apart are of one class; where the classes begin. */
   readonly classStarts: readonly number[];
@@ -47,7 +47,7 @@ interface Matcher {
 }
 
 /** What can match from here on. */
-interface State {
+export interface State {
   /** Instructions that wait for a character or for the end of the path, ascending. */
   readonly waiting: readonly number[];
   /** Whether the path matches whatever follows; undefined: what follows decides. */
@@ -57,7 +57,7 @@ interface State {
   readonly next: (State | undefined)[];
 }
 
-function newMatcher(program: RegexProgram): Matcher {
+export function newMatcher(program: RegexProgram): Matcher {
   const classStarts = boundaries(program.sets);
   const asciiClasses: number[] = [];
   for (let code = 0; code < 128; code++) asciiClasses.push(classOf(classStarts, code));
@@ -116,7 +116,7 @@ function matches(matcher: Matcher, path: string): boolean {
   return state.matchesAtEnd;
 }
 
-function startState(matcher: Matcher): State {
+export function startState(matcher: Matcher): State {
   if (matcher.start !== undefined) return matcher.start;
   const { program } = matcher;
   matcher.states = emptyTable();
@@ -132,7 +132,7 @@ function startState(matcher: Matcher): State {
 }
 
 /** @returns undefined when there is no room left; the next path finds it empty */
-function nextState(matcher: Matcher, from: State, characterClass: number): State | undefined {
+export function nextState(matcher: Matcher, from: State, characterClass: number): State | undefined {
   begin(matcher);
   const hasMatched = step(matcher, from.waiting, from.waiting.length, characterClass);
   const waiting = foundInOrder(matcher);

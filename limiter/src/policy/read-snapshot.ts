@@ -24,6 +24,8 @@ export type { SnapshotBan, SnapshotCaller } from "./snapshot.ts";
 export interface CompiledSnapshot {
   readonly epoch: string;
   readonly revision: number;
+  /** What its control plane is shown it by; undefined: it had none. */
+  readonly proof: string | undefined;
   readonly policies: readonly CompiledPolicy[];
   readonly policiesByName: PoliciesByName;
   readonly index: PolicyIndex;
@@ -139,6 +141,7 @@ interface Reading {
   readonly findings: Findings;
   readonly epoch: string;
   readonly revision: number;
+  readonly proof: string | undefined;
   /** It is of another format, or has no lists: nothing more can be said of it. */
   broken: boolean;
   readonly zones: Zones;
@@ -156,7 +159,7 @@ interface Reading {
 
 function beginReading(head: Json, previous: CompiledSnapshot | undefined): Reading {
   const findings = noFindings();
-  const { format, epoch, revision, zones = {} } = head;
+  const { format, epoch, revision, proof, zones = {} } = head;
   let broken = false;
   if (format !== snapshotFormat) {
     addProblem(findings, { path: "format", expected: `${snapshotFormat}`, got: describeValue(format) });
@@ -177,6 +180,8 @@ function beginReading(head: Json, previous: CompiledSnapshot | undefined): Readi
     findings,
     epoch: epoch as string,
     revision: revision as number,
+    // Of no meaning here: one that is none is not kept.
+    proof: typeof proof === "string" ? proof : undefined,
     broken,
     zones: zones as Zones,
     previous,
@@ -309,7 +314,7 @@ function compileIn({ zones, bansByPlace, findings }: Reading, app: string, polic
 }
 
 function endReading(
-  { findings, epoch, revision, policies, policiesByName, apps, bans, bansByPlace }: Reading,
+  { findings, epoch, revision, proof, policies, policiesByName, apps, bans, bansByPlace }: Reading,
   callers: unknown,
   source: SnapshotSource | undefined,
   pause: Pause,
@@ -322,6 +327,7 @@ function endReading(
     snapshot: {
       epoch,
       revision,
+      proof,
       policies,
       policiesByName,
       index,

@@ -12,6 +12,8 @@ export interface Snapshot {
   /** Names the history that `revision` counts in: another database is another epoch, and may count lower. */
   epoch: string;
   revision: number;
+  /** Shows later, to a control plane that has lost this revision, that it made it. Absent in one of an older control plane. */
+  proof?: string;
   policies: SnapshotPolicy[];
   /**
    * The apps whose policies do not simply match what they say. Absent where there are none, and in a snapshot of a control
@@ -96,7 +98,16 @@ export interface CounterOrder {
 
 /** What a gateway says over the push socket, in JSON text frames. */
 export type GatewayMessage =
-  | { type: "hello"; gateway: string; version: string; workers: number; epoch: string; revision: number }
+  /** `proof` is that of the snapshot it holds, if it had one. */
+  | {
+      type: "hello";
+      gateway: string;
+      version: string;
+      workers: number;
+      epoch: string;
+      revision: number;
+      proof?: string | undefined;
+    }
   | { type: "applied"; epoch: string; revision: number }
   | { type: "refused"; epoch: string; revision: number; problems: Problem[] }
   /** Without `redis`: it has none. */

@@ -1,0 +1,117 @@
+// Whether there is room for what somebody wants to store. Nothing that was there before is in question: who is beyond a
+// bound that was set later goes on with what there is, and may have less of it.
+
+import type { Problem } from "@sluice/limiter/policy/validate.ts";
+import { ApiError, type ExceededBound } from "../errors/api-error.ts";
+import {
+  always,
+  type Bounds,
+  boundNames,
+  bytesAroundDocument,
+  bytesOfCaller,
+  mostDocumentBytes,
+  policyBytesInAll,
+  type TotalBounds,
+  type Usage,
+  urgentBytesInAll,
+} from "./bounds.ts";
+
+/** How much more, or less, is used than before. */
+export type UsageChange = Partial<Usage & { readonly callers: number }>;
+
+/** What is used, with those of the tokens that gateways learn of. */
+export type CountedUsage = Usage & { readonly callers: number };
+
+/** What is wrong with the size of a document that is not to be stored. */
+export function documentProblems(bytes: number): Problem[] {
+  if (bytes <= mostDocumentBytes) return [];
+  return [{ path: "", expected: `a document of at most ${mostDocumentBytes} bytes`, got: `${bytes} bytes` }];
+}
+
+/**
+ * @param before undefined: there is none yet
+ * @throws ApiError bound-exceeded where one document would be too large
+ */
+export function checkDocumentBytes(what: "policy" | "template", bytes: number, before: number | undefined): void {
+  if (bytes <= mostDocumentBytes || bytes <= (before ?? 0)) return;
+  throw exceeded([
+    { bound: "bytes", of: what, used: before ?? 0, allowed: mostDocumentBytes, wanted: bytes - (before ?? 0) },
+  ]);
+}
+
+/** @throws ApiError bound-exceeded; too-many-bans where it is the number of the app's bans */
+export function checkBounds(
+  app: { readonly name: string; readonly used: CountedUsage; readonly bounds: Bounds },
+  all: { readonly used: CountedUsage; readonly bounds: TotalBounds },
+  change: UsageChange,
+): void {
+  const found: ExceededBound[] = [];
+  for (const bound of boundNames) {
+    const wanted = change[bound] ?? 0;
+    const used = app.used[bound];
+    const allowed = app.bounds[bound];
+    if (wanted > 0 && used + wanted > allowed) found.push({ bound, of: "app", used, allowed, wanted });
+  }
+  found.push(...exceededInAll(app.used, all, change));
+  if (found.length === 0) return;
+  throw exceeded(found, app.name);
+}
+
+function exceededInAll(
+  ofApp: CountedUsage,
+  { used, bounds }: { readonly used: CountedUsage; readonly bounds: TotalBounds },
+  change: UsageChange,
+): ExceededBound[] {
+  const found: ExceededBound[] = [];
+  const look = (bound: ExceededBound["bound"], used: number, wanted: number, allowed: number) => {
+    if (wanted > 0 && used + wanted > allowed) found.push({ bound, of: "all", used, allowed, wanted });
+  };
+  look("policies", used.policies, change.policies ?? 0, bounds.policies);
+  look("steps", used.steps, change.steps ?? 0, bounds.steps);
+  look("bytes", policyBytes(used), policyBytes(change), policyBytesInAll(bounds));
+  if (!isAlwaysTaken(ofApp, change)) {
+    look("banBytes", urgentBytes(used), urgentBytes(change), urgentBytesInAll(bounds));
+  }
+  return found;
+}
+
+/** As they are in a snapshot. */
+export function policyBytes({ policies = 0, bytes = 0 }: UsageChange): number {
+  return bytes + policies * bytesAroundDocument;
+}
+
+/** Of bans and of callers' tokens, as they are in a snapshot. */
+export function urgentBytes({ banBytes = 0, callers = 0 }: UsageChange): number {
+  return banBytes + callers * bytesOfCaller;
+}
+
+function isAlwaysTaken({ bans, banBytes, callers }: CountedUsage, change: UsageChange): boolean {
+  return (
+    bans + (change.bans ?? 0) <= always.bans &&
+    banBytes + (change.banBytes ?? 0) <= always.banBytes &&
+    callers + (change.callers ?? 0) <= always.tokens
+  );
+}
+
+function exceeded(bounds: readonly ExceededBound[], app?: string): ApiError {
+  const errors = bounds.map(({ bound, of, used, allowed, wanted }) => ({
+    path: `bounds.${bound}`,
+    expected: `at most ${allowed} ${whose(of, app)}`,
+    got: `${used + wanted}: ${used} are used, and ${wanted} more are asked for`,
+  }));
+  const tooManyBans = bounds.every(({ bound, of }) => bound === "bans" && of === "app");
+  const first = errors[0];
+  const detail = `${first?.path}: expected ${first?.expected}, got ${first?.got}.`;
+  return new ApiError(tooManyBans ? "too-many-bans" : "bound-exceeded", detail, { errors, bounds });
+}
+
+function whose(of: ExceededBound["of"], app: string | undefined): string {
+  switch (of) {
+    case "app":
+      return `of the app "${app}"`;
+    case "all":
+      return "of all apps together";
+    default:
+      return `of one ${of}`;
+  }
+}

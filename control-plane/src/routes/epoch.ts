@@ -1,0 +1,27 @@
+// /api/v1/epoch: a new history, for gateways that hold revisions which this database never had or has lost.
+
+import type { FastifyInstance } from "fastify";
+import { querySchema, waitParameter } from "../schemas/parameters.ts";
+import { answers } from "../schemas/responses.ts";
+import { beginEpoch } from "../storage/epoch.ts";
+import { announceChange, originOf } from "./applied.ts";
+
+export default async function epochRoutes(app: FastifyInstance): Promise<void> {
+  app.post<{ Querystring: { wait?: string } }>(
+    "/epoch",
+    {
+      schema: {
+        tags: ["revisions"],
+        summary: "Begin a new history, which every gateway takes whatever revision it holds; with a token for all apps",
+        description:
+          "For a database that was restored from a backup of before gateways were given proofs: otherwise the control plane finds that out by itself. Nothing of what is stored changes.",
+        querystring: querySchema({ wait: waitParameter }),
+        response: answers({ 200: "Change" }),
+      },
+    },
+    async (request, reply) => {
+      const revision = await beginEpoch(app.database, originOf(request));
+      return announceChange(app, reply, revision, request.query.wait);
+    },
+  );
+}

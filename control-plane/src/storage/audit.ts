@@ -1,0 +1,102 @@
+// A trace of what is no change of what gateways enforce: tokens made and deleted, counters read, reset and topped up by hand.
+// It is written once and never changed; what is old goes, and where an app has very much of it, what was only read goes first.
+
+import type { Transaction } from "kysely";
+import type { Origin } from "./change.ts";
+import type { Database } from "./database.ts";
+import { newId } from "./new-id.ts";
+import type { AuditTable, Tables } from "./tables.ts";
+import { emptyRow } from "./usage.ts";
+
+export type AuditAction = "create-token" | "delete-token" | "read-counter" | "reset-counter" | "top-up-counter";
+
+export interface Trace {
+  readonly action: AuditAction;
+  readonly app: string;
+  /** A token's name; of a counter, `{"policy":…,"key":[…]}`. */
+  readonly subject: string;
+  /** As JSON. */
+  readonly before?: string;
+  readonly after?: string;
+}
+
+/** Of one app. */
+const mostBytesOfApp = 33_554_432;
+const rowsAtOnce = 100;
+const dayMs = 86_400_000;
+
+export async function writeTrace(
+  transaction: Transaction<Tables>,
+  { who, atMs, from }: Origin,
+  { action, app, subject, before, after }: Trace,
+): Promise<void> {
+  const bytes = Buffer.byteLength(`${who}${from ?? ""}${action}${app}${subject}${before ?? ""}${after ?? ""}`) + 100;
+  await makeRoom(transaction, app, bytes);
+  const row: AuditTable = {
+    id: newId(atMs),
+    at: atMs,
+    who,
+    source: from ?? null,
+    action,
+    app,
+    subject,
+    before: before ?? null,
+    after: after ?? null,
+    bytes,
+  };
+  await transaction.insertInto("audit").values(row).execute();
+  await addBytes(transaction, app, bytes);
+}
+
+/** One that belongs to no change of what is stored. */
+export function trace(database: Database, origin: Origin, what: Trace): Promise<void> {
+  return database.transaction().execute((transaction) => writeTrace(transaction, origin, what));
+}
+
+/** One small step. @returns whether there may be more to delete */
+export function pruneAudit(database: Database, days: number, nowMs: number): Promise<boolean> {
+  return database.transaction().execute(async (transaction) => {
+    const old = await transaction
+      .selectFrom("audit")
+      .select(["id", "app", "bytes"])
+      .where("at", "<", nowMs - days * dayMs)
+      .orderBy("at")
+      .limit(rowsAtOnce)
+      .execute();
+    await deleteRows(transaction, old);
+    return old.length === rowsAtOnce;
+  });
+}
+
+/** Each new row takes at most as many away as keep the app within its bytes. */
+async function makeRoom(transaction: Transaction<Tables>, app: string, wanted: number): Promise<void> {
+  const row = await transaction.selectFrom("usage").select("audit_bytes").where("app", "=", app).executeTakeFirst();
+  if (row === undefined) {
+    await transaction.insertInto("usage").values(emptyRow(app)).execute();
+    return;
+  }
+  if (Number(row.audit_bytes) + wanted <= mostBytesOfApp) return;
+  const ofApp = transaction.selectFrom("audit").select(["id", "app", "bytes"]).where("app", "=", app).limit(rowsAtOnce);
+  const reads = await ofApp.where("action", "=", "read-counter").orderBy("id").execute();
+  await deleteRows(transaction, reads.length > 0 ? reads : await ofApp.orderBy("id").execute());
+}
+
+async function deleteRows(
+  transaction: Transaction<Tables>,
+  rows: readonly Pick<AuditTable, "id" | "app" | "bytes">[],
+): Promise<void> {
+  if (rows.length === 0) return;
+  const ids = rows.map(({ id }) => id);
+  await transaction.deleteFrom("audit").where("id", "in", ids).execute();
+  const sums = new Map<string, number>();
+  for (const { app, bytes } of rows) sums.set(app, (sums.get(app) ?? 0) + Number(bytes));
+  for (const [app, bytes] of sums) await addBytes(transaction, app, -bytes);
+}
+
+async function addBytes(transaction: Transaction<Tables>, app: string, bytes: number): Promise<void> {
+  await transaction
+    .updateTable("usage")
+    .set((row) => ({ audit_bytes: row("audit_bytes", "+", bytes) }))
+    .where("app", "=", app)
+    .execute();
+}

@@ -1,0 +1,147 @@
+// The step of the schema that brings sums of what apps use, audit entries and the key of proofs: with what is stored already
+// counted.
+
+import { randomBytes } from "node:crypto";
+import { type Kysely, sql } from "kysely";
+import { policySize } from "../bounds/policy-size.ts";
+import { resolveTemplates, type Templates } from "../policies/resolve-templates.ts";
+import { banBytes, banFrom } from "./bans.ts";
+import { bytesOfEntry } from "./history-retention.ts";
+import type { Tables, UsageTable } from "./tables.ts";
+import { emptyRow } from "./usage.ts";
+
+const pageSize = 500;
+const sums = [
+  "policies",
+  "bytes",
+  "steps",
+  "templates",
+  "template_bytes",
+  "bans",
+  "ban_bytes",
+  "tokens",
+  "callers",
+  "history_entries",
+  "history_bytes",
+  "audit_bytes",
+] as const;
+
+export async function addBoundsAndAudit(database: Kysely<Tables>): Promise<void> {
+  await changeTables(database);
+  await database
+    .updateTable("meta")
+    .set({ proof_key: randomBytes(32).toString("hex") })
+    .execute();
+  const rows = new Map<string, UsageTable>();
+  const rowOf = (app: string): UsageTable => {
+    const row = rows.get(app) ?? emptyRow(app);
+    rows.set(app, row);
+    return row;
+  };
+  await countPolicies(database, rowOf);
+  await countBans(database, rowOf);
+  for (const { app, document } of await database.selectFrom("templates").select(["app", "document"]).execute()) {
+    rowOf(app).templates += 1;
+    rowOf(app).template_bytes += Buffer.byteLength(document);
+  }
+  for (const { app, role } of await database.selectFrom("tokens").select(["app", "role"]).execute()) {
+    if (app === null) continue;
+    rowOf(app).tokens += 1;
+    if (role === "caller") rowOf(app).callers += 1;
+  }
+  const total = emptyRow("");
+  for (const row of rows.values()) for (const name of sums) total[name] += row[name];
+  const history = await database
+    .selectFrom("revisions")
+    .select((row) => [
+      "app",
+      row.fn.countAll<number>().as("entries"),
+      sql<number>`sum(coalesce(length(before), 0) + coalesce(length(after), 0))`.as("bytes"),
+    ])
+    .groupBy("app")
+    .execute();
+  rows.set("", total);
+  for (const { app, entries, bytes } of history) {
+    rowOf(app).history_entries = Number(entries);
+    rowOf(app).history_bytes = Number(bytes) + Number(entries) * bytesOfEntry;
+  }
+  for (const row of rows.values()) await database.insertInto("usage").values(row).execute();
+}
+
+async function changeTables({ schema }: Kysely<Tables>): Promise<void> {
+  await schema
+    .createTable("usage")
+    .addColumn("app", "varchar(63)", (column) => column.primaryKey())
+    .$call((table) => sums.reduce((made, name) => made.addColumn(name, "bigint", (column) => column.notNull()), table))
+    .execute();
+  await schema
+    .createTable("audit")
+    .addColumn("id", "varchar(36)", (column) => column.primaryKey())
+    .addColumn("at", "bigint", (column) => column.notNull())
+    .addColumn("who", "varchar(255)", (column) => column.notNull())
+    .addColumn("source", "varchar(64)")
+    .addColumn("action", "varchar(63)", (column) => column.notNull())
+    .addColumn("app", "varchar(63)", (column) => column.notNull())
+    .addColumn("subject", "text")
+    .addColumn("before", "text")
+    .addColumn("after", "text")
+    .addColumn("bytes", "bigint", (column) => column.notNull())
+    .execute();
+  await schema.createIndex("audit_app").on("audit").columns(["app", "action", "id"]).execute();
+  await schema.createIndex("audit_at").on("audit").column("at").execute();
+  await schema.createIndex("revisions_app").on("revisions").columns(["app", "number"]).execute();
+  await schema.createIndex("bans_until").on("bans").column("until_at").execute();
+  await schema.createIndex("bans_app").on("bans").columns(["app", "policy"]).execute();
+  await schema.alterTable("meta").addColumn("proof_key", "varchar(64)").execute();
+  await schema.alterTable("apps").addColumn("bounds", "text").execute();
+  for (const name of ["bytes", "steps"]) {
+    await schema
+      .alterTable("policies")
+      .addColumn(name, "bigint", (column) => column.notNull().defaultTo(0))
+      .execute();
+  }
+  await schema
+    .alterTable("bans")
+    .addColumn("bytes", "bigint", (column) => column.notNull().defaultTo(0))
+    .execute();
+}
+
+async function countPolicies(database: Kysely<Tables>, rowOf: (app: string) => UsageTable): Promise<void> {
+  const templates = new Map<string, Map<string, Record<string, unknown>>>();
+  for (const { app, name, document } of await database.selectFrom("templates").selectAll().execute()) {
+    templates.set(app, (templates.get(app) ?? new Map()).set(name, JSON.parse(document)));
+  }
+  const none: Templates = new Map();
+  for (let offset = 0; ; offset += pageSize) {
+    const page = await database
+      .selectFrom("policies")
+      .select(["app", "name", "document"])
+      .orderBy("app")
+      .orderBy("name")
+      .limit(pageSize)
+      .offset(offset)
+      .execute();
+    for (const { app, name, document } of page) {
+      const size = policySize(resolveTemplates(JSON.parse(document), templates.get(app) ?? none).document);
+      rowOf(app).policies += 1;
+      rowOf(app).bytes += size.bytes;
+      rowOf(app).steps += size.steps;
+      await database
+        .updateTable("policies")
+        .set({ bytes: size.bytes, steps: size.steps })
+        .where("app", "=", app)
+        .where("name", "=", name)
+        .execute();
+    }
+    if (page.length < pageSize) return;
+  }
+}
+
+async function countBans(database: Kysely<Tables>, rowOf: (app: string) => UsageTable): Promise<void> {
+  for (const row of await database.selectFrom("bans").selectAll().execute()) {
+    const bytes = banBytes(banFrom(row));
+    rowOf(row.app).bans += 1;
+    rowOf(row.app).ban_bytes += bytes;
+    await database.updateTable("bans").set({ bytes }).where("id", "=", row.id).execute();
+  }
+}

@@ -1,0 +1,113 @@
+// What each app uses of its bounds, kept as sums: to know whether there is room costs the same with ten policies as with ten
+// thousand. Every sum changes in the transaction that changes what it is of.
+
+import type { Transaction } from "kysely";
+import { type Bounds, boundsOf, type TotalBounds } from "../bounds/bounds.ts";
+import { type CountedUsage, checkBounds, type UsageChange } from "../bounds/check-bounds.ts";
+import type { Database } from "./database.ts";
+import type { Tables, UsageTable } from "./tables.ts";
+
+/** The row of all apps together: no app has this name. */
+const all = "";
+
+/** @throws ApiError bound-exceeded or too-many-bans where the change makes more of something than there may be */
+export async function takeRoom(
+  transaction: Transaction<Tables>,
+  app: string,
+  change: UsageChange,
+  total: TotalBounds,
+): Promise<void> {
+  const ofApp = {
+    name: app,
+    used: await readUsage(transaction, app),
+    bounds: await readBounds(transaction, app, total),
+  };
+  checkBounds(ofApp, { used: await readUsage(transaction, all), bounds: total }, change);
+  await addUsage(transaction, app, change);
+}
+
+/** Without a look at bounds: for what makes less of everything. */
+export async function addUsage(transaction: Transaction<Tables>, app: string, change: UsageChange): Promise<void> {
+  for (const whose of [app, all]) {
+    const known = await transaction.selectFrom("usage").select("app").where("app", "=", whose).executeTakeFirst();
+    if (known === undefined) await transaction.insertInto("usage").values(emptyRow(whose)).execute();
+    await transaction
+      .updateTable("usage")
+      .set((row) => ({
+        policies: row("policies", "+", change.policies ?? 0),
+        bytes: row("bytes", "+", change.bytes ?? 0),
+        steps: row("steps", "+", change.steps ?? 0),
+        templates: row("templates", "+", change.templates ?? 0),
+        template_bytes: row("template_bytes", "+", change.templateBytes ?? 0),
+        bans: row("bans", "+", change.bans ?? 0),
+        ban_bytes: row("ban_bytes", "+", change.banBytes ?? 0),
+        tokens: row("tokens", "+", change.tokens ?? 0),
+        callers: row("callers", "+", change.callers ?? 0),
+      }))
+      .where("app", "=", whose)
+      .execute();
+  }
+}
+
+/** @param app one that there is; one that nothing was ever stored for uses nothing */
+export async function readUsage(database: Database | Transaction<Tables>, app: string): Promise<CountedUsage> {
+  const row = await database.selectFrom("usage").selectAll().where("app", "=", app).executeTakeFirst();
+  return usageFrom(row ?? emptyRow(app));
+}
+
+export function readTotalUsage(database: Database | Transaction<Tables>): Promise<CountedUsage> {
+  return readUsage(database, all);
+}
+
+export async function readUsages(database: Database, apps: readonly string[]): Promise<Map<string, CountedUsage>> {
+  if (apps.length === 0) return new Map();
+  const rows = await database.selectFrom("usage").selectAll().where("app", "in", apps).execute();
+  return new Map(rows.map((row) => [row.app, usageFrom(row)]));
+}
+
+async function readBounds(transaction: Transaction<Tables>, app: string, total: TotalBounds): Promise<Bounds> {
+  const row = await transaction.selectFrom("apps").select("bounds").where("name", "=", app).executeTakeFirst();
+  return boundsOf(app, parseBounds(row?.bounds), total);
+}
+
+/** @param text as stored; null: none are set */
+export function parseBounds(text: string | null | undefined): Partial<Bounds> | undefined {
+  return text === null || text === undefined ? undefined : JSON.parse(text);
+}
+
+export function emptyRow(app: string): UsageTable {
+  return {
+    app,
+    policies: 0,
+    bytes: 0,
+    steps: 0,
+    templates: 0,
+    template_bytes: 0,
+    bans: 0,
+    ban_bytes: 0,
+    tokens: 0,
+    callers: 0,
+    history_entries: 0,
+    history_bytes: 0,
+    audit_bytes: 0,
+  };
+}
+
+/** Of an app that nothing was stored for. */
+export function noUsage(): CountedUsage {
+  return usageFrom(emptyRow(""));
+}
+
+function usageFrom(row: UsageTable): CountedUsage {
+  return {
+    policies: Number(row.policies),
+    bytes: Number(row.bytes),
+    steps: Number(row.steps),
+    templates: Number(row.templates),
+    templateBytes: Number(row.template_bytes),
+    bans: Number(row.bans),
+    banBytes: Number(row.ban_bytes),
+    tokens: Number(row.tokens),
+    callers: Number(row.callers),
+  };
+}

@@ -1,0 +1,91 @@
+// What the control plane lets in at most, the gateway of nginx.conf takes: the largest snapshot again and again, in many small
+// pieces and in few large ones, which its shared memory must hold twice.
+
+import { once } from "node:events";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { type WebSocket, WebSocketServer } from "ws";
+import { policyBytesInAll } from "../../control-plane/src/bounds/bounds.ts";
+import { readConfiguration } from "../../control-plane/src/configuration.ts";
+import { snapshotFrame } from "../../control-plane/src/push/snapshot-frame.ts";
+import { freePorts } from "../fixtures/free-ports.ts";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { until } from "../fixtures/system.ts";
+
+const { totalBounds } = readConfiguration({});
+
+interface Told {
+  readonly type: string;
+  readonly revision: number;
+  readonly problems?: readonly object[];
+}
+
+let server: WebSocketServer;
+let gateway: LoneGateway;
+let socket: WebSocket;
+const told: Told[] = [];
+
+beforeAll(async () => {
+  const [port = 0] = await freePorts(1);
+  server = new WebSocketServer({ port, host: "127.0.0.1", path: "/api/v1/push" });
+  server.on("connection", (connected: WebSocket) => {
+    socket = connected;
+    socket.on("message", (data) => {
+      const message = JSON.parse(String(data));
+      if (message.type !== "status") told.push(message);
+    });
+  });
+  const connection = once(server, "connection");
+  gateway = await LoneGateway.start({
+    policies: [],
+    env: { SLUICE_CONTROL_URL: `http://127.0.0.1:${port}`, SLUICE_GATEWAY_TOKEN: "t", SLUICE_GATEWAY_ID: "g" },
+  });
+  await connection;
+});
+afterAll(async () => {
+  await gateway?.stop();
+  server?.close();
+});
+
+/** As many policies with so many paths as there may be, and as many bans. */
+async function largest(revision: number, pathsOfEach: number) {
+  const document = (name: string) =>
+    JSON.stringify({
+      name,
+      match: { paths: Array.from({ length: pathsOfEach }, (_, i) => `/${name}/${i}/${"x".repeat(200)}`) },
+      key: ["header:x-user"],
+      limits: [{ algorithm: "fixed-window", quota: revision, window: "1d" }],
+    });
+  const bytes = document("p00000").length + 100;
+  const count = Math.min(totalBounds.policies, Math.floor(policyBytesInAll(totalBounds) / bytes));
+  const policies = Array.from({ length: count }, (_, i) => ({
+    app: "default",
+    document: document(`p${`${i}`.padStart(5, "0")}`),
+  }));
+  const ban = (i: number) => ({
+    id: `${i}`.padStart(25, "b"),
+    app: "default",
+    policy: "p00000",
+    key: [`${i}${"k".repeat(200)}`],
+    untilSeconds: 4_000_000_000,
+  });
+  const bans = Array.from({ length: 11_000 }, (_, i) => ban(i));
+  const state = { epoch: "e", revision, proofKey: "", policies, apps: [], templates: [], bans, callers: [] };
+  return snapshotFrame(state, Date.now());
+}
+
+it("takes the largest snapshots that there can be, one after another", { timeout: 180_000 }, async () => {
+  const sizes: number[] = [];
+  for (let revision = 2; revision < 8; revision++) {
+    const { bytes } = await largest(revision, revision % 2 === 0 ? 1 : 250);
+    sizes.push(bytes.length);
+    for (let from = 0; from < bytes.length; from += 65_536) {
+      socket.send(bytes.subarray(from, from + 65_536), { binary: false, fin: from + 65_536 >= bytes.length });
+    }
+    await until(`revision ${revision} is answered`, 30_000, () =>
+      told.some((message) => message.revision === revision),
+    );
+    expect(told.at(-1)).toEqual({ type: "applied", epoch: "e", revision });
+  }
+  console.log(`snapshots of ${sizes.map((size) => (size / 1e6).toFixed(1)).join(", ")} MB`);
+  expect(Math.max(...sizes)).toBeGreaterThan(0.9 * totalBounds.snapshotBytes);
+});

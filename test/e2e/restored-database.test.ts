@@ -1,0 +1,43 @@
+// A backup of the database is restored: the gateway holds revisions that the database has lost, shows their proof, and goes on
+// by what was restored.
+
+import { copyFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { ask } from "../fixtures/requests.ts";
+import { System, until } from "../fixtures/system.ts";
+
+let system: System;
+beforeAll(async () => {
+  system = await System.start({ gateways: 1 });
+});
+afterAll(() => system?.stop());
+
+const policy = (quota: number) => ({
+  name: "books",
+  match: { paths: ["/books"] },
+  limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
+});
+const gatewayUrl = () => system.gateways[0]?.url ?? "";
+const limitTold = async () => (await ask(`${gatewayUrl()}/books`)).headers["x-ratelimit-limit"];
+const history = async () => JSON.parse((await system.api("GET", "/revisions")).body).revisions;
+
+it("is in force at the gateway by itself, once, and what is put afterwards too", async () => {
+  const file = join(system.directory, "sluice.db");
+  await system.put(policy(11));
+  await system.stopControlPlane();
+  copyFileSync(file, `${file}.backup`);
+  await system.startControlPlane();
+  await system.put(policy(12));
+  await system.put(policy(13));
+  await until("the newest is in force", 10_000, async () => (await limitTold()) === "13");
+  await system.stopControlPlane();
+  copyFileSync(`${file}.backup`, file);
+  await system.startControlPlane();
+
+  await until("what was restored is in force", 15_000, async () => (await limitTold()) === "11");
+  expect((await history()).map(({ action }: { action: string }) => action)).toEqual(["new-epoch", "create-policy"]);
+  await system.put(policy(14));
+  await until("what was put is in force", 10_000, async () => (await limitTold()) === "14");
+  expect(JSON.parse((await ask(`${system.controlUrl}/readyz`)).body).alarms).toEqual([]);
+});
