@@ -160,14 +160,16 @@ class Run {
 
   /** Every round of every target has a seed of its own, and can be the first of another run. */
   async #playInTurns(lane: readonly Started[], over: AbortSignal): Promise<void> {
-    const { seeds, seconds } = this.#options;
+    const { seeds, seconds, signal } = this.#options;
+    // Where rounds are counted each is played, however late it is: a busy machine leaves none out.
+    const ended = seeds.length === 1 ? over : signal;
     const partMs = (seconds * 1000) / lane.length / seeds.length;
-    for (let round = 0; !over.aborted && (seeds.length === 1 || round < seeds.length); round++) {
+    for (let round = 0; !ended.aborted && (seeds.length === 1 || round < seeds.length); round++) {
       const seed = seeds[round] ?? seeds[0] + round;
       const playing = lane.filter(({ target }) => !this.#hasToldEnough(target));
       if (playing.length === 0) return;
       for (const { target, fuzzer } of playing) {
-        if (!over.aborted) await this.#playOne(target, fuzzer, seed, Math.min(roundMs, partMs));
+        if (!ended.aborted) await this.#playOne(target, fuzzer, seed, Math.min(roundMs, partMs));
       }
     }
   }

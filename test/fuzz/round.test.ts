@@ -56,6 +56,18 @@ it("ends when the time is up, with how many inputs were played", async () => {
   expect([inputs > 0, finding]).toEqual([true, undefined]);
 });
 
+it("tells of an input whose time was up before it was done, when it is at fault, and not when it is not", async () => {
+  const slow = (isFault: boolean): Fuzzer<unknown> => ({
+    ...finds(() => false),
+    async play() {
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      if (isFault) throw new Fault("late");
+    },
+  });
+  expect((await playRound("numbers", slow(false), 7, 20)).finding).toBeUndefined();
+  expect((await playRound("numbers", slow(true), 7, 20)).finding?.what).toBe("late");
+});
+
 it("changes a tree at one place, and can name a field like a prototype's", () => {
   const change = { how: "add", at: 0, name: "__proto__", value: 1 } as const;
   expect(JSON.stringify(changed({ a: [1, 2] }, change))).toBe('{"a":[1,2],"__proto__":1}');

@@ -33,16 +33,28 @@ export async function playRound(
     await recover?.();
     return { inputs: 0, finding: { target, seed, what: `before the round: ${messageOf(error)}`, input: "" } };
   }
-  // fast-check goes on when the time is up, without the input that is under way: the next round must not meet it.
+  // fast-check goes on when the time is up, without the input that is under way: the next round must not meet it, and what
+  // becomes of it counts.
   let underWay: Promise<void> = Promise.resolve();
+  let last: unknown;
+  let played = 0;
   const property = fc.asyncProperty(inputs, async (input) => {
+    last = input;
     underWay = play(input);
     await underWay;
+    played += 1;
   });
   const limited = { seed, numRuns: 1_000_000, markInterruptAsFailure: false };
   const first = await fc.check(property, { ...limited, endOnFailure: true, interruptAfterTimeLimit: timeMs });
-  await underWay.catch(() => undefined);
-  if (!first.failed) return { inputs: first.numRuns, finding: undefined };
+  const late = await underWay.then(
+    () => undefined,
+    (error: unknown) => ({ what: messageOf(error), input: show(last).slice(0, mostShown) }),
+  );
+  // That no input at all was done with in time is a failure to fast-check, and none to us.
+  if (!first.failed || first.counterexample === null) {
+    if (late !== undefined) await recover?.();
+    return { inputs: played, finding: late === undefined ? undefined : { target, seed, ...late } };
+  }
   await recover?.();
   const path = first.counterexamplePath ?? "";
   const again = await fc.check(property, { ...limited, numRuns: 1, path, interruptAfterTimeLimit: shrinkMs });
@@ -52,7 +64,7 @@ export async function playRound(
   const repeated = again.failed ? "" : " (not at the second try)";
   const input = counterexample === null ? "" : show(counterexample[0]);
   return {
-    inputs: first.numRuns,
+    inputs: played,
     finding: { target, seed, what: `${messageOf(errorInstance)}${repeated}`, input: input.slice(0, mostShown) },
   };
 }
