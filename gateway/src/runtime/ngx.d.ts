@@ -14,6 +14,15 @@ declare interface SharedDict {
   safe_set(
     key: string,
     value: string | number | boolean,
+    exptimeSeconds?: number,
+    flags?: number,
+  ): LuaMultiReturn<[ok: boolean | undefined, error: string | undefined, forcible: boolean]>;
+  /** Evicts nothing: fails with "no memory", or with "exists". */
+  safe_add(
+    key: string,
+    value: string | number | boolean,
+    exptimeSeconds?: number,
+    flags?: number,
   ): LuaMultiReturn<[ok: boolean | undefined, error: string | undefined]>;
   add(
     key: string,

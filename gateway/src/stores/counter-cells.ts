@@ -13,23 +13,27 @@
 // window, in base64, so that a counter takes 128 bytes), then the key values; of a cell of entries, behind its number and ":".
 
 import { type CounterState, type Ring, wrap } from "../../../limiter/src/algorithms/counter-state.ts";
-import { keepsEntries, lifetimeUs } from "../../../limiter/src/algorithms/rate.ts";
+import { keepsEntries, lifetimeUs, type Rate } from "../../../limiter/src/algorithms/rate.ts";
 import { needsRing, type SlidingWindow } from "../../../limiter/src/algorithms/sliding-window.ts";
 import { type Counter, newCounter } from "../../../limiter/src/charge-all.ts";
 import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
 import { countEvent } from "../metrics/counts.ts";
 import { ffi } from "../runtime/packed-memory.ts";
-import { countersDict } from "../runtime/shared-memory.ts";
+import { countersDict, overflowDict } from "../runtime/shared-memory.ts";
 
 export interface CellCounter extends Counter {
   /** Of the head's cell: what incr counts at. */
   key: string;
+  /** Whether it lies in the overflow, where several keys have one counter: see shared-cells.ts. */
+  shared: boolean;
   /** Whether the entries were fetched: they are saved with the head then. */
   ringLoaded: boolean;
   /** Whether entries were found, of this head or an earlier one: left there, a clock that steps could make them its own. */
   ringStored: boolean;
   /** A cell that was asked for had been evicted. */
   cellMissing: boolean;
+  /** Of the first cell of entries as it is stored; 0 where it is not, or was not fetched. */
+  storedBytes: number;
   /** The running sum before the oldest entry, when it was fetched. */
   oldestStart: number;
   /** The first cell of entries. What lies here or later beyond the counter's capacity is an earlier counter's. */
@@ -45,8 +49,6 @@ interface LaterCell {
 
 /** A hundred years; the shared dict counts its ms in a long. */
 const longestLifetimeSeconds = 3_155_760_000;
-/** Each try to store evicts up to 30 of the least recently used counters; a page is free again long before this many. */
-const storeTries = 100;
 
 const headNumbers = 8;
 /** Of a head without entries: its moment and count. */
@@ -59,11 +61,19 @@ const bytesInFirstCell = headNumbers * bytesPerNumber + entriesInFirstCell * byt
 /** What the dict takes for a cell besides its key and value. */
 const cellBytes = 68;
 
+/** A log without entries: moment and count. */
+const emptyLog = string.rep("\0", loneHeadNumbers * bytesPerNumber);
+/** No counter's key has ":" among its first 16 characters. */
+const trialPrefix = "?:";
+const trialSeconds = 1;
+
 const familyCharacters: Record<string, string | undefined> = {};
 
 export function newCellCounter(): CellCounter {
   const counter = newCounter({ algorithm: "fixed-window", quota: 1, windowUs: 1, toleranceUs: 1 }, 1) as CellCounter;
   counter.key = "";
+  counter.shared = false;
+  counter.storedBytes = 0;
   counter.ringLoaded = false;
   counter.ringStored = false;
   counter.cellMissing = false;
@@ -76,6 +86,16 @@ export function newCellCounter(): CellCounter {
 
 export function counterKey(limit: CompiledLimit, keyValues: string): string {
   return (limit.cellPrefix ?? newPrefix(limit)) + keyValues;
+}
+
+/** Where the counter lies. */
+export function dictOf({ shared }: CellCounter): SharedDict {
+  return shared ? overflowDict : countersDict;
+}
+
+/** A value that says nothing, such as a counter of this kind begins with. */
+export function emptyCell({ algorithm }: Rate): string | number {
+  return algorithm === "sliding-log" ? emptyLog : 0;
 }
 
 function newPrefix(limit: CompiledLimit): string {
@@ -95,7 +115,7 @@ function newPrefix(limit: CompiledLimit): string {
  * @returns false, with the state of a counter never seen, when there is no such cell
  */
 export function loadCounter(counter: CellCounter, nowUs: number): boolean {
-  const [value, flags] = countersDict.get<number | string>(counter.key);
+  const [value, flags] = dictOf(counter).get<number | string>(counter.key);
   const found = takeHead(counter, value, flags, nowUs);
   if (asksForEntries(counter, nowUs)) loadRing(counter);
   return found;
@@ -133,22 +153,25 @@ export function asksForEntries(counter: CellCounter, nowUs: number): boolean {
   return keepsEntries(rate) && !counter.ringLoaded && needsRing(rate, counter, nowUs, counter.cost);
 }
 
-/** Writes what `loadCounter` read and the limiter changed. */
-export function saveCounter(counter: CellCounter, nowUs: number): void {
-  keepCounter(counter, lifetimeUs(counter.rate, counter, nowUs));
+/** Writes what `loadCounter` read and the limiter changed. @returns false: there is no memory, and nothing was counted */
+export function saveCounter(counter: CellCounter, nowUs: number): boolean {
+  return keepCounter(counter, lifetimeUs(counter.rate, counter, nowUs));
 }
 
 /** The same for a counter that is to be kept for so long. */
-export function keepCounter(counter: CellCounter, lifeUs: number): void {
+export function keepCounter(counter: CellCounter, lifeUs: number): boolean {
   const { rate } = counter;
   const lifeSeconds = lifeSecondsOf(lifeUs);
   if (rate.algorithm === "fixed-window") {
-    storeCell(counter.key, counter.count, lifeSeconds, (counter.atUs / rate.windowUs) % wrap);
-    return;
+    const index = (counter.atUs / rate.windowUs) % wrap;
+    return storeCell(dictOf(counter), counter.key, counter.count, lifeSeconds, index);
   }
   const isLog = rate.algorithm === "sliding-log";
-  if (counter.ringLoaded && (isLog || counter.ringStored || counter.length > 0)) saveRing(counter, lifeSeconds);
-  if (!isLog) storeCell(counter.key, counter.atUs, lifeSeconds, counter.count);
+  let stored = true;
+  if (counter.ringLoaded && (isLog || counter.ringStored || counter.length > 0)) stored = saveRing(counter, lifeSeconds);
+  if (isLog) return stored;
+  // Entries that found no room are missed as evicted ones are: late, and never too early.
+  return storeCell(dictOf(counter), counter.key, counter.atUs, lifeSeconds, counter.count);
 }
 
 /** A lifetime of 0 would be for ever, so a started ms counts whole. */
@@ -159,13 +182,14 @@ export function lifeSecondsOf(lifeUs: number): number {
 /** Fetches the entries, where deciding did not ask for them: a refund does. */
 export function loadRing(counter: CellCounter): void {
   if (!keepsEntries(counter.rate) || counter.ringLoaded) return;
-  const [stored] = countersDict.get<string>(entriesKey(counter, 0));
+  const [stored] = dictOf(counter).get<string>(entriesKey(counter, 0));
   takeEntries(counter, stored);
 }
 
 /** The entries, from what the dict has at the key of their first cell. */
 export function takeEntries(counter: CellCounter, stored: string | undefined): void {
   counter.ringLoaded = true;
+  counter.storedBytes = stored === undefined ? 0 : stored.length;
   const { firstCell } = counter;
   takeCell(firstCell, stored);
   const moment = momentIn(firstCell);
@@ -176,6 +200,7 @@ export function takeEntries(counter: CellCounter, stored: string | undefined): v
 
 function takeLog(counter: CellCounter, stored: string | undefined): void {
   counter.ringLoaded = true;
+  counter.storedBytes = stored === undefined ? 0 : stored.length;
   const { firstCell } = counter;
   takeCell(firstCell, stored);
   counter.atUs = momentIn(firstCell);
@@ -210,6 +235,7 @@ function forgetRing(counter: CellCounter): void {
   counter.ringLoaded = false;
   counter.ringStored = false;
   counter.cellMissing = false;
+  counter.storedBytes = 0;
   forgetEntries(counter);
   if (counter.laterCells.length > 0) forgetLaterCells(counter);
 }
@@ -233,9 +259,51 @@ function momentIn(numbers: LuaTable<number, number>): number {
   return numbers.get(0) * wrap + numbers.get(1);
 }
 
-function saveRing(counter: CellCounter, lifeSeconds: number): void {
+/** @returns whether the first cell is stored */
+function saveRing(counter: CellCounter, lifeSeconds: number): boolean {
   // What stood in for an evicted cell holds for this request alone: stored, it would be taken for entries.
   if (counter.cellMissing) forgetEntries(counter);
+  packHead(counter);
+  const key = entriesKey(counter, 0);
+  let bytes = bytesOfCell(counter, 0);
+  const { storedBytes } = counter;
+  if (storedBytes > 0 && bytes !== storedBytes && !isSameSlab(key, bytes, storedBytes)) {
+    bytes = roomFor(counter, key, bytes);
+  }
+  counter.storedBytes = bytes;
+  const stored = storeCell(dictOf(counter), key, ffi.string(counter.firstCell, bytes), lifeSeconds, 0);
+  if (counter.capacity > entriesInFirstCell) saveLaterCells(counter, lifeSeconds);
+  return stored;
+}
+
+/** To store a value of another size, nginx frees the old one first, and may not find room for the new one then. */
+function isSameSlab(key: string, bytes: number, storedBytes: number): boolean {
+  const besides = cellBytes + key.length;
+  return slabOf(besides + bytes) === slabOf(besides + storedBytes);
+}
+
+/**
+ * Makes sure that a first cell of another size will find room before the one that is stored is freed. Where there is none, the
+ * cell keeps its size, and a counter that no longer fits forgets its entries: all its units count as the newest ones then.
+ *
+ * @returns the bytes to store
+ */
+function roomFor(counter: CellCounter, key: string, bytes: number): number {
+  const dict = dictOf(counter);
+  const { firstCell, storedBytes } = counter;
+  const trial = `${trialPrefix}${key}`;
+  if (dict.safe_add(trial, ffi.string(firstCell, bytes - trialPrefix.length), trialSeconds)[0]) {
+    dict.delete(trial);
+    return bytes;
+  }
+  if (bytes > storedBytes) {
+    forgetEntries(counter);
+    packHead(counter);
+  }
+  return storedBytes;
+}
+
+function packHead(counter: CellCounter): void {
   const numbers = counter.firstCell;
   numbers.set(0, math.floor(counter.atUs / wrap));
   numbers.set(1, counter.atUs % wrap);
@@ -245,8 +313,6 @@ function saveRing(counter: CellCounter, lifeSeconds: number): void {
   numbers.set(5, counter.capacity);
   numbers.set(6, counter.start);
   numbers.set(7, counter.offset);
-  storeCell(entriesKey(counter, 0), ffi.string(numbers, bytesOfCell(counter, 0)), lifeSeconds, 0);
-  if (counter.capacity > entriesInFirstCell) saveLaterCells(counter, lifeSeconds);
 }
 
 function saveLaterCells(counter: CellCounter, lifeSeconds: number): void {
@@ -254,7 +320,10 @@ function saveLaterCells(counter: CellCounter, lifeSeconds: number): void {
     const cell = counter.laterCells[later] as LaterCell;
     if (!cell.changed) continue;
     const bytes = bytesOfCell(counter, later + 1);
-    if (bytes > 0) storeCell(entriesKey(counter, later + 1), ffi.string(cell.numbers, bytes), lifeSeconds, 0);
+    // One that finds no room is missed as an evicted one is.
+    if (bytes > 0) {
+      storeCell(dictOf(counter), entriesKey(counter, later + 1), ffi.string(cell.numbers, bytes), lifeSeconds, 0);
+    }
   }
 }
 
@@ -276,7 +345,7 @@ function openCell(counter: CellCounter, index: number): LaterCell {
   const cell = counter.laterCells[index - 1] ?? newCell(counter, index);
   if (!cell.loaded) {
     cell.loaded = true;
-    const [stored] = countersDict.get<string>(entriesKey(counter, index));
+    const [stored] = dictOf(counter).get<string>(entriesKey(counter, index));
     if (stored === undefined) standIn(counter, cell);
     else ffi.copy(cell.numbers, stored, math.min(stored.length, entriesPerCell * bytesPerEntry));
   }
@@ -397,22 +466,20 @@ function openCells(counter: CellCounter, capacity: number): void {
   }
 }
 
-// A loop that turns once, on the way of every decision, is what LuaJIT gives up to compile, and with it all that leads
-// there: the first try, and the first cell, stand by themselves.
-
-export function storeCell(key: string, value: number | string, lifeSeconds: number, flags: number): void {
+/**
+ * Evicts nothing: an existing cell of the same size is overwritten where it is, and takes no memory.
+ *
+ * @returns false: there is no memory for it
+ */
+export function storeCell(
+  dict: SharedDict,
+  key: string,
+  value: number | string,
+  lifeSeconds: number,
+  flags: number,
+): boolean {
   // The dict takes flags as signed numbers of 32 bits.
-  const signedFlags = flags < wrap / 2 ? flags : flags - wrap;
-  const [stored, , forcible] = countersDict.set(key, value, lifeSeconds, signedFlags);
+  const [stored, , forcible] = dict.safe_set(key, value, lifeSeconds, flags < wrap / 2 ? flags : flags - wrap);
   if (forcible) countEvent("evictions");
-  if (!stored) storeByForce(key, value, lifeSeconds, signedFlags);
-}
-
-function storeByForce(key: string, value: number | string, lifeSeconds: number, signedFlags: number): void {
-  for (let tries = 1; tries < storeTries; tries++) {
-    const [stored, , forcible] = countersDict.set(key, value, lifeSeconds, signedFlags);
-    if (forcible) countEvent("evictions");
-    if (stored) return;
-  }
-  countEvent("unstored-charges");
+  return stored === true;
 }

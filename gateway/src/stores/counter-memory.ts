@@ -1,0 +1,53 @@
+// Whether there is memory for one more counter on this node. Nothing is ever evicted for it: while a quarter of the dict is free
+// anybody's newcomers have cells of their own, and of what is left then each policy may take no more than it leaves to the
+// others. So a spray of keys under one policy takes seven eighths of the dict at most, under two policies eleven twelfths.
+
+import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import { addSafely, countersDict, overflowDict } from "../runtime/shared-memory.ts";
+import { beginOverflow, overflowHasBegun } from "./overflow-seed.ts";
+
+const reserve = 1 / 4;
+/** What one cell takes, where its key is not very long. */
+const cellBytes = 128;
+const lookEverySeconds = 0.01;
+const shareKey = "share:";
+
+const reserveBytes = countersDict.capacity() * reserve;
+let lookedAtSeconds = 0;
+let calm = false;
+
+/** Whether less than the reserve is free. */
+export function isScarce(): boolean {
+  return countersDict.free_space() < reserveBytes;
+}
+
+/**
+ * Whether every newcomer may have a cell of its own, and none can have units in the overflow: as long as memory was never scarce
+ * since nginx was started. Known for some ms, so that it costs a newcomer no shared memory.
+ */
+export function isCalm(): boolean {
+  const now = ngx.now();
+  if (now - lookedAtSeconds >= lookEverySeconds || now < lookedAtSeconds) look(now);
+  return calm;
+}
+
+function look(now: number): void {
+  lookedAtSeconds = now;
+  if (isScarce()) beginOverflow();
+  calm = !overflowHasBegun();
+}
+
+/**
+ * Whether another counter of this policy may have a cell of its own, as far as the others are concerned; it is counted as one of
+ * its policy's then.
+ *
+ * @param lifeSeconds for how long its policy's counters may last
+ */
+export function takeFromReserve({ counterPrefix }: CompiledPolicy, lifeSeconds: number): boolean {
+  const freeBytes = countersDict.free_space();
+  if (freeBytes >= reserveBytes) return true;
+  const key = shareKey + counterPrefix;
+  const taken = overflowDict.get<number>(key)[0] ?? 0;
+  if (taken * cellBytes >= freeBytes) return false;
+  return addSafely(overflowDict, key, 1, lifeSeconds) !== undefined;
+}
