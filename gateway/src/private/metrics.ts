@@ -55,7 +55,12 @@ export function metrics(): void {
   gauge(lines, "sluice_counters_capacity_bytes", "Size of the shared dict of counters.", countersDict.capacity());
   gauge(lines, "sluice_counters_free_bytes", "Free pages of the shared dict of counters.", countersDict.free_space());
   gauge(lines, "sluice_overflow_capacity_bytes", "Size of the shared dict of the overflow.", overflowDict.capacity());
-  gauge(lines, "sluice_overflow_free_bytes", "Free pages of the shared dict of the overflow.", overflowDict.free_space());
+  gauge(
+    lines,
+    "sluice_overflow_free_bytes",
+    "Free pages of the shared dict of the overflow.",
+    overflowDict.free_space(),
+  );
   heading(
     lines,
     "sluice_overflow_decisions_total",

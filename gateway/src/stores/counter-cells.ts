@@ -20,12 +20,16 @@ import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
 import { countEvent } from "../metrics/counts.ts";
 import { ffi } from "../runtime/packed-memory.ts";
 import { countersDict, overflowDict } from "../runtime/shared-memory.ts";
+import { loadPacked, savePacked } from "./packed-cells.ts";
 
 export interface CellCounter extends Counter {
   /** Of the head's cell: what incr counts at. */
   key: string;
   /** Whether it lies in the overflow, where several keys have one counter: see shared-cells.ts. */
   shared: boolean;
+  /** There, without entries, the page that it lies in, and where: see packed-cells.ts. */
+  page: string;
+  slot: number;
   /** Whether the entries were fetched: they are saved with the head then. */
   ringLoaded: boolean;
   /** Whether entries were found, of this head or an earlier one: left there, a clock that steps could make them its own. */
@@ -73,6 +77,8 @@ export function newCellCounter(): CellCounter {
   const counter = newCounter({ algorithm: "fixed-window", quota: 1, windowUs: 1, toleranceUs: 1 }, 1) as CellCounter;
   counter.key = "";
   counter.shared = false;
+  counter.page = "";
+  counter.slot = 0;
   counter.storedBytes = 0;
   counter.ringLoaded = false;
   counter.ringStored = false;
@@ -115,6 +121,10 @@ function newPrefix(limit: CompiledLimit): string {
  * @returns false, with the state of a counter never seen, when there is no such cell
  */
 export function loadCounter(counter: CellCounter, nowUs: number): boolean {
+  if (counter.shared && !keepsEntries(counter.rate)) {
+    if (counter.ringLoaded) forgetRing(counter);
+    return loadPacked(counter, counter.rate, counter.page, counter.slot, nowUs);
+  }
   const [value, flags] = dictOf(counter).get<number | string>(counter.key);
   const found = takeHead(counter, value, flags, nowUs);
   if (asksForEntries(counter, nowUs)) loadRing(counter);
@@ -161,14 +171,16 @@ export function saveCounter(counter: CellCounter, nowUs: number): boolean {
 /** The same for a counter that is to be kept for so long. */
 export function keepCounter(counter: CellCounter, lifeUs: number): boolean {
   const { rate } = counter;
+  if (counter.shared && !keepsEntries(rate)) return savePacked(counter, counter.page, counter.slot, lifeUs);
   const lifeSeconds = lifeSecondsOf(lifeUs);
   if (rate.algorithm === "fixed-window") {
     const index = (counter.atUs / rate.windowUs) % wrap;
-    return storeCell(dictOf(counter), counter.key, counter.count, lifeSeconds, index);
+    return storeCell(countersDict, counter.key, counter.count, lifeSeconds, index);
   }
   const isLog = rate.algorithm === "sliding-log";
   let stored = true;
-  if (counter.ringLoaded && (isLog || counter.ringStored || counter.length > 0)) stored = saveRing(counter, lifeSeconds);
+  if (counter.ringLoaded && (isLog || counter.ringStored || counter.length > 0))
+    stored = saveRing(counter, lifeSeconds);
   if (isLog) return stored;
   // Entries that found no room are missed as evicted ones are: late, and never too early.
   return storeCell(dictOf(counter), counter.key, counter.atUs, lifeSeconds, counter.count);

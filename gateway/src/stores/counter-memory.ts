@@ -13,6 +13,8 @@ const lookEverySeconds = 0.01;
 const shareKey = "share:";
 
 const reserveBytes = countersDict.capacity() * reserve;
+/** What any policy may take where there is a place: among counters that live long nearly no page may be free, and many places be. */
+const leastShareBytes = countersDict.capacity() / 64;
 let lookedAtSeconds = 0;
 let calm = false;
 
@@ -48,6 +50,6 @@ export function takeFromReserve({ counterPrefix }: CompiledPolicy, lifeSeconds: 
   if (freeBytes >= reserveBytes) return true;
   const key = shareKey + counterPrefix;
   const taken = overflowDict.get<number>(key)[0] ?? 0;
-  if (taken * cellBytes >= freeBytes) return false;
+  if (taken * cellBytes >= math.max(freeBytes, leastShareBytes)) return false;
   return addSafely(overflowDict, key, 1, lifeSeconds) !== undefined;
 }

@@ -4,13 +4,15 @@
 //
 // The lock of the policy and the key is held meanwhile, where workers must agree. That of the shared cells is taken after it.
 
-import { capacity, type Rate } from "../../../limiter/src/algorithms/rate.ts";
+import { capacity, keepsEntries, type Rate } from "../../../limiter/src/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
+import { nowUs as now } from "../runtime/clock.ts";
 import { countersDict, overflowDict } from "../runtime/shared-memory.ts";
 import { type CellCounter, counterKey, emptyCell, loadCounter } from "./counter-cells.ts";
 import { isCalm, takeFromReserve } from "./counter-memory.ts";
 import { acquire, release } from "./key-lock.ts";
-import { sharedKey, sharedLock } from "./shared-cells.ts";
+import { emptyPage, loadPacked } from "./packed-cells.ts";
+import { type SharedCell, sharedCell, sharedLock } from "./shared-cells.ts";
 
 /** nowhere: there is no memory left at all, and what would be counted there is refused. */
 export type Place = "own" | "shared" | "nowhere";
@@ -21,19 +23,21 @@ const reservedSeconds = 1;
 /** For a limit that has no cell of its own for this key. Where memory is scarce, the cell is there afterwards and says nothing. */
 export function placeNewcomer(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string): Place {
   if (isCalm()) return "own";
-  const shared = sharedKey(limit, keyValues);
-  if (shared === undefined) return reserve(countersDict, limit, counterKey(limit, keyValues)) ? "own" : "nowhere";
-  if (overflowDict.get(shared)[0] !== undefined) return "shared";
-  if (takeFromReserve(policy, longestLifeSeconds(limit.rate))) {
-    if (reserve(countersDict, limit, counterKey(limit, keyValues))) return "own";
-  }
-  return reserve(overflowDict, limit, shared) ? "shared" : "nowhere";
+  const shared = sharedCell(limit, keyValues);
+  if (shared === undefined) return reserveOwn(limit, keyValues) ? "own" : "nowhere";
+  if (isCounting(limit, shared)) return "shared";
+  if (takeFromReserve(policy, longestLifeSeconds(limit.rate)) && reserveOwn(limit, keyValues)) return "own";
+  return reserveShared(limit, shared) ? "shared" : "nowhere";
 }
 
 /** The counter is that of the overflow: to be loaded. */
 export function moveToShared(counter: CellCounter, limit: CompiledLimit, keyValues: string): void {
+  const cell = sharedCell(limit, keyValues);
+  if (cell === undefined) return;
   counter.shared = true;
-  counter.key = sharedKey(limit, keyValues) ?? counter.key;
+  counter.key = cell.key;
+  counter.page = cell.page;
+  counter.slot = cell.slot;
 }
 
 /**
@@ -83,8 +87,23 @@ export function releaseAll(held: readonly string[]): void {
   for (const lock of held) release(lock);
 }
 
-function reserve(dict: SharedDict, { rate }: CompiledLimit, key: string): boolean {
-  const [made, failure] = dict.safe_add(key, emptyCell(rate), reservedSeconds);
+const looked = { atUs: 0, count: 0 };
+
+function isCounting({ rate }: CompiledLimit, { key, page, slot }: SharedCell): boolean {
+  if (keepsEntries(rate)) return overflowDict.get(key)[0] !== undefined;
+  return loadPacked(looked, rate, page, slot, now());
+}
+
+function reserveOwn(limit: CompiledLimit, keyValues: string): boolean {
+  return reserve(countersDict, counterKey(limit, keyValues), emptyCell(limit.rate));
+}
+
+function reserveShared({ rate }: CompiledLimit, { key, page }: SharedCell): boolean {
+  return keepsEntries(rate) ? reserve(overflowDict, key, emptyCell(rate)) : reserve(overflowDict, page, emptyPage);
+}
+
+function reserve(dict: SharedDict, key: string, value: string | number): boolean {
+  const [made, failure] = dict.safe_add(key, value, reservedSeconds);
   return made === true || failure === "exists";
 }
 

@@ -13,8 +13,8 @@ import {
   dictOf,
   emptyCell,
   entriesKey,
-  loadRing,
   lifeSecondsOf,
+  loadRing,
   newCellCounter,
   saveCounter,
   storeCell,
@@ -69,7 +69,10 @@ export function forgetOnNode(policy: CompiledPolicy, keyValues: string): void {
     dict.delete(entriesKey(counter, 0));
     forgetDebt(counter.key);
     if (lifeUs > 0 && !storeCell(dict, counter.key, emptyCell(rate), lifeSecondsOf(lifeUs), 0)) {
-      warnSparingly("a counter was not reset, because there is no memory for it", `${policy.app}/${policy.policy.name}`);
+      warnSparingly(
+        "a counter was not reset, because there is no memory for it",
+        `${policy.app}/${policy.policy.name}`,
+      );
     }
   }
   if (held !== undefined) releaseAll(held);
@@ -95,7 +98,7 @@ function topUpCell(limit: CompiledLimit, keyValues: string, units: number, now: 
   loadRing(counter);
   const { atUs, count } = counter;
   topUp(rate, counter, cellRing, now, units);
-  if (rate.algorithm === "fixed-window" && counter.atUs === atUs) {
+  if (rate.algorithm === "fixed-window" && counter.atUs === atUs && !counter.shared) {
     // Others may charge by incr meanwhile, which needs no lock.
     dictOf(counter).incr(counter.key, counter.count - count);
   } else {

@@ -6,8 +6,8 @@ import { type Decision, emptyDecision } from "../../../limiter/src/decision.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { admitsUnsettled, type Debt, settle, standsFromUs } from "../../../limiter/src/settlement.ts";
 import { hear, type Verdict } from "../../../limiter/src/verdict.ts";
-import { nowUs } from "../runtime/clock.ts";
 import { countEvent } from "../metrics/counts.ts";
+import { nowUs } from "../runtime/clock.ts";
 import { countersDict, overflowDict } from "../runtime/shared-memory.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import {

@@ -5,7 +5,15 @@
 
 import { renewSlots } from "../../../limiter/src/algorithms/concurrency.ts";
 import { admitsFixedWindow, type FixedWindow } from "../../../limiter/src/algorithms/fixed-window.ts";
-import { admits, capacity, charge, describe, keepsEntries, type Rate, refund } from "../../../limiter/src/algorithms/rate.ts";
+import {
+  admits,
+  capacity,
+  charge,
+  describe,
+  keepsEntries,
+  type Rate,
+  refund,
+} from "../../../limiter/src/algorithms/rate.ts";
 import type { SlidingWindow } from "../../../limiter/src/algorithms/sliding-window.ts";
 import { chargeAll } from "../../../limiter/src/charge-all.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
@@ -21,7 +29,6 @@ import {
   type CellCounter,
   cellRing,
   counterKey,
-  dictOf,
   entriesKey,
   loadCounter,
   loadRing,
@@ -31,9 +38,17 @@ import {
   takeHead,
 } from "./counter-cells.ts";
 import { isCalm } from "./counter-memory.ts";
-import { acquireAll, findPlace, loadPlaced, moveToShared, type Place, placeNewcomer, releaseAll } from "./counter-places.ts";
+import {
+  acquireAll,
+  findPlace,
+  loadPlaced,
+  moveToShared,
+  type Place,
+  placeNewcomer,
+  releaseAll,
+} from "./counter-places.ts";
 import { acquire, release } from "./key-lock.ts";
-import { sharedKey, sharedLock } from "./shared-cells.ts";
+import { sharedLock } from "./shared-cells.ts";
 
 /** How long a former generation of workers may still be answering after a reload. */
 const reloadOverlapSeconds = 60;
@@ -135,15 +150,12 @@ function refundCells(
 }
 
 /** From the place that was charged: another that the counter has meanwhile owes nothing. */
-function refundCell(limit: CompiledLimit, keyValues: string, cost: number, receipt: number): undefined {
-  const shared = receipt < 0;
-  const key = shared ? sharedKey(limit, keyValues) : counterKey(limit, keyValues);
-  if (key === undefined) return;
-  lone.shared = shared;
-  const [value, flags] = dictOf(lone).get<number | string>(key);
+function refundCell(limit: CompiledLimit, keyValues: string, cost: number, chargedAtUs: number): undefined {
+  if (chargedAtUs < 0) return refundShared(limit, keyValues, cost, -chargedAtUs);
+  const key = counterKey(limit, keyValues);
+  const [value, flags] = countersDict.get<number | string>(key);
   if (value === undefined) return;
-  takeUp(key, shared, limit.rate, cost, value, flags);
-  const chargedAtUs = math.abs(receipt);
+  takeUp(key, limit.rate, cost, value, flags);
   if (keepsEntries(limit.rate)) return refundEntries(chargedAtUs);
   if (lone.rate.algorithm !== "fixed-window") {
     const now = nowUs();
@@ -151,14 +163,25 @@ function refundCell(limit: CompiledLimit, keyValues: string, cost: number, recei
     saveCounter(lone, now);
   } else if (lone.atUs === chargedAtUs) {
     // A clock that stepped may have left this window and met it again, and its units with it: no fewer than none are used.
-    dictOf(lone).incr(key, -math.min(cost, lone.count));
+    countersDict.incr(key, -math.min(cost, lone.count));
   }
+}
+
+/** The same in the overflow. */
+function refundShared(limit: CompiledLimit, keyValues: string, cost: number, chargedAtUs: number): undefined {
+  const now = nowUs();
+  const counter = prepared(0, limit, keyValues, cost);
+  moveToShared(counter, limit, keyValues);
+  if (!counter.shared || !loadCounter(counter, now)) return;
+  loadRing(counter);
+  refund(limit.rate, counter, cellRing, now, chargedAtUs, cost);
+  saveCounter(counter, now);
 }
 
 /** The same for a counter with entries; the head is in `lone`. */
 function refundEntries(chargedAtUs: number): undefined {
   if (!lone.ringLoaded) {
-    const [stored] = dictOf(lone).get<string>(entriesKey(lone, 0));
+    const [stored] = countersDict.get<string>(entriesKey(lone, 0));
     takeEntries(lone, stored);
   }
   const now = nowUs();
@@ -167,16 +190,8 @@ function refundEntries(chargedAtUs: number): undefined {
 }
 
 /** The head of a counter into `lone`. */
-function takeUp(
-  key: string,
-  shared: boolean,
-  rate: Rate,
-  cost: number,
-  value: number | string | undefined,
-  flags: number | undefined,
-) {
+function takeUp(key: string, rate: Rate, cost: number, value: number | string | undefined, flags: number | undefined) {
   lone.key = key;
-  lone.shared = shared;
   lone.rate = rate;
   lone.cost = cost;
   lone.stepped = false;
@@ -332,7 +347,10 @@ function chargeElsewhere(
 /** What cannot be counted is not admitted. */
 function refuseUncounted(policy: CompiledPolicy, { name, rate }: CompiledLimit, verdict: Verdict | undefined): false {
   countEvent("uncounted-refusals");
-  warnSparingly("requests are refused, because there is no memory to count them", `${policy.app}/${policy.policy.name}`);
+  warnSparingly(
+    "requests are refused, because there is no memory to count them",
+    `${policy.app}/${policy.policy.name}`,
+  );
   if (verdict === undefined) return false;
   decision.allowed = false;
   decision.limit = capacity(rate);
@@ -361,7 +379,7 @@ function chargeCell(
 ): boolean {
   const [value, flags] = countersDict.get<number | string>(key);
   if (value === undefined && !isCalm()) return chargeElsewhere(policy, [limit], keyValues, verdict, receipt);
-  takeUp(key, false, limit.rate, policy.policy.cost, value, flags);
+  takeUp(key, limit.rate, policy.policy.cost, value, flags);
   if (keepsEntries(limit.rate)) return chargeEntries(policy, limit, verdict, receipt);
   return chargeLone(policy, limit, verdict, receipt);
 }
