@@ -20,6 +20,7 @@ import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
 import { countEvent } from "../metrics/counts.ts";
 import { ffi } from "../runtime/packed-memory.ts";
 import { countersDict, overflowDict } from "../runtime/shared-memory.ts";
+import { isCalm, overflowMayGrow, takeFromReserve } from "./counter-memory.ts";
 import { loadPacked, savePacked } from "./packed-cells.ts";
 
 export interface CellCounter extends Counter {
@@ -38,6 +39,8 @@ export interface CellCounter extends Counter {
   cellMissing: boolean;
   /** Of the first cell of entries as it is stored; 0 where it is not, or was not fetched. */
   storedBytes: number;
+  /** Entries that there is room for in what is stored. */
+  storedCapacity: number;
   /** The running sum before the oldest entry, when it was fetched. */
   oldestStart: number;
   /** The first cell of entries. What lies here or later beyond the counter's capacity is an earlier counter's. */
@@ -67,6 +70,8 @@ const cellBytes = 68;
 
 /** A log without entries: moment and count. */
 const emptyLog = string.rep("\0", loneHeadNumbers * bytesPerNumber);
+/** Of the characters that stand for the counter's family. */
+const prefixLength = 16;
 /** No counter's key has ":" among its first 16 characters. */
 const trialPrefix = "?:";
 const trialSeconds = 1;
@@ -80,6 +85,7 @@ export function newCellCounter(): CellCounter {
   counter.page = "";
   counter.slot = 0;
   counter.storedBytes = 0;
+  counter.storedCapacity = 0;
   counter.ringLoaded = false;
   counter.ringStored = false;
   counter.cellMissing = false;
@@ -233,6 +239,7 @@ function takeRing(counter: CellCounter, numbers: LuaTable<number, number>): void
   counter.first = numbers.get(3);
   counter.length = numbers.get(4);
   counter.capacity = numbers.get(5);
+  counter.storedCapacity = counter.capacity;
   counter.start = numbers.get(6);
   counter.offset = numbers.get(7);
   if (counter.length === 0) return;
@@ -248,6 +255,7 @@ function forgetRing(counter: CellCounter): void {
   counter.ringStored = false;
   counter.cellMissing = false;
   counter.storedBytes = 0;
+  counter.storedCapacity = 0;
   forgetEntries(counter);
   if (counter.laterCells.length > 0) forgetLaterCells(counter);
 }
@@ -274,7 +282,7 @@ function momentIn(numbers: LuaTable<number, number>): number {
 /** @returns whether the first cell is stored */
 function saveRing(counter: CellCounter, lifeSeconds: number): boolean {
   // What stood in for an evicted cell holds for this request alone: stored, it would be taken for entries.
-  if (counter.cellMissing) forgetEntries(counter);
+  if (counter.cellMissing || (counter.capacity > counter.storedCapacity && !mayGrow(counter))) forgetEntries(counter);
   packHead(counter);
   const key = entriesKey(counter, 0);
   let bytes = bytesOfCell(counter, 0);
@@ -286,6 +294,15 @@ function saveRing(counter: CellCounter, lifeSeconds: number): boolean {
   const stored = storeCell(dictOf(counter), key, ffi.string(counter.firstCell, bytes), lifeSeconds, 0);
   if (counter.capacity > entriesInFirstCell) saveLaterCells(counter, lifeSeconds);
   return stored;
+}
+
+/** Where memory is scarce, what grows takes it from those who come as newcomers do. */
+function mayGrow(counter: CellCounter): boolean {
+  if (counter.shared) return overflowMayGrow();
+  if (isCalm()) return true;
+  const { key, rate, capacity, storedCapacity } = counter;
+  const lifeSeconds = math.max(1, (2 * rate.windowUs) / 1_000_000);
+  return takeFromReserve(string.sub(key, 1, prefixLength), (capacity - storedCapacity) * bytesPerEntry, lifeSeconds);
 }
 
 /** To store a value of another size, nginx frees the old one first, and may not find room for the new one then. */

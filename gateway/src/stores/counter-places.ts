@@ -17,6 +17,8 @@ import { type SharedCell, sharedCell, sharedLock } from "./shared-cells.ts";
 /** nowhere: there is no memory left at all, and what would be counted there is refused. */
 export type Place = "own" | "shared" | "nowhere";
 
+/** What a cell takes at least. */
+const cellBytes = 128;
 /** What was taken for a counter is free again, should the request not use it. */
 const reservedSeconds = 1;
 
@@ -26,7 +28,8 @@ export function placeNewcomer(policy: CompiledPolicy, limit: CompiledLimit, keyV
   const shared = sharedCell(limit, keyValues);
   if (shared === undefined) return reserveOwn(limit, keyValues) ? "own" : "nowhere";
   if (isCounting(limit, shared)) return "shared";
-  if (takeFromReserve(policy, longestLifeSeconds(limit.rate)) && reserveOwn(limit, keyValues)) return "own";
+  if (takeFromReserve(policy.counterPrefix, cellBytes, longestLifeSeconds(limit.rate)) && reserveOwn(limit, keyValues))
+    return "own";
   return reserveShared(limit, shared) ? "shared" : "nowhere";
 }
 
