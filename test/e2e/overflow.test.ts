@@ -90,3 +90,34 @@ it("admits no more than the quota where the memory is full to the last byte, and
   expect(await gateway.metric("sluice_counter_evictions_total")).toBe(0);
   expect(gateway.log).not.toContain("undecided");
 });
+
+it("leaves memory to newcomers of other policies where it is logs that grow", async () => {
+  const small = await LoneGateway.start({
+    policies: [
+      { ...perKey("logs", "sliding-log"), limits: [{ algorithm: "sliding-log", quota: 3000, window: "1d" }] },
+      perKey("others", "fixed-window"),
+    ],
+    edit: (config) =>
+      config.replace("sluice_counters 64m", `sluice_counters ${dictBytes / 1024}k`).replace(
+        "location / {",
+        `location / { access_by_lua_block { sluice.access() } content_by_lua_block { ngx.exit(204) } }
+           location /unused {`,
+      ),
+  });
+  try {
+    // Of 8 bytes an entry, more than all of the memory.
+    const entries = 1.5 * (dictBytes / 8);
+    const keys = Array.from({ length: entries }, (_, i) => `log-${i % 40}`);
+    await spray(`${small.url}/logs`, keys);
+    const remaining: (string | undefined)[] = [];
+    for (const key of keysFrom("newcomer", 100)) {
+      const { headers } = await ask(`${small.url}/others`, { headers: { "x-key": key } });
+      remaining.push(headers["x-ratelimit-remaining"]);
+    }
+    expect(new Set(remaining)).toEqual(new Set([`${quota - 1}`]));
+    expect(await small.metric("sluice_uncounted_refusals_total")).toBe(0);
+    expect(await small.metric("sluice_counters_free_bytes")).toBeGreaterThan(0);
+  } finally {
+    await small.stop();
+  }
+});
