@@ -1,7 +1,7 @@
 // A spray of keys under one policy, at one gateway, while others have used up their limits: what becomes of these, of honest
 // newcomers, and of how long everybody waits.
 
-import { Agent } from "node:http";
+import { Agent, request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { say } from "../../launch/step.mjs";
 import { atMost, type Fact, fact } from "../fixtures/fact.ts";
@@ -146,7 +146,7 @@ function withSizes(config: string, { countersMb, overflowMb }: SprayPlan): strin
     .replace(
       "location / {",
       `location ~ ^/(sprayed|other) { access_by_lua_block { sluice.access() } content_by_lua_block { ngx.exit(204) } }
-       location / {`,
+       location / { proxy_read_timeout 1h;`,
     );
 }
 
@@ -160,7 +160,7 @@ async function useUp(gateway: LoneGateway, service: HeldService) {
   const held: Promise<unknown>[] = [];
   const hold = async (keys: readonly string[], slots: number) => {
     for (const key of keys) {
-      for (let i = 0; i < slots; i++) held.push(statusOf(gateway, "login-concurrency", key).catch(() => undefined));
+      for (let i = 0; i < slots; i++) held.push(askPatiently(`${gateway.url}/login-concurrency`, key));
     }
     await until("slots are held", 10_000, () => service.running === held.length);
   };
@@ -201,6 +201,18 @@ async function useUp(gateway: LoneGateway, service: HeldService) {
     await Promise.all(held);
   };
   return { facts, end };
+}
+
+/** However long the answer takes. */
+function askPatiently(url: string, key: string): Promise<void> {
+  return new Promise((resolve) => {
+    const outgoing = request(url, { agent: false, headers: { "x-key": key } }, (incoming) => {
+      incoming.resume();
+      incoming.on("close", resolve);
+    });
+    outgoing.on("error", () => resolve());
+    outgoing.end();
+  });
 }
 
 async function admittedOf(gateway: LoneGateway, name: string, key: string): Promise<number> {

@@ -127,11 +127,20 @@ function newPrefix(limit: CompiledLimit): string {
  * @returns false, with the state of a counter never seen, when there is no such cell
  */
 export function loadCounter(counter: CellCounter, nowUs: number): boolean {
-  if (counter.shared && !keepsEntries(counter.rate)) {
+  if (counter.shared) return loadShared(counter, nowUs);
+  const [value, flags] = countersDict.get<number | string>(counter.key);
+  const found = takeHead(counter, value, flags, nowUs);
+  if (asksForEntries(counter, nowUs)) loadRing(counter);
+  return found;
+}
+
+/** The same in the overflow. */
+function loadShared(counter: CellCounter, nowUs: number): boolean {
+  if (!keepsEntries(counter.rate)) {
     if (counter.ringLoaded) forgetRing(counter);
     return loadPacked(counter, counter.rate, counter.page, counter.slot, nowUs);
   }
-  const [value, flags] = dictOf(counter).get<number | string>(counter.key);
+  const [value, flags] = overflowDict.get<number | string>(counter.key);
   const found = takeHead(counter, value, flags, nowUs);
   if (asksForEntries(counter, nowUs)) loadRing(counter);
   return found;
@@ -181,7 +190,7 @@ export function keepCounter(counter: CellCounter, lifeUs: number): boolean {
   const lifeSeconds = lifeSecondsOf(lifeUs);
   if (rate.algorithm === "fixed-window") {
     const index = (counter.atUs / rate.windowUs) % wrap;
-    return storeCell(countersDict, counter.key, counter.count, lifeSeconds, index);
+    return storeCell(counter.key, counter.count, lifeSeconds, index);
   }
   const isLog = rate.algorithm === "sliding-log";
   let stored = true;
@@ -189,7 +198,7 @@ export function keepCounter(counter: CellCounter, lifeUs: number): boolean {
     stored = saveRing(counter, lifeSeconds);
   if (isLog) return stored;
   // Entries that found no room are missed as evicted ones are: late, and never too early.
-  return storeCell(dictOf(counter), counter.key, counter.atUs, lifeSeconds, counter.count);
+  return storeWhereItLies(counter, counter.key, counter.atUs, lifeSeconds, counter.count);
 }
 
 /** A lifetime of 0 would be for ever, so a started ms counts whole. */
@@ -291,7 +300,7 @@ function saveRing(counter: CellCounter, lifeSeconds: number): boolean {
     bytes = roomFor(counter, key, bytes);
   }
   counter.storedBytes = bytes;
-  const stored = storeCell(dictOf(counter), key, ffi.string(counter.firstCell, bytes), lifeSeconds, 0);
+  const stored = storeWhereItLies(counter, key, ffi.string(counter.firstCell, bytes), lifeSeconds, 0);
   if (counter.capacity > entriesInFirstCell) saveLaterCells(counter, lifeSeconds);
   return stored;
 }
@@ -351,7 +360,7 @@ function saveLaterCells(counter: CellCounter, lifeSeconds: number): void {
     const bytes = bytesOfCell(counter, later + 1);
     // One that finds no room is missed as an evicted one is.
     if (bytes > 0) {
-      storeCell(dictOf(counter), entriesKey(counter, later + 1), ffi.string(cell.numbers, bytes), lifeSeconds, 0);
+      storeWhereItLies(counter, entriesKey(counter, later + 1), ffi.string(cell.numbers, bytes), lifeSeconds, 0);
     }
   }
 }
@@ -500,15 +509,26 @@ function openCells(counter: CellCounter, capacity: number): void {
  *
  * @returns false: there is no memory for it
  */
-export function storeCell(
-  dict: SharedDict,
+export function storeCell(key: string, value: number | string, lifeSeconds: number, flags: number): boolean {
+  // The dict takes flags as signed numbers of 32 bits.
+  const signedFlags = flags < wrap / 2 ? flags : flags - wrap;
+  const [stored, , forcible] = countersDict.safe_set(key, value, lifeSeconds, signedFlags);
+  if (forcible) countEvent("evictions");
+  return stored === true;
+}
+
+/** The same in the overflow. By itself, so that LuaJIT knows on the way of every decision which dict it is. */
+export function storeShared(key: string, value: number | string, lifeSeconds: number, flags: number): boolean {
+  return overflowDict.safe_set(key, value, lifeSeconds, flags < wrap / 2 ? flags : flags - wrap)[0] === true;
+}
+
+/** Where the counter lies. */
+function storeWhereItLies(
+  { shared }: CellCounter,
   key: string,
   value: number | string,
   lifeSeconds: number,
   flags: number,
 ): boolean {
-  // The dict takes flags as signed numbers of 32 bits.
-  const [stored, , forcible] = dict.safe_set(key, value, lifeSeconds, flags < wrap / 2 ? flags : flags - wrap);
-  if (forcible) countEvent("evictions");
-  return stored === true;
+  return shared ? storeShared(key, value, lifeSeconds, flags) : storeCell(key, value, lifeSeconds, flags);
 }

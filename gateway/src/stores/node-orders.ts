@@ -68,7 +68,7 @@ export function forgetOnNode(policy: CompiledPolicy, keyValues: string): void {
     // Later cells of entries are those of no counter then, and end by themselves.
     dict.delete(entriesKey(counter, 0));
     forgetDebt(counter.key);
-    if (lifeUs > 0 && !storeCell(dict, counter.key, emptyCell(rate), lifeSecondsOf(lifeUs), 0)) {
+    if (lifeUs > 0 && !storeCell(counter.key, emptyCell(rate), lifeSecondsOf(lifeUs), 0)) {
       warnSparingly(
         "a counter was not reset, because there is no memory for it",
         `${policy.app}/${policy.policy.name}`,

@@ -20,6 +20,7 @@ import {
   newCellCounter,
   saveCounter,
   storeCell,
+  storeShared,
 } from "./counter-cells.ts";
 import { isCalm } from "./counter-memory.ts";
 import { acquireAll, findPlace, loadPlaced, releaseAll } from "./counter-places.ts";
@@ -118,8 +119,8 @@ function settleCell(
   const text = string.format("%.0f %.0f %.0f", paidAtUs, now, rate.quota);
   const key = debtPrefix + counter.key;
   const lifeSeconds = lifeSecondsOf(paidAtUs - now);
-  if (storeCell(dictOf(counter), key, text, lifeSeconds, 0)) return;
-  if (!storeCell(overflowDict, key, text, lifeSeconds, 0)) forgo(policy);
+  if (!counter.shared && storeCell(key, text, lifeSeconds, 0)) return;
+  if (!storeShared(key, text, lifeSeconds, 0)) forgo(policy);
 }
 
 function forgo({ app, policy }: CompiledPolicy): undefined {
