@@ -26,11 +26,10 @@ const reservedSeconds = 1;
 export function placeNewcomer(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string): Place {
   if (isCalm()) return "own";
   const shared = sharedCell(limit, keyValues);
-  if (shared === undefined) return reserveOwn(limit, keyValues) ? "own" : "nowhere";
-  if (isCounting(limit, shared)) return "shared";
+  if (shared !== undefined && isCounting(limit, shared)) return "shared";
   if (takeFromReserve(policy.counterPrefix, cellBytes, longestLifeSeconds(limit.rate)) && reserveOwn(limit, keyValues))
     return "own";
-  return reserveShared(limit, shared) ? "shared" : "nowhere";
+  return shared !== undefined && reserveShared(limit, shared) ? "shared" : "nowhere";
 }
 
 /** The counter is that of the overflow: to be loaded. */
