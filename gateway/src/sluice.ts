@@ -24,6 +24,7 @@ import { readSettings, reportMissing, type Settings } from "./settings.ts";
 import { readNewestWhole } from "./snapshot/disk.ts";
 import { followPublications, hasPublished, publish } from "./snapshot/distribution.ts";
 import { lookAfterOwnDirectory } from "./snapshot/own-directory.ts";
+import { keepFreeingExpired } from "./stores/expired-counters.ts";
 import { keepSlots } from "./stores/held-slots.ts";
 import { forgetLeases, openLeases } from "./stores/leases.ts";
 import { openNodeStore } from "./stores/node-store.ts";
@@ -74,6 +75,7 @@ export function initWorker(): void {
   flushCounts();
   retireGonePolicies();
   tellLuaMemory();
+  keepFreeingExpired();
   keepSlots();
   if (settings.redis !== undefined) {
     keepRefusalsTrue(settings.redis, forgetLeases);

@@ -15,7 +15,7 @@ const perHeader = (name: string, quota: number) => ({
   limits: [{ algorithm: "token-bucket", quota: 1, window: "1d", burst: quota }],
 });
 
-it("stores a charge even where the memory is full of counters of another size", async () => {
+it("counts a key even where a flood has filled the memory with counters of another size", async () => {
   gateway = await LoneGateway.start({
     policies: [perHeader("flood", 1), perHeader("victim", 2)],
     edit: (config) => config.replace("sluice_counters 64m", "sluice_counters 1m"),
@@ -27,12 +27,12 @@ it("stores a charge even where the memory is full of counters of another size", 
     }
   };
   await Promise.all(Array.from({ length: 10 }, (_, i) => flood(i * 1500)));
-  expect(await gateway.metric("sluice_counter_evictions_total")).toBeGreaterThan(0);
   const statuses: number[] = [];
   for (let i = 0; i < 5; i++) {
     statuses.push((await ask(`${gateway.url}/victim`, { headers: { "x-key": "k".repeat(150) } })).status);
   }
   expect(statuses).toEqual([404, 404, 429, 429, 429]);
+  expect(await gateway.metric("sluice_counter_evictions_total")).toBe(0);
   expect(await gateway.metric("sluice_unstored_charges_total")).toBe(0);
 });
 

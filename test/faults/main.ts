@@ -7,6 +7,7 @@ import { type Outcome, optionsFrom, runTrial } from "../fixtures/trial.ts";
 import * as crowds from "./crowds.ts";
 import * as failovers from "./failovers.ts";
 import type { Fault, Observation } from "./fault.ts";
+import * as keySpray from "./key-spray.ts";
 import { namespacesMissing } from "./namespace.ts";
 import * as partition from "./partition.ts";
 import * as redisAway from "./redis-away.ts";
@@ -14,7 +15,7 @@ import * as redisReplies from "./redis-replies.ts";
 import { inShort, type Result, tableOf, writeResults } from "./report.ts";
 import * as workers from "./workers.ts";
 
-const faults: readonly Fault[] = [redisAway, redisReplies, failovers, partition, workers, crowds]
+const faults: readonly Fault[] = [redisAway, redisReplies, failovers, partition, workers, keySpray, crowds]
   .flatMap((file): readonly Fault[] => file.faults)
   .sort((a, b) => a.number - b.number);
 

@@ -10,13 +10,17 @@ export type Result = Exclude<keyof Tally, "pending">;
 const results: readonly Result[] = ["allowed", "refused", "shadow-refused", "degraded"];
 
 /**
- * lock-timeouts: a charge went on without its lock. evictions: the shared dict was full. unstored-charges: it had no room
- * even so, and a request passed uncounted. unsettled-responses: what a response took was not charged. late-renewals: slots of
+ * lock-timeouts: a charge went on without its lock. evictions: another's counter was dropped for one, which never is to be.
+ * overflow-admissions, overflow-refusals: decided by a cell that several keys share, for want of memory. uncounted-refusals: there
+ * was no memory even so. unstored-charges: the same for what a response took. unsettled-responses: what a response took was not charged. late-renewals: slots of
  * concurrency were renewed when they had been lost. banned-requests: their address or their key is banned.
  */
 export type Event =
   | "lock-timeouts"
   | "evictions"
+  | "overflow-admissions"
+  | "overflow-refusals"
+  | "uncounted-refusals"
   | "unstored-charges"
   | "unsettled-responses"
   | "late-renewals"

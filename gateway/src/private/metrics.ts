@@ -26,7 +26,7 @@ import {
 import { inSnapshot } from "../metrics/retiring.ts";
 import { isConnected, liveGateways } from "../push/fleet.ts";
 import { openBreakerCount } from "../redis/breaker.ts";
-import { countersDict } from "../runtime/shared-memory.ts";
+import { countersDict, overflowDict } from "../runtime/shared-memory.ts";
 import { longestSliceSeconds } from "../runtime/slices.ts";
 import { currentSnapshot, snapshotAgeSeconds } from "../snapshot/current.ts";
 import { version } from "../version.ts";
@@ -54,12 +54,35 @@ export function metrics(): void {
   gauge(lines, "sluice_live_gateways", "Gateways of the fleet, as the control plane last told.", liveGateways());
   gauge(lines, "sluice_counters_capacity_bytes", "Size of the shared dict of counters.", countersDict.capacity());
   gauge(lines, "sluice_counters_free_bytes", "Free pages of the shared dict of counters.", countersDict.free_space());
+  gauge(lines, "sluice_overflow_capacity_bytes", "Size of the shared dict of the overflow.", overflowDict.capacity());
+  gauge(
+    lines,
+    "sluice_overflow_free_bytes",
+    "Free pages of the shared dict of the overflow.",
+    overflowDict.free_space(),
+  );
+  heading(
+    lines,
+    "sluice_overflow_decisions_total",
+    "counter",
+    "Decisions by a counter that several keys share for want of memory, by result.",
+  );
+  for (const result of ["allowed", "refused"] as const) {
+    const count = eventCount(result === "allowed" ? "overflow-admissions" : "overflow-refusals");
+    lines.push(sample("sluice_overflow_decisions_total", { result }, whole(count)));
+  }
+  total(
+    lines,
+    "sluice_uncounted_refusals_total",
+    "Requests that were refused because there was no memory to count them.",
+    eventCount("uncounted-refusals"),
+  );
   total(lines, "sluice_lock_timeouts_total", "Charges that went on without their lock.", eventCount("lock-timeouts"));
   total(lines, "sluice_counter_evictions_total", "Counters evicted for want of memory.", eventCount("evictions"));
   total(
     lines,
     "sluice_unstored_charges_total",
-    "Requests that passed uncounted for want of memory.",
+    "Responses that were not charged for want of memory.",
     eventCount("unstored-charges"),
   );
   total(

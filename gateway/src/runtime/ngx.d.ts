@@ -17,6 +17,13 @@ declare interface SharedDict {
     exptimeSeconds?: number,
     flags?: number,
   ): LuaMultiReturn<[ok: boolean | undefined, error: string | undefined, forcible: boolean]>;
+  /** Evicts nothing: fails with "no memory", or with "exists". */
+  safe_add(
+    key: string,
+    value: string | number | boolean,
+    exptimeSeconds?: number,
+    flags?: number,
+  ): LuaMultiReturn<[ok: boolean | undefined, error: string | undefined]>;
   add(
     key: string,
     value: string | number | boolean,

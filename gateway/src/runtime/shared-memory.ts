@@ -1,5 +1,5 @@
-// The shared dicts that nginx.conf declares. Counters have one for themselves, so that a flood of keys evicts counters
-// and never a lock or the snapshot.
+// The shared dicts that nginx.conf declares. Counters have one for themselves, and what finds no room there another, so that a
+// flood of keys takes no memory from a lock or the snapshot.
 
 function sharedDict(name: string): SharedDict {
   const dict = ngx.shared[name];
@@ -13,6 +13,22 @@ function sharedDict(name: string): SharedDict {
 }
 
 export const countersDict = sharedDict("sluice_counters");
+export const overflowDict = sharedDict("sluice_overflow");
 export const locksDict = sharedDict("sluice_locks");
 export const stateDict = sharedDict("sluice_state");
 export const metricsDict = sharedDict("sluice_metrics");
+
+/**
+ * Adds to a number, and makes it where it is not there, without evicting anything: `incr` by itself would.
+ *
+ * @param lifeSeconds of a number that is made
+ * @returns what it is then; undefined: there was no memory to make it
+ */
+export function addSafely(dict: SharedDict, key: string, amount: number, lifeSeconds: number): number | undefined {
+  const [sum] = dict.incr(key, amount);
+  if (sum !== undefined) return sum;
+  const [made, failure] = dict.safe_add(key, amount, lifeSeconds);
+  if (made) return amount;
+  // Another worker has made it meanwhile.
+  return failure === "exists" ? dict.incr(key, amount)[0] : undefined;
+}

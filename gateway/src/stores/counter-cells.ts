@@ -13,24 +13,35 @@
 // window, in base64, so that a counter takes 128 bytes), then the key values; of a cell of entries, behind its number and ":".
 
 import { type CounterState, type Ring, wrap } from "../../../limiter/src/algorithms/counter-state.ts";
-import { keepsEntries, lifetimeUs } from "../../../limiter/src/algorithms/rate.ts";
+import { keepsEntries, lifetimeUs, type Rate } from "../../../limiter/src/algorithms/rate.ts";
 import { needsRing, type SlidingWindow } from "../../../limiter/src/algorithms/sliding-window.ts";
 import { type Counter, newCounter } from "../../../limiter/src/charge-all.ts";
 import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
 import { shared, sharing } from "../../../limiter/src/policy/sharing.ts";
 import { countEvent } from "../metrics/counts.ts";
 import { ffi } from "../runtime/packed-memory.ts";
-import { countersDict } from "../runtime/shared-memory.ts";
+import { countersDict, overflowDict } from "../runtime/shared-memory.ts";
+import { isCalm, overflowMayGrow, takeFromReserve } from "./counter-memory.ts";
+import { loadPacked, savePacked } from "./packed-cells.ts";
 
 export interface CellCounter extends Counter {
   /** Of the head's cell: what incr counts at. */
   key: string;
+  /** Whether it lies in the overflow, where several keys have one counter: see shared-cells.ts. */
+  shared: boolean;
+  /** There, without entries, the page that it lies in, and where: see packed-cells.ts. */
+  page: string;
+  slot: number;
   /** Whether the entries were fetched: they are saved with the head then. */
   ringLoaded: boolean;
   /** Whether entries were found, of this head or an earlier one: left there, a clock that steps could make them its own. */
   ringStored: boolean;
   /** A cell that was asked for had been evicted. */
   cellMissing: boolean;
+  /** Of the first cell of entries as it is stored; 0 where it is not, or was not fetched. */
+  storedBytes: number;
+  /** Entries that there is room for in what is stored. */
+  storedCapacity: number;
   /** The running sum before the oldest entry, when it was fetched. */
   oldestStart: number;
   /** The first cell of entries. What lies here or later beyond the counter's capacity is an earlier counter's. */
@@ -46,8 +57,6 @@ interface LaterCell {
 
 /** A hundred years; the shared dict counts its ms in a long. */
 const longestLifetimeSeconds = 3_155_760_000;
-/** Each try to store evicts up to 30 of the least recently used counters; a page is free again long before this many. */
-const storeTries = 100;
 
 const headNumbers = 8;
 /** Of a head without entries: its moment and count. */
@@ -62,10 +71,22 @@ const cellBytes = 68;
 
 /** By counter family: limits that were edited, and bring up their counters again, are of the same. */
 const familyCharacters = sharing<string>();
+/** A log without entries: moment and count. */
+const emptyLog = string.rep("\0", loneHeadNumbers * bytesPerNumber);
+/** Of the characters that stand for the counter's family. */
+const prefixLength = 16;
+/** No counter's key has ":" among its first 16 characters. */
+const trialPrefix = "?:";
+const trialSeconds = 1;
 
 export function newCellCounter(): CellCounter {
   const counter = newCounter({ algorithm: "fixed-window", quota: 1, windowUs: 1, toleranceUs: 1 }, 1) as CellCounter;
   counter.key = "";
+  counter.shared = false;
+  counter.page = "";
+  counter.slot = 0;
+  counter.storedBytes = 0;
+  counter.storedCapacity = 0;
   counter.ringLoaded = false;
   counter.ringStored = false;
   counter.cellMissing = false;
@@ -78,6 +99,16 @@ export function newCellCounter(): CellCounter {
 
 export function counterKey(limit: CompiledLimit, keyValues: string): string {
   return (limit.cellPrefix ?? newPrefix(limit)) + keyValues;
+}
+
+/** Where the counter lies. */
+export function dictOf({ shared }: CellCounter): SharedDict {
+  return shared ? overflowDict : countersDict;
+}
+
+/** A value that says nothing, such as a counter of this kind begins with. */
+export function emptyCell({ algorithm }: Rate): string | number {
+  return algorithm === "sliding-log" ? emptyLog : 0;
 }
 
 function newPrefix(limit: CompiledLimit): string {
@@ -93,7 +124,20 @@ function newPrefix(limit: CompiledLimit): string {
  * @returns false, with the state of a counter never seen, when there is no such cell
  */
 export function loadCounter(counter: CellCounter, nowUs: number): boolean {
+  if (counter.shared) return loadShared(counter, nowUs);
   const [value, flags] = countersDict.get<number | string>(counter.key);
+  const found = takeHead(counter, value, flags, nowUs);
+  if (asksForEntries(counter, nowUs)) loadRing(counter);
+  return found;
+}
+
+/** The same in the overflow. */
+function loadShared(counter: CellCounter, nowUs: number): boolean {
+  if (!keepsEntries(counter.rate)) {
+    if (counter.ringLoaded) forgetRing(counter);
+    return loadPacked(counter, counter.rate, counter.page, counter.slot, nowUs);
+  }
+  const [value, flags] = overflowDict.get<number | string>(counter.key);
   const found = takeHead(counter, value, flags, nowUs);
   if (asksForEntries(counter, nowUs)) loadRing(counter);
   return found;
@@ -131,22 +175,27 @@ export function asksForEntries(counter: CellCounter, nowUs: number): boolean {
   return keepsEntries(rate) && !counter.ringLoaded && needsRing(rate, counter, nowUs, counter.cost);
 }
 
-/** Writes what `loadCounter` read and the limiter changed. */
-export function saveCounter(counter: CellCounter, nowUs: number): void {
-  keepCounter(counter, lifetimeUs(counter.rate, counter, nowUs));
+/** Writes what `loadCounter` read and the limiter changed. @returns false: there is no memory, and nothing was counted */
+export function saveCounter(counter: CellCounter, nowUs: number): boolean {
+  return keepCounter(counter, lifetimeUs(counter.rate, counter, nowUs));
 }
 
 /** The same for a counter that is to be kept for so long. */
-export function keepCounter(counter: CellCounter, lifeUs: number): void {
+export function keepCounter(counter: CellCounter, lifeUs: number): boolean {
   const { rate } = counter;
+  if (counter.shared && !keepsEntries(rate)) return savePacked(counter, counter.page, counter.slot, lifeUs);
   const lifeSeconds = lifeSecondsOf(lifeUs);
   if (rate.algorithm === "fixed-window") {
-    storeCell(counter.key, counter.count, lifeSeconds, (counter.atUs / rate.windowUs) % wrap);
-    return;
+    const index = (counter.atUs / rate.windowUs) % wrap;
+    return storeCell(counter.key, counter.count, lifeSeconds, index);
   }
   const isLog = rate.algorithm === "sliding-log";
-  if (counter.ringLoaded && (isLog || counter.ringStored || counter.length > 0)) saveRing(counter, lifeSeconds);
-  if (!isLog) storeCell(counter.key, counter.atUs, lifeSeconds, counter.count);
+  let stored = true;
+  if (counter.ringLoaded && (isLog || counter.ringStored || counter.length > 0))
+    stored = saveRing(counter, lifeSeconds);
+  if (isLog) return stored;
+  // Entries that found no room are missed as evicted ones are: late, and never too early.
+  return storeWhereItLies(counter, counter.key, counter.atUs, lifeSeconds, counter.count);
 }
 
 /** A lifetime of 0 would be for ever, so a started ms counts whole. */
@@ -157,13 +206,14 @@ export function lifeSecondsOf(lifeUs: number): number {
 /** Fetches the entries, where deciding did not ask for them: a refund does. */
 export function loadRing(counter: CellCounter): void {
   if (!keepsEntries(counter.rate) || counter.ringLoaded) return;
-  const [stored] = countersDict.get<string>(entriesKey(counter, 0));
+  const [stored] = dictOf(counter).get<string>(entriesKey(counter, 0));
   takeEntries(counter, stored);
 }
 
 /** The entries, from what the dict has at the key of their first cell. */
 export function takeEntries(counter: CellCounter, stored: string | undefined): void {
   counter.ringLoaded = true;
+  counter.storedBytes = stored === undefined ? 0 : stored.length;
   const { firstCell } = counter;
   takeCell(firstCell, stored);
   const moment = momentIn(firstCell);
@@ -174,6 +224,7 @@ export function takeEntries(counter: CellCounter, stored: string | undefined): v
 
 function takeLog(counter: CellCounter, stored: string | undefined): void {
   counter.ringLoaded = true;
+  counter.storedBytes = stored === undefined ? 0 : stored.length;
   const { firstCell } = counter;
   takeCell(firstCell, stored);
   counter.atUs = momentIn(firstCell);
@@ -194,6 +245,7 @@ function takeRing(counter: CellCounter, numbers: LuaTable<number, number>): void
   counter.first = numbers.get(3);
   counter.length = numbers.get(4);
   counter.capacity = numbers.get(5);
+  counter.storedCapacity = counter.capacity;
   counter.start = numbers.get(6);
   counter.offset = numbers.get(7);
   if (counter.length === 0) return;
@@ -208,6 +260,8 @@ function forgetRing(counter: CellCounter): void {
   counter.ringLoaded = false;
   counter.ringStored = false;
   counter.cellMissing = false;
+  counter.storedBytes = 0;
+  counter.storedCapacity = 0;
   forgetEntries(counter);
   if (counter.laterCells.length > 0) forgetLaterCells(counter);
 }
@@ -231,9 +285,60 @@ function momentIn(numbers: LuaTable<number, number>): number {
   return numbers.get(0) * wrap + numbers.get(1);
 }
 
-function saveRing(counter: CellCounter, lifeSeconds: number): void {
+/** @returns whether the first cell is stored */
+function saveRing(counter: CellCounter, lifeSeconds: number): boolean {
   // What stood in for an evicted cell holds for this request alone: stored, it would be taken for entries.
-  if (counter.cellMissing) forgetEntries(counter);
+  if (counter.cellMissing || (counter.capacity > counter.storedCapacity && !mayGrow(counter))) forgetEntries(counter);
+  packHead(counter);
+  const key = entriesKey(counter, 0);
+  let bytes = bytesOfCell(counter, 0);
+  const { storedBytes } = counter;
+  if (storedBytes > 0 && bytes !== storedBytes && !isSameSlab(key, bytes, storedBytes)) {
+    bytes = roomFor(counter, key, bytes);
+  }
+  counter.storedBytes = bytes;
+  const stored = storeWhereItLies(counter, key, ffi.string(counter.firstCell, bytes), lifeSeconds, 0);
+  if (counter.capacity > entriesInFirstCell) saveLaterCells(counter, lifeSeconds);
+  return stored;
+}
+
+/** Where memory is scarce, what grows takes it from those who come as newcomers do. */
+function mayGrow(counter: CellCounter): boolean {
+  if (counter.shared) return overflowMayGrow();
+  if (isCalm()) return true;
+  const { key, rate, capacity, storedCapacity } = counter;
+  const lifeSeconds = math.max(1, (2 * rate.windowUs) / 1_000_000);
+  return takeFromReserve(string.sub(key, 1, prefixLength), (capacity - storedCapacity) * bytesPerEntry, lifeSeconds);
+}
+
+/** To store a value of another size, nginx frees the old one first, and may not find room for the new one then. */
+function isSameSlab(key: string, bytes: number, storedBytes: number): boolean {
+  const besides = cellBytes + key.length;
+  return slabOf(besides + bytes) === slabOf(besides + storedBytes);
+}
+
+/**
+ * Makes sure that a first cell of another size will find room before the one that is stored is freed. Where there is none, the
+ * cell keeps its size, and a counter that no longer fits forgets its entries: all its units count as the newest ones then.
+ *
+ * @returns the bytes to store
+ */
+function roomFor(counter: CellCounter, key: string, bytes: number): number {
+  const dict = dictOf(counter);
+  const { firstCell, storedBytes } = counter;
+  const trial = `${trialPrefix}${key}`;
+  if (dict.safe_add(trial, ffi.string(firstCell, bytes - trialPrefix.length), trialSeconds)[0]) {
+    dict.delete(trial);
+    return bytes;
+  }
+  if (bytes > storedBytes) {
+    forgetEntries(counter);
+    packHead(counter);
+  }
+  return storedBytes;
+}
+
+function packHead(counter: CellCounter): void {
   const numbers = counter.firstCell;
   numbers.set(0, math.floor(counter.atUs / wrap));
   numbers.set(1, counter.atUs % wrap);
@@ -243,8 +348,6 @@ function saveRing(counter: CellCounter, lifeSeconds: number): void {
   numbers.set(5, counter.capacity);
   numbers.set(6, counter.start);
   numbers.set(7, counter.offset);
-  storeCell(entriesKey(counter, 0), ffi.string(numbers, bytesOfCell(counter, 0)), lifeSeconds, 0);
-  if (counter.capacity > entriesInFirstCell) saveLaterCells(counter, lifeSeconds);
 }
 
 function saveLaterCells(counter: CellCounter, lifeSeconds: number): void {
@@ -252,7 +355,10 @@ function saveLaterCells(counter: CellCounter, lifeSeconds: number): void {
     const cell = counter.laterCells[later] as LaterCell;
     if (!cell.changed) continue;
     const bytes = bytesOfCell(counter, later + 1);
-    if (bytes > 0) storeCell(entriesKey(counter, later + 1), ffi.string(cell.numbers, bytes), lifeSeconds, 0);
+    // One that finds no room is missed as an evicted one is.
+    if (bytes > 0) {
+      storeWhereItLies(counter, entriesKey(counter, later + 1), ffi.string(cell.numbers, bytes), lifeSeconds, 0);
+    }
   }
 }
 
@@ -274,7 +380,7 @@ function openCell(counter: CellCounter, index: number): LaterCell {
   const cell = counter.laterCells[index - 1] ?? newCell(counter, index);
   if (!cell.loaded) {
     cell.loaded = true;
-    const [stored] = countersDict.get<string>(entriesKey(counter, index));
+    const [stored] = dictOf(counter).get<string>(entriesKey(counter, index));
     if (stored === undefined) standIn(counter, cell);
     else ffi.copy(cell.numbers, stored, math.min(stored.length, entriesPerCell * bytesPerEntry));
   }
@@ -395,22 +501,31 @@ function openCells(counter: CellCounter, capacity: number): void {
   }
 }
 
-// A loop that turns once, on the way of every decision, is what LuaJIT gives up to compile, and with it all that leads
-// there: the first try, and the first cell, stand by themselves.
-
-export function storeCell(key: string, value: number | string, lifeSeconds: number, flags: number): void {
+/**
+ * Evicts nothing: an existing cell of the same size is overwritten where it is, and takes no memory.
+ *
+ * @returns false: there is no memory for it
+ */
+export function storeCell(key: string, value: number | string, lifeSeconds: number, flags: number): boolean {
   // The dict takes flags as signed numbers of 32 bits.
   const signedFlags = flags < wrap / 2 ? flags : flags - wrap;
-  const [stored, , forcible] = countersDict.set(key, value, lifeSeconds, signedFlags);
+  const [stored, , forcible] = countersDict.safe_set(key, value, lifeSeconds, signedFlags);
   if (forcible) countEvent("evictions");
-  if (!stored) storeByForce(key, value, lifeSeconds, signedFlags);
+  return stored === true;
 }
 
-function storeByForce(key: string, value: number | string, lifeSeconds: number, signedFlags: number): void {
-  for (let tries = 1; tries < storeTries; tries++) {
-    const [stored, , forcible] = countersDict.set(key, value, lifeSeconds, signedFlags);
-    if (forcible) countEvent("evictions");
-    if (stored) return;
-  }
-  countEvent("unstored-charges");
+/** The same in the overflow. By itself, so that LuaJIT knows on the way of every decision which dict it is. */
+export function storeShared(key: string, value: number | string, lifeSeconds: number, flags: number): boolean {
+  return overflowDict.safe_set(key, value, lifeSeconds, flags < wrap / 2 ? flags : flags - wrap)[0] === true;
+}
+
+/** Where the counter lies. */
+function storeWhereItLies(
+  { shared }: CellCounter,
+  key: string,
+  value: number | string,
+  lifeSeconds: number,
+  flags: number,
+): boolean {
+  return shared ? storeShared(key, value, lifeSeconds, flags) : storeCell(key, value, lifeSeconds, flags);
 }

@@ -232,12 +232,13 @@ function renewHoldsInRedis(held: readonly Hold[]): void {
   if (!called) error(defect, 0);
 }
 
-/** @param renewedAtUs the moment in which slots are held now; undefined: they were lost, and are asked for again next time */
+/** @param renewedAtUs the moment in which slots are held now, as a receipt has it; undefined: they were lost, and are asked for again next time */
 function noteRenewal(hold: Hold, index: number, renewedAtUs: number | undefined): void {
   const { app, policy } = hold.policy;
   const { tickUs, ticks } = (hold.limits[index] as CompiledLimit).rate as SlidingWindow;
   const heldAtUs = hold.receipt[index] as number;
-  if (renewedAtUs === undefined || renewedAtUs - heldAtUs > ticks * tickUs) {
+  // Negative in the overflow.
+  if (renewedAtUs === undefined || math.abs(renewedAtUs) - math.abs(heldAtUs) > ticks * tickUs) {
     countEvent("late-renewals");
     warnSparingly(
       "slots were lost before they were renewed: more requests may run than allowed",

@@ -1,6 +1,7 @@
-// One holder at a time for a key, among all workers of this nginx. A free lock is taken by one `add` of its key, which is
-// also the first step of lua-resty-lock. Only who finds it taken waits: by lua-resty-lock where the runtime has it, else by
-// the same contract in our own words. A lock whose holder was killed falls open by itself.
+// One holder at a time for a key, among all workers of this nginx. A free lock is taken by one `safe_add` of its key, as
+// lua-resty-lock's first step is an `add`, which would evict another's lock where the dict is full. Only who finds it taken waits:
+// by lua-resty-lock where the runtime has it, else by the same contract in our own words. A lock whose holder was killed falls
+// open by itself.
 
 import { countEvent } from "../metrics/counts.ts";
 import { lockLibrary } from "../runtime/lua-modules.ts";
@@ -23,7 +24,8 @@ let heldCount = 0;
  * @returns false when it was not had in time: whoever goes on without it may lose another's simultaneous charge
  */
 export function acquire(key: string): boolean {
-  return locksDict.add(key, true, holdSeconds)[0] || waitFor(key);
+  const [free, failure] = locksDict.safe_add(key, true, holdSeconds);
+  return free === true || waitFor(key, failure);
 }
 
 /**
@@ -34,8 +36,9 @@ export function release(key: string): void {
   if (heldCount === 0 || !releaseResty(key)) locksDict.delete(key);
 }
 
-function waitFor(key: string): boolean {
-  const acquired = lockLibrary === undefined ? waitOwn(key) : waitResty(key);
+function waitFor(key: string, failure: string | undefined): boolean {
+  // Where it is memory that was missing, lua-resty-lock would evict a lock that another holds.
+  const acquired = lockLibrary === undefined || failure !== "exists" ? waitOwn(key) : waitResty(key);
   if (!acquired) countEvent("lock-timeouts");
   return acquired;
 }
@@ -46,7 +49,7 @@ function waitOwn(key: string): boolean {
   while (waited < timeoutSeconds) {
     ngx.sleep(pause);
     waited += pause;
-    if (locksDict.add(key, true, holdSeconds)[0]) return true;
+    if (locksDict.safe_add(key, true, holdSeconds)[0]) return true;
     pause = math.min(pause * pauseGrowth, longestPauseSeconds);
   }
   return false;

@@ -4,15 +4,14 @@
 //   lease:ID:asked    units that clients asked for, ever
 //   lease:ID:NAME     the units that may be spent: see holder.ts
 //
-// Any of them may be evicted. Without its record a lease begins another life, under another name and with other units; units
-// that are gone go unused. The record is written only by whoever has the claim (in the dict of locks), which falls open by
+// Any of them may find no room, and nothing is evicted for it. Without its record a lease begins another life, under another name
+// and with other units; units that are gone go unused. While memory is scarce, none begins: Redis decides each request. The record is written only by whoever has the claim (in the dict of locks), which falls open by
 // itself should its worker be killed: whoever waited for Redis meanwhile asks whether he still has it.
 
 import type { Holder } from "../../../limiter/src/lease/holder.ts";
 import { newHolder } from "../../../limiter/src/lease/holder.ts";
-import { countEvent } from "../metrics/counts.ts";
 import { ffi } from "../runtime/packed-memory.ts";
-import { countersDict, locksDict } from "../runtime/shared-memory.ts";
+import { addSafely, countersDict, locksDict } from "../runtime/shared-memory.ts";
 import { stopwatchUs } from "../runtime/stopwatch.ts";
 
 /** Numbers but for the name. Times are of the stopwatch, in µs. */
@@ -93,7 +92,8 @@ export function loadRecord(id: string, record: LeaseRecord): boolean {
   return true;
 }
 
-export function saveRecord(id: string, record: LeaseRecord): void {
+/** @returns false: there was no memory for it, and it is another life's from now on */
+export function saveRecord(id: string, record: LeaseRecord): boolean {
   packed.set(0, record.seq);
   packed.set(1, record.waiting);
   packed.set(2, record.heard);
@@ -117,8 +117,7 @@ export function saveRecord(id: string, record: LeaseRecord): void {
   packed.set(20, record.resetAtUs);
   packed.set(21, record.retryAtUs);
   packed.set(22, record.clientsAtUs);
-  const [, , forcible] = countersDict.set(id, ffi.string(packed, bytes) + record.name, lifeSeconds);
-  if (forcible) countEvent("evictions");
+  return countersDict.safe_set(id, ffi.string(packed, bytes) + record.name, lifeSeconds)[0] === true;
 }
 
 /** The next who asks for it begins another life. */
@@ -128,8 +127,7 @@ export function dropRecord(id: string): void {
 
 /** @returns all that clients have asked for, with these */
 export function addAsked(id: string, units: number): number {
-  const [asked] = countersDict.incr(`${id}:asked`, units, 0, cellLifeSeconds);
-  return asked ?? units;
+  return addSafely(countersDict, `${id}:asked`, units, cellLifeSeconds) ?? units;
 }
 
 /** @returns the units in the cell, negative or 0 where there are none */
@@ -137,9 +135,9 @@ export function unitsIn(cell: string): number {
   return countersDict.get<number>(cell)[0] ?? 0;
 }
 
-/** @returns what is in the cell then */
+/** @returns what is in the cell then; 0 where there was no memory to make it */
 export function takeOut(cell: string, units: number): number {
-  return countersDict.incr(cell, -units, 0, cellLifeSeconds)[0] ?? 0;
+  return addSafely(countersDict, cell, -units, cellLifeSeconds) ?? 0;
 }
 
 /**
@@ -149,23 +147,25 @@ export function takeOut(cell: string, units: number): number {
  * @returns what was in the cell
  */
 export function freeze(cell: string): number {
-  return takeOut(cell, frozen) + frozen;
+  const left = addSafely(countersDict, cell, -frozen, cellLifeSeconds);
+  return left === undefined ? 0 : left + frozen;
 }
 
 /**
  * Nobody has spent since, so whatever is there is replaced: should this worker have stood still on the way, and another have
  * done the same meanwhile, there are no more units than these.
+ *
+ * @returns false: there was no memory for them, and they go unused
  */
-export function thaw(cell: string, units: number): void {
-  const [, , forcible] = countersDict.set(cell, units, cellLifeSeconds);
-  if (forcible) countEvent("evictions");
+export function thaw(cell: string, units: number): boolean {
+  return countersDict.safe_set(cell, units, cellLifeSeconds)[0] === true;
 }
 
 /** @returns what proves that one has it; undefined: another has */
 export function claim(id: string, seconds: number): string | undefined {
   claims += 1;
   const token = `${ngx.worker.pid()} ${claims}`;
-  return locksDict.add(id, token, seconds)[0] ? token : undefined;
+  return locksDict.safe_add(id, token, seconds)[0] ? token : undefined;
 }
 
 export function isClaimed(id: string, token: string): boolean {

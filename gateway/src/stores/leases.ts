@@ -32,6 +32,7 @@ import { countersDict } from "../runtime/shared-memory.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { stopwatchUs } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
+import { isScarce } from "./counter-memory.ts";
 import { chargeExactly, type HeardAnswer, tellRedis } from "./lease-calls.ts";
 import {
   addAsked,
@@ -174,7 +175,7 @@ export function chargeLeased(
   lease.cost = cost;
   if (spendElse(lease, cost)) return allow(lease, check, ear, charges);
   if (!lease.watched && (lease.asked >= manyUnits || nowUs - lease.lookedUs >= lookEveryUs)) look(lease);
-  let way = wayFor(record, cost, stopwatchUs());
+  let way = mayLease(lease) ? wayFor(record, cost, stopwatchUs()) : "exact";
   let patienceUs = waitLimitMs(redis, check.policy.policy) * 1000;
   for (let round = 0; round < mostRounds && way !== "exact"; round++) {
     if (record.lost === 1 || patienceUs <= 0) {
@@ -431,6 +432,11 @@ function rememberRefusal(lease: Lease, cost: number, { limit, remaining, retryAf
   lease.record.resetAtUs = nowUs + resetAfterUs;
 }
 
+/** While memory is scarce, what a spray of keys asks for must not take it: only the leases that there are go on. */
+function mayLease(lease: Lease): boolean {
+  return !isScarce() || refresh(lease);
+}
+
 /** Until the exchange that is under way, here or in another worker, has ended. @returns how long it took */
 function awaitAnswer(lease: Lease, patienceUs: number): number {
   const { record } = lease;
@@ -471,6 +477,7 @@ function claimSeconds({ deadlineMs }: RedisSettings): number {
 function lookClaimed(lease: Lease, token: string): boolean {
   const { id, record } = lease;
   const isNew = !refresh(lease);
+  if (isNew && isScarce()) return false;
   if (isNew) beginLife(lease);
   const { estimatedUs, demand, out } = record;
   let isChanged = isNew;
@@ -584,7 +591,8 @@ function takeUp(lease: Lease, answer: HeardAnswer): void {
   record.resetAtUs = nowUs + answer.resetAfterUs;
   saveRecord(lease.id, record);
   countLeaseUnits("granted", answer.grant);
-  thaw(cell, units);
+  // Without its cell it is of no use: without its record too, another begins.
+  if (!thaw(cell, units)) dropRecord(lease.id);
   if (answer.grant > 0) countLeaseEvent("grants");
   countLeaseUnits("returned", math.min(back, out));
   countLeaseUnits("expired", unspent - kept);

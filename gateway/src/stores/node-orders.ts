@@ -1,22 +1,25 @@
 // What operators do with one counter in this nginx's shared memory: look at it, forget it, give units back.
 
-import { admits, capacity, describe } from "../../../limiter/src/algorithms/rate.ts";
+import { admits, capacity, describe, lifetimeUs } from "../../../limiter/src/algorithms/rate.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { CounterReading } from "../../../limiter/src/policy/snapshot.ts";
 import { topUp } from "../../../limiter/src/top-up.ts";
 import { nowUs } from "../runtime/clock.ts";
-import { countersDict } from "../runtime/shared-memory.ts";
+import { warnSparingly } from "../runtime/sparing-log.ts";
 import {
   cellRing,
   counterKey,
+  dictOf,
+  emptyCell,
   entriesKey,
-  loadCounter,
+  lifeSecondsOf,
   loadRing,
   newCellCounter,
   saveCounter,
+  storeCell,
 } from "./counter-cells.ts";
-import { acquire, release } from "./key-lock.ts";
+import { acquireAll, loadPlaced, releaseAll } from "./counter-places.ts";
 import { describeUnsettled, forgetDebt } from "./node-settlement.ts";
 import { lockOf, mustAgree } from "./node-store.ts";
 
@@ -45,19 +48,34 @@ export function readOnNode(policy: CompiledPolicy, keyValues: string): CounterRe
   return readings;
 }
 
-/** As if they were never used, debts too. May yield where workers must agree. */
+/**
+ * As if they were never used, debts too. May yield where workers must agree.
+ *
+ * A counter in the overflow is others' too, whose units stay: the key gets a cell of its own, which goes before the shared one for
+ * as long as that remembers what it counts now.
+ */
 export function forgetOnNode(policy: CompiledPolicy, keyValues: string): void {
-  const lock = mustAgree() ? lockOf(policy, keyValues) : undefined;
-  const locked = lock !== undefined && acquire(lock);
+  const held = mustAgree() ? acquireAll(lockOf(policy, keyValues), policy, keyValues) : undefined;
+  const now = nowUs();
   for (const limit of policy.limits) {
+    const { rate } = limit;
+    load(limit, keyValues, now);
+    const lifeUs = counter.shared ? lifetimeUs(rate, counter, now) : 0;
+    counter.shared = false;
     counter.key = counterKey(limit, keyValues);
-    counter.rate = limit.rate;
-    countersDict.delete(counter.key);
+    const dict = dictOf(counter);
+    dict.delete(counter.key);
     // Later cells of entries are those of no counter then, and end by themselves.
-    countersDict.delete(entriesKey(counter, 0));
+    dict.delete(entriesKey(counter, 0));
     forgetDebt(counter.key);
+    if (lifeUs > 0 && !storeCell(counter.key, emptyCell(rate), lifeSecondsOf(lifeUs), 0)) {
+      warnSparingly(
+        "a counter was not reset, because there is no memory for it",
+        `${policy.app}/${policy.policy.name}`,
+      );
+    }
   }
-  if (lock !== undefined && locked) release(lock);
+  if (held !== undefined) releaseAll(held);
 }
 
 /**
@@ -66,13 +84,12 @@ export function forgetOnNode(policy: CompiledPolicy, keyValues: string): void {
  * @param name of the limit; undefined: of every one
  */
 export function topUpOnNode(policy: CompiledPolicy, keyValues: string, name: string | undefined, units: number): void {
-  const lock = mustAgree() ? lockOf(policy, keyValues) : undefined;
-  const locked = lock !== undefined && acquire(lock);
+  const held = mustAgree() ? acquireAll(lockOf(policy, keyValues), policy, keyValues) : undefined;
   const now = nowUs();
   for (const limit of policy.limits) {
     if (name === undefined || limit.name === name) topUpCell(limit, keyValues, units, now);
   }
-  if (lock !== undefined && locked) release(lock);
+  if (held !== undefined) releaseAll(held);
 }
 
 function topUpCell(limit: CompiledLimit, keyValues: string, units: number, now: number): undefined {
@@ -81,9 +98,9 @@ function topUpCell(limit: CompiledLimit, keyValues: string, units: number, now: 
   loadRing(counter);
   const { atUs, count } = counter;
   topUp(rate, counter, cellRing, now, units);
-  if (rate.algorithm === "fixed-window" && counter.atUs === atUs) {
+  if (rate.algorithm === "fixed-window" && counter.atUs === atUs && !counter.shared) {
     // Others may charge by incr meanwhile, which needs no lock.
-    countersDict.incr(counter.key, counter.count - count);
+    dictOf(counter).incr(counter.key, counter.count - count);
   } else {
     saveCounter(counter, now);
   }
@@ -93,7 +110,6 @@ function topUpCell(limit: CompiledLimit, keyValues: string, units: number, now: 
 function load(limit: CompiledLimit, keyValues: string, now: number): boolean {
   counter.rate = limit.rate;
   counter.cost = 1;
-  counter.key = counterKey(limit, keyValues);
   counter.stepped = false;
-  return loadCounter(counter, now);
+  return loadPlaced(counter, limit, keyValues, now);
 }

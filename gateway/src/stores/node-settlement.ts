@@ -6,11 +6,13 @@ import { type Decision, emptyDecision } from "../../../limiter/src/decision.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { admitsUnsettled, type Debt, settle, standsFromUs } from "../../../limiter/src/settlement.ts";
 import { hear, type Verdict } from "../../../limiter/src/verdict.ts";
+import { countEvent } from "../metrics/counts.ts";
 import { nowUs } from "../runtime/clock.ts";
-import { countersDict } from "../runtime/shared-memory.ts";
+import { countersDict, overflowDict } from "../runtime/shared-memory.ts";
+import { warnSparingly } from "../runtime/sparing-log.ts";
 import {
   cellRing,
-  counterKey,
+  dictOf,
   keepCounter,
   lifeSecondsOf,
   loadCounter,
@@ -18,17 +20,24 @@ import {
   newCellCounter,
   saveCounter,
   storeCell,
+  storeShared,
 } from "./counter-cells.ts";
-import { acquire, release } from "./key-lock.ts";
+import { isCalm } from "./counter-memory.ts";
+import { acquireAll, findPlace, loadPlaced, releaseAll } from "./counter-places.ts";
 import { lockOf, mustAgree } from "./node-store.ts";
 
 /** No counter's key has ":" among its first 16 characters. */
 const debtPrefix = "debt:";
 
+/** Tells clients when to try again where there is no memory to count them. */
+const uncountedRetryUs = 1_000_000;
+
 /** Work space: what is read here is written before anything yields. */
 const counter = newCellCounter();
 const debt: Debt = { paidAtUs: 0, sinceUs: 0, quota: 1 };
 const decision = emptyDecision();
+/** The moment from which the counter stands for itself: what it owes is paid then. */
+let standsUs = 0;
 
 /**
  * Whether a request may go on whose units are settled later. Charges nothing. May yield where workers must agree.
@@ -42,15 +51,14 @@ export function askOnNode(
   keyValues: string,
   verdict: Verdict | undefined,
 ): boolean {
-  const lock = mustAgree() ? lockOf(policy, keyValues) : undefined;
-  const locked = lock !== undefined && acquire(lock);
+  const held = mustAgree() ? acquireAll(lockOf(policy, keyValues), policy, keyValues) : undefined;
   const now = nowUs();
   let allowed = true;
   for (const limit of limits) {
-    if (!askCell(limit, keyValues, now)) allowed = false;
+    if (!askCell(policy, limit, keyValues, now)) allowed = false;
     if (verdict !== undefined) hear(verdict, policy, limit.name, decision);
   }
-  if (lock !== undefined && locked) release(lock);
+  if (held !== undefined) releaseAll(held);
   return allowed;
 }
 
@@ -61,54 +69,86 @@ export function settleOnNode(
   keyValues: string,
   units: number,
 ): undefined {
-  const lock = mustAgree() ? lockOf(policy, keyValues) : undefined;
-  const locked = lock !== undefined && acquire(lock);
+  const held = mustAgree() ? acquireAll(lockOf(policy, keyValues), policy, keyValues) : undefined;
   const now = nowUs();
-  for (const limit of limits) settleCell(limit, keyValues, units, now);
-  if (lock !== undefined && locked) release(lock);
+  for (const limit of limits) settleCell(policy, limit, keyValues, units, now);
+  if (held !== undefined) releaseAll(held);
 }
 
 /** What a request would be told of one limit. Charges nothing. @returns work space: to be read before the next call */
 export function describeUnsettled(limit: CompiledLimit, keyValues: string, now: number): Decision {
-  const fromUs = load(limit, keyValues, now);
-  admitsUnsettled(limit.rate, counter, cellRing, now, fromUs, decision);
+  load(limit, keyValues, now);
+  admitsUnsettled(limit.rate, counter, cellRing, now, standsUs, decision);
   return decision;
 }
 
-/** @param key the counter's */
+/** @param key of the counter's own cell */
 export function forgetDebt(key: string): void {
   countersDict.delete(debtPrefix + key);
+  overflowDict.delete(debtPrefix + key);
 }
 
-function askCell(limit: CompiledLimit, keyValues: string, now: number): boolean {
-  const fromUs = load(limit, keyValues, now);
-  const allowed = admitsUnsettled(limit.rate, counter, cellRing, now, fromUs, decision);
+function askCell(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string, now: number): boolean {
+  const found = load(limit, keyValues, now);
+  let allowed = admitsUnsettled(limit.rate, counter, cellRing, now, standsUs, decision);
+  // Where there is no memory now, what the response takes could not be charged.
+  if (allowed && !found && !isCalm() && !findPlace(counter, policy, limit, keyValues)) {
+    allowed = false;
+    decision.allowed = false;
+    decision.retryAfterUs = uncountedRetryUs;
+    countEvent("uncounted-refusals");
+  }
   if (counter.stepped) saveCounter(counter, now);
   return allowed;
 }
 
-function settleCell(limit: CompiledLimit, keyValues: string, units: number, now: number): undefined {
+function settleCell(
+  policy: CompiledPolicy,
+  limit: CompiledLimit,
+  keyValues: string,
+  units: number,
+  now: number,
+): undefined {
   const { rate } = limit;
-  const fromUs = load(limit, keyValues, now);
+  const found = load(limit, keyValues, now);
+  if (!found && !findPlace(counter, policy, limit, keyValues)) return forgo(policy);
   loadRing(counter);
-  const paidAtUs = settle(rate, counter, cellRing, fromUs, units);
-  keepCounter(counter, paidAtUs - now + lifetimeUs(rate, counter, paidAtUs));
+  const paidAtUs = settle(rate, counter, cellRing, standsUs, units);
+  if (!keepCounter(counter, paidAtUs - now + lifetimeUs(rate, counter, paidAtUs))) return forgo(policy);
   if (paidAtUs === now) return;
   const text = string.format("%.0f %.0f %.0f", paidAtUs, now, rate.quota);
-  storeCell(debtPrefix + counter.key, text, lifeSecondsOf(paidAtUs - now), 0);
+  const key = debtPrefix + counter.key;
+  const lifeSeconds = lifeSecondsOf(paidAtUs - now);
+  if (!counter.shared && storeCell(key, text, lifeSeconds, 0)) return;
+  if (!storeShared(key, text, lifeSeconds, 0)) forgo(policy);
 }
 
-/** @returns the moment from which the counter, which is loaded, stands for itself */
-function load(limit: CompiledLimit, keyValues: string, now: number): number {
+function forgo({ app, policy }: CompiledPolicy): undefined {
+  countEvent("unstored-charges");
+  warnSparingly("what a response took was not charged, because there is no memory for it", `${app}/${policy.name}`);
+}
+
+/** Fills `standsUs`. @returns whether the counter is there */
+function load(limit: CompiledLimit, keyValues: string, now: number): boolean {
   const { rate } = limit;
   counter.rate = rate;
   counter.cost = 1;
-  counter.key = counterKey(limit, keyValues);
   counter.stepped = false;
-  const [stored] = countersDict.get<string>(debtPrefix + counter.key);
-  const fromUs = stored === undefined ? now : standsFromUs(rate, debtFrom(stored), now);
-  loadCounter(counter, fromUs);
-  return fromUs;
+  standsUs = now;
+  const found = loadPlaced(counter, limit, keyValues, now);
+  const stored = storedDebt();
+  if (stored === undefined) return found;
+  standsUs = standsFromUs(rate, debtFrom(stored), now);
+  loadCounter(counter, standsUs);
+  return found;
+}
+
+/** A debt that found no room beside its counter lies in the overflow. */
+function storedDebt(): string | undefined {
+  const key = debtPrefix + counter.key;
+  const [stored] = dictOf(counter).get<string>(key);
+  if (stored !== undefined || counter.shared || isCalm()) return stored;
+  return overflowDict.get<string>(key)[0];
 }
 
 function debtFrom(stored: string): Debt {

@@ -5,15 +5,25 @@
 
 import { renewSlots } from "../../../limiter/src/algorithms/concurrency.ts";
 import { admitsFixedWindow, type FixedWindow } from "../../../limiter/src/algorithms/fixed-window.ts";
-import { admits, charge, describe, keepsEntries, type Rate, refund } from "../../../limiter/src/algorithms/rate.ts";
+import {
+  admits,
+  capacity,
+  charge,
+  describe,
+  keepsEntries,
+  type Rate,
+  refund,
+} from "../../../limiter/src/algorithms/rate.ts";
 import type { SlidingWindow } from "../../../limiter/src/algorithms/sliding-window.ts";
 import { chargeAll } from "../../../limiter/src/charge-all.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { beginShare, type LastHeard } from "../../../limiter/src/share.ts";
 import { ear, hear, type Verdict } from "../../../limiter/src/verdict.ts";
+import { countEvent } from "../metrics/counts.ts";
 import { nowUs } from "../runtime/clock.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
+import { warnSparingly } from "../runtime/sparing-log.ts";
 import {
   asksForEntries,
   type CellCounter,
@@ -27,10 +37,23 @@ import {
   takeEntries,
   takeHead,
 } from "./counter-cells.ts";
+import { isCalm } from "./counter-memory.ts";
+import {
+  acquireAll,
+  findPlace,
+  loadPlaced,
+  moveToShared,
+  type Place,
+  placeNewcomer,
+  releaseAll,
+} from "./counter-places.ts";
 import { acquire, release } from "./key-lock.ts";
+import { sharedLock } from "./shared-cells.ts";
 
 /** How long a former generation of workers may still be answering after a reload. */
 const reloadOverlapSeconds = 60;
+/** Tells clients when to try again where there is no memory to count them. */
+const uncountedRetryUs = 1_000_000;
 /** Should it pass after all, locks are taken that need not be. */
 const longestTimerSeconds = 86_400 * 365;
 
@@ -59,8 +82,8 @@ export function openNodeStore(workers: number, generation: number): void {
  *
  * @param limits those of the policy, or a node's share of them
  * @param verdict hears every limit; undefined when nobody is to be told
- * @param receipt is filled with the moment that each counter's state has after its charge, which a refund asks for;
- *   undefined when there will be none
+ * @param receipt is filled with the moment that each counter's state has after its charge, which a refund asks for, negative
+ *   where the counter lies in the overflow; undefined when there will be none
  * @returns whether the request is allowed
  */
 export function decideOnNode(
@@ -86,7 +109,7 @@ export function decideOnNode(
   if (window !== undefined) allowed = chargeByIncr(policy, first, window, keyValues, verdict, receipt);
   if (allowed === undefined) {
     // The lock bears the name of the first limit's cell.
-    if (alone) allowed = chargeCell(policy, first, lock, verdict, receipt);
+    if (alone) allowed = chargeCell(policy, first, lock, keyValues, verdict, receipt);
     else allowed = chargeCells(policy, limits, keyValues, verdict, receipt);
   }
   if (locked) release(lock);
@@ -109,10 +132,9 @@ export function refundOnNode(
 ): undefined {
   const { cost } = policy.policy;
   if (!mustAgree()) return refundCells(limits, keyValues, cost, receipt);
-  const lock = lockOf(policy, keyValues);
-  const locked = acquire(lock);
+  const held = acquireAll(lockOf(policy, keyValues), policy, keyValues);
   refundCells(limits, keyValues, cost, receipt);
-  if (locked) release(lock);
+  releaseAll(held);
 }
 
 function refundCells(
@@ -127,7 +149,9 @@ function refundCells(
   }
 }
 
+/** From the place that was charged: another that the counter has meanwhile owes nothing. */
 function refundCell(limit: CompiledLimit, keyValues: string, cost: number, chargedAtUs: number): undefined {
+  if (chargedAtUs < 0) return refundShared(limit, keyValues, cost, -chargedAtUs);
   const key = counterKey(limit, keyValues);
   const [value, flags] = countersDict.get<number | string>(key);
   if (value === undefined) return;
@@ -141,6 +165,17 @@ function refundCell(limit: CompiledLimit, keyValues: string, cost: number, charg
     // A clock that stepped may have left this window and met it again, and its units with it: no fewer than none are used.
     countersDict.incr(key, -math.min(cost, lone.count));
   }
+}
+
+/** The same in the overflow. */
+function refundShared(limit: CompiledLimit, keyValues: string, cost: number, chargedAtUs: number): undefined {
+  const now = nowUs();
+  const counter = prepared(0, limit, keyValues, cost);
+  moveToShared(counter, limit, keyValues);
+  if (!counter.shared || !loadCounter(counter, now)) return;
+  loadRing(counter);
+  refund(limit.rate, counter, cellRing, now, chargedAtUs, cost);
+  saveCounter(counter, now);
 }
 
 /** The same for a counter with entries; the head is in `lone`. */
@@ -166,24 +201,30 @@ function takeUp(key: string, rate: Rate, cost: number, value: number | string | 
 /**
  * Holds slots of concurrency for another life.
  *
- * @returns the moment in which they are held now; undefined when they were lost and are not to be had again yet
+ * @param receipt of the charge or the last renewal
+ * @returns the moment in which they are held now, as a receipt has it; undefined when they were lost and are not to be had
+ *   again yet
  */
 export function renewOnNode(
   policy: CompiledPolicy,
   limit: CompiledLimit,
   keyValues: string,
-  heldAtUs: number,
+  receipt: number,
 ): number | undefined {
-  const lock = mustAgree() ? lockOf(policy, keyValues) : undefined;
-  const locked = lock !== undefined && acquire(lock);
+  const held = mustAgree() ? acquireAll(lockOf(policy, keyValues), policy, keyValues) : undefined;
   const now = nowUs();
   const counter = prepared(0, limit, keyValues, policy.policy.cost);
-  loadCounter(counter, now);
-  loadRing(counter);
-  const renewedAtUs = renewSlots(limit.rate as SlidingWindow, counter, cellRing, now, heldAtUs, counter.cost);
-  saveCounter(counter, now);
-  if (locked) release(lock);
-  return renewedAtUs;
+  let renewedAtUs: number | undefined;
+  if (receipt < 0) moveToShared(counter, limit, keyValues);
+  // What was held in a cell that is gone is held where the key counts now.
+  const found = loadCounter(counter, now) || loadPlaced(counter, limit, keyValues, now);
+  if (found || findPlace(counter, policy, limit, keyValues)) {
+    loadRing(counter);
+    renewedAtUs = renewSlots(limit.rate as SlidingWindow, counter, cellRing, now, math.abs(receipt), counter.cost);
+    if (!saveCounter(counter, now)) renewedAtUs = undefined;
+  }
+  if (held !== undefined) releaseAll(held);
+  return renewedAtUs === undefined || !counter.shared ? renewedAtUs : -renewedAtUs;
 }
 
 /**
@@ -197,17 +238,18 @@ export function beginShareOnNode(
   keyValues: string,
   heard: LastHeard,
 ): void {
-  const lock = mustAgree() ? lockOf(policy, keyValues) : undefined;
-  const locked = lock !== undefined && acquire(lock);
+  const held = mustAgree() ? acquireAll(lockOf(policy, keyValues), policy, keyValues) : undefined;
   const now = nowUs();
   for (const limit of limits) {
     if (heard.limits !== undefined && !heard.limits.includes(limit.name)) continue;
     const counter = prepared(0, limit, keyValues, policy.policy.cost);
-    loadCounter(counter, now);
+    const found = loadPlaced(counter, limit, keyValues, now);
     if (keepsEntries(limit.rate)) loadRing(counter);
-    if (beginShare(limit.rate, counter, cellRing, heard, now)) saveCounter(counter, now);
+    if (!beginShare(limit.rate, counter, cellRing, heard, now)) continue;
+    // Where there is no memory, the decision refuses.
+    if (found || findPlace(counter, policy, limit, keyValues)) saveCounter(counter, now);
   }
-  if (lock !== undefined && locked) release(lock);
+  if (held !== undefined) releaseAll(held);
 }
 
 /** For all limits of the policy; the first one's cell has its name already. */
@@ -231,25 +273,105 @@ function chargeCells(
   // By its places: LuaJIT searches for the length of a table.
   if (limits[1] === undefined) {
     const limit = limits[0] as CompiledLimit;
-    return chargeCell(policy, limit, counterKey(limit, keyValues), verdict, receipt);
+    return chargeCell(policy, limit, counterKey(limit, keyValues), keyValues, verdict, receipt);
   }
   const count = limits.length;
   const now = nowUs();
+  let missing = false;
   for (let i = 0; i < count; i++) {
-    loadCounter(prepared(i, limits[i] as CompiledLimit, keyValues, policy.policy.cost), now);
+    if (!loadCounter(prepared(i, limits[i] as CompiledLimit, keyValues, policy.policy.cost), now)) missing = true;
   }
+  if (missing && !isCalm()) return chargeElsewhere(policy, limits, keyValues, verdict, receipt);
   const allowed = chargeAll(counters, count, cellRing, now);
+  let stored = true;
   for (let i = 0; i < count; i++) {
     const limit = limits[i] as CompiledLimit;
     const counter = counters[i] as CellCounter;
-    if (allowed || counter.stepped) saveCounter(counter, now);
+    if ((allowed || counter.stepped) && !saveCounter(counter, now)) stored = false;
     if (receipt !== undefined) receipt[i] = counter.atUs;
     if (verdict !== undefined) {
       describe(limit.rate, counter, cellRing, now, counter.cost, counter.allowed, decision);
       hear(verdict, policy, limit.name, decision);
     }
   }
+  return stored ? allowed : refuseUncounted(policy, limits[0] as CompiledLimit, verdict);
+}
+
+/** The same for counters that are loaded, wherever they lie. */
+function chargeLoaded(
+  policy: CompiledPolicy,
+  limits: readonly CompiledLimit[],
+  verdict: Verdict | undefined,
+  receipt: number[] | undefined,
+  now: number,
+): boolean {
+  const count = limits.length;
+  const allowed = chargeAll(counters, count, cellRing, now);
+  let stored = true;
+  for (let i = 0; i < count; i++) {
+    const limit = limits[i] as CompiledLimit;
+    const counter = counters[i] as CellCounter;
+    if ((allowed || counter.stepped) && !saveCounter(counter, now)) stored = false;
+    if (receipt !== undefined) receipt[i] = counter.shared ? -counter.atUs : counter.atUs;
+    if (verdict !== undefined) {
+      describe(limit.rate, counter, cellRing, now, counter.cost, counter.allowed, decision);
+      hear(verdict, policy, limit.name, decision);
+    }
+  }
+  return stored ? allowed : refuseUncounted(policy, limits[0] as CompiledLimit, verdict);
+}
+
+/**
+ * The same where a counter has no cell of its own, and memory is or was scarce: it may lie in the overflow, which has locks of its
+ * own. Places first, while the lock of the key is held and nothing is loaded, since the other lock may have to be waited for.
+ */
+function chargeElsewhere(
+  policy: CompiledPolicy,
+  limits: readonly CompiledLimit[],
+  keyValues: string,
+  verdict: Verdict | undefined,
+  receipt: number[] | undefined,
+): boolean {
+  const places: Place[] = [];
+  let anyShared = false;
+  for (const limit of limits) {
+    const [own] = countersDict.get(counterKey(limit, keyValues));
+    const place = own !== undefined ? "own" : placeNewcomer(policy, limit, keyValues);
+    if (place === "nowhere") return refuseUncounted(policy, limit, verdict);
+    if (place === "shared") anyShared = true;
+    places.push(place);
+  }
+  const lock = anyShared && mustAgree() ? sharedLock(policy, keyValues) : undefined;
+  const locked = lock !== undefined && acquire(lock);
+  const now = nowUs();
+  for (let i = 0; i < limits.length; i++) {
+    const limit = limits[i] as CompiledLimit;
+    const counter = prepared(i, limit, keyValues, policy.policy.cost);
+    if (places[i] === "shared") moveToShared(counter, limit, keyValues);
+    loadCounter(counter, now);
+  }
+  const allowed = chargeLoaded(policy, limits, verdict, receipt, now);
+  if (lock !== undefined && locked) release(lock);
+  if (anyShared) countEvent(allowed ? "overflow-admissions" : "overflow-refusals");
   return allowed;
+}
+
+/** What cannot be counted is not admitted. */
+function refuseUncounted(policy: CompiledPolicy, { name, rate }: CompiledLimit, verdict: Verdict | undefined): false {
+  countEvent("uncounted-refusals");
+  warnSparingly(
+    "requests are refused, because there is no memory to count them",
+    `${policy.app}/${policy.policy.name}`,
+  );
+  if (verdict === undefined) return false;
+  decision.allowed = false;
+  decision.limit = capacity(rate);
+  decision.remaining = 0;
+  decision.retryAfterUs = uncountedRetryUs;
+  decision.resetAfterUs = uncountedRetryUs;
+  decision.delayUs = 0;
+  hear(verdict, policy, name, decision);
+  return false;
 }
 
 /**
@@ -263,10 +385,12 @@ function chargeCell(
   policy: CompiledPolicy,
   limit: CompiledLimit,
   key: string,
+  keyValues: string,
   verdict: Verdict | undefined,
   receipt: number[] | undefined,
 ): boolean {
   const [value, flags] = countersDict.get<number | string>(key);
+  if (value === undefined && !isCalm()) return chargeElsewhere(policy, [limit], keyValues, verdict, receipt);
   takeUp(key, limit.rate, policy.policy.cost, value, flags);
   if (keepsEntries(limit.rate)) return chargeEntries(policy, limit, verdict, receipt);
   return chargeLone(policy, limit, verdict, receipt);
@@ -297,7 +421,7 @@ function chargeLone(
   const now = nowUs();
   const allowed = admits(rate, lone, cellRing, now, cost);
   if (allowed) charge(rate, lone, cellRing);
-  if (allowed || lone.stepped) saveCounter(lone, now);
+  if ((allowed || lone.stepped) && !saveCounter(lone, now)) return refuseUncounted(policy, limit, verdict);
   if (receipt !== undefined) receipt[0] = lone.atUs;
   if (verdict !== undefined && !(allowed && verdict.quiet && rate.algorithm !== "leaky-bucket")) {
     const heard = ear(verdict, decision);
@@ -356,6 +480,7 @@ function prepared(index: number, limit: CompiledLimit, keyValues: string, cost: 
   }
   counter.rate = limit.rate;
   counter.cost = cost;
+  counter.shared = false;
   counter.key = counterKey(limit, keyValues);
   return counter;
 }

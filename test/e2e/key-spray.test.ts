@@ -1,0 +1,146 @@
+// A spray of keys under one policy, ten times as many as the dict of counters holds: it resets nobody's counter.
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { HeldService } from "../fixtures/held-service.ts";
+import { keysFrom, spray } from "../fixtures/key-spray.ts";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { readPrometheusText } from "../fixtures/prometheus-text.ts";
+import { ask } from "../fixtures/requests.ts";
+import { until } from "../fixtures/system.ts";
+
+const dictBytes = 512 * 1024;
+/** Of 128 bytes, the least that a counter takes. */
+const cellsInDict = dictBytes / 128;
+const algorithms = ["token-bucket", "fixed-window", "sliding-window", "sliding-log", "concurrency"] as const;
+type Algorithm = (typeof algorithms)[number];
+
+const limitOf = (algorithm: Algorithm, quota: number) =>
+  algorithm === "concurrency" ? { algorithm, quota, ttl: "1h" } : { algorithm, quota, window: "1d" };
+const perKey = (name: string, algorithm: Algorithm, quota: number) => ({
+  name,
+  match: { paths: [`/${name}`] },
+  key: ["header:x-key"],
+  limits: [limitOf(algorithm, quota)],
+});
+
+const policies = [
+  ...algorithms.map((algorithm) => perKey(`login-${algorithm}`, algorithm, 3)),
+  ...algorithms.map((algorithm) => perKey(`sprayed-${algorithm}`, algorithm, 3)),
+  perKey("other", "fixed-window", 3),
+  {
+    ...perKey("two-limits", "fixed-window", 3),
+    limits: [
+      { name: "burst", ...limitOf("token-bucket", 1), burst: 5 },
+      { name: "daily", ...limitOf("fixed-window", 3) },
+    ],
+  },
+];
+const exhausted = Array.from({ length: 10 }, (_, i) => `exhausted-${i}`);
+const halfUsed = Array.from({ length: 10 }, (_, i) => `half-${i}`);
+
+/** What the service does not wait with is answered by nginx itself. */
+const answersItself = (config: string) =>
+  config
+    .replace("sluice_counters 64m", `sluice_counters ${dictBytes / 1024}k`)
+    .replace("sluice_overflow 16m", "sluice_overflow 8m")
+    .replace(
+      "location / {",
+      `location ~ ^/(sprayed|other|two) { access_by_lua_block { sluice.access() } content_by_lua_block { ngx.exit(204) } }
+       location / {`,
+    );
+
+for (const workers of [1, 2]) {
+  describe(`a spray of ten times the dict's counters, at ${workers} worker${workers > 1 ? "s" : ""}`, () => {
+    let service: HeldService;
+    let gateway: LoneGateway;
+    const held: Promise<unknown>[] = [];
+    const statusOf = async (name: string, key: string) =>
+      (await ask(`${gateway.url}/${name}`, { headers: { "x-key": key } })).status;
+    /** One after the other, until it refuses. */
+    const admittedOf = async (name: string, key: string) => {
+      let admitted = 0;
+      while (admitted < 10 && (await statusOf(name, key)) < 400) admitted += 1;
+      return admitted;
+    };
+
+    beforeAll(async () => {
+      service = await HeldService.start();
+      gateway = await LoneGateway.start({
+        policies,
+        workers,
+        env: { SLUICE_UPSTREAM: service.url },
+        edit: answersItself,
+      });
+      // Slots are used as long as their requests go on.
+      for (const [keys, used] of [
+        [exhausted, 3],
+        [halfUsed, 1],
+      ] as const) {
+        for (const key of keys) {
+          for (let i = 0; i < used; i++) held.push(statusOf("login-concurrency", key));
+        }
+      }
+      await until("the slots are used", 5000, () => service.running === held.length);
+      service.holds = false;
+      for (const algorithm of algorithms) {
+        if (algorithm === "concurrency") continue;
+        for (const key of exhausted) for (let i = 0; i < 3; i++) await statusOf(`login-${algorithm}`, key);
+        for (const key of halfUsed) await statusOf(`login-${algorithm}`, key);
+      }
+    });
+    afterAll(async () => {
+      service?.answer();
+      await Promise.allSettled(held);
+      await gateway?.stop();
+      service?.stop();
+    });
+
+    it("leaves exhausted keys refused, half-used ones as they were, and evicts nothing", async () => {
+      const statuses = await spray(`${gateway.url}/sprayed-token-bucket`, keysFrom("k", 10 * cellsInDict));
+      expect(Object.keys(statuses)).toEqual(["204", "429"]);
+      service.holds = true;
+      for (const algorithm of algorithms) {
+        for (const key of exhausted) expect(await statusOf(`login-${algorithm}`, key), algorithm).toBe(429);
+      }
+      service.holds = false;
+      for (const algorithm of algorithms) {
+        if (algorithm === "concurrency") continue;
+        for (const key of halfUsed) expect(await admittedOf(`login-${algorithm}`, key), algorithm).toBe(2);
+      }
+      service.holds = true;
+      for (const key of halfUsed) {
+        for (let i = 0; i < 2; i++) held.push(statusOf("login-concurrency", key));
+      }
+      await until("two more of three slots are had", 5000, () => service.running === held.length);
+      for (const key of halfUsed) expect(await statusOf("login-concurrency", key)).toBe(429);
+      expect(await gateway.metric("sluice_counter_evictions_total")).toBe(0);
+      expect(await gateway.metric("sluice_unstored_charges_total")).toBe(0);
+      const { body } = await ask(`${gateway.privateUrl}/sluice/metrics`);
+      const decisions = readPrometheusText(body)["sluice_overflow_decisions_total"]?.samples;
+      expect(decisions?.every(({ value }) => value > 0)).toBe(true);
+      expect(gateway.log).not.toContain("undecided");
+    });
+
+    it("counts newcomers of a policy that was not sprayed by themselves", async () => {
+      for (const key of keysFrom("newcomer", 50)) expect(await admittedOf("other", key)).toBe(3);
+      for (const key of keysFrom("newcomer", 50)) expect(await admittedOf("two-limits", key)).toBe(3);
+    });
+
+    it("admits nobody of the sprayed policies more than the quota, whatever is shared with whom", async () => {
+      for (const algorithm of algorithms) {
+        await spray(`${gateway.url}/sprayed-${algorithm}`, keysFrom("k", 2 * cellsInDict));
+        if (algorithm === "concurrency") continue;
+        for (const key of keysFrom("late", 30))
+          expect(await admittedOf(`sprayed-${algorithm}`, key)).toBeLessThanOrEqual(3);
+      }
+    });
+
+    it("gives slots of the overflow back when their requests have ended", async () => {
+      await sleep(200);
+      const before = await statusOf("sprayed-concurrency", "late");
+      for (let i = 0; i < 20; i++) expect(await statusOf("sprayed-concurrency", "late")).toBe(before);
+      expect(before).toBe(204);
+    });
+  });
+}
