@@ -74,6 +74,24 @@ describe("the push socket", () => {
     expect(lines).toHaveLength(2);
   });
 
+  it("warns who puts a policy of scope cluster while a gateway has no Redis", async () => {
+    // Nothing listens there: a policy is stored all the same.
+    const running = await startControlPlane({ SLUICE_REDIS_URL: "redis://127.0.0.1:9" });
+    const put = (name: string, scope: string) =>
+      running.call("PUT", `/apps/default/policies/${name}`, { body: { ...perSecond(1), scope } });
+    const gateways = await Promise.all(["g1", "g2"].map((id) => connectGateway(running, id)));
+    expect((await put("untold", "cluster")).body).not.toHaveProperty("warnings");
+    gateways[0]?.say({ type: "status", counters: {}, redis: { state: "unused", sinceSeconds: 1 } });
+    gateways[1]?.say({ type: "status", counters: {} });
+    const warned = await vi.waitFor(async () => {
+      const { body } = await put(`told-${Math.random()}`.replace(".", "-"), "cluster");
+      expect(body.warnings).toBeDefined();
+      return body.warnings;
+    });
+    expect(warned).toEqual([{ path: "scope", expected: "SLUICE_REDIS_URL at every gateway", got: "none at g2" }]);
+    expect((await put("alone", "node")).body).not.toHaveProperty("warnings");
+  });
+
   it("answers hello with every policy of every app at the current revision", async () => {
     const running = await startControlPlane();
     await running.call("PUT", "/apps/shop");

@@ -31,6 +31,8 @@ export interface Gateway {
   readonly counters: Readonly<Record<string, number>>;
   /** Undefined: it has none, or has not reported yet. */
   readonly redis: RedisReport | undefined;
+  /** Whether it has reported that it has none. */
+  readonly lacksRedis: boolean;
   /** Since when it has told nothing of a snapshot that it was sent. Undefined: there is none such. */
   readonly owedSinceMs: number | undefined;
 }
@@ -102,6 +104,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
       refused: older?.refused,
       counters: older?.counters ?? {},
       redis: undefined,
+      lacksRedis: false,
       owedSinceMs: sent === undefined ? undefined : this.#now(),
       link,
       sent,
@@ -150,6 +153,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
       case "status":
         member.counters = message.counters;
         member.redis = message.redis;
+        member.lacksRedis = message.redis === undefined;
         return;
     }
     this.emit("progress");

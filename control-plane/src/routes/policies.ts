@@ -9,6 +9,7 @@ import { callerOf } from "../plugins/authentication.ts";
 import { judgePolicy } from "../policies/judge-policy.ts";
 import { standingOf } from "../policies/judge-realm.ts";
 import type { Templates } from "../policies/resolve-templates.ts";
+import type { Gateway } from "../push/fleet.ts";
 import {
   afterParameter,
   appSegment,
@@ -29,9 +30,22 @@ const appParams = { type: "object", properties: { app: appSegment } } as const;
 const params = { type: "object", properties: { app: appSegment, policy: policySegment } } as const;
 const tags = ["policies"];
 
+/** Of gateways, in one warning. */
+const mostNamed = 5;
+
 interface OnePolicy {
   Params: { app: string; policy: string };
   Querystring: { wait?: string };
+}
+
+/** Gateways that would decide the policy by its onStoreFailure, each by itself. */
+function missingRedis(document: unknown, gateways: readonly Gateway[]): Problem[] {
+  if ((document as { scope?: unknown }).scope !== "cluster") return [];
+  const without = gateways.filter(({ disconnectedAtMs, lacksRedis }) => disconnectedAtMs === undefined && lacksRedis);
+  if (without.length === 0) return [];
+  const some = without.slice(0, mostNamed).map(({ id }) => id);
+  const got = `none at ${some.join(", ")}${without.length > some.length ? " and others" : ""}`;
+  return [{ path: "scope", expected: "SLUICE_REDIS_URL at every gateway", got }];
 }
 
 export default async function policyRoutes(
@@ -134,7 +148,7 @@ export default async function policyRoutes(
           const standing = standingOf(owner, callerOf(request));
           const judgement = judgePolicy(request.body, name, redisIsSet, templates, standing);
           if (judgement.problems.length > 0) throw invalidPolicy(judgement.problems);
-          warnings = judgement.warnings;
+          warnings = [...judgement.warnings, ...missingRedis(judgement.document, app.fleet.list())];
           return judgement;
         },
       };
