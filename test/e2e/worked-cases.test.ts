@@ -79,7 +79,14 @@ describe("case 7: a cost that no policy may have", () => {
       body: `{ cost: ${cost}, limits: [{ algorithm: token-bucket, quota: 7, window: 1m }] }`,
     });
 
-  it.each(wrongCosts)(
+  it(".nan is refused with its line, and nothing is stored", async () => {
+    const { status, body } = await put(".nan");
+    expect([status, JSON.parse(body)]).toMatchObject([400, { code: "malformed-body" }]);
+    expect(JSON.parse(body).detail).toContain("line 1: .nan is a number that JSON does not have");
+    expect((await system.api("GET", path)).status).toBe(404);
+  });
+
+  it.each(wrongCosts.filter(({ written }) => written !== ".nan"))(
     "$written is refused with its place, and nothing is stored",
     async ({ written, expected, got }) => {
       const { status, headers, body } = await put(written);

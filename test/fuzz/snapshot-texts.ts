@@ -30,7 +30,7 @@ function partsOf({ epoch, revision, quota }: Good): Parts {
   });
   return {
     head: { type: "snapshot", format: 1, epoch, revision, zones: { "Europe/Berlin": [[0, 60]] } },
-    apps: [{ app: "shop", realm: { hosts: ["a.example"], paths: ["/keyed", "/shop/*"] } }],
+    apps: [{ app: "shop", realm: { hosts: ["a.example"], paths: ["/keyed", "/shop"] } }],
     bans: [
       { id: "b1", app: "default", cidr: "192.0.2.0/24", untilSeconds: 4_000_000_000 },
       { id: "b2", app: "shop", policy: "keyed", key: ["*"], untilSeconds: 4_000_000_000 },
