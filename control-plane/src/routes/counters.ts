@@ -104,12 +104,14 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
 
   async function carryOut(name: string, asked: AskedCounter, change: Change) {
     const { policy, values } = asked;
-    const order = { app: name, policy: policy.policy.name, key: [...values], ...change };
-    if (policy.policy.scope === "node") return shown(name, asked, undefined, await app.counterOrders.send(order));
+    const counter = { app: name, policy: policy.policy.name, key: [...values] };
+    if (policy.policy.scope === "node") {
+      return shown(name, asked, undefined, await app.counterOrders.send({ ...counter, ...change }));
+    }
     const counters = redisCounters();
     const limits = await answered(() => changeInRedis(counters, asked, change));
     // What gateways keep of the counter is no longer so. To read it, they need not be asked.
-    const told = change.do === "read" ? [] : await app.counterOrders.send({ ...order, do: "forget" });
+    const told = change.do === "read" ? [] : await app.counterOrders.send({ ...counter, do: "forget" });
     return shown(name, asked, limits, told);
   }
 
