@@ -9,7 +9,7 @@ import { hasHeader } from "./request/request-headers.ts";
 import { isBannedEverywhere, readTerms, type Terms } from "./request/terms.ts";
 import { beginExplanation, type Explanation, explain, tell, tellBan } from "./respond/explain.ts";
 import { setHeaders } from "./respond/headers.ts";
-import { setMark, unsetMark } from "./respond/marks.ts";
+import { applyMarks, type Marks, setMark, unsetMark } from "./respond/marks.ts";
 import { answerOverLimit, wasRedirected } from "./respond/over-limit.ts";
 import { refuseAmbiguousKey, refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
 import { reportShadowRefusal } from "./respond/shadow-report.ts";
@@ -201,8 +201,10 @@ function decideAll(
 ): undefined {
   const verdict = emptyVerdict();
   const charges: Charge[] = [];
-  const denial = decide(settings, policies, path, charges, verdict, explanation);
+  const marks: Marks = { unset: [], set: [] };
+  const denial = decide(settings, policies, path, charges, verdict, marks, explanation);
   settle();
+  applyMarks(marks);
   if (explanation !== undefined) tell(explanation, { verdict, charges, denial, redis: settings.redis });
   if (denial === undefined && verdict.allowed) {
     for (const charge of charges) {
@@ -226,10 +228,10 @@ function decide(
   path: string,
   charges: Charge[],
   verdict: Verdict,
+  marks: Marks,
   explanation: Explanation | undefined,
 ): Denial | undefined {
   const clusterChecks: Inquiry[] = [];
-  const marks: string[] = [];
   for (const matching of policies) {
     if (matching.conditional && !meets(matching, path, methodFor(matching), hasHeader)) continue;
     unsetMark(matching, marks);
@@ -316,7 +318,7 @@ function decideApart(
   check: Inquiry,
   charges: Charge[],
   verdict: Verdict,
-  marks: string[],
+  marks: Marks,
 ): Denial | undefined {
   const { policy, keyValues } = check;
   const own = emptyVerdict();

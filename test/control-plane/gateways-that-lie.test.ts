@@ -49,6 +49,28 @@ describe("a gateway that claims revisions which never were", () => {
   });
 });
 
+describe("a gateway that answers what another one was asked", () => {
+  it("is not believed: a counter's readings are each gateway's own", async () => {
+    const running = await startControlPlane();
+    await running.call("PUT", books, { body: onePerSecond });
+    const asked = await connectGateway(running, "asked");
+    asked.apply(await asked.next("snapshot"));
+    const liar = await connectGateway(running, "liar");
+    liar.apply(await liar.next("snapshot"));
+    const answer = running.call("GET", "/apps/default/counters?policy=books");
+    const { id: idOfLiar } = await liar.next("counter");
+    const { id } = await asked.next("counter");
+    const limits = (remaining: number) => [{ name: "default", capacity: 1, remaining, resetAfterUs: 0 }];
+    for (const guess of [id, idOfLiar]) liar.say({ type: "counter", id: guess, limits: limits(1) });
+    await sleep(100);
+    asked.say({ type: "counter", id, limits: limits(0) });
+    expect((await answer).body.gateways).toMatchObject([
+      { id: "asked", state: "done", limits: [{ remaining: 0 }] },
+      { id: "liar", state: "done", limits: [{ remaining: 1 }] },
+    ]);
+  });
+});
+
 describe("a database that was restored from a backup of before there were proofs", () => {
   it("is an alarm, until an admin of all apps begins a new history", async () => {
     const SLUICE_DATA_DIR = await temporaryDir();

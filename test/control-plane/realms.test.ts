@@ -295,4 +295,28 @@ describe("an app's editor is refused, with the field,", () => {
     });
     expect(pathsOf(put)).toEqual(["onLimit.header"]);
   });
+
+  it.each([
+    ["X-Forwarded: for=10.0.0.1", "tag"],
+    ["x-webauth-user: admin", "tag"],
+    ["remote-groups: admin", "tag"],
+    ["x-amzn-oidc-identity: admin", "tag"],
+    ["x-consumer-username: admin", "tag"],
+    ["cf-access-jwt-assertion: x", "tag"],
+    ["client-cert: :x:", "tag"],
+    // Of these a browser takes one answer for the whole host.
+    ['nel: {"report_to":"e","include_subdomains":true,"max_age":9}', "answer"],
+    ['report-to: {"group":"e","max_age":9,"endpoints":[]}', "answer"],
+    ["public-key-pins: x", "answer"],
+    ["origin-agent-cluster: ?0", "answer"],
+  ])("a header by which proxies name somebody, or which holds for a whole host: %s", async (header, where) => {
+    const running = await startControlPlane();
+    const { body } = await running.call("POST", "/tokens", { body: { name: "e", app: "default", role: "editor" } });
+    const onLimit = where === "tag" ? { action: "tag", header } : { headers: [header] };
+    const put = await running.call("PUT", "/apps/default/policies/p", {
+      token: body.token,
+      body: { ...onePerSecond, onLimit },
+    });
+    expect(pathsOf(put)).toEqual([where === "tag" ? "onLimit.header" : "onLimit.headers[0]"]);
+  });
 });

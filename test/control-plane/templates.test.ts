@@ -1,3 +1,4 @@
+import { monitorEventLoopDelay } from "node:perf_hooks";
 import { readSnapshot } from "@sluice/limiter/policy/read-snapshot.ts";
 import { describe, expect, it } from "vitest";
 import { onePerSecond, perSecond, startControlPlane } from "./control-plane-under-test.ts";
@@ -211,5 +212,28 @@ describe("a policy that uses a template", () => {
       expect([put.status < 300, deletion.status < 300].filter(Boolean)).toHaveLength(1);
       await running.call("DELETE", books);
     }
+  });
+});
+
+describe("an editor who changes the template of very many policies", { timeout: 60_000 }, () => {
+  it("is answered with the first hundred faults, and keeps nobody from being answered", async () => {
+    const running = await startControlPlane();
+    const { call } = running;
+    await call("PUT", "/apps/default/templates/heavy", { body: { cost: 1 } });
+    const limits = Array.from({ length: 16 }, (_, i) => ({ ...onePerSecond.limits[0], name: `l${i}`, quota: 5 }));
+    for (let i = 0; i < 300; i++) {
+      const { status } = await call("PUT", `/apps/default/policies/p${i}`, {
+        body: { limits, cost: { template: "heavy" } },
+      });
+      expect(status).toBe(201);
+    }
+    const refused = await call("PUT", "/apps/default/templates/heavy", { body: { cost: 6 } });
+    expect([refused.status, refused.body.code]).toEqual([400, "invalid-template"]);
+    expect(refused.body.errors).toHaveLength(100);
+    const stall = monitorEventLoopDelay({ resolution: 1 });
+    stall.enable();
+    expect((await call("PUT", "/apps/default/templates/heavy", { body: { cost: 2 } })).status).toBe(200);
+    stall.disable();
+    expect(stall.max / 1e6).toBeLessThan(60);
   });
 });

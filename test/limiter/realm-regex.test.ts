@@ -5,7 +5,8 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { matchesRegex, pathRegex } from "../../limiter/src/match/path-regex.ts";
 import { readRegex } from "../../limiter/src/match/regex-syntax.ts";
-import { pathOutside } from "../../limiter/src/realm/regex-within.ts";
+import { matchProblems } from "../../limiter/src/realm/match-within.ts";
+import { pathOutside, unproven } from "../../limiter/src/realm/regex-within.ts";
 import { regex } from "./regexes.ts";
 
 const isInside = (path: string, realm: readonly string[]) =>
@@ -150,4 +151,17 @@ test("the longest expressions are judged in some milliseconds, whatever the real
     expect(pathOutside(expression, realm)).toBeDefined();
     expect(performance.now() - startMs).toBeLessThan(1_000);
   }
+});
+
+test("expressions that are made to be long to prove are refused as such, after so much work for a policy and no more", () => {
+  const paths = Array.from({ length: 64 }, (_, i) => `/api/crm/${"y".repeat(200)}${i}`);
+  const slow = "^/api/[a-z/]+(.?){40}^z";
+  expect(readRegex(slow).refusal).toBeUndefined();
+  expect(pathOutside(slow, paths)).toBe(unproven);
+  const match = { hosts: [], paths: Array.from({ length: 12 }, () => `~${slow}`), methods: [], headers: {} };
+  const before = performance.now();
+  const problems = matchProblems(match, { hosts: [], paths, redirects: [] });
+  expect(performance.now() - before).toBeLessThan(200);
+  expect(problems.map(({ path }) => path)).toEqual(match.paths.map((_, i) => `match.paths[${i}]`));
+  expect(problems[0]?.got).toContain("takes too long to prove");
 });

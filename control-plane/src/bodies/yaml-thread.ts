@@ -1,8 +1,9 @@
 // Reads YAML in a thread of its own, so that no text keeps everybody else waiting; one that takes too long is given up
-// together with its thread. Whoever sends many waits behind their own: callers take turns.
+// together with its thread. Whoever sends many waits behind their own: apps take turns, and so do the tokens of each.
 
 import { Worker } from "node:worker_threads";
 import { ApiError } from "../errors/api-error.ts";
+import { FairLine, type Waiter } from "./fair-line.ts";
 import type { YamlReading } from "./read-yaml.ts";
 import type { WorkerMessage } from "./yaml-worker.ts";
 
@@ -12,10 +13,6 @@ export const defaultYamlDeadlineMs = 5_000;
 /** A thread that has had nothing to read for so long is ended: it keeps what its largest text took. */
 const idleMs = 10_000;
 
-/** Texts that wait, of one caller and of all. */
-const mostOfCaller = 64;
-const mostOfAll = 256;
-
 interface Waiting {
   readonly text: string;
   readonly resolve: (value: unknown) => void;
@@ -24,9 +21,7 @@ interface Waiting {
 
 export class YamlThread {
   readonly #deadlineMs: number;
-  /** Each caller's, in the order they came; the first caller is the next to have a turn. */
-  readonly #queues = new Map<string, Waiting[]>();
-  #waiting = 0;
+  readonly #line = new FairLine<Waiting>();
   #current: Waiting | undefined;
   #timer: NodeJS.Timeout | undefined;
   /** Made when there is something to read. */
@@ -37,20 +32,14 @@ export class YamlThread {
   }
 
   /**
-   * @param caller who takes turns with others
-   * @returns what the text says, as JSON has it
-   * @throws ApiError malformed-body, yaml-busy
+   * @param waiter who takes turns with others
+   * @returns what the text says, as JSON has it; rejects with ApiError malformed-body, yaml-busy
    */
-  read(text: string, caller: string): Promise<unknown> {
-    const queue = this.#queues.get(caller) ?? [];
-    if (queue.length >= mostOfCaller || this.#waiting >= mostOfAll) {
-      const detail = "Too many YAML bodies wait to be read. Send fewer at once, or JSON.";
-      throw new ApiError("yaml-busy", detail, {}, { "retry-after": "1" });
-    }
+  read(text: string, waiter: Waiter): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      queue.push({ text, resolve, reject });
-      this.#queues.set(caller, queue);
-      this.#waiting += 1;
+      const detail = "Too many YAML bodies wait to be read. Send fewer at once, or JSON.";
+      const refused = this.#line.add(waiter, { text, resolve, reject });
+      refused?.reject(new ApiError("yaml-busy", detail, {}, { "retry-after": "1" }));
       this.#next();
     });
   }
@@ -62,17 +51,11 @@ export class YamlThread {
   #next(): void {
     if (this.#current !== undefined) return;
     clearTimeout(this.#timer);
-    const [turn] = this.#queues;
-    if (turn === undefined) {
+    const waiting = this.#line.take();
+    if (waiting === undefined) {
       this.#timer = setTimeout(() => void this.#giveUp(), idleMs).unref();
       return;
     }
-    const [caller, queue] = turn;
-    const waiting = queue.shift() as Waiting;
-    // To the end of the line, if there is more of it.
-    this.#queues.delete(caller);
-    if (queue.length > 0) this.#queues.set(caller, queue);
-    this.#waiting -= 1;
     this.#current = waiting;
     const worker = this.#worker ?? this.#start();
     worker.postMessage(waiting.text);

@@ -41,7 +41,7 @@ export default fp<{ yamlDeadlineMs: number }>(
     app.addContentTypeParser(yamlTypes, { parseAs: "buffer" }, async (request: FastifyRequest, bytes: Buffer) => {
       if (isNone(request, bytes)) return undefined;
       const { app: ofApp = "", name = "" } = request.caller ?? {};
-      return yaml.read(decode(bytes), `${ofApp}/${name}`);
+      return yaml.read(decode(bytes), { app: ofApp, name });
     });
   },
   { name: "document-bodies", dependencies: ["error-responses", "authentication"] },

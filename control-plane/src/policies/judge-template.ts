@@ -1,5 +1,7 @@
 // Whether a document may become a template: what it says must be right in a policy, and in each that uses it.
 
+import { setImmediate } from "node:timers/promises";
+import { maxProblems } from "@sluice/limiter/policy/problems.ts";
 import { policyShape, type Shape } from "@sluice/limiter/policy/shape.ts";
 import { type Problem, validatePolicy } from "@sluice/limiter/policy/validate.ts";
 import { shapeProblems } from "../schemas/read-body.ts";
@@ -40,21 +42,24 @@ export function judgeTemplateIn(document: unknown, standing: Standing): Problem[
   return [...problems, ...forbiddenHeaders(document, standing)];
 }
 
-/** What the policies that use the template could not have of it: each policy's name and problem. */
-export function misfits(
+/** So many are judged before others have their turn: an app may have a thousand, and `default` ten times as many. */
+const judgedAtOnce = 50;
+
+/** What the policies that use the template could not have of it: each policy's name and problem, of very many the first. */
+export async function misfits(
   users: readonly { readonly name: string; readonly document: unknown }[],
   templates: Templates,
-): Problem[] {
-  return users.flatMap(({ name, document }) => {
+): Promise<Problem[]> {
+  const found: Problem[] = [];
+  for (const [i, { name, document }] of users.entries()) {
+    if (i % judgedAtOnce === judgedAtOnce - 1) await setImmediate();
     const resolution = resolveTemplates(document, templates);
     const gone = resolution.problems.map(({ path }) => path.slice(0, path.indexOf(".")));
-    return [
-      ...gone.map((path) => ({ path, expected: `what the policy "${name}" uses it for`, got: "nothing" })),
-      ...validatePolicy(resolution.document).problems.map(({ path, expected, got }) => ({
-        path,
-        expected: `what the policy "${name}" can have: ${expected}`,
-        got,
-      })),
-    ];
-  });
+    found.push(...gone.map((path) => ({ path, expected: `what the policy "${name}" uses it for`, got: "nothing" })));
+    for (const { path, expected, got } of validatePolicy(resolution.document).problems) {
+      found.push({ path, expected: `what the policy "${name}" can have: ${expected}`, got });
+    }
+    if (found.length >= maxProblems) return found.slice(0, maxProblems);
+  }
+  return found;
 }

@@ -2,6 +2,7 @@
 
 import type { CounterOrder, CounterReading, GatewayMessage } from "@sluice/limiter/policy/snapshot.ts";
 import type { Fleet } from "./fleet.ts";
+import type { GatewayLink } from "./gateway-link.ts";
 
 /** What became of an order at one gateway. */
 export interface CounterAnswer {
@@ -20,7 +21,7 @@ const answerWithinMs = 2_000;
 export class CounterOrders {
   readonly #fleet: Fleet;
   readonly #answerWithinMs: number;
-  readonly #waiting = new Map<number, (message: Message) => void>();
+  readonly #waiting = new Map<number, { readonly link: GatewayLink; settle(message: Message): void }>();
   #lastId = 0;
 
   constructor(fleet: Fleet, withinMs = answerWithinMs) {
@@ -41,15 +42,18 @@ export class CounterOrders {
             resolve({ gateway, ...answer });
           };
           const timer = setTimeout(() => settle({ state: "silent", limits: undefined }), this.#answerWithinMs);
-          this.#waiting.set(id, ({ limits }) => settle({ state: limits === undefined ? "unknown" : "done", limits }));
+          const settleBy = ({ limits: own }: Message) =>
+            settle({ state: own === undefined ? "unknown" : "done", limits: own });
+          this.#waiting.set(id, { link, settle: settleBy });
           link.send({ type: "counter", id, ...order });
         }),
     );
     return Promise.all(asked);
   }
 
-  /** One that comes late, or that nobody asked for, is nobody's. */
-  answered(message: Message): void {
-    this.#waiting.get(message.id)?.(message);
+  /** One that comes late, or that nobody asked for, is nobody's; so is one by another gateway than was asked. */
+  answered(link: GatewayLink, message: Message): void {
+    const asked = this.#waiting.get(message.id);
+    if (asked?.link === link) asked.settle(message);
   }
 }

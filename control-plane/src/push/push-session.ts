@@ -74,7 +74,7 @@ export function runPushSession(
       return;
     }
     if (message.type === "counter") {
-      counterOrders.answered(message);
+      counterOrders.answered(link, message);
       return;
     }
     if (message.type === "refused") {

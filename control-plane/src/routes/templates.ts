@@ -111,8 +111,8 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
         total: app.totalBounds,
         judge: (owner: App) =>
           refuse(judgeTemplateIn(body, standingOf(owner, callerOf(request))), "The app cannot have this template"),
-        check: (users: readonly UsingPolicy[], templates: Templates) =>
-          refuse(misfits(users, templates), "A policy that uses the template could not have it"),
+        check: async (users: readonly UsingPolicy[], templates: Templates) =>
+          refuse(await misfits(users, templates), "A policy that uses the template could not have it"),
       };
       const { revision, created } = await putTemplate(app.database, originOf(request), put);
       reply.code(created ? 201 : 200).header("etag", etagOf(revision));

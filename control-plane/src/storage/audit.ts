@@ -1,5 +1,6 @@
 // A trace of what is no change of what gateways enforce: tokens made and deleted, counters read, reset and topped up by hand.
-// It is written once and never changed; what is old goes, and where an app has very much of it, what was only read goes first.
+// It is written once and never changed; what is old goes, and where an app has very much of it, what was only read goes first,
+// and what tokens were made and deleted last.
 
 import type { Transaction } from "kysely";
 import type { Origin } from "./change.ts";
@@ -68,17 +69,41 @@ export function pruneAudit(database: Database, days: number, nowMs: number): Pro
   });
 }
 
-/** Each new row takes at most as many away as keep the app within its bytes. */
+/** What goes first where there is no room: who tops counters up in a loop does not wipe out who made which token. */
+const goFirst: readonly (readonly AuditAction[])[] = [
+  ["read-counter"],
+  ["reset-counter", "top-up-counter"],
+  ["create-token", "delete-token"],
+];
+
+/** Takes as many away as the new row needs, and no more. */
 async function makeRoom(transaction: Transaction<Tables>, app: string, wanted: number): Promise<void> {
   const row = await transaction.selectFrom("usage").select("audit_bytes").where("app", "=", app).executeTakeFirst();
   if (row === undefined) {
     await transaction.insertInto("usage").values(emptyRow(app)).execute();
     return;
   }
-  if (Number(row.audit_bytes) + wanted <= mostBytesOfApp) return;
-  const ofApp = transaction.selectFrom("audit").select(["id", "app", "bytes"]).where("app", "=", app).limit(rowsAtOnce);
-  const reads = await ofApp.where("action", "=", "read-counter").orderBy("id").execute();
-  await deleteRows(transaction, reads.length > 0 ? reads : await ofApp.orderBy("id").execute());
+  let excess = Number(row.audit_bytes) + wanted - mostBytesOfApp;
+  for (const actions of goFirst) {
+    while (excess > 0) {
+      const oldest = await transaction
+        .selectFrom("audit")
+        .select(["id", "app", "bytes"])
+        .where("app", "=", app)
+        .where("action", "in", actions)
+        .orderBy("id")
+        .limit(rowsAtOnce)
+        .execute();
+      if (oldest.length === 0) break;
+      const going: typeof oldest = [];
+      for (const one of oldest) {
+        if (excess <= 0) break;
+        going.push(one);
+        excess -= Number(one.bytes);
+      }
+      await deleteRows(transaction, going);
+    }
+  }
 }
 
 async function deleteRows(

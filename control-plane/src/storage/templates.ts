@@ -1,6 +1,7 @@
 // Templates of actions and costs, by which policies of the same app say what several of them have in common. A template
 // and the policies that use it change under the same lock, so that no policy is left with one that it cannot have.
 
+import { setImmediate } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import type { Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
@@ -82,7 +83,7 @@ export function putTemplate(
     document: Readonly<Record<string, unknown>>;
     precondition: Precondition;
     judge(app: App): void;
-    check(users: readonly UsingPolicy[], templates: Templates): void;
+    check(users: readonly UsingPolicy[], templates: Templates): Promise<void>;
     total: TotalBounds;
   },
 ): Promise<{ revision: number; created: boolean }> {
@@ -110,7 +111,7 @@ export function putTemplate(
     }
     const templates = new Map(await readTemplates(transaction, app)).set(name, put.document);
     const users = await readUsers(transaction, app, name);
-    put.check(users, templates);
+    await put.check(users, templates);
     await resizeUsers(transaction, app, users, templates, bytes - (bytesBefore ?? 0), put.total);
     const revision = await record({ action: "update-template", app, subject: name, before, after });
     await transaction
@@ -147,6 +148,8 @@ export function deleteTemplate(
   });
 }
 
+const writtenAtOnce = 50;
+
 /** Gives each policy that uses a template its new size, if the app may have what they come to. */
 async function resizeUsers(
   transaction: Transaction<Tables>,
@@ -167,7 +170,10 @@ async function resizeUsers(
     bytes += after - before;
   }
   await takeRoom(transaction, app, { bytes, templateBytes }, total);
-  for (const { name, after } of sizes) {
+  for (const [i, { name, bytes: before, after }] of sizes.entries()) {
+    if (after === before) continue;
+    // SQLite blocks: others have their turn in between.
+    if (i % writtenAtOnce === writtenAtOnce - 1) await setImmediate();
     await transaction
       .updateTable("policies")
       .set({ bytes: after })

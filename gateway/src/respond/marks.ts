@@ -3,25 +3,34 @@
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { HeaderLine, OnLimit } from "../../../limiter/src/policy/on-limit.ts";
 
+/** What is to become of the request's headers, once all policies have been asked: none counts by another one's mark. */
+export interface Marks {
+  readonly unset: string[];
+  readonly set: HeaderLine[];
+}
+
 /**
  * What the client sends under this name is not believed, whether the policy holds the request or not. In shadow mode, a
  * policy changes nothing.
- *
- * @param marks names that were set for the current request: by another policy that has the same
  */
-export function unsetMark({ policy }: CompiledPolicy, marks: readonly string[]): void {
+export function unsetMark({ policy }: CompiledPolicy, marks: Marks): void {
   if (policy.onLimit.action === "reject" || policy.mode !== "enforce") return;
   const mark = markOf(policy.onLimit);
-  if (mark !== undefined && !marks.includes(mark.name)) ngx.req.clear_header(mark.name);
+  if (mark !== undefined) marks.unset.push(mark.name);
 }
 
-/** Before the request goes on over the limit. @returns false: the policy has no mark */
-export function setMark({ policy }: CompiledPolicy, marks: string[]): boolean {
+/** For a request that goes on over the limit. @returns false: the policy has no mark */
+export function setMark({ policy }: CompiledPolicy, marks: Marks): boolean {
   const mark = markOf(policy.onLimit);
   if (mark === undefined) return false;
-  ngx.req.set_header(mark.name, mark.value);
-  marks.push(mark.name);
+  marks.set.push(mark);
   return true;
+}
+
+/** When everything has been decided by what the client sent. */
+export function applyMarks({ unset, set }: Marks): void {
+  for (const name of unset) ngx.req.clear_header(name);
+  for (const { name, value } of set) ngx.req.set_header(name, value);
 }
 
 function markOf(onLimit: OnLimit): HeaderLine | undefined {

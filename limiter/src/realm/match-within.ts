@@ -5,7 +5,7 @@ import type { Match } from "../policy/policy.ts";
 import { addProblem, type Findings, listProblems, noFindings, type Problem } from "../policy/problems.ts";
 import { describeValue } from "../policy/validate.ts";
 import { beneath, type Realm } from "./realm.ts";
-import { pathOutside } from "./regex-within.ts";
+import { type ProofBudget, pathOutside, proofBudget, unproven } from "./regex-within.ts";
 
 /** @returns what reaches outside, by the fields of a policy's document */
 export function matchProblems({ hosts, paths }: Match, realm: Realm): Problem[] {
@@ -28,18 +28,28 @@ function checkHosts(hosts: readonly string[], own: readonly string[], findings: 
 function checkPaths(paths: readonly string[], own: readonly string[], findings: Findings): void {
   const expected = `paths within ${list(own)}`;
   if (paths.length === 0) addProblem(findings, { path: "match.paths", expected, got: "nothing, which is every path" });
+  const budget = proofBudget();
   for (let i = 0; i < paths.length; i++) {
-    const problem = pathProblem(paths[i] as string, own, expected);
+    const problem = pathProblem(paths[i] as string, own, expected, budget);
     if (problem !== undefined) addProblem(findings, { ...problem, path: `match.paths[${i}]` });
   }
 }
 
-function pathProblem(path: string, own: readonly string[], expected: string): Omit<Problem, "path"> | undefined {
+function pathProblem(
+  path: string,
+  own: readonly string[],
+  expected: string,
+  budget: ProofBudget,
+): Omit<Problem, "path"> | undefined {
   const { kind, text } = pathPattern(path);
   const first = own[0] as string;
   if (kind === "regex") {
-    const example = pathOutside(text, own);
+    const example = pathOutside(text, own, budget);
     if (example === undefined) return undefined;
+    if (example === unproven) {
+      const got = `${describeValue(path)}, which takes too long to prove, with those before it`;
+      return { expected: `${expected}, in an expression that begins like "~^${first}/"`, got };
+    }
     const how = `written like "~^${first}/…", or "~^${first}(/…)?$" where it is to match "${first}" too`;
     return { expected: `${expected}, ${how}`, got: `${describeValue(path)}, which matches ${describeValue(example)}` };
   }
