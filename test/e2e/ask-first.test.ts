@@ -320,7 +320,8 @@ describe.each(scopes)("in scope %s", (scope) => {
     expect((await refusal(pair(["10.0.0.1", "us"]))).errors).toMatchObject([{ path: "checks[0].key[1]" }]);
     expect((await refusal(pair(["10.0.0.1", 5]))).errors).toMatchObject([{ path: "checks[0].key[1]", got: "5" }]);
     expect((await refusal(pair(["x".repeat(8193), "eu"]))).errors).toMatchObject([{ path: "checks[0].key[0]" }]);
-    expect((await post(gateway.privateUrl, shop, pair(["x".repeat(8192), "eu"]))).status).toBe(200);
+    const longest = JSON.stringify({ checks: [{ policy: "sms-vendor", key: ["x".repeat(8192)] }] });
+    expect((await post(gateway.privateUrl, shop, longest)).status).toBe(200);
     await asked([{ policy: `pair-${scope}`, key: ["2001:db8::1", "eu"] }]);
     expect(await left(`pair-${scope}`, ["2001:DB8:0:0:ffff::9", "eu"]), "one /64").toBe(6);
   });
@@ -388,6 +389,28 @@ it("takes the address in a key for the client's, where networks are banned or ex
     6,
     "exempt",
   ]);
+});
+
+it.each([
+  "198.51.100.9 ",
+  "198.51.100.9:443",
+  "098.51.100.9",
+  "198.051.100.9",
+  "::ffff:098.51.100.9",
+  "[2001:db8::9]",
+  "fe80::9%eth0",
+  "198.51.100",
+  "198.51.100.9, 203.0.113.1",
+  "unknown",
+])("refuses %j for an address: it would be in no banned network, and have a counter of its own", async (address) => {
+  const body = JSON.stringify({ checks: [{ policy: "network", key: ["a", address] }] });
+  const { status, code, errors } = await refusal(body);
+  expect([status, code]).toEqual([400, "invalid-request"]);
+  expect(errors).toMatchObject([{ path: "checks[0].key[1]", got: JSON.stringify(address) }]);
+});
+
+it("takes what nginx says of a client on a socket of the machine's own for an address", async () => {
+  expect((await asked([{ policy: "by-address", key: ["unix:"] }])).allowed).toBe(true);
 });
 
 it("counts in the bucket of the gateway's own requests", async () => {
@@ -504,6 +527,7 @@ describe("a body", () => {
     ["that repeats a key in other letters", `{"checks":[{"policy":"sms-vendor","key":["body"],"\\u006bey":["body"]}]}`],
     ["with an object for an empty list", '{"checks":[{"policy":"sms-vendor","key":{}}]}'],
     ["that is too deep", nested(50_00)],
+    ["with more behind a byte 0", `{"checks":[${good}]}\0 x`],
     ["with half a surrogate pair", '{"checks":[{"policy":"sms-vendor","key":["\\ud800"]}]}'],
   ])("%s is refused", async (_, body) => {
     const { status, code } = await refusal(body);

@@ -1,11 +1,13 @@
 // A spray of keys under one policy, ten times as many as the dict of counters holds: it resets nobody's counter.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { freePort } from "../fixtures/free-ports.ts";
 import { HeldService } from "../fixtures/held-service.ts";
 import { keysFrom, spray } from "../fixtures/key-spray.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { readPrometheusText } from "../fixtures/prometheus-text.ts";
+import { RedisServer } from "../fixtures/redis-server.ts";
 import { ask } from "../fixtures/requests.ts";
 import { until } from "../fixtures/system.ts";
 
@@ -144,3 +146,120 @@ for (const workers of [1, 2]) {
     });
   });
 }
+
+/** Logs when the system is asked for random bytes. */
+const tellsOfRandomness = `local open = io.open
+    io.open = function(path, mode)
+      if path == "/dev/urandom" then ngx.log(ngx.NOTICE, "randomness was read") end
+      return open(path, mode)
+    end`;
+
+describe("a spray that takes more than a counter with each key", () => {
+  let redis: RedisServer;
+  let gateway: LoneGateway;
+  const perPolicy = (name: string, more: object) => ({
+    name,
+    match: { paths: [`/${name}`] },
+    key: ["header:x-key"],
+    ...more,
+  });
+
+  beforeAll(async () => {
+    redis = new RedisServer(await freePort());
+    await redis.start();
+  });
+  afterAll(() => redis?.stop());
+  afterEach(() => gateway?.stop());
+
+  const start = async (sprayed: object) => {
+    gateway = await LoneGateway.start({
+      policies: [perPolicy("sprayed", sprayed), perKey("other", "fixed-window", 3)],
+      env: { SLUICE_REDIS_URL: `redis://127.0.0.1:${redis.port}` },
+      edit: (config) =>
+        answersItself(config)
+          .replace('sluice = require("sluice")', `${tellsOfRandomness}\n    sluice = require("sluice")`)
+          .replace(
+            "location / {",
+            `location = /sprayed { access_by_lua_block { sluice.access() } content_by_lua_block { ngx.print("twelve bytes") } }
+             location / {`,
+          ),
+    });
+  };
+  const sharedDecisions = async () => {
+    // Workers add up what they counted ten times a second.
+    await sleep(250);
+    const { body } = await ask(`${gateway.privateUrl}/sluice/metrics`);
+    const samples = readPrometheusText(body)["sluice_overflow_decisions_total"]?.samples ?? [];
+    return samples.reduce((sum, { value }) => sum + value, 0);
+  };
+  /** Newcomers of others have counters of their own still. */
+  const expectRoomForOthers = async () => {
+    const before = await sharedDecisions();
+    for (const key of keysFrom("newcomer", 50)) {
+      for (const status of [204, 204, 204, 429]) {
+        expect((await ask(`${gateway.url}/other`, { headers: { "x-key": key } })).status).toBe(status);
+      }
+    }
+    expect(await sharedDecisions()).toBe(before);
+  };
+
+  it("by refusals of a cluster policy, which are remembered for a day, leaves room for other policies' newcomers", async () => {
+    await start({ scope: "cluster", limits: [{ algorithm: "fixed-window", quota: 1, window: "1d" }] });
+    expect(await spray(`${gateway.url}/sprayed`, keysFrom("k", 5000))).toEqual({ 200: 5000 });
+    expect(await spray(`${gateway.url}/sprayed`, keysFrom("k", 5000))).toEqual({ 429: 5000 });
+    await expectRoomForOthers();
+  });
+
+  it("by responses beyond the quota, whose debts are kept, leaves room for other policies' newcomers", async () => {
+    await start({ cost: { from: "response-bytes" }, limits: [{ algorithm: "fixed-window", quota: 30, window: "1d" }] });
+    await spray(`${gateway.url}/sprayed`, keysFrom("k", 3200));
+    expect(await spray(`${gateway.url}/sprayed`, keysFrom("k", 3200))).toHaveProperty("200");
+    await expectRoomForOthers();
+    expect(await gateway.metric("sluice_unstored_charges_total")).toBe(0);
+  });
+
+  it("has its keys dealt out by a secret that the system's own randomness is in", async () => {
+    await start({ limits: [{ algorithm: "fixed-window", quota: 1, window: "1d" }] });
+    expect(gateway.log).not.toContain("randomness was read");
+    await spray(`${gateway.url}/sprayed`, keysFrom("k", cellsInDict));
+    await sleep(50);
+    await ask(`${gateway.url}/sprayed`, { headers: { "x-key": "notices" } });
+    expect(gateway.log).toContain("randomness was read");
+  });
+});
+
+it("a spray of keys with small limits leaves what an override's keys owe in the overflow, which is more than a small limit can", async () => {
+  const limit = (burst: number) => ({ name: "hourly", algorithm: "token-bucket", quota: 5, window: "1h", burst });
+  const gateway = await LoneGateway.start({
+    policies: [
+      {
+        name: "sprayed",
+        match: { paths: ["/sprayed"] },
+        key: ["header:x-key"],
+        limits: [limit(5)],
+        overrides: [{ key: ["vip-*"], limits: [limit(40)] }],
+      },
+    ],
+    // So few shared counters that a spray meets all of them.
+    edit: (config) => answersItself(config).replace("sluice_overflow 8m", "sluice_overflow 512k"),
+  });
+  try {
+    const admittedOf = async (key: string) => {
+      let admitted = 0;
+      while (admitted < 50 && (await ask(`${gateway.url}/sprayed`, { headers: { "x-key": key } })).status < 400)
+        admitted += 1;
+      return admitted;
+    };
+    await spray(`${gateway.url}/sprayed`, keysFrom("k", cellsInDict));
+    // So small a dict is full before the worker looks again: the next newcomer notices, and the overflow begins.
+    await sleep(50);
+    await admittedOf("notices");
+    await sleep(200);
+    const vips = [...keysFrom("vip-", 4)];
+    for (const vip of vips) expect(await admittedOf(vip)).toBe(40);
+    await spray(`${gateway.url}/sprayed`, keysFrom("late", 5 * cellsInDict));
+    for (const vip of vips) expect(await admittedOf(vip)).toBe(0);
+  } finally {
+    await gateway.stop();
+  }
+});

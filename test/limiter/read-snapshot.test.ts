@@ -55,7 +55,7 @@ describe("a snapshot", () => {
   });
 
   test("has a revision that is a whole number from 0", () => {
-    for (const revision of [-1, 0.5, Number.NaN, "7", null, undefined, {}]) {
+    for (const revision of [-1, 0.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53, "7", null, undefined, {}]) {
       expect(readSnapshot({ ...snapshot, revision }).problems).toMatchObject([{ path: "revision" }]);
     }
   });

@@ -2,7 +2,7 @@
 // them from a request.
 
 import { encodeKeyValues } from "../../../limiter/src/key/counter-key.ts";
-import { ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
+import { addressGroups, ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
 import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/policy/problems.ts";
@@ -107,6 +107,10 @@ function askOf(policy: CompiledPolicy, key: readonly string[], cost: number, pat
         got: describeValue(value),
       });
     } else if (part.source === "ip") {
+      if (!isAddress(value)) {
+        const expected = "an IP address, without blanks, port, zone or zeros in front of IPv4's numbers";
+        addProblem(wrong, { path: `${path}key[${i}]`, expected, got: describeValue(value) });
+      }
       address = value;
       values.push(ipPrefix(value, part.v4Bits, part.v6Bits));
       continue;
@@ -115,4 +119,14 @@ function askOf(policy: CompiledPolicy, key: readonly string[], cost: number, pat
   }
   const counts = !isMissing || policy.policy.onMissingKey === "shared";
   return { policy, values, keyValues: counts ? encodeKeyValues(values, count, sha1Hex) : undefined, address, cost };
+}
+
+/**
+ * Another text would have a counter of its own, and be in no banned network. Zeros in front are octal to some. "unix:" is what
+ * nginx says of a peer on a socket of the machine's own.
+ */
+function isAddress(text: string): boolean {
+  if (text === "unix:") return true;
+  if (string.find(text, "%.0%d")[0] !== undefined || string.find(text, "^0%d+%.")[0] !== undefined) return false;
+  return string.find(text, ":0%d+%.")[0] === undefined && addressGroups(text) !== undefined;
 }

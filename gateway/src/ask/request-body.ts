@@ -34,6 +34,8 @@ export function isKeyValue(value: unknown): value is string {
 /** @returns the checks; or what is wrong with the body */
 export function readChecks(body: string): LuaMultiReturn<[checks: Written[] | undefined, error: AskError | undefined]> {
   if (!isUtf8(body)) return $multi(undefined, malformed("The body is not UTF-8."));
+  // To cjson it is the end, whatever follows.
+  if (string.find(body, "%z")[0] !== undefined) return $multi(undefined, malformed("The body has a byte 0 in it."));
   const [request, failure] = json.decode<unknown>(body);
   if (request === undefined)
     return $multi(undefined, malformed(`The body is not the JSON that is read here: ${failure}.`));

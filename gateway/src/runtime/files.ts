@@ -4,7 +4,7 @@ import type { Pause } from "../../../limiter/src/policy/pause.ts";
 import { createPrivateFile } from "./system-calls.ts";
 
 interface File {
-  read(format: "*a"): string | undefined;
+  read(format: "*a" | number): string | undefined;
   write(text: string): LuaMultiReturn<[written: unknown, failure: string | undefined]>;
   close(): LuaMultiReturn<[closed: unknown, failure: string | undefined]>;
 }
@@ -23,6 +23,15 @@ export function readFile(path: string): LuaMultiReturn<[text: string | undefined
   const text = file.read("*a");
   file.close();
   return $multi(text, text === undefined ? "it cannot be read" : undefined);
+}
+
+/** Bytes that nobody can guess; undefined where the system has none for us. */
+export function randomBytes(count: number): string | undefined {
+  const [file] = open("/dev/urandom", "rb");
+  if (file === undefined) return undefined;
+  const bytes = file.read(count);
+  file.close();
+  return bytes;
 }
 
 /**

@@ -311,10 +311,14 @@ function mayGrow(counter: CellCounter): boolean {
   return takeFromReserve(string.sub(key, 1, prefixLength), (capacity - storedCapacity) * bytesPerEntry, lifeSeconds);
 }
 
+/** What a cell takes of the dict. @param bytes of its value */
+export function slabOfCell(key: string, bytes: number): number {
+  return slabOf(cellBytes + key.length + bytes);
+}
+
 /** To store a value of another size, nginx frees the old one first, and may not find room for the new one then. */
 function isSameSlab(key: string, bytes: number, storedBytes: number): boolean {
-  const besides = cellBytes + key.length;
-  return slabOf(besides + bytes) === slabOf(besides + storedBytes);
+  return slabOfCell(key, bytes) === slabOfCell(key, storedBytes);
 }
 
 /**

@@ -8,6 +8,8 @@ import { beginOverflow, overflowHasBegun } from "./overflow-seed.ts";
 
 const reserve = 1 / 4;
 const lookEverySeconds = 0.01;
+/** nginx's clock stands while it answers requests that came together, pipelined: thousands of newcomers at one moment. */
+const lookEveryNewcomers = 64;
 const shareKey = "share:";
 
 const reserveBytes = countersDict.capacity() * reserve;
@@ -15,6 +17,7 @@ const reserveBytes = countersDict.capacity() * reserve;
 const leastShareBytes = countersDict.capacity() / 64;
 const overflowReserveBytes = overflowDict.capacity() * reserve;
 let lookedAtSeconds = 0;
+let askedSince = 0;
 let calm = false;
 
 /** Whether less than the reserve is free. */
@@ -24,16 +27,18 @@ export function isScarce(): boolean {
 
 /**
  * Whether every newcomer may have a cell of its own, and none can have units in the overflow: as long as memory was never scarce
- * since nginx was started. Known for some ms, so that it costs a newcomer no shared memory.
+ * since nginx was started. Known for some ms and newcomers, so that it costs a newcomer no shared memory.
  */
 export function isCalm(): boolean {
   const now = ngx.now();
-  if (now - lookedAtSeconds >= lookEverySeconds || now < lookedAtSeconds) look(now);
+  askedSince += 1;
+  if (askedSince >= lookEveryNewcomers || now - lookedAtSeconds >= lookEverySeconds || now < lookedAtSeconds) look(now);
   return calm;
 }
 
 function look(now: number): void {
   lookedAtSeconds = now;
+  askedSince = 0;
   if (isScarce()) beginOverflow();
   calm = !overflowHasBegun();
 }

@@ -4,26 +4,35 @@
 import type { LastHeard } from "../../../limiter/src/share.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
 import { wallSeconds } from "../runtime/stopwatch.ts";
+import { slabOfCell } from "./counter-cells.ts";
+import { isCalm, takeFromReserve } from "./counter-memory.ts";
 import { whole } from "./script-arguments.ts";
 
 const prefix = "heard:";
 /** A share that begins with nothing has refilled after a window; what was heard of longer ones is kept for a day. */
 const longestSeconds = 86_400;
 
-/** @param name the key of its first counter @param version of what operators changed by hand: what was heard before is void */
+/**
+ * @param owner names the policy: where memory is scarce, it takes no more of it than with its counters
+ * @param name the key of its first counter
+ * @param version of what operators changed by hand: what was heard before is void
+ */
 export function tellOtherWorkers(
+  owner: string,
   name: string,
   version: number,
   { atUs, nothingUntilUs, limits = [] }: LastHeard,
 ): void {
   const seconds = math.min(nothingUntilUs / 1_000_000 - wallSeconds(), longestSeconds);
   if (seconds <= 0) return;
-  // Nobody's counter makes room for it.
-  countersDict.safe_set(
-    prefix + name,
-    `${version} ${whole(atUs)} ${whole(nothingUntilUs)} ${limits.join(" ")}`,
-    math.ceil(seconds),
-  );
+  const key = prefix + name;
+  const text = `${version} ${whole(atUs)} ${whole(nothingUntilUs)} ${limits.join(" ")}`;
+  const lifeSeconds = math.ceil(seconds);
+  // A spray of keys is refused with each of them: neither others' counters nor their newcomers make room for that.
+  if (!isCalm() && countersDict.get(key)[0] === undefined) {
+    if (!takeFromReserve(owner, slabOfCell(key, text.length), lifeSeconds)) return;
+  }
+  countersDict.safe_set(key, text, lifeSeconds);
 }
 
 /** @returns undefined: nothing, or nothing that still holds */

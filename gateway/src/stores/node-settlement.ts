@@ -19,10 +19,11 @@ import {
   loadRing,
   newCellCounter,
   saveCounter,
+  slabOfCell,
   storeCell,
   storeShared,
 } from "./counter-cells.ts";
-import { isCalm } from "./counter-memory.ts";
+import { isCalm, takeFromReserve } from "./counter-memory.ts";
 import { acquireAll, findPlace, loadPlaced, releaseAll } from "./counter-places.ts";
 import { lockOf, mustAgree } from "./node-store.ts";
 
@@ -119,8 +120,14 @@ function settleCell(
   const text = string.format("%.0f %.0f %.0f", paidAtUs, now, rate.quota);
   const key = debtPrefix + counter.key;
   const lifeSeconds = lifeSecondsOf(paidAtUs - now);
-  if (!counter.shared && storeCell(key, text, lifeSeconds, 0)) return;
+  if (!counter.shared && mayKeep(policy, key, text, lifeSeconds) && storeCell(key, text, lifeSeconds, 0)) return;
   if (!storeShared(key, text, lifeSeconds, 0)) forgo(policy);
+}
+
+/** Beside its counter: where memory is scarce, a policy takes no more of it with debts than with counters. */
+function mayKeep({ counterPrefix }: CompiledPolicy, key: string, text: string, lifeSeconds: number): boolean {
+  if (isCalm() || countersDict.get(key)[0] !== undefined) return true;
+  return takeFromReserve(counterPrefix, slabOfCell(key, text.length), lifeSeconds);
 }
 
 function forgo({ app, policy }: CompiledPolicy): undefined {

@@ -8,9 +8,9 @@ import { liveGateways } from "../push/fleet.ts";
 export function nodeShare({ limits, policy }: CompiledPolicy): CompiledLimit[] {
   const gateways = liveGateways();
   const share: CompiledLimit[] = [];
-  for (const { name, rate, counterSuffix, counterFamily } of limits) {
+  for (const { name, rate, counterSuffix, counterFamily, owner } of limits) {
     const cost = math.min(policy.cost, capacity(rate));
-    share.push({ name, rate: shareOf(rate, gateways, cost), counterSuffix, counterFamily });
+    share.push({ name, rate: shareOf(rate, gateways, cost), counterSuffix, counterFamily, owner });
   }
   return share;
 }

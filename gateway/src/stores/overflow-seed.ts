@@ -1,9 +1,11 @@
 // When the overflow has begun, and the secret by which keys are dealt out to its cells: nobody outside can tell which keys share
 // one. Both lie in its dict, so that all workers, and those after a reload, know the same.
 
+import { randomBytes } from "../runtime/files.ts";
 import { overflowDict } from "../runtime/shared-memory.ts";
 
 const seedKey = "seed";
+const secretBytes = 32;
 /** Every worker has noticed by then: until all know of it, nobody puts a counter there. */
 const noticedAfterSeconds = 0.05;
 
@@ -13,7 +15,9 @@ let begunAtSeconds = 0;
 /** Memory has become scarce. */
 export function beginOverflow(): void {
   if (overflowHasBegun()) return;
-  const secret = ngx.md5(`${ngx.worker.pid()} ${ngx.now()} ${math.random()} ${tostring({})}`);
+  // LuaJIT's own numbers are the same in each process, and pid and time can be tried: whoever has the secret picks a victim's cell.
+  const random = randomBytes(secretBytes) ?? "";
+  const secret = ngx.md5(`${random} ${ngx.worker.pid()} ${ngx.now()} ${math.random()} ${tostring({})}`);
   overflowDict.safe_add(seedKey, string.format("%.3f %s", ngx.now(), secret));
 }
 

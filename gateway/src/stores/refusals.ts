@@ -89,7 +89,7 @@ export function rememberRefusal(
     resetAtSeconds: askedAtSeconds + told.decision.resetAfterUs / 1_000_000,
     told,
   };
-  tellOtherWorkers(name, seenVersion ?? 0, heardOf(recent[name] as Refusal));
+  tellOtherWorkers(policy.counterPrefix, name, seenVersion ?? 0, heardOf(recent[name] as Refusal));
 }
 
 /** Whether the policy refuses for sure. @param name the key of its first counter @param verdict hears it then */

@@ -28,15 +28,23 @@ export function sharedCell(limit: CompiledLimit, keyValues: string): SharedCell 
   const seed = overflowSeed();
   if (seed === undefined) return undefined;
   const hash = hashOf(seed, keyValues);
-  const page = counterKey(limit, `${hash % pages}`);
+  const page = counterKey(limit, `${hash % pages}${ownerOf(limit)}`);
   const slot = math.floor(hash / pages) % cellsPerPage(limit.rate);
   return { key: `${page}.${slot}`, page, slot };
 }
 
-/** The lock of the page that this key has a part in, for all limits of the policy; undefined: the overflow has not begun. */
-export function sharedLock({ limits }: CompiledPolicy, keyValues: string): string | undefined {
-  const cell = sharedCell(limits[0] as CompiledLimit, keyValues);
-  return cell === undefined ? undefined : lockPrefix + cell.page;
+/**
+ * Overrides have cells of their own: what a large bucket owes is more than a small one can, which would take it for a clock that has
+ * stepped back, and forgive it. By eight characters, with which a page fits its slab.
+ */
+function ownerOf({ owner }: CompiledLimit): string {
+  return owner === undefined ? "" : `:${string.sub(ngx.md5(owner), 1, 8)}`;
+}
+
+/** The lock of the pages that this key has a part in, for all limits of the policy and its overrides; undefined: the overflow has not begun. */
+export function sharedLock({ counterPrefix }: CompiledPolicy, keyValues: string): string | undefined {
+  const seed = overflowSeed();
+  return seed === undefined ? undefined : `${lockPrefix}${counterPrefix}${hashOf(seed, keyValues) % pages}`;
 }
 
 function cellsPerPage(rate: Rate): number {

@@ -92,6 +92,8 @@ export interface CompiledLimit {
   cellPrefix?: string;
   /** Its numbers as a store sends them: the store's to set, once. */
   numberTexts?: NumberTexts;
+  /** Whose: of an override's own limits, the override's key. Undefined: the policy's. Their cells are never shared with others'. */
+  readonly owner?: string | undefined;
 }
 
 export type NumberTexts = readonly [quota: string, windowUs: string, size: string];
@@ -182,12 +184,12 @@ function compileScheduleIn(zones: Zones, schedule: Schedule): CompiledSchedule {
   return compileSchedule(schedule, zones[schedule.timezone] as readonly ZoneTransition[]);
 }
 
-function compileLimit(limit: Limit, prefix: string): CompiledLimit {
+function compileLimit(limit: Limit, prefix: string, owner?: string): CompiledLimit {
   const suffix = counterSuffix(limit);
   const { algorithm, quota, windowUs, burst, precisionUs } = limit;
   const rateName = `${algorithm} ${quota} ${windowUs} ${burst} ${precisionUs}`;
   const rate = shared(rates, rateName, () => rateOf(limit));
-  return { name: limit.name, rate, counterSuffix: suffix, counterFamily: prefix + suffix };
+  return { name: limit.name, rate, counterSuffix: suffix, counterFamily: prefix + suffix, owner };
 }
 
 function compileOverrides(compiled: CompiledPolicy, overrides: readonly Override[]): CompiledOverrides {
@@ -198,7 +200,7 @@ function compileOverrides(compiled: CompiledPolicy, overrides: readonly Override
     keys.push(key);
     // A limit that stays as it is stays the same one, which stores have made ready once.
     const own = limits.map((limit, i) =>
-      limit === policy.limits[i] ? (compiled.limits[i] as CompiledLimit) : compileLimit(limit, prefix),
+      limit === policy.limits[i] ? (compiled.limits[i] as CompiledLimit) : compileLimit(limit, prefix, key.join("\n")),
     );
     policies.push({
       ...compiled,

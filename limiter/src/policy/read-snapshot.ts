@@ -168,7 +168,7 @@ function beginReading(head: Json, previous: CompiledSnapshot | undefined): Readi
     if (typeof epoch !== "string" || epoch === "") {
       addProblem(findings, { path: "epoch", expected: "a non-empty text", got: describeValue(epoch) });
     }
-    if (typeof revision !== "number" || revision < 0 || Math.floor(revision) !== revision) {
+    if (!isRevision(revision)) {
       addProblem(findings, { path: "revision", expected: "a whole number", got: describeValue(revision) });
     }
     if (typeof zones !== "object" || zones === null) {
@@ -365,6 +365,11 @@ function isTransition(entry: unknown): boolean {
   if (!Array.isArray(entry) || entry.length !== 2) return false;
   const [fromSeconds, offsetMinutes] = entry;
   return isWhole(fromSeconds) && isWhole(offsetMinutes) && offsetMinutes > -1440 && offsetMinutes < 1440;
+}
+
+/** None comes after one beyond 2^53: a gateway that took it would take no other. */
+function isRevision(value: unknown): value is number {
+  return typeof value === "number" && value >= 0 && value < 2 ** 53 && Math.floor(value) === value;
 }
 
 function isWhole(value: unknown): value is number {
