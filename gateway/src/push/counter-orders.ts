@@ -18,7 +18,8 @@ export function isCounterOrder(message: unknown): message is CounterMessage {
   if (!isWhole(id) || !isText(deed) || !deeds.includes(deed) || !isText(app) || !isText(policy)) return false;
   if (typeof key !== "object" || !(key as unknown[]).every((value) => isText(value))) return false;
   if (limit !== undefined && !isText(limit)) return false;
-  return deed === "top-up" ? isWhole(units) && units > 0 : units === undefined;
+  // A control plane of before sends them with each order about a change; they mean something to a top-up alone.
+  return units === undefined ? deed !== "top-up" : isWhole(units) && units > 0;
 }
 
 function isText(value: unknown): value is string {
