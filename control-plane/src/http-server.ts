@@ -1,4 +1,4 @@
-// What the HTTP server takes from strangers: how long a request may be under way, and what may become a WebSocket.
+// Bounds what the HTTP server accepts from strangers: how long a request may take, and what may become a WebSocket.
 
 import type { IncomingMessage } from "node:http";
 import { pushUrl } from "./plugins/push.ts";

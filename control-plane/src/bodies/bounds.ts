@@ -1,4 +1,4 @@
-// What a body may be at most, whatever it is written in. Documents are small: a policy with a thousand overrides fits.
+// The bounds of a request body, in JSON and YAML alike. Documents are small: a policy with a thousand overrides fits.
 
 export const maxBodyBytes = 256 * 1024;
 /** Lists and objects within one another; no document of ours has more than seven. */

@@ -1,6 +1,5 @@
-// What is wrong with a JSON text that JSON.parse would not mind: it nests too deeply, is of too many parts, or has a key
-// twice in one object, of which JSON.parse would keep the last without a word. One look at each character, before
-// anything is made of it.
+// Finds faults of a JSON text that JSON.parse accepts: it nests too deeply, has too many parts, or has a key twice in one
+// object, of which JSON.parse silently keeps the last. Reads each character once, before anything is made of the text.
 
 import { maxDepth, maxFields, maxValues, tooDeep, tooManyFields, tooManyValues } from "./bounds.ts";
 

@@ -78,7 +78,7 @@ function compose(text: string): Document.Parsed {
     marks += 1;
     if (marks > maxMarks) throw new Refusal(parser.offset, `more than ${maxMarks} words and marks stand before this`);
     take(parser.next(lexeme));
-    // What is open: the document, each list and object, a scalar. Nothing has recursed into them yet.
+    // The stack holds what is open: the document, each list and object, a scalar. Nothing has recursed into them yet.
     if (parser.stack.length > maxDepth + 2) throw new Refusal(parser.offset, tooDeep);
   }
   take(parser.end());

@@ -91,7 +91,7 @@ export class YamlThread {
     clearTimeout(this.#timer);
     const worker = this.#worker;
     this.#worker = undefined;
-    // What it still says is about a text that has been answered.
+    // The thread may still speak of a text that has been answered.
     worker?.removeAllListeners();
     worker?.on("error", () => undefined);
     await worker?.terminate();

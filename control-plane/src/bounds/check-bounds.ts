@@ -1,5 +1,5 @@
-// Whether there is room for what somebody wants to store. Nothing that was there before is in question: who is beyond a
-// bound that was set later goes on with what there is, and may have less of it.
+// Checks that there is room for what somebody wants to store. What is stored already stays: an app that is beyond a bound
+// which was set later keeps what it has, and may shrink.
 
 import type { Problem } from "@sluice/limiter/policy/validate.ts";
 import { ApiError, type ExceededBound } from "../errors/api-error.ts";

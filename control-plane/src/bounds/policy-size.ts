@@ -1,4 +1,4 @@
-// What a policy takes of its app's bounds.
+// Measures what a policy takes of its app's bounds.
 
 import { expressionSteps } from "@sluice/limiter/match/expression-steps.ts";
 import { pathPattern } from "@sluice/limiter/match/path-pattern.ts";

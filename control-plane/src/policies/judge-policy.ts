@@ -64,7 +64,7 @@ export function judgePolicy(
   }
   const timezone = isRecord(named["schedule"]) ? named["schedule"]["timezone"] : undefined;
   const isJudged = problems.some(({ path }) => path === "schedule.timezone");
-  // What is longer is judged, though it may not be among the problems that are listed.
+  // The validator has refused a longer one, though its problem may be beyond those that are listed.
   const isShort = typeof timezone === "string" && timezone.length <= maxTimezoneBytes;
   if (isShort && !isJudged && !isTimezone(timezone)) {
     problems.push({

@@ -1,4 +1,4 @@
-// What an app's realm and the caller's token make of a document: whether it may match, redirect and set headers as it says.
+// Judges a document by its app's realm and the caller's token: whether it may match, redirect and set headers as it says.
 // Gateways are not asked: what was stored before there were realms goes on as it was.
 
 import { setImmediate } from "node:timers/promises";

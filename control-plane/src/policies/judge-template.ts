@@ -37,7 +37,7 @@ export function judgeTemplate(document: unknown): Problem[] {
 export function judgeTemplateIn(document: unknown, standing: Standing): Problem[] {
   const { policy } = validatePolicy({ ...roomyPolicy, ...(document as object) });
   if (policy === undefined) return [];
-  // What a policy matches is its own; here everything is asked of what the template says.
+  // A template matches nothing: only its redirects and headers can be wrong here.
   const problems = redirectsOutside(policy, standing.app.realm);
   return [...problems, ...forbiddenHeaders(document, standing)];
 }

@@ -1,5 +1,5 @@
-// What an operator must look after, though everything runs: gateways that do not have what was stored. Told by /readyz,
-// /metrics and GET /gateways alike.
+// Finds gateways that do not have what is stored: an operator must look after them, though everything runs. /readyz,
+// /metrics and GET /gateways all tell of them.
 
 import type { Position } from "../storage/epoch.ts";
 import type { Gateway } from "./fleet.ts";

@@ -120,7 +120,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
     if (member === undefined) return false;
     member.link = undefined;
     member.disconnectedAtMs = this.#now();
-    // Of one that left, that it refused is told, and the first reason.
+    // Of a gateway that left, only the first reason of its refusal is kept.
     if (member.refused !== undefined) {
       member.refused = { ...member.refused, problems: member.refused.problems.slice(0, 1) };
     }
