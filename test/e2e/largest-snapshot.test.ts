@@ -1,49 +1,32 @@
 // What the control plane lets in at most, the gateway of nginx.conf takes: the largest snapshot again and again, in many small
 // pieces and in few large ones, which its shared memory must hold twice.
 
-import { once } from "node:events";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { type WebSocket, WebSocketServer } from "ws";
 import { policyBytesInAll } from "../../control-plane/src/bounds/bounds.ts";
 import { readConfiguration } from "../../control-plane/src/configuration.ts";
 import { snapshotFrame } from "../../control-plane/src/push/snapshot-frame.ts";
 import { freePorts } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { PushServer } from "../fixtures/push-server.ts";
 import { until } from "../fixtures/system.ts";
 
 const { totalBounds } = readConfiguration({});
 
-interface Told {
-  readonly type: string;
-  readonly revision: number;
-  readonly problems?: readonly object[];
-}
-
-let server: WebSocketServer;
+let server: PushServer;
 let gateway: LoneGateway;
-let socket: WebSocket;
-const told: Told[] = [];
 
 beforeAll(async () => {
   const [port = 0] = await freePorts(1);
-  server = new WebSocketServer({ port, host: "127.0.0.1", path: "/api/v1/push" });
-  server.on("connection", (connected: WebSocket) => {
-    socket = connected;
-    socket.on("message", (data) => {
-      const message = JSON.parse(String(data));
-      if (message.type !== "status") told.push(message);
-    });
-  });
-  const connection = once(server, "connection");
+  server = new PushServer(port);
   gateway = await LoneGateway.start({
     policies: [],
     env: { SLUICE_CONTROL_URL: `http://127.0.0.1:${port}`, SLUICE_GATEWAY_TOKEN: "t", SLUICE_GATEWAY_ID: "g" },
   });
-  await connection;
+  await until("the gateway is connected", 20_000, () => server.socket !== undefined);
 });
 afterAll(async () => {
   await gateway?.stop();
-  server?.close();
+  await server?.stop();
 });
 
 /** As many policies with so many paths as there may be, and as many bans. */
@@ -79,12 +62,12 @@ it("takes the largest snapshots that there can be, one after another", { timeout
     const { bytes } = await largest(revision, revision % 2 === 0 ? 1 : 250);
     sizes.push(bytes.length);
     for (let from = 0; from < bytes.length; from += 65_536) {
-      socket.send(bytes.subarray(from, from + 65_536), { binary: false, fin: from + 65_536 >= bytes.length });
+      server.socket?.send(bytes.subarray(from, from + 65_536), { binary: false, fin: from + 65_536 >= bytes.length });
     }
     await until(`revision ${revision} is answered`, 30_000, () =>
-      told.some((message) => message.revision === revision),
+      server.heard.some((message) => message.revision === revision),
     );
-    expect(told.at(-1)).toEqual({ type: "applied", epoch: "e", revision });
+    expect(server.heard.at(-1)).toEqual({ type: "applied", epoch: "e", revision });
   }
   console.log(`snapshots of ${sizes.map((size) => (size / 1e6).toFixed(1)).join(", ")} MB`);
   expect(Math.max(...sizes)).toBeGreaterThan(0.9 * totalBounds.snapshotBytes);
