@@ -42,12 +42,13 @@ async function health(): Promise<{ status: number; body: Record<string, unknown>
 
 describe("a gateway without a token", () => {
   it("says at its start, once, what to set and where, and that the control plane refused it", async () => {
-    const { log } = await start({}, { workers: 2 });
-    const said = linesWith(log, /this gateway has no token/);
-    expect(said).toHaveLength(1);
-    expect(said[0]).toMatch(/\[error\].*set SLUICE_GATEWAY_TOKEN or SLUICE_GATEWAY_TOKEN_FILE in the environment/);
-    expect(said[0]).toContain('"env SLUICE_GATEWAY_TOKEN;"');
+    await start({}, { workers: 2 });
+    const said = () => linesWith(gateway?.log ?? "", /this gateway has no token/);
+    await until("the gateway says it", 5000, () => said().length > 0);
+    expect(said()[0]).toMatch(/\[error\].*set SLUICE_GATEWAY_TOKEN or SLUICE_GATEWAY_TOKEN_FILE in the environment/);
+    expect(said()[0]).toContain('"env SLUICE_GATEWAY_TOKEN;"');
     await until("the refusal is logged", 5000, () => /refused this gateway.*\(401\)/.test(gateway?.log ?? ""));
+    expect(said()).toHaveLength(1);
     expect(gateway?.log).not.toContain("RSV");
   });
 });

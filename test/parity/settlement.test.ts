@@ -95,7 +95,8 @@ test("the shared dict of a real nginx tells what Node tells", async () => {
     edit: (config) => config.replace("location = /sluice/healthz {", player),
   });
   try {
-    const { body } = await ask(`${gateway.url}/settlement`, { method: "POST", body: JSON.stringify(lives) });
+    const { status, body } = await ask(`${gateway.url}/settlement`, { method: "POST", body: JSON.stringify(lives) });
+    expect(status, gateway.log).toBe(200);
     expectAsInNode(lives, body);
   } finally {
     await gateway.stop();

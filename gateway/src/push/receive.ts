@@ -72,7 +72,7 @@ export function lateAnswer(): GatewayMessage | undefined {
 
 /** Reads a snapshot, and if it is good has every worker decide by it. The old one serves until then, or on. */
 function take(settings: Settings, pieces: readonly string[]): GatewayMessage | undefined {
-  const taken = inSlices((pause) => publishRead(settings, pieces, pause));
+  const taken = inSlices(bytesOf(pieces), (pause) => publishRead(settings, pieces, pause));
   if ("type" in taken) return taken;
   const { epoch, revision, version } = taken;
   late = undefined;

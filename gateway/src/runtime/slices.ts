@@ -2,7 +2,7 @@
 
 import type { Pause } from "../../../limiter/src/policy/pause.ts";
 import { runSoon } from "./background.ts";
-import { collect, isFull, postponeCollection } from "./collector.ts";
+import { collect, endRoundBefore, isFull, postponeCollection } from "./collector.ts";
 import { stateDict } from "./shared-memory.ts";
 import { stopwatchSeconds } from "./stopwatch.ts";
 import { keepTableOpen } from "./string-table.ts";
@@ -18,14 +18,18 @@ let takingIn = false;
  * A snapshot's worth of work. What it leaves behind is collected when it has ended, in slices too; the next
  * one goes first, unless too much is left.
  *
+ * @param bytes how long the snapshot's text is
  * @param work is to call `pause` between its steps, which yields when a slice is over; it yields nowhere else
  * @throws what `work` throws, whose leavings are collected as well
  */
-export function inSlices<Result>(work: (this: void, pause: Pause) => Result): Result {
+export function inSlices<Result>(bytes: number, work: (this: void, pause: Pause) => Result): Result {
   while (collecting && isFull()) rest();
   takingIn = true;
   postponeCollection();
-  const [ended, result] = pcall(sliced<Result>, work);
+  const [ended, result] = pcall(sliced<Result>, (pause: Pause) => {
+    endRoundBefore(bytes, pause);
+    return work(pause);
+  });
   takingIn = false;
   collectSoon();
   if (!ended) error(result, 0);

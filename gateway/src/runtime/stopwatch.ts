@@ -16,13 +16,12 @@ const ffi = require("ffi") as {
 
 // A name of ours for the system's function: resty.core may have declared it in its own words.
 ffi.cdef(`
-  struct sluice_timespec { long seconds; long nanoseconds; };
-  int sluice_clock_gettime(int clock, struct sluice_timespec *time) asm("clock_gettime");
+  int sluice_clock_gettime(int clock, void *time) asm("clock_gettime");
 `);
 
 const realtime = 0;
 const monotonic = 1;
-const time = ffi.new("struct sluice_timespec");
+const time = ffi.new("struct { long seconds; long nanoseconds; }");
 
 /** Seconds since some moment, by a clock that nobody sets. */
 export function stopwatchSeconds(): number {

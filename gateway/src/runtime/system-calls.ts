@@ -6,13 +6,10 @@ import { ffi as packed } from "./packed-memory.ts";
 /** 64 bits or a pointer: nothing that Lua can count with. */
 type CValue = object;
 
-interface Account {
-  readonly name: CValue;
-}
-
 const ffi = require("ffi") as {
   cdef(this: void, declarations: string): void;
   cast(this: void, type: "int", value: number): CValue;
+  cast(this: void, type: "const char **", value: CValue): LuaTable<number, CValue>;
   errno(this: void): number;
   string(this: void, text: CValue): string;
   readonly os: string;
@@ -28,14 +25,13 @@ const ffi = require("ffi") as {
     sluice_access(this: void, path: string, what: number): number;
     sluice_geteuid(this: void): number;
     /** A null pointer, which is equal to nil, where nobody has the id. */
-    sluice_getpwuid(this: void, uid: number): Account | undefined;
+    sluice_getpwuid(this: void, uid: number): CValue | undefined;
     sluice_strerror(this: void, code: number): CValue;
   };
 };
 
 // Names of ours for the system's functions: other Lua in this nginx may have declared these in its own words.
 ffi.cdef(`
-  struct sluice_account { const char *name; };
   int sluice_open(const char *path, int flags, ...) asm("open");
   int sluice_close(int file) asm("close");
   intptr_t sluice_read(int file, void *to, size_t bytes) asm("read");
@@ -45,7 +41,7 @@ ffi.cdef(`
   int sluice_chmod(const char *path, unsigned int mode) asm("chmod");
   int sluice_access(const char *path, int what) asm("access");
   unsigned int sluice_geteuid(void) asm("geteuid");
-  struct sluice_account *sluice_getpwuid(unsigned int uid) asm("getpwuid");
+  void *sluice_getpwuid(unsigned int uid) asm("getpwuid");
   const char *sluice_strerror(int code) asm("strerror");
 `);
 
@@ -155,8 +151,8 @@ export function whyNotWritable(directory: string): string | undefined {
 export function ownAccount(): string {
   const uid = ffi.C.sluice_geteuid();
   const account = ffi.C.sluice_getpwuid(uid);
-  // A null pointer is equal to nil, but true.
-  return account === undefined ? string.format("%d", uid) : ffi.string(account.name);
+  // A null pointer is equal to nil, but true. A struct passwd begins with the name.
+  return account === undefined ? string.format("%d", uid) : ffi.string(ffi.cast("const char **", account).get(0));
 }
 
 function lastFailure(): string {

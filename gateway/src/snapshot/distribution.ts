@@ -8,7 +8,7 @@ import { stateDict } from "../runtime/shared-memory.ts";
 import { inSlices } from "../runtime/slices.ts";
 import { expectPolicies } from "../runtime/string-table.ts";
 import { currentSnapshot, replaceSnapshot } from "./current.ts";
-import { readPieces } from "./text.ts";
+import { pieceBytes, readPieces } from "./text.ts";
 
 const pieceKey = "snapshot-piece:";
 const pieceCountKey = "snapshot-pieces:";
@@ -96,10 +96,17 @@ export function followPublications(): void {
     if (premature || taking) return;
     if (stateDict.get<number>(versionKey)[0] === appliedVersion) return;
     taking = true;
-    const [ok, failure] = pcall(inSlices, takePublished);
+    const [ok, failure] = pcall(inSlices<void>, publishedBytes(), takePublished);
     taking = false;
     if (!ok) ngx.log(ngx.ERR, "sluice: a published snapshot was not taken: ", `${failure}`);
   });
+}
+
+/** At most. */
+function publishedBytes(): number {
+  const [version = 0] = stateDict.get<number>(versionKey);
+  const [count = 0] = stateDict.get<number>(`${pieceCountKey}${version}`);
+  return count * pieceBytes;
 }
 
 function takePublished(pause: Pause): void {
