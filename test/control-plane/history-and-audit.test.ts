@@ -38,6 +38,24 @@ describe("the history", () => {
     expect((await running.call("GET", "/revisions")).body.revisions).toHaveLength(kept.length + 2);
   });
 
+  it("of a deleted app is not shown to whoever has an app of that name afterwards", async () => {
+    const running = await startControlPlane();
+    const viewerOf = async (app: string) => {
+      const { token } = (await running.call("POST", "/tokens", { body: { name: "v", app, role: "viewer" } })).body;
+      const { body } = await running.call("GET", "/revisions", { token });
+      return body.revisions.map(({ summary }: { summary: string }) => summary);
+    };
+    await running.call("PUT", "/apps/shop");
+    await running.call("PUT", "/apps/shop/policies/secret-plans", { body: onePerSecond });
+    expect(await viewerOf("shop")).toEqual(["created policy shop/secret-plans", "created app shop"]);
+    await running.call("DELETE", "/apps/shop/policies/secret-plans");
+    await running.call("DELETE", "/apps/shop");
+    await running.call("PUT", "/apps/shop");
+    expect(await viewerOf("shop")).toEqual(["created app shop"]);
+    // Those who are there for all apps still see it.
+    expect((await running.call("GET", "/revisions")).body.revisions).toHaveLength(5);
+  });
+
   it("is kept for 90 days, and its newest 1,000 entries for longer", async () => {
     let nowMs = Date.now();
     const running = await startControlPlane({}, { now: () => nowMs });

@@ -42,9 +42,9 @@ const bodyShape: Shape = {
     name: {
       shape: {
         kind: "text",
-        expected: "a text of 1 to 100 bytes in one line",
+        expected: "a text of 1 to 100 bytes in one line, without invisible characters and without spaces around it",
         maxBytes: 100,
-        accepts: (text) => /^\P{Cc}+$/u.test(text),
+        accepts: (text) => /^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+$/u.test(text) && text.trim() === text,
       },
       description: "Who has it: the history tells of changes under this name.",
       required: true,

@@ -2,7 +2,7 @@
 
 import { setImmediate } from "node:timers/promises";
 import type { SnapshotBan, SnapshotCaller } from "@sluice/limiter/policy/snapshot.ts";
-import type { Transaction } from "kysely";
+import { sql, type Transaction } from "kysely";
 import { type App, readApps } from "./apps.ts";
 import { readBans } from "./bans.ts";
 import type { Action } from "./change.ts";
@@ -37,7 +37,7 @@ export interface StoredState {
 
 /**
  * Newest first.
- * @param app only those of its, or undefined for all
+ * @param app only those of its since it was last created, or undefined for all
  * @param before only those with a lower number, or undefined for all
  */
 export async function listRevisions(
@@ -47,7 +47,15 @@ export async function listRevisions(
   limit: number,
 ): Promise<Revision[]> {
   let query = database.selectFrom("revisions").select(["number", "at", "who", "action", "app", "policy", "subject"]);
-  if (app !== undefined) query = query.where("app", "=", app);
+  if (app !== undefined) {
+    // Not what a deleted app of the same name did: it may have been somebody else's.
+    const deleted = database
+      .selectFrom("revisions")
+      .select(({ fn }) => fn.coalesce(fn.max("number"), sql.lit(0)).as("number"))
+      .where("app", "=", app)
+      .where("action", "=", "delete-app" satisfies Action);
+    query = query.where("app", "=", app).where("number", ">", deleted);
+  }
   if (before !== undefined) query = query.where("number", "<", before);
   const rows = await query.orderBy("number", "desc").limit(limit).execute();
   return rows.map((row) => ({
