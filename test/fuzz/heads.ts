@@ -147,7 +147,7 @@ const headerLine = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*$/;
 const ownHeaders = /^(ratelimit|ratelimit-policy|x-ratelimit-\w+|retry-after|content-length|content-type):/i;
 
 /** A line like this asks for an answer without a head, as HTTP was before it had versions. */
-const withoutVersion = /^\s*[A-Z_-]+ +\S+ *\r?$/m;
+const withoutVersion = /^\s*[A-Z_-]+ +[^ \r\n]+ *\r?$/m;
 
 /** What answers there are, as far as they go: a client that hangs up gets no more of them. */
 function judge(answer: Buffer, { bytes }: Exchange): void {

@@ -282,22 +282,10 @@ function chargeCells(
     if (!loadCounter(prepared(i, limits[i] as CompiledLimit, keyValues, policy.policy.cost), now)) missing = true;
   }
   if (missing && !isCalm()) return chargeElsewhere(policy, limits, keyValues, verdict, receipt);
-  const allowed = chargeAll(counters, count, cellRing, now);
-  let stored = true;
-  for (let i = 0; i < count; i++) {
-    const limit = limits[i] as CompiledLimit;
-    const counter = counters[i] as CellCounter;
-    if ((allowed || counter.stepped) && !saveCounter(counter, now)) stored = false;
-    if (receipt !== undefined) receipt[i] = counter.atUs;
-    if (verdict !== undefined) {
-      describe(limit.rate, counter, cellRing, now, counter.cost, counter.allowed, decision);
-      hear(verdict, policy, limit.name, decision);
-    }
-  }
-  return stored ? allowed : refuseUncounted(policy, limits[0] as CompiledLimit, verdict);
+  return chargeLoaded(policy, limits, verdict, receipt, now);
 }
 
-/** The same for counters that are loaded, wherever they lie. */
+/** Of counters that are loaded, wherever they lie. */
 function chargeLoaded(
   policy: CompiledPolicy,
   limits: readonly CompiledLimit[],
