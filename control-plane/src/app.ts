@@ -142,6 +142,8 @@ async function buildApp(
         // A misspelt parameter is reported, not dropped; everything wrong at once, with what it was.
         removeAdditional: false,
         coerceTypes: true,
+        // "1e999" is read as infinity; strictNumbers would take that for no number and check no bounds.
+        strictNumbers: false,
         allErrors: true,
         verbose: true,
         keywords: ["x-expected"],

@@ -73,7 +73,7 @@ describe("errors", () => {
     expect((await call("GET", "/revisions")).body.revisions).toEqual([]);
   });
 
-  it.each(["0", "1001", "x", "1.5"])("refuses pages of %s", async (limit) => {
+  it.each(["0", "1001", "x", "1.5", "1e999", "-1e999", "Infinity"])("refuses pages of %s", async (limit) => {
     const { call } = await startControlPlane();
     const { status, body } = await call("GET", `/apps/default/policies?limit=${limit}`);
     expect([status, body.errors[0].path, body.errors[0].expected]).toEqual([400, "limit", "an integer from 1 to 1000"]);

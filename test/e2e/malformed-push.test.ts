@@ -34,6 +34,21 @@ const malformed: Record<string, object> = {
   "a limit that is an object": { ...order, limit: { name: "default" } },
 };
 
+it("a snapshot whose bytes are no UTF-8 is refused, over the socket that stays, in words that are UTF-8", async () => {
+  await until("the gateway is connected", 20_000, () => server.socket !== undefined);
+  const { socket } = server;
+  server.heard = [];
+  const policies = '[{"app":"default","document":{"na\xa4me":"users","description":"\xff"}}]';
+  const snapshot = `{"type":"snapshot","format":1,"epoch":"e","revision":9,"policies":${policies}}`;
+  socket?.send(Buffer.from(snapshot, "latin1"), { binary: false });
+  await until("it is refused", 20_000, () => server.heard.some(({ type }) => type === "refused"));
+  expect(server.heard[0]).toMatchObject({ type: "refused", revision: 9 });
+  expect(server.heard[0]?.problems).toContainEqual(
+    expect.objectContaining({ path: "policies[0].document.na?me", expected: expect.stringContaining("no such field") }),
+  );
+  expect(server.socket).toBe(socket);
+});
+
 it("an order about a counter that is malformed is refused, over the socket that stays, without an error of Lua's", async () => {
   const limits = [{ algorithm: "fixed-window", quota: 5, window: "1m" }];
   const document = { name: "users", key: ["header:x-user"], limits };

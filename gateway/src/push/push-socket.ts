@@ -1,6 +1,7 @@
 // The outbound WebSocket to the control plane: snapshots come in, what became of them goes out. Owned by one worker;
 // reading has a light thread of its own and so has taking snapshots in, everything else is done in the owner's turns.
 
+import { isUtf8 } from "../../../limiter/src/key/utf8.ts";
 import type { GatewayMessage } from "../../../limiter/src/policy/snapshot.ts";
 import { decisionTotals } from "../metrics/counts.ts";
 import { redisReport } from "../metrics/redis-health.ts";
@@ -22,6 +23,8 @@ import { beginsSnapshot, lateAnswer, receive } from "./receive.ts";
 const controlPlane = "push";
 /** HTTP's status for a handshake that succeeded. */
 const switchingProtocols = "101";
+
+const notAscii = `[${string.char(128)}-${string.char(255)}]`;
 
 const claimEverySeconds = 0.2;
 const turnSeconds = 0.2;
@@ -146,6 +149,11 @@ function refusalOf({ pushUrl, gatewayToken }: Settings, status: string): string 
   return `expected the control plane at ${pushUrl}, got HTTP ${status}: SLUICE_CONTROL_URL must be its address`;
 }
 
+/** RFC 6455 §8.1: a peer hangs up on text that is not UTF-8, and what was refused may have been none, or be cut within a character. */
+function wellFormed(text: string): string {
+  return isUtf8(text) ? text : string.gsub(text, notAscii, "?")[0];
+}
+
 /**
  * How a connection ended: this worker is the owner no longer; another gateway of the same id took its place; or it was
  * lost, and another one is to be opened.
@@ -159,7 +167,7 @@ function serve(settings: Settings, socket: WebSocketClient): End {
     outgoing.push({ kind, data });
     wake.post(1);
   };
-  const say = (message: GatewayMessage) => send("text", cjson.encode(message));
+  const say = (message: GatewayMessage) => send("text", wellFormed(cjson.encode(message)));
 
   const { epoch, revision, proof } = currentSnapshot();
   say({ type: "hello", gateway: settings.gatewayId, version, workers: ngx.worker.count(), epoch, revision, proof });
