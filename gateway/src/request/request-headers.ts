@@ -37,9 +37,6 @@ const ffi = require("ffi") as {
 
 const linesType = "ngx_http_lua_ffi_table_elt_t[?]";
 const truncated = ffi.new("int[?]", 1);
-/** Bytes of a text that servers take away from its ends: of ASCII and, byte by byte, of Latin-1. */
-const blanks = `[%z\x01- ${string.char(0x85, 0xa0)}]*`;
-const betweenBlanks = `^${blanks}(.-)${blanks}$`;
 /** nginx's variables, by header name. */
 const variables = sharing<string>();
 const joinsLines = ngx.config.nginx_version >= 1_023_000;
@@ -108,11 +105,14 @@ function lineValue({ value }: Line): string {
 }
 
 function withoutBlanks(text: string): string {
-  if (!isBlank(text.charCodeAt(0)) && !isBlank(text.charCodeAt(text.length - 1))) return text;
-  return string.match(text, betweenBlanks)[0] as string;
+  let start = 0;
+  let end = text.length;
+  // No pattern: one that looks for the blanks at the end goes through each run of blanks again from each of them.
+  while (start < end && isBlank(text.charCodeAt(start))) start += 1;
+  while (end > start && isBlank(text.charCodeAt(end - 1))) end -= 1;
+  return start === 0 && end === text.length ? text : text.slice(start, end);
 }
 
-/** False for NaN, of an empty text. */
 function isBlank(code: number): boolean {
   return code <= 32 || code === 0x85 || code === 0xa0;
 }

@@ -1,6 +1,7 @@
 // The value of a cookie in a request's `Cookie` lines, so that one value is one text however it is spelled: whatever servers'
 // common parsers read as alike is alike here. Where they read different values, there is none that a counter could go by.
 
+import { hexDigit } from "./hex-digit.ts";
 import type { Reading } from "./key-part.ts";
 import { isUtf8 } from "./utf8.ts";
 
@@ -68,30 +69,35 @@ function canonical(written: string): string | false {
 
 /** Some decoders leave the whole text as it is where a part of it is no encoding; others decode the rest. */
 function decoded(text: string): string | false {
-  let plain = "";
+  // Joined at the end: a text that grew by each character would be made anew each time.
+  const parts: string[] = [];
+  let from = 0;
   let escapes = 0;
   let others = 0;
   let i = 0;
   while (i < text.length) {
     if (text.charCodeAt(i) !== percent) {
-      plain += text.charAt(i);
       i += 1;
       continue;
     }
     const high = hexDigit(text.charCodeAt(i + 1));
     const low = hexDigit(text.charCodeAt(i + 2));
     if (high < 0 || low < 0) {
-      plain += "%";
       others += 1;
       i += 1;
     } else {
-      plain += String.fromCharCode(16 * high + low);
+      if (i > from) parts.push(text.slice(from, i));
+      parts.push(String.fromCharCode(16 * high + low));
       escapes += 1;
       i += 3;
+      from = i;
     }
   }
   if (escapes === 0) return text;
-  return others > 0 || !isUtf8(plain) ? false : withoutEnds(plain);
+  if (others > 0) return false;
+  parts.push(text.slice(from));
+  const plain = parts.join("");
+  return isUtf8(plain) ? withoutEnds(plain) : false;
 }
 
 function withoutEnds(text: string): string {
@@ -113,11 +119,4 @@ function isSpaceOrTab(code: number): boolean {
 /** What some server takes for a blank: control characters, and of Unicode the spaces. False for NaN, past the end. */
 function isBlank(code: number): boolean {
   return code <= space || code > 126;
-}
-
-/** @returns negative: it is none */
-function hexDigit(code: number): number {
-  if (code >= 48 && code <= 57) return code - 48;
-  if (code >= 65 && code <= 70) return code - 55;
-  return code >= 97 && code <= 102 ? code - 87 : -1;
 }
