@@ -104,7 +104,7 @@ describe("what the page shows", () => {
   it("has every directive of nginx.conf that is not the operator's, but for the modules, which packages load", () => {
     const expected = ours(config).filter((name) => name !== "load_module");
     expect(ours([sluice, debian, site, proxied].join("\n"))).toEqual(expected);
-    expect(unspaced(openresty)).toBe(unspaced(`${debian} include sluice.conf; ${site}`));
+    expect(unspaced(openresty).trim()).toBe(unspaced(`${debian} include sluice.conf; ${site}`).trim());
   });
 
   it.each([
