@@ -192,6 +192,14 @@ function anchorsOf(markdown: string): Set<string> {
   return new Set([...headings, ...[...text.matchAll(/<a id="([^"]+)">/g)].map(([, id]) => id as string)]);
 }
 
+it("README.md's figures are those of bench/README.md", () => {
+  const [, section = ""] = /^## What it costs$(.*?)^## /ms.exec(read("README.md")) ?? [];
+  const rows = [...section.matchAll(/^\| [^|]+(\| [\d,]+ \|.*\|)$/gm)].map(([, figures]) => figures as string);
+  expect(rows).toHaveLength(8);
+  const measured = read("bench/README.md");
+  expect(rows.filter((figures) => !measured.includes(figures))).toEqual([]);
+});
+
 describe("rights in Redis", () => {
   it.each(["one Redis", "Sentinel", "Cluster"] as const)(
     "of the control plane are enough for a gateway too: %s",
