@@ -119,7 +119,7 @@ it("docs/operations.md and the launcher's list have every SLUICE_ variable that 
   const documented = [...namesInTables(read("docs/operations.md"))].filter((name) => name.startsWith("SLUICE_"));
   expect(documented.sort()).toEqual([...used].sort());
   const known = read(namesFile).match(/(?<=")SLUICE_[A-Z_]*[A-Z](?=")/g) ?? [];
-  // What a gateway in your own nginx reads: a section tells of it.
+  // What a gateway in your own nginx reads: docs/install.md tells of it.
   expect(known.sort()).toEqual([...used, "SLUICE_GATEWAY_DIR"].sort());
 });
 
@@ -155,14 +155,49 @@ it("docs/dependencies.md has a line for every Debian package, and no other", () 
   expect([...namesInTables(debian)].sort()).toEqual(installed.sort());
 });
 
-it("every link in the docs leads to a file", () => {
-  const broken = globSync("{README.md,CHANGELOG.md,{docs,bench}/*.md}", { cwd: project }).flatMap((file) =>
-    [...read(file).matchAll(/\]\(([^)#:]+)(#[^)]*)?\)/g)]
-      .map(([, target]) => target as string)
-      .filter((target) => !existsSync(join(project, dirname(file), target)))
-      .map((target) => `${file}: ${target}`),
+describe("links in the docs", () => {
+  const pages = globSync("{{README,CHANGELOG,CONTRIBUTING,SECURITY}.md,{docs,bench}/*.md}", { cwd: project });
+  const links = pages.flatMap((page) =>
+    [...read(page).matchAll(/\]\(([^)#:]*)(?:#([^)]*))?\)/g)].map(([link, target, anchor]) => ({
+      path: target === "" ? page : join(dirname(page), target as string),
+      anchor,
+      shown: `${page}: ${link}`,
+    })),
   );
-  expect(broken).toEqual([]);
+
+  it("lead to a file", () => {
+    expect(pages.length).toBeGreaterThan(12);
+    expect(links.filter(({ path }) => !existsSync(join(project, path))).map(({ shown }) => shown)).toEqual([]);
+  });
+
+  it("lead to a heading of that page, where they name one", () => {
+    const toPages = links.filter(({ path, anchor }) => anchor !== undefined && path.endsWith(".md"));
+    expect(toPages.length).toBeGreaterThan(50);
+    expect(
+      toPages.filter(({ path, anchor }) => !anchorsOf(read(path)).has(anchor as string)).map(({ shown }) => shown),
+    ).toEqual([]);
+  });
+});
+
+/** As repositories make them of headings: in lower case, without punctuation, blanks as dashes; and those that a page names itself. */
+function anchorsOf(markdown: string): Set<string> {
+  const text = markdown.replace(/^```.*?^```$/gms, "");
+  const headings = [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading]) =>
+    (heading as string)
+      .replace(/\[([^\]]*)\]\([^)]*\)/g, "$1")
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}_ -]/gu, "")
+      .replaceAll(" ", "-"),
+  );
+  return new Set([...headings, ...[...text.matchAll(/<a id="([^"]+)">/g)].map(([, id]) => id as string)]);
+}
+
+it("README.md's figures are those of bench/README.md", () => {
+  const [, section = ""] = /^## What it costs$(.*?)^## /ms.exec(read("README.md")) ?? [];
+  const rows = [...section.matchAll(/^\| [^|]+(\| [\d,]+ \|.*\|)$/gm)].map(([, figures]) => figures as string);
+  expect(rows).toHaveLength(8);
+  const measured = read("bench/README.md");
+  expect(rows.filter((figures) => !measured.includes(figures))).toEqual([]);
 });
 
 describe("rights in Redis", () => {

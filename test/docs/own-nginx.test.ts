@@ -1,9 +1,9 @@
-// Who runs Sluice in an nginx of their own copies what docs/operations.md lists: what nginx.conf has and the list lacks is missing
-// there, and breaks something that nobody notices at first.
+// Who runs Sluice in an nginx of their own copies what docs/install.md shows and lists: what nginx.conf has and the page lacks is
+// missing there, and breaks something that nobody notices at first.
 
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 
 const project = resolve(import.meta.dirname, "../..");
 const read = (path: string) => readFileSync(join(project, path), "utf8");
@@ -41,6 +41,7 @@ const operatorsOwn = [
   "worker_connections",
   "worker_processes",
   "location /",
+  "location /api/",
 ];
 
 /** Every directive by its name, and every location with what it matches. */
@@ -58,17 +59,18 @@ function directivesOf(config: string): Set<string> {
   );
 }
 
-const [, section = ""] = /^## In your own nginx$(.*?)^## /ms.exec(read("docs/operations.md")) ?? [];
+const page = read("docs/install.md");
+const [, section = ""] = /^## What each directive is for$(.*?)^## /ms.exec(page) ?? [];
 const listed = [...section.matchAll(/^\| ([^|]*) \|/gm)].flatMap(([, cell]) =>
   [...(cell as string).matchAll(/`([^`]+)`/g)].map(([, name]) => name as string),
 );
 const config = read("nginx.conf");
+const ours = (text: string) => [...directivesOf(text)].filter((name) => !operatorsOwn.includes(name)).sort();
 
-it("docs/operations.md lists what to take over into one's own nginx: all of nginx.conf that is not the operator's, no more", () => {
-  const ours = [...directivesOf(config)].filter((name) => !operatorsOwn.includes(name));
-  expect(ours.length).toBeGreaterThan(15);
+it("docs/install.md lists what to take over into one's own nginx: all of nginx.conf that is not the operator's, no more", () => {
+  expect(ours(config).length).toBeGreaterThan(15);
   const withoutArguments = listed.map((name) => (name.startsWith("location") ? name : name.replace(/\s.*/s, "")));
-  expect([...new Set(withoutArguments)].sort()).toEqual(ours.sort());
+  expect([...new Set(withoutArguments)].sort()).toEqual(ours(config));
 });
 
 it("what the list gives with its arguments stands so in nginx.conf", () => {
@@ -76,12 +78,52 @@ it("what the list gives with its arguments stands so in nginx.conf", () => {
   expect(given.filter((name) => !config.includes(name))).toEqual([]);
 });
 
-it("the list names the four shared dicts, every variable and every function of Sluice that nginx.conf has", () => {
+it("the page names the five shared dicts, every variable and every function of Sluice that nginx.conf has", () => {
   const names = [
     ...[...config.matchAll(/lua_shared_dict (\w+)/g)].map(([, name]) => name as string),
     ...[...config.matchAll(/^env (\w+);/gm)].map(([, name]) => name as string),
     ...[...config.matchAll(/sluice\.\w+\(\)/g)].map(([call]) => call),
   ];
   expect(names.length).toBeGreaterThan(15);
-  expect([...new Set(names)].filter((name) => !section.includes(`\`${name}\``))).toEqual([]);
+  expect([...new Set(names)].filter((name) => !page.includes(`\`${name}\``))).toEqual([]);
+});
+
+describe("what the page shows", () => {
+  const blocks = (language: string) =>
+    [...page.matchAll(new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\`$`, "gms"))].map(([, block]) => block as string);
+  const added = (diff: string) =>
+    diff
+      .split("\n")
+      .filter((line) => /^\+(?!\+\+)/.test(line))
+      .map((line) => line.slice(1))
+      .join("\n");
+  const [sluice = "", proxied = ""] = blocks("nginx");
+  const [debian = "", site = "", openresty = ""] = blocks("diff").map(added);
+  const unspaced = (text: string) => text.replace(/#.*$/gm, "").replace(/\s+/g, " ");
+
+  it("has every directive of nginx.conf that is not the operator's, but for the modules, which packages load", () => {
+    const expected = ours(config).filter((name) => name !== "load_module");
+    expect(ours([sluice, debian, site, proxied].join("\n"))).toEqual(expected);
+    expect(unspaced(openresty).trim()).toBe(unspaced(`${debian} include sluice.conf; ${site}`).trim());
+  });
+
+  it.each([
+    "lua_shared_dict",
+    "env",
+    "resolver_timeout",
+    "lua_ssl_verify_depth",
+    "lua_socket_log_errors",
+    "proxy_hide_header",
+  ])("has %s with the arguments of nginx.conf", (name) => {
+    const linesOf = (text: string) =>
+      [...text.matchAll(new RegExp(`^\\s*(${name} [^;]*);`, "gm"))].map(([, line]) => line);
+    expect(linesOf(config).length).toBeGreaterThan(0);
+    expect(linesOf([sluice, debian, proxied].join("\n"))).toEqual(linesOf(config));
+  });
+
+  it("has the private listener's locations word for word", () => {
+    const [, locations = ""] = /(location = \/sluice\/metrics \{.*)\}\s*\}\s*$/s.exec(config) ?? [];
+    expect(locations).toContain("sluice.auth()");
+    expect(unspaced(sluice)).toContain(unspaced(locations).trim());
+  });
 });
