@@ -78,7 +78,7 @@ describe("docs/algorithms.md", () => {
   const text = read("docs/algorithms.md");
 
   it("helps to choose among all algorithms, and no other", () => {
-    const [, choosing] = /^## Which one$(.*?)^## /ms.exec(text) ?? [];
+    const [, choosing] = /^## Choosing an algorithm$(.*?)^## /ms.exec(text) ?? [];
     expect([...namesInTables(choosing as string)].sort()).toEqual([...algorithms].sort());
   });
 

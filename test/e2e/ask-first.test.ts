@@ -676,7 +676,7 @@ it("docs/operations.md has every code of the API, with its status, and no other"
     ([, name, status]) => `${name} ${status}`,
   );
   const [, section] =
-    /^## Asking first$(.*?)^## /ms.exec(readFileSync(join(project, "docs/operations.md"), "utf8")) ?? [];
+    /^## Check API$(.*?)^## /ms.exec(readFileSync(join(project, "docs/operations.md"), "utf8")) ?? [];
   const inDocs = [...(section as string).matchAll(/^\| `([a-z-]+)` \| (\d+) \|/gm)].map(
     ([, name, status]) => `${name} ${status}`,
   );
