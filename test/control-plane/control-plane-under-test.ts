@@ -69,7 +69,8 @@ export async function startControlPlane(
   return { app, url, dataDir, firstAdminToken, call, stop };
 }
 
-async function send(url: string, method: string, path: string, options: CallOptions): Promise<Answer> {
+/** For a control plane that runs elsewhere. */
+export async function send(url: string, method: string, path: string, options: CallOptions): Promise<Answer> {
   const headers = new Headers(options.headers);
   const token = "token" in options ? options.token : adminToken;
   if (token !== undefined) headers.set("authorization", `Bearer ${token}`);

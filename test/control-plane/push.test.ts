@@ -523,6 +523,7 @@ describe("what counts as applied", () => {
     const fleet = new Fleet(() => 0);
     fleet.join({ type: "hello", gateway: "g1", version: "1", workers: 1, ...held }, {} as GatewayLink);
     expect(fleet.applied(newest, 4)).toEqual({ gateways: 1, ...expected });
+    expect(fleet.settled(newest) >= 4).toBe(expected.acked + expected.refused === 1);
   });
 
   it("is nothing that was refused, or whose successor was", () => {
@@ -537,6 +538,8 @@ describe("what counts as applied", () => {
       fleet.report("g1", link, { type: "refused", epoch: "e", revision, problems: [] });
       const refusals = refused === 0 ? {} : { refusals: [{ gateway: "g1", revision, problems: [] }] };
       expect(fleet.applied(newest, 4)).toEqual({ gateways: 1, acked: 1 - refused, refused, ...refusals });
+      // It has told of it, one way or the other.
+      expect(fleet.settled(newest)).toBe(Math.max(4, revision));
     }
   });
 });

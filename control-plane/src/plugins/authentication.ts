@@ -23,6 +23,8 @@ const rolesFor: Readonly<Record<Exclude<Access, "public">, readonly Role[]>> = {
 };
 
 export interface Caller {
+  /** The token's id: names may come twice. */
+  readonly tokenId: string;
   /** The token's name. */
   readonly name: string;
   readonly role: Role;
@@ -66,7 +68,7 @@ export default fp<{ now: () => number }>(
       const record = await findToken(app.database, hashToken(token));
       if (record === undefined) throw unauthorized("The token is unknown.");
       if (record.expiresAtMs !== undefined && record.expiresAtMs <= now()) throw unauthorized("The token has expired.");
-      return { name: record.name, role: record.role, app: record.app };
+      return { tokenId: record.id, name: record.name, role: record.role, app: record.app };
     }
   },
   { name: "authentication", dependencies: ["database", "error-responses"] },

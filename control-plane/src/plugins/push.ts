@@ -4,6 +4,7 @@ import type { FastifyBaseLogger } from "fastify";
 import fp from "fastify-plugin";
 import { ApiError } from "../errors/api-error.ts";
 import { alarmsOf } from "../push/alarms.ts";
+import { AppliedWaits } from "../push/applied-waits.ts";
 import { CounterOrders } from "../push/counter-orders.ts";
 import { Fleet } from "../push/fleet.ts";
 import { GatewayLog } from "../push/gateway-log.ts";
@@ -18,6 +19,7 @@ declare module "fastify" {
     readonly fleet: Fleet;
     readonly publisher: Publisher;
     readonly counterOrders: CounterOrders;
+    readonly appliedWaits: AppliedWaits;
   }
 }
 
@@ -45,6 +47,7 @@ export default fp<{ now: () => number; times: PushTimes }>(
     const counterOrders = new CounterOrders(fleet);
     app.decorate("publisher", publisher);
     app.decorate("counterOrders", counterOrders);
+    app.decorate("appliedWaits", new AppliedWaits(fleet, () => publisher.current));
     announceFleet(fleet);
     const gatewayLog = new GatewayLog(app.log, now);
 

@@ -81,8 +81,6 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
   constructor(now: () => number) {
     super();
     this.#now = now;
-    // One listener for each request that waits: there is no leak to warn about.
-    this.setMaxListeners(0);
   }
 
   /**
@@ -210,6 +208,22 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
       else if (member.revision >= revision && member.revision <= newest.revision) acked += 1;
     }
     return refusals.length === 0 ? { gateways, acked, refused } : { gateways, acked, refused, refusals };
+  }
+
+  /**
+   * The newest revision that every connected gateway has applied or refused: `applied` counts all of them for this one
+   * and for each before it. Infinity where none is connected; -Infinity where one has nothing of this history.
+   */
+  settled(newest: Position): number {
+    let settled = Number.POSITIVE_INFINITY;
+    for (const { link, epoch, revision, refused } of this.#members.values()) {
+      if (link === undefined) continue;
+      const isHeld = epoch === newest.epoch && revision <= newest.revision;
+      const held = isHeld ? revision : Number.NEGATIVE_INFINITY;
+      const judged = refused?.epoch === newest.epoch ? refused.revision : Number.NEGATIVE_INFINITY;
+      settled = Math.min(settled, Math.max(held, judged));
+    }
+    return settled;
   }
 
   /** It has told what became of a snapshot: of the one that it was sent last, or of one before. */

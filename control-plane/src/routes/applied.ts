@@ -4,7 +4,6 @@ import type { Problem } from "@sluice/limiter/policy/validate.ts";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { callerOf } from "../plugins/authentication.ts";
 import type { Applied } from "../push/fleet.ts";
-import { waitApplied } from "../push/wait-applied.ts";
 import { parseWait } from "../schemas/parameters.ts";
 import type { Origin } from "../storage/change.ts";
 
@@ -38,8 +37,7 @@ export async function announceChange(
   if (waitMs === undefined) return { revision };
   const gone = new AbortController();
   reply.raw.once("close", () => gone.abort());
-  const newest = () => app.publisher.current;
-  const applied = await waitApplied(app.fleet, newest, revision, waitMs, gone.signal);
+  const applied = await app.appliedWaits.wait(revision, waitMs, callerOf(reply.request), gone.signal);
   const { refusals, ...counts } = applied;
   if (refusals === undefined) return { revision, applied: counts };
   const seesAll = callerOf(reply.request).app === undefined;

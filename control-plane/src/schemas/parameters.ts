@@ -15,7 +15,8 @@ export const waitParameter = {
   type: "string",
   format: "wait",
   description:
-    "Answer when every connected gateway has applied or refused the revision, or after this long. 0s does not wait.",
+    "Answer when every connected gateway has applied or refused the revision, or after this long. 0s does not wait. " +
+    "At most 100 requests of a token wait, and 1,000 in all: one more is answered at once.",
   "x-expected": 'a duration from 0s to 60s, like "5s"',
   examples: ["5s"],
 } as const;

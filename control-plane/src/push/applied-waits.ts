@@ -1,0 +1,133 @@
+// "Answer when every gateway has it": how requests wait for the fleet. However many wait, an event costs one look at the
+// gateways, and those who need not wait any longer are answered a few at a time, so that other requests get their turn.
+
+import type { Position } from "../storage/epoch.ts";
+import type { Applied, Fleet } from "./fleet.ts";
+
+/** Whose request waits. */
+export interface Asker {
+  readonly tokenId: string;
+  /** Undefined: of all apps. */
+  readonly app: string | undefined;
+}
+
+interface Waiter {
+  readonly asker: Asker;
+  readonly revision: number;
+  tell(applied: Applied): void;
+}
+
+const mostOfToken = 100;
+const mostOfAll = 1_000;
+/** In one turn of the event loop. */
+const mostToldAtOnce = 10;
+
+export class AppliedWaits {
+  readonly #fleet: Fleet;
+  readonly #newest: () => Position;
+  /** Lowest revision first: what all gateways have settled is at the front. */
+  readonly #waiting: Waiter[] = [];
+  /** Those who wait no longer, whatever the gateways do, and are told soon. */
+  readonly #over = new Set<Waiter>();
+  #turn: NodeJS.Immediate | undefined;
+  #closed = false;
+
+  /** @param newest the newest position now: the history may become another one while we wait, and keeps its numbers */
+  constructor(fleet: Fleet, newest: () => Position) {
+    this.#fleet = fleet;
+    this.#newest = newest;
+    fleet.on("progress", () => {
+      if (this.#waiting.length > 0) this.#takeTurn();
+    });
+    fleet.on("closing", () => {
+      this.#closed = true;
+      for (const waiter of this.#waiting.splice(0)) this.#over.add(waiter);
+      this.#takeTurn();
+    });
+  }
+
+  /**
+   * Settles when every connected gateway has applied or refused the revision, when the time is over, when the signal
+   * says that nobody listens any more, or when the control plane stops; with the count at that moment. Gateways that
+   * come or go meanwhile count as they are then. Where there is no room to wait, it settles at once.
+   */
+  wait(revision: number, waitMs: number, asker: Asker, signal: AbortSignal): Promise<Applied> {
+    const isSettled = revision <= this.#fleet.settled(this.#newest());
+    if (isSettled || waitMs === 0 || signal.aborted || this.#closed || !this.#makeRoom(asker)) {
+      return Promise.resolve(this.#fleet.applied(this.#newest(), revision));
+    }
+    return new Promise((resolve) => {
+      const end = () => this.#end(waiter);
+      const timer = setTimeout(end, waitMs);
+      signal.addEventListener("abort", end);
+      const tell = (applied: Applied) => {
+        clearTimeout(timer);
+        signal.removeEventListener("abort", end);
+        resolve(applied);
+      };
+      const waiter = { asker, revision, tell };
+      const before = this.#waiting.findLastIndex((other) => other.revision <= revision);
+      this.#waiting.splice(before + 1, 0, waiter);
+    });
+  }
+
+  /**
+   * Where all places are taken, who came last of the app with the most of them gives way to an app that has fewer:
+   * nobody takes them all, however many tokens they make.
+   * @returns whether one more of the asker may wait
+   */
+  #makeRoom({ tokenId, app }: Asker): boolean {
+    if (this.#waiting.filter(({ asker }) => asker.tokenId === tokenId).length >= mostOfToken) return false;
+    if (this.#waiting.length < mostOfAll) return true;
+    const ofApps = new Map<string | undefined, Waiter[]>();
+    for (const waiter of this.#waiting) {
+      const ofApp = ofApps.get(waiter.asker.app);
+      if (ofApp === undefined) ofApps.set(waiter.asker.app, [waiter]);
+      else ofApp.push(waiter);
+    }
+    const most = [...ofApps.values()].reduce((one, other) => (other.length > one.length ? other : one));
+    const last = most.at(-1);
+    if (last === undefined || most.length <= (ofApps.get(app)?.length ?? 0) + 1) return false;
+    this.#end(last);
+    return true;
+  }
+
+  #end(waiter: Waiter): void {
+    const at = this.#waiting.indexOf(waiter);
+    if (at < 0) return;
+    this.#waiting.splice(at, 1);
+    this.#over.add(waiter);
+    this.#takeTurn();
+  }
+
+  /** Many events in one turn of the event loop are looked at once. */
+  #takeTurn(): void {
+    this.#turn ??= setImmediate(() => {
+      this.#turn = undefined;
+      this.#tellSome();
+    });
+  }
+
+  #tellSome(): void {
+    const newest = this.#newest();
+    const settled = this.#fleet.settled(newest);
+    const counts = new Map<number, Applied>();
+    for (let told = 0; told < mostToldAtOnce; told++) {
+      const waiter = this.#next(settled);
+      if (waiter === undefined) return;
+      const { revision } = waiter;
+      const applied = counts.get(revision) ?? this.#fleet.applied(newest, revision);
+      counts.set(revision, applied);
+      waiter.tell(applied);
+    }
+    this.#takeTurn();
+  }
+
+  #next(settled: number): Waiter | undefined {
+    const [first] = this.#waiting;
+    if (first !== undefined && first.revision <= settled) return this.#waiting.shift();
+    const [over] = this.#over;
+    if (over !== undefined) this.#over.delete(over);
+    return over;
+  }
+}
