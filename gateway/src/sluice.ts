@@ -12,6 +12,7 @@ import { healthz as answerHealthz } from "./private/healthz.ts";
 import { recallLiveGateways } from "./push/fleet.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
 import { askRedisAtStart } from "./redis/first-contact.ts";
+import { forgetEndedRedirects } from "./respond/over-limit.ts";
 import { keepErrandsGoing } from "./runtime/background.ts";
 import { requireCodeCache, tellCodeCacheOff } from "./runtime/code-cache.ts";
 import { neverCompile, suitDecisions, traceBorder } from "./runtime/jit.ts";
@@ -77,6 +78,7 @@ export function initWorker(): void {
   tellLuaMemory();
   keepFreeingExpired();
   keepSlots();
+  forgetEndedRedirects();
   if (settings.redis !== undefined) {
     keepRefusalsTrue(settings.redis, forgetLeases);
     askRedisAtStart(settings.redis);
