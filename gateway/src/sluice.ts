@@ -13,6 +13,7 @@ import { recallLiveGateways } from "./push/fleet.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
 import { askRedisAtStart } from "./redis/first-contact.ts";
 import { forgetEndedRedirects } from "./respond/over-limit.ts";
+import { boundWaiting } from "./respond/waiting.ts";
 import { keepErrandsGoing } from "./runtime/background.ts";
 import { requireCodeCache, tellCodeCacheOff } from "./runtime/code-cache.ts";
 import { neverCompile, suitDecisions, traceBorder } from "./runtime/jit.ts";
@@ -79,6 +80,7 @@ export function initWorker(): void {
   keepFreeingExpired();
   keepSlots();
   forgetEndedRedirects();
+  boundWaiting(settings.maxWaiting);
   if (settings.redis !== undefined) {
     keepRefusalsTrue(settings.redis, forgetLeases);
     askRedisAtStart(settings.redis);
