@@ -40,6 +40,7 @@ const unhurried = [
   "shadow-log",
   "snapshot-on-disk",
   "something-missing",
+  "too-many-wait",
   "worker-memory",
   "worked-cases",
 ].map((name) => `test/e2e/${name}.test.ts`);

@@ -9,21 +9,29 @@ import { hasHeader } from "./request/request-headers.ts";
 import { isBannedEverywhere, readTerms, type Terms } from "./request/terms.ts";
 import { beginExplanation, type Explanation, explain, tell, tellBan } from "./respond/explain.ts";
 import { setHeaders } from "./respond/headers.ts";
-import { applyMarks, type Marks, setMark, unsetMark } from "./respond/marks.ts";
+import { applyMarks, hasMark, type Marks, setMark, unsetMark } from "./respond/marks.ts";
 import { answerOverLimit, wasRedirected } from "./respond/over-limit.ts";
 import { refuseAmbiguousKey, refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
 import { reportShadowRefusal } from "./respond/shadow-report.ts";
 import { chargeInTurn } from "./respond/wait.ts";
+import { mayWait, refuseToWait, waitUs } from "./respond/waiting.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
-import { sleepAtLeastUs } from "./runtime/stopwatch.ts";
 import type { HeaderStyle, RedisSettings, Settings } from "./settings.ts";
 import { currentSnapshot } from "./snapshot/current.ts";
-import { chargeInRedis, chargeOnNode, chargeWithoutRedis, giveBack, keepInMind, settle } from "./stores/charges.ts";
+import {
+  chargeInRedis,
+  chargeOnNode,
+  chargeWithoutRedis,
+  giveBack,
+  giveBackLate,
+  keepInMind,
+  settle,
+} from "./stores/charges.ts";
 import { holdSlots } from "./stores/held-slots.ts";
 import { spendLease } from "./stores/leases.ts";
 import { decideOnNode } from "./stores/node-store.ts";
 import { observe } from "./stores/observe.ts";
-import { type Charge, type Check, decideOneInRedis } from "./stores/redis-store.ts";
+import { type Charge, type Check, decideOneInRedis, receiptOfLast } from "./stores/redis-store.ts";
 import { noteResponse } from "./stores/settlements.ts";
 
 /** What a policy is asked. */
@@ -47,6 +55,9 @@ const terms = {} as Terms;
 const idleVerdicts: Verdict[] = [];
 /** LuaJIT searches for the length of a table whenever it is asked for. */
 let idleCount = 0;
+
+/** Work space: what the last request charged that met one plain policy on this node. Filled when nothing yields any more. */
+const loneReceipt: number[] = [];
 
 /** Decides the current request: lets it go on with headers, or answers it. */
 export function access(settings: Settings): undefined {
@@ -93,7 +104,7 @@ function decideLone(settings: Settings, policy: CompiledPolicy): undefined {
   }
   if (policy.policy.scope === "cluster") return decideLoneInCluster(settings, policy, keyValues);
   const style = settings.headers;
-  const receipt = policy.holdsSlots ? [] : undefined;
+  const receipt = policy.holdsSlots ? [] : loneReceipt;
   const verdict = takeVerdict();
   verdict.quiet = style === "none";
   const allowed = decideOnNode(policy, policy.limits, keyValues, verdict, receipt);
@@ -103,8 +114,12 @@ function decideLone(settings: Settings, policy: CompiledPolicy): undefined {
     countDecision(policy, "refused");
     return answerOverLimit(style, verdict);
   }
+  if (verdict.delayUs > 0 && !mayWait(policy)) {
+    giveBackLate({ policy, limits: policy.limits, keyValues, receipt: copied(receipt, policy), redis: undefined });
+    return turnAway(style, policy, verdict);
+  }
   countDecision(policy, "allowed");
-  if (receipt !== undefined) holdSlots(policy, policy.limits, keyValues, receipt, undefined);
+  if (policy.holdsSlots) holdSlots(policy, policy.limits, keyValues, receipt, undefined);
   return goOn(style, verdict);
 }
 
@@ -122,6 +137,10 @@ function decideLoneInCluster(settings: Settings, policy: CompiledPolicy, keyValu
   }
   // Whoever takes it next does so after this request has been answered or sleeps.
   leaveVerdict(verdict);
+  if (allowed && verdict.delayUs > 0 && !mayWait(policy)) {
+    giveBackLate({ policy, limits: policy.limits, keyValues, receipt: receiptOfLast(), redis });
+    return turnAway(settings.headers, policy, verdict);
+  }
   countDecision(policy, allowed ? "allowed" : "refused");
   return allowed ? goOn(settings.headers, verdict) : answerOverLimit(settings.headers, verdict);
 }
@@ -148,6 +167,10 @@ function endLone(
   verdict: Verdict,
   charges: readonly Charge[],
 ): undefined {
+  if (allowed && verdict.delayUs > 0 && !mayWait(policy)) {
+    for (const charge of charges) giveBackLate(charge);
+    return turnAway(headers, policy, verdict);
+  }
   countDecision(policy, allowed ? "allowed" : "refused");
   if (!allowed) return verdict.allowed ? refuseUndecided(policy) : answerOverLimit(headers, verdict);
   if (policy.holdsSlots) holdSlotsOf(charges[0] as Charge);
@@ -189,8 +212,19 @@ function leaveVerdict(verdict: Verdict): undefined {
 
 function goOn(style: HeaderStyle, verdict: Verdict): undefined {
   if (style !== "none") setHeaders(style, verdict);
-  // leaky-bucket: the request goes on when its turn comes. Only it waits.
-  if (verdict.delayUs > 0) sleepAtLeastUs(verdict.delayUs);
+  if (verdict.delayUs > 0) waitUs(verdict.delayUs);
+}
+
+/** Too many wait already. What the request was charged goes back by a timer where that yields: the verdict may be another's then. */
+function turnAway(style: HeaderStyle, policy: CompiledPolicy, verdict: Verdict): undefined {
+  countDecision(policy, "refused");
+  refuseToWait(verdict, policy);
+  answerOverLimit(style, verdict);
+}
+
+/** @param receipt may have more in it, of a policy with more limits */
+function copied(receipt: readonly number[], { limits }: CompiledPolicy): number[] {
+  return receipt.slice(0, limits.length);
 }
 
 function decideAll(
@@ -204,6 +238,7 @@ function decideAll(
   const marks: Marks = { unset: [], set: [] };
   const denial = decide(settings, policies, path, charges, verdict, marks, explanation);
   settle();
+  if (denial === undefined && verdict.allowed && verdict.delayUs > 0) turnAwayIfFull(charges, verdict, marks);
   applyMarks(marks);
   if (explanation !== undefined) tell(explanation, { verdict, charges, denial, redis: settings.redis });
   if (denial === undefined && verdict.allowed) {
@@ -219,6 +254,19 @@ function decideAll(
   if (denial.reason === "key-ambiguous") return refuseAmbiguousKey(denial.policy);
   if (denial.reason === "cost-invalid") return refuseCost(denial.policy);
   return denial.reason === "banned" ? refuseBanned() : refuseUndecided(denial.policy);
+}
+
+/**
+ * Where too many wait already, the first policy that would have the request wait refuses it. If all of these only mark what is over
+ * the limit, it goes on at once with their marks, and stays charged.
+ */
+function turnAwayIfFull(charges: readonly Charge[], verdict: Verdict, marks: Marks): undefined {
+  const shaping = charges.filter(({ limits }) => limits.some(({ rate }) => rate.algorithm === "leaky-bucket"));
+  const refusing = shaping.find(({ policy }) => !hasMark(policy)) ?? shaping[0];
+  if (refusing === undefined || mayWait(refusing.policy)) return;
+  if (!hasMark(refusing.policy)) return refuseToWait(verdict, refusing.policy);
+  for (const { policy } of shaping) setMark(policy, marks);
+  verdict.delayUs = 0;
 }
 
 /** Node policies first, in order of evaluation, then all cluster policies at once. Stops at the first refusal. */

@@ -1,7 +1,7 @@
 // The log phase: what the request held is given back, when the client has its answer already.
 
 import { forgetRedirect } from "./respond/over-limit.ts";
-import { leavePlace } from "./respond/wait.ts";
+import { leaveWaiting } from "./respond/waiting.ts";
 import { giveBackUndecided } from "./stores/charges.ts";
 import { abandonAsked } from "./stores/group-commit.ts";
 import { releaseSlots } from "./stores/held-slots.ts";
@@ -10,7 +10,7 @@ import { settleResponse } from "./stores/settlements.ts";
 export function log(): void {
   releaseSlots();
   settleResponse();
-  leavePlace();
+  leaveWaiting();
   abandonAsked();
   giveBackUndecided();
   forgetRedirect();

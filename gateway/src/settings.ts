@@ -23,6 +23,8 @@ export interface Settings {
   readonly headers: HeaderStyle;
   /** Who shows it is told how a request was decided. Undefined: nobody is. */
   readonly debugSecret: string | undefined;
+  /** How many requests may wait on a worker at once, of all policies together. */
+  readonly maxWaiting: number;
   readonly redis: RedisSettings | undefined;
 }
 
@@ -51,6 +53,7 @@ export function readSettings(): Settings {
     requireSnapshot: yesOrNo("SLUICE_REQUIRE_SNAPSHOT", environment("SLUICE_REQUIRE_SNAPSHOT")),
     headers: headerStyle(environment("SLUICE_HEADERS") ?? "both"),
     debugSecret: debugSecret(environment("SLUICE_DEBUG_SECRET")),
+    maxWaiting: maxWaiting(environment("SLUICE_MAX_WAITING") ?? "10000"),
     redis: redisSettings(
       environment("SLUICE_REDIS_URL"),
       redisDeadlineMs(environment("SLUICE_REDIS_DEADLINE_MS") ?? "200"),
@@ -148,6 +151,14 @@ function redisSettings(url: string | undefined, deadlineMs: number): RedisSettin
   // The value may hold a password: it is not repeated.
   if ("expected" in deployment) return refuse("SLUICE_REDIS_URL", deployment.expected, deployment.got);
   return { deployment, deadlineMs };
+}
+
+function maxWaiting(text: string): number {
+  const most = string.match(text, "^%d+$")[0] === undefined ? undefined : tonumber(text);
+  if (most === undefined || !(most >= 1 && most <= 1_000_000)) {
+    return refuse("SLUICE_MAX_WAITING", "a whole number from 1 to 1000000", text);
+  }
+  return most;
 }
 
 /** Read without a Redis too: what is wrong is found before the Redis is there. */

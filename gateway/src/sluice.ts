@@ -12,6 +12,8 @@ import { healthz as answerHealthz } from "./private/healthz.ts";
 import { recallLiveGateways } from "./push/fleet.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
 import { askRedisAtStart } from "./redis/first-contact.ts";
+import { forgetEndedRedirects } from "./respond/over-limit.ts";
+import { boundWaiting } from "./respond/waiting.ts";
 import { keepErrandsGoing } from "./runtime/background.ts";
 import { requireCodeCache, tellCodeCacheOff } from "./runtime/code-cache.ts";
 import { neverCompile, suitDecisions, traceBorder } from "./runtime/jit.ts";
@@ -77,6 +79,8 @@ export function initWorker(): void {
   tellLuaMemory();
   keepFreeingExpired();
   keepSlots();
+  forgetEndedRedirects();
+  boundWaiting(settings.maxWaiting);
   if (settings.redis !== undefined) {
     keepRefusalsTrue(settings.redis, forgetLeases);
     askRedisAtStart(settings.redis);

@@ -35,6 +35,18 @@ const locations = `location = /objects {
       ngx.print(held)
     }
   }
+  location = /fill {
+    content_by_lua_block {
+      local locks = ngx.shared.sluice_locks
+      for _, text in ipairs({ ("x"):rep(90), ("x"):rep(40), "x" }) do
+        local i = 0
+        repeat
+          i = i + 1
+          local _, failure = locks:safe_add(text .. i, true, 60)
+        until failure == "no memory"
+      end
+    }
+  }
   location / {`;
 
 async function start(env: NodeJS.ProcessEnv): Promise<void> {
@@ -98,4 +110,15 @@ it("goes on and says so when a lock is not to be had in time", async () => {
     clearInterval(holding);
   }
   await expect.poll(() => gateway.metric("sluice_lock_timeouts_total"), { timeout: 5000 }).toBe(1);
+});
+
+it("goes on soon without a lock that there is no memory for, and counts it", async () => {
+  await start({});
+  expect((await get("/shared")).headers["x-ratelimit-remaining"]).toBe("4");
+  await get("/fill");
+  const begun = performance.now();
+  for (const left of ["3", "2", "1", "0"]) expect((await get("/shared")).headers["x-ratelimit-remaining"]).toBe(left);
+  // It was 0.6 s for each of the four.
+  expect(performance.now() - begun).toBeLessThan(1000);
+  await expect.poll(() => gateway.metric("sluice_lock_timeouts_total"), { timeout: 5000 }).toBe(4);
 });

@@ -126,6 +126,49 @@ it("without sluice.log(), a slot is kept while its request runs on in another lo
   await untilFree("/moved");
 });
 
+describe("without sluice.log(), a request that was sent to something cheaper", () => {
+  const cheaper = `
+    location = /full { access_by_lua_block { sluice.access() } content_by_lua_block { ngx.print("full") } }
+    location = /cheap { access_by_lua_block { sluice.access() } content_by_lua_block { ngx.print("cheap") } }
+    location = /index/ { content_by_lua_block { ngx.exec("/index/page") } }
+    location = /index/page { access_by_lua_block { sluice.access() } content_by_lua_block { ngx.print("page") } }
+  `;
+  const once = (name: string, path: string, more: object = {}) => ({
+    name,
+    match: { paths: [path] },
+    limits: [{ algorithm: "fixed-window", quota: 1, window: "366d" }],
+    ...more,
+  });
+  let cheap: LoneGateway;
+  beforeEach(async () => {
+    cheap = await LoneGateway.start({
+      policies: [
+        once("degraded", "/full", { onLimit: { action: "degrade", uri: "/cheap" } }),
+        once("cheap", "/cheap"),
+        once("indexed", "/index/page"),
+      ],
+      edit: (config) => withoutLog(config).replace("location / {", `${cheaper}location / {`),
+    });
+  });
+  afterEach(() => cheap?.stop());
+  const answerOf = async (path: string) => {
+    const { status: code, body } = await ask(`${cheap.url}${path}`);
+    return code === 200 ? body : code;
+  };
+
+  it("is not decided where it arrives, and lets no later request pass undecided", async () => {
+    expect(await answerOf("/full")).toBe("full");
+    expect(await answerOf("/cheap"), "the only one that may ask for it by itself").toBe("cheap");
+    expect(await answerOf("/index/")).toBe("page");
+    // nginx gives a request the memory of one that has ended, and with it the address.
+    for (let i = 0; i < 20; i++) {
+      expect(await answerOf("/full")).toBe("cheap");
+      expect(await answerOf("/index/"), `after ${i + 1} that were sent elsewhere`).toBe(429);
+    }
+    await until("the log says what is missing", 5000, () => cheap.log.includes("without sluice.log()"));
+  });
+});
+
 it("without sluice.log(), the log says once what is missing and where it belongs", async () => {
   service.holds = false;
   for (let i = 0; i < 5; i++) await untilFree("/node");

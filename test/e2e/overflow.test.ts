@@ -1,6 +1,6 @@
 // Counters that several keys share, because a spray has taken the memory: what is given back, settled later, or grows.
 
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { keysFrom, spray } from "../fixtures/key-spray.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { ask } from "../fixtures/requests.ts";
@@ -120,4 +120,69 @@ it("leaves memory to newcomers of other policies where it is logs that grow", as
   } finally {
     await small.stop();
   }
+});
+
+describe("while another holds the lock of the cells that its key shares", () => {
+  /** In the place of a worker that does not come back, and of one that waits for the key's lock. */
+  const locations = `
+    location = /hold-pages {
+      content_by_lua_block {
+        local pages = "shared:s3:{default:" .. ngx.var.arg_policy .. ":"
+        for i = 0, 200 do ngx.shared.sluice_locks:set(pages .. i, true, 5) end
+      }
+    }
+    location = /take-next {
+      content_by_lua_block {
+        local locks = ngx.shared.sluice_locks
+        local key
+        local untilSeconds = ngx.now() + 3
+        repeat
+          ngx.sleep(0.001)
+          for _, name in ipairs(locks:get_keys(0)) do
+            if name:sub(1, 7) ~= "shared:" then key = name end
+          end
+        until key or ngx.now() > untilSeconds
+        repeat ngx.sleep(0.001) until locks:safe_add(key, "another's", 5)
+        ngx.sleep(0.5)
+        ngx.print(locks:get(key) or "lost")
+      }
+    }`;
+  let shared: LoneGateway;
+  beforeAll(async () => {
+    shared = await LoneGateway.start({
+      policies: [perKey("held", "token-bucket"), perKey("two", "token-bucket")].map((policy) => ({
+        ...policy,
+        limits: policy.name === "two" ? ["a", "b"].map((name) => ({ ...policy.limits[0], name })) : policy.limits,
+      })),
+      workers: 2,
+      edit: (config) =>
+        config
+          .replace("sluice_counters 64m", `sluice_counters ${dictBytes / 1024}k`)
+          .replace("sluice_overflow 16m", "sluice_overflow 512k")
+          .replace(
+            "location / {",
+            `${locations}
+             location / { access_by_lua_block { sluice.access() } content_by_lua_block { ngx.exit(204) } }
+             location /unused {`,
+          ),
+    });
+    for (const name of ["held", "two"]) await spray(`${shared.url}/${name}`, keysFrom("k", cellsInDict));
+  });
+  afterAll(() => shared?.stop());
+
+  it.each(["held", "two"])(
+    "a request of %s gives up before its key's lock has lapsed, and takes nobody's",
+    async (name) => {
+      const answerOf = () => ask(`${shared.url}/${name}`, { headers: { "x-key": "late" } });
+      expect((await answerOf()).status).toBe(204);
+      const before = await shared.metric("sluice_lock_timeouts_total");
+      await ask(`${shared.url}/hold-pages?policy=${name}`);
+      const next = ask(`${shared.url}/take-next`);
+      const begun = performance.now();
+      expect((await answerOf()).status).toBe(204);
+      expect(performance.now() - begun).toBeGreaterThan(200);
+      expect((await next).body).toBe("another's");
+      await expect.poll(() => shared.metric("sluice_lock_timeouts_total"), { timeout: 5000 }).toBe(before + 1);
+    },
+  );
 });

@@ -25,6 +25,7 @@ it.each([
   ["SLUICE_HEADERS", "foo", 'ietf, legacy, both or none, got "foo"'],
   ["SLUICE_REDIS_DEADLINE_MS", "abc", 'a number from 1 to 60000, got "abc"'],
   ["SLUICE_REDIS_DEADLINE_MS", "0", 'a number from 1 to 60000, got "0"'],
+  ["SLUICE_MAX_WAITING", "1e3", 'a whole number from 1 to 1000000, got "1e3"'],
   ["SLUICE_DEBUG_SECRET", "short", "at least 16 characters, got something else"],
 ])("refuses %s=%s before anything has begun", (name, value, said) => {
   expect(() => readSettings({ [name]: value })).toThrow(`${name}: expected ${said}`);

@@ -6,8 +6,10 @@ import { describeValue } from "../../../limiter/src/policy/validate.ts";
 import { retryAfterSeconds } from "../../../limiter/src/response-headers.ts";
 import { countAsk } from "../metrics/counts.ts";
 import { setHeaders } from "../respond/headers.ts";
-import { sleepAtLeastUs } from "../runtime/stopwatch.ts";
+import { mayWait, refuseToWait, waitUs } from "../respond/waiting.ts";
 import type { Settings } from "../settings.ts";
+import { giveBack } from "../stores/charges.ts";
+import type { Charge } from "../stores/redis-store.ts";
 import { type AskError, sendProblem, unauthorized } from "./ask-errors.ts";
 import { findAsks, type Written } from "./asked-policy.ts";
 import { allAllowed, decideAsks, longestDelayUs, type Outcome } from "./decide.ts";
@@ -37,8 +39,20 @@ function answer(settings: Settings): AskError | undefined {
   if (written === undefined) return queryError;
   const [asks, askError] = findAsks(caller, [written]);
   if (asks === undefined) return askError;
-  send(settings, decideAsks(settings, asks));
+  const charges: Charge[] = [];
+  const outcomes = decideAsks(settings, asks, charges);
+  const delayUs = allAllowed(outcomes) ? longestDelayUs(outcomes) : 0;
+  const mayGoOn = delayUs === 0 || mayWait((outcomes[0] as Outcome).policy);
+  if (!mayGoOn) turnAway(outcomes[0] as Outcome, charges);
+  send(settings, outcomes, mayGoOn ? delayUs : 0);
   return undefined;
+}
+
+/** Too many requests wait already. */
+function turnAway(outcome: Outcome, charges: readonly Charge[]): void {
+  refuseToWait(outcome.verdict, outcome.policy);
+  outcome.allowed = false;
+  giveBack(charges);
 }
 
 function readQuery(): LuaMultiReturn<[written: Written | undefined, error: AskError | undefined]> {
@@ -88,7 +102,7 @@ function costOf(parameter: Parameter, findings: Findings): number | undefined {
   return cost;
 }
 
-function send(settings: Settings, outcomes: readonly Outcome[]): void {
+function send(settings: Settings, outcomes: readonly Outcome[], delayUs: number): void {
   const { reason, verdict } = outcomes[0] as Outcome;
   const allowed = allAllowed(outcomes);
   if (reason === undefined) setHeaders(settings.headers, verdict);
@@ -96,8 +110,7 @@ function send(settings: Settings, outcomes: readonly Outcome[]): void {
     const seconds = reason === undefined ? retryAfterSeconds(verdict.decision) : reason === "undecided" ? 1 : undefined;
     if (seconds !== undefined) ngx.header["Retry-After"] = seconds;
   }
-  const delayUs = longestDelayUs(outcomes);
-  if (allowed && delayUs > 0) sleepAtLeastUs(delayUs);
+  if (delayUs > 0) waitUs(delayUs);
   ngx.header["Cache-Control"] = "no-store";
   const status = allowed ? 204 : reason === "banned" ? 403 : 429;
   ngx.status = status;

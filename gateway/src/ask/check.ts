@@ -48,7 +48,7 @@ function answer(settings: Settings): AskError | undefined {
   if (written === undefined) return bodyError;
   const [asks, askError] = findAsks(caller, written);
   if (asks === undefined) return askError;
-  send(decideAsks(settings, asks));
+  send(decideAsks(settings, asks, []));
   return undefined;
 }
 

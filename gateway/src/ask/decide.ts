@@ -55,13 +55,15 @@ const mostCost = 2147483649;
 /** Work space: read before anything yields. */
 const terms = {} as Terms;
 
-/** @returns an outcome for each of these, in their order; those decided together have one in common */
-export function decideAsks(settings: Settings, asks: readonly Ask[]): Outcome[] {
+/**
+ * @param charges empty; what was charged is in it afterwards, and has been given back already where an outcome refuses
+ * @returns an outcome for each of these, in their order; those decided together have one in common
+ */
+export function decideAsks(settings: Settings, asks: readonly Ask[], charges: Charge[]): Outcome[] {
   const outcomes: Outcome[] = [];
   const distinct: Outcome[] = [];
   gather(asks, outcomes, distinct);
 
-  const charges: Charge[] = [];
   const cluster = distinct.filter(({ reason, policy }) => reason === undefined && policy.policy.scope === "cluster");
   if (cluster.length > 0) decideCluster(settings, cluster, charges);
   for (const outcome of distinct) {

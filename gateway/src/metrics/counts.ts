@@ -13,7 +13,8 @@ const results: readonly Result[] = ["allowed", "refused", "shadow-refused", "deg
  * lock-timeouts: a charge went on without its lock. evictions: another's counter was dropped for one, which never is to be.
  * overflow-admissions, overflow-refusals: decided by a cell that several keys share, for want of memory. uncounted-refusals: there
  * was no memory even so. unstored-charges: the same for what a response took. unsettled-responses: what a response took was not charged. late-renewals: slots of
- * concurrency were renewed when they had been lost. banned-requests: their address or their key is banned.
+ * concurrency were renewed when they had been lost. banned-requests: their address or their key is banned. waiting-refusals: too many
+ * requests waited already.
  */
 export type Event =
   | "lock-timeouts"
@@ -24,7 +25,8 @@ export type Event =
   | "unstored-charges"
   | "unsettled-responses"
   | "late-renewals"
-  | "banned-requests";
+  | "banned-requests"
+  | "waiting-refusals";
 
 const flushEverySeconds = 0.1;
 const mostTalliesAtOnce = 500;

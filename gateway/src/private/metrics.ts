@@ -103,6 +103,12 @@ export function metrics(): void {
     "Requests that were refused because their address or their key is banned.",
     eventCount("banned-requests"),
   );
+  total(
+    lines,
+    "sluice_waiting_refusals_total",
+    "Requests that were refused because too many waited already.",
+    eventCount("waiting-refusals"),
+  );
   ngx.header["Content-Type"] = "text/plain; version=0.0.4; charset=utf-8";
   ngx.print(`${lines.join("\n")}\n`);
 }

@@ -27,6 +27,11 @@ export function setMark({ policy }: CompiledPolicy, marks: Marks): boolean {
   return true;
 }
 
+/** Whether the policy lets a request go on over the limit, with a mark. */
+export function hasMark({ policy }: CompiledPolicy): boolean {
+  return markOf(policy.onLimit) !== undefined;
+}
+
 /** When everything has been decided by what the client sent. */
 export function applyMarks({ unset, set }: Marks): void {
   for (const name of unset) ngx.req.clear_header(name);

@@ -3,7 +3,7 @@
 // for nothing before them. So nobody is overtaken, and a long line asks no more often than a short one. Only the requests
 // wait: the worker serves others meanwhile.
 //
-// A place is given up in the log phase at the latest: nginx ends the request of a client that is gone.
+// A place is given up when the request ends at the latest: nginx ends that of a client that is gone.
 
 import { never } from "../../../limiter/src/decision.ts";
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
@@ -11,6 +11,7 @@ import type { Delay } from "../../../limiter/src/policy/on-limit.ts";
 import { emptyVerdict, forgetVerdict, hearAll, type Verdict } from "../../../limiter/src/verdict.ts";
 import { nowMs, sleepMs } from "../runtime/clock.ts";
 import { requestAddress, semaphoreLibrary } from "../runtime/lua-modules.ts";
+import { beginWaiting, endWaiting, mayWait } from "./waiting.ts";
 
 /** Of a limit that cannot say when it is worth asking again: a slot of concurrency comes back at any moment. */
 const askAgainMs = 10;
@@ -40,14 +41,13 @@ const waitingFor: Record<string, number | undefined> = {};
 const lines: Record<string, Line | undefined> = {};
 /** By request. */
 const places: Record<string, Place | undefined> = {};
-let waiting = 0;
 
 /**
  * Charges the request, now or when its turn has come. Yields.
  *
  * @param own empty; what the policy said is in it afterwards, and nothing where it could not say
  * @param ask charges the request if it may go on now, and fills `own` anew
- * @returns whether it may go on; false when the wait would be too long, or too many wait already
+ * @returns whether it may go on; false when the wait would be too long, or too many wait already, of this policy or of all
  */
 export function chargeInTurn(
   policy: CompiledPolicy,
@@ -66,7 +66,7 @@ export function chargeInTurn(
     if (ask()) return true;
     if (own.policy === undefined) return false;
   }
-  if ((waitingFor[name] ?? 0) >= maxWaiting) return false;
+  if ((waitingFor[name] ?? 0) >= maxWaiting || !mayWait(policy)) return false;
   const line = lines[counter] ?? beginLine(name, counter, own);
   const untilMs = nowMs() + maxDelayUs / 1000;
   const turnAtMs = math.max(line.nextAtMs, nowMs()) + line.length * slowestMs(policy);
@@ -75,9 +75,11 @@ export function chargeInTurn(
     return false;
   }
   const request = requestAddress();
+  beginWaiting(leave);
   const place = enter(line);
   places[request] = place;
   const allowed = waitIn(place, own, untilMs, ask);
+  endWaiting();
   leave(request);
   return allowed;
 }
@@ -97,11 +99,6 @@ function waitIn(place: Place, own: Verdict, untilMs: number, ask: () => boolean)
     sleepMs(line.nextAtMs - nowMs());
   }
   return true;
-}
-
-/** In the log phase, for a request that ended while it waited. */
-export function leavePlace(): void {
-  if (waiting > 0) leave(requestAddress());
 }
 
 function beginLine(policy: string, counter: string, own: Verdict): Line {
@@ -134,11 +131,10 @@ function enter(line: Line): Place {
   line.last = place;
   line.length += 1;
   waitingFor[line.policy] = (waitingFor[line.policy] ?? 0) + 1;
-  waiting += 1;
   return place;
 }
 
-function leave(request: string): void {
+function leave(this: void, request: string): void {
   const place = places[request];
   if (place === undefined) return;
   places[request] = undefined;
@@ -154,7 +150,6 @@ function leave(request: string): void {
   if (line.length === 0) lines[line.counter] = undefined;
   const others = (waitingFor[line.policy] as number) - 1;
   waitingFor[line.policy] = others > 0 ? others : undefined;
-  waiting -= 1;
 }
 
 /** What one request's units take to come back under the slowest of the policy's limits, in ms; of slots nobody knows. */

@@ -10,7 +10,7 @@ import { nowUs as now } from "../runtime/clock.ts";
 import { countersDict, overflowDict } from "../runtime/shared-memory.ts";
 import { type CellCounter, counterKey, emptyCell, loadCounter } from "./counter-cells.ts";
 import { isCalm, takeFromReserve } from "./counter-memory.ts";
-import { acquire, release } from "./key-lock.ts";
+import { acquire, acquireBeside, release } from "./key-lock.ts";
 import { emptyPage, loadPacked } from "./packed-cells.ts";
 import { type SharedCell, sharedCell, sharedLock } from "./shared-cells.ts";
 
@@ -81,7 +81,7 @@ export function acquireAll(lock: string, policy: CompiledPolicy, keyValues: stri
   const held: string[] = [];
   if (acquire(lock)) held.push(lock);
   const shared = isCalm() ? undefined : sharedLock(policy, keyValues);
-  if (shared !== undefined && acquire(shared)) held.push(shared);
+  if (shared !== undefined && acquireBeside(shared)) held.push(shared);
   return held;
 }
 

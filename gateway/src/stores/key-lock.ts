@@ -6,10 +6,18 @@
 import { countEvent } from "../metrics/counts.ts";
 import { lockLibrary } from "../runtime/lua-modules.ts";
 import { locksDict } from "../runtime/shared-memory.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 
-/** How long a lock outlives a holder that was killed. Holding takes microseconds: nothing yields meanwhile. */
+/**
+ * How long a lock outlives a holder that was killed. Holding takes microseconds: nothing yields meanwhile but the wait for a
+ * second lock, which is shorter.
+ */
 const holdSeconds = 0.5;
 const timeoutSeconds = 0.6;
+/** Beside a lock that is held. What is left of that one then is for a worker that stands still as long. */
+const timeoutBesideSeconds = 0.4;
+/** Where there is no memory for a lock. It comes back when others are released, which takes microseconds, or not soon. */
+const memoryTimeoutSeconds = 0.02;
 const firstPauseSeconds = 0.001;
 const pauseGrowth = 2;
 const longestPauseSeconds = 0.02;
@@ -29,6 +37,15 @@ export function acquire(key: string): boolean {
 }
 
 /**
+ * The same for who has just taken another lock, and releases it after this wait: that one must not have lapsed meanwhile, and be
+ * another's.
+ */
+export function acquireBeside(key: string): boolean {
+  const [free, failure] = locksDict.safe_add(key, true, holdSeconds);
+  return free === true || counted(waitOwn(key, failure, timeoutBesideSeconds));
+}
+
+/**
  * Deletes the key, as lua-resty-lock does. A holder must be done within `holdSeconds`: after that another may hold the lock,
  * and would lose it.
  */
@@ -38,21 +55,32 @@ export function release(key: string): void {
 
 function waitFor(key: string, failure: string | undefined): boolean {
   // Where it is memory that was missing, lua-resty-lock would evict a lock that another holds.
-  const acquired = lockLibrary === undefined || failure !== "exists" ? waitOwn(key) : waitResty(key);
+  return counted(
+    lockLibrary === undefined || failure !== "exists" ? waitOwn(key, failure, timeoutSeconds) : waitResty(key),
+  );
+}
+
+function counted(acquired: boolean): boolean {
   if (!acquired) countEvent("lock-timeouts");
   return acquired;
 }
 
-function waitOwn(key: string): boolean {
+/** @param failure why it was not had at once */
+function waitOwn(key: string, failure: string | undefined, longestSeconds: number): boolean {
+  const begunAtSeconds = stopwatchSeconds();
   let pause = firstPauseSeconds;
-  let waited = 0;
-  while (waited < timeoutSeconds) {
-    ngx.sleep(pause);
-    waited += pause;
-    if (locksDict.safe_add(key, true, holdSeconds)[0]) return true;
+  let reason = failure;
+  while (true) {
+    const patience = reason === "no memory" ? memoryTimeoutSeconds : longestSeconds;
+    const left = patience - (stopwatchSeconds() - begunAtSeconds);
+    // nginx sleeps whole ms.
+    if (left < firstPauseSeconds) return false;
+    ngx.sleep(math.min(pause, left));
+    const [free, again] = locksDict.safe_add(key, true, holdSeconds);
+    if (free) return true;
+    reason = again;
     pause = math.min(pause * pauseGrowth, longestPauseSeconds);
   }
-  return false;
 }
 
 function waitResty(key: string): boolean {

@@ -47,7 +47,7 @@ import {
   placeNewcomer,
   releaseAll,
 } from "./counter-places.ts";
-import { acquire, release } from "./key-lock.ts";
+import { acquire, acquireBeside, release } from "./key-lock.ts";
 import { sharedLock } from "./shared-cells.ts";
 
 /** How long a former generation of workers may still be answering after a reload. */
@@ -330,7 +330,7 @@ function chargeElsewhere(
     places.push(place);
   }
   const lock = anyShared && mustAgree() ? sharedLock(policy, keyValues) : undefined;
-  const locked = lock !== undefined && acquire(lock);
+  const locked = lock !== undefined && acquireBeside(lock);
   const now = nowUs();
   for (let i = 0; i < limits.length; i++) {
     const limit = limits[i] as CompiledLimit;

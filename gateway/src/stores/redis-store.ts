@@ -125,6 +125,8 @@ export function decideInRedis(
 
 /** Of requests that have their reply: used again, because tables are half of what a decision costs beyond the wire. */
 const idleQuestions: LoneQuestion[] = [];
+/** Work space: of the request that was decided last by itself. */
+let lastReceipt = 0;
 /** More are under way at once only where Redis is late. */
 const mostIdleQuestions = 1024;
 
@@ -159,10 +161,16 @@ export function decideOneInRedis(
   // A question that was given up stays with whoever reconciles it.
   if (!isAnswered(question)) return $multi(undefined, question.failure, question);
   const allowed = readOne(question, check, verdict);
+  lastReceipt = check.receipt[0] as number;
   // They are those of a whole batch.
   question.numbers = undefined;
   if (idleQuestions.length < mostIdleQuestions) idleQuestions.push(question);
   return $multi(allowed, undefined, undefined);
+}
+
+/** What a refund asks for of the charge that `decideOneInRedis` has just told of: to be read before anything yields. */
+export function receiptOfLast(): number[] {
+  return [lastReceipt];
 }
 
 function newLoneQuestion(policy: CompiledPolicy, keyValues: string): LoneQuestion {
