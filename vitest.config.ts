@@ -22,6 +22,7 @@ const unhurried = [
   "matching",
   "files-on-disk",
   "full-disk",
+  "metrics-of-many",
   "missing-log-phase",
   "malformed-push",
   "odd-replies",

@@ -675,8 +675,7 @@ it("docs/operations.md has every code of the API, with its status, and no other"
   const inCode = [...(table as string).matchAll(/"?([a-z-]+)"?: (\d+)/g)].map(
     ([, name, status]) => `${name} ${status}`,
   );
-  const [, section] =
-    /^## Check API$(.*?)^## /ms.exec(readFileSync(join(project, "docs/operations.md"), "utf8")) ?? [];
+  const [, section] = /^## Check API$(.*?)^## /ms.exec(readFileSync(join(project, "docs/operations.md"), "utf8")) ?? [];
   const inDocs = [...(section as string).matchAll(/^\| `([a-z-]+)` \| (\d+) \|/gm)].map(
     ([, name, status]) => `${name} ${status}`,
   );

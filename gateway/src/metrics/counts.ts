@@ -2,19 +2,20 @@
 // the shared dict now and then, so that counting costs a request no shared memory.
 
 import type { CompiledPolicy, Tally } from "../../../limiter/src/policy/compile.ts";
-import { metricsDict } from "../runtime/shared-memory.ts";
+import { reportSmallMetrics } from "../runtime/missing-parts.ts";
+import { addSafely, metricsDict } from "../runtime/shared-memory.ts";
 
 /** degraded: Redis did not decide. Counted beside what `onStoreFailure` then decided, once a request. */
 export type Result = Exclude<keyof Tally, "pending">;
 
-const results: readonly Result[] = ["allowed", "refused", "shadow-refused", "degraded"];
+export const results: readonly Result[] = ["allowed", "refused", "shadow-refused", "degraded"];
 
 /**
  * lock-timeouts: a charge went on without its lock. evictions: another's counter was dropped for one, which never is to be.
  * overflow-admissions, overflow-refusals: decided by a cell that several keys share, for want of memory. uncounted-refusals: there
  * was no memory even so. unstored-charges: the same for what a response took. unsettled-responses: what a response took was not charged. late-renewals: slots of
  * concurrency were renewed when they had been lost. banned-requests: their address or their key is banned. waiting-refusals: too many
- * requests waited already.
+ * requests waited already. unlisted-decisions: there was no memory for a series of their policy.
  */
 export type Event =
   | "lock-timeouts"
@@ -26,13 +27,26 @@ export type Event =
   | "unsettled-responses"
   | "late-renewals"
   | "banned-requests"
-  | "waiting-refusals";
+  | "waiting-refusals"
+  | "unlisted-decisions";
 
 const flushEverySeconds = 0.1;
 const mostTalliesAtOnce = 500;
-const separator = " ";
-/** Begins what is kept of policies that are gone: their decisions still are in the sums over all. */
-const goneKey = "gone:";
+/**
+ * Between app and policy in the key of a series. One character says the result, so that the longest key has 127: LuaJIT's hash
+ * of a longer text looks at few of its bytes, and to make the keys of ten thousand such names takes seconds.
+ */
+const separators: Readonly<Record<Result, string>> = {
+  allowed: "=",
+  refused: "!",
+  "shadow-refused": "~",
+  degraded: "?",
+};
+const seriesPattern = "^([%w-]+)[=!~?]([%w-]+)$";
+/** Begins what is kept of all policies together, those that are gone too: whoever wants the sum reads no series. */
+const totalKey = "total:";
+/** What series leave free, in whole pages, to all other numbers. There are fewer than a hundred of those: they take a third of it. */
+const leftToOthersBytes = 65_536;
 const askKey = "ask:";
 
 let pending: Record<string, number> = {};
@@ -61,9 +75,9 @@ export function addPending(key: string, amount: number): void {
   pending[key] = (pending[key] ?? 0) + amount;
 }
 
-/** The same at once. */
+/** The same at once. Nothing is evicted for it: if series have not left it room, it waits for some. */
 export function addNow(key: string, amount: number): void {
-  metricsDict.incr(key, amount, 0);
+  if (addSafely(metricsDict, key, amount, 0) === undefined) addPending(key, amount);
 }
 
 /** What all workers have flushed of one number. */
@@ -78,10 +92,10 @@ export function eventCount(event: Event): number {
 /** For each worker's start. The last flush comes as the worker ends. */
 export function flushCounts(): void {
   ngx.timer.every(flushEverySeconds, (premature) => {
+    flushTallies(premature ? tallied.length : mostTalliesAtOnce);
     const flushed = pending;
     pending = {};
-    for (const key in flushed) metricsDict.incr(key, flushed[key] as number, 0);
-    flushTallies(premature ? tallied.length : mostTalliesAtOnce);
+    for (const key in flushed) addNow(key, flushed[key] as number);
   });
 }
 
@@ -102,44 +116,48 @@ function flushTally({ app, policy, tally }: CompiledPolicy): void {
   for (const result of results) {
     const count = tally[result];
     tally[result] = 0;
-    if (count > 0) metricsDict.incr(app + separator + policy.name + separator + result, count, 0);
+    if (count === 0) continue;
+    addPending(totalKey + result, count);
+    if (addToSeries(seriesKey(app, policy.name, result), count)) continue;
+    countUnlisted(count);
   }
 }
 
-export interface DecisionCount {
-  readonly app: string;
-  readonly policy: string;
-  readonly result: Result;
-  readonly count: number;
+/**
+ * A new series takes what is free and evicts nothing. Workers that look at the same time may take a page more than they
+ * should for each size of key, of which there are three.
+ *
+ * @returns whether there was room
+ */
+function addToSeries(key: string, count: number): boolean {
+  if (metricsDict.incr(key, count)[0] !== undefined) return true;
+  return metricsDict.free_space() >= leftToOthersBytes && addSafely(metricsDict, key, count, 0) !== undefined;
 }
 
-/** What all workers have flushed. */
-export function decisionCounts(): DecisionCount[] {
-  const counts: DecisionCount[] = [];
-  for (const key of metricsDict.get_keys(0)) {
-    const [app, policy, result] = string.match(key, "^(%S+) (%S+) (%S+)$");
-    const [count] = metricsDict.get<number>(key);
-    if (app !== undefined && count !== undefined) {
-      counts.push({ app, policy: policy as string, result: result as Result, count });
-    }
-  }
-  return counts;
+function countUnlisted(count: number): void {
+  addPending("unlisted-decisions" satisfies Event, count);
+  reportSmallMetrics();
 }
 
-/** Moves the count of a policy that is gone to the sum of all that are. By one worker at a time only. */
-export function retire({ app, policy, result }: DecisionCount): void {
-  const key = app + separator + policy + separator + result;
-  const [count] = metricsDict.get<number>(key);
-  if (count === undefined) return;
-  metricsDict.delete(key);
-  metricsDict.incr(goneKey + result, count, 0);
+function seriesKey(app: string, policy: string, result: Result): string {
+  return app + separators[result] + policy;
+}
+
+/** What all workers have flushed of a policy. Undefined: nothing. */
+export function decisionCount(app: string, policy: string, result: Result): number | undefined {
+  return metricsDict.get<number>(seriesKey(app, policy, result))[0];
+}
+
+/** @returns whose the series of this key is; undefined: it is another number's key */
+export function policyOfSeries(key: string): LuaMultiReturn<[app: string | undefined, policy: string | undefined]> {
+  const [app, policy] = string.match(key, seriesPattern);
+  return $multi(app, policy);
 }
 
 /** Summed over policies, by result; those that are gone are in it. */
 export function decisionTotals(): Record<string, number> {
   const totals: Record<string, number> = {};
-  for (const result of results) totals[result] = flushedCount(goneKey + result);
-  for (const { result, count } of decisionCounts()) totals[result] = (totals[result] ?? 0) + count;
+  for (const result of results) totals[result] = flushedCount(totalKey + result);
   return totals;
 }
 

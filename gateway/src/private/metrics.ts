@@ -1,7 +1,8 @@
 // GET /sluice/metrics, in Prometheus' text form. On the private listener only: names of apps and policies are in it.
 
+import type { Pause } from "../../../limiter/src/policy/pause.ts";
 import { askStatuses } from "../ask/ask-errors.ts";
-import { askCount, decisionCounts, eventCount } from "../metrics/counts.ts";
+import { askCount, decisionCount, eventCount, results } from "../metrics/counts.ts";
 import {
   leaseEvents,
   leaseUnitStates,
@@ -23,20 +24,28 @@ import {
   redisFailureCount,
   redisFailures,
 } from "../metrics/redis-calls.ts";
-import { inSnapshot } from "../metrics/retiring.ts";
 import { isConnected, liveGateways } from "../push/fleet.ts";
 import { openBreakerCount } from "../redis/breaker.ts";
 import { countersDict, overflowDict } from "../runtime/shared-memory.ts";
-import { longestSliceSeconds } from "../runtime/slices.ts";
+import { besideRequests, longestSliceSeconds } from "../runtime/slices.ts";
 import { currentSnapshot, snapshotAgeSeconds } from "../snapshot/current.ts";
 import { version } from "../version.ts";
 
+const mostLinesAtOnce = 100;
+
 export function metrics(): void {
-  const lines: string[] = [];
+  ngx.header["Content-Type"] = "text/plain; version=0.0.4; charset=utf-8";
+  besideRequests(answer);
+}
+
+function answer(this: void, pause: Pause): void {
+  let lines: string[] = [];
   heading(lines, "sluice_build_info", "gauge", "What runs here: always 1.");
   const { nginx_version: nginx, ngx_lua_version: lua } = ngx.config;
   lines.push(sample("sluice_build_info", { version, nginx: dotted(nginx), ngx_lua: dotted(lua) }, "1"));
-  decisions(lines);
+  printLines(lines);
+  printDecisions(pause);
+  lines = [];
   heading(lines, "sluice_ask_requests_total", "counter", "Requests of the ask-first API by status.");
   for (const status of askStatuses) {
     lines.push(sample("sluice_ask_requests_total", { status: `${status}` }, whole(askCount(status))));
@@ -109,17 +118,53 @@ export function metrics(): void {
     "Requests that were refused because too many waited already.",
     eventCount("waiting-refusals"),
   );
-  ngx.header["Content-Type"] = "text/plain; version=0.0.4; charset=utf-8";
+  total(
+    lines,
+    "sluice_unlisted_decisions_total",
+    "Decisions that no series of their policy has, for want of memory.",
+    eventCount("unlisted-decisions"),
+  );
+  printLines(lines);
+}
+
+function printLines(lines: readonly string[]): void {
   ngx.print(`${lines.join("\n")}\n`);
 }
 
-/** Of the policies that there are: the number of series is bounded by the snapshot. */
-function decisions(lines: string[]): void {
-  heading(lines, "sluice_decisions_total", "counter", "Decisions by policy and result.");
-  for (const decision of decisionCounts()) {
-    const { app, policy, result, count } = decision;
-    if (inSnapshot(decision)) lines.push(sample("sluice_decisions_total", { app, policy, result }, whole(count)));
+/**
+ * Of the policies that there are: the number of series is bounded by the snapshot. There may be tens of thousands, of names so
+ * long that LuaJIT's hash would not tell the lines apart: so they are printed in pieces, and no text is made of a line. Names
+ * are [a-z0-9-], and need no escape.
+ */
+function printDecisions(pause: Pause): void {
+  const headings: string[] = [];
+  heading(headings, "sluice_decisions_total", "counter", "Decisions by policy and result.");
+  printLines(headings);
+  let lines: string[][] = [];
+  for (const { app, policy } of currentSnapshot().policies) {
+    for (const result of results) {
+      const count = decisionCount(app, policy.name, result);
+      if (count === undefined) continue;
+      const { name } = policy;
+      lines.push([
+        'sluice_decisions_total{app="',
+        app,
+        '",policy="',
+        name,
+        '",result="',
+        result,
+        '"} ',
+        whole(count),
+        "\n",
+      ]);
+    }
+    if (lines.length >= mostLinesAtOnce) {
+      ngx.print(lines);
+      lines = [];
+    }
+    pause();
   }
+  ngx.print(lines);
 }
 
 function redisCalls(lines: string[]): void {

@@ -33,6 +33,15 @@ export function reportMissingRedis(): void {
   );
 }
 
+/** A series of a policy finds no room. */
+export function reportSmallMetrics(): void {
+  report(
+    "metrics-memory",
+    "lua_shared_dict sluice_metrics is full: decisions of some policies are not in sluice_decisions_total, and are counted in " +
+      "sluice_unlisted_decisions_total. Make it larger: 1 KB for each policy does",
+  );
+}
+
 function report(what: string, sentence: string): void {
   if (stateDict.add(toldKey + what, true, quietSeconds)[0] === true) ngx.log(ngx.ERR, "sluice: ", sentence);
 }

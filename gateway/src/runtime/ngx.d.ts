@@ -154,7 +154,7 @@ declare namespace ngx {
   export function log(level: number, ...parts: (string | number | boolean | undefined)[]): void;
   export function exit(status: number): never;
   export function exec(target: string): never;
-  export function print(...parts: (string | number)[]): void;
+  export function print(...parts: (string | number | readonly string[][])[]): void;
   export function send_headers(): void;
   export function sleep(seconds: number): void;
   export function sha1_bin(text: string): string;

@@ -17,7 +17,7 @@ export const countersDict = sharedDict("sluice_counters", "64m");
 export const overflowDict = sharedDict("sluice_overflow", "16m");
 export const locksDict = sharedDict("sluice_locks", "1m");
 export const stateDict = sharedDict("sluice_state", "32m");
-export const metricsDict = sharedDict("sluice_metrics", "8m");
+export const metricsDict = sharedDict("sluice_metrics", "24m");
 
 /**
  * Adds to a number, and makes it where it is not there, without evicting anything: `incr` by itself would.

@@ -26,14 +26,23 @@ export function inSlices<Result>(bytes: number, work: (this: void, pause: Pause)
   while (collecting && isFull()) rest();
   takingIn = true;
   postponeCollection();
-  const [ended, result] = pcall(sliced<Result>, (pause: Pause) => {
-    endRoundBefore(bytes, pause);
-    return work(pause);
-  });
+  const [ended, result] = pcall(
+    sliced<Result>,
+    (pause: Pause) => {
+      endRoundBefore(bytes, pause);
+      return work(pause);
+    },
+    noteSlice,
+  );
   takingIn = false;
   collectSoon();
   if (!ended) error(result, 0);
   return result as Result;
+}
+
+/** Other long work, which leaves little behind. @param work as above */
+export function besideRequests(work: (this: void, pause: Pause) => void): void {
+  sliced(work, () => {});
 }
 
 function collectSoon(): void {
@@ -41,26 +50,34 @@ function collectSoon(): void {
   const failedToBegin = runSoon(() => {
     if (ngx.worker.exiting()) return;
     // Whatever happens: a snapshot may wait for this.
-    const [ok, failure] = pcall(sliced<void>, (pause: Pause) => {
-      keepTableOpen(pause);
-      collect(pause, () => !takingIn);
-    });
+    const [ok, failure] = pcall(
+      sliced<void>,
+      (pause: Pause) => {
+        keepTableOpen(pause);
+        collect(pause, () => !takingIn);
+      },
+      noteSlice,
+    );
     collecting = false;
     if (!ok) ngx.log(ngx.ERR, "sluice: garbage was not collected: ", `${failure}`);
   });
   collecting = failedToBegin === undefined;
 }
 
-function sliced<Result>(work: (this: void, pause: Pause) => Result): Result {
+/** @param ended is told how long each slice has lasted */
+function sliced<Result>(
+  work: (this: void, pause: Pause) => Result,
+  ended: (this: void, seconds: number) => void,
+): Result {
   let beganAt = stopwatchSeconds();
   const result = work(() => {
     const seconds = stopwatchSeconds() - beganAt;
     if (seconds < sliceSeconds) return;
-    noteSlice(seconds);
+    ended(seconds);
     rest();
     beganAt = stopwatchSeconds();
   });
-  noteSlice(stopwatchSeconds() - beganAt);
+  ended(stopwatchSeconds() - beganAt);
   return result;
 }
 
