@@ -1,19 +1,11 @@
 // What one app may take of what all share: refused when put, with what is used and allowed, and never at another app's cost.
 
-import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
-import { describe, expect, it, onTestFinished, vi } from "vitest";
-import {
-  adminToken,
-  onePerSecond,
-  perSecond,
-  type Running,
-  startControlPlane,
-  temporaryDir,
-} from "./control-plane-under-test.ts";
+import { describe, expect, it } from "vitest";
+import { startProcess } from "./control-plane-process.ts";
+import { adminToken, onePerSecond, perSecond, type Running, startControlPlane } from "./control-plane-under-test.ts";
 import { connectGateway } from "./gateway-double.ts";
 
 /** A policy of about so many bytes. */
@@ -293,25 +285,7 @@ describe("all apps together", () => {
 
 describe("an editor who puts policies of 1 MB in a loop", { timeout: 60_000 }, () => {
   it("keeps nobody from being answered: p99 of /healthz", async () => {
-    const child = spawn(
-      process.execPath,
-      [fileURLToPath(new URL("../../control-plane/src/main.ts", import.meta.url))],
-      {
-        env: {
-          PATH: process.env["PATH"],
-          SLUICE_CONTROL_PORT: "0",
-          SLUICE_ADMIN_TOKEN: adminToken,
-          SLUICE_DATA_DIR: await temporaryDir(),
-        },
-        stdio: ["ignore", "pipe", "ignore"],
-      },
-    );
-    onTestFinished(() => void child.kill("SIGKILL"));
-    let printed = "";
-    child.stdout.on("data", (data) => (printed += data));
-    const isUp = /http:\/\/127\.0\.0\.1:\d+$/m;
-    await vi.waitFor(() => expect(printed).toMatch(isUp), { timeout: 20_000 });
-    const [url = ""] = isUp.exec(printed) ?? [];
+    const url = await startProcess();
     const call = (method: string, path: string, token: string, body?: string) =>
       fetch(`${url}${path}`, {
         method,

@@ -1,13 +1,11 @@
 // Bodies made to be misread, or to take long: what becomes of them, and of everybody else meanwhile.
 
-import { spawn } from "node:child_process";
-import { createServer, request } from "node:http";
-import type { AddressInfo } from "node:net";
-import { fileURLToPath } from "node:url";
+import { request } from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { readYaml } from "../../control-plane/src/bodies/read-yaml.ts";
 import { YamlThread } from "../../control-plane/src/bodies/yaml-thread.ts";
-import { adminToken, onePerSecond, type Running, startControlPlane, temporaryDir } from "./control-plane-under-test.ts";
+import { startProcess } from "./control-plane-process.ts";
+import { adminToken, onePerSecond, type Running, startControlPlane } from "./control-plane-under-test.ts";
 import { hostileJson, hostileYaml, slowYaml } from "./hostile-texts.ts";
 
 const p = "/apps/default/policies/p";
@@ -258,7 +256,7 @@ const seconds = 8;
 
 describe("/healthz", { timeout: 120_000 }, () => {
   it("is answered at once while a viewer sends body after body that is made to take long", async () => {
-    const url = await startProcess();
+    const url = await startProcess({ SLUICE_LOG_LEVEL: "silent" });
     const made = await fetch(`${url}/api/v1/tokens`, {
       method: "POST",
       headers: { authorization: `Bearer ${adminToken}`, "content-type": "application/json" },
@@ -304,37 +302,10 @@ describe("/healthz", { timeout: 120_000 }, () => {
   });
 });
 
-/** A control plane whose event loop is its own. */
-async function startProcess(): Promise<string> {
-  const port = await freePort();
-  const child = spawn(process.execPath, [fileURLToPath(new URL("../../control-plane/src/main.ts", import.meta.url))], {
-    env: {
-      PATH: process.env["PATH"],
-      SLUICE_CONTROL_PORT: String(port),
-      SLUICE_DATA_DIR: await temporaryDir(),
-      SLUICE_ADMIN_TOKEN: adminToken,
-      SLUICE_LOG_LEVEL: "silent",
-    },
-    stdio: "ignore",
-  });
-  onTestFinished(() => void child.kill("SIGKILL"));
-  const url = `http://127.0.0.1:${port}`;
-  await expect.poll(() => get(`${url}/readyz`).catch(() => 0), { timeout: 20_000 }).toBe(200);
-  return url;
-}
-
 function get(url: string): Promise<number> {
   return new Promise((resolve, reject) => {
     request(url, (response) => response.resume().on("end", () => resolve(response.statusCode ?? 0)))
       .on("error", reject)
       .end();
   });
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }

@@ -1,21 +1,18 @@
 // Requests that wait with ?wait are bounded, and however many wait, others are answered meanwhile.
 
-import { spawn } from "node:child_process";
 import { setImmediate, setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
-import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { AppliedWaits } from "../../control-plane/src/push/applied-waits.ts";
 import { Fleet } from "../../control-plane/src/push/fleet.ts";
 import type { GatewayLink } from "../../control-plane/src/push/gateway-link.ts";
+import { startProcess } from "./control-plane-process.ts";
 import {
   type Answer,
   adminToken,
-  gatewayToken,
   onePerSecond,
   type Running,
   send,
   startControlPlane,
-  temporaryDir,
 } from "./control-plane-under-test.ts";
 import { connectGateway } from "./gateway-double.ts";
 
@@ -174,24 +171,3 @@ describe("requests that wait for the fleet", () => {
     expect(Math.max(...longest)).toBeLessThan(2_000);
   }, 60_000);
 });
-
-/** A control plane in a process of its own: what its callers take is not its own. */
-async function startProcess(): Promise<string> {
-  const main = fileURLToPath(new URL("../../control-plane/src/main.ts", import.meta.url));
-  const child = spawn(process.execPath, [main], {
-    env: {
-      PATH: process.env["PATH"],
-      SLUICE_CONTROL_PORT: "0",
-      SLUICE_ADMIN_TOKEN: adminToken,
-      SLUICE_GATEWAY_TOKEN: gatewayToken,
-      SLUICE_DATA_DIR: await temporaryDir(),
-    },
-    stdio: ["ignore", "pipe", "ignore"],
-  });
-  onTestFinished(() => void child.kill("SIGKILL"));
-  let printed = "";
-  child.stdout.on("data", (data) => (printed += data));
-  const isUp = /http:\/\/127\.0\.0\.1:\d+$/m;
-  await vi.waitFor(() => expect(printed).toMatch(isUp), { timeout: 20_000 });
-  return isUp.exec(printed)?.[0] as string;
-}

@@ -1,0 +1,29 @@
+// A control plane in a process of its own: what its callers take of their event loop is not its own.
+
+import { spawn } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { expect, onTestFinished, vi } from "vitest";
+import { adminToken, gatewayToken, temporaryDir } from "./control-plane-under-test.ts";
+
+const main = fileURLToPath(new URL("../../control-plane/src/main.ts", import.meta.url));
+
+/** It ends with the test. @param env beside the tokens @returns its URL, when it answers there */
+export async function startProcess(env: NodeJS.ProcessEnv = {}): Promise<string> {
+  const child = spawn(process.execPath, [main], {
+    env: {
+      PATH: process.env["PATH"],
+      SLUICE_CONTROL_PORT: "0",
+      SLUICE_ADMIN_TOKEN: adminToken,
+      SLUICE_GATEWAY_TOKEN: gatewayToken,
+      SLUICE_DATA_DIR: await temporaryDir(),
+      ...env,
+    },
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  onTestFinished(() => void child.kill("SIGKILL"));
+  let printed = "";
+  child.stdout.on("data", (data) => (printed += data));
+  const isUp = /http:\/\/127\.0\.0\.1:\d+$/m;
+  await vi.waitFor(() => expect(printed).toMatch(isUp), { timeout: 20_000 });
+  return isUp.exec(printed)?.[0] as string;
+}
