@@ -118,7 +118,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
     if (member === undefined) return false;
     member.link = undefined;
     member.disconnectedAtMs = this.#now();
-    // Of a gateway that left, only the first reason of its refusal is kept.
+    // Only the first reason of the refusal is kept for a gateway that left.
     if (member.refused !== undefined) {
       member.refused = { ...member.refused, problems: member.refused.problems.slice(0, 1) };
     }

@@ -13,9 +13,9 @@ export const results: readonly Result[] = ["allowed", "refused", "shadow-refused
 /**
  * lock-timeouts: a charge went on without its lock. evictions: another's counter was dropped for one, which never is to be.
  * overflow-admissions, overflow-refusals: decided by a cell that several keys share, for want of memory. uncounted-refusals: there
- * was no memory even so. unstored-charges: the same for what a response took. unsettled-responses: what a response took was not charged. late-renewals: slots of
- * concurrency were renewed when they had been lost. banned-requests: their address or their key is banned. waiting-refusals: too many
- * requests waited already. unlisted-decisions: there was no memory for a series of their policy.
+ * was no memory even so. unstored-charges: the same for what a response took. unsettled-responses: what a response took was not
+ * charged. late-renewals: slots of concurrency were renewed when they had been lost. banned-requests: their address or their key is
+ * banned. waiting-refusals: too many requests waited already. unlisted-decisions: there was no memory for a series of their policy.
  */
 export type Event =
   | "lock-timeouts"
