@@ -8,8 +8,8 @@ import { requireSystemPackages } from "../launch/system-packages.ts";
 import { checkVariant } from "./check.ts";
 import { machineCpu } from "./cpu-time.ts";
 import { freePorts } from "./free-ports.ts";
-import { intake } from "./intake/main.ts";
-import { readIntakeOptions } from "./intake/options.ts";
+import { snapshotLoad } from "./intake/main.ts";
+import { readSnapshotLoadOptions } from "./intake/options.ts";
 import { limiter } from "./limiter/main.ts";
 import { memory } from "./limiter/memory.ts";
 import { readLimiterOptions } from "./limiter/options.ts";
@@ -184,10 +184,10 @@ try {
     process.exit(0);
   }
   if (command === "intake") {
-    const options = readIntakeOptions(args);
+    const options = readSnapshotLoadOptions(args);
     processes = new Processes();
     const { nginx, luaDir } = await prepare(processes);
-    await intake(processes, nginx, luaDir, options);
+    await snapshotLoad(processes, nginx, luaDir, options);
     await processes.stop();
     process.exit(0);
   }

@@ -2,7 +2,7 @@
 import type { Machine } from "./machine.ts";
 import type { Run } from "./measure.ts";
 import { median, ratio, spread } from "./statistics.ts";
-import { type Judgement, judge } from "./targets.ts";
+import { type TargetResult, compareWithTargets } from "./targets.ts";
 import type { Variant } from "./variants.ts";
 
 export interface Figures {
@@ -39,7 +39,7 @@ export interface Results {
   readonly variants: readonly Figures[];
   /** Cluster decisions that were made without Redis because it did not answer in time; should be 0. */
   readonly degradedDecisions: number;
-  readonly targets: readonly Judgement[];
+  readonly targets: readonly TargetResult[];
 }
 
 export function figuresOf(runs: ReadonlyMap<Variant, readonly Run[]>): Figures[] {
@@ -75,5 +75,5 @@ export function figuresOf(runs: ReadonlyMap<Variant, readonly Run[]>): Figures[]
 }
 
 export function resultsOf(about: Omit<Results, "variants" | "targets">, variants: readonly Figures[]): Results {
-  return { ...about, variants, targets: judge(variants) };
+  return { ...about, variants, targets: compareWithTargets(variants) };
 }

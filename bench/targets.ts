@@ -2,7 +2,7 @@
 import type { Figures } from "./results.ts";
 import { ratio } from "./statistics.ts";
 
-export interface Judgement {
+export interface TargetResult {
   readonly target: string;
   readonly what: string;
   /** Undefined: not measured in this run. */
@@ -87,7 +87,7 @@ const targets: readonly Target[] = [
   },
 ];
 
-export function judge(figures: readonly Figures[]): Judgement[] {
+export function compareWithTargets(figures: readonly Figures[]): TargetResult[] {
   return targets.map(({ id, what, value, atMost, atLeast }) => {
     let measured: number | undefined;
     try {

@@ -133,10 +133,10 @@ export class Processes {
     // What nginx prints when it cannot start, it writes to its log too.
     const logged = linesAfter(part.logFile, logSizeBefore);
     const lines = (logged.length > 0 ? logged : lastLines).slice(-keptLines);
-    const told =
+    const reported =
       lines.length === 0 ? "it printed nothing" : `its last lines:\n${lines.map((line) => `  ${line}`).join("\n")}`;
     // Before the others are stopped, which takes a while where clients are being served.
-    process.stderr.write(`sluice: ${part.name} ended unexpectedly (${how}); ${told}\n`);
+    process.stderr.write(`sluice: ${part.name} ended unexpectedly (${how}); ${reported}\n`);
     await this.stop();
     process.exit(1);
   }

@@ -46,14 +46,14 @@ function connected(socket: WebSocket): Connected {
     async push(frame) {
       const beganAt = performance.now();
       const applied = new Promise<number>((resolve, reject) => {
-        const hear = (data: unknown) => {
+        const receive = (data: unknown) => {
           const message = JSON.parse(String(data));
           if (message.revision !== frame.revision) return;
-          socket.off("message", hear);
+          socket.off("message", receive);
           if (message.type === "applied") resolve(performance.now() - beganAt);
           else reject(new Error(`revision ${frame.revision}: expected applied, got ${String(data)}`));
         };
-        socket.on("message", hear);
+        socket.on("message", receive);
       });
       link.sendSnapshot(frame);
       return Promise.race([applied, closed]);

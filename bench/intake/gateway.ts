@@ -64,8 +64,8 @@ export async function startGateway(
     url,
     memory: () => memoryOf(childrenOf(pid)),
     async stalls() {
-      const told = await (await fetch(`${privateUrl}/stalls`)).text();
-      const [late = 0, busy = 0, over = 0, looks = 0] = told.split(" ").map(Number);
+      const reported = await (await fetch(`${privateUrl}/stalls`)).text();
+      const [late = 0, busy = 0, over = 0, looks = 0] = reported.split(" ").map(Number);
       return { lateMs: late * 1000, busyMs: busy * 1000, over, looks };
     },
     async longestSliceMs() {

@@ -10,7 +10,7 @@ import { table, writeJson } from "../report.ts";
 import { median } from "../statistics.ts";
 import { type Connected, type Documents, frameOf, listen } from "./control-plane.ts";
 import { type MeasuredGateway, type Stalls, startGateway } from "./gateway.ts";
-import type { IntakeOptions } from "./options.ts";
+import type { SnapshotLoadOptions } from "./options.ts";
 import { type Stream, startRequests } from "./requests.ts";
 
 const everyMs = 4;
@@ -20,17 +20,17 @@ const betweenMs = 100;
 interface Phase extends Stalls {
   readonly name: string;
   /** From the first byte sent to the ack of all workers; of no pushes, empty. */
-  readonly intakeMs: readonly number[];
+  readonly loadMs: readonly number[];
   readonly p50Ms: number;
   readonly p99Ms: number;
   readonly mostMs: number;
 }
 
-export async function intake(
+export async function snapshotLoad(
   processes: Processes,
   nginx: Nginx,
   luaDir: string,
-  { policies, workers, pushes, jsonFile, ...options }: IntakeOptions,
+  { policies, workers, pushes, jsonFile, ...options }: SnapshotLoadOptions,
 ): Promise<void> {
   const [controlPort = 0] = await freePorts(1);
   const connection = listen(controlPort);
@@ -124,12 +124,12 @@ async function phase(
   await sleep(restMs / 5);
   stream.take();
   await gateway.stalls();
-  const intakeMs = await run();
+  const loadMs = await run();
   const stalls = await gateway.stalls();
   const latencies = stream.take();
   const at = (share: number) =>
     latencies[Math.min(latencies.length - 1, Math.floor(latencies.length * share))] ?? Number.NaN;
-  return { name, ...stalls, intakeMs, p50Ms: at(0.5), p99Ms: at(0.99), mostMs: at(1) };
+  return { name, ...stalls, loadMs, p50Ms: at(0.5), p99Ms: at(0.99), mostMs: at(1) };
 }
 
 function tableOf(phases: readonly Phase[]): string {
@@ -146,10 +146,10 @@ function tableOf(phases: readonly Phase[]): string {
       "p99",
       "at most",
     ],
-    phases.map(({ name, intakeMs, ...row }) => [
+    phases.map(({ name, loadMs, ...row }) => [
       name,
-      intakeMs.length === 0 ? "–" : ms(median(intakeMs)),
-      intakeMs.length === 0 ? "–" : ms(Math.max(...intakeMs)),
+      loadMs.length === 0 ? "–" : ms(median(loadMs)),
+      loadMs.length === 0 ? "–" : ms(Math.max(...loadMs)),
       ms(row.busyMs),
       ms(row.lateMs),
       `${row.over} of ${row.looks}`,

@@ -4,7 +4,7 @@ import { parseArgs } from "node:util";
 import { SetupError } from "../../launch/step.mjs";
 import { integer } from "../options.ts";
 
-export interface IntakeOptions {
+export interface SnapshotLoadOptions {
   readonly policies: number;
   readonly workers: number;
   /** Snapshots of each kind. */
@@ -17,7 +17,7 @@ export interface IntakeOptions {
 const usage = `npm run bench -- intake [--policies 10000] [--workers 2] [--pushes 20] [--lua DIR] [--json FILE]`;
 
 /** @throws SetupError with what was expected and what came */
-export function readIntakeOptions(args: readonly string[]): IntakeOptions {
+export function readSnapshotLoadOptions(args: readonly string[]): SnapshotLoadOptions {
   const { policies, workers, pushes, lua, json } = parse(args);
   return {
     policies: integer("policies", policies, 10_000, 100_000),

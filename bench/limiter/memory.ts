@@ -139,9 +139,9 @@ async function inDict(processes: Processes, nginx: Nginx, luaDir: string, fillin
     limit,
     dictSize: "256m",
   });
-  const told = await program.ask(`mode=fill&counters=${counters}&charges=${charges}&step=${stepUs}`);
+  const reported = await program.ask(`mode=fill&counters=${counters}&charges=${charges}&step=${stepUs}`);
   await program.stop();
-  const [stored = 0, bytes = 0, free = 0] = told.split(" ").map(Number);
+  const [stored = 0, bytes = 0, free = 0] = reported.split(" ").map(Number);
   // A counter has as many cells as it needs: fewer than counters means that some were evicted.
   if (stored < counters || free === 0) {
     throw new Error(

@@ -34,13 +34,13 @@ const redisScripts: readonly RedisScript[] = [
   { name: "lease", file: "src/redis-scripts/lease.ts", function: "exchangeLease" },
   { name: "peek", file: "src/redis-scripts/peek.ts", function: "peekCounter" },
   { name: "refund", file: "src/redis-scripts/refund.ts", function: "refundCounters" },
-  { name: "settle", file: "src/redis-scripts/settle.ts", function: "settleCounters" },
+  { name: "charge_deferred", file: "src/redis-scripts/settle.ts", function: "chargeDeferredCounters" },
   { name: "top_up", file: "src/redis-scripts/top-up.ts", function: "topUpCounters" },
   { name: "renew", file: "src/redis-scripts/renew.ts", function: "renewCounter" },
   ...algorithms.map((algorithm) => ({
     name: `charge_${algorithm.replaceAll("-", "_")}`,
     file: "src/redis-scripts/charge-run.ts",
-    function: "chargeRun",
+    function: "chargeBatch",
     constants: { ALGORITHM: algorithm },
   })),
 ];

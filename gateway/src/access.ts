@@ -2,12 +2,18 @@
 
 import { candidates, meets } from "../../limiter/src/match/policy-index.ts";
 import type { CompiledPolicy } from "../../limiter/src/policy/compile.ts";
-import { emptyVerdict, forgetVerdict, hearAll, mention, type Verdict } from "../../limiter/src/verdict.ts";
+import {
+  newMergedDecision,
+  clearMerged,
+  mergeAll,
+  showIfMoreRestrictive,
+  type MergedDecision,
+} from "../../limiter/src/verdict.ts";
 import { countDecision } from "./metrics/counts.ts";
 import { readKeyValues } from "./request/key-values.ts";
 import { hasHeader } from "./request/request-headers.ts";
-import { isBannedEverywhere, readTerms, type Terms } from "./request/terms.ts";
-import { beginExplanation, type Explanation, explain, tell, tellBan } from "./respond/explain.ts";
+import { isBannedEverywhere, readApplicability, type AppliedPolicy } from "./request/terms.ts";
+import { beginExplanation, type Explanation, explain, reportBan, reportExplanation } from "./respond/explain.ts";
 import { setHeaders } from "./respond/headers.ts";
 import { applyMarks, hasMark, type Marks, setMark, unsetMark } from "./respond/marks.ts";
 import { answerOverLimit, wasRedirected } from "./respond/over-limit.ts";
@@ -22,22 +28,22 @@ import {
   chargeInRedis,
   chargeOnNode,
   chargeWithoutRedis,
-  giveBack,
-  giveBackLate,
+  refundAll,
+  refundLater,
   keepInMind,
-  settle,
+  forgetUndecided,
 } from "./stores/charges.ts";
 import { holdSlots } from "./stores/held-slots.ts";
 import { spendLease } from "./stores/leases.ts";
 import { decideOnNode } from "./stores/node-store.ts";
 import { observe } from "./stores/observe.ts";
-import { type Charge, type Check, decideOneInRedis, receiptOfLast } from "./stores/redis-store.ts";
-import { noteResponse } from "./stores/settlements.ts";
+import { type Charge, type Check, decideOneInRedis, chargedAtByLast } from "./stores/redis-store.ts";
+import { deferCharge } from "./stores/settlements.ts";
 
 /** What a policy is asked. */
-interface Inquiry extends Check {
+interface EvaluatedCheck extends Check {
   /** Decided by itself, more than once perhaps: whoever asks counts the outcome. */
-  readonly apart: boolean;
+  readonly separate: boolean;
   /** Whether it was counted that Redis did not decide. */
   degraded: boolean;
 }
@@ -49,15 +55,15 @@ interface Denial {
 }
 
 /** Work space: read before anything yields. */
-const terms = {} as Terms;
+const applied = {} as AppliedPolicy;
 
 /** Of requests that meet one plain policy, used again: a lock may be waited for meanwhile, and other requests come. */
-const idleVerdicts: Verdict[] = [];
+const idleMerged: MergedDecision[] = [];
 /** LuaJIT searches for the length of a table whenever it is asked for. */
 let idleCount = 0;
 
 /** Work space: what the last request charged that met one plain policy on this node. Filled when nothing yields any more. */
-const loneReceipt: number[] = [];
+const chargedAtOfLast: number[] = [];
 
 /** Decides the current request: lets it go on with headers, or answers it. */
 export function access(settings: Settings): undefined {
@@ -77,21 +83,21 @@ export function access(settings: Settings): undefined {
   }
   const policy = policies[0];
   if (policy === undefined) return;
-  if (policy.plain && policies[1] === undefined) {
+  if (policy.fastPath && policies[1] === undefined) {
     if (policy.leased && decideFromLease(settings, policy)) return;
-    return decideLone(settings, policy);
+    return decideFast(settings, policy);
   }
   return decideAll(settings, policies, path, undefined);
 }
 
 /** Before any policy is met: what they say does not matter. */
 function refuseBannedAddress({ debugSecret }: Settings): undefined {
-  if (debugSecret !== undefined && beginExplanation(debugSecret) !== undefined) tellBan("default");
+  if (debugSecret !== undefined && beginExplanation(debugSecret) !== undefined) reportBan("default");
   refuseBanned();
 }
 
 /** The commonest request by far, decided without a table or a loop. */
-function decideLone(settings: Settings, policy: CompiledPolicy): undefined {
+function decideFast(settings: Settings, policy: CompiledPolicy): undefined {
   const keyValues = readKeyValues(policy.policy);
   if (keyValues === undefined) {
     if (policy.policy.onMissingKey === "skip") return;
@@ -102,129 +108,130 @@ function decideLone(settings: Settings, policy: CompiledPolicy): undefined {
     countDecision(policy, "refused");
     return refuseAmbiguousKey(policy);
   }
-  if (policy.policy.scope === "cluster") return decideLoneInCluster(settings, policy, keyValues);
+  if (policy.policy.scope === "cluster") return decideFastInCluster(settings, policy, keyValues);
   const style = settings.headers;
-  const receipt = policy.holdsSlots ? [] : loneReceipt;
-  const verdict = takeVerdict();
-  verdict.quiet = style === "none";
-  const allowed = decideOnNode(policy, policy.limits, keyValues, verdict, receipt);
+  const chargedAt = policy.holdsSlots ? [] : chargedAtOfLast;
+  const merged = takeMerged();
+  merged.quiet = style === "none";
+  const allowed = decideOnNode(policy, policy.limits, keyValues, merged, chargedAt);
   // Whoever takes it next does so after this request has been answered or sleeps.
-  leaveVerdict(verdict);
+  keepMerged(merged);
   if (!allowed) {
     countDecision(policy, "refused");
-    return answerOverLimit(style, verdict);
+    return answerOverLimit(style, merged);
   }
-  if (verdict.delayUs > 0 && !mayWait(policy)) {
-    giveBackLate({ policy, limits: policy.limits, keyValues, receipt: copied(receipt, policy), redis: undefined });
-    return turnAway(style, policy, verdict);
+  if (merged.delayUs > 0 && !mayWait(policy)) {
+    refundLater({ policy, limits: policy.limits, keyValues, chargedAt: copied(chargedAt, policy), redis: undefined });
+    return turnAway(style, policy, merged);
   }
   countDecision(policy, "allowed");
-  if (policy.holdsSlots) holdSlots(policy, policy.limits, keyValues, receipt, undefined);
-  return goOn(style, verdict);
+  if (policy.holdsSlots) holdSlots(policy, policy.limits, keyValues, chargedAt, undefined);
+  return goOn(style, merged);
 }
 
-function decideLoneInCluster(settings: Settings, policy: CompiledPolicy, keyValues: string): undefined {
+function decideFastInCluster(settings: Settings, policy: CompiledPolicy, keyValues: string): undefined {
   const { redis } = settings;
   if (redis === undefined || policy.leased || policy.holdsSlots || policy.limits.length > 1) {
-    return decideLoneWithCharges(settings, { policy, keyValues, receipt: [] });
+    return decideFastWithCharges(settings, { policy, keyValues, chargedAt: [] });
   }
-  const verdict = takeVerdict();
-  verdict.quiet = false;
-  const [allowed, failure, unheard] = decideOneInRedis(redis, policy, keyValues, verdict);
+  const merged = takeMerged();
+  merged.quiet = false;
+  const [allowed, failure, unanswered] = decideOneInRedis(redis, policy, keyValues, merged);
   if (allowed === undefined) {
     warnSparingly("Redis did not decide", failure);
-    return goWithoutRedisAlone(settings, { policy, keyValues, receipt: [], unheard });
+    return goWithoutRedisAlone(settings, { policy, keyValues, chargedAt: [], unanswered });
   }
   // Whoever takes it next does so after this request has been answered or sleeps.
-  leaveVerdict(verdict);
-  if (allowed && verdict.delayUs > 0 && !mayWait(policy)) {
-    giveBackLate({ policy, limits: policy.limits, keyValues, receipt: receiptOfLast(), redis });
-    return turnAway(settings.headers, policy, verdict);
+  keepMerged(merged);
+  if (allowed && merged.delayUs > 0 && !mayWait(policy)) {
+    refundLater({ policy, limits: policy.limits, keyValues, chargedAt: chargedAtByLast(), redis });
+    return turnAway(settings.headers, policy, merged);
   }
   countDecision(policy, allowed ? "allowed" : "refused");
-  return allowed ? goOn(settings.headers, verdict) : answerOverLimit(settings.headers, verdict);
+  return allowed ? goOn(settings.headers, merged) : answerOverLimit(settings.headers, merged);
 }
 
-function decideLoneWithCharges(settings: Settings, check: Check): undefined {
-  const verdict = emptyVerdict();
+function decideFastWithCharges(settings: Settings, check: Check): undefined {
+  const merged = newMergedDecision();
   const charges: Charge[] = [];
-  const allowed = chargeInRedis(settings.redis, [check], verdict, charges);
+  const allowed = chargeInRedis(settings.redis, [check], merged, charges);
   if (allowed === undefined) return goWithoutRedisAlone(settings, check);
-  endLone(settings, check.policy, allowed, verdict, charges);
+  endFast(settings, check.policy, allowed, merged, charges);
 }
 
 function goWithoutRedisAlone(settings: Settings, check: Check): undefined {
-  const verdict = emptyVerdict();
+  const merged = newMergedDecision();
   const charges: Charge[] = [];
   countDecision(check.policy, "degraded");
-  endLone(settings, check.policy, chargeWithoutRedis(settings.redis, check, verdict, charges), verdict, charges);
+  endFast(settings, check.policy, chargeWithoutRedis(settings.redis, check, merged, charges), merged, charges);
 }
 
-function endLone(
+function endFast(
   { headers }: Settings,
   policy: CompiledPolicy,
   allowed: boolean,
-  verdict: Verdict,
+  merged: MergedDecision,
   charges: readonly Charge[],
 ): undefined {
-  if (allowed && verdict.delayUs > 0 && !mayWait(policy)) {
-    for (const charge of charges) giveBackLate(charge);
-    return turnAway(headers, policy, verdict);
+  if (allowed && merged.delayUs > 0 && !mayWait(policy)) {
+    for (const charge of charges) refundLater(charge);
+    return turnAway(headers, policy, merged);
   }
   countDecision(policy, allowed ? "allowed" : "refused");
-  if (!allowed) return verdict.allowed ? refuseUndecided(policy) : answerOverLimit(headers, verdict);
+  if (!allowed) return merged.allowed ? refuseUndecided(policy) : answerOverLimit(headers, merged);
   if (policy.holdsSlots) holdSlotsOf(charges[0] as Charge);
-  return goOn(headers, verdict);
+  return goOn(headers, merged);
 }
 
 /** @param charge of no limit: onStoreFailure lets the request pass without slots */
 function holdSlotsOf(charge: Charge): undefined {
-  if (charge.limits.length > 0) holdSlots(charge.policy, charge.limits, charge.keyValues, charge.receipt, charge.redis);
+  if (charge.limits.length > 0)
+    holdSlots(charge.policy, charge.limits, charge.keyValues, charge.chargedAt, charge.redis);
 }
 
 /** The same from the units of a lease, or what is known to be left of the limit. @returns false: Redis is to be asked */
 function decideFromLease({ headers: style, redis }: Settings, policy: CompiledPolicy): boolean {
   const keyValues = readKeyValues(policy.policy);
   if (keyValues === undefined || keyValues === false || redis === undefined) return false;
-  const verdict = takeVerdict();
-  verdict.quiet = style === "none";
-  const allowed = spendLease(redis, policy, keyValues, verdict);
-  leaveVerdict(verdict);
+  const merged = takeMerged();
+  merged.quiet = style === "none";
+  const allowed = spendLease(redis, policy, keyValues, merged);
+  keepMerged(merged);
   if (allowed === undefined) return false;
   countDecision(policy, allowed ? "allowed" : "refused");
-  if (!allowed) answerOverLimit(style, verdict);
-  else if (style !== "none") setHeaders(style, verdict);
+  if (!allowed) answerOverLimit(style, merged);
+  else if (style !== "none") setHeaders(style, merged);
   return true;
 }
 
-function takeVerdict(): Verdict {
-  if (idleCount === 0) return emptyVerdict();
+function takeMerged(): MergedDecision {
+  if (idleCount === 0) return newMergedDecision();
   idleCount -= 1;
-  const verdict = idleVerdicts[idleCount] as Verdict;
-  forgetVerdict(verdict);
-  return verdict;
+  const merged = idleMerged[idleCount] as MergedDecision;
+  clearMerged(merged);
+  return merged;
 }
 
-function leaveVerdict(verdict: Verdict): undefined {
-  idleVerdicts[idleCount] = verdict;
+function keepMerged(merged: MergedDecision): undefined {
+  idleMerged[idleCount] = merged;
   idleCount += 1;
 }
 
-function goOn(style: HeaderStyle, verdict: Verdict): undefined {
-  if (style !== "none") setHeaders(style, verdict);
-  if (verdict.delayUs > 0) waitUs(verdict.delayUs);
+function goOn(style: HeaderStyle, merged: MergedDecision): undefined {
+  if (style !== "none") setHeaders(style, merged);
+  if (merged.delayUs > 0) waitUs(merged.delayUs);
 }
 
 /** Too many wait already. What the request was charged goes back by a timer where that yields: the verdict may be another's then. */
-function turnAway(style: HeaderStyle, policy: CompiledPolicy, verdict: Verdict): undefined {
+function turnAway(style: HeaderStyle, policy: CompiledPolicy, merged: MergedDecision): undefined {
   countDecision(policy, "refused");
-  refuseToWait(verdict, policy);
-  answerOverLimit(style, verdict);
+  refuseToWait(merged, policy);
+  answerOverLimit(style, merged);
 }
 
 /** @param receipt may have more in it, of a policy with more limits */
-function copied(receipt: readonly number[], { limits }: CompiledPolicy): number[] {
-  return receipt.slice(0, limits.length);
+function copied(chargedAt: readonly number[], { limits }: CompiledPolicy): number[] {
+  return chargedAt.slice(0, limits.length);
 }
 
 function decideAll(
@@ -233,23 +240,23 @@ function decideAll(
   path: string,
   explanation: Explanation | undefined,
 ): undefined {
-  const verdict = emptyVerdict();
+  const merged = newMergedDecision();
   const charges: Charge[] = [];
   const marks: Marks = { unset: [], set: [] };
-  const denial = decide(settings, policies, path, charges, verdict, marks, explanation);
-  settle();
-  if (denial === undefined && verdict.allowed && verdict.delayUs > 0) turnAwayIfFull(charges, verdict, marks);
+  const denial = decide(settings, policies, path, charges, merged, marks, explanation);
+  forgetUndecided();
+  if (denial === undefined && merged.allowed && merged.delayUs > 0) turnAwayIfFull(charges, merged, marks);
   applyMarks(marks);
-  if (explanation !== undefined) tell(explanation, { verdict, charges, denial, redis: settings.redis });
-  if (denial === undefined && verdict.allowed) {
+  if (explanation !== undefined) reportExplanation(explanation, { merged, charges, denial, redis: settings.redis });
+  if (denial === undefined && merged.allowed) {
     for (const charge of charges) {
       if (charge.policy.holdsSlots) holdSlotsOf(charge);
-      if (charge.policy.settles) noteResponse(charge);
+      if (charge.policy.deferred) deferCharge(charge);
     }
-    return goOn(settings.headers, verdict);
+    return goOn(settings.headers, merged);
   }
-  if (charges.length > 0) giveBack(charges);
-  if (denial === undefined) return answerOverLimit(settings.headers, verdict);
+  if (charges.length > 0) refundAll(charges);
+  if (denial === undefined) return answerOverLimit(settings.headers, merged);
   if (denial.reason === "key-missing") return refuseWithoutKey(denial.policy);
   if (denial.reason === "key-ambiguous") return refuseAmbiguousKey(denial.policy);
   if (denial.reason === "cost-invalid") return refuseCost(denial.policy);
@@ -260,13 +267,13 @@ function decideAll(
  * Where too many wait already, the first policy that would have the request wait refuses it. If all of these only mark what is over
  * the limit, it goes on at once with their marks, and stays charged.
  */
-function turnAwayIfFull(charges: readonly Charge[], verdict: Verdict, marks: Marks): undefined {
+function turnAwayIfFull(charges: readonly Charge[], merged: MergedDecision, marks: Marks): undefined {
   const shaping = charges.filter(({ limits }) => limits.some(({ rate }) => rate.algorithm === "leaky-bucket"));
   const refusing = shaping.find(({ policy }) => !hasMark(policy)) ?? shaping[0];
   if (refusing === undefined || mayWait(refusing.policy)) return;
-  if (!hasMark(refusing.policy)) return refuseToWait(verdict, refusing.policy);
+  if (!hasMark(refusing.policy)) return refuseToWait(merged, refusing.policy);
   for (const { policy } of shaping) setMark(policy, marks);
-  verdict.delayUs = 0;
+  merged.delayUs = 0;
 }
 
 /** Node policies first, in order of evaluation, then all cluster policies at once. Stops at the first refusal. */
@@ -275,29 +282,29 @@ function decide(
   policies: readonly CompiledPolicy[],
   path: string,
   charges: Charge[],
-  verdict: Verdict,
+  merged: MergedDecision,
   marks: Marks,
   explanation: Explanation | undefined,
 ): Denial | undefined {
-  const clusterChecks: Inquiry[] = [];
+  const clusterChecks: EvaluatedCheck[] = [];
   for (const matching of policies) {
     if (matching.conditional && !meets(matching, path, methodFor(matching), hasHeader)) continue;
     unsetMark(matching, marks);
-    const standing = readTerms(matching, terms);
-    if (standing !== "held") {
-      if (explanation !== undefined) explain(explanation, matching, undefined, standing);
-      if (standing === "off" || standing === "exempt") continue;
+    const applicability = readApplicability(matching, applied);
+    if (applicability !== "held") {
+      if (explanation !== undefined) explain(explanation, matching, undefined, applicability);
+      if (applicability === "off" || applicability === "exempt") continue;
       // A key may be missing or ambiguous, and a policy in shadow mode turns nobody away. What is banned here is banned by the app.
-      if (matching.policy.mode === "shadow" && standing !== "banned") continue;
-      if (standing === "key-missing" && matching.policy.onMissingKey === "skip") continue;
-      if (standing === "cost-invalid" && terms.policy.policy.mode === "shadow") continue;
+      if (matching.policy.mode === "shadow" && applicability !== "banned") continue;
+      if (applicability === "key-missing" && matching.policy.onMissingKey === "skip") continue;
+      if (applicability === "cost-invalid" && applied.policy.policy.mode === "shadow") continue;
       if (matching.policy.mode === "enforce") countDecision(matching, "refused");
-      return { policy: matching, reason: standing };
+      return { policy: matching, reason: applicability };
     }
-    const { policy, keyValues } = terms;
+    const { policy, keyValues } = applied;
     const { action } = policy.policy.onLimit;
-    const apart = action !== "reject" || policy.settles;
-    const check: Inquiry = { policy, keyValues, receipt: [], apart, degraded: false };
+    const separate = action !== "reject" || policy.deferred;
+    const check: EvaluatedCheck = { policy, keyValues, chargedAt: [], separate, degraded: false };
     if (policy.policy.mode === "shadow") {
       const result = observe(settings.redis, check);
       if (result === "shadow-refused") reportShadowRefusal(policy);
@@ -305,18 +312,18 @@ function decide(
       continue;
     }
     if (explanation !== undefined) explain(explanation, policy, keyValues, check);
-    if (check.apart) {
-      const denial = decideApart(settings, check, charges, verdict, marks);
-      if (denial !== undefined || !verdict.allowed) return denial;
+    if (check.separate) {
+      const denial = decideSeparately(settings, check, charges, merged, marks);
+      if (denial !== undefined || !merged.allowed) return denial;
     } else if (policy.policy.scope === "cluster") {
       clusterChecks.push(check);
     } else {
-      const allowed = chargeOnNode(check, policy.limits, verdict, charges);
+      const allowed = chargeOnNode(check, policy.limits, merged, charges);
       countDecision(policy, allowed ? "allowed" : "refused");
       if (!allowed) return undefined;
     }
   }
-  return clusterChecks.length > 0 ? chargeCluster(settings, clusterChecks, charges, verdict) : undefined;
+  return clusterChecks.length > 0 ? chargeCluster(settings, clusterChecks, charges, merged) : undefined;
 }
 
 function methodFor({ methods }: CompiledPolicy): string {
@@ -326,32 +333,32 @@ function methodFor({ methods }: CompiledPolicy): string {
 /** @returns a denial where Redis did not decide and a policy denies then; undefined when the verdict stands */
 function chargeCluster(
   { redis }: Settings,
-  checks: readonly Inquiry[],
+  checks: readonly EvaluatedCheck[],
   charges: Charge[],
-  verdict: Verdict,
+  merged: MergedDecision,
 ): Denial | undefined {
   if (charges.length > 0 || checks.length > 1) keepInMind(charges);
-  if (chargeInRedis(redis, checks, verdict, charges) === undefined)
-    return goWithoutRedis(redis, checks, charges, verdict);
-  for (const { policy, apart, allowed } of checks) {
+  if (chargeInRedis(redis, checks, merged, charges) === undefined)
+    return goWithoutRedis(redis, checks, charges, merged);
+  for (const { policy, separate, allowed } of checks) {
     // Undefined: another had refused before it was asked.
-    if (!apart && allowed !== undefined) countDecision(policy, allowed ? "allowed" : "refused");
+    if (!separate && allowed !== undefined) countDecision(policy, allowed ? "allowed" : "refused");
   }
   return undefined;
 }
 
 function goWithoutRedis(
   redis: RedisSettings | undefined,
-  checks: readonly Inquiry[],
+  checks: readonly EvaluatedCheck[],
   charges: Charge[],
-  verdict: Verdict,
+  merged: MergedDecision,
 ): Denial | undefined {
   for (const check of checks) {
     const { policy } = check;
     if (!check.degraded) countDecision(policy, "degraded");
     check.degraded = true;
-    const allowed = chargeWithoutRedis(redis, check, verdict, charges);
-    if (!check.apart) countDecision(policy, allowed ? "allowed" : "refused");
+    const allowed = chargeWithoutRedis(redis, check, merged, charges);
+    if (!check.separate) countDecision(policy, allowed ? "allowed" : "refused");
     if (!allowed) return policy.policy.onStoreFailure === "deny" ? { policy, reason: "undecided" } : undefined;
   }
   return undefined;
@@ -361,18 +368,18 @@ function goWithoutRedis(
  * A policy whose refusal need not be the end: its request waits, or passes with a mark. It is decided by itself, so that
  * what it refuses takes nothing from the others. So is one that charges nothing before the response has been sent.
  */
-function decideApart(
+function decideSeparately(
   settings: Settings,
-  check: Inquiry,
+  check: EvaluatedCheck,
   charges: Charge[],
-  verdict: Verdict,
+  merged: MergedDecision,
   marks: Marks,
 ): Denial | undefined {
   const { policy, keyValues } = check;
-  const own = emptyVerdict();
+  const own = newMergedDecision();
   let denial: Denial | undefined;
   const ask = () => {
-    forgetVerdict(own);
+    clearMerged(own);
     if (policy.policy.scope === "node") return chargeOnNode(check, policy.limits, own, charges);
     denial = chargeCluster(settings, [check], charges, own);
     return denial === undefined && own.allowed;
@@ -384,10 +391,10 @@ function decideApart(
   countDecision(policy, allowed ? "allowed" : "refused");
   if (denial !== undefined) return denial;
   if (allowed || !setMark(policy, marks)) {
-    hearAll(verdict, own);
+    mergeAll(merged, own);
   } else {
     own.decision.allowed = true;
-    mention(verdict, policy, own.limitName, own.decision);
+    showIfMoreRestrictive(merged, policy, own.limitName, own.decision);
   }
   return undefined;
 }

@@ -2,16 +2,16 @@
 
 import { forgetRedirect } from "./respond/over-limit.ts";
 import { leaveWaiting } from "./respond/waiting.ts";
-import { giveBackUndecided } from "./stores/charges.ts";
-import { abandonAsked } from "./stores/group-commit.ts";
+import { refundUndecided } from "./stores/charges.ts";
+import { abandonPending } from "./stores/group-commit.ts";
 import { releaseSlots } from "./stores/held-slots.ts";
-import { settleResponse } from "./stores/settlements.ts";
+import { chargeResponse } from "./stores/settlements.ts";
 
 export function log(): void {
   releaseSlots();
-  settleResponse();
+  chargeResponse();
   leaveWaiting();
-  abandonAsked();
-  giveBackUndecided();
+  abandonPending();
+  refundUndecided();
   forgetRedirect();
 }

@@ -6,21 +6,21 @@ import { sendProblem } from "./ask/ask-errors.ts";
 import { auth as answerAuth } from "./ask/auth.ts";
 import { check as answerCheck } from "./ask/check.ts";
 import { flushCounts } from "./metrics/counts.ts";
-import { tellLuaMemory } from "./metrics/lua-memory.ts";
+import { publishLuaMemory } from "./metrics/lua-memory.ts";
 import { retireGonePolicies } from "./metrics/retiring.ts";
 import { healthz as answerHealthz } from "./private/healthz.ts";
 import { recallLiveGateways } from "./push/fleet.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
-import { askRedisAtStart } from "./redis/first-contact.ts";
+import { contactRedisAtStart } from "./redis/first-contact.ts";
 import { forgetEndedRedirects } from "./respond/over-limit.ts";
 import { boundWaiting } from "./respond/waiting.ts";
-import { keepErrandsGoing } from "./runtime/background.ts";
-import { requireCodeCache, tellCodeCacheOff } from "./runtime/code-cache.ts";
+import { keepTasksRunning } from "./runtime/background.ts";
+import { requireCodeCache, reportCodeCacheOff } from "./runtime/code-cache.ts";
 import { neverCompile, suitDecisions, traceBorder } from "./runtime/jit.ts";
 import { isWorker } from "./runtime/lua-modules.ts";
 import { reportMissingInitWorker } from "./runtime/missing-parts.ts";
 import { stateDict } from "./runtime/shared-memory.ts";
-import { tellSparingly } from "./runtime/sparing-log.ts";
+import { logSparingly } from "./runtime/sparing-log.ts";
 import { widenStringTable } from "./runtime/string-table.ts";
 import { readSettings, reportMissing, type Settings } from "./settings.ts";
 import { readNewestWhole } from "./snapshot/disk.ts";
@@ -68,7 +68,7 @@ export function init(): void {
 export function initWorker(): void {
   begun = true;
   decideOne = decideGuarded;
-  keepErrandsGoing();
+  keepTasksRunning();
   if (ngx.worker.id() === 0) reportMissing(settings);
   openLeases(settings.gatewayId);
   openNodeStore(ngx.worker.count(), generation);
@@ -76,14 +76,14 @@ export function initWorker(): void {
   widenStringTable();
   flushCounts();
   retireGonePolicies();
-  tellLuaMemory();
+  publishLuaMemory();
   keepFreeingExpired();
   keepSlots();
   forgetEndedRedirects();
   boundWaiting(settings.maxWaiting);
   if (settings.redis !== undefined) {
     keepRefusalsTrue(settings.redis, forgetLeases);
-    askRedisAtStart(settings.redis);
+    contactRedisAtStart(settings.redis);
   }
   if (ngx.worker.id() === 0) lookAfterOwnDirectory(settings);
   keepPushSocket(settings);
@@ -96,11 +96,11 @@ export function initWorker(): void {
  */
 export function access(): void {
   if (endsWithRequest) {
-    tellCodeCacheOff();
+    reportCodeCacheOff();
     return;
   }
   const [decided, failure] = pcall(decideOne);
-  if (!decided) tellSparingly("a request passed undecided", `${failure}`);
+  if (!decided) logSparingly("a request passed undecided", `${failure}`);
 }
 
 function decideUnbegun(): void {
@@ -134,13 +134,13 @@ export function auth(): void {
 /** A defect of ours is told as one: whoever asks decides what that means. */
 function answer(respond: (this: void, settings: Settings) => void): void {
   if (endsWithRequest) {
-    tellCodeCacheOff();
+    reportCodeCacheOff();
     sendProblem({ code: "internal", detail: "The gateway is not configured to answer. Its error log says why." });
     return;
   }
   const [answered, failure] = pcall(answerGuarded, respond);
   if (answered) return;
-  tellSparingly("a question was not answered", `${failure}`);
+  logSparingly("a question was not answered", `${failure}`);
   sendProblem({ code: "internal", detail: "The gateway failed. Its error log says why." });
 }
 

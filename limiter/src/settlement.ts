@@ -45,7 +45,7 @@ export function standsFromUs(rate: Rate, debt: Debt, nowUs: number): number {
  * @param fromUs what `standsFromUs` says
  * @param decision is filled
  */
-export function admitsUnsettled(
+export function admitsWithDebt(
   rate: Rate,
   state: CounterState,
   ring: Ring,
@@ -71,9 +71,9 @@ export function admitsUnsettled(
  * @param units 1 or more
  * @returns the moment from which the counter stands for itself now: later than `fromUs` where something is owed
  */
-export function settle(rate: Rate, state: CounterState, ring: Ring, fromUs: number, units: number): number {
+export function chargeDeferred(rate: Rate, state: CounterState, ring: Ring, fromUs: number, units: number): number {
   if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") {
-    return settleBucket(rate, state, fromUs, units);
+    return chargeBucketDeferred(rate, state, fromUs, units);
   }
   const periodUs = rate.algorithm === "fixed-window" ? rate.windowUs : (rate.ticks + 1) * rate.tickUs;
   const decision = emptyDecision();
@@ -120,7 +120,7 @@ export function chargeUpTo(rate: Rate, state: CounterState, ring: Ring, nowUs: n
 }
 
 /** A bucket may owe more than it holds: it pays as it refills, to the fraction of a unit. */
-function settleBucket(rate: Bucket, state: CounterState, fromUs: number, units: number): number {
+function chargeBucketDeferred(rate: Bucket, state: CounterState, fromUs: number, units: number): number {
   const { quota, windowUs, fullUs, fullRest } = rate;
   const windows = wholeTurns(units, quota, latestUs - fromUs, windowUs);
   admitsTokenBucket(rate, state, fromUs, Math.min(units - windows * quota, quota));

@@ -12,7 +12,7 @@ import type { SlidingWindow } from "./algorithms/sliding-window.ts";
 import { owesAtLeast } from "./algorithms/token-bucket.ts";
 
 /** What a node knows of a counter in Redis, by its own clock, in µs since the epoch. */
-export interface LastHeard {
+export interface LastKnown {
   /** Redis counted then. */
   readonly atUs: number;
   /** It has nothing to give before; 0 where it did not say so. */
@@ -29,9 +29,9 @@ const moments = 10;
  * @param state of the share's counter, there whole
  * @returns whether it has changed, and is to be saved
  */
-export function beginShare(rate: Rate, state: CounterState, ring: Ring, heard: LastHeard, nowUs: number): boolean {
+export function beginShare(rate: Rate, state: CounterState, ring: Ring, known: LastKnown, nowUs: number): boolean {
   // What Redis did not have is known of the time until then as well, though it was not asked.
-  const untilUs = Math.min(Math.max(heard.atUs, heard.nothingUntilUs), nowUs);
+  const untilUs = Math.min(Math.max(known.atUs, known.nothingUntilUs), nowUs);
   if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") {
     const { atUs, count } = state;
     owesAtLeast(rate, state, untilUs, rate.burst);

@@ -4,7 +4,7 @@
 import { type Decision, emptyDecision, never } from "./decision.ts";
 import type { CompiledPolicy } from "./policy/compile.ts";
 
-export interface Verdict {
+export interface MergedDecision {
   allowed: boolean;
   /** Whose limit speaks; undefined while nothing was decided. */
   policy: CompiledPolicy | undefined;
@@ -18,7 +18,7 @@ export interface Verdict {
   quiet: boolean;
 }
 
-export function emptyVerdict(): Verdict {
+export function newMergedDecision(): MergedDecision {
   return {
     allowed: true,
     policy: undefined,
@@ -31,55 +31,65 @@ export function emptyVerdict(): Verdict {
 }
 
 /** Makes it as good as a new one. */
-export function forgetVerdict(verdict: Verdict): void {
-  verdict.policy = undefined;
-  verdict.delayUs = 0;
-  if (verdict.allowed) return;
-  verdict.allowed = true;
-  verdict.violated = [];
+export function clearMerged(merged: MergedDecision): void {
+  merged.policy = undefined;
+  merged.delayUs = 0;
+  if (merged.allowed) return;
+  merged.allowed = true;
+  merged.violated = [];
 }
 
 /** Where a limit may write its decision for `hear`: into the verdict, while no other has spoken there. */
-export function ear(verdict: Verdict, otherwise: Decision): Decision {
-  return verdict.policy === undefined ? verdict.decision : otherwise;
+export function mergeTarget(merged: MergedDecision, otherwise: Decision): Decision {
+  return merged.policy === undefined ? merged.decision : otherwise;
 }
 
 /** Adds what one limit decided. The verdict copies it, unless it was written there. */
-export function hear(verdict: Verdict, policy: CompiledPolicy, limitName: string, decision: Decision): void {
+export function mergeLimit(
+  merged: MergedDecision,
+  policy: CompiledPolicy,
+  limitName: string,
+  decision: Decision,
+): void {
   if (!decision.allowed) {
-    verdict.allowed = false;
-    verdict.violated.push(limitName);
+    merged.allowed = false;
+    merged.violated.push(limitName);
   }
-  if (decision.delayUs > verdict.delayUs) verdict.delayUs = decision.delayUs;
-  mention(verdict, policy, limitName, decision);
+  if (decision.delayUs > merged.delayUs) merged.delayUs = decision.delayUs;
+  showIfMoreRestrictive(merged, policy, limitName, decision);
 }
 
 /** Adds what a verdict of its own says, of a policy that was decided by itself. */
-export function hearAll(verdict: Verdict, own: Verdict): void {
+export function mergeAll(merged: MergedDecision, own: MergedDecision): void {
   if (own.policy === undefined) return;
-  if (!own.allowed) verdict.allowed = false;
-  for (const name of own.violated) verdict.violated.push(name);
-  if (own.delayUs > verdict.delayUs) verdict.delayUs = own.delayUs;
-  mention(verdict, own.policy, own.limitName, own.decision);
+  if (!own.allowed) merged.allowed = false;
+  for (const name of own.violated) merged.violated.push(name);
+  if (own.delayUs > merged.delayUs) merged.delayUs = own.delayUs;
+  showIfMoreRestrictive(merged, own.policy, own.limitName, own.decision);
 }
 
 /** The same of a limit whose refusal does not keep the request from going on: it speaks, and that is all. */
-export function mention(verdict: Verdict, policy: CompiledPolicy, limitName: string, decision: Decision): void {
-  if (verdict.policy !== undefined && !outspeaks(decision, verdict.decision)) return;
-  verdict.policy = policy;
-  verdict.limitName = limitName;
-  const spoken = verdict.decision;
-  if (spoken === decision) return;
-  spoken.allowed = decision.allowed;
-  spoken.limit = decision.limit;
-  spoken.remaining = decision.remaining;
-  spoken.retryAfterUs = decision.retryAfterUs;
-  spoken.resetAfterUs = decision.resetAfterUs;
-  spoken.delayUs = decision.delayUs;
+export function showIfMoreRestrictive(
+  merged: MergedDecision,
+  policy: CompiledPolicy,
+  limitName: string,
+  decision: Decision,
+): void {
+  if (merged.policy !== undefined && !isMoreRestrictive(decision, merged.decision)) return;
+  merged.policy = policy;
+  merged.limitName = limitName;
+  const shown = merged.decision;
+  if (shown === decision) return;
+  shown.allowed = decision.allowed;
+  shown.limit = decision.limit;
+  shown.remaining = decision.remaining;
+  shown.retryAfterUs = decision.retryAfterUs;
+  shown.resetAfterUs = decision.resetAfterUs;
+  shown.delayUs = decision.delayUs;
 }
 
 /** A refusal before a permission, the longer wait before the shorter, fewer remaining units before more. */
-function outspeaks(a: Decision, b: Decision): boolean {
+function isMoreRestrictive(a: Decision, b: Decision): boolean {
   if (a.allowed !== b.allowed) return !a.allowed;
   if (!a.allowed) return b.retryAfterUs !== never && (a.retryAfterUs === never || a.retryAfterUs > b.retryAfterUs);
   if (a.remaining !== b.remaining) return a.remaining < b.remaining;

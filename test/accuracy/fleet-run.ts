@@ -70,13 +70,13 @@ async function measure({ gateways, seconds, measured, progress, stopped }: Plan)
   const beganMs = performance.now();
   for (const load of loads) load.start();
   const unevenFromMs = beganMs + Math.round(seconds / 2) * 1000;
-  let toldMs = beganMs;
+  let reportedMs = beganMs;
   while (performance.now() < beganMs + seconds * 1000 + restMs && !stopped()) {
     await sleep(10);
     const nowMs = performance.now();
     if (nowMs >= unevenFromMs) for (const load of loads) load.turns = unevenTurns(gateways);
-    if (nowMs - toldMs < progressMs) continue;
-    toldMs = nowMs;
+    if (nowMs - reportedMs < progressMs) continue;
+    reportedMs = nowMs;
     progress(inProgress(loads, (nowMs - beganMs) / 1000, seconds));
   }
   const endedMs = performance.now();

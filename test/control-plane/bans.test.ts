@@ -205,8 +205,8 @@ describe("what is no ban is refused, and nothing is pushed:", () => {
     await call("PUT", "/apps/default/policies/by-address", { body: { ...onePerSecond, key: ["ip"] } });
     const answer = await call("POST", bans, { body });
     expect([answer.status, answer.body.code]).toEqual([400, "invalid-request"]);
-    const told = answer.body.errors.map(({ path, got }: { path: string; got: string }) => `${path}: ${got}`);
-    expect(told.sort()).toEqual(faults);
+    const reported = answer.body.errors.map(({ path, got }: { path: string; got: string }) => `${path}: ${got}`);
+    expect(reported.sort()).toEqual(faults);
     expect((await call("GET", "/revisions")).body.revisions).toHaveLength(2);
   });
 

@@ -196,7 +196,7 @@ describe("in Redis", () => {
     await ready(control);
     const { readRedisScripts } = await import("../../control-plane/src/redis/redis-scripts.ts");
     const key = keyOf("0:", `hourly:fixed-window:${hourUs}`);
-    const { source } = readRedisScripts().settle;
+    const { source } = readRedisScripts().charge_deferred;
     await client.eval(source, 2, key, `${key}:debt`, "fixed-window", 100, hourUs, 0, 350);
     const read = await control.call("GET", "/apps/default/counters?policy=books");
     expect(read.body.limits).toMatchObject([{ used: 100, remaining: 0 }]);
@@ -314,7 +314,7 @@ describe("on gateways", () => {
     const answer = await control.call(method, `/apps/default/counters${search}`, body === undefined ? {} : { body });
     expect(answer.body.gateways).toMatchObject([{ id: "g1", state: "done", limits: [{ remaining: 7 }] }]);
     const id = expect.any(Number);
-    expect(gateway.heard.at(-1)).toEqual({
+    expect(gateway.received.at(-1)).toEqual({
       type: "counter",
       id,
       app: "default",

@@ -7,7 +7,7 @@ import { gatewayToken, type Running } from "./control-plane-under-test.ts";
 
 export interface GatewayDouble {
   socket: WebSocket;
-  heard: ControlMessage[];
+  received: ControlMessage[];
   closed: Promise<number>;
   say(message: GatewayMessage | string): void;
   /** The next message of the type that nobody has taken yet. */
@@ -33,12 +33,12 @@ export async function openSocket(url: string, options: ClientOptions = {}): Prom
     ...options,
   });
   onTestFinished(() => socket.terminate());
-  const heard: ControlMessage[] = [];
+  const received: ControlMessage[] = [];
   const untaken: ControlMessage[] = [];
   const takers: { type: string; take(message: ControlMessage): void }[] = [];
   socket.on("message", (data) => {
     const message = JSON.parse(data.toString()) as ControlMessage;
-    heard.push(message);
+    received.push(message);
     const taker = takers.findIndex(({ type }) => type === message.type);
     if (taker < 0) untaken.push(message);
     else takers.splice(taker, 1)[0]?.take(message);
@@ -54,7 +54,7 @@ export async function openSocket(url: string, options: ClientOptions = {}): Prom
     socket.send(typeof message === "string" ? message : JSON.stringify(message));
   return {
     socket,
-    heard,
+    received,
     closed,
     say,
     next<Type extends ControlMessage["type"]>(type: Type) {

@@ -29,7 +29,7 @@ describe("a gateway that claims revisions which never were", () => {
     await sleep(200);
     expect(await history(running)).toHaveLength(1);
     expect(running.app.publisher.current).toMatchObject({ epoch, revision });
-    expect(honest.heard.filter(({ type }) => type === "snapshot")).toHaveLength(1);
+    expect(honest.received.filter(({ type }) => type === "snapshot")).toHaveLength(1);
     const { alarms } = (await running.call("GET", "readyz")).body;
     expect(alarms).toEqual([{ alarm: "revision-unknown", gateways: 21 }]);
   });

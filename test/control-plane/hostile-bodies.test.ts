@@ -292,9 +292,9 @@ describe("/healthz", { timeout: 120_000 }, () => {
     await Promise.all(attackers);
     tookMs.sort((a, b) => a - b);
     const at = (part: number) => tookMs[Math.min(tookMs.length - 1, Math.floor(tookMs.length * part))] as number;
-    const told = [0.5, 0.99, 1].map((part) => at(part).toFixed(1)).join(" / ");
+    const reported = [0.5, 0.99, 1].map((part) => at(part).toFixed(1)).join(" / ");
     const answers = [...statuses].map(([answer, count]) => `${count} × ${answer}`).join(", ");
-    console.log(`${tookMs.length} /healthz beside ${answers}: median / p99 / longest ${told} ms`);
+    console.log(`${tookMs.length} /healthz beside ${answers}: median / p99 / longest ${reported} ms`);
     expect([...statuses.keys()].filter((answer) => answer.startsWith("5"))).toEqual([]);
     // Before, one body took 39 s. What one on this machine sees beside its own load is not this test's to judge.
     expect(at(0.5)).toBeLessThan(50);

@@ -31,7 +31,7 @@ export const hostileYaml: Readonly<Record<string, string>> = {
   "keys with a bracket": filled("a: }\n"),
   "keys in keys": filled("a: b: "),
   dashes: filled("- "),
-  questions: filled("? "),
+  pendingChecks: filled("? "),
   "a stair": lines((i) => `${" ".repeat(i % 400)}a:`),
   "aliases of aliases": ["a0: &a0 [x]", lines((i) => `a${i + 1}: &a${i + 1} [*a${i},*a${i}]`).slice(0, -400)].join(
     "\n",

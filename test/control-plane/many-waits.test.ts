@@ -18,8 +18,8 @@ import { connectGateway } from "./gateway-double.ts";
 
 const books = "/apps/default/policies/books";
 /** What is answered to who does not wait, while the only gateway has told nothing. */
-const untold = { gateways: 1, acked: 0, refused: 0 };
-const told = { gateways: 1, acked: 1, refused: 0 };
+const unreported = { gateways: 1, acked: 0, refused: 0 };
+const reported = { gateways: 1, acked: 1, refused: 0 };
 
 /** Puts what is there already, and collects the answers as they come. */
 function putAndWait(call: Running["call"], times: number, token: string, answers: Answer[]): Promise<unknown> {
@@ -42,7 +42,7 @@ describe("requests that wait for the fleet", () => {
     const ofBob: Answer[] = [];
     const all = [putAndWait(running.call, 130, ann as string, ofAnn)];
     await vi.waitFor(() => expect(ofAnn).toHaveLength(30), 10_000);
-    for (const { status, body } of ofAnn) expect([status, body]).toEqual([200, { revision: 1, applied: untold }]);
+    for (const { status, body } of ofAnn) expect([status, body]).toEqual([200, { revision: 1, applied: unreported }]);
     // The bound of one is no other's.
     all.push(putAndWait(running.call, 1, bob as string, ofBob));
     await sleep(200);
@@ -50,7 +50,7 @@ describe("requests that wait for the fleet", () => {
     gateway.apply(await gateway.next("snapshot"));
     await Promise.all(all);
     expect(ofAnn.filter(({ body }) => body.applied.acked === 1)).toHaveLength(100);
-    expect(ofBob[0]?.body).toEqual({ revision: 1, applied: told });
+    expect(ofBob[0]?.body).toEqual({ revision: 1, applied: reported });
     // Their places are free again.
     await running.call("DELETE", books);
     await gateway.next("snapshot");
@@ -106,10 +106,10 @@ describe("requests that wait for the fleet", () => {
     const all = Promise.all(Array.from({ length: 500 }, (_, i) => one(i)));
     // All but the last revision: those who wait for it are not told.
     fleet.report("g1", link, { type: "applied", epoch: "e", revision: waitMs === 50 ? 1 : 8 });
-    const told = waitMs === 50 ? 500 : 500 - 63;
-    for (; answeredIn.length < told; turn++) await setImmediate();
+    const reported = waitMs === 50 ? 500 : 500 - 63;
+    for (; answeredIn.length < reported; turn++) await setImmediate();
     for (let i = 0; i < 3; i++, turn++) await setImmediate();
-    expect(answeredIn).toHaveLength(told);
+    expect(answeredIn).toHaveLength(reported);
     const times = new Map<number, number>();
     for (const each of answeredIn) times.set(each, (times.get(each) ?? 0) + 1);
     expect(Math.max(...times.values())).toBeLessThanOrEqual(10);
@@ -150,16 +150,16 @@ describe("requests that wait for the fleet", () => {
       await sleep(200);
     }
     await vi.waitFor(() => expect(answers).toHaveLength(100), 20_000);
-    for (const { status, body } of answers) expect([status, body.applied]).toEqual([200, untold]);
+    for (const { status, body } of answers) expect([status, body.applied]).toEqual([200, unreported]);
 
     longest.push(longestMs);
     longestMs = 0;
     const ofShop = call("PUT", "/apps/shop/policies/books?wait=60s", { body: onePerSecond, token: shop });
     await vi.waitFor(() => expect(answers).toHaveLength(101), 10_000);
-    expect(answers[100]?.body.applied).toEqual(untold);
+    expect(answers[100]?.body.applied).toEqual(unreported);
 
     gateway.apply(await gateway.next("snapshot"));
-    expect((await ofShop).body.applied).toEqual(told);
+    expect((await ofShop).body.applied).toEqual(reported);
     await Promise.all(all);
     expect(answers.filter(({ body }) => body.applied.acked === 1)).toHaveLength(999);
     stopped = true;

@@ -124,7 +124,7 @@ describe("the push socket", () => {
     const foreign = await connectGateway(running, "foreign", { epoch: "another", revision: 1 });
     expect((await foreign.next("snapshot")).revision).toBe(1);
     await current.next("fleet");
-    expect(current.heard.filter(({ type }) => type === "snapshot")).toEqual([]);
+    expect(current.received.filter(({ type }) => type === "snapshot")).toEqual([]);
   });
 
   it("pushes each change at once", async () => {
@@ -149,8 +149,8 @@ describe("the push socket", () => {
     );
     for (const i of many) await running.call("PUT", books, { body: perSecond(i + 1) });
     gateway.socket.resume();
-    await vi.waitFor(() => expect(gateway.heard.at(-1)).toMatchObject({ type: "snapshot", revision: 200 }));
-    const revisions = gateway.heard.flatMap((message) => (message.type === "snapshot" ? [message.revision] : []));
+    await vi.waitFor(() => expect(gateway.received.at(-1)).toMatchObject({ type: "snapshot", revision: 200 }));
+    const revisions = gateway.received.flatMap((message) => (message.type === "snapshot" ? [message.revision] : []));
     expect(revisions).toEqual([...revisions].sort((a, b) => a - b));
   });
 
@@ -404,7 +404,7 @@ describe("a gateway that comes back after a restart of the control plane", () =>
     const second = await startControlPlane({ SLUICE_DATA_DIR });
     const gateway = await connectGateway(second, "g1", { epoch, revision });
     await gateway.next("fleet");
-    expect(gateway.heard).toEqual([{ type: "fleet", gateways: 1 }]);
+    expect(gateway.received).toEqual([{ type: "fleet", gateways: 1 }]);
   });
 });
 
@@ -442,7 +442,7 @@ describe("a database that was rolled back", () => {
     const snapshot = await gateway.next("snapshot");
     expect(snapshot).toMatchObject({ revision: 3, policies: [{ document: perSecond(2) }] });
     expect(snapshot.epoch).not.toBe(held.epoch);
-    expect(gateway.heard.filter(({ type }) => type === "snapshot")).toEqual([snapshot]);
+    expect(gateway.received.filter(({ type }) => type === "snapshot")).toEqual([snapshot]);
 
     const [entry] = (await running.call("GET", "/revisions")).body.revisions;
     expect(entry).toMatchObject({ n: 3, who: "control plane", action: "new-epoch" });
@@ -469,11 +469,11 @@ describe("a database that was rolled back", () => {
     let answered = false;
     const put = running.call("PUT", `${books}?wait=60s`, { body: perSecond(5) }).finally(() => (answered = true));
     await vi.waitFor(() => {
-      const newest = gateway.heard.findLast((message) => message.type === "snapshot");
+      const newest = gateway.received.findLast((message) => message.type === "snapshot");
       expect(newest).toMatchObject({ policies: [{ document: perSecond(5) }] });
     });
     expect(answered).toBe(false);
-    gateway.apply(gateway.heard.findLast((message) => message.type === "snapshot") as Snapshot);
+    gateway.apply(gateway.received.findLast((message) => message.type === "snapshot") as Snapshot);
     expect((await put).body).toMatchObject({ applied: { gateways: 1, acked: 1, refused: 0 } });
   });
 
@@ -481,13 +481,13 @@ describe("a database that was rolled back", () => {
     const running = await startControlPlane();
     const gateway = await connectGateway(running, "g1");
     for (const quota of [1, 2, 3]) await running.call("PUT", books, { body: perSecond(quota) });
-    await vi.waitFor(() => expect(gateway.heard.at(-1)).toMatchObject({ revision: 3 }));
+    await vi.waitFor(() => expect(gateway.received.at(-1)).toMatchObject({ revision: 3 }));
     const { epoch } = running.app.publisher.current;
     const database = new DatabaseSync(join(running.dataDir, "sluice.db"));
     database.exec("delete from revisions where number > 1; update meta set revision = 1");
     database.close();
     await running.call("PUT", books, { body: perSecond(4) });
-    await vi.waitFor(() => expect(gateway.heard.at(-1)).toMatchObject({ policies: [{ document: perSecond(4) }] }));
+    await vi.waitFor(() => expect(gateway.received.at(-1)).toMatchObject({ policies: [{ document: perSecond(4) }] }));
     expect(running.app.publisher.current.epoch).not.toBe(epoch);
   });
 

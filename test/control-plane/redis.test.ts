@@ -220,9 +220,9 @@ describe("one Redis", () => {
     await untilRedis(control, "ok");
     await server.stop("SIGKILL");
     await untilRedis(control, "failing");
-    const told = lines.map(({ msg }) => msg);
+    const reported = lines.map(({ msg }) => msg);
     const begins = "Redis does not do what the control plane needs; trying again";
-    expect(told).toEqual([
+    expect(reported).toEqual([
       begins,
       "Redis did not do what was asked of a counter",
       "Redis does what the control plane needs again",

@@ -12,7 +12,7 @@ const withToken = `authorization: Bearer ${adminToken}\r\n`;
 
 interface Talk {
   readonly socket: Socket;
-  heard(): string;
+  received(): string;
   /** How long the other side kept the connection, in milliseconds. */
   readonly closed: Promise<number>;
 }
@@ -21,12 +21,12 @@ function talk({ url }: Running, text = ""): Talk {
   const began = performance.now();
   const socket = connect(Number(new URL(url).port), "127.0.0.1");
   onTestFinished(() => void socket.destroy());
-  let heard = "";
-  socket.on("data", (data) => (heard += data.toString()));
+  let received = "";
+  socket.on("data", (data) => (received += data.toString()));
   socket.on("error", () => undefined);
   if (text !== "") socket.write(text);
   const closed = once(socket, "close").then(() => performance.now() - began);
-  return { socket, heard: () => heard, closed };
+  return { socket, received: () => received, closed };
 }
 
 /** One byte each 50 ms, for as long as there is somebody to take it. */
@@ -42,7 +42,7 @@ describe("a client that", () => {
     const slow = talk(running, `${put}${withToken}content-length: 1000\r\n\r\n{`);
     drip(slow);
     expect(await slow.closed).toBeLessThan(5_000);
-    expect(slow.heard()).toMatch(/^HTTP\/1\.1 408 .*"code":"request-timeout"/s);
+    expect(slow.received()).toMatch(/^HTTP\/1\.1 408 .*"code":"request-timeout"/s);
     // Nobody else noticed.
     expect((await running.call("PUT", "/apps/default/policies/p", { body: onePerSecond })).status).toBe(201);
   });
@@ -52,14 +52,14 @@ describe("a client that", () => {
     const slow = talk(running, `${put}${withToken}transfer-encoding: chunked\r\n\r\n`);
     drip(slow, "1\r\n \r\n");
     expect(await slow.closed).toBeLessThan(5_000);
-    expect(slow.heard()).toMatch(/^HTTP\/1\.1 408 /);
+    expect(slow.received()).toMatch(/^HTTP\/1\.1 408 /);
   });
 
   it("sends its headers by drops is answered 408, and cut", async () => {
     const slow = talk(await startControlPlane({}, { httpTimes }), "GET /healthz HTTP/1.1\r\nhost: x\r\nx-a: ");
     drip(slow, "a");
     expect(await slow.closed).toBeLessThan(5_000);
-    expect(slow.heard()).toMatch(/^HTTP\/1\.1 408 /);
+    expect(slow.received()).toMatch(/^HTTP\/1\.1 408 /);
   });
 
   it("says nothing at all is cut", async () => {
@@ -69,7 +69,7 @@ describe("a client that", () => {
   it("says nothing after its answer is cut", async () => {
     const idle = talk(await startControlPlane({}, { httpTimes }), "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
     expect(await idle.closed).toBeLessThan(5_000);
-    expect(idle.heard()).toMatch(/^HTTP\/1\.1 200 /);
+    expect(idle.received()).toMatch(/^HTTP\/1\.1 200 /);
   });
 
   it("waits for gateways, as it may, is not cut for its silence", async () => {
@@ -102,15 +102,15 @@ describe("a client that", () => {
       const client = talk(running, `${head}${body}\r\n\r\n`);
       drip(client, body.startsWith("t") ? "1\r\n \r\n" : " ");
       expect(await client.closed).toBeLessThan(5_000);
-      expect(client.heard()).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
-      expect(client.heard().toLowerCase()).toContain("connection: close");
+      expect(client.received()).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+      expect(client.received().toLowerCase()).toContain("connection: close");
     }
   });
 
   it("announces more than 256 KiB is answered 413 before it sends them", async () => {
     const client = talk(await startControlPlane(), `${put}${withToken}content-length: 262145\r\n\r\n`);
     expect(await client.closed).toBeLessThan(5_000);
-    expect(client.heard()).toMatch(/^HTTP\/1\.1 413 /);
+    expect(client.received()).toMatch(/^HTTP\/1\.1 413 /);
   });
 
   // Bodies of 8 MB do not fit what the kernel keeps for a connection: the client is still writing when it is answered.
@@ -128,7 +128,7 @@ describe("a client that", () => {
       await Promise.race([sent, client.closed]);
       client.socket.end();
       expect(await client.closed).toBeLessThan(5_000);
-      expect([client.heard().slice(0, 12), failure]).toEqual([`HTTP/1.1 ${status}`, undefined]);
+      expect([client.received().slice(0, 12), failure]).toEqual([`HTTP/1.1 ${status}`, undefined]);
     }
   });
 
@@ -138,7 +138,7 @@ describe("a client that", () => {
     const sendOn = () => client.socket.writable && client.socket.write(block, sendOn);
     sendOn();
     expect(await client.closed).toBeLessThan(5_000);
-    expect(client.heard()).toMatch(/^HTTP\/1\.1 401 /);
+    expect(client.received()).toMatch(/^HTTP\/1\.1 401 /);
   });
 
   it("comes without a token and without a body keeps its connection", async () => {
@@ -146,9 +146,9 @@ describe("a client that", () => {
     const client = talk(running);
     for (let i = 1; i <= 2; i++) {
       client.socket.write("GET /api/v1/apps HTTP/1.1\r\nhost: x\r\n\r\n");
-      await expect.poll(() => client.heard().split("HTTP/1.1 401 ").length).toBe(i + 1);
+      await expect.poll(() => client.received().split("HTTP/1.1 401 ").length).toBe(i + 1);
     }
-    expect(client.heard().toLowerCase()).not.toContain("connection: close");
+    expect(client.received().toLowerCase()).not.toContain("connection: close");
   });
 });
 
@@ -166,16 +166,16 @@ describe("an upgrade to WebSocket", () => {
     ["GET /openapi.json", "", 200],
   ])("of what is no socket is answered as HTTP: %s", async (line, token, status) => {
     const client = talk(await startControlPlane(), `${line} HTTP/1.1\r\n${upgrade}${token}content-length: 0\r\n\r\n`);
-    await expect.poll(() => client.heard()).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+    await expect.poll(() => client.received()).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
     client.socket.end();
     await client.closed;
-    expect(client.heard()).not.toContain("101 Switching");
+    expect(client.received()).not.toContain("101 Switching");
   });
 
   it("of the push socket to something else is told what it is for", async () => {
     const gateway = `authorization: Bearer ${gatewayToken}\r\n`;
     const h2c = upgrade.replace("upgrade: websocket", "upgrade: h2c");
     const client = talk(await startControlPlane(), `GET /api/v1/push HTTP/1.1\r\n${h2c}${gateway}\r\n`);
-    await expect.poll(() => client.heard()).toMatch(/^HTTP\/1\.1 426 /);
+    await expect.poll(() => client.received()).toMatch(/^HTTP\/1\.1 426 /);
   });
 });

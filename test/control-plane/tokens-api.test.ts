@@ -50,8 +50,8 @@ describe("POST /tokens", () => {
     const { call } = await startControlPlane();
     const answer = await call("POST", "/tokens", { body });
     expect([answer.status, answer.body.code]).toEqual([400, "invalid-request"]);
-    const told = answer.body.errors.map(({ path, got }: { path: string; got: string }) => `${path}: ${got}`);
-    expect(told.sort()).toEqual(faults);
+    const reported = answer.body.errors.map(({ path, got }: { path: string; got: string }) => `${path}: ${got}`);
+    expect(reported.sort()).toEqual(faults);
     expect((await call("GET", "/tokens")).body.tokens).toHaveLength(1);
   });
 
@@ -126,7 +126,7 @@ describe("tokens of callers", () => {
     expect((await gateway.next("snapshot")).callers).toContainEqual(second);
     expect((await running.call("DELETE", `/tokens/${one.id}?wait=0s`)).body.revision).toBe(3);
     expect(await gateway.next("snapshot")).toMatchObject({ revision: 3, callers: [second] });
-    expect(JSON.stringify(gateway.heard)).not.toContain(one.token);
+    expect(JSON.stringify(gateway.received)).not.toContain(one.token);
   });
 
   it("are answered when every gateway has applied them, so that one can be used at once", async () => {

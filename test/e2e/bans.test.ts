@@ -96,8 +96,8 @@ describe("an address banned by app default", () => {
     const { body, headers } = await ask(`${gateway.url}/`, { from: bannedByDefault });
     expect(JSON.parse(body)).toMatchObject({ status: 403, title: "Banned" });
     expect(headers["x-sluice-debug"]).toBeUndefined();
-    const told = { "x-sluice-debug": debugSecret };
-    const debugged = await ask(`${gateway.url}/`, { from: bannedByDefault, headers: told });
+    const reported = { "x-sluice-debug": debugSecret };
+    const debugged = await ask(`${gateway.url}/`, { from: bannedByDefault, headers: reported });
     expect(debugged.headers["x-sluice-debug"]).toBe("refused by a ban of app default");
     await expect.poll(() => gateway.metric("sluice_banned_requests_total")).toBeGreaterThan(0);
   });

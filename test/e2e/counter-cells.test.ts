@@ -87,9 +87,9 @@ class Counters {
   }
 
   /** Asks `times` times at every one of them, `apart` seconds apart. */
-  async ask(times: number, apart: number): Promise<void> {
+  async ask(times: number, pauseSeconds: number): Promise<void> {
     for (let i = 0; i < times; i++) {
-      setClock(seconds + apart);
+      setClock(seconds + pauseSeconds);
       await this.#askEach();
     }
   }

@@ -26,14 +26,14 @@ beforeAll(async () => {
 });
 afterAll(() => gateway?.stop());
 
-const told = async (path: string, headers: Record<string, string>, { url } = gateway) => {
+const reported = async (path: string, headers: Record<string, string>, { url } = gateway) => {
   const answer = await ask(`${url}${path}`, { headers });
   return { ...answer, lines: (answer.headers["x-sluice-debug"] ?? "").split(", ") };
 };
 
 it("names the policies that were met, the keys that were charged, and who refused", async () => {
   const headers = { "x-user": "ann\u00e9;", "x-sluice-debug": secret };
-  const first = await told("/few", headers);
+  const first = await reported("/few", headers);
   expect(first).toMatchObject({ status: 200, body: "no secret" });
   expect(first.lines).toEqual([
     "default/first; enforce; node; key=1%3Aann%E9%3B; charged",
@@ -41,7 +41,7 @@ it("names the policies that were met, the keys that were charged, and who refuse
     "default/second; enforce; node; key=0%3A; charged",
     "allowed; nearest default/second few; remaining 0 of 1",
   ]);
-  const refused = await told("/few", headers);
+  const refused = await reported("/few", headers);
   expect(refused.status).toBe(429);
   expect(refused.lines.slice(1, 3)).toEqual([
     "default/watching; shadow; node; key=0%3A; shadow-refused",
@@ -53,7 +53,7 @@ it("names the policies that were met, the keys that were charged, and who refuse
 });
 
 it("says which attribute was missing by the policy's name", async () => {
-  expect(await told("/any", { "x-sluice-debug": secret })).toMatchObject({
+  expect(await reported("/any", { "x-sluice-debug": secret })).toMatchObject({
     status: 403,
     lines: ["default/first; enforce; node; key-missing", "refused by default/first; key-missing"],
   });
@@ -61,7 +61,7 @@ it("says which attribute was missing by the policy's name", async () => {
 
 it("tells nothing to who does not know it, and the service gets no header that it could be", async () => {
   for (const shown of ["", "a", "a secret of the operato", `${secret}r`]) {
-    const answer = await told("/any", { "x-user": "bob", "x-sluice-debug": shown });
+    const answer = await reported("/any", { "x-user": "bob", "x-sluice-debug": shown });
     expect(answer.headers).not.toHaveProperty("x-sluice-debug");
     expect(answer.body).not.toContain(secret.slice(0, 5));
   }
@@ -106,7 +106,7 @@ describe("of a cluster policy, says who decided", () => {
 
   /** The status and what is said behind each policy's key, and the line for the whole. */
   async function outcomes(path: string, headers: Record<string, string> = {}) {
-    const { status, lines } = await told(path, { "x-sluice-debug": secret, ...headers }, asking);
+    const { status, lines } = await reported(path, { "x-sluice-debug": secret, ...headers }, asking);
     return [status, ...lines.map((line) => line.replace(/^.*; key=[^;]*; /, "").replace(/; retry after.*/, ""))];
   }
 

@@ -216,8 +216,8 @@ describe("a fleet of two gateways", () => {
           user,
           await askAtOnce(urls(`/${name}`), 20, { headers: { "x-user": user } }),
         ];
-        const told = Object.fromEntries(await Promise.all(users.map(ask)));
-        for (const user of users) expect(told[user], user).toEqual({ 200: quota, 429: 16 });
+        const reported = Object.fromEntries(await Promise.all(users.map(ask)));
+        for (const user of users) expect(reported[user], user).toEqual({ 200: quota, 429: 16 });
         for (const user of users) expect(await system.redis?.command("TYPE", keyOf(user)), user).toBe("string");
       },
     );

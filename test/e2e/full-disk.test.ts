@@ -59,12 +59,12 @@ const put = (quota: number) =>
     }),
   });
 
-const limitTold = async () => (await ask(`http://127.0.0.1:${ports[0]}/hello`)).headers["x-ratelimit-limit"];
+const limitReported = async () => (await ask(`http://127.0.0.1:${ports[0]}/hello`)).headers["x-ratelimit-limit"];
 
 it("starts, limits, says what fails, and takes changes when there is room, without another start", async () => {
   const first = await start();
   expect((await put(3)).status).toBe(201);
-  expect(await limitTold()).toBe("3");
+  expect(await limitReported()).toBe("3");
   await sleep(500);
   killWithAllItStarted(first.pid);
   await until("the ports are free", 5_000, () =>
@@ -76,7 +76,7 @@ it("starts, limits, says what fails, and takes changes when there is room, witho
   disk.fill();
 
   const second = await start();
-  expect(await limitTold()).toBe("3");
+  expect(await limitReported()).toBe("3");
   const refused = await put(5);
   expect([refused.status, JSON.parse(refused.body).code]).toEqual([507, "storage-full"]);
   const ready = await ask(`http://127.0.0.1:${ports[2]}/readyz`);
@@ -85,5 +85,5 @@ it("starts, limits, says what fails, and takes changes when there is room, witho
 
   disk.makeRoom();
   await until("there is room", 10_000, async () => (await put(5)).status === 200);
-  expect(await limitTold()).toBe("5");
+  expect(await limitReported()).toBe("5");
 }, 90_000);

@@ -32,7 +32,7 @@ const insights = `
 /** What an operator may set for all Lua. */
 const ofOtherLua = 'collectgarbage("setpause", 250) collectgarbage("setstepmul", 210)';
 
-interface Told {
+interface Reported {
   readonly type: string;
   readonly revision: number;
 }
@@ -42,7 +42,7 @@ let gateway: LoneGateway;
 let socket: WebSocket;
 let revision = 1;
 /** What the gateway answered to snapshots, or else reported. */
-let told: Told[] = [];
+let reported: Reported[] = [];
 
 beforeAll(async () => {
   const [port = 0] = await freePorts(1);
@@ -51,7 +51,7 @@ beforeAll(async () => {
     socket = connected;
     socket.on("message", (data) => {
       const message = JSON.parse(String(data));
-      if (message.type !== "status") told.push(message);
+      if (message.type !== "status") reported.push(message);
     });
   });
   const connection = once(server, "connection");
@@ -94,37 +94,37 @@ it("leaves the collector as other Lua of the same nginx has set it, but for some
 
 it("collects what an intake leaves behind that broke off", async () => {
   const keptKB = await luaKB("/kept");
-  told = [];
+  reported = [];
   await ask(`${gateway.url}/break`);
   const reconnected = once(server, "connection");
   await push(10_000, "all");
   await reconnected;
   await ask(`${gateway.url}/mend`);
   expect(gateway.log).toContain("broken by this test");
-  expect(told.filter(({ type }) => type !== "hello")).toEqual([]);
+  expect(reported.filter(({ type }) => type !== "hello")).toEqual([]);
   await until("its garbage is gone", 5000, async () => (await luaKB("/memory")) < keptKB * 1.4);
   await push(10_000, 7);
   await applied(revision);
 });
 
 it("answers pings while it takes a snapshot in", async () => {
-  told = [];
+  reported = [];
   await push(10_000, "all");
   socket.ping();
   await once(socket, "pong");
-  expect(told).toEqual([]);
+  expect(reported).toEqual([]);
   await applied(revision);
 });
 
 it("goes on to the newest of the snapshots that came meanwhile", async () => {
-  told = [];
+  reported = [];
   await push(10_000, "all");
   const first = revision;
   socket.ping();
   await once(socket, "pong");
   for (const count of [300, 200, 100]) await push(count, 0);
   await applied(revision);
-  expect(told.map((message) => message.revision)).toEqual([first, revision]);
+  expect(reported.map((message) => message.revision)).toEqual([first, revision]);
   expect(await gateway.metric("sluice_snapshot_policies")).toBe(100);
 });
 
@@ -137,27 +137,27 @@ it("keeps up with a thousand edits in a row, in bounded memory", async () => {
     }
     await applied(revision);
   };
-  told = [];
+  reported = [];
   await edit(200);
   const early = residentMB();
   await edit(800);
   expect(residentMB() - early).toBeLessThan(40);
-  const revisions = told.map((message) => message.revision);
+  const revisions = reported.map((message) => message.revision);
   expect(revisions).toEqual([...revisions].sort((a, b) => a - b));
-  expect(told.every(({ type }) => type === "applied")).toBe(true);
+  expect(reported.every(({ type }) => type === "applied")).toBe(true);
   expect(await statusOf("h199.example")).toBe(404);
   expect(await statusOf("h199.example")).toBe(429);
 });
 
 it("survives a reload in the middle of an intake", async () => {
   const before = childrenOf(gateway.pid);
-  told = [];
+  reported = [];
   await push(10_000, "all");
   const reconnected = once(server, "connection");
   process.kill(gateway.pid, "SIGHUP");
   await reconnected;
-  await until("the new worker says hello", 5000, () => told.some(({ type }) => type === "hello"));
-  const hello = told.find(({ type }) => type === "hello");
+  await until("the new worker says hello", 5000, () => reported.some(({ type }) => type === "hello"));
+  const hello = reported.find(({ type }) => type === "hello");
   // As the control plane does where the gateway is behind.
   if (hello?.revision !== revision) await push(10_000, "all");
   await until("the new revision is in force", 20_000, async () => {
@@ -198,8 +198,8 @@ async function push(count: number, edited: number | "all"): Promise<void> {
 }
 
 async function applied(wanted: number): Promise<void> {
-  await until(`revision ${wanted} is applied`, 20_000, () => told.some((message) => message.revision === wanted));
-  expect(told.at(-1)).toEqual({ type: "applied", epoch: "intake", revision: wanted });
+  await until(`revision ${wanted} is applied`, 20_000, () => reported.some((message) => message.revision === wanted));
+  expect(reported.at(-1)).toEqual({ type: "applied", epoch: "intake", revision: wanted });
 }
 
 async function statusOf(host: string): Promise<number> {

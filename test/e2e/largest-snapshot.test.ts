@@ -73,9 +73,9 @@ it("takes the largest snapshots that there can be, one after another", { timeout
       server.socket?.send(bytes.subarray(from, from + 65_536), { binary: false, fin: from + 65_536 >= bytes.length });
     }
     await until(`revision ${revision} is answered`, 60_000, () =>
-      server.heard.some((message) => message.revision === revision),
+      server.received.some((message) => message.revision === revision),
     );
-    expect(server.heard.at(-1)).toEqual({ type: "applied", epoch: "e", revision });
+    expect(server.received.at(-1)).toEqual({ type: "applied", epoch: "e", revision });
   }
   console.log(`snapshots of ${sizes.map((size) => (size / 1e6).toFixed(1)).join(", ")} MB`);
   expect(Math.max(...sizes)).toBeGreaterThan(0.9 * totalBounds.snapshotBytes);

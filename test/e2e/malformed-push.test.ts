@@ -37,13 +37,13 @@ const malformed: Record<string, object> = {
 it("a snapshot whose bytes are no UTF-8 is refused, over the socket that stays, in words that are UTF-8", async () => {
   await until("the gateway is connected", 20_000, () => server.socket !== undefined);
   const { socket } = server;
-  server.heard = [];
+  server.received = [];
   const policies = '[{"app":"default","document":{"na\xa4me":"users","description":"\xff"}}]';
   const snapshot = `{"type":"snapshot","format":1,"epoch":"e","revision":9,"policies":${policies}}`;
   socket?.send(Buffer.from(snapshot, "latin1"), { binary: false });
-  await until("it is refused", 20_000, () => server.heard.some(({ type }) => type === "refused"));
-  expect(server.heard[0]).toMatchObject({ type: "refused", revision: 9 });
-  expect(server.heard[0]?.problems).toContainEqual(
+  await until("it is refused", 20_000, () => server.received.some(({ type }) => type === "refused"));
+  expect(server.received[0]).toMatchObject({ type: "refused", revision: 9 });
+  expect(server.received[0]?.problems).toContainEqual(
     expect.objectContaining({ path: "policies[0].document.na?me", expected: expect.stringContaining("no such field") }),
   );
   expect(server.socket).toBe(socket);
@@ -56,13 +56,13 @@ it("an order about a counter that is malformed is refused, over the socket that 
   await server.pushGood(JSON.stringify(snapshot), "e", 20_000);
   const { socket } = server;
   for (const [what, message] of Object.entries(malformed)) {
-    server.heard = [];
+    server.received = [];
     socket?.send(JSON.stringify(message));
     socket?.send(JSON.stringify({ ...order, id: 8 }));
     await until(`${what} is passed over`, 20_000, () =>
-      server.heard.some(({ type, id }) => type === "counter" && id === 8),
+      server.received.some(({ type, id }) => type === "counter" && id === 8),
     );
-    expect([what, server.heard.map(({ type }) => type)]).toEqual([what, ["refused", "counter"]]);
+    expect([what, server.received.map(({ type }) => type)]).toEqual([what, ["refused", "counter"]]);
   }
   expect(server.socket).toBe(socket);
   expect(gateway.log).not.toMatch(/attempt to|traceback/);

@@ -22,11 +22,11 @@ const fixedWindow = (quota: number) => ({
   limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
 });
 
-const limitTold = async () => (await ask(`${system.gateway.url}/daily`)).headers["x-ratelimit-limit"];
+const limitReported = async () => (await ask(`${system.gateway.url}/daily`)).headers["x-ratelimit-limit"];
 
 it("limits on with the control plane killed, also after nginx was restarted", async () => {
   await system.killControlPlane();
-  expect(await limitTold()).toBe("3");
+  expect(await limitReported()).toBe("3");
   await system.gateway.program.stop();
   await system.startGatewayAgain(system.gateway);
   // Shared memory went with nginx, and so did the counters; the policy came back from disk.
@@ -36,7 +36,7 @@ it("limits on with the control plane killed, also after nginx was restarted", as
   await system.startControlPlane();
   await system.untilConnected(10_000);
   await system.put(fixedWindow(7));
-  expect(await limitTold()).toBe("7");
+  expect(await limitReported()).toBe("7");
 });
 
 it("keeps policies and counters over a reload", async () => {
@@ -51,7 +51,7 @@ it("keeps policies and counters over a reload", async () => {
   // The former owner of the push socket ended with its generation.
   await system.untilConnected(5000);
   await system.put(fixedWindow(9));
-  expect(await limitTold()).toBe("9");
+  expect(await limitReported()).toBe("9");
 });
 
 it("receives the next change within 2 s when the worker that owns the push socket was killed", async () => {
@@ -62,10 +62,10 @@ it("receives the next change within 2 s when the worker that owns the push socke
   const killedAtMs = performance.now();
   const put = await system.api("PUT", "/apps/default/policies/daily", fixedWindow(11));
   expect(put.status).toBe(200);
-  await until("the new limit is told", 2000, async () => (await limitTold()) === "11");
+  await until("the new limit is told", 2000, async () => (await limitReported()) === "11");
   expect(performance.now() - killedAtMs).toBeLessThan(2000);
   // Every worker, not just one.
-  for (let i = 0; i < 20; i++) expect(await limitTold()).toBe("11");
+  for (let i = 0; i < 20; i++) expect(await limitReported()).toBe("11");
 });
 
 it("refuses a snapshot that does not validate, serves by the old one, and says so to the operator", async () => {
@@ -79,7 +79,7 @@ it("refuses a snapshot that does not validate, serves by the old one, and says s
   expect(counts).toEqual({ gateways: 1, acked: 0, refused: 1 });
   expect(refusals[0].errors[0].path).toContain("policies[");
 
-  expect(await limitTold()).toBe("3");
+  expect(await limitReported()).toBe("3");
   expect((await ask(`${system.gateway.url}/other`)).headers["x-ratelimit-limit"]).toBeUndefined();
   const { gateways } = JSON.parse((await system.api("GET", "/gateways")).body);
   expect(gateways[0]).toMatchObject({
@@ -90,7 +90,7 @@ it("refuses a snapshot that does not validate, serves by the old one, and says s
   });
 
   await system.put(fixedWindow(5));
-  expect(await limitTold()).toBe("5");
+  expect(await limitReported()).toBe("5");
   const after = JSON.parse((await system.api("GET", "/gateways")).body);
   expect(after.gateways[0]).toMatchObject({ lag: 0, refused: null });
 });
@@ -139,7 +139,7 @@ it("starts without policies, not with damaged ones, when the stored snapshot was
   expect(await ask(`${system.gateway.url}/daily`)).toMatchObject({ status: 200 });
   expect(readFileSync(join(system.gateway.directory, "error.log"), "utf8")).toContain("is damaged");
   await system.startControlPlane();
-  await until("the snapshot is pushed again", 10_000, async () => (await limitTold()) === "3");
+  await until("the snapshot is pushed again", 10_000, async () => (await limitReported()) === "3");
 });
 
 it("leaves no process behind, and no port taken, when it is told to stop", async () => {

@@ -86,10 +86,10 @@ describe("tag", () => {
   });
 
   it("believes no client's mark where the policy does not hold the request", async () => {
-    const tag = (name: string, terms: object) => ({
+    const tag = (name: string, properties: object) => ({
       ...once(name, { action: "tag", header: "x-mark: over" }),
       key: ["header:x-user"],
-      ...terms,
+      ...properties,
     });
     gateway = await start([
       tag("exempt", { exempt: { cidrs: ["127.0.0.0/8"] } }),

@@ -22,19 +22,19 @@ const once = {
 };
 
 describe.skipIf(process.getuid?.() !== 0)("where nginx's workers cannot write", () => {
-  const told = () =>
+  const reported = () =>
     [...(gateway as LoneGateway).log.matchAll(/sluice: nginx's workers run as .*/g)].map(([line]) => line);
 
   it("the log says at the start which directory to make, with the command: one line, whatever the number of workers", async () => {
     // As in an nginx whose configuration names no directory: its prefix is root's.
     gateway = await LoneGateway.start({ policies: [], workers: 3, env: { SLUICE_GATEWAY_DIR: "" } });
-    await until("it is said", 5_000, () => told().length > 0);
-    const [line] = told();
+    await until("it is said", 5_000, () => reported().length > 0);
+    const [line] = reported();
     expect(line).toMatch(/workers run as www-data and cannot write in \S+\/gateway-\d+\/ \(Permission denied\)/);
     expect(line).toContain(
       'As root: mkdir -p /var/lib/sluice && chown www-data /var/lib/sluice, set SLUICE_GATEWAY_DIR=/var/lib/sluice in nginx\'s environment and write "env SLUICE_GATEWAY_DIR;" into nginx.conf',
     );
-    expect(told()).toHaveLength(1);
+    expect(reported()).toHaveLength(1);
   });
 
   it("the command, carried out, is all that is needed", async () => {
@@ -43,14 +43,14 @@ describe.skipIf(process.getuid?.() !== 0)("where nginx's workers cannot write", 
     execFileSync("chmod", ["711", parent]);
     const directory = join(parent, "to", "be made".replace(" ", "-"));
     gateway = await LoneGateway.start({ policies: [], env: { SLUICE_GATEWAY_DIR: directory } });
-    await until("it is said", 5_000, () => told().length > 0);
-    expect(told()[0]).toContain("(No such file or directory)");
-    const [, command = ""] = /As root: (.*); then start nginx anew/.exec(told()[0] ?? "") ?? [];
+    await until("it is said", 5_000, () => reported().length > 0);
+    expect(reported()[0]).toContain("(No such file or directory)");
+    const [, command = ""] = /As root: (.*); then start nginx anew/.exec(reported()[0] ?? "") ?? [];
     expect(command).toMatch(/^mkdir -p \S+ && chown www-data \S+$/);
     execFileSync("/bin/sh", ["-c", command]);
     await gateway.restart();
     await until("it is running", 5_000, async () => (await ask(`${gateway?.url}/sluice/healthz`)).status === 200);
-    expect(told()).toHaveLength(1);
+    expect(reported()).toHaveLength(1);
     expect(statSync(directory).uid).not.toBe(0);
   });
 });

@@ -144,9 +144,9 @@ describe("a ban of an address by an app", () => {
       expect([host, path, (await visit(host, path, bannedByCrm)).status]).toEqual([host, path, 200]);
     }
     expect((await visit("crm.test", "/api/nobody/limits/this")).status).toBe(200);
-    const told = { host: "crm.test", "x-sluice-debug": debugSecret };
+    const reported = { host: "crm.test", "x-sluice-debug": debugSecret };
     const why = async (from: string) =>
-      (await ask(`${system.gateway.url}/api/x`, { headers: told, from })).headers["x-sluice-debug"];
+      (await ask(`${system.gateway.url}/api/x`, { headers: reported, from })).headers["x-sluice-debug"];
     expect(await why(bannedByCrm)).toBe("refused by a ban of app crm");
     expect(await why("127.0.0.1")).toBe("no policy is met");
   });

@@ -373,15 +373,15 @@ describe("with three nodes and two gateways", () => {
     const elsewhere: string[] = [];
     for (const name of names) if ((await placeOf(name)).from !== from) elsewhere.push(name);
     expect(elsewhere.length).toBeGreaterThan(0);
-    const told = async () => (await ask(`${urls[0]}/outage`)).headers["x-ratelimit-remaining"];
-    expect(await told()).toBe("999999");
+    const reported = async () => (await ask(`${urls[0]}/outage`)).headers["x-ratelimit-remaining"];
+    expect(await reported()).toBe("999999");
     await from.stop("SIGKILL");
     expect(await askAtOnce(at(urls, "/outage"), 50)).toEqual({ 404: 50 });
-    expect(await told()).toBeUndefined();
+    expect(await reported()).toBeUndefined();
     for (const name of elsewhere) expect(await askAtOnce(at(urls, `/${name}`), 20)).toEqual({ 404: 10, 429: 10 });
     await from.start();
     // Without persistence it has forgotten the counter, but not its slots.
-    await until("it counts again", 10_000, async () => (await told()) !== undefined);
+    await until("it counts again", 10_000, async () => (await reported()) !== undefined);
   });
 });
 
@@ -395,17 +395,17 @@ it("follows a replica that takes a dead node's place, where the counters go on",
     expect(await askAtOnce(at(urls, "/moved"), 20)).toEqual({ 404: 20 });
     await until("the replica has it", 5000, async () => (await keysOf(replica)).length === 1);
     await from.stop("SIGKILL");
-    const told = async () => (await ask(`${urls[0]}/moved`)).headers["x-ratelimit-remaining"];
+    const reported = async () => (await ask(`${urls[0]}/moved`)).headers["x-ratelimit-remaining"];
     // Eight in a row: it has found it for good.
     let counted: string[] = [];
     await until("it counts again", 20_000, async () => {
-      const remaining = await told();
+      const remaining = await reported();
       counted = remaining === undefined ? [] : [...counted, remaining];
       return counted.length === 8;
     });
     // What passed meanwhile is charged within a quarter of a second.
     await sleep(600);
-    const left = Number(await told());
+    const left = Number(await reported());
     expect(left).toBeLessThan(40);
     const all = await askAtOnce(at(urls, "/moved"), 100);
     expect([all[404] ?? 0, all[429]]).toEqual([left, 100 - left]);
@@ -431,8 +431,8 @@ it("asks the node that took a dead one's place for all requests that come while 
     await until("the replica serves", 20_000, async () => {
       if (!String(await replica.command("ROLE")).startsWith("master")) return false;
       const tellers = replicated.nodes.filter((node) => node !== from);
-      const told = await Promise.all(tellers.map((node) => node.command("CLUSTER", "SLOTS")));
-      return told.every((ranges) =>
+      const reported = await Promise.all(tellers.map((node) => node.command("CLUSTER", "SLOTS")));
+      return reported.every((ranges) =>
         (ranges as [number, number, [string, number]][]).some(
           ([first, last, [, port]]) => first <= slot && slot <= last && port === replica.port,
         ),

@@ -19,7 +19,7 @@ const policy = (quota: number) => ({
   limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
 });
 const gatewayUrl = () => system.gateways[0]?.url ?? "";
-const limitTold = async () => (await ask(`${gatewayUrl()}/books`)).headers["x-ratelimit-limit"];
+const limitReported = async () => (await ask(`${gatewayUrl()}/books`)).headers["x-ratelimit-limit"];
 const history = async () => JSON.parse((await system.api("GET", "/revisions")).body).revisions;
 
 it("is in force at the gateway by itself, once, and what is put afterwards too", async () => {
@@ -30,14 +30,14 @@ it("is in force at the gateway by itself, once, and what is put afterwards too",
   await system.startControlPlane();
   await system.put(policy(12));
   await system.put(policy(13));
-  await until("the newest is in force", 10_000, async () => (await limitTold()) === "13");
+  await until("the newest is in force", 10_000, async () => (await limitReported()) === "13");
   await system.stopControlPlane();
   copyFileSync(`${file}.backup`, file);
   await system.startControlPlane();
 
-  await until("what was restored is in force", 15_000, async () => (await limitTold()) === "11");
+  await until("what was restored is in force", 15_000, async () => (await limitReported()) === "11");
   expect((await history()).map(({ action }: { action: string }) => action)).toEqual(["new-epoch", "create-policy"]);
   await system.put(policy(14));
-  await until("what was put is in force", 10_000, async () => (await limitTold()) === "14");
+  await until("what was put is in force", 10_000, async () => (await limitReported()) === "14");
   expect(JSON.parse((await ask(`${system.controlUrl}/readyz`)).body).alarms).toEqual([]);
 });

@@ -25,7 +25,7 @@ describe("a gateway of four workers", () => {
     });
     const windowNow = () => Math.floor(Date.now() / windowMs);
     let outlasted = 0;
-    for (let judged = 0; judged < 10; ) {
+    for (let seen = 0; seen < 10; ) {
       // From just behind the border, so that all thousand are answered before the next one.
       await sleep(windowMs - (Date.now() % windowMs) + 20);
       const startedIn = windowNow();
@@ -37,7 +37,7 @@ describe("a gateway of four workers", () => {
         continue;
       }
       expect(statuses).toEqual({ 200: 100, 429: 900 });
-      judged += 1;
+      seen += 1;
     }
   });
 

@@ -146,19 +146,19 @@ it("a gateway that starts while control plane and Redis are down has its share, 
       await gateway.program.stop();
       await system.startGatewayAgain(gateway);
     };
-    const limitTold = async () => (await ask(`${gateway.url}/all`)).headers["x-ratelimit-limit"];
+    const limitReported = async () => (await ask(`${gateway.url}/all`)).headers["x-ratelimit-limit"];
     const log = () => readFileSync(join(gateway.directory, "error.log"), "utf8");
     const file = join(gateway.directory, "workers", "live-gateways");
     await until("both are told of each other", 5000, () => readFileSync(file, "utf8") === "2\n");
     await system.killControlPlane();
     await system.redis?.stop("SIGKILL");
     await restart();
-    expect(await limitTold()).toBe("5");
+    expect(await limitReported()).toBe("5");
 
     expect(log()).not.toContain("live-gateways is damaged");
     writeFileSync(file, "0\n");
     await restart();
-    expect(await limitTold()).toBe("10");
+    expect(await limitReported()).toBe("10");
     expect(log().split("live-gateways is damaged")).toHaveLength(2);
   } finally {
     await system.stop();

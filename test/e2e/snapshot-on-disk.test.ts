@@ -45,7 +45,7 @@ beforeEach(() => {
   }
 });
 
-const limitTold = async () => (await ask(gateway.url)).headers["x-ratelimit-limit"];
+const limitReported = async () => (await ask(gateway.url)).headers["x-ratelimit-limit"];
 /** The log of one start. */
 async function logOfRestart(): Promise<string> {
   const before = gateway.log.length;
@@ -58,7 +58,7 @@ describe("the newer snapshot on disk", () => {
     const log = await logOfRestart();
     expect(log).toMatch(/begins with revision 3 of \S+\/snapshot\.json/);
     expect(log).not.toContain("cannot be used");
-    expect(await limitTold()).toBe("7");
+    expect(await limitReported()).toBe("7");
     for (const path of [newest, former]) expect((statSync(path).mode & 0o777).toString(8)).toBe("600");
   });
 
@@ -102,7 +102,7 @@ describe("the newer snapshot on disk", () => {
   ])("leaves it to the one before where it $what, and the log says so", async ({ spoil, why }) => {
     spoil();
     const log = await logOfRestart();
-    expect(await limitTold()).toBe("5");
+    expect(await limitReported()).toBe("5");
     expect(log).toContain("snapshot-former.json, the one before it, serves with revision 2");
     expect(log).toContain(why);
   });
@@ -112,7 +112,7 @@ describe("the newer snapshot on disk", () => {
     rmSync(former);
     spawnSync("mkfifo", [former]);
     const log = await logOfRestart();
-    expect(await limitTold()).toBeUndefined();
+    expect(await limitReported()).toBeUndefined();
     expect(log).toContain("There are no policies until the control plane sends them");
   });
 });

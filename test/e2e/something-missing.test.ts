@@ -64,8 +64,8 @@ describe("a gateway with a wrong token", () => {
       /\[error\].*the control plane at ws:\S+ refused this gateway's token \(401\): .*SLUICE_GATEWAY_TOKEN/,
     );
     await until("the control plane says it", 5000, () => /The token is unknown/.test(system.controlPlaneOutput));
-    const [told] = linesWith(system.controlPlaneOutput, /The token is unknown/);
-    expect(JSON.parse(told as string)).toMatchObject({
+    const [reported] = linesWith(system.controlPlaneOutput, /The token is unknown/);
+    expect(JSON.parse(reported as string)).toMatchObject({
       level: 40,
       address: "127.0.0.1",
       reason: "The token is unknown.",

@@ -21,7 +21,7 @@ const countedWithinMs = 10_000;
 export async function playCrowds(
   scenario: CrowdScenario,
   times: number,
-  told: (run: Run, number: number) => void = () => {},
+  reported: (run: Run, number: number) => void = () => {},
   stopped = () => false,
 ): Promise<Account> {
   await using stack = new AsyncDisposableStack();
@@ -33,7 +33,7 @@ export async function playCrowds(
   while (runs.length < times && !stopped()) {
     if (runs.length > 0) await startAgain(system);
     runs.push(await playOnce(system, scenario, `crowd-${runs.length + 1}`));
-    told(runs.at(-1) as Run, runs.length);
+    reported(runs.at(-1) as Run, runs.length);
   }
   return accountOf(scenario, runs);
 }
@@ -62,11 +62,15 @@ async function playOnce(system: System, scenario: CrowdScenario, name: string): 
     offered,
   );
   const decided = answers.filter(({ status }) => status === 200 || status === 429).length;
-  return runOf(answers, await countsWhenTold(system.gateways, name, decided));
+  return runOf(answers, await countsWhenReported(system.gateways, name, decided));
 }
 
 /** @param decisions how many the gateways have to tell of */
-async function countsWhenTold(gateways: readonly Gateway[], policy: string, decisions: number): Promise<GatewayCounts> {
+async function countsWhenReported(
+  gateways: readonly Gateway[],
+  policy: string,
+  decisions: number,
+): Promise<GatewayCounts> {
   let counts = await countsOf(gateways, policy);
   await until("the gateways have told all their decisions", countedWithinMs, async () => {
     if (counts.decisions < decisions) counts = await countsOf(gateways, policy);

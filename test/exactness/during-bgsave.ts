@@ -29,7 +29,7 @@ const mostOutstanding = 400;
 /** @param saves how many, one after the other */
 export async function playBgsave(
   saves: number,
-  told: (line: string) => void,
+  reported: (line: string) => void,
   stopped: () => boolean,
 ): Promise<Account> {
   await using stack = new AsyncDisposableStack();
@@ -40,7 +40,7 @@ export async function playBgsave(
   stack.defer(() => redis.stop("SIGKILL"));
   await redis.command("DEBUG", "POPULATE", `${keys}`, "filling", "1000");
   const used = Number(/^used_memory:(\d+)/m.exec(String(await redis.command("INFO", "memory")))?.[1]);
-  told(`Redis holds ${(used / 1e9).toFixed(1)} GB`);
+  reported(`Redis holds ${(used / 1e9).toFixed(1)} GB`);
 
   const system = await System.start({ gateways: 2, workers, env: { ...environment, SLUICE_REDIS_URL: redis.url } });
   stack.defer(() => system.stop());
@@ -69,7 +69,7 @@ export async function playBgsave(
     const info = `${await redis.command("INFO", "stats")}${await redis.command("INFO", "persistence")}`;
     if (/rdb_last_bgsave_status:ok/.test(info)) saved += 1;
     forksMs.push(Number(/latest_fork_usec:(\d+)/.exec(info)?.[1]) / 1000);
-    told(`BGSAVE ${saved} of ${saves}: the fork took ${forksMs.at(-1)?.toFixed(0)} ms`);
+    reported(`BGSAVE ${saved} of ${saves}: the fork took ${forksMs.at(-1)?.toFixed(0)} ms`);
     await sleep(1000);
   }
   await load.stop();

@@ -54,11 +54,11 @@ async function play({ chosen, times, jsonFile }: Options, stopping: AbortSignal)
 }
 
 function inFull({ name, what, runs, excess, facts }: Account): object {
-  const told = runs.map((run) => {
+  const reported = runs.map((run) => {
     const { admitted, refused, others, counts } = run;
     return { admitted, refused, others, ...counts, ...latencyOf([run]) };
   });
-  return { name, what, excess, ...latencyOf(runs), runs: told, facts };
+  return { name, what, excess, ...latencyOf(runs), runs: reported, facts };
 }
 
 function tableOfAccounts(accounts: readonly Account[]): string {

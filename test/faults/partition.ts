@@ -40,9 +40,12 @@ const partitioned: Fault = {
         return undefined;
       },
       async moreFacts() {
-        const told: (string | undefined)[] = [];
-        for (const { url } of system.gateways) told.push((await ask(`${url}/unheard`)).headers["x-ratelimit-limit"]);
-        return [fact("limit told by a policy that was put meanwhile", "5, 5", told.join(", "), told.join() === "5,5")];
+        const reported: (string | undefined)[] = [];
+        for (const { url } of system.gateways)
+          reported.push((await ask(`${url}/unheard`)).headers["x-ratelimit-limit"]);
+        return [
+          fact("limit told by a policy that was put meanwhile", "5, 5", reported.join(", "), reported.join() === "5,5"),
+        ];
       },
     });
   },

@@ -153,7 +153,9 @@ const replyLost: Fault = {
         return undefined;
       },
       moreFacts({ served }) {
-        const left = served.filter(({ limit: told }) => told === limit.quota).map(({ remaining }) => remaining ?? 0);
+        const left = served
+          .filter(({ limit: reported }) => reported === limit.quota)
+          .map(({ remaining }) => remaining ?? 0);
         const charged = limit.quota - Math.min(...left);
         return [
           atLeast("replies lost", 10, lost),

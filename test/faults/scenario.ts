@@ -182,8 +182,8 @@ function limitDocument({ quota, window }: Limit): object {
 }
 
 /** Whom the counter of all decided. */
-function byCounter({ limit: told }: Served, { quota }: Limit): boolean {
-  return told === quota;
+function byCounter({ limit: reported }: Served, { quota }: Limit): boolean {
+  return reported === quota;
 }
 
 const admitted = ({ status }: Served) => status >= 200 && status < 300;
@@ -255,9 +255,14 @@ function boundFacts(
   const share = Math.floor(quota / system.gateways.length);
   const shared = admissions.filter((one) => !byCounter(one, limit));
   if (shared.length === 0) return facts;
-  const told = new Set(shared.map(({ limit: limitTold }) => limitTold));
+  const reported = new Set(shared.map(({ limit: limitReported }) => limitReported));
   facts.push(
-    fact("limit told where Redis did not decide", `${share}`, [...told].join(", "), told.size === 1 && told.has(share)),
+    fact(
+      "limit told where Redis did not decide",
+      `${share}`,
+      [...reported].join(", "),
+      reported.size === 1 && reported.has(share),
+    ),
   );
   const mostOfAny = (fromMs: number) =>
     Math.max(

@@ -15,7 +15,7 @@ const openWithinMs = 10_000;
 const betweenStepsMs = 3;
 const largeLetter = "x";
 
-export const framesToControlPlane: Target = { name: "frames-to-control-plane", lane: "control plane", start };
+export const framesToControlPlane: Target = { name: "frames-to-control-plane", worker: "control plane", start };
 
 async function start(surroundings: Surroundings): Promise<Fuzzer<unknown>> {
   const watch = await surroundings.controlPlane();
@@ -46,10 +46,10 @@ async function converse(watch: ControlPlaneWatch, input: readonly Step[]): Promi
     handshakeTimeout: openWithinMs,
     perMessageDeflate: false,
   });
-  const told = { epoch: "", revision: 0 };
+  const reported = { epoch: "", revision: 0 };
   socket.on("message", (data) => {
     const message = JSON.parse(String(data));
-    if (message.type === "snapshot") Object.assign(told, { epoch: message.epoch, revision: message.revision });
+    if (message.type === "snapshot") Object.assign(reported, { epoch: message.epoch, revision: message.revision });
   });
   await once(socket, "open");
   // From here on the other side may break off whenever it likes.
@@ -57,7 +57,7 @@ async function converse(watch: ControlPlaneWatch, input: readonly Step[]): Promi
   try {
     for (const step of input) {
       if (socket.readyState !== WebSocket.OPEN) break;
-      take(socket, step, told);
+      take(socket, step, reported);
       // So that what is told can be answered.
       await sleep(betweenStepsMs);
     }
@@ -67,10 +67,10 @@ async function converse(watch: ControlPlaneWatch, input: readonly Step[]): Promi
   await until("the socket is closed", openWithinMs, () => socket.readyState === WebSocket.CLOSED);
 }
 
-function take(socket: WebSocket, step: Step, told: { epoch: string; revision: number }): void {
+function take(socket: WebSocket, step: Step, reported: { epoch: string; revision: number }): void {
   switch (step.does) {
     case "message":
-      socket.send(messageText(step, told));
+      socket.send(messageText(step, reported));
       return;
     case "text":
       socket.send(step.text.slice(0, step.cut));

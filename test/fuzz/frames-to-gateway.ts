@@ -133,7 +133,7 @@ const speeches: fc.Arbitrary<Speech> = fc.record({
   ending: seldom(endings, 8),
 });
 
-export const framesToGateway: Target = { name: "frames-to-gateway", lane: "gateway", start };
+export const framesToGateway: Target = { name: "frames-to-gateway", worker: "gateway", start };
 
 async function start({ stack, watch }: Surroundings): Promise<Fuzzer<unknown>> {
   const port = await freePort();
@@ -150,13 +150,13 @@ async function start({ stack, watch }: Surroundings): Promise<Fuzzer<unknown>> {
       pushed += 1;
       const good: Good = { epoch: `good-${pushed}`, revision: 5, quota: 1_000_000 + pushed };
       await server.pushGood(goodSnapshot(good), good.epoch, patienceMs);
-      server.heard = [];
+      server.received = [];
       const { socket } = server;
       for (const saying of input.sayings) if (server.socket === socket) say(server, saying, good);
-      if (input.ending === undefined) await untilHeard(server, socket);
+      if (input.ending === undefined) await untilReceived(server, socket);
       else await cutOff(server, socket, input.ending, good);
       watched.look();
-      await judge(gateway, server, input, good);
+      await assess(gateway, server, input, good);
     },
     show: ({ sayings: said, ending }) => [...said, ending].map(readable).join("\n"),
     recover: async () => watched.begun(),
@@ -211,18 +211,18 @@ function say(server: PushServer, saying: Saying, good: Good): void {
 }
 
 /** An order is answered behind everything that was said before it; snapshots may take a little longer. */
-async function untilHeard(server: PushServer, socket: PushServer["socket"]): Promise<void> {
+async function untilReceived(server: PushServer, socket: PushServer["socket"]): Promise<void> {
   const isOpen = () => socket !== undefined && socket.readyState === socket.OPEN && server.socket === socket;
   if (isOpen()) socket?.send(JSON.stringify({ ...order, id: lastOrder }));
   const deadlineMs = performance.now() + patienceMs;
-  const isAnswered = () => server.heard.some(({ type, id }) => type === "counter" && id === lastOrder);
-  while (isOpen() && !isAnswered()) {
+  const hasReply = () => server.received.some(({ type, id }) => type === "counter" && id === lastOrder);
+  while (isOpen() && !hasReply()) {
     if (performance.now() > deadlineMs)
       throw new Fault("the gateway neither answers over its push socket nor hangs up");
     await sleep(5);
   }
-  for (let before = -1; before !== server.heard.length; ) {
-    before = server.heard.length;
+  for (let before = -1; before !== server.received.length; ) {
+    before = server.received.length;
     await sleep(quietMs);
   }
 }
@@ -238,29 +238,29 @@ async function cutOff(server: PushServer, socket: PushServer["socket"], ending: 
   );
 }
 
-async function judge(
+async function assess(
   gateway: LoneGateway,
   server: PushServer,
   { sayings: said, ending }: Speech,
   good: Good,
 ): Promise<void> {
-  for (const { type, problems } of server.heard) {
+  for (const { type, problems } of server.received) {
     const soleSnapshot = said.length === 1 ? said[0] : undefined;
     if (type !== "refused" || soleSnapshot?.says !== "snapshot" || soleSnapshot.snapshot.where !== "policies") continue;
     // What this judge accepts, the control plane would have accepted and pushed.
-    const judged = readSnapshot(JSON.parse(changedSnapshot(good, soleSnapshot.snapshot)));
-    if (judged.problems.length === 0)
+    const assessed = readSnapshot(JSON.parse(changedSnapshot(good, soleSnapshot.snapshot)));
+    if (assessed.problems.length === 0)
       throw new Fault(`refused a snapshot that Node accepts: ${JSON.stringify(problems)}`);
   }
   // What is a snapshot still may be taken: by its limits, or another's, the gateway then decides. It tells, where it still can.
   const harmless = ["older", "ping", "pong", "large"];
-  if (server.heard.some(({ type }) => type === "applied")) return;
+  if (server.received.some(({ type }) => type === "applied")) return;
   if (ending !== undefined && said.some(({ says }) => !harmless.includes(says))) return;
   for (let i = 0; i < workers; i++) {
     const { status, headers } = await ask(gateway.url + telltalePath);
     if (status >= 500) throw new Fault(`the gateway answered ${status}`);
     const limit = Number(headers["x-ratelimit-limit"]);
-    if (limit !== good.quota && !server.heard.some(({ type }) => type === "applied")) {
+    if (limit !== good.quota && !server.received.some(({ type }) => type === "applied")) {
       throw new Fault(`decides by the limit ${limit}, and its last good snapshot has ${good.quota}`);
     }
   }

@@ -72,7 +72,7 @@ const mostFindings = 5;
 const sampleEveryMs = 1_000;
 const sayEveryMs = 30_000;
 /** Shorter, caches are still being filled while memory is first looked at. */
-const judgesMemoryFromSeconds = 240;
+const assessesMemoryFromSeconds = 240;
 /** LuaJIT and V8 take what is left of the machine and give back when they like. */
 const mayGrow = { percent: 10, kb: 8 * 1024 };
 
@@ -108,14 +108,14 @@ class Run {
     this.#stack.defer(() => looking.stop());
     this.#beganMs = performance.now();
     const over = AbortSignal.any([signal, AbortSignal.timeout(seconds * 1000)]);
-    const lanes = Map.groupBy(started, ({ target }) => target.lane);
+    const workers = Map.groupBy(started, ({ target }) => target.worker);
     const beside = new AbortController();
     const background = Promise.all([
       regularly(sampleEveryMs, beside.signal, () => this.#sample(looking)),
       regularly(sayEveryMs, beside.signal, async () => say(this.#progress())),
     ]);
     try {
-      await Promise.all([...lanes.values()].map((lane) => this.#playInTurns(lane, over)));
+      await Promise.all([...workers.values()].map((worker) => this.#playInTurns(worker, over)));
     } finally {
       beside.abort();
       await background;
@@ -159,14 +159,14 @@ class Run {
   }
 
   /** Every round of every target has a seed of its own, and can be the first of another run. */
-  async #playInTurns(lane: readonly Started[], over: AbortSignal): Promise<void> {
+  async #playInTurns(worker: readonly Started[], over: AbortSignal): Promise<void> {
     const { seeds, seconds, signal } = this.#options;
     // Where rounds are counted each is played, however late it is: a busy machine leaves none out.
     const ended = seeds.length === 1 ? over : signal;
-    const partMs = (seconds * 1000) / lane.length / seeds.length;
+    const partMs = (seconds * 1000) / worker.length / seeds.length;
     for (let round = 0; !ended.aborted && (seeds.length === 1 || round < seeds.length); round++) {
       const seed = seeds[round] ?? seeds[0] + round;
-      const playing = lane.filter(({ target }) => !this.#hasToldEnough(target));
+      const playing = worker.filter(({ target }) => !this.#hasReportedEnough(target));
       if (playing.length === 0) return;
       for (const { target, fuzzer } of playing) {
         if (!ended.aborted) await this.#playOne(target, fuzzer, seed, Math.min(roundMs, partMs));
@@ -174,7 +174,7 @@ class Run {
     }
   }
 
-  #hasToldEnough({ name }: Target): boolean {
+  #hasReportedEnough({ name }: Target): boolean {
     return this.#findings.filter(({ target }) => target === name).length >= mostFindings;
   }
 
@@ -232,7 +232,7 @@ class Run {
 
   #memoryFacts(): Fact[] {
     const { seconds } = this.#options;
-    if (seconds < judgesMemoryFromSeconds) return [];
+    if (seconds < assessesMemoryFromSeconds) return [];
     const roles = [...new Set(this.#samples.flatMap((sample) => Object.keys(sample.roles)))];
     return roles.map((role) => {
       const held = this.#samples.flatMap((sample) => sample.roles[role] ?? []);

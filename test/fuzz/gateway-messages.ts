@@ -170,12 +170,12 @@ export const conversations: fc.Arbitrary<readonly Step[]> = fc
 /** The message as it is sent. @param told the newest position that the control plane told on this socket */
 export function messageText(
   step: Extract<Step, { does: "message" }>,
-  told: { epoch: string; revision: number },
+  reported: { epoch: string; revision: number },
 ): string {
   const { message, ahead: by } = step;
   const positioned =
     by === undefined || !("epoch" in message)
       ? message
-      : { ...message, epoch: told.epoch, revision: told.revision + by };
+      : { ...message, epoch: reported.epoch, revision: reported.revision + by };
   return JSON.stringify(changed(positioned, ...step.by)) ?? "";
 }

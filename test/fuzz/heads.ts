@@ -21,7 +21,7 @@ type Input =
   | { readonly sends: "heads"; readonly exchanges: readonly Exchange[] }
   | { readonly sends: "spellings"; readonly spelling: (unique: string) => Spelling };
 
-export const heads: Target = { name: "heads", lane: "gateway", start };
+export const heads: Target = { name: "heads", worker: "gateway", start };
 
 async function start({ stack, watch }: Surroundings): Promise<Fuzzer<unknown>> {
   const gateway = await LoneGateway.start({ workers: 2, policies });
@@ -38,10 +38,10 @@ async function start({ stack, watch }: Surroundings): Promise<Fuzzer<unknown>> {
     async play(input) {
       if (input.sends === "heads") {
         const answers = await Promise.all(input.exchanges.map((exchange) => exchanged(port, exchange)));
-        for (const [i, answer] of answers.entries()) judge(answer, input.exchanges[i] as Exchange);
+        for (const [i, answer] of answers.entries()) assess(answer, input.exchanges[i] as Exchange);
       } else {
         spelled += 1;
-        await judgeSpelling(port, input.spelling(`s${spelled}`));
+        await assessSpelling(port, input.spelling(`s${spelled}`));
       }
       watched.look();
     },
@@ -120,11 +120,11 @@ const policies = [
 async function exchanged(port: number, { bytes, cutAt }: Exchange, silentMs = quietMs): Promise<Buffer> {
   const socket = connect({ port, host: "127.0.0.1", noDelay: true });
   const parts: Buffer[] = [];
-  let heardAtMs = performance.now();
+  let receivedAtMs = performance.now();
   let closed = false;
   socket.on("data", (part) => {
     parts.push(part);
-    heardAtMs = performance.now();
+    receivedAtMs = performance.now();
   });
   // nginx hangs up on what it does not want to read.
   socket.on("error", () => undefined);
@@ -137,7 +137,7 @@ async function exchanged(port: number, { bytes, cutAt }: Exchange, silentMs = qu
     await sleep(betweenPiecesMs);
     socket.write(bytes.subarray(cut));
   }
-  while (!closed && performance.now() - heardAtMs < silentMs) await sleep(5);
+  while (!closed && performance.now() - receivedAtMs < silentMs) await sleep(5);
   socket.destroy();
   return Buffer.concat(parts);
 }
@@ -150,7 +150,7 @@ const ownHeaders = /^(ratelimit|ratelimit-policy|x-ratelimit-\w+|retry-after|con
 const withoutVersion = /^\s*[A-Z_-]+ +[^ \r\n]+ *\r?$/m;
 
 /** What answers there are, as far as they go: a client that hangs up gets no more of them. */
-function judge(answer: Buffer, { bytes }: Exchange): void {
+function assess(answer: Buffer, { bytes }: Exchange): void {
   let rest = answer.toString("latin1");
   const isOldest = () => !rest.startsWith("HTTP/1");
   const asksForNoBody = bytes.includes("HEAD");
@@ -190,7 +190,7 @@ function bodyEnd(text: string, from: number, status: number, lines: readonly str
   return end <= text.length ? end : undefined;
 }
 
-async function judgeSpelling(port: number, { plain, odd }: Spelling): Promise<void> {
+async function assessSpelling(port: number, { plain, odd }: Spelling): Promise<void> {
   const remaining = async (request: string) => {
     const answer = (
       await exchanged(port, { bytes: Buffer.from(request, "latin1"), cutAt: undefined }, patienceMs)

@@ -11,7 +11,7 @@ const readsByPost = "/policies/validate";
 const looksAtFleetEvery = 20;
 const isDocument = /\/(policies|templates)\/[^/]+$/;
 
-export const rest: Target = { name: "rest", lane: "control plane", start };
+export const rest: Target = { name: "rest", worker: "control plane", start };
 
 async function start(surroundings: Surroundings): Promise<Fuzzer<unknown>> {
   const watch = await surroundings.controlPlane();
@@ -72,7 +72,7 @@ class Session {
 
   async play(input: ApiRequest): Promise<void> {
     const answer = await this.#send(input);
-    this.#judge(input, answer);
+    this.#assess(input, answer);
     await this.#watch.lookAtStalls(async () => {
       // The same document once more would change nothing, and cost nothing.
       if (input.method === "PUT" && isDocument.test(input.path))
@@ -100,7 +100,7 @@ class Session {
     return answer;
   }
 
-  #judge({ role, method, path }: ApiRequest, { status, body }: Answer): void {
+  #assess({ role, method, path }: ApiRequest, { status, body }: Answer): void {
     if (status === 0 || status >= 300 || method === "OPTIONS") return;
     const reads = method === "GET" || method === "HEAD" || path.includes(readsByPost);
     if (role === "caller" || role === "gateway" || role === "stranger" || role === "nobody") {

@@ -31,24 +31,24 @@ export const readingFuzzer: Fuzzer<string> = {
   async play(text) {
     // Whoever else fuzzes in this process gets a turn.
     await setImmediate();
-    judge(text);
+    assess(text);
   },
   show: (text) => JSON.stringify(text),
 };
 
 export const snapshotReading: Target = {
   name: "snapshot-reading",
-  lane: "gateway",
+  worker: "gateway",
   start: async () => readingFuzzer as Fuzzer<unknown>,
 };
 
-function judge(text: string): void {
+function assess(text: string): void {
   const before = readByLines(goodSnapshot(good), undefined)?.snapshot;
   if (before === undefined) throw new Fault("the good snapshot was not read");
   const lines = readByLines(text, undefined);
   // What the one before had in the same words is taken from there, and must be the same.
   const linesAgain = readByLines(text, before);
-  if (!isDeepStrictEqual(toldOf(lines), toldOf(linesAgain)))
+  if (!isDeepStrictEqual(reportedOf(lines), reportedOf(linesAgain)))
     throw new Fault("another reading after a snapshot with the same lines");
   const value = decoded(text);
   if (lines === undefined) {
@@ -60,10 +60,10 @@ function judge(text: string): void {
     if (lines.problems.length === 0) throw new Fault("read by lines what is not JSON");
     return;
   }
-  const whole = toldOf(readSnapshot(value));
-  if (!isDeepStrictEqual(toldOf(lines), whole)) {
+  const whole = reportedOf(readSnapshot(value));
+  if (!isDeepStrictEqual(reportedOf(lines), whole)) {
     throw new Fault(
-      `by lines ${JSON.stringify(toldOf(lines)).slice(0, 300)}, in one ${JSON.stringify(whole).slice(0, 300)}`,
+      `by lines ${JSON.stringify(reportedOf(lines)).slice(0, 300)}, in one ${JSON.stringify(whole).slice(0, 300)}`,
     );
   }
 }
@@ -81,7 +81,7 @@ function decoded(text: string): unknown {
 }
 
 /** Without what only one of the ways keeps for the next time. */
-function toldOf(reading: SnapshotReading | undefined): unknown {
+function reportedOf(reading: SnapshotReading | undefined): unknown {
   if (reading?.snapshot === undefined) return reading?.problems;
   const { epoch, revision, policies, bans, callers } = reading.snapshot;
   return { epoch, revision, policies: policies.map(({ app, policy }) => ({ app, policy })), bans, callers };

@@ -24,7 +24,7 @@ interface Damage {
   readonly nginx: "down" | "running";
 }
 
-export const snapshotsOnDisk: Target = { name: "snapshots-on-disk", lane: "gateway", start };
+export const snapshotsOnDisk: Target = { name: "snapshots-on-disk", worker: "gateway", start };
 
 async function start({ stack }: Surroundings): Promise<Fuzzer<unknown>> {
   const port = await freePort();
@@ -76,7 +76,7 @@ async function start({ stack }: Surroundings): Promise<Fuzzer<unknown>> {
         watched.begun();
       }
       watched.look();
-      await judge(gateway, nginx);
+      await assess(gateway, nginx);
     },
     show: (input) => `${kept.map(({ path }) => basename(path)).join(", ")}: ${readable(input)}`,
     async recover() {
@@ -89,7 +89,7 @@ async function start({ stack }: Surroundings): Promise<Fuzzer<unknown>> {
   return fuzzer as Fuzzer<unknown>;
 }
 
-async function judge(gateway: LoneGateway, nginx: Damage["nginx"]): Promise<void> {
+async function assess(gateway: LoneGateway, nginx: Damage["nginx"]): Promise<void> {
   const health = await ask(`${gateway.privateUrl}/sluice/healthz`);
   const { status, headers } = await ask(gateway.url + telltalePath);
   if (status >= 500) throw new Fault(`the gateway answered ${status}`);

@@ -22,11 +22,11 @@ export interface Fuzzer<Input> {
 }
 
 /** Two of one lane play in turns, those of different lanes at the same time: they share nothing. */
-export type Lane = "control plane" | "gateway";
+export type Worker = "control plane" | "gateway";
 
 export interface Target {
   readonly name: string;
-  readonly lane: Lane;
+  readonly worker: Worker;
   /** What ends with the stack was begun for this run. */
   start(this: void, surroundings: Surroundings): Promise<Fuzzer<unknown>>;
 }

@@ -18,7 +18,7 @@ interface Sending {
   readonly how: "validated by a viewer" | "put by a viewer" | "put by an editor" | "put as a template";
 }
 
-export const texts: Target = { name: "texts", lane: "control plane", start };
+export const texts: Target = { name: "texts", worker: "control plane", start };
 
 async function start(surroundings: Surroundings): Promise<Fuzzer<unknown>> {
   const watch = await surroundings.controlPlane();
@@ -35,7 +35,7 @@ async function start(surroundings: Surroundings): Promise<Fuzzer<unknown>> {
       ),
     }),
     async play(input) {
-      await judge(watch, tokens, input, await send(watch, tokens, input));
+      await assess(watch, tokens, input, await send(watch, tokens, input));
       await watch.lookAtStalls(() => send(watch, tokens, input), show(input));
     },
     show,
@@ -72,7 +72,7 @@ function send(watch: ControlPlaneWatch, tokens: Tokens, { text: { type, bytes },
   });
 }
 
-async function judge(
+async function assess(
   watch: ControlPlaneWatch,
   tokens: Tokens,
   { text: { type, bytes, never }, how }: Sending,

@@ -97,7 +97,7 @@ describe("the script that Redis runs", function()
 
   it("keeps a counter that owes until it has paid and a life more, and its debt until then", function()
     local settle = function(units)
-      return redis.run("settle", { "b", "b:debt" }, product.scriptArguments(daily, units))
+      return redis.run("charge_deferred", { "b", "b:debt" }, product.scriptArguments(daily, units))
     end
     -- 3 a day; the day has 6400 s left.
     assert.same({ 0, 0, 92800000000, 92800000000 }, settle(6))
@@ -110,11 +110,11 @@ describe("the script that Redis runs", function()
 
   it("writes nothing where it is only asked", function()
     local keys = { "b", "b:debt" }
-    assert.same({ 1, 3, 0, 6400000000 }, redis.run("settle", keys, product.scriptArguments(daily, 0)))
+    assert.same({ 1, 3, 0, 6400000000 }, redis.run("charge_deferred", keys, product.scriptArguments(daily, 0)))
     assert.same({}, redis.keys)
-    redis.run("settle", keys, product.scriptArguments(daily, 4))
+    redis.run("charge_deferred", keys, product.scriptArguments(daily, 4))
     local before = redis.keys.b
-    assert.same({ 0, 0, 6400000000, 92800000000 }, redis.run("settle", keys, product.scriptArguments(daily, 0)))
+    assert.same({ 0, 0, 6400000000, 92800000000 }, redis.run("charge_deferred", keys, product.scriptArguments(daily, 0)))
     assert.equal(before, redis.keys.b)
   end)
 

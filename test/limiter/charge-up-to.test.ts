@@ -56,16 +56,16 @@ describe("of a token-bucket that refills fast", () => {
   it("after stutters of up to half a second it holds no more than one that was asked all the time", () => {
     fc.assert(
       fc.property(
-        fc.array(fc.record({ afterUs: fc.nat(50_000), heard: fc.boolean() }), { minLength: 1, maxLength: 200 }),
+        fc.array(fc.record({ afterUs: fc.nat(50_000), reached: fc.boolean() }), { minLength: 1, maxLength: 200 }),
         (requests) => {
           const asked = counterOf("token-bucket", 100, second);
           const away = counterOf("token-bucket", 100, second);
           let atUs = startUs;
           let owed = 0;
           let awaySinceUs = startUs;
-          for (const { afterUs, heard } of requests) {
+          for (const { afterUs, reached } of requests) {
             atUs += afterUs;
-            if (atUs - awaySinceUs > 500_000 || heard) {
+            if (atUs - awaySinceUs > 500_000 || reached) {
               if (owed > 0) away.chargeUpTo(atUs, owed);
               owed = 0;
               awaySinceUs = atUs;

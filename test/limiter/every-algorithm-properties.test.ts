@@ -225,13 +225,13 @@ for (const algorithm of everyAlgorithm) {
       }),
     );
     /** The moments as a clock shows them, and how much time it has told, each step back being none. */
-    function* told(trace: Trace, steps: readonly number[]) {
-      let [clockUs, toldUs] = [trace.fromUs, 0];
+    function* reported(trace: Trace, steps: readonly number[]) {
+      let [clockUs, reportedUs] = [trace.fromUs, 0];
       for (const [i, { afterUs, cost }] of trace.requests.entries()) {
         const next = Math.min(8e15, Math.max(1e15, clockUs + afterUs + (steps[i % steps.length] as number)));
-        toldUs += Math.max(0, next - clockUs);
+        reportedUs += Math.max(0, next - clockUs);
         clockUs = next;
-        yield { clockUs, toldUs, cost };
+        yield { clockUs, reportedUs, cost };
       }
     }
 
@@ -240,7 +240,7 @@ for (const algorithm of everyAlgorithm) {
         fc.property(walks, ({ trace, steps }) => {
           const { limit } = trace;
           const counter = new Counter(rateOf(limit));
-          for (const { clockUs, cost } of told(trace, steps)) {
+          for (const { clockUs, cost } of reported(trace, steps)) {
             const { allowed, retryAfterUs } = counter.ask(clockUs, cost);
             const mostUs = longestWaitUs(limit, cost) + mostAheadUs(limit);
             if (allowed || cost > capacityOf(limit)) continue;
@@ -260,14 +260,14 @@ for (const algorithm of everyAlgorithm) {
           const counter = new Counter(rateOf(limit));
           const admitted: Admission[] = [];
           let [borders, openUs] = [0, -1];
-          for (const { clockUs, toldUs, cost } of told(trace, steps)) {
+          for (const { clockUs, reportedUs, cost } of reported(trace, steps)) {
             // A fixed window begins anew when the clock passes a border that it had not.
             const windowUs = clockUs - (clockUs % limit.windowUs);
             if (windowUs > openUs) borders += 1;
             if (windowUs > openUs || openUs - clockUs > toleranceUs(limit)) openUs = windowUs;
             const before = copyOf(counter.state);
             const allowed = counter.allows(clockUs, cost);
-            if (allowed) admitted.push({ toldUs, borders, cost });
+            if (allowed) admitted.push({ reportedUs, borders, cost });
             else if (forgets && !counter.state.stepped) counter.state = before;
           }
           for (const first of admitted) expectNoneMinted(limit, first, admitted);
@@ -278,7 +278,7 @@ for (const algorithm of everyAlgorithm) {
   });
 
   interface Admission {
-    readonly toldUs: number;
+    readonly reportedUs: number;
     /** How many borders of fixed windows there had been. */
     readonly borders: number;
     readonly cost: number;
@@ -288,7 +288,7 @@ for (const algorithm of everyAlgorithm) {
     const { quota, windowUs } = limit;
     let units = 0;
     for (const one of admitted.slice(admitted.indexOf(first))) {
-      const elapsedUs = one.toldUs - first.toldUs;
+      const elapsedUs = one.reportedUs - first.reportedUs;
       if (algorithm === "fixed-window" && one.borders !== first.borders) break;
       if (!isBucket && algorithm !== "fixed-window") {
         const leastUs = algorithm === "concurrency" ? 0.9 * windowUs : windowUs;

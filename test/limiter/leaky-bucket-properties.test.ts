@@ -57,8 +57,8 @@ for (const [size, traces, numRuns] of [
             for (let to = from + 1; to < departures.length; to++) {
               const [first, last, before] = [departures[from], departures[to], departures[to - 1]] as Departure[];
               between += (before as Departure).cost;
-              const apart = ((last as Departure).us - (first as Departure).us + 1n) * quotaOf(trace.limit);
-              expect(apart > between * windowOf(trace.limit)).toBe(true);
+              const spanned = ((last as Departure).us - (first as Departure).us + 1n) * quotaOf(trace.limit);
+              expect(spanned > between * windowOf(trace.limit)).toBe(true);
             }
           }
         }),

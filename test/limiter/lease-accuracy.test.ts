@@ -47,7 +47,7 @@ function simulate(
   resetAtUs = Number.POSITIVE_INFINITY,
 ): Outcome {
   const random = seeded(7);
-  const redis = new Redis(product, [limit], holder.leaseTerms);
+  const redis = new Redis(product, [limit], holder.leaseParameters);
   let observer = observerOf(limit);
   const queue = new Queue();
   const outcome: Outcome = {
@@ -90,7 +90,7 @@ function simulate(
     let refusedUntilUs = 0;
 
     const exchange = () => {
-      const plan = holder.plan(gateway.holder, redis.terms, gateway.cell, gateway.asked, clock());
+      const plan = holder.plan(gateway.holder, redis.parameters, gateway.cell, gateway.asked, clock());
       if (!plan.exchanges) return;
       count();
       const message = gateway.send(clock(), plan);
@@ -98,7 +98,7 @@ function simulate(
         const answer = redis.exchange(startUs + nowUs, message);
         later(wayUs(), () => {
           if (answer === undefined) throw new Error("overtaken, though messages keep their order");
-          gateway.hear(clock(), answer);
+          gateway.acceptAnswer(clock(), answer);
           const woken = waiting;
           waiting = [];
           for (const request of woken) request();
@@ -248,7 +248,7 @@ const cases: readonly [string, Limit, readonly number[]][] = [
 
 /** What one Redis that is asked for every request admits. */
 function admittedExactly(limit: Limit, demands: readonly number[], seconds: number): number {
-  const redis = new Redis(product, [limit], holder.leaseTerms);
+  const redis = new Redis(product, [limit], holder.leaseParameters);
   const requests = demands.reduce((sum, demand) => sum + demand, 0) * seconds;
   let admitted = 0;
   for (let request = 0; request < requests; request++) {
@@ -306,11 +306,11 @@ describe("a gateway", () => {
     gateway.asked = 1000;
     gateway.send(100 * ms, planAt(gateway, 100 * ms));
     const nothing = { seq: 1, grant: 0, honoured: 0, durationUs: 300 * ms, retryAfterUs: 0, elsewhere: 0 };
-    expect(gateway.hear(101 * ms, { ...nothing, ...answer })).toBe(true);
+    expect(gateway.acceptAnswer(101 * ms, { ...nothing, ...answer })).toBe(true);
     return gateway;
   }
   const planAt = (gateway: Gateway, nowUs: number) =>
-    holder.plan(gateway.holder, holder.leaseTerms, gateway.cell, gateway.asked, nowUs);
+    holder.plan(gateway.holder, holder.leaseParameters, gateway.cell, gateway.asked, nowUs);
 
   test("that nobody has asked for a horizon asks for nothing, however much it was asked before", () => {
     const gateway = askedBefore({ retryAfterUs: 3600 * second });
@@ -343,10 +343,10 @@ describe("a gateway", () => {
 });
 
 test("a gateway that asks alone is granted no more than half of what is left, but the last units whole", () => {
-  const redis = new Redis(product, [limit("fixed-window", 300, 3600 * second)], holder.leaseTerms);
+  const redis = new Redis(product, [limit("fixed-window", 300, 3600 * second)], holder.leaseParameters);
   const grants: (number | undefined)[] = [];
   for (let seq = 1; seq < 8; seq++) {
-    const message = { holder: "node", seq, heard: seq - 1, kept: 0, back: 0, want: 1000 };
+    const message = { holder: "node", seq, acknowledged: seq - 1, kept: 0, back: 0, want: 1000 };
     grants.push(redis.exchange(startUs + seq, message)?.grant);
   }
   expect(grants).toEqual([150, 75, 37, 32, 6, 0, 0]);
@@ -372,7 +372,7 @@ describe("a limit is leased", () => {
   });
 
   function isLeasable(held: Limit): boolean {
-    return ledger.isLeasable(rates.rateOf(held), holder.leaseTerms);
+    return ledger.isLeasable(rates.rateOf(held), holder.leaseParameters);
   }
 });
 
@@ -381,12 +381,19 @@ test("a request finds its way: exactly where little is asked, then by leases, re
   const wayFor = (cost: number, nowUs: number) => holder.wayFor(gateway.holder, cost, nowUs);
   expect(wayFor(1, 0)).toBe("exact");
   gateway.asked = 10;
-  const plan = holder.plan(gateway.holder, holder.leaseTerms, 0, gateway.asked, 100_000);
+  const plan = holder.plan(gateway.holder, holder.leaseParameters, 0, gateway.asked, 100_000);
   expect(plan).toEqual({ exchanges: true, back: 0, want: 5 });
   gateway.send(100_000, plan);
   expect(wayFor(1, 100_000)).toBe("ask");
   expect(wayFor(4, 100_000)).toBe("exact");
-  gateway.hear(101_000, { seq: 1, grant: 0, honoured: 0, durationUs: 300_000, retryAfterUs: 50_000, elsewhere: 0 });
+  gateway.acceptAnswer(101_000, {
+    seq: 1,
+    grant: 0,
+    honoured: 0,
+    durationUs: 300_000,
+    retryAfterUs: 50_000,
+    elsewhere: 0,
+  });
   expect(wayFor(1, 150_999)).toBe("refuse");
   expect(holder.refusedUntil(gateway.holder)).toBe(151_000);
   expect(wayFor(1, 151_000)).toBe("ask");

@@ -51,12 +51,12 @@ interface Seen {
   steps: number;
   excess: number;
   leased: number;
-  heard: number;
+  acknowledged: number;
 }
 
 /** Plays worlds until a limit is broken, or so many steps have been taken. */
 function explore(tested: Product, steps: number): Seen {
-  const seen: Seen = { steps: 0, excess: Number.NEGATIVE_INFINITY, leased: 0, heard: 0 };
+  const seen: Seen = { steps: 0, excess: Number.NEGATIVE_INFINITY, leased: 0, acknowledged: 0 };
   for (let number = 0; seen.steps < steps && seen.excess <= 0; number++) {
     const world = new World(
       tested,
@@ -69,7 +69,7 @@ function explore(tested: Product, steps: number): Seen {
     }
     seen.excess = Math.max(seen.excess, world.excess);
     seen.leased += world.leased;
-    seen.heard += world.heard;
+    seen.acknowledged += world.acknowledged;
   }
   return seen;
 }
@@ -80,26 +80,26 @@ test("a million steps break no limit", { timeout: 60_000 }, async () => {
   // Limits were reached to the last unit, with units that had been leased.
   expect(seen.excess).toBe(0);
   expect(seen.leased).toBeGreaterThan(100_000);
-  expect(seen.heard).toBeGreaterThan(50_000);
+  expect(seen.acknowledged).toBeGreaterThan(50_000);
 });
 
 test("a unit of one window does not go back into a lease of the next", async () => {
   const tested = await product(limiter);
-  const redis = new Redis(tested, [fixed], tested.leaseTerms);
+  const redis = new Redis(tested, [fixed], tested.leaseParameters);
   const gateway = new Gateway(tested, "life");
   const ms = 1000;
   const exchange = (sentUs: number, arrivesUs: number) => {
     const message = gateway.send(sentUs, { exchanges: true, back: 0, want: 50 });
-    return () => gateway.hear(arrivesUs, redis.exchange(arrivesUs, message) as LeaseAnswer);
+    return () => gateway.acceptAnswer(arrivesUs, redis.exchange(arrivesUs, message) as LeaseAnswer);
   };
   exchange(900 * ms, 901 * ms)();
   const later = exchange(990 * ms, 1001 * ms);
   expect(gateway.spend(995 * ms, 1, false)).toBe(true);
-  const { seq, heard } = gateway.holder;
-  expect(tested.mayGiveBack(gateway.holder, seq, heard, 996 * ms)).toBe(true);
+  const { seq, acknowledged } = gateway.holder;
+  expect(tested.mayRefund(gateway.holder, seq, acknowledged, 996 * ms)).toBe(true);
   expect(later()).toBe(true);
   expect(gateway.cell).toBe(redis.ledger.holdings[0]?.outstanding);
-  expect(tested.mayGiveBack(gateway.holder, seq, heard, 1002 * ms)).toBe(false);
+  expect(tested.mayRefund(gateway.holder, seq, acknowledged, 1002 * ms)).toBe(false);
 });
 
 describe("when Redis loses", () => {

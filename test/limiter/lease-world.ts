@@ -26,15 +26,15 @@ export function seeded(seed: number): Random {
 
 export class Redis {
   readonly product: Product;
-  readonly terms: ledgers.LeaseTerms;
+  readonly parameters: ledgers.LeaseParameters;
   readonly limits: readonly Limit[];
   ledger: ledgers.Ledger = { holdings: [], count: 0 };
   counters: Counter[] = [];
 
-  constructor(product: Product, limits: readonly Limit[], terms: ledgers.LeaseTerms) {
+  constructor(product: Product, limits: readonly Limit[], parameters: ledgers.LeaseParameters) {
     this.product = product;
     this.limits = limits;
-    this.terms = terms;
+    this.parameters = parameters;
     this.forget();
   }
 
@@ -49,7 +49,7 @@ export class Redis {
   exchange(nowUs: number, message: ledgers.LeaseMessage): ledgers.LeaseAnswer | undefined {
     const { product, ledger, counters } = this;
     const ring = product.memoryRing;
-    const place = product.exchange(ledger, counters, counters.length, ring, nowUs, message, this.terms);
+    const place = product.exchange(ledger, counters, counters.length, ring, nowUs, message, this.parameters);
     if (place === product.overtaken) return undefined;
     const elsewhere = product.unitsElsewhere(ledger, place, nowUs);
     return { ...(ledger.holdings[place] as ledgers.Holding), elsewhere };
@@ -96,12 +96,12 @@ export class Gateway {
 
   /** The message that waits for its answer. */
   message(): ledgers.LeaseMessage {
-    const { seq, heard, kept, back, want } = this.holder;
-    return { holder: this.name, seq, heard, kept, back, want };
+    const { seq, acknowledged, kept, back, want } = this.holder;
+    return { holder: this.name, seq, acknowledged, kept, back, want };
   }
 
-  hear(nowUs: number, answer: ledgers.LeaseAnswer): boolean {
-    if (!this.product.hear(this.holder, answer, nowUs)) return false;
+  acceptAnswer(nowUs: number, answer: ledgers.LeaseAnswer): boolean {
+    if (!this.product.acceptAnswer(this.holder, answer, nowUs)) return false;
     this.cell = Math.min(Math.max(this.cell, 0), answer.honoured) + answer.grant;
     return true;
   }
@@ -113,7 +113,7 @@ interface Undecided {
   readonly gateway: Gateway;
   readonly cost: number;
   readonly seq: number;
-  readonly heard: number;
+  readonly acknowledged: number;
 }
 
 /** Counts what is spent against one limit, exactly. */
@@ -220,7 +220,7 @@ export class World {
   /** What was seen. */
   spent = 0;
   leased = 0;
-  heard = 0;
+  acknowledged = 0;
   /** The most units over a limit, ever. */
   excess = Number.NEGATIVE_INFINITY;
 
@@ -246,7 +246,7 @@ export class World {
     else if (dice < 90) this.#deliver();
     else if (dice < 93) this.#sendAgain(node);
     else if (dice < 95) this.#product.giveUp(node.gateway.holder);
-    else if (dice < 96) this.#giveBack();
+    else if (dice < 96) this.#refundAll();
     else if (dice < 99) this.#chargeExactly(random(random(5) === 0 ? 200 : 20));
     else if (random(5) === 0) node.gateway = this.#gateway();
   }
@@ -310,7 +310,7 @@ export class World {
     for (let letters = random(4); letters > 0; letters--) this.#deliver();
     if (random(2) === 0) this.#chargeExactly(200);
     for (let letters = random(4); letters > 0; letters--) this.#deliver();
-    if (random(2) === 0) this.#giveBack();
+    if (random(2) === 0) this.#refundAll();
     for (const other of this.#nodes) this.#spend(other, 200);
     if (random(2) === 0) this.#chargeExactly(200);
   }
@@ -323,8 +323,8 @@ export class World {
     for (; times > 0; times--) {
       if (!gateway.spend(this.#clock(node), cost, random(20) === 0)) continue;
       if (random(10) === 0) {
-        const { seq, heard } = gateway.holder;
-        this.#undecided.push({ node, gateway, cost, seq, heard });
+        const { seq, acknowledged } = gateway.holder;
+        this.#undecided.push({ node, gateway, cost, seq, acknowledged });
         if (this.#undecided.length > mostLetters) this.#undecided.shift();
         continue;
       }
@@ -334,10 +334,10 @@ export class World {
   }
 
   /** Of requests that another policy has refused by now: their units go back to the lease, or nobody has them. */
-  #giveBack(): void {
-    for (const { node, gateway, cost, seq, heard } of this.#undecided.splice(0)) {
+  #refundAll(): void {
+    for (const { node, gateway, cost, seq, acknowledged } of this.#undecided.splice(0)) {
       if (node.gateway !== gateway) continue;
-      if (this.#product.mayGiveBack(gateway.holder, seq, heard, this.#clock(node))) gateway.cell += cost;
+      if (this.#product.mayRefund(gateway.holder, seq, acknowledged, this.#clock(node))) gateway.cell += cost;
     }
   }
 
@@ -361,7 +361,7 @@ export class World {
     const { gateway } = node;
     if (gateway.holder.waiting === 1) return;
     const nowUs = this.#clock(node);
-    let plan = this.#product.plan(gateway.holder, this.#redis.terms, gateway.cell, gateway.asked, nowUs);
+    let plan = this.#product.plan(gateway.holder, this.#redis.parameters, gateway.cell, gateway.asked, nowUs);
     // The bound does not rest on good plans.
     if (random(3) > 0) {
       const back = random(2) === 0 ? random(Math.max(gateway.cell, 0) + 8) : 0;
@@ -396,6 +396,6 @@ export class World {
       return;
     }
     const node = this.#nodes.find(({ gateway }) => gateway === letter.to);
-    if (node?.gateway.hear(this.#clock(node), letter.answer as ledgers.LeaseAnswer)) this.heard += 1;
+    if (node?.gateway.acceptAnswer(this.#clock(node), letter.answer as ledgers.LeaseAnswer)) this.acknowledged += 1;
   }
 }

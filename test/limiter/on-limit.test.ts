@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { validatePolicy } from "../../limiter/src/policy/validate.ts";
 
-const judged = (onLimit: unknown) =>
+const validated = (onLimit: unknown) =>
   validatePolicy({ name: "p", limits: [{ algorithm: "fixed-window", quota: 1, window: "1s" }], onLimit });
-const read = (onLimit: unknown) => judged(onLimit).policy?.onLimit;
-const problems = (onLimit: unknown) => judged(onLimit).problems.map(({ path, expected }) => `${path}: ${expected}`);
+const read = (onLimit: unknown) => validated(onLimit).policy?.onLimit;
+const problems = (onLimit: unknown) => validated(onLimit).problems.map(({ path, expected }) => `${path}: ${expected}`);
 
 describe("what happens over the limit", () => {
   const plain = { action: "reject", status: 429, body: undefined, headers: [] };

@@ -117,8 +117,12 @@ test("an expression is within a realm, or matches the path outside of it that is
       const compiled = pathRegex(expression);
       if (example !== undefined) {
         without += 1;
-        const told = [expression, paths, example];
-        expect([...told, matchesRegex(compiled, example), isInside(example, paths)]).toEqual([...told, true, false]);
+        const reported = [expression, paths, example];
+        expect([...reported, matchesRegex(compiled, example), isInside(example, paths)]).toEqual([
+          ...reported,
+          true,
+          false,
+        ]);
         return;
       }
       within += 1;

@@ -3,10 +3,10 @@
 import { memoryCounter, memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
 import type { Rate } from "../../limiter/src/algorithms/rate.ts";
 import { type Decision, emptyDecision } from "../../limiter/src/decision.ts";
-import { admitsUnsettled, type Debt, settle, standsFromUs } from "../../limiter/src/settlement.ts";
+import { admitsWithDebt, type Debt, chargeDeferred, standsFromUs } from "../../limiter/src/settlement.ts";
 import { copyOf } from "./counter.ts";
 
-export class SettledCounter {
+export class DeferredCounter {
   rate: Rate;
   state = memoryCounter();
   debt: Debt = { paidAtUs: 0, sinceUs: 0, quota: 1 };
@@ -21,14 +21,14 @@ export class SettledCounter {
     state.stepped = false;
     const decision = emptyDecision();
     const fromUs = standsFromUs(this.rate, this.debt, nowUs);
-    admitsUnsettled(this.rate, state, memoryRing, nowUs, fromUs, decision);
+    admitsWithDebt(this.rate, state, memoryRing, nowUs, fromUs, decision);
     if (state.stepped) this.state = state;
     return decision;
   }
 
-  settle(nowUs: number, units: number): void {
+  chargeDeferred(nowUs: number, units: number): void {
     const fromUs = standsFromUs(this.rate, this.debt, nowUs);
-    const paidAtUs = settle(this.rate, this.state, memoryRing, fromUs, units);
+    const paidAtUs = chargeDeferred(this.rate, this.state, memoryRing, fromUs, units);
     if (paidAtUs > nowUs) this.debt = { paidAtUs, sinceUs: nowUs, quota: this.rate.quota };
   }
 }

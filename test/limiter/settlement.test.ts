@@ -3,14 +3,14 @@ import { describe, expect, test } from "vitest";
 import { type Rate, rateOf } from "../../limiter/src/algorithms/rate.ts";
 import { Counter, hour, minute, second } from "./counter.ts";
 import { crowdedTraces, type LegalLimit, limitedTraces } from "./legal-limits.ts";
-import { SettledCounter } from "./settled-counter.ts";
+import { DeferredCounter } from "./settled-counter.ts";
 
 /** 2023-11-14T22:14:00Z, where a minute begins. */
 const startUs = 1_700_000_040_000_000;
-const settled = ["token-bucket", "fixed-window", "sliding-window", "sliding-log"] as const;
+const deferred = ["token-bucket", "fixed-window", "sliding-window", "sliding-log"] as const;
 const megabyte = 1_000_000;
 
-function limitOf(algorithm: (typeof settled)[number], quota: number, windowUs: number, burst = quota): Rate {
+function limitOf(algorithm: (typeof deferred)[number], quota: number, windowUs: number, burst = quota): Rate {
   return rateOf({ algorithm, quota, windowUs, burst, precisionUs: algorithm === "sliding-window" ? windowUs / 12 : 0 });
 }
 
@@ -21,18 +21,18 @@ function periodUs(rate: Rate): number {
 }
 
 describe("a download quota of 10 MB a minute", () => {
-  test.each(settled)("%s: charges what a response took, and nothing before", (algorithm) => {
-    const counter = new SettledCounter(limitOf(algorithm, 10 * megabyte, minute));
+  test.each(deferred)("%s: charges what a response took, and nothing before", (algorithm) => {
+    const counter = new DeferredCounter(limitOf(algorithm, 10 * megabyte, minute));
     for (let i = 0; i < 100; i++) expect(counter.ask(startUs).remaining).toBe(10 * megabyte);
-    counter.settle(startUs, 4 * megabyte);
+    counter.chargeDeferred(startUs, 4 * megabyte);
     expect(counter.ask(startUs)).toMatchObject({ allowed: true, remaining: 6 * megabyte });
-    counter.settle(startUs, 6 * megabyte);
+    counter.chargeDeferred(startUs, 6 * megabyte);
     expect(counter.ask(startUs)).toMatchObject({ allowed: false, remaining: 0 });
   });
 
   test("fixed-window: 25 MB take this minute, the next and half of the one after it", () => {
-    const counter = new SettledCounter(limitOf("fixed-window", 10 * megabyte, minute));
-    counter.settle(startUs + second, 25 * megabyte);
+    const counter = new DeferredCounter(limitOf("fixed-window", 10 * megabyte, minute));
+    counter.chargeDeferred(startUs + second, 25 * megabyte);
     expect(counter.ask(startUs + second)).toMatchObject({ allowed: false, retryAfterUs: 119 * second });
     expect(counter.ask(startUs + 2 * minute - 1).allowed).toBe(false);
     expect(counter.ask(startUs + 2 * minute)).toMatchObject({ allowed: true, remaining: 5 * megabyte });
@@ -40,59 +40,59 @@ describe("a download quota of 10 MB a minute", () => {
   });
 
   test("fixed-window: exactly three windows' worth is paid by three windows, and the fourth is whole", () => {
-    const counter = new SettledCounter(limitOf("fixed-window", 10 * megabyte, minute));
-    counter.settle(startUs, 30 * megabyte);
+    const counter = new DeferredCounter(limitOf("fixed-window", 10 * megabyte, minute));
+    counter.chargeDeferred(startUs, 30 * megabyte);
     expect(counter.ask(startUs).retryAfterUs).toBe(3 * minute);
     expect(counter.ask(startUs + 3 * minute)).toMatchObject({ allowed: true, remaining: 10 * megabyte });
   });
 
   test("token-bucket: 25 MB are refilled in 90 s, and the next byte 6 µs later", () => {
-    const counter = new SettledCounter(limitOf("token-bucket", 10 * megabyte, minute));
-    counter.settle(startUs, 25 * megabyte);
+    const counter = new DeferredCounter(limitOf("token-bucket", 10 * megabyte, minute));
+    counter.chargeDeferred(startUs, 25 * megabyte);
     expect(counter.ask(startUs)).toMatchObject({ allowed: false, retryAfterUs: 90 * second + 6 });
     expect(counter.ask(startUs + 90 * second + 6)).toMatchObject({ allowed: true, remaining: 1 });
     expect(counter.ask(startUs + 150 * second).remaining).toBe(10 * megabyte);
   });
 
   test("token-bucket: a bucket that holds little pays by what refills, and not by what it holds", () => {
-    const counter = new SettledCounter(limitOf("token-bucket", 100, minute, 1));
-    counter.settle(startUs, 251);
+    const counter = new DeferredCounter(limitOf("token-bucket", 100, minute, 1));
+    counter.chargeDeferred(startUs, 251);
     // However often it is asked meanwhile.
     for (let us = startUs; us < startUs + 150 * second; us += second) expect(counter.ask(us).allowed).toBe(false);
     expect(counter.ask(startUs + 150 * second + 600_000).allowed).toBe(true);
   });
 
   test("sliding-log: what is owed is paid as what was taken comes back", () => {
-    const counter = new SettledCounter(limitOf("sliding-log", 10 * megabyte, minute));
-    counter.settle(startUs, 4 * megabyte);
-    counter.settle(startUs + 30 * second, 8 * megabyte);
+    const counter = new DeferredCounter(limitOf("sliding-log", 10 * megabyte, minute));
+    counter.chargeDeferred(startUs, 4 * megabyte);
+    counter.chargeDeferred(startUs + 30 * second, 8 * megabyte);
     expect(counter.ask(startUs + 30 * second)).toMatchObject({ allowed: false, retryAfterUs: 30 * second });
     expect(counter.ask(startUs + minute)).toMatchObject({ allowed: true, remaining: 2 * megabyte });
     expect(counter.ask(startUs + 90 * second).remaining).toBe(8 * megabyte);
   });
 
   test("sliding-log: 45 MB at once come back in the fifth minute, 5 MB of them later", () => {
-    const counter = new SettledCounter(limitOf("sliding-log", 10 * megabyte, minute));
-    counter.settle(startUs, 45 * megabyte);
+    const counter = new DeferredCounter(limitOf("sliding-log", 10 * megabyte, minute));
+    counter.chargeDeferred(startUs, 45 * megabyte);
     expect(counter.ask(startUs).retryAfterUs).toBe(4 * minute);
     expect(counter.ask(startUs + 4 * minute)).toMatchObject({ allowed: true, remaining: 5 * megabyte });
   });
 
   test("sliding-window: blocks of 5 s make each turn of it 65 s", () => {
-    const counter = new SettledCounter(limitOf("sliding-window", 10 * megabyte, minute));
-    counter.settle(startUs, 25 * megabyte);
+    const counter = new DeferredCounter(limitOf("sliding-window", 10 * megabyte, minute));
+    counter.chargeDeferred(startUs, 25 * megabyte);
     expect(counter.ask(startUs).retryAfterUs).toBe(130 * second);
     expect(counter.ask(startUs + 130 * second)).toMatchObject({ allowed: true, remaining: 5 * megabyte });
   });
 
-  test.each(settled)("%s: responses that end while a debt is paid are owed behind it", (algorithm) => {
+  test.each(deferred)("%s: responses that end while a debt is paid are owed behind it", (algorithm) => {
     const [once, twice] = [limitOf(algorithm, 10, minute), limitOf(algorithm, 10, minute)].map(
-      (rate) => new SettledCounter(rate),
-    ) as [SettledCounter, SettledCounter];
-    once.settle(startUs, 47);
-    twice.settle(startUs, 25);
-    twice.settle(startUs, 1);
-    twice.settle(startUs, 21);
+      (rate) => new DeferredCounter(rate),
+    ) as [DeferredCounter, DeferredCounter];
+    once.chargeDeferred(startUs, 47);
+    twice.chargeDeferred(startUs, 25);
+    twice.chargeDeferred(startUs, 1);
+    twice.chargeDeferred(startUs, 21);
     for (let us = 0; us < 6 * minute; us += second) {
       expect(twice.ask(startUs + us)).toEqual(once.ask(startUs + us));
     }
@@ -100,9 +100,9 @@ describe("a download quota of 10 MB a minute", () => {
 });
 
 describe("a debt", () => {
-  test.each(settled)("%s: is paid ten times as fast under a quota ten times as large", (algorithm) => {
-    const counter = new SettledCounter(limitOf(algorithm, 1000, minute));
-    counter.settle(startUs, 101_000);
+  test.each(deferred)("%s: is paid ten times as fast under a quota ten times as large", (algorithm) => {
+    const counter = new DeferredCounter(limitOf(algorithm, 1000, minute));
+    counter.chargeDeferred(startUs, 101_000);
     const wait = counter.ask(startUs).retryAfterUs;
     expect(wait).toBeGreaterThanOrEqual(100 * minute);
     counter.rate = limitOf(algorithm, 10_000, minute);
@@ -111,20 +111,20 @@ describe("a debt", () => {
     expect(counter.ask(startUs + 13 * minute).allowed).toBe(true);
   });
 
-  test.each(settled)("%s: goes with a clock that steps back", (algorithm) => {
-    const counter = new SettledCounter(limitOf(algorithm, 10, minute));
-    counter.settle(startUs, 35);
+  test.each(deferred)("%s: goes with a clock that steps back", (algorithm) => {
+    const counter = new DeferredCounter(limitOf(algorithm, 10, minute));
+    counter.chargeDeferred(startUs, 35);
     const wait = counter.ask(startUs).retryAfterUs;
     expect(counter.ask(startUs - hour).retryAfterUs).toBeLessThanOrEqual(wait + 2 * minute);
     expect(counter.ask(startUs - hour).allowed).toBe(false);
-    counter.settle(startUs - hour, 1);
+    counter.chargeDeferred(startUs - hour, 1);
     expect(counter.ask(startUs - hour + 6 * minute).allowed).toBe(true);
   });
 
   test("of which no end can be told reaches into the year 2128 and no further", () => {
-    for (const algorithm of settled) {
-      const counter = new SettledCounter(limitOf(algorithm, 1, 366 * 24 * hour));
-      for (let i = 0; i < 100; i++) counter.settle(startUs, 2 ** 52);
+    for (const algorithm of deferred) {
+      const counter = new DeferredCounter(limitOf(algorithm, 1, 366 * 24 * hour));
+      for (let i = 0; i < 100; i++) counter.chargeDeferred(startUs, 2 ** 52);
       const { retryAfterUs } = counter.ask(startUs);
       expect(retryAfterUs).toBeGreaterThan(3.2e15);
       expect(retryAfterUs).toBeLessThan(3.4e15);
@@ -147,7 +147,7 @@ interface Run {
   readonly requests: readonly { afterUs: number; cost: number }[];
 }
 
-describe.each(settled)("%s, settled: for every legal limit and any responses,", (algorithm) => {
+describe.each(deferred)("%s, settled: for every legal limit and any responses,", (algorithm) => {
   const traces: fc.Arbitrary<Run> = fc.oneof(crowdedTraces(algorithm, 60), limitedTraces(algorithm, 30));
   const sizes = fc.array(fc.constantFrom(0, 0.5, 1, 2, 3, 7.5, 20), { minLength: 1, maxLength: 9 });
   const lengths = fc.array(fc.nat(5), { minLength: 1, maxLength: 7 });
@@ -156,7 +156,7 @@ describe.each(settled)("%s, settled: for every legal limit and any responses,", 
     fc.assert(
       fc.property(traces, sizes, lengths, ({ limit, fromUs, requests }, factors, lasting) => {
         const rate = rateOf(limit);
-        const counter = new SettledCounter(rate);
+        const counter = new DeferredCounter(rate);
         let [nowUs, taken, admitted] = [fromUs, 0, 0];
         /** Responses under way: after how many further requests they end, and what they take. */
         let underWay: { left: number; units: number }[] = [];
@@ -164,7 +164,7 @@ describe.each(settled)("%s, settled: for every legal limit and any responses,", 
           nowUs += afterUs;
           for (const response of underWay) response.left -= 1;
           for (const { units } of underWay.filter(({ left }) => left < 0)) {
-            counter.settle(nowUs, units);
+            counter.chargeDeferred(nowUs, units);
             taken += units;
           }
           underWay = underWay.filter(({ left }) => left >= 0);
@@ -184,12 +184,12 @@ describe.each(settled)("%s, settled: for every legal limit and any responses,", 
     fc.assert(
       fc.property(traces, sizes, ({ limit, fromUs, requests }, factors) => {
         const rate = rateOf(limit);
-        const counter = new SettledCounter(rate);
+        const counter = new DeferredCounter(rate);
         let [nowUs, taken] = [fromUs, 0];
         requests.slice(0, 6).forEach(({ afterUs, cost }, i) => {
           nowUs += afterUs;
           const units = Math.ceil(cost * (factors[i % factors.length] as number));
-          if (units > 0) counter.settle(nowUs, units);
+          if (units > 0) counter.chargeDeferred(nowUs, units);
           taken += units;
           const { allowed, retryAfterUs } = counter.ask(nowUs);
           if (allowed) return;
@@ -205,13 +205,13 @@ describe.each(settled)("%s, settled: for every legal limit and any responses,", 
   test("what is not over is charged as any request is", () => {
     fc.assert(
       fc.property(traces, ({ limit, fromUs, requests }) => {
-        const counter = new SettledCounter(rateOf(limit));
+        const counter = new DeferredCounter(rateOf(limit));
         const ordinary = new Counter(rateOf(limit));
         let nowUs = fromUs;
         for (const { afterUs, cost } of requests) {
           nowUs += afterUs;
           expect(counter.ask(nowUs)).toEqual(ordinary.peek(nowUs));
-          if (ordinary.allows(nowUs, cost)) counter.settle(nowUs, cost);
+          if (ordinary.allows(nowUs, cost)) counter.chargeDeferred(nowUs, cost);
         }
       }),
       { numRuns: 200 },
@@ -223,7 +223,7 @@ describe.each(settled)("%s, settled: for every legal limit and any responses,", 
       fc.property(crowdedTraces(algorithm, 4), sizes, ({ limit, fromUs, requests }, factors) => {
         // A bucket for one unit overflows in the part of a µs for which its debtor has to wait.
         fc.pre(algorithm !== "token-bucket" || limit.burst > 1);
-        const counter = new SettledCounter(rateOf(limit));
+        const counter = new DeferredCounter(rateOf(limit));
         const debtor = new Counter(rateOf(limit));
         let nowUs = fromUs;
         let payingUs = fromUs;
@@ -231,7 +231,7 @@ describe.each(settled)("%s, settled: for every legal limit and any responses,", 
           nowUs += afterUs;
           const units = Math.ceil(cost * (factors[i % factors.length] as number));
           if (units === 0) return;
-          counter.settle(nowUs, units);
+          counter.chargeDeferred(nowUs, units);
           payingUs = Math.max(payingUs, nowUs);
           for (let unit = 0; unit < units; unit++) {
             while (!debtor.peek(payingUs).allowed) payingUs += debtor.peek(payingUs).retryAfterUs;

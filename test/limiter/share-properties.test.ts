@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
 import { capacity, rateOf, shareOf } from "../../limiter/src/algorithms/rate.ts";
-import { beginShare, type LastHeard } from "../../limiter/src/share.ts";
+import { beginShare, type LastKnown } from "../../limiter/src/share.ts";
 import { Counter, ms } from "./counter.ts";
 import { starts } from "./legal-limits.ts";
 
@@ -13,7 +13,7 @@ const counting = ["token-bucket", "leaky-bucket", "fixed-window", "sliding-windo
 /** What one gateway has, and what it has admitted since Redis last told it that there is nothing. */
 interface Gateway {
   readonly share: Counter;
-  heard: LastHeard | undefined;
+  known: LastKnown | undefined;
   admitted: number;
 }
 
@@ -57,7 +57,7 @@ describe.each(counting)("shares by %s", (algorithm) => {
           { length: gateways },
           (): Gateway => ({
             share: new Counter(share),
-            heard: undefined,
+            known: undefined,
             admitted: 0,
           }),
         );
@@ -71,13 +71,13 @@ describe.each(counting)("shares by %s", (algorithm) => {
             if (!away) {
               const { allowed, retryAfterUs } = redis.ask(nowUs, cost);
               if (allowed) continue;
-              one.heard = { atUs: nowUs, nothingUntilUs: nowUs + retryAfterUs, limits: undefined };
+              one.known = { atUs: nowUs, nothingUntilUs: nowUs + retryAfterUs, limits: undefined };
               one.admitted = 0;
-            } else if (one.heard !== undefined) {
-              beginShare(share, one.share.state, memoryRing, one.heard, nowUs);
+            } else if (one.known !== undefined) {
+              beginShare(share, one.share.state, memoryRing, one.known, nowUs);
               if (!one.share.allows(nowUs, cost)) continue;
               one.admitted += cost;
-              const sinceUs = Math.max(one.heard.nothingUntilUs, one.heard.atUs);
+              const sinceUs = Math.max(one.known.nothingUntilUs, one.known.atUs);
               expect(one.admitted * share.windowUs).toBeLessThanOrEqual(Math.max(nowUs - sinceUs, 0) * share.quota);
             } else {
               one.share.ask(nowUs, cost);

@@ -15,8 +15,8 @@ const rate = (algorithm: Limit["algorithm"]): Rate => {
 const counting = ["token-bucket", "leaky-bucket", "fixed-window", "sliding-window", "sliding-log"] as const;
 
 /** startUs is a multiple of ten seconds. */
-function begin(share: Counter, heardAtUs: number, nowUs: number, nothingUntilUs = 0): boolean {
-  return beginShare(share.rate, share.state, memoryRing, { atUs: heardAtUs, nothingUntilUs, limits: undefined }, nowUs);
+function begin(share: Counter, knownAtUs: number, nowUs: number, nothingUntilUs = 0): boolean {
+  return beginShare(share.rate, share.state, memoryRing, { atUs: knownAtUs, nothingUntilUs, limits: undefined }, nowUs);
 }
 
 describe.each(counting)("a share by %s", (algorithm) => {
@@ -43,9 +43,9 @@ describe.each(counting)("a share by %s", (algorithm) => {
     const share = new Counter(rate(algorithm));
     let allowed = 0;
     for (let outage = 0; outage < 10; outage++) {
-      const heardAtUs = startUs + outage * 900 * ms;
-      for (let us = heardAtUs; us < heardAtUs + 300 * ms; us += 10 * ms) {
-        begin(share, heardAtUs, us);
+      const knownAtUs = startUs + outage * 900 * ms;
+      for (let us = knownAtUs; us < knownAtUs + 300 * ms; us += 10 * ms) {
+        begin(share, knownAtUs, us);
         allowed += share.allowedOf(20, us);
       }
     }

@@ -125,9 +125,9 @@ for (const algorithm of slidingAlgorithms) {
         const precisionUs = algorithm === "sliding-window" ? windowUs / blocks : 0;
         const counter = new Counter(rateOf({ algorithm, quota, windowUs, burst: quota, precisionUs }));
         const countsUs = algorithm === "concurrency" ? 0.9 * windowUs : windowUs;
-        const admitted: { toldUs: number; cost: number }[] = [];
+        const admitted: { reportedUs: number; cost: number }[] = [];
         // What the clock has told, each step back being none.
-        let [clockUs, toldUs] = [startUs, 0];
+        let [clockUs, reportedUs] = [startUs, 0];
         for (const { cost: anyCost, afterShare, backShare, waits } of asks) {
           const cost = Math.min(anyCost, quota);
           let afterUs = Math.floor(afterShare * windowUs);
@@ -140,11 +140,11 @@ for (const algorithm of slidingAlgorithms) {
             if (!allowed) afterUs = algorithm === "concurrency" ? resetAfterUs : retryAfterUs;
           }
           clockUs += afterUs;
-          toldUs += afterUs;
-          if (counter.allows(clockUs, cost)) admitted.push({ toldUs, cost });
+          reportedUs += afterUs;
+          if (counter.allows(clockUs, cost)) admitted.push({ reportedUs, cost });
         }
-        for (const { toldUs: us } of admitted) {
-          const within = admitted.filter((one) => one.toldUs > us - countsUs && one.toldUs <= us);
+        for (const { reportedUs: us } of admitted) {
+          const within = admitted.filter((one) => one.reportedUs > us - countsUs && one.reportedUs <= us);
           expect(within.reduce((sum, { cost }) => sum + cost, 0)).toBeLessThanOrEqual(quota);
         }
       }),

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { type Decision, never } from "../../limiter/src/decision.ts";
 import { compilePolicy } from "../../limiter/src/policy/compile.ts";
-import { emptyVerdict, hear, hearAll, type Verdict } from "../../limiter/src/verdict.ts";
+import { newMergedDecision, mergeLimit, mergeAll, type MergedDecision } from "../../limiter/src/verdict.ts";
 import { policyNamed } from "./policies.ts";
 
 const allows = (remaining: number, resetAfterUs = 5, delayUs = 0): Decision => ({
@@ -24,25 +24,25 @@ const refuses = (retryAfterUs: number): Decision => ({
 const books = compilePolicy("shop", policyNamed("books"));
 const vendor = compilePolicy("shop", policyNamed("vendor"));
 
-function verdictOf(decisions: Record<string, Decision>): Verdict {
-  const verdict = emptyVerdict();
-  for (const [limitName, decision] of Object.entries(decisions)) hear(verdict, books, limitName, decision);
-  return verdict;
+function mergedOf(decisions: Record<string, Decision>): MergedDecision {
+  const merged = newMergedDecision();
+  for (const [limitName, decision] of Object.entries(decisions)) mergeLimit(merged, books, limitName, decision);
+  return merged;
 }
 
 /** Whichever is heard first. */
 function expectSpeaker(name: string, decisions: Record<string, Decision>): void {
   const reversed = Object.fromEntries(Object.entries(decisions).reverse());
   for (const order of [decisions, reversed]) {
-    const verdict = verdictOf(order);
-    expect(verdict.limitName).toBe(name);
-    expect(verdict.decision).toEqual(order[name]);
+    const merged = mergedOf(order);
+    expect(merged.limitName).toBe(name);
+    expect(merged.decision).toEqual(order[name]);
   }
 }
 
 describe("a verdict", () => {
   test("that heard nobody allows, and nobody speaks", () => {
-    expect(emptyVerdict()).toEqual({
+    expect(newMergedDecision()).toEqual({
       allowed: true,
       policy: undefined,
       limitName: "",
@@ -54,11 +54,11 @@ describe("a verdict", () => {
   });
 
   test("allows when all allow, and names no violation", () => {
-    expect(verdictOf({ burst: allows(1), daily: allows(2) })).toMatchObject({ allowed: true, violated: [] });
+    expect(mergedOf({ burst: allows(1), daily: allows(2) })).toMatchObject({ allowed: true, violated: [] });
   });
 
   test("refuses when one refuses, and names those that did, in order", () => {
-    expect(verdictOf({ a: refuses(1), b: allows(2), c: refuses(1) })).toMatchObject({
+    expect(mergedOf({ a: refuses(1), b: allows(2), c: refuses(1) })).toMatchObject({
       allowed: false,
       violated: ["a", "c"],
     });
@@ -85,44 +85,44 @@ describe("a verdict", () => {
   });
 
   test("lets the first of two equals speak, and its policy", () => {
-    const verdict = emptyVerdict();
-    hear(verdict, vendor, "first", allows(3));
-    hear(verdict, books, "second", allows(3));
-    expect(verdict).toMatchObject({ policy: { policy: { name: "vendor" } }, limitName: "first" });
-    hear(verdict, books, "third", refuses(7));
-    hear(verdict, vendor, "fourth", refuses(7));
-    expect(verdict).toMatchObject({ policy: { policy: { name: "books" } }, limitName: "third" });
+    const merged = newMergedDecision();
+    mergeLimit(merged, vendor, "first", allows(3));
+    mergeLimit(merged, books, "second", allows(3));
+    expect(merged).toMatchObject({ policy: { policy: { name: "vendor" } }, limitName: "first" });
+    mergeLimit(merged, books, "third", refuses(7));
+    mergeLimit(merged, vendor, "fourth", refuses(7));
+    expect(merged).toMatchObject({ policy: { policy: { name: "books" } }, limitName: "third" });
   });
 
   test("has the longest of all delays, whoever speaks", () => {
-    const { limitName, delayUs, decision } = verdictOf({ a: allows(9, 5, 7), b: allows(1, 5, 3), c: allows(5, 5, 6) });
+    const { limitName, delayUs, decision } = mergedOf({ a: allows(9, 5, 7), b: allows(1, 5, 3), c: allows(5, 5, 6) });
     expect([limitName, delayUs, decision.delayUs]).toEqual(["b", 7, 3]);
   });
 
   test("keeps a copy: what the store does with its decision afterwards changes nothing", () => {
-    const verdict = emptyVerdict();
+    const merged = newMergedDecision();
     const decision = allows(3);
-    hear(verdict, books, "burst", decision);
+    mergeLimit(merged, books, "burst", decision);
     decision.remaining = 99;
-    expect(verdict.decision.remaining).toBe(3);
+    expect(merged.decision.remaining).toBe(3);
   });
 });
 
 describe("a verdict that hears another", () => {
   test("has all that refused, the longest wait, and who speaks of both", () => {
-    const verdict = verdictOf({ easy: allows(50, 5, 7) });
-    const own = emptyVerdict();
-    hear(own, vendor, "burst", refuses(10));
-    hear(own, vendor, "daily", refuses(20));
-    hear(own, vendor, "shape", allows(1, 5, 9));
-    hearAll(verdict, own);
-    expect(verdict).toMatchObject({ allowed: false, violated: ["burst", "daily"], delayUs: 9 });
-    expect(verdict).toMatchObject({ policy: vendor, limitName: "daily", decision: { retryAfterUs: 20 } });
+    const merged = mergedOf({ easy: allows(50, 5, 7) });
+    const own = newMergedDecision();
+    mergeLimit(own, vendor, "burst", refuses(10));
+    mergeLimit(own, vendor, "daily", refuses(20));
+    mergeLimit(own, vendor, "shape", allows(1, 5, 9));
+    mergeAll(merged, own);
+    expect(merged).toMatchObject({ allowed: false, violated: ["burst", "daily"], delayUs: 9 });
+    expect(merged).toMatchObject({ policy: vendor, limitName: "daily", decision: { retryAfterUs: 20 } });
   });
 
   test("is as it was where the other has heard nothing", () => {
-    const verdict = verdictOf({ easy: allows(50) });
-    hearAll(verdict, emptyVerdict());
-    expect(verdict).toMatchObject({ allowed: true, policy: books, limitName: "easy" });
+    const merged = mergedOf({ easy: allows(50) });
+    mergeAll(merged, newMergedDecision());
+    expect(merged).toMatchObject({ allowed: true, policy: books, limitName: "easy" });
   });
 });

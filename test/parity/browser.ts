@@ -16,7 +16,7 @@ export function digests(seed: number, family: number, first: number, counters: n
 }
 
 export function replay(trace: readonly number[]): number[][] {
-  const heard: number[][] = [];
-  play(player, trace, heard);
-  return heard;
+  const reported: number[][] = [];
+  play(player, trace, reported);
+  return reported;
 }

@@ -84,9 +84,14 @@ async function run(name: keyof typeof scripts, keys: string[], args: string[], n
   return (await redis.eval(timeless + scripts[name], keys.length, ...keys, ...argv)) as number[];
 }
 
-function exchangeIn(limits: readonly Limit[], message: ledger.LeaseMessage, terms: ledger.LeaseTerms, nowUs?: number) {
-  const { seq, heard, kept, back, want } = message;
-  const numbers = [seq, heard, kept, back, want, terms.horizonUs, terms.lifetimeUs].map(String);
+function exchangeIn(
+  limits: readonly Limit[],
+  message: ledger.LeaseMessage,
+  parameters: ledger.LeaseParameters,
+  nowUs?: number,
+) {
+  const { seq, acknowledged, kept, back, want } = message;
+  const numbers = [seq, acknowledged, kept, back, want, parameters.horizonUs, parameters.lifetimeUs].map(String);
   const args = [message.holder, ...numbers, ...limits.flatMap(numbersOf)];
   return run("lease", [ledgerKey, ...limits.map(keyOf)], args, nowUs);
 }
@@ -105,8 +110,8 @@ describe("in a real Redis", () => {
   })) {
     test(`${name} is leased and charged as in Node, 600 times`, async () => {
       const random = seeded(20_231_114);
-      const terms = { horizonUs: 100_000, lifetimeUs: 300_000 };
-      const inNode = new RedisInNode(product, limits, terms);
+      const parameters = { horizonUs: 100_000, lifetimeUs: 300_000 };
+      const inNode = new RedisInNode(product, limits, parameters);
       const seqs = [0, 0, 0];
       let nowUs = startUs;
       let granted = 0;
@@ -125,29 +130,32 @@ describe("in a real Redis", () => {
         // Mostly a new message; else an old one, or the last one again.
         const seq = random(4) > 0 ? last + 1 : Math.max(1, last - random(3));
         seqs[who] = Math.max(last, seq);
-        const heard = Math.max(0, seq - 1 - (random(5) === 0 ? 1 : 0));
+        const acknowledged = Math.max(0, seq - 1 - (random(5) === 0 ? 1 : 0));
         const message = {
           holder: `node-${who}:8080`,
           seq,
-          heard,
+          acknowledged,
           kept: random(8),
           back: random(4),
           want: random(3) === 0 ? 0 : random(60),
         };
         const answer = inNode.exchange(nowUs, message);
-        const reply = await exchangeIn(limits, message, terms, nowUs);
+        const reply = await exchangeIn(limits, message, parameters, nowUs);
         if (answer === undefined) {
           expect([step, reply]).toEqual([step, [0, 0, 0, 0, 0, 0, 0]]);
           continue;
         }
         const { grant, honoured, durationUs, retryAfterUs, elsewhere } = answer;
-        const told = inNode.counters.flatMap((counter) => {
+        const reportedNumbers = inNode.counters.flatMap((counter) => {
           const decision = emptyDecision();
           rates.admits(counter.rate, counter, memory.memoryRing, nowUs, 0);
           rates.describe(counter.rate, counter, memory.memoryRing, nowUs, 1, true, decision);
           return [decision.remaining, decision.resetAfterUs];
         });
-        expect([step, reply]).toEqual([step, [1, seq, grant, honoured, durationUs, retryAfterUs, elsewhere, ...told]]);
+        expect([step, reply]).toEqual([
+          step,
+          [1, seq, grant, honoured, durationUs, retryAfterUs, elsewhere, ...reportedNumbers],
+        ]);
         granted += grant;
         const { holdings, count } = inNode.ledger;
         const lines = holdings.slice(0, count).map((holding) => `${Object.values(holding).join(" ")}\n`);
@@ -159,13 +167,13 @@ describe("in a real Redis", () => {
   }
 
   const slow: Limit = { ...limit("slow", "token-bucket", 10, 10), windowUs: 100 * second };
-  const terms = { horizonUs: 100_000, lifetimeUs: 300_000 };
+  const parameters = { horizonUs: 100_000, lifetimeUs: 300_000 };
 
   test("a grant is debited at once, is told again the same, and is kept for as long as something is owed for it", async () => {
-    const message = { holder: "a", seq: 1, heard: 0, kept: 0, back: 0, want: 5 };
-    const first = await exchangeIn([slow], message, terms);
+    const message = { holder: "a", seq: 1, acknowledged: 0, kept: 0, back: 0, want: 5 };
+    const first = await exchangeIn([slow], message, parameters);
     expect(first.slice(0, 8)).toEqual([1, 1, 5, 0, 300_000, 0, 0, 5]);
-    expect(await exchangeIn([slow], message, terms)).toEqual([...first.slice(0, 8), expect.any(Number)]);
+    expect(await exchangeIn([slow], message, parameters)).toEqual([...first.slice(0, 8), expect.any(Number)]);
     expect((await chargeIn([slow], 6))[0]).toBe(0);
     expect((await chargeIn([slow], 5))[0]).toBe(1);
     // 0.3 s of life, and 50 s until five units have refilled.
@@ -177,8 +185,8 @@ describe("in a real Redis", () => {
   test("the exact path finds what is out not refilled, and what was out refilling from when it expired", async () => {
     await exchangeIn(
       [slow],
-      { holder: "a", seq: 1, heard: 0, kept: 0, back: 0, want: 5 },
-      { ...terms, lifetimeUs: 5 * second },
+      { holder: "a", seq: 1, acknowledged: 0, kept: 0, back: 0, want: 5 },
+      { ...parameters, lifetimeUs: 5 * second },
       startUs,
     );
     // Redis has lost the counter alone: the ledger still says it.

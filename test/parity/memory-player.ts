@@ -5,7 +5,7 @@ import { type MemoryCounter, memoryCounter, memoryRing } from "../../limiter/src
 import { describe, keepsEntries, rateOf, refund } from "../../limiter/src/algorithms/rate.ts";
 import { admitsAll, type Counter, chargeAll } from "../../limiter/src/charge-all.ts";
 import { emptyDecision } from "../../limiter/src/decision.ts";
-import { entriesOf, numbersTold, type Player, type TraceLimit } from "./trace.ts";
+import { entriesOf, numbersReported, type Player, type TraceLimit } from "./trace.ts";
 
 interface Kept extends MemoryCounter, Counter {
   before: number[];
@@ -41,16 +41,16 @@ export function memoryPlayer(): Player {
     counter.offset = before[5] as number;
   }
 
-  function tell(index: number, nowUs: number, told: number[]): void {
+  function tell(index: number, nowUs: number, reportedNumbers: number[]): void {
     const counter = counters[index] as Kept;
     describe(counter.rate, counter, memoryRing, nowUs, counter.cost, counter.allowed, decision);
-    const at = index * numbersTold;
-    told[at] = decision.allowed ? 1 : 0;
-    told[at + 1] = decision.remaining;
-    told[at + 2] = decision.retryAfterUs;
-    told[at + 3] = decision.resetAfterUs;
-    told[at + 4] = decision.delayUs;
-    told[at + 5] = counter.atUs;
+    const at = index * numbersReported;
+    reportedNumbers[at] = decision.allowed ? 1 : 0;
+    reportedNumbers[at + 1] = decision.remaining;
+    reportedNumbers[at + 2] = decision.retryAfterUs;
+    reportedNumbers[at + 3] = decision.resetAfterUs;
+    reportedNumbers[at + 4] = decision.delayUs;
+    reportedNumbers[at + 5] = counter.atUs;
   }
 
   return {
@@ -66,24 +66,24 @@ export function memoryPlayer(): Player {
     edit: (limits) => {
       for (let i = 0; i < counters.length; i++) (counters[i] as Kept).rate = rateOf(limits[i] as TraceLimit);
     },
-    ask: (nowUs, cost, told) => {
+    ask: (nowUs, cost, reportedNumbers) => {
       prepare(cost);
       const allowed = chargeAll(counters, counters.length, memoryRing, nowUs);
       for (let i = 0; i < counters.length; i++) {
         const counter = counters[i] as Kept;
-        tell(i, nowUs, told);
+        tell(i, nowUs, reportedNumbers);
         if (!allowed && !counter.stepped) forget(counter);
       }
       return allowed;
     },
-    peek: (nowUs, cost, told) => {
+    peek: (nowUs, cost, reportedNumbers) => {
       prepare(cost);
       for (let i = 0; i < counters.length; i++) {
         const counter = counters[i] as Kept;
         const { atUs, count } = counter;
         admitsAll([counter], 1, memoryRing, nowUs);
-        tell(i, nowUs, told);
-        told[i * numbersTold + 5] = 0;
+        tell(i, nowUs, reportedNumbers);
+        reportedNumbers[i * numbersReported + 5] = 0;
         counter.atUs = atUs;
         counter.count = count;
         forget(counter);

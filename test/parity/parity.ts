@@ -57,7 +57,7 @@ export async function compare(options: ParityOptions, built: Build): Promise<Par
   try {
     for (const name of options.runtimes) others.push(await startRuntime(name, built));
     const played = await playAll([node, ...others], sharesOf(options));
-    return await judge(options, node, others, played, began);
+    return await assess(options, node, others, played, began);
   } finally {
     for (const runtime of others) await runtime.stop();
   }
@@ -109,7 +109,7 @@ async function playAll(runtimes: readonly Runtime[], shares: readonly Share[]): 
   return played;
 }
 
-async function judge(
+async function assess(
   options: ParityOptions,
   node: Runtime,
   others: readonly Runtime[],

@@ -64,9 +64,9 @@ export class InNode implements Runtime {
   }
 
   async replay(trace: readonly number[]): Promise<number[][]> {
-    const heard: number[][] = [];
-    play(memoryPlayer(), trace, heard);
-    return heard;
+    const reported: number[][] = [];
+    play(memoryPlayer(), trace, reported);
+    return reported;
   }
 
   async stop(): Promise<void> {}

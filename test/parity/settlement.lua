@@ -10,7 +10,7 @@ for _, steps in ipairs(cjson.decode(io.read("*a"))) do
   local told = {}
   for i, step in ipairs(steps) do
     redis.nowUs = step.nowUs
-    local reply = redis.run("settle", { "c", "c:debt" }, product.scriptArguments(step.limit, step.units))
+    local reply = redis.run("charge_deferred", { "c", "c:debt" }, product.scriptArguments(step.limit, step.units))
     local numbers = {}
     for at, number in ipairs(reply) do
       numbers[at] = string.format("%.0f", number)

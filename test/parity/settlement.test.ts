@@ -10,7 +10,7 @@ import { rateOf } from "../../limiter/src/algorithms/rate.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { ask } from "../fixtures/requests.ts";
 import { crowdedTraces, type LegalLimit, limitedTraces } from "../limiter/legal-limits.ts";
-import { SettledCounter } from "../limiter/settled-counter.ts";
+import { DeferredCounter } from "../limiter/settled-counter.ts";
 
 interface Step {
   readonly nowUs: number;
@@ -41,11 +41,11 @@ const life = fc.constantFrom("token-bucket", "fixed-window", "sliding-window", "
     }),
 );
 
-function toldByNode(steps: readonly Step[]): number[][] {
-  const counter = new SettledCounter(rateOf((steps[0] as Step).limit));
+function reportedByNode(steps: readonly Step[]): number[][] {
+  const counter = new DeferredCounter(rateOf((steps[0] as Step).limit));
   return steps.map(({ nowUs, limit, units }) => {
     counter.rate = rateOf(limit);
-    if (units > 0) counter.settle(nowUs, units);
+    if (units > 0) counter.chargeDeferred(nowUs, units);
     const { allowed, remaining, retryAfterUs, resetAfterUs } = counter.ask(nowUs);
     return [allowed ? 1 : 0, remaining, retryAfterUs, resetAfterUs];
   });
@@ -56,16 +56,16 @@ const project = resolve(import.meta.dirname, "../..");
 beforeAll(requireGatewayBuild);
 
 /** @param told a line of JSON a life */
-function expectAsInNode(lives: readonly Step[][], told: string) {
-  const inLua = told
+function expectAsInNode(lives: readonly Step[][], reportedNumbers: string) {
+  const inLua = reportedNumbers
     .trim()
     .split("\n")
     .map((line) => JSON.parse(line) as number[][]);
   expect(inLua).toHaveLength(lives.length);
   let refused = 0;
   lives.forEach((steps, i) => {
-    const inNode = toldByNode(steps);
-    expect({ steps, told: inLua[i] }).toEqual({ steps, told: inNode });
+    const inNode = reportedByNode(steps);
+    expect({ steps, reportedNumbers: inLua[i] }).toEqual({ steps, reportedNumbers: inNode });
     refused += inNode.filter(([allowed]) => allowed === 0).length;
   });
   expect(refused).toBeGreaterThan(lives.length);
@@ -73,13 +73,13 @@ function expectAsInNode(lives: readonly Step[][], told: string) {
 
 test.each(["lua5.1", "luajit"])("the script, in %s, tells what Node tells", (lua) => {
   const lives = fc.sample(life, { numRuns: 2000, seed: 7 });
-  const told = execFileSync(lua, ["test/parity/settlement.lua"], {
+  const reportedNumbers = execFileSync(lua, ["test/parity/settlement.lua"], {
     cwd: project,
     input: JSON.stringify(lives),
     encoding: "utf8",
     maxBuffer: 64 * 1024 * 1024,
   });
-  expectAsInNode(lives, told);
+  expectAsInNode(lives, reportedNumbers);
 });
 
 test("the shared dict of a real nginx tells what Node tells", async () => {

@@ -2,7 +2,7 @@
 
 import fc from "fast-check";
 import type { Runtime } from "./runtimes.ts";
-import { algorithms, ask, edit, numbersOfEvent, numbersTold, peek, refund, renew } from "./trace.ts";
+import { algorithms, ask, edit, numbersOfEvent, numbersReported, peek, refund, renew } from "./trace.ts";
 
 interface TraceLimit {
   readonly algorithm: number;
@@ -52,7 +52,7 @@ export async function shortestDifference(node: Runtime, other: Runtime, trace: r
     throw new Error("they differ");
   });
   await fc.check(property, { examples: [[shortest]], numRuns: 1 });
-  return { trace: traceOf(shortest), words: await told(node, other, shortest) };
+  return { trace: traceOf(shortest), words: await reportedNumbers(node, other, shortest) };
 }
 
 /**
@@ -191,7 +191,7 @@ function answersOf(runtime: Runtime, trace: readonly number[], failed?: (error: 
   });
 }
 
-async function told(node: Runtime, other: Runtime, story: Story): Promise<string> {
+async function reportedNumbers(node: Runtime, other: Runtime, story: Story): Promise<string> {
   const { startUs, limits, events } = story;
   const trace = traceOf(story);
   let failure = "";
@@ -237,8 +237,8 @@ function answerInWords([kind]: TraceEvent, numbers: readonly number[], limits: n
   if (kind === ask) words.push(numbers[at++] === 1 ? "allowed" : "refused");
   if (kind === ask || kind === peek) {
     for (let i = 0; i < limits; i++) {
-      const [own, remaining, retryUs, resetUs, delayUs] = numbers.slice(at, at + numbersTold);
-      at += numbersTold;
+      const [own, remaining, retryUs, resetUs, delayUs] = numbers.slice(at, at + numbersReported);
+      at += numbersReported;
       const said = kind === ask && limits === 1 ? "" : own === 1 ? "admits, " : "refuses, ";
       const delay = delayUs === 0 ? "" : `, delay ${delayUs}`;
       words.push(`${said}remaining ${remaining}, retry after ${retryUs}, reset after ${resetUs}${delay}`);

@@ -27,9 +27,9 @@ export interface Player {
   /** Forgets all counters. */
   begin: (this: void, limits: readonly TraceLimit[]) => void;
   edit: (this: void, limits: readonly TraceLimit[]) => void;
-  ask: (this: void, nowUs: number, cost: number, told: number[]) => boolean;
+  ask: (this: void, nowUs: number, cost: number, reportedNumbers: number[]) => boolean;
   /** The sixth number is 0: nothing was charged. */
-  peek: (this: void, nowUs: number, cost: number, told: number[]) => void;
+  peek: (this: void, nowUs: number, cost: number, reportedNumbers: number[]) => void;
   refund: (this: void, nowUs: number, cost: number, moments: readonly number[]) => void;
   /** @returns the moment in which the slots are held now; -1 when they are lost */
   renew: (this: void, nowUs: number, slots: number, heldAtUs: number) => number;
@@ -55,7 +55,7 @@ export const algorithms: readonly Algorithm[] = [
 /** Each algorithm alone, then groups of any. */
 export const mixed = 6;
 
-export const numbersTold = 6;
+export const numbersReported = 6;
 const numbersOfLimit = 4;
 export const numbersOfEvent = 4;
 export const ask = 0;
@@ -132,31 +132,31 @@ export function randomTrace(seed: number, family: number, counter: number, asks:
  * @param heard is filled with a list of numbers for each event: what was told (of a renewal, its moment), then for each
  *   limit how many numbers are stored, and these
  */
-export function play(player: Player, trace: readonly number[], heard: number[][] | undefined): Outcome {
+export function play(player: Player, trace: readonly number[], reported: number[][] | undefined): Outcome {
   const outcome: Outcome = { digest: 1, asked: 0, allowed: 0 };
   const count = trace[1] as number;
   const limits: TraceLimit[] = [];
   for (let i = 0; i < count; i++) limits.push(limitAt(trace, 2 + i * numbersOfLimit));
   player.begin(limits);
   let nowUs = trace[0] as number;
-  const told: number[] = [];
+  const reportedNumbers: number[] = [];
   const stored: number[] = [];
-  const numbers = count * numbersTold;
-  for (let i = 0; i < numbers; i++) told.push(0);
+  const numbers = count * numbersReported;
+  for (let i = 0; i < numbers; i++) reportedNumbers.push(0);
   // Of each ask its cost and its moments; a cost of 0 when there is nothing to give back.
-  const receipts: number[] = [];
+  const chargedAts: number[] = [];
   const moments: number[] = [];
-  const receiptNumbers = count + 1;
+  const chargedAtNumbers = count + 1;
   let untilStored = storedEvery;
   for (let at = 2 + count * numbersOfLimit; at < trace.length; at += numbersOfEvent) {
     const kind = trace[at] as number;
     const first = trace[at + 1] as number;
     const second = trace[at + 2] as number;
     let digest = outcome.digest;
-    let hearing: number[] | undefined;
-    if (heard !== undefined) {
-      hearing = [];
-      heard.push(hearing);
+    let reportedNow: number[] | undefined;
+    if (reported !== undefined) {
+      reportedNow = [];
+      reported.push(reportedNow);
     }
     if (kind === edit) {
       if (first < count) {
@@ -168,51 +168,51 @@ export function play(player: Player, trace: readonly number[], heard: number[][]
     } else {
       nowUs = Math.max(0, nowUs + first);
       if (kind === ask) {
-        const allowed = player.ask(nowUs, second, told);
+        const allowed = player.ask(nowUs, second, reportedNumbers);
         outcome.asked += 1;
         digest = mix(digest, allowed ? 1 : 0);
-        receipts.push(allowed ? second : 0);
-        for (let i = 0; i < count; i++) receipts.push(told[i * numbersTold + 5] as number);
+        chargedAts.push(allowed ? second : 0);
+        for (let i = 0; i < count; i++) chargedAts.push(reportedNumbers[i * numbersReported + 5] as number);
         if (allowed) outcome.allowed += 1;
-        if (hearing !== undefined) hearing.push(allowed ? 1 : 0);
+        if (reportedNow !== undefined) reportedNow.push(allowed ? 1 : 0);
       } else if (kind === peek) {
-        player.peek(nowUs, second, told);
+        player.peek(nowUs, second, reportedNumbers);
       } else {
-        const receipt = receipts.length - second * receiptNumbers;
-        if (receipt >= 0 && (receipts[receipt] as number) > 0) {
-          const cost = receipts[receipt] as number;
+        const chargedAt = chargedAts.length - second * chargedAtNumbers;
+        if (chargedAt >= 0 && (chargedAts[chargedAt] as number) > 0) {
+          const cost = chargedAts[chargedAt] as number;
           if (kind === refund) {
-            for (let i = 0; i < count; i++) moments[i] = receipts[receipt + 1 + i] as number;
+            for (let i = 0; i < count; i++) moments[i] = chargedAts[chargedAt + 1 + i] as number;
             player.refund(nowUs, cost, moments);
-            receipts[receipt] = 0;
+            chargedAts[chargedAt] = 0;
           } else {
-            const heldAtUs = player.renew(nowUs, cost, receipts[receipt + 1] as number);
+            const heldAtUs = player.renew(nowUs, cost, chargedAts[chargedAt + 1] as number);
             digest = mix(digest, heldAtUs);
-            if (hearing !== undefined) hearing.push(heldAtUs);
+            if (reportedNow !== undefined) reportedNow.push(heldAtUs);
             // What was lost may be asked for again.
-            if (heldAtUs >= 0) receipts[receipt + 1] = heldAtUs;
+            if (heldAtUs >= 0) chargedAts[chargedAt + 1] = heldAtUs;
           }
         }
       }
       if (kind === ask || kind === peek) {
         for (let i = 0; i < numbers; i++) {
-          const number = told[i] as number;
+          const number = reportedNumbers[i] as number;
           digest = mix(digest, number);
-          if (hearing !== undefined) hearing.push(number);
+          if (reportedNow !== undefined) reportedNow.push(number);
         }
       }
     }
     untilStored -= 1;
-    if (hearing !== undefined || untilStored === 0 || at + numbersOfEvent >= trace.length) {
+    if (reportedNow !== undefined || untilStored === 0 || at + numbersOfEvent >= trace.length) {
       untilStored = storedEvery;
       for (let i = 0; i < count; i++) {
         while (stored.length > 0) stored.pop();
         player.stored(i, nowUs, stored);
         digest = mix(digest, stored.length);
-        if (hearing !== undefined) hearing.push(stored.length);
+        if (reportedNow !== undefined) reportedNow.push(stored.length);
         for (let k = 0; k < stored.length; k++) {
           digest = mix(digest, stored[k] as number);
-          if (hearing !== undefined) hearing.push(stored[k] as number);
+          if (reportedNow !== undefined) reportedNow.push(stored[k] as number);
         }
       }
     }

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import type { KeyPart } from "../../limiter/src/key/key-part.ts";
 import { parseDuration } from "../../limiter/src/policy/duration.ts";
 import type { Algorithm, Limit } from "../../limiter/src/policy/policy.ts";
-import { algorithms, ask, edit, numbersTold, refund, renew } from "./trace.ts";
+import { algorithms, ask, edit, numbersReported, refund, renew } from "./trace.ts";
 
 export interface VectorLimit {
   readonly algorithm: Algorithm;
@@ -18,7 +18,7 @@ export interface VectorLimit {
 }
 
 /** What is told of one limit, and what is stored of it afterwards. */
-export interface Told {
+export interface Reported {
   readonly allowed?: boolean;
   readonly remaining?: number;
   readonly retryAfterUs?: number;
@@ -28,7 +28,7 @@ export interface Told {
   readonly entries?: readonly (readonly [beganUs: number, units: number])[];
 }
 
-export interface Step extends Partial<Told> {
+export interface Step extends Partial<Reported> {
   readonly note?: string;
   readonly limit?: VectorLimit;
   readonly afterUs?: number;
@@ -38,7 +38,7 @@ export interface Step extends Partial<Told> {
   readonly renew?: number;
   readonly heldAtUs?: number;
   /** In a group, one for each limit. */
-  readonly each?: readonly Told[];
+  readonly each?: readonly Reported[];
 }
 
 export interface Vector {
@@ -142,30 +142,30 @@ export function traceOf({ limit, limits = [limit as VectorLimit], startUs, steps
 /** What a vector's steps expect, in the words that `toldOf` has for what a runtime said. */
 export function expectationsOf({ limit, limits = [limit as VectorLimit], steps }: Vector): object[] {
   return steps.map((step, at) => {
-    const each = step.each ?? [step as Told];
+    const each = step.each ?? [step as Reported];
     if (each.length !== limits.length) throw new Error(`step ${at + 1}: expected ${limits.length} limits`);
     const stored = each.map(({ state, entries = [] }) => ({ state, entries }));
     if (step.refund !== undefined) return { step: at + 1, stored };
     if (step.renew !== undefined) return { step: at + 1, heldAtUs: step.heldAtUs, stored };
-    const told = each.map(({ allowed, remaining, retryAfterUs = 0, resetAfterUs, delayUs = 0 }) => {
+    const reportedNumbers = each.map(({ allowed, remaining, retryAfterUs = 0, resetAfterUs, delayUs = 0 }) => {
       return { allowed, remaining, retryAfterUs, resetAfterUs, delayUs };
     });
-    return { step: at + 1, allowed: step.allowed, told, stored };
+    return { step: at + 1, allowed: step.allowed, reportedNumbers, stored };
   });
 }
 
 /** @param heard what the runtime answered to the vector's trace */
-export function toldOf({ limits, steps }: Vector, heard: readonly (readonly number[])[]): object[] {
+export function reportedOf({ limits, steps }: Vector, reported: readonly (readonly number[])[]): object[] {
   const count = limits?.length ?? 1;
-  const answers = [...heard];
+  const answers = [...reported];
   return steps.map((step, at) => {
     if (step.limit !== undefined) answers.shift();
     const numbers = [...(answers.shift() ?? [])];
     const about = isAsk(step)
       ? {
           allowed: numbers.shift() === 1,
-          told: Array.from({ length: count }, () => {
-            const [allowed, remaining, retryAfterUs, resetAfterUs, delayUs] = numbers.splice(0, numbersTold);
+          reportedNumbers: Array.from({ length: count }, () => {
+            const [allowed, remaining, retryAfterUs, resetAfterUs, delayUs] = numbers.splice(0, numbersReported);
             return { allowed: allowed === 1, remaining, retryAfterUs, resetAfterUs, delayUs };
           }),
         }

@@ -43,7 +43,7 @@ export function isQuiet(happened: readonly Happened[], fromMs: number, toMs: num
   return happened.every((step) => step.fromMs > toMs || step.toMs + settleMs < fromMs);
 }
 
-export function judge(seen: Seen): Fact[] {
+export function assess(seen: Seen): Fact[] {
   const { minutes, traffic, happened, samples } = seen;
   return [
     atMost("faults that could not be injected", 0, happened.flatMap(({ failures }) => failures).length),
@@ -67,14 +67,14 @@ const shareOf = ({ limit }: Kind) => Math.max(1, Math.floor(limit / gatewayCount
 
 function boundFacts({ traffic, forgotten }: Seen, kind: Kind): Fact[] {
   const { name, scope, limit, ratePerSecond, forgets } = kind;
-  const told = [...(traffic.told.get(name) ?? [])];
-  const mayBeTold = scope === "node" ? [limit] : [limit, shareOf(kind)];
+  const reported = [...(traffic.reported.get(name) ?? [])];
+  const mayBeReported = scope === "node" ? [limit] : [limit, shareOf(kind)];
   const facts = [
     fact(
       `${name}: limits told`,
-      mayBeTold.join(", "),
-      told.join(", "),
-      told.length > 0 && told.every((one) => one !== undefined && mayBeTold.includes(one)),
+      mayBeReported.join(", "),
+      reported.join(", "),
+      reported.length > 0 && reported.every((one) => one !== undefined && mayBeReported.includes(one)),
     ),
   ];
   if (ratePerSecond === undefined) return facts;
@@ -87,14 +87,14 @@ function boundFacts({ traffic, forgotten }: Seen, kind: Kind): Fact[] {
     const seen = most(authority, ratePerSecond, losses);
     facts.push(atMost(`${name}: admitted by Redis, of ${limit} + ${ratePerSecond}/s · t${lost}`, limit, seen));
   }
-  const [toldByNode, rate] =
+  const [reportedByNode, rate] =
     scope === "node" ? [limit, ratePerSecond] : [shareOf(kind), Math.floor(ratePerSecond / gatewayCount)];
-  const seenByNodes = Math.max(...authorities.nodes(toldByNode).map((authority) => most(authority, rate)));
+  const seenByNodes = Math.max(...authorities.nodes(reportedByNode).map((authority) => most(authority, rate)));
   const whose = scope === "node" ? "a gateway" : "a gateway's share";
   facts.push(
     atMost(
-      `${name}: admitted by ${whose}, of ${toldByNode} + ${rate}/s · t`,
-      toldByNode + staleUnits(rate),
+      `${name}: admitted by ${whose}, of ${reportedByNode} + ${rate}/s · t`,
+      reportedByNode + staleUnits(rate),
       seenByNodes,
     ),
   );

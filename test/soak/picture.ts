@@ -9,7 +9,7 @@ import type { Result } from "./soak.ts";
 const left = 150;
 const right = 20;
 const panelHeight = 110;
-const laneHeight = 15;
+const rowHeight = 15;
 const panelGap = 46;
 const top = 76;
 /** A line for each role; paint by place, in both schemes legible. */
@@ -31,11 +31,11 @@ export function pictureOf(result: Result): string {
   const x = (atMs: number) => round(left + (Math.min(atMs, lengthMs) / lengthMs) * (width - left - right));
   const panels = [admittedOf(result), memoryOf(result), socketsOf(result)];
   const names = [...redisFaults, ...otherFaults];
-  const lanesTop = top + panels.length * (panelHeight + panelGap);
-  const bottom = lanesTop + names.length * laneHeight;
+  const rowsTop = top + panels.length * (panelHeight + panelGap);
+  const bottom = rowsTop + names.length * rowHeight;
   const differing = result.facts.filter(({ ok }) => !ok).length;
-  const verdict = differing === 0 ? "all as expected" : `${differing} of ${result.facts.length} not as expected`;
-  const says = `seed ${result.seed}, ${result.minutes} minutes: ${verdict}`;
+  const conclusion = differing === 0 ? "all as expected" : `${differing} of ${result.facts.length} not as expected`;
+  const says = `seed ${result.seed}, ${result.minutes} minutes: ${conclusion}`;
   return svg(bottom + 44, "A soak", `${says}. ${inWords(result)}`, [
     `<text x="20" y="28"><tspan class="head">Soak</tspan><tspan class="soft" dx="12">${says}</tspan></text>`,
     ...result.happened.map(({ fromMs, toMs, faults }) => {
@@ -43,7 +43,7 @@ export function pictureOf(result: Result): string {
       return `<rect class="band" x="${x(fromMs)}" y="${top}" ${size}><title>${faults.join(" + ")}</title></rect>`;
     }),
     ...panels.flatMap((panel, i) => drawn(panel, top + i * (panelHeight + panelGap), x)),
-    ...names.flatMap((name, i) => lane(result, name, lanesTop + i * laneHeight, x)),
+    ...names.flatMap((name, i) => row(result, name, rowsTop + i * rowHeight, x)),
     `<path class="rule" d="M${left} ${bottom + 0.5}H${width - right}"/>`,
     ...minutesAxis(result.minutes, bottom, x),
   ]);
@@ -70,11 +70,11 @@ function drawn({ title, lines }: Panel, y: number, x: (atMs: number) => number):
   ];
 }
 
-function lane({ happened }: Result, name: FaultName, y: number, x: (atMs: number) => number): string[] {
+function row({ happened }: Result, name: FaultName, y: number, x: (atMs: number) => number): string[] {
   const marks = happened
     .filter(({ faults }) => faults.includes(name))
     .map(({ fromMs, toMs }) => {
-      const size = `width="${round(Math.max(2, x(toMs) - x(fromMs)))}" height="${laneHeight - 6}"`;
+      const size = `width="${round(Math.max(2, x(toMs) - x(fromMs)))}" height="${rowHeight - 6}"`;
       return `<rect style="fill:var(--no)" x="${x(fromMs)}" y="${y + 3}" ${size}/>`;
     });
   return [`<text class="soft small end" x="${left - 6}" y="${y + 11}">${name}</text>`, ...marks];

@@ -8,7 +8,7 @@ import { configurationKept } from "../faults/scenario.ts";
 import { atMost, type Fact } from "../fixtures/fact.ts";
 import { type Fleet, startFleet } from "./fleet.ts";
 import { type Forgetting, injects, needRoot } from "./injecting.ts";
-import { type Happened, isQuiet, judge, settleMs } from "./judge.ts";
+import { type Happened, isQuiet, assess, settleMs } from "./judge.ts";
 import { Looking } from "./possessions.ts";
 import { type Sample, takeSample } from "./samples.ts";
 import { type FaultName, type Step, scheduleOf } from "./schedule.ts";
@@ -90,7 +90,7 @@ export async function soak({ minutes, seed, asRoot, signal }: Options): Promise<
     const facts = [await configurationKept(fleet.system)];
     await traffic.stop();
     const { workersKilled } = running.count;
-    facts.unshift(...judge({ minutes, traffic, happened, forgotten, samples, workersKilled }));
+    facts.unshift(...assess({ minutes, traffic, happened, forgotten, samples, workersKilled }));
     facts.push(logFact(fleet));
     return {
       date: new Date().toISOString(),

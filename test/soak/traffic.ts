@@ -119,7 +119,7 @@ export class Traffic {
   readonly loads: ReadonlyMap<string, Load>;
   /** By kind and by the limit told and, where a node decided, its gateway: `exact 40`, `exact 20 gateway 1`. */
   readonly admissions = new Map<string, Admission[]>();
-  readonly told = new Map<string, Set<number | undefined>>();
+  readonly reported = new Map<string, Set<number | undefined>>();
   readonly held: Held[] = [];
   readonly #seconds = new Map<string, Second[]>();
   readonly #beganMs: number;
@@ -183,7 +183,7 @@ export class Traffic {
     else if (limit === kind.limit) second.admitted += 1;
     else second.admittedByShare += 1;
     if (status !== 200) return;
-    addTo(this.told, kind.name, () => new Set()).add(limit);
+    addTo(this.reported, kind.name, () => new Set()).add(limit);
     if (kind.ratePerSecond === undefined) return;
     const byNode = kind.scope === "node" || limit !== kind.limit;
     const authority = `${kind.name} ${limit}${byNode ? ` gateway ${gateway + 1}` : ""}`;
@@ -210,8 +210,12 @@ export class Traffic {
   }
 }
 
-export function authoritiesOf({ name, scope, limit }: Kind): { redis: string[]; nodes: (told: number) => string[] } {
-  const nodes = (told: number) => Array.from({ length: gatewayCount }, (_, i) => `${name} ${told} gateway ${i + 1}`);
+export function authoritiesOf({ name, scope, limit }: Kind): {
+  redis: string[];
+  nodes: (reported: number) => string[];
+} {
+  const nodes = (reported: number) =>
+    Array.from({ length: gatewayCount }, (_, i) => `${name} ${reported} gateway ${i + 1}`);
   return { redis: scope === "cluster" ? [`${name} ${limit}`] : [], nodes };
 }
 

@@ -5,11 +5,11 @@ import type { Policy } from "@sluice/limiter/policy/policy.ts";
 import { maxTimezoneBytes } from "@sluice/limiter/policy/shape.ts";
 import { describeValue, type Problem, validatePolicy } from "@sluice/limiter/policy/validate.ts";
 import { warningsOf } from "@sluice/limiter/policy/warnings.ts";
-import { forbiddenHeaders, outsideProblems, realmWarnings, type Standing } from "./judge-realm.ts";
+import { forbiddenHeaders, outsideProblems, realmWarnings, type PolicyContext } from "./judge-realm.ts";
 import { problemAsPut, resolveTemplates, type Templates } from "./resolve-templates.ts";
 import { isTimezone } from "./zone-transitions.ts";
 
-export interface Judgement {
+export interface Validation {
   /** As it would be stored: with its name, and with its references to templates. */
   readonly document: unknown;
   /** As gateways would get it: with what its templates say. */
@@ -27,25 +27,23 @@ type Json = Readonly<Record<string, unknown>>;
  * @param templates of its app
  * @param standing in which app, and by whose token
  */
-export function judgePolicy(
+export function validatePut(
   document: unknown,
   name: string | undefined,
   redisIsSet: boolean,
   templates: Templates,
-  standing: Standing,
-): Judgement {
+  context: PolicyContext,
+): Validation {
   const named = withName(document, name ?? "unnamed");
   const resolution = resolveTemplates(named, templates);
   const validation = validatePolicy(resolution.document);
   const asPut = (one: Problem) => problemAsPut(one, resolution.origins);
   const problems = [...validation.problems.map(asPut), ...resolution.problems];
   const reaching = validation.policy ?? withReachAlone(resolution.document);
-  if (reaching !== undefined) problems.push(...outsideProblems(reaching, standing.app.realm).map(asPut));
-  problems.push(...forbiddenHeaders(named, standing));
+  if (reaching !== undefined) problems.push(...outsideProblems(reaching, context.app.realm).map(asPut));
+  problems.push(...forbiddenHeaders(named, context));
   const warnings =
-    validation.policy === undefined
-      ? []
-      : [...realmWarnings(standing.app), ...warningsOf(validation.policy).map(asPut)];
+    validation.policy === undefined ? [] : [...realmWarnings(context.app), ...warningsOf(validation.policy).map(asPut)];
   if (!isRecord(named)) return { document: named, resolved: resolution.document, problems, warnings };
   const given = named["name"];
   if (name !== undefined && given !== name && !problems.some(({ path }) => path === "name")) {
@@ -63,10 +61,10 @@ export function judgePolicy(
     });
   }
   const timezone = isRecord(named["schedule"]) ? named["schedule"]["timezone"] : undefined;
-  const isJudged = problems.some(({ path }) => path === "schedule.timezone");
+  const isValidated = problems.some(({ path }) => path === "schedule.timezone");
   // The validator has refused a longer one, though its problem may be beyond those that are listed.
   const isShort = typeof timezone === "string" && timezone.length <= maxTimezoneBytes;
-  if (isShort && !isJudged && !isTimezone(timezone)) {
+  if (isShort && !isValidated && !isTimezone(timezone)) {
     problems.push({
       path: "schedule.timezone",
       expected: 'a time zone that there is, like "Europe/Berlin"',

@@ -15,13 +15,13 @@ import { problemAsPut, resolveTemplates, type Templates } from "./resolve-templa
 type Json = Readonly<Record<string, unknown>>;
 
 /** Who wants a document stored, and in which app. */
-export interface Standing {
+export interface PolicyContext {
   readonly app: App;
   /** Whether the token is for all apps. */
   readonly forAllApps: boolean;
 }
 
-export function standingOf(app: App, { app: own, role }: Caller): Standing {
+export function contextOf(app: App, { app: own, role }: Caller): PolicyContext {
   return { app, forAllApps: own === undefined && role === "admin" };
 }
 
@@ -37,7 +37,7 @@ export function redirectsOutside({ onLimit }: Policy, realm: AppRealm): Problem[
 }
 
 /** Headers that the document itself sets, and that are not the caller's to set. @param document as it was put */
-export function forbiddenHeaders(document: unknown, { forAllApps }: Standing): Problem[] {
+export function forbiddenHeaders(document: unknown, { forAllApps }: PolicyContext): Problem[] {
   return forAllApps || typeof document !== "object" || document === null
     ? []
     : headerProblems((document as Json)["onLimit"]);
@@ -60,7 +60,7 @@ export function realmWarnings({ name, realm }: App): Problem[] {
 }
 
 /** So many are judged before others have their turn: an app may have ten thousand. */
-const judgedAtOnce = 50;
+const validatedAtOnce = 50;
 
 /** Where policies that there are reach outside of a realm, by policy. */
 export async function outsiders(
@@ -70,7 +70,7 @@ export async function outsiders(
 ): Promise<{ name: string; problems: Problem[] }[]> {
   const found: { name: string; problems: Problem[] }[] = [];
   for (const [i, { name, document: json }] of policies.entries()) {
-    if (i % judgedAtOnce === judgedAtOnce - 1) await setImmediate();
+    if (i % validatedAtOnce === validatedAtOnce - 1) await setImmediate();
     const resolution = resolveTemplates(JSON.parse(json), templates);
     const { policy } = validatePolicy(resolution.document);
     if (policy === undefined) continue;

@@ -5,7 +5,7 @@ import { maxProblems } from "@sluice/limiter/policy/problems.ts";
 import { policyShape, type Shape } from "@sluice/limiter/policy/shape.ts";
 import { type Problem, validatePolicy } from "@sluice/limiter/policy/validate.ts";
 import { shapeProblems } from "../schemas/read-body.ts";
-import { forbiddenHeaders, redirectsOutside, type Standing } from "./judge-realm.ts";
+import { forbiddenHeaders, redirectsOutside, type PolicyContext } from "./judge-realm.ts";
 import { resolveTemplates, type Templates, templateFields } from "./resolve-templates.ts";
 
 /** A policy's fields of these names, of which a template has one. */
@@ -22,7 +22,7 @@ const roomyPolicy = {
   limits: [{ algorithm: "token-bucket", quota: 2_147_483_648, window: "1s" }],
 };
 
-export function judgeTemplate(document: unknown): Problem[] {
+export function validateTemplate(document: unknown): Problem[] {
   const problems = shapeProblems(templateShape, document);
   if (problems.length > 0) return problems;
   const given = Object.keys(document as object);
@@ -34,16 +34,16 @@ export function judgeTemplate(document: unknown): Problem[] {
 }
 
 /** What its app or the caller may not have of it: by the same rules as of a policy. @param document a template */
-export function judgeTemplateIn(document: unknown, standing: Standing): Problem[] {
+export function validateTemplateInApp(document: unknown, context: PolicyContext): Problem[] {
   const { policy } = validatePolicy({ ...roomyPolicy, ...(document as object) });
   if (policy === undefined) return [];
   // A template matches nothing: only its redirects and headers can be wrong here.
-  const problems = redirectsOutside(policy, standing.app.realm);
-  return [...problems, ...forbiddenHeaders(document, standing)];
+  const problems = redirectsOutside(policy, context.app.realm);
+  return [...problems, ...forbiddenHeaders(document, context)];
 }
 
 /** So many are judged before others have their turn: an app may have a thousand, and `default` ten times as many. */
-const judgedAtOnce = 50;
+const validatedAtOnce = 50;
 
 /** What the policies that use the template could not have of it: each policy's name and problem, of very many the first. */
 export async function misfits(
@@ -52,7 +52,7 @@ export async function misfits(
 ): Promise<Problem[]> {
   const found: Problem[] = [];
   for (const [i, { name, document }] of users.entries()) {
-    if (i % judgedAtOnce === judgedAtOnce - 1) await setImmediate();
+    if (i % validatedAtOnce === validatedAtOnce - 1) await setImmediate();
     const resolution = resolveTemplates(document, templates);
     const gone = resolution.problems.map(({ path }) => path.slice(0, path.indexOf(".")));
     found.push(...gone.map((path) => ({ path, expected: `what the policy "${name}" uses it for`, got: "nothing" })));

@@ -20,7 +20,7 @@ interface Waiter {
 const mostOfToken = 100;
 const mostOfAll = 1_000;
 /** In one turn of the event loop. */
-const mostToldAtOnce = 10;
+const mostReportedAtOnce = 10;
 
 export class AppliedWaits {
   readonly #fleet: Fleet;
@@ -112,7 +112,7 @@ export class AppliedWaits {
     const newest = this.#newest();
     const settled = this.#fleet.settled(newest);
     const counts = new Map<number, Applied>();
-    for (let told = 0; told < mostToldAtOnce; told++) {
+    for (let reported = 0; reported < mostReportedAtOnce; reported++) {
       const waiter = this.#next(settled);
       if (waiter === undefined) return;
       const { revision } = waiter;

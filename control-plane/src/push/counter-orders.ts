@@ -21,7 +21,7 @@ const answerWithinMs = 2_000;
 export class CounterOrders {
   readonly #fleet: Fleet;
   readonly #answerWithinMs: number;
-  readonly #waiting = new Map<number, { readonly link: GatewayLink; settle(message: Message): void }>();
+  readonly #waiting = new Map<number, { readonly link: GatewayLink; chargeDeferred(message: Message): void }>();
   #lastId = 0;
 
   constructor(fleet: Fleet, withinMs = answerWithinMs) {
@@ -36,15 +36,15 @@ export class CounterOrders {
         new Promise<CounterAnswer>((resolve) => {
           this.#lastId += 1;
           const id = this.#lastId;
-          const settle = (answer: Omit<CounterAnswer, "gateway">) => {
+          const chargeDeferred = (answer: Omit<CounterAnswer, "gateway">) => {
             clearTimeout(timer);
             this.#waiting.delete(id);
             resolve({ gateway, ...answer });
           };
-          const timer = setTimeout(() => settle({ state: "silent", limits: undefined }), this.#answerWithinMs);
+          const timer = setTimeout(() => chargeDeferred({ state: "silent", limits: undefined }), this.#answerWithinMs);
           const settleBy = ({ limits: own }: Message) =>
-            settle({ state: own === undefined ? "unknown" : "done", limits: own });
-          this.#waiting.set(id, { link, settle: settleBy });
+            chargeDeferred({ state: own === undefined ? "unknown" : "done", limits: own });
+          this.#waiting.set(id, { link, chargeDeferred: settleBy });
           link.send({ type: "counter", id, ...order });
         }),
     );
@@ -54,6 +54,6 @@ export class CounterOrders {
   /** One that comes late, or that nobody asked for, is nobody's; so is one by another gateway than was asked. */
   answered(link: GatewayLink, message: Message): void {
     const asked = this.#waiting.get(message.id);
-    if (asked?.link === link) asked.settle(message);
+    if (asked?.link === link) asked.chargeDeferred(message);
   }
 }

@@ -66,7 +66,7 @@ type Member = { -readonly [Field in keyof Gateway]: Gateway[Field] } & {
 const rememberMs = 3_600_000;
 /** Of gateways that went away; those that went first are forgotten first. */
 const mostRemembered = 200;
-const mostRefusalsTold = 10;
+const mostRefusalsReported = 10;
 
 /**
  * Events: `members` when the set of connected gateways changed, `progress` when any wait for a revision may be over,
@@ -137,7 +137,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
       case "applied":
         member.epoch = message.epoch;
         member.revision = message.revision;
-        this.#settle(member, message);
+        this.#chargeDeferred(member, message);
         if (member.refused?.epoch !== message.epoch || member.refused.revision <= message.revision) {
           member.refused = undefined;
         }
@@ -145,7 +145,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
       case "refused": {
         const { epoch, revision, problems } = message;
         member.refused = { epoch, revision, atMs: this.#now(), problems };
-        this.#settle(member, message);
+        this.#chargeDeferred(member, message);
         break;
       }
       case "status":
@@ -203,7 +203,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
       if (member.refused?.epoch === newest.epoch && member.refused.revision >= revision) {
         refused += 1;
         const { revision: which, problems } = member.refused;
-        if (refusals.length < mostRefusalsTold) refusals.push({ gateway: member.id, revision: which, problems });
+        if (refusals.length < mostRefusalsReported) refusals.push({ gateway: member.id, revision: which, problems });
       } else if (member.epoch !== newest.epoch) continue;
       else if (member.revision >= revision && member.revision <= newest.revision) acked += 1;
     }
@@ -220,14 +220,14 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
       if (link === undefined) continue;
       const isHeld = epoch === newest.epoch && revision <= newest.revision;
       const held = isHeld ? revision : Number.NEGATIVE_INFINITY;
-      const judged = refused?.epoch === newest.epoch ? refused.revision : Number.NEGATIVE_INFINITY;
-      settled = Math.min(settled, Math.max(held, judged));
+      const validated = refused?.epoch === newest.epoch ? refused.revision : Number.NEGATIVE_INFINITY;
+      settled = Math.min(settled, Math.max(held, validated));
     }
     return settled;
   }
 
   /** It has told what became of a snapshot: of the one that it was sent last, or of one before. */
-  #settle(member: Member, { epoch, revision }: Position): void {
+  #chargeDeferred(member: Member, { epoch, revision }: Position): void {
     const isLast = member.sent?.epoch !== epoch || member.sent.revision <= revision;
     member.owedSinceMs = isLast ? undefined : this.#now();
   }

@@ -15,18 +15,18 @@ export class GatewayLink {
   readonly #onSent: () => void;
   #sending = false;
   #next: SnapshotFrame | undefined;
-  #lastHeardMs: number;
+  #lastSeenMs: number;
 
   /** @param onSent called for each snapshot that went out */
   constructor(socket: WebSocket, onSent: () => void) {
     this.#socket = socket;
     this.#onSent = onSent;
-    this.#lastHeardMs = performance.now();
-    socket.on("pong", () => this.heard());
+    this.#lastSeenMs = performance.now();
+    socket.on("pong", () => this.noteAlive());
   }
 
-  heard(): void {
-    this.#lastHeardMs = performance.now();
+  noteAlive(): void {
+    this.#lastSeenMs = performance.now();
   }
 
   sendSnapshot(frame: SnapshotFrame): void {
@@ -40,7 +40,7 @@ export class GatewayLink {
 
   /** Pings, or cuts the socket when the other side has not been heard for `silenceMs`: no TCP reset comes from a lost host. */
   ping(silenceMs: number): void {
-    if (performance.now() - this.#lastHeardMs >= silenceMs) this.#socket.terminate();
+    if (performance.now() - this.#lastSeenMs >= silenceMs) this.#socket.terminate();
     else if (this.#socket.readyState === this.#socket.OPEN) this.#socket.ping();
   }
 

@@ -54,7 +54,7 @@ export class Publisher {
    * plane wrote it just now, or the database was rolled back to an older state. The latter is believed of a gateway that
    * shows the proof of its revision; of any other, the database is looked at, and believed.
    */
-  heardOf(held: ShownPosition): void {
+  noteShown(held: ShownPosition): void {
     if (!isBeyond(held, this.#current)) return;
     const { epoch, revision } = held;
     const further = this.#shown === undefined || !isBeyond(this.#shown, held);

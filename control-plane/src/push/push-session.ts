@@ -49,7 +49,7 @@ export function runPushSession(
   socket.on("message", (data: RawData, isBinary: boolean) => {
     // What arrives between our close frame and the other side's is not ours to act on.
     if (socket.readyState !== socket.OPEN) return;
-    link.heard();
+    link.noteAlive();
     const message = isBinary ? undefined : readGatewayMessage(data.toString());
     const expectedHello = gateway === undefined;
     if (message === undefined || (message.type === "hello") !== expectedHello) {
@@ -69,7 +69,7 @@ export function runPushSession(
       if (owed) link.sendSnapshot(current);
       const older = fleet.join(message, link, owed ? current : undefined);
       older?.close(closeCodes.replaced, "replaced by a newer socket of the same gateway");
-      publisher.heardOf(message);
+      publisher.noteShown(message);
       gatewayLog.connected(gateway, address);
       return;
     }
@@ -94,15 +94,15 @@ export function runPushSession(
 
 /** Tells every gateway how many there are whenever that changes, and a new one in any case. */
 export function announceFleet(fleet: Fleet): void {
-  let told = 0;
-  const toldLinks = new WeakSet<GatewayLink>();
+  let reported = 0;
+  const reportedLinks = new WeakSet<GatewayLink>();
   fleet.on("members", () => {
     const links = fleet.links();
-    const changed = links.length !== told;
-    told = links.length;
+    const changed = links.length !== reported;
+    reported = links.length;
     for (const link of links) {
-      if (!changed && toldLinks.has(link)) continue;
-      toldLinks.add(link);
+      if (!changed && reportedLinks.has(link)) continue;
+      reportedLinks.add(link);
       link.send({ type: "fleet", gateways: links.length });
     }
   });

@@ -21,8 +21,8 @@ export class RedisCounters {
   async read(policy: CompiledPolicy, keyValues: string): Promise<CounterReading[]> {
     return Promise.all(
       policy.limits.map(async (limit) => {
-        const { remaining, resetAfterUs } = await (policy.settles
-          ? this.#readUnsettled(policy, limit, keyValues)
+        const { remaining, resetAfterUs } = await (policy.deferred
+          ? this.#readDeferred(policy, limit, keyValues)
           : this.#readCounter(policy, limit, keyValues));
         return { name: limit.name, capacity: capacity(limit.rate), remaining, resetAfterUs };
       }),
@@ -57,14 +57,18 @@ export class RedisCounters {
     const keys = [keyOf(policy, limit, keyValues)];
     if (policy.leased) keys.push(ledgerKeyOf(policy, keyValues));
     const reply = await this.#link.run(this.#scripts.peek, keys, [...numbersOf(limit), 1]);
-    return readTold(reply, 5);
+    return readReported(reply, 5);
   }
 
   /** What is owed is part of it. No units: it only asks. */
-  async #readUnsettled(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string) {
+  async #readDeferred(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string) {
     const key = keyOf(policy, limit, keyValues);
-    const reply = await this.#link.run(this.#scripts.settle, [key, `${key}:debt`], [...numbersOf(limit), onlyTells]);
-    return readTold(reply, 4);
+    const reply = await this.#link.run(
+      this.#scripts.charge_deferred,
+      [key, `${key}:debt`],
+      [...numbersOf(limit), onlyTells],
+    );
+    return readReported(reply, 4);
   }
 }
 
@@ -72,7 +76,7 @@ export class RedisCounters {
 const onlyTells = -1;
 
 /** What peek and settle tell, among so many numbers. */
-function readTold(reply: unknown, count: number) {
+function readReported(reply: unknown, count: number) {
   const [, remaining, , resetAfterUs] = readNumbers(reply, count) as [number, number, number, number];
   return { remaining, resetAfterUs };
 }

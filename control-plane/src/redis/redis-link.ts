@@ -37,7 +37,7 @@ export class RedisLink {
   /** Connections to servers that have had the scripts since they were opened. */
   readonly #loaded = new WeakSet<Redis>();
   /** What was told of a connection last: the reason, when a command finds it closed. */
-  readonly #told = new WeakMap<Redis | Cluster, string>();
+  readonly #reported = new WeakMap<Redis | Cluster, string>();
   readonly #timer: NodeJS.Timeout;
   #health: RedisHealth;
   #looking = false;
@@ -123,7 +123,7 @@ export class RedisLink {
   #isFirstConnecting(): boolean {
     const client = this.#client;
     const connecting = client.status === "connecting" || client.status === "connect";
-    return !(client instanceof Cluster) && connecting && !this.#told.has(client);
+    return !(client instanceof Cluster) && connecting && !this.#reported.has(client);
   }
 
   /** @returns what failed */
@@ -143,7 +143,7 @@ export class RedisLink {
   async #failureOf(connection: Redis | Cluster, ask: () => Promise<unknown>): Promise<string | undefined> {
     try {
       await ask();
-      this.#told.delete(connection);
+      this.#reported.delete(connection);
       return undefined;
     } catch (error) {
       return this.#describe(connection, error);
@@ -188,11 +188,11 @@ export class RedisLink {
   }
 
   #note(connection: Redis | Cluster, error: Error): void {
-    if (!isOffline(error)) this.#told.set(connection, this.#describe(connection, error));
+    if (!isOffline(error)) this.#reported.set(connection, this.#describe(connection, error));
   }
 
   #describe(connection: Redis | Cluster, error: unknown): string {
-    if (isOffline(error)) return this.#told.get(connection) ?? unreachable;
+    if (isOffline(error)) return this.#reported.get(connection) ?? unreachable;
     const { tls, password } = this.#dependencies.deployment;
     const isNew = connection instanceof Cluster || !this.#loaded.has(connection);
     return describeFailure(error, { server: serverOf(connection), tls, signsIn: password !== "", isNew });

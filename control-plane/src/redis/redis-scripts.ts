@@ -9,7 +9,7 @@ export interface RedisScript {
 }
 
 export type RedisScripts = Readonly<Record<string, RedisScript>> &
-  Readonly<Record<"peek" | "settle" | "top_up", RedisScript>>;
+  Readonly<Record<"peek" | "charge_deferred" | "top_up", RedisScript>>;
 
 const file = resolve(import.meta.dirname, "../../../gateway/dist/sluice_redis_scripts.json");
 

@@ -41,6 +41,6 @@ export async function announceChange(
   const { refusals, ...counts } = applied;
   if (refusals === undefined) return { revision, applied: counts };
   const seesAll = callerOf(reply.request).app === undefined;
-  const told = refusals.map(({ problems, ...one }) => ({ ...one, errors: problemsFor(problems, seesAll) }));
-  return { revision, applied: { ...counts, refusals: told } };
+  const reported = refusals.map(({ problems, ...one }) => ({ ...one, errors: problemsFor(problems, seesAll) }));
+  return { revision, applied: { ...counts, refusals: reported } };
 }

@@ -91,7 +91,7 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
       const put = { name, asked: readAppBody(request.body), precondition: preconditionOf(request), check };
       const { revision, created, silenced } = await putApp(app.database, originOf(request), put);
       reply.code(created ? 201 : 200).header("etag", etagOf(revision));
-      return { ...(await announceChange(app, reply, revision, request.query.wait)), ...told(name, silenced) };
+      return { ...(await announceChange(app, reply, revision, request.query.wait)), ...reported(name, silenced) };
     },
   );
 
@@ -140,7 +140,7 @@ async function check(realm: RealmDocument, policies: readonly PolicyOfApp[], tem
 }
 
 /** @param silenced how many policies match no traffic any more */
-function told(name: string, silenced: number): { warnings?: readonly Problem[] } {
+function reported(name: string, silenced: number): { warnings?: readonly Problem[] } {
   if (silenced === 0) return {};
   const got = `none: ${silenced === 1 ? "its policy matches" : `its ${silenced} policies match`} no traffic now`;
   return { warnings: [{ path: "realm", expected: `a realm for app ${name}`, got }] };

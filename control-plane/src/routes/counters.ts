@@ -111,8 +111,8 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
     const counters = redisCounters();
     const limits = await answered(() => changeInRedis(counters, asked, change));
     // What gateways keep of the counter is no longer so. To read it, they need not be asked.
-    const told = change.do === "read" ? [] : await app.counterOrders.send({ ...counter, do: "forget" });
-    return shown(name, asked, limits, told);
+    const reported = change.do === "read" ? [] : await app.counterOrders.send({ ...counter, do: "forget" });
+    return shown(name, asked, limits, reported);
   }
 
   function redisCounters(): RedisCounters {
@@ -145,8 +145,8 @@ async function changeInRedis(
 
 /** @throws ApiError invalid-request where units cannot be given back by hand */
 function refuseUntoppable({ policy }: AskedCounter, name: string | undefined): void {
-  const { limits, settles } = policy;
-  if (settles) {
+  const { limits, deferred } = policy;
+  if (deferred) {
     const expected = "a policy whose cost is not response-bytes: reset what is owed there";
     refuseProblems([{ path: "policy", expected, got: describeValue(policy.policy.name) }]);
   }

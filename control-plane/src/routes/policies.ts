@@ -6,8 +6,8 @@ import { checkDocumentBytes, documentProblems } from "../bounds/check-bounds.ts"
 import { documentBytes } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { callerOf } from "../plugins/authentication.ts";
-import { judgePolicy } from "../policies/judge-policy.ts";
-import { standingOf } from "../policies/judge-realm.ts";
+import { validatePut } from "../policies/judge-policy.ts";
+import { contextOf } from "../policies/judge-realm.ts";
 import type { Templates } from "../policies/resolve-templates.ts";
 import type { Gateway } from "../push/fleet.ts";
 import {
@@ -88,14 +88,14 @@ export default async function policyRoutes(
     },
     async (request, reply) => {
       const owner = await getApp(app.database, request.params.app);
-      const standing = standingOf(owner, callerOf(request));
+      const context = contextOf(owner, callerOf(request));
       const templates = await readTemplates(app.database, request.params.app);
       const tooLarge = documentProblems(documentBytes(request.body));
       if (tooLarge.length > 0) return reply.code(422).send({ valid: false, errors: tooLarge });
-      const judgement = judgePolicy(request.body, undefined, redisIsSet, templates, standing);
-      const problems = [...judgement.problems, ...documentProblems(documentBytes(judgement.resolved))];
-      const { warnings } = judgement;
-      if (problems.length === 0) return { valid: true, ...told(warnings) };
+      const validation = validatePut(request.body, undefined, redisIsSet, templates, context);
+      const problems = [...validation.problems, ...documentProblems(documentBytes(validation.resolved))];
+      const { warnings } = validation;
+      if (problems.length === 0) return { valid: true, ...reported(warnings) };
       return reply.code(422).send({ valid: false, errors: problems });
     },
   );
@@ -142,19 +142,19 @@ export default async function policyRoutes(
         name,
         precondition: preconditionOf(request),
         total: app.totalBounds,
-        judge: (templates: Templates, owner: App, bytesBefore: number | undefined) => {
+        validate: (templates: Templates, owner: App, bytesBefore: number | undefined) => {
           // Before anything is looked at: what is far too large costs no time.
           checkDocumentBytes("policy", documentBytes(request.body), bytesBefore);
-          const standing = standingOf(owner, callerOf(request));
-          const judgement = judgePolicy(request.body, name, redisIsSet, templates, standing);
-          if (judgement.problems.length > 0) throw invalidPolicy(judgement.problems);
-          warnings = [...judgement.warnings, ...missingRedis(judgement.document, app.fleet.list())];
-          return judgement;
+          const context = contextOf(owner, callerOf(request));
+          const validation = validatePut(request.body, name, redisIsSet, templates, context);
+          if (validation.problems.length > 0) throw invalidPolicy(validation.problems);
+          warnings = [...validation.warnings, ...missingRedis(validation.document, app.fleet.list())];
+          return validation;
         },
       };
       const { revision, created } = await putPolicy(app.database, originOf(request), put);
       reply.code(created ? 201 : 200).header("etag", etagOf(revision));
-      return { ...(await announceChange(app, reply, revision, request.query.wait)), ...told(warnings) };
+      return { ...(await announceChange(app, reply, revision, request.query.wait)), ...reported(warnings) };
     },
   );
 
@@ -180,7 +180,7 @@ export default async function policyRoutes(
 }
 
 /** Absent where there are none. */
-function told(warnings: readonly Problem[]): { warnings?: readonly Problem[] } {
+function reported(warnings: readonly Problem[]): { warnings?: readonly Problem[] } {
   return warnings.length === 0 ? {} : { warnings };
 }
 

@@ -7,8 +7,8 @@ import { checkDocumentBytes } from "../bounds/check-bounds.ts";
 import { documentBytes } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { callerOf } from "../plugins/authentication.ts";
-import { standingOf } from "../policies/judge-realm.ts";
-import { judgeTemplate, judgeTemplateIn, misfits, templateShape } from "../policies/judge-template.ts";
+import { contextOf } from "../policies/judge-realm.ts";
+import { validateTemplate, validateTemplateInApp, misfits, templateShape } from "../policies/judge-template.ts";
 import type { Templates } from "../policies/resolve-templates.ts";
 import {
   afterParameter,
@@ -100,7 +100,7 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
       const { app: appName, template: name } = request.params;
       const { body } = request;
       checkDocumentBytes("template", documentBytes(body), await templateBytes(app.database, appName, name));
-      const problems = judgeTemplate(body);
+      const problems = validateTemplate(body);
       if (!isName(name)) problems.push({ path: "name", expected: nameRule, got: describeValue(name) });
       refuse(problems, "This is not a template");
       const put = {
@@ -109,8 +109,8 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
         document: body as Record<string, unknown>,
         precondition: preconditionOf(request),
         total: app.totalBounds,
-        judge: (owner: App) =>
-          refuse(judgeTemplateIn(body, standingOf(owner, callerOf(request))), "The app cannot have this template"),
+        validate: (owner: App) =>
+          refuse(validateTemplateInApp(body, contextOf(owner, callerOf(request))), "The app cannot have this template"),
         check: async (users: readonly UsingPolicy[], templates: Templates) =>
           refuse(await misfits(users, templates), "A policy that uses the template could not have it"),
       };

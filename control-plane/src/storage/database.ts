@@ -24,7 +24,7 @@ export async function openDatabase(
     await migrate(database);
   } catch (error) {
     await database.destroy().catch(() => undefined);
-    throw told(error, configuration);
+    throw reported(error, configuration);
   }
   return { database, health };
 }
@@ -44,7 +44,7 @@ export async function probeWriting(database: Database): Promise<void> {
 }
 
 /** In the words of whoever starts it. */
-function told(error: unknown, { variable, path }: DatabaseConfiguration): unknown {
+function reported(error: unknown, { variable, path }: DatabaseConfiguration): unknown {
   if (error instanceof DatabaseInUse) {
     const who = error.pid === undefined ? "another one" : `the one with pid ${error.pid}`;
     return new ConfigurationError(

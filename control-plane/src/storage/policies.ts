@@ -28,7 +28,7 @@ export interface StoredPolicy {
  * What to store and what gateways will get of it.
  * @param bytesBefore of the policy of this name that there is; undefined: there is none
  */
-export type JudgeOfPolicy = (
+export type PolicyValidator = (
   templates: Templates,
   owner: App,
   bytesBefore: number | undefined,
@@ -71,14 +71,14 @@ export async function getPolicy(database: Database, app: string, name: string): 
 export function putPolicy(
   database: Database,
   origin: Origin,
-  put: { app: string; name: string; precondition: Precondition; judge: JudgeOfPolicy; total: TotalBounds },
+  put: { app: string; name: string; precondition: Precondition; validate: PolicyValidator; total: TotalBounds },
 ): Promise<{ revision: number; created: boolean; changed: boolean }> {
   const { app, name } = put;
   return change(database, origin, async (transaction, record) => {
     const owner = await getApp(transaction, app);
     const row = await findRow(transaction, app, name);
     const bytesBefore = row === undefined ? undefined : Number(row.bytes);
-    const { document, resolved } = put.judge(await readTemplates(transaction, app), owner, bytesBefore);
+    const { document, resolved } = put.validate(await readTemplates(transaction, app), owner, bytesBefore);
     put.precondition(row === undefined ? undefined : Number(row.revision));
     const after = JSON.stringify(document);
     if (row === undefined) {

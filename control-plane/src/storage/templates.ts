@@ -82,14 +82,14 @@ export function putTemplate(
     name: string;
     document: Readonly<Record<string, unknown>>;
     precondition: Precondition;
-    judge(app: App): void;
+    validate(app: App): void;
     check(users: readonly UsingPolicy[], templates: Templates): Promise<void>;
     total: TotalBounds;
   },
 ): Promise<{ revision: number; created: boolean }> {
   const { app, name } = put;
   return change(database, origin, async (transaction, record) => {
-    put.judge(await getApp(transaction, app));
+    put.validate(await getApp(transaction, app));
     const row = await findRow(transaction, app, name);
     put.precondition(row === undefined ? undefined : Number(row.revision));
     const after = JSON.stringify(put.document);

@@ -2,10 +2,10 @@
 // docs/operations.md lists the same, and a test compares the two. To be refused by a limit is no error.
 
 import type { Problem } from "../../../limiter/src/policy/problems.ts";
-import { countAsk } from "../metrics/counts.ts";
+import { countCheckRequest } from "../metrics/counts.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 
-export type AskErrorCode =
+export type CheckErrorCode =
   | "malformed-body"
   | "invalid-request"
   | "policy-not-askable"
@@ -16,7 +16,7 @@ export type AskErrorCode =
   | "unsupported-media-type"
   | "internal";
 
-const statuses: Readonly<Record<AskErrorCode, number>> = {
+const statuses: Readonly<Record<CheckErrorCode, number>> = {
   "malformed-body": 400,
   "invalid-request": 400,
   "policy-not-askable": 400,
@@ -28,7 +28,7 @@ const statuses: Readonly<Record<AskErrorCode, number>> = {
   internal: 500,
 };
 
-const titles: Readonly<Record<AskErrorCode, string>> = {
+const titles: Readonly<Record<CheckErrorCode, string>> = {
   "malformed-body": "Malformed body",
   "invalid-request": "Invalid request",
   "policy-not-askable": "Policy cannot be asked",
@@ -41,22 +41,22 @@ const titles: Readonly<Record<AskErrorCode, string>> = {
 };
 
 /** Every status that the API answers with. */
-export const askStatuses: readonly number[] = [200, 204, 400, 401, 403, 404, 405, 413, 415, 429, 500];
+export const checkStatuses: readonly number[] = [200, 204, 400, 401, 403, 404, 405, 413, 415, 429, 500];
 
 /** Why a request is not answered. Nothing of it is charged. */
-export interface AskError {
-  readonly code: AskErrorCode;
+export interface CheckError {
+  readonly code: CheckErrorCode;
   readonly detail: string;
   readonly errors?: readonly Problem[];
 }
 
-export const unauthorized: AskError = {
+export const unauthorized: CheckError = {
   code: "unauthorized",
   detail: "No token came, or one that is unknown or expired: send Authorization: Bearer TOKEN, with a caller's token.",
 };
 
 /** Answers the current request with a problem document (RFC 9457). */
-export function sendProblem({ code, detail, errors }: AskError): void {
+export function sendProblem({ code, detail, errors }: CheckError): void {
   const status = statuses[code];
   const type = `urn:sluice:error:${code}`;
   const body = `${cjson.encode({ type, title: titles[code], status, detail, code, errors })}\n`;
@@ -65,6 +65,6 @@ export function sendProblem({ code, detail, errors }: AskError): void {
   ngx.header["Content-Type"] = "application/problem+json";
   ngx.header["Cache-Control"] = "no-store";
   ngx.header["Content-Length"] = body.length;
-  countAsk(status);
+  countCheckRequest(status);
   ngx.print(body);
 }

@@ -9,8 +9,8 @@ import { addProblem, type Findings, listProblems, noFindings } from "../../../li
 import { describeValue } from "../../../limiter/src/policy/validate.ts";
 import { sha1Hex } from "../request/key-values.ts";
 import { mostCountersAtOnce } from "../stores/redis-store.ts";
-import type { AskError } from "./ask-errors.ts";
-import type { Ask } from "./decide.ts";
+import type { CheckError } from "./ask-errors.ts";
+import type { RequestedCheck } from "./decide.ts";
 import type { Caller } from "./directory.ts";
 
 /** One check as the caller wrote it, of the right types. */
@@ -24,10 +24,10 @@ export interface Written {
 }
 
 /** @returns what to decide; or what is wrong, in which case nothing is */
-export function findAsks(
+export function readRequestedChecks(
   caller: Caller,
   written: readonly Written[],
-): LuaMultiReturn<[asks: Ask[] | undefined, error: AskError | undefined]> {
+): LuaMultiReturn<[requested: RequestedCheck[] | undefined, error: CheckError | undefined]> {
   const policies: CompiledPolicy[] = [];
   const unknown = noFindings();
   for (const { policy: name, path } of written) {
@@ -47,7 +47,7 @@ export function findAsks(
 
   const unaskable = noFindings();
   const wrong = noFindings();
-  const asks: Ask[] = [];
+  const requested: RequestedCheck[] = [];
   let counters = 0;
   for (let i = 0; i < written.length; i++) {
     const policy = policies[i] as CompiledPolicy;
@@ -57,13 +57,13 @@ export function findAsks(
       addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.policy.name) });
       continue;
     }
-    if (policy.settles) {
+    if (policy.deferred) {
       const expected = "a policy whose cost is not response-bytes: nobody would tell how many they were";
       addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.policy.name) });
       continue;
     }
     counters += policy.limits.length;
-    asks.push(askOf(policy, key, cost ?? policy.policy.cost, path, wrong));
+    requested.push(requestedCheckOf(policy, key, cost ?? policy.policy.cost, path, wrong));
   }
   if (unaskable.problems.length > 0) {
     const detail = "What these policies count is known of requests at the gateway alone. Nothing was charged.";
@@ -80,11 +80,17 @@ export function findAsks(
     const detail = "The key is not what the policy counts by. Nothing was charged.";
     return $multi(undefined, { code: "invalid-request", detail, errors: listProblems(wrong) });
   }
-  return $multi(asks, undefined);
+  return $multi(requested, undefined);
 }
 
 /** @param wrong has what is wrong with the key afterwards */
-function askOf(policy: CompiledPolicy, key: readonly string[], cost: number, path: string, wrong: Findings): Ask {
+function requestedCheckOf(
+  policy: CompiledPolicy,
+  key: readonly string[],
+  cost: number,
+  path: string,
+  wrong: Findings,
+): RequestedCheck {
   const parts = policy.policy.key;
   const count = parts.length;
   if (key.length !== count) {

@@ -4,15 +4,15 @@
 import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/policy/problems.ts";
 import { describeValue } from "../../../limiter/src/policy/validate.ts";
 import { retryAfterSeconds } from "../../../limiter/src/response-headers.ts";
-import { countAsk } from "../metrics/counts.ts";
+import { countCheckRequest } from "../metrics/counts.ts";
 import { setHeaders } from "../respond/headers.ts";
 import { mayWait, refuseToWait, waitUs } from "../respond/waiting.ts";
 import type { Settings } from "../settings.ts";
-import { giveBack } from "../stores/charges.ts";
+import { refundAll } from "../stores/charges.ts";
 import type { Charge } from "../stores/redis-store.ts";
-import { type AskError, sendProblem, unauthorized } from "./ask-errors.ts";
-import { findAsks, type Written } from "./asked-policy.ts";
-import { allAllowed, decideAsks, longestDelayUs, type Outcome } from "./decide.ts";
+import { type CheckError, sendProblem, unauthorized } from "./ask-errors.ts";
+import { readRequestedChecks, type Written } from "./asked-policy.ts";
+import { allAllowed, decideRequestedChecks, longestDelayUs, type Outcome } from "./decide.ts";
 import { currentCaller } from "./directory.ts";
 import { aCost, aPolicy, aValue, isCost, isKeyValue } from "./request-body.ts";
 
@@ -27,7 +27,7 @@ export function auth(settings: Settings): void {
   if (error !== undefined) sendProblem(error);
 }
 
-function answer(settings: Settings): AskError | undefined {
+function answer(settings: Settings): CheckError | undefined {
   const method = ngx.req.get_method();
   if (method !== "GET" && method !== "HEAD") {
     ngx.header["Allow"] = "GET, HEAD";
@@ -37,10 +37,10 @@ function answer(settings: Settings): AskError | undefined {
   if (caller === undefined) return unauthorized;
   const [written, queryError] = readQuery();
   if (written === undefined) return queryError;
-  const [asks, askError] = findAsks(caller, [written]);
-  if (asks === undefined) return askError;
+  const [requested, checkError] = readRequestedChecks(caller, [written]);
+  if (requested === undefined) return checkError;
   const charges: Charge[] = [];
-  const outcomes = decideAsks(settings, asks, charges);
+  const outcomes = decideRequestedChecks(settings, requested, charges);
   const delayUs = allAllowed(outcomes) ? longestDelayUs(outcomes) : 0;
   const mayGoOn = delayUs === 0 || mayWait((outcomes[0] as Outcome).policy);
   if (!mayGoOn) turnAway(outcomes[0] as Outcome, charges);
@@ -50,12 +50,12 @@ function answer(settings: Settings): AskError | undefined {
 
 /** Too many requests wait already. */
 function turnAway(outcome: Outcome, charges: readonly Charge[]): void {
-  refuseToWait(outcome.verdict, outcome.policy);
+  refuseToWait(outcome.merged, outcome.policy);
   outcome.allowed = false;
-  giveBack(charges);
+  refundAll(charges);
 }
 
-function readQuery(): LuaMultiReturn<[written: Written | undefined, error: AskError | undefined]> {
+function readQuery(): LuaMultiReturn<[written: Written | undefined, error: CheckError | undefined]> {
   const [args, failure] = ngx.req.get_uri_args(mostParameters);
   const findings = noFindings();
   if (failure !== undefined) {
@@ -103,18 +103,18 @@ function costOf(parameter: Parameter, findings: Findings): number | undefined {
 }
 
 function send(settings: Settings, outcomes: readonly Outcome[], delayUs: number): void {
-  const { reason, verdict } = outcomes[0] as Outcome;
+  const { reason, merged } = outcomes[0] as Outcome;
   const allowed = allAllowed(outcomes);
-  if (reason === undefined) setHeaders(settings.headers, verdict);
+  if (reason === undefined) setHeaders(settings.headers, merged);
   if (!allowed) {
-    const seconds = reason === undefined ? retryAfterSeconds(verdict.decision) : reason === "undecided" ? 1 : undefined;
+    const seconds = reason === undefined ? retryAfterSeconds(merged.decision) : reason === "undecided" ? 1 : undefined;
     if (seconds !== undefined) ngx.header["Retry-After"] = seconds;
   }
   if (delayUs > 0) waitUs(delayUs);
   ngx.header["Cache-Control"] = "no-store";
   const status = allowed ? 204 : reason === "banned" ? 403 : 429;
   ngx.status = status;
-  countAsk(status);
+  countCheckRequest(status);
   if (!allowed) ngx.header["Content-Length"] = 0;
   // Nothing was printed: this has nginx send the status as it is, with no page of its own.
   ngx.send_headers();

@@ -3,16 +3,16 @@
 import { never } from "../../../limiter/src/decision.ts";
 import type { Reading } from "../../../limiter/src/key/key-part.ts";
 import { retryAfterSeconds, wholeSeconds } from "../../../limiter/src/response-headers.ts";
-import { countAsk } from "../metrics/counts.ts";
+import { countCheckRequest } from "../metrics/counts.ts";
 import { readHeader } from "../request/request-headers.ts";
 import type { Settings } from "../settings.ts";
-import { type AskError, sendProblem, unauthorized } from "./ask-errors.ts";
-import { findAsks } from "./asked-policy.ts";
-import { allAllowed, decideAsks, type Outcome } from "./decide.ts";
+import { type CheckError, sendProblem, unauthorized } from "./ask-errors.ts";
+import { readRequestedChecks } from "./asked-policy.ts";
+import { allAllowed, decideRequestedChecks, type Outcome } from "./decide.ts";
 import { currentCaller } from "./directory.ts";
 import { mostBodyBytes, readChecks } from "./request-body.ts";
 
-const tooLarge: AskError = {
+const tooLarge: CheckError = {
   code: "body-too-large",
   detail: `The body is larger than ${mostBodyBytes} bytes. Nothing was charged.`,
 };
@@ -27,7 +27,7 @@ export function bodyTooLarge(): void {
   sendProblem(tooLarge);
 }
 
-function answer(settings: Settings): AskError | undefined {
+function answer(settings: Settings): CheckError | undefined {
   if (ngx.req.get_method() !== "POST") {
     ngx.header["Allow"] = "POST";
     return { code: "method-not-allowed", detail: "Ask by POST." };
@@ -46,9 +46,9 @@ function answer(settings: Settings): AskError | undefined {
   if (body.length > mostBodyBytes) return tooLarge;
   const [written, bodyError] = readChecks(body);
   if (written === undefined) return bodyError;
-  const [asks, askError] = findAsks(caller, written);
-  if (asks === undefined) return askError;
-  send(decideAsks(settings, asks, []));
+  const [requested, checkError] = readRequestedChecks(caller, written);
+  if (requested === undefined) return checkError;
+  send(decideRequestedChecks(settings, requested, []));
   return undefined;
 }
 
@@ -65,15 +65,15 @@ function send(outcomes: readonly Outcome[]): void {
   ngx.header["Content-Type"] = "application/json";
   ngx.header["Cache-Control"] = "no-store";
   ngx.header["Content-Length"] = body.length;
-  countAsk(200);
+  countCheckRequest(200);
   ngx.print(body);
 }
 
 /** By hand: in none of these texts is there anything that JSON escapes. */
-function resultOf({ policy, allowed, reason, verdict }: Outcome): string {
+function resultOf({ policy, allowed, reason, merged }: Outcome): string {
   const start = `{"policy":"${policy.policy.name}","allowed":${allowed}`;
   if (reason !== undefined) return `${start},"reason":"${reason}"}`;
-  const { decision, delayUs } = verdict;
+  const { decision, delayUs } = merged;
   const { limit, remaining, retryAfterUs, resetAfterUs } = decision;
   const retryAfter = allowed ? "0" : retryAfterUs === never ? "null" : `${retryAfterSeconds(decision)}`;
   const figures = `"limit":${limit},"remaining":${remaining},"retryAfter":${retryAfter}`;

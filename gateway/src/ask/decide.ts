@@ -11,16 +11,21 @@
 // or none; a refusal on this node gives them back.
 
 import { atCost, type CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
-import { emptyVerdict, type Verdict } from "../../../limiter/src/verdict.ts";
+import { newMergedDecision, type MergedDecision } from "../../../limiter/src/verdict.ts";
 import { countDecision } from "../metrics/counts.ts";
-import { isBannedEverywhere, standingOfAddress, standingOfKey, type Terms } from "../request/terms.ts";
+import {
+  isBannedEverywhere,
+  applicabilityToAddress,
+  applicabilityToKey,
+  type AppliedPolicy,
+} from "../request/terms.ts";
 import { reportShadowRefusal } from "../respond/shadow-report.ts";
 import type { RedisSettings, Settings } from "../settings.ts";
-import { chargeInRedis, chargeOnNode, chargeWithoutRedis, giveBack } from "../stores/charges.ts";
+import { chargeInRedis, chargeOnNode, chargeWithoutRedis, refundAll } from "../stores/charges.ts";
 import { observe } from "../stores/observe.ts";
 import type { Charge, Check } from "../stores/redis-store.ts";
 
-export interface Ask {
+export interface RequestedCheck {
   readonly policy: CompiledPolicy;
   /** In the key's order, not encoded, as the gateway would have read them. */
   readonly values: readonly string[];
@@ -45,7 +50,7 @@ export interface Outcome {
   allowed: boolean;
   /** Undefined: its limits decided, and `verdict` says how. */
   reason: Reason | undefined;
-  readonly verdict: Verdict;
+  readonly merged: MergedDecision;
   charged: boolean;
 }
 
@@ -53,16 +58,20 @@ export interface Outcome {
 const mostCost = 2147483649;
 
 /** Work space: read before anything yields. */
-const terms = {} as Terms;
+const applied = {} as AppliedPolicy;
 
 /**
  * @param charges empty; what was charged is in it afterwards, and has been given back already where an outcome refuses
  * @returns an outcome for each of these, in their order; those decided together have one in common
  */
-export function decideAsks(settings: Settings, asks: readonly Ask[], charges: Charge[]): Outcome[] {
+export function decideRequestedChecks(
+  settings: Settings,
+  requested: readonly RequestedCheck[],
+  charges: Charge[],
+): Outcome[] {
   const outcomes: Outcome[] = [];
   const distinct: Outcome[] = [];
-  gather(asks, outcomes, distinct);
+  gather(requested, outcomes, distinct);
 
   const cluster = distinct.filter(({ reason, policy }) => reason === undefined && policy.policy.scope === "cluster");
   if (cluster.length > 0) decideCluster(settings, cluster, charges);
@@ -90,14 +99,14 @@ export function allAllowed(outcomes: readonly Outcome[]): boolean {
 /** The longest that a limit told the caller to wait before it goes on, in µs. */
 export function longestDelayUs(outcomes: readonly Outcome[]): number {
   let longest = 0;
-  for (const { verdict } of outcomes) longest = math.max(longest, verdict.delayUs);
+  for (const { merged } of outcomes) longest = math.max(longest, merged.delayUs);
   return longest;
 }
 
 /** Asks of one policy and key are one, unless no counter decides them. */
-function gather(asks: readonly Ask[], outcomes: Outcome[], distinct: Outcome[]): undefined {
+function gather(requested: readonly RequestedCheck[], outcomes: Outcome[], distinct: Outcome[]): undefined {
   const byCounters: Record<string, Outcome> = {};
-  for (const ask of asks) {
+  for (const ask of requested) {
     const { keyValues, cost } = ask;
     const reason = reasonOf(ask);
     const isCounted = keyValues !== undefined && (reason === undefined || reason === "shadow");
@@ -105,13 +114,13 @@ function gather(asks: readonly Ask[], outcomes: Outcome[], distinct: Outcome[]):
     let outcome = isCounted ? byCounters[counters] : undefined;
     if (outcome === undefined) {
       outcome = {
-        policy: terms.policy,
+        policy: applied.policy,
         values: ask.values,
         keyValues,
         cost,
         allowed: passes(reason, ask.policy),
         reason,
-        verdict: emptyVerdict(),
+        merged: newMergedDecision(),
         charged: false,
       };
       if (isCounted) byCounters[counters] = outcome;
@@ -124,16 +133,16 @@ function gather(asks: readonly Ask[], outcomes: Outcome[], distinct: Outcome[]):
 }
 
 /** Fills the terms. */
-function reasonOf({ policy, values, keyValues, address }: Ask): Reason | undefined {
+function reasonOf({ policy, values, keyValues, address }: RequestedCheck): Reason | undefined {
   const { mode } = policy.policy;
-  terms.policy = policy;
+  applied.policy = policy;
   if (address !== undefined && isBannedEverywhere(address)) return "banned";
-  const before = standingOfAddress(policy, address);
+  const before = applicabilityToAddress(policy, address);
   if (before !== "held") return before;
   if (keyValues === undefined) return mode === "shadow" ? "shadow" : "key-missing";
-  const standing = standingOfKey(policy, values, terms);
-  if (standing !== "held") return standing;
-  return terms.policy.policy.mode === "shadow" ? "shadow" : undefined;
+  const applicability = applicabilityToKey(policy, values, applied);
+  if (applicability !== "held") return applicability;
+  return applied.policy.policy.mode === "shadow" ? "shadow" : undefined;
 }
 
 function passes(reason: Reason | undefined, { policy }: CompiledPolicy): boolean {
@@ -142,18 +151,18 @@ function passes(reason: Reason | undefined, { policy }: CompiledPolicy): boolean
 }
 
 function checkOf({ policy, keyValues, cost }: Outcome): Check {
-  return { policy: atCost(policy, cost), keyValues: keyValues as string, receipt: [] };
+  return { policy: atCost(policy, cost), keyValues: keyValues as string, chargedAt: [] };
 }
 
 function decideNode(outcome: Outcome, charges: Charge[]): void {
   const check = checkOf(outcome);
-  outcome.allowed = chargeOnNode(check, check.policy.limits, outcome.verdict, charges);
+  outcome.allowed = chargeOnNode(check, check.policy.limits, outcome.merged, charges);
   outcome.charged = outcome.allowed;
 }
 
 function decideCluster({ redis }: Settings, outcomes: readonly Outcome[], charges: Charge[]): void {
-  const checks = outcomes.map((outcome) => ({ ...checkOf(outcome), verdict: outcome.verdict }));
-  const charged = chargeInRedis(redis, checks, emptyVerdict(), charges);
+  const checks = outcomes.map((outcome) => ({ ...checkOf(outcome), merged: outcome.merged }));
+  const charged = chargeInRedis(redis, checks, newMergedDecision(), charges);
   for (let i = 0; i < outcomes.length; i++) {
     const outcome = outcomes[i] as Outcome;
     const check = checks[i] as Check;
@@ -161,15 +170,15 @@ function decideCluster({ redis }: Settings, outcomes: readonly Outcome[], charge
       decideWithoutRedis(redis, outcome, check, charges);
     } else {
       outcome.allowed = check.allowed === true;
-      outcome.charged = charges.some(({ receipt }) => receipt === check.receipt);
+      outcome.charged = charges.some(({ chargedAt }) => chargedAt === check.chargedAt);
     }
   }
 }
 
 function decideWithoutRedis(redis: RedisSettings | undefined, outcome: Outcome, check: Check, charges: Charge[]): void {
-  const { policy, verdict } = outcome;
+  const { policy, merged } = outcome;
   countDecision(policy, "degraded");
-  outcome.allowed = chargeWithoutRedis(redis, check, verdict, charges);
+  outcome.allowed = chargeWithoutRedis(redis, check, merged, charges);
   if (policy.policy.onStoreFailure === "local") outcome.charged = outcome.allowed;
   else outcome.reason = "undecided";
 }
@@ -181,8 +190,8 @@ function watch({ redis }: Settings, outcome: Outcome): void {
 
 /** What is told to be left has it back. */
 function takeBack(outcomes: readonly Outcome[], charges: readonly Charge[]): void {
-  for (const { charged, cost, verdict } of outcomes) {
-    if (charged) verdict.decision.remaining = math.min(verdict.decision.remaining + cost, verdict.decision.limit);
+  for (const { charged, cost, merged } of outcomes) {
+    if (charged) merged.decision.remaining = math.min(merged.decision.remaining + cost, merged.decision.limit);
   }
-  if (charges.length > 0) giveBack(charges);
+  if (charges.length > 0) refundAll(charges);
 }

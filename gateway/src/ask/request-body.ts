@@ -6,7 +6,7 @@
 import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/policy/problems.ts";
 import { describeValue } from "../../../limiter/src/policy/validate.ts";
 import { strictJson } from "../runtime/lua-modules.ts";
-import type { AskError } from "./ask-errors.ts";
+import type { CheckError } from "./ask-errors.ts";
 import type { Written } from "./asked-policy.ts";
 
 export const mostBodyBytes = 65536;
@@ -32,7 +32,9 @@ export function isKeyValue(value: unknown): value is string {
 }
 
 /** @returns the checks; or what is wrong with the body */
-export function readChecks(body: string): LuaMultiReturn<[checks: Written[] | undefined, error: AskError | undefined]> {
+export function readChecks(
+  body: string,
+): LuaMultiReturn<[checks: Written[] | undefined, error: CheckError | undefined]> {
   if (!isUtf8(body)) return $multi(undefined, malformed("The body is not UTF-8."));
   // To cjson it is the end, whatever follows.
   if (string.find(body, "%z")[0] !== undefined) return $multi(undefined, malformed("The body has a byte 0 in it."));
@@ -145,6 +147,6 @@ function countOf(text: string, character: string): number {
   return string.gsub(text, character, "")[1];
 }
 
-function malformed(detail: string): AskError {
+function malformed(detail: string): CheckError {
   return { code: "malformed-body", detail: `${detail} Nothing was charged.` };
 }

@@ -1,12 +1,12 @@
 // Decisions by policy and result, and events that are worth a number. Each worker counts in its own memory and adds to
 // the shared dict now and then, so that counting costs a request no shared memory.
 
-import type { CompiledPolicy, Tally } from "../../../limiter/src/policy/compile.ts";
+import type { CompiledPolicy, DecisionCounts } from "../../../limiter/src/policy/compile.ts";
 import { reportSmallMetrics } from "../runtime/missing-parts.ts";
 import { addSafely, metricsDict } from "../runtime/shared-memory.ts";
 
 /** degraded: Redis did not decide. Counted beside what `onStoreFailure` then decided, once a request. */
-export type Result = Exclude<keyof Tally, "pending">;
+export type Result = Exclude<keyof DecisionCounts, "pending">;
 
 export const results: readonly Result[] = ["allowed", "refused", "shadow-refused", "degraded"];
 
@@ -47,17 +47,17 @@ const seriesPattern = "^([%w-]+)[=!~?]([%w-]+)$";
 const totalKey = "total:";
 /** What series leave free, in whole pages, to all other numbers. There are fewer than a hundred of those: they take a third of it. */
 const leftToOthersBytes = 65_536;
-const askKey = "ask:";
+const checkKey = "ask:";
 
 let pending: Record<string, number> = {};
 let tallied: CompiledPolicy[] = [];
 let flushedTo = 0;
 
 export function countDecision(policy: CompiledPolicy, result: Result): void {
-  const { tally } = policy;
-  tally[result] += 1;
-  if (tally.pending) return;
-  tally.pending = true;
+  const { counts } = policy;
+  counts[result] += 1;
+  if (counts.pending) return;
+  counts.pending = true;
   tallied.push(policy);
 }
 
@@ -66,8 +66,8 @@ export function countEvent(event: Event): void {
 }
 
 /** A request of the ask-first API, by the status of its answer. */
-export function countAsk(status: number): void {
-  addPending(askKey + status, 1);
+export function countCheckRequest(status: number): void {
+  addPending(checkKey + status, 1);
 }
 
 /** Adds to any number that is kept in the metrics dict. */
@@ -103,7 +103,7 @@ export function flushCounts(): void {
 function flushTallies(most: number): void {
   const end = math.min(tallied.length, flushedTo + most);
   while (flushedTo < end) {
-    flushTally(tallied[flushedTo] as CompiledPolicy);
+    flushPolicyCounts(tallied[flushedTo] as CompiledPolicy);
     flushedTo += 1;
   }
   if (flushedTo < tallied.length) return;
@@ -111,11 +111,11 @@ function flushTallies(most: number): void {
   flushedTo = 0;
 }
 
-function flushTally({ app, policy, tally }: CompiledPolicy): void {
-  tally.pending = false;
+function flushPolicyCounts({ app, policy, counts }: CompiledPolicy): void {
+  counts.pending = false;
   for (const result of results) {
-    const count = tally[result];
-    tally[result] = 0;
+    const count = counts[result];
+    counts[result] = 0;
     if (count === 0) continue;
     addPending(totalKey + result, count);
     if (addToSeries(seriesKey(app, policy.name, result), count)) continue;
@@ -162,6 +162,6 @@ export function decisionTotals(): Record<string, number> {
 }
 
 /** Requests of the ask-first API that were answered with this status. */
-export function askCount(status: number): number {
-  return flushedCount(askKey + status);
+export function checkCount(status: number): number {
+  return flushedCount(checkKey + status);
 }

@@ -4,14 +4,14 @@ import { luaMemoryKb, makeRoomForNeighbours } from "../runtime/collector.ts";
 import { makeRoomForTraces } from "../runtime/jit.ts";
 import { stateDict } from "../runtime/shared-memory.ts";
 
-const tellEverySeconds = 1;
+const publishEverySeconds = 1;
 const memoryKey = "lua-memory:";
 
 /** For each worker's start. */
-export function tellLuaMemory(): void {
+export function publishLuaMemory(): void {
   makeRoomForNeighbours();
   const key = memoryKey + ngx.worker.id();
-  ngx.timer.every(tellEverySeconds, () => {
+  ngx.timer.every(publishEverySeconds, () => {
     stateDict.set(key, 1024 * luaMemoryKb());
     makeRoomForNeighbours();
     makeRoomForTraces();

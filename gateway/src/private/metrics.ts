@@ -1,8 +1,8 @@
 // GET /sluice/metrics, in Prometheus' text form. On the private listener only: names of apps and policies are in it.
 
 import type { Pause } from "../../../limiter/src/policy/pause.ts";
-import { askStatuses } from "../ask/ask-errors.ts";
-import { askCount, decisionCount, eventCount, results } from "../metrics/counts.ts";
+import { checkStatuses } from "../ask/ask-errors.ts";
+import { checkCount, decisionCount, eventCount, results } from "../metrics/counts.ts";
 import {
   leaseEvents,
   leaseUnitStates,
@@ -47,8 +47,8 @@ function answer(this: void, pause: Pause): void {
   printDecisions(pause);
   lines = [];
   heading(lines, "sluice_ask_requests_total", "counter", "Requests of the ask-first API by status.");
-  for (const status of askStatuses) {
-    lines.push(sample("sluice_ask_requests_total", { status: `${status}` }, whole(askCount(status))));
+  for (const status of checkStatuses) {
+    lines.push(sample("sluice_ask_requests_total", { status: `${status}` }, whole(checkCount(status))));
   }
   redisCalls(lines);
   leases(lines);

@@ -22,8 +22,8 @@ export function dial(
   const socket = rawget(client, "sock");
   if (socket === undefined) return $multi(undefined, "this lua-resty-websocket hides its socket", "");
   reachLocalhost(socket);
-  tellRefusedCertificates(socket);
-  const answer = overhearAnswer(socket);
+  reportRefusedCertificates(socket);
+  const answer = readAnswerBeside(socket);
   const [connected, connectFailure] = client.connect(url, connectOptions);
   if (connected === undefined) return $multi(undefined, withAdvice(url, connectFailure), "");
   return $multi(client, undefined, answer.status);
@@ -38,7 +38,7 @@ function reachLocalhost(socket: TcpSocket): void {
 }
 
 /** Where the peer answers at once, ngx_lua reports success for a certificate that it has refused, and has hung up. */
-function tellRefusedCertificates(socket: TcpSocket): void {
+function reportRefusedCertificates(socket: TcpSocket): void {
   const { sslhandshake } = socket;
   socket.sslhandshake = function (reusedSession, serverName, verify) {
     const [secured, failure] = sslhandshake.call(this, reusedSession, serverName, verify);
@@ -56,7 +56,7 @@ interface HandshakeAnswer {
 }
 
 /** lua-resty-websocket takes every answer of HTTP for an open socket, and then reads its text as frames. */
-function overhearAnswer(socket: TcpSocket): HandshakeAnswer {
+function readAnswerBeside(socket: TcpSocket): HandshakeAnswer {
   const answer: HandshakeAnswer = { status: "" };
   const { receiveuntil } = socket;
   socket.receiveuntil = (pattern) => {

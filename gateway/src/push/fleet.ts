@@ -39,8 +39,8 @@ function setLiveGateways(gateways: number): void {
   if (gateways < before) stateDict.set(moreGatewaysKey, before, countedOnSeconds);
 }
 
-export function isFleetSize(told: unknown): told is number {
-  return typeof told === "number" && told >= 1 && told <= mostGateways && told % 1 === 0;
+export function isFleetSize(reported: unknown): reported is number {
+  return typeof reported === "number" && reported >= 1 && reported <= mostGateways && reported % 1 === 0;
 }
 
 /** As `setLiveGateways`, and on disk, where a failure is logged. @param gateways a whole number from 1 on */

@@ -106,16 +106,16 @@ function publishRead(settings: Settings, pieces: readonly string[], pause: Pause
 
 function refuse(pieces: readonly string[], problems: readonly Problem[]): GatewayMessage {
   const { epoch, revision } = positionOf(pieces[0] ?? "");
-  const told = problems.slice(0, mostProblems);
-  for (const { path, expected, got } of told) {
+  const reported = problems.slice(0, mostProblems);
+  for (const { path, expected, got } of reported) {
     const what = `${path}: expected ${expected}, got ${got}`;
     ngx.log(ngx.ERR, "sluice: push: refused revision ", revision, ": ", what);
   }
   if (problems.length > mostProblems) {
     const more = `${problems.length - mostProblems} more problems`;
-    told.push({ path: "", expected: "a snapshot without problems", got: more });
+    reported.push({ path: "", expected: "a snapshot without problems", got: more });
   }
-  return { type: "refused", epoch, revision, problems: told };
+  return { type: "refused", epoch, revision, problems: reported };
 }
 
 /** Where a message says it stands, even one that cannot be decoded: the operator is to see which one was refused. */

@@ -21,7 +21,7 @@ declare namespace table {
   function concat(this: void, texts: string[]): string;
 }
 
-export function chargeRun(keys: string[], argv: string[]): string {
+export function chargeBatch(keys: string[], argv: string[]): string {
   const nowUs = redisTimeUs();
   const rate = rateFrom(ALGORITHM, argv, 0);
   const cost = tonumber(argv[3]) as number;

@@ -56,13 +56,13 @@ export function exchangeLease(keys: string[], argv: string[]): number[] {
   const message = {
     holder: argv[0] as string,
     seq: tonumber(argv[1]) as number,
-    heard: tonumber(argv[2]) as number,
+    acknowledged: tonumber(argv[2]) as number,
     kept: tonumber(argv[3]) as number,
     back: tonumber(argv[4]) as number,
     want: tonumber(argv[5]) as number,
   };
-  const terms = { horizonUs: tonumber(argv[6]) as number, lifetimeUs: tonumber(argv[7]) as number };
-  const place = exchange(ledger, counters, count, redisRing, nowUs, message, terms);
+  const parameters = { horizonUs: tonumber(argv[6]) as number, lifetimeUs: tonumber(argv[7]) as number };
+  const place = exchange(ledger, counters, count, redisRing, nowUs, message, parameters);
   if (place === overtaken) return [0, 0, 0, 0, 0, 0, 0];
 
   const holding = ledger.holdings[place] as Holding;

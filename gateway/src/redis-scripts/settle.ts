@@ -9,7 +9,7 @@
 import { lifetimeUs } from "../../../limiter/src/algorithms/rate.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
 import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
-import { admitsUnsettled, settle, standsFromUs } from "../../../limiter/src/settlement.ts";
+import { admitsWithDebt, chargeDeferred, standsFromUs } from "../../../limiter/src/settlement.ts";
 import {
   counterAt,
   demandWritable,
@@ -23,7 +23,7 @@ import {
   saveDebt,
 } from "./counter.ts";
 
-export function settleCounters(keys: string[], argv: string[]): number[] {
+export function chargeDeferredCounters(keys: string[], argv: string[]): number[] {
   const nowUs = redisTimeUs();
   const count = keys.length / 2;
   const reply: number[] = [];
@@ -37,12 +37,12 @@ export function settleCounters(keys: string[], argv: string[]): number[] {
     loadCounter(rate, state);
     let fromUs = standsFromUs(rate, loadDebt(debtKey), nowUs);
     if (units > 0) {
-      fromUs = settle(rate, state, redisRing, fromUs, units);
+      fromUs = chargeDeferred(rate, state, redisRing, fromUs, units);
       keepCounter(rate, state, fromUs - nowUs + lifetimeUs(rate, state, fromUs));
       if (fromUs > nowUs) saveDebt(debtKey, fromUs, nowUs, rate.quota);
       state.stepped = false;
     }
-    const allowed = admitsUnsettled(rate, state, redisRing, nowUs, fromUs, decision);
+    const allowed = admitsWithDebt(rate, state, redisRing, nowUs, fromUs, decision);
     if (state.stepped) saveCounter(rate, state, nowUs);
     if (!allowed || units !== 0) letsGoOn = false;
     reply[i * 4] = allowed ? 1 : 0;

@@ -12,7 +12,7 @@ import type { Access, Address } from "./deployment.ts";
 const pauseSeconds = 0.1;
 
 /** Something that is asked for again and again. */
-export interface Inquiry {
+export interface Discovery {
   running: boolean;
   begunAtSeconds: number;
   /** What those wait for who came while it runs. */
@@ -22,7 +22,7 @@ export interface Inquiry {
   failure: string | undefined;
 }
 
-export function newInquiry(): Inquiry {
+export function newDiscovery(): Discovery {
   return { running: false, begunAtSeconds: 0, done: undefined, againAtSeconds: 0, failure: undefined };
 }
 
@@ -36,47 +36,52 @@ export function newInquiry(): Inquiry {
  * @param waitMs the longest that the caller waits
  * @param ask @returns what failed. Yields
  */
-export function inquire(inquiry: Inquiry, deadlineMs: number, waitMs: number, ask: () => string | undefined): void {
-  if (!inquiry.running && stopwatchSeconds() >= inquiry.againAtSeconds) begin(inquiry, ask);
-  if (!inquiry.running || inquiry.failure !== undefined) return;
-  const leftMs = math.min(waitMs, deadlineMs - (stopwatchSeconds() - inquiry.begunAtSeconds) * 1000);
-  if (leftMs > 0) inquiry.done?.wait(leftMs / 1000);
+export function discover(
+  discovery: Discovery,
+  deadlineMs: number,
+  waitMs: number,
+  query: () => string | undefined,
+): void {
+  if (!discovery.running && stopwatchSeconds() >= discovery.againAtSeconds) begin(discovery, query);
+  if (!discovery.running || discovery.failure !== undefined) return;
+  const leftMs = math.min(waitMs, deadlineMs - (stopwatchSeconds() - discovery.begunAtSeconds) * 1000);
+  if (leftMs > 0) discovery.done?.wait(leftMs / 1000);
 }
 
-function begin(inquiry: Inquiry, ask: () => string | undefined): void {
-  inquiry.running = true;
-  inquiry.begunAtSeconds = stopwatchSeconds();
-  inquiry.done = semaphoreLibrary.new(0);
-  const failure = runUntilDone(() => askOnce(inquiry, ask));
+function begin(discovery: Discovery, query: () => string | undefined): void {
+  discovery.running = true;
+  discovery.begunAtSeconds = stopwatchSeconds();
+  discovery.done = semaphoreLibrary.new(0);
+  const failure = runUntilDone(() => queryOnce(discovery, query));
   if (failure === undefined) return;
   warnSparingly("nobody is asked where Redis is", failure);
-  end(inquiry, failure);
+  end(discovery, failure);
 }
 
 /** @returns whether to ask once more */
-function askOnce(inquiry: Inquiry, ask: () => string | undefined): boolean {
-  const [ran, answer] = pcall(ask);
+function queryOnce(discovery: Discovery, query: () => string | undefined): boolean {
+  const [ran, answer] = pcall(query);
   const failure = ran ? answer : tostring(answer);
   if (failure === undefined || ngx.worker.exiting()) {
-    end(inquiry, failure);
+    end(discovery, failure);
     return false;
   }
-  tell(inquiry, failure);
+  wakeWaiting(discovery, failure);
   ngx.sleep(pauseSeconds);
   return true;
 }
 
-function end(inquiry: Inquiry, failure: string | undefined): void {
-  inquiry.againAtSeconds = stopwatchSeconds() + pauseSeconds;
-  inquiry.running = false;
-  tell(inquiry, failure);
+function end(discovery: Discovery, failure: string | undefined): void {
+  discovery.againAtSeconds = stopwatchSeconds() + pauseSeconds;
+  discovery.running = false;
+  wakeWaiting(discovery, failure);
 }
 
 /** Those who still wait: a request whose client went away does no longer. */
-function tell(inquiry: Inquiry, failure: string | undefined): void {
-  inquiry.failure = failure;
-  const waiting = -(inquiry.done?.count() ?? 0);
-  if (waiting > 0) inquiry.done?.post(waiting);
+function wakeWaiting(discovery: Discovery, failure: string | undefined): void {
+  discovery.failure = failure;
+  const waiting = -(discovery.done?.count() ?? 0);
+  if (waiting > 0) discovery.done?.post(waiting);
 }
 
 /**
@@ -87,30 +92,30 @@ function tell(inquiry: Inquiry, failure: string | undefined): void {
  * @param question sends a command; an answer that tells nothing is a failure
  * @returns the answer and the index of who gave it; or what failed last
  */
-export function askAround<Answer>(
+export function queryFirstAnswering<Discovered>(
   access: Access,
   addresses: readonly Address[],
   first: number,
   deadlineMs: number,
-  question: (redis: RedisConnection, teller: Address) => LuaMultiReturn<[Answer | undefined, string | undefined]>,
-): LuaMultiReturn<[Answer | undefined, number, string | undefined]> {
+  query: (redis: RedisConnection, source: Address) => LuaMultiReturn<[Discovered | undefined, string | undefined]>,
+): LuaMultiReturn<[Discovered | undefined, number, string | undefined]> {
   let lastFailure: string | undefined;
   for (let i = 0; i < addresses.length; i++) {
     const index = (first + i) % addresses.length;
-    const teller = addresses[index] as Address;
-    const server = serverAt(access, teller);
+    const source = addresses[index] as Address;
+    const server = serverAt(access, source);
     const [redis, connectFailure] = connectTo(server, deadlineMs);
     let failure = connectFailure;
     if (redis !== undefined) {
-      const [answer, questionFailure] = question(redis, teller);
+      const [answer, queryFailure] = query(redis, source);
       if (answer !== undefined) {
         keep(redis);
         return $multi(answer, index, undefined);
       }
       discard(redis);
-      failure = questionFailure;
+      failure = queryFailure;
     }
-    lastFailure = `${teller.host}:${teller.port}: ${failure}`;
+    lastFailure = `${source.host}:${source.port}: ${failure}`;
   }
   return $multi(undefined, first, lastFailure);
 }

@@ -81,10 +81,10 @@ export function parseDeployment(url: string): Deployment | UrlProblem {
   rest = rest.slice(at + 1);
 
   let options = "";
-  const question = rest.indexOf("?");
-  if (question >= 0) {
-    options = rest.slice(question + 1);
-    rest = rest.slice(0, question);
+  const query = rest.indexOf("?");
+  if (query >= 0) {
+    options = rest.slice(query + 1);
+    rest = rest.slice(0, query);
   }
   const slash = rest.indexOf("/");
   const authority = slash < 0 ? rest : rest.slice(0, slash);
@@ -182,8 +182,8 @@ function parseAddress(text: string, defaultPort: number): Address | undefined {
  * @param host as it was told; "" stands for the server that told it
  * @param teller the server that told it
  */
-export function toldAddress(host: string, port: number, teller: Address): Address {
-  if (host === "") return { host: teller.host, port };
+export function reportedAddress(host: string, port: number, source: Address): Address {
+  if (host === "") return { host: source.host, port };
   return { host: host.includes(":") ? `[${host}]` : host, port };
 }
 

@@ -10,7 +10,7 @@ import { serverFor } from "./script-call.ts";
 const patienceMs = 1000;
 
 /** For each worker's start: one of them asks. */
-export function askRedisAtStart(settings: RedisSettings): void {
+export function contactRedisAtStart(settings: RedisSettings): void {
   if (ngx.worker.id() !== 0) return;
   runSoon(() => {
     const [asked, failure] = pcall(ask, { ...settings, deadlineMs: patienceMs });

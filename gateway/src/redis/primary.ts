@@ -1,12 +1,12 @@
 // Which server is the primary, as sentinels say. A worker keeps the answer until the primary fails it.
 
-import { askAround, inquire, newInquiry } from "./asking-around.ts";
+import { queryFirstAnswering, discover, newDiscovery } from "./asking-around.ts";
 import { forgetOthers, type RedisServer, serverAt } from "./connection.ts";
-import { type Address, type Deployment, toldAddress } from "./deployment.ts";
+import { type Address, type Deployment, reportedAddress } from "./deployment.ts";
 
 export type SentinelDeployment = Deployment & { kind: "sentinel" };
 
-const inquiry = newInquiry();
+const discovery = newDiscovery();
 let primary: RedisServer | undefined;
 /** The last one that failed. */
 let doubted: RedisServer | undefined;
@@ -26,10 +26,10 @@ export function primaryOf(
 ): LuaMultiReturn<[RedisServer | undefined, string | undefined]> {
   if (primary === undefined) {
     const patienceMs = doubted?.breaker.open === true ? 0 : waitMs;
-    inquire(inquiry, deadlineMs, patienceMs, () => learnPrimary(deployment, deadlineMs));
+    discover(discovery, deadlineMs, patienceMs, () => learnPrimary(deployment, deadlineMs));
   }
   if (primary !== undefined) return $multi(primary, undefined);
-  return $multi(undefined, `sentinel: ${inquiry.failure ?? "the primary does not answer"}`);
+  return $multi(undefined, `sentinel: ${discovery.failure ?? "the primary does not answer"}`);
 }
 
 /** This server did not do what a primary does: before the next command, sentinels are asked, another one first. */
@@ -42,16 +42,22 @@ export function doubtPrimary(server: RedisServer): void {
 
 function learnPrimary(deployment: SentinelDeployment, deadlineMs: number): string | undefined {
   const { access, sentinels, sentinelAccess, name } = deployment;
-  const [told, index, failure] = askAround<Address>(sentinelAccess, sentinels, first, deadlineMs, (redis, teller) => {
-    const [reply, replyFailure] = redis.sentinel("get-master-addr-by-name", name);
-    if (!reply) return $multi(undefined, replyFailure);
-    if (type(reply) !== "table") return $multi(undefined, `knows no primary called ${name}`);
-    const [host, port] = reply as [string, string];
-    return $multi(toldAddress(host, tonumber(port) as number, teller), undefined);
-  });
+  const [reported, index, failure] = queryFirstAnswering<Address>(
+    sentinelAccess,
+    sentinels,
+    first,
+    deadlineMs,
+    (redis, source) => {
+      const [reply, replyFailure] = redis.sentinel("get-master-addr-by-name", name);
+      if (!reply) return $multi(undefined, replyFailure);
+      if (type(reply) !== "table") return $multi(undefined, `knows no primary called ${name}`);
+      const [host, port] = reply as [string, string];
+      return $multi(reportedAddress(host, tonumber(port) as number, source), undefined);
+    },
+  );
   first = index;
-  if (told === undefined) return failure;
-  primary = serverAt(access, told);
+  if (reported === undefined) return failure;
+  primary = serverAt(access, reported);
   forgetOthers(access, [primary]);
   return undefined;
 }

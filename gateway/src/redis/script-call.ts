@@ -7,7 +7,7 @@ import { countRedisFailure, observeRedisCall } from "../metrics/redis-calls.ts";
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
 import { connectTo, discard, keep, noteAnswerOf, noteFailureOf, type RedisServer, serverAt } from "./connection.ts";
-import { toldAddress } from "./deployment.ts";
+import { reportedAddress } from "./deployment.ts";
 import { changedNothing, codeOf, decidesNothing, type ErrorCode, redirection } from "./error-reply.ts";
 import { slotOf } from "./hash-slot.ts";
 import { endWaiting, isSilent, leftSeconds, newPatience, type Patience, patienceSeconds } from "./patience.ts";
@@ -403,7 +403,7 @@ function otherServerFor(
 function redirected(server: RedisServer, failure: string): RedisServer | undefined {
   const place = redirection(failure);
   if (place === undefined) return undefined;
-  return serverAt(server.access, toldAddress(place[0], place[1], server.address));
+  return serverAt(server.access, reportedAddress(place[0], place[1], server.address));
 }
 
 /** What the operator can do about it. */

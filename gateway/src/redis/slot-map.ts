@@ -1,18 +1,18 @@
 // Which node of a Redis Cluster serves a slot, as its nodes say. A worker keeps the map until a node says MOVED or fails.
 
-import { askAround, inquire, newInquiry } from "./asking-around.ts";
+import { queryFirstAnswering, discover, newDiscovery } from "./asking-around.ts";
 import { forgetOthers, type RedisServer, serverAt } from "./connection.ts";
-import { type Address, type Deployment, toldAddress } from "./deployment.ts";
+import { type Address, type Deployment, reportedAddress } from "./deployment.ts";
 
 export type ClusterDeployment = Deployment & { kind: "cluster" };
 
 /** Of CLUSTER SLOTS: first and last slot, then the primary: endpoint (null: who tells), port. Replicas follow. */
 type SlotRange = readonly [first: number, last: number, primary: readonly [endpoint: unknown, port: number]];
 
-const inquiry = newInquiry();
+const discovery = newDiscovery();
 let servers: Record<number, RedisServer | undefined> = {};
 /** Who is asked: the nodes of the map, then the seeds. */
-let tellers: readonly Address[] | undefined;
+let sources: readonly Address[] | undefined;
 /** The teller that is asked first. */
 let first = 0;
 let doubted = false;
@@ -26,10 +26,10 @@ export function serverOfSlot(
 ): LuaMultiReturn<[RedisServer | undefined, string | undefined]> {
   // Who has a node goes there while the new map is asked for.
   const patienceMs = servers[slot] === undefined ? waitMs : 0;
-  if (doubted || patienceMs > 0) inquire(inquiry, deadlineMs, patienceMs, () => learnSlots(deployment, deadlineMs));
+  if (doubted || patienceMs > 0) discover(discovery, deadlineMs, patienceMs, () => learnSlots(deployment, deadlineMs));
   const server = servers[slot];
   if (server !== undefined) return $multi(server, undefined);
-  return $multi(undefined, `cluster: ${inquiry.failure ?? `no node serves slot ${slot}`}`);
+  return $multi(undefined, `cluster: ${discovery.failure ?? `no node serves slot ${slot}`}`);
 }
 
 /**
@@ -46,8 +46,8 @@ export function otherServerOfSlot(
   deadlineMs: number,
   waitMs: number,
 ): RedisServer | undefined {
-  if (servers[slot] === failed && !(inquiry.running && failed.breaker.open)) {
-    inquire(inquiry, deadlineMs, waitMs, () => learnSlots(deployment, deadlineMs));
+  if (servers[slot] === failed && !(discovery.running && failed.breaker.open)) {
+    discover(discovery, deadlineMs, waitMs, () => learnSlots(deployment, deadlineMs));
   }
   return servers[slot];
 }
@@ -67,32 +67,32 @@ export function doubtSlots(): void {
 
 function learnSlots(deployment: ClusterDeployment, deadlineMs: number): string | undefined {
   const { access, seeds } = deployment;
-  const asked = tellers ?? seeds;
-  const [map, index, failure] = askAround<Record<number, RedisServer>>(
+  const asked = sources ?? seeds;
+  const [map, index, failure] = queryFirstAnswering<Record<number, RedisServer>>(
     access,
     asked,
     first,
     deadlineMs,
-    (redis, teller) => {
+    (redis, source) => {
       const [reply, replyFailure] = redis.cluster("slots");
       if (!reply) return $multi(undefined, replyFailure);
       const ranges = reply as readonly SlotRange[];
       if (ranges.length === 0) return $multi(undefined, "serves no slots, nor knows who does");
-      const told: Record<number, RedisServer> = {};
+      const reported: Record<number, RedisServer> = {};
       const nodes: RedisServer[] = [];
       for (const [firstSlot, lastSlot, [endpoint, port]] of ranges) {
-        const address = toldAddress(type(endpoint) === "string" ? (endpoint as string) : "", port, teller);
+        const address = reportedAddress(type(endpoint) === "string" ? (endpoint as string) : "", port, source);
         const server = serverAt(access, address);
         if (!nodes.includes(server)) nodes.push(server);
-        for (let slot = firstSlot; slot <= lastSlot; slot++) told[slot] = server;
+        for (let slot = firstSlot; slot <= lastSlot; slot++) reported[slot] = server;
       }
       forgetOthers(access, nodes);
-      tellers = [...nodes.map(({ address }) => address), ...seeds];
-      return $multi(told, undefined);
+      sources = [...nodes.map(({ address }) => address), ...seeds];
+      return $multi(reported, undefined);
     },
   );
   if (map === undefined) return failure;
-  first = tellers === asked ? index : 0;
+  first = sources === asked ? index : 0;
   servers = map;
   doubted = false;
   return undefined;

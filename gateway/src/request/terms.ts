@@ -22,33 +22,33 @@ import { readHeader } from "./request-headers.ts";
  * alone. key-missing: an attribute of the key is absent, and what then happens is onMissingKey's. key-ambiguous: servers differ on
  * what an attribute is, and the request is to be answered 400. cost-invalid: it states a cost that is none, and is to be too.
  */
-export type Standing = ClientStanding | "key-missing" | "key-ambiguous" | "cost-invalid";
+export type Applicability = ClientApplicability | "key-missing" | "key-ambiguous" | "cost-invalid";
 /** By who the client is. */
-export type ClientStanding = "held" | "banned" | "off" | "exempt";
+export type ClientApplicability = "held" | "banned" | "off" | "exempt";
 
 /** Filled where the standing is held; of cost-invalid, the policy alone. */
-export interface Terms {
+export interface AppliedPolicy {
   /** As it holds this request: an override of it, and at the request's cost. To be decided, refunded and held as it is. */
   policy: CompiledPolicy;
   keyValues: string;
 }
 
 /** By what the current request says. */
-export function readTerms(policy: CompiledPolicy, terms: Terms): Standing {
-  const before = standingOfAddress(policy, addressFor(policy));
+export function readApplicability(policy: CompiledPolicy, applied: AppliedPolicy): Applicability {
+  const before = applicabilityToAddress(policy, addressFor(policy));
   if (before !== "held") return before;
   const keyValues = readKeyValues(policy.policy);
   if (keyValues === undefined) return "key-missing";
   if (keyValues === false) return "key-ambiguous";
-  const standing = standingOfKey(policy, rawKeyValues, terms);
-  if (standing !== "held") return standing;
-  terms.keyValues = keyValues;
+  const applicability = applicabilityToKey(policy, rawKeyValues, applied);
+  if (applicability !== "held") return applicability;
+  applied.keyValues = keyValues;
   const { costSource } = policy.policy;
-  if (costSource !== undefined && !policy.settles) {
+  if (costSource !== undefined && !policy.deferred) {
     const stated = statedCost(costSource);
     const cost = stated === false ? undefined : costFrom(stated, costSource);
     if (cost === undefined) return "cost-invalid";
-    terms.policy = atCost(terms.policy, cost);
+    applied.policy = atCost(applied.policy, cost);
   }
   return "held";
 }
@@ -69,7 +69,7 @@ function addressFor({ bans, exempt }: CompiledPolicy): string | undefined {
  *
  * @param address the client's; undefined: unknown, and in no network
  */
-export function standingOfAddress(policy: CompiledPolicy, address: string | undefined): ClientStanding {
+export function applicabilityToAddress(policy: CompiledPolicy, address: string | undefined): ClientApplicability {
   const { bans, schedule, exempt } = policy;
   if (bans !== undefined && address !== undefined && isBannedAddress(bans, address, ngx.now())) return "banned";
   if (policy.policy.mode === "off") return "off";
@@ -84,13 +84,17 @@ export function standingOfAddress(policy: CompiledPolicy, address: string | unde
  * @param values in the key's order, not encoded
  * @param terms has the policy as it holds the request afterwards, where it does
  */
-export function standingOfKey(policy: CompiledPolicy, values: readonly string[], terms: Terms): ClientStanding {
+export function applicabilityToKey(
+  policy: CompiledPolicy,
+  values: readonly string[],
+  applied: AppliedPolicy,
+): ClientApplicability {
   const { exempt, overrides } = policy;
   const bans = enforcedBans(policy);
   if (bans !== undefined && isBannedKey(bans, values, ngx.now())) return "banned";
   if (exempt !== undefined && isExemptKey(policy, values)) return "exempt";
-  terms.policy = overrides === undefined ? policy : (overrideFor(policy, values) ?? policy);
-  return terms.policy.policy.mode === "off" ? "off" : "held";
+  applied.policy = overrides === undefined ? policy : (overrideFor(policy, values) ?? policy);
+  return applied.policy.policy.mode === "off" ? "off" : "held";
 }
 
 /** A ban of key values belongs to its policy, and a policy in shadow mode changes no response. */

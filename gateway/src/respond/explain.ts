@@ -4,14 +4,14 @@
 import { never } from "../../../limiter/src/decision.ts";
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { isBanEntry } from "../../../limiter/src/realm/snapshot-apps.ts";
-import type { Verdict } from "../../../limiter/src/verdict.ts";
+import type { MergedDecision } from "../../../limiter/src/verdict.ts";
 import { readHeader } from "../request/request-headers.ts";
 import { stopwatchUs, wallSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
 import { firstKey } from "../stores/groups.ts";
-import { leaseHeardAtUs } from "../stores/leases.ts";
+import { leaseKnownSinceUs } from "../stores/leases.ts";
 import type { Charge, Check } from "../stores/redis-store.ts";
-import { refusalHeardAt } from "../stores/refusals.ts";
+import { refusalKnownSince } from "../stores/refusals.ts";
 
 /** Of the request: the secret. Of the response: one line a policy, and one for the whole. */
 const headerName = "x-sluice-debug";
@@ -37,14 +37,14 @@ interface Met {
 /** A check that is enforced. */
 interface Asked extends Check {
   /** A refusal need not be the end: the request may have gone on with a mark. */
-  readonly apart: boolean;
+  readonly separate: boolean;
   /** Redis did not decide. */
   readonly degraded: boolean;
 }
 
 /** How the request ended. */
 interface Ending {
-  readonly verdict: Verdict;
+  readonly merged: MergedDecision;
   readonly charges: readonly Charge[];
   /** Who turned it away although no limit refused it. */
   readonly denial: { readonly policy: CompiledPolicy; readonly reason: string } | undefined;
@@ -72,40 +72,40 @@ export function explain(
 }
 
 /** Sets the header, before the request goes on or is answered, and before anything is given back. */
-export function tell(explanation: Explanation, ending: Ending): void {
+export function reportExplanation(explanation: Explanation, ending: Ending): void {
   const { met } = explanation;
   const { denial } = ending;
   if (denial !== undefined && isBanEntry(denial.policy)) {
-    tellBan(denial.policy.app);
+    reportBan(denial.policy.app);
     return;
   }
   const lines = met.length === 0 ? ["no policy is met"] : [];
   for (const { policy, keyValues, outcome } of met) {
     const key = keyValues === undefined ? "" : `; key=${ngx.escape_uri(keyValues)}`;
-    const told = typeof outcome === "string" ? outcome : outcomeOf(outcome, explanation, ending);
-    lines.push(`${policy.app}/${policy.policy.name}; ${policy.policy.mode}; ${policy.policy.scope}${key}; ${told}`);
+    const reported = typeof outcome === "string" ? outcome : outcomeOf(outcome, explanation, ending);
+    lines.push(`${policy.app}/${policy.policy.name}; ${policy.policy.mode}; ${policy.policy.scope}${key}; ${reported}`);
   }
   if (met.length > 0) lines.push(wholeOf(ending));
   ngx.header["X-Sluice-Debug"] = lines;
 }
 
 /** The same for a request that is refused by its address, before any policy is met. */
-export function tellBan(app: string): void {
+export function reportBan(app: string): void {
   ngx.header["X-Sluice-Debug"] = `refused by a ban of app ${app}`;
 }
 
-function outcomeOf(check: Asked, explanation: Explanation, { verdict, charges, denial, redis }: Ending): string {
-  const charge = charges.find(({ receipt }) => receipt === check.receipt);
+function outcomeOf(check: Asked, explanation: Explanation, { merged, charges, denial, redis }: Ending): string {
+  const charge = charges.find(({ chargedAt }) => chargedAt === check.chargedAt);
   // A charge without limits: onStoreFailure let the request pass.
   if (charge !== undefined && charge.limits.length > 0) return chargedBy(check, charge);
   const refused = refusedBy(check, explanation, redis);
   const isLast = explanation.met[explanation.met.length - 1]?.outcome === check;
-  const wentOn = check.apart && (!isLast || (verdict.allowed && denial === undefined));
+  const wentOn = check.separate && (!isLast || (merged.allowed && denial === undefined));
   return wentOn ? `${refused}; went on` : refused;
 }
 
 function chargedBy({ policy, degraded }: Asked, { redis, spent }: Charge): string {
-  const charged = policy.settles ? "its response will be charged" : "charged";
+  const charged = policy.deferred ? "its response will be charged" : "charged";
   const without = degraded ? "without Redis: " : "";
   if (spent !== undefined) return `${without}${charged} to a lease`;
   if (redis !== undefined) return `${charged} in Redis`;
@@ -127,22 +127,25 @@ function refusedBy(check: Asked, explanation: Explanation, redis: RedisSettings 
 function wasKnown(check: Asked, began: Explanation, redis: RedisSettings | undefined): boolean {
   const { policy } = check;
   if (policy.leased && redis !== undefined) {
-    const heardAtUs = leaseHeardAtUs(redis, check);
-    return heardAtUs > 0 && heardAtUs < began.beganAtUs;
+    const knownSinceUs = leaseKnownSinceUs(redis, check);
+    return knownSinceUs > 0 && knownSinceUs < began.beganAtUs;
   }
-  const heardAtSeconds = refusalHeardAt(policy, firstKey(check));
-  return heardAtSeconds > 0 && heardAtSeconds < began.beganAtSeconds;
+  const knownSinceSeconds = refusalKnownSince(policy, firstKey(check));
+  return knownSinceSeconds > 0 && knownSinceSeconds < began.beganAtSeconds;
 }
 
-function wholeOf({ verdict, denial }: Ending): string {
+function wholeOf({ merged, denial }: Ending): string {
   if (denial !== undefined) {
     const { app, policy } = denial.policy;
     return `refused by ${app}/${policy.name}; ${denial.reason === "undecided" ? "onStoreFailure" : denial.reason}`;
   }
-  return verdict.policy === undefined ? "allowed" : summaryOf(verdict, verdict.policy);
+  return merged.policy === undefined ? "allowed" : summaryOf(merged, merged.policy);
 }
 
-function summaryOf({ allowed, limitName, decision, violated }: Verdict, { app, policy }: CompiledPolicy): string {
+function summaryOf(
+  { allowed, limitName, decision, violated }: MergedDecision,
+  { app, policy }: CompiledPolicy,
+): string {
   const { retryAfterUs, remaining } = decision;
   const retry = retryAfterUs === never ? "never" : `${retryAfterUs / 1_000_000} s`;
   const refusal = allowed ? "allowed" : `refused by ${violated.join(" ")}; retry after ${retry}`;

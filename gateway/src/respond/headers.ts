@@ -2,7 +2,7 @@
 
 import { shared, sharing } from "../../../limiter/src/policy/sharing.ts";
 import { rateLimitItem, wholeSeconds } from "../../../limiter/src/response-headers.ts";
-import type { Verdict } from "../../../limiter/src/verdict.ts";
+import type { MergedDecision } from "../../../limiter/src/verdict.ts";
 import { addHeader } from "../runtime/lua-modules.ts";
 import type { HeaderStyle } from "../settings.ts";
 
@@ -16,7 +16,7 @@ const { tobit } = require("bit") as {
 /** Of quotas and bursts, which are few: a number that nginx is given becomes a text anew each time. */
 const limitTexts = sharing<string>();
 
-export function setHeaders(style: HeaderStyle, { policy, limitName, decision }: Verdict): void {
+export function setHeaders(style: HeaderStyle, { policy, limitName, decision }: MergedDecision): void {
   if (policy === undefined || style === "none") return;
   // Where a request comes by a redirect of nginx's own, it may have been decided before: its headers are replaced.
   const set = is_internal() ? replaceHeader : addHeader;

@@ -1,7 +1,7 @@
 // What becomes of a request that is over the limit, as the policy that refused it says.
 
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
-import type { Verdict } from "../../../limiter/src/verdict.ts";
+import type { MergedDecision } from "../../../limiter/src/verdict.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
 import { reportMissingLog } from "../runtime/missing-parts.ts";
 import { currentLife, hasEnded, type Life } from "../runtime/request-life.ts";
@@ -29,12 +29,12 @@ export function forgetEndedRedirects(): void {
 }
 
 /** Ends the request, or sends it elsewhere. */
-export function answerOverLimit(style: HeaderStyle, verdict: Verdict): undefined {
-  const { onLimit } = (verdict.policy as CompiledPolicy).policy;
+export function answerOverLimit(style: HeaderStyle, merged: MergedDecision): undefined {
+  const { onLimit } = (merged.policy as CompiledPolicy).policy;
   const refusal = refusalOf(onLimit);
-  if (refusal !== undefined) return refuseOverLimit(style, verdict, refusal);
+  if (refusal !== undefined) return refuseOverLimit(style, merged, refusal);
   if (onLimit.action !== "degrade") return;
-  setHeaders(style, verdict);
+  setHeaders(style, merged);
   const { response, target } = onLimit;
   if (response !== undefined) return answer(response.status, response.headers, response.body ?? "");
   if (target === undefined) return;

@@ -4,7 +4,7 @@ import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { CostSource } from "../../../limiter/src/policy/cost.ts";
 import type { HeaderLines, OnLimit, Reject } from "../../../limiter/src/policy/on-limit.ts";
 import { retryAfterSeconds } from "../../../limiter/src/response-headers.ts";
-import type { Verdict } from "../../../limiter/src/verdict.ts";
+import type { MergedDecision } from "../../../limiter/src/verdict.ts";
 import { countEvent } from "../metrics/counts.ts";
 import type { HeaderStyle } from "../settings.ts";
 import { setHeaders } from "./headers.ts";
@@ -17,14 +17,18 @@ const unavailable = 503;
 const noContent = 204;
 
 /** The request is over a limit. */
-export function refuseOverLimit(style: HeaderStyle, verdict: Verdict, { status, body, headers }: Reject): undefined {
-  setHeaders(style, verdict);
-  const seconds = retryAfterSeconds(verdict.decision);
+export function refuseOverLimit(
+  style: HeaderStyle,
+  merged: MergedDecision,
+  { status, body, headers }: Reject,
+): undefined {
+  setHeaders(style, merged);
+  const seconds = retryAfterSeconds(merged.decision);
   if (seconds !== undefined) ngx.header["Retry-After"] = seconds;
   if (body !== undefined) return answer(status, headers, body);
   const detail =
     seconds === undefined ? "The request costs more than its limit ever holds." : `Try again in ${seconds} s.`;
-  const violated = `,"violated-policies":["${verdict.violated.join('","')}"]`;
+  const violated = `,"violated-policies":["${merged.violated.join('","')}"]`;
   setLines(headers);
   sendProblem(status, quotaExceeded, "Quota exceeded", detail, violated);
 }

@@ -55,10 +55,10 @@ function describeKey(key: readonly KeyPart[], values: readonly string[]): string
   for (let i = 0; i < key.length; i++) {
     const part = key[i] as KeyPart;
     const value = values[i] ?? "";
-    const told = holdsCredentials(part)
+    const reported = holdsCredentials(part)
       ? `sha1:${string.sub(sha1Hex(value), 1, digestDigits)}`
       : `"${escaped(value, mostBytesOfValue)}"`;
-    parts.push(`${nameOf(part)} ${told}`);
+    parts.push(`${nameOf(part)} ${reported}`);
   }
   return parts.join(", ");
 }

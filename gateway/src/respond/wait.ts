@@ -8,7 +8,7 @@
 import { never } from "../../../limiter/src/decision.ts";
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { Delay } from "../../../limiter/src/policy/on-limit.ts";
-import { emptyVerdict, forgetVerdict, hearAll, type Verdict } from "../../../limiter/src/verdict.ts";
+import { newMergedDecision, clearMerged, mergeAll, type MergedDecision } from "../../../limiter/src/verdict.ts";
 import { nowMs, sleepMs } from "../runtime/clock.ts";
 import { requestAddress, semaphoreLibrary } from "../runtime/lua-modules.ts";
 import { beginWaiting, endWaiting, mayWait } from "./waiting.ts";
@@ -28,7 +28,7 @@ interface Line {
   readonly policy: string;
   readonly counter: string;
   /** What the first was told when it last asked. */
-  readonly refusal: Verdict;
+  readonly refusal: MergedDecision;
   /** When the first asks again. */
   nextAtMs: number;
   length: number;
@@ -53,7 +53,7 @@ export function chargeInTurn(
   policy: CompiledPolicy,
   keyValues: string,
   { maxDelayUs, maxWaiting }: Delay,
-  own: Verdict,
+  own: MergedDecision,
   ask: () => boolean,
 ): boolean {
   const name = policy.counterPrefix;
@@ -61,7 +61,7 @@ export function chargeInTurn(
   const refusal = lines[counter]?.refusal;
   // Not of a former snapshot's policy: what that said is not told under this one's name.
   if (refusal?.policy?.limits === policy.limits) {
-    hearAll(own, refusal);
+    mergeAll(own, refusal);
   } else {
     if (ask()) return true;
     if (own.policy === undefined) return false;
@@ -84,7 +84,7 @@ export function chargeInTurn(
   return allowed;
 }
 
-function waitIn(place: Place, own: Verdict, untilMs: number, ask: () => boolean): boolean {
+function waitIn(place: Place, own: MergedDecision, untilMs: number, ask: () => boolean): boolean {
   const { line, turn } = place;
   if (line.first === place) {
     sleepMs(line.nextAtMs - nowMs());
@@ -101,11 +101,11 @@ function waitIn(place: Place, own: Verdict, untilMs: number, ask: () => boolean)
   return true;
 }
 
-function beginLine(policy: string, counter: string, own: Verdict): Line {
+function beginLine(policy: string, counter: string, own: MergedDecision): Line {
   const line: Line = {
     policy,
     counter,
-    refusal: emptyVerdict(),
+    refusal: newMergedDecision(),
     nextAtMs: 0,
     length: 0,
     first: undefined,
@@ -117,10 +117,10 @@ function beginLine(policy: string, counter: string, own: Verdict): Line {
 }
 
 /** A started ms counts whole: nginx's clock has no parts of one. */
-function note(line: Line, own: Verdict): void {
+function note(line: Line, own: MergedDecision): void {
   const { retryAfterUs } = own.decision;
-  forgetVerdict(line.refusal);
-  hearAll(line.refusal, own);
+  clearMerged(line.refusal);
+  mergeAll(line.refusal, own);
   line.nextAtMs = nowMs() + (retryAfterUs > 0 ? math.ceil(retryAfterUs / 1000) : askAgainMs);
 }
 

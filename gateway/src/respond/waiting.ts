@@ -7,7 +7,7 @@
 import { capacity } from "../../../limiter/src/algorithms/rate.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
-import { forgetVerdict, hear, type Verdict } from "../../../limiter/src/verdict.ts";
+import { clearMerged, mergeLimit, type MergedDecision } from "../../../limiter/src/verdict.ts";
 import { countEvent } from "../metrics/counts.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
 import { reportMissingLog } from "../runtime/missing-parts.ts";
@@ -77,9 +77,9 @@ export function leaveWaiting(): void {
  *
  * @param verdict allows, and says how long it would have waited; it refuses afterwards
  */
-export function refuseToWait(verdict: Verdict, policy: CompiledPolicy): undefined {
-  const { delayUs } = verdict;
-  forgetVerdict(verdict);
+export function refuseToWait(merged: MergedDecision, policy: CompiledPolicy): undefined {
+  const { delayUs } = merged;
+  clearMerged(merged);
   for (const { name, rate } of policy.limits) {
     if (rate.algorithm !== "leaky-bucket") continue;
     const decision = emptyDecision();
@@ -88,7 +88,7 @@ export function refuseToWait(verdict: Verdict, policy: CompiledPolicy): undefine
     decision.remaining = 0;
     decision.retryAfterUs = delayUs;
     decision.resetAfterUs = delayUs;
-    hear(verdict, policy, name, decision);
+    mergeLimit(merged, policy, name, decision);
   }
 }
 

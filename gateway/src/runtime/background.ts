@@ -4,7 +4,7 @@
 
 type Work = (this: void) => void;
 
-interface Errand {
+interface BackgroundTask {
   readonly work: Work;
   begun: boolean;
 }
@@ -12,29 +12,29 @@ interface Errand {
 const lookEverySeconds = 0.1;
 
 /** Since the last look, and between that and the one before. */
-let recent: Errand[] = [];
-let overdue: Errand[] = [];
+let recent: BackgroundTask[] = [];
+let overdue: BackgroundTask[] = [];
 
 /** For each worker's start. nginx begins the timers that repeat anew even where it could not run them. */
-export function keepErrandsGoing(): void {
+export function keepTasksRunning(): void {
   ngx.timer.every(lookEverySeconds, () => {
     if (recent.length === 0 && overdue.length === 0) return;
     const late = overdue;
     overdue = recent;
     recent = [];
-    for (const errand of late) {
-      if (errand.begun) continue;
-      begin(errand);
-      recent.push(errand);
+    for (const task of late) {
+      if (task.begun) continue;
+      begin(task);
+      recent.push(task);
     }
   });
 }
 
 /** Runs this soon, and once. @returns what failed: it will not be run */
 export function runSoon(work: Work): string | undefined {
-  const errand: Errand = { work, begun: false };
-  const failure = begin(errand);
-  if (failure === undefined) recent.push(errand);
+  const task: BackgroundTask = { work, begun: false };
+  const failure = begin(task);
+  if (failure === undefined) recent.push(task);
   return failure;
 }
 
@@ -54,11 +54,11 @@ export function runUntilDone(step: (this: void) => boolean): string | undefined 
   });
 }
 
-function begin(errand: Errand): string | undefined {
+function begin(task: BackgroundTask): string | undefined {
   const [started, failure] = ngx.timer.at(0, () => {
-    if (errand.begun) return;
-    errand.begun = true;
-    errand.work();
+    if (task.begun) return;
+    task.begun = true;
+    task.work();
   });
   return started === undefined ? (failure ?? "no timer") : undefined;
 }

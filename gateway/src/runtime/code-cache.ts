@@ -84,7 +84,7 @@ export function requireCodeCache(): void {
 }
 
 /** For what a location with the directive calls. */
-export function tellCodeCacheOff(): void {
+export function reportCodeCacheOff(): void {
   // This Lua ends with the request: whether it was said a moment ago is known elsewhere.
   if (!stateDict.add("code-cache-told", true, 1)[0]) return;
   ngx.log(

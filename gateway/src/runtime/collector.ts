@@ -15,7 +15,7 @@ declare function collectgarbage(
 ): number | boolean;
 
 /** In %: how large memory may be, against what is in use, before the collector goes round, in an intake. */
-const growthInIntake = 400;
+const growthDuringLoad = 400;
 /** Less than this since the last round is not worth another, in %: a snapshot of one edited policy is mostly its text. */
 const worthCollecting = 150;
 /** Whatever its step is called, LuaJIT works off its whole debt in it: let little work go with a KB. In %. */
@@ -45,7 +45,7 @@ let interrupted = false;
  * waits: it is not told of what is made meanwhile, and need not be.
  */
 export function postponeCollection(): void {
-  waitForGrowth(growthInIntake);
+  waitForGrowth(growthDuringLoad);
 }
 
 /** In use, with what is garbage and not yet collected. */
@@ -98,7 +98,7 @@ function stepOfRound(): boolean {
   const ended = collectgarbage("step", stepKB) === true;
   collectgarbage("setstepmul", usualWork);
   // What is made between two steps of ours would call for steps of its own, as if nobody else took any.
-  waitForGrowth(growthInIntake);
+  waitForGrowth(growthDuringLoad);
   return ended;
 }
 
@@ -114,7 +114,7 @@ export function makeRoomForNeighbours(): void {
 
 /** In %, as the nginx has it: its other Lua may have set it. */
 function usualGrowth(): number {
-  const growth = collectgarbage("setpause", growthInIntake) as number;
+  const growth = collectgarbage("setpause", growthDuringLoad) as number;
   collectgarbage("setpause", growth);
   return growth;
 }

@@ -2,7 +2,7 @@
 
 declare namespace jit {
   function off(this: void, compiled: (this: void, ...args: never[]) => void): void;
-  function attach(this: void, hear: (this: void, what: string) => void, event: "trace"): void;
+  function attach(this: void, listener: (this: void, what: string) => void, event: "trace"): void;
   namespace opt {
     function start(this: void, ...settings: string[]): void;
   }

@@ -2,7 +2,7 @@
 
 import { stateDict } from "./shared-memory.ts";
 
-const toldKey = "told-missing:";
+const reportedKey = "told-missing:";
 const quietSeconds = 3600;
 
 /** A request has ended and its log phase has not come by here. */
@@ -43,5 +43,5 @@ export function reportSmallMetrics(): void {
 }
 
 function report(what: string, sentence: string): void {
-  if (stateDict.add(toldKey + what, true, quietSeconds)[0] === true) ngx.log(ngx.ERR, "sluice: ", sentence);
+  if (stateDict.add(reportedKey + what, true, quietSeconds)[0] === true) ngx.log(ngx.ERR, "sluice: ", sentence);
 }

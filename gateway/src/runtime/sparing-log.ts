@@ -17,7 +17,7 @@ export function warnSparingly(message: string, detail: string | undefined): void
 }
 
 /** The same of a defect of ours, at the level that error_log has by default. */
-export function tellSparingly(message: string, detail: string | undefined): void {
+export function logSparingly(message: string, detail: string | undefined): void {
   const more = beginLine(defects);
   if (more !== undefined) ngx.log(ngx.ERR, "sluice: ", message, ": ", detail, more);
 }

@@ -59,22 +59,22 @@ export function readNewestWhole(directory: string): Stored | undefined {
   }
   const [former, whyNotFormer] = read(directory + formerSnapshotFile);
   if (whyNot === undefined && former === undefined && whyNotFormer === undefined) return undefined;
-  const newestTold = `${directory}${snapshotFile} cannot be used: ${whyNot ?? "it is not there"}`;
+  const newestReported = `${directory}${snapshotFile} cannot be used: ${whyNot ?? "it is not there"}`;
   if (former === undefined) {
-    const formerTold = `${formerSnapshotFile}: ${whyNotFormer ?? "it is not there"}`;
+    const formerReported = `${formerSnapshotFile}: ${whyNotFormer ?? "it is not there"}`;
     ngx.log(
       ngx.ERR,
       "sluice: ",
-      newestTold,
+      newestReported,
       "; ",
-      formerTold,
+      formerReported,
       ". There are no policies until the control plane sends them",
     );
     return undefined;
   }
   const { revision } = former.snapshot;
   const serves = `${formerSnapshotFile}, the one before it, serves with revision ${string.format("%d", revision)}`;
-  ngx.log(ngx.ERR, "sluice: ", newestTold, ". ", serves, " until the control plane sends a later one");
+  ngx.log(ngx.ERR, "sluice: ", newestReported, ". ", serves, " until the control plane sends a later one");
   return former;
 }
 

@@ -1,8 +1,8 @@
 // Charges what policies take for a request, on this node or in Redis, and gives it back where it was charged.
 
 import type { CompiledLimit } from "../../../limiter/src/policy/compile.ts";
-import type { LastHeard } from "../../../limiter/src/share.ts";
-import type { Verdict } from "../../../limiter/src/verdict.ts";
+import type { LastKnown } from "../../../limiter/src/share.ts";
+import type { MergedDecision } from "../../../limiter/src/verdict.ts";
 import { type Call, callScripts, groupOf, isReachable } from "../redis/script-call.ts";
 import { oddReply } from "../redis/script-reply.ts";
 import { runSoon, runUntilDone } from "../runtime/background.ts";
@@ -13,9 +13,9 @@ import { warnSparingly } from "../runtime/sparing-log.ts";
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
 import { noteOwed, type Owed, retractOwed } from "./debts.ts";
-import type { Question } from "./group-commit.ts";
+import type { PendingCheck } from "./group-commit.ts";
 import { firstKey } from "./groups.ts";
-import { chargeLeased, chargeUnspent, lastHeardOfLease, refundLeased } from "./leases.ts";
+import { chargeLeased, chargeUnspent, lastKnownOfLease, refundLeased } from "./leases.ts";
 import { nodeShare } from "./node-share.ts";
 import { beginShareOnNode, mustAgree, refundOnNode } from "./node-store.ts";
 import { type Charge, type Charged, type Check, mostCountersAtOnce, refundCall, refundInRedis } from "./redis-store.ts";
@@ -28,13 +28,13 @@ import { admitInRedis, admitOnNode } from "./settlements.ts";
  * @returns whether it is
  */
 export function chargeOnNode(
-  { policy, keyValues, receipt }: Check,
+  { policy, keyValues, chargedAt }: Check,
   limits: readonly CompiledLimit[],
-  verdict: Verdict | undefined,
+  merged: MergedDecision | undefined,
   charges: Charge[],
 ): boolean {
-  const allowed = admitOnNode(policy, limits, keyValues, verdict, receipt);
-  if (allowed) charges.push({ policy, limits, keyValues, receipt, redis: undefined });
+  const allowed = admitOnNode(policy, limits, keyValues, merged, chargedAt);
+  if (allowed) charges.push({ policy, limits, keyValues, chargedAt, redis: undefined });
   return allowed;
 }
 
@@ -50,7 +50,7 @@ export function chargeOnNode(
 export function chargeInRedis(
   redis: RedisSettings | undefined,
   checks: readonly Check[],
-  verdict: Verdict,
+  merged: MergedDecision,
   charges: Charge[],
 ): boolean | undefined {
   if (redis === undefined) {
@@ -58,7 +58,7 @@ export function chargeInRedis(
     return undefined;
   }
   const first = checks[0] as Check;
-  if (checks.length === 1 && !first.policy.leased) return chargeByOneCall(redis, checks, verdict, charges);
+  if (checks.length === 1 && !first.policy.leased) return chargeByOneCall(redis, checks, merged, charges);
   const before = charges.length;
   let exact = checks;
   let allAllowed = true;
@@ -66,14 +66,14 @@ export function chargeInRedis(
     exact = checks.filter(({ policy }) => !policy.leased);
     for (const check of checks) {
       if (!check.policy.leased) continue;
-      const allowed = chargeLeased(redis, check, verdict, charges);
+      const allowed = chargeLeased(redis, check, merged, charges);
       if (allowed === undefined) return undecided(checks, charges, before);
       if (!allowed) allAllowed = false;
       // After a refusal only those are asked whose caller is told of each check.
-      if (!allowed && check.verdict === undefined) return false;
+      if (!allowed && check.merged === undefined) return false;
     }
   }
-  const allowed = chargeExactly(redis, exact, verdict, charges);
+  const allowed = chargeExactly(redis, exact, merged, charges);
   if (allowed === undefined) return undecided(checks, charges, before);
   return allowed && allAllowed;
 }
@@ -96,19 +96,19 @@ function undecided(checks: readonly Check[], charges: Charge[], before: number):
   const charged: Charged[] = [];
   while (charges.length > before) {
     const charge = charges.pop() as Charge;
-    const check = checks.find(({ receipt }) => receipt === charge.receipt);
+    const check = checks.find(({ chargedAt }) => chargedAt === charge.chargedAt);
     if (charge.spent !== undefined || check === undefined) {
-      giveBackLate(charge);
+      refundLater(charge);
     } else {
       // Whoever decides now fills the check's receipt anew.
-      check.charged = { charge: { ...charge, receipt: [...charge.receipt] }, wentOn: false };
+      check.charged = { charge: { ...charge, chargedAt: [...charge.chargedAt] }, wentOn: false };
       charged.push(check.charged);
     }
   }
   if (charged.length === 0) return undefined;
   const failure = runSoon(() => {
     sleepMs(decidedAfterMs);
-    for (const { charge, wentOn } of charged) if (!wentOn) giveBackLate(charge);
+    for (const { charge, wentOn } of charged) if (!wentOn) refundLater(charge);
   });
   if (failure !== undefined) warnSparingly(stayCharged, failure);
   return undefined;
@@ -117,14 +117,14 @@ function undecided(checks: readonly Check[], charges: Charge[], before: number):
 function chargeExactly(
   redis: RedisSettings,
   checks: readonly Check[],
-  verdict: Verdict,
+  merged: MergedDecision,
   charges: Charge[],
 ): boolean | undefined {
   let from = 0;
   while (from < checks.length) {
     const end = endOfCall(checks, from);
     const together = end - from === checks.length ? checks : checks.slice(from, end);
-    const allowed = chargeByOneCall(redis, together, verdict, charges);
+    const allowed = chargeByOneCall(redis, together, merged, charges);
     if (allowed !== true) return allowed;
     from = end;
   }
@@ -134,10 +134,10 @@ function chargeExactly(
 function chargeByOneCall(
   redis: RedisSettings,
   checks: readonly Check[],
-  verdict: Verdict,
+  merged: MergedDecision,
   charges: Charge[],
 ): boolean | undefined {
-  const [allowed, failure] = admitInRedis(redis, checks, verdict);
+  const [allowed, failure] = admitInRedis(redis, checks, merged);
   if (allowed === undefined) warnSparingly("Redis did not decide", failure);
   if (allowed !== true) return allowed;
   if (checks.length === 1) {
@@ -148,8 +148,8 @@ function chargeByOneCall(
   return true;
 }
 
-function chargeOf({ policy, keyValues, receipt }: Check, redis: RedisSettings): Charge {
-  return { policy, limits: policy.limits, keyValues, receipt, redis };
+function chargeOf({ policy, keyValues, chargedAt }: Check, redis: RedisSettings): Charge {
+  return { policy, limits: policy.limits, keyValues, chargedAt, redis };
 }
 
 /** Where those end that one call can take. */
@@ -174,66 +174,66 @@ function endOfCall(checks: readonly Check[], from: number): number {
 export function chargeWithoutRedis(
   redis: RedisSettings | undefined,
   check: Check,
-  verdict: Verdict,
+  merged: MergedDecision,
   charges: Charge[],
 ): boolean {
   const { policy } = check;
   const { onStoreFailure } = policy.policy;
-  if (policy.leased && redis !== undefined && chargeUnspent(redis, check, verdict, charges)) return true;
+  if (policy.leased && redis !== undefined && chargeUnspent(redis, check, merged, charges)) return true;
   if (onStoreFailure === "deny") return false;
   let limits: readonly CompiledLimit[] = [];
   if (onStoreFailure === "local") {
     limits = nodeShare(policy);
-    const heard = redis === undefined ? undefined : lastHeard(redis, check);
-    if (heard !== undefined) beginShareOnNode(policy, limits, check.keyValues, heard);
-    if (!admitOnNode(policy, limits, check.keyValues, verdict, check.receipt)) return false;
+    const known = redis === undefined ? undefined : lastKnown(redis, check);
+    if (known !== undefined) beginShareOnNode(policy, limits, check.keyValues, known);
+    if (!admitOnNode(policy, limits, check.keyValues, merged, check.chargedAt)) return false;
   }
-  const { keyValues, receipt, charged } = check;
+  const { keyValues, chargedAt, charged } = check;
   // Who goes on without Redis holds no slots there.
   if (charged !== undefined && !policy.holdsSlots) {
     charged.wentOn = true;
-    charges.push({ policy, limits, keyValues, receipt, redis: undefined }, charged.charge);
+    charges.push({ policy, limits, keyValues, chargedAt, redis: undefined }, charged.charge);
     return true;
   }
   const owed = redis === undefined ? undefined : oweFor(redis, check);
-  charges.push({ policy, limits, keyValues, receipt, redis: undefined, owed });
+  charges.push({ policy, limits, keyValues, chargedAt, redis: undefined, owed });
   return true;
 }
 
 /** What Redis is to be told of a request that goes on without it, unless Redis has charged it meanwhile. */
-function oweFor(redis: RedisSettings, { policy, keyValues, unheard }: Check): Owed {
+function oweFor(redis: RedisSettings, { policy, keyValues, unanswered }: Check): Owed {
   const owed: Owed = { redis, policy, keyValues, wentOn: true, noted: false };
   // What the response takes, it owes then.
-  if (policy.settles) return owed;
-  if (unheard === undefined || unheard.lost === false) noteOwed(owed);
-  else if (unheard.abandoned && unheard.lost === undefined) oweWhenHeard(unheard, owed);
+  if (policy.deferred) return owed;
+  if (unanswered === undefined || unanswered.lost === false) noteOwed(owed);
+  else if (unanswered.abandoned && unanswered.lost === undefined) oweWhenReplied(unanswered, owed);
   return owed;
 }
 
 /** Redis has not replied yet, or just has. */
-function oweWhenHeard(unheard: Question, owed: Owed): void {
+function oweWhenReplied(unanswered: PendingCheck, owed: Owed): void {
   // What Redis had charged has been refunded by now.
-  if (unheard.settled) noteOwed(owed);
-  else if (unheard.owed === undefined) unheard.owed = [owed];
-  else unheard.owed.push(owed);
+  if (unanswered.reconciled) noteOwed(owed);
+  else if (unanswered.owed === undefined) unanswered.owed = [owed];
+  else unanswered.owed.push(owed);
 }
 
-function lastHeard(redis: RedisSettings, check: Check): LastHeard | undefined {
-  return check.policy.leased ? lastHeardOfLease(redis, check) : lastRefusal(check.policy, firstKey(check));
+function lastKnown(redis: RedisSettings, check: Check): LastKnown | undefined {
+  return check.policy.leased ? lastKnownOfLease(redis, check) : lastRefusal(check.policy, firstKey(check));
 }
 
 /** Gives back all of these: what is in Redis, by one call or few. Yields. */
-export function giveBack(charges: readonly Charge[]): void {
+export function refundAll(charges: readonly Charge[]): void {
   let redis: RedisSettings | undefined;
   const inRedis: Charge[] = [];
   for (const charge of charges) {
     // Of its response nothing is charged yet.
-    if (charge.policy.settles) continue;
+    if (charge.policy.deferred) continue;
     if (charge.owed !== undefined) retractOwed(charge.owed);
     if (charge.spent !== undefined) {
       refundLeased(charge.redis as RedisSettings, charge, charge.spent);
     } else if (charge.redis === undefined) {
-      refundOnNode(charge.policy, charge.limits, charge.keyValues, charge.receipt);
+      refundOnNode(charge.policy, charge.limits, charge.keyValues, charge.chargedAt);
     } else {
       redis = charge.redis;
       inRedis.push(charge);
@@ -253,11 +253,11 @@ const stayCharged = "units stay charged, and slots until their time to live is o
 let late: Charge[] = [];
 
 /** The same in the log phase, where nothing may yield: what needs a lock or Redis is given back by one timer for all. */
-export function giveBackLate(charge: Charge): void {
+export function refundLater(charge: Charge): void {
   // Of its response nothing is charged yet.
-  if (charge.policy.settles) return;
+  if (charge.policy.deferred) return;
   if (charge.spent !== undefined || (charge.redis === undefined && !mustAgree())) {
-    giveBack([charge]);
+    refundAll([charge]);
     return;
   }
   late.push(charge);
@@ -265,8 +265,8 @@ export function giveBackLate(charge: Charge): void {
   const failure = runSoon(() => {
     const charges = late;
     late = [];
-    for (const each of charges) if (each.redis === undefined) orWarn(giveBack, [each]);
-    for (const together of roundTrips(charges)) orWarn(giveBackTogether, together);
+    for (const each of charges) if (each.redis === undefined) orWarn(refundAll, [each]);
+    for (const together of roundTrips(charges)) orWarn(refundTogether, together);
   });
   if (failure === undefined) return;
   late = [];
@@ -280,7 +280,7 @@ function orWarn(how: (this: void, charges: readonly Charge[]) => void, charges: 
 }
 
 /** @param charges in Redis, at one server, one or more */
-function giveBackTogether(charges: readonly Charge[]): void {
+function refundTogether(charges: readonly Charge[]): void {
   const calls = charges.map((charge) => refundCall([charge]));
   const [called, defect] = pcall(callScripts, (charges[0] as Charge).redis as RedisSettings, calls);
   if (!called && calls.length === 1) error(defect, 0);
@@ -288,7 +288,7 @@ function giveBackTogether(charges: readonly Charge[]): void {
     const { reply, failure, mayHaveRun } = calls[i] as Call;
     if (failure !== undefined && mayHaveRun === false) postpone(charges[i] as Charge, failure);
     else if (failure !== undefined) warnSparingly(stayCharged, failure);
-    else if (reply === undefined) orWarn(giveBackTogether, [charges[i] as Charge]);
+    else if (reply === undefined) orWarn(refundTogether, [charges[i] as Charge]);
     else if (type(reply) !== "number") warnSparingly(stayCharged, oddReply);
   }
 }
@@ -313,13 +313,13 @@ function postpone(charge: Charge, failure: string): void {
   }
   postponed.push({ charge, untilSeconds: stopwatchSeconds() + postponedForSeconds });
   if (trying) return;
-  const notBegun = runUntilDone(giveBackPostponed);
+  const notBegun = runUntilDone(refundPostponed);
   if (notBegun === undefined) trying = true;
   else warnSparingly(stayCharged, notBegun);
 }
 
 /** @returns whether to try once more */
-function giveBackPostponed(): boolean {
+function refundPostponed(): boolean {
   sleepMs(tryAgainEveryMs);
   const before = postponed;
   const now = stopwatchSeconds();
@@ -332,7 +332,7 @@ function giveBackPostponed(): boolean {
     else if (now < untilSeconds) postponed.push(each);
     else warnSparingly(stayCharged, "Redis has been away for too long");
   }
-  for (const together of roundTrips(ready)) orWarn(giveBackTogether, together);
+  for (const together of roundTrips(ready)) orWarn(refundTogether, together);
   trying = postponed.length > 0 && !ngx.worker.exiting();
   return trying;
 }
@@ -349,14 +349,14 @@ export function keepInMind(charges: readonly Charge[]): void {
 }
 
 /** The current request is decided. */
-export function settle(): void {
+export function forgetUndecided(): void {
   if (undecidedCount > 0) takeUndecided();
 }
 
 /** In the log phase: of a request that ended before it was decided. */
-export function giveBackUndecided(): void {
+export function refundUndecided(): void {
   if (undecidedCount === 0) return;
-  for (const charge of takeUndecided() ?? []) giveBackLate(charge);
+  for (const charge of takeUndecided() ?? []) refundLater(charge);
 }
 
 function takeUndecided(): readonly Charge[] | undefined {

@@ -50,9 +50,9 @@ type Debts = Record<string, Debt | undefined>;
 
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
 const chargeUpTo = scripts["charge_up_to"] as Script;
-const settle = scripts["settle"] as Script;
+const chargeDeferredScript = scripts["charge_deferred"] as Script;
 /** What `settle` replies of each counter. */
-const numbersPerSettled = 4;
+const numbersPerDeferred = 4;
 /** Policies and keys: a few MB. What is owed of more is forgotten. */
 const mostDebts = 10_000;
 /** A policy has at most 16 limits: with many more, Lua could not pass them all in one call. */
@@ -252,9 +252,9 @@ function someOf(debts: Debts): Debt[] {
 
 /** @param members of one group. @returns false: Redis cannot be told now */
 function payTogether(settings: RedisSettings, members: readonly Debt[]): boolean {
-  const settled = members.filter(({ policy }) => policy.settles);
-  const others = members.filter(({ policy }) => !policy.settles);
-  return payBy(settings, chargeUpTo, others) && payBy(settings, settle, settled);
+  const reconciled = members.filter(({ policy }) => policy.deferred);
+  const others = members.filter(({ policy }) => !policy.deferred);
+  return payBy(settings, chargeUpTo, others) && payBy(settings, chargeDeferredScript, reconciled);
 }
 
 function payBy(settings: RedisSettings, script: Script, members: readonly Debt[]): boolean {
@@ -268,7 +268,7 @@ function payBy(settings: RedisSettings, script: Script, members: readonly Debt[]
     forget(debt);
   }
   if (keys.length === 0) return true;
-  const [failure, mayHaveRun] = tell(settings, script, keys, args);
+  const [failure, mayHaveRun] = callFor(settings, script, keys, args);
   if (failure === undefined) {
     countLateUnits(units);
     return true;
@@ -282,7 +282,7 @@ function payBy(settings: RedisSettings, script: Script, members: readonly Debt[]
   return false;
 }
 
-function tell(
+function callFor(
   settings: RedisSettings,
   script: Script,
   keys: readonly string[],
@@ -293,7 +293,7 @@ function tell(
     const [, failure, mayHaveRun] = callForNumber(settings, script, keys.length, all);
     return $multi(failure, mayHaveRun);
   }
-  const replies = (keys.length / 2) * numbersPerSettled;
+  const replies = (keys.length / 2) * numbersPerDeferred;
   const [, failure, mayHaveRun] = callForNumbers(settings, script, keys.length, all, replies);
   return $multi(failure, mayHaveRun);
 }
@@ -309,7 +309,7 @@ function pushDebt({ policy, keyValues, units }: Debt, keys: string[], args: stri
     const key = keyOf(policy, limit, keyValues);
     keys.push(key);
     // Where what the limit does not have is kept.
-    if (policy.settles) keys.push(`${key}:debt`);
+    if (policy.deferred) keys.push(`${key}:debt`);
     args.push(limit.rate.algorithm);
     pushNumbers(args, limit, whole);
     most = math.max(most, whole);

@@ -36,15 +36,15 @@ import { numbersOf } from "./script-arguments.ts";
 export type Numbers = LuaTable<number, number>;
 
 /** Whether there is a reply for whoever asked: one that came after the asker was released is dealt with by others. */
-export function isAnswered({ numbers, abandoned }: Question): boolean {
+export function hasReply({ numbers, abandoned }: PendingCheck): boolean {
   return numbers !== undefined && !abandoned;
 }
 
 /** What one request asks. */
-export interface Question {
+export interface PendingCheck {
   readonly checks: readonly Check[];
   /** Since the epoch. */
-  askedAtSeconds: number;
+  submittedAtSeconds: number;
   /** Undefined until there is a reply. */
   numbers: Numbers | undefined;
   /** Where those of this question begin. */
@@ -57,40 +57,40 @@ export interface Question {
   /** The asker went on without the reply, and owes Redis for these policies unless it has charged them. */
   owed: Owed[] | undefined;
   /** What was charged for an asker that did not wait has been dealt with. */
-  settled: boolean;
+  reconciled: boolean;
 }
 
-export function newQuestion<Checks extends readonly Check[]>(checks: Checks, askedAtSeconds: number) {
+export function newPendingCheck<Checks extends readonly Check[]>(checks: Checks, submittedAtSeconds: number) {
   return {
     checks,
-    askedAtSeconds,
+    submittedAtSeconds,
     numbers: undefined as Numbers | undefined,
     at: 0,
     failure: undefined as string | undefined,
     abandoned: false,
     lost: undefined as boolean | undefined,
     owed: undefined as Owed[] | undefined,
-    settled: false,
+    reconciled: false,
   };
 }
 
 /** Counters of one limit at one cost, which one script charges one after the other. */
-interface Run {
+interface SharedCall {
   readonly batch: Batch;
   readonly cost: number;
   readonly script: Call["script"];
   /** Of all: quota, window, size, cost. */
   readonly numbers: readonly string[];
   readonly keys: string[];
-  readonly questions: Question[];
+  readonly pendingChecks: PendingCheck[];
 }
 
 interface Batch {
   readonly ready: Semaphore;
-  readonly runs: Run[];
+  readonly sharedCalls: SharedCall[];
   /** Of questions that no run can take. */
   readonly calls: Call[];
-  readonly callers: Question[];
+  readonly callers: PendingCheck[];
   counters: number;
   waiting: number;
   /** While it is under way. */
@@ -100,9 +100,9 @@ interface Batch {
 }
 
 /** Deals with questions, at most a batch's, that nobody waited for: what was charged in vain goes back. Yields. */
-type Reconcile = (this: void, settings: RedisSettings, questions: readonly Question[]) => void;
+type Reconcile = (this: void, settings: RedisSettings, pendingChecks: readonly PendingCheck[]) => void;
 
-interface Lane {
+interface BatchQueue {
   readonly settings: RedisSettings;
   readonly group: number;
   readonly reconcile: Reconcile;
@@ -122,7 +122,7 @@ interface Lane {
 }
 
 /** Limits know the run that is being filled with their counters. */
-type RunningLimit = CompiledLimit & { run?: Run | undefined };
+type LimitBeingBatched = CompiledLimit & { shared?: SharedCall | undefined };
 
 /** What a script replies of each: see redis-scripts/charge-run.ts. */
 export const numbersPerCounter = 6;
@@ -141,15 +141,15 @@ const silent = "no reply within the deadline";
 /** nginx frees what a thread's connections took only when the thread ends. */
 const mostFlushesPerThread = 10_000;
 
-const lanes: Record<number, Lane | undefined> = {};
+const queues: Record<number, BatchQueue | undefined> = {};
 let threads = 0;
 
-export function laneOf(settings: RedisSettings, group: number, reconcile: Reconcile): Lane {
-  return lanes[group] ?? newLane(settings, group, reconcile);
+export function queueOf(settings: RedisSettings, group: number, reconcile: Reconcile): BatchQueue {
+  return queues[group] ?? newQueue(settings, group, reconcile);
 }
 
-function newLane(settings: RedisSettings, group: number, reconcile: Reconcile): Lane {
-  const lane: Lane = {
+function newQueue(settings: RedisSettings, group: number, reconcile: Reconcile): BatchQueue {
+  const queue: BatchQueue = {
     settings,
     group,
     reconcile,
@@ -162,8 +162,8 @@ function newLane(settings: RedisSettings, group: number, reconcile: Reconcile): 
     direct: 0,
     directAtMs: 0,
   };
-  lanes[group] = lane;
-  return lane;
+  queues[group] = queue;
+  return queue;
 }
 
 /**
@@ -171,19 +171,19 @@ function newLane(settings: RedisSettings, group: number, reconcile: Reconcile): 
  *
  * @param kept what it is charged must not be lost with its request: the lane's thread hears the reply in any case
  */
-export function beginDirect(lane: Lane, kept: boolean): boolean {
-  if (lane.running || (kept && startThread(lane))) return false;
+export function beginDirect(queue: BatchQueue, kept: boolean): boolean {
+  if (queue.running || (kept && startThread(queue))) return false;
   const now = nowMs();
   // A request whose client went away in the middle of its call never ended it.
-  if (lane.direct > 0 && now - lane.directAtMs > 2 * longestWaitMs(lane.settings.deadlineMs)) lane.direct = 0;
-  if (lane.direct > 0 && startThread(lane)) return false;
-  lane.direct += 1;
-  lane.directAtMs = now;
+  if (queue.direct > 0 && now - queue.directAtMs > 2 * longestWaitMs(queue.settings.deadlineMs)) queue.direct = 0;
+  if (queue.direct > 0 && startThread(queue)) return false;
+  queue.direct += 1;
+  queue.directAtMs = now;
   return true;
 }
 
-export function endDirect(lane: Lane): void {
-  if (lane.direct > 0) lane.direct -= 1;
+export function endDirect(queue: BatchQueue): void {
+  if (queue.direct > 0) queue.direct -= 1;
 }
 
 /**
@@ -192,41 +192,41 @@ export function endDirect(lane: Lane): void {
  * @param limitMs the longest that the request waits
  * @returns false when too much waits already
  */
-export function joinRun(
-  lane: Lane,
+export function joinSharedCall(
+  queue: BatchQueue,
   limit: CompiledLimit,
   cost: number,
   script: Call["script"],
   key: string,
-  question: Question,
+  pending: PendingCheck,
   limitMs: number,
 ): boolean {
-  const batch = openBatch(lane, 1);
+  const batch = openBatch(queue, 1);
   if (batch === undefined) return false;
-  const running = limit as RunningLimit;
-  let run = running.run;
-  if (run === undefined || run.batch !== batch || run.cost !== cost) {
-    run = { batch, cost, script, numbers: numbersOf(limit, cost), keys: [], questions: [] };
-    running.run = run;
-    batch.runs.push(run);
+  const running = limit as LimitBeingBatched;
+  let shared = running.shared;
+  if (shared === undefined || shared.batch !== batch || shared.cost !== cost) {
+    shared = { batch, cost, script, numbers: numbersOf(limit, cost), keys: [], pendingChecks: [] };
+    running.shared = shared;
+    batch.sharedCalls.push(shared);
   }
-  run.keys.push(key);
-  run.questions.push(question);
-  return awaitReply(lane, batch, question, limitMs);
+  shared.keys.push(key);
+  shared.pendingChecks.push(pending);
+  return awaitReply(queue, batch, pending, limitMs);
 }
 
 /** The same by a script call of its own, sent together with those of others. @returns false when too much waits already */
-export function joinCall(lane: Lane, call: Call, question: Question, limitMs: number): boolean {
-  const batch = openBatch(lane, call.keyCount);
+export function joinCall(queue: BatchQueue, call: Call, pending: PendingCheck, limitMs: number): boolean {
+  const batch = openBatch(queue, call.keyCount);
   if (batch === undefined) return false;
   batch.calls.push(call);
-  batch.callers.push(question);
-  return awaitReply(lane, batch, question, limitMs);
+  batch.callers.push(pending);
+  return awaitReply(queue, batch, pending, limitMs);
 }
 
 /** The batch that is sent next and still has room. */
-function openBatch(lane: Lane, counters: number): Batch | undefined {
-  const { batches } = lane;
+function openBatch(queue: BatchQueue, counters: number): Batch | undefined {
+  const { batches } = queue;
   let batch = batches[batches.length - 1];
   if (batch === undefined || batch.counters + counters > mostCountersPerBatch) {
     if (batches.length >= mostBatchesWaiting) {
@@ -235,7 +235,7 @@ function openBatch(lane: Lane, counters: number): Batch | undefined {
     }
     batch = {
       ready: semaphoreLibrary.new(0),
-      runs: [],
+      sharedCalls: [],
       calls: [],
       callers: [],
       counters: 0,
@@ -249,21 +249,21 @@ function openBatch(lane: Lane, counters: number): Batch | undefined {
   return batch;
 }
 
-function awaitReply(lane: Lane, batch: Batch, question: Question, limitMs: number): boolean {
+function awaitReply(queue: BatchQueue, batch: Batch, pending: PendingCheck, limitMs: number): boolean {
   batch.waiting += 1;
-  if (lane.idle) {
-    lane.idle = false;
-    lane.work.post(1);
+  if (queue.idle) {
+    queue.idle = false;
+    queue.work.post(1);
   }
   const limitSeconds = limitMs / 1000;
   const firstSeconds = math.min(besideAfterSeconds, limitSeconds);
   const [ready] = batch.ready.wait(firstSeconds);
-  if (!ready) awaitLateReply(lane, batch, question, limitSeconds - firstSeconds);
+  if (!ready) awaitLateReply(queue, batch, pending, limitSeconds - firstSeconds);
   return true;
 }
 
-function awaitLateReply(lane: Lane, batch: Batch, question: Question, limitSeconds: number): void {
-  sendBeside(lane);
+function awaitLateReply(queue: BatchQueue, batch: Batch, pending: PendingCheck, limitSeconds: number): void {
+  sendBeside(queue);
   const beganAtSeconds = patienceSeconds();
   const endsAtSeconds = stopwatchSeconds() + limitSeconds * mostLimits;
   let leftSeconds = limitSeconds;
@@ -271,125 +271,125 @@ function awaitLateReply(lane: Lane, batch: Batch, question: Question, limitSecon
     keepTicking(leftSeconds);
     const [ready] = batch.ready.wait(leftSeconds);
     // Where the reply came in the same moment, it counts.
-    if (ready || question.numbers !== undefined || question.failure !== undefined) return;
+    if (ready || pending.numbers !== undefined || pending.failure !== undefined) return;
     leftSeconds = limitSeconds - (patienceSeconds() - beganAtSeconds);
     if (stopwatchSeconds() >= endsAtSeconds) break;
   }
-  giveUp(question);
+  giveUp(pending);
 }
 
-function giveUp(question: Question): void {
-  question.abandoned = true;
-  question.failure = silent;
+function giveUp(pending: PendingCheck): void {
+  pending.abandoned = true;
+  pending.failure = silent;
   countLate();
 }
 
 interface Kept {
-  readonly lane: Lane;
-  readonly question: Question;
+  readonly queue: BatchQueue;
+  readonly pending: PendingCheck;
 }
 
 /** By request: what it asked last comes last. */
-const asking: Record<string, Kept[] | undefined> = {};
-let askingCount = 0;
+const pendingByRequest: Record<string, Kept[] | undefined> = {};
+let pendingCount = 0;
 
 /** For one that must not be lost with its request: should the client go away while it waits, what it was charged goes back. */
-export function keepAsked(lane: Lane, question: Question): void {
+export function keepPending(queue: BatchQueue, pending: PendingCheck): void {
   const request = requestAddress();
-  const kept = asking[request];
+  const kept = pendingByRequest[request];
   if (kept !== undefined) {
-    kept.push({ lane, question });
+    kept.push({ queue, pending });
     return;
   }
-  asking[request] = [{ lane, question }];
-  askingCount += 1;
+  pendingByRequest[request] = [{ queue, pending }];
+  pendingCount += 1;
 }
 
 /** What the current request asked last. */
-export function forgetAsked(): void {
+export function forgetPending(): void {
   const request = requestAddress();
-  const kept = asking[request] as Kept[];
+  const kept = pendingByRequest[request] as Kept[];
   kept.pop();
   if (kept.length === 0) forgetRequest(request);
 }
 
 function forgetRequest(request: string): void {
-  asking[request] = undefined;
-  askingCount -= 1;
+  pendingByRequest[request] = undefined;
+  pendingCount -= 1;
 }
 
 /** In the log phase. */
-export function abandonAsked(): void {
-  if (askingCount === 0) return;
+export function abandonPending(): void {
+  if (pendingCount === 0) return;
   const request = requestAddress();
-  const kept = asking[request];
+  const kept = pendingByRequest[request];
   if (kept === undefined) return;
   forgetRequest(request);
-  for (const { lane, question } of kept) {
+  for (const { queue, pending } of kept) {
     // The lane's thread gives back what there is no reply to yet.
-    if (question.numbers === undefined) question.abandoned = true;
-    else reconcileSoon(lane, [question]);
+    if (pending.numbers === undefined) pending.abandoned = true;
+    else reconcileSoon(queue, [pending]);
   }
 }
 
 /** In a thread of its own: nobody who waits for Redis waits for it. */
-export function reconcileSoon({ settings, reconcile }: Lane, questions: readonly Question[]): void {
-  for (const question of questions) question.abandoned = true;
-  const failure = runSoon(() => reconcile(settings, questions));
+export function reconcileSoon({ settings, reconcile }: BatchQueue, pendingChecks: readonly PendingCheck[]): void {
+  for (const pending of pendingChecks) pending.abandoned = true;
+  const failure = runSoon(() => reconcile(settings, pendingChecks));
   if (failure !== undefined) warnSparingly("units stay charged, and slots until their time to live is over", failure);
 }
 
-function startThread(lane: Lane): boolean {
+function startThread(queue: BatchQueue): boolean {
   if (threads >= mostThreads) return false;
-  const failure = runSoon(() => serve(lane));
+  const failure = runSoon(() => serve(queue));
   if (failure !== undefined) {
     warnSparingly("requests ask Redis one by one", failure);
     return false;
   }
   threads += 1;
-  lane.running = true;
+  queue.running = true;
   return true;
 }
 
 /** The thread of a lane. It ends when nobody has asked for a while. */
-function serve(lane: Lane): void {
+function serve(queue: BatchQueue): void {
   for (let flushes = 0; flushes < mostFlushesPerThread; flushes++) {
-    if (lane.batches.length === 0) {
-      lane.idle = true;
-      lane.work.wait(lingerSeconds);
-      lane.idle = false;
-      if (lane.batches.length === 0) break;
+    if (queue.batches.length === 0) {
+      queue.idle = true;
+      queue.work.wait(lingerSeconds);
+      queue.idle = false;
+      if (queue.batches.length === 0) break;
     }
-    if (!sendNext(lane, false)) return;
+    if (!sendNext(queue, false)) return;
   }
   threads -= 1;
-  lane.running = false;
-  if (lane.batches.length > 0) startThread(lane);
+  queue.running = false;
+  if (queue.batches.length > 0) startThread(queue);
 }
 
 /** Sends what waits although replies to what went before are still to come. */
-function sendBeside(lane: Lane): void {
-  if (lane.batches.length === 0 || lane.coming || lane.beside >= mostBeside || threads >= mostThreads) return;
-  if (runSoon(() => serveBeside(lane)) !== undefined) return;
-  lane.coming = true;
-  lane.beside += 1;
+function sendBeside(queue: BatchQueue): void {
+  if (queue.batches.length === 0 || queue.coming || queue.beside >= mostBeside || threads >= mostThreads) return;
+  if (runSoon(() => serveBeside(queue)) !== undefined) return;
+  queue.coming = true;
+  queue.beside += 1;
   threads += 1;
 }
 
-function serveBeside(lane: Lane): void {
-  lane.coming = false;
-  for (let flushes = 0; flushes < mostFlushesPerThread && lane.batches.length > 0; flushes++) {
-    if (!sendNext(lane, true)) return;
+function serveBeside(queue: BatchQueue): void {
+  queue.coming = false;
+  for (let flushes = 0; flushes < mostFlushesPerThread && queue.batches.length > 0; flushes++) {
+    if (!sendNext(queue, true)) return;
   }
   threads -= 1;
-  lane.beside -= 1;
+  queue.beside -= 1;
 }
 
 /** @returns false: the lane went on without this thread, because Redis was silent for so long */
-function sendNext(lane: Lane, beside: boolean): boolean {
-  const batch = lane.batches.shift() as Batch;
-  const { settings } = lane;
-  const patience = watchedPatience(settings.deadlineMs, () => release(lane, batch, beside));
+function sendNext(queue: BatchQueue, beside: boolean): boolean {
+  const batch = queue.batches.shift() as Batch;
+  const { settings } = queue;
+  const patience = watchedPatience(settings.deadlineMs, () => release(queue, batch, beside));
   batch.patience = patience;
   const [flushed, failure] = pcall(flush, settings, batch, patience);
   endWatch(patience);
@@ -398,46 +398,46 @@ function sendNext(lane: Lane, beside: boolean): boolean {
   const abandoned = abandonedOf(batch, flushed);
   if (batch.released) threads -= 1;
   else batch.ready.post(batch.waiting);
-  if (abandoned.length > 0) reconcileSoon(lane, abandoned);
+  if (abandoned.length > 0) reconcileSoon(queue, abandoned);
   return !batch.released;
 }
 
 /** Redis has been silent for a whole deadline. */
-function release(lane: Lane, batch: Batch, beside: boolean): void {
-  noteSilentServer(lane.settings, batch.patience as Patience, lane.group);
+function release(queue: BatchQueue, batch: Batch, beside: boolean): void {
+  noteSilentServer(queue.settings, batch.patience as Patience, queue.group);
   batch.released = true;
-  for (const { questions } of batch.runs) giveUpAll(questions);
+  for (const { pendingChecks } of batch.sharedCalls) giveUpAll(pendingChecks);
   giveUpAll(batch.callers);
   batch.ready.post(batch.waiting);
   if (beside) {
-    lane.beside -= 1;
+    queue.beside -= 1;
     return;
   }
-  lane.running = false;
-  if (lane.batches.length > 0) startThread(lane);
+  queue.running = false;
+  if (queue.batches.length > 0) startThread(queue);
 }
 
-function giveUpAll(questions: readonly Question[]): void {
-  for (const question of questions) {
-    if (question.numbers === undefined && !question.abandoned) giveUp(question);
+function giveUpAll(pendingChecks: readonly PendingCheck[]): void {
+  for (const pending of pendingChecks) {
+    if (pending.numbers === undefined && !pending.abandoned) giveUp(pending);
   }
 }
 
 function flush(settings: RedisSettings, batch: Batch, patience: Patience): void {
   const calls: Call[] = [];
   let counters = 0;
-  for (const run of batch.runs) {
-    const keysAndArgs = keysOf(run);
+  for (const shared of batch.sharedCalls) {
+    const keysAndArgs = keysOf(shared);
     const keyCount = keysAndArgs.length;
     if (keyCount === 0) continue;
     counters += keyCount;
-    for (const number of run.numbers) keysAndArgs.push(number);
-    calls.push({ script: run.script, keyCount, keysAndArgs, reply: undefined, failure: undefined });
+    for (const number of shared.numbers) keysAndArgs.push(number);
+    calls.push({ script: shared.script, keyCount, keysAndArgs, reply: undefined, failure: undefined });
   }
-  const runs = calls.length;
+  const sharedCalls = calls.length;
   for (let i = 0; i < batch.calls.length; i++) {
     const call = batch.calls[i] as Call;
-    if ((batch.callers[i] as Question).abandoned) continue;
+    if ((batch.callers[i] as PendingCheck).abandoned) continue;
     counters += call.keyCount;
     calls.push(call);
   }
@@ -445,40 +445,40 @@ function flush(settings: RedisSettings, batch: Batch, patience: Patience): void 
   countBatch(counters);
   callScripts(settings, calls, patience);
   let next = 0;
-  for (const run of batch.runs) {
-    if (next >= runs) break;
-    if (takeReplies(run, calls[next] as Call)) next += 1;
+  for (const shared of batch.sharedCalls) {
+    if (next >= sharedCalls) break;
+    if (takeReplies(shared, calls[next] as Call)) next += 1;
   }
   for (let i = 0; i < batch.calls.length; i++) {
     const { reply, failure, mayHaveRun, keyCount } = batch.calls[i] as Call;
-    const question = batch.callers[i] as Question;
-    if (reply !== undefined) takeReply(question, reply, keyCount);
-    if (question.numbers === undefined) question.lost = reply !== undefined || mayHaveRun === true;
-    question.failure ??= failure;
+    const pending = batch.callers[i] as PendingCheck;
+    if (reply !== undefined) takeReply(pending, reply, keyCount);
+    if (pending.numbers === undefined) pending.lost = reply !== undefined || mayHaveRun === true;
+    pending.failure ??= failure;
   }
 }
 
 /** Of those whose asker still waits. */
-function keysOf({ keys, questions }: Run): string[] {
-  const asked: string[] = [];
+function keysOf({ keys, pendingChecks }: SharedCall): string[] {
+  const sent: string[] = [];
   for (let i = 0; i < keys.length; i++) {
-    const question = questions[i] as Question;
-    if (question.abandoned) {
-      question.at = -1;
+    const pending = pendingChecks[i] as PendingCheck;
+    if (pending.abandoned) {
+      pending.at = -1;
       continue;
     }
-    question.at = asked.length * numbersPerCounter;
-    asked.push(keys[i] as string);
+    pending.at = sent.length * numbersPerCounter;
+    sent.push(keys[i] as string);
   }
-  return asked;
+  return sent;
 }
 
 /** The reply to a question that had a script call of its own. */
-export function takeReply(question: Question, reply: unknown, counters: number): void {
-  question.numbers = unpacked(reply, counters) ?? listed(reply, counters);
-  if (question.numbers === undefined) question.failure = oddReply;
+export function takeReply(pending: PendingCheck, reply: unknown, counters: number): void {
+  pending.numbers = unpacked(reply, counters) ?? listed(reply, counters);
+  if (pending.numbers === undefined) pending.failure = oddReply;
   // What a table of Lua holds begins at 1, and there with whether all allow.
-  else if (typeof reply !== "string") question.at = 2;
+  else if (typeof reply !== "string") pending.at = 2;
 }
 
 /** @returns undefined where it is no such reply: what lies behind a shorter one is not Redis' */
@@ -497,33 +497,33 @@ function listed(reply: unknown, counters: number): Numbers | undefined {
 }
 
 /** @returns false when nothing of it was asked */
-function takeReplies({ questions }: Run, { keyCount, reply, failure, mayHaveRun }: Call): boolean {
-  let asked = false;
+function takeReplies({ pendingChecks }: SharedCall, { keyCount, reply, failure, mayHaveRun }: Call): boolean {
+  let sent = false;
   const numbers = unpacked(reply, keyCount);
   const failed = failure ?? oddReply;
-  for (const question of questions) {
-    if (question.at < 0) continue;
-    asked = true;
-    question.numbers = numbers;
+  for (const pending of pendingChecks) {
+    if (pending.at < 0) continue;
+    sent = true;
+    pending.numbers = numbers;
     if (numbers !== undefined) continue;
-    question.failure ??= failed;
-    question.lost = reply !== undefined || mayHaveRun === true;
+    pending.failure ??= failed;
+    pending.lost = reply !== undefined || mayHaveRun === true;
   }
-  return asked;
+  return sent;
 }
 
 /** Those whose asker gave up. @param flushed whether it is known what became of each that was sent */
-function abandonedOf({ runs, callers }: Batch, flushed: boolean): Question[] {
-  const abandoned: Question[] = [];
-  for (const { questions } of runs) addAbandoned(abandoned, questions, flushed);
+function abandonedOf({ sharedCalls, callers }: Batch, flushed: boolean): PendingCheck[] {
+  const abandoned: PendingCheck[] = [];
+  for (const { pendingChecks } of sharedCalls) addAbandoned(abandoned, pendingChecks, flushed);
   addAbandoned(abandoned, callers, flushed);
   return abandoned;
 }
 
-function addAbandoned(abandoned: Question[], questions: readonly Question[], flushed: boolean): void {
-  for (const question of questions) {
-    if (!question.abandoned) continue;
-    if (question.numbers === undefined) question.lost ??= !flushed;
-    abandoned.push(question);
+function addAbandoned(abandoned: PendingCheck[], pendingChecks: readonly PendingCheck[], flushed: boolean): void {
+  for (const pending of pendingChecks) {
+    if (!pending.abandoned) continue;
+    if (pending.numbers === undefined) pending.lost ??= !flushed;
+    abandoned.push(pending);
   }
 }

@@ -1,7 +1,7 @@
 // Refusals by Redis that one worker heard, kept for all workers of this nginx. They are read only where Redis does not decide: a
 // limit that is used up has nothing left then, whichever worker a request comes to, and also after a reload.
 
-import type { LastHeard } from "../../../limiter/src/share.ts";
+import type { LastKnown } from "../../../limiter/src/share.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
 import { wallSeconds } from "../runtime/stopwatch.ts";
 import { slabOfCell } from "./counter-cells.ts";
@@ -17,11 +17,11 @@ const longestSeconds = 86_400;
  * @param name the key of its first counter
  * @param version of what operators changed by hand: what was heard before is void
  */
-export function tellOtherWorkers(
+export function shareRefusal(
   owner: string,
   name: string,
   version: number,
-  { atUs, nothingUntilUs, limits = [] }: LastHeard,
+  { atUs, nothingUntilUs, limits = [] }: LastKnown,
 ): void {
   const seconds = math.min(nothingUntilUs / 1_000_000 - wallSeconds(), longestSeconds);
   if (seconds <= 0) return;
@@ -36,7 +36,7 @@ export function tellOtherWorkers(
 }
 
 /** @returns undefined: nothing, or nothing that still holds */
-export function heardByAnyone(name: string, version: number): LastHeard | undefined {
+export function readSharedRefusal(name: string, version: number): LastKnown | undefined {
   const [text] = countersDict.get<string>(prefix + name);
   if (text === undefined) return undefined;
   const words = text.split(" ");

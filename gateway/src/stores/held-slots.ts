@@ -15,7 +15,7 @@ import { reportMissingLog } from "../runtime/missing-parts.ts";
 import { currentLife, hasEnded, type Life } from "../runtime/request-life.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
-import { giveBackLate } from "./charges.ts";
+import { refundLater } from "./charges.ts";
 import { renewOnNode } from "./node-store.ts";
 import type { Charge } from "./redis-store.ts";
 import { renewalOf, roundTrips } from "./redis-upkeep.ts";
@@ -77,7 +77,7 @@ export function holdSlots(
   policy: CompiledPolicy,
   limits: readonly CompiledLimit[],
   keyValues: string,
-  receipt: readonly number[],
+  chargedAt: readonly number[],
   redis: RedisSettings | undefined,
 ): void {
   const held: CompiledLimit[] = [];
@@ -87,7 +87,7 @@ export function holdSlots(
     const limit = limits[i] as CompiledLimit;
     if (limit.rate.algorithm !== "concurrency") continue;
     held.push(limit);
-    heldAtUs.push(receipt[i] as number);
+    heldAtUs.push(chargedAt[i] as number);
     shortestSeconds = math.min(shortestSeconds, limit.rate.windowUs / 1_000_000);
   }
   if (held.length === 0) return;
@@ -99,7 +99,7 @@ export function holdSlots(
     policy,
     limits: held,
     keyValues,
-    receipt: heldAtUs,
+    chargedAt: heldAtUs,
     redis,
     renewEverySeconds,
     renewAtSeconds: ngx.now() + renewEverySeconds,
@@ -130,7 +130,7 @@ export function releaseSlots(): void {
 
 function release(hold: Hold): void {
   hold.ended = true;
-  if (!hold.renewing) giveBackLate(hold);
+  if (!hold.renewing) refundLater(hold);
 }
 
 /** Gives back what requests held that have ended without their log phase. */
@@ -195,7 +195,7 @@ function renew(due: readonly Hold[], how: (this: void, held: readonly Hold[]) =>
   const [renewed, failure] = pcall(how, held);
   for (const hold of held) {
     hold.renewing = false;
-    if (hold.ended) giveBackLate(hold);
+    if (hold.ended) refundLater(hold);
   }
   if (renewed) return;
   if (held.length === 1) warnSparingly(notRenewed, `${failure}`);
@@ -205,18 +205,18 @@ function renew(due: readonly Hold[], how: (this: void, held: readonly Hold[]) =>
 
 function renewHoldsOnNode(held: readonly Hold[]): void {
   for (const hold of held) {
-    const { policy, limits, keyValues, receipt } = hold;
+    const { policy, limits, keyValues, chargedAt } = hold;
     for (let i = 0; i < limits.length; i++) {
-      noteRenewal(hold, i, renewOnNode(policy, limits[i] as CompiledLimit, keyValues, receipt[i] as number));
+      noteRenewal(hold, i, renewOnNode(policy, limits[i] as CompiledLimit, keyValues, chargedAt[i] as number));
     }
   }
 }
 
 function renewHoldsInRedis(held: readonly Hold[]): void {
   const calls: Call[] = [];
-  for (const { policy, limits, keyValues, receipt } of held) {
+  for (const { policy, limits, keyValues, chargedAt } of held) {
     for (let i = 0; i < limits.length; i++) {
-      calls.push(renewalOf(policy, limits[i] as CompiledLimit, keyValues, receipt[i] as number));
+      calls.push(renewalOf(policy, limits[i] as CompiledLimit, keyValues, chargedAt[i] as number));
     }
   }
   const [called, defect] = pcall(callScripts, (held[0] as Hold).redis as RedisSettings, calls);
@@ -236,7 +236,7 @@ function renewHoldsInRedis(held: readonly Hold[]): void {
 function noteRenewal(hold: Hold, index: number, renewedAtUs: number | undefined): void {
   const { app, policy } = hold.policy;
   const { tickUs, ticks } = (hold.limits[index] as CompiledLimit).rate as SlidingWindow;
-  const heldAtUs = hold.receipt[index] as number;
+  const heldAtUs = hold.chargedAt[index] as number;
   // Negative in the overflow.
   if (renewedAtUs === undefined || math.abs(renewedAtUs) - math.abs(heldAtUs) > ticks * tickUs) {
     countEvent("late-renewals");
@@ -245,5 +245,5 @@ function noteRenewal(hold: Hold, index: number, renewedAtUs: number | undefined)
       `${app}/${policy.name}`,
     );
   }
-  if (renewedAtUs !== undefined) hold.receipt[index] = renewedAtUs;
+  if (renewedAtUs !== undefined) hold.chargedAt[index] = renewedAtUs;
 }

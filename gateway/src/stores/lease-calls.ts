@@ -1,15 +1,15 @@
 // What Redis is told of a leased policy: the messages of its leases, and what is decided exactly. Both know its ledger.
 
-import { leaseTerms } from "../../../limiter/src/lease/holder.ts";
+import { leaseParameters } from "../../../limiter/src/lease/holder.ts";
 import type { LeaseAnswer } from "../../../limiter/src/lease/ledger.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
-import type { Verdict } from "../../../limiter/src/verdict.ts";
+import type { MergedDecision } from "../../../limiter/src/verdict.ts";
 import type { Patience } from "../redis/patience.ts";
 import { callScript, type Script } from "../redis/script-call.ts";
 import { areNumbers, callForNumbers, oddReply } from "../redis/script-reply.ts";
 import { wallSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
-import { type Numbers, newQuestion, numbersPerCounter } from "./group-commit.ts";
+import { type Numbers, newPendingCheck, numbersPerCounter } from "./group-commit.ts";
 import type { LeaseRecord } from "./lease-cells.ts";
 import { type Check, readReply } from "./redis-store.ts";
 import { keyOf, pushNumbers } from "./script-arguments.ts";
@@ -18,9 +18,9 @@ const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Scrip
 const leaseScript = scripts["lease"] as Script;
 const chargeLeased = scripts["charge_leased"] as Script;
 
-export interface HeardAnswer extends LeaseAnswer {
+export interface LeaseReply extends LeaseAnswer {
   /** Of the limit with the least left: which one, whole units, and µs until it is as if never used. */
-  readonly speaker: number;
+  readonly mostRestrictive: number;
   readonly remaining: number;
   readonly resetAfterUs: number;
 }
@@ -33,17 +33,17 @@ const numbersPerLimit = 2;
  *
  * @returns the answer; "overtaken" where the holder's name has been used by a later message; undefined and what failed
  */
-export function tellRedis(
+export function sendLeaseMessage(
   settings: RedisSettings,
   policy: CompiledPolicy,
   keyValues: string,
-  { name, seq, heard, kept, back, want }: LeaseRecord,
-): LuaMultiReturn<[HeardAnswer | "overtaken" | undefined, string | undefined]> {
+  { name, seq, acknowledged, kept, back, want }: LeaseRecord,
+): LuaMultiReturn<[LeaseReply | "overtaken" | undefined, string | undefined]> {
   const keysAndArgs = [ledgerKey(policy, keyValues)];
   for (const limit of policy.limits) keysAndArgs.push(keyOf(policy, limit, keyValues));
   const keyCount = keysAndArgs.length;
   keysAndArgs.push(name);
-  for (const number of [seq, heard, kept, back, want, leaseTerms.horizonUs, leaseTerms.lifetimeUs]) {
+  for (const number of [seq, acknowledged, kept, back, want, leaseParameters.horizonUs, leaseParameters.lifetimeUs]) {
     keysAndArgs.push(string.format("%.0f", number));
   }
   for (const limit of policy.limits) {
@@ -60,11 +60,11 @@ export function tellRedis(
   return $multi(undefined, oddReply);
 }
 
-function answerFrom(reply: readonly number[], limits: number): HeardAnswer {
-  let speaker = 0;
+function answerFrom(reply: readonly number[], limits: number): LeaseReply {
+  let mostRestrictive = 0;
   for (let i = 1; i < limits; i++) {
     const left = reply[numbersBefore + i * numbersPerLimit] as number;
-    if (left < (reply[numbersBefore + speaker * numbersPerLimit] as number)) speaker = i;
+    if (left < (reply[numbersBefore + mostRestrictive * numbersPerLimit] as number)) mostRestrictive = i;
   }
   return {
     seq: reply[1] as number,
@@ -73,9 +73,9 @@ function answerFrom(reply: readonly number[], limits: number): HeardAnswer {
     durationUs: reply[4] as number,
     retryAfterUs: reply[5] as number,
     elsewhere: reply[6] as number,
-    speaker,
-    remaining: reply[numbersBefore + speaker * numbersPerLimit] as number,
-    resetAfterUs: reply[numbersBefore + speaker * numbersPerLimit + 1] as number,
+    mostRestrictive,
+    remaining: reply[numbersBefore + mostRestrictive * numbersPerLimit] as number,
+    resetAfterUs: reply[numbersBefore + mostRestrictive * numbersPerLimit + 1] as number,
   };
 }
 
@@ -83,7 +83,7 @@ function answerFrom(reply: readonly number[], limits: number): HeardAnswer {
 export function chargeExactly(
   settings: RedisSettings,
   check: Check,
-  verdict: Verdict,
+  merged: MergedDecision,
   patience: Patience,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
   const { policy, keyValues } = check;
@@ -96,15 +96,15 @@ export function chargeExactly(
     keysAndArgs.push(limit.rate.algorithm);
     pushNumbers(keysAndArgs, limit, policy.policy.cost);
   }
-  const askedAtSeconds = wallSeconds();
+  const submittedAtSeconds = wallSeconds();
   const count = 1 + policy.limits.length * numbersPerCounter;
   const [reply, failure, mayHaveRun] = callForNumbers(settings, chargeLeased, keyCount, keysAndArgs, count, patience);
   if (reply === undefined) {
-    check.unheard = { ...newQuestion([check], askedAtSeconds), lost: mayHaveRun };
+    check.unanswered = { ...newPendingCheck([check], submittedAtSeconds), lost: mayHaveRun };
     return $multi(undefined, failure);
   }
   const numbers = reply as unknown as Numbers;
-  return $multi(readReply({ numbers, at: 2, askedAtSeconds }, [check], verdict, false), undefined);
+  return $multi(readReply({ numbers, at: 2, submittedAtSeconds }, [check], merged, false), undefined);
 }
 
 /** In the slot of the counters. No limit has this name. */

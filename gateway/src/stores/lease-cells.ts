@@ -25,7 +25,7 @@ export interface LeaseRecord extends Holder {
   /** Units that the last answer left in the cell, those kept and those granted. */
   out: number;
   /** Of the limit with the least left, as Redis last said: which one, whole units, and when it is as if never used. */
-  speaker: number;
+  mostRestrictive: number;
   remaining: number;
   resetAtUs: number;
 }
@@ -50,7 +50,7 @@ export function newRecord(gatewayName: string): LeaseRecord {
     triedUs: 0,
     lost: 0,
     out: 0,
-    speaker: 0,
+    mostRestrictive: 0,
     remaining: 0,
     resetAtUs: 0,
   };
@@ -67,7 +67,7 @@ export function loadRecord(id: string, record: LeaseRecord): boolean {
   ffi.copy(packed, text, bytes);
   record.seq = packed.get(0);
   record.waiting = packed.get(1);
-  record.heard = packed.get(2);
+  record.acknowledged = packed.get(2);
   record.kept = packed.get(3);
   record.back = packed.get(4);
   record.want = packed.get(5);
@@ -83,7 +83,7 @@ export function loadRecord(id: string, record: LeaseRecord): boolean {
   record.triedUs = packed.get(15);
   record.lost = packed.get(16);
   record.out = packed.get(17);
-  record.speaker = packed.get(18);
+  record.mostRestrictive = packed.get(18);
   record.remaining = packed.get(19);
   record.resetAtUs = packed.get(20);
   record.retryAtUs = packed.get(21);
@@ -96,7 +96,7 @@ export function loadRecord(id: string, record: LeaseRecord): boolean {
 export function saveRecord(id: string, record: LeaseRecord): boolean {
   packed.set(0, record.seq);
   packed.set(1, record.waiting);
-  packed.set(2, record.heard);
+  packed.set(2, record.acknowledged);
   packed.set(3, record.kept);
   packed.set(4, record.back);
   packed.set(5, record.want);
@@ -112,7 +112,7 @@ export function saveRecord(id: string, record: LeaseRecord): boolean {
   packed.set(15, record.triedUs);
   packed.set(16, record.lost);
   packed.set(17, record.out);
-  packed.set(18, record.speaker);
+  packed.set(18, record.mostRestrictive);
   packed.set(19, record.remaining);
   packed.set(20, record.resetAtUs);
   packed.set(21, record.retryAtUs);

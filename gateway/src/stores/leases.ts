@@ -12,18 +12,18 @@ import {
   askedAt,
   forgetRefusal,
   giveUp,
-  hear as hearAnswer,
+  acceptAnswer,
   isLive,
-  leaseTerms,
-  mayGiveBack,
+  leaseParameters,
+  mayRefund,
   plan,
   refusedUntil,
   send,
   wayFor,
 } from "../../../limiter/src/lease/holder.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
-import type { LastHeard } from "../../../limiter/src/share.ts";
-import { emptyVerdict, hear, hearAll, type Verdict } from "../../../limiter/src/verdict.ts";
+import type { LastKnown } from "../../../limiter/src/share.ts";
+import { newMergedDecision, mergeLimit, mergeAll, type MergedDecision } from "../../../limiter/src/verdict.ts";
 import { countLeaseAdmission, countLeaseEvent, countLeaseRefund, countLeaseUnits } from "../metrics/lease-counts.ts";
 import { newPatience } from "../redis/patience.ts";
 import { sleepMs, nowUs as wallUs } from "../runtime/clock.ts";
@@ -33,7 +33,7 @@ import { warnSparingly } from "../runtime/sparing-log.ts";
 import { stopwatchUs } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
 import { isScarce } from "./counter-memory.ts";
-import { chargeExactly, type HeardAnswer, tellRedis } from "./lease-calls.ts";
+import { chargeExactly, type LeaseReply, sendLeaseMessage } from "./lease-calls.ts";
 import {
   addAsked,
   cellOf,
@@ -135,7 +135,7 @@ export function spendLease(
   redis: RedisSettings,
   policy: CompiledPolicy,
   keyValues: string,
-  verdict: Verdict,
+  merged: MergedDecision,
 ): boolean | undefined {
   const { cost } = policy.policy;
   const lease = leaseOf(redis, policy, keyValues);
@@ -143,8 +143,8 @@ export function spendLease(
   const allowed = spend(lease, cost, nowUs);
   if (!allowed && nowUs >= lease.record.refusedUntilUs) return undefined;
   lease.asked += cost;
-  if (!allowed) tellRefusal(lease, policy, verdict, lease.record.retryAtUs);
-  else if (!verdict.quiet) tellPermission(lease, policy, verdict);
+  if (!allowed) mergeRefusal(lease, policy, merged, lease.record.retryAtUs);
+  else if (!merged.quiet) mergePermission(lease, policy, merged);
   return allowed;
 }
 
@@ -159,28 +159,28 @@ export function spendLease(
 export function chargeLeased(
   redis: RedisSettings,
   check: Check,
-  verdict: Verdict,
+  merged: MergedDecision,
   charges: Charge[],
 ): boolean | undefined {
   const { cost } = check.policy.policy;
   const lease = leaseOf(redis, check.policy, check.keyValues);
-  const ear = check.verdict ?? verdict;
-  check.unheard = undefined;
+  const mergeTarget = check.merged ?? merged;
+  check.unanswered = undefined;
   lease.asked += cost;
   const nowUs = stopwatchUs();
-  if (spend(lease, cost, nowUs)) return allow(lease, check, ear, charges);
+  if (spend(lease, cost, nowUs)) return allow(lease, check, mergeTarget, charges);
   keepWatching(nowUs);
   const { record } = lease;
-  if (nowUs < record.refusedUntilUs) return refuse(lease, check, ear, record.retryAtUs);
+  if (nowUs < record.refusedUntilUs) return refuse(lease, check, mergeTarget, record.retryAtUs);
   lease.cost = cost;
-  if (spendElse(lease, cost)) return allow(lease, check, ear, charges);
+  if (spendElse(lease, cost)) return allow(lease, check, mergeTarget, charges);
   if (!lease.watched && (lease.asked >= manyUnits || nowUs - lease.lookedUs >= lookEveryUs)) look(lease);
   let way = mayLease(lease) ? wayFor(record, cost, stopwatchUs()) : "exact";
   let patienceUs = waitLimitMs(redis, check.policy.policy) * 1000;
   for (let round = 0; round < mostRounds && way !== "exact"; round++) {
     if (record.lost === 1 || patienceUs <= 0) {
       if (stopwatchUs() >= record.retryAtUs) return undefined;
-      return refuse(lease, check, ear, record.retryAtUs);
+      return refuse(lease, check, mergeTarget, record.retryAtUs);
     }
     if (way === "refuse") {
       // There is more, and it has only been asked for too often at a stretch.
@@ -193,11 +193,11 @@ export function chargeLeased(
       look(lease);
       if (record.waiting === 0 && !hasRoom()) way = "exact";
     }
-    if (spend(lease, cost, stopwatchUs())) return allow(lease, check, ear, charges);
+    if (spend(lease, cost, stopwatchUs())) return allow(lease, check, mergeTarget, charges);
     if (way !== "exact") way = wayFor(record, cost, stopwatchUs());
   }
-  if (way === "exact") return decideExactly(lease, check, ear, charges, patienceUs / 1000);
-  return refuse(lease, check, ear, refusedUntil(record));
+  if (way === "exact") return decideExactly(lease, check, mergeTarget, charges, patienceUs / 1000);
+  return refuse(lease, check, mergeTarget, refusedUntil(record));
 }
 
 /**
@@ -205,17 +205,17 @@ export function chargeLeased(
  *
  * @returns whether the request is allowed
  */
-export function chargeUnspent(redis: RedisSettings, check: Check, verdict: Verdict, charges: Charge[]): boolean {
+export function chargeUnspent(redis: RedisSettings, check: Check, merged: MergedDecision, charges: Charge[]): boolean {
   const lease = leaseOf(redis, check.policy, check.keyValues);
   if (!spend(lease, check.policy.policy.cost, stopwatchUs())) return false;
-  return allow(lease, check, check.verdict ?? verdict, charges);
+  return allow(lease, check, check.merged ?? merged, charges);
 }
 
 /** What Redis last said of a leased key, to any worker; undefined where it was not asked for units of late, and refused none. */
-export function lastHeardOfLease(
+export function lastKnownOfLease(
   redis: RedisSettings,
   { policy, keyValues }: Pick<Check, "policy" | "keyValues">,
-): LastHeard | undefined {
+): LastKnown | undefined {
   const lease = leaseOf(redis, policy, keyValues);
   refresh(lease);
   const { record, refusal } = lease;
@@ -227,7 +227,7 @@ export function lastHeardOfLease(
 }
 
 /** When Redis was asked who answered last about a leased key, by the stopwatch; 0: nobody remembers. */
-export function leaseHeardAtUs(redis: RedisSettings, { policy, keyValues }: Check): number {
+export function leaseKnownSinceUs(redis: RedisSettings, { policy, keyValues }: Check): number {
   const lease = leaseOf(redis, policy, keyValues);
   refresh(lease);
   return math.max(askedAt(lease.record), lease.refusal?.atUs ?? 0);
@@ -241,7 +241,7 @@ export function refundLeased(redis: RedisSettings, { policy, keyValues }: Charge
   if (token === undefined) return;
   refresh(lease);
   const { name } = lease.record;
-  if (name === spent.name && mayGiveBack(lease.record, spent.seq, spent.heard, stopwatchUs())) {
+  if (name === spent.name && mayRefund(lease.record, spent.seq, spent.acknowledged, stopwatchUs())) {
     takeOut(lease.cell, -policy.policy.cost);
     countLeaseRefund(policy.policy.cost);
   }
@@ -348,82 +348,93 @@ function spend({ record, cell }: Lease, cost: number, nowUs: number): boolean {
 /** The units are not there, as far as this worker knows: another may have heard of more. */
 function spendElse(lease: Lease, cost: number): boolean {
   const { record } = lease;
-  const { heard, name } = record;
+  const { acknowledged, name } = record;
   refresh(lease);
-  if (record.heard === heard && record.name === name) return false;
+  if (record.acknowledged === acknowledged && record.name === name) return false;
   return spend(lease, cost, stopwatchUs());
 }
 
-function allow(lease: Lease, check: Check, verdict: Verdict, charges: Charge[]): boolean {
-  const { policy, keyValues, receipt } = check;
-  tellPermission(lease, policy, verdict);
+function allow(lease: Lease, check: Check, merged: MergedDecision, charges: Charge[]): boolean {
+  const { policy, keyValues, chargedAt } = check;
+  mergePermission(lease, policy, merged);
   check.allowed = true;
-  const { name, seq, heard } = lease.record;
-  charges.push({ policy, limits: policy.limits, keyValues, receipt, redis: lease.redis, spent: { name, seq, heard } });
+  const { name, seq, acknowledged } = lease.record;
+  charges.push({
+    policy,
+    limits: policy.limits,
+    keyValues,
+    chargedAt,
+    redis: lease.redis,
+    spent: { name, seq, acknowledged },
+  });
   return true;
 }
 
 /** After a spend. */
-function tellPermission({ record }: Lease, policy: CompiledPolicy, verdict: Verdict): void {
-  const limit = policy.limits[record.speaker] as CompiledLimit;
+function mergePermission({ record }: Lease, policy: CompiledPolicy, merged: MergedDecision): void {
+  const limit = policy.limits[record.mostRestrictive] as CompiledLimit;
   decision.allowed = true;
   decision.limit = capacity(limit.rate);
   decision.remaining = math.min(decision.remaining + record.remaining, decision.limit);
   decision.retryAfterUs = 0;
   decision.resetAfterUs = math.max(0, record.resetAtUs - stopwatchUs());
-  hear(verdict, policy, limit.name, decision);
+  mergeLimit(merged, policy, limit.name, decision);
 }
 
-function refuse(lease: Lease, check: Check, verdict: Verdict, untilUs: number): false {
-  tellRefusal(lease, check.policy, verdict, untilUs);
+function refuse(lease: Lease, check: Check, merged: MergedDecision, untilUs: number): false {
+  mergeRefusal(lease, check.policy, merged, untilUs);
   check.allowed = false;
   return false;
 }
 
 /** @param untilUs when units may be had again, by the stopwatch */
-function tellRefusal({ record }: Lease, policy: CompiledPolicy, verdict: Verdict, untilUs: number): void {
+function mergeRefusal({ record }: Lease, policy: CompiledPolicy, merged: MergedDecision, untilUs: number): void {
   const nowUs = stopwatchUs();
-  const limit = policy.limits[record.speaker] as CompiledLimit;
+  const limit = policy.limits[record.mostRestrictive] as CompiledLimit;
   decision.allowed = false;
   decision.limit = capacity(limit.rate);
   decision.remaining = math.min(record.remaining, policy.policy.cost - 1, decision.limit);
   decision.retryAfterUs = math.max(1, untilUs - nowUs);
   decision.resetAfterUs = math.max(decision.retryAfterUs, record.resetAtUs - nowUs);
-  hear(verdict, policy, limit.name, decision);
+  mergeLimit(merged, policy, limit.name, decision);
 }
 
 /** @param limitMs what is left of the longest that the request waits */
 function decideExactly(
   lease: Lease,
   check: Check,
-  verdict: Verdict,
+  merged: MergedDecision,
   charges: Charge[],
   limitMs: number,
 ): boolean | undefined {
-  const { policy, keyValues, receipt } = check;
+  const { policy, keyValues, chargedAt } = check;
   const { cost } = policy.policy;
   const { refusal } = lease;
   if (refusal !== undefined && cost >= refusal.cost && stopwatchUs() < refusal.askAgainUs) {
-    return refuse(lease, check, verdict, refusal.untilUs);
+    return refuse(lease, check, merged, refusal.untilUs);
   }
   if (limitMs < 1) return undefined;
-  const own = emptyVerdict();
-  const asked: Check = { policy, keyValues, receipt };
+  const own = newMergedDecision();
+  const asked: Check = { policy, keyValues, chargedAt };
   const patience = newPatience(lease.redis.deadlineMs, limitMs);
   const [allowed, failure] = chargeExactly(lease.redis, asked, own, patience);
   if (allowed === undefined) {
-    check.unheard = asked.unheard;
+    check.unanswered = asked.unanswered;
     warnSparingly("Redis did not decide", failure);
     return undefined;
   }
-  hearAll(verdict, own);
+  mergeAll(merged, own);
   check.allowed = allowed;
-  if (allowed) charges.push({ policy, limits: policy.limits, keyValues, receipt, redis: lease.redis });
-  else rememberRefusal(lease, cost, own.decision);
+  if (allowed) charges.push({ policy, limits: policy.limits, keyValues, chargedAt, redis: lease.redis });
+  else rememberExactRefusal(lease, cost, own.decision);
   return allowed;
 }
 
-function rememberRefusal(lease: Lease, cost: number, { limit, remaining, retryAfterUs, resetAfterUs }: Decision): void {
+function rememberExactRefusal(
+  lease: Lease,
+  cost: number,
+  { limit, remaining, retryAfterUs, resetAfterUs }: Decision,
+): void {
   const nowUs = stopwatchUs();
   if (retryAfterUs <= 0) return;
   const untilUs = nowUs + retryAfterUs;
@@ -486,7 +497,7 @@ function lookClaimed(lease: Lease, token: string): boolean {
   const nowUs = stopwatchUs();
   if (record.waiting === 1) {
     // Whoever sent it was killed, or had no answer.
-    if (nowUs - record.sentUs < leaseTerms.lifetimeUs) {
+    if (nowUs - record.sentUs < leaseParameters.lifetimeUs) {
       return nowUs - record.triedUs >= tryEveryUs && hasRoom() && beginExchange(lease, token);
     }
     giveUp(record);
@@ -495,7 +506,7 @@ function lookClaimed(lease: Lease, token: string): boolean {
   // The count was evicted, and began anew.
   if (asked < record.askedBefore) record.askedBefore = 0;
   buryUnits(lease, nowUs);
-  const next = plan(record, leaseTerms, unitsIn(lease.cell), asked, nowUs);
+  const next = plan(record, leaseParameters, unitsIn(lease.cell), asked, nowUs);
   // Units that requests are too dear for would expire.
   const isWorth = next.exchanges && (isLive(record, nowUs) || wayFor(record, lease.cost, nowUs) !== "exact");
   if (isWorth || isLive(record, nowUs)) watch(lease);
@@ -553,11 +564,11 @@ function exchange(lease: Lease, token: string): void {
   const { id, record } = lease;
   const message = { ...record };
   const untilUs = stopwatchUs() + claimSeconds(lease.redis) * 1e6 * 0.9;
-  let answer: HeardAnswer | "overtaken" | undefined;
+  let answer: LeaseReply | "overtaken" | undefined;
   let failure: string | undefined;
   for (let sending = 0; sending < sendings && answer === undefined; sending++) {
     countLeaseEvent("exchanges");
-    [answer, failure] = tellRedis(lease.redis, lease.policy, lease.keyValues, message);
+    [answer, failure] = sendLeaseMessage(lease.redis, lease.policy, lease.keyValues, message);
     if (answer === undefined) countLeaseEvent("lost");
   }
   // Another may have sent it again by now, and acts on the answer.
@@ -575,18 +586,18 @@ function exchange(lease: Lease, token: string): void {
   }
 }
 
-function takeUp(lease: Lease, answer: HeardAnswer): void {
+function takeUp(lease: Lease, answer: LeaseReply): void {
   const { record, cell } = lease;
   const nowUs = stopwatchUs();
   const { back, out } = record;
-  if (!hearAnswer(record, answer, nowUs)) return;
+  if (!acceptAnswer(record, answer, nowUs)) return;
   const before = freeze(cell);
   const unspent = math.max(before, 0);
   const kept = math.min(unspent, answer.honoured);
   const units = kept + answer.grant;
   record.out = units;
   record.lost = 0;
-  record.speaker = answer.speaker;
+  record.mostRestrictive = answer.mostRestrictive;
   record.remaining = answer.remaining;
   record.resetAtUs = nowUs + answer.resetAfterUs;
   saveRecord(lease.id, record);

@@ -20,7 +20,7 @@ import {
   storeCell,
 } from "./counter-cells.ts";
 import { acquireAll, loadPlaced, releaseAll } from "./counter-places.ts";
-import { describeUnsettled, forgetDebt } from "./node-settlement.ts";
+import { describeWithDebt, forgetDebt } from "./node-settlement.ts";
 import { lockOf, mustAgree } from "./node-store.ts";
 
 /** Work space: what is read here is written before anything yields. */
@@ -34,15 +34,15 @@ export function readOnNode(policy: CompiledPolicy, keyValues: string): CounterRe
   for (const limit of policy.limits) {
     const { name, rate } = limit;
     // What is told of a limit is told as to a request of one unit; of what is settled later, with what is owed.
-    let told = decision;
-    if (policy.settles) {
-      told = describeUnsettled(limit, keyValues, now);
+    let reported = decision;
+    if (policy.deferred) {
+      reported = describeWithDebt(limit, keyValues, now);
     } else {
       load(limit, keyValues, now);
       const allowed = admits(rate, counter, cellRing, now, 1);
       describe(rate, counter, cellRing, now, 1, allowed, decision);
     }
-    const { remaining, resetAfterUs } = told;
+    const { remaining, resetAfterUs } = reported;
     readings.push({ name, capacity: capacity(rate), remaining, resetAfterUs });
   }
   return readings;

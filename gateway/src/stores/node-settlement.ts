@@ -4,8 +4,8 @@
 import { lifetimeUs } from "../../../limiter/src/algorithms/rate.ts";
 import { type Decision, emptyDecision } from "../../../limiter/src/decision.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
-import { admitsUnsettled, type Debt, settle, standsFromUs } from "../../../limiter/src/settlement.ts";
-import { hear, type Verdict } from "../../../limiter/src/verdict.ts";
+import { admitsWithDebt, type Debt, chargeDeferred, standsFromUs } from "../../../limiter/src/settlement.ts";
+import { mergeLimit, type MergedDecision } from "../../../limiter/src/verdict.ts";
 import { countEvent } from "../metrics/counts.ts";
 import { nowUs } from "../runtime/clock.ts";
 import { countersDict, overflowDict } from "../runtime/shared-memory.ts";
@@ -46,25 +46,25 @@ let standsUs = 0;
  * @param limits those of the policy, or a node's share of them
  * @param verdict hears every limit; undefined when nobody is to be told
  */
-export function askOnNode(
+export function admitDeferredOnNode(
   policy: CompiledPolicy,
   limits: readonly CompiledLimit[],
   keyValues: string,
-  verdict: Verdict | undefined,
+  merged: MergedDecision | undefined,
 ): boolean {
   const held = mustAgree() ? acquireAll(lockOf(policy, keyValues), policy, keyValues) : undefined;
   const now = nowUs();
   let allowed = true;
   for (const limit of limits) {
-    if (!askCell(policy, limit, keyValues, now)) allowed = false;
-    if (verdict !== undefined) hear(verdict, policy, limit.name, decision);
+    if (!admitDeferredCell(policy, limit, keyValues, now)) allowed = false;
+    if (merged !== undefined) mergeLimit(merged, policy, limit.name, decision);
   }
   if (held !== undefined) releaseAll(held);
   return allowed;
 }
 
 /** Charges every limit what a request took, whether it is there or not. May yield where workers must agree. @param units 1 or more */
-export function settleOnNode(
+export function chargeDeferredOnNode(
   policy: CompiledPolicy,
   limits: readonly CompiledLimit[],
   keyValues: string,
@@ -72,14 +72,14 @@ export function settleOnNode(
 ): undefined {
   const held = mustAgree() ? acquireAll(lockOf(policy, keyValues), policy, keyValues) : undefined;
   const now = nowUs();
-  for (const limit of limits) settleCell(policy, limit, keyValues, units, now);
+  for (const limit of limits) chargeDeferredCell(policy, limit, keyValues, units, now);
   if (held !== undefined) releaseAll(held);
 }
 
 /** What a request would be told of one limit. Charges nothing. @returns work space: to be read before the next call */
-export function describeUnsettled(limit: CompiledLimit, keyValues: string, now: number): Decision {
+export function describeWithDebt(limit: CompiledLimit, keyValues: string, now: number): Decision {
   load(limit, keyValues, now);
-  admitsUnsettled(limit.rate, counter, cellRing, now, standsUs, decision);
+  admitsWithDebt(limit.rate, counter, cellRing, now, standsUs, decision);
   return decision;
 }
 
@@ -89,9 +89,9 @@ export function forgetDebt(key: string): void {
   overflowDict.delete(debtPrefix + key);
 }
 
-function askCell(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string, now: number): boolean {
+function admitDeferredCell(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string, now: number): boolean {
   const found = load(limit, keyValues, now);
-  let allowed = admitsUnsettled(limit.rate, counter, cellRing, now, standsUs, decision);
+  let allowed = admitsWithDebt(limit.rate, counter, cellRing, now, standsUs, decision);
   // Where there is no memory now, what the response takes could not be charged.
   if (allowed && !found && !isCalm() && !findPlace(counter, policy, limit, keyValues)) {
     allowed = false;
@@ -103,7 +103,7 @@ function askCell(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string
   return allowed;
 }
 
-function settleCell(
+function chargeDeferredCell(
   policy: CompiledPolicy,
   limit: CompiledLimit,
   keyValues: string,
@@ -114,7 +114,7 @@ function settleCell(
   const found = load(limit, keyValues, now);
   if (!found && !findPlace(counter, policy, limit, keyValues)) return forgo(policy);
   loadRing(counter);
-  const paidAtUs = settle(rate, counter, cellRing, standsUs, units);
+  const paidAtUs = chargeDeferred(rate, counter, cellRing, standsUs, units);
   if (!keepCounter(counter, paidAtUs - now + lifetimeUs(rate, counter, paidAtUs))) return forgo(policy);
   if (paidAtUs === now) return;
   const text = string.format("%.0f %.0f %.0f", paidAtUs, now, rate.quota);

@@ -18,8 +18,8 @@ import type { SlidingWindow } from "../../../limiter/src/algorithms/sliding-wind
 import { chargeAll } from "../../../limiter/src/charge-all.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
-import { beginShare, type LastHeard } from "../../../limiter/src/share.ts";
-import { ear, hear, type Verdict } from "../../../limiter/src/verdict.ts";
+import { beginShare, type LastKnown } from "../../../limiter/src/share.ts";
+import { mergeTarget, mergeLimit, type MergedDecision } from "../../../limiter/src/verdict.ts";
 import { countEvent } from "../metrics/counts.ts";
 import { nowUs } from "../runtime/clock.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
@@ -90,27 +90,27 @@ export function decideOnNode(
   policy: CompiledPolicy,
   limits: readonly CompiledLimit[],
   keyValues: string,
-  verdict: Verdict | undefined,
-  receipt: number[] | undefined,
+  merged: MergedDecision | undefined,
+  chargedAt: number[] | undefined,
 ): boolean {
-  if (!mustAgree()) return chargeCells(policy, limits, keyValues, verdict, receipt);
+  if (!mustAgree()) return chargeCells(policy, limits, keyValues, merged, chargedAt);
 
   const first = limits[0] as CompiledLimit;
   const alone = limits[1] === undefined;
   const window = alone && first.rate.algorithm === "fixed-window" ? first.rate : undefined;
   let allowed: boolean | undefined;
   if (window !== undefined) {
-    allowed = chargeByIncr(policy, first, window, keyValues, verdict, receipt);
+    allowed = chargeByIncr(policy, first, window, keyValues, merged, chargedAt);
     if (allowed !== undefined) return allowed;
   }
   const lock = lockOf(policy, keyValues);
   const locked = acquire(lock);
   // Another worker may have opened the window while we waited; its cell is then charged by incr alone.
-  if (window !== undefined) allowed = chargeByIncr(policy, first, window, keyValues, verdict, receipt);
+  if (window !== undefined) allowed = chargeByIncr(policy, first, window, keyValues, merged, chargedAt);
   if (allowed === undefined) {
     // The lock bears the name of the first limit's cell.
-    if (alone) allowed = chargeCell(policy, first, lock, keyValues, verdict, receipt);
-    else allowed = chargeCells(policy, limits, keyValues, verdict, receipt);
+    if (alone) allowed = chargeCell(policy, first, lock, keyValues, merged, chargedAt);
+    else allowed = chargeCells(policy, limits, keyValues, merged, chargedAt);
   }
   if (locked) release(lock);
   return allowed;
@@ -128,12 +128,12 @@ export function refundOnNode(
   policy: CompiledPolicy,
   limits: readonly CompiledLimit[],
   keyValues: string,
-  receipt: readonly number[],
+  chargedAt: readonly number[],
 ): undefined {
   const { cost } = policy.policy;
-  if (!mustAgree()) return refundCells(limits, keyValues, cost, receipt);
+  if (!mustAgree()) return refundCells(limits, keyValues, cost, chargedAt);
   const held = acquireAll(lockOf(policy, keyValues), policy, keyValues);
-  refundCells(limits, keyValues, cost, receipt);
+  refundCells(limits, keyValues, cost, chargedAt);
   releaseAll(held);
 }
 
@@ -141,11 +141,11 @@ function refundCells(
   limits: readonly CompiledLimit[],
   keyValues: string,
   cost: number,
-  receipt: readonly number[],
+  chargedAt: readonly number[],
 ): undefined {
-  if (limits.length === 1) return refundCell(limits[0] as CompiledLimit, keyValues, cost, receipt[0] as number);
+  if (limits.length === 1) return refundCell(limits[0] as CompiledLimit, keyValues, cost, chargedAt[0] as number);
   for (let i = 0; i < limits.length; i++) {
-    refundCell(limits[i] as CompiledLimit, keyValues, cost, receipt[i] as number);
+    refundCell(limits[i] as CompiledLimit, keyValues, cost, chargedAt[i] as number);
   }
 }
 
@@ -209,18 +209,18 @@ export function renewOnNode(
   policy: CompiledPolicy,
   limit: CompiledLimit,
   keyValues: string,
-  receipt: number,
+  chargedAt: number,
 ): number | undefined {
   const held = mustAgree() ? acquireAll(lockOf(policy, keyValues), policy, keyValues) : undefined;
   const now = nowUs();
   const counter = prepared(0, limit, keyValues, policy.policy.cost);
   let renewedAtUs: number | undefined;
-  if (receipt < 0) moveToShared(counter, limit, keyValues);
+  if (chargedAt < 0) moveToShared(counter, limit, keyValues);
   // What was held in a cell that is gone is held where the key counts now.
   const found = loadCounter(counter, now) || loadPlaced(counter, limit, keyValues, now);
   if (found || findPlace(counter, policy, limit, keyValues)) {
     loadRing(counter);
-    renewedAtUs = renewSlots(limit.rate as SlidingWindow, counter, cellRing, now, math.abs(receipt), counter.cost);
+    renewedAtUs = renewSlots(limit.rate as SlidingWindow, counter, cellRing, now, math.abs(chargedAt), counter.cost);
     if (!saveCounter(counter, now)) renewedAtUs = undefined;
   }
   if (held !== undefined) releaseAll(held);
@@ -236,16 +236,16 @@ export function beginShareOnNode(
   policy: CompiledPolicy,
   limits: readonly CompiledLimit[],
   keyValues: string,
-  heard: LastHeard,
+  known: LastKnown,
 ): void {
   const held = mustAgree() ? acquireAll(lockOf(policy, keyValues), policy, keyValues) : undefined;
   const now = nowUs();
   for (const limit of limits) {
-    if (heard.limits !== undefined && !heard.limits.includes(limit.name)) continue;
+    if (known.limits !== undefined && !known.limits.includes(limit.name)) continue;
     const counter = prepared(0, limit, keyValues, policy.policy.cost);
     const found = loadPlaced(counter, limit, keyValues, now);
     if (keepsEntries(limit.rate)) loadRing(counter);
-    if (!beginShare(limit.rate, counter, cellRing, heard, now)) continue;
+    if (!beginShare(limit.rate, counter, cellRing, known, now)) continue;
     // Where there is no memory, the decision refuses.
     if (found || findPlace(counter, policy, limit, keyValues)) saveCounter(counter, now);
   }
@@ -267,13 +267,13 @@ function chargeCells(
   policy: CompiledPolicy,
   limits: readonly CompiledLimit[],
   keyValues: string,
-  verdict: Verdict | undefined,
-  receipt: number[] | undefined,
+  merged: MergedDecision | undefined,
+  chargedAt: number[] | undefined,
 ): boolean {
   // By its places: LuaJIT searches for the length of a table.
   if (limits[1] === undefined) {
     const limit = limits[0] as CompiledLimit;
-    return chargeCell(policy, limit, counterKey(limit, keyValues), keyValues, verdict, receipt);
+    return chargeCell(policy, limit, counterKey(limit, keyValues), keyValues, merged, chargedAt);
   }
   const count = limits.length;
   const now = nowUs();
@@ -281,16 +281,16 @@ function chargeCells(
   for (let i = 0; i < count; i++) {
     if (!loadCounter(prepared(i, limits[i] as CompiledLimit, keyValues, policy.policy.cost), now)) missing = true;
   }
-  if (missing && !isCalm()) return chargeElsewhere(policy, limits, keyValues, verdict, receipt);
-  return chargeLoaded(policy, limits, verdict, receipt, now);
+  if (missing && !isCalm()) return chargeElsewhere(policy, limits, keyValues, merged, chargedAt);
+  return chargeLoaded(policy, limits, merged, chargedAt, now);
 }
 
 /** Of counters that are loaded, wherever they lie. */
 function chargeLoaded(
   policy: CompiledPolicy,
   limits: readonly CompiledLimit[],
-  verdict: Verdict | undefined,
-  receipt: number[] | undefined,
+  merged: MergedDecision | undefined,
+  chargedAt: number[] | undefined,
   now: number,
 ): boolean {
   const count = limits.length;
@@ -300,13 +300,13 @@ function chargeLoaded(
     const limit = limits[i] as CompiledLimit;
     const counter = counters[i] as CellCounter;
     if ((allowed || counter.stepped) && !saveCounter(counter, now)) stored = false;
-    if (receipt !== undefined) receipt[i] = counter.shared ? -counter.atUs : counter.atUs;
-    if (verdict !== undefined) {
+    if (chargedAt !== undefined) chargedAt[i] = counter.shared ? -counter.atUs : counter.atUs;
+    if (merged !== undefined) {
       describe(limit.rate, counter, cellRing, now, counter.cost, counter.allowed, decision);
-      hear(verdict, policy, limit.name, decision);
+      mergeLimit(merged, policy, limit.name, decision);
     }
   }
-  return stored ? allowed : refuseUncounted(policy, limits[0] as CompiledLimit, verdict);
+  return stored ? allowed : refuseUncounted(policy, limits[0] as CompiledLimit, merged);
 }
 
 /**
@@ -317,15 +317,15 @@ function chargeElsewhere(
   policy: CompiledPolicy,
   limits: readonly CompiledLimit[],
   keyValues: string,
-  verdict: Verdict | undefined,
-  receipt: number[] | undefined,
+  merged: MergedDecision | undefined,
+  chargedAt: number[] | undefined,
 ): boolean {
   const places: Place[] = [];
   let anyShared = false;
   for (const limit of limits) {
     const [own] = countersDict.get(counterKey(limit, keyValues));
     const place = own !== undefined ? "own" : placeNewcomer(policy, limit, keyValues);
-    if (place === "nowhere") return refuseUncounted(policy, limit, verdict);
+    if (place === "nowhere") return refuseUncounted(policy, limit, merged);
     if (place === "shared") anyShared = true;
     places.push(place);
   }
@@ -338,27 +338,31 @@ function chargeElsewhere(
     if (places[i] === "shared") moveToShared(counter, limit, keyValues);
     loadCounter(counter, now);
   }
-  const allowed = chargeLoaded(policy, limits, verdict, receipt, now);
+  const allowed = chargeLoaded(policy, limits, merged, chargedAt, now);
   if (lock !== undefined && locked) release(lock);
   if (anyShared) countEvent(allowed ? "overflow-admissions" : "overflow-refusals");
   return allowed;
 }
 
 /** What cannot be counted is not admitted. */
-function refuseUncounted(policy: CompiledPolicy, { name, rate }: CompiledLimit, verdict: Verdict | undefined): false {
+function refuseUncounted(
+  policy: CompiledPolicy,
+  { name, rate }: CompiledLimit,
+  merged: MergedDecision | undefined,
+): false {
   countEvent("uncounted-refusals");
   warnSparingly(
     "requests are refused, because there is no memory to count them",
     `${policy.app}/${policy.policy.name}`,
   );
-  if (verdict === undefined) return false;
+  if (merged === undefined) return false;
   decision.allowed = false;
   decision.limit = capacity(rate);
   decision.remaining = 0;
   decision.retryAfterUs = uncountedRetryUs;
   decision.resetAfterUs = uncountedRetryUs;
   decision.delayUs = 0;
-  hear(verdict, policy, name, decision);
+  mergeLimit(merged, policy, name, decision);
   return false;
 }
 
@@ -374,47 +378,47 @@ function chargeCell(
   limit: CompiledLimit,
   key: string,
   keyValues: string,
-  verdict: Verdict | undefined,
-  receipt: number[] | undefined,
+  merged: MergedDecision | undefined,
+  chargedAt: number[] | undefined,
 ): boolean {
   const [value, flags] = countersDict.get<number | string>(key);
-  if (value === undefined && !isCalm()) return chargeElsewhere(policy, [limit], keyValues, verdict, receipt);
+  if (value === undefined && !isCalm()) return chargeElsewhere(policy, [limit], keyValues, merged, chargedAt);
   takeUp(key, limit.rate, policy.policy.cost, value, flags);
-  if (keepsEntries(limit.rate)) return chargeEntries(policy, limit, verdict, receipt);
-  return chargeLone(policy, limit, verdict, receipt);
+  if (keepsEntries(limit.rate)) return chargeEntries(policy, limit, merged, chargedAt);
+  return chargeLone(policy, limit, merged, chargedAt);
 }
 
 /** The same for a counter with entries; the head is in `lone`. */
 function chargeEntries(
   policy: CompiledPolicy,
   limit: CompiledLimit,
-  verdict: Verdict | undefined,
-  receipt: number[] | undefined,
+  merged: MergedDecision | undefined,
+  chargedAt: number[] | undefined,
 ): boolean {
   if (asksForEntries(lone, nowUs())) {
     const [stored] = countersDict.get<string>(entriesKey(lone, 0));
     takeEntries(lone, stored);
   }
-  return chargeLone(policy, limit, verdict, receipt);
+  return chargeLone(policy, limit, merged, chargedAt);
 }
 
 /** Decides for `lone`, which is there whole. */
 function chargeLone(
   policy: CompiledPolicy,
   limit: CompiledLimit,
-  verdict: Verdict | undefined,
-  receipt: number[] | undefined,
+  merged: MergedDecision | undefined,
+  chargedAt: number[] | undefined,
 ): boolean {
   const { rate, cost } = lone;
   const now = nowUs();
   const allowed = admits(rate, lone, cellRing, now, cost);
   if (allowed) charge(rate, lone, cellRing);
-  if ((allowed || lone.stepped) && !saveCounter(lone, now)) return refuseUncounted(policy, limit, verdict);
-  if (receipt !== undefined) receipt[0] = lone.atUs;
-  if (verdict !== undefined && !(allowed && verdict.quiet && rate.algorithm !== "leaky-bucket")) {
-    const heard = ear(verdict, decision);
-    describe(rate, lone, cellRing, now, cost, allowed, heard);
-    hear(verdict, policy, limit.name, heard);
+  if ((allowed || lone.stepped) && !saveCounter(lone, now)) return refuseUncounted(policy, limit, merged);
+  if (chargedAt !== undefined) chargedAt[0] = lone.atUs;
+  if (merged !== undefined && !(allowed && merged.quiet && rate.algorithm !== "leaky-bucket")) {
+    const known = mergeTarget(merged, decision);
+    describe(rate, lone, cellRing, now, cost, allowed, known);
+    mergeLimit(merged, policy, limit.name, known);
   }
   return allowed;
 }
@@ -429,8 +433,8 @@ function chargeByIncr(
   limit: CompiledLimit,
   rate: FixedWindow,
   keyValues: string,
-  verdict: Verdict | undefined,
-  receipt: number[] | undefined,
+  merged: MergedDecision | undefined,
+  chargedAt: number[] | undefined,
 ): boolean | undefined {
   const now = nowUs();
   const { cost } = policy.policy;
@@ -451,10 +455,10 @@ function chargeByIncr(
       allowed = false;
     }
   }
-  if (receipt !== undefined) receipt[0] = counter.atUs;
-  if (verdict !== undefined) {
+  if (chargedAt !== undefined) chargedAt[0] = counter.atUs;
+  if (merged !== undefined) {
     describe(rate, counter, cellRing, now, cost, allowed, decision);
-    hear(verdict, policy, limit.name, decision);
+    mergeLimit(merged, policy, limit.name, decision);
   }
   return allowed;
 }

@@ -4,12 +4,12 @@
 import { capacity } from "../../../limiter/src/algorithms/rate.ts";
 import { emptyDecision } from "../../../limiter/src/decision.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
-import { hear, type Verdict } from "../../../limiter/src/verdict.ts";
+import { mergeLimit, type MergedDecision } from "../../../limiter/src/verdict.ts";
 import { newPatience } from "../redis/patience.ts";
 import { callForNumbers } from "../redis/script-reply.ts";
 import type { RedisSettings } from "../settings.ts";
 import { groupsOf } from "./groups.ts";
-import { type Check, settleScript, waitLimitMs } from "./redis-store.ts";
+import { type Check, deferredScript, waitLimitMs } from "./redis-store.ts";
 import { keyOf, pushNumbers } from "./script-arguments.ts";
 
 /** What requests of one policy and key took together. */
@@ -28,17 +28,17 @@ const numbersPerCounter = 4;
  * @param verdictOfAll hears every limit when Redis decided, unless the check has a verdict of its own
  * @returns undefined and what failed, when Redis did not decide
  */
-export function askInRedis(
+export function admitDeferredInRedis(
   settings: RedisSettings,
-  { policy, keyValues, verdict }: Check,
-  verdictOfAll: Verdict,
+  { policy, keyValues, merged }: Check,
+  mergedOfAll: MergedDecision,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
   const keys: string[] = [];
   const args: string[] = [];
   push(keys, args, policy, keyValues, 0);
   const count = policy.limits.length * numbersPerCounter;
   const patience = newPatience(settings.deadlineMs, waitLimitMs(settings, policy.policy));
-  const [reply, failure] = callForNumbers(settings, settleScript, keys.length, [...keys, ...args], count, patience);
+  const [reply, failure] = callForNumbers(settings, deferredScript, keys.length, [...keys, ...args], count, patience);
   if (reply === undefined) return $multi(undefined, failure);
   const decision = emptyDecision();
   let allowed = true;
@@ -51,37 +51,37 @@ export function askInRedis(
     decision.retryAfterUs = reply[at + 2] as number;
     decision.resetAfterUs = reply[at + 3] as number;
     if (!decision.allowed) allowed = false;
-    hear(verdict ?? verdictOfAll, policy, name, decision);
+    mergeLimit(merged ?? mergedOfAll, policy, name, decision);
   }
   return $multi(allowed, undefined);
 }
 
 /** What Redis did not confirm. */
-export interface Unsettled<Settlement extends Took> {
+export interface Uncharged<Deferred extends Took> {
   /** Certainly not charged. */
-  readonly notCharged: readonly Settlement[];
+  readonly notCharged: readonly Deferred[];
   /** Perhaps charged: to be charged a second time they must not be. */
-  readonly unknown: readonly Settlement[];
+  readonly unknown: readonly Deferred[];
   readonly failure: string;
 }
 
 /** Charges what these took, in one call, or one a slot with Redis Cluster. @returns those that were not; undefined: all were */
-export function settleInRedis<Settlement extends Took>(
+export function chargeDeferredInRedis<Deferred extends Took>(
   settings: RedisSettings,
-  settlements: readonly Settlement[],
-): Unsettled<Settlement> | undefined {
-  const notCharged: Settlement[] = [];
-  const unknown: Settlement[] = [];
+  charges: readonly Deferred[],
+): Uncharged<Deferred> | undefined {
+  const notCharged: Deferred[] = [];
+  const unknown: Deferred[] = [];
   let lastFailure: string | undefined;
-  for (const { members } of groupsOf(settings, settlements)) {
+  for (const { members } of groupsOf(settings, charges)) {
     const keys: string[] = [];
     const args: string[] = [];
     for (const { policy, keyValues, units } of members) push(keys, args, policy, keyValues, units);
     const count = (keys.length / 2) * numbersPerCounter;
-    const [, failure, mayHaveRun] = callForNumbers(settings, settleScript, keys.length, [...keys, ...args], count);
+    const [, failure, mayHaveRun] = callForNumbers(settings, deferredScript, keys.length, [...keys, ...args], count);
     if (failure === undefined) continue;
     lastFailure = failure;
-    for (const settlement of members) (mayHaveRun ? unknown : notCharged).push(settlement);
+    for (const charge of members) (mayHaveRun ? unknown : notCharged).push(charge);
   }
   return lastFailure === undefined ? undefined : { notCharged, unknown, failure: lastFailure };
 }

@@ -7,7 +7,7 @@ import { capacity } from "../../../limiter/src/algorithms/rate.ts";
 import { type Decision, emptyDecision, never } from "../../../limiter/src/decision.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
-import { ear, emptyVerdict, hear, type Verdict } from "../../../limiter/src/verdict.ts";
+import { mergeTarget, newMergedDecision, mergeLimit, type MergedDecision } from "../../../limiter/src/verdict.ts";
 import { longestWaitMs, newPatience } from "../redis/patience.ts";
 import { type Call, callScript, groupOf, isReachable, type Script } from "../redis/script-call.ts";
 import { callForNumber } from "../redis/script-reply.ts";
@@ -19,16 +19,16 @@ import { noteOwed, type Owed } from "./debts.ts";
 import {
   beginDirect,
   endDirect,
-  forgetAsked,
-  isAnswered,
+  forgetPending,
+  hasReply,
   joinCall,
-  joinRun,
-  keepAsked,
-  laneOf,
+  joinSharedCall,
+  keepPending,
+  queueOf,
   type Numbers,
-  newQuestion,
+  newPendingCheck,
   numbersPerCounter,
-  type Question,
+  type PendingCheck,
   reconcileSoon,
   takeReply,
 } from "./group-commit.ts";
@@ -41,13 +41,13 @@ export interface Check {
   readonly policy: CompiledPolicy;
   readonly keyValues: string;
   /** Filled by a charge: for each limit the moment that its counter has afterwards, which a refund asks for. */
-  readonly receipt: number[];
+  readonly chargedAt: number[];
   /** Hears the limits of this check; absent: the verdict that hears those of all. */
-  readonly verdict?: Verdict;
+  readonly merged?: MergedDecision;
   /** Whether its own limits allow, whatever those of others say: told by every decision in Redis. */
   allowed?: boolean;
   /** What Redis was asked about it last, where the reply was not waited for or lost. */
-  unheard?: Question | undefined;
+  unanswered?: PendingCheck | undefined;
   /** Redis has charged it, and did not decide another policy of the request. */
   charged?: Charged;
 }
@@ -63,7 +63,7 @@ export interface Charged {
 export interface Spent {
   readonly name: string;
   readonly seq: number;
-  readonly heard: number;
+  readonly acknowledged: number;
 }
 
 /** What one policy charged for a request, and where. */
@@ -85,10 +85,10 @@ const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Scrip
 /** Work space: nothing yields between writing and hearing it. */
 const oneDecision = emptyDecision();
 const { charge, refund } = scripts as Record<"charge" | "refund", Script>;
-export const settleScript = scripts["settle"] as Script;
+export const deferredScript = scripts["charge_deferred"] as Script;
 const tooMany = "too many requests wait for Redis";
 /** For counters of one limit. */
-const chargeRun = byAlgorithm("charge_");
+const chargeBatch = byAlgorithm("charge_");
 
 function byAlgorithm(prefix: string): Readonly<Record<Algorithm, Script>> {
   return {
@@ -111,26 +111,26 @@ function byAlgorithm(prefix: string): Readonly<Record<Algorithm, Script>> {
 export function decideInRedis(
   settings: RedisSettings,
   checks: readonly Check[],
-  verdict: Verdict,
+  merged: MergedDecision,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
   const first = checks[0] as Check;
   const key = firstKey(first);
-  if (checks.length > 1) return decideSeveral(settings, checks, key, verdict);
-  if (recall(first, key, first.verdict ?? verdict)) return $multi(false, undefined);
-  const question = ask(settings, checks, key);
-  if (!isAnswered(question)) return $multi(undefined, question.failure);
-  if (first.policy.limits.length === 1) return $multi(readOne(question, first, verdict), undefined);
-  return $multi(readReply(question, checks, verdict, false), undefined);
+  if (checks.length > 1) return decideSeveral(settings, checks, key, merged);
+  if (recall(first, key, first.merged ?? merged)) return $multi(false, undefined);
+  const pending = submit(settings, checks, key);
+  if (!hasReply(pending)) return $multi(undefined, pending.failure);
+  if (first.policy.limits.length === 1) return $multi(readOne(pending, first, merged), undefined);
+  return $multi(readReply(pending, checks, merged, false), undefined);
 }
 
 /** Of requests that have their reply: used again, because tables are half of what a decision costs beyond the wire. */
-const idleQuestions: LoneQuestion[] = [];
+const idlePending: SinglePendingCheck[] = [];
 /** Work space: of the request that was decided last by itself. */
-let lastReceipt = 0;
+let lastChargedAt = 0;
 /** More are under way at once only where Redis is late. */
-const mostIdleQuestions = 1024;
+const mostIdlePending = 1024;
 
-interface LoneQuestion extends Question {
+interface SinglePendingCheck extends PendingCheck {
   readonly checks: [LoneCheck];
 }
 
@@ -145,76 +145,76 @@ export function decideOneInRedis(
   settings: RedisSettings,
   policy: CompiledPolicy,
   keyValues: string,
-  verdict: Verdict,
-): LuaMultiReturn<[allowed: boolean | undefined, failure: string | undefined, unheard: Question | undefined]> {
+  merged: MergedDecision,
+): LuaMultiReturn<[allowed: boolean | undefined, failure: string | undefined, unanswered: PendingCheck | undefined]> {
   const key = keyOf(policy, policy.limits[0] as CompiledLimit, keyValues);
-  if (recallRefusal(policy, key, verdict)) return $multi(false, undefined, undefined);
-  const question = idleQuestions.pop() ?? newLoneQuestion(policy, keyValues);
-  const check = question.checks[0];
+  if (recallRefusal(policy, key, merged)) return $multi(false, undefined, undefined);
+  const pending = idlePending.pop() ?? newSinglePending(policy, keyValues);
+  const check = pending.checks[0];
   check.policy = policy;
   check.keyValues = keyValues;
-  question.askedAtSeconds = wallSeconds();
-  question.numbers = undefined;
-  question.at = 0;
-  question.failure = undefined;
-  askOne(settings, question, policy, key);
+  pending.submittedAtSeconds = wallSeconds();
+  pending.numbers = undefined;
+  pending.at = 0;
+  pending.failure = undefined;
+  submitOne(settings, pending, policy, key);
   // A question that was given up stays with whoever reconciles it.
-  if (!isAnswered(question)) return $multi(undefined, question.failure, question);
-  const allowed = readOne(question, check, verdict);
-  lastReceipt = check.receipt[0] as number;
+  if (!hasReply(pending)) return $multi(undefined, pending.failure, pending);
+  const allowed = readOne(pending, check, merged);
+  lastChargedAt = check.chargedAt[0] as number;
   // They are those of a whole batch.
-  question.numbers = undefined;
-  if (idleQuestions.length < mostIdleQuestions) idleQuestions.push(question);
+  pending.numbers = undefined;
+  if (idlePending.length < mostIdlePending) idlePending.push(pending);
   return $multi(allowed, undefined, undefined);
 }
 
 /** What a refund asks for of the charge that `decideOneInRedis` has just told of: to be read before anything yields. */
-export function receiptOfLast(): number[] {
-  return [lastReceipt];
+export function chargedAtByLast(): number[] {
+  return [lastChargedAt];
 }
 
-function newLoneQuestion(policy: CompiledPolicy, keyValues: string): LoneQuestion {
-  const check: LoneCheck = { policy, keyValues, receipt: [0], allowed: false };
-  return newQuestion<[LoneCheck]>([check], 0);
+function newSinglePending(policy: CompiledPolicy, keyValues: string): SinglePendingCheck {
+  const check: LoneCheck = { policy, keyValues, chargedAt: [0], allowed: false };
+  return newPendingCheck<[LoneCheck]>([check], 0);
 }
 
 function decideSeveral(
   settings: RedisSettings,
   checks: readonly Check[],
   key: string,
-  verdict: Verdict,
+  merged: MergedDecision,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
-  if (recallAny(checks, verdict)) return $multi(false, undefined);
-  if (settings.deployment.kind === "cluster") return decideGroups(settings, groupsOf(settings, checks), verdict);
-  const question = ask(settings, checks, key);
-  if (!isAnswered(question)) return $multi(undefined, question.failure);
-  return $multi(readReply(question, checks, verdict, false), undefined);
+  if (recallAny(checks, merged)) return $multi(false, undefined);
+  if (settings.deployment.kind === "cluster") return decideGroups(settings, groupsOf(settings, checks), merged);
+  const pending = submit(settings, checks, key);
+  if (!hasReply(pending)) return $multi(undefined, pending.failure);
+  return $multi(readReply(pending, checks, merged, false), undefined);
 }
 
 /** Whether a check is refused without asking. */
-function recall(check: Check, key: string, verdict: Verdict): boolean {
-  if (!recallRefusal(check.policy, key, verdict)) return false;
+function recall(check: Check, key: string, merged: MergedDecision): boolean {
+  if (!recallRefusal(check.policy, key, merged)) return false;
   check.allowed = false;
   return true;
 }
 
 /** Not where each check's caller is told of each. */
-function recallAny(checks: readonly Check[], verdict: Verdict): boolean {
+function recallAny(checks: readonly Check[], merged: MergedDecision): boolean {
   for (const check of checks) {
-    if (check.verdict === undefined && recall(check, firstKey(check), verdict)) return true;
+    if (check.merged === undefined && recall(check, firstKey(check), merged)) return true;
   }
   return false;
 }
 
 /** Asks about checks of one group. @param key of the first counter @returns with numbers, or with what failed */
-function ask(settings: RedisSettings, checks: readonly Check[], key: string): Question {
-  const question: Question = newQuestion(checks, wallSeconds());
+function submit(settings: RedisSettings, checks: readonly Check[], key: string): PendingCheck {
+  const pending: PendingCheck = newPendingCheck(checks, wallSeconds());
   const { policy } = checks[0] as Check;
-  if (checks.length === 1 && policy.limits.length === 1) askOne(settings, question, policy, key);
-  else askAll(settings, question, key);
-  const unheard = isAnswered(question) ? undefined : question;
-  for (const check of checks) check.unheard = unheard;
-  return question;
+  if (checks.length === 1 && policy.limits.length === 1) submitOne(settings, pending, policy, key);
+  else submitAll(settings, pending, key);
+  const unanswered = hasReply(pending) ? undefined : pending;
+  for (const check of checks) check.unanswered = unanswered;
+  return pending;
 }
 
 /** The longest that a request waits for Redis, in ms. */
@@ -224,44 +224,45 @@ export function waitLimitMs({ deadlineMs }: RedisSettings, { maxStoreWaitUs }: C
 }
 
 /** By the script of its limit's algorithm. */
-function askOne(settings: RedisSettings, question: Question, policy: CompiledPolicy, key: string): void {
+function submitOne(settings: RedisSettings, pending: PendingCheck, policy: CompiledPolicy, key: string): void {
   const limit = policy.limits[0] as CompiledLimit;
-  const lane = laneOf(settings, groupOf(settings, key), reconcile);
+  const queue = queueOf(settings, groupOf(settings, key), reconcile);
   const kept = policy.holdsSlots;
   // A reply that is waited for no longer is read by the lane's thread.
-  const inLane = kept || policy.policy.maxStoreWaitUs !== undefined;
+  const inQueue = kept || policy.policy.maxStoreWaitUs !== undefined;
   const limitMs = waitLimitMs(settings, policy.policy);
-  if (beginDirect(lane, inLane)) {
-    askDirectly(settings, callForOne(policy, limit, key), question, limitMs);
-    endDirect(lane);
+  if (beginDirect(queue, inQueue)) {
+    callDirectly(settings, callForOne(policy, limit, key), pending, limitMs);
+    endDirect(queue);
     return;
   }
-  if (kept) keepAsked(lane, question);
+  if (kept) keepPending(queue, pending);
   const { cost } = policy.policy;
-  if (!joinRun(lane, limit, cost, chargeRun[limit.rate.algorithm], key, question, limitMs)) refuseTooMany(question);
-  if (kept) forgetAsked();
+  if (!joinSharedCall(queue, limit, cost, chargeBatch[limit.rate.algorithm], key, pending, limitMs))
+    refuseTooMany(pending);
+  if (kept) forgetPending();
 }
 
-function refuseTooMany(question: Question): void {
-  question.failure = tooMany;
-  question.lost = false;
+function refuseTooMany(pending: PendingCheck): void {
+  pending.failure = tooMany;
+  pending.lost = false;
 }
 
 /** By the script for any counters. */
-function askAll(settings: RedisSettings, question: Question, key: string): void {
-  const { checks } = question;
-  const lane = laneOf(settings, groupOf(settings, key), reconcile);
+function submitAll(settings: RedisSettings, pending: PendingCheck, key: string): void {
+  const { checks } = pending;
+  const queue = queueOf(settings, groupOf(settings, key), reconcile);
   const kept = holdSlots(checks);
   const limitMs = shortestWaitMs(settings, checks);
-  const inLane = kept || limitMs < longestWaitMs(settings.deadlineMs);
-  if (beginDirect(lane, inLane)) {
-    askDirectly(settings, callForAll(checks), question, limitMs);
-    endDirect(lane);
+  const inQueue = kept || limitMs < longestWaitMs(settings.deadlineMs);
+  if (beginDirect(queue, inQueue)) {
+    callDirectly(settings, callForAll(checks), pending, limitMs);
+    endDirect(queue);
     return;
   }
-  if (kept) keepAsked(lane, question);
-  if (!joinCall(lane, callForAll(checks), question, limitMs)) refuseTooMany(question);
-  if (kept) forgetAsked();
+  if (kept) keepPending(queue, pending);
+  if (!joinCall(queue, callForAll(checks), pending, limitMs)) refuseTooMany(pending);
+  if (kept) forgetPending();
 }
 
 function shortestWaitMs(settings: RedisSettings, checks: readonly Check[]): number {
@@ -270,17 +271,17 @@ function shortestWaitMs(settings: RedisSettings, checks: readonly Check[]): numb
   return shortest;
 }
 
-function askDirectly(
+function callDirectly(
   settings: RedisSettings,
   { script, keyCount, keysAndArgs }: Call,
-  question: Question,
+  pending: PendingCheck,
   limitMs: number,
 ): void {
   const patience = newPatience(settings.deadlineMs, limitMs);
   const [reply, failure, mayHaveRun] = callScript(settings, script, keyCount, keysAndArgs, patience);
-  question.failure = failure;
-  if (reply !== undefined) takeReply(question, reply, keyCount);
-  if (question.numbers === undefined) question.lost = reply !== undefined || mayHaveRun;
+  pending.failure = failure;
+  if (reply !== undefined) takeReply(pending, reply, keyCount);
+  if (pending.numbers === undefined) pending.lost = reply !== undefined || mayHaveRun;
 }
 
 function holdSlots(checks: readonly Check[]): boolean {
@@ -294,7 +295,7 @@ function holdSlots(checks: readonly Check[]): boolean {
 function callForOne({ policy }: CompiledPolicy, limit: CompiledLimit, key: string): Call {
   const keysAndArgs = [key];
   pushNumbers(keysAndArgs, limit, policy.cost);
-  return { script: chargeRun[limit.rate.algorithm], keyCount: 1, keysAndArgs, reply: undefined, failure: undefined };
+  return { script: chargeBatch[limit.rate.algorithm], keyCount: 1, keysAndArgs, reply: undefined, failure: undefined };
 }
 
 function callForAll(checks: readonly Check[]): Call {
@@ -321,13 +322,13 @@ const mostTries = 40;
  * Deals with what Redis was asked for requests that did not wait for the reply. What went on stays charged, and is charged where
  * Redis has not done so; the rest is refunded. The last first: each counter is then found as its charge left it.
  */
-function reconcile(settings: RedisSettings, questions: readonly Question[]): void {
+function reconcile(settings: RedisSettings, pendingChecks: readonly PendingCheck[]): void {
   sleepMs(decidedAfterMs);
   const refunds: Refund[] = [];
-  for (let i = questions.length - 1; i >= 0; i--) {
-    const question = questions[i] as Question;
-    question.settled = true;
-    const { checks, numbers, at, owed = [], lost } = question;
+  for (let i = pendingChecks.length - 1; i >= 0; i--) {
+    const pending = pendingChecks[i] as PendingCheck;
+    pending.reconciled = true;
+    const { checks, numbers, at, owed = [], lost } = pending;
     if (numbers === undefined || !allAllow(numbers, at, checks)) {
       if (numbers !== undefined || lost === false) for (const each of owed) noteOwed(each);
       continue;
@@ -345,16 +346,16 @@ function reconcile(settings: RedisSettings, questions: readonly Question[]): voi
 }
 
 /** Who goes on without Redis holds no slots there: nobody would renew them, or give them back. */
-function slotsOf({ policy, limits, keyValues, receipt }: Refund): Refund {
+function slotsOf({ policy, limits, keyValues, chargedAt }: Refund): Refund {
   const slots: CompiledLimit[] = [];
   const takenAtUs: number[] = [];
   for (let i = 0; i < limits.length; i++) {
     const limit = limits[i] as CompiledLimit;
     if (limit.rate.algorithm !== "concurrency") continue;
     slots.push(limit);
-    takenAtUs.push(receipt[i] as number);
+    takenAtUs.push(chargedAt[i] as number);
   }
-  return { policy, limits: slots, keyValues, receipt: takenAtUs };
+  return { policy, limits: slots, keyValues, chargedAt: takenAtUs };
 }
 
 function wentOn(owed: readonly Owed[], { policy, keyValues }: Refund): boolean {
@@ -368,42 +369,46 @@ function wentOn(owed: readonly Owed[], { policy, keyValues }: Refund): boolean {
 function decideGroups(
   settings: RedisSettings,
   groups: readonly Group<Check>[],
-  verdict: Verdict,
+  merged: MergedDecision,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
-  const answers: Question[] = [];
+  const pendingChecks: PendingCheck[] = [];
   let allowed = true;
   for (const group of groups) {
     const checks = group.members;
     // After a refusal only those are asked whose caller is told of each check.
-    if (!allowed && (checks[0] as Check).verdict === undefined) break;
-    const answer = ask(settings, checks, firstKey(checks[0] as Check));
-    if (!isAnswered(answer)) {
-      for (let i = answers.length - 1; i >= 0; i--) {
-        forgetAsked();
+    if (!allowed && (checks[0] as Check).merged === undefined) break;
+    const pending = submit(settings, checks, firstKey(checks[0] as Check));
+    if (!hasReply(pending)) {
+      for (let i = pendingChecks.length - 1; i >= 0; i--) {
+        forgetPending();
         const { id, members } = groups[i] as Group<Check>;
-        const heard = answers[i] as Question;
-        for (const check of members) check.unheard = heard;
-        reconcileSoon(laneOf(settings, id, reconcile), [heard]);
+        const replied = pendingChecks[i] as PendingCheck;
+        for (const check of members) check.unanswered = replied;
+        reconcileSoon(queueOf(settings, id, reconcile), [replied]);
       }
-      return $multi(undefined, answer.failure);
+      return $multi(undefined, pending.failure);
     }
-    answers.push(answer);
-    keepAsked(laneOf(settings, group.id, reconcile), answer);
-    if (!allAllow(answer.numbers as Numbers, answer.at, checks)) allowed = false;
+    pendingChecks.push(pending);
+    keepPending(queueOf(settings, group.id, reconcile), pending);
+    if (!allAllow(pending.numbers as Numbers, pending.at, checks)) allowed = false;
   }
-  if (!allowed) giveBack(settings, groups, answers);
-  for (let i = 0; i < answers.length; i++) {
-    if (allowed) forgetAsked();
-    readReply(answers[i] as Question, (groups[i] as Group<Check>).members, verdict, !allowed);
+  if (!allowed) refundGroups(settings, groups, pendingChecks);
+  for (let i = 0; i < pendingChecks.length; i++) {
+    if (allowed) forgetPending();
+    readReply(pendingChecks[i] as PendingCheck, (groups[i] as Group<Check>).members, merged, !allowed);
   }
   return $multi(allowed, undefined);
 }
 
 /** The last first: each counter is then found as its charge left it. Those that are kept are so until their turn. */
-function giveBack(settings: RedisSettings, groups: readonly Group<Check>[], answers: readonly Question[]): void {
-  for (let i = answers.length - 1; i >= 0; i--) {
-    forgetAsked();
-    const { numbers, at } = answers[i] as Question;
+function refundGroups(
+  settings: RedisSettings,
+  groups: readonly Group<Check>[],
+  pendingChecks: readonly PendingCheck[],
+): void {
+  for (let i = pendingChecks.length - 1; i >= 0; i--) {
+    forgetPending();
+    const { numbers, at } = pendingChecks[i] as PendingCheck;
     const checks = (groups[i] as Group<Check>).members;
     if (!allAllow(numbers as Numbers, at, checks)) continue;
     const failure = refundGroup(settings, refundsOf(checks, numbers as Numbers, at));
@@ -417,12 +422,12 @@ function refundsOf(checks: readonly Check[], numbers: Numbers, from: number): Re
   const refunds: Refund[] = [];
   for (const { policy, keyValues } of checks) {
     const { limits } = policy;
-    const receipt: number[] = [];
+    const chargedAt: number[] = [];
     for (let i = 0; i < limits.length; i++) {
-      receipt.push(numbers.get(at));
+      chargedAt.push(numbers.get(at));
       at += numbersPerCounter;
     }
-    refunds.push({ policy, limits, keyValues, receipt });
+    refunds.push({ policy, limits, keyValues, chargedAt });
   }
   return refunds;
 }
@@ -450,7 +455,7 @@ export function refundInRedis(settings: RedisSettings, charges: readonly Charge[
   return failure;
 }
 
-type Refund = Pick<Charge, "policy" | "limits" | "keyValues" | "receipt">;
+type Refund = Pick<Charge, "policy" | "limits" | "keyValues" | "chargedAt">;
 
 function refundGroup(settings: RedisSettings, refunds: readonly Refund[]): string | undefined {
   const { script, keyCount, keysAndArgs } = refundCall(refunds);
@@ -461,13 +466,13 @@ function refundGroup(settings: RedisSettings, refunds: readonly Refund[]): strin
 export function refundCall(refunds: readonly Refund[]): Call {
   const keys: string[] = [];
   const args: string[] = [];
-  for (const { policy, limits, keyValues, receipt } of refunds) {
+  for (const { policy, limits, keyValues, chargedAt } of refunds) {
     for (let i = 0; i < limits.length; i++) {
       const limit = limits[i] as CompiledLimit;
       keys.push(keyOf(policy, limit, keyValues));
       args.push(limit.rate.algorithm);
       pushNumbers(args, limit, policy.policy.cost);
-      args.push(whole(receipt[i] as number));
+      args.push(whole(chargedAt[i] as number));
     }
   }
   return {
@@ -480,24 +485,29 @@ export function refundCall(refunds: readonly Refund[]): Call {
 }
 
 /** The same for one limit: loops that turn once cost LuaJIT a trace each. */
-function readOne(question: Question, check: Check, verdictOfAll: Verdict): boolean {
+function readOne(pending: PendingCheck, check: Check, mergedOfAll: MergedDecision): boolean {
   const { policy } = check;
   const limit = policy.limits[0] as CompiledLimit;
-  const verdict = check.verdict ?? verdictOfAll;
-  const decision = ear(verdict, oneDecision);
-  const allowed = readCounter(question.numbers as Numbers, question.at, limit, decision);
+  const merged = check.merged ?? mergedOfAll;
+  const decision = mergeTarget(merged, oneDecision);
+  const allowed = readCounter(pending.numbers as Numbers, pending.at, limit, decision);
   check.allowed = allowed;
-  check.receipt[0] = (question.numbers as Numbers).get(question.at + 5);
-  hear(verdict, policy, limit.name, decision);
-  if (!allowed) rememberOne(check, limit, decision, question.askedAtSeconds);
+  check.chargedAt[0] = (pending.numbers as Numbers).get(pending.at + 5);
+  mergeLimit(merged, policy, limit.name, decision);
+  if (!allowed) rememberOne(check, limit, decision, pending.submittedAtSeconds);
   return allowed;
 }
 
-function rememberOne(check: Check, { name, rate }: CompiledLimit, decision: Decision, askedAtSeconds: number): void {
+function rememberOne(
+  check: Check,
+  { name, rate }: CompiledLimit,
+  decision: Decision,
+  submittedAtSeconds: number,
+): void {
   if (rate.algorithm === "concurrency") return;
-  const told = emptyVerdict();
-  hear(told, check.policy, name, decision);
-  rememberRefusal(check.policy, firstKey(check), told, decision.retryAfterUs, askedAtSeconds);
+  const remembered = newMergedDecision();
+  mergeLimit(remembered, check.policy, name, decision);
+  rememberRefusal(check.policy, firstKey(check), remembered, decision.retryAfterUs, submittedAtSeconds);
 }
 
 function readCounter(numbers: Numbers, at: number, { rate }: CompiledLimit, decision: Decision): boolean {
@@ -512,18 +522,23 @@ function readCounter(numbers: Numbers, at: number, { rate }: CompiledLimit, deci
 }
 
 /** Where a reply is read. */
-export type Answer = Pick<Question, "numbers" | "at" | "askedAtSeconds">;
+export type ReplyPlace = Pick<PendingCheck, "numbers" | "at" | "submittedAtSeconds">;
 
 /** @param givenBack what it charged was given back: what is told to be left has it again */
-export function readReply(answer: Answer, checks: readonly Check[], verdict: Verdict, givenBack: boolean): boolean {
-  const numbers = answer.numbers as Numbers;
-  let { at } = answer;
-  const regained = givenBack && allAllow(numbers, at, checks);
+export function readReply(
+  pending: ReplyPlace,
+  checks: readonly Check[],
+  merged: MergedDecision,
+  refunded: boolean,
+): boolean {
+  const numbers = pending.numbers as Numbers;
+  let { at } = pending;
+  const regained = refunded && allAllow(numbers, at, checks);
   const decision = emptyDecision();
   let all = true;
   for (const check of checks) {
-    const { policy, receipt } = check;
-    const told = emptyVerdict();
+    const { policy, chargedAt } = check;
+    const remembered = newMergedDecision();
     /** Undefined: nobody knows. */
     let retryAfterUs: number | undefined = 0;
     check.allowed = true;
@@ -531,21 +546,21 @@ export function readReply(answer: Answer, checks: readonly Check[], verdict: Ver
       const limit = policy.limits[i] as CompiledLimit;
       readCounter(numbers, at, limit, decision);
       if (regained) decision.remaining = math.min(decision.remaining + policy.policy.cost, decision.limit);
-      hear(check.verdict ?? verdict, policy, limit.name, decision);
+      mergeLimit(check.merged ?? merged, policy, limit.name, decision);
       if (!decision.allowed) {
         check.allowed = false;
         all = false;
-        hear(told, policy, limit.name, decision);
+        mergeLimit(remembered, policy, limit.name, decision);
         if (limit.rate.algorithm === "concurrency") retryAfterUs = undefined;
         else if (retryAfterUs !== undefined) retryAfterUs = longerWait(retryAfterUs, decision.retryAfterUs);
       }
       // In its place, not behind what was there: a request that waits for its units asks more than once.
-      receipt[i] = numbers.get(at + 5);
+      chargedAt[i] = numbers.get(at + 5);
       at += numbersPerCounter;
     }
     // Of leased policies, leases remember what there is to be had.
     if (!check.allowed && retryAfterUs !== undefined && !policy.leased) {
-      rememberRefusal(policy, firstKey(check), told, retryAfterUs, answer.askedAtSeconds);
+      rememberRefusal(policy, firstKey(check), remembered, retryAfterUs, pending.submittedAtSeconds);
     }
   }
   return all;

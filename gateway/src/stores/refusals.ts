@@ -4,26 +4,26 @@
 
 import { never } from "../../../limiter/src/decision.ts";
 import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
-import type { LastHeard } from "../../../limiter/src/share.ts";
-import { hear, hearAll, type Verdict } from "../../../limiter/src/verdict.ts";
+import type { LastKnown } from "../../../limiter/src/share.ts";
+import { mergeLimit, mergeAll, type MergedDecision } from "../../../limiter/src/verdict.ts";
 import { countRecalled } from "../metrics/redis-calls.ts";
 import { watchEpoch } from "../redis/epoch.ts";
 import { sleepMs } from "../runtime/clock.ts";
 import { stateDict } from "../runtime/shared-memory.ts";
 import { wallSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
-import { heardByAnyone, tellOtherWorkers } from "./heard-refusals.ts";
+import { readSharedRefusal, shareRefusal } from "./heard-refusals.ts";
 
 interface Refusal {
   /** As it was compiled: one that was edited since is another. */
   readonly policy: CompiledPolicy;
-  readonly askedAtSeconds: number;
+  readonly submittedAtSeconds: number;
   /** As Redis said, there is nothing before: clients are told so. */
   readonly retryAtSeconds: number;
   /** Then Redis is asked again. */
   readonly untilSeconds: number;
   readonly resetAtSeconds: number;
-  readonly told: Verdict;
+  readonly merged: MergedDecision;
 }
 
 /** In each of two generations, which take turns: a few MB. */
@@ -67,13 +67,13 @@ export function keepRefusalsTrue(settings: RedisSettings, forgetMore: () => void
 export function rememberRefusal(
   policy: CompiledPolicy,
   name: string,
-  told: Verdict,
+  merged: MergedDecision,
   retryAfterUs: number,
-  askedAtSeconds: number,
+  submittedAtSeconds: number,
 ): void {
   // A cost beyond capacity is refused always, but what is told to be left changes.
   if (retryAfterUs === never) return;
-  if (askedAtSeconds < forgottenAtSeconds && askedAtSeconds > forgottenAtSeconds - latestReplySeconds) return;
+  if (submittedAtSeconds < forgottenAtSeconds && submittedAtSeconds > forgottenAtSeconds - latestReplySeconds) return;
   const retrySeconds = retryAfterUs / 1_000_000;
   if (recentCount >= mostRemembered) {
     older = recent;
@@ -83,29 +83,29 @@ export function rememberRefusal(
   if (recent[name] === undefined) recentCount += 1;
   recent[name] = {
     policy,
-    askedAtSeconds,
-    retryAtSeconds: askedAtSeconds + retrySeconds,
-    untilSeconds: askedAtSeconds + math.min(retrySeconds, longest),
-    resetAtSeconds: askedAtSeconds + told.decision.resetAfterUs / 1_000_000,
-    told,
+    submittedAtSeconds,
+    retryAtSeconds: submittedAtSeconds + retrySeconds,
+    untilSeconds: submittedAtSeconds + math.min(retrySeconds, longest),
+    resetAtSeconds: submittedAtSeconds + merged.decision.resetAfterUs / 1_000_000,
+    merged,
   };
-  tellOtherWorkers(policy.counterPrefix, name, seenVersion ?? 0, heardOf(recent[name] as Refusal));
+  shareRefusal(policy.counterPrefix, name, seenVersion ?? 0, lastKnownOf(recent[name] as Refusal));
 }
 
 /** Whether the policy refuses for sure. @param name the key of its first counter @param verdict hears it then */
-export function recallRefusal(policy: CompiledPolicy, name: string, verdict: Verdict): boolean {
+export function recallRefusal(policy: CompiledPolicy, name: string, merged: MergedDecision): boolean {
   const refusal = recent[name] ?? older[name];
   if (refusal === undefined || refusal.policy !== policy) return false;
   const now = wallSeconds();
   // Nor where the clock has stepped back behind it.
-  if (now >= refusal.untilSeconds || now < refusal.askedAtSeconds) return false;
+  if (now >= refusal.untilSeconds || now < refusal.submittedAtSeconds) return false;
   countRecalled();
-  const { told } = refusal;
-  const { decision } = told;
+  const { merged: remembered } = refusal;
+  const { decision } = remembered;
   decision.retryAfterUs = math.ceil((refusal.retryAtSeconds - now) * 1_000_000);
   decision.resetAfterUs = math.ceil(math.max(refusal.resetAtSeconds - now, 0) * 1_000_000);
-  if (told.violated.length === 1) hear(verdict, policy, told.limitName, decision);
-  else hearAll(verdict, told);
+  if (remembered.violated.length === 1) mergeLimit(merged, policy, remembered.limitName, decision);
+  else mergeAll(merged, remembered);
   return true;
 }
 
@@ -115,25 +115,25 @@ export function recallRefusal(policy: CompiledPolicy, name: string, verdict: Ver
  *
  * @param name the key of its first counter
  */
-export function lastRefusal(policy: CompiledPolicy, name: string): LastHeard | undefined {
+export function lastRefusal(policy: CompiledPolicy, name: string): LastKnown | undefined {
   const refusal = recent[name] ?? older[name];
-  const own = refusal === undefined || refusal.policy.limits !== policy.limits ? undefined : heardOf(refusal);
-  const others = heardByAnyone(name, seenVersion ?? 0);
+  const own = refusal === undefined || refusal.policy.limits !== policy.limits ? undefined : lastKnownOf(refusal);
+  const others = readSharedRefusal(name, seenVersion ?? 0);
   return own === undefined || (others !== undefined && others.nothingUntilUs > own.nothingUntilUs) ? others : own;
 }
 
-function heardOf({ askedAtSeconds, retryAtSeconds, told }: Refusal): LastHeard {
+function lastKnownOf({ submittedAtSeconds, retryAtSeconds, merged }: Refusal): LastKnown {
   return {
-    atUs: math.floor(askedAtSeconds * 1_000_000),
+    atUs: math.floor(submittedAtSeconds * 1_000_000),
     nothingUntilUs: math.floor(retryAtSeconds * 1_000_000),
-    limits: told.violated,
+    limits: merged.violated,
   };
 }
 
 /** When Redis was asked who refused last, in seconds since the epoch; 0: nobody remembers. @param name the key of its first counter */
-export function refusalHeardAt(policy: CompiledPolicy, name: string): number {
+export function refusalKnownSince(policy: CompiledPolicy, name: string): number {
   const refusal = recent[name] ?? older[name];
-  return refusal?.policy === policy ? refusal.askedAtSeconds : 0;
+  return refusal?.policy === policy ? refusal.submittedAtSeconds : 0;
 }
 
 /** All of them. */

@@ -6,7 +6,7 @@
 // by policy and key, and Redis is told of many at once.
 
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
-import type { Verdict } from "../../../limiter/src/verdict.ts";
+import type { MergedDecision } from "../../../limiter/src/verdict.ts";
 import { addPending, type Event } from "../metrics/counts.ts";
 import { runUntilDone } from "../runtime/background.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
@@ -14,10 +14,10 @@ import { reportMissingLog } from "../runtime/missing-parts.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
 import { isUncharged, noteUncharged, type Owed, owe } from "./debts.ts";
-import { askOnNode, settleOnNode } from "./node-settlement.ts";
+import { admitDeferredOnNode, chargeDeferredOnNode } from "./node-settlement.ts";
 import { nodeShare } from "./node-share.ts";
 import { decideOnNode, mustAgree } from "./node-store.ts";
-import { askInRedis, settleInRedis } from "./redis-settlement.ts";
+import { admitDeferredInRedis, chargeDeferredInRedis } from "./redis-settlement.ts";
 import { type Check, decideInRedis } from "./redis-store.ts";
 
 /** Whose counters a response is charged to. */
@@ -38,7 +38,7 @@ interface Request {
   readonly payers: Payer[];
 }
 
-interface Settlement extends Payer {
+interface DeferredCharge extends Payer {
   units: number;
   /** How many took these. */
   responses: number;
@@ -53,8 +53,8 @@ const mostCountersPerCall = 200;
 const requests: Record<string, Request | undefined> = {};
 let underWay = 0;
 
-let waiting: Settlement[] = [];
-let waitingByPayer: Record<string, Settlement | undefined> = {};
+let waiting: DeferredCharge[] = [];
+let waitingByPayer: Record<string, DeferredCharge | undefined> = {};
 let draining = false;
 
 /** As `decideOnNode`; of a policy that settles later, only asks. */
@@ -62,30 +62,30 @@ export function admitOnNode(
   policy: CompiledPolicy,
   limits: readonly CompiledLimit[],
   keyValues: string,
-  verdict: Verdict | undefined,
-  receipt: number[],
+  merged: MergedDecision | undefined,
+  chargedAt: number[],
 ): boolean {
-  if (policy.settles) return askOnNode(policy, limits, keyValues, verdict);
-  return decideOnNode(policy, limits, keyValues, verdict, receipt);
+  if (policy.deferred) return admitDeferredOnNode(policy, limits, keyValues, merged);
+  return decideOnNode(policy, limits, keyValues, merged, chargedAt);
 }
 
 /** As `decideInRedis`; of a policy that settles later, which comes by itself, only asks. */
 export function admitInRedis(
   settings: RedisSettings,
   checks: readonly Check[],
-  verdict: Verdict,
+  merged: MergedDecision,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
   const first = checks[0] as Check;
-  if (first.policy.settles) {
+  if (first.policy.deferred) {
     const { policy, keyValues } = first;
     if (isUncharged(settings, policy, keyValues)) return $multi(undefined, "it has not been told what responses took");
-    return askInRedis(settings, first, verdict);
+    return admitDeferredInRedis(settings, first, merged);
   }
-  return decideInRedis(settings, checks, verdict);
+  return decideInRedis(settings, checks, merged);
 }
 
 /** Notes that the current request went on: its response will be settled. */
-export function noteResponse({ policy, limits, keyValues, redis, owed }: Payer): void {
+export function deferCharge({ policy, limits, keyValues, redis, owed }: Payer): void {
   const address = requestAddress();
   const startedAtSeconds = ngx.req.start_time();
   let request = requests[address];
@@ -107,7 +107,7 @@ export function noteResponse({ policy, limits, keyValues, redis, owed }: Payer):
 }
 
 /** In the log phase: charges what the response took, the bytes of its body that were sent. */
-export function settleResponse(): void {
+export function chargeResponse(): void {
   if (underWay === 0) return;
   const address = requestAddress();
   const request = requests[address];
@@ -120,12 +120,12 @@ export function settleResponse(): void {
   for (const payer of request.payers) {
     const { policy, limits, keyValues, redis, owed } = payer;
     if (owed !== undefined) owe(owed.redis, policy, keyValues, units);
-    if (redis === undefined && !mustAgree()) settleOnNode(policy, limits, keyValues, units);
-    else settleLater(payer, units);
+    if (redis === undefined && !mustAgree()) chargeDeferredOnNode(policy, limits, keyValues, units);
+    else queueCharge(payer, units);
   }
 }
 
-function settleLater({ policy, limits, keyValues, redis }: Payer, units: number): void {
+function queueCharge({ policy, limits, keyValues, redis }: Payer, units: number): void {
   const name = policy.counterPrefix + keyValues;
   const earlier = waitingByPayer[name];
   // A share of a node is not Redis' to charge.
@@ -133,11 +133,11 @@ function settleLater({ policy, limits, keyValues, redis }: Payer, units: number)
     earlier.units += units;
     earlier.responses += 1;
   } else if (waiting.length >= mostWaiting) {
-    countUnsettled(1);
+    countUncharged(1);
   } else {
-    const settlement = { policy, limits, keyValues, redis, units, responses: 1 };
-    waiting.push(settlement);
-    waitingByPayer[name] = settlement;
+    const charge = { policy, limits, keyValues, redis, units, responses: 1 };
+    waiting.push(charge);
+    waitingByPayer[name] = charge;
   }
   if (draining) return;
   const failure = runUntilDone(drain);
@@ -148,53 +148,53 @@ function settleLater({ policy, limits, keyValues, redis }: Payer, units: number)
 
 /** @returns whether more wait by now */
 function drain(): boolean {
-  const settlements = waiting;
+  const charges = waiting;
   waiting = [];
   waitingByPayer = {};
-  const [settled, failure] = pcall(settleAll, settlements);
+  const [settled, failure] = pcall(chargeAllDeferred, charges);
   if (!settled) warnSparingly("responses were not settled", `${failure}`);
   draining = waiting.length > 0;
   return draining;
 }
 
-function settleAll(settlements: readonly Settlement[]): void {
-  let call: Settlement[] = [];
+function chargeAllDeferred(charges: readonly DeferredCharge[]): void {
+  let call: DeferredCharge[] = [];
   let counters = 0;
-  for (const settlement of settlements) {
-    const { policy, limits, keyValues, redis, units } = settlement;
+  for (const charge of charges) {
+    const { policy, limits, keyValues, redis, units } = charge;
     if (redis === undefined) {
-      settleOnNode(policy, limits, keyValues, units);
+      chargeDeferredOnNode(policy, limits, keyValues, units);
       continue;
     }
     if (counters + limits.length > mostCountersPerCall) {
-      tellRedis(call);
+      chargeTogether(call);
       call = [];
       counters = 0;
     }
-    call.push(settlement);
+    call.push(charge);
     counters += limits.length;
   }
-  if (call.length > 0) tellRedis(call);
+  if (call.length > 0) chargeTogether(call);
 }
 
 /** A call that failed may have been run: what it was to charge is not charged a second time. */
-function tellRedis(settlements: readonly Settlement[]): void {
-  const { redis } = settlements[0] as Settlement;
-  const unsettled = settleInRedis(redis as RedisSettings, settlements);
-  if (unsettled === undefined) return;
-  warnSparingly("what responses took was not charged at once", unsettled.failure);
-  for (const { responses } of unsettled.unknown) countUnsettled(responses);
-  for (const settlement of unsettled.notCharged) chargeLate(redis as RedisSettings, settlement);
+function chargeTogether(charges: readonly DeferredCharge[]): void {
+  const { redis } = charges[0] as DeferredCharge;
+  const uncharged = chargeDeferredInRedis(redis as RedisSettings, charges);
+  if (uncharged === undefined) return;
+  warnSparingly("what responses took was not charged at once", uncharged.failure);
+  for (const { responses } of uncharged.unknown) countUncharged(responses);
+  for (const charge of uncharged.notCharged) chargeLate(redis as RedisSettings, charge);
 }
 
 /** Until Redis has been told, this node's share knows of it: that decides then. */
-function chargeLate(redis: RedisSettings, { policy, keyValues, units }: Settlement): void {
+function chargeLate(redis: RedisSettings, { policy, keyValues, units }: DeferredCharge): void {
   owe(redis, policy, keyValues, units);
   noteUncharged(redis, policy, keyValues);
-  if (policy.policy.onStoreFailure === "local") settleOnNode(policy, nodeShare(policy), keyValues, units);
+  if (policy.policy.onStoreFailure === "local") chargeDeferredOnNode(policy, nodeShare(policy), keyValues, units);
 }
 
-function countUnsettled(responses: number): void {
+function countUncharged(responses: number): void {
   const event: Event = "unsettled-responses";
   addPending(event, responses);
 }

@@ -130,7 +130,7 @@ export function refundSliding(
 ): number {
   const sum = runningSum(state, ring);
   if (chargedAtUs === state.atUs) {
-    const newest = apart(sum, state.start);
+    const newest = distance(sum, state.start);
     const returned = Math.min(cost, newest);
     state.count -= returned;
     return returned;
@@ -141,26 +141,26 @@ export function refundSliding(
   if (at < 0) return 0;
   if (ring.tickAt(state, slotOf(state, at)) !== tick) at = entryOf(state, ring, tick, oldest);
   if (at < oldest) return 0;
-  const units = apart(startOf(state, ring, at + 1), startOf(state, ring, at));
+  const units = distance(startOf(state, ring, at + 1), startOf(state, ring, at));
   const returned = Math.min(cost, units);
   // Every running sum after it is less by as much.
   if (at + 1 < state.length) lower(state, ring, at + 1, returned);
-  state.start = apart(state.start, returned);
+  state.start = distance(state.start, returned);
   state.count -= returned;
   return returned;
 }
 
 /** Takes back as many of the units that count, the newest first, in whatever tick they were taken. */
 export function takeNewest(state: CounterState, ring: Ring, units: number): void {
-  const newest = apart(runningSum(state, ring), state.start);
+  const newest = distance(runningSum(state, ring), state.start);
   let left = Math.min(units, state.count);
   state.count -= left;
   left -= Math.min(left, newest);
   // An entry whose units are all taken back is none.
   while (left > 0 && state.length > 0) {
     const start = startOf(state, ring, state.length - 1);
-    const taken = Math.min(left, apart(state.start, start));
-    state.start = apart(state.start, taken);
+    const taken = Math.min(left, distance(state.start, start));
+    state.start = distance(state.start, taken);
     left -= taken;
     if (state.start === start) state.length -= 1;
   }
@@ -180,7 +180,7 @@ function entryOf(state: CounterState, ring: Ring, tick: number, oldest: number):
 function lower(state: CounterState, ring: Ring, from: number, units: number): void {
   for (let entry = from; entry < state.length; entry++) {
     const slot = slotOf(state, entry);
-    const start = apart(ring.startAt(state, slot), units);
+    const start = distance(ring.startAt(state, slot), units);
     ring.put(state, slot, ring.tickAt(state, slot), start);
   }
 }
@@ -224,7 +224,7 @@ function expire(limit: SlidingWindow, state: CounterState, ring: Ring, tickAtUs:
       break;
     }
   }
-  state.count -= apart(startOf(state, ring, live), before);
+  state.count -= distance(startOf(state, ring, live), before);
   state.first = slotOf(state, live);
   state.length -= live;
 }
@@ -254,9 +254,9 @@ function firstLive(limit: SlidingWindow, state: CounterState, ring: Ring, tick: 
 function untilLastUs(limit: SlidingWindow, state: CounterState, ring: Ring, units: number): number {
   if (state.length === 0) return 0;
   const oldestStart = startOf(state, ring, 0);
-  if (apart(state.start, oldestStart) < units) return 0;
+  if (distance(state.start, oldestStart) < units) return 0;
   let entry = 0;
-  if (state.length > 1 && apart(startOf(state, ring, 1), oldestStart) < units) {
+  if (state.length > 1 && distance(startOf(state, ring, 1), oldestStart) < units) {
     entry = lastBefore(state, ring, oldestStart, units);
   }
   return age(state, ring, entry, ringTick(limit, state, state.atUs)) * limit.tickUs;
@@ -268,7 +268,7 @@ function lastBefore(state: CounterState, ring: Ring, oldestStart: number, units:
   let stride = 1;
   let high = state.length;
   while (low + stride < high) {
-    if (apart(startOf(state, ring, low + stride), oldestStart) < units) {
+    if (distance(startOf(state, ring, low + stride), oldestStart) < units) {
       low += stride;
       stride *= 2;
     } else {
@@ -277,7 +277,7 @@ function lastBefore(state: CounterState, ring: Ring, oldestStart: number, units:
   }
   while (high - low > 1) {
     const middle = Math.floor((low + high) / 2);
-    if (apart(startOf(state, ring, middle), oldestStart) < units) low = middle;
+    if (distance(startOf(state, ring, middle), oldestStart) < units) low = middle;
     else high = middle;
   }
   return low;
@@ -297,11 +297,11 @@ function startOf(state: CounterState, ring: Ring, entry: number): number {
 
 /** By how many ticks the entry is older than `tick`. */
 function age(state: CounterState, ring: Ring, entry: number, tick: number): number {
-  return apart(tick, ring.tickAt(state, slotOf(state, entry)));
+  return distance(tick, ring.tickAt(state, slotOf(state, entry)));
 }
 
 /** `later` − `earlier`, of numbers that wrapped around. */
-function apart(later: number, earlier: number): number {
+function distance(later: number, earlier: number): number {
   const difference = later - earlier;
   return difference < 0 ? difference + wrap : difference;
 }

@@ -19,10 +19,10 @@
 // Times are of the node's own clock, which must not step (`CLOCK_MONOTONIC`), read for each spend: a time that was read some ms
 // ago lets a lease live as much longer. Only durations cross the wire.
 
-import type { LeaseAnswer, LeaseTerms } from "./ledger.ts";
+import type { LeaseAnswer, LeaseParameters } from "./ledger.ts";
 
 /** With these a hot key takes at most 25 exchanges a second. */
-export const leaseTerms: LeaseTerms = { horizonUs: 100_000, lifetimeUs: 300_000 };
+export const leaseParameters: LeaseParameters = { horizonUs: 100_000, lifetimeUs: 300_000 };
 
 /** An exchange each so many µs, in the long run. */
 const pauseUs = 42_000;
@@ -45,7 +45,7 @@ export interface Holder {
   seq: number;
   waiting: number;
   /** Its other fields: see `LeaseMessage`. */
-  heard: number;
+  acknowledged: number;
   kept: number;
   back: number;
   want: number;
@@ -85,7 +85,7 @@ export function newHolder(): Holder {
   return {
     seq: 0,
     waiting: 0,
-    heard: 0,
+    acknowledged: 0,
     kept: 0,
     back: 0,
     want: 0,
@@ -132,31 +132,31 @@ export function refusedUntil(holder: Holder): number {
  * @param units in the cell; negative is none
  * @param asked how many units clients have asked for, ever, spent or refused
  */
-export function plan(holder: Holder, terms: LeaseTerms, units: number, asked: number, nowUs: number): Plan {
-  estimate(holder, terms, asked, nowUs);
+export function plan(holder: Holder, parameters: LeaseParameters, units: number, asked: number, nowUs: number): Plan {
+  estimate(holder, parameters, asked, nowUs);
   const nothing = { exchanges: false, back: 0, want: 0 };
   if (holder.waiting === 1 || !mayAsk(holder, nowUs)) return nothing;
   const leftUs = holder.deadlineUs - nowUs;
   const live = leftUs > 0 ? Math.max(units, 0) : 0;
   const idleUs = nowUs - holder.clientsAtUs;
   // The estimate is of clients who may be gone. Of few units, some horizons see none.
-  let target = holder.demand < leastDemand || idleUs >= terms.horizonUs * 2 ? 0 : Math.ceil(holder.demand);
+  let target = holder.demand < leastDemand || idleUs >= parameters.horizonUs * 2 ? 0 : Math.ceil(holder.demand);
   // Spent sooner than the estimate had it.
   if (live === 0 && leftUs > 0 && holder.plenty === 1 && target > 0) {
-    const atThatPace = Math.ceil((holder.want * terms.horizonUs) / Math.max(nowUs - holder.sentUs, 1));
+    const atThatPace = Math.ceil((holder.want * parameters.horizonUs) / Math.max(nowUs - holder.sentUs, 1));
     target = Math.max(target, holder.want * 2, Math.min(atThatPace, holder.want * 8));
   }
-  if (live > target && nowUs - holder.sentUs >= terms.horizonUs) {
+  if (live > target && nowUs - holder.sentUs >= parameters.horizonUs) {
     return { exchanges: true, back: live - target, want: 0 };
   }
   const isRefused = nowUs < holder.refusedUntilUs;
-  const want = isRefused || idleUs >= terms.horizonUs ? 0 : Math.max(0, target - live);
+  const want = isRefused || idleUs >= parameters.horizonUs ? 0 : Math.max(0, target - live);
   // The lease ends with a window: then everybody asks anew, and what lasts until then is enough.
-  const isLast = holder.durationUs < terms.lifetimeUs;
-  if (live > 0 && isLast && live * terms.horizonUs >= holder.demand * leftUs) return nothing;
+  const isLast = holder.durationUs < parameters.lifetimeUs;
+  if (live > 0 && isLast && live * parameters.horizonUs >= holder.demand * leftUs) return nothing;
   // While a third is left there is time for the exchange. What would expire otherwise is kept by one, too.
   const isDue = want > 0 && live * 3 <= target;
-  const expires = live > 0 && !isLast && leftUs * 2 < terms.horizonUs;
+  const expires = live > 0 && !isLast && leftUs * 2 < parameters.horizonUs;
   if (isDue || expires) return { exchanges: true, back: 0, want };
   return nothing;
 }
@@ -189,10 +189,10 @@ export function giveUp(holder: Holder): void {
  *
  * @returns whether it is the answer to the message that waits; any other is to be thrown away
  */
-export function hear(holder: Holder, answer: LeaseAnswer, nowUs: number): boolean {
+export function acceptAnswer(holder: Holder, answer: LeaseAnswer, nowUs: number): boolean {
   if (holder.waiting === 0 || answer.seq !== holder.seq) return false;
   holder.waiting = 0;
-  holder.heard = answer.seq;
+  holder.acknowledged = answer.seq;
   // Redis counts from when it answered, which was later than the message was first sent.
   holder.deadlineUs = holder.sentUs + answer.durationUs - Math.ceil(answer.durationUs / clockDrift);
   holder.durationUs = answer.durationUs;
@@ -204,8 +204,8 @@ export function hear(holder: Holder, answer: LeaseAnswer, nowUs: number): boolea
 }
 
 /** When the message was first sent that was answered last; 0 when none was. */
-export function askedAt({ heard, deadlineUs, durationUs }: Holder): number {
-  return heard === 0 ? 0 : deadlineUs - durationUs + Math.ceil(durationUs / clockDrift);
+export function askedAt({ acknowledged, deadlineUs, durationUs }: Holder): number {
+  return acknowledged === 0 ? 0 : deadlineUs - durationUs + Math.ceil(durationUs / clockDrift);
 }
 
 /** When Redis is asked again that has nothing before `retryAtUs`. */
@@ -223,8 +223,8 @@ export function forgetRefusal(holder: Holder): void {
  * Whether units may go back into the cell that were spent while `seq` and `heard` were those of the record. Not after the next
  * message, which told Redis that they are spent; nor after an answer: Redis may have let the gateway keep fewer.
  */
-export function mayGiveBack(holder: Holder, seq: number, heard: number, nowUs: number): boolean {
-  return holder.seq === seq && holder.heard === heard && isLive(holder, nowUs);
+export function mayRefund(holder: Holder, seq: number, acknowledged: number, nowUs: number): boolean {
+  return holder.seq === seq && holder.acknowledged === acknowledged && isLive(holder, nowUs);
 }
 
 function mayAsk(holder: Holder, nowUs: number): boolean {
@@ -232,15 +232,15 @@ function mayAsk(holder: Holder, nowUs: number): boolean {
 }
 
 /** At most ten times a horizon, and twice where little is asked: a request more or less would be taken for a flood. */
-function estimate(holder: Holder, terms: LeaseTerms, asked: number, nowUs: number): void {
+function estimate(holder: Holder, parameters: LeaseParameters, asked: number, nowUs: number): void {
   const sinceUs = nowUs - holder.estimatedUs;
   const units = asked - holder.askedBefore;
   if (units > 0) holder.clientsAtUs = nowUs;
   // So many within a horizon, at least: a key that was cold is known at once to be no longer.
-  if (sinceUs < terms.horizonUs && units >= fewUnits && units > holder.demand) holder.demand = units;
-  if (sinceUs * (units < fewUnits ? 2 : 10) < terms.horizonUs) return;
-  const seen = (units * terms.horizonUs) / sinceUs;
-  const weight = sinceUs / (sinceUs + terms.horizonUs);
+  if (sinceUs < parameters.horizonUs && units >= fewUnits && units > holder.demand) holder.demand = units;
+  if (sinceUs * (units < fewUnits ? 2 : 10) < parameters.horizonUs) return;
+  const seen = (units * parameters.horizonUs) / sinceUs;
+  const weight = sinceUs / (sinceUs + parameters.horizonUs);
   holder.demand += (seen - holder.demand) * (seen > holder.demand ? Math.max(weight, 0.5) : weight);
   holder.askedBefore = asked;
   holder.estimatedUs = nowUs;

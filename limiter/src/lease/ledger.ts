@@ -49,7 +49,7 @@ export interface LeaseMessage {
   /** Grows by one with each new message; the first is 1. */
   readonly seq: number;
   /** The last seq of which an answer was heard; 0 before the first. */
-  readonly heard: number;
+  readonly acknowledged: number;
   /** Unspent units that it keeps, and others that it gives back: it can no longer spend these. */
   readonly kept: number;
   readonly back: number;
@@ -71,7 +71,7 @@ export interface LeaseAnswer {
   readonly elsewhere: number;
 }
 
-export interface LeaseTerms {
+export interface LeaseParameters {
   /** The stretch of time that `want` is for, in µs. */
   readonly horizonUs: number;
   /** How long a lease lives, if nothing ends it earlier, in µs; at most `longestLifetimeUs`. */
@@ -86,8 +86,8 @@ export const longestLifetimeUs = 10_000_000;
 export const overtaken = -1;
 
 /** How long units must live, or a bucket refill, to be leased. */
-export function leastLeasedUs(terms: LeaseTerms): number {
-  return terms.horizonUs * 5;
+export function leastLeasedUs(parameters: LeaseParameters): number {
+  return parameters.horizonUs * 5;
 }
 
 /**
@@ -96,8 +96,8 @@ export function leastLeasedUs(terms: LeaseTerms): number {
  * for one horizon and two gateways, by a quarter with room for two and eight. A policy is leased where all of its limits may
  * be; the others are decided exactly.
  */
-export function isLeasable(rate: Rate, terms: LeaseTerms): boolean {
-  const leastUs = leastLeasedUs(terms);
+export function isLeasable(rate: Rate, parameters: LeaseParameters): boolean {
+  const leastUs = leastLeasedUs(parameters);
   if (rate.algorithm === "token-bucket") return rate.burst * rate.windowUs >= rate.quota * leastUs;
   if (rate.algorithm === "fixed-window") return rate.windowUs >= leastUs;
   return rate.algorithm === "sliding-window" && rate.tickUs >= leastUs;
@@ -149,7 +149,7 @@ export function exchange(
   ring: Ring,
   nowUs: number,
   message: LeaseMessage,
-  terms: LeaseTerms,
+  parameters: LeaseParameters,
 ): number {
   for (let i = 0; i < count; i++) {
     const counter = counters[i] as Counter;
@@ -166,14 +166,14 @@ export function exchange(
   // What has expired counts as spent: there is nothing to keep, and nothing to give back.
   let held = nowUs < holding.expiryUs ? holding.outstanding : 0;
   // The last answer was never heard, nor ever will be: its grant was never spent.
-  const unheard = message.heard < holding.seq ? Math.min(holding.grant, held) : 0;
-  held -= unheard;
+  const unacknowledged = message.acknowledged < holding.seq ? Math.min(holding.grant, held) : 0;
+  held -= unacknowledged;
   const honoured = Math.min(message.kept, held);
-  const returned = unheard + Math.min(message.back, held - honoured);
+  const returned = unacknowledged + Math.min(message.back, held - honoured);
   holding.seq = message.seq;
   holding.want = message.want;
   holding.honoured = honoured;
-  grantUnits(ledger, holding, counters, count, ring, nowUs, returned, terms);
+  grantUnits(ledger, holding, counters, count, ring, nowUs, returned, parameters);
   return place;
 }
 
@@ -186,7 +186,7 @@ function grantUnits(
   ring: Ring,
   nowUs: number,
   returned: number,
-  terms: LeaseTerms,
+  parameters: LeaseParameters,
 ): void {
   for (let i = 0; i < count; i++) {
     const counter = counters[i] as Counter;
@@ -198,7 +198,7 @@ function grantUnits(
   const decision = emptyDecision();
   let remaining = maxExact;
   let retryAfterUs = 0;
-  let expiryUs = nowUs + Math.min(terms.lifetimeUs, longestLifetimeUs);
+  let expiryUs = nowUs + Math.min(parameters.lifetimeUs, longestLifetimeUs);
   for (let i = 0; i < count; i++) {
     const counter = counters[i] as Counter;
     describe(counter.rate, counter, ring, nowUs, 1, counter.allowed, decision);
@@ -209,8 +209,8 @@ function grantUnits(
 
   const durationUs = expiryUs - nowUs;
   // Towards the end of a window nobody is given more than can be spent until then; but enough not to ask again at once.
-  const spendingUs = Math.min(Math.max(durationUs, terms.horizonUs / 4), terms.horizonUs);
-  const usable = Math.ceil(((holding.honoured + holding.want) * spendingUs) / terms.horizonUs) - holding.honoured;
+  const spendingUs = Math.min(Math.max(durationUs, parameters.horizonUs / 4), parameters.horizonUs);
+  const usable = Math.ceil(((holding.honoured + holding.want) * spendingUs) / parameters.horizonUs) - holding.honoured;
   const share = shareOf(remaining, askingHolders(ledger));
   let grant = Math.max(0, Math.min(usable, share, remaining));
   if (grant > 0) {

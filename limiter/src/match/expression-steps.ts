@@ -41,7 +41,7 @@ function keepsAllStates(matcher: Matcher, budget: { left: number }): boolean {
   seen[nameOf(first)] = true;
   for (let i = 0; i < states.length; i++) {
     const state = states[i] as State;
-    if (state.settled !== undefined) continue;
+    if (state.decidedEarly !== undefined) continue;
     for (let place = 0; place < matcher.classStarts.length; place++) {
       budget.left -= state.waiting.length + 1;
       const next = budget.left < 0 ? undefined : nextState(matcher, state, place);
@@ -55,6 +55,6 @@ function keepsAllStates(matcher: Matcher, budget: { left: number }): boolean {
   return true;
 }
 
-function nameOf({ settled, waiting }: State): string {
-  return settled === true ? "matched" : waiting.join(",");
+function nameOf({ decidedEarly, waiting }: State): string {
+  return decidedEarly === true ? "matched" : waiting.join(",");
 }

@@ -51,7 +51,7 @@ export interface State {
   /** Instructions that wait for a character or for the end of the path, ascending. */
   readonly waiting: readonly number[];
   /** Whether the path matches whatever follows; undefined: what follows decides. */
-  readonly settled: boolean | undefined;
+  readonly decidedEarly: boolean | undefined;
   readonly matchesAtEnd: boolean;
   /** By class of the next character. */
   readonly next: (State | undefined)[];
@@ -87,7 +87,7 @@ export function newMatcher(program: RegexProgram): Matcher {
 
 function matches(matcher: Matcher, path: string): boolean {
   let state = startState(matcher);
-  if (state.settled !== undefined) return state.settled;
+  if (state.decidedEarly !== undefined) return state.decidedEarly;
   const { asciiClasses } = matcher;
   const length = path.length;
   let at = 0;
@@ -110,7 +110,7 @@ function matches(matcher: Matcher, path: string): boolean {
       if (found === undefined) return follow(matcher, state, path, at);
       state = found;
     }
-    if (state.settled !== undefined) return state.settled;
+    if (state.decidedEarly !== undefined) return state.decidedEarly;
     at += units;
   }
   return state.matchesAtEnd;
@@ -152,8 +152,8 @@ export function nextState(matcher: Matcher, from: State, characterClass: number)
 }
 
 function stateOf(waiting: readonly number[], hasMatched: boolean, matchesAtEnd: boolean): State {
-  const settled = hasMatched ? true : waiting.length === 0 ? false : undefined;
-  return { waiting, settled, matchesAtEnd, next: [] };
+  const decidedEarly = hasMatched ? true : waiting.length === 0 ? false : undefined;
+  return { waiting, decidedEarly, matchesAtEnd, next: [] };
 }
 
 /** The rest of the path, from `from`, with no states kept: two lists take turns. */

@@ -81,7 +81,7 @@ const colon = 58;
 const less = 60;
 const equals = 61;
 const exclamation = 33;
-const question = 63;
+const questionMark = 63;
 const openClass = 91;
 const backslash = 92;
 const closeClass = 93;
@@ -126,14 +126,14 @@ function readRepeated(reader: Reader): RegexNode {
   if (part.kind === "start" || part.kind === "end") return refuse(reader, reader.at, "repeats an anchor");
   const repeated = readRepetition(reader, part, next);
   // Greedy or lazy, it matches the same texts.
-  if (peek(reader) === question) reader.at += 1;
+  if (peek(reader) === questionMark) reader.at += 1;
   const again = peek(reader);
   if (again !== undefined && repeats(again)) return refuse(reader, reader.at, "repeats a repetition");
   return repeated;
 }
 
 function repeats(character: number): boolean {
-  return character === star || character === plus || character === question || character === openBrace;
+  return character === star || character === plus || character === questionMark || character === openBrace;
 }
 
 function readRepetition(reader: Reader, part: RegexNode, by: number): RegexNode {
@@ -141,7 +141,7 @@ function readRepetition(reader: Reader, part: RegexNode, by: number): RegexNode 
   reader.at += 1;
   if (by === star) return repeat(part, 0, undefined);
   if (by === plus) return repeat(part, 1, undefined);
-  if (by === question) return repeat(part, 0, 1);
+  if (by === questionMark) return repeat(part, 0, 1);
   const min = readCount(reader);
   let max: number | undefined = min;
   if (peek(reader) === comma) {
@@ -194,7 +194,7 @@ function readOne(reader: Reader): RegexNode {
       return { kind: "set", set: readEscape(reader, from), size: 1 };
     case star:
     case plus:
-    case question:
+    case questionMark:
     case openBrace:
       return refuse(reader, from, "repeats nothing");
   }
@@ -202,7 +202,7 @@ function readOne(reader: Reader): RegexNode {
 }
 
 function readGroup(reader: Reader, from: number): RegexNode {
-  if (peek(reader) === question) {
+  if (peek(reader) === questionMark) {
     const kind = reader.characters[reader.at + 1];
     if (kind !== colon) return refuse(reader, from, groupReason(reader, kind));
     reader.at += 2;

@@ -4,7 +4,7 @@ import { type Rate, rateOf } from "../algorithms/rate.ts";
 import { counterPrefix, counterSuffix } from "../key/counter-key.ts";
 import { firstMatch, indexKeyPatterns, type KeyPatterns } from "../key/key-patterns.ts";
 import { isWithin, type Networks, networksOf } from "../key/networks.ts";
-import { leaseTerms } from "../lease/holder.ts";
+import { leaseParameters } from "../lease/holder.ts";
 import { isLeasable } from "../lease/ledger.ts";
 import { type PathTest, pathTest } from "../match/path-pattern.ts";
 import { rateLimitPolicyItem } from "../response-headers.ts";
@@ -22,7 +22,7 @@ export interface CompiledPolicy {
   /** Whether a limit is of concurrency: what it charges is given back when the request ends. */
   readonly holdsSlots: boolean;
   /** Whether its requests cost what their responses take: charged when these have been sent, and not before. */
-  readonly settles: boolean;
+  readonly deferred: boolean;
   /** Whether gateways spend units of it that Redis has debited ahead. */
   readonly leased: boolean;
   /** Value of the `RateLimit-Policy` header. */
@@ -36,9 +36,9 @@ export interface CompiledPolicy {
   /** All of them have to be there with one of their values. */
   readonly headers: readonly CompiledHeader[];
   /** Whether it is enforced for every candidate, by a refusal: decided without further questions. */
-  readonly plain: boolean;
+  readonly fastPath: boolean;
   /** What was decided since the decisions were last counted. */
-  readonly tally: Tally;
+  readonly counts: DecisionCounts;
   /** Of other costs than its own, once there were any. */
   byCost?: CostMemory;
   /** Undefined: none. */
@@ -63,7 +63,7 @@ export interface CostMemory {
 }
 
 /** Decisions by result. A policy's own numbers, so that counting looks nothing up. */
-export interface Tally {
+export interface DecisionCounts {
   allowed: number;
   refused: number;
   "shadow-refused": number;
@@ -72,7 +72,7 @@ export interface Tally {
   pending: boolean;
 }
 
-export function emptyTally(): Tally {
+export function noDecisions(): DecisionCounts {
   return { allowed: 0, refused: 0, "shadow-refused": 0, degraded: 0, pending: false };
 }
 
@@ -124,20 +124,20 @@ export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, ba
     limits,
     counterPrefix: prefix,
     holdsSlots: policy.limits.some(({ algorithm }) => algorithm === "concurrency"),
-    settles: settlesLater(policy),
+    deferred: isDeferred(policy),
     leased,
     policyHeader: policyHeaderOf(limits),
     conditional,
     paths,
     methods,
     headers: headers.length === 0 ? noHeaders : headers,
-    plain:
+    fastPath:
       !conditional &&
-      !hasTerms(policy) &&
+      !hasConditions(policy) &&
       bans === undefined &&
       policy.mode === "enforce" &&
       policy.onLimit.action === "reject",
-    tally: emptyTally(),
+    counts: noDecisions(),
     overrides: undefined,
     bans,
     exempt: policy.exempt === undefined ? undefined : compileExempt(policy.key, policy.exempt),
@@ -172,7 +172,7 @@ export function isExemptKey({ exempt }: CompiledPolicy, values: readonly string[
 }
 
 /** Whether something of the request decides if it is counted, or by what. */
-function hasTerms({ costSource, overrides, exempt, schedule }: Policy): boolean {
+function hasConditions({ costSource, overrides, exempt, schedule }: Policy): boolean {
   return costSource !== undefined || overrides !== undefined || exempt !== undefined || schedule !== undefined;
 }
 
@@ -214,15 +214,15 @@ function compileOverrides(compiled: CompiledPolicy, overrides: readonly Override
   return { patterns: indexKeyPatterns(policy.key, keys), policies };
 }
 
-function settlesLater({ costSource }: Policy): boolean {
+function isDeferred({ costSource }: Policy): boolean {
   return costSource !== undefined && costSource.from === "response-bytes";
 }
 
 /** What is settled later is charged by Redis alone. */
 function isLeased(policy: Policy, limits: readonly CompiledLimit[]): boolean {
-  if (policy.scope !== "cluster" || policy.consistency !== "leased" || settlesLater(policy)) return false;
+  if (policy.scope !== "cluster" || policy.consistency !== "leased" || isDeferred(policy)) return false;
   for (const { rate } of limits) {
-    if (!isLeasable(rate, leaseTerms)) return false;
+    if (!isLeasable(rate, leaseParameters)) return false;
   }
   return true;
 }

@@ -302,21 +302,21 @@ function keyOf(document: Json): KeyPart[] | undefined {
 /** The most that a request may cost by the document's own words. A wrong cost has been reported as such. */
 function mostCostOf(cost: unknown): { units: number; path: string } {
   if (!isRecord(cost)) return { units: fits(unitsShape, cost) ? (cost as number) : 1, path: "cost" };
-  if (isSettled(cost)) return { units: 1, path: "cost" };
+  if (isDeferred(cost)) return { units: 1, path: "cost" };
   const { default: unstated, max } = cost;
   if (fits(unitsShape, max)) return { units: max as number, path: "cost.max" };
   return { units: fits(unitsShape, unstated) ? (unstated as number) : 1, path: "cost.default" };
 }
 
-function isSettled(cost: Json): boolean {
+function isDeferred(cost: Json): boolean {
   return cost["from"] === "response-bytes";
 }
 
 /** Algorithms for what is known before a request goes on: a place in a queue, or a slot until it ends. */
-const notSettled = ["leaky-bucket", "concurrency"];
+const notDeferred = ["leaky-bucket", "concurrency"];
 
 /** A response's bytes are always known, however many there are, when the request can no longer wait or be held. */
-function checkSettledCost(cost: Json, limits: unknown, findings: Findings): void {
+function checkDeferredCost(cost: Json, limits: unknown, findings: Findings): void {
   for (const field of ["default", "max"]) {
     if (cost[field] === undefined) continue;
     const expected = `nothing: response-bytes has no ${field}`;
@@ -325,7 +325,7 @@ function checkSettledCost(cost: Json, limits: unknown, findings: Findings): void
   if (!isListOf(limits, most.limits)) return;
   for (let i = 0; i < limits.length; i++) {
     const limit = limits[i];
-    if (!isRecord(limit) || !notSettled.includes(limit["algorithm"] as string)) continue;
+    if (!isRecord(limit) || !notDeferred.includes(limit["algorithm"] as string)) continue;
     addProblem(findings, {
       path: `limits[${i}].algorithm`,
       expected: "token-bucket, fixed-window, sliding-window or sliding-log, where response-bytes are the cost",
@@ -336,8 +336,8 @@ function checkSettledCost(cost: Json, limits: unknown, findings: Findings): void
 
 function checkCost({ cost, limits }: Json, findings: Findings): void {
   if (!isRecord(cost)) return;
-  if (isSettled(cost)) {
-    checkSettledCost(cost, limits, findings);
+  if (isDeferred(cost)) {
+    checkDeferredCost(cost, limits, findings);
     return;
   }
   const { default: unstated, max } = cost;

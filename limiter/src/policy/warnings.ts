@@ -1,7 +1,7 @@
 // What a policy says in vain: it is a policy, and a setting of it changes nothing. Told to whoever puts it, and kept from nobody.
 
 import { capacity, rateOf } from "../algorithms/rate.ts";
-import { leaseTerms } from "../lease/holder.ts";
+import { leaseParameters } from "../lease/holder.ts";
 import { isLeasable, leastLeasedUs } from "../lease/ledger.ts";
 import type { Limit, Override, Policy } from "./policy.ts";
 import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
@@ -70,7 +70,7 @@ function findWhatIsNotLeased({ limits, overrides, cost, costSource }: Policy, fi
 function hindranceOf(limit: Limit, cost: number): Problem | undefined {
   const { algorithm } = limit;
   const rate = rateOf(limit);
-  if (!isLeasable(rate, leaseTerms)) return tooShort(limit);
+  if (!isLeasable(rate, leaseParameters)) return tooShort(limit);
   // A call to Redis for each request is what there is without a lease.
   if (capacity(rate) >= cost * 2) return undefined;
   const path = algorithm === "token-bucket" ? "burst" : "quota";
@@ -82,7 +82,7 @@ function hindranceOf(limit: Limit, cost: number): Problem | undefined {
 }
 
 function tooShort({ algorithm, quota, windowUs, burst, precisionUs }: Limit): Problem {
-  const leastUs = leastLeasedUs(leaseTerms);
+  const leastUs = leastLeasedUs(leaseParameters);
   const leastMs = leastUs / 1000;
   if (algorithm === "token-bucket") {
     const refilled = Math.ceil((quota * leastUs) / windowUs);
