@@ -8,8 +8,6 @@ import { requireSystemPackages } from "../launch/system-packages.ts";
 import { checkVariant } from "./check.ts";
 import { machineCpu } from "./cpu-time.ts";
 import { freePorts } from "./free-ports.ts";
-import { snapshotLoad } from "./intake/main.ts";
-import { readSnapshotLoadOptions } from "./intake/options.ts";
 import { limiter } from "./limiter/main.ts";
 import { memory } from "./limiter/memory.ts";
 import { readLimiterOptions } from "./limiter/options.ts";
@@ -25,6 +23,8 @@ import { profile } from "./profile.ts";
 import { type Redis, startRedis } from "./redis.ts";
 import { tableOf, writeJson } from "./report.ts";
 import { figuresOf, type Results, resultsOf } from "./results.ts";
+import { snapshotLoad } from "./snapshot-load/main.ts";
+import { readSnapshotLoadOptions } from "./snapshot-load/options.ts";
 import { instances, type Variant } from "./variants.ts";
 
 type Nginxes = ReadonlyMap<Variant["instance"], NginxInstance>;
@@ -183,7 +183,7 @@ try {
     await processes.stop();
     process.exit(0);
   }
-  if (command === "intake") {
+  if (command === "snapshot-load") {
     const options = readSnapshotLoadOptions(args);
     processes = new Processes();
     const { nginx, luaDir } = await prepare(processes);

@@ -2,7 +2,7 @@
 import type { Machine } from "./machine.ts";
 import type { Run } from "./measure.ts";
 import { median, ratio, spread } from "./statistics.ts";
-import { type TargetResult, compareWithTargets } from "./targets.ts";
+import { compareWithTargets, type TargetResult } from "./targets.ts";
 import type { Variant } from "./variants.ts";
 
 export interface Figures {

@@ -1,6 +1,6 @@
 // What the limiter alone is measured with: each algorithm under loads that take its different ways. Every limit has a rate
 // that does not divide evenly, so that the exact arithmetic is paid for.
-import type { Algorithm } from "../../limiter/src/policy/policy.ts";
+import type { Algorithm } from "../../limiter/src/algorithms/limit.ts";
 
 export interface Case {
   /** Algorithm and load: what --only picks by. */

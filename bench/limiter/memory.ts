@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Redis as Client } from "ioredis";
 import type { Nginx } from "../../launch/nginx-binary.ts";
 import { say } from "../../launch/step.mjs";
-import { counterPrefix, counterSuffix, encodeKeyValues } from "../../limiter/src/key/counter-key.ts";
+import { counterPrefix, counterSuffix, encodeKeyValues } from "../../limiter/src/compiled/counter-key.ts";
 import { ipPrefix } from "../../limiter/src/key/ip-prefix.ts";
 import { freePorts } from "../free-ports.ts";
 import { describeMachine } from "../machine.ts";

@@ -4,7 +4,7 @@
 // matters. Limits do not refuse, and 100,000 keys live at once.
 import { Redis as Client } from "ioredis";
 import { say } from "../../launch/step.mjs";
-import type { Algorithm } from "../../limiter/src/policy/policy.ts";
+import type { Algorithm } from "../../limiter/src/algorithms/limit.ts";
 import { cpuUs } from "../cpu-time.ts";
 import { freePorts } from "../free-ports.ts";
 import { describeMachine } from "../machine.ts";

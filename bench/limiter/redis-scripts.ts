@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis as Client } from "ioredis";
-import type { Algorithm } from "../../limiter/src/policy/policy.ts";
+import type { Algorithm } from "../../limiter/src/algorithms/limit.ts";
 import { cpuUs } from "../cpu-time.ts";
 import { freePorts } from "../free-ports.ts";
 import type { Processes } from "../processes.ts";

@@ -33,26 +33,26 @@ local sides = {}
 function sides.product(directory)
   local module = bundle.open(directory)
   local file = assert(io.open(directory .. "/snapshot.json"))
-  local reading = module("limiter.src.policy.read-snapshot").readSnapshot(require("cjson.safe").decode(file:read("*a")))
+  local reading = module("limiter.src.protocol.read-snapshot").readSnapshot(require("cjson.safe").decode(file:read("*a")))
   file:close()
   assert(#reading.problems == 0, "the policy is not valid")
   local policy = reading.snapshot.policies[1]
-  local store = module("gateway.src.stores.node-store")
+  local store = module("gateway.src.stores.node.node-store")
   store.openNodeStore(1, 1)
   local decide_on_node, refund_on_node = store.decideOnNode, store.refundOnNode
-  local verdict = module("limiter.src.verdict").emptyVerdict()
-  local decision, violated = verdict.decision, verdict.violated
-  local receipt = {}
+  local merged = module("limiter.src.compiled.merged-decision").newMergedDecision()
+  local decision, violated = merged.decision, merged.violated
+  local chargedAt = {}
 
   keys = addresses()
   decide = function(key)
-    verdict.policy, verdict.delayUs, violated[1] = nil, 0, nil
-    local allowed = decide_on_node(policy, policy.limits, key, verdict, receipt)
-    return allowed, decision.remaining, decision.retryAfterUs, decision.resetAfterUs, verdict.delayUs, receipt[1]
+    merged.policy, merged.delayUs, violated[1] = nil, 0, nil
+    local allowed = decide_on_node(policy, policy.limits, key, merged, chargedAt)
+    return allowed, decision.remaining, decision.retryAfterUs, decision.resetAfterUs, merged.delayUs, chargedAt[1]
   end
   give_back = function(key, _, taken_at)
-    receipt[1] = taken_at
-    refund_on_node(policy, policy.limits, key, receipt)
+    chargedAt[1] = taken_at
+    refund_on_node(policy, policy.limits, key, chargedAt)
   end
 end
 

@@ -18,13 +18,13 @@ local length = 65536
 function _M.requests(counters, gap, step)
   local next_number = random(20261121)
   local picks, pauses = {}, {}
-  local due, told = 0, 0
+  local due, reported = 0, 0
   for i = 1, length do
     picks[i] = math.floor(next_number() / 65536) % counters + 1
     due = due + 2 * gap / counters * next_number() / 2147483648
     local now = due - due % step
-    pauses[i] = now - told
-    told = now
+    pauses[i] = now - reported
+    reported = now
   end
   return picks, pauses
 end

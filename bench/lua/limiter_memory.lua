@@ -16,15 +16,15 @@ local policy, decide_on_node, address_of
 function _M.start(_, directory)
   local module = bundle.open(directory)
   local file = assert(io.open(directory .. "/snapshot.json"))
-  local reading = module("limiter.src.policy.read-snapshot").readSnapshot(require("cjson.safe").decode(file:read("*a")))
+  local reading = module("limiter.src.protocol.read-snapshot").readSnapshot(require("cjson.safe").decode(file:read("*a")))
   file:close()
   assert(#reading.problems == 0, "the policy is not valid")
   policy = reading.snapshot.policies[1]
-  local store = module("gateway.src.stores.node-store")
+  local store = module("gateway.src.stores.node.node-store")
   store.openNodeStore(1, 1)
   decide_on_node = store.decideOnNode
   local ip_prefix = module("limiter.src.key.ip-prefix").ipPrefix
-  local encode = module("limiter.src.key.counter-key").encodeKeyValues
+  local encode = module("limiter.src.compiled.counter-key").encodeKeyValues
   address_of = function(number)
     local address
     local high, low = math.floor(number / 65536), number % 65536

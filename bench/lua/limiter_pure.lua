@@ -31,7 +31,7 @@ function sides.product()
   local ring_module = bundle.memory_ring(directory, module)
   local rates = module("limiter.src.algorithms.rate")
   local admits, charge, describe, refund = rates.admits, rates.charge, rates.describe, rates.refund
-  local decision = module("limiter.src.decision").emptyDecision()
+  local decision = module("limiter.src.algorithms.decision").emptyDecision()
   local ring = ring_module.memoryRing
   local rate = rates.rateOf({
     algorithm = algorithm,

@@ -3,8 +3,8 @@
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Algorithm } from "../../limiter/src/policy/policy.ts";
-import { algorithms } from "../../limiter/src/policy/shape.ts";
+import type { Algorithm } from "../../limiter/src/algorithms/limit.ts";
+import { algorithms } from "../../limiter/src/document/policy-shape.ts";
 import { round, svg, width } from "./frame.ts";
 import {
   fromSeconds,

@@ -1,9 +1,9 @@
 // One bursty trace, and what each algorithm does with it: decided by the limiter itself, at set times.
 
+import { emptyDecision } from "../../limiter/src/algorithms/decision.ts";
+import type { Algorithm, Limit } from "../../limiter/src/algorithms/limit.ts";
 import { memoryCounter, memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
 import { admits, charge, describe, rateOf, refund } from "../../limiter/src/algorithms/rate.ts";
-import { emptyDecision } from "../../limiter/src/decision.ts";
-import type { Algorithm, Limit } from "../../limiter/src/policy/policy.ts";
 
 export const fromSeconds = 6;
 export const toSeconds = 51;

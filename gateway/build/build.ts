@@ -7,7 +7,7 @@ import { mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import ts from "typescript";
 import * as tstl from "typescript-to-lua";
-import { algorithms } from "../../limiter/src/policy/shape.ts";
+import { algorithms } from "../../limiter/src/document/policy-shape.ts";
 import { earlyBinding } from "./early-binding.ts";
 import { flattenScript, headerOf, type LuaModule } from "./flatten.ts";
 
@@ -34,12 +34,12 @@ const redisScripts: readonly RedisScript[] = [
   { name: "lease", file: "src/redis-scripts/lease.ts", function: "exchangeLease" },
   { name: "peek", file: "src/redis-scripts/peek.ts", function: "peekCounter" },
   { name: "refund", file: "src/redis-scripts/refund.ts", function: "refundCounters" },
-  { name: "charge_deferred", file: "src/redis-scripts/settle.ts", function: "chargeDeferredCounters" },
+  { name: "charge_deferred", file: "src/redis-scripts/charge-deferred.ts", function: "chargeDeferredCounters" },
   { name: "top_up", file: "src/redis-scripts/top-up.ts", function: "topUpCounters" },
   { name: "renew", file: "src/redis-scripts/renew.ts", function: "renewCounter" },
   ...algorithms.map((algorithm) => ({
     name: `charge_${algorithm.replaceAll("-", "_")}`,
-    file: "src/redis-scripts/charge-run.ts",
+    file: "src/redis-scripts/charge-batch.ts",
     function: "chargeBatch",
     constants: { ALGORITHM: algorithm },
   })),

@@ -1,44 +1,45 @@
 // The access phase, in the order of the flow: snapshot, match, key, decide, respond.
 
-import { candidates, meets } from "../../limiter/src/match/policy-index.ts";
-import type { CompiledPolicy } from "../../limiter/src/policy/compile.ts";
+import type { CompiledPolicy } from "../../limiter/src/compiled/compile.ts";
 import {
-  newMergedDecision,
   clearMerged,
-  mergeAll,
-  showIfMoreRestrictive,
   type MergedDecision,
-} from "../../limiter/src/verdict.ts";
+  mergeAll,
+  newMergedDecision,
+  showIfMoreRestrictive,
+} from "../../limiter/src/compiled/merged-decision.ts";
+import { candidates, meets } from "../../limiter/src/index/policy-index.ts";
+import {
+  chargeInRedis,
+  chargeOnNode,
+  chargeWithoutRedis,
+  forgetUndecided,
+  keepInMind,
+  refundAll,
+  refundLater,
+} from "./charging/charges.ts";
+import { deferCharge } from "./charging/deferred-charges.ts";
+import { chargeInTurn } from "./charging/delay.ts";
+import { holdSlots } from "./charging/held-slots.ts";
+import { observe } from "./charging/shadow.ts";
+import { mayWait, refuseToWait, waitUs } from "./charging/waiting-requests.ts";
 import { countDecision } from "./metrics/counts.ts";
+import { type AppliedPolicy, isBannedEverywhere, readApplicability } from "./request/applicability.ts";
 import { readKeyValues } from "./request/key-values.ts";
 import { hasHeader } from "./request/request-headers.ts";
-import { isBannedEverywhere, readApplicability, type AppliedPolicy } from "./request/terms.ts";
 import { beginExplanation, type Explanation, explain, reportBan, reportExplanation } from "./respond/explain.ts";
 import { setHeaders } from "./respond/headers.ts";
 import { applyMarks, hasMark, type Marks, setMark, unsetMark } from "./respond/marks.ts";
 import { answerOverLimit, wasRedirected } from "./respond/over-limit.ts";
 import { refuseAmbiguousKey, refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "./respond/refuse.ts";
 import { reportShadowRefusal } from "./respond/shadow-report.ts";
-import { chargeInTurn } from "./respond/wait.ts";
-import { mayWait, refuseToWait, waitUs } from "./respond/waiting.ts";
 import { warnSparingly } from "./runtime/sparing-log.ts";
 import type { HeaderStyle, RedisSettings, Settings } from "./settings.ts";
 import { currentSnapshot } from "./snapshot/current.ts";
-import {
-  chargeInRedis,
-  chargeOnNode,
-  chargeWithoutRedis,
-  refundAll,
-  refundLater,
-  keepInMind,
-  forgetUndecided,
-} from "./stores/charges.ts";
-import { holdSlots } from "./stores/held-slots.ts";
-import { spendLease } from "./stores/leases.ts";
-import { decideOnNode } from "./stores/node-store.ts";
-import { observe } from "./stores/observe.ts";
-import { type Charge, type Check, decideOneInRedis, chargedAtByLast } from "./stores/redis-store.ts";
-import { deferCharge } from "./stores/settlements.ts";
+import type { Charge, Check } from "./stores/check.ts";
+import { spendLease } from "./stores/lease/leases.ts";
+import { decideOnNode } from "./stores/node/node-store.ts";
+import { chargedAtByLast, decideOneInRedis } from "./stores/redis/redis-store.ts";
 
 /** What a policy is asked. */
 interface EvaluatedCheck extends Check {

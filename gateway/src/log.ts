@@ -1,17 +1,3 @@
-// The log phase: what the request held is given back, when the client has its answer already.
+// The log phase: the client has its answer, and what the request leaves is released, charged or refunded.
 
-import { forgetRedirect } from "./respond/over-limit.ts";
-import { leaveWaiting } from "./respond/waiting.ts";
-import { refundUndecided } from "./stores/charges.ts";
-import { abandonPending } from "./stores/group-commit.ts";
-import { releaseSlots } from "./stores/held-slots.ts";
-import { chargeResponse } from "./stores/settlements.ts";
-
-export function log(): void {
-  releaseSlots();
-  chargeResponse();
-  leaveWaiting();
-  abandonPending();
-  refundUndecided();
-  forgetRedirect();
-}
+export { endRequest as log } from "./request/request-state.ts";

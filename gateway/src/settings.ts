@@ -1,7 +1,7 @@
 // What the environment says, read once in init_by_lua, where nginx still is root. It passes on only the variables that
 // nginx.conf names with "env". Invalid is refused at start, never replaced by a default.
 
-import { type Deployment, parseDeployment } from "./redis/deployment.ts";
+import { type Deployment, parseDeployment } from "../../limiter/src/protocol/redis-url.ts";
 import { readFile } from "./runtime/files.ts";
 
 export type HeaderStyle = "ietf" | "legacy" | "both" | "none";

@@ -1,21 +1,21 @@
 // What nginx.conf calls: one function a phase.
 
-import { noPause } from "../../limiter/src/policy/pause.ts";
+import { noPause } from "../../limiter/src/basics/pause.ts";
 import { access as decide } from "./access.ts";
-import { sendProblem } from "./ask/ask-errors.ts";
-import { auth as answerAuth } from "./ask/auth.ts";
-import { check as answerCheck } from "./ask/check.ts";
+import { keepSlots } from "./charging/held-slots.ts";
+import { boundWaiting } from "./charging/waiting-requests.ts";
+import { auth as answerAuth } from "./check-api/auth.ts";
+import { check as answerCheck } from "./check-api/check.ts";
+import { sendProblem } from "./check-api/check-errors.ts";
 import { flushCounts } from "./metrics/counts.ts";
 import { publishLuaMemory } from "./metrics/lua-memory.ts";
 import { retireGonePolicies } from "./metrics/retiring.ts";
 import { healthz as answerHealthz } from "./private/healthz.ts";
-import { recallLiveGateways } from "./push/fleet.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
 import { contactRedisAtStart } from "./redis/first-contact.ts";
-import { forgetEndedRedirects } from "./respond/over-limit.ts";
-import { boundWaiting } from "./respond/waiting.ts";
+import { watchRequests } from "./request/request-state.ts";
 import { keepTasksRunning } from "./runtime/background.ts";
-import { requireCodeCache, reportCodeCacheOff } from "./runtime/code-cache.ts";
+import { reportCodeCacheOff, requireCodeCache } from "./runtime/code-cache.ts";
 import { neverCompile, suitDecisions, traceBorder } from "./runtime/jit.ts";
 import { isWorker } from "./runtime/lua-modules.ts";
 import { reportMissingInitWorker } from "./runtime/missing-parts.ts";
@@ -25,14 +25,14 @@ import { widenStringTable } from "./runtime/string-table.ts";
 import { readSettings, reportMissing, type Settings } from "./settings.ts";
 import { readNewestWhole } from "./snapshot/disk.ts";
 import { followPublications, hasPublished, publish } from "./snapshot/distribution.ts";
+import { recallLiveGateways } from "./snapshot/live-gateways.ts";
 import { lookAfterOwnDirectory } from "./snapshot/own-directory.ts";
-import { keepFreeingExpired } from "./stores/expired-counters.ts";
-import { keepSlots } from "./stores/held-slots.ts";
-import { forgetLeases, openLeases } from "./stores/leases.ts";
-import { openNodeStore } from "./stores/node-store.ts";
-import { keepRefusalsTrue } from "./stores/refusals.ts";
+import { forgetLeases, openLeases } from "./stores/lease/leases.ts";
+import { keepFreeingExpired } from "./stores/node/expired-counters.ts";
+import { openNodeStore } from "./stores/node/node-store.ts";
+import { keepRefusalsTrue } from "./stores/redis/refusal-cache.ts";
 
-export { bodyTooLarge } from "./ask/check.ts";
+export { bodyTooLarge } from "./check-api/check.ts";
 export { log } from "./log.ts";
 export { metrics } from "./private/metrics.ts";
 
@@ -79,7 +79,7 @@ export function initWorker(): void {
   publishLuaMemory();
   keepFreeingExpired();
   keepSlots();
-  forgetEndedRedirects();
+  watchRequests();
   boundWaiting(settings.maxWaiting);
   if (settings.redis !== undefined) {
     keepRefusalsTrue(settings.redis, forgetLeases);

@@ -1,9 +1,9 @@
 // The header values of a decided response, after draft-ietf-httpapi-ratelimit-headers-11: structured fields whose
 // items carry the limit's name. Names are [a-z0-9-], so quoting them needs no escape.
 
+import { type Decision, never } from "./algorithms/decision.ts";
 import { capacity, type Rate } from "./algorithms/rate.ts";
 import { maxExact } from "./algorithms/wide-multiply.ts";
-import { type Decision, never } from "./decision.ts";
 
 /**
  * One item of `RateLimit-Policy`: `"burst";q=10;w=5`, w being what the capacity takes to come back, in whole seconds.

@@ -1,6 +1,6 @@
 // What is measured: policies of scope cluster, each on a path of its own, all at the same time.
 
-import type { Limit } from "../../limiter/src/policy/policy.ts";
+import type { Limit } from "../../limiter/src/algorithms/limit.ts";
 
 export interface Measured {
   readonly name: string;

@@ -1,5 +1,6 @@
-import { policyShape, type Shape } from "@sluice/limiter/policy/shape.ts";
-import { validatePolicy } from "@sluice/limiter/policy/validate.ts";
+import { policyShape } from "@sluice/limiter/document/policy-shape.ts";
+import type { Shape } from "@sluice/limiter/document/shape.ts";
+import { validatePolicy } from "@sluice/limiter/document/validate.ts";
 import { Ajv } from "ajv";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";

@@ -1,6 +1,6 @@
 // Speaks the gateway's side of the push socket, and keeps what it hears in order.
 
-import type { ControlMessage, GatewayMessage, Snapshot } from "@sluice/limiter/policy/snapshot.ts";
+import type { ControlMessage, GatewayMessage, Snapshot } from "@sluice/limiter/protocol/push-messages.ts";
 import { onTestFinished } from "vitest";
 import { type ClientOptions, WebSocket } from "ws";
 import { gatewayToken, type Running } from "./control-plane-under-test.ts";

@@ -1,9 +1,9 @@
 // Names of prototypes in every place where a client may say a name or a value: the answer is never that we failed.
 
-import { readSnapshot } from "@sluice/limiter/policy/read-snapshot.ts";
-import { policyShape } from "@sluice/limiter/policy/shape.ts";
-import { snapshotFormat } from "@sluice/limiter/policy/snapshot.ts";
-import { validatePolicy } from "@sluice/limiter/policy/validate.ts";
+import { policyShape } from "@sluice/limiter/document/policy-shape.ts";
+import { validatePolicy } from "@sluice/limiter/document/validate.ts";
+import { snapshotFormat } from "@sluice/limiter/protocol/push-messages.ts";
+import { readSnapshot } from "@sluice/limiter/protocol/read-snapshot.ts";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { readGatewayMessage } from "../../control-plane/src/push/gateway-message.ts";

@@ -2,7 +2,7 @@ import { copyFile } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { promisify } from "node:util";
-import { type Snapshot, snapshotFormat } from "@sluice/limiter/policy/snapshot.ts";
+import { type Snapshot, snapshotFormat } from "@sluice/limiter/protocol/push-messages.ts";
 import { describe, expect, it, vi } from "vitest";
 import { Fleet } from "../../control-plane/src/push/fleet.ts";
 import type { GatewayLink } from "../../control-plane/src/push/gateway-link.ts";

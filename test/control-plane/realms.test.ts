@@ -4,7 +4,7 @@
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, it } from "vitest";
-import { readSnapshot } from "../../limiter/src/policy/read-snapshot.ts";
+import { readSnapshot } from "../../limiter/src/protocol/read-snapshot.ts";
 import {
   type CallOptions,
   onePerSecond,

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from "vitest";
 import { parseRedisUrl, type RedisDeployment } from "../../control-plane/src/redis/redis-url.ts";
-import { type Address, parseDeployment } from "../../gateway/src/redis/deployment.ts";
+import { type Address, parseDeployment } from "../../limiter/src/protocol/redis-url.ts";
 
 const urls = [
   "redis://h",

@@ -1,5 +1,5 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
-import { readSnapshot } from "@sluice/limiter/policy/read-snapshot.ts";
+import { readSnapshot } from "@sluice/limiter/protocol/read-snapshot.ts";
 import { describe, expect, it } from "vitest";
 import { onePerSecond, perSecond, startControlPlane } from "./control-plane-under-test.ts";
 import { connectGateway } from "./gateway-double.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { zoneTransitions } from "../../control-plane/src/policies/zone-transitions.ts";
 import { snapshotFrame } from "../../control-plane/src/push/snapshot-frame.ts";
-import { readSnapshot } from "../../limiter/src/policy/read-snapshot.ts";
+import { readSnapshot } from "../../limiter/src/protocol/read-snapshot.ts";
 import { onePerSecond, startControlPlane } from "./control-plane-under-test.ts";
 
 const now = Date.UTC(2026, 5, 15, 12, 30);

@@ -3,7 +3,8 @@
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { describe, expect, it } from "vitest";
-import { algorithms, type Field, policyShape } from "../../limiter/src/policy/shape.ts";
+import { algorithms, policyShape } from "../../limiter/src/document/policy-shape.ts";
+import type { Field } from "../../limiter/src/document/shape.ts";
 import { beginningsForAdmins, namesForAdmins } from "../../limiter/src/realm/headers.ts";
 import { rightsOf } from "../fixtures/documented-rights.ts";
 
@@ -46,7 +47,7 @@ it("docs/security.md has every header that is for admins", () => {
 
 it("docs/policies.md's examples are policies, or limits of one", async () => {
   const { parse } = await import("yaml");
-  const { validatePolicy } = await import("../../limiter/src/policy/validate.ts");
+  const { validatePolicy } = await import("../../limiter/src/document/validate.ts");
   const examples = [...read("docs/policies.md").matchAll(/```yaml\n(.*?)```/gs)].map(
     ([, example]) => example as string,
   );
@@ -57,7 +58,7 @@ it("docs/policies.md's examples are policies, or limits of one", async () => {
 });
 
 it("docs/policies.md's refusals are what the validator says", async () => {
-  const { validatePolicy } = await import("../../limiter/src/policy/validate.ts");
+  const { validatePolicy } = await import("../../limiter/src/document/validate.ts");
   const [, shown] = /A refusal names the place:\n\n```json\n(.*?)```/s.exec(read("docs/policies.md")) ?? [];
   const expected = (shown as string)
     .trim()

@@ -1,7 +1,7 @@
 // Bans at a real gateway: of a network and of key values, by app, until they end.
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { days } from "../../limiter/src/policy/schedule.ts";
+import { days } from "../../limiter/src/document/schedule.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { ask } from "../fixtures/requests.ts";
 

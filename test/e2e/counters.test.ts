@@ -2,7 +2,7 @@
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { readRedisScripts } from "../../control-plane/src/redis/redis-scripts.ts";
-import { counterPrefix, encodeKeyValues } from "../../limiter/src/key/counter-key.ts";
+import { counterPrefix, encodeKeyValues } from "../../limiter/src/compiled/counter-key.ts";
 import { ask, askAtOnce } from "../fixtures/requests.ts";
 import { System, until } from "../fixtures/system.ts";
 

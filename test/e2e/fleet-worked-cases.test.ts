@@ -1,10 +1,10 @@
 // The worked cases that are about a fleet, with two and with four gateways, by the machine's own clock. What more they
 // admit or leave unused in a minute at three times the limit is what `npm run accuracy` measures, and it plays case 2 at its
-// full length; how many decisions a second there are in case 9 is for `npm run bench:ask`.
+// full length; how many decisions a second there are in case 9 is for `npm run bench:check-api`.
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { check } from "../fixtures/asking.ts";
 import { type Admission, mostAtOnce } from "../fixtures/bound.ts";
+import { check } from "../fixtures/check-api-client.ts";
 import { Load } from "../fixtures/load.ts";
 import { playVendor, Vendor, vendorPolicies } from "../fixtures/sms-vendor.ts";
 import { System, until } from "../fixtures/system.ts";

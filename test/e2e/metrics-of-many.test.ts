@@ -2,7 +2,7 @@
 // when the dict of metrics is full, nothing that is in it goes.
 
 import { afterEach, describe, expect, it } from "vitest";
-import { callerOf, post } from "../fixtures/asking.ts";
+import { callerOf, post } from "../fixtures/check-api-client.ts";
 import { ControlPlaneDouble } from "../fixtures/control-plane-double.ts";
 import { freePorts } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";

@@ -1,7 +1,7 @@
 // What a gateway tells Prometheus, read by a strict reader of the text form.
 
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { callerOf, check, post } from "../fixtures/asking.ts";
+import { callerOf, check, post } from "../fixtures/check-api-client.ts";
 import { ControlPlaneDouble } from "../fixtures/control-plane-double.ts";
 import { freePorts } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";

@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { slotOf } from "../../gateway/src/redis/hash-slot.ts";
-import { callerOf, check } from "../fixtures/asking.ts";
+import { callerOf, check } from "../fixtures/check-api-client.ts";
 import { rightsOf } from "../fixtures/documented-rights.ts";
 import { HeldService } from "../fixtures/held-service.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";

@@ -4,7 +4,7 @@
 import { type ClientHttp2Session, connect } from "node:http2";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { auth, callerOf } from "../fixtures/asking.ts";
+import { auth, callerOf } from "../fixtures/check-api-client.ts";
 import { freePorts } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { RedisServer } from "../fixtures/redis-server.ts";

@@ -1,7 +1,7 @@
 // Requests to the REST API: every route that openapi.json has, by every role, with bodies after their schemas that have been
 // changed at some places, and parameters, methods and headers as nobody means them.
 
-import { policyShape } from "@sluice/limiter/policy/shape.ts";
+import { policyShape } from "@sluice/limiter/document/policy-shape.ts";
 import fc from "fast-check";
 import { documents, likelyDocuments } from "../fixtures/policy-documents.ts";
 import { changed, changedText, changes, hostileTexts, hostileValues, textChanges } from "./hostile.ts";

@@ -3,7 +3,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
-import { readSnapshot } from "../../limiter/src/policy/read-snapshot.ts";
+import { readSnapshot } from "../../limiter/src/protocol/read-snapshot.ts";
 import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { PushServer } from "../fixtures/push-server.ts";

@@ -4,7 +4,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { atMost, type Fact, fact } from "../fixtures/fact.ts";
 import { System } from "../fixtures/system.ts";
-import { flatMemory, quartersOf } from "../soak/judge.ts";
+import { flatMemory, quartersOf } from "../soak/expectations.ts";
 import { Looking, type Possessions } from "../soak/possessions.ts";
 import { ControlPlaneWatch, mostStallMs } from "./control-plane-watch.ts";
 import { framesToControlPlane } from "./frames-to-control-plane.ts";

@@ -4,8 +4,8 @@
 import { setImmediate } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
-import { noPause } from "../../limiter/src/policy/pause.ts";
-import { readSnapshot, readSnapshotLines, type SnapshotReading } from "../../limiter/src/policy/read-snapshot.ts";
+import { noPause } from "../../limiter/src/basics/pause.ts";
+import { readSnapshot, readSnapshotLines, type SnapshotReading } from "../../limiter/src/protocol/read-snapshot.ts";
 import { changedBytes } from "./hostile.ts";
 import { changedSnapshot, changedSnapshots, goodSnapshot, textDamage } from "./snapshot-texts.ts";
 import { Fault, type Fuzzer, type Target } from "./target.ts";

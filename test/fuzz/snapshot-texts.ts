@@ -1,7 +1,7 @@
 // Snapshots as a control plane writes them, each with a policy by whose limit one sees which of them serves.
 
 import fc from "fast-check";
-import { layOut } from "../../limiter/src/policy/snapshot-lines.ts";
+import { layOut } from "../../limiter/src/protocol/snapshot-lines.ts";
 import { byteChanges, type Change, changed, changes } from "./hostile.ts";
 
 export interface Good {

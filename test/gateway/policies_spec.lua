@@ -3,15 +3,15 @@
 local cjson = require("cjson")
 local product = require("test.gateway.product")
 
-local parseDuration = product.module("limiter.src.policy.duration").parseDuration
+local parseDuration = product.module("limiter.src.document.duration").parseDuration
 local parseKeyPart = product.module("limiter.src.key.key-part").parseKeyPart
 local ipPrefix = product.module("limiter.src.key.ip-prefix").ipPrefix
 local cidr = product.module("limiter.src.key.cidr")
-local keys = product.module("limiter.src.key.counter-key")
-local validatePolicy = product.module("limiter.src.policy.validate").validatePolicy
-local compilePolicy = product.module("limiter.src.policy.compile").compilePolicy
-local readSnapshot = product.module("limiter.src.policy.read-snapshot").readSnapshot
-local index = product.module("limiter.src.match.policy-index")
+local keys = product.module("limiter.src.compiled.counter-key")
+local validatePolicy = product.module("limiter.src.document.validate").validatePolicy
+local compilePolicy = product.module("limiter.src.compiled.compile").compilePolicy
+local readSnapshot = product.module("limiter.src.protocol.read-snapshot").readSnapshot
+local index = product.module("limiter.src.index.policy-index")
 
 -- Sorted as Lua's tables are not: problems by their words, and the known fields within them.
 local function inOrder(problems)
@@ -180,7 +180,7 @@ describe("in nginx, a path and the regular expression", function()
 end)
 
 describe("in nginx, the cost that a request states", function()
-  local costFrom = product.module("limiter.src.policy.cost").costFrom
+  local costFrom = product.module("limiter.src.document.cost").costFrom
   local source = { from = "header", name = "x", default = 5, max = 100 }
 
   it("is an integer from 1 to the max, or the default", function()
@@ -198,7 +198,7 @@ describe("in nginx, the cost that a request states", function()
 end)
 
 describe("in nginx, an override", function()
-  local compiling = product.module("limiter.src.policy.compile")
+  local compiling = product.module("limiter.src.compiled.compile")
   local policy = compilePolicy("shop", validatePolicy({
     name = "books",
     key = { "ip", "header:x-user" },
@@ -233,7 +233,7 @@ describe("in nginx, an override", function()
 end)
 
 describe("in nginx, exempt", function()
-  local compiling = product.module("limiter.src.policy.compile")
+  local compiling = product.module("limiter.src.compiled.compile")
   local function policyWith(exempt)
     local limits = { { algorithm = "fixed-window", quota = 5, window = "1d" } }
     return compilePolicy("shop", validatePolicy({ name = "books", key = { "ip" }, limits = limits, exempt = exempt }).policy)
@@ -260,7 +260,7 @@ describe("in nginx, exempt", function()
 end)
 
 describe("in nginx, a schedule", function()
-  local schedules = product.module("limiter.src.policy.schedule")
+  local schedules = product.module("limiter.src.document.schedule")
   local message = cjson.decode([==[{"format":1,"epoch":"e1","revision":1,"policies":[{"app":"shop","document":{"name":"p",
     "limits":[{"algorithm":"fixed-window","quota":5,"window":"1d"}],
     "schedule":{"timezone":"Europe/Berlin","windows":[{"days":["sun"],"from":"22:00","to":"06:00"}]}}}],

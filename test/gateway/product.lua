@@ -12,7 +12,7 @@ local function read(path)
   return text
 end
 
--- Every module of the bundle by its name: product.module("limiter.src.verdict"). Under LuaJIT alone: the bundle has
+-- Every module of the bundle by its name: product.module("limiter.src.compiled.merged-decision"). Under LuaJIT alone: the bundle has
 -- `goto`, which Lua 5.1 does not know.
 local startsGateway = "\nlocal ____entry = require%(\"gateway%.src%.sluice\", %.%.%.%)\nreturn ____entry%s*$"
 local load

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type Address, type Deployment, parseDeployment, poolName } from "../../gateway/src/redis/deployment.ts";
+import { type Address, type Deployment, parseDeployment, poolName } from "../../limiter/src/protocol/redis-url.ts";
 
 const plain = { tls: false, user: "", password: "", database: 0 };
 

@@ -96,14 +96,14 @@ describe("the script that Redis runs", function()
   end)
 
   it("keeps a counter that owes until it has paid and a life more, and its debt until then", function()
-    local settle = function(units)
+    local chargeDeferred = function(units)
       return redis.run("charge_deferred", { "b", "b:debt" }, product.scriptArguments(daily, units))
     end
     -- 3 a day; the day has 6400 s left.
-    assert.same({ 0, 0, 92800000000, 92800000000 }, settle(6))
+    assert.same({ 0, 0, 92800000000, 92800000000 }, chargeDeferred(6))
     assert.same({ b = stored(1700006400000000, 3), ["b:debt"] = "1700006400000000 1700000000000000 3" }, redis.keys)
     assert.same({ b = "179200000", ["b:debt"] = "6400000" }, redis.px)
-    settle(2)
+    chargeDeferred(2)
     assert.equal(stored(1700092800000000, 2), redis.keys.b)
     assert.same({ b = "265600000", ["b:debt"] = "92800000" }, redis.px)
   end)

@@ -1,7 +1,7 @@
 // What the sliding algorithms claim to be, told without a thought for memory: a list of everything that was admitted, of
 // which each request adds up what still counts.
 
-import { type Decision, never } from "../../limiter/src/decision.ts";
+import { type Decision, never } from "../../limiter/src/algorithms/decision.ts";
 import type { LegalLimit } from "./legal-limits.ts";
 
 interface Admission {

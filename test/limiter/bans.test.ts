@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
+import type { SnapshotBan } from "../../limiter/src/compiled/bans.ts";
+import { isBannedAddress, isBannedKey, type PolicyBans } from "../../limiter/src/compiled/bans.ts";
 import { isWithin, type Networks } from "../../limiter/src/key/networks.ts";
-import { isBannedAddress, isBannedKey, type PolicyBans } from "../../limiter/src/policy/bans.ts";
-import { readSnapshot } from "../../limiter/src/policy/read-snapshot.ts";
-import type { SnapshotBan } from "../../limiter/src/policy/snapshot.ts";
+import { readSnapshot } from "../../limiter/src/protocol/read-snapshot.ts";
 
 const document = (name: string, key: string[]) => ({
   name,

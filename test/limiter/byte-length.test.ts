@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { byteLength, cutToBytes } from "../../limiter/src/byte-length.ts";
+import { byteLength, cutToBytes } from "../../limiter/src/basics/byte-length.ts";
 
 const texts = fc.string({ unit: "grapheme", maxLength: 30 }).map((text) => text.toWellFormed());
 

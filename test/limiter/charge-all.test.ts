@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { admitsAll, type Counter, chargeAll, newCounter } from "../../limiter/src/algorithms/charge-all.ts";
 import { concurrency } from "../../limiter/src/algorithms/concurrency.ts";
 import { fixedWindow } from "../../limiter/src/algorithms/fixed-window.ts";
 import { leakyBucket } from "../../limiter/src/algorithms/leaky-bucket.ts";
@@ -8,7 +9,6 @@ import type { Rate } from "../../limiter/src/algorithms/rate.ts";
 import { slidingLog } from "../../limiter/src/algorithms/sliding-log.ts";
 import { slidingWindow } from "../../limiter/src/algorithms/sliding-window.ts";
 import { tokenBucket } from "../../limiter/src/algorithms/token-bucket.ts";
-import { admitsAll, type Counter, chargeAll, newCounter } from "../../limiter/src/charge-all.ts";
 import { day, hour, second, startUs } from "./counter.ts";
 
 const bucket = tokenBucket(2, second, 10);

@@ -3,9 +3,9 @@
 
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { chargeUpTo } from "../../limiter/src/algorithms/deferred-charge.ts";
+import type { Algorithm } from "../../limiter/src/algorithms/limit.ts";
 import { memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
-import type { Algorithm } from "../../limiter/src/policy/policy.ts";
-import { chargeUpTo } from "../../limiter/src/settlement.ts";
 import { takenCounter } from "./taken-counter.ts";
 
 const second = 1_000_000;

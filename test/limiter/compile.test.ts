@@ -1,5 +1,11 @@
 import { describe, expect, test } from "vitest";
-import { atCost, compilePolicy, isExemptAddress, isExemptKey, overrideFor } from "../../limiter/src/policy/compile.ts";
+import {
+  atCost,
+  compilePolicy,
+  isExemptAddress,
+  isExemptKey,
+  overrideFor,
+} from "../../limiter/src/compiled/compile.ts";
 import { policyNamed } from "./policies.ts";
 
 const slots = { name: "slots", algorithm: "concurrency", quota: 3, ttl: "5s" };

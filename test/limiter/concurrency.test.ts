@@ -1,10 +1,10 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { concurrency, renewSlots } from "../../limiter/src/algorithms/concurrency.ts";
+import { never } from "../../limiter/src/algorithms/decision.ts";
 import { memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
 import { lifetimeUs } from "../../limiter/src/algorithms/rate.ts";
 import type { SlidingWindow } from "../../limiter/src/algorithms/sliding-window.ts";
-import { never } from "../../limiter/src/decision.ts";
 import { Counter, day, hour, maxUnits, minute, ms, second, startUs } from "./counter.ts";
 
 const threeAtOnce = concurrency(3, minute);

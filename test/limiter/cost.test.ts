@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { type CostSource, costFrom } from "../../limiter/src/policy/cost.ts";
+import { type CostSource, costFrom } from "../../limiter/src/document/cost.ts";
 
 const header: CostSource = { from: "header", name: "x-cost", default: 5, max: 100 };
 const bytes: CostSource = { from: "request-bytes", name: "", default: 5, max: 100 };

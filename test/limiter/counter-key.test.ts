@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { counterPrefix, counterSuffix, encodeKeyValues } from "../../limiter/src/key/counter-key.ts";
-import type { Algorithm } from "../../limiter/src/policy/policy.ts";
+import type { Algorithm } from "../../limiter/src/algorithms/limit.ts";
+import { counterPrefix, counterSuffix, encodeKeyValues } from "../../limiter/src/compiled/counter-key.ts";
 import { policyFrom } from "./policies.ts";
 
 const sha1Hex = (text: string) => createHash("sha1").update(text).digest("hex");

@@ -1,8 +1,8 @@
 // A counter as a store keeps it: asked at given times, it answers with the whole decision.
 
+import { type Decision, emptyDecision } from "../../limiter/src/algorithms/decision.ts";
 import { type MemoryCounter, memoryCounter, memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
 import { admits, charge, describe, type Rate, refund } from "../../limiter/src/algorithms/rate.ts";
-import { type Decision, emptyDecision } from "../../limiter/src/decision.ts";
 
 /** 2023-11-14T22:13:20Z */
 export const startUs = 1_700_000_000_000_000;

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { formatDuration, parseDuration } from "../../limiter/src/policy/duration.ts";
+import { formatDuration, parseDuration } from "../../limiter/src/document/duration.ts";
 import { readVectors } from "../parity/vectors.ts";
 
 describe("a duration", () => {

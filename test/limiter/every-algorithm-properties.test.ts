@@ -3,10 +3,10 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Ring } from "../../limiter/src/algorithms/counter-state.ts";
+import { never } from "../../limiter/src/algorithms/decision.ts";
 import { memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
 import { admits, capacity, keepsEntries, lifetimeUs, rateOf } from "../../limiter/src/algorithms/rate.ts";
 import { needsRing } from "../../limiter/src/algorithms/sliding-window.ts";
-import { never } from "../../limiter/src/decision.ts";
 import { tickUsOf } from "./admission-list.ts";
 import { Counter, copyOf, day, hour, maxUnits, ms, second, startUs } from "./counter.ts";
 import {

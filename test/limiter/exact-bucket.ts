@@ -1,7 +1,7 @@
 // The textbook's bucket in exact arithmetic: a level in units × window that only whole numbers ever touch. A leaky bucket is
 // one more unit of room, and the wait until those before have departed.
 
-import { type Decision, never } from "../../limiter/src/decision.ts";
+import { type Decision, never } from "../../limiter/src/algorithms/decision.ts";
 import { capacityOf, type LegalLimit } from "./legal-limits.ts";
 
 export class ExactBucket {

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { never } from "../../limiter/src/algorithms/decision.ts";
 import { fixedWindow } from "../../limiter/src/algorithms/fixed-window.ts";
 import { rateOf } from "../../limiter/src/algorithms/rate.ts";
-import { never } from "../../limiter/src/decision.ts";
 import { Counter } from "./counter.ts";
 import { crowdedTraces, limitedTraces } from "./legal-limits.ts";
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
+import { never } from "../../limiter/src/algorithms/decision.ts";
 import { fixedWindow } from "../../limiter/src/algorithms/fixed-window.ts";
 import { lifetimeUs } from "../../limiter/src/algorithms/rate.ts";
-import { never } from "../../limiter/src/decision.ts";
 import { Counter, day, hour, maxUnits, minute, ms, second } from "./counter.ts";
 
 /** 2023-11-14T22:13:00Z, where a minute begins. */

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
+import { never } from "../../limiter/src/algorithms/decision.ts";
 import { leakyBucket } from "../../limiter/src/algorithms/leaky-bucket.ts";
 import { lifetimeUs } from "../../limiter/src/algorithms/rate.ts";
-import { never } from "../../limiter/src/decision.ts";
 import { Counter, day, hour, maxUnits, ms, second, startUs } from "./counter.ts";
 
 /** A departure each half second, and three may wait. */

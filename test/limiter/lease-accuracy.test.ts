@@ -2,12 +2,12 @@
 // seldom. A deterministic simulation: requests come evenly spaced, messages take 0.1–1 ms each way.
 
 import { describe, expect, test } from "vitest";
+import * as charging from "../../limiter/src/algorithms/charge-all.ts";
+import type { Limit } from "../../limiter/src/algorithms/limit.ts";
 import * as memory from "../../limiter/src/algorithms/memory-ring.ts";
 import * as rates from "../../limiter/src/algorithms/rate.ts";
-import * as charging from "../../limiter/src/charge-all.ts";
 import * as holder from "../../limiter/src/lease/holder.ts";
 import * as ledger from "../../limiter/src/lease/ledger.ts";
-import type { Limit } from "../../limiter/src/policy/policy.ts";
 import { Gateway, observerOf, Redis, seeded } from "./lease-world.ts";
 
 const product = { ...rates, ...memory, ...charging, ...holder, ...ledger };

@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterAll, describe, expect, test } from "vitest";
+import type { Limit } from "../../limiter/src/algorithms/limit.ts";
 import type { LeaseAnswer } from "../../limiter/src/lease/ledger.ts";
-import type { Limit } from "../../limiter/src/policy/policy.ts";
 import { Gateway, type Product, Redis, seeded, World } from "./lease-world.ts";
 
 const seed = 20_231_114;
@@ -186,8 +186,8 @@ const breaks: readonly Break[] = [
   {
     name: "more is taken back than was held",
     file: "ledger",
-    line: "unheard + Math.min(message.back, held - honoured)",
-    becomes: "unheard + message.back",
+    line: "unacknowledged + Math.min(message.back, held - honoured)",
+    becomes: "unacknowledged + message.back",
   },
   {
     name: "a holding expires earlier in Redis than was told",
@@ -210,7 +210,7 @@ const breaks: readonly Break[] = [
   {
     name: "units go back into a lease of which Redis was told that they are spent",
     file: "holder",
-    line: "holder.seq === seq && holder.heard === heard",
+    line: "holder.seq === seq && holder.acknowledged === acknowledged",
     becomes: "true",
   },
   {
@@ -228,8 +228,8 @@ const breaks: readonly Break[] = [
   {
     name: "a grant that was heard is taken back",
     file: "ledger",
-    line: "message.heard < holding.seq ?",
-    becomes: "message.heard <= holding.seq ?",
+    line: "message.acknowledged < holding.seq ?",
+    becomes: "message.acknowledged <= holding.seq ?",
   },
 ];
 

@@ -2,12 +2,12 @@
 // overtake each other, gateways die, clocks run apart. An observer per limit knows every unit that is spent, and when, by
 // Redis' clock.
 
+import type * as chargeAll from "../../limiter/src/algorithms/charge-all.ts";
+import type { Limit } from "../../limiter/src/algorithms/limit.ts";
 import type * as memory from "../../limiter/src/algorithms/memory-ring.ts";
 import type * as rates from "../../limiter/src/algorithms/rate.ts";
-import type * as chargeAll from "../../limiter/src/charge-all.ts";
 import type * as holders from "../../limiter/src/lease/holder.ts";
 import type * as ledgers from "../../limiter/src/lease/ledger.ts";
-import type { Limit } from "../../limiter/src/policy/policy.ts";
 
 /** The product, or a copy of it in which a line is broken. */
 export type Product = typeof rates & typeof memory & typeof chargeAll & typeof holders & typeof ledgers;

@@ -1,7 +1,7 @@
 // Limits of every legal size and requests that press against them, for fast-check to choose from.
 
 import fc from "fast-check";
-import type { Algorithm, Limit } from "../../limiter/src/policy/policy.ts";
+import type { Algorithm, Limit } from "../../limiter/src/algorithms/limit.ts";
 import { day, maxUnits, ms, second, startUs } from "./counter.ts";
 
 export type LegalLimit = Omit<Limit, "name">;

@@ -1,8 +1,8 @@
 // What is admitted over a long time where always more is asked: each algorithm under the same awkward rates.
 
 import { describe, expect, test } from "vitest";
+import type { Algorithm } from "../../limiter/src/algorithms/limit.ts";
 import { rateOf } from "../../limiter/src/algorithms/rate.ts";
-import type { Algorithm } from "../../limiter/src/policy/policy.ts";
 import { Counter, day, maxUnits, ms, second, startUs } from "./counter.ts";
 import { capacityOf, type LegalLimit } from "./legal-limits.ts";
 

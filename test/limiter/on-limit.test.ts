@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { validatePolicy } from "../../limiter/src/policy/validate.ts";
+import { validatePolicy } from "../../limiter/src/document/validate.ts";
 
 const validated = (onLimit: unknown) =>
   validatePolicy({ name: "p", limits: [{ algorithm: "fixed-window", quota: 1, window: "1s" }], onLimit });

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { candidates, indexPolicies, meets } from "../../limiter/src/match/policy-index.ts";
-import { compilePolicy } from "../../limiter/src/policy/compile.ts";
+import { compilePolicy } from "../../limiter/src/compiled/compile.ts";
+import { candidates, indexPolicies, meets } from "../../limiter/src/index/policy-index.ts";
 import { policyNamed } from "./policies.ts";
 
 /** Whether a policy of these paths matches, and whether it does when the index leaves all of them to it. */

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { validatePolicy } from "../../limiter/src/document/validate.ts";
 import { matchesRegex, pathRegex } from "../../limiter/src/match/path-regex.ts";
 import { mostInstructions, readRegex } from "../../limiter/src/match/regex-syntax.ts";
-import { validatePolicy } from "../../limiter/src/policy/validate.ts";
 import { smallestDocument } from "./policies.ts";
 import { inJavaScript, regex, subject } from "./regexes.ts";
 

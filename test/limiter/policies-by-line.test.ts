@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import type { CompiledPolicy } from "../../limiter/src/policy/compile.ts";
-import { addLine, noLines, policyOfLine } from "../../limiter/src/policy/policies-by-line.ts";
+import type { CompiledPolicy } from "../../limiter/src/compiled/compile.ts";
+import { addLine, noLines, policyOfLine } from "../../limiter/src/protocol/policies-by-line.ts";
 
 const count = 5000;
 

@@ -1,7 +1,7 @@
 // Policies as tests need them: the smallest valid document, and what the test is about.
 
-import type { Policy } from "../../limiter/src/policy/policy.ts";
-import { validatePolicy } from "../../limiter/src/policy/validate.ts";
+import type { Policy } from "../../limiter/src/document/policy.ts";
+import { validatePolicy } from "../../limiter/src/document/validate.ts";
 
 export const smallestLimit = { algorithm: "token-bucket", quota: 10, window: "1s" };
 

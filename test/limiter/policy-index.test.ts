@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { candidates, indexPolicies, meets, type PolicyIndex } from "../../limiter/src/match/policy-index.ts";
-import { type CompiledPolicy, compilePolicy } from "../../limiter/src/policy/compile.ts";
+import { type CompiledPolicy, compilePolicy } from "../../limiter/src/compiled/compile.ts";
+import { candidates, indexPolicies, meets, type PolicyIndex } from "../../limiter/src/index/policy-index.ts";
 import { policyNamed } from "./policies.ts";
 import { inJavaScript } from "./regexes.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { compilePolicy } from "../../limiter/src/policy/compile.ts";
-import { warningsOf } from "../../limiter/src/policy/warnings.ts";
+import { compilePolicy } from "../../limiter/src/compiled/compile.ts";
+import { warningsOf } from "../../limiter/src/document/warnings.ts";
 import { policyNamed } from "./policies.ts";
 
 const fast = { name: "fast", algorithm: "token-bucket", quota: 400, window: "1s" };

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { emptyDecision } from "../../limiter/src/algorithms/decision.ts";
 import { memoryCounter, memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
 import {
   admits,
@@ -11,7 +12,6 @@ import {
   shareOf,
   sizeOf,
 } from "../../limiter/src/algorithms/rate.ts";
-import { emptyDecision } from "../../limiter/src/decision.ts";
 import { Counter, second, startUs } from "./counter.ts";
 import { everyAlgorithm } from "./legal-limits.ts";
 

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { readSnapshot } from "../../limiter/src/policy/read-snapshot.ts";
+import { readSnapshot } from "../../limiter/src/protocol/read-snapshot.ts";
 import { smallestDocument, smallestLimit } from "./policies.ts";
 
 const snapshot = {

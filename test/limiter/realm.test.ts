@@ -2,10 +2,10 @@
 
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { candidates, indexPolicies, meets } from "../../limiter/src/match/policy-index.ts";
-import { compilePolicy } from "../../limiter/src/policy/compile.ts";
-import { noFindings } from "../../limiter/src/policy/problems.ts";
-import { checkShape, validatePolicy } from "../../limiter/src/policy/validate.ts";
+import { compilePolicy } from "../../limiter/src/compiled/compile.ts";
+import { noFindings } from "../../limiter/src/document/problems.ts";
+import { checkShape, validatePolicy } from "../../limiter/src/document/validate.ts";
+import { candidates, indexPolicies, meets } from "../../limiter/src/index/policy-index.ts";
 import { headerProblems } from "../../limiter/src/realm/headers.ts";
 import { matchProblems } from "../../limiter/src/realm/match-within.ts";
 import { type RealmDocument, realmFrom } from "../../limiter/src/realm/realm.ts";

@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { parseList } from "structured-headers";
 import { describe, expect, test } from "vitest";
+import { type Decision, emptyDecision, never } from "../../limiter/src/algorithms/decision.ts";
 import { rateOf } from "../../limiter/src/algorithms/rate.ts";
-import { type Decision, emptyDecision, never } from "../../limiter/src/decision.ts";
-import { compilePolicy } from "../../limiter/src/policy/compile.ts";
+import { compilePolicy } from "../../limiter/src/compiled/compile.ts";
 import {
   rateLimitItem,
   rateLimitPolicyItem,

@@ -9,7 +9,7 @@ import {
   nextChangeSeconds,
   parseTimeOfDay,
   type ZoneTransition,
-} from "../../limiter/src/policy/schedule.ts";
+} from "../../limiter/src/document/schedule.ts";
 
 const seconds = (text: string) => Date.parse(text) / 1000;
 const start = seconds("2026-01-01T00:00:00Z");

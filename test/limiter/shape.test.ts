@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { type Field, policyShape, type Shape } from "../../limiter/src/policy/shape.ts";
+import { policyShape } from "../../limiter/src/document/policy-shape.ts";
+import type { Field, Shape } from "../../limiter/src/document/shape.ts";
 
 /** Every field of the document with where it stands: "limits[].window". */
 function* fieldsOf(shape: Shape, path = ""): Generator<[path: string, field: Field]> {

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
 import { capacity, rateOf, shareOf } from "../../limiter/src/algorithms/rate.ts";
-import { beginShare, type LastKnown } from "../../limiter/src/share.ts";
+import { beginShare, type LastKnown } from "../../limiter/src/algorithms/share.ts";
 import { Counter, ms } from "./counter.ts";
 import { starts } from "./legal-limits.ts";
 

@@ -1,10 +1,10 @@
 // Where a node's share begins while Redis is away: where Redis left off, and never with more because an outage came again.
 
 import { describe, expect, test } from "vitest";
+import type { Limit } from "../../limiter/src/algorithms/limit.ts";
 import { memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
 import { type Rate, rateOf, shareOf } from "../../limiter/src/algorithms/rate.ts";
-import type { Limit } from "../../limiter/src/policy/policy.ts";
-import { beginShare } from "../../limiter/src/share.ts";
+import { beginShare } from "../../limiter/src/algorithms/share.ts";
 import { Counter, ms, second, startUs } from "./counter.ts";
 
 const rate = (algorithm: Limit["algorithm"]): Rate => {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
+import { never } from "../../limiter/src/algorithms/decision.ts";
 import { lifetimeUs } from "../../limiter/src/algorithms/rate.ts";
 import { slidingLog } from "../../limiter/src/algorithms/sliding-log.ts";
 import { mostEntries } from "../../limiter/src/algorithms/sliding-window.ts";
-import { never } from "../../limiter/src/decision.ts";
 import { Counter, day, hour, maxUnits, minute, ms, second, startUs } from "./counter.ts";
 
 const fivePerMinute = () => new Counter(slidingLog(5, minute));

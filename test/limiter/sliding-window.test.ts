@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { never } from "../../limiter/src/algorithms/decision.ts";
 import { memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
 import { lifetimeUs } from "../../limiter/src/algorithms/rate.ts";
 import {
@@ -7,7 +8,6 @@ import {
   type SlidingWindow,
   slidingWindow,
 } from "../../limiter/src/algorithms/sliding-window.ts";
-import { never } from "../../limiter/src/decision.ts";
 import { Counter, day, hour, maxUnits, minute, ms, second, startUs } from "./counter.ts";
 
 /** startUs begins a block. */

@@ -1,11 +1,11 @@
 // A snapshot that says which apps have realms: who is met by requests, and where bans of networks hold.
 
 import { describe, expect, test } from "vitest";
-import { candidates, type PolicyIndex } from "../../limiter/src/match/policy-index.ts";
-import { isBannedAddress } from "../../limiter/src/policy/bans.ts";
-import { type CompiledSnapshot, readSnapshot, readSnapshotLines } from "../../limiter/src/policy/read-snapshot.ts";
-import { layOut } from "../../limiter/src/policy/snapshot-lines.ts";
-import { isBanEntry } from "../../limiter/src/realm/snapshot-apps.ts";
+import { isBannedAddress } from "../../limiter/src/compiled/bans.ts";
+import { candidates, type PolicyIndex } from "../../limiter/src/index/policy-index.ts";
+import { type CompiledSnapshot, readSnapshot, readSnapshotLines } from "../../limiter/src/protocol/read-snapshot.ts";
+import { isBanEntry } from "../../limiter/src/protocol/snapshot-apps.ts";
+import { layOut } from "../../limiter/src/protocol/snapshot-lines.ts";
 import { smallestDocument } from "./policies.ts";
 
 const policy = (app: string, name: string, more: object = {}) => ({

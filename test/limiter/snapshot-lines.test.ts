@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { type CompiledSnapshot, readSnapshot, readSnapshotLines } from "../../limiter/src/policy/read-snapshot.ts";
-import { layOut } from "../../limiter/src/policy/snapshot-lines.ts";
+import { type CompiledSnapshot, readSnapshot, readSnapshotLines } from "../../limiter/src/protocol/read-snapshot.ts";
+import { layOut } from "../../limiter/src/protocol/snapshot-lines.ts";
 import { smallestDocument } from "./policies.ts";
 
 const head = { type: "snapshot", format: 1, epoch: "e1", revision: 7, zones: { UTC: [[0, 0]] } };
@@ -90,7 +90,7 @@ describe("a snapshot that is laid out by lines", () => {
     const same = read(text([policy("a"), policy("c")], [ban]), banned)?.snapshot;
     expect(same?.policies[0]).toBe(banned?.policies[0]);
     const free = read(text(policies), banned)?.snapshot;
-    expect(free?.policies.map(({ bans, plain }) => [bans, plain])).toEqual([
+    expect(free?.policies.map(({ bans, fastPath }) => [bans, fastPath])).toEqual([
       [undefined, true],
       [undefined, true],
     ]);

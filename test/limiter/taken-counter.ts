@@ -1,9 +1,9 @@
 // A counter of one limit from which units are taken one request after the other, and what it has left.
 
+import { emptyDecision } from "../../limiter/src/algorithms/decision.ts";
+import type { Algorithm } from "../../limiter/src/algorithms/limit.ts";
 import { memoryCounter, memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
 import { admits, charge, describe as describeCounter, type Rate, rateOf } from "../../limiter/src/algorithms/rate.ts";
-import { emptyDecision } from "../../limiter/src/decision.ts";
-import type { Algorithm } from "../../limiter/src/policy/policy.ts";
 
 export function takenCounter(algorithm: Algorithm, quota: number, windowUs: number) {
   const rate: Rate = rateOf({ algorithm, quota, windowUs, burst: quota, precisionUs: windowUs / 10 });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
+import { never } from "../../limiter/src/algorithms/decision.ts";
 import { lifetimeUs } from "../../limiter/src/algorithms/rate.ts";
 import { tokenBucket } from "../../limiter/src/algorithms/token-bucket.ts";
-import { never } from "../../limiter/src/decision.ts";
 import { Counter, day, hour, maxUnits, minute, ms, second, startUs } from "./counter.ts";
 
 /** 2 per second, 10 at once: half a second a unit. */

@@ -1,9 +1,9 @@
 // Units given back by hand: as many as count, whatever was taken when, and never more.
 
 import { describe, expect, it } from "vitest";
+import type { Algorithm } from "../../limiter/src/algorithms/limit.ts";
 import { memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
-import type { Algorithm } from "../../limiter/src/policy/policy.ts";
-import { topUp } from "../../limiter/src/top-up.ts";
+import { topUp } from "../../limiter/src/algorithms/top-up.ts";
 import { takenCounter } from "./taken-counter.ts";
 
 const second = 1_000_000;

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { validatePolicy } from "../../limiter/src/policy/validate.ts";
+import { validatePolicy } from "../../limiter/src/document/validate.ts";
 import { policyFrom, smallestDocument, smallestLimit } from "./policies.ts";
 
 // What single documents are told is in ../vectors/policy-documents.json, and held against Node and LuaJIT in ../parity

@@ -3,12 +3,12 @@
 
 import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
+import { type Counter, chargeAll } from "../../limiter/src/algorithms/charge-all.ts";
+import { type Decision, emptyDecision, never } from "../../limiter/src/algorithms/decision.ts";
 import { type MemoryCounter, memoryCounter, memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
 import { describe as describeCounter } from "../../limiter/src/algorithms/rate.ts";
-import { type Counter, chargeAll } from "../../limiter/src/charge-all.ts";
-import { type Decision, emptyDecision, never } from "../../limiter/src/decision.ts";
-import { compilePolicy } from "../../limiter/src/policy/compile.ts";
-import { validatePolicy } from "../../limiter/src/policy/validate.ts";
+import { compilePolicy } from "../../limiter/src/compiled/compile.ts";
+import { validatePolicy } from "../../limiter/src/document/validate.ts";
 import {
   booksPerMinute,
   burstAcrossABorder,

@@ -1,10 +1,10 @@
 // Plays traces on counters in memory: in Node, in the browser, and in Lua on the modules that nginx runs.
 
+import { admitsAll, type Counter, chargeAll } from "../../limiter/src/algorithms/charge-all.ts";
 import { concurrency, renewSlots } from "../../limiter/src/algorithms/concurrency.ts";
+import { emptyDecision } from "../../limiter/src/algorithms/decision.ts";
 import { type MemoryCounter, memoryCounter, memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
 import { describe, keepsEntries, rateOf, refund } from "../../limiter/src/algorithms/rate.ts";
-import { admitsAll, type Counter, chargeAll } from "../../limiter/src/charge-all.ts";
-import { emptyDecision } from "../../limiter/src/decision.ts";
 import { entriesOf, numbersReported, type Player, type TraceLimit } from "./trace.ts";
 
 interface Kept extends MemoryCounter, Counter {

@@ -8,7 +8,7 @@ local heard, heardCount = {}, 0
 product.module("gateway.src.runtime.clock").nowUs = function()
   return time
 end
-product.module("limiter.src.verdict").hear = function(_, _, _, decision)
+product.module("limiter.src.compiled.merged-decision").mergeLimit = function(_, _, _, decision)
   local at = heardCount * 6
   heardCount = heardCount + 1
   heard[at + 1] = decision.allowed and 1 or 0
@@ -18,15 +18,15 @@ product.module("limiter.src.verdict").hear = function(_, _, _, decision)
   heard[at + 5] = decision.delayUs
 end
 
-local store = product.module("gateway.src.stores.node-store")
-local cells = product.module("gateway.src.stores.counter-cells")
+local store = product.module("gateway.src.stores.node.node-store")
+local cells = product.module("gateway.src.stores.node.counter-cells")
 local rates = product.module("limiter.src.algorithms.rate")
-local decision = product.module("limiter.src.decision").emptyDecision()
+local decision = product.module("limiter.src.algorithms.decision").emptyDecision()
 
 return function(trace)
   local policy = { policy = { cost = 1 } }
   local limits = {}
-  local receipt = {}
+  local chargedAt = {}
   local begun = 0
   local player = {}
 
@@ -58,35 +58,35 @@ return function(trace)
     policy.limits = limits
   end
 
-  function player.ask(nowUs, cost, told)
+  function player.ask(nowUs, cost, reported)
     time = nowUs
     policy.policy.cost = cost
     heardCount = 0
-    local allowed = store.decideOnNode(policy, limits, "key", {}, receipt)
+    local allowed = store.decideOnNode(policy, limits, "key", {}, chargedAt)
     assert(heardCount == #limits)
     for i = 1, #limits do
       local at = (i - 1) * 6
       for k = at + 1, at + 5 do
-        told[k] = heard[k]
+        reported[k] = heard[k]
       end
-      told[at + 6] = receipt[i]
+      reported[at + 6] = chargedAt[i]
     end
     return allowed
   end
 
-  function player.peek(nowUs, cost, told)
+  function player.peek(nowUs, cost, reported)
     time = nowUs
     for i, limit in ipairs(limits) do
       local counter = load(limit, cost)
       local allowed = rates.admits(limit.rate, counter, cells.cellRing, nowUs, cost)
       rates.describe(limit.rate, counter, cells.cellRing, nowUs, cost, allowed, decision)
       local at = (i - 1) * 6
-      told[at + 1] = decision.allowed and 1 or 0
-      told[at + 2] = decision.remaining
-      told[at + 3] = decision.retryAfterUs
-      told[at + 4] = decision.resetAfterUs
-      told[at + 5] = decision.delayUs
-      told[at + 6] = 0
+      reported[at + 1] = decision.allowed and 1 or 0
+      reported[at + 2] = decision.remaining
+      reported[at + 3] = decision.retryAfterUs
+      reported[at + 4] = decision.resetAfterUs
+      reported[at + 5] = decision.delayUs
+      reported[at + 6] = 0
     end
   end
 

@@ -1,13 +1,13 @@
 // Policies and keys in Node, by the vectors; test/gateway/policies_spec.lua plays the same in nginx's Lua.
 
 import { describe, expect, test } from "vitest";
-import { counterPrefix, counterSuffix, encodeKeyValues } from "../../limiter/src/key/counter-key.ts";
+import { compilePolicy } from "../../limiter/src/compiled/compile.ts";
+import { counterPrefix, counterSuffix, encodeKeyValues } from "../../limiter/src/compiled/counter-key.ts";
+import type { Policy } from "../../limiter/src/document/policy.ts";
+import { validatePolicy } from "../../limiter/src/document/validate.ts";
+import { candidates, indexPolicies, meets } from "../../limiter/src/index/policy-index.ts";
 import { matchesRegex, pathRegex } from "../../limiter/src/match/path-regex.ts";
-import { candidates, indexPolicies, meets } from "../../limiter/src/match/policy-index.ts";
 import { readRegex } from "../../limiter/src/match/regex-syntax.ts";
-import { compilePolicy } from "../../limiter/src/policy/compile.ts";
-import type { Policy } from "../../limiter/src/policy/policy.ts";
-import { validatePolicy } from "../../limiter/src/policy/validate.ts";
 import { limitOf, readVectors } from "./vectors.ts";
 
 describe("in Node, a counter's stored key", () => {

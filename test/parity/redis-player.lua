@@ -74,35 +74,35 @@ return function(redis, trace)
 
   player.edit = edit
 
-  function player.ask(nowUs, cost, told)
+  function player.ask(nowUs, cost, reported)
     redis.nowUs = nowUs
     local costText = whole(cost)
     if chargeName ~= "charge" then
       chargeArgv[4] = costText
       local reply = redis.run(chargeName, keys, chargeArgv)
       for i = 1, 6 do
-        told[i] = (redis.unpack("<d", reply, i * 8 - 7))
+        reported[i] = (redis.unpack("<d", reply, i * 8 - 7))
       end
-      return told[1] == 1
+      return reported[1] == 1
     end
     for i = 1, #limits do
       chargeArgv[i * 5] = costText
     end
     local reply = redis.run("charge", keys, chargeArgv)
     for i = 1, #limits * 6 do
-      told[i] = reply[i + 1]
+      reported[i] = reply[i + 1]
     end
     return reply[1] == 1
   end
 
-  function player.peek(nowUs, cost, told)
+  function player.peek(nowUs, cost, reported)
     redis.nowUs = nowUs
     for i, text in ipairs(texts) do
       local reply = redis.run("peek", { keys[i] }, { text[1], text[2], text[3], text[4], whole(cost) })
       for k = 1, 5 do
-        told[(i - 1) * 6 + k] = reply[k]
+        reported[(i - 1) * 6 + k] = reply[k]
       end
-      told[i * 6] = 0
+      reported[i * 6] = 0
     end
   end
 

@@ -5,8 +5,8 @@ import { resolve } from "node:path";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { requireGatewayBuild } from "../../launch/gateway-build.ts";
-import { counterPrefix, counterSuffix, encodeKeyValues } from "../../limiter/src/key/counter-key.ts";
-import type { Limit } from "../../limiter/src/policy/policy.ts";
+import type { Limit } from "../../limiter/src/algorithms/limit.ts";
+import { counterPrefix, counterSuffix, encodeKeyValues } from "../../limiter/src/compiled/counter-key.ts";
 import { freePort } from "../fixtures/free-ports.ts";
 import { RedisServer } from "../fixtures/redis-server.ts";
 

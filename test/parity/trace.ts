@@ -12,7 +12,7 @@
 //   4 edit     which limit, its new quota, its new burst
 
 import type { CounterState, Ring } from "../../limiter/src/algorithms/counter-state.ts";
-import type { Algorithm } from "../../limiter/src/policy/policy.ts";
+import type { Algorithm } from "../../limiter/src/algorithms/limit.ts";
 
 export interface TraceLimit {
   algorithm: Algorithm;

@@ -3,9 +3,9 @@
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import type { Algorithm, Limit } from "../../limiter/src/algorithms/limit.ts";
+import { parseDuration } from "../../limiter/src/document/duration.ts";
 import type { KeyPart } from "../../limiter/src/key/key-part.ts";
-import { parseDuration } from "../../limiter/src/policy/duration.ts";
-import type { Algorithm, Limit } from "../../limiter/src/policy/policy.ts";
 import { algorithms, ask, edit, numbersReported, refund, renew } from "./trace.ts";
 
 export interface VectorLimit {

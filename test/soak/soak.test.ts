@@ -1,7 +1,7 @@
 // What npm run soak promises of its seed, and that its criteria find what grows.
 
 import { expect, it } from "vitest";
-import { flatCount, flatMemory, quartersOf } from "./judge.ts";
+import { flatCount, flatMemory, quartersOf } from "./expectations.ts";
 import { otherFaults, quietMs, redisFaults, scheduleOf } from "./schedule.ts";
 
 const halfAnHourMs = 30 * 60_000;

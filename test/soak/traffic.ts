@@ -1,8 +1,8 @@
 // What the fleet is asked while it is soaked: each kind of limit by a load of its own, all but one over their limits, and
 // what became of it, kept small: of an admission its two moments, of all else counts by the second.
 
-import { check } from "../fixtures/asking.ts";
 import type { Admission } from "../fixtures/bound.ts";
+import { check } from "../fixtures/check-api-client.ts";
 import type { Connections } from "../fixtures/connections.ts";
 import { getting, Load, type Served } from "../fixtures/load.ts";
 import type { Answer } from "../fixtures/requests.ts";

@@ -1,7 +1,7 @@
 // How much of what all share an app may have: bounds that an admin of all apps sets, or these. Beyond them stand those of all
 // apps together, which say what gateways can hold.
 
-import type { Shape } from "@sluice/limiter/policy/shape.ts";
+import type { Shape } from "@sluice/limiter/document/shape.ts";
 
 /** What an app can use up, and what is counted of it. */
 export interface Usage {

@@ -1,7 +1,7 @@
 // Checks that there is room for what somebody wants to store. What is stored already stays: an app that is beyond a bound
 // which was set later keeps what it has, and may shrink.
 
-import type { Problem } from "@sluice/limiter/policy/validate.ts";
+import type { Problem } from "@sluice/limiter/document/validate.ts";
 import { ApiError, type ExceededBound } from "../errors/api-error.ts";
 import {
   always,

@@ -2,12 +2,12 @@
 // would have read them from a request.
 
 import { createHash } from "node:crypto";
-import { encodeKeyValues } from "@sluice/limiter/key/counter-key.ts";
+import { type CompiledPolicy, compilePolicy, overrideFor } from "@sluice/limiter/compiled/compile.ts";
+import { encodeKeyValues } from "@sluice/limiter/compiled/counter-key.ts";
+import type { Policy } from "@sluice/limiter/document/policy.ts";
+import { describeValue, type Problem, validatePolicy } from "@sluice/limiter/document/validate.ts";
 import { addressGroups, ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
 import { parseKeyPart } from "@sluice/limiter/key/key-part.ts";
-import { type CompiledPolicy, compilePolicy, overrideFor } from "@sluice/limiter/policy/compile.ts";
-import type { Policy } from "@sluice/limiter/policy/policy.ts";
-import { describeValue, type Problem, validatePolicy } from "@sluice/limiter/policy/validate.ts";
 import { resolveTemplates, type Templates } from "../policies/resolve-templates.ts";
 import { refuseProblems } from "../schemas/read-body.ts";
 

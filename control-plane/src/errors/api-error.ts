@@ -1,6 +1,6 @@
 // An error that a client is meant to see, by its code in the catalogue. Whatever else is thrown becomes `internal`.
 
-import type { Problem } from "@sluice/limiter/policy/validate.ts";
+import type { Problem } from "@sluice/limiter/document/validate.ts";
 import type { Bound } from "../bounds/bounds.ts";
 import { type ErrorCode, errorCatalogue } from "./catalogue.ts";
 

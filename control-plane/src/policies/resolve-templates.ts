@@ -1,7 +1,7 @@
 // A policy may say `onLimit: { template: polite-429 }` for what a template of its app says. Gateways never learn of
 // templates: they get the document with what the template says in its place.
 
-import { describeValue, type Problem } from "@sluice/limiter/policy/validate.ts";
+import { describeValue, type Problem } from "@sluice/limiter/document/validate.ts";
 
 /** The fields of a policy that a template may be for. */
 export const templateFields = ["onLimit", "cost"] as const;

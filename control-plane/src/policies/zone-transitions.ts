@@ -1,6 +1,6 @@
 // What gateways need of time zones, which nginx knows nothing of: when a zone's offset to UTC changes, for years ahead.
 
-import type { ZoneTransition } from "@sluice/limiter/policy/schedule.ts";
+import type { ZoneTransition } from "@sluice/limiter/document/schedule.ts";
 
 const daySeconds = 86_400;
 /** A gateway's clock may be behind ours, and its snapshot may be old before another one comes. */

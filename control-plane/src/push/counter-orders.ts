@@ -1,6 +1,6 @@
 // Orders about one counter to every connected gateway, and their answers: each counts for itself.
 
-import type { CounterOrder, CounterReading, GatewayMessage } from "@sluice/limiter/policy/snapshot.ts";
+import type { CounterOrder, CounterReading, GatewayMessage } from "@sluice/limiter/protocol/push-messages.ts";
 import type { Fleet } from "./fleet.ts";
 import type { GatewayLink } from "./gateway-link.ts";
 

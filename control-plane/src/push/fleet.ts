@@ -2,8 +2,8 @@
 // writes and the REST API reads.
 
 import { EventEmitter } from "node:events";
-import type { GatewayMessage, RedisReport } from "@sluice/limiter/policy/snapshot.ts";
-import type { Problem } from "@sluice/limiter/policy/validate.ts";
+import type { Problem } from "@sluice/limiter/document/validate.ts";
+import type { GatewayMessage, RedisReport } from "@sluice/limiter/protocol/push-messages.ts";
 import type { Position } from "../storage/epoch.ts";
 import type { GatewayLink } from "./gateway-link.ts";
 import type { SnapshotFrame } from "./snapshot-frame.ts";

@@ -1,7 +1,7 @@
 // One gateway's socket. A gateway that reads slower than operators write gets the newest snapshot when it is ready for
 // one, never a queue of stale ones: what waits in memory is bounded by one frame.
 
-import type { ControlMessage } from "@sluice/limiter/policy/snapshot.ts";
+import type { ControlMessage } from "@sluice/limiter/protocol/push-messages.ts";
 import type { WebSocket } from "ws";
 import type { SnapshotFrame } from "./snapshot-frame.ts";
 

@@ -1,9 +1,9 @@
 // What a gateway says, checked: a gateway holds a credential, but may be of another version, or broken. What is not
 // understood is refused whole, so that no half-read report is shown to an operator as fact.
 
-import { cutToBytes } from "@sluice/limiter/byte-length.ts";
-import type { Problem } from "@sluice/limiter/policy/problems.ts";
-import type { CounterReading, GatewayMessage, RedisReport } from "@sluice/limiter/policy/snapshot.ts";
+import { cutToBytes } from "@sluice/limiter/basics/byte-length.ts";
+import type { Problem } from "@sluice/limiter/document/problems.ts";
+import type { CounterReading, GatewayMessage, RedisReport } from "@sluice/limiter/protocol/push-messages.ts";
 
 export const maxMessageBytes = 1024 * 1024;
 const maxTextLength = 128;

@@ -1,9 +1,9 @@
 // The snapshot as the bytes that travel: written once per revision, however many gateways it goes to.
 
 import { setImmediate } from "node:timers/promises";
-import type { ZoneTransition } from "@sluice/limiter/policy/schedule.ts";
-import { type Snapshot, type SnapshotApp, snapshotFormat } from "@sluice/limiter/policy/snapshot.ts";
-import { type ListName, layOut } from "@sluice/limiter/policy/snapshot-lines.ts";
+import type { ZoneTransition } from "@sluice/limiter/document/schedule.ts";
+import { type Snapshot, type SnapshotApp, snapshotFormat } from "@sluice/limiter/protocol/push-messages.ts";
+import { type ListName, layOut } from "@sluice/limiter/protocol/snapshot-lines.ts";
 import { resolveTemplates, type Templates } from "../policies/resolve-templates.ts";
 import { knownZone } from "../policies/zone-transitions.ts";
 import type { StoredState } from "../storage/revisions.ts";

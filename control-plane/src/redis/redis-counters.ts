@@ -2,9 +2,9 @@
 // under their keys, so that what is told here is what a gateway would be told.
 
 import { capacity, sizeOf } from "@sluice/limiter/algorithms/rate.ts";
-import type { CompiledLimit, CompiledPolicy } from "@sluice/limiter/policy/compile.ts";
-import type { CounterReading } from "@sluice/limiter/policy/snapshot.ts";
-import { describeValue } from "@sluice/limiter/policy/validate.ts";
+import type { CompiledLimit, CompiledPolicy } from "@sluice/limiter/compiled/compile.ts";
+import { describeValue } from "@sluice/limiter/document/validate.ts";
+import type { CounterReading } from "@sluice/limiter/protocol/push-messages.ts";
 import type { RedisLink } from "./redis-link.ts";
 import type { RedisScripts } from "./redis-scripts.ts";
 

@@ -1,7 +1,7 @@
 // Whether the user in SLUICE_REDIS_URL may do what the control plane needs: asked of Redis beforehand, all rights at once,
 // rather than found out one by one when an operator resets a counter.
 
-import { describeValue } from "@sluice/limiter/policy/validate.ts";
+import { describeValue } from "@sluice/limiter/document/validate.ts";
 import type { Redis } from "ioredis";
 import type { RedisDeployment } from "./redis-url.ts";
 

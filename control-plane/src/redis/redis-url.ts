@@ -1,6 +1,6 @@
 // Where Redis is, as SLUICE_REDIS_URL says it to gateways and control plane alike; docs/cluster.md has the forms.
 //
-// Gateways have a parser of their own (gateway/src/redis/deployment.ts), in bytes and without regular expressions: the two
+// Gateways have a parser of their own (limiter/src/protocol/redis-url.ts), in bytes and without regular expressions: the two
 // parts import nothing of each other, and the WHATWG URL takes no list of hosts. A test holds both to the same URLs.
 
 export interface Address {

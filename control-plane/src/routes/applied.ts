@@ -1,6 +1,6 @@
 // What follows a change: the push, and with ?wait the answer of the fleet.
 
-import type { Problem } from "@sluice/limiter/policy/validate.ts";
+import type { Problem } from "@sluice/limiter/document/validate.ts";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { callerOf } from "../plugins/authentication.ts";
 import type { Applied } from "../push/fleet.ts";

@@ -1,15 +1,15 @@
 // /api/v1/apps: the tenants.
 
-import { maxProblems } from "@sluice/limiter/policy/problems.ts";
-import { isName, nameRule } from "@sluice/limiter/policy/shape.ts";
-import { describeValue, type Problem } from "@sluice/limiter/policy/validate.ts";
+import { isName, nameRule } from "@sluice/limiter/document/policy-shape.ts";
+import { maxProblems } from "@sluice/limiter/document/problems.ts";
+import { describeValue, type Problem } from "@sluice/limiter/document/validate.ts";
 import type { RealmDocument } from "@sluice/limiter/realm/realm.ts";
 import type { FastifyInstance } from "fastify";
 import { boundNames, boundsOf, type TotalBounds, type Usage } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { callerOf } from "../plugins/authentication.ts";
-import { outsiders } from "../policies/judge-realm.ts";
 import type { Templates } from "../policies/resolve-templates.ts";
+import { outsiders } from "../policies/validate-realm.ts";
 import { appBodySchema, readAppBody } from "../schemas/app-body.ts";
 import { afterParameter, appSegment, limitParameter, querySchema, waitParameter } from "../schemas/parameters.ts";
 import { answers } from "../schemas/responses.ts";

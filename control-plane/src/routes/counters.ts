@@ -1,7 +1,7 @@
 // /api/v1/apps/{app}/counters: what one key of a policy has left, in Redis or on the gateways; reset, and topped up.
 
-import type { CounterOrder, CounterReading } from "@sluice/limiter/policy/snapshot.ts";
-import { describeValue } from "@sluice/limiter/policy/validate.ts";
+import { describeValue } from "@sluice/limiter/document/validate.ts";
+import type { CounterOrder, CounterReading } from "@sluice/limiter/protocol/push-messages.ts";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { type AskedCounter, askedCounter } from "../counters/asked-counter.ts";
 import { ApiError } from "../errors/api-error.ts";

@@ -1,14 +1,14 @@
 // /api/v1/apps/{app}/policies: the documents that gateways obey.
 
-import type { Problem } from "@sluice/limiter/policy/validate.ts";
+import type { Problem } from "@sluice/limiter/document/validate.ts";
 import type { FastifyInstance } from "fastify";
 import { checkDocumentBytes, documentProblems } from "../bounds/check-bounds.ts";
 import { documentBytes } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { callerOf } from "../plugins/authentication.ts";
-import { validatePut } from "../policies/judge-policy.ts";
-import { contextOf } from "../policies/judge-realm.ts";
 import type { Templates } from "../policies/resolve-templates.ts";
+import { validatePut } from "../policies/validate-policy.ts";
+import { contextOf } from "../policies/validate-realm.ts";
 import type { Gateway } from "../push/fleet.ts";
 import {
   afterParameter,

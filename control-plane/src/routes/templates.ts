@@ -1,15 +1,15 @@
 // /api/v1/apps/{app}/templates: actions and costs that several policies say by name.
 
-import { isName, nameRule } from "@sluice/limiter/policy/shape.ts";
-import { describeValue, type Problem } from "@sluice/limiter/policy/validate.ts";
+import { isName, nameRule } from "@sluice/limiter/document/policy-shape.ts";
+import { describeValue, type Problem } from "@sluice/limiter/document/validate.ts";
 import type { FastifyInstance } from "fastify";
 import { checkDocumentBytes } from "../bounds/check-bounds.ts";
 import { documentBytes } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { callerOf } from "../plugins/authentication.ts";
-import { contextOf } from "../policies/judge-realm.ts";
-import { validateTemplate, validateTemplateInApp, misfits, templateShape } from "../policies/judge-template.ts";
 import type { Templates } from "../policies/resolve-templates.ts";
+import { contextOf } from "../policies/validate-realm.ts";
+import { misfits, templateShape, validateTemplate, validateTemplateInApp } from "../policies/validate-template.ts";
 import {
   afterParameter,
   appSegment,

@@ -1,7 +1,8 @@
 // /api/v1/tokens: what lets people and programs in, each for one app. A token is shown when it is made and never again.
 
-import { parseDuration } from "@sluice/limiter/policy/duration.ts";
-import { nameShape, type Shape } from "@sluice/limiter/policy/shape.ts";
+import { parseDuration } from "@sluice/limiter/document/duration.ts";
+import { nameShape } from "@sluice/limiter/document/policy-shape.ts";
+import type { Shape } from "@sluice/limiter/document/shape.ts";
 import type { FastifyInstance } from "fastify";
 import { callerOf, refuseOtherApp } from "../plugins/authentication.ts";
 import {

@@ -1,7 +1,7 @@
 // The body of PUT /apps/{app}: what is set of an app. Each of its fields may be null, which takes back what was set.
 
-import type { Shape } from "@sluice/limiter/policy/shape.ts";
-import { describeValue } from "@sluice/limiter/policy/validate.ts";
+import type { Shape } from "@sluice/limiter/document/shape.ts";
+import { describeValue } from "@sluice/limiter/document/validate.ts";
 import { realmShape } from "@sluice/limiter/realm/realm-shape.ts";
 import { boundsShape } from "../bounds/bounds.ts";
 import type { AppChange } from "../storage/apps.ts";

@@ -1,12 +1,13 @@
 // The body that asks for a ban: whom, and until when.
 
+import { parseDuration } from "@sluice/limiter/document/duration.ts";
+import { nameShape } from "@sluice/limiter/document/policy-shape.ts";
+import { listProblems, noFindings } from "@sluice/limiter/document/problems.ts";
+import type { Shape } from "@sluice/limiter/document/shape.ts";
+import { checkKeyPatterns, describeValue, type Problem } from "@sluice/limiter/document/validate.ts";
 import { type Cidr, formatCidr, parseCidr } from "@sluice/limiter/key/cidr.ts";
 import { type KeyPart, parseKeyPart } from "@sluice/limiter/key/key-part.ts";
-import { bannedKeyShape, cidrShape } from "@sluice/limiter/policy/bans-and-callers.ts";
-import { parseDuration } from "@sluice/limiter/policy/duration.ts";
-import { listProblems, noFindings } from "@sluice/limiter/policy/problems.ts";
-import { nameShape, type Shape } from "@sluice/limiter/policy/shape.ts";
-import { checkKeyPatterns, describeValue, type Problem } from "@sluice/limiter/policy/validate.ts";
+import { bannedKeyShape, cidrShape } from "@sluice/limiter/protocol/bans-and-callers.ts";
 import type { Banned } from "../storage/bans.ts";
 import { readBody, refuseProblems } from "./read-body.ts";
 

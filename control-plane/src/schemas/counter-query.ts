@@ -1,7 +1,8 @@
 // Which counter is meant: by a query, or by the body that tops one up.
 
-import { nameShape, type Shape, unitsShape } from "@sluice/limiter/policy/shape.ts";
-import { describeValue } from "@sluice/limiter/policy/validate.ts";
+import { nameShape, unitsShape } from "@sluice/limiter/document/policy-shape.ts";
+import type { Shape } from "@sluice/limiter/document/shape.ts";
+import { describeValue } from "@sluice/limiter/document/validate.ts";
 import { refuseProblems } from "./read-body.ts";
 
 const longestValueBytes = 8192;

@@ -1,6 +1,6 @@
 // Query parameters and path segments, each with what it expects in words: that is what an error says.
 
-import { parseDuration } from "@sluice/limiter/policy/duration.ts";
+import { parseDuration } from "@sluice/limiter/document/duration.ts";
 
 const maxWaitMs = 60_000;
 

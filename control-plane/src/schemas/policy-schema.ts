@@ -1,7 +1,8 @@
 // The policy document as JSON Schema, derived from the shape that the validator walks: for people and their tools to
 // read. Nothing here decides whether a document is valid.
 
-import { type Field, policyShape, type Shape } from "@sluice/limiter/policy/shape.ts";
+import { policyShape } from "@sluice/limiter/document/policy-shape.ts";
+import type { Field, Shape } from "@sluice/limiter/document/shape.ts";
 import { templateFields } from "../policies/resolve-templates.ts";
 
 export interface JsonSchema {

@@ -1,8 +1,8 @@
 // Bodies held against a shape of limiter's: what is wrong with them is told in the same words as of policies.
 
-import { listProblems, noFindings } from "@sluice/limiter/policy/problems.ts";
-import type { Shape } from "@sluice/limiter/policy/shape.ts";
-import { checkShape, type Problem } from "@sluice/limiter/policy/validate.ts";
+import { listProblems, noFindings } from "@sluice/limiter/document/problems.ts";
+import type { Shape } from "@sluice/limiter/document/shape.ts";
+import { checkShape, type Problem } from "@sluice/limiter/document/validate.ts";
 import { ApiError } from "../errors/api-error.ts";
 
 export function shapeProblems(shape: Shape, value: unknown): Problem[] {

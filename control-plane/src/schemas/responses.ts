@@ -3,7 +3,7 @@
 import { realmShape } from "@sluice/limiter/realm/realm-shape.ts";
 import { boundNames } from "../bounds/bounds.ts";
 import { errorCatalogue } from "../errors/catalogue.ts";
-import { templateShape } from "../policies/judge-template.ts";
+import { templateShape } from "../policies/validate-template.ts";
 import { alarmNames } from "../push/alarms.ts";
 import { appRoles } from "../storage/tokens.ts";
 import { type JsonSchema, schemaOf, storedPolicySchema } from "./policy-schema.ts";

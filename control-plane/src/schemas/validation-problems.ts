@@ -1,6 +1,6 @@
 // What ajv found wrong with a query or a body, in the form that policies' problems have: path, expected, got.
 
-import type { Problem } from "@sluice/limiter/policy/validate.ts";
+import type { Problem } from "@sluice/limiter/document/validate.ts";
 import type { FastifySchemaValidationError } from "fastify";
 
 /** With ajv's option `verbose`, an error carries the schema that it broke and the value that broke it. */

@@ -1,7 +1,7 @@
 // Bans: a network, or key values of a policy, until a time. They are over by themselves: what has expired is not read
 // any more, and swept out when another one comes.
 
-import type { SnapshotBan } from "@sluice/limiter/policy/snapshot.ts";
+import type { SnapshotBan } from "@sluice/limiter/compiled/bans.ts";
 import type { SelectQueryBuilder, Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";

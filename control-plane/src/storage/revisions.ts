@@ -1,7 +1,8 @@
 // The history: what each revision changed, and the whole state at the newest one.
 
 import { setImmediate } from "node:timers/promises";
-import type { SnapshotBan, SnapshotCaller } from "@sluice/limiter/policy/snapshot.ts";
+import type { SnapshotBan } from "@sluice/limiter/compiled/bans.ts";
+import type { SnapshotCaller } from "@sluice/limiter/protocol/push-messages.ts";
 import { sql, type Transaction } from "kysely";
 import { type App, readApps } from "./apps.ts";
 import { readBans } from "./bans.ts";

@@ -1,7 +1,7 @@
 // Tokens, found by their hash: comparing secrets is left to an index over digests, whose timing tells nothing of them.
 // Those of callers travel to the gateways: making and deleting one is a change of what gateways enforce.
 
-import type { SnapshotCaller } from "@sluice/limiter/policy/snapshot.ts";
+import type { SnapshotCaller } from "@sluice/limiter/protocol/push-messages.ts";
 import type { Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";

@@ -1,7 +1,7 @@
 // Decisions by policy and result, and events that are worth a number. Each worker counts in its own memory and adds to
 // the shared dict now and then, so that counting costs a request no shared memory.
 
-import type { CompiledPolicy, DecisionCounts } from "../../../limiter/src/policy/compile.ts";
+import type { CompiledPolicy, DecisionCounts } from "../../../limiter/src/compiled/compile.ts";
 import { reportSmallMetrics } from "../runtime/missing-parts.ts";
 import { addSafely, metricsDict } from "../runtime/shared-memory.ts";
 

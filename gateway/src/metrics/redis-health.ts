@@ -1,6 +1,6 @@
 // Whether Redis answers this nginx, from what its workers' calls came to: nothing is counted for it besides the metrics.
 
-import type { RedisReport } from "../../../limiter/src/policy/snapshot.ts";
+import type { RedisReport } from "../../../limiter/src/protocol/push-messages.ts";
 import { redisCallCounts, redisFailureCount, redisFailures } from "./redis-calls.ts";
 
 /** At the last report; undefined before this worker's first: what others counted is of an unknown time. */

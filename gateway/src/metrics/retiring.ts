@@ -1,10 +1,10 @@
 // Counts of policies that are gone: shown no longer at once, and dropped from shared memory before long, so that what
 // is kept is bounded by the policies that there are.
 
-import type { Pause } from "../../../limiter/src/policy/pause.ts";
-import { policiesOf } from "../ask/directory.ts";
+import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import { addSafely, metricsDict } from "../runtime/shared-memory.ts";
 import { besideRequests } from "../runtime/slices.ts";
+import { policiesOf } from "../snapshot/current.ts";
 import { policyOfSeries } from "./counts.ts";
 
 /** Long after the last worker has flushed what it counted of a policy before that went. */

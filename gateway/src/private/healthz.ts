@@ -3,10 +3,10 @@
 // everything pass, and says so; where the operator requires a snapshot it is not healthy until it has one, and nowhere without
 // the call that begins its workers.
 
-import { isConnected } from "../push/fleet.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import type { Settings } from "../settings.ts";
 import { currentSnapshot, hasSnapshot } from "../snapshot/current.ts";
+import { isConnected } from "../snapshot/live-gateways.ts";
 
 const unavailable = 503;
 

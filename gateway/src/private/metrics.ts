@@ -1,7 +1,7 @@
 // GET /sluice/metrics, in Prometheus' text form. On the private listener only: names of apps and policies are in it.
 
-import type { Pause } from "../../../limiter/src/policy/pause.ts";
-import { checkStatuses } from "../ask/ask-errors.ts";
+import type { Pause } from "../../../limiter/src/basics/pause.ts";
+import { checkStatuses } from "../check-api/check-errors.ts";
 import { checkCount, decisionCount, eventCount, results } from "../metrics/counts.ts";
 import {
   leaseEvents,
@@ -24,11 +24,11 @@ import {
   redisFailureCount,
   redisFailures,
 } from "../metrics/redis-calls.ts";
-import { isConnected, liveGateways } from "../push/fleet.ts";
 import { openBreakerCount } from "../redis/breaker.ts";
 import { countersDict, overflowDict } from "../runtime/shared-memory.ts";
 import { besideRequests, longestSliceSeconds } from "../runtime/slices.ts";
 import { currentSnapshot, snapshotAgeSeconds } from "../snapshot/current.ts";
+import { isConnected, liveGateways } from "../snapshot/live-gateways.ts";
 import { version } from "../version.ts";
 
 const mostLinesAtOnce = 100;

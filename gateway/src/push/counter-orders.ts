@@ -1,12 +1,12 @@
 // What an operator orders about one counter, done on this nginx: it is read, forgotten or topped up.
 
-import { encodeKeyValues } from "../../../limiter/src/key/counter-key.ts";
-import { type CompiledPolicy, overrideFor } from "../../../limiter/src/policy/compile.ts";
-import type { ControlMessage, GatewayMessage } from "../../../limiter/src/policy/snapshot.ts";
+import { type CompiledPolicy, overrideFor } from "../../../limiter/src/compiled/compile.ts";
+import { encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
+import type { ControlMessage, GatewayMessage } from "../../../limiter/src/protocol/push-messages.ts";
+import { counterChanged } from "../charging/counter-changes.ts";
 import { sha1Hex } from "../request/key-values.ts";
 import { currentSnapshot } from "../snapshot/current.ts";
-import { counterChanged } from "../stores/counter-changes.ts";
-import { readOnNode, topUpOnNode } from "../stores/node-orders.ts";
+import { readOnNode, topUpOnNode } from "../stores/node/operator-changes.ts";
 
 export type CounterMessage = Extract<ControlMessage, { type: "counter" }>;
 

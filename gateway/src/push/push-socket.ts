@@ -1,8 +1,8 @@
 // The outbound WebSocket to the control plane: snapshots come in, what became of them goes out. Owned by one worker;
 // reading has a light thread of its own and so has taking snapshots in, everything else is done in the owner's turns.
 
-import { isUtf8 } from "../../../limiter/src/key/utf8.ts";
-import type { GatewayMessage } from "../../../limiter/src/policy/snapshot.ts";
+import { isUtf8 } from "../../../limiter/src/basics/utf8.ts";
+import type { GatewayMessage } from "../../../limiter/src/protocol/push-messages.ts";
 import { decisionTotals } from "../metrics/counts.ts";
 import { redisReport } from "../metrics/redis-health.ts";
 import { runUntilDone } from "../runtime/background.ts";
@@ -12,10 +12,10 @@ import { noteOutage, noteReturn } from "../runtime/outages.ts";
 import { rest } from "../runtime/slices.ts";
 import type { Settings } from "../settings.ts";
 import { currentSnapshot } from "../snapshot/current.ts";
+import { setConnected } from "../snapshot/live-gateways.ts";
 import { addPart, endText, noText } from "../snapshot/text.ts";
 import { version } from "../version.ts";
 import { dial } from "./dial.ts";
-import { setConnected } from "./fleet.ts";
 import { claim, renew, resign } from "./ownership.ts";
 import { beginsSnapshot, lateAnswer, receive } from "./receive.ts";
 

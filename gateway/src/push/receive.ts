@@ -1,18 +1,18 @@
 // What comes in over the push socket: the size of the fleet, orders about one counter, and snapshots. A snapshot is taken
 // whole, by every worker, or refused whole with the reasons.
 
-import type { Pause } from "../../../limiter/src/policy/pause.ts";
-import type { ControlMessage, GatewayMessage } from "../../../limiter/src/policy/snapshot.ts";
-import type { Problem } from "../../../limiter/src/policy/validate.ts";
+import type { Pause } from "../../../limiter/src/basics/pause.ts";
+import type { Problem } from "../../../limiter/src/document/validate.ts";
+import type { ControlMessage, GatewayMessage } from "../../../limiter/src/protocol/push-messages.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { inSlices } from "../runtime/slices.ts";
 import type { Settings } from "../settings.ts";
 import { currentSnapshot } from "../snapshot/current.ts";
 import { store } from "../snapshot/disk.ts";
 import { allApplied, publish, waitUntilApplied } from "../snapshot/distribution.ts";
+import { isFleetSize, keepLiveGateways } from "../snapshot/live-gateways.ts";
 import { readPieces } from "../snapshot/text.ts";
 import { isCounterOrder, obey } from "./counter-orders.ts";
-import { isFleetSize, keepLiveGateways } from "./fleet.ts";
 
 const applyTimeoutSeconds = 10;
 

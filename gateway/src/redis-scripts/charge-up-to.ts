@@ -5,8 +5,8 @@
 // reply  how many units were charged, of all counters together
 // Time is Redis' own. Atomic as every script is.
 
-import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
-import { chargeUpTo } from "../../../limiter/src/settlement.ts";
+import { chargeUpTo } from "../../../limiter/src/algorithms/deferred-charge.ts";
+import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
 import { counterAt, loadCounter, rateFrom, redisRing, redisTimeUs, saveCounter } from "./counter.ts";
 
 export function chargeCountersUpTo(keys: string[], argv: string[]): number {

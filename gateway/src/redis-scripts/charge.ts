@@ -8,11 +8,11 @@
 // has not refilled. Ledgers are only read. Time is Redis' own. Atomic as every script is: no other command runs between
 // the first read and the last write.
 
+import { type Counter, chargeAll } from "../../../limiter/src/algorithms/charge-all.ts";
+import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
+import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
 import { describe } from "../../../limiter/src/algorithms/rate.ts";
-import { type Counter, chargeAll } from "../../../limiter/src/charge-all.ts";
-import { emptyDecision } from "../../../limiter/src/decision.ts";
 import { type Ledger, oweWhatIsOut } from "../../../limiter/src/lease/ledger.ts";
-import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
 import {
   counterAt,
   loadCounter,

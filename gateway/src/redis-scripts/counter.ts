@@ -9,9 +9,9 @@
 // long one the head and the first entries are, the others in place.
 
 import { type CounterState, nextCapacity, type Ring } from "../../../limiter/src/algorithms/counter-state.ts";
+import type { Debt } from "../../../limiter/src/algorithms/deferred-charge.ts";
+import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
 import { keepsEntries, lifetimeUs, type Rate, rateOf } from "../../../limiter/src/algorithms/rate.ts";
-import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
-import type { Debt } from "../../../limiter/src/settlement.ts";
 
 declare const redis: {
   call(this: void, command: "TIME"): [seconds: string, micros: string];

@@ -10,9 +10,10 @@
 // after, and changes nothing. Time is Redis' own. Atomic as every script
 // is: ledger and counters change together or not at all.
 
+import type { Counter } from "../../../limiter/src/algorithms/charge-all.ts";
+import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
+import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
 import { admits, describe } from "../../../limiter/src/algorithms/rate.ts";
-import type { Counter } from "../../../limiter/src/charge-all.ts";
-import { emptyDecision } from "../../../limiter/src/decision.ts";
 import {
   exchange,
   type Holding,
@@ -21,7 +22,6 @@ import {
   overtaken,
   unitsElsewhere,
 } from "../../../limiter/src/lease/ledger.ts";
-import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
 import {
   counterAt,
   loadCounter,

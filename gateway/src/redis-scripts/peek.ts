@@ -6,10 +6,10 @@
 //        delay (µs)]
 // Time is Redis' own. Writes nothing.
 
+import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
+import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
 import { admits, describe } from "../../../limiter/src/algorithms/rate.ts";
-import { emptyDecision } from "../../../limiter/src/decision.ts";
 import { type Ledger, oweWhatIsOut } from "../../../limiter/src/lease/ledger.ts";
-import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
 import { counterAt, loadCounter, rateFrom, redisRing, redisTimeUs } from "./counter.ts";
 import { loadLedger } from "./stored-ledger.ts";
 

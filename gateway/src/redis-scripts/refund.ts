@@ -6,8 +6,8 @@
 // reply  how many counters were there to give back to
 // Time is Redis' own. Atomic as every script is.
 
+import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
 import { refund } from "../../../limiter/src/algorithms/rate.ts";
-import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
 import { counterAt, loadCounter, rateFrom, redisRing, redisTimeUs, saveCounter } from "./counter.ts";
 
 export function refundCounters(keys: string[], argv: string[]): number {

@@ -5,8 +5,8 @@
 // reply  how many counters were there to give back to
 // Time is Redis' own. Atomic as every script is.
 
-import type { Algorithm } from "../../../limiter/src/policy/policy.ts";
-import { topUp } from "../../../limiter/src/top-up.ts";
+import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
+import { topUp } from "../../../limiter/src/algorithms/top-up.ts";
 import { counterAt, loadCounter, rateFrom, redisRing, redisTimeUs, saveCounter } from "./counter.ts";
 
 export function topUpCounters(keys: string[], argv: string[]): number {

@@ -4,11 +4,11 @@
 // Debian's lua-resty-redis is older than OpenResty's: it has neither set_timeouts nor TLS, and takes an unknown method for
 // a Redis command. What is used of it here, both have; the TLS handshake is ours.
 
+import { type Access, type Address, poolName } from "../../../limiter/src/protocol/redis-url.ts";
 import { redisLibrary } from "../runtime/lua-modules.ts";
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
 import { type Breaker, closedBreaker, noteAnswer, noteFailure, noteLateAnswer, noteSilence } from "./breaker.ts";
-import { type Access, type Address, poolName } from "./deployment.ts";
 import {
   type Answerer,
   beginWaiting,

@@ -1,8 +1,8 @@
 // Which server is the primary, as sentinels say. A worker keeps the answer until the primary fails it.
 
-import { queryFirstAnswering, discover, newDiscovery } from "./asking-around.ts";
+import { type Address, type Deployment, reportedAddress } from "../../../limiter/src/protocol/redis-url.ts";
 import { forgetOthers, type RedisServer, serverAt } from "./connection.ts";
-import { type Address, type Deployment, reportedAddress } from "./deployment.ts";
+import { discover, newDiscovery, queryFirstAnswering } from "./discovery.ts";
 
 export type SentinelDeployment = Deployment & { kind: "sentinel" };
 

@@ -3,22 +3,17 @@
 // A script that was certainly not run is sent once more where it belongs; all such detours together have one deadline. One
 // whose reply was lost may have been run and is never sent again: nothing is charged twice.
 
+import { reportedAddress } from "../../../limiter/src/protocol/redis-url.ts";
 import { countRedisFailure, observeRedisCall } from "../metrics/redis-calls.ts";
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
 import { connectTo, discard, keep, noteAnswerOf, noteFailureOf, type RedisServer, serverAt } from "./connection.ts";
-import { reportedAddress } from "./deployment.ts";
 import { changedNothing, codeOf, decidesNothing, type ErrorCode, redirection } from "./error-reply.ts";
 import { slotOf } from "./hash-slot.ts";
 import { endWaiting, isSilent, leftSeconds, newPatience, type Patience, patienceSeconds } from "./patience.ts";
 import { doubtPrimary, primaryOf } from "./primary.ts";
-import { callOf, callWithSource, exchange, exchangeOne } from "./script-request.ts";
+import { callOf, callWithSource, exchange, exchangeOne, type Script } from "./script-request.ts";
 import { doubtSlots, otherServerOfSlot, serverOfSlot, slotMoved } from "./slot-map.ts";
-
-export interface Script {
-  readonly sha1: string;
-  readonly source: string;
-}
 
 /** How far a script came that has no reply. connect: it was not sent. call: its reply was lost. reply: an error came. */
 type Stage = "connect" | "call" | "reply";

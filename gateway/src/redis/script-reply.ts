@@ -3,7 +3,8 @@
 
 import type { RedisSettings } from "../settings.ts";
 import type { Patience } from "./patience.ts";
-import { callScript, type Script } from "./script-call.ts";
+import { callScript } from "./script-call.ts";
+import type { Script } from "./script-request.ts";
 
 export const oddReply = "a reply that none of our scripts gives";
 

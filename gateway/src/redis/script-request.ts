@@ -2,7 +2,10 @@
 // twice, and that is a quarter of what a decision in Redis costs nginx. In one piece each would be a long text of its own, and
 // LuaJIT, which looks at some of its bytes, would take texts that differ by a few digits in the middle for the same at first.
 
-import type { Script } from "./script-call.ts";
+export interface Script {
+  readonly sha1: string;
+  readonly source: string;
+}
 
 const mostKnown = 256;
 /** What stands before a text of so many bytes, behind what comes before it. */

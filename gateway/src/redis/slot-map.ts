@@ -1,8 +1,8 @@
 // Which node of a Redis Cluster serves a slot, as its nodes say. A worker keeps the map until a node says MOVED or fails.
 
-import { queryFirstAnswering, discover, newDiscovery } from "./asking-around.ts";
+import { type Address, type Deployment, reportedAddress } from "../../../limiter/src/protocol/redis-url.ts";
 import { forgetOthers, type RedisServer, serverAt } from "./connection.ts";
-import { type Address, type Deployment, reportedAddress } from "./deployment.ts";
+import { discover, newDiscovery, queryFirstAnswering } from "./discovery.ts";
 
 export type ClusterDeployment = Deployment & { kind: "cluster" };
 

@@ -1,12 +1,12 @@
 // What the request says for each part of a policy's key.
 
+import { encodeKeyValue, encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
+import type { Policy } from "../../../limiter/src/document/policy.ts";
 import { authorizationValue, bearerToken } from "../../../limiter/src/key/authorization.ts";
 import { cookieValue } from "../../../limiter/src/key/cookie.ts";
-import { encodeKeyValue, encodeKeyValues } from "../../../limiter/src/key/counter-key.ts";
 import { ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
 import { claimText, payloadOf } from "../../../limiter/src/key/jwt-claim.ts";
 import type { KeyPart, Reading } from "../../../limiter/src/key/key-part.ts";
-import type { Policy } from "../../../limiter/src/policy/policy.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { queryValue } from "./query-value.ts";
 import { readHeader } from "./request-headers.ts";

@@ -4,7 +4,7 @@
 // Of a name that comes twice some servers take the first and others the last, some cut at ";" too, and what is no
 // percent-encoding is dropped, kept or refused: such a value is none that a counter could go by.
 
-import { hexDigit } from "../../../limiter/src/key/hex-digit.ts";
+import { hexDigit } from "../../../limiter/src/basics/hex-digit.ts";
 import type { Reading } from "../../../limiter/src/key/key-part.ts";
 
 const space = 32;

@@ -3,8 +3,8 @@
 //
 // Of nginx since 1.23, a variable without ", " in it is one line: then the others are not looked through.
 
+import { shared, sharing } from "../../../limiter/src/basics/sharing.ts";
 import type { Reading } from "../../../limiter/src/key/key-part.ts";
-import { shared, sharing } from "../../../limiter/src/policy/sharing.ts";
 import { requestPointer } from "../runtime/lua-modules.ts";
 
 interface Text {

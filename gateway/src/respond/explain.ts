@@ -1,17 +1,17 @@
 // The debugging answer: an operator who shows the secret is told which policies were met, which keys were charged, who
 // decided and why the request was refused, in the response's headers.
 
-import { never } from "../../../limiter/src/decision.ts";
-import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
-import { isBanEntry } from "../../../limiter/src/realm/snapshot-apps.ts";
-import type { MergedDecision } from "../../../limiter/src/verdict.ts";
+import { never } from "../../../limiter/src/algorithms/decision.ts";
+import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import type { MergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
+import { isBanEntry } from "../../../limiter/src/protocol/snapshot-apps.ts";
 import { readHeader } from "../request/request-headers.ts";
 import { stopwatchUs, wallSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
-import { firstKey } from "../stores/groups.ts";
-import { leaseKnownSinceUs } from "../stores/leases.ts";
-import type { Charge, Check } from "../stores/redis-store.ts";
-import { refusalKnownSince } from "../stores/refusals.ts";
+import type { Charge, Check } from "../stores/check.ts";
+import { leaseKnownSinceUs } from "../stores/lease/leases.ts";
+import { refusalKnownSince } from "../stores/redis/refusal-cache.ts";
+import { firstKey } from "../stores/redis/slot-groups.ts";
 
 /** Of the request: the secret. Of the response: one line a policy, and one for the whole. */
 const headerName = "x-sluice-debug";

@@ -1,8 +1,8 @@
 // Tells the client where it stands: the IETF draft's two fields, the older X-RateLimit-*, both or none.
 
-import { shared, sharing } from "../../../limiter/src/policy/sharing.ts";
+import { shared, sharing } from "../../../limiter/src/basics/sharing.ts";
+import type { MergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
 import { rateLimitItem, wholeSeconds } from "../../../limiter/src/response-headers.ts";
-import type { MergedDecision } from "../../../limiter/src/verdict.ts";
 import { addHeader } from "../runtime/lua-modules.ts";
 import type { HeaderStyle } from "../settings.ts";
 

@@ -1,7 +1,7 @@
 // Headers by which the service learns that a request is over a limit that lets it pass.
 
-import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
-import type { HeaderLine, OnLimit } from "../../../limiter/src/policy/on-limit.ts";
+import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import type { HeaderLine, OnLimit } from "../../../limiter/src/document/on-limit.ts";
 
 /** What is to become of the request's headers, once all policies have been asked: none counts by another one's mark. */
 export interface Marks {

@@ -1,10 +1,10 @@
 // Ends a request that is refused: with a problem document (RFC 9457) that says why, or as its policy says.
 
-import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
-import type { CostSource } from "../../../limiter/src/policy/cost.ts";
-import type { HeaderLines, OnLimit, Reject } from "../../../limiter/src/policy/on-limit.ts";
+import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import type { MergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
+import type { CostSource } from "../../../limiter/src/document/cost.ts";
+import type { HeaderLines, OnLimit, Reject } from "../../../limiter/src/document/on-limit.ts";
 import { retryAfterSeconds } from "../../../limiter/src/response-headers.ts";
-import type { MergedDecision } from "../../../limiter/src/verdict.ts";
 import { countEvent } from "../metrics/counts.ts";
 import type { HeaderStyle } from "../settings.ts";
 import { setHeaders } from "./headers.ts";

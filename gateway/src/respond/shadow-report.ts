@@ -4,8 +4,8 @@
 // Key values come from clients: each is cut and escaped, so that none ends the line or writes another. Credentials are no use
 // to whoever reads a log, other than to tell them apart: of these there is a digest.
 
+import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
-import type { CompiledPolicy } from "../../../limiter/src/policy/compile.ts";
 import { rawKeyValues, readKeyValues, sha1Hex } from "../request/key-values.ts";
 import { beginLine, type Quiet } from "../runtime/sparing-log.ts";
 import { currentSnapshot } from "../snapshot/current.ts";

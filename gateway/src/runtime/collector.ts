@@ -5,7 +5,7 @@
 // All Lua of an nginx has one collector. Whoever makes garbage pays for its rounds, and a round looks at all that Sluice has as
 // well. So that Sluice's neighbours do not pay for that, the rounds are rarer by a few MB of garbage.
 
-import type { Pause } from "../../../limiter/src/policy/pause.ts";
+import type { Pause } from "../../../limiter/src/basics/pause.ts";
 
 /** As in Lua's manual; LuaJIT knows one argument more than its type declarations. */
 declare function collectgarbage(

@@ -1,6 +1,6 @@
 // Files, as LuaJIT has them: the published types speak of later Luas.
 
-import type { Pause } from "../../../limiter/src/policy/pause.ts";
+import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import { createPrivateFile } from "./system-calls.ts";
 
 interface File {

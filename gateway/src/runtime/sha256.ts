@@ -1,6 +1,6 @@
 // SHA-256, by which callers' tokens are known, and whether what lies on disk is whole.
 
-import { noPause, type Pause } from "../../../limiter/src/policy/pause.ts";
+import { noPause, type Pause } from "../../../limiter/src/basics/pause.ts";
 import { sha256Library } from "./lua-modules.ts";
 
 /** 64 hex digits in lower case. */

@@ -1,6 +1,6 @@
 // Long work beside requests, in slices: when one has lasted for long enough, nginx turns to everything else that waits.
 
-import type { Pause } from "../../../limiter/src/policy/pause.ts";
+import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import { runSoon } from "./background.ts";
 import { collect, endRoundBefore, isFull, postponeCollection } from "./collector.ts";
 import { stateDict } from "./shared-memory.ts";

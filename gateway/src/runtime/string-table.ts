@@ -6,7 +6,7 @@
 // A worker with fewer policies keeps none. Each round of the collector looks at every text, and whoever makes garbage pays for
 // the rounds: 65,792 texts made all other Lua of the same nginx dearer by a fifth.
 
-import { noPause, type Pause } from "../../../limiter/src/policy/pause.ts";
+import { noPause, type Pause } from "../../../limiter/src/basics/pause.ts";
 
 const manyPolicies = 5000;
 /** What a policy has at least that is its own. */

@@ -1,7 +1,9 @@
 // The snapshot that this worker decides by. It is replaced whole, between requests, never changed.
 
-import { indexPolicies } from "../../../limiter/src/match/policy-index.ts";
-import type { CompiledSnapshot } from "../../../limiter/src/policy/read-snapshot.ts";
+import { emptyTable } from "../../../limiter/src/basics/table.ts";
+import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import { indexPolicies } from "../../../limiter/src/index/policy-index.ts";
+import type { CompiledSnapshot } from "../../../limiter/src/protocol/read-snapshot.ts";
 
 const noPolicies: CompiledSnapshot = {
   epoch: "",
@@ -16,11 +18,17 @@ const noPolicies: CompiledSnapshot = {
   source: undefined,
 };
 
+const noPoliciesOfApp = emptyTable<CompiledPolicy>();
 let current = noPolicies;
 let takenAtSeconds = ngx.now();
 
 export function currentSnapshot(): CompiledSnapshot {
   return current;
+}
+
+/** The policies of an app by name, whoever may use them. */
+export function policiesOf(app: string): Readonly<Record<string, CompiledPolicy>> {
+  return current.policiesByName[app] ?? noPoliciesOfApp;
 }
 
 /** Whether there is one, of the control plane's or of the disk's; it may be empty. */

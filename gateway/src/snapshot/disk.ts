@@ -4,8 +4,8 @@
 // Behind a snapshot's text stands a line with its checksum. A file without one is an earlier version's, and is whole if it can be
 // read.
 
-import { noPause, type Pause } from "../../../limiter/src/policy/pause.ts";
-import type { CompiledSnapshot } from "../../../limiter/src/policy/read-snapshot.ts";
+import { noPause, type Pause } from "../../../limiter/src/basics/pause.ts";
+import type { CompiledSnapshot } from "../../../limiter/src/protocol/read-snapshot.ts";
 import { runUntilDone } from "../runtime/background.ts";
 import { replaceFile } from "../runtime/files.ts";
 import { sha256HexOf } from "../runtime/sha256.ts";

@@ -2,8 +2,8 @@
 // looks at the version every few ms, reads the text when it has moved, and notes the version that it applied. A text is
 // laid out before its version is told and the one before goes after that: one that does not fit harms nothing.
 
-import { noPause, type Pause } from "../../../limiter/src/policy/pause.ts";
-import type { CompiledSnapshot } from "../../../limiter/src/policy/read-snapshot.ts";
+import { noPause, type Pause } from "../../../limiter/src/basics/pause.ts";
+import type { CompiledSnapshot } from "../../../limiter/src/protocol/read-snapshot.ts";
 import { stateDict } from "../runtime/shared-memory.ts";
 import { inSlices } from "../runtime/slices.ts";
 import { expectPolicies } from "../runtime/string-table.ts";

@@ -1,9 +1,9 @@
 // The directory that workers keep their files in: whether they can, and that nobody else opens what is there.
 
-import { liveGatewaysFile } from "../push/fleet.ts";
 import { closeToOthers, ownAccount, whyNotWritable } from "../runtime/system-calls.ts";
 import type { Settings } from "../settings.ts";
 import { formerSnapshotFile, snapshotFile } from "./disk.ts";
+import { liveGatewaysFile } from "./live-gateways.ts";
 
 /** Where nothing is named and the prefix is not theirs. */
 const usualDirectory = "/var/lib/sluice";

@@ -1,9 +1,9 @@
 // The text of a snapshot, in pieces that are short enough to be copied, hashed and decoded between two requests. They end
 // where lines end, as long as lines are shorter: a policy is whole in one piece.
 
-import type { Pause } from "../../../limiter/src/policy/pause.ts";
-import type { SnapshotReading } from "../../../limiter/src/policy/read-snapshot.ts";
-import { type CompiledSnapshot, readSnapshot, readSnapshotLines } from "../../../limiter/src/policy/read-snapshot.ts";
+import type { Pause } from "../../../limiter/src/basics/pause.ts";
+import type { SnapshotReading } from "../../../limiter/src/protocol/read-snapshot.ts";
+import { type CompiledSnapshot, readSnapshot, readSnapshotLines } from "../../../limiter/src/protocol/read-snapshot.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 
 export const pieceBytes = 65_536;

@@ -4,8 +4,8 @@
 //
 // The head is the start of the window that was last charged, and the units used in it.
 
-import { type Decision, never } from "../decision.ts";
 import { type CounterState, clockToleranceUs } from "./counter-state.ts";
+import { type Decision, never } from "./decision.ts";
 
 export interface FixedWindow {
   readonly algorithm: "fixed-window";

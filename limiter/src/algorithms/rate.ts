@@ -1,9 +1,8 @@
 // One door to all algorithms: what a limit of a policy does to a counter's state.
 
-import type { Decision } from "../decision.ts";
-import type { Limit } from "../policy/policy.ts";
 import { concurrency } from "./concurrency.ts";
 import type { CounterState, Ring } from "./counter-state.ts";
+import type { Decision } from "./decision.ts";
 import {
   admitsFixedWindow,
   describeFixedWindow,
@@ -12,6 +11,7 @@ import {
   refundFixedWindow,
 } from "./fixed-window.ts";
 import { type LeakyBucket, leakyBucket, leakyBucketDelayUs } from "./leaky-bucket.ts";
+import type { Limit } from "./limit.ts";
 import { slidingLog } from "./sliding-log.ts";
 import {
   admitsSliding,

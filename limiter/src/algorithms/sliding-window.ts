@@ -8,8 +8,8 @@
 // else is touched. When units are taken in a later one, the tick before becomes an entry of the ring. Entries hold running
 // sums, not units: what all expired ones took is one subtraction, and the first that has not is found by halving.
 
-import { type Decision, never } from "../decision.ts";
 import { type CounterState, clockToleranceUs, type Ring, wrap } from "./counter-state.ts";
+import { type Decision, never } from "./decision.ts";
 
 export interface SlidingWindow {
   readonly algorithm: "sliding-window" | "sliding-log" | "concurrency";

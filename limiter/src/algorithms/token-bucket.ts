@@ -5,8 +5,8 @@
 // of now. That quotient is rarely whole, so a moment is whole µs plus a count of quota-ths of one: no fraction is lost,
 // however long the bucket lives.
 
-import { type Decision, never } from "../decision.ts";
 import { type CounterState, clockToleranceUs } from "./counter-state.ts";
+import { type Decision, never } from "./decision.ts";
 import { maxExact, multiplyDivide } from "./wide-multiply.ts";
 
 export interface Bucket {

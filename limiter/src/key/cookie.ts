@@ -1,9 +1,9 @@
 // The value of a cookie in a request's `Cookie` lines, so that one value is one text however it is spelled: whatever servers'
 // common parsers read as alike is alike here. Where they read different values, there is none that a counter could go by.
 
-import { hexDigit } from "./hex-digit.ts";
+import { hexDigit } from "../basics/hex-digit.ts";
+import { isUtf8 } from "../basics/utf8.ts";
 import type { Reading } from "./key-part.ts";
-import { isUtf8 } from "./utf8.ts";
 
 const tab = 9;
 const space = 32;

@@ -1,6 +1,6 @@
 // The parts a key may be made of, as written in a policy: "ip", "ip/24/56", "header:x-user-id", "const:free".
 
-import { byteLength } from "../byte-length.ts";
+import { byteLength } from "../basics/byte-length.ts";
 
 export type KeyPart =
   | { readonly source: "ip"; readonly v4Bits: number; readonly v6Bits: number }

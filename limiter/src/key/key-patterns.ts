@@ -4,7 +4,7 @@
 // Lists that leave open the same parts, and ask for as many characters of the others, share a table: to find the first
 // that matches takes a look into each table, however many lists there are.
 
-import { emptyTable } from "../policy/table.ts";
+import { emptyTable } from "../basics/table.ts";
 import { addressGroups, ipPrefix } from "./ip-prefix.ts";
 import type { KeyPart } from "./key-part.ts";
 

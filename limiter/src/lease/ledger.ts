@@ -11,12 +11,12 @@
 // What is out is what Redis knows of, never less than what gateways can spend: they report what they have spent late, and
 // give back only what they no longer have.
 
+import { admitsAll, type Counter } from "../algorithms/charge-all.ts";
 import type { CounterState, Ring } from "../algorithms/counter-state.ts";
+import { emptyDecision } from "../algorithms/decision.ts";
 import { charge, describe, type Rate, refund } from "../algorithms/rate.ts";
 import { owesAtLeast, refillUs } from "../algorithms/token-bucket.ts";
 import { maxExact } from "../algorithms/wide-multiply.ts";
-import { admitsAll, type Counter } from "../charge-all.ts";
-import { emptyDecision } from "../decision.ts";
 
 /** What one gateway holds, and what it was last answered. Whole numbers; units are units of the policy's cost. */
 export interface Holding {

@@ -1,7 +1,7 @@
 // What a regular expression of a path can cost a request, known before any request comes: for each character of the path, so
 // many steps of the same length. Whoever lets several parties' expressions run on one path bounds their sum.
 
-import { emptyTable } from "../policy/table.ts";
+import { emptyTable } from "../basics/table.ts";
 import { type Matcher, newMatcher, nextState, type State, startState } from "./path-regex.ts";
 import { regexProgram } from "./regex-program.ts";
 import { type RegexNode, readRegex } from "./regex-syntax.ts";

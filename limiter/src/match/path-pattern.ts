@@ -1,7 +1,7 @@
 // Paths as policies write them, held against nginx's $uri: "/api/books" exactly, "/api/books/*" as a prefix, and
 // "~^/v[0-9]+/books$" as a regular expression.
 
-import { emptyTable } from "../policy/table.ts";
+import { emptyTable } from "../basics/table.ts";
 import { matchesRegex, type PathRegex, pathRegex } from "./path-regex.ts";
 import { emptyPrefixTree, type PrefixTree, prefixNode, stepAlong } from "./prefix-tree.ts";
 

@@ -3,7 +3,7 @@
 // earlier one costs a look-up for each character. States are bounded; where there are too many, the rest of the path is
 // followed without keeping any.
 
-import { emptyTable } from "../policy/table.ts";
+import { emptyTable } from "../basics/table.ts";
 import { boundaries, hasCharacter } from "./character-set.ts";
 import { characterAt, unitsOf } from "./characters.ts";
 import { atEnd, atStart, character, either, matched, type RegexProgram, regexProgram } from "./regex-program.ts";

@@ -1,7 +1,7 @@
 // A regular expression as instructions: where each leads, over which character. They are what a matcher steps through
 // all at once, so that no expression makes it go back.
 
-import { emptyTable } from "../policy/table.ts";
+import { emptyTable } from "../basics/table.ts";
 import { type CharacterSet, everyCharacter } from "./character-set.ts";
 import type { RegexNode } from "./regex-syntax.ts";
 

@@ -2,7 +2,7 @@
 // only a token for all apps may have policies set them: an app's editor would speak for others with them. Those that
 // frame a message are refused to everybody (on-limit.ts).
 
-import type { Problem } from "../policy/problems.ts";
+import type { Problem } from "../document/problems.ts";
 
 /** Documented in docs/security.md, where a test compares. */
 export const namesForAdmins: readonly string[] = [

@@ -1,9 +1,9 @@
 // Whether all that a policy can match is within its app's realm; and if not, which field says so, and how to write it.
 
+import type { Match } from "../document/policy.ts";
+import { addProblem, type Findings, listProblems, noFindings, type Problem } from "../document/problems.ts";
+import { describeValue } from "../document/validate.ts";
 import { pathPattern } from "../match/path-pattern.ts";
-import type { Match } from "../policy/policy.ts";
-import { addProblem, type Findings, listProblems, noFindings, type Problem } from "../policy/problems.ts";
-import { describeValue } from "../policy/validate.ts";
 import { beneath, type Realm } from "./realm.ts";
 import { type ProofBudget, pathOutside, proofBudget, unproven } from "./regex-within.ts";
 

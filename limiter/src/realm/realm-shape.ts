@@ -1,7 +1,8 @@
 // What a realm's document may hold, field by field; and what of it gateways are told.
 
-import { isLocation, isPath } from "../policy/on-limit.ts";
-import { type Field, hostPatternShape, type Shape } from "../policy/shape.ts";
+import { isLocation, isPath } from "../document/on-limit.ts";
+import { hostPatternShape } from "../document/policy-shape.ts";
+import type { Field, Shape } from "../document/shape.ts";
 import { isNormalUri, isReservedLocation, isReservedUri } from "./redirects.ts";
 
 const path: Shape = {

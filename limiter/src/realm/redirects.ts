@@ -2,10 +2,10 @@
 // Sluice's own paths, which are for operators. A path is judged as nginx will look for its location: decoded once, and
 // here with slashes merged and dots resolved as well, so that no spelling passes for another path.
 
+import type { OnLimit } from "../document/on-limit.ts";
+import type { Problem } from "../document/problems.ts";
+import { describeValue } from "../document/validate.ts";
 import { characterAt, illFormed, unitsOf } from "../match/characters.ts";
-import type { OnLimit } from "../policy/on-limit.ts";
-import type { Problem } from "../policy/problems.ts";
-import { describeValue } from "../policy/validate.ts";
 import { beneath, type Realm } from "./realm.ts";
 
 /** Sluice's own locations, on whatever listener. */

@@ -1,0 +1,91 @@
+// Whether a document may become a policy here: limiter's validator on what gateways will get of it, and what only this
+// deployment knows.
+
+import type { Policy } from "@sluice/limiter/document/policy.ts";
+import { maxTimezoneBytes } from "@sluice/limiter/document/policy-shape.ts";
+import { describeValue, type Problem, validatePolicy } from "@sluice/limiter/document/validate.ts";
+import { warningsOf } from "@sluice/limiter/document/warnings.ts";
+import { problemAsPut, resolveTemplates, type Templates } from "./resolve-templates.ts";
+import { forbiddenHeaders, outsideProblems, type PolicyContext, realmWarnings } from "./validate-realm.ts";
+import { isTimezone } from "./zone-transitions.ts";
+
+export interface Validation {
+  /** As it would be stored: with its name, and with its references to templates. */
+  readonly document: unknown;
+  /** As gateways would get it: with what its templates say. */
+  readonly resolved: unknown;
+  readonly problems: readonly Problem[];
+  /** What it says in vain, and what its app's realm makes of it; of a document without problems. */
+  readonly warnings: readonly Problem[];
+}
+
+type Json = Readonly<Record<string, unknown>>;
+
+/**
+ * @param document as parsed; may leave its name to the URL
+ * @param name from the URL; undefined where there is none, and then the document may go without
+ * @param templates of its app
+ * @param standing in which app, and by whose token
+ */
+export function validatePut(
+  document: unknown,
+  name: string | undefined,
+  redisIsSet: boolean,
+  templates: Templates,
+  context: PolicyContext,
+): Validation {
+  const named = withName(document, name ?? "unnamed");
+  const resolution = resolveTemplates(named, templates);
+  const validation = validatePolicy(resolution.document);
+  const asPut = (one: Problem) => problemAsPut(one, resolution.origins);
+  const problems = [...validation.problems.map(asPut), ...resolution.problems];
+  const reaching = validation.policy ?? withReachAlone(resolution.document);
+  if (reaching !== undefined) problems.push(...outsideProblems(reaching, context.app.realm).map(asPut));
+  problems.push(...forbiddenHeaders(named, context));
+  const warnings =
+    validation.policy === undefined ? [] : [...realmWarnings(context.app), ...warningsOf(validation.policy).map(asPut)];
+  if (!isRecord(named)) return { document: named, resolved: resolution.document, problems, warnings };
+  const given = named["name"];
+  if (name !== undefined && given !== name && !problems.some(({ path }) => path === "name")) {
+    problems.push({
+      path: "name",
+      expected: `${JSON.stringify(name)}, as in the URL, or nothing`,
+      got: describeValue(given),
+    });
+  }
+  if (named["scope"] === "cluster" && !redisIsSet) {
+    problems.push({
+      path: "scope",
+      expected: "node: cluster needs Redis, and SLUICE_REDIS_URL is not set",
+      got: '"cluster"',
+    });
+  }
+  const timezone = isRecord(named["schedule"]) ? named["schedule"]["timezone"] : undefined;
+  const isValidated = problems.some(({ path }) => path === "schedule.timezone");
+  // The validator has refused a longer one, though its problem may be beyond those that are listed.
+  const isShort = typeof timezone === "string" && timezone.length <= maxTimezoneBytes;
+  if (isShort && !isValidated && !isTimezone(timezone)) {
+    problems.push({
+      path: "schedule.timezone",
+      expected: 'a time zone that there is, like "Europe/Berlin"',
+      got: describeValue(timezone),
+    });
+  }
+  return { document: named, resolved: resolution.document, problems, warnings };
+}
+
+/** A document that something is wrong with may be right in where it reaches: then that is judged at once with the rest. */
+function withReachAlone(document: unknown): Policy | undefined {
+  if (!isRecord(document)) return undefined;
+  const { match, onLimit } = document;
+  const limits = [{ algorithm: "fixed-window", quota: 1, window: "1s" }];
+  return validatePolicy({ name: "any", limits, match, onLimit }).policy;
+}
+
+function withName(document: unknown, name: string): unknown {
+  return isRecord(document) && document["name"] === undefined ? { name, ...document } : document;
+}
+
+function isRecord(value: unknown): value is Json {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

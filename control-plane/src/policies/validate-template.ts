@@ -1,0 +1,66 @@
+// Whether a document may become a template: what it says must be right in a policy, and in each that uses it.
+
+import { setImmediate } from "node:timers/promises";
+import { policyShape } from "@sluice/limiter/document/policy-shape.ts";
+import { maxProblems } from "@sluice/limiter/document/problems.ts";
+import type { Shape } from "@sluice/limiter/document/shape.ts";
+import { type Problem, validatePolicy } from "@sluice/limiter/document/validate.ts";
+import { shapeProblems } from "../schemas/read-body.ts";
+import { resolveTemplates, type Templates, templateFields } from "./resolve-templates.ts";
+import { forbiddenHeaders, type PolicyContext, redirectsOutside } from "./validate-realm.ts";
+
+/** A policy's fields of these names, of which a template has one. */
+export const templateShape: Shape & { kind: "record" } = {
+  kind: "record",
+  fields: Object.fromEntries(
+    Object.entries(policyShape.fields).filter(([name]) => templateFields.some((field) => field === name)),
+  ),
+};
+
+/** A policy that can have any template. */
+const roomyPolicy = {
+  name: "any",
+  limits: [{ algorithm: "token-bucket", quota: 2_147_483_648, window: "1s" }],
+};
+
+export function validateTemplate(document: unknown): Problem[] {
+  const problems = shapeProblems(templateShape, document);
+  if (problems.length > 0) return problems;
+  const given = Object.keys(document as object);
+  if (given.length !== 1) {
+    const got = given.length === 0 ? "neither" : "both";
+    return [{ path: "", expected: `either ${templateFields.join(" or ")}`, got }];
+  }
+  return validatePolicy({ ...roomyPolicy, ...(document as object) }).problems;
+}
+
+/** What its app or the caller may not have of it: by the same rules as of a policy. @param document a template */
+export function validateTemplateInApp(document: unknown, context: PolicyContext): Problem[] {
+  const { policy } = validatePolicy({ ...roomyPolicy, ...(document as object) });
+  if (policy === undefined) return [];
+  // A template matches nothing: only its redirects and headers can be wrong here.
+  const problems = redirectsOutside(policy, context.app.realm);
+  return [...problems, ...forbiddenHeaders(document, context)];
+}
+
+/** So many are judged before others have their turn: an app may have a thousand, and `default` ten times as many. */
+const validatedAtOnce = 50;
+
+/** What the policies that use the template could not have of it: each policy's name and problem, of very many the first. */
+export async function misfits(
+  users: readonly { readonly name: string; readonly document: unknown }[],
+  templates: Templates,
+): Promise<Problem[]> {
+  const found: Problem[] = [];
+  for (const [i, { name, document }] of users.entries()) {
+    if (i % validatedAtOnce === validatedAtOnce - 1) await setImmediate();
+    const resolution = resolveTemplates(document, templates);
+    const gone = resolution.problems.map(({ path }) => path.slice(0, path.indexOf(".")));
+    found.push(...gone.map((path) => ({ path, expected: `what the policy "${name}" uses it for`, got: "nothing" })));
+    for (const { path, expected, got } of validatePolicy(resolution.document).problems) {
+      found.push({ path, expected: `what the policy "${name}" can have: ${expected}`, got });
+    }
+    if (found.length >= maxProblems) return found.slice(0, maxProblems);
+  }
+  return found;
+}

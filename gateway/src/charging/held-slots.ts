@@ -1,0 +1,204 @@
+// Slots of concurrency that requests of this worker hold: renewed while the request lives, refunded when it has ended. A worker
+// that is killed renews nothing: its slots come back after their time to live.
+
+import type { SlidingWindow } from "../../../limiter/src/algorithms/sliding-window.ts";
+import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import { countEvent } from "../metrics/counts.ts";
+import { type Call, callScripts } from "../redis/script-call.ts";
+import { oddReply } from "../redis/script-reply.ts";
+import { endUnnoticed, keepForRequest, newRequestField, ofRequest } from "../request/request-state.ts";
+import { warnSparingly } from "../runtime/sparing-log.ts";
+import type { RedisSettings } from "../settings.ts";
+import type { Charge } from "../stores/check.ts";
+import { renewOnNode } from "../stores/node/node-store.ts";
+import { renewalOf, roundTrips } from "../stores/redis/renewals.ts";
+import { refundLater } from "./charges.ts";
+
+/**
+ * Slots of one policy that a request was given: of its limits, those that are concurrency; `chargedAt` has for each the moment
+ * that its slots were taken or last renewed in.
+ */
+interface Hold extends Charge {
+  /** Whether this worker learns when the request ends, even without its log phase. */
+  readonly isEndNoticed: boolean;
+  readonly renewEverySeconds: number;
+  renewAtSeconds: number;
+  /** While it is being renewed, where it is held is not known: whoever renews it gives it back if the request ends. */
+  renewing: boolean;
+  ended: boolean;
+}
+
+const renewalsPerLife = 3;
+/** How often holds are looked at: a shorter life than some of these is not renewed in time. */
+const lookEverySeconds = 0.1;
+const notRenewed = "slots were not renewed";
+
+/** Those of all requests. */
+const holds = new LuaTable<Hold, boolean>();
+let holdCount = 0;
+let renewing = false;
+const holdsField = newRequestField<Hold[]>((own) => {
+  for (const hold of own) release(hold);
+});
+
+/** For each worker's start. */
+export function keepSlots(): void {
+  ngx.timer.every(lookEverySeconds, (premature) => {
+    // nginx takes the timer from a worker that is to end, but lets its requests finish: they hold on to their slots.
+    if (premature) ngx.timer.at(0, lingerWithRequests);
+    else look();
+  });
+}
+
+/** nginx waits for this timer: it has to end with the last request, however that ends. */
+function lingerWithRequests(): void {
+  for (const [hold] of holds) if (!hold.isEndNoticed) forget(hold);
+  while (holdCount > 0) {
+    endUnnoticed();
+    look();
+    ngx.sleep(lookEverySeconds);
+  }
+}
+
+function look(): void {
+  // Renewing waits for a lock or for Redis, and the timer comes again meanwhile.
+  if (holdCount === 0 || renewing) return;
+  renewing = true;
+  const [renewed, failure] = pcall(renewAllDue);
+  renewing = false;
+  if (!renewed) warnSparingly(notRenewed, `${failure}`);
+}
+
+/**
+ * Notes the slots that a charge of this policy took, if it has limits of that kind.
+ *
+ * @param chargedAt what the charge of each limit reported
+ */
+export function holdSlots(
+  policy: CompiledPolicy,
+  limits: readonly CompiledLimit[],
+  keyValues: string,
+  chargedAt: readonly number[],
+  redis: RedisSettings | undefined,
+): void {
+  const held: CompiledLimit[] = [];
+  const heldAtUs: number[] = [];
+  let shortestSeconds = math.huge;
+  for (let i = 0; i < limits.length; i++) {
+    const limit = limits[i] as CompiledLimit;
+    if (limit.rate.algorithm !== "concurrency") continue;
+    held.push(limit);
+    heldAtUs.push(chargedAt[i] as number);
+    shortestSeconds = math.min(shortestSeconds, limit.rate.windowUs / 1_000_000);
+  }
+  if (held.length === 0) return;
+  const renewEverySeconds = shortestSeconds / renewalsPerLife;
+  const own = ofRequest(holdsField) ?? [];
+  const hold: Hold = {
+    isEndNoticed: keepForRequest(holdsField, own),
+    policy,
+    limits: held,
+    keyValues,
+    chargedAt: heldAtUs,
+    redis,
+    renewEverySeconds,
+    renewAtSeconds: ngx.now() + renewEverySeconds,
+    renewing: false,
+    ended: false,
+  };
+  own.push(hold);
+  holds.set(hold, true);
+  holdCount += 1;
+}
+
+function forget(hold: Hold): void {
+  if (!holds.has(hold)) return;
+  holds.delete(hold);
+  holdCount -= 1;
+}
+
+/** The request has ended. */
+function release(hold: Hold): void {
+  forget(hold);
+  hold.ended = true;
+  // Otherwise it is refunded when it has been renewed: only then is it known where it lies.
+  if (!hold.renewing) refundLater(hold);
+}
+
+function renewAllDue(): void {
+  const now = ngx.now();
+  const onNode: Hold[] = [];
+  const inRedis: Hold[] = [];
+  for (const [hold] of holds) {
+    if (now < hold.renewAtSeconds) continue;
+    if (hold.redis === undefined) onNode.push(hold);
+    else inRedis.push(hold);
+  }
+  for (const hold of onNode) renew([hold], renewHoldsOnNode);
+  for (const due of roundTrips(inRedis)) renew(due, renewHoldsInRedis);
+}
+
+/** @param due those that have ended meanwhile have given back what they held */
+function renew(due: readonly Hold[], how: (this: void, held: readonly Hold[]) => void): void {
+  const held = due.filter((hold) => !hold.ended);
+  if (held.length === 0) return;
+  const now = ngx.now();
+  for (const hold of held) {
+    hold.renewAtSeconds = now + hold.renewEverySeconds;
+    hold.renewing = true;
+  }
+  const [renewed, failure] = pcall(how, held);
+  for (const hold of held) {
+    hold.renewing = false;
+    if (hold.ended) refundLater(hold);
+  }
+  if (renewed) return;
+  if (held.length === 1) warnSparingly(notRenewed, `${failure}`);
+  // What goes wrong with one is that one's alone.
+  else for (const hold of held) renew([hold], how);
+}
+
+function renewHoldsOnNode(held: readonly Hold[]): void {
+  for (const hold of held) {
+    const { policy, limits, keyValues, chargedAt } = hold;
+    for (let i = 0; i < limits.length; i++) {
+      noteRenewal(hold, i, renewOnNode(policy, limits[i] as CompiledLimit, keyValues, chargedAt[i] as number));
+    }
+  }
+}
+
+function renewHoldsInRedis(held: readonly Hold[]): void {
+  const calls: Call[] = [];
+  for (const { policy, limits, keyValues, chargedAt } of held) {
+    for (let i = 0; i < limits.length; i++) {
+      calls.push(renewalOf(policy, limits[i] as CompiledLimit, keyValues, chargedAt[i] as number));
+    }
+  }
+  const [called, defect] = pcall(callScripts, (held[0] as Hold).redis as RedisSettings, calls);
+  let next = 0;
+  for (const hold of held) {
+    for (let i = 0; i < hold.limits.length; i++) {
+      const { reply, failure } = calls[next] as Call;
+      next += 1;
+      if (type(reply) === "number") noteRenewal(hold, i, (reply as number) >= 0 ? (reply as number) : undefined);
+      else if (called) warnSparingly(notRenewed, failure ?? oddReply);
+    }
+  }
+  if (!called) error(defect, 0);
+}
+
+/** @param renewedAtUs the moment in which slots are held now, as a receipt has it; undefined: they were lost, and are asked for again next time */
+function noteRenewal(hold: Hold, index: number, renewedAtUs: number | undefined): void {
+  const { app, policy } = hold.policy;
+  const { tickUs, ticks } = (hold.limits[index] as CompiledLimit).rate as SlidingWindow;
+  const heldAtUs = hold.chargedAt[index] as number;
+  // Negative in the overflow.
+  if (renewedAtUs === undefined || math.abs(renewedAtUs) - math.abs(heldAtUs) > ticks * tickUs) {
+    countEvent("late-renewals");
+    warnSparingly(
+      "slots were lost before they were renewed: more requests may run than allowed",
+      `${app}/${policy.name}`,
+    );
+  }
+  if (renewedAtUs !== undefined) hold.chargedAt[index] = renewedAtUs;
+}

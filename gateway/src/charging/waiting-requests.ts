@@ -1,0 +1,67 @@
+// How many requests wait on this worker, for units (onLimit: delay) and for their turn (leaky-bucket): each holds memory of nginx, and
+// a client may open as many as it likes. Beyond a bound for all policies together a request is refused instead.
+
+import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
+import { capacity } from "../../../limiter/src/algorithms/rate.ts";
+import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import { clearMerged, type MergedDecision, mergeLimit } from "../../../limiter/src/compiled/merged-decision.ts";
+import { countEvent } from "../metrics/counts.ts";
+import { keepForRequest, newRequestField, takeFromRequest } from "../request/request-state.ts";
+import { warnSparingly } from "../runtime/sparing-log.ts";
+import { sleepAtLeastUs } from "../runtime/stopwatch.ts";
+
+const waitingField = newRequestField<boolean>(() => {
+  waiting -= 1;
+});
+let waiting = 0;
+let mostWaiting = math.huge;
+
+/** For each worker's start. */
+export function boundWaiting(most: number): void {
+  mostWaiting = most;
+}
+
+/** Whether one more may wait: to be asked before `beginWaiting`, with nothing that yields between. @param policy that would have it wait */
+export function mayWait({ app, policy }: CompiledPolicy): boolean {
+  if (waiting < mostWaiting) return true;
+  countEvent("waiting-refusals");
+  warnSparingly("requests are refused, because too many wait already", `${app}/${policy.name}`);
+  return false;
+}
+
+/** Counts the current request in, until `endWaiting` or its end. */
+export function beginWaiting(): void {
+  keepForRequest(waitingField, true);
+  waiting += 1;
+}
+
+export function endWaiting(): void {
+  if (takeFromRequest(waitingField) !== undefined) waiting -= 1;
+}
+
+/** For a leaky-bucket: the request goes on when its turn comes. Only it waits. */
+export function waitUs(us: number): void {
+  beginWaiting();
+  sleepAtLeastUs(us);
+  endWaiting();
+}
+
+/**
+ * What a request is told whom a leaky-bucket would have had wait: to come back when it would have gone on.
+ *
+ * @param verdict allows, and says how long it would have waited; it refuses afterwards
+ */
+export function refuseToWait(merged: MergedDecision, policy: CompiledPolicy): undefined {
+  const { delayUs } = merged;
+  clearMerged(merged);
+  for (const { name, rate } of policy.limits) {
+    if (rate.algorithm !== "leaky-bucket") continue;
+    const decision = emptyDecision();
+    decision.allowed = false;
+    decision.limit = capacity(rate);
+    decision.remaining = 0;
+    decision.retryAfterUs = delayUs;
+    decision.resetAfterUs = delayUs;
+    mergeLimit(merged, policy, name, decision);
+  }
+}

@@ -1,0 +1,121 @@
+// GET /sluice/v1/auth?policy=…&key=…: one check for nginx' auth_request, which looks at the status alone. The request
+// waits its turn here where a leaky-bucket says so: auth_request cannot wait by itself.
+
+import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/document/problems.ts";
+import { describeValue } from "../../../limiter/src/document/validate.ts";
+import { retryAfterSeconds } from "../../../limiter/src/response-headers.ts";
+import { refundAll } from "../charging/charges.ts";
+import { mayWait, refuseToWait, waitUs } from "../charging/waiting-requests.ts";
+import { countCheckRequest } from "../metrics/counts.ts";
+import { setHeaders } from "../respond/headers.ts";
+import type { Settings } from "../settings.ts";
+import type { Charge } from "../stores/check.ts";
+import { currentCaller } from "./caller-tokens.ts";
+import { type CheckError, sendProblem, unauthorized } from "./check-errors.ts";
+import { allAllowed, decideRequestedChecks, longestDelayUs, type Outcome } from "./decide.ts";
+import { aCost, aPolicy, aValue, isCost, isKeyValue } from "./request-body.ts";
+import { readRequestedChecks, type Written } from "./requested-policy.ts";
+
+/** Eight values of a key, policy, cost, and one to see that there are too many. */
+const mostParameters = 11;
+const known = ["policy", "key", "cost"];
+
+type Parameter = string | true | (string | true)[] | undefined;
+
+export function auth(settings: Settings): void {
+  const error = answer(settings);
+  if (error !== undefined) sendProblem(error);
+}
+
+function answer(settings: Settings): CheckError | undefined {
+  const method = ngx.req.get_method();
+  if (method !== "GET" && method !== "HEAD") {
+    ngx.header["Allow"] = "GET, HEAD";
+    return { code: "method-not-allowed", detail: "Ask by GET." };
+  }
+  const caller = currentCaller();
+  if (caller === undefined) return unauthorized;
+  const [written, queryError] = readQuery();
+  if (written === undefined) return queryError;
+  const [requested, checkError] = readRequestedChecks(caller, [written]);
+  if (requested === undefined) return checkError;
+  const charges: Charge[] = [];
+  const outcomes = decideRequestedChecks(settings, requested, charges);
+  const delayUs = allAllowed(outcomes) ? longestDelayUs(outcomes) : 0;
+  const mayGoOn = delayUs === 0 || mayWait((outcomes[0] as Outcome).policy);
+  if (!mayGoOn) turnAway(outcomes[0] as Outcome, charges);
+  send(settings, outcomes, mayGoOn ? delayUs : 0);
+  return undefined;
+}
+
+/** Too many requests wait already. */
+function turnAway(outcome: Outcome, charges: readonly Charge[]): void {
+  refuseToWait(outcome.merged, outcome.policy);
+  outcome.allowed = false;
+  refundAll(charges);
+}
+
+function readQuery(): LuaMultiReturn<[written: Written | undefined, error: CheckError | undefined]> {
+  const [args, failure] = ngx.req.get_uri_args(mostParameters);
+  const findings = noFindings();
+  if (failure !== undefined) {
+    addProblem(findings, { path: "", expected: "policy, up to 8 of key, and cost", got: "more parameters" });
+  }
+  for (const name in args) {
+    if (known.includes(name)) continue;
+    addProblem(findings, {
+      path: describeValue(name).slice(1, -1),
+      expected: `no such parameter; known here: ${known.join(", ")}`,
+      got: describeValue(args[name]),
+    });
+  }
+  const policy = args["policy"] as Parameter;
+  if (typeof policy !== "string" || policy === "") {
+    addProblem(findings, { path: "policy", expected: aPolicy, got: describeValue(policy) });
+  }
+  const key = keyOf(args["key"], findings);
+  const cost = costOf(args["cost"], findings);
+  if (findings.problems.length > 0) {
+    const detail = "This cannot be decided. Nothing was charged.";
+    return $multi(undefined, { code: "invalid-request", detail, errors: listProblems(findings) });
+  }
+  return $multi({ policy: policy as string, key, cost, path: "" }, undefined);
+}
+
+function keyOf(parameter: Parameter, findings: Findings): string[] {
+  if (parameter === undefined) return [];
+  const values = Array.isArray(parameter) ? parameter : [parameter];
+  for (let i = 0; i < values.length; i++) {
+    if (!isKeyValue(values[i])) {
+      addProblem(findings, { path: `key[${i}]`, expected: aValue, got: describeValue(values[i]) });
+    }
+  }
+  return values as string[];
+}
+
+function costOf(parameter: Parameter, findings: Findings): number | undefined {
+  if (parameter === undefined) return undefined;
+  // As digits: "1e9", "0x10" and " 1" are numbers to Lua.
+  const digits = typeof parameter === "string" ? string.match(parameter, "^%d+$")[0] : undefined;
+  const cost = digits === undefined ? undefined : tonumber(digits);
+  if (!isCost(cost)) addProblem(findings, { path: "cost", expected: aCost, got: describeValue(parameter) });
+  return cost;
+}
+
+function send(settings: Settings, outcomes: readonly Outcome[], delayUs: number): void {
+  const { reason, merged } = outcomes[0] as Outcome;
+  const allowed = allAllowed(outcomes);
+  if (reason === undefined) setHeaders(settings.headers, merged);
+  if (!allowed) {
+    const seconds = reason === undefined ? retryAfterSeconds(merged.decision) : reason === "undecided" ? 1 : undefined;
+    if (seconds !== undefined) ngx.header["Retry-After"] = seconds;
+  }
+  if (delayUs > 0) waitUs(delayUs);
+  ngx.header["Cache-Control"] = "no-store";
+  const status = allowed ? 204 : reason === "banned" ? 403 : 429;
+  ngx.status = status;
+  countCheckRequest(status);
+  if (!allowed) ngx.header["Content-Length"] = 0;
+  // Nothing was printed: this has nginx send the status as it is, with no page of its own.
+  ngx.send_headers();
+}

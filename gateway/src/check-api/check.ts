@@ -1,0 +1,82 @@
+// POST /sluice/v1/check: may these go on? Up to a hundred checks at once, all or nothing.
+
+import { never } from "../../../limiter/src/algorithms/decision.ts";
+import type { Reading } from "../../../limiter/src/key/key-part.ts";
+import { retryAfterSeconds, wholeSeconds } from "../../../limiter/src/response-headers.ts";
+import { countCheckRequest } from "../metrics/counts.ts";
+import { readHeader } from "../request/request-headers.ts";
+import type { Settings } from "../settings.ts";
+import { currentCaller } from "./caller-tokens.ts";
+import { type CheckError, sendProblem, unauthorized } from "./check-errors.ts";
+import { allAllowed, decideRequestedChecks, type Outcome } from "./decide.ts";
+import { mostBodyBytes, readChecks } from "./request-body.ts";
+import { readRequestedChecks } from "./requested-policy.ts";
+
+const tooLarge: CheckError = {
+  code: "body-too-large",
+  detail: `The body is larger than ${mostBodyBytes} bytes. Nothing was charged.`,
+};
+
+export function check(settings: Settings): void {
+  const error = answer(settings);
+  if (error !== undefined) sendProblem(error);
+}
+
+/** For nginx' own refusal of a body. */
+export function bodyTooLarge(): void {
+  sendProblem(tooLarge);
+}
+
+function answer(settings: Settings): CheckError | undefined {
+  if (ngx.req.get_method() !== "POST") {
+    ngx.header["Allow"] = "POST";
+    return { code: "method-not-allowed", detail: "Ask by POST." };
+  }
+  const caller = currentCaller();
+  if (caller === undefined) return unauthorized;
+  if (!isJson(readHeader("content-type"))) {
+    return { code: "unsupported-media-type", detail: "Send Content-Type: application/json." };
+  }
+  ngx.req.read_body();
+  const body = ngx.req.get_body_data();
+  if (body === undefined) {
+    if (ngx.req.get_body_file() !== undefined) return tooLarge;
+    return { code: "malformed-body", detail: "There is no body. Nothing was charged." };
+  }
+  if (body.length > mostBodyBytes) return tooLarge;
+  const [written, bodyError] = readChecks(body);
+  if (written === undefined) return bodyError;
+  const [requested, checkError] = readRequestedChecks(caller, written);
+  if (requested === undefined) return checkError;
+  send(decideRequestedChecks(settings, requested, []));
+  return undefined;
+}
+
+function isJson(contentType: Reading): boolean {
+  if (contentType === undefined || contentType === false) return false;
+  if (contentType === "application/json") return true;
+  return string.match(string.lower(contentType), "^application/json%s*;")[0] !== undefined;
+}
+
+function send(outcomes: readonly Outcome[]): void {
+  const results: string[] = [];
+  for (const outcome of outcomes) results.push(resultOf(outcome));
+  const body = `{"allowed":${allAllowed(outcomes)},"results":[${results.join(",")}]}\n`;
+  ngx.header["Content-Type"] = "application/json";
+  ngx.header["Cache-Control"] = "no-store";
+  ngx.header["Content-Length"] = body.length;
+  countCheckRequest(200);
+  ngx.print(body);
+}
+
+/** By hand: in none of these texts is there anything that JSON escapes. */
+function resultOf({ policy, allowed, reason, merged }: Outcome): string {
+  const start = `{"policy":"${policy.policy.name}","allowed":${allowed}`;
+  if (reason !== undefined) return `${start},"reason":"${reason}"}`;
+  const { decision, delayUs } = merged;
+  const { limit, remaining, retryAfterUs, resetAfterUs } = decision;
+  const retryAfter = allowed ? "0" : retryAfterUs === never ? "null" : `${retryAfterSeconds(decision)}`;
+  const figures = `"limit":${limit},"remaining":${remaining},"retryAfter":${retryAfter}`;
+  const delay = allowed && delayUs > 0 ? `,"delay":${delayUs / 1_000_000}` : "";
+  return `${start},${figures},"resetAfter":${wholeSeconds(resetAfterUs)}${delay}}`;
+}

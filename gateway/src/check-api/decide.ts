@@ -1,0 +1,197 @@
+// Decides what a caller asks for, all or nothing: every check is decided and tells its own, and if one refuses, what the
+// others charged is given back.
+//
+// Checks of one policy and key are decided together, as one of their summed cost: a counter is charged once, so that the
+// stores, which load and save each counter of a group, never meet one twice.
+//
+// Bans, exemptions, overrides and the schedule hold as they do for the gateway's own requests, by the key that the caller
+// gives: of a key with the part ip, its value is the client's address.
+//
+// Redis is asked first: while it is waited for, nothing of this node is charged. Its checks are charged by one script, all
+// or none; a refusal on this node gives them back.
+
+import { atCost, type CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import { type MergedDecision, newMergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
+import { chargeInRedis, chargeOnNode, chargeWithoutRedis, refundAll } from "../charging/charges.ts";
+import { observe } from "../charging/shadow.ts";
+import { countDecision } from "../metrics/counts.ts";
+import {
+  type AppliedPolicy,
+  applicabilityToAddress,
+  applicabilityToKey,
+  isBannedEverywhere,
+} from "../request/applicability.ts";
+import { reportShadowRefusal } from "../respond/shadow-report.ts";
+import type { RedisSettings, Settings } from "../settings.ts";
+import type { Charge, Check } from "../stores/check.ts";
+
+export interface RequestedCheck {
+  readonly policy: CompiledPolicy;
+  /** In the key's order, not encoded, as the gateway would have read them. */
+  readonly values: readonly string[];
+  /** Undefined: a value is missing that the policy counts by. */
+  readonly keyValues: string | undefined;
+  /** Of the client, where the policy counts by it. */
+  readonly address: string | undefined;
+  readonly cost: number;
+}
+
+/** Why an outcome is not a limit's. */
+export type Reason = "off" | "exempt" | "banned" | "shadow" | "key-missing" | "undecided";
+
+export interface Outcome {
+  /** As it holds whom is asked for: an override of it. */
+  readonly policy: CompiledPolicy;
+  /** As the ask has them. */
+  readonly values: readonly string[];
+  /** Undefined: one is missing. */
+  readonly keyValues: string | undefined;
+  cost: number;
+  allowed: boolean;
+  /** Undefined: its limits decided, and `verdict` says how. */
+  reason: Reason | undefined;
+  readonly merged: MergedDecision;
+  charged: boolean;
+}
+
+/** One more than any limit holds. Sums beyond are refused alike, and stay in the range that the algorithms are made for. */
+const mostCost = 2147483649;
+
+/** Work space: read before anything yields. */
+const applied = {} as AppliedPolicy;
+
+/**
+ * @param charges empty; what was charged is in it afterwards, and has been given back already where an outcome refuses
+ * @returns an outcome for each of these, in their order; those decided together have one in common
+ */
+export function decideRequestedChecks(
+  settings: Settings,
+  requested: readonly RequestedCheck[],
+  charges: Charge[],
+): Outcome[] {
+  const outcomes: Outcome[] = [];
+  const distinct: Outcome[] = [];
+  gather(requested, outcomes, distinct);
+
+  const cluster = distinct.filter(({ reason, policy }) => reason === undefined && policy.policy.scope === "cluster");
+  if (cluster.length > 0) decideCluster(settings, cluster, charges);
+  for (const outcome of distinct) {
+    const { policy, reason } = outcome;
+    if (reason === undefined && policy.policy.scope === "node") decideNode(outcome, charges);
+    else if (reason === "shadow") watch(settings, outcome);
+  }
+  if (!allAllowed(distinct)) takeBack(distinct, charges);
+  for (const { policy, reason, allowed } of outcomes) {
+    if (reason === undefined || reason === "undecided" || !allowed) {
+      countDecision(policy, allowed ? "allowed" : "refused");
+    }
+  }
+  return outcomes;
+}
+
+export function allAllowed(outcomes: readonly Outcome[]): boolean {
+  for (const { allowed } of outcomes) {
+    if (!allowed) return false;
+  }
+  return true;
+}
+
+/** The longest that a limit told the caller to wait before it goes on, in µs. */
+export function longestDelayUs(outcomes: readonly Outcome[]): number {
+  let longest = 0;
+  for (const { merged } of outcomes) longest = math.max(longest, merged.delayUs);
+  return longest;
+}
+
+/** Asks of one policy and key are one, unless no counter decides them. */
+function gather(requested: readonly RequestedCheck[], outcomes: Outcome[], distinct: Outcome[]): undefined {
+  const byCounters: Record<string, Outcome> = {};
+  for (const ask of requested) {
+    const { keyValues, cost } = ask;
+    const reason = reasonOf(ask);
+    const isCounted = keyValues !== undefined && (reason === undefined || reason === "shadow");
+    const counters = isCounted ? ask.policy.counterPrefix + keyValues : "";
+    let outcome = isCounted ? byCounters[counters] : undefined;
+    if (outcome === undefined) {
+      outcome = {
+        policy: applied.policy,
+        values: ask.values,
+        keyValues,
+        cost,
+        allowed: passes(reason, ask.policy),
+        reason,
+        merged: newMergedDecision(),
+        charged: false,
+      };
+      if (isCounted) byCounters[counters] = outcome;
+      distinct.push(outcome);
+    } else {
+      outcome.cost = math.min(outcome.cost + cost, mostCost);
+    }
+    outcomes.push(outcome);
+  }
+}
+
+/** Fills the terms. */
+function reasonOf({ policy, values, keyValues, address }: RequestedCheck): Reason | undefined {
+  const { mode } = policy.policy;
+  applied.policy = policy;
+  if (address !== undefined && isBannedEverywhere(address)) return "banned";
+  const before = applicabilityToAddress(policy, address);
+  if (before !== "held") return before;
+  if (keyValues === undefined) return mode === "shadow" ? "shadow" : "key-missing";
+  const applicability = applicabilityToKey(policy, values, applied);
+  if (applicability !== "held") return applicability;
+  return applied.policy.policy.mode === "shadow" ? "shadow" : undefined;
+}
+
+function passes(reason: Reason | undefined, { policy }: CompiledPolicy): boolean {
+  if (reason === "key-missing") return policy.onMissingKey === "skip";
+  return reason !== "banned";
+}
+
+function checkOf({ policy, keyValues, cost }: Outcome): Check {
+  return { policy: atCost(policy, cost), keyValues: keyValues as string, chargedAt: [] };
+}
+
+function decideNode(outcome: Outcome, charges: Charge[]): void {
+  const check = checkOf(outcome);
+  outcome.allowed = chargeOnNode(check, check.policy.limits, outcome.merged, charges);
+  outcome.charged = outcome.allowed;
+}
+
+function decideCluster({ redis }: Settings, outcomes: readonly Outcome[], charges: Charge[]): void {
+  const checks = outcomes.map((outcome) => ({ ...checkOf(outcome), merged: outcome.merged }));
+  const charged = chargeInRedis(redis, checks, newMergedDecision(), charges);
+  for (let i = 0; i < outcomes.length; i++) {
+    const outcome = outcomes[i] as Outcome;
+    const check = checks[i] as Check;
+    if (charged === undefined) {
+      decideWithoutRedis(redis, outcome, check, charges);
+    } else {
+      outcome.allowed = check.allowed === true;
+      outcome.charged = charges.some(({ chargedAt }) => chargedAt === check.chargedAt);
+    }
+  }
+}
+
+function decideWithoutRedis(redis: RedisSettings | undefined, outcome: Outcome, check: Check, charges: Charge[]): void {
+  const { policy, merged } = outcome;
+  countDecision(policy, "degraded");
+  outcome.allowed = chargeWithoutRedis(redis, check, merged, charges);
+  if (policy.policy.onStoreFailure === "local") outcome.charged = outcome.allowed;
+  else outcome.reason = "undecided";
+}
+
+function watch({ redis }: Settings, outcome: Outcome): void {
+  if (outcome.keyValues === undefined) return;
+  if (observe(redis, checkOf(outcome)) === "shadow-refused") reportShadowRefusal(outcome.policy, outcome.values);
+}
+
+/** What is told to be left has it back. */
+function takeBack(outcomes: readonly Outcome[], charges: readonly Charge[]): void {
+  for (const { charged, cost, merged } of outcomes) {
+    if (charged) merged.decision.remaining = math.min(merged.decision.remaining + cost, merged.decision.limit);
+  }
+  if (charges.length > 0) refundAll(charges);
+}

@@ -1,0 +1,138 @@
+// From what a caller wrote to what is decided: the policy of its app, and the key values as the gateway would have read
+// them from a request.
+
+import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import { encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
+import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/document/problems.ts";
+import { describeValue } from "../../../limiter/src/document/validate.ts";
+import { addressGroups, ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
+import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
+import { sha1Hex } from "../request/key-values.ts";
+import { mostCountersAtOnce } from "../stores/redis/redis-store.ts";
+import type { Caller } from "./caller-tokens.ts";
+import type { CheckError } from "./check-errors.ts";
+import type { RequestedCheck } from "./decide.ts";
+
+/** One check as the caller wrote it, of the right types. */
+export interface Written {
+  readonly policy: string;
+  readonly key: readonly string[];
+  /** Undefined: the policy's. */
+  readonly cost: number | undefined;
+  /** Where it stands in the request: "checks[0]."; "" where it is the request. */
+  readonly path: string;
+}
+
+/** @returns what to decide; or what is wrong, in which case nothing is */
+export function readRequestedChecks(
+  caller: Caller,
+  written: readonly Written[],
+): LuaMultiReturn<[requested: RequestedCheck[] | undefined, error: CheckError | undefined]> {
+  const policies: CompiledPolicy[] = [];
+  const unknown = noFindings();
+  for (const { policy: name, path } of written) {
+    const policy = caller.policies[name];
+    if (policy !== undefined) policies.push(policy);
+    else
+      addProblem(unknown, {
+        path: `${path}policy`,
+        expected: `a policy of app ${caller.app}`,
+        got: describeValue(name),
+      });
+  }
+  if (policies.length < written.length) {
+    const detail = `App ${caller.app} has no such policy. Nothing was charged.`;
+    return $multi(undefined, { code: "policy-not-found", detail, errors: listProblems(unknown) });
+  }
+
+  const unaskable = noFindings();
+  const wrong = noFindings();
+  const requested: RequestedCheck[] = [];
+  let counters = 0;
+  for (let i = 0; i < written.length; i++) {
+    const policy = policies[i] as CompiledPolicy;
+    const { key, cost, path } = written[i] as Written;
+    if (policy.holdsSlots) {
+      const expected = "a policy without limits of concurrency: nobody would tell when a slot is free again";
+      addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.policy.name) });
+      continue;
+    }
+    if (policy.deferred) {
+      const expected = "a policy whose cost is not response-bytes: nobody would tell how many they were";
+      addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.policy.name) });
+      continue;
+    }
+    counters += policy.limits.length;
+    requested.push(requestedCheckOf(policy, key, cost ?? policy.policy.cost, path, wrong));
+  }
+  if (unaskable.problems.length > 0) {
+    const detail = "What these policies count is known of requests at the gateway alone. Nothing was charged.";
+    return $multi(undefined, { code: "policy-not-askable", detail, errors: listProblems(unaskable) });
+  }
+  if (counters > mostCountersAtOnce) {
+    addProblem(wrong, {
+      path: "checks",
+      expected: `policies that have at most ${mostCountersAtOnce} limits together`,
+      got: `${counters}`,
+    });
+  }
+  if (wrong.problems.length > 0) {
+    const detail = "The key is not what the policy counts by. Nothing was charged.";
+    return $multi(undefined, { code: "invalid-request", detail, errors: listProblems(wrong) });
+  }
+  return $multi(requested, undefined);
+}
+
+/** @param wrong has what is wrong with the key afterwards */
+function requestedCheckOf(
+  policy: CompiledPolicy,
+  key: readonly string[],
+  cost: number,
+  path: string,
+  wrong: Findings,
+): RequestedCheck {
+  const parts = policy.policy.key;
+  const count = parts.length;
+  if (key.length !== count) {
+    const expected = `a list of ${count}: a value for each part of the policy's key`;
+    addProblem(wrong, { path: `${path}key`, expected, got: describeValue(key) });
+    return { policy, values: key, keyValues: undefined, address: undefined, cost };
+  }
+  const values: string[] = [];
+  let isMissing = false;
+  let address: string | undefined;
+  for (let i = 0; i < count; i++) {
+    const part = parts[i] as KeyPart;
+    const value = key[i] as string;
+    if (value === "") {
+      isMissing = true;
+    } else if (part.source === "const" && value !== part.name) {
+      addProblem(wrong, {
+        path: `${path}key[${i}]`,
+        expected: describeValue(part.name),
+        got: describeValue(value),
+      });
+    } else if (part.source === "ip") {
+      if (!isAddress(value)) {
+        const expected = "an IP address, without blanks, port, zone or zeros in front of IPv4's numbers";
+        addProblem(wrong, { path: `${path}key[${i}]`, expected, got: describeValue(value) });
+      }
+      address = value;
+      values.push(ipPrefix(value, part.v4Bits, part.v6Bits));
+      continue;
+    }
+    values.push(value);
+  }
+  const counts = !isMissing || policy.policy.onMissingKey === "shared";
+  return { policy, values, keyValues: counts ? encodeKeyValues(values, count, sha1Hex) : undefined, address, cost };
+}
+
+/**
+ * Another text would have a counter of its own, and be in no banned network. Zeros in front are octal to some. "unix:" is what
+ * nginx says of a peer on a socket of the machine's own.
+ */
+function isAddress(text: string): boolean {
+  if (text === "unix:") return true;
+  if (string.find(text, "%.0%d")[0] !== undefined || string.find(text, "^0%d+%.")[0] !== undefined) return false;
+  return string.find(text, ":0%d+%.")[0] === undefined && addressGroups(text) !== undefined;
+}

@@ -1,0 +1,48 @@
+// Charges counters of one limit, each by itself, one after the other: what one request asks, or many at once.
+//
+// KEYS   the counters
+// ARGV   quota (units), window (µs), burst (units) or precision (µs), cost (units)
+// reply  a string of six numbers a counter, 8 bytes each: 1 if it allows else 0, remaining (units), retry after (µs, -1 for
+//        never), reset after (µs), delay (µs), its moment (µs): what a refund asks for
+// Time is Redis' own, and one for all. Atomic as every script is.
+
+import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
+import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
+import { admits, charge, describe } from "../../../limiter/src/algorithms/rate.ts";
+import { counterAt, loadCounter, rateFrom, redisRing, redisTimeUs, saveCounter } from "./counter.ts";
+
+declare const ALGORITHM: Algorithm;
+
+/** Redis' own library for packed numbers. */
+declare const struct: {
+  pack(this: void, format: string, ...numbers: number[]): string;
+};
+declare namespace table {
+  function concat(this: void, texts: string[]): string;
+}
+
+export function chargeBatch(keys: string[], argv: string[]): string {
+  const nowUs = redisTimeUs();
+  const rate = rateFrom(ALGORITHM, argv, 0);
+  const cost = tonumber(argv[3]) as number;
+  const reply: string[] = [];
+  for (let i = 0; i < keys.length; i++) {
+    const state = counterAt(keys[i] as string);
+    loadCounter(rate, state);
+    const allowed = admits(rate, state, redisRing, nowUs, cost);
+    if (allowed) charge(rate, state, redisRing);
+    if (allowed || state.stepped) saveCounter(rate, state, nowUs);
+    const decision = emptyDecision();
+    describe(rate, state, redisRing, nowUs, cost, allowed, decision);
+    reply[i] = struct.pack(
+      "<dddddd",
+      allowed ? 1 : 0,
+      decision.remaining,
+      decision.retryAfterUs,
+      decision.resetAfterUs,
+      decision.delayUs,
+      state.atUs,
+    );
+  }
+  return table.concat(reply);
+}

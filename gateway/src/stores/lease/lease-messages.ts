@@ -1,0 +1,117 @@
+// What Redis is told of a leased policy: the messages of its leases, and what is decided exactly. Both know its ledger.
+
+import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
+import type { MergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
+import { leaseParameters } from "../../../../limiter/src/lease/holder.ts";
+import type { LeaseAnswer } from "../../../../limiter/src/lease/ledger.ts";
+import type { Patience } from "../../redis/patience.ts";
+import { callScript } from "../../redis/script-call.ts";
+import { areNumbers, callForNumbers, oddReply } from "../../redis/script-reply.ts";
+import type { Script } from "../../redis/script-request.ts";
+import { wallSeconds } from "../../runtime/stopwatch.ts";
+import type { RedisSettings } from "../../settings.ts";
+import type { Check } from "../check.ts";
+import { type Numbers, newPendingCheck, numbersPerCounter } from "../redis/batcher.ts";
+import { readReply } from "../redis/redis-store.ts";
+import { keyOf, pushNumbers } from "../redis/script-arguments.ts";
+import type { LeaseRecord } from "./lease-cells.ts";
+
+const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
+const leaseScript = scripts["lease"] as Script;
+const chargeLeased = scripts["charge_leased"] as Script;
+
+export interface LeaseReply extends LeaseAnswer {
+  /** Of the limit with the least left: which one, whole units, and µs until it is as if never used. */
+  readonly mostRestrictive: number;
+  readonly remaining: number;
+  readonly resetAfterUs: number;
+}
+
+const numbersBefore = 7;
+const numbersPerLimit = 2;
+
+/**
+ * Sends the message that waits in the record. Yields.
+ *
+ * @returns the answer; "overtaken" where the holder's name has been used by a later message; undefined and what failed
+ */
+export function sendLeaseMessage(
+  settings: RedisSettings,
+  policy: CompiledPolicy,
+  keyValues: string,
+  { name, seq, acknowledged, kept, back, want }: LeaseRecord,
+): LuaMultiReturn<[LeaseReply | "overtaken" | undefined, string | undefined]> {
+  const keysAndArgs = [ledgerKey(policy, keyValues)];
+  for (const limit of policy.limits) keysAndArgs.push(keyOf(policy, limit, keyValues));
+  const keyCount = keysAndArgs.length;
+  keysAndArgs.push(name);
+  for (const number of [seq, acknowledged, kept, back, want, leaseParameters.horizonUs, leaseParameters.lifetimeUs]) {
+    keysAndArgs.push(string.format("%.0f", number));
+  }
+  for (const limit of policy.limits) {
+    keysAndArgs.push(limit.rate.algorithm);
+    pushNumbers(keysAndArgs, limit, 1);
+    keysAndArgs.pop();
+  }
+  const [reply, failure] = callScript(settings, leaseScript, keyCount, keysAndArgs);
+  if (reply === undefined) return $multi(undefined, failure);
+  const limits = policy.limits.length;
+  if (areNumbers(reply, numbersBefore + limits * numbersPerLimit)) return $multi(answerFrom(reply, limits), undefined);
+  // Of the counters nothing is told then.
+  if (areNumbers(reply, numbersBefore) && reply[0] === 0) return $multi("overtaken", undefined);
+  return $multi(undefined, oddReply);
+}
+
+function answerFrom(reply: readonly number[], limits: number): LeaseReply {
+  let mostRestrictive = 0;
+  for (let i = 1; i < limits; i++) {
+    const left = reply[numbersBefore + i * numbersPerLimit] as number;
+    if (left < (reply[numbersBefore + mostRestrictive * numbersPerLimit] as number)) mostRestrictive = i;
+  }
+  return {
+    seq: reply[1] as number,
+    grant: reply[2] as number,
+    honoured: reply[3] as number,
+    durationUs: reply[4] as number,
+    retryAfterUs: reply[5] as number,
+    elsewhere: reply[6] as number,
+    mostRestrictive,
+    remaining: reply[numbersBefore + mostRestrictive * numbersPerLimit] as number,
+    resetAfterUs: reply[numbersBefore + mostRestrictive * numbersPerLimit + 1] as number,
+  };
+}
+
+/** Decides a check of a leased policy in Redis: with `charge`, a bucket would refill while its units are out. Yields. */
+export function chargeExactly(
+  settings: RedisSettings,
+  check: Check,
+  merged: MergedDecision,
+  patience: Patience,
+): LuaMultiReturn<[boolean | undefined, string | undefined]> {
+  const { policy, keyValues } = check;
+  const keysAndArgs: string[] = [];
+  for (const limit of policy.limits) keysAndArgs.push(keyOf(policy, limit, keyValues));
+  const ledger = ledgerKey(policy, keyValues);
+  for (let i = 0; i < policy.limits.length; i++) keysAndArgs.push(ledger);
+  const keyCount = keysAndArgs.length;
+  for (const limit of policy.limits) {
+    keysAndArgs.push(limit.rate.algorithm);
+    pushNumbers(keysAndArgs, limit, policy.policy.cost);
+  }
+  const submittedAtSeconds = wallSeconds();
+  const count = 1 + policy.limits.length * numbersPerCounter;
+  const [reply, failure, mayHaveRun] = callForNumbers(settings, chargeLeased, keyCount, keysAndArgs, count, patience);
+  if (reply === undefined) {
+    check.unanswered = { ...newPendingCheck([check], submittedAtSeconds), lost: mayHaveRun };
+    return $multi(undefined, failure);
+  }
+  const numbers = reply as unknown as Numbers;
+  return $multi(readReply({ numbers, at: 2, submittedAtSeconds }, [check], merged, false), undefined);
+}
+
+/** In the slot of the counters. No limit has this name. */
+const ledgerOfPolicy = { counterSuffix: "}::leases" } as CompiledLimit;
+
+function ledgerKey(policy: CompiledPolicy, keyValues: string): string {
+  return keyOf(policy, ledgerOfPolicy, keyValues);
+}

@@ -1,0 +1,115 @@
+// What operators do with one counter in this nginx's shared memory: look at it, forget it, give units back.
+
+import { emptyDecision } from "../../../../limiter/src/algorithms/decision.ts";
+import { admits, capacity, describe, lifetimeUs } from "../../../../limiter/src/algorithms/rate.ts";
+import { topUp } from "../../../../limiter/src/algorithms/top-up.ts";
+import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
+import type { CounterReading } from "../../../../limiter/src/protocol/push-messages.ts";
+import { nowUs } from "../../runtime/clock.ts";
+import { warnSparingly } from "../../runtime/sparing-log.ts";
+import {
+  cellRing,
+  counterKey,
+  dictOf,
+  emptyCell,
+  entriesKey,
+  lifeSecondsOf,
+  loadRing,
+  newCellCounter,
+  saveCounter,
+  storeCell,
+} from "./counter-cells.ts";
+import { acquireAll, loadPlaced, releaseAll } from "./counter-places.ts";
+import { describeWithDebt, forgetDebt } from "./deferred-charge.ts";
+import { lockOf, mustAgree } from "./node-store.ts";
+
+/** Work space: what is read here is written before anything yields. */
+const counter = newCellCounter();
+const decision = emptyDecision();
+
+/** What the counters say now; charges nothing. */
+export function readOnNode(policy: CompiledPolicy, keyValues: string): CounterReading[] {
+  const now = nowUs();
+  const readings: CounterReading[] = [];
+  for (const limit of policy.limits) {
+    const { name, rate } = limit;
+    // What is told of a limit is told as to a request of one unit; of what is settled later, with what is owed.
+    let reported = decision;
+    if (policy.deferred) {
+      reported = describeWithDebt(limit, keyValues, now);
+    } else {
+      load(limit, keyValues, now);
+      const allowed = admits(rate, counter, cellRing, now, 1);
+      describe(rate, counter, cellRing, now, 1, allowed, decision);
+    }
+    const { remaining, resetAfterUs } = reported;
+    readings.push({ name, capacity: capacity(rate), remaining, resetAfterUs });
+  }
+  return readings;
+}
+
+/**
+ * As if they were never used, debts too. May yield where workers must agree.
+ *
+ * A counter in the overflow is others' too, whose units stay: the key gets a cell of its own, which goes before the shared one for
+ * as long as that remembers what it counts now.
+ */
+export function forgetOnNode(policy: CompiledPolicy, keyValues: string): void {
+  const held = mustAgree() ? acquireAll(lockOf(policy, keyValues), policy, keyValues) : undefined;
+  const now = nowUs();
+  for (const limit of policy.limits) {
+    const { rate } = limit;
+    load(limit, keyValues, now);
+    const lifeUs = counter.shared ? lifetimeUs(rate, counter, now) : 0;
+    counter.shared = false;
+    counter.key = counterKey(limit, keyValues);
+    const dict = dictOf(counter);
+    dict.delete(counter.key);
+    // Later cells of entries are those of no counter then, and end by themselves.
+    dict.delete(entriesKey(counter, 0));
+    forgetDebt(counter.key);
+    if (lifeUs > 0 && !storeCell(counter.key, emptyCell(rate), lifeSecondsOf(lifeUs), 0)) {
+      warnSparingly(
+        "a counter was not reset, because there is no memory for it",
+        `${policy.app}/${policy.policy.name}`,
+      );
+    }
+  }
+  if (held !== undefined) releaseAll(held);
+}
+
+/**
+ * Gives units back, as far as they count. May yield where workers must agree.
+ *
+ * @param name of the limit; undefined: of every one
+ */
+export function topUpOnNode(policy: CompiledPolicy, keyValues: string, name: string | undefined, units: number): void {
+  const held = mustAgree() ? acquireAll(lockOf(policy, keyValues), policy, keyValues) : undefined;
+  const now = nowUs();
+  for (const limit of policy.limits) {
+    if (name === undefined || limit.name === name) topUpCell(limit, keyValues, units, now);
+  }
+  if (held !== undefined) releaseAll(held);
+}
+
+function topUpCell(limit: CompiledLimit, keyValues: string, units: number, now: number): undefined {
+  const { rate } = limit;
+  if (!load(limit, keyValues, now)) return;
+  loadRing(counter);
+  const { atUs, count } = counter;
+  topUp(rate, counter, cellRing, now, units);
+  if (rate.algorithm === "fixed-window" && counter.atUs === atUs && !counter.shared) {
+    // Others may charge by incr meanwhile, which needs no lock.
+    dictOf(counter).incr(counter.key, counter.count - count);
+  } else {
+    saveCounter(counter, now);
+  }
+}
+
+/** @returns whether the counter is there */
+function load(limit: CompiledLimit, keyValues: string, now: number): boolean {
+  counter.rate = limit.rate;
+  counter.cost = 1;
+  counter.stepped = false;
+  return loadPlaced(counter, limit, keyValues, now);
+}

@@ -1,0 +1,63 @@
+// Counters of the overflow that are no more than a moment and a count lie close together, some fifty in one entry of its dict: each
+// takes 18 bytes there instead of 128, so that there are seven times as many, and as many fewer keys share one.
+//
+//   8 bytes: when the page ends, in µs since the epoch; then of each counter 8 bytes its moment and 8 bytes its count
+//
+// Whoever writes a page holds its lock, where workers must agree.
+
+import type { Rate } from "../../../../limiter/src/algorithms/rate.ts";
+import { nowUs } from "../../runtime/clock.ts";
+import { ffi } from "../../runtime/packed-memory.ts";
+import { overflowDict } from "../../runtime/shared-memory.ts";
+
+interface State {
+  atUs: number;
+  count: number;
+}
+
+/** Such that a page with its key and what nginx adds fills a slab of 1024 bytes. */
+export const statesPerPage = 57;
+export const pageBytes = 1024;
+const numbers = 1 + 2 * statesPerPage;
+const bytes = 8 * numbers;
+
+/** In which nothing was counted. */
+export const emptyPage = string.rep("\0", bytes);
+
+/** Work space: what is read here is written before anything yields. */
+const page = ffi.new("double[?]", numbers);
+
+/** @returns false, with the state of a counter never seen, where nothing counts there any more */
+export function loadPacked(state: State, rate: Rate, key: string, slot: number, now: number): boolean {
+  takePage(key);
+  state.atUs = page.get(1 + 2 * slot);
+  state.count = page.get(2 + 2 * slot);
+  if (isCounting(state, rate, now)) return true;
+  state.atUs = 0;
+  state.count = 0;
+  return false;
+}
+
+/** @returns false: there is no memory for the page */
+export function savePacked({ atUs, count }: State, key: string, slot: number, lifeUs: number): boolean {
+  const now = nowUs();
+  takePage(key);
+  const endsAtUs = math.max(page.get(0), now + lifeUs);
+  page.set(0, endsAtUs);
+  page.set(1 + 2 * slot, atUs);
+  page.set(2 + 2 * slot, count);
+  const lifeSeconds = math.ceil((endsAtUs - now) / 1000) / 1000;
+  return overflowDict.safe_set(key, ffi.string(page, bytes), lifeSeconds)[0] === true;
+}
+
+/** Whether a cell of its own would still be kept for it: what has run out is as if never used. */
+function isCounting({ atUs }: State, rate: Rate, now: number): boolean {
+  if (atUs === 0) return false;
+  return rate.algorithm === "fixed-window" ? now < atUs + 2 * rate.windowUs : now <= atUs;
+}
+
+function takePage(key: string): void {
+  const [stored] = overflowDict.get<string>(key);
+  if (stored === undefined) ffi.fill(page, bytes);
+  else ffi.copy(page, stored, math.min(stored.length, bytes));
+}

@@ -1,0 +1,501 @@
+// Group commit: what many requests ask of Redis at the same time goes there together. While one light thread of the worker
+// waits for replies, requests put what they ask into the batch that it sends next; nothing waits for a batch to fill. A
+// request that comes when nobody else is asking calls Redis itself. Where Redis takes long, a few batches are under way at a
+// time: a request waits for one reply at most, not for the one before its own as well.
+//
+// A request waits as long as Redis answers anybody. Once Redis has been silent for a whole deadline, all who wait are released
+// and decided without it. The reply is read all the same: it tells what was charged.
+//
+// With Redis Cluster there is a lane for each slot, because no script may be given keys of several.
+
+import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
+import { countBatch, countLate } from "../../metrics/redis-calls.ts";
+import {
+  endWatch,
+  keepTicking,
+  longestWaitMs,
+  mostLimits,
+  type Patience,
+  patienceSeconds,
+  watchedPatience,
+} from "../../redis/patience.ts";
+import { type Call, callScripts, noteSilentServer } from "../../redis/script-call.ts";
+import { oddReply } from "../../redis/script-reply.ts";
+import { keepForRequest, newRequestField, ofRequest, takeFromRequest } from "../../request/request-state.ts";
+import { runSoon } from "../../runtime/background.ts";
+import { nowMs } from "../../runtime/clock.ts";
+import { semaphoreLibrary } from "../../runtime/lua-modules.ts";
+import { ffi } from "../../runtime/packed-memory.ts";
+import { warnSparingly } from "../../runtime/sparing-log.ts";
+import { stopwatchSeconds } from "../../runtime/stopwatch.ts";
+import type { RedisSettings } from "../../settings.ts";
+import type { Check, Owed, Unanswered } from "../check.ts";
+import { numbersOf } from "./script-arguments.ts";
+
+/** Where the numbers are that a script replied: a table, or packed memory. */
+export type Numbers = LuaTable<number, number>;
+
+/** Whether there is a reply for whoever asked: one that came after the asker was released is dealt with by others. */
+export function hasReply({ numbers, abandoned }: PendingCheck): boolean {
+  return numbers !== undefined && !abandoned;
+}
+
+/** What one request submits, until Redis has replied. */
+export interface PendingCheck extends Unanswered {
+  readonly checks: readonly Check[];
+  /** Since the epoch. */
+  submittedAtSeconds: number;
+  /** Undefined until there is a reply. */
+  numbers: Numbers | undefined;
+  /** Where those of this check begin. */
+  at: number;
+  failure: string | undefined;
+}
+
+export function newPendingCheck<Checks extends readonly Check[]>(checks: Checks, submittedAtSeconds: number) {
+  return {
+    checks,
+    submittedAtSeconds,
+    numbers: undefined as Numbers | undefined,
+    at: 0,
+    failure: undefined as string | undefined,
+    abandoned: false,
+    lost: undefined as boolean | undefined,
+    owed: undefined as Owed[] | undefined,
+    reconciled: false,
+  };
+}
+
+/** Counters of one limit at one cost, which one script charges one after the other. */
+interface SharedCall {
+  readonly batch: Batch;
+  readonly cost: number;
+  readonly script: Call["script"];
+  /** Of all: quota, window, size, cost. */
+  readonly numbers: readonly string[];
+  readonly keys: string[];
+  readonly pendingChecks: PendingCheck[];
+}
+
+interface Batch {
+  readonly ready: Semaphore;
+  readonly sharedCalls: SharedCall[];
+  /** Of questions that no run can take. */
+  readonly calls: Call[];
+  readonly callers: PendingCheck[];
+  counters: number;
+  waiting: number;
+  /** While it is under way. */
+  patience: Patience | undefined;
+  /** Nobody waits for it any more, though its reply is still read. */
+  released: boolean;
+}
+
+/** Deals with questions, at most a batch's, that nobody waited for: what was charged in vain goes back. Yields. */
+type Reconcile = (this: void, settings: RedisSettings, pendingChecks: readonly PendingCheck[]) => void;
+
+interface BatchQueue {
+  readonly settings: RedisSettings;
+  readonly group: number;
+  readonly reconcile: Reconcile;
+  /** Those that wait to be sent, in this order; requests join the last. */
+  batches: Batch[];
+  /** Whether the thread lives. */
+  running: boolean;
+  idle: boolean;
+  readonly work: Semaphore;
+  /** Threads that live besides, as long as there is something to send. */
+  beside: number;
+  /** Whether one of them has not begun yet. */
+  coming: boolean;
+  /** Requests that are calling Redis themselves, and when the last of them began. */
+  direct: number;
+  directAtMs: number;
+}
+
+/** Limits know the run that is being filled with their counters. */
+type LimitBeingBatched = CompiledLimit & { shared?: SharedCall | undefined };
+
+/** What a script replies of each: see redis-scripts/charge-batch.ts. */
+export const numbersPerCounter = 6;
+const bytesPerNumber = 8;
+/** Redis does nothing else meanwhile: about a ms. */
+const mostCountersPerBatch = 256;
+/** Of a lane. What a request asks beyond is not decided by Redis. */
+const mostBatchesWaiting = 32;
+/** Each is a running timer, of which nginx allows 256 unless told otherwise. */
+const mostThreads = 64;
+const lingerSeconds = 0.05;
+/** What has not been sent after that is sent by a thread beside the lane's. */
+const besideAfterSeconds = 0.005;
+const mostBeside = 3;
+const silent = "no reply within the deadline";
+/** nginx frees what a thread's connections took only when the thread ends. */
+const mostFlushesPerThread = 10_000;
+
+const queues: Record<number, BatchQueue | undefined> = {};
+let threads = 0;
+
+export function queueOf(settings: RedisSettings, group: number, reconcile: Reconcile): BatchQueue {
+  return queues[group] ?? newQueue(settings, group, reconcile);
+}
+
+function newQueue(settings: RedisSettings, group: number, reconcile: Reconcile): BatchQueue {
+  const queue: BatchQueue = {
+    settings,
+    group,
+    reconcile,
+    batches: [],
+    running: false,
+    idle: false,
+    work: semaphoreLibrary.new(0),
+    beside: 0,
+    coming: false,
+    direct: 0,
+    directAtMs: 0,
+  };
+  queues[group] = queue;
+  return queue;
+}
+
+/**
+ * Whether the caller is to ask Redis itself: nobody else is asking. It then calls `endDirect` with the reply.
+ *
+ * @param kept what it is charged must not be lost with its request: the lane's thread hears the reply in any case
+ */
+export function beginDirect(queue: BatchQueue, kept: boolean): boolean {
+  if (queue.running || (kept && startThread(queue))) return false;
+  const now = nowMs();
+  // A request whose client went away in the middle of its call never ended it.
+  if (queue.direct > 0 && now - queue.directAtMs > 2 * longestWaitMs(queue.settings.deadlineMs)) queue.direct = 0;
+  if (queue.direct > 0 && startThread(queue)) return false;
+  queue.direct += 1;
+  queue.directAtMs = now;
+  return true;
+}
+
+export function endDirect(queue: BatchQueue): void {
+  if (queue.direct > 0) queue.direct -= 1;
+}
+
+/**
+ * Asks about one counter, together with whoever asks about others of the same limit.
+ *
+ * @param limitMs the longest that the request waits
+ * @returns false when too much waits already
+ */
+export function joinSharedCall(
+  queue: BatchQueue,
+  limit: CompiledLimit,
+  cost: number,
+  script: Call["script"],
+  key: string,
+  pending: PendingCheck,
+  limitMs: number,
+): boolean {
+  const batch = openBatch(queue, 1);
+  if (batch === undefined) return false;
+  const running = limit as LimitBeingBatched;
+  let shared = running.shared;
+  if (shared === undefined || shared.batch !== batch || shared.cost !== cost) {
+    shared = { batch, cost, script, numbers: numbersOf(limit, cost), keys: [], pendingChecks: [] };
+    running.shared = shared;
+    batch.sharedCalls.push(shared);
+  }
+  shared.keys.push(key);
+  shared.pendingChecks.push(pending);
+  return awaitReply(queue, batch, pending, limitMs);
+}
+
+/** The same by a script call of its own, sent together with those of others. @returns false when too much waits already */
+export function joinCall(queue: BatchQueue, call: Call, pending: PendingCheck, limitMs: number): boolean {
+  const batch = openBatch(queue, call.keyCount);
+  if (batch === undefined) return false;
+  batch.calls.push(call);
+  batch.callers.push(pending);
+  return awaitReply(queue, batch, pending, limitMs);
+}
+
+/** The batch that is sent next and still has room. */
+function openBatch(queue: BatchQueue, counters: number): Batch | undefined {
+  const { batches } = queue;
+  let batch = batches[batches.length - 1];
+  if (batch === undefined || batch.counters + counters > mostCountersPerBatch) {
+    if (batches.length >= mostBatchesWaiting) {
+      countLate();
+      return undefined;
+    }
+    batch = {
+      ready: semaphoreLibrary.new(0),
+      sharedCalls: [],
+      calls: [],
+      callers: [],
+      counters: 0,
+      waiting: 0,
+      patience: undefined,
+      released: false,
+    };
+    batches.push(batch);
+  }
+  batch.counters += counters;
+  return batch;
+}
+
+function awaitReply(queue: BatchQueue, batch: Batch, pending: PendingCheck, limitMs: number): boolean {
+  batch.waiting += 1;
+  if (queue.idle) {
+    queue.idle = false;
+    queue.work.post(1);
+  }
+  const limitSeconds = limitMs / 1000;
+  const firstSeconds = math.min(besideAfterSeconds, limitSeconds);
+  const [ready] = batch.ready.wait(firstSeconds);
+  if (!ready) awaitLateReply(queue, batch, pending, limitSeconds - firstSeconds);
+  return true;
+}
+
+function awaitLateReply(queue: BatchQueue, batch: Batch, pending: PendingCheck, limitSeconds: number): void {
+  sendBeside(queue);
+  const beganAtSeconds = patienceSeconds();
+  const endsAtSeconds = stopwatchSeconds() + limitSeconds * mostLimits;
+  let leftSeconds = limitSeconds;
+  while (leftSeconds > 0) {
+    keepTicking(leftSeconds);
+    const [ready] = batch.ready.wait(leftSeconds);
+    // Where the reply came in the same moment, it counts.
+    if (ready || pending.numbers !== undefined || pending.failure !== undefined) return;
+    leftSeconds = limitSeconds - (patienceSeconds() - beganAtSeconds);
+    if (stopwatchSeconds() >= endsAtSeconds) break;
+  }
+  giveUp(pending);
+}
+
+function giveUp(pending: PendingCheck): void {
+  pending.abandoned = true;
+  pending.failure = silent;
+  countLate();
+}
+
+interface Kept {
+  readonly queue: BatchQueue;
+  readonly pending: PendingCheck;
+}
+
+/** What a request has submitted and must not lose: the last comes last. */
+const pendingField = newRequestField<Kept[]>((kept) => {
+  for (const { queue, pending } of kept) {
+    // The queue's thread refunds what there is no reply to yet.
+    if (pending.numbers === undefined) pending.abandoned = true;
+    else reconcileSoon(queue, [pending]);
+  }
+});
+
+/** For a check that must not be lost with its request: should the client go away while it waits, what it was charged is refunded. */
+export function keepPending(queue: BatchQueue, pending: PendingCheck): void {
+  const kept = ofRequest(pendingField);
+  if (kept === undefined) keepForRequest(pendingField, [{ queue, pending }]);
+  else kept.push({ queue, pending });
+}
+
+/** Forgets what the current request has submitted last. */
+export function forgetPending(): void {
+  const kept = ofRequest(pendingField) as Kept[];
+  kept.pop();
+  if (kept.length === 0) takeFromRequest(pendingField);
+}
+
+/** In a thread of its own: nobody who waits for Redis waits for it. */
+export function reconcileSoon({ settings, reconcile }: BatchQueue, pendingChecks: readonly PendingCheck[]): void {
+  for (const pending of pendingChecks) pending.abandoned = true;
+  const failure = runSoon(() => reconcile(settings, pendingChecks));
+  if (failure !== undefined) warnSparingly("units stay charged, and slots until their time to live is over", failure);
+}
+
+function startThread(queue: BatchQueue): boolean {
+  if (threads >= mostThreads) return false;
+  const failure = runSoon(() => serve(queue));
+  if (failure !== undefined) {
+    warnSparingly("requests ask Redis one by one", failure);
+    return false;
+  }
+  threads += 1;
+  queue.running = true;
+  return true;
+}
+
+/** The thread of a lane. It ends when nobody has asked for a while. */
+function serve(queue: BatchQueue): void {
+  for (let flushes = 0; flushes < mostFlushesPerThread; flushes++) {
+    if (queue.batches.length === 0) {
+      queue.idle = true;
+      queue.work.wait(lingerSeconds);
+      queue.idle = false;
+      if (queue.batches.length === 0) break;
+    }
+    if (!sendNext(queue, false)) return;
+  }
+  threads -= 1;
+  queue.running = false;
+  if (queue.batches.length > 0) startThread(queue);
+}
+
+/** Sends what waits although replies to what went before are still to come. */
+function sendBeside(queue: BatchQueue): void {
+  if (queue.batches.length === 0 || queue.coming || queue.beside >= mostBeside || threads >= mostThreads) return;
+  if (runSoon(() => serveBeside(queue)) !== undefined) return;
+  queue.coming = true;
+  queue.beside += 1;
+  threads += 1;
+}
+
+function serveBeside(queue: BatchQueue): void {
+  queue.coming = false;
+  for (let flushes = 0; flushes < mostFlushesPerThread && queue.batches.length > 0; flushes++) {
+    if (!sendNext(queue, true)) return;
+  }
+  threads -= 1;
+  queue.beside -= 1;
+}
+
+/** @returns false: the lane went on without this thread, because Redis was silent for so long */
+function sendNext(queue: BatchQueue, beside: boolean): boolean {
+  const batch = queue.batches.shift() as Batch;
+  const { settings } = queue;
+  const patience = watchedPatience(settings.deadlineMs, () => release(queue, batch, beside));
+  batch.patience = patience;
+  const [flushed, failure] = pcall(flush, settings, batch, patience);
+  endWatch(patience);
+  if (!flushed) warnSparingly("a batch was not decided", `${failure}`);
+  // Before anybody who has his reply goes on: his question may then be another's.
+  const abandoned = abandonedOf(batch, flushed);
+  if (batch.released) threads -= 1;
+  else batch.ready.post(batch.waiting);
+  if (abandoned.length > 0) reconcileSoon(queue, abandoned);
+  return !batch.released;
+}
+
+/** Redis has been silent for a whole deadline. */
+function release(queue: BatchQueue, batch: Batch, beside: boolean): void {
+  noteSilentServer(queue.settings, batch.patience as Patience, queue.group);
+  batch.released = true;
+  for (const { pendingChecks } of batch.sharedCalls) giveUpAll(pendingChecks);
+  giveUpAll(batch.callers);
+  batch.ready.post(batch.waiting);
+  if (beside) {
+    queue.beside -= 1;
+    return;
+  }
+  queue.running = false;
+  if (queue.batches.length > 0) startThread(queue);
+}
+
+function giveUpAll(pendingChecks: readonly PendingCheck[]): void {
+  for (const pending of pendingChecks) {
+    if (pending.numbers === undefined && !pending.abandoned) giveUp(pending);
+  }
+}
+
+function flush(settings: RedisSettings, batch: Batch, patience: Patience): void {
+  const calls: Call[] = [];
+  let counters = 0;
+  for (const shared of batch.sharedCalls) {
+    const keysAndArgs = keysOf(shared);
+    const keyCount = keysAndArgs.length;
+    if (keyCount === 0) continue;
+    counters += keyCount;
+    for (const number of shared.numbers) keysAndArgs.push(number);
+    calls.push({ script: shared.script, keyCount, keysAndArgs, reply: undefined, failure: undefined });
+  }
+  const sharedCalls = calls.length;
+  for (let i = 0; i < batch.calls.length; i++) {
+    const call = batch.calls[i] as Call;
+    if ((batch.callers[i] as PendingCheck).abandoned) continue;
+    counters += call.keyCount;
+    calls.push(call);
+  }
+  if (calls.length === 0) return;
+  countBatch(counters);
+  callScripts(settings, calls, patience);
+  let next = 0;
+  for (const shared of batch.sharedCalls) {
+    if (next >= sharedCalls) break;
+    if (takeReplies(shared, calls[next] as Call)) next += 1;
+  }
+  for (let i = 0; i < batch.calls.length; i++) {
+    const { reply, failure, mayHaveRun, keyCount } = batch.calls[i] as Call;
+    const pending = batch.callers[i] as PendingCheck;
+    if (reply !== undefined) takeReply(pending, reply, keyCount);
+    if (pending.numbers === undefined) pending.lost = reply !== undefined || mayHaveRun === true;
+    pending.failure ??= failure;
+  }
+}
+
+/** Of those whose asker still waits. */
+function keysOf({ keys, pendingChecks }: SharedCall): string[] {
+  const sent: string[] = [];
+  for (let i = 0; i < keys.length; i++) {
+    const pending = pendingChecks[i] as PendingCheck;
+    if (pending.abandoned) {
+      pending.at = -1;
+      continue;
+    }
+    pending.at = sent.length * numbersPerCounter;
+    sent.push(keys[i] as string);
+  }
+  return sent;
+}
+
+/** The reply to a question that had a script call of its own. */
+export function takeReply(pending: PendingCheck, reply: unknown, counters: number): void {
+  pending.numbers = unpacked(reply, counters) ?? listed(reply, counters);
+  if (pending.numbers === undefined) pending.failure = oddReply;
+  // What a table of Lua holds begins at 1, and there with whether all allow.
+  else if (typeof reply !== "string") pending.at = 2;
+}
+
+/** @returns undefined where it is no such reply: what lies behind a shorter one is not Redis' */
+function unpacked(reply: unknown, counters: number): Numbers | undefined {
+  if (typeof reply !== "string" || reply.length !== counters * numbersPerCounter * bytesPerNumber) return undefined;
+  const numbers = ffi.new("double[?]", counters * numbersPerCounter);
+  ffi.copy(numbers, reply, counters * numbersPerCounter * bytesPerNumber);
+  return numbers;
+}
+
+function listed(reply: unknown, counters: number): Numbers | undefined {
+  if (type(reply) !== "table") return undefined;
+  const count = counters * numbersPerCounter + 1;
+  const list = reply as readonly number[];
+  return list.length === count && type(list[count - 1]) === "number" ? (reply as Numbers) : undefined;
+}
+
+/** @returns false when nothing of it was asked */
+function takeReplies({ pendingChecks }: SharedCall, { keyCount, reply, failure, mayHaveRun }: Call): boolean {
+  let sent = false;
+  const numbers = unpacked(reply, keyCount);
+  const failed = failure ?? oddReply;
+  for (const pending of pendingChecks) {
+    if (pending.at < 0) continue;
+    sent = true;
+    pending.numbers = numbers;
+    if (numbers !== undefined) continue;
+    pending.failure ??= failed;
+    pending.lost = reply !== undefined || mayHaveRun === true;
+  }
+  return sent;
+}
+
+/** Those whose asker gave up. @param flushed whether it is known what became of each that was sent */
+function abandonedOf({ sharedCalls, callers }: Batch, flushed: boolean): PendingCheck[] {
+  const abandoned: PendingCheck[] = [];
+  for (const { pendingChecks } of sharedCalls) addAbandoned(abandoned, pendingChecks, flushed);
+  addAbandoned(abandoned, callers, flushed);
+  return abandoned;
+}
+
+function addAbandoned(abandoned: PendingCheck[], pendingChecks: readonly PendingCheck[], flushed: boolean): void {
+  for (const pending of pendingChecks) {
+    if (!pending.abandoned) continue;
+    if (pending.numbers === undefined) pending.lost ??= !flushed;
+    abandoned.push(pending);
+  }
+}

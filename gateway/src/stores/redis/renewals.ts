@@ -1,0 +1,52 @@
+// What Redis is told of charges when no request waits for it: that slots are held for another life, or that units go back. Each
+// charge by script calls of its own, so that an error is one's alone, and many calls in one round trip.
+
+import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
+import type { RedisServer } from "../../redis/connection.ts";
+import { type Call, groupOf, serverFor } from "../../redis/script-call.ts";
+import type { Script } from "../../redis/script-request.ts";
+import type { Charge } from "../check.ts";
+import { keyOf, whole } from "./script-arguments.ts";
+import { firstKey } from "./slot-groups.ts";
+
+const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
+const renew = scripts["renew"] as Script;
+/** Redis does nothing else meanwhile. */
+const mostCountersTogether = 100;
+
+/** @param heldAtUs the moment that the slots were taken or last renewed in */
+export function renewalOf(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string, heldAtUs: number): Call {
+  const { quota, windowUs } = limit.rate;
+  const args = [whole(quota), whole(windowUs), whole(policy.policy.cost), whole(heldAtUs)];
+  const keysAndArgs = [keyOf(policy, limit, keyValues), ...args];
+  return { script: renew, keyCount: 1, keysAndArgs, reply: undefined, failure: undefined };
+}
+
+interface RoundTrip<Member> {
+  readonly server: RedisServer | undefined;
+  counters: number;
+  readonly members: Member[];
+}
+
+/**
+ * Which of these share a round trip: with Redis Cluster, those whose slots one node serves. A slot that has moved meanwhile is
+ * followed by those calls alone that it concerns. Yields.
+ *
+ * @param charges those that are not in Redis are left out
+ */
+export function roundTrips<Member extends Charge>(charges: readonly Member[]): Member[][] {
+  const trips: RoundTrip<Member>[] = [];
+  for (const charge of charges) {
+    const { redis, limits } = charge;
+    if (redis === undefined) continue;
+    const [server] = serverFor(redis, groupOf(redis, firstKey(charge)));
+    let trip = trips.find((one) => one.server === server && one.counters < mostCountersTogether);
+    if (trip === undefined) {
+      trip = { server, counters: 0, members: [] };
+      trips.push(trip);
+    }
+    trip.counters += limits.length;
+    trip.members.push(charge);
+  }
+  return trips.map(({ members }) => members);
+}

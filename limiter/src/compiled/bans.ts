@@ -1,0 +1,123 @@
+// Bans as requests meet them. A ban of a network holds in the whole realm of its app, whatever the policies there say; a ban
+// of key values holds for one policy. App `default` has every host and path for its realm. In the realm of another app an
+// entry of the index holds it (protocol/snapshot-apps.ts); of an app from before there were realms, what its policies match, in
+// whatever mode, stands for its realm. The ask-first API goes by the policies.
+//
+// A ban ends by itself: each look asks for the time, so that nothing is made anew when one has ended.
+
+import { emptyTable } from "../basics/table.ts";
+import type { KeyPart } from "../key/key-part.ts";
+import { firstMatch, indexKeyPatterns, type KeyPatterns, patternValue } from "../key/key-patterns.ts";
+import { isWithin, type Networks, networksOf } from "../key/networks.ts";
+
+/** Of `cidr`, or of `policy` and `key`, exactly one is given. */
+export interface SnapshotBan {
+  id: string;
+  app: string;
+  /** As `formatCidr` writes it. */
+  cidr?: string;
+  policy?: string;
+  /** Key values in the order of the policy's key; "*" is any value. */
+  key?: string[];
+  /** Over from this second since 1970 on: it ends without another snapshot. */
+  untilSeconds: number;
+}
+
+/** The app whose realm is everything. */
+const appOfEverything = "default";
+
+/** The bans that one policy looks at. */
+export interface PolicyBans {
+  /** One record for all policies of the app. Undefined for app `default`: its networks are refused before any policy is met. */
+  readonly networks: Networks | undefined;
+  readonly keys: KeyBans | undefined;
+}
+
+interface KeyBans {
+  readonly patterns: KeyPatterns;
+  /** By the place of the pattern; the last to end comes first, so that it is the first to match. */
+  readonly untilSeconds: readonly number[];
+}
+
+export interface BansByPlace {
+  /** Networks that are banned wherever a request comes. Undefined: there are none. */
+  readonly everywhere: Networks | undefined;
+  readonly ofApp: Record<string, Networks>;
+  readonly ofPolicy: Record<string, SnapshotBan[]>;
+}
+
+export function sortBans(bans: readonly SnapshotBan[]): BansByPlace {
+  const networks = emptyTable<SnapshotBan[]>();
+  const ofPolicy = emptyTable<SnapshotBan[]>();
+  for (const ban of bans) {
+    if (ban.cidr !== undefined) append(networks, ban.app, ban);
+    else append(ofPolicy, placeOf(ban.app, ban.policy ?? ""), ban);
+  }
+  let everywhere: Networks | undefined;
+  const ofApp = emptyTable<Networks>();
+  for (const app in networks) {
+    const own = networks[app] as SnapshotBan[];
+    const banned = networksOf(
+      own.map(({ cidr }) => cidr as string),
+      own.map(({ untilSeconds }) => untilSeconds),
+    );
+    if (app === appOfEverything) everywhere = banned;
+    else ofApp[app] = banned;
+  }
+  return { everywhere, ofApp, ofPolicy };
+}
+
+/** Undefined where there are none. */
+export function bansOn(
+  { ofApp, ofPolicy }: BansByPlace,
+  app: string,
+  policy: string,
+  key: readonly KeyPart[],
+): PolicyBans | undefined {
+  const networks = ofApp[app];
+  const all = (ofPolicy[placeOf(app, policy)] ?? []).filter((ban) => canMatch(ban.key ?? [], key));
+  const keys = all.length === 0 ? undefined : keyBansOf(all, key);
+  return networks === undefined && keys === undefined ? undefined : { networks, keys };
+}
+
+function keyBansOf(bans: SnapshotBan[], key: readonly KeyPart[]): KeyBans {
+  bans.sort((a, b) => b.untilSeconds - a.untilSeconds);
+  const patterns = indexKeyPatterns(
+    key,
+    bans.map((ban) => ban.key as string[]),
+  );
+  return { patterns, untilSeconds: bans.map(({ untilSeconds }) => untilSeconds) };
+}
+
+/** A policy's key may have changed since the ban was made: of a key that it never has now, nothing is looked up. */
+function canMatch(patterns: readonly string[], key: readonly KeyPart[]): boolean {
+  if (patterns.length !== key.length) return false;
+  for (let i = 0; i < key.length; i++) {
+    const pattern = patterns[i] as string;
+    if (!pattern.endsWith("*") && patternValue(key[i] as KeyPart, pattern) === undefined) return false;
+  }
+  return true;
+}
+
+/** @param address $remote_addr @param nowSeconds since the epoch */
+export function isBannedAddress({ networks }: PolicyBans, address: string, nowSeconds: number): boolean {
+  return networks !== undefined && isWithin(networks, address, nowSeconds);
+}
+
+/** @param values in the key's order, not encoded */
+export function isBannedKey({ keys }: PolicyBans, values: readonly string[], nowSeconds: number): boolean {
+  if (keys === undefined) return false;
+  const place = firstMatch(keys.patterns, values);
+  return place !== undefined && (keys.untilSeconds[place] as number) > nowSeconds;
+}
+
+/** Names cannot hold ":". */
+function placeOf(app: string, policy: string): string {
+  return `${app}:${policy}`;
+}
+
+function append(lists: Record<string, SnapshotBan[]>, place: string, ban: SnapshotBan): void {
+  const list = lists[place];
+  if (list === undefined) lists[place] = [ban];
+  else list.push(ban);
+}

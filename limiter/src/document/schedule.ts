@@ -1,0 +1,120 @@
+// When a policy is on: windows of the week by the wall clock of a time zone. Neither nginx nor this module knows zones:
+// the control plane sends when each zone's offset changes (zone-transitions.ts there).
+
+import { emptyTable } from "../basics/table.ts";
+
+export interface Schedule {
+  readonly timezone: string;
+  readonly windows: readonly ScheduleWindow[];
+}
+
+export interface ScheduleWindow {
+  readonly days: readonly string[];
+  /** "09:00" */
+  readonly from: string;
+  /** Up to "24:00"; not after `from`: on the next day. */
+  readonly to: string;
+}
+
+/** From this moment on, in seconds since the epoch, the zone's clocks are so many minutes before UTC's; ascending. */
+export type ZoneTransition = readonly [fromSeconds: number, offsetMinutes: number];
+
+/** By the name of the time zone. */
+export type Zones = Readonly<Record<string, readonly ZoneTransition[]>>;
+
+export interface CompiledSchedule {
+  readonly transitions: readonly ZoneTransition[];
+  /** In seconds of the week, which begins on Monday. None passes its end. */
+  readonly spans: readonly Span[];
+  /** What was answered last: the gateway's to keep. */
+  answer?: ScheduleAnswer;
+}
+
+export interface ScheduleAnswer {
+  readonly open: boolean;
+  readonly fromSeconds: number;
+  readonly untilSeconds: number;
+}
+
+interface Span {
+  readonly from: number;
+  readonly to: number;
+}
+
+export const days: readonly string[] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+
+const daySeconds = 86_400;
+const weekSeconds = 7 * daySeconds;
+/** 1970 began on a Thursday. */
+const firstMondaySeconds = 4 * daySeconds;
+
+/** @returns minutes since midnight of "00:00" … "24:00", or undefined when the text is none */
+export function parseTimeOfDay(text: string): number | undefined {
+  if (text.length !== 5 || text.charAt(2) !== ":") return undefined;
+  const hours = twoDigits(text.slice(0, 2));
+  const minutes = twoDigits(text.slice(3));
+  if (hours === undefined || minutes === undefined || minutes > 59) return undefined;
+  const whole = hours * 60 + minutes;
+  return whole <= 1440 ? whole : undefined;
+}
+
+/** @param transitions the zone's, at least one */
+export function compileSchedule(schedule: Schedule, transitions: readonly ZoneTransition[]): CompiledSchedule {
+  const dayOf = emptyTable<number>();
+  for (let i = 0; i < days.length; i++) dayOf[days[i] as string] = i;
+  const spans: Span[] = [];
+  for (const window of schedule.windows) {
+    const opens = (parseTimeOfDay(window.from) as number) * 60;
+    const closes = (parseTimeOfDay(window.to) as number) * 60;
+    for (const day of window.days) {
+      const from = (dayOf[day] as number) * daySeconds + opens;
+      const to = from - opens + closes + (closes <= opens ? daySeconds : 0);
+      spans.push({ from, to: Math.min(to, weekSeconds) });
+      if (to > weekSeconds) spans.push({ from: 0, to: to - weekSeconds });
+    }
+  }
+  return { transitions, spans };
+}
+
+/**
+ * Whether the zone's clocks show a moment within a window. Where they are put back, the repeated hour is open or closed
+ * twice; of where they are put forward, what they skip is in no window.
+ */
+export function isOpen({ transitions, spans }: CompiledSchedule, nowSeconds: number): boolean {
+  const second = secondOfWeek(transitions, nowSeconds);
+  for (const { from, to } of spans) {
+    if (second >= from && second < to) return true;
+  }
+  return false;
+}
+
+/** The first moment after `nowSeconds` at which `isOpen` may say another thing: until then its answer holds. */
+export function nextChangeSeconds({ transitions, spans }: CompiledSchedule, nowSeconds: number): number {
+  const second = secondOfWeek(transitions, nowSeconds);
+  let wait = weekSeconds - second;
+  for (const { from, to } of spans) {
+    if (from > second) wait = Math.min(wait, from - second);
+    if (to > second) wait = Math.min(wait, to - second);
+  }
+  let next = nowSeconds + wait;
+  for (const [fromSeconds] of transitions) {
+    if (fromSeconds > nowSeconds) next = Math.min(next, fromSeconds);
+  }
+  return next;
+}
+
+function secondOfWeek(transitions: readonly ZoneTransition[], nowSeconds: number): number {
+  // A clock before the first transition is taken to be in its time.
+  let offsetMinutes = (transitions[0] as ZoneTransition)[1];
+  for (const [fromSeconds, minutes] of transitions) {
+    if (fromSeconds <= nowSeconds) offsetMinutes = minutes;
+  }
+  const sinceMonday = nowSeconds + offsetMinutes * 60 - firstMondaySeconds;
+  return sinceMonday - Math.floor(sinceMonday / weekSeconds) * weekSeconds;
+}
+
+function twoDigits(text: string): number | undefined {
+  const tens = text.charCodeAt(0) - 48;
+  const ones = text.charCodeAt(1) - 48;
+  return tens >= 0 && tens <= 9 && ones >= 0 && ones <= 9 ? tens * 10 + ones : undefined;
+}

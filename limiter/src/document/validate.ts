@@ -1,0 +1,616 @@
+// From a document that anyone may have written to a policy, or to everything that is wrong with it at once. Runs where
+// the document comes in (control plane), and again where it is obeyed (gateway).
+
+import type { Limit } from "../algorithms/limit.ts";
+import { capacity, rateOf } from "../algorithms/rate.ts";
+import { byteLength, cutToBytes } from "../basics/byte-length.ts";
+import { shared, sharing } from "../basics/sharing.ts";
+import { emptyTable } from "../basics/table.ts";
+import { isWellFormed, printable } from "../basics/unicode.ts";
+import { isToken, type KeyPart, parseKeyPart } from "../key/key-part.ts";
+import { patternValue } from "../key/key-patterns.ts";
+import { mostInstructions, readRegex } from "../match/regex-syntax.ts";
+import { type CostSource, parseCostOrigin } from "./cost.ts";
+import { parseDuration } from "./duration.ts";
+import { checkOnLimit, onLimitFrom } from "./on-limit.ts";
+import type { Exempt, Mode, Override, Policy } from "./policy.ts";
+import { algorithms, limitDuration, maxPathBytes, most, policyShape, unitsShape } from "./policy-shape.ts";
+import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
+import { days, parseTimeOfDay, type Schedule, type ScheduleWindow } from "./schedule.ts";
+import type { Field, Shape } from "./shape.ts";
+
+export type { Problem } from "./problems.ts";
+
+export interface Validation {
+  /** Present when there are no problems. */
+  policy?: Policy;
+  problems: Problem[];
+}
+
+type Json = Record<string, unknown>;
+
+/** Blocks of a sliding-window: so many entries its counters may have. */
+const mostBlocks = 1000;
+const blocksUnlessSaid = 10;
+const ttlUnlessSaid = "60s";
+const maxDelayUnlessSaid = "60s";
+const onLimitUnlessSaid = onLimitFrom({});
+const noTexts: readonly string[] = [];
+const noHeaders = emptyTable<readonly string[]>();
+const keyParts = sharing<KeyPart | undefined>();
+
+/** @param document as parsed from JSON or YAML. Never throws. */
+export function validatePolicy(document: unknown): Validation {
+  const findings = noFindings();
+  checkShape(policyShape, document, "", findings);
+  if (isRecord(document)) {
+    if (isRecord(document["match"])) checkMatch(document["match"], findings);
+    if (isListOf(document["limits"], most.limits)) checkLimits(document["limits"], "limits", document, findings);
+    checkOverrides(document, findings);
+    checkExempt(document, findings);
+    checkSchedule(document["schedule"], findings);
+    checkCost(document, findings);
+    if (isRecord(document["onLimit"])) checkOnLimit(document["onLimit"], findings);
+  }
+  const problems = listProblems(findings);
+  if (problems.length > 0) return { problems };
+  return { policy: policyFrom(document as Json), problems };
+}
+
+/** Adds what is wrong with the value by its shape alone. */
+export function checkShape(shape: Shape, value: unknown, path: string, findings: Findings): void {
+  const expected = mismatch(shape, value);
+  if (expected !== undefined) {
+    addProblem(findings, { path, expected, got: describeValue(value) });
+  } else if (shape.kind === "list") {
+    const items = value as unknown[];
+    for (let i = 0; i < items.length; i++) checkShape(shape.of, items[i], `${path}[${i}]`, findings);
+  } else if (shape.kind === "map") {
+    checkEntries(shape, value as Json, path, findings);
+  } else if (shape.kind === "record") {
+    checkFields(shape.fields, value as Json, path, findings);
+  } else if (shape.kind === "either") {
+    checkShape(shape.of.find((one) => fits(one, value)) as Shape, value, path, findings);
+  }
+}
+
+function checkFields(fields: Readonly<Record<string, Field>>, record: Json, path: string, findings: Findings): void {
+  const known: string[] = [];
+  for (const name in fields) known.push(name);
+  for (const name of known) {
+    const field = fields[name] as Field;
+    const value = record[name];
+    const inner = fieldPath(path, name);
+    if (value !== undefined) checkShape(field.shape, value, inner, findings);
+    else if (field.required === true)
+      addProblem(findings, { path: inner, expected: expectation(field.shape), got: "nothing" });
+  }
+  const unknown: string[] = [];
+  for (const name in record) {
+    if (!known.includes(name)) unknown.push(name);
+  }
+  if (unknown.length === 0) return;
+  unknown.sort();
+  const expected = known.length === 0 ? "no such field" : `no such field; known here: ${known.join(", ")}`;
+  for (const name of unknown) {
+    addProblem(findings, {
+      path: fieldPath(path, shortLine(name)),
+      expected,
+      got: describeValue(record[name]),
+    });
+  }
+}
+
+function checkEntries(shape: Shape & { kind: "map" }, map: Json, path: string, findings: Findings): void {
+  for (const name of sortedNames(map)) {
+    const inner = fieldPath(path, shortLine(name));
+    const expected = mismatch(shape.names, name);
+    if (expected !== undefined) addProblem(findings, { path: inner, expected, got: describeValue(name) });
+    else checkShape(shape.of, map[name], inner, findings);
+  }
+}
+
+function countOf(record: Json): number {
+  let count = 0;
+  for (const _ in record) count += 1;
+  return count;
+}
+
+function sortedNames(record: Json): string[] {
+  const names: string[] = [];
+  for (const name in record) names.push(name);
+  return names.sort();
+}
+
+/** Rules that hold between the items of a match. Looks only at what has the right type and length. */
+function checkMatch(match: Json, findings: Findings): void {
+  const { paths, headers } = match;
+  if (isListOf(paths, most.paths)) {
+    let instructions = 0;
+    for (const path of paths) {
+      if (typeof path !== "string" || !path.startsWith("~") || path.length > maxPathBytes) continue;
+      instructions += readRegex(path.slice(1)).node?.size ?? 0;
+    }
+    if (instructions > mostInstructions) {
+      addProblem(findings, {
+        path: "match.paths",
+        expected: `regular expressions of at most ${mostInstructions} steps together, repetitions written out`,
+        got: `${instructions}`,
+      });
+    }
+  }
+  if (!isRecord(headers) || countOf(headers) > most.headers) return;
+  const firstNames = emptyTable<string>();
+  for (const name of sortedNames(headers)) {
+    if (!isToken(name)) continue;
+    const lower = name.toLowerCase();
+    const first = firstNames[lower];
+    if (first === undefined) firstNames[lower] = name;
+    else
+      addProblem(findings, {
+        path: fieldPath("match.headers", shortLine(name)),
+        expected: `a header that ${shortLine(first)} does not name already`,
+        got: describeValue(name),
+      });
+  }
+}
+
+/** Rules that hold between fields. Looks only at what has the right type and length: the rest is reported already. */
+function checkLimits(limits: readonly unknown[], path: string, document: Json, findings: Findings): void {
+  const cost = mostCostOf(document["cost"]);
+  const firstAt = emptyTable<number>();
+  for (let i = 0; i < limits.length; i++) {
+    const limit = limits[i];
+    if (!isRecord(limit)) continue;
+    const inner = `${path}[${i}]`;
+    const name = nameOf(limit);
+    if (typeof name === "string") {
+      const earlier = firstAt[name];
+      if (earlier === undefined) firstAt[name] = i;
+      else
+        addProblem(findings, {
+          path: `${inner}.name`,
+          expected: `a name that ${path}[${earlier}] does not have`,
+          got: describeValue(name),
+        });
+    }
+    checkFieldsOfAlgorithm(limit, inner, findings);
+    checkPrecision(limit, inner, findings);
+    const capacity = capacityOf(limit);
+    if (capacity !== undefined && cost.units > capacity) {
+      addProblem(findings, {
+        path: cost.path,
+        expected: `at most ${capacity}, which is all that ${inner} ever holds`,
+        got: describeValue(cost.units),
+      });
+    }
+  }
+}
+
+function nameOf(limit: Json): unknown {
+  return limit["name"] === undefined ? "default" : limit["name"];
+}
+
+function checkOverrides(document: Json, findings: Findings): void {
+  const { overrides } = document;
+  if (!isListOf(overrides, most.overrides)) return;
+  const key = keyOf(document);
+  for (let i = 0; i < overrides.length; i++) {
+    const override = overrides[i];
+    if (!isRecord(override)) continue;
+    const path = `overrides[${i}]`;
+    if (key !== undefined) checkKeyPatterns(override["key"], key, `${path}.key`, findings);
+    if (override["limits"] === undefined && override["mode"] === undefined) {
+      addProblem(findings, { path, expected: "limits, or a mode, or both", got: "neither" });
+    }
+    if (!isListOf(override["limits"], most.limits)) continue;
+    checkLimits(override["limits"], `${path}.limits`, document, findings);
+    checkOverridden(override["limits"], document["limits"], `${path}.limits`, findings);
+  }
+}
+
+function checkExempt(document: Json, findings: Findings): void {
+  const { exempt } = document;
+  const key = keyOf(document);
+  if (!isRecord(exempt) || !isListOf(exempt["keys"], most.exemptKeys) || key === undefined) return;
+  for (let i = 0; i < exempt["keys"].length; i++) {
+    checkKeyPatterns(exempt["keys"][i], key, `exempt.keys[${i}]`, findings);
+  }
+}
+
+function checkSchedule(schedule: unknown, findings: Findings): void {
+  if (!isRecord(schedule) || !isListOf(schedule["windows"], most.windows)) return;
+  for (let i = 0; i < schedule["windows"].length; i++) {
+    const window = schedule["windows"][i];
+    if (!isRecord(window) || typeof window["to"] !== "string" || window["to"] !== window["from"]) continue;
+    if (parseTimeOfDay(window["to"]) === undefined) continue;
+    addProblem(findings, {
+      path: `schedule.windows[${i}].to`,
+      expected: 'another time than from; "00:00" to "24:00" is the whole day',
+      got: describeValue(window["to"]),
+    });
+  }
+}
+
+/** An override changes limits of the policy: it brings no other, and none is counted in another way. */
+function checkOverridden(limits: readonly unknown[], own: unknown, path: string, findings: Findings): void {
+  if (!isListOf(own, most.limits)) return;
+  for (let i = 0; i < limits.length; i++) {
+    const limit = limits[i];
+    if (!isRecord(limit) || typeof nameOf(limit) !== "string") continue;
+    const overridden = own.find((one) => isRecord(one) && nameOf(one) === nameOf(limit)) as Json | undefined;
+    if (overridden === undefined) {
+      addProblem(findings, {
+        path: `${path}[${i}].name`,
+        expected: "the name of one of the policy's limits",
+        got: describeValue(nameOf(limit)),
+      });
+    } else if (isAlgorithm(overridden["algorithm"]) && isAlgorithm(limit["algorithm"])) {
+      if (overridden["algorithm"] === limit["algorithm"]) continue;
+      addProblem(findings, {
+        path: `${path}[${i}].algorithm`,
+        expected: `"${overridden["algorithm"]}", as of the policy's limit of that name`,
+        got: describeValue(limit["algorithm"]),
+      });
+    }
+  }
+}
+
+/** @param patterns one for each part of the key, of the right shape or reported already */
+export function checkKeyPatterns(patterns: unknown, key: readonly KeyPart[], path: string, findings: Findings): void {
+  if (!isList(patterns)) return;
+  if (patterns.length !== key.length) {
+    addProblem(findings, {
+      path,
+      expected: `a list of ${key.length}: a pattern for each part of the policy's key`,
+      got: describeValue(patterns),
+    });
+    return;
+  }
+  for (let i = 0; i < patterns.length; i++) {
+    const pattern = patterns[i];
+    if (typeof pattern !== "string" || pattern.includes("*")) continue;
+    if (patternValue(key[i] as KeyPart, pattern) !== undefined) continue;
+    addProblem(findings, {
+      path: `${path}[${i}]`,
+      expected: 'an address, a network of the length that the key has, "*", or the beginning of one and "*"',
+      got: describeValue(pattern),
+    });
+  }
+}
+
+/** The policy's key; undefined when it is none. */
+function keyOf(document: Json): KeyPart[] | undefined {
+  const parts: KeyPart[] = [];
+  if (document["key"] === undefined) return parts;
+  if (!isListOf(document["key"], most.keyParts)) return undefined;
+  for (const text of document["key"]) {
+    const part = typeof text === "string" ? shared(keyParts, text, () => parseKeyPart(text)) : undefined;
+    if (part === undefined) return undefined;
+    parts.push(part);
+  }
+  return parts;
+}
+
+/** The most that a request may cost by the document's own words. A wrong cost has been reported as such. */
+function mostCostOf(cost: unknown): { units: number; path: string } {
+  if (!isRecord(cost)) return { units: fits(unitsShape, cost) ? (cost as number) : 1, path: "cost" };
+  if (isDeferred(cost)) return { units: 1, path: "cost" };
+  const { default: unstated, max } = cost;
+  if (fits(unitsShape, max)) return { units: max as number, path: "cost.max" };
+  return { units: fits(unitsShape, unstated) ? (unstated as number) : 1, path: "cost.default" };
+}
+
+function isDeferred(cost: Json): boolean {
+  return cost["from"] === "response-bytes";
+}
+
+/** Algorithms for what is known before a request goes on: a place in a queue, or a slot until it ends. */
+const notDeferred = ["leaky-bucket", "concurrency"];
+
+/** A response's bytes are always known, however many there are, when the request can no longer wait or be held. */
+function checkDeferredCost(cost: Json, limits: unknown, findings: Findings): void {
+  for (const field of ["default", "max"]) {
+    if (cost[field] === undefined) continue;
+    const expected = `nothing: response-bytes has no ${field}`;
+    addProblem(findings, { path: `cost.${field}`, expected, got: describeValue(cost[field]) });
+  }
+  if (!isListOf(limits, most.limits)) return;
+  for (let i = 0; i < limits.length; i++) {
+    const limit = limits[i];
+    if (!isRecord(limit) || !notDeferred.includes(limit["algorithm"] as string)) continue;
+    addProblem(findings, {
+      path: `limits[${i}].algorithm`,
+      expected: "token-bucket, fixed-window, sliding-window or sliding-log, where response-bytes are the cost",
+      got: describeValue(limit["algorithm"]),
+    });
+  }
+}
+
+function checkCost({ cost, limits }: Json, findings: Findings): void {
+  if (!isRecord(cost)) return;
+  if (isDeferred(cost)) {
+    checkDeferredCost(cost, limits, findings);
+    return;
+  }
+  const { default: unstated, max } = cost;
+  if (!fits(unitsShape, unstated) || !fits(unitsShape, max) || (unstated as number) <= (max as number)) return;
+  addProblem(findings, { path: "cost.default", expected: `at most ${max}, the max`, got: describeValue(unstated) });
+}
+
+/** Fields of a limit that only some algorithms have. */
+const fieldsOfAlgorithms = [
+  { field: "burst", of: ["token-bucket", "leaky-bucket"] },
+  { field: "precision", of: ["sliding-window"] },
+  { field: "maxDelay", of: ["leaky-bucket"] },
+  { field: "ttl", of: ["concurrency"] },
+  { field: "window", of: ["token-bucket", "fixed-window", "sliding-window", "sliding-log", "leaky-bucket"] },
+];
+
+function checkFieldsOfAlgorithm(limit: Json, path: string, findings: Findings): void {
+  const algorithm = limit["algorithm"];
+  if (limit["window"] === undefined && algorithm !== "concurrency") {
+    addProblem(findings, { path: `${path}.window`, expected: expectation(limitDuration), got: "nothing" });
+  }
+  if (!isAlgorithm(algorithm)) return;
+  for (const { field, of } of fieldsOfAlgorithms) {
+    if (limit[field] !== undefined && !of.includes(algorithm)) {
+      addProblem(findings, {
+        path: `${path}.${field}`,
+        expected: `nothing: ${algorithm} has no ${field}`,
+        got: describeValue(limit[field]),
+      });
+    }
+  }
+}
+
+function isAlgorithm(value: unknown): value is string {
+  return typeof value === "string" && algorithms.includes(value);
+}
+
+function checkPrecision(limit: Json, path: string, findings: Findings): void {
+  const { precision, window } = limit as { precision?: unknown; window?: unknown };
+  if (limit["algorithm"] !== "sliding-window" || !fits(limitDuration, precision)) return;
+  if (!fits(limitDuration, window)) return;
+  const blocks = (parseDuration(window as string) as number) / (parseDuration(precision as string) as number);
+  if (blocks >= 1 && blocks <= mostBlocks && Math.floor(blocks) === blocks) return;
+  addProblem(findings, {
+    path: `${path}.precision`,
+    expected: `the window of ${window} divided by a whole number from 1 to ${mostBlocks}`,
+    got: describeValue(precision),
+  });
+}
+
+/** What a limit holds at once; undefined where the document does not say so rightly. */
+function capacityOf(limit: Json): number | undefined {
+  const units = limit["burst"] === undefined ? limit["quota"] : limit["burst"];
+  if (typeof units !== "number" || units < 1) return undefined;
+  return limit["algorithm"] === "leaky-bucket" ? units + 1 : units;
+}
+
+/** What was expected of the value itself (not of what it holds), or undefined when it is that. */
+function mismatch(shape: Shape, value: unknown): string | undefined {
+  if (!fits(shape, value)) return explanation(shape, value) ?? expectation(shape);
+  // Half a surrogate pair has no UTF-8: a gateway's JSON reader would refuse the whole snapshot over it.
+  return typeof value === "string" && !isWellFormed(value)
+    ? `${expectation(shape)}, in well-formed Unicode`
+    : undefined;
+}
+
+function explanation(shape: Shape, value: unknown): string | undefined {
+  if (shape.kind !== "text" || shape.explains === undefined || typeof value !== "string") return undefined;
+  return byteLength(value) <= shape.maxBytes ? shape.explains(value) : undefined;
+}
+
+function fits(shape: Shape, value: unknown): boolean {
+  switch (shape.kind) {
+    case "text":
+      return (
+        typeof value === "string" &&
+        byteLength(value) <= shape.maxBytes &&
+        (shape.accepts === undefined || shape.accepts(value))
+      );
+    case "integer":
+      return typeof value === "number" && value >= shape.min && value <= shape.max && Math.floor(value) === value;
+    case "duration": {
+      const durationUs = typeof value === "string" ? parseDuration(value) : undefined;
+      return (
+        durationUs !== undefined &&
+        durationUs >= (parseDuration(shape.min) as number) &&
+        durationUs <= (parseDuration(shape.max) as number)
+      );
+    }
+    case "choice":
+      return typeof value === "string" && shape.of.includes(value);
+    case "list":
+      return isList(value) && value.length >= shape.minItems && value.length <= shape.maxItems;
+    case "map": {
+      if (!isRecord(value)) return false;
+      const count = countOf(value);
+      return count >= shape.minItems && count <= shape.maxItems;
+    }
+    case "either":
+      return shape.of.some((one) => fits(one, value));
+    case "record":
+      return isRecord(value);
+  }
+}
+
+function expectation(shape: Shape): string {
+  switch (shape.kind) {
+    case "text":
+      return shape.expected;
+    case "integer":
+      return `an integer from ${shape.min} to ${shape.max}`;
+    case "duration":
+      return `a duration from ${shape.min} to ${shape.max}: an integer and one of ms, s, m, h, d, like "30s"`;
+    case "choice":
+      return shape.of.length === 1 ? `"${shape.of[0]}"` : `one of ${shape.of.join(", ")}`;
+    case "list":
+      return `a list of ${shape.minItems} to ${shape.maxItems}`;
+    case "map":
+      return `an object of ${shape.minItems} to ${shape.maxItems} fields`;
+    case "either":
+      return shape.of.map((one) => expectation(one)).join(", or ");
+    case "record":
+      return "an object";
+  }
+}
+
+/** A value in an error message: short, and never more than one line. */
+export function describeValue(value: unknown): string {
+  if (value === undefined) return "nothing";
+  if (typeof value === "string") return `"${shortLine(value)}"`;
+  if (typeof value === "number" || typeof value === "boolean") return `${value}`;
+  if (isList(value)) return value.length === 1 ? "a list of 1" : `a list of ${value.length}`;
+  if (isRecord(value)) return "an object";
+  return "null";
+}
+
+/** Of a text that anyone may have written: at most 80 bytes, in one line. */
+function shortLine(text: string): string {
+  const start = cutToBytes(text, 80);
+  return start.length < text.length ? `${printable(start)}…` : printable(start);
+}
+
+function fieldPath(path: string, name: string): string {
+  return path === "" ? name : `${path}.${name}`;
+}
+
+/** Lua has one empty table for [] and {}; it passes for either there, and only there. */
+const emptyIsBoth = Array.isArray({});
+
+function isList(value: unknown): value is unknown[] {
+  return Array.isArray(value);
+}
+
+/** Longer ones are reported as such: what is in them is not held against each other. */
+function isListOf(value: unknown, most: number): value is unknown[] {
+  return isList(value) && value.length <= most;
+}
+
+function isRecord(value: unknown): value is Json {
+  if (typeof value !== "object" || value === null) return false;
+  return !Array.isArray(value) || (emptyIsBoth && value.length === 0);
+}
+
+/** Fills in the defaults. @param document one without problems */
+function policyFrom(document: Json): Policy {
+  const match = (document["match"] ?? {}) as Partial<Policy["match"]>;
+  const limits: Limit[] = [];
+  const mostCost = mostCostOf(document["cost"]).units;
+  for (const limit of document["limits"] as Json[]) limits.push(limitFrom(limit, mostCost));
+  const mode = (document["mode"] ?? "enforce") as Policy["mode"];
+  const costSource = costSourceFrom(document["cost"], limits);
+  return {
+    name: document["name"] as string,
+    description: (document["description"] ?? "") as string,
+    mode,
+    priority: (document["priority"] ?? 0) as number,
+    match: {
+      hosts: match.hosts ?? noTexts,
+      paths: match.paths ?? noTexts,
+      methods: match.methods ?? noTexts,
+      headers: match.headers === undefined ? noHeaders : headersFrom(match.headers),
+    },
+    key: keyOf(document) as KeyPart[],
+    onMissingKey: (document["onMissingKey"] ?? "skip") as Policy["onMissingKey"],
+    limits,
+    cost: costSource === undefined ? ((document["cost"] ?? 1) as number) : costSource.default,
+    costSource,
+    scope: (document["scope"] ?? "node") as Policy["scope"],
+    ...(document["consistency"] === "leased" ? { consistency: "leased" } : {}),
+    onStoreFailure: (document["onStoreFailure"] ?? "local") as Policy["onStoreFailure"],
+    ...(document["maxStoreWait"] === undefined
+      ? {}
+      : { maxStoreWaitUs: parseDuration(document["maxStoreWait"] as string) as number }),
+    onLimit: document["onLimit"] === undefined ? onLimitUnlessSaid : onLimitFrom(document["onLimit"] as Json),
+    overrides: overridesFrom(document["overrides"] as Json[] | undefined, limits, mode, mostCost),
+    exempt: exemptFrom(document["exempt"] as Partial<Exempt> | undefined),
+    schedule: scheduleFrom(document["schedule"] as Json | undefined),
+  };
+}
+
+function scheduleFrom(schedule: Json | undefined): Schedule | undefined {
+  if (schedule === undefined) return undefined;
+  const windows: ScheduleWindow[] = [];
+  for (const { days: own, from, to } of schedule["windows"] as Json[]) {
+    windows.push({ days: (own ?? days) as string[], from: from as string, to: to as string });
+  }
+  return { timezone: schedule["timezone"] as string, windows };
+}
+
+function exemptFrom({ cidrs = [], keys = [] }: Partial<Exempt> = {}): Exempt | undefined {
+  return cidrs.length === 0 && keys.length === 0 ? undefined : { cidrs, keys };
+}
+
+function overridesFrom(
+  list: readonly Json[] | undefined,
+  own: readonly Limit[],
+  mode: Mode,
+  mostCost: number,
+): Override[] | undefined {
+  if (list === undefined || list.length === 0) return undefined;
+  const overrides: Override[] = [];
+  for (const override of list) {
+    const changed = emptyTable<Limit>();
+    for (const document of (override["limits"] ?? []) as Json[]) {
+      const limit = limitFrom(document, mostCost);
+      changed[limit.name] = limit;
+    }
+    const limits: Limit[] = [];
+    for (const limit of own) limits.push(changed[limit.name] ?? limit);
+    overrides.push({ key: override["key"] as string[], limits, mode: (override["mode"] ?? mode) as Mode });
+  }
+  return overrides;
+}
+
+function costSourceFrom(cost: unknown, limits: readonly Limit[]): CostSource | undefined {
+  if (!isRecord(cost)) return undefined;
+  let smallest = unitsShape.max;
+  for (const limit of limits) smallest = Math.min(smallest, capacity(rateOf(limit)));
+  return {
+    ...(parseCostOrigin(cost["from"] as string) as Pick<CostSource, "from" | "name">),
+    default: (cost["default"] ?? 1) as number,
+    max: (cost["max"] ?? smallest) as number,
+  };
+}
+
+function headersFrom(headers: Policy["match"]["headers"]): Policy["match"]["headers"] {
+  const lower = emptyTable<readonly string[]>();
+  for (const name in headers) lower[name.toLowerCase()] = headers[name] as readonly string[];
+  return lower;
+}
+
+/** @param mostCost of one request, by the document's own words */
+function limitFrom(limit: Json, mostCost: number): Limit {
+  const algorithm = limit["algorithm"] as Limit["algorithm"];
+  const quota = limit["quota"] as number;
+  const window = algorithm === "concurrency" ? (limit["ttl"] ?? ttlUnlessSaid) : limit["window"];
+  const windowUs = parseDuration(window as string) as number;
+  let precisionUs = 0;
+  if (algorithm === "sliding-window") {
+    const { precision } = limit;
+    precisionUs =
+      precision === undefined ? windowUs / blocksUnlessSaid : (parseDuration(precision as string) as number);
+  }
+  return {
+    name: (limit["name"] ?? "default") as string,
+    algorithm,
+    quota,
+    windowUs,
+    burst: algorithm === "leaky-bucket" ? queueOf(limit, windowUs, mostCost) : ((limit["burst"] ?? quota) as number),
+    precisionUs,
+  };
+}
+
+/**
+ * How many may wait in a leaky-bucket: its burst, as far as that departs within `maxDelay`. What one request costs has room all the
+ * same, or none would ever pass.
+ */
+function queueOf(limit: Json, windowUs: number, mostCost: number): number {
+  const quota = limit["quota"] as number;
+  const burst = (limit["burst"] ?? quota) as number;
+  const maxDelayUs = parseDuration((limit["maxDelay"] ?? maxDelayUnlessSaid) as string) as number;
+  return Math.min(burst, Math.max(Math.floor((quota * maxDelayUs) / windowUs), mostCost - 1));
+}

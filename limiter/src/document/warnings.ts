@@ -1,0 +1,104 @@
+// What a policy says in vain: it is a policy, and a setting of it changes nothing. Told to whoever puts it, and kept from nobody.
+
+import type { Limit } from "../algorithms/limit.ts";
+import { capacity, rateOf } from "../algorithms/rate.ts";
+import { leaseParameters } from "../lease/holder.ts";
+import { isLeasable, leastLeasedUs } from "../lease/ledger.ts";
+import type { Override, Policy } from "./policy.ts";
+import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
+
+const inVain = "; as it is, Redis decides every request in spite of leased";
+
+/** @returns as problems: where, what would make it mean something, and what is there */
+export function warningsOf(policy: Policy): Problem[] {
+  const findings = noFindings();
+  const { scope, consistency, onStoreFailure, maxStoreWaitUs } = policy;
+  if (scope === "node") {
+    if (consistency === "leased") {
+      addProblem(findings, {
+        path: "consistency",
+        expected: "exact, or scope cluster: on a node nothing is leased",
+        got: '"leased"',
+      });
+    }
+    if (onStoreFailure !== "local") {
+      addProblem(findings, {
+        path: "onStoreFailure",
+        expected: "nothing, or scope cluster: a node asks nobody who could fail",
+        got: `"${onStoreFailure}"`,
+      });
+    }
+    if (maxStoreWaitUs !== undefined) {
+      addProblem(findings, {
+        path: "maxStoreWait",
+        expected: "nothing, or scope cluster: a node waits for nobody",
+        got: `"${maxStoreWaitUs / 1000}ms"`,
+      });
+    }
+  } else if (consistency === "leased") {
+    findWhatIsNotLeased(policy, findings);
+  }
+  return listProblems(findings);
+}
+
+function findWhatIsNotLeased({ limits, overrides, cost, costSource }: Policy, findings: Findings): void {
+  if (costSource !== undefined && costSource.from === "response-bytes") {
+    addProblem(findings, {
+      path: "cost.from",
+      expected: `a cost that is known before the response${inVain}`,
+      got: '"response-bytes"',
+    });
+    return;
+  }
+  const least = costSource === undefined ? cost : 1;
+  for (let i = 0; i < limits.length; i++) {
+    const hindrance = hindranceOf(limits[i] as Limit, least);
+    if (hindrance !== undefined) addProblem(findings, { ...hindrance, path: `limits[${i}].${hindrance.path}` });
+  }
+  // Those of the policy itself are told already.
+  if (findings.problems.length > 0 || overrides === undefined) return;
+  for (let i = 0; i < overrides.length; i++) {
+    for (const limit of (overrides[i] as Override).limits) {
+      const hindrance = hindranceOf(limit, least);
+      if (hindrance === undefined) continue;
+      const { path, expected, got } = hindrance;
+      addProblem(findings, { path: `overrides[${i}].limits`, expected: `"${limit.name}": ${path} ${expected}`, got });
+    }
+  }
+}
+
+/** Why units of the limit are not leased; its path is the limit's field. @param cost of a request, or the least that it may be */
+function hindranceOf(limit: Limit, cost: number): Problem | undefined {
+  const { algorithm } = limit;
+  const rate = rateOf(limit);
+  if (!isLeasable(rate, leaseParameters)) return tooShort(limit);
+  // A call to Redis for each request is what there is without a lease.
+  if (capacity(rate) >= cost * 2) return undefined;
+  const path = algorithm === "token-bucket" ? "burst" : "quota";
+  return {
+    path,
+    expected: `at least ${cost * 2}, for two requests: a lease for one saves no call to Redis`,
+    got: `${capacity(rate)}`,
+  };
+}
+
+function tooShort({ algorithm, quota, windowUs, burst, precisionUs }: Limit): Problem {
+  const leastUs = leastLeasedUs(leaseParameters);
+  const leastMs = leastUs / 1000;
+  if (algorithm === "token-bucket") {
+    const refilled = Math.ceil((quota * leastUs) / windowUs);
+    const expected = `at least ${refilled}, what refills in ${leastMs}ms${inVain}`;
+    return { path: "burst", expected, got: `${burst}` };
+  }
+  if (algorithm === "fixed-window") {
+    return { path: "window", expected: `at least ${leastMs}ms${inVain}`, got: `${windowUs / 1000}ms` };
+  }
+  if (algorithm === "sliding-window") {
+    return { path: "precision", expected: `at least ${leastMs}ms${inVain}`, got: `${precisionUs / 1000}ms` };
+  }
+  return {
+    path: "algorithm",
+    expected: `token-bucket, fixed-window or sliding-window${inVain}`,
+    got: `"${algorithm}"`,
+  };
+}

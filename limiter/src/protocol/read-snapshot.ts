@@ -1,0 +1,378 @@
+// From a snapshot's text or meaning to the set that requests are decided by: every policy validated again, compiled and
+// indexed; bans and callers validated as well. A snapshot is taken whole or refused whole. It is read in short steps, and
+// what it has in common with the one before is not made again.
+
+import { noPause, type Pause } from "../basics/pause.ts";
+import { emptyTable } from "../basics/table.ts";
+import { type BansByPlace, bansOn, type SnapshotBan, sortBans } from "../compiled/bans.ts";
+import { type CompiledPolicy, compilePolicy } from "../compiled/compile.ts";
+import type { Policy } from "../document/policy.ts";
+import { isName, nameRule } from "../document/policy-shape.ts";
+import { addProblem, type Findings, listProblems, noFindings, type Problem } from "../document/problems.ts";
+import type { Zones } from "../document/schedule.ts";
+import { describeValue, validatePolicy } from "../document/validate.ts";
+import { indexPolicies, type PolicyIndex } from "../index/policy-index.ts";
+import type { Networks } from "../key/networks.ts";
+import { readBans, readCallers } from "./bans-and-callers.ts";
+import { addLine, noLines, type PoliciesByLine, policyOfLine } from "./policies-by-line.ts";
+import { type SnapshotCaller, snapshotFormat } from "./push-messages.ts";
+import { readApps, type SnapshotApps, trafficOf } from "./snapshot-apps.ts";
+import { isComplete, type LineTaker, newLineReader, takeLine } from "./snapshot-lines.ts";
+
+export type { SnapshotBan } from "../compiled/bans.ts";
+export type { SnapshotCaller } from "./push-messages.ts";
+
+export interface CompiledSnapshot {
+  readonly epoch: string;
+  readonly revision: number;
+  /** What its control plane is shown it by; undefined: it had none. */
+  readonly proof: string | undefined;
+  readonly policies: readonly CompiledPolicy[];
+  readonly policiesByName: PoliciesByName;
+  readonly index: PolicyIndex;
+  /** Those that are over by now may be among them: look at untilSeconds. */
+  readonly bans: readonly SnapshotBan[];
+  /** Networks that are refused whatever the request asks for. Undefined: none. */
+  readonly bannedEverywhere: Networks | undefined;
+  readonly callers: readonly SnapshotCaller[];
+  /** For the next one. Undefined: it was not read by lines. */
+  readonly source: SnapshotSource | undefined;
+}
+
+/** By app, then by name. */
+export type PoliciesByName = Readonly<Record<string, Readonly<Record<string, CompiledPolicy>>>>;
+
+/** What a snapshot was made from. */
+export interface SnapshotSource {
+  readonly banLines: readonly string[];
+  readonly bansByPlace: BansByPlace;
+  readonly policiesByLine: PoliciesByLine;
+}
+
+export interface SnapshotReading {
+  /** Present when there are no problems. */
+  snapshot?: CompiledSnapshot;
+  problems: Problem[];
+}
+
+/** @param message as parsed from JSON, from anyone. Never throws. */
+export function readSnapshot(message: unknown, pause: Pause = noPause): SnapshotReading {
+  if (typeof message !== "object" || message === null) {
+    return { problems: [{ path: "", expected: "a snapshot", got: describeValue(message) }] };
+  }
+  const { policies, apps, bans, callers } = message as Json;
+  const reading = beginReading(message as Json, undefined);
+  if (!reading.broken && !Array.isArray(policies)) {
+    addProblem(reading.findings, { path: "policies", expected: "a list", got: describeValue(policies) });
+    reading.broken = true;
+  }
+  if (reading.broken) return { problems: listProblems(reading.findings) };
+  reading.apps = readApps(apps, reading.findings, pause);
+  takeBans(reading, readBans(bans, reading.findings, pause));
+  for (const entry of policies as unknown[]) {
+    addPolicy(reading, readPolicy(reading, entry));
+    pause();
+  }
+  return endReading(reading, callers, undefined, pause);
+}
+
+/**
+ * The same from a text that is laid out as snapshot-lines.ts says.
+ *
+ * @param chunkAt the text in pieces that end where lines end, from 0 on; undefined after the last
+ * @param decode JSON to its meaning; undefined: it is not JSON
+ * @param previous policies and bans that it says in the same words are taken from it
+ * @returns undefined: the text is laid out in another way, or is not JSON
+ */
+export function readSnapshotLines(
+  chunkAt: (this: void, place: number) => string | undefined,
+  decode: (this: void, text: string) => unknown,
+  previous: CompiledSnapshot | undefined,
+  pause: Pause,
+): SnapshotReading | undefined {
+  const lines = newLineReader();
+  const texts = { apps: [] as string[], bans: [] as string[], callers: [] as string[] };
+  const policiesByLine = noLines();
+  let reading: Reading | undefined;
+  const taker: LineTaker = {
+    head(text) {
+      const head = decode(text);
+      if (typeof head !== "object" || head === null || Array.isArray(head)) return false;
+      const { apps, bans, callers, policies } = head as Json;
+      if (apps !== undefined || bans !== undefined || callers !== undefined || policies !== undefined) return false;
+      reading = beginReading(head as Json, previous);
+      return true;
+    },
+    begin(list) {
+      if (list !== "policies" || reading === undefined) return true;
+      return appsFromLines(reading, texts.apps, decode, pause) && bansFromLines(reading, texts.bans, decode, pause);
+    },
+    entry(list, text) {
+      if (list !== "policies") {
+        texts[list].push(text);
+        return true;
+      }
+      return reading === undefined || policyFromLine(reading, text, decode, policiesByLine);
+    },
+  };
+  for (let place = 0; ; place++) {
+    const chunk = chunkAt(place);
+    if (chunk === undefined) break;
+    let from = 0;
+    while (from < chunk.length) {
+      const end = chunk.indexOf("\n", from);
+      if (end < 0 || !takeLine(lines, chunk.slice(from, end), taker)) return undefined;
+      // The format says how to read the rest: of another one, the lines mean nothing.
+      if (reading?.broken === true) return { problems: listProblems(reading.findings) };
+      from = end + 1;
+      pause();
+    }
+  }
+  if (!isComplete(lines) || reading === undefined) return undefined;
+  const callers = decodeAll(texts.callers, decode, pause);
+  if (callers === undefined) return undefined;
+  const { bansByPlace } = reading;
+  return endReading(reading, callers, { banLines: texts.bans, bansByPlace, policiesByLine }, pause);
+}
+
+type Json = Record<string, unknown>;
+
+/** A snapshot on its way. */
+interface Reading {
+  readonly findings: Findings;
+  readonly epoch: string;
+  readonly revision: number;
+  readonly proof: string | undefined;
+  /** It is of another format, or has no lists: nothing more can be said of it. */
+  broken: boolean;
+  readonly zones: Zones;
+  readonly previous: CompiledSnapshot | undefined;
+  apps: SnapshotApps;
+  /** Whether they are those of the previous one. */
+  sameBans: boolean;
+  bans: readonly SnapshotBan[];
+  bansByPlace: BansByPlace;
+  /** How many policies have been looked at. */
+  entries: number;
+  readonly policies: CompiledPolicy[];
+  readonly policiesByName: Record<string, Record<string, CompiledPolicy>>;
+}
+
+function beginReading(head: Json, previous: CompiledSnapshot | undefined): Reading {
+  const findings = noFindings();
+  const { format, epoch, revision, proof, zones = {} } = head;
+  let broken = false;
+  if (format !== snapshotFormat) {
+    addProblem(findings, { path: "format", expected: `${snapshotFormat}`, got: describeValue(format) });
+    broken = true;
+  } else {
+    if (typeof epoch !== "string" || epoch === "") {
+      addProblem(findings, { path: "epoch", expected: "a non-empty text", got: describeValue(epoch) });
+    }
+    if (!isRevision(revision)) {
+      addProblem(findings, { path: "revision", expected: "a whole number", got: describeValue(revision) });
+    }
+    if (typeof zones !== "object" || zones === null) {
+      addProblem(findings, { path: "zones", expected: "an object", got: describeValue(zones) });
+      broken = true;
+    }
+  }
+  return {
+    findings,
+    epoch: epoch as string,
+    revision: revision as number,
+    // Of no meaning here: one that is none is not kept.
+    proof: typeof proof === "string" ? proof : undefined,
+    broken,
+    zones: zones as Zones,
+    previous,
+    apps: emptyTable(),
+    sameBans: false,
+    bans: [],
+    bansByPlace: sortBans([]),
+    entries: 0,
+    policies: [],
+    policiesByName: emptyTable(),
+  };
+}
+
+function takeBans(reading: Reading, bans: readonly SnapshotBan[]): void {
+  reading.bans = bans;
+  if (reading.findings.problems.length === 0) reading.bansByPlace = sortBans(bans);
+}
+
+/** @returns false: they are not JSON */
+function appsFromLines(
+  reading: Reading,
+  lines: readonly string[],
+  decode: (this: void, text: string) => unknown,
+  pause: Pause,
+): boolean {
+  const entries = decodeAll(lines, decode, pause);
+  if (entries !== undefined) reading.apps = readApps(entries, reading.findings, pause);
+  return entries !== undefined;
+}
+
+/** @returns false: they are not JSON */
+function bansFromLines(
+  reading: Reading,
+  lines: readonly string[],
+  decode: (this: void, text: string) => unknown,
+  pause: Pause,
+): boolean {
+  const { previous } = reading;
+  if (previous?.source !== undefined && isSameList(previous.source.banLines, lines)) {
+    reading.sameBans = true;
+    reading.bans = previous.bans;
+    reading.bansByPlace = previous.source.bansByPlace;
+    return true;
+  }
+  const entries = decodeAll(lines, decode, pause);
+  if (entries === undefined) return false;
+  takeBans(reading, readBans(entries, reading.findings, pause));
+  return true;
+}
+
+/** @returns undefined: one of them is not JSON */
+function decodeAll(
+  texts: readonly string[],
+  decode: (this: void, text: string) => unknown,
+  pause: Pause,
+): unknown[] | undefined {
+  const entries: unknown[] = [];
+  for (const text of texts) {
+    const entry = decode(text);
+    if (entry === undefined) return undefined;
+    entries.push(entry);
+    pause();
+  }
+  return entries;
+}
+
+/** @returns false: it is not JSON */
+function policyFromLine(
+  reading: Reading,
+  line: string,
+  decode: (this: void, text: string) => unknown,
+  policiesByLine: PoliciesByLine,
+): boolean {
+  const before = reading.previous?.source?.policiesByLine;
+  const known = before === undefined ? undefined : policyOfLine(before, line);
+  let policy: CompiledPolicy | undefined;
+  if (known !== undefined) {
+    policy = isStillTrue(reading, known) ? known : compileIn(reading, known.app, known.policy);
+  } else {
+    const entry = decode(line);
+    if (entry === undefined) return false;
+    policy = readPolicy(reading, entry);
+  }
+  if (policy !== undefined) addLine(policiesByLine, line, policy);
+  addPolicy(reading, policy);
+  return true;
+}
+
+/** Whether what the policy was compiled with beside its own document is the same. */
+function isStillTrue({ sameBans, bansByPlace }: Reading, { app, policy, bans, schedule }: CompiledPolicy): boolean {
+  if (schedule !== undefined) return false;
+  return sameBans || (bans === undefined && bansOn(bansByPlace, app, policy.name, policy.key) === undefined);
+}
+
+/** @param policy undefined: there is something wrong with it */
+function addPolicy(reading: Reading, policy: CompiledPolicy | undefined): void {
+  reading.entries += 1;
+  if (policy === undefined) return;
+  const { policies, policiesByName } = reading;
+  policies.push(policy);
+  const ofApp = policiesByName[policy.app] ?? emptyTable<CompiledPolicy>();
+  policiesByName[policy.app] = ofApp;
+  ofApp[policy.policy.name] = policy;
+}
+
+function readPolicy(reading: Reading, entry: unknown): CompiledPolicy | undefined {
+  const { findings } = reading;
+  const path = `policies[${reading.entries}]`;
+  if (typeof entry !== "object" || entry === null) {
+    addProblem(findings, { path, expected: "an object", got: describeValue(entry) });
+    return undefined;
+  }
+  const { app, document } = entry as Json;
+  if (typeof app !== "string" || !isName(app)) {
+    addProblem(findings, { path: `${path}.app`, expected: nameRule, got: describeValue(app) });
+    return undefined;
+  }
+  const validation = validatePolicy(document);
+  for (const problem of validation.problems) {
+    const inner = problem.path === "" ? "" : `.${problem.path}`;
+    addProblem(findings, { path: `${path}.document${inner}`, expected: problem.expected, got: problem.got });
+  }
+  return validation.policy === undefined ? undefined : compileIn(reading, app, validation.policy);
+}
+
+/** @returns undefined where its schedule's zone is missing */
+function compileIn({ zones, bansByPlace, findings }: Reading, app: string, policy: Policy): CompiledPolicy | undefined {
+  if (policy.schedule !== undefined && !checkZone(policy.schedule.timezone, zones, findings)) return undefined;
+  return compilePolicy(app, policy, zones, bansOn(bansByPlace, app, policy.name, policy.key));
+}
+
+function endReading(
+  { findings, epoch, revision, proof, policies, policiesByName, apps, bans, bansByPlace }: Reading,
+  callers: unknown,
+  source: SnapshotSource | undefined,
+  pause: Pause,
+): SnapshotReading {
+  const callersRead = readCallers(callers, findings, pause);
+  const problems = listProblems(findings);
+  if (problems.length > 0) return { problems };
+  const index = indexPolicies(trafficOf(policies, apps, bansByPlace, pause), pause);
+  return {
+    snapshot: {
+      epoch,
+      revision,
+      proof,
+      policies,
+      policiesByName,
+      index,
+      bans,
+      bannedEverywhere: bansByPlace.everywhere,
+      callers: callersRead,
+      source,
+    },
+    problems,
+  };
+}
+
+function isSameList(a: readonly string[], b: readonly string[]): boolean {
+  if (a.length !== b.length) return false;
+  for (let i = 0; i < a.length; i++) {
+    if (a[i] !== b[i]) return false;
+  }
+  return true;
+}
+
+/** Looks at the zones that schedules name, and at no other. */
+function checkZone(timezone: string, zones: Zones, findings: Findings): boolean {
+  const transitions: unknown = zones[timezone];
+  if (Array.isArray(transitions) && transitions.length > 0 && transitions.every((entry) => isTransition(entry)))
+    return true;
+  addProblem(findings, {
+    path: `zones.${timezone}`,
+    expected: "a list of [seconds since the epoch, minutes before UTC]",
+    got: describeValue(transitions),
+  });
+  return false;
+}
+
+function isTransition(entry: unknown): boolean {
+  if (!Array.isArray(entry) || entry.length !== 2) return false;
+  const [fromSeconds, offsetMinutes] = entry;
+  return isWhole(fromSeconds) && isWhole(offsetMinutes) && offsetMinutes > -1440 && offsetMinutes < 1440;
+}
+
+/** None comes after one beyond 2^53: a gateway that took it would take no other. */
+function isRevision(value: unknown): value is number {
+  return typeof value === "number" && value >= 0 && value < 2 ** 53 && Math.floor(value) === value;
+}
+
+function isWhole(value: unknown): value is number {
+  return typeof value === "number" && Math.floor(value) === value;
+}

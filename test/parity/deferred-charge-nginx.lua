@@ -1,0 +1,38 @@
+-- Plays the lives that settlement.test.ts sends on the shared dict of the nginx that runs this, through the gateway's own node
+-- store, at their time: a line of JSON a life, four numbers a step. Nothing yields, so nothing expires meanwhile.
+
+local cjson = require("cjson")
+local product = dofile("test/gateway/product.lua")
+
+-- Before the store is loaded: it takes the time from here, and tells its decisions there.
+local time = 0
+product.module("gateway.src.runtime.clock").nowUs = function()
+  return time
+end
+local reported
+product.module("limiter.src.compiled.merged-decision").mergeLimit = function(_, _, _, decision)
+  local numbers = { decision.allowed and 1 or 0, decision.remaining, decision.retryAfterUs, decision.resetAfterUs }
+  for i, number in ipairs(numbers) do
+    numbers[i] = string.format("%.0f", number)
+  end
+  reported[#reported + 1] = "[" .. table.concat(numbers, ",") .. "]"
+end
+
+local settlement = product.module("gateway.src.stores.node.deferred-charge")
+local rateOf = product.module("limiter.src.algorithms.rate").rateOf
+
+ngx.req.read_body()
+for life, steps in ipairs(cjson.decode(ngx.req.get_body_data())) do
+  reported = {}
+  local limits = { { name = "limit", counterFamily = "family" .. life } }
+  local policy = { limits = limits }
+  for _, step in ipairs(steps) do
+    time = step.nowUs
+    limits[1].rate = rateOf(step.limit)
+    if step.units > 0 then
+      settlement.chargeDeferredOnNode(policy, limits, "key", step.units)
+    end
+    settlement.admitDeferredOnNode(policy, limits, "key", {})
+  end
+  ngx.say("[" .. table.concat(reported, ",") .. "]")
+end

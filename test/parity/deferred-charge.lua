@@ -1,0 +1,21 @@
+-- Plays the lives that settlement.test.ts sends by the chargeDeferred script: a line of JSON a life, four numbers a step.
+
+local cjson = require("cjson")
+local product = require("test.gateway.product")
+
+local redis = product.newRedis()
+
+for _, steps in ipairs(cjson.decode(io.read("*a"))) do
+  redis.keys = {}
+  local reported = {}
+  for i, step in ipairs(steps) do
+    redis.nowUs = step.nowUs
+    local reply = redis.run("charge_deferred", { "c", "c:debt" }, product.scriptArguments(step.limit, step.units))
+    local numbers = {}
+    for at, number in ipairs(reply) do
+      numbers[at] = string.format("%.0f", number)
+    end
+    reported[i] = "[" .. table.concat(numbers, ",") .. "]"
+  end
+  print("[" .. table.concat(reported, ",") .. "]")
+end

@@ -1,0 +1,104 @@
+// Settling in Redis' script, under Lua 5.1 and LuaJIT, and on nginx' shared dict, beside Node: random lives of counters that owe, with edits of the quota
+// and a clock that steps both ways.
+
+import { execFileSync } from "node:child_process";
+import { resolve } from "node:path";
+import fc from "fast-check";
+import { beforeAll, expect, test } from "vitest";
+import { requireGatewayBuild } from "../../launch/gateway-build.ts";
+import { rateOf } from "../../limiter/src/algorithms/rate.ts";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { ask } from "../fixtures/requests.ts";
+import { DeferredCounter } from "../limiter/deferred-counter.ts";
+import { crowdedTraces, type LegalLimit, limitedTraces } from "../limiter/legal-limits.ts";
+
+interface Step {
+  readonly nowUs: number;
+  readonly limit: LegalLimit;
+  /** 0: only asks. */
+  readonly units: number;
+}
+
+const kinds = ["ask", "ask", "settle", "settle", "much", "edit", "back"] as const;
+
+/** A cost of a trace that asks, is settled, is settled eight times over, under half the quota, or after a step back. */
+const life = fc.constantFrom("token-bucket", "fixed-window", "sliding-window", "sliding-log").chain((algorithm) =>
+  fc
+    .tuple(
+      fc.oneof(crowdedTraces(algorithm, 40), limitedTraces(algorithm, 25)),
+      fc.array(fc.constantFrom(...kinds), { minLength: 40, maxLength: 40 }),
+    )
+    .map(([{ limit, fromUs, requests }, what]): Step[] => {
+      let nowUs = fromUs;
+      let { quota } = limit;
+      return requests.map(({ afterUs, cost }, i) => {
+        const kind = what[i];
+        nowUs += kind === "back" ? -Math.min(afterUs, 3e12) : afterUs;
+        if (kind === "edit") quota = quota === limit.quota ? Math.ceil(quota / 2) : limit.quota;
+        const units = kind === "ask" ? 0 : kind === "much" ? cost * 8 : cost;
+        return { nowUs, limit: { ...limit, quota }, units };
+      });
+    }),
+);
+
+function reportedByNode(steps: readonly Step[]): number[][] {
+  const counter = new DeferredCounter(rateOf((steps[0] as Step).limit));
+  return steps.map(({ nowUs, limit, units }) => {
+    counter.rate = rateOf(limit);
+    if (units > 0) counter.chargeDeferred(nowUs, units);
+    const { allowed, remaining, retryAfterUs, resetAfterUs } = counter.ask(nowUs);
+    return [allowed ? 1 : 0, remaining, retryAfterUs, resetAfterUs];
+  });
+}
+
+const project = resolve(import.meta.dirname, "../..");
+
+beforeAll(requireGatewayBuild);
+
+/** @param told a line of JSON a life */
+function expectAsInNode(lives: readonly Step[][], reportedNumbers: string) {
+  const inLua = reportedNumbers
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line) as number[][]);
+  expect(inLua).toHaveLength(lives.length);
+  let refused = 0;
+  lives.forEach((steps, i) => {
+    const inNode = reportedByNode(steps);
+    expect({ steps, reportedNumbers: inLua[i] }).toEqual({ steps, reportedNumbers: inNode });
+    refused += inNode.filter(([allowed]) => allowed === 0).length;
+  });
+  expect(refused).toBeGreaterThan(lives.length);
+}
+
+test.each(["lua5.1", "luajit"])("the script, in %s, tells what Node tells", (lua) => {
+  const lives = fc.sample(life, { numRuns: 2000, seed: 7 });
+  const reportedNumbers = execFileSync(lua, ["test/parity/deferred-charge.lua"], {
+    cwd: project,
+    input: JSON.stringify(lives),
+    encoding: "utf8",
+    maxBuffer: 64 * 1024 * 1024,
+  });
+  expectAsInNode(lives, reportedNumbers);
+});
+
+test("the shared dict of a real nginx tells what Node tells", async () => {
+  const lives = fc.sample(life, { numRuns: 500, seed: 11 });
+  const player = `location = /settlement {
+    client_max_body_size 8m;
+    client_body_buffer_size 8m;
+    content_by_lua_file ${project}/test/parity/deferred-charge-nginx.lua;
+  }
+  location = /sluice/healthz {`;
+  const gateway = await LoneGateway.start({
+    policies: [],
+    edit: (config) => config.replace("location = /sluice/healthz {", player),
+  });
+  try {
+    const { status, body } = await ask(`${gateway.url}/settlement`, { method: "POST", body: JSON.stringify(lives) });
+    expect(status, gateway.log).toBe(200);
+    expectAsInNode(lives, body);
+  } finally {
+    await gateway.stop();
+  }
+});
