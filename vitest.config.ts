@@ -9,8 +9,8 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 /** Whatever else is in test/e2e/ measures: a file comes here when nothing in it depends on how busy the machine is. */
 const unhurried = [
   "abuse",
-  "ask-first",
-  "ask-first-outages",
+  "check-api",
+  "check-api-outages",
   "callers-tokens",
   "back-again",
   "counter-cells",
@@ -30,7 +30,7 @@ const unhurried = [
   "outages",
   "oversize-snapshot",
   "own-nginx",
-  "policy-terms",
+  "policy-applicability",
   "push-tls",
   "redis-cluster",
   "redis-sign-in",

@@ -37,7 +37,7 @@ function sides.product(directory)
   file:close()
   assert(#reading.problems == 0, "the policy is not valid")
   local policy = reading.snapshot.policies[1]
-  local store = module("gateway.src.stores.node.node-store")
+  local store = module("gateway.src.stores.node.node-counters")
   store.openNodeStore(1, 1)
   local decide_on_node, refund_on_node = store.decideOnNode, store.refundOnNode
   local merged = module("limiter.src.compiled.merged-decision").newMergedDecision()

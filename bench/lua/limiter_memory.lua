@@ -20,7 +20,7 @@ function _M.start(_, directory)
   file:close()
   assert(#reading.problems == 0, "the policy is not valid")
   policy = reading.snapshot.policies[1]
-  local store = module("gateway.src.stores.node.node-store")
+  local store = module("gateway.src.stores.node.node-counters")
   store.openNodeStore(1, 1)
   decide_on_node = store.decideOnNode
   local ip_prefix = module("limiter.src.key.ip-prefix").ipPrefix

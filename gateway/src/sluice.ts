@@ -13,6 +13,7 @@ import { retireGonePolicies } from "./metrics/retiring.ts";
 import { healthz as answerHealthz } from "./private/healthz.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
 import { contactRedisAtStart } from "./redis/first-contact.ts";
+import { openRedis } from "./redis/redis-settings.ts";
 import { watchRequests } from "./request/request-state.ts";
 import { keepTasksRunning } from "./runtime/background.ts";
 import { reportCodeCacheOff, requireCodeCache } from "./runtime/code-cache.ts";
@@ -27,9 +28,10 @@ import { readNewestWhole } from "./snapshot/disk.ts";
 import { followPublications, hasPublished, publish } from "./snapshot/distribution.ts";
 import { recallLiveGateways } from "./snapshot/live-gateways.ts";
 import { lookAfterOwnDirectory } from "./snapshot/own-directory.ts";
-import { forgetLeases, openLeases } from "./stores/lease/leases.ts";
+import { openLeases } from "./stores/lease/leases.ts";
+import { forgetLeases } from "./stores/lease/watch.ts";
 import { keepFreeingExpired } from "./stores/node/expired-counters.ts";
-import { openNodeStore } from "./stores/node/node-store.ts";
+import { openNodeStore } from "./stores/node/node-counters.ts";
 import { keepRefusalsTrue } from "./stores/redis/refusal-cache.ts";
 
 export { bodyTooLarge } from "./check-api/check.ts";
@@ -81,6 +83,7 @@ export function initWorker(): void {
   keepSlots();
   watchRequests();
   boundWaiting(settings.maxWaiting);
+  openRedis(settings.redis);
   if (settings.redis !== undefined) {
     keepRefusalsTrue(settings.redis, forgetLeases);
     contactRedisAtStart(settings.redis);

@@ -37,13 +37,13 @@ test("a policy is leased when it is to be, all of its limits may be, and its cos
   const fast = { name: "fast", algorithm: "token-bucket", quota: 400, window: "1s" };
   const leased = (more: object, ...limits: object[]) =>
     compilePolicy("shop", policyNamed("books", { scope: "cluster", consistency: "leased", limits, ...more }));
-  expect(leased({}, fast, daily).leased).toBe(true);
-  expect(leased({}, fast, slots).leased).toBe(false);
-  expect(leased({ scope: "node" }, fast).leased).toBe(false);
-  expect(leased({ consistency: "exact" }, fast).leased).toBe(false);
-  expect(leased({ cost: { from: "response-bytes" } }, fast).leased).toBe(false);
+  expect(leased({}, fast, daily).store).toBe("leased");
+  expect(leased({}, fast, slots).store).toBe("exact");
+  expect(leased({ scope: "node" }, fast).store).toBe("node");
+  expect(leased({ consistency: "exact" }, fast).store).toBe("exact");
+  expect(leased({ cost: { from: "response-bytes" } }, fast).store).toBe("exact");
   const own = { key: ["ip"], overrides: [{ key: ["1.2.3.4"], limits: [{ ...fast, burst: 1 }] }] };
-  expect(overrideFor(leased(own, fast), ["1.2.3.4"])?.leased).toBe(false);
+  expect(overrideFor(leased(own, fast), ["1.2.3.4"])?.store).toBe("exact");
 });
 
 test("a policy at another cost is the same but for that, and the same each time", () => {

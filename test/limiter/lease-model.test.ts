@@ -15,7 +15,7 @@ const stepsPerWorld = 2_000;
 const limiter = resolve(import.meta.dirname, "../../limiter");
 
 async function product(directory: string): Promise<Product> {
-  const parts = ["algorithms/rate", "algorithms/memory-ring", "charge-all", "lease/holder", "lease/ledger"];
+  const parts = ["algorithms/rate", "algorithms/memory-ring", "algorithms/charge-all", "lease/holder", "lease/ledger"];
   const modules = await Promise.all(
     parts.map((part) => import(/* @vite-ignore */ pathToFileURL(join(directory, `src/${part}.ts`)).href)),
   );

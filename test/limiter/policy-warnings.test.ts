@@ -40,7 +40,7 @@ describe("what a policy says in vain", () => {
   ] as [object, string, string, string][])("is leased, of the limit %o", (limit, field, expected, got) => {
     const policy = leased(limit);
     expect(warningsOf(policy)).toEqual([{ path: `limits[0].${field}`, expected, got }]);
-    expect(compilePolicy("shop", policy).leased).toBe(false);
+    expect(compilePolicy("shop", policy).store).toBe("exact");
     const beside = { key: ["ip"], overrides: [{ key: ["192.0.2.1"], mode: "off" }] };
     expect(warningsOf(leased(limit, beside))).toHaveLength(1);
   });

@@ -56,8 +56,8 @@ export const breaks: readonly Break[] = [
   {
     name: "concurrency: a renewal keeps the old slots",
     file: `${algorithms}/concurrency.ts`,
-    line: "  refundSliding(limit, state, ring, heldAtUs, slots);\n",
-    becomes: "  refundSliding(limit, state, ring, heldAtUs, 0);\n",
+    line: "= refundSliding(limit, state, ring, heldAtUs, slots);\n",
+    becomes: "= refundSliding(limit, state, ring, heldAtUs, 0);\n",
     algorithm: "concurrency",
   },
   {

@@ -18,7 +18,7 @@ product.module("limiter.src.compiled.merged-decision").mergeLimit = function(_, 
   heard[at + 5] = decision.delayUs
 end
 
-local store = product.module("gateway.src.stores.node.node-store")
+local store = product.module("gateway.src.stores.node.node-counters")
 local cells = product.module("gateway.src.stores.node.counter-cells")
 local rates = product.module("limiter.src.algorithms.rate")
 local decision = product.module("limiter.src.algorithms.decision").emptyDecision()

@@ -55,7 +55,7 @@ export class RedisCounters {
 
   async #readCounter(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string) {
     const keys = [keyOf(policy, limit, keyValues)];
-    if (policy.leased) keys.push(ledgerKeyOf(policy, keyValues));
+    if (policy.store === "leased") keys.push(ledgerKeyOf(policy, keyValues));
     const reply = await this.#link.run(this.#scripts.peek, keys, [...numbersOf(limit), 1]);
     return readReported(reply, 5);
   }

@@ -1,19 +1,16 @@
-// What this nginx keeps of a counter that an operator has changed, here or in Redis, is no longer so.
+// What this nginx keeps about a counter that an operator has changed, here or in Redis, is out of date.
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
-import { forgetLeaseRefusal } from "../stores/lease/leases.ts";
-import { forgetOnNode } from "../stores/node/operator-changes.ts";
-import { forgetRefusalsEverywhere } from "../stores/redis/refusal-cache.ts";
+import { stores } from "../stores/stores.ts";
 
 /**
- * Drops all that is kept of these counters: the cells that count on this node, also as a share while Redis is away, and what
- * workers remember of refusals by Redis, of leases too.
+ * Drops all that is kept about these counters: the cells that count on this node, also as a share while Redis is away, and what
+ * workers remember of refusals by Redis, those of leases too.
  *
- * Called in the worker that owns the push socket, for the policy and for its override where the key has one. May yield
- * where workers must agree.
+ * Called in the worker that owns the push socket, for the policy and for its override if the key has one. May yield.
  */
 export function counterChanged(policy: CompiledPolicy, keyValues: string): void {
-  forgetOnNode(policy, keyValues);
-  forgetLeaseRefusal(policy, keyValues);
-  forgetRefusalsEverywhere();
+  stores.node.forget(policy, keyValues);
+  stores.leased.forget(policy, keyValues);
+  stores.exact.forget(policy, keyValues);
 }

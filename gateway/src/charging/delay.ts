@@ -51,16 +51,16 @@ const placeField = newRequestField<Place>(leave);
 /**
  * Charges the request, now or when its turn has come. Yields.
  *
- * @param own empty; what the policy said is in it afterwards, and nothing where it could not say
- * @param ask charges the request if it may go on now, and fills `own` anew
+ * @param own empty; has the decision of the policy afterwards, and nothing if the policy could not decide
+ * @param decide charges the request if it may go on now, and fills `own` anew
  * @returns whether it may go on; false when the wait would be too long, or too many wait already, of this policy or of all
  */
-export function chargeInTurn(
+export function admitInTurn(
   policy: CompiledPolicy,
   keyValues: string,
   { maxDelayUs, maxWaiting }: Delay,
   own: MergedDecision,
-  ask: () => boolean,
+  decide: () => boolean,
 ): boolean {
   const name = policy.counterPrefix;
   const counter = name + keyValues;
@@ -69,7 +69,7 @@ export function chargeInTurn(
   if (refusal?.policy?.limits === policy.limits) {
     mergeAll(own, refusal);
   } else {
-    if (ask()) return true;
+    if (decide()) return true;
     if (own.policy === undefined) return false;
   }
   if ((waitingFor[name] ?? 0) >= maxWaiting || !mayWait(policy)) return false;
@@ -83,14 +83,14 @@ export function chargeInTurn(
   beginWaiting();
   const place = enter(line);
   keepForRequest(placeField, place);
-  const allowed = waitIn(place, own, untilMs, ask);
+  const allowed = waitIn(place, own, untilMs, decide);
   endWaiting();
   takeFromRequest(placeField);
   leave(place);
   return allowed;
 }
 
-function waitIn(place: Place, own: MergedDecision, untilMs: number, ask: () => boolean): boolean {
+function waitIn(place: Place, own: MergedDecision, untilMs: number, decide: () => boolean): boolean {
   const { line, turn } = place;
   if (line.first === place) {
     sleepMs(line.nextAtMs - nowMs());
@@ -98,7 +98,7 @@ function waitIn(place: Place, own: MergedDecision, untilMs: number, ask: () => b
     turn.wait((untilMs - nowMs()) / 1000);
     if (line.first !== place) return false;
   }
-  while (!ask()) {
+  while (!decide()) {
     if (own.policy === undefined) return false;
     note(line, own);
     if (own.decision.retryAfterUs === never || line.nextAtMs > untilMs) return false;

@@ -2,17 +2,13 @@
 // that is killed renews nothing: its slots come back after their time to live.
 
 import type { SlidingWindow } from "../../../limiter/src/algorithms/sliding-window.ts";
-import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import type { CompiledLimit } from "../../../limiter/src/compiled/compile.ts";
 import { countEvent } from "../metrics/counts.ts";
-import { type Call, callScripts } from "../redis/script-call.ts";
-import { oddReply } from "../redis/script-reply.ts";
 import { endUnnoticed, keepForRequest, newRequestField, ofRequest } from "../request/request-state.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
-import type { RedisSettings } from "../settings.ts";
-import type { Charge } from "../stores/check.ts";
-import { renewOnNode } from "../stores/node/node-store.ts";
-import { renewalOf, roundTrips } from "../stores/redis/renewals.ts";
-import { refundLater } from "./charges.ts";
+import type { Charge } from "../stores/store.ts";
+import { stores } from "../stores/stores.ts";
+import { refundLater } from "./refunds.ts";
 
 /**
  * Slots of one policy that a request was given: of its limits, those that are concurrency; `chargedAt` has for each the moment
@@ -69,18 +65,8 @@ function look(): void {
   if (!renewed) warnSparingly(notRenewed, `${failure}`);
 }
 
-/**
- * Notes the slots that a charge of this policy took, if it has limits of that kind.
- *
- * @param chargedAt what the charge of each limit reported
- */
-export function holdSlots(
-  policy: CompiledPolicy,
-  limits: readonly CompiledLimit[],
-  keyValues: string,
-  chargedAt: readonly number[],
-  redis: RedisSettings | undefined,
-): void {
+/** Notes the slots that a charge took, if it has limits of that kind. A charge without limits took none: onStoreFailure let it pass. */
+export function holdSlots({ policy, limits, keyValues, chargedAt, store }: Charge): void {
   const held: CompiledLimit[] = [];
   const heldAtUs: number[] = [];
   let shortestSeconds = math.huge;
@@ -100,7 +86,7 @@ export function holdSlots(
     limits: held,
     keyValues,
     chargedAt: heldAtUs,
-    redis,
+    store,
     renewEverySeconds,
     renewAtSeconds: ngx.now() + renewEverySeconds,
     renewing: false,
@@ -127,19 +113,21 @@ function release(hold: Hold): void {
 
 function renewAllDue(): void {
   const now = ngx.now();
-  const onNode: Hold[] = [];
-  const inRedis: Hold[] = [];
+  const byStore: Partial<Record<Charge["store"], Hold[]>> = {};
   for (const [hold] of holds) {
     if (now < hold.renewAtSeconds) continue;
-    if (hold.redis === undefined) onNode.push(hold);
-    else inRedis.push(hold);
+    const due = byStore[hold.store];
+    if (due === undefined) byStore[hold.store] = [hold];
+    else due.push(hold);
   }
-  for (const hold of onNode) renew([hold], renewHoldsOnNode);
-  for (const due of roundTrips(inRedis)) renew(due, renewHoldsInRedis);
+  for (const name of ["node", "share", "exact"] as const) {
+    const { batches } = stores[name];
+    for (const due of batches(byStore[name] ?? [])) renew(name, due);
+  }
 }
 
-/** @param due those that have ended meanwhile have given back what they held */
-function renew(due: readonly Hold[], how: (this: void, held: readonly Hold[]) => void): void {
+/** @param due those whose requests have ended meanwhile are refunded already */
+function renew(store: Charge["store"], due: readonly Hold[]): void {
   const held = due.filter((hold) => !hold.ended);
   if (held.length === 0) return;
   const now = ngx.now();
@@ -147,48 +135,19 @@ function renew(due: readonly Hold[], how: (this: void, held: readonly Hold[]) =>
     hold.renewAtSeconds = now + hold.renewEverySeconds;
     hold.renewing = true;
   }
-  const [renewed, failure] = pcall(how, held);
+  const [renewed, failure] = pcall(stores[store].renew, held, noteRenewal);
   for (const hold of held) {
     hold.renewing = false;
     if (hold.ended) refundLater(hold);
   }
   if (renewed) return;
   if (held.length === 1) warnSparingly(notRenewed, `${failure}`);
-  // What goes wrong with one is that one's alone.
-  else for (const hold of held) renew([hold], how);
+  // What goes wrong with one does not keep the others.
+  else for (const hold of held) renew(store, [hold]);
 }
 
-function renewHoldsOnNode(held: readonly Hold[]): void {
-  for (const hold of held) {
-    const { policy, limits, keyValues, chargedAt } = hold;
-    for (let i = 0; i < limits.length; i++) {
-      noteRenewal(hold, i, renewOnNode(policy, limits[i] as CompiledLimit, keyValues, chargedAt[i] as number));
-    }
-  }
-}
-
-function renewHoldsInRedis(held: readonly Hold[]): void {
-  const calls: Call[] = [];
-  for (const { policy, limits, keyValues, chargedAt } of held) {
-    for (let i = 0; i < limits.length; i++) {
-      calls.push(renewalOf(policy, limits[i] as CompiledLimit, keyValues, chargedAt[i] as number));
-    }
-  }
-  const [called, defect] = pcall(callScripts, (held[0] as Hold).redis as RedisSettings, calls);
-  let next = 0;
-  for (const hold of held) {
-    for (let i = 0; i < hold.limits.length; i++) {
-      const { reply, failure } = calls[next] as Call;
-      next += 1;
-      if (type(reply) === "number") noteRenewal(hold, i, (reply as number) >= 0 ? (reply as number) : undefined);
-      else if (called) warnSparingly(notRenewed, failure ?? oddReply);
-    }
-  }
-  if (!called) error(defect, 0);
-}
-
-/** @param renewedAtUs the moment in which slots are held now, as a receipt has it; undefined: they were lost, and are asked for again next time */
-function noteRenewal(hold: Hold, index: number, renewedAtUs: number | undefined): void {
+/** Slots that were lost are asked for again with the next renewal. */
+function noteRenewal(this: void, hold: Charge, index: number, renewedAtUs: number | undefined): void {
   const { app, policy } = hold.policy;
   const { tickUs, ticks } = (hold.limits[index] as CompiledLimit).rate as SlidingWindow;
   const heldAtUs = hold.chargedAt[index] as number;

@@ -4,12 +4,12 @@
 import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/document/problems.ts";
 import { describeValue } from "../../../limiter/src/document/validate.ts";
 import { retryAfterSeconds } from "../../../limiter/src/response-headers.ts";
-import { refundAll } from "../charging/charges.ts";
+import { refundAll } from "../charging/refunds.ts";
 import { mayWait, refuseToWait, waitUs } from "../charging/waiting-requests.ts";
 import { countCheckRequest } from "../metrics/counts.ts";
 import { setHeaders } from "../respond/headers.ts";
 import type { Settings } from "../settings.ts";
-import type { Charge } from "../stores/check.ts";
+import type { Charge } from "../stores/store.ts";
 import { currentCaller } from "./caller-tokens.ts";
 import { type CheckError, sendProblem, unauthorized } from "./check-errors.ts";
 import { allAllowed, decideRequestedChecks, longestDelayUs, type Outcome } from "./decide.ts";
@@ -40,7 +40,7 @@ function answer(settings: Settings): CheckError | undefined {
   const [requested, checkError] = readRequestedChecks(caller, [written]);
   if (requested === undefined) return checkError;
   const charges: Charge[] = [];
-  const outcomes = decideRequestedChecks(settings, requested, charges);
+  const outcomes = decideRequestedChecks(requested, charges);
   const delayUs = allAllowed(outcomes) ? longestDelayUs(outcomes) : 0;
   const mayGoOn = delayUs === 0 || mayWait((outcomes[0] as Outcome).policy);
   if (!mayGoOn) turnAway(outcomes[0] as Outcome, charges);

@@ -27,7 +27,7 @@ export function bodyTooLarge(): void {
   sendProblem(tooLarge);
 }
 
-function answer(settings: Settings): CheckError | undefined {
+function answer(_settings: Settings): CheckError | undefined {
   if (ngx.req.get_method() !== "POST") {
     ngx.header["Allow"] = "POST";
     return { code: "method-not-allowed", detail: "Ask by POST." };
@@ -48,7 +48,7 @@ function answer(settings: Settings): CheckError | undefined {
   if (written === undefined) return bodyError;
   const [requested, checkError] = readRequestedChecks(caller, written);
   if (requested === undefined) return checkError;
-  send(decideRequestedChecks(settings, requested, []));
+  send(decideRequestedChecks(requested, []));
   return undefined;
 }
 

@@ -12,7 +12,8 @@
 
 import { atCost, type CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { type MergedDecision, newMergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
-import { chargeInRedis, chargeOnNode, chargeWithoutRedis, refundAll } from "../charging/charges.ts";
+import { admit, forgetUndecided } from "../charging/admit.ts";
+import { refundAll } from "../charging/refunds.ts";
 import { observe } from "../charging/shadow.ts";
 import { countDecision } from "../metrics/counts.ts";
 import {
@@ -22,8 +23,7 @@ import {
   isBannedEverywhere,
 } from "../request/applicability.ts";
 import { reportShadowRefusal } from "../respond/shadow-report.ts";
-import type { RedisSettings, Settings } from "../settings.ts";
-import type { Charge, Check } from "../stores/check.ts";
+import { type Charge, type Check, newOutcome } from "../stores/store.ts";
 
 export interface RequestedCheck {
   readonly policy: CompiledPolicy;
@@ -64,22 +64,22 @@ const applied = {} as AppliedPolicy;
  * @param charges empty; what was charged is in it afterwards, and has been given back already where an outcome refuses
  * @returns an outcome for each of these, in their order; those decided together have one in common
  */
-export function decideRequestedChecks(
-  settings: Settings,
-  requested: readonly RequestedCheck[],
-  charges: Charge[],
-): Outcome[] {
+export function decideRequestedChecks(requested: readonly RequestedCheck[], charges: Charge[]): Outcome[] {
   const outcomes: Outcome[] = [];
   const distinct: Outcome[] = [];
   gather(requested, outcomes, distinct);
 
-  const cluster = distinct.filter(({ reason, policy }) => reason === undefined && policy.policy.scope === "cluster");
-  if (cluster.length > 0) decideCluster(settings, cluster, charges);
-  for (const outcome of distinct) {
-    const { policy, reason } = outcome;
-    if (reason === undefined && policy.policy.scope === "node") decideNode(outcome, charges);
-    else if (reason === "shadow") watch(settings, outcome);
-  }
+  const byLimits = distinct.filter(({ reason }) => reason === undefined);
+  decideByStores(
+    byLimits.filter(({ policy }) => policy.store !== "node"),
+    charges,
+  );
+  decideByStores(
+    byLimits.filter(({ policy }) => policy.store === "node"),
+    charges,
+  );
+  forgetUndecided();
+  for (const outcome of distinct) if (outcome.reason === "shadow") watch(outcome);
   if (!allAllowed(distinct)) takeBack(distinct, charges);
   for (const { policy, reason, allowed } of outcomes) {
     if (reason === undefined || reason === "undecided" || !allowed) {
@@ -138,10 +138,10 @@ function reasonOf({ policy, values, keyValues, address }: RequestedCheck): Reaso
   applied.policy = policy;
   if (address !== undefined && isBannedEverywhere(address)) return "banned";
   const before = applicabilityToAddress(policy, address);
-  if (before !== "held") return before;
+  if (before !== "applies") return before;
   if (keyValues === undefined) return mode === "shadow" ? "shadow" : "key-missing";
   const applicability = applicabilityToKey(policy, values, applied);
-  if (applicability !== "held") return applicability;
+  if (applicability !== "applies") return applicability;
   return applied.policy.policy.mode === "shadow" ? "shadow" : undefined;
 }
 
@@ -150,42 +150,34 @@ function passes(reason: Reason | undefined, { policy }: CompiledPolicy): boolean
   return reason !== "banned";
 }
 
-function checkOf({ policy, keyValues, cost }: Outcome): Check {
-  return { policy: atCost(policy, cost), keyValues: keyValues as string, chargedAt: [] };
+function checkOf({ policy, keyValues, cost, merged }: Outcome): Check {
+  return {
+    policy: atCost(policy, cost),
+    keyValues: keyValues as string,
+    chargedAt: [],
+    merged,
+    separate: true,
+    degraded: false,
+  };
 }
 
-function decideNode(outcome: Outcome, charges: Charge[]): void {
-  const check = checkOf(outcome);
-  outcome.allowed = chargeOnNode(check, check.policy.limits, outcome.merged, charges);
-  outcome.charged = outcome.allowed;
-}
-
-function decideCluster({ redis }: Settings, outcomes: readonly Outcome[], charges: Charge[]): void {
-  const checks = outcomes.map((outcome) => ({ ...checkOf(outcome), merged: outcome.merged }));
-  const charged = chargeInRedis(redis, checks, newMergedDecision(), charges);
+/** Decides these outcomes by the stores of their policies. */
+function decideByStores(outcomes: readonly Outcome[], charges: Charge[]): void {
+  if (outcomes.length === 0) return;
+  const checks = outcomes.map((outcome) => checkOf(outcome));
+  admit(checks, { ...newOutcome(), charges });
   for (let i = 0; i < outcomes.length; i++) {
     const outcome = outcomes[i] as Outcome;
-    const check = checks[i] as Check;
-    if (charged === undefined) {
-      decideWithoutRedis(redis, outcome, check, charges);
-    } else {
-      outcome.allowed = check.allowed === true;
-      outcome.charged = charges.some(({ chargedAt }) => chargedAt === check.chargedAt);
-    }
+    const { allowed, degraded, chargedAt } = checks[i] as Check;
+    outcome.allowed = allowed === true;
+    outcome.charged = charges.some((charge) => charge.chargedAt === chargedAt && charge.limits.length > 0);
+    if (degraded && outcome.policy.policy.onStoreFailure !== "local") outcome.reason = "undecided";
   }
 }
 
-function decideWithoutRedis(redis: RedisSettings | undefined, outcome: Outcome, check: Check, charges: Charge[]): void {
-  const { policy, merged } = outcome;
-  countDecision(policy, "degraded");
-  outcome.allowed = chargeWithoutRedis(redis, check, merged, charges);
-  if (policy.policy.onStoreFailure === "local") outcome.charged = outcome.allowed;
-  else outcome.reason = "undecided";
-}
-
-function watch({ redis }: Settings, outcome: Outcome): void {
+function watch(outcome: Outcome): void {
   if (outcome.keyValues === undefined) return;
-  if (observe(redis, checkOf(outcome)) === "shadow-refused") reportShadowRefusal(outcome.policy, outcome.values);
+  if (observe(checkOf(outcome)) === "shadow-refused") reportShadowRefusal(outcome.policy, outcome.values);
 }
 
 /** What is told to be left has it back. */

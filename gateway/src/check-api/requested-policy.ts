@@ -8,7 +8,7 @@ import { describeValue } from "../../../limiter/src/document/validate.ts";
 import { addressGroups, ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
 import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
 import { sha1Hex } from "../request/key-values.ts";
-import { mostCountersAtOnce } from "../stores/redis/redis-store.ts";
+import { mostCountersAtOnce } from "../stores/redis/refunds.ts";
 import type { Caller } from "./caller-tokens.ts";
 import type { CheckError } from "./check-errors.ts";
 import type { RequestedCheck } from "./decide.ts";

@@ -18,13 +18,13 @@ import { rawKeyValues, readKeyValues } from "./key-values.ts";
 import { readHeader } from "./request-headers.ts";
 
 /**
- * held: it is to be decided. banned: it is to be refused. off: by schedule or override, the policy is. exempt: it leaves the request
+ * applies: it is to be decided. banned: it is to be refused. off: by schedule or override, the policy is. exempt: it leaves the request
  * alone. key-missing: an attribute of the key is absent, and what then happens is onMissingKey's. key-ambiguous: servers differ on
  * what an attribute is, and the request is to be answered 400. cost-invalid: it states a cost that is none, and is to be too.
  */
 export type Applicability = ClientApplicability | "key-missing" | "key-ambiguous" | "cost-invalid";
 /** By who the client is. */
-export type ClientApplicability = "held" | "banned" | "off" | "exempt";
+export type ClientApplicability = "applies" | "banned" | "off" | "exempt";
 
 /** Filled where the standing is held; of cost-invalid, the policy alone. */
 export interface AppliedPolicy {
@@ -36,12 +36,12 @@ export interface AppliedPolicy {
 /** By what the current request says. */
 export function readApplicability(policy: CompiledPolicy, applied: AppliedPolicy): Applicability {
   const before = applicabilityToAddress(policy, addressFor(policy));
-  if (before !== "held") return before;
+  if (before !== "applies") return before;
   const keyValues = readKeyValues(policy.policy);
   if (keyValues === undefined) return "key-missing";
   if (keyValues === false) return "key-ambiguous";
   const applicability = applicabilityToKey(policy, rawKeyValues, applied);
-  if (applicability !== "held") return applicability;
+  if (applicability !== "applies") return applicability;
   applied.keyValues = keyValues;
   const { costSource } = policy.policy;
   if (costSource !== undefined && !policy.deferred) {
@@ -50,7 +50,7 @@ export function readApplicability(policy: CompiledPolicy, applied: AppliedPolicy
     if (cost === undefined) return "cost-invalid";
     applied.policy = atCost(applied.policy, cost);
   }
-  return "held";
+  return "applies";
 }
 
 /** Whether app `default` bans this address: it is refused whatever it asks for, and no policy is looked at. */
@@ -74,8 +74,8 @@ export function applicabilityToAddress(policy: CompiledPolicy, address: string |
   if (bans !== undefined && address !== undefined && isBannedAddress(bans, address, ngx.now())) return "banned";
   if (policy.policy.mode === "off") return "off";
   if (schedule !== undefined && !isOpenNow(schedule)) return "off";
-  if (address === undefined) return "held";
-  return exempt !== undefined && isExemptAddress(policy, address) ? "exempt" : "held";
+  if (address === undefined) return "applies";
+  return exempt !== undefined && isExemptAddress(policy, address) ? "exempt" : "applies";
 }
 
 /**
@@ -94,7 +94,7 @@ export function applicabilityToKey(
   if (bans !== undefined && isBannedKey(bans, values, ngx.now())) return "banned";
   if (exempt !== undefined && isExemptKey(policy, values)) return "exempt";
   applied.policy = overrides === undefined ? policy : (overrideFor(policy, values) ?? policy);
-  return applied.policy.policy.mode === "off" ? "off" : "held";
+  return applied.policy.policy.mode === "off" ? "off" : "applies";
 }
 
 /** A ban of key values belongs to its policy, and a policy in shadow mode changes no response. */

@@ -7,11 +7,10 @@ import type { MergedDecision } from "../../../limiter/src/compiled/merged-decisi
 import { isBanEntry } from "../../../limiter/src/protocol/snapshot-apps.ts";
 import { readHeader } from "../request/request-headers.ts";
 import { stopwatchUs, wallSeconds } from "../runtime/stopwatch.ts";
-import type { RedisSettings } from "../settings.ts";
-import type { Charge, Check } from "../stores/check.ts";
 import { leaseKnownSinceUs } from "../stores/lease/leases.ts";
 import { refusalKnownSince } from "../stores/redis/refusal-cache.ts";
 import { firstKey } from "../stores/redis/slot-groups.ts";
+import type { Charge, Check, Outcome } from "../stores/store.ts";
 
 /** Of the request: the secret. Of the response: one line a policy, and one for the whole. */
 const headerName = "x-sluice-debug";
@@ -31,24 +30,7 @@ interface Met {
   readonly policy: CompiledPolicy;
   readonly keyValues: string | undefined;
   /** Known at once, or asked of the check when the request is decided. */
-  readonly outcome: string | Asked;
-}
-
-/** A check that is enforced. */
-interface Asked extends Check {
-  /** A refusal need not be the end: the request may have gone on with a mark. */
-  readonly separate: boolean;
-  /** Redis did not decide. */
-  readonly degraded: boolean;
-}
-
-/** How the request ended. */
-interface Ending {
-  readonly merged: MergedDecision;
-  readonly charges: readonly Charge[];
-  /** Who turned it away although no limit refused it. */
-  readonly denial: { readonly policy: CompiledPolicy; readonly reason: string } | undefined;
-  readonly redis: RedisSettings | undefined;
+  readonly outcome: string | Check;
 }
 
 /** @param secret SLUICE_DEBUG_SECRET @returns undefined: nothing is told, as nearly always */
@@ -66,13 +48,13 @@ export function explain(
   { met }: Explanation,
   policy: CompiledPolicy,
   keyValues: string | undefined,
-  outcome: string | Asked,
+  outcome: string | Check,
 ): void {
   if (met.length < mostLines && !isBanEntry(policy)) met.push({ policy, keyValues, outcome });
 }
 
 /** Sets the header, before the request goes on or is answered, and before anything is given back. */
-export function reportExplanation(explanation: Explanation, ending: Ending): void {
+export function reportExplanation(explanation: Explanation, ending: Outcome): void {
   const { met } = explanation;
   const { denial } = ending;
   if (denial !== undefined && isBanEntry(denial.policy)) {
@@ -94,25 +76,25 @@ export function reportBan(app: string): void {
   ngx.header["X-Sluice-Debug"] = `refused by a ban of app ${app}`;
 }
 
-function outcomeOf(check: Asked, explanation: Explanation, { merged, charges, denial, redis }: Ending): string {
+function outcomeOf(check: Check, explanation: Explanation, { merged, charges, denial }: Outcome): string {
   const charge = charges.find(({ chargedAt }) => chargedAt === check.chargedAt);
   // A charge without limits: onStoreFailure let the request pass.
   if (charge !== undefined && charge.limits.length > 0) return chargedBy(check, charge);
-  const refused = refusedBy(check, explanation, redis);
+  const refused = refusedBy(check, explanation);
   const isLast = explanation.met[explanation.met.length - 1]?.outcome === check;
   const wentOn = check.separate && (!isLast || (merged.allowed && denial === undefined));
   return wentOn ? `${refused}; went on` : refused;
 }
 
-function chargedBy({ policy, degraded }: Asked, { redis, spent }: Charge): string {
+function chargedBy({ policy, degraded }: Check, { store }: Charge): string {
   const charged = policy.deferred ? "its response will be charged" : "charged";
   const without = degraded ? "without Redis: " : "";
-  if (spent !== undefined) return `${without}${charged} to a lease`;
-  if (redis !== undefined) return `${charged} in Redis`;
-  return degraded ? `${without}${charged} to this gateway's share` : charged;
+  if (store === "leased") return `${without}${charged} to a lease`;
+  if (store === "exact") return `${charged} in Redis`;
+  return store === "share" ? `${without}${charged} to this gateway's share` : charged;
 }
 
-function refusedBy(check: Asked, explanation: Explanation, redis: RedisSettings | undefined): string {
+function refusedBy(check: Check, explanation: Explanation): string {
   const { scope, onStoreFailure } = check.policy.policy;
   if (scope === "node") return "refused";
   if (check.degraded) {
@@ -120,21 +102,21 @@ function refusedBy(check: Asked, explanation: Explanation, redis: RedisSettings 
     return `without Redis: ${onStoreFailure === "allow" ? "allowed" : "refused"} by onStoreFailure`;
   }
   if (check.allowed !== false) return "not charged";
-  return wasKnown(check, explanation, redis) ? "refused as before" : "refused by Redis";
+  return wasKnown(check, explanation) ? "refused as before" : "refused by Redis";
 }
 
 /** Whether the refusal was known before the request came: what Redis is asked meanwhile is remembered too. */
-function wasKnown(check: Asked, began: Explanation, redis: RedisSettings | undefined): boolean {
+function wasKnown(check: Check, began: Explanation): boolean {
   const { policy } = check;
-  if (policy.leased && redis !== undefined) {
-    const knownSinceUs = leaseKnownSinceUs(redis, check);
+  if (policy.store === "leased") {
+    const knownSinceUs = leaseKnownSinceUs(check);
     return knownSinceUs > 0 && knownSinceUs < began.beganAtUs;
   }
   const knownSinceSeconds = refusalKnownSince(policy, firstKey(check));
   return knownSinceSeconds > 0 && knownSinceSeconds < began.beganAtSeconds;
 }
 
-function wholeOf({ merged, denial }: Ending): string {
+function wholeOf({ merged, denial }: Outcome): string {
   if (denial !== undefined) {
     const { app, policy } = denial.policy;
     return `refused by ${app}/${policy.name}; ${denial.reason === "undecided" ? "onStoreFailure" : denial.reason}`;

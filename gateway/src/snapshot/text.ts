@@ -2,8 +2,12 @@
 // where lines end, as long as lines are shorter: a policy is whole in one piece.
 
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
-import type { SnapshotReading } from "../../../limiter/src/protocol/read-snapshot.ts";
-import { type CompiledSnapshot, readSnapshot, readSnapshotLines } from "../../../limiter/src/protocol/read-snapshot.ts";
+import {
+  type CompiledSnapshot,
+  readSnapshot,
+  readSnapshotLines,
+  type SnapshotReading,
+} from "../../../limiter/src/protocol/read-snapshot.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 
 export const pieceBytes = 65_536;

@@ -30,8 +30,8 @@ export interface CompiledPolicy {
   readonly holdsSlots: boolean;
   /** Whether its requests cost what their responses take: charged when these have been sent, and not before. */
   readonly deferred: boolean;
-  /** Whether gateways spend units of it that Redis has debited ahead. */
-  readonly leased: boolean;
+  /** Where its counters are. */
+  readonly store: StoreName;
   /** Value of the `RateLimit-Policy` header. */
   readonly policyHeader: string;
   /** False: being a candidate is all that it takes to meet the policy. */
@@ -57,6 +57,9 @@ export interface CompiledPolicy {
   /** Undefined: always on. */
   readonly schedule: CompiledSchedule | undefined;
 }
+
+/** node: on each gateway. exact: in Redis. leased: in Redis, of which gateways spend units that it has debited ahead. */
+export type StoreName = "node" | "exact" | "leased";
 
 export interface CompiledExempt {
   readonly networks: Networks;
@@ -124,7 +127,6 @@ export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, ba
   const headers: CompiledHeader[] = [];
   for (const name in match.headers) headers.push({ name, values: setOf(match.headers[name] as readonly string[]) });
   const conditional = paths !== undefined || methods !== undefined || headers.length > 0;
-  const leased = isLeased(policy, limits);
   const compiled: CompiledPolicy = {
     app,
     policy,
@@ -132,7 +134,7 @@ export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, ba
     counterPrefix: prefix,
     holdsSlots: policy.limits.some(({ algorithm }) => algorithm === "concurrency"),
     deferred: isDeferred(policy),
-    leased,
+    store: storeOf(policy, limits),
     policyHeader: policyHeaderOf(limits),
     conditional,
     paths,
@@ -213,7 +215,7 @@ function compileOverrides(compiled: CompiledPolicy, overrides: readonly Override
       ...compiled,
       policy: { ...policy, mode, limits, overrides: undefined },
       limits: own,
-      leased: isLeased(policy, own),
+      store: storeOf(policy, own),
       policyHeader: policyHeaderOf(own),
       byCost: noCosts(),
     });
@@ -225,13 +227,14 @@ function isDeferred({ costSource }: Policy): boolean {
   return costSource !== undefined && costSource.from === "response-bytes";
 }
 
-/** What is settled later is charged by Redis alone. */
-function isLeased(policy: Policy, limits: readonly CompiledLimit[]): boolean {
-  if (policy.scope !== "cluster" || policy.consistency !== "leased" || isDeferred(policy)) return false;
+function storeOf(policy: Policy, limits: readonly CompiledLimit[]): StoreName {
+  if (policy.scope === "node") return "node";
+  // What is charged later is charged by Redis alone.
+  if (policy.consistency !== "leased" || isDeferred(policy)) return "exact";
   for (const { rate } of limits) {
-    if (!isLeasable(rate, leaseParameters)) return false;
+    if (!isLeasable(rate, leaseParameters)) return "exact";
   }
-  return true;
+  return "leased";
 }
 
 function policyHeaderOf(limits: readonly CompiledLimit[]): string {

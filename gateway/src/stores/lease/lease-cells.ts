@@ -8,8 +8,7 @@
 // and with other units; units that are gone go unused. While memory is scarce, none begins: Redis decides each request. The record is written only by whoever has the claim (in the dict of locks), which falls open by
 // itself should its worker be killed: whoever waited for Redis meanwhile asks whether he still has it.
 
-import type { Holder } from "../../../../limiter/src/lease/holder.ts";
-import { newHolder } from "../../../../limiter/src/lease/holder.ts";
+import { type Holder, newHolder } from "../../../../limiter/src/lease/holder.ts";
 import { ffi } from "../../runtime/packed-memory.ts";
 import { addSafely, countersDict, locksDict } from "../../runtime/shared-memory.ts";
 import { stopwatchUs } from "../../runtime/stopwatch.ts";

@@ -10,10 +10,10 @@ import { areNumbers, callForNumbers, oddReply } from "../../redis/script-reply.t
 import type { Script } from "../../redis/script-request.ts";
 import { wallSeconds } from "../../runtime/stopwatch.ts";
 import type { RedisSettings } from "../../settings.ts";
-import type { Check } from "../check.ts";
-import { type Numbers, newPendingCheck, numbersPerCounter } from "../redis/batcher.ts";
-import { readReply } from "../redis/redis-store.ts";
+import { type Numbers, newPendingCheck, numbersPerCounter } from "../redis/pending-check.ts";
+import { readReply } from "../redis/replies.ts";
 import { keyOf, pushNumbers } from "../redis/script-arguments.ts";
+import type { Check } from "../store.ts";
 import type { LeaseRecord } from "./lease-cells.ts";
 
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;

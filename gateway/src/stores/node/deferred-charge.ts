@@ -30,7 +30,7 @@ import {
 } from "./counter-cells.ts";
 import { isCalm, takeFromReserve } from "./counter-memory.ts";
 import { acquireAll, findPlace, loadPlaced, releaseAll } from "./counter-places.ts";
-import { lockOf, mustAgree } from "./node-store.ts";
+import { lockOf, mustAgree } from "./node-counters.ts";
 
 /** No counter's key has ":" among its first 16 characters. */
 const debtPrefix = "debt:";

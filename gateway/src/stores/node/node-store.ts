@@ -1,478 +1,102 @@
-// Counts in this nginx's shared memory.
-//
-// Deciding is read, compute, write with no yield between, which needs no lock with one worker. With several, a single
-// fixed window takes an atomic incr; everything else holds the lock of its policy and key values.
+// The store of scope node: counters in this nginx's shared memory.
 
-import { chargeAll } from "../../../../limiter/src/algorithms/charge-all.ts";
-import { renewSlots } from "../../../../limiter/src/algorithms/concurrency.ts";
-import { emptyDecision } from "../../../../limiter/src/algorithms/decision.ts";
-import { admitsFixedWindow, type FixedWindow } from "../../../../limiter/src/algorithms/fixed-window.ts";
-import {
-  admits,
-  capacity,
-  charge,
-  describe,
-  keepsEntries,
-  type Rate,
-  refund,
-} from "../../../../limiter/src/algorithms/rate.ts";
-import { beginShare, type LastKnown } from "../../../../limiter/src/algorithms/share.ts";
-import type { SlidingWindow } from "../../../../limiter/src/algorithms/sliding-window.ts";
-import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
-import { type MergedDecision, mergeLimit, mergeTarget } from "../../../../limiter/src/compiled/merged-decision.ts";
-import { countEvent } from "../../metrics/counts.ts";
-import { nowUs } from "../../runtime/clock.ts";
-import { countersDict } from "../../runtime/shared-memory.ts";
+import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
+import type { MergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
+import { runSoon } from "../../runtime/background.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
-import {
-  asksForEntries,
-  type CellCounter,
-  cellRing,
-  counterKey,
-  entriesKey,
-  loadCounter,
-  loadRing,
-  newCellCounter,
-  saveCounter,
-  takeEntries,
-  takeHead,
-} from "./counter-cells.ts";
-import { isCalm } from "./counter-memory.ts";
-import {
-  acquireAll,
-  findPlace,
-  loadPlaced,
-  moveToShared,
-  type Place,
-  placeNewcomer,
-  releaseAll,
-} from "./counter-places.ts";
-import { acquire, acquireBeside, release } from "./key-lock.ts";
-import { sharedLock } from "./shared-cells.ts";
+import type { Charge, Check, DeferredCharge, NoteRenewal, Outcome, Store } from "../store.ts";
+import { admitDeferredOnNode, chargeDeferredOnNode } from "./deferred-charge.ts";
+import { decideOnNode, mustAgree, refundOnNode, renewOnNode } from "./node-counters.ts";
+import { forgetOnNode } from "./operator-changes.ts";
 
-/** How long a former generation of workers may still be answering after a reload. */
-const reloadOverlapSeconds = 60;
-/** Tells clients when to try again where there is no memory to count them. */
-const uncountedRetryUs = 1_000_000;
-/** Should it pass after all, locks are taken that need not be. */
-const longestTimerSeconds = 86_400 * 365;
+export const nodeStore: Store = {
+  admit,
+  refund: refundNow,
+  refundLater: refundOnNodeLater,
+  renew,
+  batches: oneByOne,
+  chargesAtOnce,
+  chargeDeferred,
+  forget: forgetOnNode,
+};
 
-/** Work space: what is read here is written before anything yields. */
-const counters: CellCounter[] = [];
-/** The one of a policy with a single limit. */
-const lone = newCellCounter();
-const decision = emptyDecision();
+/** Refunds that wait for one timer. */
+let late: Charge[] = [];
 
-let workersShare = true;
-let overlapUntilSeconds = 0;
-let exiting = false;
-
-/** @param generation how many times this nginx has read its configuration */
-export function openNodeStore(workers: number, generation: number): void {
-  workersShare = workers > 1;
-  overlapUntilSeconds = generation > 1 ? ngx.now() + reloadOverlapSeconds : 0;
-  // nginx calls all timers early as the worker begins to exit. To ask it for every decision costs as much as a tenth of one.
-  ngx.timer.at(longestTimerSeconds, () => {
-    exiting = true;
-  });
+function admit(this: void, checks: readonly Check[], outcome: Outcome): boolean {
+  let all = true;
+  for (const check of checks) {
+    const { policy, keyValues, chargedAt, merged } = check;
+    const { limits } = policy;
+    const allowed = admitOnNode(check, limits, merged ?? outcome.merged);
+    check.allowed = allowed;
+    if (allowed) outcome.charges.push({ policy, limits, keyValues, chargedAt, store: "node" });
+    else if (merged === undefined) return false;
+    else all = false;
+  }
+  return all;
 }
 
 /**
- * Decides one policy for one key and charges it: all limits or none.
+ * Decides one check by these limits, and charges it unless its response is charged later.
  *
  * @param limits those of the policy, or a node's share of them
- * @param verdict hears every limit; undefined when nobody is to be told
- * @param receipt is filled with the moment that each counter's state has after its charge, which a refund asks for, negative
- *   where the counter lies in the overflow; undefined when there will be none
- * @returns whether the request is allowed
  */
-export function decideOnNode(
-  policy: CompiledPolicy,
+export function admitOnNode(
+  { policy, keyValues, chargedAt }: Check,
   limits: readonly CompiledLimit[],
-  keyValues: string,
-  merged: MergedDecision | undefined,
-  chargedAt: number[] | undefined,
+  merged: MergedDecision,
 ): boolean {
-  if (!mustAgree()) return chargeCells(policy, limits, keyValues, merged, chargedAt);
+  if (policy.deferred) return admitDeferredOnNode(policy, limits, keyValues, merged);
+  return decideOnNode(policy, limits, keyValues, merged, chargedAt);
+}
 
-  const first = limits[0] as CompiledLimit;
-  const alone = limits[1] === undefined;
-  const window = alone && first.rate.algorithm === "fixed-window" ? first.rate : undefined;
-  let allowed: boolean | undefined;
-  if (window !== undefined) {
-    allowed = chargeByIncr(policy, first, window, keyValues, merged, chargedAt);
-    if (allowed !== undefined) return allowed;
+/** Refunds charges of this store and of shares. */
+export function refundNow(this: void, charges: readonly Charge[]): void {
+  for (const { policy, limits, keyValues, chargedAt } of charges) refundOnNode(policy, limits, keyValues, chargedAt);
+}
+
+export function refundOnNodeLater(this: void, charge: Charge): void {
+  if (!mustAgree()) {
+    refundNow([charge]);
+    return;
   }
-  const lock = lockOf(policy, keyValues);
-  const locked = acquire(lock);
-  // Another worker may have opened the window while we waited; its cell is then charged by incr alone.
-  if (window !== undefined) allowed = chargeByIncr(policy, first, window, keyValues, merged, chargedAt);
-  if (allowed === undefined) {
-    // The lock bears the name of the first limit's cell.
-    if (alone) allowed = chargeCell(policy, first, lock, keyValues, merged, chargedAt);
-    else allowed = chargeCells(policy, limits, keyValues, merged, chargedAt);
-  }
-  if (locked) release(lock);
-  return allowed;
+  late.push(charge);
+  if (late.length > 1) return;
+  const failure = runSoon(() => {
+    const charges = late;
+    late = [];
+    for (const each of charges) {
+      // What goes wrong with one refund does not keep the others.
+      const [refunded, defect] = pcall(refundNow, [each]);
+      if (!refunded) warnSparingly(stayCharged, `${defect}`);
+    }
+  });
+  if (failure === undefined) return;
+  late = [];
+  warnSparingly(stayCharged, failure);
 }
 
-/**
- * Gives back what `decideOnNode` charged, when a later policy refused the request.
- *
- * Only what is still owed: units of a window that has ended, or that a bucket has refilled meanwhile, are the next
- * requests' already, and to give them back as well would mint them.
- *
- * @param receipt what the charge filled
- */
-export function refundOnNode(
-  policy: CompiledPolicy,
-  limits: readonly CompiledLimit[],
-  keyValues: string,
-  chargedAt: readonly number[],
-): undefined {
-  const { cost } = policy.policy;
-  if (!mustAgree()) return refundCells(limits, keyValues, cost, chargedAt);
-  const held = acquireAll(lockOf(policy, keyValues), policy, keyValues);
-  refundCells(limits, keyValues, cost, chargedAt);
-  releaseAll(held);
-}
+const stayCharged = "units stay charged, and slots until their time to live is over";
 
-function refundCells(
-  limits: readonly CompiledLimit[],
-  keyValues: string,
-  cost: number,
-  chargedAt: readonly number[],
-): undefined {
-  if (limits.length === 1) return refundCell(limits[0] as CompiledLimit, keyValues, cost, chargedAt[0] as number);
-  for (let i = 0; i < limits.length; i++) {
-    refundCell(limits[i] as CompiledLimit, keyValues, cost, chargedAt[i] as number);
-  }
-}
-
-/** From the place that was charged: another that the counter has meanwhile owes nothing. */
-function refundCell(limit: CompiledLimit, keyValues: string, cost: number, chargedAtUs: number): undefined {
-  if (chargedAtUs < 0) return refundShared(limit, keyValues, cost, -chargedAtUs);
-  const key = counterKey(limit, keyValues);
-  const [value, flags] = countersDict.get<number | string>(key);
-  if (value === undefined) return;
-  takeUp(key, limit.rate, cost, value, flags);
-  if (keepsEntries(limit.rate)) return refundEntries(chargedAtUs);
-  if (lone.rate.algorithm !== "fixed-window") {
-    const now = nowUs();
-    refund(lone.rate, lone, cellRing, now, chargedAtUs, cost);
-    saveCounter(lone, now);
-  } else if (lone.atUs === chargedAtUs) {
-    // A clock that stepped may have left this window and met it again, and its units with it: no fewer than none are used.
-    countersDict.incr(key, -math.min(cost, lone.count));
-  }
-}
-
-/** The same in the overflow. */
-function refundShared(limit: CompiledLimit, keyValues: string, cost: number, chargedAtUs: number): undefined {
-  const now = nowUs();
-  const counter = prepared(0, limit, keyValues, cost);
-  moveToShared(counter, limit, keyValues);
-  if (!counter.shared || !loadCounter(counter, now)) return;
-  loadRing(counter);
-  refund(limit.rate, counter, cellRing, now, chargedAtUs, cost);
-  saveCounter(counter, now);
-}
-
-/** The same for a counter with entries; the head is in `lone`. */
-function refundEntries(chargedAtUs: number): undefined {
-  if (!lone.ringLoaded) {
-    const [stored] = countersDict.get<string>(entriesKey(lone, 0));
-    takeEntries(lone, stored);
-  }
-  const now = nowUs();
-  refund(lone.rate, lone, cellRing, now, chargedAtUs, lone.cost);
-  saveCounter(lone, now);
-}
-
-/** The head of a counter into `lone`. */
-function takeUp(key: string, rate: Rate, cost: number, value: number | string | undefined, flags: number | undefined) {
-  lone.key = key;
-  lone.rate = rate;
-  lone.cost = cost;
-  lone.stepped = false;
-  takeHead(lone, value, flags, nowUs());
-}
-
-/**
- * Holds slots of concurrency for another life.
- *
- * @param receipt of the charge or the last renewal
- * @returns the moment in which they are held now, as a receipt has it; undefined when they were lost and are not to be had
- *   again yet
- */
-export function renewOnNode(
-  policy: CompiledPolicy,
-  limit: CompiledLimit,
-  keyValues: string,
-  chargedAt: number,
-): number | undefined {
-  const held = mustAgree() ? acquireAll(lockOf(policy, keyValues), policy, keyValues) : undefined;
-  const now = nowUs();
-  const counter = prepared(0, limit, keyValues, policy.policy.cost);
-  let renewedAtUs: number | undefined;
-  if (chargedAt < 0) moveToShared(counter, limit, keyValues);
-  // What was held in a cell that is gone is held where the key counts now.
-  const found = loadCounter(counter, now) || loadPlaced(counter, limit, keyValues, now);
-  if (found || findPlace(counter, policy, limit, keyValues)) {
-    loadRing(counter);
-    renewedAtUs = renewSlots(limit.rate as SlidingWindow, counter, cellRing, now, math.abs(chargedAt), counter.cost);
-    if (!saveCounter(counter, now)) renewedAtUs = undefined;
-  }
-  if (held !== undefined) releaseAll(held);
-  return renewedAtUs === undefined || !counter.shared ? renewedAtUs : -renewedAtUs;
-}
-
-/**
- * Makes a node's share begin where Redis left off: to be called before each decision by it. Yields where workers must agree.
- *
- * @param limits the share
- */
-export function beginShareOnNode(
-  policy: CompiledPolicy,
-  limits: readonly CompiledLimit[],
-  keyValues: string,
-  known: LastKnown,
-): void {
-  const held = mustAgree() ? acquireAll(lockOf(policy, keyValues), policy, keyValues) : undefined;
-  const now = nowUs();
-  for (const limit of limits) {
-    if (known.limits !== undefined && !known.limits.includes(limit.name)) continue;
-    const counter = prepared(0, limit, keyValues, policy.policy.cost);
-    const found = loadPlaced(counter, limit, keyValues, now);
-    if (keepsEntries(limit.rate)) loadRing(counter);
-    if (!beginShare(limit.rate, counter, cellRing, known, now)) continue;
-    // Where there is no memory, the decision refuses.
-    if (found || findPlace(counter, policy, limit, keyValues)) saveCounter(counter, now);
-  }
-  if (held !== undefined) releaseAll(held);
-}
-
-/** For all limits of the policy; the first one's cell has its name already. */
-export function lockOf({ limits }: CompiledPolicy, keyValues: string): string {
-  return counterKey(limits[0] as CompiledLimit, keyValues);
-}
-
-/** Whether another worker may be deciding at the same moment: of this generation, or one that a reload is replacing. */
-export function mustAgree(): boolean {
-  return workersShare || (overlapUntilSeconds > 0 && ngx.now() < overlapUntilSeconds) || exiting;
-}
-
-/** Reads, decides and writes every counter. The caller sees to it that nobody else does meanwhile. */
-function chargeCells(
-  policy: CompiledPolicy,
-  limits: readonly CompiledLimit[],
-  keyValues: string,
-  merged: MergedDecision | undefined,
-  chargedAt: number[] | undefined,
-): boolean {
-  // By its places: LuaJIT searches for the length of a table.
-  if (limits[1] === undefined) {
-    const limit = limits[0] as CompiledLimit;
-    return chargeCell(policy, limit, counterKey(limit, keyValues), keyValues, merged, chargedAt);
-  }
-  const count = limits.length;
-  const now = nowUs();
-  let missing = false;
-  for (let i = 0; i < count; i++) {
-    if (!loadCounter(prepared(i, limits[i] as CompiledLimit, keyValues, policy.policy.cost), now)) missing = true;
-  }
-  if (missing && !isCalm()) return chargeElsewhere(policy, limits, keyValues, merged, chargedAt);
-  return chargeLoaded(policy, limits, merged, chargedAt, now);
-}
-
-/** Of counters that are loaded, wherever they lie. */
-function chargeLoaded(
-  policy: CompiledPolicy,
-  limits: readonly CompiledLimit[],
-  merged: MergedDecision | undefined,
-  chargedAt: number[] | undefined,
-  now: number,
-): boolean {
-  const count = limits.length;
-  const allowed = chargeAll(counters, count, cellRing, now);
-  let stored = true;
-  for (let i = 0; i < count; i++) {
-    const limit = limits[i] as CompiledLimit;
-    const counter = counters[i] as CellCounter;
-    if ((allowed || counter.stepped) && !saveCounter(counter, now)) stored = false;
-    if (chargedAt !== undefined) chargedAt[i] = counter.shared ? -counter.atUs : counter.atUs;
-    if (merged !== undefined) {
-      describe(limit.rate, counter, cellRing, now, counter.cost, counter.allowed, decision);
-      mergeLimit(merged, policy, limit.name, decision);
+function renew(this: void, charges: readonly Charge[], note: NoteRenewal): void {
+  for (const charge of charges) {
+    const { policy, limits, keyValues, chargedAt } = charge;
+    for (let i = 0; i < limits.length; i++) {
+      note(charge, i, renewOnNode(policy, limits[i] as CompiledLimit, keyValues, chargedAt[i] as number));
     }
   }
-  return stored ? allowed : refuseUncounted(policy, limits[0] as CompiledLimit, merged);
 }
 
-/**
- * The same where a counter has no cell of its own, and memory is or was scarce: it may lie in the overflow, which has locks of its
- * own. Places first, while the lock of the key is held and nothing is loaded, since the other lock may have to be waited for.
- */
-function chargeElsewhere(
-  policy: CompiledPolicy,
-  limits: readonly CompiledLimit[],
-  keyValues: string,
-  merged: MergedDecision | undefined,
-  chargedAt: number[] | undefined,
-): boolean {
-  const places: Place[] = [];
-  let anyShared = false;
-  for (const limit of limits) {
-    const [own] = countersDict.get(counterKey(limit, keyValues));
-    const place = own !== undefined ? "own" : placeNewcomer(policy, limit, keyValues);
-    if (place === "nowhere") return refuseUncounted(policy, limit, merged);
-    if (place === "shared") anyShared = true;
-    places.push(place);
-  }
-  const lock = anyShared && mustAgree() ? sharedLock(policy, keyValues) : undefined;
-  const locked = lock !== undefined && acquireBeside(lock);
-  const now = nowUs();
-  for (let i = 0; i < limits.length; i++) {
-    const limit = limits[i] as CompiledLimit;
-    const counter = prepared(i, limit, keyValues, policy.policy.cost);
-    if (places[i] === "shared") moveToShared(counter, limit, keyValues);
-    loadCounter(counter, now);
-  }
-  const allowed = chargeLoaded(policy, limits, merged, chargedAt, now);
-  if (lock !== undefined && locked) release(lock);
-  if (anyShared) countEvent(allowed ? "overflow-admissions" : "overflow-refusals");
-  return allowed;
+function oneByOne<Member extends Charge>(this: void, charges: readonly Member[]): Member[][] {
+  return charges.map((charge) => [charge]);
 }
 
-/** What cannot be counted is not admitted. */
-function refuseUncounted(
-  policy: CompiledPolicy,
-  { name, rate }: CompiledLimit,
-  merged: MergedDecision | undefined,
-): false {
-  countEvent("uncounted-refusals");
-  warnSparingly(
-    "requests are refused, because there is no memory to count them",
-    `${policy.app}/${policy.policy.name}`,
-  );
-  if (merged === undefined) return false;
-  decision.allowed = false;
-  decision.limit = capacity(rate);
-  decision.remaining = 0;
-  decision.retryAfterUs = uncountedRetryUs;
-  decision.resetAfterUs = uncountedRetryUs;
-  decision.delayUs = 0;
-  mergeLimit(merged, policy, name, decision);
-  return false;
+function chargesAtOnce(this: void): boolean {
+  return !mustAgree();
 }
 
-/**
- * The same for one limit, as most policies have: loops that turn once cost LuaJIT a trace each.
- *
- * The dict is asked while as little as possible is in hand. Traces part behind that call, where a counter is new or its
- * entries are; what is in hand there has to be carried over into the next trace, and LuaJIT gives up where that is more
- * than there are registers.
- */
-function chargeCell(
-  policy: CompiledPolicy,
-  limit: CompiledLimit,
-  key: string,
-  keyValues: string,
-  merged: MergedDecision | undefined,
-  chargedAt: number[] | undefined,
-): boolean {
-  const [value, flags] = countersDict.get<number | string>(key);
-  if (value === undefined && !isCalm()) return chargeElsewhere(policy, [limit], keyValues, merged, chargedAt);
-  takeUp(key, limit.rate, policy.policy.cost, value, flags);
-  if (keepsEntries(limit.rate)) return chargeEntries(policy, limit, merged, chargedAt);
-  return chargeLone(policy, limit, merged, chargedAt);
-}
-
-/** The same for a counter with entries; the head is in `lone`. */
-function chargeEntries(
-  policy: CompiledPolicy,
-  limit: CompiledLimit,
-  merged: MergedDecision | undefined,
-  chargedAt: number[] | undefined,
-): boolean {
-  if (asksForEntries(lone, nowUs())) {
-    const [stored] = countersDict.get<string>(entriesKey(lone, 0));
-    takeEntries(lone, stored);
-  }
-  return chargeLone(policy, limit, merged, chargedAt);
-}
-
-/** Decides for `lone`, which is there whole. */
-function chargeLone(
-  policy: CompiledPolicy,
-  limit: CompiledLimit,
-  merged: MergedDecision | undefined,
-  chargedAt: number[] | undefined,
-): boolean {
-  const { rate, cost } = lone;
-  const now = nowUs();
-  const allowed = admits(rate, lone, cellRing, now, cost);
-  if (allowed) charge(rate, lone, cellRing);
-  if ((allowed || lone.stepped) && !saveCounter(lone, now)) return refuseUncounted(policy, limit, merged);
-  if (chargedAt !== undefined) chargedAt[0] = lone.atUs;
-  if (merged !== undefined && !(allowed && merged.quiet && rate.algorithm !== "leaky-bucket")) {
-    const known = mergeTarget(merged, decision);
-    describe(rate, lone, cellRing, now, cost, allowed, known);
-    mergeLimit(merged, policy, limit.name, known);
-  }
-  return allowed;
-}
-
-/**
- * One fixed window without a lock: reads the cell, and where its window is open charges it by one atomic incr.
- *
- * @returns undefined when the cell's window is another one: opening a window needs the lock
- */
-function chargeByIncr(
-  policy: CompiledPolicy,
-  limit: CompiledLimit,
-  rate: FixedWindow,
-  keyValues: string,
-  merged: MergedDecision | undefined,
-  chargedAt: number[] | undefined,
-): boolean | undefined {
-  const now = nowUs();
-  const { cost } = policy.policy;
-  const counter = prepared(0, limit, keyValues, cost);
-  if (!loadCounter(counter, now)) return undefined;
-  const openedAtUs = counter.atUs;
-  let allowed = admitsFixedWindow(rate, counter, now, cost);
-  if (counter.nextAtUs !== openedAtUs) return undefined;
-  if (allowed) {
-    const key = counter.key;
-    const [used] = countersDict.incr(key, cost);
-    if (used === undefined) return undefined;
-    // Others may have charged between our read and our incr: what incr says is what counts.
-    counter.count = used;
-    if (used > rate.quota) {
-      countersDict.incr(key, -cost);
-      counter.count = used - cost;
-      allowed = false;
-    }
-  }
-  if (chargedAt !== undefined) chargedAt[0] = counter.atUs;
-  if (merged !== undefined) {
-    describe(rate, counter, cellRing, now, cost, allowed, decision);
-    mergeLimit(merged, policy, limit.name, decision);
-  }
-  return allowed;
-}
-
-/** A counter of the work space, ready to be loaded. */
-function prepared(index: number, limit: CompiledLimit, keyValues: string, cost: number): CellCounter {
-  let counter = counters[index];
-  if (counter === undefined) {
-    counter = newCellCounter();
-    counters[index] = counter;
-  }
-  counter.rate = limit.rate;
-  counter.cost = cost;
-  counter.shared = false;
-  counter.key = counterKey(limit, keyValues);
-  return counter;
+function chargeDeferred(this: void, charges: readonly DeferredCharge[]): readonly DeferredCharge[] {
+  for (const { policy, limits, keyValues, units } of charges) chargeDeferredOnNode(policy, limits, keyValues, units);
+  return [];
 }

@@ -21,7 +21,7 @@ import {
 } from "./counter-cells.ts";
 import { acquireAll, loadPlaced, releaseAll } from "./counter-places.ts";
 import { describeWithDebt, forgetDebt } from "./deferred-charge.ts";
-import { lockOf, mustAgree } from "./node-store.ts";
+import { lockOf, mustAgree } from "./node-counters.ts";
 
 /** Work space: what is read here is written before anything yields. */
 const counter = newCellCounter();

@@ -25,46 +25,11 @@ import { keepForRequest, newRequestField, ofRequest, takeFromRequest } from "../
 import { runSoon } from "../../runtime/background.ts";
 import { nowMs } from "../../runtime/clock.ts";
 import { semaphoreLibrary } from "../../runtime/lua-modules.ts";
-import { ffi } from "../../runtime/packed-memory.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import { stopwatchSeconds } from "../../runtime/stopwatch.ts";
 import type { RedisSettings } from "../../settings.ts";
-import type { Check, Owed, Unanswered } from "../check.ts";
+import { numbersPerCounter, type PendingCheck, takeReply, unpacked } from "./pending-check.ts";
 import { numbersOf } from "./script-arguments.ts";
-
-/** Where the numbers are that a script replied: a table, or packed memory. */
-export type Numbers = LuaTable<number, number>;
-
-/** Whether there is a reply for whoever asked: one that came after the asker was released is dealt with by others. */
-export function hasReply({ numbers, abandoned }: PendingCheck): boolean {
-  return numbers !== undefined && !abandoned;
-}
-
-/** What one request submits, until Redis has replied. */
-export interface PendingCheck extends Unanswered {
-  readonly checks: readonly Check[];
-  /** Since the epoch. */
-  submittedAtSeconds: number;
-  /** Undefined until there is a reply. */
-  numbers: Numbers | undefined;
-  /** Where those of this check begin. */
-  at: number;
-  failure: string | undefined;
-}
-
-export function newPendingCheck<Checks extends readonly Check[]>(checks: Checks, submittedAtSeconds: number) {
-  return {
-    checks,
-    submittedAtSeconds,
-    numbers: undefined as Numbers | undefined,
-    at: 0,
-    failure: undefined as string | undefined,
-    abandoned: false,
-    lost: undefined as boolean | undefined,
-    owed: undefined as Owed[] | undefined,
-    reconciled: false,
-  };
-}
 
 /** Counters of one limit at one cost, which one script charges one after the other. */
 interface SharedCall {
@@ -116,9 +81,6 @@ interface BatchQueue {
 /** Limits know the run that is being filled with their counters. */
 type LimitBeingBatched = CompiledLimit & { shared?: SharedCall | undefined };
 
-/** What a script replies of each: see redis-scripts/charge-batch.ts. */
-export const numbersPerCounter = 6;
-const bytesPerNumber = 8;
 /** Redis does nothing else meanwhile: about a ms. */
 const mostCountersPerBatch = 256;
 /** Of a lane. What a request asks beyond is not decided by Redis. */
@@ -443,29 +405,6 @@ function keysOf({ keys, pendingChecks }: SharedCall): string[] {
     sent.push(keys[i] as string);
   }
   return sent;
-}
-
-/** The reply to a question that had a script call of its own. */
-export function takeReply(pending: PendingCheck, reply: unknown, counters: number): void {
-  pending.numbers = unpacked(reply, counters) ?? listed(reply, counters);
-  if (pending.numbers === undefined) pending.failure = oddReply;
-  // What a table of Lua holds begins at 1, and there with whether all allow.
-  else if (typeof reply !== "string") pending.at = 2;
-}
-
-/** @returns undefined where it is no such reply: what lies behind a shorter one is not Redis' */
-function unpacked(reply: unknown, counters: number): Numbers | undefined {
-  if (typeof reply !== "string" || reply.length !== counters * numbersPerCounter * bytesPerNumber) return undefined;
-  const numbers = ffi.new("double[?]", counters * numbersPerCounter);
-  ffi.copy(numbers, reply, counters * numbersPerCounter * bytesPerNumber);
-  return numbers;
-}
-
-function listed(reply: unknown, counters: number): Numbers | undefined {
-  if (type(reply) !== "table") return undefined;
-  const count = counters * numbersPerCounter + 1;
-  const list = reply as readonly number[];
-  return list.length === count && type(list[count - 1]) === "number" ? (reply as Numbers) : undefined;
 }
 
 /** @returns false when nothing of it was asked */

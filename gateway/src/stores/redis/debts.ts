@@ -9,6 +9,7 @@
 import { capacity } from "../../../../limiter/src/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import { countForgottenUnits, countLateUnits } from "../../metrics/redis-calls.ts";
+import { theRedis } from "../../redis/redis-settings.ts";
 import { groupOf, isReachable } from "../../redis/script-call.ts";
 import { callForNumber, callForNumbers } from "../../redis/script-reply.ts";
 import type { Script } from "../../redis/script-request.ts";
@@ -18,7 +19,7 @@ import { warnSparingly } from "../../runtime/sparing-log.ts";
 import { stopwatchUs, wallSeconds } from "../../runtime/stopwatch.ts";
 import type { RedisSettings } from "../../settings.ts";
 import { liveGateways } from "../../snapshot/live-gateways.ts";
-import type { Owed } from "../check.ts";
+import type { Owed } from "../store.ts";
 import { keyOf, pushNumbers } from "./script-arguments.ts";
 import { firstKey } from "./slot-groups.ts";
 
@@ -62,30 +63,27 @@ let count = 0;
 let paying = false;
 let pauseMs = firstPauseMs;
 let sweptUs = 0;
-/** A gateway has one. */
-let owedTo: RedisSettings | undefined;
 
 /** Redis has not charged it. */
 export function noteOwed(owed: Owed): void {
   if (!owed.wentOn || owed.noted) return;
   owed.noted = true;
-  owe(owed.redis, owed.policy, owed.keyValues, owed.policy.policy.cost);
+  owe(owed.policy, owed.keyValues, owed.policy.policy.cost);
 }
 
 /** The request was refused after all. */
 export function retractOwed(owed: Owed): void {
   owed.wentOn = false;
   if (!owed.noted) return;
-  const debt = groups[groupOf(owed.redis, firstKey(owed))]?.[nameOf(owed)];
+  const debt = groups[groupOf(theRedis(), firstKey(owed))]?.[nameOf(owed)];
   // Otherwise Redis has been told by now, and it stays charged.
   if (debt !== undefined) add(debt, -owed.policy.policy.cost);
 }
 
 /** @param units that were taken just now */
-export function owe(redis: RedisSettings, policy: CompiledPolicy, keyValues: string, units: number): void {
+export function owe(policy: CompiledPolicy, keyValues: string, units: number): void {
   if (!policy.limits.some(({ rate }) => rate.algorithm !== "concurrency")) return;
-  owedTo = redis;
-  const debt = debtOf(groupOf(redis, firstKey({ policy, keyValues })), policy, keyValues);
+  const debt = debtOf(groupOf(theRedis(), firstKey({ policy, keyValues })), policy, keyValues);
   if (debt === undefined) {
     countForgottenUnits(units);
     return;
@@ -100,17 +98,17 @@ export function owe(redis: RedisSettings, policy: CompiledPolicy, keyValues: str
 }
 
 /** Redis has refused to charge what a response of this policy and key took, which is owed now. */
-export function noteUncharged(redis: RedisSettings, policy: CompiledPolicy, keyValues: string): void {
-  uncharged[groupOf(redis, firstKey({ policy, keyValues }))] = true;
+export function noteUncharged(policy: CompiledPolicy, keyValues: string): void {
+  uncharged[groupOf(theRedis(), firstKey({ policy, keyValues }))] = true;
 }
 
 /**
  * Whether that is so still, and so what Redis says of the key is too much. Only until it has taken what was owed once: while
  * requests come one after the other, there is always something that it will be told next.
  */
-export function isUncharged(redis: RedisSettings, policy: CompiledPolicy, keyValues: string): boolean {
+export function isUncharged(policy: CompiledPolicy, keyValues: string): boolean {
   if (count === 0) return false;
-  const group = groupOf(redis, firstKey({ policy, keyValues }));
+  const group = groupOf(theRedis(), firstKey({ policy, keyValues }));
   return uncharged[group] === true && groups[group]?.[nameOf({ policy, keyValues })] !== undefined;
 }
 
@@ -207,7 +205,7 @@ function payOnce(): boolean {
 
 /** Tells Redis all of it, until Redis cannot be told. @returns whether to look again soon */
 function pay(): boolean {
-  const settings = owedTo as RedisSettings;
+  const settings = theRedis();
   // One server is soon asked about.
   let soon = settings.deployment.kind !== "cluster";
   // Others come while one is paid.

@@ -5,23 +5,23 @@ import { emptyDecision } from "../../../../limiter/src/algorithms/decision.ts";
 import { capacity } from "../../../../limiter/src/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import { type MergedDecision, mergeLimit } from "../../../../limiter/src/compiled/merged-decision.ts";
+import { addPending, type Event } from "../../metrics/counts.ts";
 import { newPatience } from "../../redis/patience.ts";
+import { theRedis } from "../../redis/redis-settings.ts";
 import { callForNumbers } from "../../redis/script-reply.ts";
+import type { Script } from "../../redis/script-request.ts";
+import { warnSparingly } from "../../runtime/sparing-log.ts";
 import type { RedisSettings } from "../../settings.ts";
-import type { Check } from "../check.ts";
-import { deferredScript, waitLimitMs } from "./redis-store.ts";
+import type { Check, DeferredCharge } from "../store.ts";
 import { keyOf, pushNumbers } from "./script-arguments.ts";
 import { groupsOf } from "./slot-groups.ts";
+import { waitLimitMs } from "./submit.ts";
 
-/** What requests of one policy and key took together. */
-export interface Took {
-  readonly policy: CompiledPolicy;
-  readonly keyValues: string;
-  /** 1 or more. */
-  readonly units: number;
-}
-
+const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
+const deferredScript = scripts["charge_deferred"] as Script;
 const numbersPerCounter = 4;
+/** Two keys and five arguments each: with many more, Lua could not pass them all in one call. */
+const mostCountersPerCall = 200;
 
 /**
  * Whether a request may go on whose units are settled later. Charges nothing.
@@ -57,34 +57,49 @@ export function admitDeferredInRedis(
   return $multi(allowed, undefined);
 }
 
-/** What Redis did not confirm. */
-export interface Uncharged<Deferred extends Took> {
-  /** Certainly not charged. */
-  readonly notCharged: readonly Deferred[];
-  /** Perhaps charged: to be charged a second time they must not be. */
-  readonly unknown: readonly Deferred[];
-  readonly failure: string;
+/**
+ * Charges what responses took, by calls of a bounded size, one for each slot with Redis Cluster. A call that failed may have been run:
+ * what it was to charge is not charged a second time.
+ *
+ * @returns those that were certainly not charged
+ */
+export function chargeDeferredInRedis(this: void, charges: readonly DeferredCharge[]): readonly DeferredCharge[] {
+  const notCharged: DeferredCharge[] = [];
+  let together: DeferredCharge[] = [];
+  let counters = 0;
+  for (const charge of charges) {
+    if (counters + charge.limits.length > mostCountersPerCall) {
+      chargeTogether(together, notCharged);
+      together = [];
+      counters = 0;
+    }
+    together.push(charge);
+    counters += charge.limits.length;
+  }
+  if (together.length > 0) chargeTogether(together, notCharged);
+  return notCharged;
 }
 
-/** Charges what these took, in one call, or one a slot with Redis Cluster. @returns those that were not; undefined: all were */
-export function chargeDeferredInRedis<Deferred extends Took>(
-  settings: RedisSettings,
-  charges: readonly Deferred[],
-): Uncharged<Deferred> | undefined {
-  const notCharged: Deferred[] = [];
-  const unknown: Deferred[] = [];
-  let lastFailure: string | undefined;
-  for (const { members } of groupsOf(settings, charges)) {
+function chargeTogether(charges: readonly DeferredCharge[], notCharged: DeferredCharge[]): void {
+  const redis = theRedis();
+  for (const { members } of groupsOf(redis, charges)) {
     const keys: string[] = [];
     const args: string[] = [];
     for (const { policy, keyValues, units } of members) push(keys, args, policy, keyValues, units);
     const count = (keys.length / 2) * numbersPerCounter;
-    const [, failure, mayHaveRun] = callForNumbers(settings, deferredScript, keys.length, [...keys, ...args], count);
+    const [, failure, mayHaveRun] = callForNumbers(redis, deferredScript, keys.length, [...keys, ...args], count);
     if (failure === undefined) continue;
-    lastFailure = failure;
-    for (const charge of members) (mayHaveRun ? unknown : notCharged).push(charge);
+    warnSparingly("what responses took was not charged at once", failure);
+    for (const charge of members) {
+      if (mayHaveRun) countUncharged(charge.responses);
+      else notCharged.push(charge);
+    }
   }
-  return lastFailure === undefined ? undefined : { notCharged, unknown, failure: lastFailure };
+}
+
+/** Counts responses that stay uncharged. */
+export function countUncharged(responses: number): void {
+  addPending("unsettled-responses" satisfies Event, responses);
 }
 
 function push(keys: string[], args: string[], policy: CompiledPolicy, keyValues: string, units: number): void {

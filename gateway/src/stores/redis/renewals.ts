@@ -3,9 +3,12 @@
 
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import type { RedisServer } from "../../redis/connection.ts";
-import { type Call, groupOf, serverFor } from "../../redis/script-call.ts";
+import { theRedis } from "../../redis/redis-settings.ts";
+import { type Call, callScripts, groupOf, serverFor } from "../../redis/script-call.ts";
+import { oddReply } from "../../redis/script-reply.ts";
 import type { Script } from "../../redis/script-request.ts";
-import type { Charge } from "../check.ts";
+import { warnSparingly } from "../../runtime/sparing-log.ts";
+import type { Charge, NoteRenewal } from "../store.ts";
 import { keyOf, whole } from "./script-arguments.ts";
 import { firstKey } from "./slot-groups.ts";
 
@@ -15,7 +18,7 @@ const renew = scripts["renew"] as Script;
 const mostCountersTogether = 100;
 
 /** @param heldAtUs the moment that the slots were taken or last renewed in */
-export function renewalOf(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string, heldAtUs: number): Call {
+function renewalOf(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string, heldAtUs: number): Call {
   const { quota, windowUs } = limit.rate;
   const args = [whole(quota), whole(windowUs), whole(policy.policy.cost), whole(heldAtUs)];
   const keysAndArgs = [keyOf(policy, limit, keyValues), ...args];
@@ -32,13 +35,12 @@ interface RoundTrip<Member> {
  * Which of these share a round trip: with Redis Cluster, those whose slots one node serves. A slot that has moved meanwhile is
  * followed by those calls alone that it concerns. Yields.
  *
- * @param charges those that are not in Redis are left out
  */
-export function roundTrips<Member extends Charge>(charges: readonly Member[]): Member[][] {
+export function roundTrips<Member extends Charge>(this: void, charges: readonly Member[]): Member[][] {
   const trips: RoundTrip<Member>[] = [];
   for (const charge of charges) {
-    const { redis, limits } = charge;
-    if (redis === undefined) continue;
+    const { limits } = charge;
+    const redis = theRedis();
     const [server] = serverFor(redis, groupOf(redis, firstKey(charge)));
     let trip = trips.find((one) => one.server === server && one.counters < mostCountersTogether);
     if (trip === undefined) {
@@ -49,4 +51,25 @@ export function roundTrips<Member extends Charge>(charges: readonly Member[]): M
     trip.members.push(charge);
   }
   return trips.map(({ members }) => members);
+}
+
+/** Renews the slots of these charges. Yields. @param charges of one round trip */
+export function renewInRedis(this: void, charges: readonly Charge[], note: NoteRenewal): void {
+  const calls: Call[] = [];
+  for (const { policy, limits, keyValues, chargedAt } of charges) {
+    for (let i = 0; i < limits.length; i++) {
+      calls.push(renewalOf(policy, limits[i] as CompiledLimit, keyValues, chargedAt[i] as number));
+    }
+  }
+  const [called, defect] = pcall(callScripts, theRedis(), calls);
+  let next = 0;
+  for (const charge of charges) {
+    for (let i = 0; i < charge.limits.length; i++) {
+      const { reply, failure } = calls[next] as Call;
+      next += 1;
+      if (type(reply) === "number") note(charge, i, (reply as number) >= 0 ? (reply as number) : undefined);
+      else if (called) warnSparingly("slots were not renewed", failure ?? oddReply);
+    }
+  }
+  if (!called) error(defect, 0);
 }

@@ -1,0 +1,70 @@
+// Decides a request by all policies that it meets, and responds.
+
+import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import type { MergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
+import { forgetUndecided } from "../charging/admit.ts";
+import { deferCharge } from "../charging/deferred-charges.ts";
+import { holdSlots } from "../charging/held-slots.ts";
+import { refundAll } from "../charging/refunds.ts";
+import { mayWait, refuseToWait, waitUs } from "../charging/waiting-requests.ts";
+import { type Explanation, reportExplanation } from "../respond/explain.ts";
+import { setHeaders } from "../respond/headers.ts";
+import { applyMarks, hasMark, type Marks, setMark } from "../respond/marks.ts";
+import { answerOverLimit } from "../respond/over-limit.ts";
+import { refuseAmbiguousKey, refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "../respond/refuse.ts";
+import type { Settings } from "../settings.ts";
+import { type Charge, type Denial, newOutcome, type Outcome } from "../stores/store.ts";
+import { evaluate } from "./evaluate.ts";
+
+/** @param policies the candidates, in order of evaluation @param explanation undefined: nobody asked for one */
+export function decideAll(
+  settings: Settings,
+  policies: readonly CompiledPolicy[],
+  path: string,
+  explanation: Explanation | undefined,
+): undefined {
+  const outcome = newOutcome();
+  const marks: Marks = { unset: [], set: [] };
+  evaluate(policies, path, outcome, marks, explanation);
+  forgetUndecided();
+  const { merged, charges } = outcome;
+  if (isAllowed(outcome) && merged.delayUs > 0) turnAwayIfFull(charges, merged, marks);
+  applyMarks(marks);
+  if (explanation !== undefined) reportExplanation(explanation, outcome);
+  if (isAllowed(outcome)) return goOn(settings, outcome);
+  if (charges.length > 0) refundAll(charges);
+  return outcome.denial === undefined ? answerOverLimit(settings.headers, merged) : deny(outcome.denial);
+}
+
+function isAllowed({ merged, denial }: Outcome): boolean {
+  return denial === undefined && merged.allowed;
+}
+
+function goOn({ headers: style }: Settings, { merged, charges }: Outcome): undefined {
+  for (const charge of charges) {
+    if (charge.policy.holdsSlots) holdSlots(charge);
+    if (charge.policy.deferred) deferCharge(charge);
+  }
+  if (style !== "none") setHeaders(style, merged);
+  if (merged.delayUs > 0) waitUs(merged.delayUs);
+}
+
+function deny({ policy, reason }: Denial): undefined {
+  if (reason === "key-missing") return refuseWithoutKey(policy);
+  if (reason === "key-ambiguous") return refuseAmbiguousKey(policy);
+  if (reason === "cost-invalid") return refuseCost(policy);
+  return reason === "banned" ? refuseBanned() : refuseUndecided(policy);
+}
+
+/**
+ * If too many requests wait already, the first policy that would have this one wait refuses it. If all of these policies only mark what is
+ * over the limit, the request goes on at once with their marks, and stays charged.
+ */
+function turnAwayIfFull(charges: readonly Charge[], merged: MergedDecision, marks: Marks): undefined {
+  const shaping = charges.filter(({ limits }) => limits.some(({ rate }) => rate.algorithm === "leaky-bucket"));
+  const refusing = shaping.find(({ policy }) => !hasMark(policy)) ?? shaping[0];
+  if (refusing === undefined || mayWait(refusing.policy)) return;
+  if (!hasMark(refusing.policy)) return refuseToWait(merged, refusing.policy);
+  for (const { policy } of shaping) setMark(policy, marks);
+  merged.delayUs = 0;
+}

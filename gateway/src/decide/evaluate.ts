@@ -1,0 +1,100 @@
+// Asks the policies that a request meets, in order of evaluation: node policies one by one, then all cluster policies at once. Stops at the
+// first refusal.
+
+import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import { clearMerged, mergeAll, showIfMoreRestrictive } from "../../../limiter/src/compiled/merged-decision.ts";
+import { meets } from "../../../limiter/src/index/policy-index.ts";
+import { admit, keepUndecided } from "../charging/admit.ts";
+import { admitInTurn } from "../charging/delay.ts";
+import { observe } from "../charging/shadow.ts";
+import { countDecision } from "../metrics/counts.ts";
+import { type Applicability, type AppliedPolicy, readApplicability } from "../request/applicability.ts";
+import { hasHeader } from "../request/request-headers.ts";
+import { type Explanation, explain } from "../respond/explain.ts";
+import { type Marks, setMark, unsetMark } from "../respond/marks.ts";
+import { reportShadowRefusal } from "../respond/shadow-report.ts";
+import { type Check, type Denial, newOutcome, type Outcome } from "../stores/store.ts";
+
+/** Work space: read before anything yields. */
+const applied = {} as AppliedPolicy;
+
+/** @param outcome empty; says afterwards what became of the request, and what it was charged */
+export function evaluate(
+  policies: readonly CompiledPolicy[],
+  path: string,
+  outcome: Outcome,
+  marks: Marks,
+  explanation: Explanation | undefined,
+): undefined {
+  const inFleet: Check[] = [];
+  for (const candidate of policies) {
+    if (candidate.conditional && !meets(candidate, path, methodFor(candidate), hasHeader)) continue;
+    unsetMark(candidate, marks);
+    const applicability = readApplicability(candidate, applied);
+    if (applicability !== "applies") {
+      if (explanation !== undefined) explain(explanation, candidate, undefined, applicability);
+      outcome.denial = denialFor(candidate, applicability);
+      if (outcome.denial !== undefined) return;
+      continue;
+    }
+    const { policy, keyValues } = applied;
+    // A refusal by such a policy need not be the end, or it charges nothing before the response has been sent.
+    const separate = policy.policy.onLimit.action !== "reject" || policy.deferred;
+    const check: Check = { policy, keyValues, chargedAt: [], separate, degraded: false };
+    if (policy.policy.mode === "shadow") {
+      const result = observe(check);
+      if (result === "shadow-refused") reportShadowRefusal(policy);
+      if (explanation !== undefined) explain(explanation, policy, keyValues, result);
+      continue;
+    }
+    if (explanation !== undefined) explain(explanation, policy, keyValues, check);
+    if (policy.store !== "node" && !separate) inFleet.push(check);
+    else if (!(separate ? decideSeparately(check, outcome, marks) : admit([check], outcome))) return;
+  }
+  if (inFleet.length > 0) admit(inFleet, outcome);
+}
+
+/** Returns why a policy that does not decide the request refuses it; undefined: it lets the request pass. */
+function denialFor(candidate: CompiledPolicy, applicability: Exclude<Applicability, "applies">): Denial | undefined {
+  const { mode, onMissingKey } = candidate.policy;
+  if (applicability === "off" || applicability === "exempt") return undefined;
+  // A key may be missing or ambiguous, and a policy in shadow mode turns nobody away. What is banned here is banned by the app.
+  if (mode === "shadow" && applicability !== "banned") return undefined;
+  if (applicability === "key-missing" && onMissingKey === "skip") return undefined;
+  if (applicability === "cost-invalid" && applied.policy.policy.mode === "shadow") return undefined;
+  if (mode === "enforce") countDecision(candidate, "refused");
+  return { policy: candidate, reason: applicability };
+}
+
+function methodFor({ methods }: CompiledPolicy): string {
+  return methods === undefined ? "" : ngx.req.get_method();
+}
+
+/**
+ * Decides a policy by itself, so that what it refuses takes nothing from the others: its request may wait, or pass with a mark.
+ *
+ * @returns false: the request is refused
+ */
+function decideSeparately(check: Check, outcome: Outcome, marks: Marks): boolean {
+  const { policy, keyValues } = check;
+  const { onLimit } = policy.policy;
+  const own: Outcome = { ...newOutcome(), charges: outcome.charges };
+  const decide = () => {
+    clearMerged(own.merged);
+    own.denial = undefined;
+    return admit([check], own);
+  };
+  const waits = onLimit.action === "delay";
+  if (waits && outcome.charges.length > 0) keepUndecided(outcome.charges);
+  const allowed = waits ? admitInTurn(policy, keyValues, onLimit, own.merged, decide) : decide();
+  countDecision(policy, allowed ? "allowed" : "refused");
+  outcome.denial = own.denial;
+  if (own.denial !== undefined) return false;
+  if (allowed || !setMark(policy, marks)) {
+    mergeAll(outcome.merged, own.merged);
+  } else {
+    own.merged.decision.allowed = true;
+    showIfMoreRestrictive(outcome.merged, policy, own.merged.limitName, own.merged.decision);
+  }
+  return outcome.merged.allowed;
+}

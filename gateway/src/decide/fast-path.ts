@@ -1,0 +1,155 @@
+// The fast path: a request that meets one policy, which is enforced by refusing and has neither bans, exemptions, overrides, a schedule
+// nor a cost that the request states. By far the most requests are of that kind. LuaJIT compiles this path whole, because it has no loop
+// and makes no table, so that such a request costs little more than nginx's own limit_req (bench/README.md). The other path decides
+// these requests alike: test/e2e/both-paths.test.ts compares the two.
+
+import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import { clearMerged, type MergedDecision, newMergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
+import { admit, admitWithoutRedis } from "../charging/admit.ts";
+import { holdSlots } from "../charging/held-slots.ts";
+import { refundLater } from "../charging/refunds.ts";
+import { mayWait, refuseToWait, waitUs } from "../charging/waiting-requests.ts";
+import { countDecision } from "../metrics/counts.ts";
+import { configuredRedis } from "../redis/redis-settings.ts";
+import { readKeyValues } from "../request/key-values.ts";
+import { setHeaders } from "../respond/headers.ts";
+import { answerOverLimit } from "../respond/over-limit.ts";
+import { refuseAmbiguousKey, refuseUndecided, refuseWithoutKey } from "../respond/refuse.ts";
+import { warnSparingly } from "../runtime/sparing-log.ts";
+import type { HeaderStyle, Settings } from "../settings.ts";
+import { spendLease } from "../stores/lease/spend.ts";
+import { decideOnNode } from "../stores/node/node-counters.ts";
+import { chargedAtByLast, decideOneInRedis } from "../stores/redis/decide-checks.ts";
+import { type Charge, type Check, newOutcome } from "../stores/store.ts";
+
+/** Pool of decisions; a lock wait may interleave requests, so one for all would not do. */
+const idleMerged: MergedDecision[] = [];
+/** LuaJIT searches for the length of a table whenever it is asked for. */
+let idleCount = 0;
+
+/** Work space: what the last request charged on this node. Read before anything yields. */
+const chargedAtOfLast: number[] = [];
+
+/** Decides the current request by this policy alone. */
+export function decideFast(settings: Settings, policy: CompiledPolicy): undefined {
+  const keyValues = readKeyValues(policy.policy);
+  if (keyValues === undefined) {
+    if (policy.policy.onMissingKey === "skip") return;
+    countDecision(policy, "refused");
+    return refuseWithoutKey(policy);
+  }
+  if (keyValues === false) {
+    countDecision(policy, "refused");
+    return refuseAmbiguousKey(policy);
+  }
+  if (policy.store === "node") return decideByNode(settings.headers, policy, keyValues);
+  if (policy.store === "leased" && decideByLease(settings, policy, keyValues)) return;
+  return decideByRedis(settings, policy, keyValues);
+}
+
+function decideByNode(style: HeaderStyle, policy: CompiledPolicy, keyValues: string): undefined {
+  const chargedAt = policy.holdsSlots ? [] : chargedAtOfLast;
+  const merged = takeMerged();
+  merged.quiet = style === "none";
+  const allowed = decideOnNode(policy, policy.limits, keyValues, merged, chargedAt);
+  // Safe to release: nothing takes it before this request is answered or sleeps.
+  releaseMerged(merged);
+  if (!allowed) {
+    countDecision(policy, "refused");
+    return answerOverLimit(style, merged);
+  }
+  if (merged.delayUs > 0 && !mayWait(policy)) {
+    refundLater(chargeOf(policy, keyValues, chargedAt.slice(0, policy.limits.length), "node"));
+    return turnAway(style, policy, merged);
+  }
+  countDecision(policy, "allowed");
+  if (policy.holdsSlots) holdSlots(chargeOf(policy, keyValues, chargedAt, "node"));
+  return goOn(style, merged);
+}
+
+/** Decides from the units of a lease, or by what is known to be left of the limit. @returns false: Redis is to be asked */
+function decideByLease({ headers: style, redis }: Settings, policy: CompiledPolicy, keyValues: string): boolean {
+  if (redis === undefined) return false;
+  const merged = takeMerged();
+  merged.quiet = style === "none";
+  const allowed = spendLease(policy, keyValues, merged);
+  releaseMerged(merged);
+  if (allowed === undefined) return false;
+  countDecision(policy, allowed ? "allowed" : "refused");
+  if (!allowed) answerOverLimit(style, merged);
+  else if (style !== "none") setHeaders(style, merged);
+  return true;
+}
+
+function decideByRedis({ headers: style }: Settings, policy: CompiledPolicy, keyValues: string): undefined {
+  const redis = configuredRedis();
+  if (redis === undefined || policy.store === "leased" || policy.holdsSlots || policy.limits.length > 1) {
+    return decideByStores(style, checkOf(policy, keyValues), true);
+  }
+  const merged = takeMerged();
+  merged.quiet = false;
+  const [allowed, failure, unanswered] = decideOneInRedis(redis, policy, keyValues, merged);
+  if (allowed === undefined) {
+    warnSparingly("Redis did not decide", failure);
+    const check = checkOf(policy, keyValues);
+    check.unanswered = unanswered;
+    return decideByStores(style, check, false);
+  }
+  // Safe to release: nothing takes it before this request is answered or sleeps.
+  releaseMerged(merged);
+  if (allowed && merged.delayUs > 0 && !mayWait(policy)) {
+    refundLater(chargeOf(policy, keyValues, chargedAtByLast(), "exact"));
+    return turnAway(style, policy, merged);
+  }
+  countDecision(policy, allowed ? "allowed" : "refused");
+  return allowed ? goOn(style, merged) : answerOverLimit(style, merged);
+}
+
+/** @param withRedis false: Redis has not decided */
+function decideByStores(style: HeaderStyle, check: Check, withRedis: boolean): undefined {
+  const { policy } = check;
+  const outcome = newOutcome();
+  const { merged, charges } = outcome;
+  const allowed = withRedis ? admit([check], outcome) : admitWithoutRedis([check], outcome);
+  if (allowed && merged.delayUs > 0 && !mayWait(policy)) {
+    for (const charge of charges) refundLater(charge);
+    return turnAway(style, policy, merged);
+  }
+  countDecision(policy, allowed ? "allowed" : "refused");
+  if (!allowed) return outcome.denial === undefined ? answerOverLimit(style, merged) : refuseUndecided(policy);
+  if (policy.holdsSlots) for (const charge of charges) holdSlots(charge);
+  return goOn(style, merged);
+}
+
+function checkOf(policy: CompiledPolicy, keyValues: string): Check {
+  return { policy, keyValues, chargedAt: [], separate: true, degraded: false };
+}
+
+function chargeOf(policy: CompiledPolicy, keyValues: string, chargedAt: number[], store: Charge["store"]): Charge {
+  return { policy, limits: policy.limits, keyValues, chargedAt, store };
+}
+
+function goOn(style: HeaderStyle, merged: MergedDecision): undefined {
+  if (style !== "none") setHeaders(style, merged);
+  if (merged.delayUs > 0) waitUs(merged.delayUs);
+}
+
+/** Refuses a request that would have to wait: too many wait already. */
+function turnAway(style: HeaderStyle, policy: CompiledPolicy, merged: MergedDecision): undefined {
+  countDecision(policy, "refused");
+  refuseToWait(merged, policy);
+  answerOverLimit(style, merged);
+}
+
+function takeMerged(): MergedDecision {
+  if (idleCount === 0) return newMergedDecision();
+  idleCount -= 1;
+  const merged = idleMerged[idleCount] as MergedDecision;
+  clearMerged(merged);
+  return merged;
+}
+
+function releaseMerged(merged: MergedDecision): undefined {
+  idleMerged[idleCount] = merged;
+  idleCount += 1;
+}

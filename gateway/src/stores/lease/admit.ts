@@ -1,0 +1,128 @@
+// Decides a check of a leased policy: from the lease if that has the units. A request waits only if the units ran out before.
+
+import type { Decision } from "../../../../limiter/src/algorithms/decision.ts";
+import { mergeAll, newMergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
+import { askAgainAt, refusedUntil, wayFor } from "../../../../limiter/src/lease/holder.ts";
+import { newPatience } from "../../redis/patience.ts";
+import { theRedis } from "../../redis/redis-settings.ts";
+import { sleepMs } from "../../runtime/clock.ts";
+import { semaphoreLibrary } from "../../runtime/lua-modules.ts";
+import { warnSparingly } from "../../runtime/sparing-log.ts";
+import { stopwatchUs } from "../../runtime/stopwatch.ts";
+import { isScarce } from "../node/counter-memory.ts";
+import { waitLimitMs } from "../redis/submit.ts";
+import type { Check, Outcome } from "../store.ts";
+import { hasRoom } from "./exchange.ts";
+import { chargeExactly } from "./lease-messages.ts";
+import { type Lease, leaseOf, refresh } from "./leases.ts";
+import { allow, refuse, spend, spendElse } from "./spend.ts";
+import { keepWatching, lookAndWatch } from "./watch.ts";
+
+/** A lease that is not watched is looked at no more often, in µs, unless so many units were asked for. */
+const lookEveryUs = 10_000;
+const manyUnits = 5;
+/** A request looks so often whether another worker had an answer. */
+const waitSeconds = 0.002;
+/** How often a request waits, for an answer or until one may be asked for, while Redis grants all that is asked for. */
+const mostRounds = 10;
+
+/**
+ * Decides a check of a leased policy: from the lease where that has the units. Yields where it has not, and waits for Redis as an
+ * exact decision does: for an answer to the lease and for an exact decision together.
+ *
+ * @returns whether the request is allowed; undefined when Redis did not decide
+ */
+export function admitLeased(check: Check, outcome: Outcome): boolean | undefined {
+  const { cost } = check.policy.policy;
+  const lease = leaseOf(check.policy, check.keyValues);
+  check.unanswered = undefined;
+  lease.asked += cost;
+  const nowUs = stopwatchUs();
+  if (spend(lease, cost, nowUs)) return allow(lease, check, outcome);
+  keepWatching(nowUs);
+  const { record } = lease;
+  if (nowUs < record.refusedUntilUs) return refuse(lease, check, outcome, record.retryAtUs);
+  lease.cost = cost;
+  if (spendElse(lease, cost)) return allow(lease, check, outcome);
+  if (!lease.watched && (lease.asked >= manyUnits || nowUs - lease.lookedUs >= lookEveryUs)) lookAndWatch(lease);
+  let way = mayLease(lease) ? wayFor(record, cost, stopwatchUs()) : "exact";
+  let patienceUs = waitLimitMs(theRedis(), check.policy.policy) * 1000;
+  for (let round = 0; round < mostRounds && way !== "exact"; round++) {
+    if (record.lost === 1 || patienceUs <= 0) {
+      if (stopwatchUs() >= record.retryAtUs) return undefined;
+      return refuse(lease, check, outcome, record.retryAtUs);
+    }
+    if (way === "refuse") {
+      // There is more, and it has only been asked for too often at a stretch.
+      if (record.plenty === 0) break;
+      sleepMs(math.ceil((refusedUntil(record) - stopwatchUs()) / 1000));
+      refresh(lease);
+    } else if (record.waiting === 1) {
+      patienceUs -= awaitAnswer(lease, patienceUs);
+    } else {
+      lookAndWatch(lease);
+      if (record.waiting === 0 && !hasRoom()) way = "exact";
+    }
+    if (spend(lease, cost, stopwatchUs())) return allow(lease, check, outcome);
+    if (way !== "exact") way = wayFor(record, cost, stopwatchUs());
+  }
+  if (way === "exact") return decideExactly(lease, check, outcome, patienceUs / 1000);
+  return refuse(lease, check, outcome, refusedUntil(record));
+}
+
+/** @param limitMs what is left of the longest that the request waits */
+function decideExactly(lease: Lease, check: Check, outcome: Outcome, limitMs: number): boolean | undefined {
+  const { policy, keyValues, chargedAt } = check;
+  const { cost } = policy.policy;
+  const { refusal } = lease;
+  if (refusal !== undefined && cost >= refusal.cost && stopwatchUs() < refusal.askAgainUs) {
+    return refuse(lease, check, outcome, refusal.untilUs);
+  }
+  if (limitMs < 1) return undefined;
+  const own = newMergedDecision();
+  const asked: Check = { policy, keyValues, chargedAt, separate: true, degraded: false };
+  const patience = newPatience(theRedis().deadlineMs, limitMs);
+  const [allowed, failure] = chargeExactly(theRedis(), asked, own, patience);
+  if (allowed === undefined) {
+    check.unanswered = asked.unanswered;
+    warnSparingly("Redis did not decide", failure);
+    return undefined;
+  }
+  mergeAll(check.merged ?? outcome.merged, own);
+  check.allowed = allowed;
+  if (allowed) outcome.charges.push({ policy, limits: policy.limits, keyValues, chargedAt, store: "exact" });
+  else rememberExactRefusal(lease, cost, own.decision);
+  return allowed;
+}
+
+function rememberExactRefusal(
+  lease: Lease,
+  cost: number,
+  { limit, remaining, retryAfterUs, resetAfterUs }: Decision,
+): void {
+  const nowUs = stopwatchUs();
+  if (retryAfterUs <= 0) return;
+  const untilUs = nowUs + retryAfterUs;
+  lease.refusal = { cost, atUs: nowUs, untilUs, askAgainUs: askAgainAt(untilUs, nowUs) };
+  lease.record.remaining = math.min(remaining, limit);
+  lease.record.resetAtUs = nowUs + resetAfterUs;
+}
+
+/** While memory is scarce, what a spray of keys asks for must not take it: only the leases that there are go on. */
+function mayLease(lease: Lease): boolean {
+  return !isScarce() || refresh(lease);
+}
+
+/** Until the exchange that is under way, here or in another worker, has ended. @returns how long it took */
+function awaitAnswer(lease: Lease, patienceUs: number): number {
+  const { record } = lease;
+  const startUs = stopwatchUs();
+  let waitedUs = 0;
+  lease.waiting ??= semaphoreLibrary.new(0);
+  while (record.waiting === 1 && record.lost === 0 && waitedUs < patienceUs) {
+    lease.waiting.wait(waitSeconds);
+    refresh(lease);
+    waitedUs = stopwatchUs() - startUs;
+  }
+  return waitedUs;
+}

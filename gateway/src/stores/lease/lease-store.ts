@@ -1,0 +1,42 @@
+// The store of scope cluster, consistency leased: units that Redis has debited ahead are spent on this node, and what leases do not have is
+// decided exactly.
+
+import { configuredRedis } from "../../redis/redis-settings.ts";
+import { reportMissingRedis } from "../../runtime/missing-parts.ts";
+import type { Charge, Check, Outcome, Spent, Store } from "../store.ts";
+import { admitLeased } from "./admit.ts";
+import { forgetLeaseRefusal } from "./leases.ts";
+import { refundLeased } from "./spend.ts";
+
+export const leaseStore: Store = {
+  admit,
+  refund,
+  // Units go back to a cell of shared memory.
+  refundLater: (charge) => refund([charge]),
+  // Only limits without slots, whose cost is known, are leased.
+  renew: () => {},
+  batches: () => [],
+  chargesAtOnce: () => true,
+  chargeDeferred: () => [],
+  forget: forgetLeaseRefusal,
+};
+
+function admit(this: void, checks: readonly Check[], outcome: Outcome): boolean | undefined {
+  if (configuredRedis() === undefined) {
+    reportMissingRedis();
+    return undefined;
+  }
+  let all = true;
+  for (const check of checks) {
+    const allowed = admitLeased(check, outcome);
+    if (allowed === undefined) return undefined;
+    if (allowed) continue;
+    if (check.merged === undefined) return false;
+    all = false;
+  }
+  return all;
+}
+
+function refund(this: void, charges: readonly Charge[]): void {
+  for (const charge of charges) refundLeased(charge, charge.spent as Spent);
+}

@@ -1,0 +1,120 @@
+// Spends units of a lease: a request subtracts from a cell that all workers share, and that is all. What else it needs to know, a worker
+// knows since it last looked at the record. Its deadline can only be earlier than the record's, and the units of another life lie in
+// another cell.
+
+import { emptyDecision } from "../../../../limiter/src/algorithms/decision.ts";
+import { capacity } from "../../../../limiter/src/algorithms/rate.ts";
+import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
+import { type MergedDecision, mergeLimit } from "../../../../limiter/src/compiled/merged-decision.ts";
+import { isLive, mayRefund } from "../../../../limiter/src/lease/holder.ts";
+import { countLeaseAdmission, countLeaseRefund } from "../../metrics/lease-counts.ts";
+import { countersDict } from "../../runtime/shared-memory.ts";
+import { stopwatchUs } from "../../runtime/stopwatch.ts";
+import type { Charge, Check, Outcome, Spent } from "../store.ts";
+import { claim, takeOut, unclaim, unitsIn } from "./lease-cells.ts";
+import { type Lease, leaseOf, refresh } from "./leases.ts";
+
+const decision = emptyDecision();
+
+/**
+ * Decides one policy where that needs nobody else: the lease has the units, or Redis has said that there are none. Never yields.
+ *
+ * @param verdict hears the limit with the least left, unless it is quiet and the request allowed
+ * @returns whether the request is allowed; undefined: nothing was decided
+ */
+export function spendLease(policy: CompiledPolicy, keyValues: string, merged: MergedDecision): boolean | undefined {
+  const { cost } = policy.policy;
+  const lease = leaseOf(policy, keyValues);
+  const nowUs = stopwatchUs();
+  const allowed = spend(lease, cost, nowUs);
+  if (!allowed && nowUs >= lease.record.refusedUntilUs) return undefined;
+  lease.asked += cost;
+  if (!allowed) mergeRefusal(lease, policy, merged, lease.record.retryAtUs);
+  else if (!merged.quiet) mergePermission(lease, policy, merged);
+  return allowed;
+}
+
+/**
+ * Takes the units from the lease, or nothing: while Redis does not decide.
+ *
+ * @returns whether the request is allowed
+ */
+export function spendUnspent(check: Check, outcome: Outcome): boolean {
+  const lease = leaseOf(check.policy, check.keyValues);
+  if (!spend(lease, check.policy.policy.cost, stopwatchUs())) return false;
+  return allow(lease, check, outcome);
+}
+
+/** Units that were spent for a request that another policy refused: of the lease again, where Redis does not count them as spent. */
+export function refundLeased({ policy, keyValues }: Charge, spent: Spent): void {
+  const lease = leaseOf(policy, keyValues);
+  // Nobody may tell Redis meanwhile what there is.
+  const token = claim(lease.id, 1);
+  if (token === undefined) return;
+  refresh(lease);
+  const { name } = lease.record;
+  if (name === spent.name && mayRefund(lease.record, spent.seq, spent.acknowledged, stopwatchUs())) {
+    takeOut(lease.cell, -policy.policy.cost);
+    countLeaseRefund(policy.policy.cost);
+  }
+  unclaim(lease.id);
+}
+
+/** One subtraction, from the cell of all workers. */
+export function spend({ record, cell }: Lease, cost: number, nowUs: number): boolean {
+  if (!isLive(record, nowUs)) return false;
+  if (cost > 1 && unitsIn(cell) < cost) return false;
+  const [left] = countersDict.incr(cell, -cost);
+  if (left === undefined || left < 0) return false;
+  countLeaseAdmission(cost);
+  decision.remaining = left;
+  return true;
+}
+
+/** The units are not there, as far as this worker knows: another may have heard of more. */
+export function spendElse(lease: Lease, cost: number): boolean {
+  const { record } = lease;
+  const { acknowledged, name } = record;
+  refresh(lease);
+  if (record.acknowledged === acknowledged && record.name === name) return false;
+  return spend(lease, cost, stopwatchUs());
+}
+
+export function allow(lease: Lease, check: Check, outcome: Outcome): boolean {
+  const { policy, keyValues, chargedAt } = check;
+  const { limits } = policy;
+  mergePermission(lease, policy, check.merged ?? outcome.merged);
+  check.allowed = true;
+  const { name, seq, acknowledged } = lease.record;
+  outcome.charges.push({ policy, limits, keyValues, chargedAt, store: "leased", spent: { name, seq, acknowledged } });
+  return true;
+}
+
+/** After a spend. */
+function mergePermission({ record }: Lease, policy: CompiledPolicy, merged: MergedDecision): void {
+  const limit = policy.limits[record.mostRestrictive] as CompiledLimit;
+  decision.allowed = true;
+  decision.limit = capacity(limit.rate);
+  decision.remaining = math.min(decision.remaining + record.remaining, decision.limit);
+  decision.retryAfterUs = 0;
+  decision.resetAfterUs = math.max(0, record.resetAtUs - stopwatchUs());
+  mergeLimit(merged, policy, limit.name, decision);
+}
+
+export function refuse(lease: Lease, check: Check, outcome: Outcome, untilUs: number): false {
+  mergeRefusal(lease, check.policy, check.merged ?? outcome.merged, untilUs);
+  check.allowed = false;
+  return false;
+}
+
+/** @param untilUs when units may be had again, by the stopwatch */
+function mergeRefusal({ record }: Lease, policy: CompiledPolicy, merged: MergedDecision, untilUs: number): void {
+  const nowUs = stopwatchUs();
+  const limit = policy.limits[record.mostRestrictive] as CompiledLimit;
+  decision.allowed = false;
+  decision.limit = capacity(limit.rate);
+  decision.remaining = math.min(record.remaining, policy.policy.cost - 1, decision.limit);
+  decision.retryAfterUs = math.max(1, untilUs - nowUs);
+  decision.resetAfterUs = math.max(decision.retryAfterUs, record.resetAtUs - nowUs);
+  mergeLimit(merged, policy, limit.name, decision);
+}

@@ -1,0 +1,66 @@
+// The store of scope cluster, consistency exact: counters in Redis, which decides every request.
+
+import { configuredRedis } from "../../redis/redis-settings.ts";
+import { reportMissingRedis } from "../../runtime/missing-parts.ts";
+import { warnSparingly } from "../../runtime/sparing-log.ts";
+import type { RedisSettings } from "../../settings.ts";
+import type { Check, Outcome, Store } from "../store.ts";
+import { isUncharged } from "./debts.ts";
+import { decideInRedis } from "./decide-checks.ts";
+import { admitDeferredInRedis, chargeDeferredInRedis } from "./deferred-charge.ts";
+import { endOfCall, refundInRedis, refundInRedisLater } from "./refunds.ts";
+import { forgetRefusalsEverywhere } from "./refusal-cache.ts";
+import { renewInRedis, roundTrips } from "./renewals.ts";
+
+export const exactStore: Store = {
+  admit,
+  refund: refundInRedis,
+  refundLater: refundInRedisLater,
+  renew: renewInRedis,
+  batches: roundTrips,
+  chargesAtOnce: () => false,
+  chargeDeferred: chargeDeferredInRedis,
+  forget: () => forgetRefusalsEverywhere(),
+};
+
+/** By one call to Redis, or several if the checks have very many limits. What was charged when a later call refuses is among the charges. */
+function admit(this: void, checks: readonly Check[], outcome: Outcome): boolean | undefined {
+  const redis = configuredRedis();
+  if (redis === undefined) {
+    reportMissingRedis();
+    return undefined;
+  }
+  let from = 0;
+  while (from < checks.length) {
+    const end = endOfCall(checks, from);
+    const together = end - from === checks.length ? checks : checks.slice(from, end);
+    const allowed = admitByOneCall(redis, together, outcome);
+    if (allowed !== true) return allowed;
+    from = end;
+  }
+  return true;
+}
+
+function admitByOneCall(redis: RedisSettings, checks: readonly Check[], outcome: Outcome): boolean | undefined {
+  const [allowed, failure] = decide(redis, checks, outcome);
+  if (allowed === undefined) warnSparingly("Redis did not decide", failure);
+  if (allowed !== true) return allowed;
+  for (const { policy, keyValues, chargedAt } of checks) {
+    outcome.charges.push({ policy, limits: policy.limits, keyValues, chargedAt, store: "exact" });
+  }
+  return true;
+}
+
+/** A policy whose responses are charged later comes by itself. */
+function decide(
+  redis: RedisSettings,
+  checks: readonly Check[],
+  { merged }: Outcome,
+): LuaMultiReturn<[boolean | undefined, string | undefined]> {
+  const first = checks[0] as Check;
+  if (!first.policy.deferred) return decideInRedis(redis, checks, merged);
+  if (isUncharged(first.policy, first.keyValues)) {
+    return $multi(undefined, "it has not been charged what responses took");
+  }
+  return admitDeferredInRedis(redis, first, merged);
+}

@@ -1,0 +1,65 @@
+// Deals with the checks of requests that did not wait for the reply.
+
+import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
+import { groupOf, isReachable } from "../../redis/script-call.ts";
+import { sleepMs } from "../../runtime/clock.ts";
+import { warnSparingly } from "../../runtime/sparing-log.ts";
+import type { RedisSettings } from "../../settings.ts";
+import type { Owed } from "../store.ts";
+import { noteOwed } from "./debts.ts";
+import type { PendingCheck } from "./pending-check.ts";
+import { type Refund, refundGroup, refundsOf } from "./refunds.ts";
+import { allAllow } from "./replies.ts";
+import { firstKey } from "./slot-groups.ts";
+
+/** A request that was released has been decided after that, in nearly all cases. */
+const decidedAfterMs = 50;
+/** A server that has replied late is soon asked again, or away for good. */
+const mostTries = 40;
+
+/**
+ * Deals with what Redis was asked for requests that did not wait for the reply. What went on stays charged, and is charged where
+ * Redis has not done so; the rest is refunded. The last first: each counter is then found as its charge left it.
+ */
+export function reconcile(settings: RedisSettings, pendingChecks: readonly PendingCheck[]): void {
+  sleepMs(decidedAfterMs);
+  const refunds: Refund[] = [];
+  for (let i = pendingChecks.length - 1; i >= 0; i--) {
+    const pending = pendingChecks[i] as PendingCheck;
+    pending.reconciled = true;
+    const { checks, numbers, at, owed = [], lost } = pending;
+    if (numbers === undefined || !allAllow(numbers, at, checks)) {
+      if (numbers !== undefined || lost === false) for (const each of owed) noteOwed(each);
+      continue;
+    }
+    for (const one of refundsOf(checks, numbers, at)) {
+      const back = wentOn(owed, one) ? slotsOf(one) : one;
+      if (back.limits.length > 0) refunds.push(back);
+    }
+  }
+  if (refunds.length === 0) return;
+  const group = groupOf(settings, firstKey(refunds[0] as Refund));
+  for (let tries = 0; tries < mostTries && !isReachable(settings, group); tries++) sleepMs(decidedAfterMs);
+  const failure = refundGroup(settings, refunds);
+  if (failure !== undefined) warnSparingly("units of requests that did not wait stay charged", failure);
+}
+
+/** Who goes on without Redis holds no slots there: nobody would renew them, or give them back. */
+function slotsOf({ policy, limits, keyValues, chargedAt }: Refund): Refund {
+  const slots: CompiledLimit[] = [];
+  const takenAtUs: number[] = [];
+  for (let i = 0; i < limits.length; i++) {
+    const limit = limits[i] as CompiledLimit;
+    if (limit.rate.algorithm !== "concurrency") continue;
+    slots.push(limit);
+    takenAtUs.push(chargedAt[i] as number);
+  }
+  return { policy, limits: slots, keyValues, chargedAt: takenAtUs };
+}
+
+function wentOn(owed: readonly Owed[], { policy, keyValues }: Refund): boolean {
+  for (const each of owed) {
+    if (each.wentOn && each.policy === policy && each.keyValues === keyValues) return true;
+  }
+  return false;
+}

@@ -1,0 +1,175 @@
+// Refunds of charges in Redis: at once for a request that waits, or by one timer for all that ended. What Redis cannot be told because it
+// is away is told later.
+
+import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
+import { theRedis } from "../../redis/redis-settings.ts";
+import { type Call, callScripts, groupOf, isReachable } from "../../redis/script-call.ts";
+import { callForNumber, oddReply } from "../../redis/script-reply.ts";
+import type { Script } from "../../redis/script-request.ts";
+import { runSoon, runUntilDone } from "../../runtime/background.ts";
+import { sleepMs } from "../../runtime/clock.ts";
+import { warnSparingly } from "../../runtime/sparing-log.ts";
+import { stopwatchSeconds } from "../../runtime/stopwatch.ts";
+import type { RedisSettings } from "../../settings.ts";
+import type { Charge, Check } from "../store.ts";
+import { type Numbers, numbersPerCounter } from "./pending-check.ts";
+import { roundTrips } from "./renewals.ts";
+import { keyOf, pushNumbers, whole } from "./script-arguments.ts";
+import { firstKey, groupsOf } from "./slot-groups.ts";
+
+/** Each is a key of Redis and at most six arguments: with more, Lua could not pass them all in one call. */
+export const mostCountersAtOnce = 1000;
+
+const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
+const refund = scripts["refund"] as Script;
+const stayCharged = "units stay charged, and slots until their time to live is over";
+
+/** Returns the refunds of these checks, by the moments that a reply reported. */
+export function refundsOf(checks: readonly Check[], numbers: Numbers, from: number): Refund[] {
+  let at = from + numbersPerCounter - 1;
+  const refunds: Refund[] = [];
+  for (const { policy, keyValues } of checks) {
+    const { limits } = policy;
+    const chargedAt: number[] = [];
+    for (let i = 0; i < limits.length; i++) {
+      chargedAt.push(numbers.get(at));
+      at += numbersPerCounter;
+    }
+    refunds.push({ policy, limits, keyValues, chargedAt });
+  }
+  return refunds;
+}
+
+/** Refunds these charges by one call, or one for each slot with Redis Cluster, or several if they have very many limits. Yields. */
+export function refundInRedis(this: void, charges: readonly Charge[]): void {
+  let from = 0;
+  while (from < charges.length) {
+    const end = endOfCall(charges, from);
+    for (const { members } of groupsOf(theRedis(), charges.slice(from, end))) {
+      const failure = refundGroup(theRedis(), members);
+      if (failure !== undefined) warnSparingly(stayCharged, failure);
+    }
+    from = end;
+  }
+}
+
+/** Returns where those end that one call can take. */
+export function endOfCall(members: readonly { readonly policy: CompiledPolicy }[], from: number): number {
+  let end = from;
+  let counters = 0;
+  while (end < members.length) {
+    counters += (members[end] as Charge).policy.limits.length;
+    if (counters > mostCountersAtOnce) break;
+    end += 1;
+  }
+  return end;
+}
+
+export type Refund = Pick<Charge, "policy" | "limits" | "keyValues" | "chargedAt">;
+
+export function refundGroup(settings: RedisSettings, refunds: readonly Refund[]): string | undefined {
+  const { script, keyCount, keysAndArgs } = refundCall(refunds);
+  return callForNumber(settings, script, keyCount, keysAndArgs)[1];
+}
+
+/** @param refunds of one group. The script replies a number */
+export function refundCall(refunds: readonly Refund[]): Call {
+  const keys: string[] = [];
+  const args: string[] = [];
+  for (const { policy, limits, keyValues, chargedAt } of refunds) {
+    for (let i = 0; i < limits.length; i++) {
+      const limit = limits[i] as CompiledLimit;
+      keys.push(keyOf(policy, limit, keyValues));
+      args.push(limit.rate.algorithm);
+      pushNumbers(args, limit, policy.policy.cost);
+      args.push(whole(chargedAt[i] as number));
+    }
+  }
+  return {
+    script: refund,
+    keyCount: keys.length,
+    keysAndArgs: [...keys, ...args],
+    reply: undefined,
+    failure: undefined,
+  };
+}
+
+let late: Charge[] = [];
+
+/** Refunds the charge by a timer: nothing yields here. */
+export function refundInRedisLater(this: void, charge: Charge): void {
+  late.push(charge);
+  if (late.length > 1) return;
+  const failure = runSoon(() => {
+    const charges = late;
+    late = [];
+    for (const together of roundTrips(charges)) refundGuarded(together);
+  });
+  if (failure === undefined) return;
+  late = [];
+  warnSparingly(stayCharged, failure);
+}
+
+/** What goes wrong with some refunds does not keep the others. */
+function refundGuarded(charges: readonly Charge[]): void {
+  const [refunded, defect] = pcall(refundTogether, charges);
+  if (!refunded) warnSparingly(stayCharged, `${defect}`);
+}
+
+/** @param charges at one server, one or more */
+function refundTogether(this: void, charges: readonly Charge[]): void {
+  const calls = charges.map((charge) => refundCall([charge]));
+  const [called, defect] = pcall(callScripts, theRedis(), calls);
+  if (!called && calls.length === 1) error(defect, 0);
+  for (let i = 0; i < calls.length; i++) {
+    const { reply, failure, mayHaveRun } = calls[i] as Call;
+    if (failure !== undefined && mayHaveRun === false) postpone(charges[i] as Charge, failure);
+    else if (failure !== undefined) warnSparingly(stayCharged, failure);
+    else if (reply === undefined) refundGuarded([charges[i] as Charge]);
+    else if (type(reply) !== "number") warnSparingly(stayCharged, oddReply);
+  }
+}
+
+/** A refund that Redis could not be told, because it is away. */
+interface Postponed {
+  readonly charge: Charge;
+  readonly untilSeconds: number;
+}
+
+const mostPostponed = 1000;
+/** After that, what counted then counts no longer in most limits, and slots have come back by themselves. */
+const postponedForSeconds = 60;
+const tryAgainEveryMs = 100;
+let postponed: Postponed[] = [];
+let trying = false;
+
+function postpone(charge: Charge, failure: string): void {
+  if (postponed.length >= mostPostponed || ngx.worker.exiting()) {
+    warnSparingly(stayCharged, failure);
+    return;
+  }
+  postponed.push({ charge, untilSeconds: stopwatchSeconds() + postponedForSeconds });
+  if (trying) return;
+  const notBegun = runUntilDone(refundPostponed);
+  if (notBegun === undefined) trying = true;
+  else warnSparingly(stayCharged, notBegun);
+}
+
+/** @returns whether to try once more */
+function refundPostponed(): boolean {
+  sleepMs(tryAgainEveryMs);
+  const redis = theRedis();
+  const before = postponed;
+  const now = stopwatchSeconds();
+  const ready: Charge[] = [];
+  postponed = [];
+  for (const each of before) {
+    const { charge, untilSeconds } = each;
+    if (isReachable(redis, groupOf(redis, firstKey(charge)))) ready.push(charge);
+    else if (now < untilSeconds) postponed.push(each);
+    else warnSparingly(stayCharged, "Redis has been away for too long");
+  }
+  for (const together of roundTrips(ready)) refundGuarded(together);
+  trying = postponed.length > 0 && !ngx.worker.exiting();
+  return trying;
+}

@@ -1,0 +1,114 @@
+// Reads replies of the charge scripts.
+
+import { type Decision, emptyDecision, never } from "../../../../limiter/src/algorithms/decision.ts";
+import { capacity } from "../../../../limiter/src/algorithms/rate.ts";
+import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
+import {
+  type MergedDecision,
+  mergeLimit,
+  mergeTarget,
+  newMergedDecision,
+} from "../../../../limiter/src/compiled/merged-decision.ts";
+import type { Check } from "../store.ts";
+import { type Numbers, numbersPerCounter, type PendingCheck } from "./pending-check.ts";
+import { rememberRefusal } from "./refusal-cache.ts";
+import { firstKey } from "./slot-groups.ts";
+
+/** Work space: nothing yields between writing and hearing it. */
+const oneDecision = emptyDecision();
+export function allAllow(numbers: Numbers, from: number, checks: readonly Check[]): boolean {
+  let at = from;
+  for (const { policy } of checks) {
+    for (let i = 0; i < policy.limits.length; i++) {
+      if (numbers.get(at) !== 1) return false;
+      at += numbersPerCounter;
+    }
+  }
+  return true;
+}
+
+/** The same for one limit: loops that turn once cost LuaJIT a trace each. */
+export function readOne(pending: PendingCheck, check: Check, mergedOfAll: MergedDecision): boolean {
+  const { policy } = check;
+  const limit = policy.limits[0] as CompiledLimit;
+  const merged = check.merged ?? mergedOfAll;
+  const decision = mergeTarget(merged, oneDecision);
+  const allowed = readCounter(pending.numbers as Numbers, pending.at, limit, decision);
+  check.allowed = allowed;
+  check.chargedAt[0] = (pending.numbers as Numbers).get(pending.at + 5);
+  mergeLimit(merged, policy, limit.name, decision);
+  if (!allowed) rememberOne(check, limit, decision, pending.submittedAtSeconds);
+  return allowed;
+}
+
+function rememberOne(
+  check: Check,
+  { name, rate }: CompiledLimit,
+  decision: Decision,
+  submittedAtSeconds: number,
+): void {
+  if (rate.algorithm === "concurrency") return;
+  const remembered = newMergedDecision();
+  mergeLimit(remembered, check.policy, name, decision);
+  rememberRefusal(check.policy, firstKey(check), remembered, decision.retryAfterUs, submittedAtSeconds);
+}
+
+function readCounter(numbers: Numbers, at: number, { rate }: CompiledLimit, decision: Decision): boolean {
+  const allowed = numbers.get(at) === 1;
+  decision.allowed = allowed;
+  decision.limit = capacity(rate);
+  decision.remaining = numbers.get(at + 1);
+  decision.retryAfterUs = numbers.get(at + 2);
+  decision.resetAfterUs = numbers.get(at + 3);
+  decision.delayUs = numbers.get(at + 4);
+  return allowed;
+}
+
+/** Where a reply is read. */
+export type ReplyPlace = Pick<PendingCheck, "numbers" | "at" | "submittedAtSeconds">;
+
+/** @param givenBack what it charged was given back: what is told to be left has it again */
+export function readReply(
+  pending: ReplyPlace,
+  checks: readonly Check[],
+  merged: MergedDecision,
+  refunded: boolean,
+): boolean {
+  const numbers = pending.numbers as Numbers;
+  let { at } = pending;
+  const regained = refunded && allAllow(numbers, at, checks);
+  const decision = emptyDecision();
+  let all = true;
+  for (const check of checks) {
+    const { policy, chargedAt } = check;
+    const remembered = newMergedDecision();
+    /** Undefined: nobody knows. */
+    let retryAfterUs: number | undefined = 0;
+    check.allowed = true;
+    for (let i = 0; i < policy.limits.length; i++) {
+      const limit = policy.limits[i] as CompiledLimit;
+      readCounter(numbers, at, limit, decision);
+      if (regained) decision.remaining = math.min(decision.remaining + policy.policy.cost, decision.limit);
+      mergeLimit(check.merged ?? merged, policy, limit.name, decision);
+      if (!decision.allowed) {
+        check.allowed = false;
+        all = false;
+        mergeLimit(remembered, policy, limit.name, decision);
+        if (limit.rate.algorithm === "concurrency") retryAfterUs = undefined;
+        else if (retryAfterUs !== undefined) retryAfterUs = longerWait(retryAfterUs, decision.retryAfterUs);
+      }
+      // In its place, not behind what was there: a request that waits for its units asks more than once.
+      chargedAt[i] = numbers.get(at + 5);
+      at += numbersPerCounter;
+    }
+    // Of leased policies, leases remember what there is to be had.
+    if (!check.allowed && retryAfterUs !== undefined && policy.store !== "leased") {
+      rememberRefusal(policy, firstKey(check), remembered, retryAfterUs, pending.submittedAtSeconds);
+    }
+  }
+  return all;
+}
+
+function longerWait(a: number, b: number): number {
+  return a === never || b === never ? never : math.max(a, b);
+}

@@ -1,0 +1,97 @@
+// Decides instead of the stores of a fleet while Redis does not: what is left of a lease is spent first; then the policy's
+// onStoreFailure decides, with `local` by this node's share of the limits. The share begins where Redis left off, as far as this node
+// knows. What passes is owed to Redis, and charged there when it answers again.
+
+import type { LastKnown } from "../../../../limiter/src/algorithms/share.ts";
+import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
+import { configuredRedis } from "../../redis/redis-settings.ts";
+import { lastKnownOfLease } from "../lease/leases.ts";
+import { spendUnspent } from "../lease/spend.ts";
+import { beginShareOnNode } from "../node/node-counters.ts";
+import { admitOnNode, nodeStore, refundNow, refundOnNodeLater } from "../node/node-store.ts";
+import { noteOwed, noteUncharged, owe, retractOwed } from "../redis/debts.ts";
+import { lastRefusal } from "../redis/refusal-cache.ts";
+import { firstKey } from "../redis/slot-groups.ts";
+import type { Check, DeferredCharge, Outcome, Owed, Store, Unanswered } from "../store.ts";
+import { nodeShare } from "./node-share.ts";
+
+export const shareStore: Store = {
+  ...nodeStore,
+  admit,
+  refund: (charges) => {
+    for (const { owed } of charges) if (owed !== undefined) retractOwed(owed);
+    refundNow(charges);
+  },
+  refundLater: (charge) => {
+    if (charge.owed !== undefined) retractOwed(charge.owed);
+    refundOnNodeLater(charge);
+  },
+};
+
+/** Decides these checks one by one. Sets the outcome's denial if a policy denies while Redis does not decide. */
+function admit(this: void, checks: readonly Check[], outcome: Outcome): boolean {
+  let all = true;
+  for (const check of checks) {
+    if (admitOne(check, outcome)) continue;
+    const { policy } = check;
+    if (policy.policy.onStoreFailure === "deny") outcome.denial = { policy, reason: "undecided" };
+    if (check.merged === undefined) return false;
+    all = false;
+  }
+  return all;
+}
+
+function admitOne(check: Check, outcome: Outcome): boolean {
+  const { policy, keyValues, chargedAt, charged } = check;
+  const { onStoreFailure } = policy.policy;
+  const redis = configuredRedis();
+  if (policy.store === "leased" && redis !== undefined && spendUnspent(check, outcome)) return true;
+  if (onStoreFailure === "deny") return false;
+  let limits: readonly CompiledLimit[] = [];
+  if (onStoreFailure === "local") {
+    limits = nodeShare(policy);
+    const known = redis === undefined ? undefined : lastKnown(check);
+    if (known !== undefined) beginShareOnNode(policy, limits, keyValues, known);
+    if (!admitOnNode(check, limits, check.merged ?? outcome.merged)) return false;
+  }
+  // A request that goes on without Redis holds no slots there.
+  if (charged !== undefined && !policy.holdsSlots) {
+    charged.wentOn = true;
+    outcome.charges.push({ policy, limits, keyValues, chargedAt, store: "share" }, charged.charge);
+    return true;
+  }
+  const owed = redis === undefined ? undefined : oweFor(check);
+  outcome.charges.push({ policy, limits, keyValues, chargedAt, store: "share", owed });
+  return true;
+}
+
+/** Returns what Redis is to be charged for a request that goes on without it, unless Redis has charged it meanwhile. */
+function oweFor({ policy, keyValues, unanswered }: Check): Owed {
+  const owed: Owed = { policy, keyValues, wentOn: true, noted: false };
+  // What the response takes is owed when it is known.
+  if (policy.deferred) return owed;
+  if (unanswered === undefined || unanswered.lost === false) noteOwed(owed);
+  else if (unanswered.abandoned && unanswered.lost === undefined) oweWhenReplied(unanswered, owed);
+  return owed;
+}
+
+/** Redis has not replied yet, or just has. */
+function oweWhenReplied(unanswered: Unanswered, owed: Owed): void {
+  // What Redis had charged has been refunded by now.
+  if (unanswered.reconciled) noteOwed(owed);
+  else if (unanswered.owed === undefined) unanswered.owed = [owed];
+  else unanswered.owed.push(owed);
+}
+
+function lastKnown(check: Check): LastKnown | undefined {
+  return check.policy.store === "leased" ? lastKnownOfLease(check) : lastRefusal(check.policy, firstKey(check));
+}
+
+/** Charges the share with what Redis refused to be charged for responses: the share decides until Redis has been charged. */
+export function chargeShareInstead({ policy, keyValues, units }: DeferredCharge): void {
+  owe(policy, keyValues, units);
+  noteUncharged(policy, keyValues);
+  if (policy.policy.onStoreFailure !== "local") return;
+  const limits = nodeShare(policy);
+  nodeStore.chargeDeferred([{ policy, limits, keyValues, store: "share", units, responses: 1 }]);
+}

@@ -1,0 +1,141 @@
+// The seam between requests and the places where counters are. A policy names its store when it is compiled; whoever decides a
+// request knows this interface and nothing else of a store. "share" decides instead of the stores of a fleet while Redis does not.
+
+import type { CompiledLimit, CompiledPolicy, StoreName } from "../../../limiter/src/compiled/compile.ts";
+import { type MergedDecision, newMergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
+
+export interface Store {
+  /**
+   * Decides these checks and charges them: all or none. May yield. A store that decides one by one stops at the first refusal, and
+   * goes on with those checks that have a merged decision of their own: their caller is told about each.
+   *
+   * @param outcome gets what the limits decide, and the charges of what is allowed
+   * @returns whether the checks are allowed; undefined: the store could not decide
+   */
+  readonly admit: (this: void, checks: readonly Check[], outcome: Outcome) => boolean | undefined;
+  /** Refunds these charges, as far as their units still count. May yield. */
+  readonly refund: (this: void, charges: readonly Charge[]) => void;
+  /** Does the same where nothing may yield: what needs a lock or Redis is refunded by a timer. */
+  readonly refundLater: (this: void, charge: Charge) => void;
+  /** Renews slots of concurrency for another life. May yield. @param charges of one batch */
+  readonly renew: (this: void, charges: readonly Charge[], note: NoteRenewal) => void;
+  /** Returns which of these charges are renewed together. */
+  readonly batches: <Member extends Charge>(this: void, charges: readonly Member[]) => Member[][];
+  /** Returns whether a deferred charge may be made at once, without yielding. */
+  readonly chargesAtOnce: (this: void) => boolean;
+  /**
+   * Charges what responses took, whether the limits have it or not. May yield, unless `chargesAtOnce`.
+   *
+   * @returns those that were certainly not charged
+   */
+  readonly chargeDeferred: (this: void, charges: readonly DeferredCharge[]) => readonly DeferredCharge[];
+  /** Drops what this nginx keeps about these counters, which an operator has changed. May yield. */
+  readonly forget: (this: void, policy: CompiledPolicy, keyValues: string) => void;
+}
+
+/**
+ * Receives the moment in which the slots of one limit are held now, in µs since the epoch; undefined: they were lost, and nobody
+ * could have them again yet.
+ */
+export type NoteRenewal = (this: void, charge: Charge, limitIndex: number, renewedAtUs: number | undefined) => void;
+
+/** One policy that a request is held to, and the key values that pick its counters. */
+export interface Check {
+  readonly policy: CompiledPolicy;
+  readonly keyValues: string;
+  /** Filled by a charge: for each limit, the moment that its counter has afterwards, in µs since the epoch. A refund needs it. */
+  readonly chargedAt: number[];
+  /** Gets the decisions of this check's limits; absent: the outcome's merged decision gets them. */
+  readonly merged?: MergedDecision;
+  /** The check is decided by itself, more than once perhaps: its caller counts the decision. */
+  readonly separate: boolean;
+  /** Redis did not decide. */
+  degraded: boolean;
+  /** Whether the check's own limits allow it, whatever those of others say. Undefined: it was not decided. */
+  allowed?: boolean;
+  /** What Redis was last sent about it, if the reply was not waited for or was lost. */
+  unanswered?: Unanswered | undefined;
+  /** Redis has charged it, and did not decide another policy of the request. */
+  charged?: Charged;
+}
+
+/** What a request is told in the end, and what it was charged on the way. */
+export interface Outcome {
+  readonly merged: MergedDecision;
+  /** Refunded if the request is refused after all. */
+  readonly charges: Charge[];
+  /** Why the request is refused although no limit refuses it; undefined: nothing but limits decides. */
+  denial: Denial | undefined;
+}
+
+export interface Denial {
+  readonly policy: CompiledPolicy;
+  readonly reason: "banned" | "key-missing" | "key-ambiguous" | "cost-invalid" | "undecided";
+}
+
+export function newOutcome(): Outcome {
+  return { merged: newMergedDecision(), charges: [], denial: undefined };
+}
+
+/** What one policy charged for a request, and where. */
+export interface Charge {
+  readonly policy: CompiledPolicy;
+  /** Those of the policy, a node's share of them, or some of them. */
+  readonly limits: readonly CompiledLimit[];
+  readonly keyValues: string;
+  /** As in the check. */
+  readonly chargedAt: number[];
+  readonly store: StoreName | "share";
+  /** The lease that the units were spent from; absent: none. */
+  readonly spent?: Spent;
+  /** What Redis is still to be charged; absent: nothing. */
+  readonly owed?: Owed | undefined;
+}
+
+/** What responses of one policy and key took together. */
+export interface DeferredCharge {
+  readonly policy: CompiledPolicy;
+  readonly limits: readonly CompiledLimit[];
+  readonly keyValues: string;
+  readonly store: StoreName | "share";
+  /** 1 or more. */
+  units: number;
+  /** How many took these. */
+  responses: number;
+}
+
+/** A lease's record as it was when units were spent: the name of its life, the last message sent and the last acknowledged. */
+export interface Spent {
+  readonly name: string;
+  readonly seq: number;
+  readonly acknowledged: number;
+}
+
+/** A charge in Redis of a request that is decided once more, without Redis. */
+export interface Charged {
+  readonly charge: Charge;
+  /** It stays charged. */
+  wentOn: boolean;
+}
+
+/** A check that Redis was sent, and whose reply was not waited for or was lost. */
+export interface Unanswered {
+  /** The request does not wait any more. */
+  abandoned: boolean;
+  /** Without a reply: whether Redis may have run it all the same. Undefined: a reply may still come. */
+  lost: boolean | undefined;
+  /** The request went on without the reply, and owes Redis for these policies unless Redis has charged them. */
+  owed: Owed[] | undefined;
+  /** What was charged for a request that did not wait has been dealt with. */
+  reconciled: boolean;
+}
+
+/** What one request took of one policy while Redis did not decide. */
+export interface Owed {
+  readonly policy: CompiledPolicy;
+  readonly keyValues: string;
+  /** False: the request was refused after all. */
+  wentOn: boolean;
+  /** Whether it is among the debts. */
+  noted: boolean;
+}
