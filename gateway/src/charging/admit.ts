@@ -26,10 +26,10 @@ const undecidedField = newRequestField<readonly Charge[]>((charges) => {
 export function admit(checks: readonly Check[], outcome: Outcome): boolean {
   const { charges } = outcome;
   const before = charges.length;
-  const first = checks[0] as Check;
-  if (first.policy.store !== "node" && (before > 0 || checks.length > 1)) keepUndecided(charges);
-  const allowed =
-    checks.length === 1 ? stores[first.policy.store].admit(checks, outcome) : admitInFleet(checks, outcome);
+  const { store } = (checks[0] as Check).policy;
+  if (store !== "node" && (before > 0 || checks.length > 1)) keepUndecided(charges);
+  const isOneStore = store === "node" || checks.length === 1;
+  const allowed = isOneStore ? stores[store].admit(checks, outcome) : admitInFleet(checks, outcome);
   if (allowed === undefined) {
     takeBack(checks, charges, before);
     return admitWithoutRedis(checks, outcome);
