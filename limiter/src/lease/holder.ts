@@ -74,9 +74,9 @@ export interface Holder {
   clientsAtUs: number;
 }
 
-/** What to exchange with Redis. */
+/** Whether there is anything to exchange. */
 export interface Plan {
-  /** Whether anything is. */
+  /** Units to take out of the cell first, and to return to Redis. */
   exchanges: boolean;
   /** Units to be taken out of the cell first, and to be given back. */
   back: number;
