@@ -55,7 +55,10 @@ export interface SnapshotCaller {
 
 /** Reports how a gateway's calls to Redis go. */
 export interface RedisReport {
-  /** unused: there was no call yet, or none since another worker reports. failing: calls failed lately, and no reply has come since. */
+  /**
+   * unused: there was no call yet, or none since another worker reports. failing: calls failed lately, and no reply has come
+   * since.
+   */
   state: "ok" | "failing" | "unused";
   /** Seconds since 1970. */
   sinceSeconds: number;
