@@ -7,7 +7,7 @@ import { admits, charge, type Rate } from "./rate.ts";
 export interface Counter extends CounterState {
   rate: Rate;
   cost: number;
-  /** Whether this counter alone admits the request. */
+  /** True if this counter alone admits the request. */
   allowed: boolean;
 }
 

@@ -53,6 +53,8 @@ export function bucketOf<Name extends string>(
 }
 
 /**
+ * Returns whether a request of `cost` may go on.
+ *
  * A debt beyond what this bucket can owe means that the clock stepped back, or that the burst was made smaller. The bucket waits
  * for a small excess. For a larger one, waiting would lock the key out: the bucket becomes empty as of now, and this state is to
  * be saved.

@@ -26,11 +26,11 @@ export interface CompiledPolicy {
   readonly policy: Policy;
   readonly limits: readonly CompiledLimit[];
   readonly counterPrefix: string;
-  /** Whether a limit is of concurrency: its charge is refunded when the request ends. */
+  /** True if a limit is of concurrency: its charge is refunded when the request ends. */
   readonly holdsSlots: boolean;
-  /** Whether requests cost what their responses take. They are charged when the responses have been sent, and not before. */
+  /** True if requests cost what their responses take. They are charged when the responses have been sent, and not before. */
   readonly deferred: boolean;
-  /** Whether gateways spend units of it that Redis has debited in advance. */
+  /** True if gateways spend units of it that Redis has debited in advance. */
   readonly leased: boolean;
   /** The value of the `RateLimit-Policy` header. */
   readonly policyHeader: string;
@@ -42,9 +42,9 @@ export interface CompiledPolicy {
   readonly methods: Readonly<Record<string, boolean>> | undefined;
   /** A request must have all of these headers, each with one of its values. */
   readonly headers: readonly CompiledHeader[];
-  /** Whether the policy is enforced, by rejection, for every candidate: it is decided without further checks. */
+  /** True if the policy is enforced, by rejection, for every candidate: it is decided without further checks. */
   readonly fastPath: boolean;
-  /** Decisions since they were last counted. */
+  /** Decisions since the counts were last collected. */
   readonly counts: DecisionCounts;
   /** The same policy at other costs than its own, once there were any. */
   byCost?: CostMemory;
@@ -75,7 +75,7 @@ export interface DecisionCounts {
   refused: number;
   "shadow-refused": number;
   degraded: number;
-  /** Whether the policy is among those that wait to be counted. */
+  /** True if the policy is among those whose counts wait to be collected. */
   pending: boolean;
 }
 

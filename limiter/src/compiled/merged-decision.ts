@@ -15,7 +15,7 @@ export interface MergedDecision {
   /** Names of the limits that refused. */
   violated: string[];
   /**
-   * Whether the client receives the state of its limits only when the request is refused or must wait: other decisions need
+   * True if the client receives the state of its limits only when the request is refused or must wait: other decisions need
    * not be merged.
    */
   quiet: boolean;

@@ -235,7 +235,7 @@ function parseHeaderLine(line: string): HeaderLine | undefined {
  * and then the request would pass.
  */
 export function isPath(text: string): boolean {
-  // In other places, two slashes begin the name of another host.
+  // Elsewhere two slashes begin the name of another host.
   if (text.startsWith("//")) return false;
   if (!text.startsWith("/")) return false;
   const path = (text.split("?")[0] as string).toLowerCase();

@@ -14,7 +14,7 @@ export interface PathTable {
   readonly everywhere: Places;
   readonly exact: Readonly<Record<string, Places>>;
   readonly prefixes: PrefixTree<PrefixPlaces>;
-  /** Whether any policy is found by its path. */
+  /** True if any policy is found by its path. */
   readonly namesPaths: boolean;
 }
 

@@ -6,7 +6,7 @@
 //
 //   spend    If `isLive` and the cell has the cost: cell := cell − cost, by one `incr`. The units are spent if the result is not
 //            negative. If it is negative, another worker was faster: nothing is spent, and NOTHING IS PUT BACK (what was left, less
-//            than the cost, is lost). So between two replies the cell only sinks, and nobody reads less than there is.
+//            than the cost, is lost). So between two replies the cell only sinks, and a value once read is never less than what is left.
 //   exchange `plan`; if there is something to exchange: left := incr(cell, −back), `send(…, left)`, then the message goes to Redis.
 //            If no reply comes within the call's deadline: the same message again (the record has its fields `seq` to `want`), or
 //            `giveUp`. A message and its successor must never both be under way: by a lock, or by one worker that exchanges.
@@ -36,7 +36,10 @@ const fewUnits = 5;
  * After this time Redis is asked again in any case: other gateways may have returned units, or an operator, or Redis was emptied.
  */
 const longestRefusalUs = 2_000_000;
-/** The same while other gateways hold units. Within this time and twice a horizon an idle gateway returns its units. */
+/**
+ * While other gateways hold units, Redis is asked again after this time. Within this time and twice a horizon an idle gateway
+ * returns its units.
+ */
 const elsewhereRefusalUs = 100_000;
 /** Two clocks drift apart by less than one part in this many. */
 const clockDrift = 1000;
@@ -74,11 +77,11 @@ export interface Holder {
   clientsAtUs: number;
 }
 
-/** Whether there is anything to exchange. */
+/** What to exchange with Redis. */
 export interface Plan {
-  /** Units to take out of the cell first, and to return to Redis. */
+  /** True if there is anything to exchange. */
   exchanges: boolean;
-  /** Units to be taken out of the cell first, and to be given back. */
+  /** Units to take out of the cell first, and to return to Redis. */
   back: number;
   want: number;
 }

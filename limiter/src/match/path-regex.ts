@@ -31,7 +31,7 @@ export interface Matcher {
   readonly classStarts: readonly number[];
   /** The class of each ASCII character. */
   readonly asciiClasses: readonly number[];
-  /** Whether a set of the program has the characters of a class; indexed by set, then by class. */
+  /** Indexed by set of the program, then by class: true if the set has the characters of the class. */
   readonly setHasClass: readonly (readonly boolean[])[];
   start: State | undefined;
   states: Record<string, State>;
@@ -50,7 +50,7 @@ export interface Matcher {
 export interface State {
   /** Instructions that wait for a character or for the end of the path, ascending. */
   readonly waiting: readonly number[];
-  /** Whether the path matches whatever follows; undefined: it depends on what follows. */
+  /** True if the path matches whatever follows, false if nothing can match; undefined: it depends on what follows. */
   readonly decidedEarly: boolean | undefined;
   readonly matchesAtEnd: boolean;
   /** Indexed by the class of the next character. */

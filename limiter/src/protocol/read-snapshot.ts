@@ -148,7 +148,7 @@ interface Reading {
   readonly zones: Zones;
   readonly previous: CompiledSnapshot | undefined;
   apps: SnapshotApps;
-  /** Whether the bans are those of the previous snapshot. */
+  /** True if the bans are those of the previous snapshot. */
   sameBans: boolean;
   bans: readonly SnapshotBan[];
   bansByPlace: BansByPlace;
