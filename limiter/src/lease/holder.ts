@@ -5,11 +5,13 @@
 // a shared dict:
 //
 //   spend    If `isLive` and the cell has the cost: cell := cell − cost, by one `incr`. The units are spent if the result is not
-//            negative. If it is negative, another worker was faster: nothing is spent, and NOTHING IS PUT BACK (what was left, less
-//            than the cost, is lost). So between two replies the cell only sinks, and a value once read is never less than what is left.
-//   exchange `plan`; if there is something to exchange: left := incr(cell, −back), `send(…, left)`, then the message goes to Redis.
-//            If no reply comes within the call's deadline: the same message again (the record has its fields `seq` to `want`), or
-//            `giveUp`. A message and its successor must never both be under way: by a lock, or by one worker that exchanges.
+//            negative. If it is, another worker was faster: nothing is spent, and NOTHING IS PUT BACK (what was left, less than
+//            the cost, is lost). So between two replies the cell only sinks, and a value once read is never less than what is
+//            left.
+//   exchange `plan`; if there is something to exchange: left := incr(cell, −back), `send(…, left)`, then the message goes to
+//            Redis. If no reply comes within the call's deadline: the same message again (the record has its fields `seq` to
+//            `want`), or `giveUp`. A message and its successor must never both be under way: by a lock, or by one worker that
+//            exchanges.
 //   reply    If `acceptAnswer` says that the reply belongs to the message, at most what it honours may stay in the cell:
 //            v := incr(cell, −2^40) + 2^40; then the record is written; then incr(cell, 2^40 − v + min(max(v, 0), honoured)
 //            + grant). In between there is nothing to spend: if the worker is killed there, another one can send the message
