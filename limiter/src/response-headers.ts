@@ -1,13 +1,13 @@
-// The header values of a decided response, after draft-ietf-httpapi-ratelimit-headers-11: structured fields whose
-// items carry the limit's name. Names are [a-z0-9-], so quoting them needs no escape.
+// Writes the header values of a decided response, after draft-ietf-httpapi-ratelimit-headers-11: structured fields whose items
+// carry the limit's name. Names are [a-z0-9-], so quoting them needs no escape.
 
 import { type Decision, never } from "./algorithms/decision.ts";
 import { capacity, type Rate } from "./algorithms/rate.ts";
 import { maxExact } from "./algorithms/wide-multiply.ts";
 
 /**
- * One item of `RateLimit-Policy`: `"burst";q=10;w=5`, w being what the capacity takes to come back, in whole seconds.
- * Slots have no window, but the draft's own unit: `"uploads";q=3;qu="concurrent-requests"`.
+ * Returns one item of `RateLimit-Policy`: `"burst";q=10;w=5`. Here w is how long the capacity takes to come back, in whole
+ * seconds. Slots have no window, but a unit that the draft defines: `"uploads";q=3;qu="concurrent-requests"`.
  */
 export function rateLimitPolicyItem(name: string, rate: Rate): string {
   const quota = `"${name}";q=${capacity(rate)}`;
@@ -16,18 +16,21 @@ export function rateLimitPolicyItem(name: string, rate: Rate): string {
   return `${quota};w=${wholeSeconds(isBucket ? rate.fullUs : rate.windowUs)}`;
 }
 
-/** The value of `RateLimit`: `"burst";r=3;t=2`. @param remaining units @param reset whole seconds */
+/** Returns the value of `RateLimit`: `"burst";r=3;t=2`. @param remaining units @param reset whole seconds */
 export function rateLimitItem(name: string, remaining: string, reset: string): string {
   return `"${name}";r=${remaining};t=${reset}`;
 }
 
-/** The value of `Retry-After`, or undefined when no wait can help. Never 0. */
+/** Returns the value of `Retry-After`, or undefined if no wait can help. Never 0. */
 export function retryAfterSeconds(decision: Decision): number | undefined {
   if (decision.retryAfterUs === never) return undefined;
   return Math.max(1, wholeSeconds(decision.retryAfterUs));
 }
 
-/** Rounded up: who waits that long waits long enough. At most 285 years, which a structured field can still carry. */
+/**
+ * Rounds up, so that a client that waits this long waits long enough. At most 285 years, which a structured field can still
+ * carry.
+ */
 export function wholeSeconds(us: number): number {
   return Math.ceil(Math.min(us, maxExact) / 1_000_000);
 }

@@ -1,17 +1,17 @@
-// All-or-nothing: of the counters that one request is held to, every one is charged or none is.
+// All-or-nothing charging: either every counter of a request is charged, or none is.
 
 import { type CounterState, emptyState, type Ring } from "./counter-state.ts";
 import { admits, charge, type Rate } from "./rate.ts";
 
-/** A counter at the moment of deciding: its stored state, and what the request asks of it. */
+/** A counter while a request is decided: its stored state, its rate, and the cost of the request. */
 export interface Counter extends CounterState {
   rate: Rate;
   cost: number;
-  /** What this counter alone said. */
+  /** True if this counter alone admits the request. */
   allowed: boolean;
 }
 
-/** A counter of which nothing is stored yet. */
+/** Returns a counter with nothing stored yet. */
 export function newCounter(rate: Rate, cost: number): Counter {
   const counter = emptyState() as Counter;
   counter.rate = rate;
@@ -21,8 +21,8 @@ export function newCounter(rate: Rate, cost: number): Counter {
 }
 
 /**
- * Whether the first `count` counters all let the request go on; `allowed` tells which do. Charges nothing: asked alone,
- * a peek.
+ * Returns whether all of the first `count` counters admit the request, and sets `allowed` of each. It charges nothing, so calling
+ * it alone is a peek.
  *
  * @param nowUs µs since the epoch
  */

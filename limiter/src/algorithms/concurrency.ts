@@ -1,6 +1,5 @@
-// concurrency: at most `quota` slots held at once. A slot is given back when its request ends (a refund), and by itself when
-// nobody renews it: a slot not renewed for its time to live is free again, whoever held it, and is held for nine tenths
-// of that at least.
+// concurrency: at most `quota` slots are held at once. A refund frees a slot when its request ends. A slot that nobody renews
+// expires after its time to live, whoever held it; it is held for at least nine tenths of that time.
 
 import type { CounterState, Ring } from "./counter-state.ts";
 import { admitsSliding, chargeSliding, refundSliding, type SlidingWindow, slidingOf } from "./sliding-window.ts";
@@ -9,14 +8,14 @@ const ticksPerLife = 10;
 
 /** @param quota slots, 1…2^31 @param ttlUs how long an unrenewed slot is held at most, 1,000…366 days */
 export function concurrency(quota: number, ttlUs: number): SlidingWindow {
-  // Taken anywhere in its tick, a slot is gone when the tenth tick begins.
+  // A slot that is taken anywhere in its tick expires when the tenth tick after that begins.
   return slidingOf("concurrency", quota, ttlUs, Math.floor(ttlUs / ticksPerLife), ticksPerLife - 1);
 }
 
 /**
- * Holds for another life slots that were taken, or last renewed, in the tick that began at `heldAtUs`.
+ * Renews slots for another time to live. They were taken, or last renewed, in the tick that began at `heldAtUs`.
  *
- * @returns the tick that they are held in now; undefined when they were lost meanwhile and are not to be had again yet
+ * @returns the start of the tick that they are held in now; undefined when some were lost meanwhile and cannot be taken again yet
  */
 export function renewSlots(
   limit: SlidingWindow,
@@ -26,11 +25,11 @@ export function renewSlots(
   heldAtUs: number,
   slots: number,
 ): number | undefined {
-  // What has expired must be gone first, or it could be renewed.
+  // Expired slots must be dropped first; otherwise they could be renewed.
   admitsSliding(limit, state, ring, nowUs, 0);
   const held = refundSliding(limit, state, ring, heldAtUs, slots);
   const fits = admitsSliding(limit, state, ring, nowUs, slots);
-  // What is held goes on being held, also where the quota is smaller by now.
+  // Slots that are still held stay held, even where the quota has become smaller since.
   if (held < slots && !fits) {
     if (held > 0) {
       admitsSliding(limit, state, ring, nowUs, held);

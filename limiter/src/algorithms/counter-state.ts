@@ -1,11 +1,11 @@
-// How an algorithm meets its store.
+// The interface between an algorithm and the store that keeps its counters.
 //
-// A counter is a few whole numbers: the head, `atUs` and `count`, is all that most algorithms need and fits into one cell of
-// a shared dict or a short text in Redis. The sliding ones remember when units were taken as well: entries in a ring, which
-// only grows with use. Where the entries lie is the store's business; an algorithm reaches them through `Ring`.
+// A counter is a few whole numbers. The head, `atUs` and `count`, is all that most algorithms need; it fits into one cell of a
+// shared dict or a short text in Redis. The sliding algorithms also remember when units were taken, in entries of a ring that
+// only grows with use. The store decides where the entries are kept; an algorithm reaches them through `Ring`.
 //
-// A store loads the numbers, asks `admits`, and where every counter of the request does, calls `charge` and saves.
-// A refusal saves nothing, but where `stepped` is set: see there.
+// A store loads the numbers and calls `admits`. If every counter of the request admits it, the store calls `charge` and saves. A
+// refusal saves nothing, unless `stepped` is set.
 
 export interface CounterState {
   /** A moment, in µs since the epoch. A counter that was never seen has 0. */
@@ -15,39 +15,45 @@ export interface CounterState {
   /** What `atUs` and `count` become when the request is charged; `admits` leaves them for `charge`. */
   nextAtUs: number;
   nextCount: number;
-  /** The clock had stepped back, and `admits` moved the counter with it: to be saved after a refusal too. */
+  /**
+   * True when the clock had stepped back and `admits` moved the counter with it. The state must then be saved after a refusal
+   * too.
+   */
   stepped: boolean;
-  /** The ring: the slot of the oldest entry, how many there are, and for how many there is room. */
+  /** The ring: the slot of its oldest entry, the number of entries, and the number of entries that it has room for. */
   first: number;
   length: number;
   capacity: number;
-  /** The running sum of units, modulo 2^32, when the newest units began. */
+  /** The running sum of units, modulo 2^32, before the units of the newest tick. */
   start: number;
-  /** What the ring's ticks are ahead of the clock's, modulo 2^32: not 0 where the clock stepped back. */
+  /**
+   * By how many ticks the ring is ahead of the clock, modulo 2^32. It becomes other than 0 when the counter moves with a clock
+   * that stepped back, or ahead by a deferred charge.
+   */
   offset: number;
 }
 
-/** Whole numbers below this are what an entry holds, and what its arithmetic wraps at. */
+/** An entry holds whole numbers below this, and its arithmetic wraps around here. */
 export const wrap = 4294967296;
 
 /**
- * The entries of a counter: in each slot the tick in which units were taken, and the running sum before them, both modulo
- * 2^32. A record of constant functions, so that they can be compiled into the algorithm.
+ * The entries of a counter. Each slot holds the tick in which units were taken and the running sum before them, both modulo 2^32.
+ * The record's functions are constants, so that they can be compiled into the algorithm.
  */
 export interface Ring {
   tickAt(this: void, state: CounterState, slot: number): number;
   startAt(this: void, state: CounterState, slot: number): number;
   put(this: void, state: CounterState, slot: number, tick: number, start: number): void;
   /**
-   * Makes room for at least one entry more, and for at most `most`. Those from `state.first` on, round the ring's end, move
-   * to slot 0 and on.
+   * Makes room for at least one more entry, and for at most `most` in all. The entries from `state.first` on, around the ring's
+   * end, move to slots 0 and up.
    *
-   * @returns for how many there is room
+   * @returns how many entries there is room for
    */
   grow(this: void, state: CounterState, most: number): number;
 }
 
-/** The room that a ring grows to, where its store has nothing better to go by. */
+/** Returns the capacity that a ring grows to, for a store that has no better rule. */
 export function nextCapacity(capacity: number, most: number): number {
   return Math.min(capacity + Math.max(8, Math.floor(capacity / 16)), most);
 }
@@ -68,12 +74,13 @@ export function emptyState(): CounterState {
 }
 
 const second = 1_000_000;
-/** How far clocks of one machine's workers may be apart, and are never taken for one that stepped back. */
+/** Clocks of one machine's workers may differ by this much. Such a difference is never taken for a clock that stepped back. */
 const clockSkewUs = 50_000;
 
 /**
- * How far a clock may step back and merely be waited for: workers of one machine read clocks some ms apart, and to move a
- * counter back and forth with them would mint units. Beyond that it did step, and the counter moves with it.
+ * Returns how far a clock may step back before the counter moves with it; up to there the counter merely waits. Workers of one
+ * machine read clocks some ms apart, and moving a counter back and forth with them would mint units. A larger difference means
+ * that the clock did step.
  */
 export function clockToleranceUs(windowUs: number): number {
   return Math.max(Math.min(windowUs, second), clockSkewUs);

@@ -1,5 +1,5 @@
-// A decision is what one limit, or all limits of a request together, say of that request. Being over the limit is a
-// decision, never an error.
+// A decision is the result of one limit, or of all limits of a request together. Being over the limit is a decision, never an
+// error.
 
 export interface Decision {
   allowed: boolean;
@@ -8,13 +8,13 @@ export interface Decision {
   /** Whole units left after this request. */
   remaining: number;
   /**
-   * µs until the same request could be allowed; 0 when it was allowed, or at any moment could be (concurrency); `never`
-   * when its cost exceeds the limit.
+   * µs until the same request could be allowed. 0 when it was allowed, or could be at any moment (concurrency); `never` when its
+   * cost exceeds the limit.
    */
   retryAfterUs: number;
-  /** µs until the counter is as if never used. */
+  /** µs until the counter is like one that was never used. */
   resetAfterUs: number;
-  /** µs that the allowed request is to wait before it goes on: leaky-bucket. */
+  /** µs that the allowed request must wait before it goes on (leaky-bucket). */
   delayUs: number;
 }
 

@@ -1,11 +1,11 @@
-// Settles what a request took when that is known only after it went on: the bytes of its response.
+// Charges a request whose cost is known only after it went on: the bytes of its response.
 //
-// What the counter has is charged at once. What it does not have is a debt: it is charged as it comes, so the counter is
-// brought at once to the state that it has when the last unit is paid, and stands for nobody until then. Until that moment
-// every request is refused, and writes nothing. No window ever gives more than its quota, and time pays whether anyone
-// asks or not.
+// The units that the counter has are charged at once. The rest is a debt, which is charged as units come back: the counter moves
+// at once to the state that it will have when the last unit is paid, and that state is not in force until then. Until that moment
+// every request is refused, and a refusal writes nothing. So no window ever gives more than its quota, and time pays the debt
+// whether or not requests come.
 //
-// Of token-bucket, fixed-window, sliding-window and sliding-log. Of a policy's limits each has a debt of its own.
+// This works for token-bucket, fixed-window, sliding-window and sliding-log. Each limit of a policy has a debt of its own.
 
 import { type CounterState, type Ring, wrap } from "./counter-state.ts";
 import { type Decision, emptyDecision } from "./decision.ts";
@@ -13,23 +13,23 @@ import { admits, charge, describe, type Rate } from "./rate.ts";
 import type { SlidingWindow } from "./sliding-window.ts";
 import { admitsTokenBucket, type Bucket, overdrawTokenBucket } from "./token-bucket.ts";
 
-/** What a store keeps beside a counter that owes. */
+/** What a store keeps beside a counter that has a debt. */
 export interface Debt {
-  /** The moment in which the last unit is paid, in µs since the epoch; 0: nothing is owed. */
+  /** When the last unit is paid, in µs since the epoch. 0: nothing is owed. */
   paidAtUs: number;
-  /** When it was made, and under which quota: what edits and clocks that step are measured by. */
+  /** When the debt was made, and under which quota. Edits of the quota and steps of the clock are measured against these. */
   sinceUs: number;
   quota: number;
 }
 
-/** In the year 2128. What would be paid later is forgiven, so that every moment stays below 2^53 µs. */
+/** In the year 2128. Units that would be paid later are forgiven, so that every time stays below 2^53 µs. */
 const latestUs = 5_000_000_000_000_000;
-/** Two are enough; more only where a store has lost entries of the counter. */
+/** Two turns are enough. More are needed only where a store has lost entries of the counter. */
 const mostTurns = 4;
 
 /**
- * The moment from which the counter stands for itself: now, or when it will have paid. A quota that was edited pays what is
- * left faster or slower; a clock that stepped back takes the debt with it.
+ * Returns the moment from which the counter's state is in force: now, or when the debt will be paid. If the quota was edited, the
+ * debt is paid faster or slower. If the clock stepped back, the debt moves with it.
  */
 export function standsFromUs(rate: Rate, debt: Debt, nowUs: number): number {
   let owedUs = debt.paidAtUs - debt.sinceUs;
@@ -39,10 +39,10 @@ export function standsFromUs(rate: Rate, debt: Debt, nowUs: number): number {
 }
 
 /**
- * Whether a request may go on whose units are settled later: nothing is owed and one unit at least is there. Charges nothing;
- * where the clock `stepped`, the state is to be saved.
+ * Returns whether a request whose charge is deferred may go on: nothing is owed and at least one unit is available. Charges
+ * nothing; if the clock `stepped`, the state must be saved.
  *
- * @param fromUs what `standsFromUs` says
+ * @param fromUs the result of `standsFromUs`
  * @param decision is filled
  */
 export function admitsWithDebt(
@@ -65,11 +65,11 @@ export function admitsWithDebt(
 }
 
 /**
- * Charges `units`, whether they are there or not.
+ * Charges `units`, whether or not they are available.
  *
- * @param fromUs what `standsFromUs` says
+ * @param fromUs the result of `standsFromUs`
  * @param units 1 or more
- * @returns the moment from which the counter stands for itself now: later than `fromUs` where something is owed
+ * @returns the moment from which the counter's state is in force now: later than `fromUs` if something is owed
  */
 export function chargeDeferred(rate: Rate, state: CounterState, ring: Ring, fromUs: number, units: number): number {
   if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") {
@@ -87,7 +87,8 @@ export function chargeDeferred(rate: Rate, state: CounterState, ring: Ring, from
       owed -= taken;
     }
     if (owed > 0) {
-      // The counter is full. A period later all of it has come back, each unit in its turn, and was paid anew.
+      // The counter is full. One period later all its units have come back, each in its turn, and have been charged again for the
+      // debt.
       const periods = wholeTurns(owed, rate.quota, latestUs - atUs, periodUs);
       state.atUs += periods * periodUs;
       if (rate.algorithm !== "fixed-window") moveEntries(rate, state, periods);
@@ -101,8 +102,8 @@ export function chargeDeferred(rate: Rate, state: CounterState, ring: Ring, from
 }
 
 /**
- * Charges units that requests took while the counter was not asked: as many of them as there are, and of a bucket what refills
- * within its clock's tolerance as well.
+ * Charges units that requests took without asking the counter: as many as are available. A bucket also charges what refills
+ * within its clock tolerance.
  *
  * @param units 1 or more
  * @returns how many were charged
@@ -119,24 +120,27 @@ export function chargeUpTo(rate: Rate, state: CounterState, ring: Ring, nowUs: n
   return taken;
 }
 
-/** A bucket may owe more than it holds: it pays as it refills, to the fraction of a unit. */
+/** A bucket may owe more than it holds. It pays as it refills, exact to the fraction of a unit. */
 function chargeBucketDeferred(rate: Bucket, state: CounterState, fromUs: number, units: number): number {
   const { quota, windowUs, fullUs, fullRest } = rate;
   const windows = wholeTurns(units, quota, latestUs - fromUs, windowUs);
   admitsTokenBucket(rate, state, fromUs, Math.min(units - windows * quota, quota));
   state.atUs = state.nextAtUs + windows * windowUs;
   state.count = state.nextCount;
-  // A started µs counts whole.
+  // A started µs counts as a whole one.
   const waitUs = state.atUs - fromUs - fullUs + Math.ceil((state.count - fullRest) / quota);
   return Math.min(fromUs + Math.max(waitUs, 0), latestUs);
 }
 
-/** How many times `quota` is paid before the last 1 to `quota` of these units, as far as `mostUs` goes. */
+/**
+ * Returns how often a whole `quota` is paid before the last 1 to `quota` of these units, but no more often than fits into
+ * `mostUs`.
+ */
 function wholeTurns(units: number, quota: number, mostUs: number, turnUs: number): number {
   return Math.max(Math.min(Math.floor((units - 1) / quota), Math.floor(mostUs / turnUs)), 0);
 }
 
-/** The entries stay as old as they are where the newest tick moves ahead by so many periods. */
+/** Keeps the age of the entries when the newest tick moves ahead by so many periods. */
 function moveEntries(rate: SlidingWindow, state: CounterState, periods: number): void {
   const offset = state.offset - ((periods * (rate.ticks + 1)) % wrap);
   state.offset = offset < 0 ? offset + wrap : offset;

@@ -1,8 +1,7 @@
-// fixed-window: at most `quota` units in each window, windows being multiples of the window's length since the epoch
-// (so a window of 1d is a UTC day). Two full windows may meet at their border: any interval of one window's length
-// holds at most twice the quota.
+// fixed-window: at most `quota` units in each window. Windows begin at multiples of their length since the epoch, so a window of
+// 1d is a UTC day. Two full windows may meet at their border: any interval of one window's length holds at most twice the quota.
 //
-// The head is the start of the window that was last charged, and the units used in it.
+// The head is the start of the window that was last charged, and the number of units used in it.
 
 import { type CounterState, clockToleranceUs } from "./counter-state.ts";
 import { type Decision, never } from "./decision.ts";
@@ -29,8 +28,8 @@ export function admitsFixedWindow(limit: FixedWindow, state: CounterState, nowUs
     if (state.atUs - nowUs <= limit.toleranceUs) {
       state.nextAtUs = state.atUs;
     } else {
-      // The clock stepped back over a border. Counting anew would mint units, waiting for the window that had been
-      // reached would lock the key out: what was used counts in the window that the clock shows.
+      // The clock stepped back over a border. Counting anew would mint units. Waiting until the clock reaches the counted window
+      // again would lock the key out. So the used units count in the window that the clock shows.
       state.atUs = startUs;
       state.stepped = true;
     }
@@ -55,7 +54,7 @@ export function describeFixedWindow(
   else decision.retryAfterUs = cost > limit.quota ? never : decision.resetAfterUs;
 }
 
-/** Gives back units of the window that is still counted; those of an earlier one are gone with it. */
+/** Refunds units of the window that is still counted. Units of an earlier window are gone with it. */
 export function refundFixedWindow(state: CounterState, chargedAtUs: number, cost: number): void {
   if (state.atUs !== chargedAtUs) return;
   state.count = state.count > cost ? state.count - cost : 0;

@@ -1,6 +1,6 @@
-// leaky-bucket: shapes. An admitted request is told to wait, so that departures are window ÷ quota apart; at most `burst`
-// wait, more are refused. Seen from the counter it is a token bucket with room for one that departs and `burst` that wait:
-// what the bucket owed before the request is what the request waits.
+// leaky-bucket: shapes traffic. An admitted request waits, so that departures are window ÷ quota apart. At most `burst` units
+// wait; further ones are refused. The counter is a token bucket with room for one unit that departs and `burst` that wait: a
+// request waits for what the bucket owed before it.
 
 import type { CounterState } from "./counter-state.ts";
 import { type Bucket, bucketOf } from "./token-bucket.ts";
@@ -15,7 +15,7 @@ export function leakyBucket(quota: number, windowUs: number, burst: number): Lea
   return bucketOf("leaky-bucket", quota, windowUs, burst + 1);
 }
 
-/** How long the request that `admits` has just judged waits, in µs; a started µs counts whole. */
+/** Returns how long the request that `admits` has just decided waits, in µs; a started µs counts as a whole one. */
 export function leakyBucketDelayUs(bucket: Bucket, state: CounterState, nowUs: number, cost: number): number {
   const own = multiplyDivide(cost, bucket.unitRest, bucket.quota);
   const owedUs = state.nextAtUs - nowUs - cost * bucket.unitUs - own.quotient;

@@ -1,4 +1,4 @@
-// What an algorithm is told of a limit: how many units in which time.
+// The numbers of a limit that an algorithm needs: how many units in which time.
 
 export type Algorithm =
   | "token-bucket"
@@ -12,10 +12,10 @@ export interface Limit {
   readonly name: string;
   readonly algorithm: Algorithm;
   readonly quota: number;
-  /** Of concurrency: the slots' time to live. */
+  /** For concurrency: the slots' time to live. */
   readonly windowUs: number;
-  /** Capacity of a token-bucket, or how many may wait in a leaky-bucket; of other algorithms, the quota. */
+  /** The capacity of a token-bucket, or how many units may wait in a leaky-bucket. For other algorithms: the quota. */
   readonly burst: number;
-  /** Length of a sliding-window's blocks; of other algorithms, 0. */
+  /** The length of a sliding-window's blocks. For other algorithms: 0. */
   readonly precisionUs: number;
 }

@@ -1,9 +1,9 @@
-// The simplest store: a counter that lives in memory, its entries in arrays. What Node and the browser count with.
+// The simplest store: a counter in memory, with its entries in arrays. Node and the browser count with it.
 
 import { type CounterState, emptyState, nextCapacity, type Ring } from "./counter-state.ts";
 
 export interface MemoryCounter extends CounterState {
-  /** Of each slot. */
+  /** One value for each slot. */
   ticks: number[];
   starts: number[];
 }
@@ -30,7 +30,7 @@ export const memoryRing: Ring = {
   },
 };
 
-/** The values of a full ring, beginning with the oldest. */
+/** Returns the values of a full ring, the oldest first. */
 function turned(values: readonly number[], first: number, capacity: number): number[] {
   const moved: number[] = [];
   for (let slot = first; slot < capacity; slot++) moved.push(values[slot] as number);

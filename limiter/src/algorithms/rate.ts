@@ -1,4 +1,4 @@
-// One door to all algorithms: what a limit of a policy does to a counter's state.
+// The single entry to all algorithms: it applies a limit of a policy to a counter's state.
 
 import { concurrency } from "./concurrency.ts";
 import type { CounterState, Ring } from "./counter-state.ts";
@@ -31,7 +31,7 @@ import {
   tokenBucket,
 } from "./token-bucket.ts";
 
-/** A limit made ready for deciding. */
+/** A limit that is prepared for deciding. */
 export type Rate = TokenBucket | LeakyBucket | FixedWindow | SlidingWindow;
 
 export function rateOf({ algorithm, quota, windowUs, burst, precisionUs }: Omit<Limit, "name">): Rate {
@@ -43,7 +43,7 @@ export function rateOf({ algorithm, quota, windowUs, burst, precisionUs }: Omit<
   return concurrency(quota, windowUs);
 }
 
-/** Whether a request of `cost` may go on. Charges nothing. @param nowUs µs since the epoch */
+/** Returns whether a request of `cost` may go on. Charges nothing. @param nowUs µs since the epoch */
 export function admits(rate: Rate, state: CounterState, ring: Ring, nowUs: number, cost: number): boolean {
   if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") {
     return admitsTokenBucket(rate, state, nowUs, cost);
@@ -52,7 +52,7 @@ export function admits(rate: Rate, state: CounterState, ring: Ring, nowUs: numbe
   return admitsSliding(rate, state, ring, nowUs, cost);
 }
 
-/** Charges the request that `admits` has just let go on. */
+/** Charges the request that `admits` has just admitted. */
 export function charge(rate: Rate, state: CounterState, ring: Ring): void {
   if (keepsEntries(rate)) {
     chargeSliding(rate, state, ring);
@@ -63,7 +63,7 @@ export function charge(rate: Rate, state: CounterState, ring: Ring): void {
 }
 
 /**
- * Gives back what a charge of `cost` took.
+ * Refunds what a charge of `cost` took.
  *
  * @param chargedAtUs the state's `atUs` right after that charge
  */
@@ -84,7 +84,7 @@ export function refund(
   }
 }
 
-/** Fills `decision` for the request that `admits` has just judged, before or after it is charged. */
+/** Fills `decision` for the request that `admits` has just decided, before or after it is charged. */
 export function describe(
   rate: Rate,
   state: CounterState,
@@ -108,39 +108,40 @@ export function describe(
   }
 }
 
-/** Whether its counters have a ring of entries beside the head. */
+/** Returns whether counters of this rate have a ring of entries beside the head. */
 export function keepsEntries(rate: Rate): rate is SlidingWindow {
-  // Asked in the order of `admits`: what LuaJIT compares there, it does not compare again.
+  // The comparisons come in the order of `admits`, so that LuaJIT does not repeat those that it has made there.
   return !(rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket" || rate.algorithm === "fixed-window");
 }
 
-/** The most units that can be had at once. */
+/** Returns the most units that can be had at once. */
 export function capacity(rate: Rate): number {
   return rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket" ? rate.burst : rate.quota;
 }
 
-/** The burst or the precision that the rate was made with, whichever its algorithm has; else 0. */
+/** Returns the burst or the precision that the rate was made with, whichever its algorithm has; else 0. */
 export function sizeOf(rate: Rate): number {
   if (rate.algorithm === "token-bucket") return rate.burst;
   if (rate.algorithm === "leaky-bucket") return rate.burst - 1;
   return rate.algorithm === "sliding-window" ? rate.tickUs : 0;
 }
 
-/** After how long an untouched counter is as if never used, in µs: how long a store need keep it. */
+/** Returns after how many µs an untouched counter is like one that was never used. A store must keep it for so long. */
 export function lifetimeUs(rate: Rate, state: CounterState, nowUs: number): number {
   if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") {
     return Math.max(state.atUs - nowUs, 0) + 1;
   }
-  // A window is kept for a second one, so that a clock that stepped back over a border finds it.
+  // A window is kept for the length of a second one, so that it is still there when the clock steps back over a border.
   if (rate.algorithm === "fixed-window") return rate.windowUs * 2;
   return slidingLifetimeUs(rate, state, nowUs);
 }
 
 /**
- * One share of `shares` of a rate: what a node may admit alone when it cannot ask the others. Of a fixed window it is a
- * bucket that holds and refills as much: two windows of a short outage would be worth one each.
+ * Returns one of `shares` shares of a rate: what a node may admit alone while it cannot ask the others. The share of a fixed
+ * window is a bucket that holds and refills as much, because a short outage that touches two windows would give one share for
+ * each.
  *
- * @param cost what one request takes; a share has room for one, or it would refuse them all
+ * @param cost what one request takes; a share has room for at least one request, or it would refuse them all
  */
 export function shareOf(rate: Rate, shares: number, cost: number): Rate {
   const share = Math.floor(rate.quota / shares);

@@ -1,50 +1,55 @@
-// Where a node's share of a limit begins, when Redis does not decide any more: not full, where the node knows that Redis has
-// just been counting, but as if the node had used it evenly until then. So a bucket is empty and refills at the share's rate,
-// and what a sliding window has comes back as a full one's would.
+// Sets the state in which a node's share of a limit begins when Redis no longer decides. Where the node knows that Redis has just
+// been counting, the share does not begin full, but as if the node had used it evenly until then. So a bucket begins empty and
+// refills at the share's rate, and the units of a sliding window come back as a full one's would.
 //
-// The bound: once Redis was heard to have nothing, a share with quota q in a window w admits at most q × t ÷ w in any time t
-// from then on. The rule looks at the share's counter and at what was heard last, so it may be applied before every decision:
-// an outage that ends and begins again begins where Redis left off again.
+// The bound: once Redis is known to have nothing left, a share with quota q in a window w admits at most q × t ÷ w in any time t
+// from then on. The rule looks only at the share's counter and at the last reply of Redis, so it may be applied before every
+// decision. When one outage ends and another begins, the share begins again where Redis left off.
 
 import type { CounterState, Ring } from "./counter-state.ts";
 import { admits, charge, type Rate } from "./rate.ts";
 import type { SlidingWindow } from "./sliding-window.ts";
 import { owesAtLeast } from "./token-bucket.ts";
 
-/** What a node knows of a counter in Redis, by its own clock, in µs since the epoch. */
+/** What a node knows of a counter in Redis, by the node's own clock, in µs since the epoch. */
 export interface LastKnown {
-  /** Redis counted then. */
+  /** When Redis last counted. */
   readonly atUs: number;
-  /** It has nothing to give before; 0 where it did not say so. */
+  /** Redis has nothing to give before this time; 0 if it did not say so. */
   readonly nothingUntilUs: number;
-  /** By name, the limits of the policy of which this is known; undefined: all of them. */
+  /** Names of the policy's limits that this applies to. Undefined: all of them. */
   readonly limits: readonly string[] | undefined;
 }
 
-/** A window that was used evenly was used in so many moments. */
+/** A window that is used evenly is represented by this many charges. */
 const moments = 10;
 
 /**
- * @param rate a share of the limit's, as `shareOf` makes it
- * @param state of the share's counter, there whole
- * @returns whether it has changed, and is to be saved
+ * Brings a share that has not begun into its first state.
+ *
+ * @param rate a share of the limit, as `shareOf` makes it
+ * @param state the share's counter, completely loaded
+ * @returns whether the state has changed and must be saved
  */
 export function beginShare(rate: Rate, state: CounterState, ring: Ring, known: LastKnown, nowUs: number): boolean {
-  // What Redis did not have is known of the time until then as well, though it was not asked.
+  // Redis has nothing until `nothingUntilUs`. So its state is known until then, although it was not asked again.
   const untilUs = Math.min(Math.max(known.atUs, known.nothingUntilUs), nowUs);
   if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") {
     const { atUs, count } = state;
     owesAtLeast(rate, state, untilUs, rate.burst);
     return state.atUs !== atUs || state.count !== count;
   }
-  // Slots that requests hold come back with them. Of a fixed window the share is a bucket.
+  // Slots come back with the requests that hold them. The share of a fixed window is a bucket.
   if (rate.algorithm === "concurrency" || rate.algorithm === "fixed-window") return false;
   if (isBegun(rate, state, untilUs)) return false;
   useEvenly(rate, state, ring, untilUs);
   return true;
 }
 
-/** Whether the share has been used since. In the tick that it begins in it has nothing: what was used there is from before. */
+/**
+ * Returns whether the share has begun, or was used later. In the tick of `untilUs` a share that has begun has nothing left; fewer
+ * units used in that tick are from before.
+ */
 function isBegun({ tickUs, quota }: SlidingWindow, { atUs, count }: CounterState, untilUs: number): boolean {
   const tickAtUs = untilUs - (untilUs % tickUs);
   return atUs > tickAtUs ? count > 0 : atUs === tickAtUs && count >= quota;

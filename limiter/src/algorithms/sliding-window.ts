@@ -1,12 +1,12 @@
 // sliding-window: never more than `quota` units in any interval of one window's length.
 //
-// Time is cut into ticks. A tick that overlaps the last window counts whole, so a unit comes back at most one tick late.
-// What ticks are long makes three algorithms of this one: a tenth of the window for a sliding-window, next to nothing for a
-// sliding-log, and for concurrency a tenth of what a slot may be held.
+// Time is cut into ticks. A tick that overlaps the last window counts as a whole, so a unit comes back at most one tick late. The
+// length of a tick makes three algorithms of this one: by default a tenth of the window for a sliding-window, next to nothing for
+// a sliding-log, and for concurrency a tenth of a slot's time to live.
 //
-// The head is the newest tick in which units were taken and the sum of all units that count: while the tick lasts, nothing
-// else is touched. When units are taken in a later one, the tick before becomes an entry of the ring. Entries hold running
-// sums, not units: what all expired ones took is one subtraction, and the first that has not is found by halving.
+// The head is the newest tick in which units were taken, and the sum of all units that count. While that tick lasts, nothing else
+// is touched. When units are taken in a later tick, the previous one becomes an entry of the ring. Entries hold running sums, not
+// units: one subtraction gives what all expired entries took, and bisection finds the first entry that has not expired.
 
 import { type CounterState, clockToleranceUs, type Ring, wrap } from "./counter-state.ts";
 import { type Decision, never } from "./decision.ts";
@@ -16,16 +16,19 @@ export interface SlidingWindow {
   readonly quota: number;
   readonly windowUs: number;
   readonly tickUs: number;
-  /** A tick counts until the clock is more than so many further. */
+  /** A tick counts until the clock is more than this many ticks later. */
   readonly ticks: number;
   readonly toleranceUs: number;
 }
 
-/** Entries of one counter. Further ones are taken into the newest: its units come back late, and never too early. */
+/**
+ * The most entries that one counter may have. Units that would need a further entry count as the newest ones: they come back
+ * late, never too early.
+ */
 export const mostEntries = 131_072;
-/** So many entries are passed one by one, before the first that has not expired is searched for. */
+/** Up to this many expired entries are passed one by one; beyond that the first live entry is searched for. */
 const fewExpire = 8;
-/** A refund reaches units of the newest so many ticks; older ones come back when their time is over. */
+/** A refund reaches units of this many newest entries. Older units come back when they expire. */
 const refundReach = 128;
 
 /** @param quota units per window, 1…2^31 @param windowUs 1,000…366 days @param precisionUs divides windowUs */
@@ -43,7 +46,7 @@ export function slidingOf(
   return { algorithm, quota, windowUs, tickUs, ticks, toleranceUs: clockToleranceUs(windowUs) };
 }
 
-/** How many ticks later the last µs of a tick is still within the window: (now − window, now] in whole µs. */
+/** Returns how many ticks later the last µs of a tick is still within the window: (now − window, now] in whole µs. */
 export function ticksOver(windowUs: number, tickUs: number): number {
   return Math.floor((windowUs + tickUs - 2) / tickUs);
 }
@@ -59,8 +62,9 @@ export function admitsSliding(
   if (tickAtUs > state.atUs) {
     expire(limit, state, ring, tickAtUs);
   } else if (tickAtUs < state.atUs) {
-    // The clock stepped back: all that counts moves with it, as old as it was. A tick that has begun might be shorter for
-    // units that were taken late in theirs, so they count as the next one's: nothing comes back early.
+    // The clock stepped back: everything that counts moves with it and keeps its age. What is left of a tick that has begun may
+    // be shorter than what was left of the tick in which units were taken. So the units count as taken in the next tick, and
+    // nothing comes back early.
     const reachedUs = nowUs === tickAtUs ? tickAtUs : tickAtUs + limit.tickUs;
     if (state.atUs - nowUs > limit.toleranceUs && state.atUs > reachedUs) {
       state.offset = (state.offset + (state.atUs - reachedUs) / limit.tickUs) % wrap;
@@ -76,7 +80,7 @@ export function admitsSliding(
 
 export function chargeSliding(limit: SlidingWindow, state: CounterState, ring: Ring): void {
   if (state.nextAtUs !== state.atUs) {
-    // The newest tick becomes an entry, if anything was taken in it that counts.
+    // The newest tick becomes an entry, if units taken in it still count.
     const sum = runningSum(state, ring);
     if (state.length < mostEntries && sum !== state.start) {
       if (state.length === state.capacity) {
@@ -109,7 +113,7 @@ export function describeSliding(
   } else if (cost > limit.quota) {
     decision.retryAfterUs = never;
   } else if (limit.algorithm === "concurrency") {
-    // Whoever holds a slot may give it back at any moment.
+    // The holder of a slot may release it at any moment.
     decision.retryAfterUs = 0;
   } else {
     decision.retryAfterUs = lastUs - untilLastUs(limit, state, ring, state.count + cost - limit.quota);
@@ -117,9 +121,9 @@ export function describeSliding(
 }
 
 /**
- * Gives back units that were charged in the tick that began at `chargedAtUs`, as far as they still count.
+ * Refunds units that were charged in the tick that began at `chargedAtUs`, as far as they still count.
  *
- * @returns how many were given back
+ * @returns how many were refunded
  */
 export function refundSliding(
   limit: SlidingWindow,
@@ -143,20 +147,20 @@ export function refundSliding(
   if (at < oldest) return 0;
   const units = distance(startOf(state, ring, at + 1), startOf(state, ring, at));
   const returned = Math.min(cost, units);
-  // Every running sum after it is less by as much.
+  // Every later running sum shrinks by as many units.
   if (at + 1 < state.length) lower(state, ring, at + 1, returned);
   state.start = distance(state.start, returned);
   state.count -= returned;
   return returned;
 }
 
-/** Takes back as many of the units that count, the newest first, in whatever tick they were taken. */
+/** Takes back up to `units` of the units that count, the newest first, whatever their tick. */
 export function takeNewest(state: CounterState, ring: Ring, units: number): void {
   const newest = distance(runningSum(state, ring), state.start);
   let left = Math.min(units, state.count);
   state.count -= left;
   left -= Math.min(left, newest);
-  // An entry whose units are all taken back is none.
+  // An entry is removed when all its units have been taken back.
   while (left > 0 && state.length > 0) {
     const start = startOf(state, ring, state.length - 1);
     const taken = Math.min(left, distance(state.start, start));
@@ -166,7 +170,10 @@ export function takeNewest(state: CounterState, ring: Ring, units: number): void
   }
 }
 
-/** The entry of this tick before the newest and not before `oldest`; less than `oldest` where there is none. */
+/**
+ * Returns the entry of this tick, searched for before the newest entry and not before `oldest`. A result below `oldest` means
+ * that there is none.
+ */
 function entryOf(state: CounterState, ring: Ring, tick: number, oldest: number): number {
   let at = state.length - 2;
   while (at >= oldest) {
@@ -176,7 +183,7 @@ function entryOf(state: CounterState, ring: Ring, tick: number, oldest: number):
   return at;
 }
 
-/** Takes `units` from the running sums of the entries from `from` on. */
+/** Subtracts `units` from the running sums of the entries from `from` on. */
 function lower(state: CounterState, ring: Ring, from: number, units: number): void {
   for (let entry = from; entry < state.length; entry++) {
     const slot = slotOf(state, entry);
@@ -185,14 +192,15 @@ function lower(state: CounterState, ring: Ring, from: number, units: number): vo
   }
 }
 
-/** How long the units of a counter count at most, in µs from `nowUs` on. Never 0: no store keeps anything so long. */
+/** Returns for how long the units of a counter count at most, in µs from `nowUs` on. Never 0: stores need a lifetime above 0. */
 export function slidingLifetimeUs(limit: SlidingWindow, state: CounterState, nowUs: number): number {
   return Math.max(state.atUs + (limit.ticks + 2) * limit.tickUs - nowUs, 1);
 }
 
 /**
- * Whether deciding takes more than the head: a store that keeps the ring apart need not fetch it otherwise. When it
- * lacks an entry that it once had, the units of that entry count as the newest's: late, and never too early.
+ * Returns whether deciding needs more than the head. If it does not, a store that keeps the ring separately need not fetch it. If
+ * a store lacks an entry that it once had, the units of that entry count as the newest ones: they come back late, never too
+ * early.
  */
 export function needsRing(limit: SlidingWindow, state: CounterState, nowUs: number, cost: number): boolean {
   if (state.count === 0) return false;
@@ -201,7 +209,7 @@ export function needsRing(limit: SlidingWindow, state: CounterState, nowUs: numb
   return behindUs !== 0 || state.count + cost > limit.quota;
 }
 
-/** Drops what no longer counts at the tick that begins at `tickAtUs`, later than the newest. */
+/** Drops what no longer counts in the tick that begins at `tickAtUs`, which is later than the newest tick. */
 function expire(limit: SlidingWindow, state: CounterState, ring: Ring, tickAtUs: number): void {
   if (tickAtUs - state.atUs > limit.ticks * limit.tickUs) {
     state.count = 0;
@@ -215,7 +223,7 @@ function expire(limit: SlidingWindow, state: CounterState, ring: Ring, tickAtUs:
   const tick = ringTick(limit, state, tickAtUs);
   if (age(state, ring, 0, tick) <= limit.ticks) return;
   const before = startOf(state, ring, 0);
-  // Between two requests mostly a few do.
+  // Between two requests usually only a few entries expire.
   let live = 1;
   while (live < state.length && age(state, ring, live, tick) > limit.ticks) {
     live += 1;
@@ -229,7 +237,10 @@ function expire(limit: SlidingWindow, state: CounterState, ring: Ring, tickAtUs:
   state.length -= live;
 }
 
-/** The oldest entry that has not, later than one that has, by strides that double, then by halves: after a pause there are many to pass. */
+/**
+ * Returns the oldest live entry; `from` is an expired one before it. After a pause there are many expired entries to pass, so the
+ * search doubles its strides and then bisects.
+ */
 function firstLive(limit: SlidingWindow, state: CounterState, ring: Ring, tick: number, from: number): number {
   let expired = from;
   let stride = 1;
@@ -250,7 +261,7 @@ function firstLive(limit: SlidingWindow, state: CounterState, ring: Ring, tick: 
   return live;
 }
 
-/** How much sooner than the newest tick's units the first `units` come back, in µs. */
+/** Returns by how many µs the oldest `units` come back earlier than the units of the newest tick. */
 function untilLastUs(limit: SlidingWindow, state: CounterState, ring: Ring, units: number): number {
   if (state.length === 0) return 0;
   const oldestStart = startOf(state, ring, 0);
@@ -262,7 +273,7 @@ function untilLastUs(limit: SlidingWindow, state: CounterState, ring: Ring, unit
   return age(state, ring, entry, ringTick(limit, state, state.atUs)) * limit.tickUs;
 }
 
-/** The last entry before which fewer than `units` were taken, by strides and halves. */
+/** Returns the last entry before which fewer than `units` were taken. The search doubles its strides and then bisects. */
 function lastBefore(state: CounterState, ring: Ring, oldestStart: number, units: number): number {
   let low = 1;
   let stride = 1;
@@ -283,24 +294,24 @@ function lastBefore(state: CounterState, ring: Ring, oldestStart: number, units:
   return low;
 }
 
-/** The sum of all units ever taken, modulo 2^32. */
+/** Returns the sum of all units ever taken, modulo 2^32. */
 function runningSum(state: CounterState, ring: Ring): number {
   const sum = startOf(state, ring, 0) + state.count;
   return sum < wrap ? sum : sum - wrap;
 }
 
-/** The running sum before an entry; before the newest units, where `entry` is one past the last. */
+/** Returns the running sum before an entry; where `entry` is one past the last, the running sum before the newest units. */
 function startOf(state: CounterState, ring: Ring, entry: number): number {
   if (entry >= state.length) return state.start;
   return ring.startAt(state, slotOf(state, entry));
 }
 
-/** By how many ticks the entry is older than `tick`. */
+/** Returns by how many ticks the entry is older than `tick`. */
 function age(state: CounterState, ring: Ring, entry: number, tick: number): number {
   return distance(tick, ring.tickAt(state, slotOf(state, entry)));
 }
 
-/** `later` − `earlier`, of numbers that wrapped around. */
+/** Returns `later` − `earlier` of numbers that wrap around. */
 function distance(later: number, earlier: number): number {
   const difference = later - earlier;
   return difference < 0 ? difference + wrap : difference;

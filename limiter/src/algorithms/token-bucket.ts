@@ -1,9 +1,9 @@
-// token-bucket: holds `burst` units, starts full, refills `quota` per window without steps.
+// token-bucket: holds `burst` units, starts full, and refills `quota` units per window continuously.
 //
-// What is stored is one moment: when the bucket will be full again (the field's GCRA calls it the theoretical arrival
-// time). A request moves it ahead by cost × window ÷ quota, and is allowed while it stays within burst × window ÷ quota
-// of now. That quotient is rarely whole, so a moment is whole µs plus a count of quota-ths of one: no fraction is lost,
-// however long the bucket lives.
+// The state is one moment: when the bucket will be full again (GCRA calls it the theoretical arrival time). A request moves it
+// ahead by cost × window ÷ quota, and is allowed while the moment stays within burst × window ÷ quota of now. That quotient is
+// rarely whole, so a moment consists of whole µs and a count of quota-ths of a µs. No fraction is lost, however long the bucket
+// lives.
 
 import { type CounterState, clockToleranceUs } from "./counter-state.ts";
 import { type Decision, never } from "./decision.ts";
@@ -13,10 +13,10 @@ export interface Bucket {
   readonly quota: number;
   readonly windowUs: number;
   readonly burst: number;
-  /** What one unit takes to refill: whole µs, and quota-ths of a µs. */
+  /** How long one unit takes to refill: whole µs, and quota-ths of a µs. */
   readonly unitUs: number;
   readonly unitRest: number;
-  /** What the whole bucket takes to refill: whole µs, and quota-ths of a µs. */
+  /** How long the whole bucket takes to refill: whole µs, and quota-ths of a µs. */
   readonly fullUs: number;
   readonly fullRest: number;
   readonly toleranceUs: number;
@@ -53,8 +53,11 @@ export function bucketOf<Name extends string>(
 }
 
 /**
- * A debt beyond what this bucket can owe means that the clock stepped back, or that burst was made smaller. A little beyond
- * is waited for; further beyond, waiting would lock the key out: the bucket is empty as of now, and says so from then on.
+ * Returns whether a request of `cost` may go on.
+ *
+ * A debt beyond what this bucket can owe means that the clock stepped back, or that the burst was made smaller. The bucket waits
+ * for a small excess. For a larger one, waiting would lock the key out: the bucket becomes empty as of now, and this state is to
+ * be saved.
  */
 export function admitsTokenBucket(bucket: Bucket, state: CounterState, nowUs: number, cost: number): boolean {
   let atUs = state.atUs;
@@ -69,7 +72,7 @@ export function admitsTokenBucket(bucket: Bucket, state: CounterState, nowUs: nu
     state.count = rest;
     state.stepped = true;
   } else if (rest >= bucket.quota) {
-    // Written under a larger quota; the fraction of a µs is worth nothing now.
+    // The state was written under a larger quota. The fraction of a µs does not matter now.
     rest = 0;
   }
 
@@ -94,8 +97,8 @@ export function admitsTokenBucket(bucket: Bucket, state: CounterState, nowUs: nu
 }
 
 /**
- * Gives back what a charge took that left the bucket full again at `chargedAtUs`, as far as it has not come back by itself:
- * what later charges took stays owed whole. Never makes the bucket fuller than full.
+ * Refunds a charge after which the bucket was going to be full again at `chargedAtUs`, as far as the units have not refilled
+ * meanwhile. What later charges took stays owed in full. Never makes the bucket fuller than full.
  */
 export function refundTokenBucket(
   bucket: Bucket,
@@ -116,7 +119,7 @@ export function refundTokenBucket(
   const leastUs = Math.max(nowUs + laterUs, 0);
   if (atUs < leastUs) {
     atUs = leastUs;
-    // Of the later charges' fraction of a µs only the sum is known.
+    // Of the later charges' fractions of a µs only the sum is known.
     rest = laterUs > 0 ? state.count : 0;
   }
   state.atUs = atUs;
@@ -146,15 +149,15 @@ export function describeTokenBucket(
   } else if (cost > bucket.burst) {
     decision.retryAfterUs = never;
   } else {
-    // Until the debt has shrunk to what the bucket can owe after this request; a started µs counts whole.
+    // The wait ends when the debt has shrunk to what the bucket can owe after this request; a started µs counts as a whole one.
     const waitUs = state.nextAtUs - nowUs - bucket.fullUs;
     decision.retryAfterUs = Math.min(waitUs + Math.ceil((state.nextCount - bucket.fullRest) / bucket.quota), maxExact);
   }
 }
 
 /**
- * Makes the bucket owe at least `units` as of `atUs`, as if it had not refilled further until then: for units that have been
- * debited and may still be spent. More than the whole bucket it cannot owe.
+ * Makes the bucket owe at least `units` as of `atUs`, as if it had not refilled further until then. This is for units that have
+ * been debited and may still be spent. At most the whole burst is owed this way.
  */
 export function owesAtLeast(bucket: Bucket, state: CounterState, atUs: number, units: number): void {
   if (units > 0) {
@@ -168,14 +171,14 @@ export function owesAtLeast(bucket: Bucket, state: CounterState, atUs: number, u
 }
 
 /**
- * Charges units that were taken already, whether the bucket holds them or not. What it may owe beyond its burst is another burst,
- * and no more than is waited for where a clock has stepped back.
+ * Charges units that were already taken, whether or not the bucket holds them. Beyond its burst it may owe at most another burst,
+ * and no more than the clock tolerance allows.
  *
  * @param units 1 or more
  * @returns how many were charged
  */
 export function overdrawTokenBucket(bucket: Bucket, state: CounterState, nowUs: number, units: number): number {
-  // Brings the state to a legal one first.
+  // This brings the state into its legal range first.
   admitsTokenBucket(bucket, state, nowUs, 1);
   const owedUs = Math.max(state.atUs - nowUs, 0);
   const beyondUs = Math.min(bucket.toleranceUs, bucket.fullUs);
@@ -187,17 +190,17 @@ export function overdrawTokenBucket(bucket: Bucket, state: CounterState, nowUs: 
   return taken;
 }
 
-/** How long so many units take to refill, in µs; a started µs counts whole. */
+/** Returns how long so many units take to refill, in µs; a started µs counts as a whole one. */
 export function refillUs(bucket: Bucket, units: number): number {
   const { quotient, remainder } = multiplyDivide(units, bucket.windowUs, bucket.quota);
   return remainder > 0 ? quotient + 1 : quotient;
 }
 
-/** How many whole units a stretch of time refills: floor((us + rest ÷ quota) × quota ÷ window). */
+/** Returns how many whole units refill in a stretch of time: floor((us + rest ÷ quota) × quota ÷ window). */
 function unitsIn(bucket: Bucket, us: number, rest: number): number {
   const exact = us * bucket.quota + rest;
   if (exact < maxExact) return Math.floor(exact / bucket.windowUs);
-  // Not `%`, which beyond 2^53 is exact in JavaScript alone.
+  // `%` is not used here: beyond 2^53 it is exact in JavaScript only.
   const windows = Math.floor(us / bucket.windowUs);
   const part = multiplyDivide(bucket.quota, Math.max(us - windows * bucket.windowUs, 0), bucket.windowUs);
   const whole = windows * bucket.quota + part.quotient;

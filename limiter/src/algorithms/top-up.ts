@@ -1,7 +1,7 @@
-// An operator's gift: units that were taken and still count are given back, whoever took them, and never more than that. The
-// newest are first, since the oldest come back soonest by themselves.
+// An operator returns units to a counter: units that were taken and still count are refunded, whoever took them, and never more
+// than that. The newest come first, since the oldest come back soonest by themselves.
 //
-// Not for concurrency, whose slots are held by requests, nor for what is owed: see settlement.ts.
+// This is not for concurrency, whose slots are held by requests, nor for debts: see deferred-charge.ts.
 
 import type { CounterState, Ring } from "./counter-state.ts";
 import { refundFixedWindow } from "./fixed-window.ts";
@@ -9,9 +9,9 @@ import { admits, keepsEntries, type Rate } from "./rate.ts";
 import { takeNewest } from "./sliding-window.ts";
 import { refundTokenBucket } from "./token-bucket.ts";
 
-/** @param state is there whole, and is to be saved @param units 1 or more */
+/** @param state completely loaded, and to be saved @param units 1 or more */
 export function topUp(rate: Rate, state: CounterState, ring: Ring, nowUs: number, units: number): void {
-  // Drops what counts no longer, and follows a clock that stepped back.
+  // Drops what no longer counts, and follows a clock that stepped back.
   admits(rate, state, ring, nowUs, 1);
   if (keepsEntries(rate)) {
     takeNewest(state, ring, units);

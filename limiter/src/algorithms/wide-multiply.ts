@@ -1,4 +1,4 @@
-// Products beyond 2^53, where a double would drop the last digits: long multiplication, six bits at a time.
+// Multiplies to products beyond 2^53, where a double would lose the last digits, by long multiplication, six bits at a time.
 
 export interface Quotient {
   quotient: number;
@@ -11,10 +11,10 @@ export const maxExact = 9007199254740992;
 const digitBase = 64;
 
 /**
- * floor(a × b ÷ divisor) and what is left over, without ever forming a × b.
+ * Returns floor(a × b ÷ divisor) and the remainder, without ever forming a × b.
  *
- * Exact for whole a < 2^36, b < 2^46, divisor < 2^46 while the quotient is below 2^53; a larger quotient is rounded as
- * doubles are. Products that fit take one multiplication.
+ * Exact for whole a < 2^36, b < 2^46 and divisor < 2^46 while the quotient is below 2^53; a larger quotient is rounded as doubles
+ * are. Products that fit need a single multiplication.
  */
 export function multiplyDivide(a: number, b: number, divisor: number): Quotient {
   if (a * b < maxExact) {

@@ -1,4 +1,4 @@
-// How long a text is in UTF-8, so that Node counts as Lua does, whose strings are bytes.
+// Computes how long a text is in UTF-8, so that Node counts as Lua does, whose strings are bytes.
 
 const textIsBytes = "é".length === 2;
 
@@ -9,7 +9,7 @@ export function byteLength(text: string): number {
   return bytes;
 }
 
-/** As much of the text's beginning as has at most `maxBytes`. Never ends within a character. */
+/** Returns the beginning of the text, at most `maxBytes` long. Never ends within a character. */
 export function cutToBytes(text: string, maxBytes: number): string {
   let bytes = 0;
   let end = 0;
@@ -22,7 +22,7 @@ export function cutToBytes(text: string, maxBytes: number): string {
   return text.slice(0, end);
 }
 
-/** Of a UTF-16 unit; a surrogate is half of a character of four. */
+/** Returns how many bytes a UTF-16 unit takes in UTF-8. A surrogate is half of a character of four bytes. */
 function bytesOf(code: number): number {
   if (code < 0x80) return 1;
   return code < 0x800 || (code >= 0xd800 && code <= 0xdfff) ? 2 : 3;

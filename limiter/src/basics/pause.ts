@@ -1,7 +1,7 @@
-// Work on ten thousand policies is done in short steps. Between two of them whoever does it may let others go first.
+// Work on ten thousand policies is done in short steps. Between two of them the worker may let other requests go first.
 
-/** Called between steps. May yield: what it returns to has kept nothing that others could have changed. */
+/** Called between steps. It may yield, so its callers keep nothing across it that others could have changed. */
 export type Pause = (this: void) => void;
 
-/** For those who have nothing else to do meanwhile. */
+/** For callers that have nothing else to do meanwhile. */
 export function noPause(): void {}

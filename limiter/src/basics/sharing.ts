@@ -1,9 +1,9 @@
-// Ten thousand policies say the same in most places. What is equal and never changes is kept once, so that requests of
-// different policies walk through the same memory, and what is made of it is not made for each request.
+// Ten thousand policies say the same in most places. Values that are equal and never change are kept once, so that requests of
+// different policies use the same memory, and what is made of a value is not made for each request.
 
 import { emptyTable } from "./table.ts";
 
-/** Made anew when there are more: those of policies that are gone are not kept for ever. */
+/** The table is emptied when there are more, so that values of policies that are gone are not kept for ever. */
 const mostKnown = 1000;
 
 export interface Sharing<Value> {
@@ -15,7 +15,7 @@ export function sharing<Value>(): Sharing<Value> {
   return { known: emptyTable<Value | undefined>(), count: 0 };
 }
 
-/** The first value that was made for this name. @param name the same for equal values alone */
+/** Returns the first value that was made for this name. @param name the same only for equal values */
 export function shared<Value>(among: Sharing<Value>, name: string | number, make: () => Value): Value {
   let value = among.known[name];
   if (value !== undefined) return value;

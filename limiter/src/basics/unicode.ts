@@ -1,10 +1,10 @@
-// Texts that anyone may have written: whether they can travel, and how they are shown.
+// Checks texts that anyone may have written, and makes them printable.
 
 const textIsBytes = "é".length === 2;
 
 /**
- * Whether the text has a UTF-8 form: no half of a surrogate pair stands alone. Lua's strings are bytes that its JSON
- * reader decoded, and it decodes no such half: nothing is left to check there.
+ * Returns whether the text has a UTF-8 form: no half of a surrogate pair stands alone. Lua's strings are bytes that its JSON
+ * reader decoded, and that reader decodes no lone half: nothing is left to check there.
  */
 export function isWellFormed(text: string): boolean {
   if (textIsBytes) return true;
@@ -17,7 +17,7 @@ export function isWellFormed(text: string): boolean {
   return true;
 }
 
-/** The text with "?" for each control character and each lone surrogate; a control character of two bytes counts once. */
+/** Returns the text with "?" for each control character and each lone surrogate; a control character of two bytes counts once. */
 export function printable(text: string): string {
   let line = "";
   for (let i = 0; i < text.length; i++) {
@@ -41,7 +41,7 @@ export function printable(text: string): string {
   return line;
 }
 
-/** U+0080 to U+009F; in UTF-8, the byte after 0xC2. False for NaN, past the end. */
+/** Returns whether this is one of U+0080 to U+009F; in UTF-8, the byte after 0xC2. False for NaN, past the end. */
 function isLateControl(code: number): boolean {
   return code >= 0x80 && code <= 0x9f;
 }

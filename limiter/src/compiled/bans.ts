@@ -1,16 +1,16 @@
-// Bans as requests meet them. A ban of a network holds in the whole realm of its app, whatever the policies there say; a ban
-// of key values holds for one policy. App `default` has every host and path for its realm. In the realm of another app an
-// entry of the index holds it (protocol/snapshot-apps.ts); of an app from before there were realms, what its policies match, in
-// whatever mode, stands for its realm. The ask-first API goes by the policies.
+// Applies bans to requests. A network ban holds in the whole realm of its app, whatever the policies there say. A ban of key
+// values holds for one policy. The realm of app `default` is every host and path. In the realm of another app, an entry of the
+// index carries the ban (protocol/snapshot-apps.ts). For an app from before there were realms, the realm is what its policies
+// match, in whatever mode. In the check API, the policies determine which bans apply.
 //
-// A ban ends by itself: each look asks for the time, so that nothing is made anew when one has ended.
+// A ban ends by itself: every lookup compares it with the time, so that nothing is built anew when a ban has ended.
 
 import { emptyTable } from "../basics/table.ts";
 import type { KeyPart } from "../key/key-part.ts";
 import { firstMatch, indexKeyPatterns, type KeyPatterns, patternValue } from "../key/key-patterns.ts";
 import { isWithin, type Networks, networksOf } from "../key/networks.ts";
 
-/** Of `cidr`, or of `policy` and `key`, exactly one is given. */
+/** A ban has exactly one of two forms: `cidr`, or `policy` and `key`. */
 export interface SnapshotBan {
   id: string;
   app: string;
@@ -19,14 +19,14 @@ export interface SnapshotBan {
   policy?: string;
   /** Key values in the order of the policy's key; "*" is any value. */
   key?: string[];
-  /** Over from this second since 1970 on: it ends without another snapshot. */
+  /** The ban is over from this second since 1970 on: it ends without another snapshot. */
   untilSeconds: number;
 }
 
 /** The app whose realm is everything. */
 const appOfEverything = "default";
 
-/** The bans that one policy looks at. */
+/** The bans that one policy checks. */
 export interface PolicyBans {
   /** One record for all policies of the app. Undefined for app `default`: its networks are refused before any policy is met. */
   readonly networks: Networks | undefined;
@@ -35,12 +35,12 @@ export interface PolicyBans {
 
 interface KeyBans {
   readonly patterns: KeyPatterns;
-  /** By the place of the pattern; the last to end comes first, so that it is the first to match. */
+  /** By index of the pattern. The ban that ends last comes first, so that it is the first to match. */
   readonly untilSeconds: readonly number[];
 }
 
 export interface BansByPlace {
-  /** Networks that are banned wherever a request comes. Undefined: there are none. */
+  /** Networks that are banned from everything. Undefined: there are none. */
   readonly everywhere: Networks | undefined;
   readonly ofApp: Record<string, Networks>;
   readonly ofPolicy: Record<string, SnapshotBan[]>;
@@ -67,7 +67,7 @@ export function sortBans(bans: readonly SnapshotBan[]): BansByPlace {
   return { everywhere, ofApp, ofPolicy };
 }
 
-/** Undefined where there are none. */
+/** Returns undefined if there are none. */
 export function bansOn(
   { ofApp, ofPolicy }: BansByPlace,
   app: string,
@@ -89,7 +89,10 @@ function keyBansOf(bans: SnapshotBan[], key: readonly KeyPart[]): KeyBans {
   return { patterns, untilSeconds: bans.map(({ untilSeconds }) => untilSeconds) };
 }
 
-/** A policy's key may have changed since the ban was made: of a key that it never has now, nothing is looked up. */
+/**
+ * Returns whether a ban can match. The policy's key may have changed since the ban was made; values that the key can never have
+ * now are not looked up.
+ */
 function canMatch(patterns: readonly string[], key: readonly KeyPart[]): boolean {
   if (patterns.length !== key.length) return false;
   for (let i = 0; i < key.length; i++) {
@@ -111,7 +114,7 @@ export function isBannedKey({ keys }: PolicyBans, values: readonly string[], now
   return place !== undefined && (keys.untilSeconds[place] as number) > nowSeconds;
 }
 
-/** Names cannot hold ":". */
+/** The result is unique, because names cannot contain ":". */
 function placeOf(app: string, policy: string): string {
   return `${app}:${policy}`;
 }

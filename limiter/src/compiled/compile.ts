@@ -1,4 +1,4 @@
-// From a validated policy to what a request needs of it, so that nothing is parsed, joined or looked up twice.
+// Compiles a validated policy into what a request needs of it, so that nothing is parsed, joined or looked up twice.
 
 import type { Limit } from "../algorithms/limit.ts";
 import { type Rate, rateOf } from "../algorithms/rate.ts";
@@ -26,27 +26,27 @@ export interface CompiledPolicy {
   readonly policy: Policy;
   readonly limits: readonly CompiledLimit[];
   readonly counterPrefix: string;
-  /** Whether a limit is of concurrency: what it charges is given back when the request ends. */
+  /** True if a limit is of concurrency: its charge is refunded when the request ends. */
   readonly holdsSlots: boolean;
-  /** Whether its requests cost what their responses take: charged when these have been sent, and not before. */
+  /** True if requests cost what their responses take. They are charged when the responses have been sent, and not before. */
   readonly deferred: boolean;
   /** Where its counters are. */
   readonly store: StoreName;
-  /** Value of the `RateLimit-Policy` header. */
+  /** The value of the `RateLimit-Policy` header. */
   readonly policyHeader: string;
-  /** False: being a candidate is all that it takes to meet the policy. */
+  /** False: every candidate request meets the policy. */
   readonly conditional: boolean;
-  /** Undefined: every path of which the policy is a candidate. */
+  /** Undefined: every path for which the policy is a candidate. */
   readonly paths: PathTest | undefined;
   /** Undefined: every method. */
   readonly methods: Readonly<Record<string, boolean>> | undefined;
-  /** All of them have to be there with one of their values. */
+  /** A request must have all of these headers, each with one of its values. */
   readonly headers: readonly CompiledHeader[];
-  /** Whether it is enforced for every candidate, by a refusal: decided without further questions. */
+  /** True if the policy is enforced, by rejection, for every candidate: it is decided without further checks. */
   readonly fastPath: boolean;
-  /** What was decided since the decisions were last counted. */
+  /** Decisions since the counts were last collected. */
   readonly counts: DecisionCounts;
-  /** Of other costs than its own, once there were any. */
+  /** The same policy at other costs than its own, once there were any. */
   byCost?: CostMemory;
   /** Undefined: none. */
   readonly overrides: CompiledOverrides | undefined;
@@ -58,7 +58,7 @@ export interface CompiledPolicy {
   readonly schedule: CompiledSchedule | undefined;
 }
 
-/** node: on each gateway. exact: in Redis. leased: in Redis, of which gateways spend units that it has debited ahead. */
+/** node: on each gateway. exact: in Redis. leased: in Redis, which debits units in advance that gateways then spend. */
 export type StoreName = "node" | "exact" | "leased";
 
 export interface CompiledExempt {
@@ -66,19 +66,19 @@ export interface CompiledExempt {
   readonly patterns: KeyPatterns;
 }
 
-/** The same policy at other costs: for `atCost` alone. */
+/** The same policy at other costs; only `atCost` uses it. */
 export interface CostMemory {
   count: number;
   readonly policies: Record<number, CompiledPolicy>;
 }
 
-/** Decisions by result. A policy's own numbers, so that counting looks nothing up. */
+/** Decisions by result. Each policy has its own numbers, so that counting needs no lookup. */
 export interface DecisionCounts {
   allowed: number;
   refused: number;
   "shadow-refused": number;
   degraded: number;
-  /** Whether it is among those that wait to be counted. */
+  /** True if the policy is among those whose counts wait to be collected. */
   pending: boolean;
 }
 
@@ -96,13 +96,15 @@ export interface CompiledLimit {
   readonly name: string;
   readonly rate: Rate;
   readonly counterSuffix: string;
-  /** Names the counters of the limit among those of all limits: the prefix and the suffix of their keys. */
+  /** The prefix and the suffix of the counters' keys. They tell this limit's counters from those of all other limits. */
   readonly counterFamily: string;
-  /** What a store's own keys of these counters begin with: the store's to set, once. */
+  /** What a store's own keys of these counters begin with. The store sets it, once. */
   cellPrefix?: string;
-  /** Its numbers as a store sends them: the store's to set, once. */
+  /** The limit's numbers in the form in which a store sends them. The store sets it, once. */
   numberTexts?: NumberTexts;
-  /** Whose: of an override's own limits, the override's key. Undefined: the policy's. Their cells are never shared with others'. */
+  /**
+   * For an override's own limits: the override's key. Undefined: the limit is the policy's. Different owners never share cells.
+   */
   readonly owner?: string | undefined;
 }
 
@@ -117,7 +119,7 @@ export interface CompiledOverrides {
 const rates = sharing<Rate>();
 const noHeaders: readonly CompiledHeader[] = [];
 
-/** @param zones has the one of the policy's schedule @param bans those that the policy looks at */
+/** @param zones contains the zone of the policy's schedule @param bans those that the policy checks */
 export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, bans?: PolicyBans): CompiledPolicy {
   const prefix = counterPrefix(app, policy.name);
   const limits = policy.limits.map((limit) => compileLimit(limit, prefix));
@@ -158,10 +160,10 @@ export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, ba
 }
 
 /**
- * The policy as it is for these key values where an override matches them: its limits, and `policy.mode`. Undefined:
- * the policy itself holds.
+ * Returns the policy as it is for these key values if an override matches them: with the limits and the `policy.mode` of the
+ * override. Undefined: the policy itself applies.
  *
- * @param values in the key's order, not encoded; an absent one is ""
+ * @param values in the key's order, not encoded; an absent value is ""
  */
 export function overrideFor(policy: CompiledPolicy, values: readonly string[]): CompiledPolicy | undefined {
   if (policy.overrides === undefined) return undefined;
@@ -170,17 +172,17 @@ export function overrideFor(policy: CompiledPolicy, values: readonly string[]): 
   return place === undefined ? undefined : policies[place];
 }
 
-/** Whether the policy leaves this client's requests alone, whatever else they say. @param address $remote_addr */
+/** Returns whether the policy exempts this client, whatever else its requests say. @param address $remote_addr */
 export function isExemptAddress({ exempt }: CompiledPolicy, address: string): boolean {
   return exempt !== undefined && isWithin(exempt.networks, address);
 }
 
-/** Whether it leaves requests with these key values alone. @param values in the key's order, not encoded */
+/** Returns whether the policy exempts requests with these key values. @param values in the key's order, not encoded */
 export function isExemptKey({ exempt }: CompiledPolicy, values: readonly string[]): boolean {
   return exempt !== undefined && firstMatch(exempt.patterns, values) !== undefined;
 }
 
-/** Whether something of the request decides if it is counted, or by what. */
+/** Returns whether something in the request determines if it is counted, or by what. */
 function hasConditions({ costSource, overrides, exempt, schedule }: Policy): boolean {
   return costSource !== undefined || overrides !== undefined || exempt !== undefined || schedule !== undefined;
 }
@@ -207,7 +209,7 @@ function compileOverrides(compiled: CompiledPolicy, overrides: readonly Override
   const policies: CompiledPolicy[] = [];
   for (const { key, mode, limits } of overrides) {
     keys.push(key);
-    // A limit that stays as it is stays the same one, which stores have made ready once.
+    // A limit that the override does not change remains the same object, which stores have prepared once.
     const own = limits.map((limit, i) =>
       limit === policy.limits[i] ? (compiled.limits[i] as CompiledLimit) : compileLimit(limit, prefix, key.join("\n")),
     );
@@ -229,7 +231,7 @@ function isDeferred({ costSource }: Policy): boolean {
 
 function storeOf(policy: Policy, limits: readonly CompiledLimit[]): StoreName {
   if (policy.scope === "node") return "node";
-  // What is charged later is charged by Redis alone.
+  // Deferred charges are made by Redis alone, so such a policy is never leased.
   if (policy.consistency !== "leased" || isDeferred(policy)) return "exact";
   for (const { rate } of limits) {
     if (!isLeasable(rate, leaseParameters)) return "exact";
@@ -245,14 +247,14 @@ function noCosts(): CostMemory {
   return { count: 0, policies: emptyTable() };
 }
 
-/** How many costs of one policy are remembered: more than honest clients state, fewer than a hostile one can. */
+/** How many costs of one policy are remembered: more than honest clients state, and a bound for what a hostile one can state. */
 const mostCostsRemembered = 256;
 
 /**
- * The policy for a request of this cost, to be decided and given back as it is: `policy.cost` is what the request
- * stated. Of one limit list, so that stores know the counters again.
+ * Returns the policy for a request of this cost, with which the request is both decided and refunded: `policy.cost` is what the
+ * request stated. It shares its list of limits with the original policy, so that stores recognize the counters.
  *
- * @param cost what `costFrom` said
+ * @param cost the result of `costFrom`
  */
 export function atCost(policy: CompiledPolicy, cost: number): CompiledPolicy {
   if (cost === policy.policy.cost) return policy;

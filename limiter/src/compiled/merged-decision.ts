@@ -1,20 +1,23 @@
-// What a request is told when several limits, of one policy or of many, have decided: allowed if all allow, and in the
-// headers the limit nearest to refusing speaks.
+// Merges the decisions of several limits, of one policy or of many: the request is allowed if all of them allow it, and the
+// headers show the most restrictive limit.
 
 import { type Decision, emptyDecision, never } from "../algorithms/decision.ts";
 import type { CompiledPolicy } from "./compile.ts";
 
 export interface MergedDecision {
   allowed: boolean;
-  /** Whose limit speaks; undefined while nothing was decided. */
+  /** The policy of the most restrictive limit; undefined while nothing was decided. */
   policy: CompiledPolicy | undefined;
   limitName: string;
   decision: Decision;
-  /** The longest that a limit told the request to wait, in µs. */
+  /** The longest wait that a limit imposed on the request, in µs. */
   delayUs: number;
   /** Names of the limits that refused. */
   violated: string[];
-  /** Nobody is told where the request stands, unless it is refused or told to wait: a limit that has nothing to say is silent. */
+  /**
+   * True if the client receives the state of its limits only when the request is refused or must wait: other decisions need
+   * not be merged.
+   */
   quiet: boolean;
 }
 
@@ -30,7 +33,7 @@ export function newMergedDecision(): MergedDecision {
   };
 }
 
-/** Makes it as good as a new one. */
+/** Makes it equal to a new one. */
 export function clearMerged(merged: MergedDecision): void {
   merged.policy = undefined;
   merged.delayUs = 0;
@@ -39,12 +42,14 @@ export function clearMerged(merged: MergedDecision): void {
   merged.violated = [];
 }
 
-/** Where a limit may write its decision for `hear`: into the verdict, while no other has spoken there. */
+/**
+ * Returns where a limit may write its decision for `mergeLimit`: into the merged decision itself, while nothing was merged yet.
+ */
 export function mergeTarget(merged: MergedDecision, otherwise: Decision): Decision {
   return merged.policy === undefined ? merged.decision : otherwise;
 }
 
-/** Adds what one limit decided. The verdict copies it, unless it was written there. */
+/** Adds what one limit decided. The decision is copied, unless it was written there (see `mergeTarget`). */
 export function mergeLimit(
   merged: MergedDecision,
   policy: CompiledPolicy,
@@ -59,7 +64,7 @@ export function mergeLimit(
   showIfMoreRestrictive(merged, policy, limitName, decision);
 }
 
-/** Adds what a verdict of its own says, of a policy that was decided by itself. */
+/** Adds the merged decision of a policy that was decided separately. */
 export function mergeAll(merged: MergedDecision, own: MergedDecision): void {
   if (own.policy === undefined) return;
   if (!own.allowed) merged.allowed = false;
@@ -68,7 +73,10 @@ export function mergeAll(merged: MergedDecision, own: MergedDecision): void {
   showIfMoreRestrictive(merged, own.policy, own.limitName, own.decision);
 }
 
-/** The same of a limit whose refusal does not keep the request from going on: it speaks, and that is all. */
+/**
+ * Shows a limit's decision in the headers if it is the most restrictive. The merged decision stays allowed: this alone is for
+ * limits whose refusal does not stop the request.
+ */
 export function showIfMoreRestrictive(
   merged: MergedDecision,
   policy: CompiledPolicy,
@@ -88,7 +96,10 @@ export function showIfMoreRestrictive(
   shown.delayUs = decision.delayUs;
 }
 
-/** A refusal before a permission, the longer wait before the shorter, fewer remaining units before more. */
+/**
+ * Returns whether `a` is more restrictive: a refusal before a permission, the longer wait before the shorter, fewer remaining
+ * units before more.
+ */
 function isMoreRestrictive(a: Decision, b: Decision): boolean {
   if (a.allowed !== b.allowed) return !a.allowed;
   if (!a.allowed) return b.retryAfterUs !== never && (a.retryAfterUs === never || a.retryAfterUs > b.retryAfterUs);

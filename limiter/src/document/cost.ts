@@ -1,18 +1,22 @@
-// What a request costs where the request itself says so, or its response.
+// Reads the cost of a request where the request itself states it, or its response.
 
 import { parseKeyPart } from "../key/key-part.ts";
 
 export interface CostSource {
-  /** response-bytes: settled when the response has been sent. Until then a request costs one unit, which is not charged. */
+  /** response-bytes: charged when the response has been sent. Until then the request costs one unit, which is not charged. */
   readonly from: "header" | "request-bytes" | "response-bytes";
-  /** Of the header, in lower case; of others, "". */
+  /** The header's name in lower case; "" for other sources. */
   readonly name: string;
-  /** The cost of a request that says nothing. */
+  /** The cost of a request that states none. */
   readonly default: number;
   readonly max: number;
 }
 
-/** @param text as a policy writes it: "header:NAME", "request-bytes" or "response-bytes"; undefined when it is none */
+/**
+ * Returns undefined if the text has no valid form.
+ *
+ * @param text as in a policy: "header:NAME", "request-bytes" or "response-bytes"
+ */
 export function parseCostOrigin(text: string): Pick<CostSource, "from" | "name"> | undefined {
   if (text === "request-bytes" || text === "response-bytes") return { from: text, name: "" };
   const part = parseKeyPart(text);
@@ -20,16 +24,15 @@ export function parseCostOrigin(text: string): Pick<CostSource, "from" | "name">
 }
 
 /**
- * The cost that a request states.
+ * Returns the cost that a request states. An empty body costs 1.
  *
- * @param text the header's value, or that of Content-Length; undefined where there is none
- * @returns undefined when the text is no integer from 1 to `max`: the request is to be answered 400. An empty body
- *   costs 1.
+ * @param text the value of the header, or of Content-Length; undefined if it is absent
+ * @returns undefined if the text is not an integer from 1 to `max`: the request must be answered with 400
  */
 export function costFrom(text: string | undefined, { from, default: unstated, max }: CostSource): number | undefined {
   if (text === undefined) return unstated;
   if (from === "request-bytes" && text === "0") return 1;
-  // One spelling for each cost: digits alone, and no zero in front. 2^31 has ten.
+  // Each cost has one spelling: digits only, without a leading zero. 2^31 has ten digits.
   if (text === "" || text.length > 10 || text.charCodeAt(0) === 48) return undefined;
   let units = 0;
   for (let i = 0; i < text.length; i++) {

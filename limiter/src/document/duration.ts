@@ -1,4 +1,4 @@
-// Durations as operators write them: an integer and a unit, "250ms", "30s", "1d".
+// Parses durations as operators write them: an integer and a unit, like "250ms", "30s" or "1d".
 
 import { emptyTable } from "../basics/table.ts";
 
@@ -9,7 +9,7 @@ unitsUs["m"] = 60_000_000;
 unitsUs["h"] = 3_600_000_000;
 unitsUs["d"] = 86_400_000_000;
 
-/** @returns the duration in µs, or undefined when the text is none */
+/** @returns the duration in µs, or undefined if the text is not a duration */
 export function parseDuration(text: string): number | undefined {
   let digits = 0;
   let count = 0;
@@ -24,7 +24,7 @@ export function parseDuration(text: string): number | undefined {
   return unitUs === undefined ? undefined : count * unitUs;
 }
 
-/** The shortest way to write a duration: 60000000 → "1m". @param durationUs a whole number of ms, in µs */
+/** Returns the shortest form of a duration: 60000000 → "1m". @param durationUs a whole number of ms, in µs */
 export function formatDuration(durationUs: number): string {
   for (const unit of ["d", "h", "m", "s"]) {
     const unitUs = unitsUs[unit] as number;

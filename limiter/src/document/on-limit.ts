@@ -1,4 +1,4 @@
-// What happens to a request over the limit: it is refused, waits, gets something cheaper, or goes on with a mark.
+// Defines what happens to a request over the limit: it is refused, waits, gets something cheaper, or goes on with a mark.
 
 import { emptyTable } from "../basics/table.ts";
 import { parseDuration } from "./duration.ts";
@@ -10,16 +10,16 @@ export type OnLimit = Reject | Delay | Degrade | Tag;
 export interface Reject {
   readonly action: "reject";
   readonly status: number;
-  /** In place of the problem document. */
+  /** Replaces the problem document. */
   readonly body: string | undefined;
   readonly headers: readonly HeaderLines[];
 }
 
-/** Refused after all where the wait would be longer, or more are waiting: as by `reject`. */
+/** The request waits. If the wait would be too long, or too many are waiting, it is refused as by `reject`. */
 export interface Delay {
   readonly action: "delay";
   readonly maxDelayUs: number;
-  /** On each worker. */
+  /** The bound holds for each worker. */
   readonly maxWaiting: number;
   readonly otherwise: Reject;
 }
@@ -29,13 +29,13 @@ export interface Degrade {
   /** A path of this server, or a named location: "@cached". */
   readonly target: string | undefined;
   readonly response: Reject | undefined;
-  /** Passed upstream. */
+  /** The header is passed upstream. */
   readonly header: HeaderLine | undefined;
 }
 
 export interface Tag {
   readonly action: "tag";
-  /** Passed upstream. */
+  /** The header is passed upstream. */
   readonly header: HeaderLine;
 }
 
@@ -44,7 +44,7 @@ export interface HeaderLine {
   readonly value: string;
 }
 
-/** All lines of one name. */
+/** All header lines of one name. */
 export interface HeaderLines {
   readonly name: string;
   readonly value: string | readonly string[];
@@ -129,7 +129,7 @@ fieldsOfActions["delay"] = ["status", "body", "headers", "maxDelay", "maxWaiting
 fieldsOfActions["degrade"] = degradations;
 fieldsOfActions["tag"] = ["header"];
 
-/** Rules that hold between its fields. @param onLimit of the right shape, or reported already */
+/** Checks the rules between its fields. @param onLimit of the right shape, or reported already */
 export function checkOnLimit(onLimit: Json, findings: Findings): void {
   const action = onLimit["action"] ?? "reject";
   const own = typeof action === "string" ? fieldsOfActions[action] : undefined;
@@ -207,10 +207,10 @@ function headerFrom(line: string): HeaderLine {
   return parseHeaderLine(line) as HeaderLine;
 }
 
-/** Headers that say where a message ends, or how it is carried. */
+/** These headers determine where a message ends, or how it is carried. */
 const framing = ["connection", "content-length", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 
-/** `name: value`, of which neither can end a line. */
+/** Parses `name: value`; neither part can end a line. */
 function parseHeaderLine(line: string): HeaderLine | undefined {
   const colon = line.indexOf(":");
   if (colon < 1) return undefined;
@@ -230,7 +230,10 @@ function parseHeaderLine(line: string): HeaderLine | undefined {
   return value === "" || framing.includes(name) ? undefined : { name, value };
 }
 
-/** nginx goes nowhere by a path with "..", percent-encoded or not, or a NUL: the request would pass. */
+/**
+ * Returns whether nginx can go to this path internally. It goes nowhere if the path has a NUL or a "..", percent-encoded or not,
+ * and then the request would pass.
+ */
 export function isPath(text: string): boolean {
   // Elsewhere two slashes begin the name of another host.
   if (text.startsWith("//")) return false;

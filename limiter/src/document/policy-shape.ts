@@ -1,5 +1,5 @@
-// What a policy document may hold, field by field. The validator walks it, the control plane derives its JSON Schema
-// from it: a field that is not here does not exist.
+// Defines, field by field, what a policy document may contain. The validator walks these shapes, and the control plane derives
+// its JSON Schema from them: a field that is not here does not exist.
 
 import { parseCidr } from "../key/cidr.ts";
 import { isToken, keyPartGrammar, parseKeyPart } from "../key/key-part.ts";
@@ -12,7 +12,7 @@ import type { Shape } from "./shape.ts";
 
 export const maxPathBytes = 1024;
 export const maxTimezoneBytes = 64;
-/** How many a document may have of what is looked at together with other things of its kind. */
+/** The most items that a document may have in lists whose items are checked against each other. */
 export const most = {
   limits: 16,
   keyParts: 8,
@@ -104,7 +104,7 @@ const limit: Shape = {
         "The longest that a request waits in a leaky-bucket: no more of its burst wait than depart in that time. Absent: 60s.",
     },
     ttl: {
-      // The gateway looks ten times a second for slots to renew.
+      // The shortest ttl is 1s because the gateway looks for slots to renew ten times a second.
       shape: { kind: "duration", min: "1s", max: "366d" },
       description: "How long a slot of concurrency is held that nobody gives back or renews. Absent: 60s.",
     },
@@ -416,7 +416,7 @@ function isHeaderValue(text: string): boolean {
   return true;
 }
 
-/** Whether there is such a zone, the control plane knows. */
+/** Checks only the spelling. The control plane knows whether there is such a zone. */
 function isTimezone(text: string): boolean {
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);

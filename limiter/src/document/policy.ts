@@ -1,5 +1,5 @@
-// A policy as the rest of Sluice works with it: what the document says, with its defaults filled in and its durations
-// in µs. `validatePolicy` is the only maker.
+// A policy as the rest of Sluice uses it: the content of the document, with defaults filled in and durations in µs. Only
+// `validatePolicy` makes policies.
 
 import type { Limit } from "../algorithms/limit.ts";
 import type { KeyPart } from "../key/key-part.ts";
@@ -17,49 +17,51 @@ export interface Policy {
   readonly name: string;
   readonly description: string;
   readonly mode: Mode;
-  /** Higher is evaluated first; ties go by name. */
+  /** A policy of higher priority is evaluated first; ties go by name. */
   readonly priority: number;
   readonly match: Match;
-  /** What picks the counter; empty: one shared counter. */
+  /** The request attributes that select the counter; empty: one shared counter. */
   readonly key: readonly KeyPart[];
   readonly onMissingKey: OnMissingKey;
   readonly limits: readonly Limit[];
-  /** Units that one request takes; with a `costSource`, one that does not say. */
+  /** Units that one request takes; with a `costSource`, units of a request that states no cost. */
   readonly cost: number;
   /** Undefined: every request costs the same. */
   readonly costSource: CostSource | undefined;
   readonly scope: Scope;
-  /** Of scope cluster. Absent: exact. */
+  /** Only for scope cluster. Absent: exact. */
   readonly consistency?: Consistency;
   readonly onStoreFailure: OnStoreFailure;
-  /** Of scope cluster: longest that a request waits for Redis. Absent: as long as the deployment says. */
+  /**
+   * Only for scope cluster: the longest that a request waits for Redis. Absent: as long as the deployment is configured to wait.
+   */
   readonly maxStoreWaitUs?: number;
   readonly onLimit: OnLimit;
-  /** The first whose key matches holds instead. Undefined: none. */
+  /** The first override whose key matches applies instead. Undefined: none. */
   readonly overrides: readonly Override[] | undefined;
   /** Undefined: nobody. */
   readonly exempt: Exempt | undefined;
-  /** When it is on. Undefined: always. */
+  /** When the policy is on. Undefined: always. */
   readonly schedule: Schedule | undefined;
 }
 
-/** Whom a policy does not count. */
+/** The clients and key values that a policy does not count. */
 export interface Exempt {
   readonly cidrs: readonly string[];
-  /** Each a pattern for each part of the policy's key. */
+  /** Each has a pattern for each part of the policy's key. */
   readonly keys: readonly (readonly string[])[];
 }
 
-/** What holds for particular key values. */
+/** What applies instead for particular key values. */
 export interface Override {
   /** A pattern for each part of the policy's key. */
   readonly key: readonly string[];
-  /** As many as the policy's and of the same names: those that it does not name are the policy's own. */
+  /** These are as many as the policy's, with the same names. Limits that the document does not override are the policy's own. */
   readonly limits: readonly Limit[];
   readonly mode: Mode;
 }
 
-/** An empty list, and no headers, match everything. */
+/** An empty list, and an empty set of headers, match everything. */
 export interface Match {
   readonly hosts: readonly string[];
   readonly paths: readonly string[];

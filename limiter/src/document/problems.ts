@@ -1,8 +1,8 @@
-// What is wrong with a document, as a list that stays short however much is wrong: it is logged, sent and shown whole.
+// Lists what is wrong with a document. The list stays short however much is wrong, because it is logged, sent and shown whole.
 
-/** One thing wrong with a document. */
+/** One thing that is wrong with a document. */
 export interface Problem {
-  /** Where: "limits[0].window"; "" is the document itself. */
+  /** The field, like "limits[0].window"; "" is the document itself. */
   path: string;
   expected: string;
   got: string;
@@ -12,7 +12,7 @@ export const maxProblems = 100;
 
 export interface Findings {
   readonly problems: Problem[];
-  /** How many there were beyond those. */
+  /** The number of further problems, which are not listed. */
   more: number;
 }
 
@@ -25,7 +25,7 @@ export function addProblem(findings: Findings, problem: Problem): void {
   else findings.more += 1;
 }
 
-/** The problems that were kept, and when there were more, one last that says how many. */
+/** Returns the problems that were kept. If there were more, one last entry gives their number. */
 export function listProblems({ problems, more }: Findings): Problem[] {
   if (more > 0)
     problems.push({ path: "", expected: `no more than these ${maxProblems} problems`, got: `${more} more` });

@@ -1,5 +1,5 @@
-// When a policy is on: windows of the week by the wall clock of a time zone. Neither nginx nor this module knows zones:
-// the control plane sends when each zone's offset changes (zone-transitions.ts there).
+// Determines when a policy is on: in windows of the week by the wall clock of a time zone. Neither nginx nor this module knows
+// time zones: the control plane sends when the offset of each zone changes (zone-transitions.ts there).
 
 import { emptyTable } from "../basics/table.ts";
 
@@ -10,23 +10,25 @@ export interface Schedule {
 
 export interface ScheduleWindow {
   readonly days: readonly string[];
-  /** "09:00" */
+  /** For example "09:00". */
   readonly from: string;
-  /** Up to "24:00"; not after `from`: on the next day. */
+  /** Up to "24:00". A time that is not after `from` is on the next day. */
   readonly to: string;
 }
 
-/** From this moment on, in seconds since the epoch, the zone's clocks are so many minutes before UTC's; ascending. */
+/**
+ * From this moment on, in seconds since the epoch, the zone's clocks are so many minutes ahead of UTC. Listed in ascending order.
+ */
 export type ZoneTransition = readonly [fromSeconds: number, offsetMinutes: number];
 
-/** By the name of the time zone. */
+/** Keyed by the name of the time zone. */
 export type Zones = Readonly<Record<string, readonly ZoneTransition[]>>;
 
 export interface CompiledSchedule {
   readonly transitions: readonly ZoneTransition[];
-  /** In seconds of the week, which begins on Monday. None passes its end. */
+  /** In seconds of the week, which begins on Monday. No span passes the end of the week. */
   readonly spans: readonly Span[];
-  /** What was answered last: the gateway's to keep. */
+  /** The last answer; the gateway keeps it here. */
   answer?: ScheduleAnswer;
 }
 
@@ -48,7 +50,7 @@ const weekSeconds = 7 * daySeconds;
 /** 1970 began on a Thursday. */
 const firstMondaySeconds = 4 * daySeconds;
 
-/** @returns minutes since midnight of "00:00" … "24:00", or undefined when the text is none */
+/** @returns minutes since midnight for "00:00" … "24:00", or undefined if the text is not such a time */
 export function parseTimeOfDay(text: string): number | undefined {
   if (text.length !== 5 || text.charAt(2) !== ":") return undefined;
   const hours = twoDigits(text.slice(0, 2));
@@ -58,7 +60,7 @@ export function parseTimeOfDay(text: string): number | undefined {
   return whole <= 1440 ? whole : undefined;
 }
 
-/** @param transitions the zone's, at least one */
+/** @param transitions of the schedule's zone, at least one */
 export function compileSchedule(schedule: Schedule, transitions: readonly ZoneTransition[]): CompiledSchedule {
   const dayOf = emptyTable<number>();
   for (let i = 0; i < days.length; i++) dayOf[days[i] as string] = i;
@@ -77,8 +79,8 @@ export function compileSchedule(schedule: Schedule, transitions: readonly ZoneTr
 }
 
 /**
- * Whether the zone's clocks show a moment within a window. Where they are put back, the repeated hour is open or closed
- * twice; of where they are put forward, what they skip is in no window.
+ * Returns whether the zone's clocks show a time within a window. When clocks are put back, the repeated hour is open or closed
+ * twice. When they are put forward, the skipped time is in no window.
  */
 export function isOpen({ transitions, spans }: CompiledSchedule, nowSeconds: number): boolean {
   const second = secondOfWeek(transitions, nowSeconds);
@@ -88,7 +90,7 @@ export function isOpen({ transitions, spans }: CompiledSchedule, nowSeconds: num
   return false;
 }
 
-/** The first moment after `nowSeconds` at which `isOpen` may say another thing: until then its answer holds. */
+/** Returns the first moment after `nowSeconds` at which `isOpen` may return another result. */
 export function nextChangeSeconds({ transitions, spans }: CompiledSchedule, nowSeconds: number): number {
   const second = secondOfWeek(transitions, nowSeconds);
   let wait = weekSeconds - second;
@@ -104,7 +106,7 @@ export function nextChangeSeconds({ transitions, spans }: CompiledSchedule, nowS
 }
 
 function secondOfWeek(transitions: readonly ZoneTransition[], nowSeconds: number): number {
-  // A clock before the first transition is taken to be in its time.
+  // Before the first transition, the first offset is used.
   let offsetMinutes = (transitions[0] as ZoneTransition)[1];
   for (const [fromSeconds, minutes] of transitions) {
     if (fromSeconds <= nowSeconds) offsetMinutes = minutes;

@@ -1,4 +1,5 @@
-// What a field of a document may hold. The validator walks it, and the control plane derives its JSON Schema from it.
+// Describes what a field of a document may contain. The validator walks the shapes, and the control plane derives its JSON Schema
+// from them.
 
 export type Shape =
   | {
@@ -6,7 +7,7 @@ export type Shape =
       readonly expected: string;
       readonly maxBytes: number;
       readonly accepts?: (this: void, text: string) => boolean;
-      /** More exactly what was expected of a text that is not accepted; undefined: no more than `expected` says. */
+      /** Returns more exactly what was expected of a text that is not accepted; undefined: `expected` says it all. */
       readonly explains?: (this: void, text: string) => string | undefined;
     }
   | { readonly kind: "integer"; readonly min: number; readonly max: number }
@@ -14,14 +15,14 @@ export type Shape =
   | { readonly kind: "choice"; readonly of: readonly string[] }
   | { readonly kind: "list"; readonly of: Shape; readonly minItems: number; readonly maxItems: number }
   | {
-      /** By names that the document chooses. */
+      /** Keyed by names that the document chooses. */
       readonly kind: "map";
       readonly names: Shape & { kind: "text" };
       readonly of: Shape;
       readonly minItems: number;
       readonly maxItems: number;
     }
-  /** One of these, told apart by their kind alone: no two may be of the same JSON type. */
+  /** One of these shapes. They are distinguished by their kind alone, so no two may be of the same JSON type. */
   | { readonly kind: "either"; readonly of: readonly Shape[] }
   | { readonly kind: "record"; readonly fields: Readonly<Record<string, Field>> };
 
@@ -29,6 +30,6 @@ export interface Field {
   readonly shape: Shape;
   readonly description: string;
   readonly required?: boolean;
-  /** What an absent field means, as JSON. */
+  /** The value of an absent field, as JSON. */
   readonly default?: string | number | readonly string[];
 }

@@ -1,5 +1,5 @@
-// From a document that anyone may have written to a policy, or to everything that is wrong with it at once. Runs where
-// the document comes in (control plane), and again where it is obeyed (gateway).
+// Turns a document, which anyone may have written, into a policy, or into a list of everything that is wrong with it. This runs
+// where the document comes in (control plane), and again where it is applied (gateway).
 
 import type { Limit } from "../algorithms/limit.ts";
 import { capacity, rateOf } from "../algorithms/rate.ts";
@@ -29,7 +29,7 @@ export interface Validation {
 
 type Json = Record<string, unknown>;
 
-/** Blocks of a sliding-window: so many entries its counters may have. */
+/** The most blocks of a sliding-window, and so the most entries of its counters. */
 const mostBlocks = 1000;
 const blocksUnlessSaid = 10;
 const ttlUnlessSaid = "60s";
@@ -57,7 +57,7 @@ export function validatePolicy(document: unknown): Validation {
   return { policy: policyFrom(document as Json), problems };
 }
 
-/** Adds what is wrong with the value by its shape alone. */
+/** Reports what is wrong with the value by its shape alone. */
 export function checkShape(shape: Shape, value: unknown, path: string, findings: Findings): void {
   const expected = mismatch(shape, value);
   if (expected !== undefined) {
@@ -122,7 +122,7 @@ function sortedNames(record: Json): string[] {
   return names.sort();
 }
 
-/** Rules that hold between the items of a match. Looks only at what has the right type and length. */
+/** Checks the rules between the items of a match. Looks only at items of the right type and length. */
 function checkMatch(match: Json, findings: Findings): void {
   const { paths, headers } = match;
   if (isListOf(paths, most.paths)) {
@@ -155,7 +155,7 @@ function checkMatch(match: Json, findings: Findings): void {
   }
 }
 
-/** Rules that hold between fields. Looks only at what has the right type and length: the rest is reported already. */
+/** Checks the rules between fields. Looks only at fields of the right type and length: the others are reported already. */
 function checkLimits(limits: readonly unknown[], path: string, document: Json, findings: Findings): void {
   const cost = mostCostOf(document["cost"]);
   const firstAt = emptyTable<number>();
@@ -232,7 +232,7 @@ function checkSchedule(schedule: unknown, findings: Findings): void {
   }
 }
 
-/** An override changes limits of the policy: it brings no other, and none is counted in another way. */
+/** An override may only change limits of the policy: it cannot add one, nor count one by another algorithm. */
 function checkOverridden(limits: readonly unknown[], own: unknown, path: string, findings: Findings): void {
   if (!isListOf(own, most.limits)) return;
   for (let i = 0; i < limits.length; i++) {
@@ -279,7 +279,7 @@ export function checkKeyPatterns(patterns: unknown, key: readonly KeyPart[], pat
   }
 }
 
-/** The policy's key; undefined when it is none. */
+/** Returns the policy's key; undefined if it is invalid. */
 function keyOf(document: Json): KeyPart[] | undefined {
   const parts: KeyPart[] = [];
   if (document["key"] === undefined) return parts;
@@ -292,7 +292,7 @@ function keyOf(document: Json): KeyPart[] | undefined {
   return parts;
 }
 
-/** The most that a request may cost by the document's own words. A wrong cost has been reported as such. */
+/** Returns the most that a request may cost according to the document. An invalid cost has already been reported as such. */
 function mostCostOf(cost: unknown): { units: number; path: string } {
   if (!isRecord(cost)) return { units: fits(unitsShape, cost) ? (cost as number) : 1, path: "cost" };
   if (isDeferred(cost)) return { units: 1, path: "cost" };
@@ -305,10 +305,10 @@ function isDeferred(cost: Json): boolean {
   return cost["from"] === "response-bytes";
 }
 
-/** Algorithms for what is known before a request goes on: a place in a queue, or a slot until it ends. */
+/** These algorithms need the cost before a request goes on: for a place in a queue, or for a slot until it ends. */
 const notDeferred = ["leaky-bucket", "concurrency"];
 
-/** A response's bytes are always known, however many there are, when the request can no longer wait or be held. */
+/** The bytes of a response are always known and have no bound. They are known when the request can no longer wait or be held. */
 function checkDeferredCost(cost: Json, limits: unknown, findings: Findings): void {
   for (const field of ["default", "max"]) {
     if (cost[field] === undefined) continue;
@@ -381,17 +381,17 @@ function checkPrecision(limit: Json, path: string, findings: Findings): void {
   });
 }
 
-/** What a limit holds at once; undefined where the document does not say so rightly. */
+/** Returns what a limit can hold at once; undefined where the document does not state it validly. */
 function capacityOf(limit: Json): number | undefined {
   const units = limit["burst"] === undefined ? limit["quota"] : limit["burst"];
   if (typeof units !== "number" || units < 1) return undefined;
   return limit["algorithm"] === "leaky-bucket" ? units + 1 : units;
 }
 
-/** What was expected of the value itself (not of what it holds), or undefined when it is that. */
+/** Returns what was expected of the value itself (not of its contents); undefined if the value is as expected. */
 function mismatch(shape: Shape, value: unknown): string | undefined {
   if (!fits(shape, value)) return explanation(shape, value) ?? expectation(shape);
-  // Half a surrogate pair has no UTF-8: a gateway's JSON reader would refuse the whole snapshot over it.
+  // Half a surrogate pair has no UTF-8 form: a gateway's JSON reader would refuse the whole snapshot because of it.
   return typeof value === "string" && !isWellFormed(value)
     ? `${expectation(shape)}, in well-formed Unicode`
     : undefined;
@@ -457,7 +457,7 @@ function expectation(shape: Shape): string {
   }
 }
 
-/** A value in an error message: short, and never more than one line. */
+/** Describes a value for an error message: shortly, and never in more than one line. */
 export function describeValue(value: unknown): string {
   if (value === undefined) return "nothing";
   if (typeof value === "string") return `"${shortLine(value)}"`;
@@ -467,7 +467,7 @@ export function describeValue(value: unknown): string {
   return "null";
 }
 
-/** Of a text that anyone may have written: at most 80 bytes, in one line. */
+/** Shortens a text that anyone may have written to at most 80 bytes, in one line. */
 function shortLine(text: string): string {
   const start = cutToBytes(text, 80);
   return start.length < text.length ? `${printable(start)}…` : printable(start);
@@ -477,14 +477,14 @@ function fieldPath(path: string, name: string): string {
   return path === "" ? name : `${path}.${name}`;
 }
 
-/** Lua has one empty table for [] and {}; it passes for either there, and only there. */
+/** Lua has a single empty table for [] and {}. Only there, it is accepted as either. */
 const emptyIsBoth = Array.isArray({});
 
 function isList(value: unknown): value is unknown[] {
   return Array.isArray(value);
 }
 
-/** Longer ones are reported as such: what is in them is not held against each other. */
+/** A longer list is reported as such, so its items are not checked against each other. */
 function isListOf(value: unknown, most: number): value is unknown[] {
   return isList(value) && value.length <= most;
 }
@@ -494,7 +494,7 @@ function isRecord(value: unknown): value is Json {
   return !Array.isArray(value) || (emptyIsBoth && value.length === 0);
 }
 
-/** Fills in the defaults. @param document one without problems */
+/** Fills in the defaults. @param document without problems */
 function policyFrom(document: Json): Policy {
   const match = (document["match"] ?? {}) as Partial<Policy["match"]>;
   const limits: Limit[] = [];
@@ -582,7 +582,7 @@ function headersFrom(headers: Policy["match"]["headers"]): Policy["match"]["head
   return lower;
 }
 
-/** @param mostCost of one request, by the document's own words */
+/** @param mostCost the most that one request may cost according to the document */
 function limitFrom(limit: Json, mostCost: number): Limit {
   const algorithm = limit["algorithm"] as Limit["algorithm"];
   const quota = limit["quota"] as number;
@@ -605,8 +605,8 @@ function limitFrom(limit: Json, mostCost: number): Limit {
 }
 
 /**
- * How many may wait in a leaky-bucket: its burst, as far as that departs within `maxDelay`. What one request costs has room all the
- * same, or none would ever pass.
+ * Returns how many units may wait in a leaky-bucket: its burst, but no more than depart within `maxDelay`. There is always room
+ * for the cost of one request; otherwise none would ever pass.
  */
 function queueOf(limit: Json, windowUs: number, mostCost: number): number {
   const quota = limit["quota"] as number;

@@ -1,4 +1,5 @@
-// What a policy says in vain: it is a policy, and a setting of it changes nothing. Told to whoever puts it, and kept from nobody.
+// Settings without effect produce warnings: the policy is valid, but one of its settings changes nothing. The warnings go to
+// whoever puts the policy, and do not prevent it.
 
 import type { Limit } from "../algorithms/limit.ts";
 import { capacity, rateOf } from "../algorithms/rate.ts";
@@ -9,7 +10,7 @@ import { addProblem, type Findings, listProblems, noFindings, type Problem } fro
 
 const inVain = "; as it is, Redis decides every request in spite of leased";
 
-/** @returns as problems: where, what would make it mean something, and what is there */
+/** @returns the warnings as problems: the field, what would give it an effect, and what it has */
 export function warningsOf(policy: Policy): Problem[] {
   const findings = noFindings();
   const { scope, consistency, onStoreFailure, maxStoreWaitUs } = policy;
@@ -55,7 +56,7 @@ function findWhatIsNotLeased({ limits, overrides, cost, costSource }: Policy, fi
     const hindrance = hindranceOf(limits[i] as Limit, least);
     if (hindrance !== undefined) addProblem(findings, { ...hindrance, path: `limits[${i}].${hindrance.path}` });
   }
-  // Those of the policy itself are told already.
+  // Problems of the policy's own limits have been reported already; an override may share these limits.
   if (findings.problems.length > 0 || overrides === undefined) return;
   for (let i = 0; i < overrides.length; i++) {
     for (const limit of (overrides[i] as Override).limits) {
@@ -67,12 +68,16 @@ function findWhatIsNotLeased({ limits, overrides, cost, costSource }: Policy, fi
   }
 }
 
-/** Why units of the limit are not leased; its path is the limit's field. @param cost of a request, or the least that it may be */
+/**
+ * Returns why units of the limit are not leased; its path is the limit's field.
+ *
+ * @param cost of a request, or the least that it may be
+ */
 function hindranceOf(limit: Limit, cost: number): Problem | undefined {
   const { algorithm } = limit;
   const rate = rateOf(limit);
   if (!isLeasable(rate, leaseParameters)) return tooShort(limit);
-  // A call to Redis for each request is what there is without a lease.
+  // Without a lease, there is one call to Redis for each request.
   if (capacity(rate) >= cost * 2) return undefined;
   const path = algorithm === "token-bucket" ? "burst" : "quota";
   return {

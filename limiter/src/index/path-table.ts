@@ -1,5 +1,5 @@
-// The policies of one host pattern by the paths that they name. Policies are named by their places in the order of
-// evaluation; a list of places is ascending and has each once.
+// Finds the policies of one host pattern by the paths that they name. Policies are identified by their places in the order of
+// evaluation; a list of places is ascending and has each place once.
 
 import { noPause, type Pause } from "../basics/pause.ts";
 import { emptyTable } from "../basics/table.ts";
@@ -10,22 +10,22 @@ import { emptyPrefixTree, type PrefixTree, prefixNode, stepAlong } from "../matc
 export type Places = readonly number[];
 
 export interface PathTable {
-  /** Of policies that have no path, or a regular expression: the index does not rule them out. */
+  /** Policies without a path, or with a regular expression: the index does not rule them out. */
   readonly everywhere: Places;
   readonly exact: Readonly<Record<string, Places>>;
   readonly prefixes: PrefixTree<PrefixPlaces>;
-  /** Whether a path is named at all. */
+  /** True if any policy is found by its path. */
   readonly namesPaths: boolean;
 }
 
 export interface PrefixPlaces {
-  /** Of the prefix among all of the index. */
+  /** Identifies the prefix among all of the index. */
   readonly id: number;
   readonly length: number;
   readonly places: number[];
 }
 
-/** @param ids gives each prefix the next number */
+/** @param ids provides the next id for each prefix */
 export function pathTable(
   live: readonly CompiledPolicy[],
   places: Places,
@@ -64,12 +64,12 @@ export function pathTable(
   return { everywhere, exact, prefixes, namesPaths };
 }
 
-/** @param place none lower has been appended before; the same one may have been */
+/** @param place not lower than any that was appended before */
 export function append(list: number[], place: number): void {
   if (list[list.length - 1] !== place) list.push(place);
 }
 
-/** The longest prefix that the path begins with. */
+/** Returns the longest prefix that the path begins with. */
 export function longestPrefix({ prefixes }: PathTable, path: string): PrefixPlaces | undefined {
   let longest: PrefixPlaces | undefined;
   let reached = 0;
@@ -82,7 +82,7 @@ export function longestPrefix({ prefixes }: PathTable, path: string): PrefixPlac
   return longest;
 }
 
-/** All policies that the path, as far as the table tells, does not rule out. */
+/** Returns all policies that the table does not rule out for the path. */
 export function placesFor(table: PathTable, path: string): Places {
   let places = table.exact[path] ?? [];
   let reached = 0;

@@ -1,7 +1,7 @@
-// Which policies a request meets, at a cost that does not grow with the number of policies. A host is looked up, then
-// the path: exact paths and prefixes are found by the path itself. For each host pattern, and each path pattern
-// that is the nearest to a request's path there, the list of policies in order of evaluation is made when it is first
-// asked for and then kept. What lists there can be is a matter of the patterns; what clients send makes none.
+// Finds the policies that a request meets, at a cost that does not grow with the number of policies. The host is looked up first,
+// then the path: exact paths and prefixes are found by the path itself. There is one list of policies, in order of evaluation,
+// for each host pattern and each path pattern that is the nearest to a request's path there. It is made when it is first needed,
+// and then kept. Only the patterns determine which lists there can be; what clients send adds none.
 
 import { noPause, type Pause } from "../basics/pause.ts";
 import { emptyTable } from "../basics/table.ts";
@@ -10,63 +10,63 @@ import { passesTest } from "../match/path-pattern.ts";
 import { append, longestPrefix, merge, type PathTable, type Places, pathTable, placesFor } from "./path-table.ts";
 
 export interface PolicyIndex {
-  /** False: the host decides nothing, and need not be read. */
+  /** False: the host decides nothing, so it need not be read. */
   readonly needsHost: boolean;
-  /** False: no policy names a path, and it need not be read. */
+  /** False: no policy names a path, so it need not be read. */
   readonly needsPath: boolean;
-  /** The candidates of every request, where neither host nor path is needed. */
+  /** The candidates of every request, if neither host nor path is needed. */
   readonly everywhere: readonly CompiledPolicy[];
-  /** In order of evaluation. */
+  /** The policies that requests may meet, in order of evaluation. */
   readonly live: readonly CompiledPolicy[];
-  /** By host name. */
+  /** Keyed by host name. */
   readonly exact: Record<string, HostEntry>;
-  /** By what follows "*.". */
+  /** Keyed by what follows "*.". */
   readonly wildcard: Record<string, HostEntry>;
   readonly hasWildcards: boolean;
   /** For every other host. */
   readonly anyHost: HostEntry;
   readonly prefixIds: { next: number };
-  /** The entries that have been asked for, and how many policies their lists hold together. */
+  /** The entries that have been needed so far, and how many policies their lists hold together. */
   asked: HostEntry[];
   kept: number;
 }
 
-/** Of one host pattern. */
+/** The entry of one host pattern. */
 interface HostEntry {
-  /** The name, or what follows "*."; of every host, empty. */
+  /** The name, or what follows "*."; empty for the entry of every host. */
   readonly name: string;
-  /** Of policies that have this very pattern. */
+  /** Places of the policies that have exactly this pattern. */
   readonly own: number[];
   ownTable: PathTable | undefined;
-  /** Undefined until a request comes for it. */
+  /** Undefined until a request needs it. */
   lists: HostLists | undefined;
 }
 
-/** What has been asked of a host pattern. */
+/** The lists that requests to a host pattern have needed. */
 interface HostLists {
-  /** Of this pattern and of those above it that match the same hosts: those without policies are left out. */
+  /** The tables of this pattern, and of those above it that match the same hosts. Patterns without policies are left out. */
   readonly tables: readonly PathTable[];
   readonly namesPaths: boolean;
   /** For paths that no pattern matches. */
   readonly otherwise: readonly CompiledPolicy[];
   readonly byPath: Record<string, readonly CompiledPolicy[]>;
-  /** By the id of the longest prefix. */
+  /** Keyed by the id of the longest prefix. */
   readonly byPrefix: Record<number, readonly CompiledPolicy[]>;
 }
 
 /**
- * So many policies are kept in lists: 16 MB of LuaJIT. Only where very many policies of every path or host meet very many
- * patterns there are more; then all lists are made again when they are asked for.
+ * The most policies that are kept in lists: 16 MB in LuaJIT. There are more only where very many policies for every path or host
+ * meet very many patterns; then all lists are dropped, and made again when they are needed.
  */
 const mostKept = 1_000_000;
 
-/** Of a pattern that more policies have, the table is not left to the first request that comes for it. */
+/** The table of a pattern with more policies than this is made in advance, and not by the first request that needs it. */
 const mostTabulatedByRequest = 50;
 
-/** In bytes, the dot before it included. */
+/** In bytes, including the dot before it. */
 const longestHost = 254;
 
-/** @param policies in any order; those of mode `off` are left out, unless they hold a ban of their app's */
+/** @param policies in any order; those of mode `off` are left out, unless they carry a ban of their app */
 export function indexPolicies(policies: readonly CompiledPolicy[], pause: Pause = noPause): PolicyIndex {
   const live = inOrder(policies, pause);
 
@@ -111,7 +111,7 @@ export function indexPolicies(policies: readonly CompiledPolicy[], pause: Pause 
 }
 
 /**
- * The policies that host and path do not rule out, in order of evaluation: all that match, but for what `meets` tests.
+ * Returns the policies that host and path do not rule out, in order of evaluation: all that match, except for what `meets` tests.
  *
  * @param host in lower case, without a port
  * @param path in normal form
@@ -143,12 +143,12 @@ export function candidates(index: PolicyIndex, host: string, path: string): read
 }
 
 /**
- * Whether a candidate matches in all else: method, headers and regular expressions of paths. One that is not
- * `conditional` does.
+ * Returns whether a candidate matches in everything else: method, headers and regular expressions of paths. A candidate that is
+ * not `conditional` always does.
  *
  * @param path in normal form
  * @param method in upper case
- * @param hasHeader whether the request has the header, of a name in lower case, with one of these values
+ * @param hasHeader whether the request has the header, given by its name in lower case, with one of these values
  */
 export function meets(
   policy: CompiledPolicy,
@@ -165,8 +165,8 @@ export function meets(
 }
 
 /**
- * Those that requests may meet, in order of evaluation: what comes in order already is merged as it is. In short steps, which no
- * library's sort has.
+ * Returns the policies that requests may meet, in order of evaluation. Stretches that are already in order are merged as they
+ * are. This is done in short steps, which no library's sort offers.
  */
 function inOrder(policies: readonly CompiledPolicy[], pause: Pause): CompiledPolicy[] {
   let runs: CompiledPolicy[][] = [];
@@ -232,9 +232,9 @@ function entryNamed(entries: Record<string, HostEntry>, name: string): HostEntry
   return entry;
 }
 
-/** That of the nearest wildcard above a name, or of every host. */
+/** Returns the entry of the nearest wildcard above a name, or that of every host. */
 function entryAbove(index: PolicyIndex, name: string): HostEntry {
-  // A host of many dots is no more work than the longest that a policy can name.
+  // A host of many dots costs no more than the longest host that a policy can name.
   let dot = index.hasWildcards ? name.indexOf(".", Math.max(0, name.length - longestHost)) : -1;
   while (dot >= 0) {
     const entry = index.wildcard[name.slice(dot + 1)];
@@ -275,7 +275,7 @@ function policiesFor(index: PolicyIndex, tables: readonly PathTable[], path: str
   return keep(index, places);
 }
 
-/** The policies of a list that is to be kept. */
+/** Returns the policies of a list that is going to be kept. */
 function keep(index: PolicyIndex, places: Places): readonly CompiledPolicy[] {
   index.kept += places.length + 1;
   if (index.kept > mostKept) {

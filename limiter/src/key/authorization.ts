@@ -1,14 +1,14 @@
-// What an `Authorization` header says, so that one credential is one text in whichever spelling servers take for it: the scheme
-// in any case, then spaces or tabs (RFC 6750 has one space or more, and many a server takes a tab), then the credential.
+// Reads an `Authorization` header so that one credential is one text, in whichever spelling servers accept it: the scheme in any
+// case, then spaces or tabs (RFC 6750 has one space or more, and many servers accept a tab), then the credential.
 
 import type { Reading } from "./key-part.ts";
 
 const scheme = "bearer";
 
 /**
- * The token of scheme `Bearer`.
+ * Returns the token of scheme `Bearer`.
  *
- * @returns undefined: there is none. false: one that some servers find and others do not, or not the same
+ * @returns undefined: there is none. false: some servers find a token and others do not, or not the same one
  */
 export function bearerToken(authorization: string): Reading {
   const begin = afterBlanks(authorization, 0);
@@ -18,7 +18,7 @@ export function bearerToken(authorization: string): Reading {
   }
   if (afterScheme >= authorization.length) return undefined;
   const start = afterBlanks(authorization, afterScheme);
-  // "Bearerx", which is another scheme, or behind a blank that few know.
+  // This is "Bearerx", another scheme, or "Bearer" before a blank that few servers know.
   if (start === afterScheme) return isVisible(authorization.charCodeAt(start)) ? undefined : false;
   let end = authorization.length;
   while (end > start && isSpaceOrTab(authorization.charCodeAt(end - 1))) end -= 1;
@@ -28,7 +28,8 @@ export function bearerToken(authorization: string): Reading {
 }
 
 /**
- * The header as a counter goes by it: "Bearer TOKEN", "Basic CREDENTIALS". What is one word has no scheme, and is itself.
+ * Returns the header in the form that counters use: "Bearer TOKEN", "Basic CREDENTIALS". A single word has no scheme, and stands
+ * for itself.
  *
  * @returns false: servers differ on what it says
  */
@@ -47,7 +48,7 @@ export function authorizationValue(authorization: string): Reading {
   return `${first.slice(0, 1).toUpperCase()}${first.slice(1).toLowerCase()} ${authorization.slice(start, end)}`;
 }
 
-/** Behind something that is no scheme: some servers search for it. */
+/** Returns whether "Bearer" comes after something that is no scheme: some servers search for it there. */
 function namesBearerLater(authorization: string): boolean {
   const lower = authorization.toLowerCase();
   let at = lower.indexOf(scheme);
@@ -69,12 +70,15 @@ function isSpaceOrTab(code: number): boolean {
   return code === 32 || code === 9;
 }
 
-/** False for NaN, past the end. */
+/** False for NaN, which stands past the end of a text. */
 function isVisible(code: number): boolean {
   return code > 32 && code < 127;
 }
 
-/** Of RFC 9110's token68. "=" ends one only: what has it elsewhere is no JWT to anyone. */
+/**
+ * Returns whether the character is one of RFC 9110's token68. In a token68 "=" comes only at the end, but a token that has it
+ * elsewhere is no JWT to anyone.
+ */
 function isOfToken(code: number): boolean {
   if ((code >= 48 && code <= 57) || (code >= 65 && code <= 90) || (code >= 97 && code <= 122)) return true;
   return code === 45 || code === 46 || code === 95 || code === 126 || code === 43 || code === 47 || code === 61;

@@ -1,5 +1,6 @@
-// The value of a cookie in a request's `Cookie` lines, so that one value is one text however it is spelled: whatever servers'
-// common parsers read as alike is alike here. Where they read different values, there is none that a counter could go by.
+// Reads the value of a cookie from a request's `Cookie` lines, so that one value is one text however it is spelled: spellings
+// that the common parsers of servers read as alike are alike here. Where these parsers read different values, there is no value
+// for a counter to use.
 
 import { hexDigit } from "../basics/hex-digit.ts";
 import { isUtf8 } from "../basics/utf8.ts";
@@ -14,8 +15,8 @@ const equals = 61;
 const backslash = 92;
 
 /**
- * Without the blanks and quotes around it, and percent-decoded: some servers leave these in a value and others take them
- * away. The table of docs/policies.md has the spellings and who reads them how.
+ * Returns the value without the blanks and quotes around it, and percent-decoded: some servers leave these in a value and others
+ * remove them. The table of docs/policies.md has the spellings and how servers read them.
  *
  * @param cookies the lines, joined by ";"
  * @returns undefined: no such cookie. false: servers differ on its value
@@ -26,7 +27,7 @@ export function cookieValue(cookies: string, name: string): Reading {
   while (at >= 0) {
     const found = valueAt(cookies, name, at);
     if (found === false) return false;
-    // Some servers take the first of a name, others the last.
+    // Some servers take the first cookie of a name, others the last.
     if (found !== undefined && value !== undefined && found !== value) return false;
     if (found !== undefined) value = found;
     at = cookies.indexOf(name, at + 1);
@@ -34,7 +35,7 @@ export function cookieValue(cookies: string, name: string): Reading {
   return value;
 }
 
-/** @returns undefined where what stands at this place is not the name of a cookie */
+/** @returns undefined if the text at this place is not the name of a cookie */
 function valueAt(cookies: string, name: string, at: number): Reading {
   let afterName = at + name.length;
   let isOdd = false;
@@ -49,7 +50,7 @@ function valueAt(cookies: string, name: string, at: number): Reading {
     before -= 1;
   }
   const beginsPair = before < 0 || cookies.charCodeAt(before) === semicolon;
-  // The end of another name, or within a value. Behind a blank, Python's own parser begins a cookie.
+  // This is the end of another name, or within a value. After a blank, Python's own parser begins a cookie.
   if (!beginsPair) return before === at - 1 ? undefined : false;
   if (isOdd) return false;
   const end = cookies.indexOf(";", afterName);
@@ -67,9 +68,12 @@ function canonical(written: string): string | false {
   return hasPercent ? decoded(bare) : bare;
 }
 
-/** Some decoders leave the whole text as it is where a part of it is no encoding; others decode the rest. */
+/**
+ * Decodes percent-encoding. If a part of the text is no encoding, some decoders leave the whole text as it is; others decode the
+ * rest.
+ */
 function decoded(text: string): string | false {
-  // Joined at the end: a text that grew by each character would be made anew each time.
+  // The parts are joined at the end: a text that grew by each character would be copied each time.
   const parts: string[] = [];
   let from = 0;
   let escapes = 0;
@@ -116,7 +120,7 @@ function isSpaceOrTab(code: number): boolean {
   return code === space || code === tab;
 }
 
-/** What some server takes for a blank: control characters, and of Unicode the spaces. False for NaN, past the end. */
+/** Returns whether some server takes this for a blank: control characters, and Unicode's spaces. False for NaN, past the end. */
 function isBlank(code: number): boolean {
   return code <= space || code > 126;
 }

@@ -1,9 +1,9 @@
-// The network that an address is counted by: IPv4 whole and IPv6 by its /64 unless the policy says otherwise, because
-// one subscriber commonly holds a whole /64. An IPv4-mapped IPv6 address is the IPv4 address.
+// Finds the network that an address is counted by: IPv4 by the whole address and IPv6 by its /64, unless the policy says
+// otherwise, because one subscriber commonly holds a whole /64. An IPv4-mapped IPv6 address counts as the IPv4 address.
 
 /**
  * @param address as nginx writes $remote_addr
- * @returns a canonical text for the network, the same for every address in it; the address itself if it is none
+ * @returns a canonical text for the network, the same for every address in it; the text itself if it is not an address
  */
 export function ipPrefix(address: string, v4Bits: number, v6Bits: number): string {
   if (address.indexOf(":") < 0) return v4Prefix(address, v4Bits);
@@ -16,7 +16,10 @@ export function ipPrefix(address: string, v4Bits: number, v6Bits: number): strin
   return `${text}/${v6Bits}`;
 }
 
-/** An address in groups of 16 bits: two of IPv4, as which an IPv4-mapped one counts, or eight. Undefined: it is none. */
+/**
+ * Returns an address in groups of 16 bits: two for IPv4, which includes IPv4-mapped addresses, or eight. Undefined: it is not an
+ * address.
+ */
 export function addressGroups(address: string): number[] | undefined {
   if (!address.includes(":")) {
     const bytes = parseV4(address);
@@ -26,7 +29,7 @@ export function addressGroups(address: string): number[] | undefined {
   return groups !== undefined && isV4Mapped(groups) ? groups.slice(6) : groups;
 }
 
-/** Clears what follows the first `bits`. */
+/** Clears everything after the first `bits`. */
 export function maskGroups(groups: number[], bits: number): void {
   for (let i = 0; i < groups.length; i++) {
     const keep = Math.max(0, Math.min(16, bits - i * 16));
@@ -77,7 +80,7 @@ function parseV4(text: string): number[] | undefined {
   return bytes.length === 4 ? bytes : undefined;
 }
 
-/** The eight groups of an IPv6 address; understands "::" and a dotted tail. */
+/** Returns the eight groups of an IPv6 address; understands "::" and a dotted tail. */
 function parseV6(text: string): number[] | undefined {
   const gap = text.indexOf("::");
   if (gap < 0) {
@@ -94,7 +97,7 @@ function parseV6(text: string): number[] | undefined {
   return groups;
 }
 
-/** @param isEnd whether these are the last groups: only there may IPv4's dotted form stand for two */
+/** @param isEnd whether these are the last groups: only there may IPv4's dotted form stand for two groups */
 function parseGroups(text: string, isEnd: boolean): number[] | undefined {
   const groups: number[] = [];
   if (text === "") return groups;
@@ -115,7 +118,7 @@ function parseGroups(text: string, isEnd: boolean): number[] | undefined {
   return groups;
 }
 
-/** @returns undefined when the text is empty, longer than `maxDigits` or holds anything but digits of the base */
+/** @returns undefined if the text is empty, longer than `maxDigits` or contains anything but digits of the base */
 export function parseDigits(text: string, base: number, maxDigits: number): number | undefined {
   if (text === "" || text.length > maxDigits) return undefined;
   let value = 0;

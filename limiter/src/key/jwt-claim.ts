@@ -1,16 +1,16 @@
-// The key part `jwt:CLAIM`: what an unverified token says of its bearer. Anything but a text or an integer counts as
-// absent, and so does every token that is none.
+// The key part `jwt:CLAIM`: what an unverified token says of its bearer. A claim that is neither a text nor an integer counts as
+// absent, and so does every claim of a text that is not a token.
 
-/** nginx takes longer header lines where it is told so; a longer payload is not read. */
+/** nginx accepts longer header lines if it is configured to; a longer payload is not read. */
 const mostPayloadBytes = 8192;
 
-/** Up to here every integer is a number of its own; beyond, neighbours would share a counter. */
+/** Up to here every integer is a number of its own; beyond, neighbouring integers would share a counter. */
 const largestInteger = 9007199254740991;
 
 /**
- * The payload of a token, in base64url as it stands there.
+ * Returns the payload of a token, in base64url as it stands there.
  *
- * @returns undefined where it is no token of three parts, or its payload is longer than 8 KB when decoded
+ * @returns undefined if it is not a token of three parts, or its payload is longer than 8 KB when decoded
  */
 export function payloadOf(token: string): string | undefined {
   const start = token.indexOf(".") + 1;
@@ -22,9 +22,9 @@ export function payloadOf(token: string): string | undefined {
 }
 
 /**
- * The claim as text; "a.b" is the claim of that name or, where there is none, b of the object a.
+ * Returns the claim as text. "a.b" is the claim of that name or, if there is none, b of the object a.
  *
- * @param payload as parsed from JSON, from anyone
+ * @param payload as parsed from JSON; it may come from anyone
  */
 export function claimText(payload: unknown, name: string): string | undefined {
   const claim = memberOf(payload, name);
@@ -35,7 +35,7 @@ export function claimText(payload: unknown, name: string): string | undefined {
 
 function memberOf(value: unknown, name: string): unknown {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
-  // What a JavaScript object inherits is no text, no number and no plain object: `textOf` makes nothing of it.
+  // What a JavaScript object inherits is no text, no number and no plain object, so `textOf` makes nothing of it.
   return (value as Record<string, unknown>)[name];
 }
 
@@ -46,7 +46,7 @@ function textOf(claim: unknown): string | undefined {
   return claim < 0 ? `-${digitsOf(-claim)}` : digitsOf(claim);
 }
 
-/** Lua's own text of a number keeps 14 digits. */
+/** Writes all digits; Lua's own text of a number keeps only 14. */
 function digitsOf(units: number): string {
   const high = Math.floor(units / 1e8);
   const low = units - high * 1e8;

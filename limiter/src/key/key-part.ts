@@ -1,4 +1,4 @@
-// The parts a key may be made of, as written in a policy: "ip", "ip/24/56", "header:x-user-id", "const:free".
+// The parts that a key may consist of, as written in a policy: "ip", "ip/24/56", "header:x-user-id", "const:free".
 
 import { byteLength } from "../basics/byte-length.ts";
 
@@ -8,8 +8,8 @@ export type KeyPart =
   | { readonly source: "path" | "host" | "method" };
 
 /**
- * What a request says for a part of a key; undefined: nothing. false: it says it in a way that servers read differently, so
- * that there is no one value which a counter could go by.
+ * What a request has for a part of a key. undefined: nothing. false: servers read it differently, so there is no single value for
+ * a counter to use.
  */
 export type Reading = string | undefined | false;
 
@@ -18,7 +18,7 @@ export const keyPartGrammar =
 
 const maxNameBytes = 256;
 
-/** @returns the part, or undefined when the text is none */
+/** @returns the part, or undefined if the text is not one */
 export function parseKeyPart(text: string): KeyPart | undefined {
   if (text === "ip") return { source: "ip", v4Bits: 32, v6Bits: 64 };
   if (text === "path" || text === "host" || text === "method") return { source: text };
@@ -55,7 +55,7 @@ function parseBits(text: string, max: number): number | undefined {
   return bits <= max ? bits : undefined;
 }
 
-/** A header name (RFC 9110 token), as far as its characters go. */
+/** Returns whether the characters are those of a header name (RFC 9110 token). It accepts the empty text. */
 export function isToken(name: string): boolean {
   for (let i = 0; i < name.length; i++) {
     const code = name.charCodeAt(i);

@@ -1,8 +1,8 @@
-// Lists of patterns, one pattern for each part of a key, and which of them a request's key values match first. A pattern
-// is a value, "*" for any, or the beginning of a value and "*".
+// Lists of patterns, one pattern for each part of a key, and a lookup of the first list that a request's key values match. A
+// pattern is a value, "*" for any value, or the beginning of a value and "*".
 //
-// Lists that leave open the same parts, and ask for as many characters of the others, share a table: to find the first
-// that matches takes a look into each table, however many lists there are.
+// Lists that leave open the same parts, and ask for as many characters of the others, share a table. Finding the first list that
+// matches takes one lookup in each table, however many lists there are.
 
 import { emptyTable } from "../basics/table.ts";
 import { addressGroups, ipPrefix } from "./ip-prefix.ts";
@@ -11,17 +11,17 @@ import type { KeyPart } from "./key-part.ts";
 export type KeyPatterns = readonly PatternTable[];
 
 interface PatternTable {
-  /** Place of the first of its lists. */
+  /** The index of the first of its lists. */
   readonly first: number;
   readonly asked: readonly Asked[];
-  /** Places of lists by what they ask for. */
+  /** Indexes of lists, keyed by the text of what they ask for. */
   readonly places: Record<string, number>;
 }
 
-/** What is asked of a value: the whole of it, or its beginning. */
+/** What is compared of a value: the whole of it, or its beginning. */
 interface Asked {
   readonly part: number;
-  /** In the runtime's own units, which are those of its texts. Undefined: the whole. */
+  /** In the units of the runtime's own texts. Undefined: the whole value. */
   readonly length: number | undefined;
 }
 
@@ -31,10 +31,10 @@ export function isKeyPattern(text: string): boolean {
 }
 
 /**
- * The value that a pattern without "*" stands for. Of `ip`, an address stands for the network that it is counted by, and
- * such a network for itself.
+ * Returns the value that a pattern without "*" stands for. For `ip`, an address stands for the network that it is counted by, and
+ * such a network stands for itself.
  *
- * @returns undefined when the part never has such a value
+ * @returns undefined if the part never has such a value
  */
 export function patternValue(part: KeyPart, text: string): string | undefined {
   if (part.source !== "ip") return text;
@@ -78,11 +78,11 @@ export function indexKeyPatterns(key: readonly KeyPart[], lists: readonly (reado
   return tables;
 }
 
-/** The place of the first list that matches. @param values in the key's order, not encoded; an absent one is "" */
+/** Returns the index of the first list that matches. @param values in the key's order, not encoded; an absent value is "" */
 export function firstMatch(patterns: KeyPatterns, values: readonly string[]): number | undefined {
   let found: number | undefined;
   for (const table of patterns) {
-    // Tables come in the order of their first lists.
+    // Tables come in the order of their first lists, so no later table has an earlier list.
     if (found !== undefined && found < table.first) break;
     const place = table.places[askedOf(table, values)];
     if (place !== undefined && (found === undefined || place < found)) found = place;
@@ -90,7 +90,7 @@ export function firstMatch(patterns: KeyPatterns, values: readonly string[]): nu
   return found;
 }
 
-/** What of the values is looked up, as one text for each way that it may be: lengths stand before all but the last. */
+/** Returns the compared parts of the values as one unambiguous text: all but the last are preceded by their lengths. */
 function askedOf({ asked }: PatternTable, values: readonly string[]): string {
   let text = "";
   const last = asked.length - 1;

@@ -1,4 +1,4 @@
-// Many networks, and whether an address is in any: a look into a table for each prefix length that there is.
+// Many networks, and the test whether an address is in any of them: it takes one lookup for each prefix length that occurs.
 
 import { type Cidr, parseCidr } from "./cidr.ts";
 import { addressGroups, maskGroups } from "./ip-prefix.ts";
@@ -10,7 +10,7 @@ export interface Networks {
 
 interface NetworksOfLength {
   readonly bits: number;
-  /** When each is over. */
+  /** When each network is over. */
   readonly known: Record<string, number>;
 }
 
@@ -30,13 +30,13 @@ export function networksOf(texts: readonly string[], untilSeconds?: readonly num
     const until = untilSeconds?.[i] ?? Number.POSITIVE_INFINITY;
     length.known[name] = Math.max(until, length.known[name] ?? until);
   }
-  // Longest first: an address is cleared bit by bit, and never made anew.
+  // The longest come first: so an address is cleared bit by bit, and never parsed again.
   v4.sort((a, b) => b.bits - a.bits);
   v6.sort((a, b) => b.bits - a.bits);
   return { v4, v6 };
 }
 
-/** @param address as nginx writes $remote_addr; what is none is in no network */
+/** @param address as nginx writes $remote_addr; a text that is not an address is in no network */
 export function isWithin({ v4, v6 }: Networks, address: string, nowSeconds = 0): boolean {
   if (v4.length === 0 && v6.length === 0) return false;
   const groups = addressGroups(address);

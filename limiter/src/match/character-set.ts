@@ -1,15 +1,15 @@
-// Sets of characters as ascending ranges that do not touch: [first, last, first, last, …].
+// A set of characters is a list of ascending ranges that do not touch: [first, last, first, last, …].
 
 import { illFormed } from "./characters.ts";
 
 export type CharacterSet = readonly number[];
 
-/** What "." stands for: line ends and ill-formed bytes too, so that no client steps around a pattern by sending one. */
+/** The set that "." stands for. It includes line ends and ill-formed bytes, so that no client evades a pattern by sending one. */
 export const everyCharacter: CharacterSet = [0, illFormed];
 
 export const digits: CharacterSet = [48, 57];
 export const wordCharacters: CharacterSet = [48, 57, 65, 90, 95, 95, 97, 122];
-/** Tab, line feed, form feed, carriage return and space, as RE2 has it. */
+/** Tab, line feed, form feed, carriage return and space, as in RE2. */
 export const spaces: CharacterSet = [9, 10, 12, 13, 32, 32];
 
 export function complement(set: CharacterSet): CharacterSet {
@@ -40,7 +40,7 @@ export function union(ranges: readonly number[]): CharacterSet {
   return set;
 }
 
-/** The firsts of the coarsest ranges that no set divides, ascending; the first is 0. */
+/** Returns where the coarsest ranges that no set divides begin, ascending; the first is 0. */
 export function boundaries(sets: readonly CharacterSet[]): number[] {
   const starts: number[] = [0];
   for (const set of sets) {

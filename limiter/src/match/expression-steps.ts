@@ -1,5 +1,5 @@
-// What a regular expression of a path can cost a request, known before any request comes: for each character of the path, so
-// many steps of the same length. Whoever lets several parties' expressions run on one path bounds their sum.
+// Computes what a regular expression for paths can cost a request, before any request comes: a number of steps of equal length
+// for each character of the path. Callers that run the expressions of several parties on one path bound their sum.
 
 import { emptyTable } from "../basics/table.ts";
 import { type Matcher, newMatcher, nextState, type State, startState } from "./path-regex.ts";
@@ -7,20 +7,24 @@ import { regexProgram } from "./regex-program.ts";
 import { type RegexNode, readRegex } from "./regex-syntax.ts";
 
 /**
- * One step is a look-up of a state that is kept: 9 to 11 ns in LuaJIT, a busy machine's share. Where none is kept, an
- * instruction takes 12 to 28 ns with random paths, and 63 where the path has all of them followed at every character.
+ * One step is the lookup of a state that is kept: 9 to 11 ns in LuaJIT on a busy machine. Where no state is kept, an
+ * instruction takes 12 to 28 ns with random paths, and 63 ns with a path that has all instructions followed at every character.
  */
 export const stepsOfInstruction = 7;
-/** What a character costs beside, where no state is kept for it. */
+/** What a character costs besides, where no state is kept for it. */
 const stepsOfCharacter = 10;
 
-/** Of one policy's expressions together: to look further, whether all states can be kept, would take tens of milliseconds. */
+/**
+ * The bound for one policy's expressions together. Looking further, whether all states can be kept, would take tens of
+ * milliseconds.
+ */
 const mostExplored = 150_000;
 
 /**
- * Of each expression 1 where all states that any path leads to are kept, which is so for most that people write. Otherwise
- * what following all instructions at every character comes to.
- * @param texts expressions of one policy, which `readRegex` takes
+ * Adds up the steps of the expressions. An expression costs 1 if all states that any path leads to are kept, which is so for most
+ * that people write. Otherwise it costs as much as following all instructions at every character.
+ *
+ * @param texts expressions of one policy, which `readRegex` accepts
  * @returns the sum
  */
 export function expressionSteps(texts: readonly string[]): number {

@@ -1,4 +1,4 @@
-// Paths as policies write them, held against nginx's $uri: "/api/books" exactly, "/api/books/*" as a prefix, and
+// Paths as policies write them, compared with nginx's $uri: "/api/books" exactly, "/api/books/*" as a prefix, and
 // "~^/v[0-9]+/books$" as a regular expression.
 
 import { emptyTable } from "../basics/table.ts";
@@ -7,7 +7,7 @@ import { emptyPrefixTree, type PrefixTree, prefixNode, stepAlong } from "./prefi
 
 export interface PathPattern {
   readonly kind: "exact" | "prefix" | "regex";
-  /** Without the "*" or the "~" that tells the kind. */
+  /** The text without the "*" or the "~" that marks the kind. */
   readonly text: string;
 }
 
@@ -16,14 +16,14 @@ export function pathPattern(text: string): PathPattern {
   return text.endsWith("*") ? { kind: "prefix", text: text.slice(0, text.length - 1) } : { kind: "exact", text };
 }
 
-/** What is left to test of a path where the index cannot tell: all patterns of a policy, as any of them may match. */
+/** Tests a path where the index cannot decide. It has all patterns of a policy, as any of them may match. */
 export interface PathTest {
   readonly exact: Record<string, boolean>;
   readonly prefixes: PrefixTree<boolean>;
   readonly regexes: readonly PathRegex[];
 }
 
-/** @returns undefined where the index can tell: no pattern is a regular expression */
+/** @returns undefined if the index can decide: no pattern is a regular expression */
 export function pathTest(paths: readonly string[]): PathTest | undefined {
   const exact = emptyTable<boolean>();
   const prefixes = emptyPrefixTree<boolean>();

@@ -1,7 +1,7 @@
-// Whether a path matches a regular expression, in one pass over the path whatever the expression: all ways of matching
-// are followed at once. The sets of instructions that they reach are kept as states, so that a path that resembles an
-// earlier one costs a look-up for each character. States are bounded; where there are too many, the rest of the path is
-// followed without keeping any.
+// Matches a path against a regular expression, in one pass over the path whatever the expression: all ways of matching are
+// followed at once. The sets of instructions that they reach are kept as states, so that a path that resembles an earlier one
+// costs one lookup for each character. The states are bounded; where there are too many, the rest of the path is followed without
+// keeping any.
 
 import { emptyTable } from "../basics/table.ts";
 import { boundaries, hasCharacter } from "./character-set.ts";
@@ -11,11 +11,11 @@ import { type RegexNode, readRegex } from "./regex-syntax.ts";
 
 export interface PathRegex {
   readonly text: string;
-  /** Made when the first path is asked about: most of ten thousand policies are never met. */
+  /** Made when the first path is tested: most of ten thousand policies are never met. */
   matcher: Matcher | undefined;
 }
 
-/** @param text one that `readRegex` takes */
+/** @param text an expression that `readRegex` accepts */
 export function pathRegex(text: string): PathRegex {
   return { text, matcher: undefined };
 }
@@ -27,33 +27,33 @@ export function matchesRegex(regex: PathRegex, path: string): boolean {
 
 export interface Matcher {
   readonly program: RegexProgram;
-  /** Characters that no set of the program tells apart are of one class; where the classes begin. */
+  /** Where the classes begin. Characters that no set of the program distinguishes are of one class. */
   readonly classStarts: readonly number[];
-  /** Classes of ASCII. */
+  /** The class of each ASCII character. */
   readonly asciiClasses: readonly number[];
-  /** Whether the sets of the program have the characters of a class: by set, by class. */
+  /** Indexed by set of the program, then by class: true if the set has the characters of the class. */
   readonly setHasClass: readonly (readonly boolean[])[];
   start: State | undefined;
   states: Record<string, State>;
-  /** Numbers that the states may still hold. */
+  /** How many more numbers the states may hold. */
   room: number;
-  /** By instruction, the last round that reached it. */
+  /** For each instruction, the last round that reached it. */
   readonly marks: number[];
   round: number;
-  /** Instructions that this round reached and that wait, in any order. */
+  /** Instructions that this round reached and that wait for a character or the end, in any order. */
   found: number[];
   foundCount: number;
   readonly stack: number[];
 }
 
-/** What can match from here on. */
+/** A state of matching: what can match from here on. */
 export interface State {
   /** Instructions that wait for a character or for the end of the path, ascending. */
   readonly waiting: readonly number[];
-  /** Whether the path matches whatever follows; undefined: what follows decides. */
+  /** True if the path matches whatever follows, false if nothing can match; undefined: it depends on what follows. */
   readonly decidedEarly: boolean | undefined;
   readonly matchesAtEnd: boolean;
-  /** By class of the next character. */
+  /** Indexed by the class of the next character. */
   readonly next: (State | undefined)[];
 }
 
@@ -120,7 +120,7 @@ export function startState(matcher: Matcher): State {
   if (matcher.start !== undefined) return matcher.start;
   const { program } = matcher;
   matcher.states = emptyTable();
-  // Room for some states of every expression, and for sixteen of the largest that there can be.
+  // There is room for some states of every expression, and for sixteen states of the largest possible one.
   matcher.room = 500 + 16 * program.kinds.length;
   begin(matcher);
   const hasMatched = reach(matcher, program.entry, true, false);
@@ -131,7 +131,7 @@ export function startState(matcher: Matcher): State {
   return start;
 }
 
-/** @returns undefined when there is no room left; the next path finds it empty */
+/** @returns undefined if there is no room left; the states are then dropped before the next path */
 export function nextState(matcher: Matcher, from: State, characterClass: number): State | undefined {
   begin(matcher);
   const hasMatched = step(matcher, from.waiting, from.waiting.length, characterClass);
@@ -156,7 +156,7 @@ function stateOf(waiting: readonly number[], hasMatched: boolean, matchesAtEnd: 
   return { waiting, decidedEarly, matchesAtEnd, next: [] };
 }
 
-/** The rest of the path, from `from`, with no states kept: two lists take turns. */
+/** Follows the rest of the path, from `from`, without keeping states: two lists take turns. */
 function follow(matcher: Matcher, state: State, path: string, from: number): boolean {
   let waiting: number[] = [];
   for (const one of state.waiting) waiting.push(one);
@@ -196,7 +196,7 @@ function step(matcher: Matcher, waiting: readonly number[], count: number, chara
   return false;
 }
 
-/** Whether the end of the path matches for one of those that wait for it. */
+/** Returns whether the end of the path matches for one of the instructions that wait for it. */
 function endMatches(matcher: Matcher, waiting: readonly number[], count: number): boolean {
   const { program } = matcher;
   begin(matcher);
@@ -207,7 +207,7 @@ function endMatches(matcher: Matcher, waiting: readonly number[], count: number)
   return false;
 }
 
-/** Finds what can be reached from an instruction without a character. @returns whether the expression has matched */
+/** Finds what can be reached from an instruction without reading a character. @returns whether the expression has matched */
 function reach(matcher: Matcher, from: number, isStart: boolean, isEnd: boolean): boolean {
   const { program, marks, round, found, stack } = matcher;
   const { kinds, next, other } = program;
@@ -242,7 +242,7 @@ function reach(matcher: Matcher, from: number, isStart: boolean, isEnd: boolean)
   return false;
 }
 
-/** What this round found, ascending: one set, one list. */
+/** Returns what this round found, in ascending order, so that equal sets give equal lists. */
 function foundInOrder({ found, foundCount }: Matcher): number[] {
   const waiting: number[] = [];
   for (let i = 0; i < foundCount; i++) waiting.push(found[i] as number);
@@ -250,7 +250,7 @@ function foundInOrder({ found, foundCount }: Matcher): number[] {
   return waiting;
 }
 
-/** The class whose range holds the character. */
+/** Returns the class whose range contains the character. */
 function classOf(starts: readonly number[], of: number): number {
   let low = 0;
   let high = starts.length - 1;

@@ -1,12 +1,12 @@
-// Prefixes of paths, found along the path itself: no part of it is cut out, and the cost is that of the longest prefix that
-// matches, however many there are.
+// Finds prefixes of a path by walking along the path itself: no part of it is copied, and the cost is that of the longest prefix
+// that matches, however many prefixes there are.
 
 export interface PrefixTree<Value> {
-  /** What is added to the prefix of the node above; empty at the root. */
+  /** What this node adds to the prefix of the node above; empty at the root. */
   label: string;
-  /** By the first unit of their labels, which differ. */
+  /** Keyed by the first unit of the children's labels, which differ. */
   children: Record<number, PrefixTree<Value>>;
-  /** Undefined: the prefix is none of those that were added, but two of them begin with it. */
+  /** Undefined: this prefix was not added, but two that were added begin with it. */
   value: Value | undefined;
 }
 
@@ -14,7 +14,7 @@ export function emptyPrefixTree<Value>(): PrefixTree<Value> {
   return { label: "", children: {}, value: undefined };
 }
 
-/** The node of the prefix, made if there is none. */
+/** Returns the node of the prefix; makes it if there is none. */
 export function prefixNode<Value>(root: PrefixTree<Value>, prefix: string): PrefixTree<Value> {
   let node = root;
   let at = 0;
@@ -33,7 +33,7 @@ export function prefixNode<Value>(root: PrefixTree<Value>, prefix: string): Pref
   return node;
 }
 
-/** The node below `node` that the path goes through. @param reached how much of the path the prefix of `node` has */
+/** Returns the node below `node` that the path goes through. @param reached how much of the path the prefix of `node` covers */
 export function stepAlong<Value>(
   node: PrefixTree<Value>,
   path: string,

@@ -1,24 +1,24 @@
-// A regular expression as instructions: where each leads, over which character. They are what a matcher steps through
-// all at once, so that no expression makes it go back.
+// A regular expression as instructions: where each of them leads, and over which character. A matcher follows them all at once,
+// so that no expression makes it go back.
 
 import { emptyTable } from "../basics/table.ts";
 import { type CharacterSet, everyCharacter } from "./character-set.ts";
 import type { RegexNode } from "./regex-syntax.ts";
 
-/** Kinds of instructions: the expression has matched; a character of a set; either of two; where the path begins, ends. */
+/** Kinds of instructions: the expression has matched; a character of a set; either of two; the path begins here; it ends here. */
 export const matched = 0;
 export const character = 1;
 export const either = 2;
 export const atStart = 3;
 export const atEnd = 4;
 
-/** Instructions by their number; 0 is the one that says `matched`. */
+/** Instructions are indexed by their number; instruction 0 is the only one of kind `matched`. */
 export interface RegexProgram {
   readonly entry: number;
   readonly kinds: number[];
   /** Where an instruction leads. */
   readonly next: number[];
-  /** Where else one of kind `either` leads; of kind `character`, the place of its set. */
+  /** For kind `either`, where else the instruction leads; for kind `character`, the index of its set. */
   readonly other: number[];
   readonly sets: CharacterSet[];
 }
@@ -27,19 +27,19 @@ interface Draft extends RegexProgram {
   readonly setPlaces: Record<string, number>;
 }
 
-/** @param node of no more than `mostInstructions` */
+/** @param node has at most `mostInstructions` */
 export function regexProgram(node: RegexNode): RegexProgram {
   const draft: Draft = { entry: 0, kinds: [matched], next: [0], other: [0], sets: [], setPlaces: emptyTable() };
   const body = write(draft, node, 0);
   const { kinds, next, other, sets } = draft;
   if (beginsAtStart(node)) return { entry: body, kinds, next, other, sets };
-  // It may match anywhere: any characters come first.
+  // The expression may match anywhere, so any characters may come first.
   const entry = instruct(draft, either, body, 0);
   other[entry] = instruct(draft, character, entry, placeOf(draft, everyCharacter));
   return { entry, kinds, next, other, sets };
 }
 
-/** Writes what goes on at `next` when the node is done. @returns where it begins */
+/** Writes the instructions of a node, which continue at `next`. @returns where they begin */
 function write(draft: Draft, node: RegexNode, next: number): number {
   switch (node.kind) {
     case "set":
@@ -73,7 +73,7 @@ function writeRepeat(draft: Draft, node: RegexNode & { kind: "repeat" }, next: n
     const loop = instruct(draft, either, 0, next);
     const body = write(draft, part, loop);
     draft.next[loop] = body;
-    // At least once: into the body first.
+    // At least one round is required, so the body comes first.
     entry = min > 0 ? body : loop;
     required = min - 1;
   } else {
@@ -99,7 +99,7 @@ function placeOf({ sets, setPlaces }: Draft, set: CharacterSet): number {
   return sets.length - 1;
 }
 
-/** Whether it can match nowhere but from the path's first character on. */
+/** Returns whether the expression can only match from the path's first character on. */
 function beginsAtStart(node: RegexNode): boolean {
   switch (node.kind) {
     case "start":

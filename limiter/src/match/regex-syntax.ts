@@ -1,6 +1,6 @@
-// Regular expressions of paths, read into a tree. The syntax is a subset of RE2's in which every expression matches in
-// time linear in the path: no backreferences, no lookaround. What would mean different things in RE2, PCRE and
-// JavaScript is refused as well, with the place where it stands.
+// Reads regular expressions of paths into a tree. The syntax is a subset of RE2's in which every expression matches in time
+// linear in the path: there are no backreferences and no lookaround. Syntax that would mean different things in RE2, PCRE and
+// JavaScript is refused as well, with its position.
 
 import {
   type CharacterSet,
@@ -28,7 +28,7 @@ export type RegexNode =
     };
 
 export interface RegexRefusal {
-  /** In characters from 1. */
+  /** In characters, counted from 1. */
   readonly position: number;
   /** What is wrong there. */
   readonly reason: string;
@@ -40,14 +40,14 @@ export interface RegexReading {
   readonly refusal?: RegexRefusal;
 }
 
-/** Of all regular expressions of a policy together: what a request can be made to cost is a multiple of it. */
+/** The bound for all regular expressions of a policy together. What a request can be made to cost is a multiple of it. */
 export const mostInstructions = 1000;
 const mostRepeats = 1000;
 const deepestGroup = 100;
 
 interface Reader {
   readonly characters: readonly number[];
-  /** The next character to read, from 0. */
+  /** The index of the next character to read, from 0. */
   at: number;
   depth: number;
   refusal: RegexRefusal | undefined;
@@ -105,7 +105,7 @@ function readChoice(reader: Reader): RegexNode {
   return { kind: "choice", parts, size };
 }
 
-/** Up to "|", to the ")" that closes the group, or to the end. */
+/** Reads up to "|", to the ")" that closes the group, or to the end. */
 function readSequence(reader: Reader): RegexNode {
   const parts: RegexNode[] = [];
   let size = 0;
@@ -125,7 +125,7 @@ function readRepeated(reader: Reader): RegexNode {
   if (next === undefined || !repeats(next) || reader.refusal !== undefined) return part;
   if (part.kind === "start" || part.kind === "end") return refuse(reader, reader.at, "repeats an anchor");
   const repeated = readRepetition(reader, part, next);
-  // Greedy or lazy, it matches the same texts.
+  // Greedy or lazy, the repetition matches the same texts.
   if (peek(reader) === questionMark) reader.at += 1;
   const again = peek(reader);
   if (again !== undefined && repeats(again)) return refuse(reader, reader.at, "repeats a repetition");
@@ -161,7 +161,7 @@ function readRepetition(reader: Reader, part: RegexNode, by: number): RegexNode 
 
 function repeat(part: RegexNode, min: number, max: number | undefined): RegexNode {
   const size = max === undefined ? Math.max(min, 1) * part.size + 1 : max * part.size + (max - min);
-  // Far beyond what is taken, and finite: groups within groups multiply.
+  // This bound is far beyond what is accepted, and keeps sizes finite: groups within groups multiply them.
   return { kind: "repeat", part, min, max, size: Math.min(Math.max(size, 1), 1_000_000) };
 }
 
@@ -214,7 +214,7 @@ function readGroup(reader: Reader, from: number): RegexNode {
   if (reader.refusal !== undefined) return nothing;
   if (peek(reader) !== closeGroup) return refuse(reader, from, "opens a group that is not closed");
   reader.at += 1;
-  // A group of an anchor may be repeated, as in RE2.
+  // A group that holds an anchor may be repeated, as in RE2.
   return inner.kind === "start" || inner.kind === "end" ? { kind: "sequence", parts: [inner], size: 1 } : inner;
 }
 
@@ -241,7 +241,7 @@ function readClass(reader: Reader, from: number): RegexNode {
   return { kind: "set", set: negated ? complement(set) : set, size: 1 };
 }
 
-/** A character, a range or a class by its escape. A dash by itself stands first or last. */
+/** Reads a character, a range, or a class by its escape. A dash that stands for itself must come first or last. */
 function readClassItem(reader: Reader, begin: number, ranges: number[]): void {
   const from = reader.at;
   const first = readClassCharacter(reader);
@@ -283,7 +283,7 @@ function readClassCharacter(reader: Reader): CharacterSet {
   return [character, character];
 }
 
-/** What follows a backslash. */
+/** Reads what follows a backslash. */
 function readEscape(reader: Reader, from: number): CharacterSet {
   if (peek(reader) === undefined) {
     refuse(reader, from, "escapes nothing");
@@ -342,7 +342,7 @@ function take(reader: Reader): number {
   return character;
 }
 
-/** Keeps the first refusal, and has nothing more read. */
+/** Keeps only the first refusal, and ends the reading. */
 function refuse(reader: Reader, at: number, reason: string): RegexNode {
   if (reader.refusal === undefined) reader.refusal = { position: at + 1, reason };
   reader.at = reader.characters.length;

@@ -1,5 +1,5 @@
-// What a snapshot holds beside policies: who is banned and until when, and whose tokens may ask. Checked as strictly as
-// policies: a ban that is not understood would be one that is not enforced.
+// Reads what a snapshot holds beside policies: who is banned and until when, and whose tokens may use the check API. Both are
+// validated as strictly as policies: a ban that is not understood would not be enforced.
 
 import type { Pause } from "../basics/pause.ts";
 import type { SnapshotBan } from "../compiled/bans.ts";
@@ -17,7 +17,7 @@ export const cidrShape: Shape = {
   accepts: (text) => parseCidr(text) !== undefined,
 };
 
-/** Of a ban: as many as a key may have parts. */
+/** The key values of a ban: as many as a key may have parts. */
 export const bannedKeyShape: Shape = {
   kind: "list",
   of: { kind: "text", expected: 'a key value of at most 256 bytes, or "*"', maxBytes: 256 },
@@ -25,7 +25,7 @@ export const bannedKeyShape: Shape = {
   maxItems: 8,
 };
 
-/** Up to the year 9999, the last that RFC 3339 can write. */
+/** Goes up to the year 9999, the last that RFC 3339 can write. */
 const second: Shape = { kind: "integer", min: 0, max: 253402300800 };
 
 const banShape: Shape = {
@@ -61,7 +61,7 @@ const callerShape: Shape = {
 export function readBans(entries: unknown, findings: Findings, pause: Pause): SnapshotBan[] {
   const bans = readEntries(entries, "bans", banShape, findings, pause) as SnapshotBan[];
   for (let i = 0; i < bans.length; i++) {
-    // What is no object has been reported already.
+    // An entry that is not an object has been reported already.
     if (typeof bans[i] !== "object" || bans[i] === null) continue;
     const { cidr, policy, key } = bans[i] as Partial<SnapshotBan>;
     const isOfAddress = cidr !== undefined && policy === undefined && key === undefined;
@@ -82,7 +82,7 @@ export function readCallers(entries: unknown, findings: Findings, pause: Pause):
   return readEntries(entries, "callers", callerShape, findings, pause) as SnapshotCaller[];
 }
 
-/** @returns the entries; those that are none have been reported */
+/** @returns the entries; invalid ones among them have been reported */
 export function readEntries(entries: unknown, path: string, shape: Shape, findings: Findings, pause: Pause): unknown[] {
   if (entries === undefined) return [];
   if (!Array.isArray(entries)) {

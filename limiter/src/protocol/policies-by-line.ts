@@ -1,5 +1,5 @@
-// Which policy a line of a snapshot's text was read as. In several tables: one of ten thousand lines would keep everybody
-// waiting each time that it grows, and is laid out anew.
+// Remembers which policy a line of a snapshot's text was read as. It uses several tables: a single one of ten thousand lines
+// would keep every request waiting each time that it grows and is laid out anew.
 
 import { emptyTable } from "../basics/table.ts";
 import type { CompiledPolicy } from "../compiled/compile.ts";
@@ -10,7 +10,7 @@ export interface PoliciesByLine {
   readonly parts: Record<string, CompiledPolicy>[];
   /** How many lines the last part has. */
   inLast: number;
-  /** The part in which a line was last found: the next is mostly there too. */
+  /** The part in which a line was last found: the next line is usually there too. */
   lastFound: number;
 }
 
@@ -27,7 +27,7 @@ export function addLine(lines: PoliciesByLine, line: string, policy: CompiledPol
   lines.inLast += 1;
 }
 
-/** Cheapest for lines in the order in which they were added. */
+/** Returns the policy of a line. It is cheapest for lines in the order in which they were added. */
 export function policyOfLine(lines: PoliciesByLine, line: string): CompiledPolicy | undefined {
   const { parts } = lines;
   for (let i = 0; i < parts.length; i++) {

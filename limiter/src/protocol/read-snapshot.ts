@@ -1,6 +1,6 @@
-// From a snapshot's text or meaning to the set that requests are decided by: every policy validated again, compiled and
-// indexed; bans and callers validated as well. A snapshot is taken whole or refused whole. It is read in short steps, and
-// what it has in common with the one before is not made again.
+// Loads a snapshot: turns its text or its decoded value into the set by which requests are decided. Every policy is validated
+// again, compiled and indexed; bans and callers are validated as well. A snapshot is accepted whole or refused whole. It is
+// loaded in short steps, and what it shares with the previous snapshot is not built again.
 
 import { noPause, type Pause } from "../basics/pause.ts";
 import { emptyTable } from "../basics/table.ts";
@@ -25,24 +25,24 @@ export type { SnapshotCaller } from "./push-messages.ts";
 export interface CompiledSnapshot {
   readonly epoch: string;
   readonly revision: number;
-  /** What its control plane is shown it by; undefined: it had none. */
+  /** Proves to its control plane where the snapshot is from; undefined: it had no proof. */
   readonly proof: string | undefined;
   readonly policies: readonly CompiledPolicy[];
   readonly policiesByName: PoliciesByName;
   readonly index: PolicyIndex;
-  /** Those that are over by now may be among them: look at untilSeconds. */
+  /** Bans that are over may be among them: check `untilSeconds`. */
   readonly bans: readonly SnapshotBan[];
-  /** Networks that are refused whatever the request asks for. Undefined: none. */
+  /** Networks whose requests are refused, whatever they ask for. Undefined: there are none. */
   readonly bannedEverywhere: Networks | undefined;
   readonly callers: readonly SnapshotCaller[];
-  /** For the next one. Undefined: it was not read by lines. */
+  /** For loading the next snapshot. Undefined: this one was not read by lines. */
   readonly source: SnapshotSource | undefined;
 }
 
-/** By app, then by name. */
+/** Policies by app, then by name. */
 export type PoliciesByName = Readonly<Record<string, Readonly<Record<string, CompiledPolicy>>>>;
 
-/** What a snapshot was made from. */
+/** What the next snapshot may reuse of this one. */
 export interface SnapshotSource {
   readonly banLines: readonly string[];
   readonly bansByPlace: BansByPlace;
@@ -55,7 +55,7 @@ export interface SnapshotReading {
   problems: Problem[];
 }
 
-/** @param message as parsed from JSON, from anyone. Never throws. */
+/** Never throws. @param message as parsed from JSON; it may come from anyone */
 export function readSnapshot(message: unknown, pause: Pause = noPause): SnapshotReading {
   if (typeof message !== "object" || message === null) {
     return { problems: [{ path: "", expected: "a snapshot", got: describeValue(message) }] };
@@ -77,12 +77,12 @@ export function readSnapshot(message: unknown, pause: Pause = noPause): Snapshot
 }
 
 /**
- * The same from a text that is laid out as snapshot-lines.ts says.
+ * Reads the same from a text with the layout that snapshot-lines.ts describes.
  *
- * @param chunkAt the text in pieces that end where lines end, from 0 on; undefined after the last
- * @param decode JSON to its meaning; undefined: it is not JSON
- * @param previous policies and bans that it says in the same words are taken from it
- * @returns undefined: the text is laid out in another way, or is not JSON
+ * @param chunkAt returns the text in pieces that end where lines end, from 0 on; undefined after the last
+ * @param decode decodes JSON; undefined: it is not JSON
+ * @param previous policies and bans whose lines are the same are taken from it
+ * @returns undefined: the text has another layout, or is not JSON
  */
 export function readSnapshotLines(
   chunkAt: (this: void, place: number) => string | undefined,
@@ -122,7 +122,7 @@ export function readSnapshotLines(
     while (from < chunk.length) {
       const end = chunk.indexOf("\n", from);
       if (end < 0 || !takeLine(lines, chunk.slice(from, end), taker)) return undefined;
-      // The format says how to read the rest: of another one, the lines mean nothing.
+      // The format determines how to read the rest: in another format the lines mean nothing.
       if (reading?.broken === true) return { problems: listProblems(reading.findings) };
       from = end + 1;
       pause();
@@ -137,22 +137,22 @@ export function readSnapshotLines(
 
 type Json = Record<string, unknown>;
 
-/** A snapshot on its way. */
+/** A snapshot while it is loaded. */
 interface Reading {
   readonly findings: Findings;
   readonly epoch: string;
   readonly revision: number;
   readonly proof: string | undefined;
-  /** It is of another format, or has no lists: nothing more can be said of it. */
+  /** The snapshot has another format, or its zones or policies are of the wrong type: nothing more can be checked. */
   broken: boolean;
   readonly zones: Zones;
   readonly previous: CompiledSnapshot | undefined;
   apps: SnapshotApps;
-  /** Whether they are those of the previous one. */
+  /** True if the bans are those of the previous snapshot. */
   sameBans: boolean;
   bans: readonly SnapshotBan[];
   bansByPlace: BansByPlace;
-  /** How many policies have been looked at. */
+  /** How many policies have been read. */
   entries: number;
   readonly policies: CompiledPolicy[];
   readonly policiesByName: Record<string, Record<string, CompiledPolicy>>;
@@ -181,7 +181,7 @@ function beginReading(head: Json, previous: CompiledSnapshot | undefined): Readi
     findings,
     epoch: epoch as string,
     revision: revision as number,
-    // Of no meaning here: one that is none is not kept.
+    // The proof is not interpreted here, so a proof of the wrong type is dropped without a problem.
     proof: typeof proof === "string" ? proof : undefined,
     broken,
     zones: zones as Zones,
@@ -201,7 +201,7 @@ function takeBans(reading: Reading, bans: readonly SnapshotBan[]): void {
   if (reading.findings.problems.length === 0) reading.bansByPlace = sortBans(bans);
 }
 
-/** @returns false: they are not JSON */
+/** @returns false: a line is not JSON */
 function appsFromLines(
   reading: Reading,
   lines: readonly string[],
@@ -213,7 +213,7 @@ function appsFromLines(
   return entries !== undefined;
 }
 
-/** @returns false: they are not JSON */
+/** @returns false: a line is not JSON */
 function bansFromLines(
   reading: Reading,
   lines: readonly string[],
@@ -233,7 +233,7 @@ function bansFromLines(
   return true;
 }
 
-/** @returns undefined: one of them is not JSON */
+/** @returns undefined: one of the texts is not JSON */
 function decodeAll(
   texts: readonly string[],
   decode: (this: void, text: string) => unknown,
@@ -249,7 +249,7 @@ function decodeAll(
   return entries;
 }
 
-/** @returns false: it is not JSON */
+/** @returns false: the line is not JSON */
 function policyFromLine(
   reading: Reading,
   line: string,
@@ -271,13 +271,13 @@ function policyFromLine(
   return true;
 }
 
-/** Whether what the policy was compiled with beside its own document is the same. */
+/** Returns whether everything that the policy was compiled with, besides its own document, is known to be the same. */
 function isStillTrue({ sameBans, bansByPlace }: Reading, { app, policy, bans, schedule }: CompiledPolicy): boolean {
   if (schedule !== undefined) return false;
   return sameBans || (bans === undefined && bansOn(bansByPlace, app, policy.name, policy.key) === undefined);
 }
 
-/** @param policy undefined: there is something wrong with it */
+/** @param policy undefined: it has a problem */
 function addPolicy(reading: Reading, policy: CompiledPolicy | undefined): void {
   reading.entries += 1;
   if (policy === undefined) return;
@@ -308,7 +308,7 @@ function readPolicy(reading: Reading, entry: unknown): CompiledPolicy | undefine
   return validation.policy === undefined ? undefined : compileIn(reading, app, validation.policy);
 }
 
-/** @returns undefined where its schedule's zone is missing */
+/** @returns undefined if the zone of its schedule is missing */
 function compileIn({ zones, bansByPlace, findings }: Reading, app: string, policy: Policy): CompiledPolicy | undefined {
   if (policy.schedule !== undefined && !checkZone(policy.schedule.timezone, zones, findings)) return undefined;
   return compilePolicy(app, policy, zones, bansOn(bansByPlace, app, policy.name, policy.key));
@@ -349,7 +349,7 @@ function isSameList(a: readonly string[], b: readonly string[]): boolean {
   return true;
 }
 
-/** Looks at the zones that schedules name, and at no other. */
+/** Checks only zones that schedules name. */
 function checkZone(timezone: string, zones: Zones, findings: Findings): boolean {
   const transitions: unknown = zones[timezone];
   if (Array.isArray(transitions) && transitions.length > 0 && transitions.every((entry) => isTransition(entry)))
@@ -368,7 +368,7 @@ function isTransition(entry: unknown): boolean {
   return isWhole(fromSeconds) && isWhole(offsetMinutes) && offsetMinutes > -1440 && offsetMinutes < 1440;
 }
 
-/** None comes after one beyond 2^53: a gateway that took it would take no other. */
+/** No revision can follow one beyond 2^53: a gateway that accepted it would accept no other. */
 function isRevision(value: unknown): value is number {
   return typeof value === "number" && value >= 0 && value < 2 ** 53 && Math.floor(value) === value;
 }

@@ -1,22 +1,22 @@
-// Where Redis is and how one signs in, as SLUICE_REDIS_URL says it:
+// Parses SLUICE_REDIS_URL, which says where Redis is and how to sign in:
 //
 //   redis://[user:password@]host[:port][/database]
 //   redis+sentinel://[user:password@]host[:port],…/name[/database][?sentinel=user:password]
 //   redis+cluster://[user:password@]host[:port],…
 //
-// and the same with rediss for TLS. User and password may be percent-encoded; what is told of an invalid value never
-// repeats any of it. Runs in Node as well: a text is bytes, one a character.
+// The same schemes with rediss use TLS. User and password may be percent-encoded. Messages about an invalid value never repeat
+// any of it. This also runs in Node: a text is a sequence of bytes, one per character.
 
 export interface Address {
-  /** A name, an IPv4 address or an IPv6 one in brackets; TLS asks for a certificate with this name. */
+  /** A name, an IPv4 address, or an IPv6 address in brackets. TLS expects a certificate with this name. */
   readonly host: string;
   readonly port: number;
 }
 
-/** What a server is to us, and so what it is asked when a connection to it is new. */
+/** The role of a server for us. It determines which commands a new connection begins with. */
 export type Role = "single" | "primary" | "cluster" | "sentinel";
 
-/** How one connects to the servers of one role. */
+/** How to connect to the servers of one role. */
 export interface Access {
   readonly role: Role;
   readonly tls: boolean;
@@ -34,7 +34,7 @@ export type Deployment =
       readonly access: Access;
       readonly sentinels: readonly Address[];
       readonly sentinelAccess: Access;
-      /** What the sentinels call the primary. */
+      /** The sentinels' name for the primary. */
       readonly name: string;
     }
   | { readonly kind: "cluster"; readonly access: Access; readonly seeds: readonly Address[] };
@@ -74,7 +74,7 @@ export function parseDeployment(url: string): Deployment | UrlProblem {
   const [kind, tls] = scheme;
   let rest = url.slice(schemeEnd + 3);
 
-  // The last one: a password need not encode its own.
+  // The last @ is the separator, so that a password need not encode its own.
   const at = lastIndexOf(rest.slice(0, optionsStart(rest)), "@");
   const signIn = at < 0 ? anonymous : parseSignIn(rest.slice(0, at));
   if (signIn === undefined) return { expected: "USER:PASSWORD, percent-encoded, before the @", got: "something else" };
@@ -141,13 +141,13 @@ function sentinelDeployment(
   };
 }
 
-/** Where the sentinels' sign-in starts, in which an @ is not the one that ends ours. */
+/** Returns where the sentinels' user and password begin: an @ in them is not the one that ends ours. */
 function optionsStart(rest: string): number {
   const start = rest.indexOf("?sentinel=");
   return start < 0 ? rest.length : start;
 }
 
-/** @returns undefined without a password: an empty one is a typing error more often than an intention */
+/** @returns undefined without a password: an empty one is more often a typing error than an intention */
 function parseSignIn(text: string): SignIn | undefined {
   const [userText, passwordText] = cut(text, ":");
   if (passwordText === undefined || passwordText === "") return undefined;
@@ -177,10 +177,10 @@ function parseAddress(text: string, defaultPort: number): Address | undefined {
 }
 
 /**
- * An address as Redis tells it: bare IPv6 is put in brackets.
+ * Returns an address that Redis reported; a bare IPv6 address is put in brackets.
  *
- * @param host as it was told; "" stands for the server that told it
- * @param teller the server that told it
+ * @param host as it was reported; "" stands for the server that reported it
+ * @param source the server that reported it
  */
 export function reportedAddress(host: string, port: number, source: Address): Address {
   if (host === "") return { host: source.host, port };
@@ -188,8 +188,9 @@ export function reportedAddress(host: string, port: number, source: Address): Ad
 }
 
 /**
- * A connection pool's name. It holds all that makes a connection another one, so that pools mix none up; the password is
- * the role's and does not change while a worker lives. The user is last: only it can hold a colon outside of brackets.
+ * Returns the name of a connection pool. It contains everything by which connections differ, so that pools mix none up. The
+ * password is left out: it belongs to the role and does not change while a worker lives. The user comes last, because only it can
+ * contain a colon outside of brackets.
  */
 export function poolName({ role, tls, user, database }: Access, { host, port }: Address): string {
   return `sluice:${role}:${tls ? "tls" : "plain"}:${database}:${host}:${port}:${user}`;
@@ -204,7 +205,7 @@ function isName(name: string): boolean {
   return name !== "" && consistsOf(name, "-._");
 }
 
-/** Letters, digits and these others. */
+/** Returns whether the text has only letters, digits and these other characters. */
 function consistsOf(text: string, others: string): boolean {
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);
@@ -252,7 +253,7 @@ function decodePercent(text: string): string | undefined {
   return decoded;
 }
 
-/** @returns far below 0 for what is none */
+/** @returns a number far below 0 if there is no hexadecimal digit */
 function hexDigit(text: string, at: number): number {
   const digit = at < text.length ? "0123456789abcdef".indexOf(text.charAt(at).toLowerCase()) : -1;
   return digit < 0 ? -1000 : digit;

@@ -1,5 +1,5 @@
-// The apps of a snapshot, and what follows for traffic: policies of an app without a realm are met by no request, and a
-// ban of a network by an app that has one holds on every request in its realm, also where no policy matches.
+// Reads the apps of a snapshot, and applies them to traffic. No request meets the policies of an app without a realm. A network
+// ban of an app with a realm applies to every request in that realm, even where no policy matches.
 
 import type { Pause } from "../basics/pause.ts";
 import { emptyTable } from "../basics/table.ts";
@@ -24,7 +24,7 @@ const appShape: Shape = {
   },
 };
 
-/** Those that are listed, by name. */
+/** The listed apps, by name. */
 export type SnapshotApps = Readonly<Record<string, SnapshotApp>>;
 
 /** @param entries as in the snapshot; absent: none */
@@ -33,7 +33,7 @@ export function readApps(entries: unknown, findings: Findings, pause: Pause): Sn
   const list = readEntries(entries, "apps", appShape, findings, pause);
   for (let i = 0; i < list.length; i++) {
     const entry = list[i] as SnapshotApp | undefined;
-    // What is no object has been reported already.
+    // An entry that is not an object has been reported already.
     if (typeof entry !== "object" || entry === null || typeof entry.app !== "string") continue;
     if (apps[entry.app] === undefined) apps[entry.app] = entry;
     else
@@ -46,7 +46,10 @@ export function readApps(entries: unknown, findings: Findings, pause: Pause): Sn
   return apps;
 }
 
-/** What requests may meet, for the index: of the policies, and for bans. Where no app is listed, the policies as they are. */
+/**
+ * Returns the entries that the index must have: policies that requests can meet, and entries for bans. Where no app is listed,
+ * these are the policies as they are.
+ */
 export function trafficOf(
   policies: readonly CompiledPolicy[],
   apps: SnapshotApps,
@@ -57,7 +60,7 @@ export function trafficOf(
   const met: CompiledPolicy[] = [];
   for (const policy of policies) {
     const app = apps[policy.app];
-    // One that is off stands for a ban of its app's only where there is no realm to hold it in.
+    // A policy that is off still carries the bans of its app, but only where the app has no realm that could carry them.
     if (app === undefined || (app.realm !== undefined && policy.policy.mode !== "off")) met.push(policy);
     pause();
   }
@@ -75,12 +78,12 @@ function isEmpty(apps: SnapshotApps): boolean {
   return true;
 }
 
-/** Whether it is no policy, and stands in the index for the bans of its app. */
+/** Returns whether this is not a policy, but stands in the index for the bans of its app. */
 export function isBanEntry({ policy }: CompiledPolicy): boolean {
   return policy.name === "";
 }
 
-/** Above what a policy can have: nothing is decided for who is banned. */
+/** Above any priority that a policy can have: nothing else is decided for a banned client. */
 const firstOfAll = 1_000_001;
 
 function banEntry(

@@ -1,6 +1,6 @@
-// How the text of a snapshot is laid out: one JSON document, in which what is small stands on the first line and each
-// app, ban, caller and policy on a line of its own. So it can be read a line at a time. The lines say what the document says: a
-// text that is laid out in any other way, or is not JSON, is told from one that is.
+// The layout of a snapshot's text: one JSON document that has all small values on its first line, and each app, ban, caller and
+// policy on a line of its own. So it can be read one line at a time. The lines hold all that the document holds; a text that is
+// not JSON, or has any other layout, is recognized as such.
 //
 //   {"type":"snapshot","format":1,"epoch":"…","revision":7,
 //   "bans":[
@@ -12,12 +12,12 @@
 //   {"app":"shop","document":{…}}
 //   ]}
 //
-// The list "apps" comes before "bans", and is left out where it is empty: readers from before there were realms know a text
-// with it for JSON, and read it whole.
+// The list "apps" comes before "bans" and is left out if it is empty. Readers from before there were realms see that a text with
+// it has another layout, and read it whole as JSON.
 
 export type ListName = "apps" | "bans" | "callers" | "policies";
 
-/** In this order: policies are compiled with what comes before them. */
+/** The order matters: policies are compiled with what comes before them. */
 const listNames: readonly ListName[] = ["apps", "bans", "callers", "policies"];
 
 /** The only list that may be left out. */
@@ -36,16 +36,16 @@ export function layOut(head: string, lists: Readonly<Record<ListName, readonly s
   return `${text}}\n`;
 }
 
-/** Takes what the lines hold. Each answers whether it could make sense of it. */
+/** Receives what the lines hold. Each function returns whether it could make sense of it. */
 export interface LineTaker {
   head(this: void, text: string): boolean;
-  /** Called once for each list, in their order, also for one without entries. */
+  /** Called once for each list, in order, also for a list without entries. */
   begin(this: void, list: ListName): boolean;
   entry(this: void, list: ListName, text: string): boolean;
 }
 
 export interface LineReader {
-  /** Of the lists: the one that is read or comes next. -1: the head comes next. */
+  /** The index of the list that is being read or comes next. -1: the head comes next. */
   list: number;
   /** What must come next. */
   next: "opening" | "entry or end" | "entry" | "end" | "nothing";
@@ -61,7 +61,7 @@ export function isComplete(reader: LineReader): boolean {
 
 /**
  * @param line without its line break
- * @returns false when the text is not laid out in this way
+ * @returns false if the text has another layout
  */
 export function takeLine(reader: LineReader, line: string, taker: LineTaker): boolean {
   const comma = line.endsWith(",");

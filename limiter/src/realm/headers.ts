@@ -1,10 +1,10 @@
-// Headers that say who somebody is, or how a message is carried, or that hold for a whole site. On requests and on answers
-// only a token for all apps may have policies set them: an app's editor would speak for others with them. Those that
-// frame a message are refused to everybody (on-limit.ts).
+// Headers that identify somebody, determine how a message is carried, or hold for a whole site. On requests and on responses,
+// only a token for all apps may have policies set them: an app's editor could speak for others with them. Headers that frame a
+// message are refused to everybody (on-limit.ts).
 
 import type { Problem } from "../document/problems.ts";
 
-/** Documented in docs/security.md, where a test compares. */
+/** Documented in docs/security.md; a test compares the two. */
 export const namesForAdmins: readonly string[] = [
   "accept-ch",
   "alt-svc",
@@ -68,7 +68,7 @@ export const namesForAdmins: readonly string[] = [
   "x-xsrf-token",
 ];
 
-/** What their names begin with. */
+/** The beginnings of further names. */
 export const beginningsForAdmins: readonly string[] = [
   "cf-access-",
   "proxy-",
@@ -109,7 +109,11 @@ export function isForAdmins(name: string): boolean {
   return namesForAdmins.includes(name) || beginningsForAdmins.some((beginning) => name.startsWith(beginning));
 }
 
-/** Those of a document that an app's own tokens may not store. @param onLimit as it was put, right or wrong */
+/**
+ * Returns a problem for each header in a document that an app's own tokens may not store.
+ *
+ * @param onLimit as it was put, valid or not
+ */
 export function headerProblems(onLimit: unknown): Problem[] {
   const problems: Problem[] = [];
   if (typeof onLimit !== "object" || onLimit === null) return problems;

@@ -1,4 +1,5 @@
-// Whether all that a policy can match is within its app's realm; and if not, which field says so, and how to write it.
+// Checks whether everything that a policy can match is within its app's realm. If not, it reports which field is outside and how
+// to write it.
 
 import type { Match } from "../document/policy.ts";
 import { addProblem, type Findings, listProblems, noFindings, type Problem } from "../document/problems.ts";
@@ -7,7 +8,7 @@ import { pathPattern } from "../match/path-pattern.ts";
 import { beneath, type Realm } from "./realm.ts";
 import { type ProofBudget, pathOutside, proofBudget, unproven } from "./regex-within.ts";
 
-/** @returns what reaches outside, by the fields of a policy's document */
+/** @returns problems for the fields of a policy's document that reach outside */
 export function matchProblems({ hosts, paths }: Match, realm: Realm): Problem[] {
   const findings = noFindings();
   if (realm.hosts.length > 0) checkHosts(hosts, realm.hosts, findings);
@@ -63,7 +64,7 @@ function pathProblem(
   };
 }
 
-/** Whether every host that the pattern matches is matched by one of these. */
+/** Returns whether every host that the pattern matches is matched by one of these. */
 export function isHostWithin(host: string, own: readonly string[]): boolean {
   const tail = host.startsWith("*.") ? host.slice(1) : host;
   for (const one of own) {
@@ -72,7 +73,7 @@ export function isHostWithin(host: string, own: readonly string[]): boolean {
   return false;
 }
 
-/** @param text of an exact path, or what paths begin with */
+/** @param text an exact path, or the beginning of paths */
 function isPathWithin(text: string, isExact: boolean, own: readonly string[]): boolean {
   for (const one of own) {
     if ((isExact && text === one) || text.startsWith(beneath(one))) return true;
@@ -80,7 +81,7 @@ function isPathWithin(text: string, isExact: boolean, own: readonly string[]): b
   return false;
 }
 
-/** A realm may have very many. */
+/** Shows at most ten: a realm may have very many. */
 function list(own: readonly string[]): string {
   return own.length > 10 ? `${own.slice(0, 10).join(", ")}, …` : own.join(", ");
 }

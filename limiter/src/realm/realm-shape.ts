@@ -1,4 +1,4 @@
-// What a realm's document may hold, field by field; and what of it gateways are told.
+// Defines, field by field, what a realm's document may contain, and which part of it gateways receive.
 
 import { isLocation, isPath } from "../document/on-limit.ts";
 import { hostPatternShape } from "../document/policy-shape.ts";
@@ -34,7 +34,7 @@ const fieldsOfMatch: Readonly<Record<string, Field>> = {
   },
 };
 
-/** What gateways are told of a realm. */
+/** The part of a realm that gateways receive. */
 export const matchedRealmShape: Shape & { kind: "record" } = { kind: "record", fields: fieldsOfMatch };
 
 export const realmShape: Shape & { kind: "record" } = {

@@ -1,6 +1,6 @@
-// Where `degrade` may send a request: within the paths of the app's realm, or to what an admin has listed; and never to
-// Sluice's own paths, which are for operators. A path is judged as nginx will look for its location: decoded once, and
-// here with slashes merged and dots resolved as well, so that no spelling passes for another path.
+// Checks where `degrade` may send a request: within the paths of the app's realm, or to what an admin has listed; and never to
+// Sluice's own paths, which are for operators. A path is checked in the form in which nginx will look for its location: decoded
+// once. Here slashes are merged and dots resolved as well, so that no spelling passes for another path.
 
 import type { OnLimit } from "../document/on-limit.ts";
 import type { Problem } from "../document/problems.ts";
@@ -8,13 +8,15 @@ import { describeValue } from "../document/validate.ts";
 import { characterAt, illFormed, unitsOf } from "../match/characters.ts";
 import { beneath, type Realm } from "./realm.ts";
 
-/** Sluice's own locations, on whatever listener. */
+/** Sluice's own locations, on every listener. */
 const reserved = "/sluice";
 
-/** So often a path may have been encoded: whoever decodes once more behind nginx finds nothing either. */
+/**
+ * A path may have been encoded up to this many times, so that a server behind nginx that decodes once more finds nothing either.
+ */
 const mostDecodings = 4;
 
-/** @param realm undefined: of an app that has every path */
+/** @param realm undefined: the app has every path */
 export function redirectProblems(onLimit: OnLimit, realm: Realm | undefined): Problem[] {
   if (onLimit.action !== "degrade" || onLimit.target === undefined) return [];
   const { target } = onLimit;
@@ -41,7 +43,7 @@ export function isReservedLocation(location: string): boolean {
   return location.toLowerCase().startsWith("@sluice");
 }
 
-/** Whether it is a path of Sluice's own, in any spelling, with a query or without. */
+/** Returns whether this is one of Sluice's own paths, in any spelling, with or without a query. */
 export function isReservedUri(uri: string): boolean {
   let path = uri;
   for (let i = 0; i < mostDecodings; i++) {
@@ -52,7 +54,10 @@ export function isReservedUri(uri: string): boolean {
   return false;
 }
 
-/** nginx decodes the path of a redirect and does no more: in another form than the normal one, it is another path. */
+/**
+ * Returns whether a redirect goes to a path of the realm, or to one that it lists. nginx only decodes its path, so a path that is
+ * not in normal form is another path.
+ */
 function isRedirectWithin(uri: string, { paths, redirects }: Realm): boolean {
   if (!isNormalUri(uri)) return false;
   const path = normalPath(uri, true);
@@ -72,7 +77,11 @@ function listed(redirects: readonly string[], locations: boolean): string {
   return own.length === 0 ? ", and it lists none" : `: ${own.join(", ")}`;
 }
 
-/** Decoded, without its query; slashes merged, dots resolved. One unit a byte. @param hasQuery "?" begins the query */
+/**
+ * Returns the path decoded and without its query, with slashes merged and dots resolved, one unit per byte.
+ *
+ * @param hasQuery "?" begins the query
+ */
 function normalPath(uri: string, hasQuery: boolean): string {
   const path = decode(hasQuery ? (uri.split("?")[0] as string) : uri);
   const kept: string[] = [];
@@ -102,7 +111,7 @@ function decode(text: string): string {
   return decoded;
 }
 
-/** @returns far below 0 where there is no hexadecimal digit */
+/** @returns a number far below 0 if there is no hexadecimal digit */
 function hexAt(text: string, at: number): number {
   const code = text.charCodeAt(at);
   if (code >= 48 && code <= 57) return code - 48;
@@ -111,7 +120,7 @@ function hexAt(text: string, at: number): number {
   return -1000;
 }
 
-/** The text's UTF-8, one unit a byte: what decoding gives of a path that is written in percent. */
+/** Returns the text's UTF-8, one unit per byte, as decoding gives it for a path that is percent-encoded. */
 function bytesOf(text: string): string {
   let bytes = "";
   let at = 0;

@@ -1,34 +1,34 @@
-// Whether every path that a regular expression matches is within a realm's paths. Decided, not guessed: the expression's
-// instructions and the realm's paths are followed side by side over all that a path may hold, until one is found that
-// the expression matches and the realm does not hold, or nothing is left to follow.
+// Determines whether every path that a regular expression matches is within a realm's paths. This is proven, not guessed: the
+// expression's instructions and the realm's paths are followed side by side over all possible paths, until there is a path that
+// the expression matches and the realm does not contain, or nothing is left to follow.
 
 import { type CharacterSet, hasCharacter } from "../match/character-set.ts";
 import { characterAt, illFormed, unitsOf } from "../match/characters.ts";
 import { atEnd, atStart, character, either, matched, type RegexProgram, regexProgram } from "../match/regex-program.ts";
 import { type RegexNode, readRegex } from "../match/regex-syntax.ts";
 
-/** The paths of a realm as a tree, a character a node. Node 0 is the empty text before every path. */
+/** The paths of a realm as a tree with one character per node. Node 0 is the empty text before every path. */
 interface Tree {
-  /** By node, the characters that lead on, and to which node. */
+  /** For each node, the characters that lead on, and the nodes that they lead to. */
   readonly characters: number[][];
   readonly nodes: number[][];
-  /** By node: whether the realm holds the path that ends here. */
+  /** For each node, whether the realm contains the path that ends here. */
   readonly holds: boolean[];
 }
 
-/** In place of a node: the realm holds whatever follows; or holds nothing that follows. */
+/** Used in place of a node: the realm contains whatever follows, or nothing that follows. */
 const inside = -1;
 const outside = -2;
 
 const slash = 47;
 
 /**
- * Many times what an expression takes that says what it means: it goes down the realm's paths once. Where there are more, which
- * is so for those that are made to have many, nothing is proven. They take some 30 ms, while nobody else is served.
+ * Many times what a sincere expression takes, which goes down the realm's paths once. If an expression takes more, as one does
+ * that is made to, nothing is proven. This many steps take some 30 ms, while nobody else is served.
  */
 const mostSteps = 20_000;
 
-/** How far it may be looked yet: of all expressions of one policy. */
+/** How many steps are left, for all expressions of one policy together. */
 export interface ProofBudget {
   left: number;
 }
@@ -37,27 +37,27 @@ export function proofBudget(): ProofBudget {
   return { left: mostSteps };
 }
 
-/** In place of a path: there was no end to look to. */
+/** Returned in place of a path: the search ran out of steps. */
 export const unproven = "";
 
-/** What a path that is shown as an example goes on with: x - 0 a _ . */
+/** How a path that is shown as an example preferably goes on: x - 0 a _ . */
 const pleasing = [120, 45, 48, 97, 95, 46];
 
-/** Positions of the search: the instruction that is next, where in the tree, and whether the path has ended. */
+/** The positions of the search: the instruction that is next, the place in the tree, and whether the path has ended. */
 interface Search {
   readonly instructions: number[];
   readonly places: number[];
   readonly ended: boolean[];
-  /** The position before, and the character that led from there; -1: none. */
+  /** The position before, and the character that led on from there; -1: none. */
   readonly from: number[];
   readonly by: number[];
   readonly seen: Record<number, boolean>;
 }
 
 /**
- * @param expression without "~", one that `readRegex` takes
+ * @param expression without "~", one that `readRegex` accepts
  * @param paths of the realm, at least one
- * @returns a path that the expression matches outside of them; undefined: there is none; or `unproven`
+ * @returns a path outside of them that the expression matches; undefined: there is none; or `unproven`
  */
 export function pathOutside(
   expression: string,
@@ -78,7 +78,7 @@ export function pathOutside(
   return undefined;
 }
 
-/** @returns a path that is matched outside, where this position shows one */
+/** @returns a path outside that is matched, if this position gives one */
 function stepFrom(program: RegexProgram, tree: Tree, search: Search, at: number): string | undefined {
   const instruction = search.instructions[at] as number;
   const place = search.places[at] as number;
@@ -92,7 +92,7 @@ function stepFrom(program: RegexProgram, tree: Tree, search: Search, at: number)
       reach(search, tree, program.other[instruction] as number, place, ended, at, -1);
       return undefined;
     case atStart:
-      // No character leads to the root.
+      // No character leads to the root, so there the path is at its beginning.
       if (place === 0) reach(search, tree, next, place, ended, at, -1);
       return undefined;
     case atEnd:
@@ -125,7 +125,7 @@ function readCharacter(set: CharacterSet, tree: Tree, search: Search, at: number
   if (other >= 0) reach(search, tree, next, outside, false, at, other);
 }
 
-/** What is inside of the realm stays there, whatever follows: nothing is left to look for. */
+/** Adds a position to the search. A path that is inside the realm stays there, whatever follows, so it is not followed. */
 function reach(
   { instructions, places, ended, from, by, seen }: Search,
   tree: Tree,
@@ -150,7 +150,7 @@ function positionOf({ holds }: Tree, instruction: number, place: number, hasEnde
   return (instruction * (holds.length + 1) + (place === outside ? holds.length : place)) * 2 + (hasEnded ? 1 : 0);
 }
 
-/** The expression has matched what leads here. @returns a path outside that begins so; undefined: all are within */
+/** Called where the expression has matched what leads here. @returns a path outside that begins so; undefined: all are within */
 function exampleAt(tree: Tree, search: Search, at: number): string | undefined {
   const place = search.places[at] as number;
   // No path is empty: what matches before the first character matches "/".
@@ -161,7 +161,7 @@ function exampleAt(tree: Tree, search: Search, at: number): string | undefined {
   return text + textOf(anyOf([0, illFormed], tree.characters[place] as number[]));
 }
 
-/** A character of the set that is none of these; -1: there is none. */
+/** Returns a character of the set that is none of these; -1: there is none. */
 function anyOf(set: CharacterSet, others: readonly number[]): number {
   for (const one of pleasing) {
     if (hasCharacter(set, one) && !others.includes(one)) return one;
@@ -203,7 +203,7 @@ function addPath(tree: Tree, path: string): void {
     at += unitsOf(one);
     const known = (tree.characters[node] as number[]).indexOf(one);
     const next = known < 0 ? addNode(tree, node, one) : ((tree.nodes[node] as number[])[known] as number);
-    // A path above it is of the realm already, and holds this one.
+    // A path above it is in the realm already, and contains this one.
     if (next === inside) return;
     node = next;
   }
