@@ -1,4 +1,4 @@
-// The body that asks for a ban: whom, and until when.
+// The body of a request to make a ban: who is banned, and until when.
 
 import { parseDuration } from "@sluice/limiter/document/duration.ts";
 import { nameShape } from "@sluice/limiter/document/policy-shape.ts";
@@ -45,12 +45,12 @@ export const banBodyShape: Shape = {
 
 export interface AskedBan {
   readonly banned: Banned;
-  /** A whole second, as gateways count. */
+  /** A whole second, because gateways count in seconds. */
   readonly untilMs: number;
   readonly reason: string | undefined;
 }
 
-/** @throws ApiError invalid-request with everything that is wrong with it */
+/** @throws ApiError invalid-request with all problems of the body */
 export function readBanBody(body: unknown, nowMs: number): AskedBan {
   const { cidr, policy, key, until, for: lasts, reason } = readBody<BanBody>(banBodyShape, body);
   const problems: Problem[] = [];
@@ -71,7 +71,7 @@ export function readBanBody(body: unknown, nowMs: number): AskedBan {
   return { banned: banned as Banned, untilMs, reason };
 }
 
-/** @param policy the document of the policy that the ban names; undefined: there is none */
+/** @param policy document of the policy that the ban names; undefined if there is none */
 export function checkBannedKey(banned: Banned, policy: unknown): void {
   if (!("policy" in banned)) return;
   const problems: Problem[] = [];
@@ -102,7 +102,7 @@ function bannedBy(
   return undefined;
 }
 
-/** @returns milliseconds since 1970, or undefined when the text is no time of RFC 3339 */
+/** @returns milliseconds since 1970, or undefined when the text is not an RFC 3339 time */
 function parseTime(text: string): number | undefined {
   const parts = /^(\d{4})-(\d\d)-(\d\d)T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/i.exec(text);
   if (parts === null) return undefined;

@@ -1,4 +1,4 @@
-// Which counter is meant: by a query, or by the body that tops one up.
+// Identifies one counter: by the query of a request, or by the body of a top-up.
 
 import { nameShape, unitsShape } from "@sluice/limiter/document/policy-shape.ts";
 import type { Shape } from "@sluice/limiter/document/shape.ts";
@@ -53,7 +53,7 @@ export const topUpShape: Shape = {
   },
 };
 
-/** @param key of the query @throws ApiError invalid-request */
+/** @param key the query parameter @throws ApiError invalid-request */
 export function readKey(key: string | readonly string[] | undefined): readonly string[] {
   if (key === undefined) return [];
   if (typeof key !== "string") return key;

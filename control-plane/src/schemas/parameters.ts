@@ -1,4 +1,4 @@
-// Query parameters and path segments, each with what it expects in words: that is what an error says.
+// Query parameters and path segments. The text in `x-expected` says what each expects; error messages use it.
 
 import { parseDuration } from "@sluice/limiter/document/duration.ts";
 
@@ -21,7 +21,7 @@ export const waitParameter = {
   examples: ["5s"],
 } as const;
 
-/** For tokens of callers: whoever is given one uses it at once, and a gateway that has not heard of it answers 401. */
+/** Used for callers' tokens: a caller uses a new token at once, and a gateway that does not know it yet answers 401. */
 export const tokenWaitParameter = { ...waitParameter, default: "1s" } as const;
 
 export const limitParameter = {
@@ -55,12 +55,12 @@ export const beforeParameter = {
   "x-expected": "a revision number",
 } as const;
 
-/** A query of these parameters and no others: a misspelt one is not passed over. */
+/** Makes the schema of a query with these parameters and no others: a misspelt parameter is refused, not ignored. */
 export function querySchema<Parameters extends object>(properties: Parameters) {
   return { type: "object", additionalProperties: false, properties } as const;
 }
 
-/** @returns the duration in ms, or undefined when the text is none or out of range */
+/** @returns the duration in ms, or undefined when the text is not a duration or is out of range */
 export function parseWait(text: string): number | undefined {
   const waitUs = parseDuration(text);
   return waitUs !== undefined && waitUs <= maxWaitMs * 1_000 ? waitUs / 1_000 : undefined;

@@ -1,4 +1,4 @@
-// What the API answers with, for its description. Answers are serialised as they are, not by these.
+// Schemas of the API's responses, for its description only. They do not serialise responses.
 
 import { realmShape } from "@sluice/limiter/realm/realm-shape.ts";
 import { boundNames } from "../bounds/bounds.ts";
@@ -236,7 +236,7 @@ const tokenPage = {
   ...object({ tokens: { type: "array", items: { $ref: "Token#" } }, next: text }, ["next"]),
 };
 
-/** The revision is of the gateways' view: a token that they never see changes none. */
+/** The revision counts changes that gateways see: a token that gateways never see has none. */
 const tokenChange = { $id: "TokenChange", ...object({ revision: count, applied }, ["revision", "applied"]) };
 
 const banFields = {
@@ -324,7 +324,7 @@ export type SharedSchema =
   | "Template"
   | "TemplatePage";
 
-/** Responses by status, and problems for the rest. */
+/** Describes the responses by status; other statuses are problem documents. */
 export function answers(responses: Readonly<Record<number, SharedSchema | string>>): JsonSchema {
   const described: Record<string, JsonSchema> = {
     "4xx": problemAnswer("The request cannot be served; `code` says why."),
