@@ -139,7 +139,7 @@ async function check(realm: RealmDocument, policies: readonly PolicyOfApp[], tem
   throw new ApiError("outside-realm", detail, { policies: names, errors: errors.slice(0, maxProblems) });
 }
 
-/** @param silenced how many policies match no traffic any more */
+/** @param silenced how many policies stop matching traffic */
 function reported(name: string, silenced: number): { warnings?: readonly Problem[] } {
   if (silenced === 0) return {};
   const got = `none: ${silenced === 1 ? "its policy matches" : `its ${silenced} policies match`} no traffic now`;

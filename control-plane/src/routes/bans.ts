@@ -1,4 +1,4 @@
-// /api/v1/apps/{app}/bans: who is refused whatever the limits say, until a time.
+// /api/v1/apps/{app}/bans: who is refused until a time, whatever the limits say.
 
 import type { FastifyInstance } from "fastify";
 import { banBodyShape, checkBannedKey, readBanBody } from "../schemas/ban-body.ts";

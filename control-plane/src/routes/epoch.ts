@@ -1,4 +1,4 @@
-// /api/v1/epoch: a new history, for gateways that hold revisions which this database never had or has lost.
+// /api/v1/epoch: begins a new history, for gateways that hold revisions which this database never had or has lost.
 
 import type { FastifyInstance } from "fastify";
 import { querySchema, waitParameter } from "../schemas/parameters.ts";

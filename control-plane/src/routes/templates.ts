@@ -1,4 +1,4 @@
-// /api/v1/apps/{app}/templates: actions and costs that several policies say by name.
+// /api/v1/apps/{app}/templates: actions and costs that several policies refer to by name.
 
 import { isName, nameRule } from "@sluice/limiter/document/policy-shape.ts";
 import { describeValue, type Problem } from "@sluice/limiter/document/validate.ts";

@@ -1,4 +1,4 @@
-// /api/v1/tokens: what lets people and programs in, each for one app. A token is shown when it is made and never again.
+// /api/v1/tokens: credentials for people and programs, each for one app. A token is shown only when it is made.
 
 import { parseDuration } from "@sluice/limiter/document/duration.ts";
 import { nameShape } from "@sluice/limiter/document/policy-shape.ts";
@@ -117,7 +117,7 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
         lastFour: token.slice(-4),
       };
       const revision = await createToken(app.database, originOf(request), record, app.totalBounds);
-      // A secret is in it.
+      // The response contains a secret.
       reply.code(201).header("cache-control", "no-store");
       const answer = { ...shown(record), token };
       if (revision === undefined) return answer;
@@ -147,7 +147,7 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
   );
 }
 
-/** Gateways count in whole seconds. */
+/** Rounds up to a whole second, because gateways count in whole seconds. */
 function expiry(nowMs: number, expiresIn: string): number {
   return Math.ceil((nowMs + (parseDuration(expiresIn) ?? 0) / 1_000) / 1_000) * 1_000;
 }
