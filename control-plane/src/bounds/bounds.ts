@@ -59,14 +59,14 @@ export function boundsOf(app: string, set: Partial<Bounds> | undefined, total: T
 }
 
 const descriptions: Readonly<Record<Bound, string>> = {
-  policies: "Policies.",
+  policies: "Number of policies.",
   bytes: "Bytes of the policies' documents, as gateways get them.",
   steps: "Steps of the regular expressions of paths, for each character of a path.",
-  templates: "Templates.",
+  templates: "Number of templates.",
   templateBytes: "Bytes of the templates' documents.",
-  bans: "Bans in force.",
+  bans: "Number of bans in force.",
   banBytes: "Bytes of the bans, as gateways get them.",
-  tokens: "Tokens, of every role.",
+  tokens: "Number of tokens of all roles.",
 };
 
 export const boundsShape: Shape = {

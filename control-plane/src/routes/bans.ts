@@ -52,7 +52,7 @@ export default async function banRoutes(app: FastifyInstance): Promise<void> {
       schema: {
         tags,
         summary: "Ban a network, or key values of a policy, and push it",
-        description: "Says exactly one of cidr and policy with key, and exactly one of until and for.",
+        description: "The body contains either cidr, or policy and key; and either until or for.",
         params: appParams,
         querystring: querySchema({ wait: waitParameter }),
         response: answers({ 201: "NewBan" }),

@@ -79,7 +79,7 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
       schema: {
         tags,
         summary: "Give one key of a policy units back; answers what it has then",
-        description: "As many as were taken and still count, at most. Every gateway gives its own units back.",
+        description: "Refunds at most the units that are charged and still count. Each gateway refunds its own units.",
         params,
         querystring: querySchema({ literal: literalParameter }),
         response: answers({ 200: "Counter" }),

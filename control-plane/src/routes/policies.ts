@@ -80,7 +80,7 @@ export default async function policyRoutes(
         tags,
         summary: "Check a document without storing it",
         description:
-          "Answers 200 for a valid document, with what it says in vain (warnings), and 422 for an invalid one, with everything that is wrong with it. Its name may be absent, as for PUT.",
+          "Answers 200 for a valid document, with warnings such as settings without effect, and 422 for an invalid one, with everything that is wrong with it. The name may be absent, as for PUT.",
         params: appParams,
         querystring: querySchema({}),
         response: answers({ 200: "Validity", 422: "Validity" }),
@@ -128,7 +128,7 @@ export default async function policyRoutes(
         tags,
         summary: "Store a policy and push it",
         description:
-          "Its name is the URL's, and may be left out of the document. The same document again changes nothing.",
+          "The policy gets the name in the URL, which may be absent from the document. Putting the same document again changes nothing.",
         params,
         querystring: querySchema({ wait: waitParameter }),
         response: answers({ 200: "PolicyChange", 201: "PolicyChange" }),

@@ -90,7 +90,8 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
       schema: {
         tags,
         summary: "Store a template, and push the policies that use it",
-        description: "Says either onLimit or cost, as a policy does. Each policy that uses it must be able to have it.",
+        description:
+          "A template has either onLimit or cost, as in a policy. Every policy that uses it must stay valid.",
         params,
         querystring: querySchema({ wait: waitParameter }),
         response: answers({ 200: "Change", 201: "Change" }),

@@ -47,19 +47,19 @@ const bodyShape: Shape = {
         maxBytes: 100,
         accepts: (text) => /^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+$/u.test(text) && text.trim() === text,
       },
-      description: "Who has it: the history tells of changes under this name.",
+      description: "Who has the token. The history shows changes under this name.",
       required: true,
     },
-    app: { shape: nameShape, description: "The app that it is for.", required: true },
+    app: { shape: nameShape, description: "The app that the token is for.", required: true },
     role: {
       shape: { kind: "choice", of: appRoles },
       description:
-        "viewer reads, editor changes policies, templates and bans too, admin makes tokens too; caller is for the ask-first API of gateways alone.",
+        "viewer may read. editor may also change policies, templates and bans. admin may also make tokens. caller may only use the check API of gateways.",
       required: true,
     },
     expiresIn: {
       shape: { kind: "duration", min: "1s", max: "3650d" },
-      description: "When it stops to be good. Absent: never.",
+      description: "How long the token is valid. Absent: it never expires.",
     },
   },
 };
@@ -96,7 +96,7 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
         tags,
         summary: "Make a token",
         description:
-          "It is in this answer and can never be read again. A caller's is pushed to the gateways, as a hash, and the answer waits for them: `applied` says how many of those that are connected know it.",
+          "Only this answer contains the token: it can never be read again. A caller's token is pushed to the gateways as a hash, and the answer waits for them: `applied` says how many of the connected gateways know it.",
         querystring: querySchema({ wait: tokenWaitParameter }),
         response: answers({ 201: "NewToken" }),
       },
@@ -133,7 +133,7 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
         tags,
         summary: "Delete a token: it is worth nothing from now on",
         description:
-          "The answer to the deletion of a caller's token waits for the gateways: `applied` says how many of those that are connected refuse it.",
+          "If it is a caller's token, the answer waits for the gateways: `applied` says how many of the connected gateways refuse it.",
         params,
         querystring: querySchema({ wait: tokenWaitParameter }),
         response: answers({ 200: "TokenChange" }),

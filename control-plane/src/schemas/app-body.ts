@@ -13,11 +13,13 @@ const appShape: Shape & { kind: "record" } = {
   fields: {
     realm: {
       shape: realmShape,
-      description: "What the app's policies may match, and redirect to. null: they match no traffic.",
+      description:
+        "What the app's policies may match and redirect to. null removes the realm: then they match no traffic.",
     },
     bounds: {
       shape: boundsShape,
-      description: "The most that the app may have of each; what is left out is as usual. null: all is as usual.",
+      description:
+        "The most that the app may have of each resource. An absent bound has its default; null restores all defaults.",
     },
   },
 };

@@ -23,9 +23,15 @@ interface BanBody {
 export const banBodyShape: Shape = {
   kind: "record",
   fields: {
-    cidr: { shape: cidrShape, description: "Who is banned, by address; host bits are cleared. Or policy and key." },
-    policy: { shape: nameShape, description: "The policy whose key the values are of." },
-    key: { shape: bannedKeyShape, description: 'Who is banned, by the values of the policy\'s key; "*" is any value.' },
+    cidr: {
+      shape: cidrShape,
+      description: "The network to ban; its host bits are cleared. Give either this, or policy and key.",
+    },
+    policy: { shape: nameShape, description: "Name of the policy whose key values are banned." },
+    key: {
+      shape: bannedKeyShape,
+      description: 'The key values to ban, one for each part of the policy\'s key; "*" stands for any value.',
+    },
     until: {
       shape: {
         kind: "text",
@@ -33,12 +39,15 @@ export const banBodyShape: Shape = {
         maxBytes: 40,
         accepts: (text) => parseTime(text) !== undefined,
       },
-      description: "When it is over. Or for.",
+      description: "When the ban ends. Give either this or for.",
     },
-    for: { shape: { kind: "duration", min: "1s", max: "3650d" }, description: "How long it lasts from now. Or until." },
+    for: {
+      shape: { kind: "duration", min: "1s", max: "3650d" },
+      description: "How long the ban lasts from now. Give either this or until.",
+    },
     reason: {
       shape: { kind: "text", expected: "text of at most 500 bytes", maxBytes: 500 },
-      description: "For those who come across it later.",
+      description: "A note for people who find the ban later.",
     },
   },
 };

@@ -15,8 +15,8 @@ export const waitParameter = {
   type: "string",
   format: "wait",
   description:
-    "Answer when every connected gateway has applied or refused the revision, or after this long. 0s does not wait. " +
-    "At most 100 requests of a token wait, and 1,000 in all: one more is answered at once.",
+    "Wait until every connected gateway has applied or refused the revision, but not longer than this. 0s does not wait. " +
+    "At most 100 requests of a token and 1,000 requests in all can wait; one more is answered at once.",
   "x-expected": 'a duration from 0s to 60s, like "5s"',
   examples: ["5s"],
 } as const;
@@ -29,21 +29,21 @@ export const limitParameter = {
   minimum: 1,
   maximum: 1000,
   default: 100,
-  description: "At most so many.",
+  description: "The most items to return.",
   "x-expected": "an integer from 1 to 1000",
 } as const;
 
 export const afterParameter = {
   type: "string",
   default: "",
-  description: "Those after this name; `next` of the page before.",
+  description: "Return items after this name: `next` of the previous page.",
   "x-expected": "a name, once",
 } as const;
 
 export const afterIdParameter = {
   type: "string",
   default: "",
-  description: "Those made after the one of this id; `next` of the page before.",
+  description: "Return items made after the one with this id: `next` of the previous page.",
   "x-expected": "an id, once",
 } as const;
 
@@ -51,7 +51,7 @@ export const beforeParameter = {
   type: "integer",
   minimum: 1,
   maximum: Number.MAX_SAFE_INTEGER,
-  description: "Those below this number; `next` of the page before.",
+  description: "Return revisions below this number: `next` of the previous page.",
   "x-expected": "a revision number",
 } as const;
 
