@@ -1,5 +1,5 @@
-// `node launch/answers.ts URL`: ends with 0 when the URL answers 2xx within two seconds, else with 1. The health checks
-// of the images are made of it, which have no curl.
+// `node launch/answers.ts URL`: exits with 0 when the URL answers 2xx within two seconds, otherwise with 1. The health
+// checks of the images use it, because the images have no curl.
 export {};
 
 const [url = ""] = process.argv.slice(2);

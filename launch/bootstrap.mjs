@@ -1,5 +1,5 @@
-// Makes node_modules ready, then runs `node launch/bootstrap.mjs FILE.ts ARGS…` on the Node of node_modules/.bin.
-// Relies on Node 20 or newer and on nothing else: this is what a fresh clone can run.
+// Prepares node_modules and then runs `node launch/bootstrap.mjs FILE.ts ARGS…` with the Node of node_modules/.bin. Needs
+// only Node 20 or newer, so that a fresh clone can run it.
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
@@ -27,7 +27,7 @@ function requireNode20() {
   if (major < 20) throw new SetupError(`expected Node 20 or newer, got ${process.version}`);
 }
 
-/** Installs what package-lock.json names, unless the stamp says that just this was installed here. */
+/** Installs the packages of package-lock.json, unless the stamp shows that exactly these are installed here. */
 async function makeNodeModulesReady() {
   const stamp = `${createHash("sha256").update(readFileSync(lockFile)).digest("hex")} ${process.platform}-${process.arch}\n`;
   if (existsSync(node) || ownNodeWillDo()) {
@@ -39,7 +39,7 @@ async function makeNodeModulesReady() {
   keepStamp(stamp);
 }
 
-/** Without it, as on a full disk, the next start looks again. @param {string} stamp */
+/** If the stamp cannot be written, as on a full disk, the next start checks again. @param {string} stamp */
 function keepStamp(stamp) {
   try {
     writeFileSync(stampFile, stamp);
@@ -48,7 +48,10 @@ function keepStamp(stamp) {
   }
 }
 
-/** `npm install` or `npm ci` was run since package-lock.json last changed: npm keeps this file for its own use. */
+/**
+ * Returns whether `npm install` or `npm ci` has run since package-lock.json last changed: npm writes this file for its own
+ * use.
+ */
 function installedByHand() {
   return existsSync(installedLock) && statSync(installedLock).mtimeMs >= statSync(lockFile).mtimeMs;
 }
@@ -56,7 +59,7 @@ function installedByHand() {
 async function installDependencies() {
   const ci = await npm("installing npm dependencies", ["ci"]);
   if (ci.code === 0) return;
-  // Some npm versions refuse a lock file that another version wrote; its pinned versions are still what gets installed.
+  // Some npm versions refuse a lock file that another version wrote. npm install still installs its pinned versions.
   const outOfStep = ci.output.includes("EUSAGE");
   if (!outOfStep) throw new SetupError(`npm ci failed (exit code ${ci.code}):\n${ci.output.trimEnd()}`);
   say("this npm finds package-lock.json incomplete; trying npm install");
@@ -66,7 +69,7 @@ async function installDependencies() {
   }
 }
 
-/** The Node of package-lock.json is a package for each platform, whose checksum npm compares: no script fetches it. */
+/** The Node of package-lock.json is one package for each platform, and npm checks its checksum: no script downloads it. */
 async function requireNode24() {
   if ((await nodeRuns()) || ownNodeWillDo()) return;
   throw new SetupError(
@@ -88,7 +91,7 @@ function nodeRuns() {
 
 /** @param {string} title @param {string[]} args */
 function npm(title, args) {
-  // A caller's --omit or NODE_ENV=production would leave out the compiler and Node itself.
+  // With a caller's --omit or NODE_ENV=production, npm would leave out the compiler and Node itself.
   const env = { ...process.env, NODE_ENV: "development", npm_config_omit: "" };
   const whole = ["--include=dev", "--include=optional"];
   return runStep(title, "npm", [...args, ...whole, "--no-audit", "--no-fund"], { cwd: root, env });
@@ -103,21 +106,24 @@ async function run(target, args) {
     return;
   }
   const child = spawn(node, [target, ...args], { stdio: ["inherit", "inherit", "inherit", "ipc"] });
-  // The terminal gives Ctrl-C to both processes; a signal from npm or a supervisor reaches this one alone.
+  // Ctrl-C in a terminal reaches both processes; a signal from npm or a supervisor reaches only this one.
   for (const signal of /** @type {NodeJS.Signals[]} */ (["SIGINT", "SIGTERM", "SIGHUP"])) {
     process.on(signal, () => child.kill(signal));
   }
   child.on("exit", (code, signal) => process.exit(code ?? (signal === "SIGINT" ? 130 : 1)));
 }
 
-/** npm passes SIGINT and SIGTERM on, but a killed npm says nothing: only the change of parent tells. */
+/**
+ * npm passes SIGINT and SIGTERM on. If npm is killed, nothing is passed on: only the change of the parent process shows it.
+ */
 function stopWhenNpmIsGone() {
   if (process.env.npm_lifecycle_event === undefined) return;
   const parent = process.ppid;
   const watch = setInterval(() => {
     if (process.ppid === parent) return;
     clearInterval(watch);
-    // Not a signal where somebody listens to this: a second signal means that whoever waits has lost patience.
+    // If there is a listener for `disconnect`, no signal is sent: a second signal would mean that the user does not want to
+    // wait any longer.
     if (!process.emit("disconnect")) process.kill(process.pid, "SIGTERM");
   }, 500).unref();
 }

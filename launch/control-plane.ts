@@ -1,4 +1,4 @@
-// `npm run control-plane`: the control plane alone.
+// `npm run control-plane`: starts only the control plane.
 import { requireGatewayBuild } from "./gateway-build.ts";
 import { shareGatewayToken } from "./gateway-token.ts";
 import { controlPlane, controlPorts } from "./parts.ts";
@@ -11,7 +11,7 @@ import { fail, say } from "./step.mjs";
 try {
   const settings = readSettingsAloud(process.env);
   await requireFreePorts(controlPorts(settings));
-  // The scripts that it keeps in Redis are the gateways'.
+  // The control plane loads the gateways' scripts into Redis, and the gateway's build makes them.
   if (settings.redisUrl !== undefined) await requireGatewayBuild();
   const processes = new Processes();
   processes.start(controlPlane(settings, shareGatewayToken(settings)));

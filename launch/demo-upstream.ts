@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import { readSettings } from "./settings.ts";
 import { fail } from "./step.mjs";
 
-/** Shorter than what the launcher waits before it kills. */
+/** Shorter than the time after which the launcher kills a part. */
 const maxStopMs = 5_000;
 
 try {
@@ -23,7 +23,7 @@ try {
     process.on(signal, () => {
       if (stopping) process.exit(1);
       stopping = true;
-      // What is under way is answered; connections that wait for a next request are not waited for.
+      // Requests in progress are answered; connections that only wait for a next request are closed.
       server.close(() => process.exit(0));
       setInterval(() => server.closeIdleConnections(), 100);
       setTimeout(() => process.exit(1), maxStopMs);

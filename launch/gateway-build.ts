@@ -1,4 +1,4 @@
-// Builds the gateway's Lua unless nothing that goes into it has changed since the last build.
+// Builds the gateway's Lua, unless none of its sources has changed since the last build.
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -8,15 +8,15 @@ import { runStep, SetupError, say } from "./step.mjs";
 
 export const gatewayDist = join(projectDir, "gateway/dist");
 const entry = join(gatewayDist, "sluice.lua");
-/** What the control plane needs of it. */
+/** The part of the build that the control plane needs. */
 const redisScripts = join(gatewayDist, "sluice_redis_scripts.json");
 const builder = join(projectDir, "gateway/build/build.ts");
 const stampFile = join(gatewayDist, ".sluice-build");
 const sources = ["limiter", "gateway", "tsconfig.base.json", "package-lock.json"];
 
-/** @throws SetupError with the compiler's output when the build fails. */
+/** @throws SetupError with the compiler's output when the build fails */
 export async function requireGatewayBuild(): Promise<void> {
-  // An image or a package carries what was built and not what builds it.
+  // An image or a package contains the build's output, but not the builder.
   if (!existsSync(builder) && (existsSync(entry) || existsSync(redisScripts))) return;
   const stamp = fingerprint();
   if (
@@ -35,7 +35,7 @@ export async function requireGatewayBuild(): Promise<void> {
   }
 }
 
-/** Of every source file's path, size and time of change: reading them all would take ten times as long. */
+/** Hashes the path, size and modification time of every source file: reading all files would take ten times as long. */
 function fingerprint(): string {
   const hash = createHash("sha256");
   const add = (path: string) => {

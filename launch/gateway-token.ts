@@ -1,4 +1,4 @@
-// The secret that gateways show to the control plane: SLUICE_GATEWAY_TOKEN, else a file that both can read.
+// The secret that gateways show to the control plane: SLUICE_GATEWAY_TOKEN, or else a file that both can read.
 import { randomBytes } from "node:crypto";
 import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
@@ -9,7 +9,7 @@ import { SetupError, say } from "./step.mjs";
 
 const patienceMs = 10_000;
 
-/** Waits for a control plane that is still making the file. @throws SetupError that names what is missing */
+/** Waits if the control plane is still making the file. @throws SetupError that names what is missing */
 export async function requireGatewayToken(settings: Settings): Promise<string> {
   if (settings.gatewayToken !== undefined) return settings.gatewayToken;
   const giveUpAt = Date.now() + patienceMs;
@@ -27,8 +27,8 @@ export async function requireGatewayToken(settings: Settings): Promise<string> {
 }
 
 /**
- * The token that the control plane is to accept, made now when SLUICE_GATEWAY_TOKEN_FILE names a file that is not
- * there. Undefined leaves it to the control plane, which keeps one in its data dir.
+ * Returns the token that the control plane must accept. Makes it now if SLUICE_GATEWAY_TOKEN_FILE names a file that does not
+ * exist. Undefined leaves it to the control plane, which keeps a token in its data dir.
  */
 export function shareGatewayToken(settings: Settings): string | undefined {
   if (settings.gatewayToken !== undefined || !settings.gatewayTokenFileNamed) return settings.gatewayToken;
@@ -39,7 +39,7 @@ export function shareGatewayToken(settings: Settings): string | undefined {
   try {
     mkdirSync(dirname(file), { recursive: true });
     writeFileSync(draft, `${randomBytes(32).toString("base64url")}\n`, { mode: 0o600 });
-    // Unlike a rename, a link never replaces the token that another control plane has made meanwhile.
+    // Unlike a rename, a link never replaces a token that another control plane has made meanwhile.
     linkSync(draft, file);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "EEXIST") {

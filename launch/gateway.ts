@@ -1,5 +1,5 @@
-// `npm run gateway`: one gateway alone. SLUICE_CONTROL_URL tells it which control plane to connect to; with
-// `-- --print-config` it prints the nginx configuration that it would run and ends.
+// `npm run gateway`: starts only one gateway. SLUICE_CONTROL_URL says which control plane it connects to. With `--
+// --print-config` it prints the nginx configuration that it would run, and exits.
 import { requireGatewayBuild } from "./gateway-build.ts";
 import { requireGatewayToken } from "./gateway-token.ts";
 import { requireNginx } from "./nginx-binary.ts";
@@ -17,7 +17,7 @@ try {
   if (option === "--print-config") {
     const settings = readSettings(process.env);
     process.stdout.write(renderNginxConfig(settings, requireNginx(settings.nginx)));
-    // Beside the configuration, which may go into a file.
+    // These lines go to standard error, because the configuration on standard output may be redirected to a file.
     for (const line of beforeRunning(settings)) process.stderr.write(`sluice: ${line}\n`);
   } else if (option === undefined) {
     await start(readSettingsAloud(process.env));

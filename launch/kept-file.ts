@@ -1,9 +1,9 @@
-// Files that a start writes: only where they do not say the same already, and whole or not at all. So a full disk keeps
-// nobody from starting again with what is there, and empties no file that is needed.
+// Writes files at a start: only if their content changes, and completely or not at all. So a full disk does not prevent a
+// start with existing files, and never empties a file that is needed.
 import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { SetupError } from "./step.mjs";
 
-/** @throws SetupError that says what could not be written, and why */
+/** @throws SetupError that says which file could not be written, and why */
 export function keepFile(file: string, text: string, mode = 0o644): void {
   if (textOf(file) === text) return;
   const draft = `${file}.${process.pid}`;
@@ -16,7 +16,7 @@ export function keepFile(file: string, text: string, mode = 0o644): void {
   }
 }
 
-/** In words that an operator knows. */
+/** Describes a file error in words that an operator knows. */
 export function whyNot(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException;
   switch (code) {

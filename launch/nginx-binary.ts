@@ -1,4 +1,5 @@
-// Which nginx runs the gateway: SLUICE_NGINX, else OpenResty, else nginx with Debian's Lua module loaded into it.
+// Finds the nginx that runs the gateway: SLUICE_NGINX, or else OpenResty, or else nginx with Debian's Lua module loaded into
+// it.
 import { spawnSync } from "node:child_process";
 import { accessSync, constants, existsSync } from "node:fs";
 import { delimiter, join } from "node:path";
@@ -6,23 +7,23 @@ import { SetupError } from "./step.mjs";
 
 export interface Nginx {
   readonly path: string;
-  /** Modules that its configuration has to load, in this order; none where ngx_lua is built in, as in OpenResty. */
+  /** Modules that the configuration must load, in this order. Empty if ngx_lua is built in, as in OpenResty. */
   readonly modules: readonly string[];
 }
 
-/** Where Debian puts its dynamic modules; the Lua module needs the development kit's symbols, so that comes first. */
+/** The paths of Debian's dynamic modules. The development kit comes first, because the Lua module needs its symbols. */
 export const debianModules = [
   "/usr/lib/nginx/modules/ndk_http_module.so",
   "/usr/lib/nginx/modules/ngx_http_lua_module.so",
 ];
 
-/** The binary that would be used, without asking it anything; undefined when there is none. */
+/** Finds the binary without running it; undefined when there is none. */
 export function findNginx(chosen: string | undefined): string | undefined {
   if (chosen !== undefined) return chosen.includes("/") ? chosen : findProgram(chosen);
   return findProgram("openresty") ?? findProgram("nginx");
 }
 
-/** @throws SetupError when there is no nginx that can run Lua. */
+/** @throws SetupError when there is no nginx that can run Lua */
 export function requireNginx(chosen: string | undefined): Nginx {
   const path = findNginx(chosen);
   if (path === undefined) {
@@ -38,7 +39,7 @@ export function requireNginx(chosen: string | undefined): Nginx {
   throw new SetupError(`${path} cannot run Lua: expected OpenResty, or nginx with ${debianModules.join(" and ")}`);
 }
 
-/** Looks in PATH and in the directories of system programs, which a user's PATH may leave out. */
+/** Searches PATH and the directories of system programs, which a user's PATH may lack. */
 export function findProgram(name: string): string | undefined {
   const directories = [...(process.env.PATH ?? "").split(delimiter), "/usr/local/sbin", "/usr/sbin", "/sbin"];
   return directories

@@ -1,5 +1,5 @@
-// Renders nginx.conf: the file is a readable example whose ${NAME}s stand for what differs between machines. Line
-// numbers stay the same, so that nginx's own messages point into the original.
+// Renders nginx.conf. The file is a readable example with ${NAME}s for what differs between machines. Rendering keeps the
+// line numbers, so that nginx's messages refer to the right lines of the original.
 import {
   chmodSync,
   chownSync,
@@ -20,11 +20,14 @@ import { projectDir, type Settings } from "./settings.ts";
 import { SetupError, say } from "./step.mjs";
 import { workerAccount } from "./worker-account.ts";
 
-/** Of Debian's package ca-certificates, without which nginx would refuse to start over the mere name. */
+/**
+ * The certificates of Debian's package ca-certificates. If the file does not exist, the configuration must not name it:
+ * nginx would refuse to start.
+ */
 const certificates = "/etc/ssl/certs/ca-certificates.crt";
 const template = join(projectDir, "nginx.conf");
 
-/** @throws SetupError for a name that the template uses and nobody knows */
+/** @throws SetupError for an unknown name in the template */
 export function renderNginxConfig(settings: Settings, nginx: Nginx): string {
   const values: Record<string, string> = {
     SLUICE_MODULES: nginx.modules.map((file) => `load_module ${file};`).join(" "),
@@ -56,14 +59,17 @@ export function renderNginxConfig(settings: Settings, nginx: Nginx): string {
   });
 }
 
-/** Inside of double quotes a path may hold blanks; characters with a meaning to nginx it may hold nowhere. */
+/**
+ * Returns whether nginx can read the path at this place. A path in double quotes may contain blanks; characters with a
+ * meaning to nginx are not allowed anywhere.
+ */
 function fitsInto(path: string, text: string, offset: number): boolean {
   const lineSoFar = text.slice(text.lastIndexOf("\n", offset) + 1, offset);
   const isQuoted = lineSoFar.split('"').length % 2 === 0;
   return isQuoted ? !/["'\\$;{}\n]/.test(path) : !/["'\\$;{}\s]/.test(path);
 }
 
-/** As an upstream block has it: host and port. */
+/** Returns host and port in the form that an upstream block needs. */
 function upstreamAddress({ upstream, upstreamPort }: Settings): string {
   if (upstream === undefined) return `127.0.0.1:${upstreamPort}`;
   const { host, port } = new URL(upstream);
@@ -73,17 +79,17 @@ function upstreamAddress({ upstream, upstreamPort }: Settings): string {
 export interface GatewayFiles {
   /** The rendered nginx.conf. */
   readonly config: string;
-  /** Where the workers keep the snapshot. */
+  /** The directory in which the workers keep the snapshot. */
   readonly snapshotDir: string;
 }
 
 /**
- * Writes the rendered file into the gateway's directory. Workers of an account of their own may write to one directory
- * in there alone: root reads nginx.conf and opens the log, so neither may be theirs to replace.
+ * Writes the rendered file into the gateway's directory. Workers with their own account may write to only one directory in
+ * it: root reads nginx.conf and opens the log, so the workers must not be able to replace either.
  */
 export function writeGatewayFiles(settings: Settings, nginx: Nginx): GatewayFiles {
   const { dataDir, gatewayDir } = settings;
-  // The control plane keeps its secrets there.
+  // The control plane keeps its secrets in the data dir.
   makeDirectory(dataDir, 0o700);
   makeDirectory(gatewayDir);
   const snapshotDir = workersDir(settings);
@@ -106,7 +112,10 @@ export function errorLogOf({ gatewayDir }: Settings): string {
   return join(gatewayDir, "error.log");
 }
 
-/** nginx would let everybody read it: it names clients and keys. What is no file, such as a pipe, is the operator's choice. */
+/**
+ * Keeps other users from reading the log, which contains clients and keys; nginx would make it readable for everybody. If it
+ * is not a file, such as a pipe, it is left as the operator chose.
+ */
 function closeErrorLog(file: string): void {
   const about = statSync(file, { throwIfNoEntry: false });
   if (about !== undefined && !about.isFile()) return;
@@ -126,7 +135,7 @@ function makeDirectory(directory: string, mode = 0o777): void {
   }
 }
 
-/** Through the data dir, whose files are closed first: until now the directory kept others out. */
+/** Lets the workers pass through the data dir. Its files are closed first: until now the directory kept other users out. */
 function openTheWayTo(settings: Settings): void {
   const { dataDir, gatewayDir } = settings;
   for (const entry of readdirSync(dataDir, { withFileTypes: true })) {
@@ -138,18 +147,18 @@ function openTheWayTo(settings: Settings): void {
 }
 
 function closeToOthers(file: string): void {
-  // It may be gone again: SQLite makes and removes files beside the database as it works.
+  // The file may be gone already: SQLite makes and removes files beside the database as it works.
   const mode = statSync(file, { throwIfNoEntry: false })?.mode;
   if (mode !== undefined && (mode & 0o077) !== 0) chmodSync(file, mode & 0o700);
 }
 
-/** Started by root without a word about it, nginx would choose an account itself. */
+/** Without this directive, nginx would choose an account itself when root starts it. */
 function userDirective({ dataDir }: Settings): string {
   const account = workerAccount(dataDir);
   return account === undefined ? "" : `user ${account.user} ${account.group};`;
 }
 
-/** What whoever prints the configuration, and runs it without the launcher, has to do and to know. */
+/** Returns what an operator who prints the configuration and runs it without the launcher must do and know. */
 export function beforeRunning(settings: Settings): string[] {
   const account = workerAccount(settings.dataDir);
   const directory = workersDir(settings);
@@ -168,15 +177,15 @@ function workersDir({ gatewayDir }: Settings): string {
 }
 
 /**
- * nginx reads no resolv.conf; names of a control plane, a Redis or an upstream need its own resolver. Of several name
- * servers the first alone: libc asks the others only when that is silent, but nginx asks all in turn, and one that does
- * not know the names of a container network would answer every other question with "no such host".
+ * nginx does not read resolv.conf: it needs its own resolver for the names of a control plane, a Redis or an upstream. Of
+ * several name servers only the first is used. libc asks the others only if the first is silent, but nginx asks all in turn:
+ * one that does not know the names of a container network would answer every other query with "no such host".
  */
 export function resolverDirective(resolvConf: string): string {
   const first = resolvConf
     .split("\n")
     .map((line) => /^\s*nameserver\s+(\S+)/.exec(line)?.[1] ?? "")
-    // A link-local address with its zone (fe80::1%eth0) is nothing that nginx could take.
+    // nginx cannot use a link-local address with a zone (fe80::1%eth0).
     .find((address) => isIPv4(address) || (isIPv6(address) && !address.includes("%")));
   return first === undefined ? "" : `resolver ${bracketed(first)} ipv6=off valid=10s;`;
 }

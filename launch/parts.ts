@@ -1,11 +1,11 @@
-// The three parts as they are run here: which program, with which arguments and environment.
+// The three parts as this launcher runs them: program, arguments and environment of each.
 import { join } from "node:path";
 import type { Nginx } from "./nginx-binary.ts";
 import { errorLogOf, writeGatewayFiles } from "./nginx-config.ts";
 import type { Part } from "./processes.ts";
 import { projectDir, type Settings } from "./settings.ts";
 
-/** @param gatewayToken what gateways have to show; undefined lets the control plane keep its own in the data dir */
+/** @param gatewayToken that gateways must show; undefined lets the control plane keep its own in the data dir */
 export function controlPlane(settings: Settings, gatewayToken: string | undefined): Part {
   return {
     name: "control plane",
@@ -21,14 +21,17 @@ export function controlPlane(settings: Settings, gatewayToken: string | undefine
   };
 }
 
-/** Writes the configuration too. Secrets go by the environment: the file can be read, printed and copied. */
+/**
+ * Also writes the configuration. Secrets are passed in the environment, because the file can be read, printed and copied.
+ */
 export function gateway(settings: Settings, nginx: Nginx, gatewayToken: string): Part {
   const { config, snapshotDir } = writeGatewayFiles(settings, nginx);
   const logFile = errorLogOf(settings);
   return {
     name: "gateway",
     command: nginx.path,
-    // -e: before it has read its configuration, nginx would log to a system directory that only root can write.
+    // -e is needed because nginx, before it has read its configuration, would log to a system directory that only root can
+    // write.
     args: ["-p", `${settings.gatewayDir}/`, "-e", logFile, "-c", config, "-g", "daemon off;"],
     env: {
       ...process.env,
@@ -39,7 +42,7 @@ export function gateway(settings: Settings, nginx: Nginx, gatewayToken: string):
       SLUICE_REDIS_URL: settings.redisUrl ?? "",
     },
     logFile,
-    // By TERM, nginx would cut what is under way.
+    // On TERM, nginx would cut off requests in progress.
     drain: { signal: "SIGQUIT", withinMs: settings.drainSeconds * 1000 },
   };
 }

@@ -1,4 +1,4 @@
-// Finds out before anything starts whether the ports are free, and who holds one that is not.
+// Checks before anything starts whether the ports are free, and finds which process holds one that is not.
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { createServer } from "node:net";
 import { basename } from "node:path";
@@ -10,7 +10,7 @@ export interface WantedPort {
   readonly port: number;
 }
 
-/** @throws SetupError that names each port that cannot be had, its variable and, where it shows, its holder. */
+/** @throws SetupError with each port that cannot be used, its variable and, if it is known, the process that holds it */
 export async function requireFreePorts(wanted: readonly WantedPort[]): Promise<void> {
   const problems: string[] = [];
   for (const [index, { variable, host, port }] of wanted.entries()) {
@@ -34,7 +34,7 @@ export async function requireFreePorts(wanted: readonly WantedPort[]): Promise<v
   if (problems.length > 0) throw new SetupError(problems.join("\nsluice: "));
 }
 
-/** The error's code, or undefined when the port is free. */
+/** Returns the error's code, or undefined when the port is free. */
 function tryListening(host: string, port: number): Promise<string | undefined> {
   return new Promise((done) => {
     const server = createServer();
@@ -43,7 +43,7 @@ function tryListening(host: string, port: number): Promise<string | undefined> {
   });
 }
 
-/** `name (pid N)` of the listening process; undefined outside Linux and for a process of someone else. */
+/** Returns `name (pid N)` of the listening process; undefined outside Linux and for another user's process. */
 function holderOf(port: number): string | undefined {
   const sockets = new Set<string>();
   for (const table of ["/proc/net/tcp", "/proc/net/tcp6"]) {
@@ -54,7 +54,7 @@ function holderOf(port: number): string | undefined {
     }
   }
   if (sockets.size === 0) return undefined;
-  // nginx's master and workers share the socket: the master, which is the one to stop, has the lowest pid.
+  // nginx's master and workers share the socket. The master has the lowest pid, and is the one to stop.
   const pids = list("/proc")
     .filter((name) => /^[0-9]+$/.test(name))
     .map(Number)
@@ -73,7 +73,7 @@ function holdsAny(pid: number, sockets: ReadonlySet<string>): boolean {
   });
 }
 
-/** Node names its main thread "MainThread": its script says more. */
+/** Node names its main thread "MainThread", so the name of its script is more helpful. */
 function nameOf(pid: number): string {
   const name = readLines(`/proc/${pid}/comm`)[0] ?? "";
   if (!name.endsWith("MainThread") && name !== "node") return name;

@@ -1,6 +1,6 @@
-// The parts that run under one launcher. They live and die together: a signal ends all of them, one that ends by
-// itself ends the others, and whatever way the launcher goes, none stays behind. A part that has clients finishes with
-// them first, while the parts that it needs still run; a second signal ends everything at once.
+// Runs the parts of one launcher, which start and stop together: a signal ends all of them, a part that ends by itself ends
+// the others, and no part survives the launcher, however it ends. A part with clients finishes their requests first, while
+// the parts that it needs still run. A second signal ends everything at once.
 import { type ChildProcess, spawn } from "node:child_process";
 import { readFileSync, statSync } from "node:fs";
 import { createInterface } from "node:readline";
@@ -12,11 +12,14 @@ export interface Part {
   readonly command: string;
   readonly args: readonly string[];
   readonly env: NodeJS.ProcessEnv;
-  /** It ends by this signal when the requests that it has are answered, within this time; the others go on meanwhile. */
+  /**
+   * The signal on which the part ends when its requests are answered, and the time that it has for that. The other parts
+   * continue meanwhile.
+   */
   readonly drain?: { readonly signal: NodeJS.Signals; readonly withinMs: number };
-  /** Where the part writes what it does not print: read when it fails. */
+  /** The file to which the part writes what it does not print. It is read when the part fails. */
   readonly logFile?: string;
-  /** Sees every line that the part prints. */
+  /** Called with every line that the part prints. */
   readonly onLine?: (line: string) => void;
 }
 
@@ -25,19 +28,19 @@ interface RunningPart {
   readonly child: ChildProcess;
   readonly lastLines: string[];
   readonly logSizeBefore: number;
-  /** Resolves with how it ended. */
+  /** Resolves with a description of how the part ended. */
   readonly ended: Promise<string>;
-  /** It has said which variable it cannot take: that is all there is to be said when it ends. */
+  /** Whether the part has printed which variable it cannot accept. Then nothing more is printed when it ends. */
   hasRefusedSetting: boolean;
 }
 
-/** Longer than what the control plane gives its own connections. */
+/** Longer than the time that the control plane gives its own connections. */
 const patienceMs = 7000;
-/** Ctrl-C comes twice under npm, from the terminal and from npm: only a later one is impatience. */
+/** Under npm, one Ctrl-C arrives twice, from the terminal and from npm: only a later signal is a second one. */
 const sameKeystrokeMs = 300;
 const keptLines = 20;
 const exitCodes = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
-/** As both parts say it. */
+/** The form in which both parts print it. */
 const refusedSetting = /sluice: SLUICE_[A-Z_]+: expected .+/;
 const stackTrace = /^(stack traceback:|\t)/;
 
@@ -49,10 +52,10 @@ export class Processes {
 
   constructor() {
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => this.#onSignal(signal));
-    // Whoever started us has gone, npm or the bootstrap: that is no sign of impatience, whatever came before.
+    // npm or the bootstrap, which started this process, has ended. This is not a second signal, whatever came before.
     process.on("disconnect", () => this.#stopAndExit());
     process.channel?.unref();
-    // A terminal that has gone must not end the launcher before its parts.
+    // If the terminal is gone, a failed write must not end the launcher before its parts.
     for (const stream of [process.stdout, process.stderr]) stream.on("error", () => undefined);
     process.on("exit", () => {
       for (const { child } of this.#running) signalGroup(child, "SIGKILL");
@@ -60,16 +63,17 @@ export class Processes {
   }
 
   start(part: Part): void {
-    // Told to stop while still starting: nothing more is to begin.
+    // If the launcher is already stopping, no further part may start.
     if (this.#stopping !== undefined) return;
-    // A group of its own: Ctrl-C reaches the launcher alone, and what a part has forked can be ended with it. Should the
-    // launcher be killed, the kernel sends the signal that setpriv asked for (nginx's master then ends its workers).
+    // Each part gets its own process group: so Ctrl-C reaches only the launcher, and processes that a part has forked can be
+    // ended with it. If the launcher is killed, the kernel sends the part the signal that setpriv set up (nginx's master
+    // then ends its workers).
     const ties = this.#setpriv === undefined ? [] : [this.#setpriv, "--pdeathsig", "TERM", "--"];
     const [command = part.command, ...args] = [...ties, part.command, ...part.args];
     const child = spawn(command, args, { env: part.env, stdio: ["ignore", "pipe", "pipe"], detached: true });
     const ended = new Promise<string>((resolve) => {
       child.on("error", (error) => resolve(`cannot be started: ${error.message}`));
-      // What it forked may outlive it and hold its pipes: nginx's workers do when their master is killed.
+      // Forked processes may outlive the part and keep its pipes open, as nginx's workers do when their master is killed.
       child.on("exit", () => signalGroup(child, "SIGKILL"));
       child.on("close", (code, signal) => resolve(signal === null ? `exit code ${code}` : `killed by ${signal}`));
     });
@@ -88,7 +92,7 @@ export class Processes {
     });
   }
 
-  /** Ends every part: those with clients first, when their requests are answered or their time is over. */
+  /** Ends every part. Parts with clients come first, and end when their requests are answered or their time is over. */
   stop(): Promise<void> {
     this.#stopping ??= this.#stopInOrder([...this.#running]);
     return this.#stopping;
@@ -113,7 +117,7 @@ export class Processes {
       this.#stopAndExit();
     } else if (now - this.#stopAskedAtMs > sameKeystrokeMs) {
       process.stderr.write("sluice: ended at once, with whatever was under way\n");
-      // Takes every part along.
+      // The exit handler kills every part.
       process.exit(exitCodes[signal]);
     }
   }
@@ -130,19 +134,19 @@ export class Processes {
       await this.stop();
       process.exit(1);
     }
-    // What nginx prints when it cannot start, it writes to its log too.
+    // nginx also writes to its log what it prints when it cannot start.
     const logged = linesAfter(part.logFile, logSizeBefore);
     const lines = (logged.length > 0 ? logged : lastLines).slice(-keptLines);
     const reported =
       lines.length === 0 ? "it printed nothing" : `its last lines:\n${lines.map((line) => `  ${line}`).join("\n")}`;
-    // Before the others are stopped, which takes a while where clients are being served.
+    // Printed before the other parts are stopped, which takes a while if they serve clients.
     process.stderr.write(`sluice: ${part.name} ended unexpectedly (${how}); ${reported}\n`);
     await this.stop();
     process.exit(1);
   }
 }
 
-/** @returns when it has ended, or its time for that is over */
+/** @returns when the part has ended, or the time for that is over */
 async function drained({ part, child, ended }: RunningPart): Promise<void> {
   if (part.drain === undefined || part.drain.withinMs === 0) return;
   child.kill(part.drain.signal);
@@ -172,7 +176,7 @@ function endsWithin(end: Promise<unknown>, withinMs: number): Promise<boolean> {
 
 function onLine(running: RunningPart, line: string, to: NodeJS.WritableStream): void {
   const refusal = refusedSetting.exec(line)?.[0];
-  // nginx adds where in its Lua that was found.
+  // nginx adds a stack trace of its Lua to the message.
   if (running.hasRefusedSetting && stackTrace.test(line)) return;
   if (refusal !== undefined) running.hasRefusedSetting = true;
   to.write(`${refusal ?? line}\n`);
@@ -186,7 +190,7 @@ function signalGroup(child: ChildProcess, signal: NodeJS.Signals): void {
   try {
     process.kill(-child.pid, signal);
   } catch {
-    // Nobody of the group is left.
+    // No process of the group is left.
   }
 }
 

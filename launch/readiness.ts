@@ -1,4 +1,4 @@
-// Waits until a part answers. A part that ends instead is the process watcher's business, and ends this launcher.
+// Waits until a part answers. A part that ends instead is handled by Processes, which then ends this launcher.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Settings } from "./settings.ts";
 import { SetupError, say } from "./step.mjs";
@@ -13,8 +13,8 @@ export const privateUrlHere = (settings: Settings) =>
 export const upstreamUrlHere = (settings: Settings) => local("http", settings.upstreamHost, settings.upstreamPort);
 
 /**
- * @param isUp what else than 200 will do
- * @throws SetupError when it does not answer so within 30 seconds
+ * @param isUp accepts other answers than 200
+ * @throws SetupError when there is no accepted answer within 30 seconds
  */
 export async function untilAnswers(name: string, url: string, isUp = (_: Answer) => false): Promise<void> {
   const giveUpAt = Date.now() + patienceMs;
@@ -28,13 +28,19 @@ export async function untilAnswers(name: string, url: string, isUp = (_: Answer)
   }
 }
 
-/** Where SLUICE_REQUIRE_SNAPSHOT is set, a gateway that has no policies yet runs and calls itself unhealthy. */
+/**
+ * Waits until the gateway serves. With SLUICE_REQUIRE_SNAPSHOT, a gateway without policies runs but reports that it is
+ * unhealthy, which is accepted.
+ */
 export async function untilServes(settings: Settings): Promise<void> {
   const url = `${privateUrlHere(settings)}/sluice/healthz`;
   await untilAnswers("gateway", url, ({ text }) => text.includes("no policies yet"));
 }
 
-/** A gateway limits without its control plane, by its last good snapshot: not being connected is only worth a warning. */
+/**
+ * Waits until the gateway is connected. Without its control plane a gateway limits by its last good snapshot, so a missing
+ * connection only causes a warning.
+ */
 export async function untilConnected(settings: Settings): Promise<void> {
   const giveUpAt = Date.now() + connectPatienceMs;
   const url = `${privateUrlHere(settings)}/sluice/healthz`;
@@ -46,7 +52,7 @@ export async function untilConnected(settings: Settings): Promise<void> {
   say(`warning: the gateway is not connected to the control plane at ${settings.controlUrl} yet; it goes on trying`);
 }
 
-/** The status, or 0 when there was no answer, and the body or the reason. */
+/** The status, or 0 when there was no answer; and the body, or the reason. */
 interface Answer {
   readonly status: number;
   readonly text: string;
@@ -63,7 +69,7 @@ async function ask(url: string): Promise<Answer> {
   }
 }
 
-/** An address to reach a listener from this machine: one that listens everywhere is asked on loopback. */
+/** Returns a URL that reaches a listener from this machine: for one that listens on all addresses, this is loopback. */
 function local(scheme: string, host: string, port: number): string {
   const address = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "[::1]" : host.includes(":") ? `[${host}]` : host;
   return `${scheme}://${address}:${port}`;

@@ -1,6 +1,6 @@
-// `node launch/redis-password.ts DIRECTORY`: makes a password for the Redis of docker-compose.yml, unless there is one. Two
-// files: `password`, and `redis.conf` as Redis wants to be told of it. Whoever may look into the directory may read them:
-// Redis runs as another user than what asks it, and the volume is theirs alone.
+// `node launch/redis-password.ts DIRECTORY`: makes a password for the Redis of docker-compose.yml, unless there is one. It
+// writes two files: `password`, and `redis.conf` with the password as a setting of Redis. Everybody who may enter the
+// directory may read them: Redis runs as another user than its clients, and only they use the volume.
 import { randomBytes } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ try {
   const file = join(directory, "password");
   const password = existsSync(file) ? readFileSync(file, "utf8").trim() : randomBytes(32).toString("base64url");
   keepFile(file, `${password}\n`);
-  // Last: Redis waits for this one.
+  // This file comes last, because Redis waits for it.
   keepFile(join(directory, "redis.conf"), `requirepass ${password}\n`);
 } catch (error) {
   fail(error);

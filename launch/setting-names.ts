@@ -1,4 +1,4 @@
-// The names of all variables that Sluice reads, whichever part does: another that looks like them is a slip of the hand.
+// The names of all variables that any part of Sluice reads. Any other variable with the prefix SLUICE_ is probably misspelt.
 
 const settingNames: readonly string[] = [
   "SLUICE_ADMIN_TOKEN",
@@ -36,7 +36,7 @@ const settingNames: readonly string[] = [
   "SLUICE_WORKERS",
 ];
 
-/** @returns a line for each variable that is set and that nobody reads, with the name that was probably meant */
+/** @returns a line for each variable that is set but that no part reads, with the most similar name */
 export function unknownSettings(env: NodeJS.ProcessEnv): string[] {
   return Object.keys(env)
     .filter((name) => name.startsWith("SLUICE_") && env[name] !== "" && !settingNames.includes(name))
@@ -54,7 +54,7 @@ function nearestTo(name: string): string {
   return nearest;
 }
 
-/** How many letters have to be added, taken away or changed to make one of the other. */
+/** Returns how many letters must be added, removed or changed to turn one name into the other. */
 function editDistance(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, taken) => taken);
   for (const [done, letter] of [...from].entries()) {

@@ -1,5 +1,5 @@
-// Reads the SLUICE_ variables once, at the edge: every one is checked here, and what is wrong is refused with the
-// variable's name, what was expected and what came. An empty variable counts as not set.
+// Reads and checks all SLUICE_ variables once, at the start. A bad one is refused with its name, what was expected and what
+// came. An empty variable counts as not set.
 import { isIP } from "node:net";
 import { hostname } from "node:os";
 import { dirname, join, resolve } from "node:path";
@@ -22,23 +22,23 @@ export interface Settings {
   /** This gateway's own files: rendered nginx.conf, pid, error log, last good snapshot. */
   readonly gatewayDir: string;
   readonly gatewayId: string;
-  /** `auto` or a number of nginx worker processes. */
+  /** `auto`, or the number of nginx worker processes. */
   readonly workers: string;
-  /** How long a gateway that is told to stop goes on with the requests that it has. */
+  /** How long a gateway that must stop continues to serve the requests that it has. */
   readonly drainSeconds: number;
-  /** Undefined: the demo upstream. */
+  /** Undefined means the demo upstream. */
   readonly upstream: string | undefined;
   readonly controlUrl: string;
   readonly redisUrl: string | undefined;
   readonly gatewayToken: string | undefined;
   readonly gatewayTokenFile: string;
-  /** Whether the file was named by SLUICE_GATEWAY_TOKEN_FILE rather than being the data dir's own. */
+  /** Whether SLUICE_GATEWAY_TOKEN_FILE names the file. Otherwise it is the one in the data dir. */
   readonly gatewayTokenFileNamed: boolean;
-  /** An nginx or OpenResty binary to use in place of the one that would be found. */
+  /** An nginx or OpenResty binary to use instead of the one that would be found. */
   readonly nginx: string | undefined;
 }
 
-/** @throws SetupError that lists every refused variable, one line each. */
+/** @throws SetupError with one line for every refused variable */
 export function readSettings(env: NodeJS.ProcessEnv): Settings {
   const problems: string[] = [];
   const read = <T>(name: string, fallback: T, expected: string, parse: (text: string) => T | undefined): T => {
@@ -99,7 +99,7 @@ export function readSettings(env: NodeJS.ProcessEnv): Settings {
     gatewayTokenFileNamed: tokenFile !== undefined,
     nginx: read<string | undefined>("SLUICE_NGINX", undefined, "a path", (text) => text),
   };
-  // Others read these: what is wrong is said before anything has begun.
+  // Other parts read these. They are checked here too, so that a mistake is reported before anything starts.
   read<string | undefined>("SLUICE_ADMIN_TOKEN", undefined, tokenShape, parseToken);
   read("SLUICE_HEADERS", "both", "ietf, legacy, both or none", (text) =>
     ["ietf", "legacy", "both", "none"].includes(text) ? text : undefined,
@@ -120,7 +120,7 @@ export function readSettings(env: NodeJS.ProcessEnv): Settings {
   return Object.freeze(settings);
 }
 
-/** The same for a program that an operator starts: what is set and means nothing is remarked on. */
+/** Like `readSettings`, but also warns of each unknown SLUICE_ variable. For programs that an operator starts. */
 export function readSettingsAloud(env: NodeJS.ProcessEnv): Settings {
   for (const line of unknownSettings(env)) say(`warning: ${line}`);
   return readSettings(env);

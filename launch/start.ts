@@ -1,4 +1,4 @@
-// `npm start`: the whole of Sluice on one machine, with a demo upstream unless SLUICE_UPSTREAM names another.
+// `npm start`: runs all of Sluice on one machine, with a demo upstream unless SLUICE_UPSTREAM names another one.
 import { requireGatewayBuild } from "./gateway-build.ts";
 import { requireGatewayToken, shareGatewayToken } from "./gateway-token.ts";
 import { requireNginx } from "./nginx-binary.ts";
@@ -72,7 +72,9 @@ function announce(settings: Settings, firstAdminToken: string | undefined): void
   say("ready");
 }
 
-/** Only its hash is stored: after the first start, nobody can print it again. */
+/**
+ * Describes where the admin token is known from. Only its hash is stored: after the first start nobody can print it again.
+ */
 function knownAdminToken(): string {
   if (process.env["SLUICE_ADMIN_TOKEN"]) return "the one in SLUICE_ADMIN_TOKEN";
   return "the one that the first start printed; lost it? set SLUICE_ADMIN_TOKEN to one of your own";

@@ -1,5 +1,5 @@
-// How a setup step shows itself: a line when it begins, a line every ten seconds, its time when it took more than two
-// seconds, and its own output only when it fails. Plain JavaScript because Node 20 runs it before Node 24 is there.
+// Shows the progress of a setup step: a line when it begins, a line every ten seconds, its time if it took more than two
+// seconds, and its output only if it fails. This is plain JavaScript because Node 20 runs it before Node 24 is installed.
 import { spawn } from "node:child_process";
 
 /** @param {string} line */
@@ -7,10 +7,10 @@ export function say(line) {
   process.stdout.write(`sluice: ${line}\n`);
 }
 
-/** A failure whose message is all that the user has to read: no stack trace is printed for it. */
+/** A failure whose message is all that the user needs: no stack trace is printed for it. */
 export class SetupError extends Error {}
 
-/** Ends the process after a failed setup, with the message alone when it is meant for the user. @param {unknown} error */
+/** Ends the process after a failed setup. Prints only the message if it is meant for the user. @param {unknown} error */
 export function fail(error) {
   if (error instanceof SetupError) process.stderr.write(`sluice: ${error.message}\n`);
   else process.stderr.write(`sluice: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
@@ -18,8 +18,8 @@ export function fail(error) {
 }
 
 /**
- * Runs one command. A signal meanwhile ends the command's whole process group and then this process; a command that
- * must not be cut short (dpkg in the middle of its work) is waited for instead.
+ * Runs one command. A signal during the command ends its whole process group and then this process; a command that must not
+ * be interrupted (dpkg in the middle of its work) is waited for instead.
  * @param {string} title what the user reads, e.g. "installing npm dependencies"
  * @param {string} command
  * @param {string[]} args
@@ -72,7 +72,7 @@ export async function runStep(title, command, args, options = {}) {
 /** @type {NodeJS.Signals[]} */
 const stopSignals = ["SIGINT", "SIGTERM", "SIGHUP"];
 
-/** @param {number | undefined} pid of the group's first process */
+/** @param {number | undefined} pid of the first process in the group */
 function endGroup(pid) {
   if (pid === undefined) return;
   try {

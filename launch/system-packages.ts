@@ -1,18 +1,18 @@
-// Which Debian packages are missing, and installing them where we may. Presence is told by a file of each package,
-// which costs microseconds where asking dpkg would cost a second.
+// Finds missing Debian packages, and installs them where this is allowed. To check for a package, it looks for one file of
+// it: this takes microseconds, where asking dpkg would take a second.
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { debianModules, findNginx, findProgram } from "./nginx-binary.ts";
 import { runStep, SetupError, say } from "./step.mjs";
 
 interface SystemPackage {
   readonly name: string;
-  /** A file that is there when the package is. */
+  /** A file that exists when the package is installed. */
   readonly file: string;
 }
 
 const libraryDir = process.arch === "arm64" ? "/usr/lib/aarch64-linux-gnu" : "/usr/lib/x86_64-linux-gnu";
 
-/** Gives a program another clock: tests set the time instead of waiting for it. */
+/** The library that gives a program another clock: tests set the time instead of waiting. */
 export const fakeClockLibrary = `${libraryDir}/faketime/libfaketime.so.1`;
 
 const gatewayPackages: readonly SystemPackage[] = [
@@ -26,7 +26,10 @@ const gatewayPackages: readonly SystemPackage[] = [
   { name: "lua-cjson", file: `${libraryDir}/lua/5.1/cjson.so` },
 ];
 
-/** What the tests need beyond the gateway: a Redis of their own, the other runtimes, a load generator, a clock, certificates. */
+/**
+ * What the tests need in addition to the gateway's packages: their own Redis, the other runtimes, a load generator, a clock,
+ * certificates.
+ */
 const testPackages: readonly SystemPackage[] = [
   { name: "redis-server", file: "/usr/bin/redis-server" },
   { name: "luajit2", file: "/usr/bin/luajit" },
@@ -41,11 +44,11 @@ const testPackages: readonly SystemPackage[] = [
 
 /**
  * @param purpose `run`: what a gateway needs; `test`: also what the tests need
- * @param nginx SLUICE_NGINX, when set
- * @throws SetupError with the command to run, where installing is not ours to do
+ * @param nginx SLUICE_NGINX, if it is set
+ * @throws SetupError with the command to run, if this process may not install packages
  */
 export async function requireSystemPackages(purpose: "run" | "test", nginx: string | undefined): Promise<void> {
-  // With OpenResty, or a binary that the user named, nginx's own packages are not Debian's business.
+  // With OpenResty, or with a binary that the user named, Debian's packages of nginx are not needed.
   const debianNginx = nginx === undefined && findProgram("openresty") === undefined;
   const wanted = [...(debianNginx ? gatewayPackages : []), ...(purpose === "test" ? testPackages : [])];
   const missing = wanted.filter(({ file }) => !existsSync(file)).map(({ name }) => name);
@@ -68,7 +71,7 @@ export async function requireSystemPackages(purpose: "run" | "test", nginx: stri
 async function install(apt: string, names: readonly string[]): Promise<void> {
   const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive", NEEDRESTART_SUSPEND: "1", LC_ALL: "C.UTF-8" };
   const update = await runStep("updating the Debian package lists", apt, ["update", "-qq"], { env });
-  // One unreachable third-party list fails the update, yet Debian's own lists may well be there.
+  // If one third-party list cannot be reached, the update fails, but Debian's own lists may still have been updated.
   if (update.code !== 0) say("not every package list could be updated; trying all the same");
 
   const restore = keepServicesFromStarting();
@@ -85,9 +88,11 @@ const policyFile = "/usr/sbin/policy-rc.d";
 const policy =
   "#!/bin/sh\n# Made by Sluice while it installs packages: their services are not to be started. Safe to remove.\nexit 101\n";
 
-/** Packages start their services (nginx on port 80) unless this file says no. Returns what takes it away again. */
+/**
+ * Packages start their services (nginx on port 80) unless this file forbids it. Returns the function that removes the file.
+ */
 function keepServicesFromStarting(): () => void {
-  // One with our text was left by a run that was killed: it is ours to remove.
+  // If the file has our text, a run that was killed has left it, and it may be replaced and removed.
   if (existsSync(policyFile) && readFileSync(policyFile, "utf8") !== policy) return () => undefined;
   writeFileSync(policyFile, policy, { mode: 0o755 });
   return () => rmSync(policyFile, { force: true });

@@ -1,5 +1,5 @@
-// `npm test`: sets everything up, then runs every suite and ends with one line that sums them. A suite that cannot run
-// counts as failed, and so does a run without a single test.
+// `npm test`: sets everything up, runs every suite, and prints one line with the totals. A suite that cannot run counts as
+// failed, and so does a run without any test.
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -26,7 +26,7 @@ try {
   fail(error);
 }
 
-/** Style and types: not counted unless something is wrong. */
+/** Checks style and types. It counts only if something is wrong. */
 async function lint(): Promise<Outcome> {
   const { code } = await runSuite("style and types", "npm", ["run", "--silent", "lint"]);
   if (code !== 0) say("style and types: failed");
@@ -50,7 +50,7 @@ async function vitest(): Promise<Outcome> {
   return outcomeOf(code, Number(counts.numPassedTests ?? 0), Number(counts.numFailedTests ?? 0));
 }
 
-/** The Lua that runs in nginx, under the LuaJIT that runs there. */
+/** Tests the Lua that runs in nginx, under the same LuaJIT. */
 async function busted(): Promise<Outcome> {
   const directory = "test/gateway";
   const hasSpecs =
@@ -67,12 +67,12 @@ async function busted(): Promise<Outcome> {
   return outcomeOf(code, Number(counts?.[1] ?? 0), Number(counts?.[2] ?? 0) + Number(counts?.[3] ?? 0));
 }
 
-/** A suite that failed without a failed test (a file that does not load, an error outside tests) is one failure. */
+/** A suite that failed without a failed test (a file that does not load, an error outside tests) counts as one failure. */
 function outcomeOf(code: number, passed: number, failed: number): Outcome {
   return { passed, failed: code !== 0 && failed === 0 ? 1 : failed };
 }
 
-/** Runs one suite with its output visible. A signal ends the suite with whatever it has started, then this run. */
+/** Runs one suite and shows its output. A signal ends the suite and all that it has started, and then this run. */
 function runSuite(name: string, command: string, args: string[]): Promise<{ code: number; output: string }> {
   say(`${name} …`);
   return new Promise((resolve, reject) => {

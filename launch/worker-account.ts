@@ -1,5 +1,5 @@
-// Who nginx's workers run as. They read what strangers send, so where root starts them they get an account that owns
-// nothing but the directory of the snapshot: neither the control plane's files nor nginx.conf is theirs.
+// Chooses the account of nginx's workers. They read what strangers send. So if root starts them, they get an account that
+// owns only the directory of the snapshot, and neither the control plane's files nor nginx.conf.
 import { readFileSync, realpathSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { SetupError } from "./step.mjs";
@@ -9,17 +9,17 @@ export interface WorkerAccount {
   readonly uid: number;
   readonly gid: number;
   readonly group: string;
-  /** Whether it is one for servers, in place of root, who owns the data dir. */
+  /** Whether the account is one for servers, used because root owns the data dir. */
   readonly isUnprivileged: boolean;
-  /** Why it is root all the same. */
+  /** Why the workers run as root after all. */
   readonly warning?: string;
 }
 
-/** Accounts that systems have for servers; of the last one, others may have files too. */
+/** Accounts that systems have for servers. Other programs may have files under the last one too. */
 const serverAccounts = ["www-data", "nginx", "nobody"];
 
 /**
- * @returns undefined where nginx is not started by root: the workers are then whoever starts it
+ * @returns undefined if root does not start nginx: the workers then run as the user who starts it
  * @throws SetupError when the data dir's owner has no name
  */
 export function workerAccount(dataDir: string): WorkerAccount | undefined {
@@ -43,13 +43,16 @@ export function workerAccount(dataDir: string): WorkerAccount | undefined {
   return { ...owner, isUnprivileged: false, warning };
 }
 
-/** The first directory above the data dir that others may not pass. The data dir itself is ours to open. */
+/**
+ * Returns the first directory above the data dir that other users may not enter. The mode of the data dir itself is the
+ * launcher's to change.
+ */
 function directoryClosedToOthers(dataDir: string): string | undefined {
   const paths = [dataDir];
   try {
     paths.push(realpathSync(dataDir));
   } catch {
-    // Not made yet: then it is no link either.
+    // The data dir does not exist yet, so it is not a link either.
   }
   for (const path of paths) {
     for (let directory = dirname(path); ; directory = dirname(directory)) {
@@ -64,7 +67,8 @@ function directoryClosedToOthers(dataDir: string): string | undefined {
 function accounts(): Omit<WorkerAccount, "isUnprivileged">[] {
   const groups = new Map(rowsOf("/etc/group").map(([group = "", , gid]) => [Number(gid), group]));
   return rowsOf("/etc/passwd").flatMap(([user = "", , uid, gid]) => {
-    // nginx would look for a group of the user's name, which nobody has not on every system.
+    // Without an explicit group, nginx looks for one with the user's name; for the user `nobody` that group does not exist
+    // on every system.
     const group = groups.get(Number(gid));
     return group === undefined ? [] : [{ user, uid: Number(uid), gid: Number(gid), group }];
   });

@@ -1,4 +1,4 @@
-// Puts the control plane together from its configuration, ready to listen. Reads like a table of contents.
+// Assembles the control plane from its configuration, ready to listen: the list of all plugins and routes.
 
 import Fastify, { type FastifyInstance } from "fastify";
 import fp from "fastify-plugin";
@@ -41,30 +41,30 @@ import { ensureFirstTokens } from "./tokens/first-tokens.ts";
 
 declare module "fastify" {
   interface FastifyInstance {
-    /** Milliseconds since 1970. */
+    /** Returns milliseconds since 1970. */
     now(): number;
     readonly totalBounds: TotalBounds;
   }
 }
 
-/** What tests put in place of the world. */
+/** Tests use these to replace the clock, the time limits and the log. */
 export interface Surroundings {
   readonly now?: () => number;
   readonly pushTimes?: PushTimes;
   readonly httpTimes?: HttpTimes;
-  /** How long one YAML body may take to read. */
+  /** The longest time that reading one YAML body may take. */
   readonly yamlDeadlineMs?: number;
-  /** Where the log goes; standard error if absent, since standard output is for people. */
+  /** Receives the log. Default: standard error, because standard output is for people. */
   readonly logTo?: { write(line: string): void };
 }
 
 export interface ControlPlane {
   readonly app: FastifyInstance;
-  /** Made now, because there was none: to be shown once. */
+  /** The token that this start created because no admin token existed. It is to be shown once. */
   readonly firstAdminToken: string | undefined;
 }
 
-/** What is written to the log by nobody on purpose, and must not get there by accident. */
+/** No code logs these fields on purpose. The log redacts them, so that none gets there by accident. */
 const secretPaths = ["authorization", "token"].flatMap((name) => [name, `*.${name}`, `*.*.${name}`]);
 
 const tokenRetryMs = 1_000;
@@ -78,7 +78,7 @@ export async function buildControlPlane(
   const { database, health } = await openDatabase(configuration.database);
   try {
     const app = await buildApp(configuration, surroundings, database, health, now);
-    // Last: a token made before something else failed would never be shown.
+    // This comes last: a token that is made before another step fails would never be shown.
     return { app, firstAdminToken: await tokensOrLater(app, () => ensureFirstTokens(database, configuration, now())) };
   } catch (error) {
     await database.destroy();
@@ -87,8 +87,9 @@ export async function buildControlPlane(
 }
 
 /**
- * On a full disk, what is stored is served by the tokens that are stored; those of the environment come when there is
- * room. @returns the token to show, where one was made now
+ * On a full disk, the control plane starts with the tokens that are stored already. It stores those of the environment as
+ * soon as there is room.
+ * @returns the token to show, if one was made now
  */
 async function tokensOrLater(
   app: FastifyInstance,
@@ -109,7 +110,7 @@ async function tokensOrLater(
         app.log.warn("the tokens of the environment are stored now");
       },
       (error) => {
-        // Closed meanwhile.
+        // The app was closed meanwhile.
         if (!isPassing(error)) clearInterval(again);
       },
     );
@@ -131,18 +132,19 @@ async function buildApp(
   const app = Fastify({
     ...serverOptions(surroundings.httpTimes ?? defaultHttpTimes),
     bodyLimit: maxBodyBytes,
-    // A name that is too long is no name, and gets the error of its route.
+    // The router does not refuse a name that is too long: the route itself does, with its own error.
     routerOptions: { maxParamLength: 1024 },
-    // Requests that arrive while we stop are served: nothing is torn down before the last one.
+    // Requests that arrive during a stop are still served: nothing is torn down before the last one.
     return503OnClosing: false,
     frameworkErrors: (error, request, reply) => void answerError(error, request, reply),
     clientErrorHandler: answerClientError,
     ajv: {
       customOptions: {
-        // A misspelt parameter is reported, not dropped; everything wrong at once, with what it was.
+        // A misspelt parameter is reported, not dropped. All problems are reported at once, with the value that caused each.
         removeAdditional: false,
         coerceTypes: true,
-        // "1e999" is read as infinity; strictNumbers would take that for no number and check no bounds.
+        // "1e999" is parsed as infinity. With strictNumbers, ajv would not count that as a number, and would not check its
+        // bounds.
         strictNumbers: false,
         allErrors: true,
         verbose: true,
@@ -156,7 +158,8 @@ async function buildApp(
       redact: { paths: secretPaths, censor: "[redacted]" },
     },
   });
-  // Answers go out as they are: a serialiser made from the response schemas would drop what they fail to mention.
+  // Responses are serialised as they are: a serialiser made from the response schemas would drop fields that the schemas
+  // omit.
   app.setSerializerCompiler(() => (data) => JSON.stringify(data));
   app.decorate("now", now);
   app.decorate("totalBounds", configuration.totalBounds);
@@ -184,7 +187,10 @@ async function buildApp(
   return app;
 }
 
-/** Each start, until an admin has set their realms: their editors may match, and answer, everybody's requests. */
+/**
+ * Warns at each start, until an admin has set the realms of these apps: until then their editors may match, and answer,
+ * everybody's requests.
+ */
 async function warnOfLegacyApps(app: FastifyInstance): Promise<void> {
   const apps = await listLegacyApps(app.database);
   if (apps.length === 0) return;

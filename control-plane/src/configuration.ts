@@ -1,5 +1,5 @@
-// What the environment says, checked once and frozen. A bad value stops the start: a limiter that runs with a guess in
-// place of what the operator wrote is found out too late.
+// Reads the environment variables once, checks them and freezes the result. A bad value stops the start: if the limiter ran
+// with a guess instead of the operator's value, the mistake would be found too late.
 
 import { resolve } from "node:path";
 import type { TotalBounds } from "./bounds/bounds.ts";
@@ -20,14 +20,14 @@ export interface Configuration {
   readonly retention: Retention;
 }
 
-/** How long what was done is kept. */
+/** How long the history and the audit entries are kept. */
 export interface Retention {
   readonly history: HistoryRetention;
   readonly auditDays: number;
 }
 
 export interface DatabaseConfiguration {
-  /** The variable that an operator changes to have it elsewhere. */
+  /** The environment variable that determines where the database is, for error messages. */
   readonly variable: string;
   readonly kind: "sqlite";
   readonly path: string;
@@ -39,7 +39,7 @@ export type LogLevel = (typeof logLevels)[number];
 export const minTokenLength = 16;
 const laterSchemes = ["mysql:", "mariadb:", "postgres:", "postgresql:"];
 
-/** A value that cannot be used. The message is for the operator and never holds a secret. */
+/** A value that cannot be used. The message is for the operator and never contains a secret. */
 export class ConfigurationError extends Error {
   constructor(variable: string, expected: string, got: string) {
     super(`${variable}: expected ${expected}, got ${got}`);
@@ -47,7 +47,7 @@ export class ConfigurationError extends Error {
   }
 }
 
-/** @throws ConfigurationError naming the variable, what was expected and what it holds */
+/** @throws ConfigurationError with the variable, what was expected and what came */
 export function readConfiguration(environment: NodeJS.ProcessEnv): Configuration {
   const dataDir = resolve(read(environment, "SLUICE_DATA_DIR") ?? ".sluice");
   const adminToken = readToken(environment, "SLUICE_ADMIN_TOKEN");
@@ -79,7 +79,7 @@ export function readConfiguration(environment: NodeJS.ProcessEnv): Configuration
   });
 }
 
-/** Compose files and shells write an unset variable as an empty one. */
+/** Treats an empty variable as unset: compose files and shells write an unset variable as an empty one. */
 function read(environment: NodeJS.ProcessEnv, variable: string): string | undefined {
   const value = environment[variable];
   return value === "" ? undefined : value;
@@ -121,7 +121,7 @@ function readToken(environment: NodeJS.ProcessEnv, variable: string): string | u
       `${token.length} characters`,
     );
   }
-  // Anything else cannot travel in an Authorization header, and would lock the operator out without a word.
+  // Other characters cannot travel in an Authorization header: the operator would be locked out without an explanation.
   if (!/^[\x21-\x7e]+$/.test(token)) {
     throw new ConfigurationError(variable, "a token of printable ASCII without spaces", "other characters in it");
   }
@@ -149,7 +149,7 @@ function readRedis(environment: NodeJS.ProcessEnv): RedisDeployment | undefined 
   const url = read(environment, variable);
   if (url === undefined) return undefined;
   const deployment = parseRedisUrl(url);
-  // The value may hold a password: it is not repeated.
+  // The error does not repeat the value, because it may contain a password.
   if ("expected" in deployment) throw new ConfigurationError(variable, deployment.expected, deployment.got);
   return deployment;
 }
@@ -163,7 +163,7 @@ function readLogLevel(environment: NodeJS.ProcessEnv): LogLevel {
   return level;
 }
 
-/** The part of a URL that can be shown: the rest may hold a password. */
+/** Returns the part of a URL that can be shown: the rest may contain a password. */
 function schemeOf(url: string): string {
   return /^[a-z][a-z0-9+.-]*:/i.exec(url)?.[0].toLowerCase() ?? "";
 }

@@ -1,18 +1,19 @@
-// Bounds what the HTTP server accepts from strangers: how long a request may take, and what may become a WebSocket.
+// Limits what the HTTP server accepts from strangers: how long a request may take, and which requests may become a
+// WebSocket.
 
 import type { IncomingMessage } from "node:http";
 import { pushUrl } from "./plugins/push.ts";
 
 export interface HttpTimes {
-  /** From a connection, or the request before, to the end of a request's headers. */
+  /** The longest time from the start of the connection, or from the previous request, to the end of a request's headers. */
   readonly headersMs: number;
-  /** To the end of its body: a body that comes by drops is no reason to wait. */
+  /** The longest time to the end of the request's body: the server does not wait for a body that trickles in. */
   readonly requestMs: number;
-  /** A connection on which nothing goes either way. Longer than a request may ask us to wait. */
+  /** The longest time without traffic in either direction on a connection. Longer than the longest `wait` of a request. */
   readonly silenceMs: number;
-  /** Between two requests. */
+  /** The longest time between two requests of a connection. */
   readonly keepAliveMs: number;
-  /** How often it is looked who takes too long. */
+  /** How often the server looks for requests that take too long. */
   readonly checkEveryMs: number;
 }
 
@@ -24,7 +25,7 @@ export const defaultHttpTimes: HttpTimes = {
   checkEveryMs: 1_000,
 };
 
-/** Options of Fastify's. */
+/** Returns the options of the Fastify server. */
 export function serverOptions({ headersMs, requestMs, silenceMs, keepAliveMs, checkEveryMs }: HttpTimes) {
   return {
     requestTimeout: requestMs,
@@ -38,7 +39,10 @@ export function serverOptions({ headersMs, requestMs, silenceMs, keepAliveMs, ch
   };
 }
 
-/** Of other requests, an upgrade is a wish, which HTTP lets us pass over (RFC 9110 §7.8): they are answered as they are. */
+/**
+ * Returns whether the request opens the push socket. On any other request the server ignores the wish for an upgrade, as
+ * HTTP allows (RFC 9110 §7.8), and answers the request normally.
+ */
 function isForSocket({ url = "", headers }: IncomingMessage): boolean {
   return url.split("?", 1)[0] === pushUrl && headers.upgrade?.toLowerCase() === "websocket";
 }

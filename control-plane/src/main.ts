@@ -1,10 +1,10 @@
-// The control plane as a process: reads the environment, starts, says where it is, and stops when it is told to.
+// The control plane as a process: it reads the environment, starts, prints its address, and stops on a signal.
 
 import { collectDefaultMetrics } from "prom-client";
 import { buildControlPlane } from "./app.ts";
 import { type Configuration, ConfigurationError, readConfiguration } from "./configuration.ts";
 
-/** Shorter than what supervisors wait before they kill. */
+/** Shorter than the time that supervisors wait before they kill a process. */
 const maxStopMs = 5_000;
 
 try {
@@ -16,13 +16,13 @@ try {
 
 async function run(configuration: Configuration): Promise<void> {
   const { app, firstAdminToken } = await buildControlPlane(configuration);
-  // Before anything else can fail: it cannot be read again.
+  // Printed before anything else can fail: the token cannot be read again.
   if (firstAdminToken !== undefined) console.log(`sluice: admin token (shown once): ${firstAdminToken}`);
   collectDefaultMetrics({ register: app.metrics.registry });
 
   let stopping = false;
   const stop = (signal?: NodeJS.Signals) => {
-    // Told twice: whoever waits has lost patience.
+    // A second signal means that the operator does not want to wait any longer.
     if (stopping) process.exit(signal === "SIGINT" ? 130 : signal === "SIGTERM" ? 143 : 1);
     stopping = true;
     setTimeout(() => {
@@ -39,7 +39,7 @@ async function run(configuration: Configuration): Promise<void> {
   };
   process.on("SIGINT", stop);
   process.on("SIGTERM", stop);
-  // Started by another process: without it, nobody would ever stop us.
+  // Another process started this one. Once that process is gone, nobody would ever stop this one.
   if (process.channel !== undefined && process.channel !== null) process.on("disconnect", () => stop());
 
   try {

@@ -1,22 +1,22 @@
-// Where many wait for one: apps take turns, and within an app its tokens do. When the line is full, whoever has the most in it
-// gives way, so that nobody fills it for others, however many tokens they make.
+// A fair queue for one shared worker: apps take turns, and the tokens of an app take turns within it. When the queue is
+// full, whoever has the most items in it loses one, so that nobody fills it for others, however many tokens they make.
 
 export interface Waiter {
-  /** Empty: of no app. */
+  /** Empty for a token that is for all apps. */
   readonly app: string;
   readonly name: string;
 }
 
-/** Of one token, and of all. */
+/** The most items of one token, and of all tokens. */
 const mostOfToken = 64;
 const mostOfAll = 256;
 
 export class FairLine<Item> {
-  /** By app, by token, each in the order they came; the first is the next to have a turn. */
+  /** Keyed by app, then by token, each in the order in which they came. The first has the next turn. */
   readonly #apps = new Map<string, Map<string, Item[]>>();
   #count = 0;
 
-  /** @returns the item that has no place: of who has the most, or the one that came; undefined: there is room */
+  /** @returns the item that gets no place: one of whoever has the most, or the new one; undefined if there is room */
   add({ app, name }: Waiter, item: Item): Item | undefined {
     const tokens = this.#apps.get(app) ?? new Map<string, Item[]>();
     const queue = tokens.get(name) ?? [];
@@ -37,7 +37,7 @@ export class FairLine<Item> {
     const [name, queue] = queueOfTurn;
     const item = queue.shift();
     this.#count -= 1;
-    // To the end of the line, if there is more of it.
+    // The token and the app move to the end of the queue, if they have more items.
     tokens.delete(name);
     if (queue.length > 0) tokens.set(name, queue);
     this.#apps.delete(app);
@@ -45,7 +45,11 @@ export class FairLine<Item> {
     return item;
   }
 
-  /** The last of who has more than the newcomer would have: of the app with the most, or of the same app. */
+  /**
+   * Removes the last item of a token that has more items than the newcomer would have: of the app with the most items, or of
+   * the newcomer's own app.
+   * @returns the removed item, if there is one
+   */
   #giveWay(own: Map<string, Item[]>, ownQueue: readonly Item[]): Item | undefined {
     const largest = longest([...this.#apps.values()], sizeOf) as Map<string, Item[]>;
     const tokens = sizeOf(largest) > sizeOf(own) + 1 ? largest : own;

@@ -1,5 +1,5 @@
-// Finds faults of a JSON text that JSON.parse accepts: it nests too deeply, has too many parts, or has a key twice in one
-// object, of which JSON.parse silently keeps the last. Reads each character once, before anything is made of the text.
+// Finds faults of a JSON text that JSON.parse accepts: too deep nesting, too many parts, or a key twice in one object, of
+// which JSON.parse silently keeps the last. Reads each character once, before the text is parsed.
 
 import { maxDepth, maxFields, maxValues, tooDeep, tooManyFields, tooManyValues } from "./bounds.ts";
 
@@ -11,11 +11,11 @@ const closeList = 93;
 const openObject = 123;
 const closeObject = 125;
 
-/** @param text need not be JSON: that, the parser says. @returns the first fault, as a clause, or undefined */
+/** @param text may be invalid JSON, which the parser reports @returns the first fault, as a clause, or undefined */
 export function faultOfJson(text: string): string | undefined {
   let depth = 0;
   let values = 1;
-  // By depth: whether what is open there is an object, and its keys so far, once there is one.
+  // Indexed by depth: whether the open value is an object, and the object's keys so far, as soon as there is one.
   const isObject: boolean[] = [false];
   const keysAt: (Set<string> | undefined)[] = [undefined];
   let keyComes = false;
@@ -62,7 +62,7 @@ export function twice(key: string): string {
   return `the key ${JSON.stringify(key.slice(0, 80))} comes twice in one object`;
 }
 
-/** What most keys say, they say without escapes. */
+/** Most keys contain no escapes and need no parsing. */
 function textOf(text: string, start: number, end: number): string {
   const inner = text.slice(start + 1, end);
   if (!inner.includes("\\")) return inner;
@@ -73,14 +73,14 @@ function textOf(text: string, start: number, end: number): string {
   }
 }
 
-/** The place of the quote that ends it, or the text's end. */
+/** Returns the index of the quote that ends the string, or the text's length. */
 function endOfString(text: string, start: number): number {
   let end = text.indexOf('"', start + 1);
   while (end >= 0 && isEscaped(text, end)) end = text.indexOf('"', end + 1);
   return end < 0 ? text.length : end;
 }
 
-/** By an odd number of backslashes before it. */
+/** A quote is escaped if an odd number of backslashes precedes it. */
 function isEscaped(text: string, at: number): boolean {
   let before = at - 1;
   while (text.charCodeAt(before) === backslash) before -= 1;

@@ -1,5 +1,6 @@
-// YAML 1.2 by its core schema alone, to JSON: one document without tags, without directives but %YAML 1.2, without merge
-// keys. The length of a text does not bound what it costs to read: this runs where it can be stopped (yaml-thread.ts).
+// Converts YAML 1.2 to JSON by the core schema alone: one document without tags, without merge keys, and without directives
+// other than %YAML 1.2. The length of a text does not bound the time to read it, so this runs in a thread that can be
+// stopped (yaml-thread.ts).
 
 import {
   type Alias,
@@ -18,10 +19,13 @@ import { twice } from "./json-faults.ts";
 
 export type YamlReading = { readonly json: string } | { readonly refusal: string };
 
-/** Words, brackets, spaces, line ends: each becomes an object. 256 KiB of policy have fewer; of "1,1,1,…", many more. */
+/**
+ * The most words, brackets, spaces and line ends, each of which becomes an object. A policy of 256 KiB has fewer; a text
+ * "1,1,1,…" of that size has many more.
+ */
 const maxMarks = 160_000;
 
-/** Why a text is refused, and from which character on. */
+/** Why a text is refused, and the position of the character where the problem begins. */
 class Refusal extends Error {
   readonly position: number;
 
@@ -36,11 +40,11 @@ export function readYaml(text: string): YamlReading {
   try {
     const document = compose(text);
     checkNode(document.contents, 0, { characters: text.length, anchors: new Map() });
-    // The library's own bound counts aliases, each for itself, and not what they stand for.
+    // The library's own bound is switched off: it counts each alias as one, not what the alias stands for.
     return { json: JSON.stringify(document.toJS({ maxAliasCount: -1 })) };
   } catch (error) {
     if (error instanceof Refusal) return { refusal: `line ${lineOf(text, error.position)}: ${error.message}` };
-    // A text that the library itself stumbles over is not to be told from one that was made for it.
+    // A text on which the library itself fails cannot be told apart from one that was made for that purpose.
     return { refusal: `the parser gives it up: ${shortened((error as Error).message)}` };
   }
 }
@@ -52,7 +56,7 @@ function compose(text: string): Document.Parsed {
     schema: "core",
     resolveKnownTags: false,
     merge: false,
-    // The library would compare each key with each other one; `checkKeys` looks them up.
+    // The library would compare each key with every other one; `checkKeys` uses a set instead.
     uniqueKeys: false,
   });
   let found: Document.Parsed | undefined;
@@ -78,7 +82,7 @@ function compose(text: string): Document.Parsed {
     marks += 1;
     if (marks > maxMarks) throw new Refusal(parser.offset, `more than ${maxMarks} words and marks stand before this`);
     take(parser.next(lexeme));
-    // The stack holds what is open: the document, each list and object, a scalar. Nothing has recursed into them yet.
+    // The stack contains what is open: the document, each list and object, and a scalar. No code has recursed into them yet.
     if (parser.stack.length > maxDepth + 2) throw new Refusal(parser.offset, tooDeep);
   }
   take(parser.end());
@@ -86,18 +90,18 @@ function compose(text: string): Document.Parsed {
   return found as unknown as Document.Parsed;
 }
 
-/** What a text comes to with its aliases written out. */
+/** The size of a text with its aliases written out. */
 interface Expansion {
   characters: number;
-  /** What each anchor stands for: the newest of its name. */
+  /** Keyed by anchor: the size of what it stands for. A later anchor of the same name replaces an earlier one. */
   readonly anchors: Map<string, { readonly characters: number; readonly height: number }>;
 }
 
 /**
- * Expands nothing, and goes no deeper than the parser let it be.
+ * Checks a node without expanding aliases. It recurses no deeper than the parser allowed.
  *
- * @param depth how many lists and objects the node lies in
- * @returns how many lie within one another from it on, with its aliases written out
+ * @param depth how many lists and objects contain the node
+ * @returns the levels of nesting below and including the node, with its aliases written out
  */
 function checkNode(node: unknown, depth: number, expansion: Expansion): number {
   if (isAlias(node)) return checkAlias(node, depth, expansion);
@@ -128,7 +132,7 @@ function checkNode(node: unknown, depth: number, expansion: Expansion): number {
   return height;
 }
 
-/** An anchor is known once what it stands for has ended: none stands for a part of itself. */
+/** An anchor becomes known when its node ends, so an anchor never stands for a part of itself. */
 function checkAlias({ source, range }: Alias, depth: number, expansion: Expansion): number {
   const from = range?.[0] ?? 0;
   const meant = expansion.anchors.get(source);
@@ -160,7 +164,7 @@ function lineOf(text: string, position: number): number {
   return line;
 }
 
-/** The library repeats what it did not understand, in whole. */
+/** The library's messages repeat what it did not understand in full. */
 function shortened(message: string): string {
   return message.length > 120 ? `${message.slice(0, 120)}…` : message;
 }

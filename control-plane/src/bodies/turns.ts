@@ -1,7 +1,7 @@
-// One at a time for what keeps the main thread busy for milliseconds: a turn is a round of the event loop, in which
-// everybody else is served first.
+// Queues work that keeps the main thread busy for milliseconds: one piece of it runs per round of the event loop, so that
+// all other requests are served first.
 
-/** @returns resolves when it is the asker's turn, in the order in which they asked */
+/** @returns a function whose promise resolves when the caller's turn comes, in the order of the calls */
 export function takeTurns(): () => Promise<void> {
   let last: Promise<unknown> = Promise.resolve();
   return async () => {

@@ -1,5 +1,5 @@
-// Reads YAML in a thread of its own, so that no text keeps everybody else waiting; one that takes too long is given up
-// together with its thread. Whoever sends many waits behind their own: apps take turns, and so do the tokens of each.
+// Reads YAML in a separate thread, so that no text delays other requests. A text that takes too long is given up, and its
+// thread is ended. A client that sends many texts waits behind its own: apps take turns, and so do the tokens of each app.
 
 import { Worker } from "node:worker_threads";
 import { ApiError } from "../errors/api-error.ts";
@@ -7,10 +7,10 @@ import { FairLine, type Waiter } from "./fair-line.ts";
 import type { YamlReading } from "./read-yaml.ts";
 import type { WorkerMessage } from "./yaml-worker.ts";
 
-/** Ten times what 256 KiB of policy take, for a machine that has other things to do. */
+/** Ten times what a policy of 256 KiB takes, because the machine may be busy. */
 export const defaultYamlDeadlineMs = 5_000;
 
-/** A thread that has had nothing to read for so long is ended: it keeps what its largest text took. */
+/** A thread that has had nothing to read for this long is ended, because it keeps the memory that its largest text took. */
 const idleMs = 10_000;
 
 interface Waiting {
@@ -21,10 +21,10 @@ interface Waiting {
 
 export class YamlThread {
   readonly #deadlineMs: number;
-  readonly #line = new FairLine<Waiting>();
+  readonly #queue = new FairLine<Waiting>();
   #current: Waiting | undefined;
   #timer: NodeJS.Timeout | undefined;
-  /** Made when there is something to read. */
+  /** Started when there is something to read. */
   #worker: Worker | undefined;
 
   constructor(deadlineMs: number) {
@@ -32,13 +32,13 @@ export class YamlThread {
   }
 
   /**
-   * @param waiter who takes turns with others
-   * @returns what the text says, as JSON has it; rejects with ApiError malformed-body, yaml-busy
+   * @param waiter the token, and its app, that takes turns with others
+   * @returns the value of the text, as JSON would have it; rejects with ApiError malformed-body, yaml-busy
    */
   read(text: string, waiter: Waiter): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const detail = "Too many YAML bodies wait to be read. Send fewer at once, or JSON.";
-      const refused = this.#line.add(waiter, { text, resolve, reject });
+      const refused = this.#queue.add(waiter, { text, resolve, reject });
       refused?.reject(new ApiError("yaml-busy", detail, {}, { "retry-after": "1" }));
       this.#next();
     });
@@ -51,7 +51,7 @@ export class YamlThread {
   #next(): void {
     if (this.#current !== undefined) return;
     clearTimeout(this.#timer);
-    const waiting = this.#line.take();
+    const waiting = this.#queue.take();
     if (waiting === undefined) {
       this.#timer = setTimeout(() => void this.#giveUp(), idleMs).unref();
       return;
@@ -61,7 +61,9 @@ export class YamlThread {
     worker.postMessage(waiting.text);
   }
 
-  /** Counted from here, so that a thread that is slow to start costs nobody their answer. */
+  /**
+   * Starts the deadline when the thread begins to read, so that a slow start of the thread does not count against the text.
+   */
   #begun(): void {
     this.#timer = setTimeout(() => {
       void this.#giveUp();
@@ -71,7 +73,7 @@ export class YamlThread {
 
   #start(): Worker {
     const worker = new Worker(new URL("./yaml-worker.ts", import.meta.url), {
-      // Nothing of the process's own: no options of its debugger, no tokens.
+      // The thread gets nothing of this process: no debugger options and no tokens.
       execArgv: [],
       env: {},
       resourceLimits: { maxOldGenerationSizeMb: 192, maxYoungGenerationSizeMb: 32 },
@@ -91,7 +93,7 @@ export class YamlThread {
     clearTimeout(this.#timer);
     const worker = this.#worker;
     this.#worker = undefined;
-    // The thread may still speak of a text that has been answered.
+    // The thread may still send a message about a text that has been answered.
     worker?.removeAllListeners();
     worker?.on("error", () => undefined);
     await worker?.terminate();

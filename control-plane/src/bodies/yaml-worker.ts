@@ -1,4 +1,4 @@
-// The thread that reads YAML: one text at a time, and says when it begins. Whoever started it ends it when one takes too
+// The thread that reads YAML, one text at a time. It reports when it begins to read; its owner ends it when a text takes too
 // long.
 
 import { parentPort } from "node:worker_threads";
@@ -6,7 +6,8 @@ import { readYaml, type YamlReading } from "./read-yaml.ts";
 
 export type WorkerMessage = "begun" | YamlReading;
 
-// The library makes an error of each fault that it finds, and all that is read of it is what it says.
+// The library makes an Error for each fault that it finds, of which only the message is used: stack traces would cost time
+// for nothing.
 Error.stackTraceLimit = 0;
 
 parentPort?.on("message", (text: string) => {

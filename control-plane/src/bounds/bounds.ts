@@ -1,26 +1,26 @@
-// How much of what all share an app may have: bounds that an admin of all apps sets, or these. Beyond them stand those of all
-// apps together, which say what gateways can hold.
+// Bounds on how much of the shared resources an app may use. An admin of all apps can set them; these are the defaults. In
+// addition, the bounds of all apps together say what gateways can hold.
 
 import type { Shape } from "@sluice/limiter/document/shape.ts";
 
-/** What an app can use up, and what is counted of it. */
+/** The resources that an app can use up, and how much of each it uses. */
 export interface Usage {
   readonly policies: number;
-  /** Of the policies' documents, as gateways get them: in JSON without spaces, with what their templates say. */
+  /** Size of the policies' documents as gateways get them: JSON without spaces, templates resolved. */
   readonly bytes: number;
-  /** What the policies' regular expressions cost a request at most, for each character of its path. */
+  /** The most that the policies' regular expressions cost a request, for each character of its path. */
   readonly steps: number;
   readonly templates: number;
   readonly templateBytes: number;
-  /** In force, or over and not yet swept out. */
+  /** Number of bans that are in force, or have expired and are not deleted yet. */
   readonly bans: number;
   readonly banBytes: number;
-  /** Of every role. */
+  /** Number of tokens of all roles. */
   readonly tokens: number;
 }
 
 export type Bound = keyof Usage;
-/** The most that an app may have of each. */
+/** The most that an app may have of each resource. */
 export type Bounds = Usage;
 
 export const boundNames: readonly Bound[] = [
@@ -34,7 +34,7 @@ export const boundNames: readonly Bound[] = [
   "tokens",
 ];
 
-/** Of one policy, or one template. */
+/** The largest document of one policy or one template. */
 export const mostDocumentBytes = 65_536;
 
 const usualBounds: Bounds = Object.freeze({
@@ -48,7 +48,10 @@ const usualBounds: Bounds = Object.freeze({
   tokens: 1_000,
 });
 
-/** @param set by an admin; what it leaves out is as usual, or for `default`, which is the operator's own, all that there is */
+/**
+ * @param set the bounds that an admin set. For the others the defaults apply; for `default`, which is the operator's own
+ * app, the bounds of all apps together
+ */
 export function boundsOf(app: string, set: Partial<Bounds> | undefined, total: TotalBounds): Bounds {
   if (app !== "default") return { ...usualBounds, ...set };
   const { policies, steps } = total;
@@ -56,14 +59,14 @@ export function boundsOf(app: string, set: Partial<Bounds> | undefined, total: T
 }
 
 const descriptions: Readonly<Record<Bound, string>> = {
-  policies: "Policies.",
+  policies: "Number of policies.",
   bytes: "Bytes of the policies' documents, as gateways get them.",
   steps: "Steps of the regular expressions of paths, for each character of a path.",
-  templates: "Templates.",
+  templates: "Number of templates.",
   templateBytes: "Bytes of the templates' documents.",
-  bans: "Bans in force.",
+  bans: "Number of bans in force.",
   banBytes: "Bytes of the bans, as gateways get them.",
-  tokens: "Tokens, of every role.",
+  tokens: "Number of tokens of all roles.",
 };
 
 export const boundsShape: Shape = {
@@ -76,11 +79,14 @@ export const boundsShape: Shape = {
   ),
 };
 
-/** What all apps may have together. */
+/** The most that all apps may have together. */
 export interface TotalBounds {
   readonly policies: number;
   readonly steps: number;
-  /** Of a snapshot. A quarter is kept for bans and callers' tokens, which must find room where policies have taken all. */
+  /**
+   * The largest size of a snapshot. A quarter of it is reserved for bans and callers' tokens, which must find room even if
+   * policies have used up all the rest.
+   */
   readonly snapshotBytes: number;
 }
 
@@ -88,14 +94,17 @@ export function policyBytesInAll({ snapshotBytes }: TotalBounds): number {
   return snapshotBytes - urgentBytesInAll({ snapshotBytes });
 }
 
-/** For bans and callers' tokens. */
+/** Returns the share of a snapshot for bans and callers' tokens. */
 export function urgentBytesInAll({ snapshotBytes }: Pick<TotalBounds, "snapshotBytes">): number {
   return Math.floor(snapshotBytes / 4);
 }
 
-/** What stands around a policy's document in a snapshot, for the longest name of an app; and the line of a caller's token. */
+/**
+ * The most bytes that a snapshot adds around a policy's document, with the longest app name; and the bytes that the line of
+ * a caller's token takes.
+ */
 export const bytesAroundDocument = 100;
 export const bytesOfCaller = 200;
 
-/** So many bans of an app, and so many bytes of them, and tokens, are taken even where others have used up what there is for all. */
+/** An app may always have this many bans, bytes of bans and callers' tokens, even if other apps have used up the total. */
 export const always = Object.freeze({ bans: 100, banBytes: 20_000, tokens: 100 });

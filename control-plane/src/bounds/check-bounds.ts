@@ -1,5 +1,5 @@
-// Checks that there is room for what somebody wants to store. What is stored already stays: an app that is beyond a bound
-// which was set later keeps what it has, and may shrink.
+// Checks that there is room for what a request wants to store. Stored data stays: an app that exceeds a bound which was set
+// later keeps what it has, and may shrink.
 
 import type { Problem } from "@sluice/limiter/document/validate.ts";
 import { ApiError, type ExceededBound } from "../errors/api-error.ts";
@@ -16,21 +16,21 @@ import {
   urgentBytesInAll,
 } from "./bounds.ts";
 
-/** How much more, or less, is used than before. */
+/** How much more, or less, the app uses after a change. */
 export type UsageChange = Partial<Usage & { readonly callers: number }>;
 
-/** What is used, with those of the tokens that gateways learn of. */
+/** What is used, including the number of callers' tokens, which gateways learn of. */
 export type CountedUsage = Usage & { readonly callers: number };
 
-/** What is wrong with the size of a document that is not to be stored. */
+/** Returns the problem with the size of a document that is validated but not stored. */
 export function documentProblems(bytes: number): Problem[] {
   if (bytes <= mostDocumentBytes) return [];
   return [{ path: "", expected: `a document of at most ${mostDocumentBytes} bytes`, got: `${bytes} bytes` }];
 }
 
 /**
- * @param before undefined: there is none yet
- * @throws ApiError bound-exceeded where one document would be too large
+ * @param before size of the stored document; undefined if there is none yet
+ * @throws ApiError bound-exceeded if the document is too large
  */
 export function checkDocumentBytes(what: "policy" | "template", bytes: number, before: number | undefined): void {
   if (bytes <= mostDocumentBytes || bytes <= (before ?? 0)) return;
@@ -39,7 +39,7 @@ export function checkDocumentBytes(what: "policy" | "template", bytes: number, b
   ]);
 }
 
-/** @throws ApiError bound-exceeded; too-many-bans where it is the number of the app's bans */
+/** @throws ApiError bound-exceeded, or too-many-bans if the number of the app's bans is the only exceeded bound */
 export function checkBounds(
   app: { readonly name: string; readonly used: CountedUsage; readonly bounds: Bounds },
   all: { readonly used: CountedUsage; readonly bounds: TotalBounds },
@@ -75,12 +75,12 @@ function exceededInAll(
   return found;
 }
 
-/** As they are in a snapshot. */
+/** Returns the size of policies in a snapshot. */
 export function policyBytes({ policies = 0, bytes = 0 }: UsageChange): number {
   return bytes + policies * bytesAroundDocument;
 }
 
-/** Of bans and of callers' tokens, as they are in a snapshot. */
+/** Returns the size of bans and callers' tokens in a snapshot. */
 export function urgentBytes({ banBytes = 0, callers = 0 }: UsageChange): number {
   return banBytes + callers * bytesOfCaller;
 }

@@ -1,15 +1,15 @@
-// Measures what a policy takes of its app's bounds.
+// Measures how much of its app's bounds a policy uses.
 
 import { expressionSteps } from "@sluice/limiter/match/expression-steps.ts";
 import { pathPattern } from "@sluice/limiter/match/path-pattern.ts";
 
 export interface PolicySize {
-  /** Of its document in JSON without spaces, in UTF-8. */
+  /** Size of its document as JSON without spaces, in UTF-8. */
   readonly bytes: number;
   readonly steps: number;
 }
 
-/** @param document valid, with what its templates say in place */
+/** @param document a valid document with its templates resolved */
 export function policySize(document: unknown): PolicySize {
   return { bytes: documentBytes(document), steps: stepsOf(document) };
 }

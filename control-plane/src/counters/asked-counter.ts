@@ -1,5 +1,5 @@
-// From what an operator wrote to the counters that are meant: the policy as gateways hold it, and the key values as they
-// would have read them from a request.
+// Finds the counters that an operator's query means: the policy as gateways hold it, and the key values as gateways would
+// read them from a request.
 
 import { createHash } from "node:crypto";
 import { type CompiledPolicy, compilePolicy, overrideFor } from "@sluice/limiter/compiled/compile.ts";
@@ -12,22 +12,22 @@ import { resolveTemplates, type Templates } from "../policies/resolve-templates.
 import { refuseProblems } from "../schemas/read-body.ts";
 
 export interface AskedCounter {
-  /** What holds for the key: the policy, or the override that its values match. */
+  /** The policy that applies to the key: the policy itself, or the override that matches its values. */
   readonly policy: CompiledPolicy;
-  /** All whose counters the key may have: the policy, and the override. */
+  /** All policies that may have counters of the key: the policy itself, and the override. */
   readonly policies: readonly CompiledPolicy[];
-  /** In the key's order. */
+  /** Key values in the order of the key's parts. */
   readonly values: readonly string[];
-  /** The same as the counter's key has them. */
+  /** The same values, encoded as in the counter's key. */
   readonly keyValues: string;
 }
 
 /**
  * @param document as it was put
- * @param key a value for each part of the policy's key, as a request would have it
- * @param literal whether a * at the end of a value is the value's own. Elsewhere it stands for any: who does not say so
- *   may mean that, and would be told of a key that nobody has
- * @throws ApiError invalid-request with what is wrong with the key
+ * @param key one value for each part of the policy's key, as a request would have it
+ * @param literal whether a * at the end of a value is part of the value. In other places it stands for any value: a caller
+ * who does not set this may mean that, and would get the counter of a key that nobody has
+ * @throws ApiError invalid-request with the problems of the key
  */
 export function askedCounter(
   app: string,
@@ -39,7 +39,7 @@ export function askedCounter(
   const { policy } = validatePolicy(resolveTemplates(document, templates).document);
   if (policy === undefined) throw new Error("a stored policy is none");
   const values = readValues(policy, (document as { key?: readonly string[] }).key ?? [], key, literal);
-  // Off or on by its schedule, it counts in the same counters.
+  // The schedule is left out: a policy uses the same counters whether its schedule is on or off.
   const compiled = compilePolicy(app, { ...policy, schedule: undefined });
   const override = overrideFor(compiled, values);
   return {
@@ -52,7 +52,7 @@ export function askedCounter(
 
 const oneAddress = "one IP address: neither a network nor *, which stands for no other values here";
 
-/** @param written the policy's key, as the document has it */
+/** @param written the policy's key as the document has it */
 function readValues(policy: Policy, written: readonly string[], key: readonly string[], literal: boolean): string[] {
   if (key.length !== policy.key.length) {
     const expected = `${countOf(policy.key)}, for the policy's key [${written.join(", ")}]`;

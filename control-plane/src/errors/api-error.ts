@@ -1,4 +1,4 @@
-// An error that a client is meant to see, by its code in the catalogue. Whatever else is thrown becomes `internal`.
+// An error that is meant for the client, with a code of the catalogue. Any other thrown error becomes `internal`.
 
 import type { Problem } from "@sluice/limiter/document/validate.ts";
 import type { Bound } from "../bounds/bounds.ts";
@@ -17,22 +17,22 @@ export interface ProblemDocument {
   requestId?: string;
 }
 
-/** Something that there may not be more of. */
+/** A bound that the request would exceed. */
 export interface ExceededBound {
   readonly bound: Bound;
-  /** Whose it is: of one document, of the app, or of all apps together. */
+  /** Whether the bound applies to one document, to the app, or to all apps together. */
   readonly of: "policy" | "template" | "app" | "all";
   readonly used: number;
   readonly allowed: number;
-  /** How much more was asked for. */
+  /** How much more the request wanted. */
   readonly wanted: number;
 }
 
 export interface ErrorExtras {
   readonly errors?: readonly Problem[];
-  /** The current version, where a precondition failed. */
+  /** The current version, if a precondition failed. */
   readonly etag?: string;
-  /** Names of the policies that are in the way. */
+  /** Names of the policies that prevent the change. */
   readonly policies?: readonly string[];
   readonly bounds?: readonly ExceededBound[];
   readonly requestId?: string;
@@ -43,7 +43,7 @@ export class ApiError extends Error {
   readonly extras: ErrorExtras;
   readonly headers: Readonly<Record<string, string>>;
 
-  /** @param detail one sentence on this occurrence, shown to the client */
+  /** @param detail one sentence about this occurrence, shown to the client */
   constructor(code: ErrorCode, detail: string, extras: ErrorExtras = {}, headers: Record<string, string> = {}) {
     super(detail);
     this.name = "ApiError";

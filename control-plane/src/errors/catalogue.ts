@@ -1,5 +1,5 @@
-// Every error the control plane answers with: clients decide by the code, so a code once given out keeps its meaning.
-// docs/errors.md lists the same, and a test compares the two.
+// All errors that the control plane answers with. Clients decide by the code, so a released code keeps its meaning.
+// docs/errors.md lists the same errors; a test compares the two.
 
 export interface ErrorEntry {
   readonly status: number;

@@ -1,4 +1,5 @@
-// The API as OpenAPI 3.1, made from the routes' own schemas, and the pages that show it. Registered before the routes.
+// Serves the API's description as OpenAPI 3.1, made from the routes' own schemas, and the pages that show it. Registered
+// before the routes.
 
 import swagger from "@fastify/swagger";
 import swaggerUi from "@fastify/swagger-ui";
@@ -10,7 +11,8 @@ import { sharedSchemas } from "../schemas/responses.ts";
 declare module "fastify" {
   interface FastifyContextConfig {
     /**
-     * What the body is, for OpenAPI alone: limiter's validator judges it. Two judges would sooner or later disagree.
+     * The schema of the body, for OpenAPI only. The limiter's validator checks the body: two validators would sooner or
+     * later disagree.
      */
     readonly body?: JsonSchema;
   }

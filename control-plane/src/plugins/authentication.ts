@@ -1,6 +1,6 @@
-// Who is asking, and whether the route is for them. A route says what it needs; one that says nothing is for admins of
-// all apps, so that a route somebody forgot to think about is closed and not open. Where a URL names an app, the token
-// must be for it: whether such an app exists is not told to others.
+// Identifies the caller and checks whether the caller may use the route. A route says what access it needs; one that does
+// not is for admins of all apps, so that a route for which somebody forgot this is closed, not open. If a URL names an app,
+// the token must be for that app: other callers do not learn whether such an app exists.
 
 import type { FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
@@ -9,8 +9,8 @@ import { findToken, type Role } from "../storage/tokens.ts";
 import { hashToken } from "../tokens/token.ts";
 
 /**
- * Who may use a route: anybody; gateways; or those who may read, change, or manage the app that its URL names. `own` is
- * for those who may manage all apps. A route for an app that its URL does not name looks at the caller's app itself.
+ * Who may use a route: anybody; gateways; or those who may read, change or manage the app that its URL names. `own` is for
+ * those who may manage all apps. A route for an app that its URL does not name must check the caller's app itself.
  */
 export type Access = "public" | "gateway" | "read" | "write" | "manage" | "own";
 
@@ -23,12 +23,12 @@ const rolesFor: Readonly<Record<Exclude<Access, "public">, readonly Role[]>> = {
 };
 
 export interface Caller {
-  /** The token's id: names may come twice. */
+  /** The token's id. Unlike names, ids are unique. */
   readonly tokenId: string;
   /** The token's name. */
   readonly name: string;
   readonly role: Role;
-  /** Undefined: all. */
+  /** The app that the token is for; undefined means all apps. */
   readonly app: string | undefined;
 }
 
@@ -74,7 +74,7 @@ export default fp<{ now: () => number }>(
   { name: "authentication", dependencies: ["database", "error-responses"] },
 );
 
-/** @throws ApiError unauthorized on a route that let nobody in particular through */
+/** @throws ApiError unauthorized if the route is public and has no caller */
 export function callerOf(request: FastifyRequest): Caller {
   if (request.caller === undefined) throw unauthorized("No bearer token came with the request.");
   return request.caller;

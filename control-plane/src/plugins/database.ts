@@ -1,5 +1,5 @@
-// The database, opened elsewhere, for routes and other plugins; closed after the last request. While it takes no changes
-// (a full disk), that is in the log once, and tried again until it does.
+// Gives routes and other plugins the database, which is opened elsewhere, and closes it after the last request. While the
+// database takes no changes (a full disk), the log says so once, and a write is tried repeatedly until one succeeds.
 
 import fp from "fastify-plugin";
 import { type Database, probeWriting } from "../storage/database.ts";
@@ -35,7 +35,7 @@ export default fp<{ database: Database; health: StorageHealth }>(
       try {
         await probeWriting(database);
       } catch (error) {
-        // The health has heard of what the disk has to do with.
+        // StorageHealth already reports errors that come from the disk.
         if (!(error instanceof DatabaseUnwritable))
           app.log.warn({ err: error }, "cannot try whether changes are stored");
       }
@@ -49,7 +49,7 @@ export default fp<{ database: Database; health: StorageHealth }>(
       app.log.error({ err: error, storage: state }, troubles[state]);
       retry = setInterval(tryAgain, retryMs).unref();
     });
-    // Known from the start, and not from the first change that somebody loses.
+    // Tries once at the start, so that the state is known before somebody's first change fails.
     tryAgain();
     app.addHook("onClose", async () => {
       health.onChange(() => {});

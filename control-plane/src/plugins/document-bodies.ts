@@ -1,5 +1,5 @@
-// Bodies: JSON, and YAML where a route takes documents, in UTF-8. A key that comes twice in one object is refused in both:
-// which of two quotas was meant is nobody's to guess. What is read on the main thread takes a few milliseconds at most.
+// Parses bodies in UTF-8: JSON, and YAML where a route takes documents. Both refuse a key that comes twice in one object: if
+// there are two quotas, nobody can guess which was meant. Parsing on the main thread takes a few milliseconds at most.
 
 import type { FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
@@ -10,7 +10,7 @@ import { ApiError } from "../errors/api-error.ts";
 
 const yamlTypes = ["application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/vnd.yaml"];
 
-/** Ten times a policy. Looking at smaller ones takes no time to speak of. */
+/** Ten times the size of a typical policy. Checking smaller bodies takes a negligible time. */
 const largeBytes = 8 * 1024;
 
 export default fp<{ yamlDeadlineMs: number }>(
@@ -30,7 +30,7 @@ export default fp<{ yamlDeadlineMs: number }>(
         const fault = faultOfJson(text);
         if (fault !== undefined) throw new ApiError("malformed-body", `The body is refused: ${fault}.`);
         let read: unknown;
-        // Calls back before it returns.
+        // The parser calls back before it returns.
         parseJson(request, text, (error, value) => {
           if (error !== null) throw jsonError(text);
           read = value;
@@ -47,14 +47,17 @@ export default fp<{ yamlDeadlineMs: number }>(
   { name: "document-bodies", dependencies: ["error-responses", "authentication"] },
 );
 
-/** Many clients put the type on everything they send. A deletion takes no body, so none is missing. */
+/** Returns whether there is no body. Many clients send the content type with every request; a DELETE needs no body. */
 function isNone({ method }: FastifyRequest, bytes: Buffer): boolean {
   return method === "DELETE" && bytes.length === 0;
 }
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
-/** What is not UTF-8 would be stored as "\ufffd", and nobody would have written that. @throws ApiError malformed-body */
+/**
+ * Without this, bytes that are not UTF-8 would be stored as "\ufffd", which nobody wrote.
+ * @throws ApiError malformed-body
+ */
 function decode(bytes: Buffer): string {
   try {
     return utf8.decode(bytes);
@@ -63,7 +66,7 @@ function decode(bytes: Buffer): string {
   }
 }
 
-/** @param text one that Fastify's parser refused */
+/** @param text that Fastify's parser refused */
 function jsonError(text: string): ApiError {
   if (text.trim() === "") return new ApiError("malformed-body", "The body is empty, though its Content-Type is JSON.");
   try {

@@ -1,4 +1,5 @@
-// Every error as problem+json with a code of the catalogue, whoever raised it: a route, Fastify, or Node's HTTP parser.
+// Answers every error as problem+json with a code of the catalogue, whether a route, Fastify or Node's HTTP parser raised
+// it.
 
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
@@ -14,7 +15,7 @@ const lingerMs = 1_000;
 const retryAfterBusySeconds = 1;
 const contentType = "application/problem+json";
 
-/** Fastify's own errors that a client causes. */
+/** Errors of Fastify that a client causes. */
 const codesOfFastify: Readonly<Record<string, ErrorCode>> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: "unsupported-media-type",
   FST_ERR_CTP_BODY_TOO_LARGE: "body-too-large",
@@ -43,7 +44,7 @@ const details: Partial<Record<ErrorCode, string>> = {
 export default fp(
   async (app) => {
     app.setErrorHandler((error: FastifyError, request, reply) => answerError(error, request, reply));
-    // Before the body is read: nobody has said yet who sends it.
+    // Answered before the body is read, because the sender is not known.
     app.addHook("onRequest", async (request) => {
       if (request.is404) throw notFound(request);
     });
@@ -56,12 +57,12 @@ function notFound(request: FastifyRequest): ApiError {
   return new ApiError("not-found", `There is nothing at ${request.url.split("?", 1)[0]}.`);
 }
 
-/** Also for errors that come before a route is found, such as a URL that cannot be decoded. */
+/** Also used for errors before a route is found, such as a URL that cannot be decoded. */
 export function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   return answer(apiErrorFrom(error, request), reply);
 }
 
-/** For bytes that never became a request: there is no reply object yet, only the socket. */
+/** Answers bytes that never became a request: there is no reply object yet, only the socket. */
 export function answerClientError(error: NodeJS.ErrnoException, socket: Socket): void {
   if (error.code === "ECONNRESET" || !socket.writable) {
     socket.destroy();
@@ -76,7 +77,7 @@ export function answerClientError(error: NodeJS.ErrnoException, socket: Socket):
     `Content-Length: ${Buffer.byteLength(body)}`,
     "Connection: close",
   ];
-  // The other side may never close its half, and a stop would wait for it.
+  // The client may never close its side, and a stop of the control plane would wait for it.
   socket.setTimeout(lingerMs, () => socket.destroy());
   socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
 }
@@ -98,13 +99,13 @@ function apiErrorFrom(thrown: unknown, request: FastifyRequest): ApiError {
   const code = codesOfFastify[error.code ?? ""];
   if (code === "malformed-body") return new ApiError(code, error.message);
   if (code !== undefined) return new ApiError(code, details[code] ?? "");
-  // The client went away within its body: there is nobody to answer, and nothing to look into.
+  // The client left in the middle of its body: there is nobody to answer and nothing to investigate.
   if (error.code === "ECONNRESET") return new ApiError("bad-request", details["bad-request"] ?? "");
   if (error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500) {
     request.log.warn({ err: error }, "a client error without a code of its own");
     return new ApiError("bad-request", details["bad-request"] ?? "");
   }
-  // That it began is in the log once, and not with every request.
+  // The log says once that this began, and not for every request.
   if (thrown instanceof DatabaseUnwritable) {
     if (thrown.fault === "unwritable") {
       return new ApiError("storage-unwritable", "The database cannot be written to: nothing was changed.");
@@ -116,7 +117,7 @@ function apiErrorFrom(thrown: unknown, request: FastifyRequest): ApiError {
     const detail = "Another process holds the database's lock, and did not let go in time: nothing was changed.";
     return new ApiError("database-busy", detail, {}, { "retry-after": String(retryAfterBusySeconds) });
   }
-  // What went wrong inside is for the log alone: messages of drivers and of Node hold paths, SQL and values.
+  // The cause goes only into the log: messages of drivers and of Node contain paths, SQL and values.
   request.log.error({ err: error }, "request failed");
   return new ApiError("internal", "The control plane failed; its log says why.", { requestId: request.id });
 }

@@ -1,5 +1,5 @@
-// While stopping, a response closes its connection: one kept alive for a next request would hold up the stop until it
-// times out.
+// While the control plane stops, each response closes its connection: a connection that is kept alive would delay the stop
+// until it times out.
 
 import fp from "fastify-plugin";
 

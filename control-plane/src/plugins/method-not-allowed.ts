@@ -1,11 +1,14 @@
-// 405 for a URL that exists under other methods. Fastify answers 404 there, which sends people looking for a typo in
-// the URL. Registered after all routes.
+// Answers 405 for a URL that exists with other methods. Fastify answers 404, which makes people look for a typo in the URL.
+// Registered after all routes.
 
 import type { HTTPMethods } from "fastify";
 import fp from "fastify-plugin";
 import { ApiError } from "../errors/api-error.ts";
 
-/** Call before routes are added. @returns the plugin to register after them */
+/**
+ * Must be called before routes are added.
+ * @returns the plugin `watch` to register before the routes and the plugin `refuse` to register after them
+ */
 export function watchMethods() {
   const methodsOfUrl = new Map<string, Set<string>>();
 
@@ -24,7 +27,7 @@ export function watchMethods() {
     async (app) => {
       const watched = [...methodsOfUrl];
       for (const [url, methods] of watched) {
-        // policies/validate is a policy's name too: what is not for the one URL is for the other.
+        // policies/validate could also be the name of a policy: methods that one URL does not have belong to the other.
         if (url.includes("*") || watched.some(([pattern]) => covers(pattern, url))) continue;
         const allow = [...methods].sort().join(", ");
         const others = app.supportedMethods.filter((method) => !methods.has(method)) as HTTPMethods[];
@@ -34,7 +37,7 @@ export function watchMethods() {
           schema: { hide: true },
           config: { access: "public" },
           exposeHeadRoute: false,
-          // Before the body is read: what is in it does not matter.
+          // Answered before the body is read, because its content does not matter.
           onRequest: async (request) => {
             throw new ApiError(
               "method-not-allowed",
@@ -53,7 +56,7 @@ export function watchMethods() {
   return { watch, refuse };
 }
 
-/** Whether the pattern, by its parameters, takes in all that the other URL does. */
+/** Returns whether the pattern with its parameters matches every URL that the other one matches. */
 function covers(pattern: string, url: string): boolean {
   if (pattern === url) return false;
   const segments = url.split("/");

@@ -1,4 +1,4 @@
-// What Prometheus scrapes: one registry per app, so that two control planes in one process do not count together.
+// The metrics for Prometheus. Each Fastify app has its own registry, so that two control planes in one process do not add up.
 
 import fp from "fastify-plugin";
 import { Counter, Gauge, Registry } from "prom-client";
@@ -49,7 +49,7 @@ export default fp(
   { name: "metrics", dependencies: ["authentication"] },
 );
 
-/** A gauge that is read when it is scraped. */
+/** Adds a gauge whose value is read when it is scraped. */
 export function addGauge({ registry }: Metrics, name: string, help: string, read: () => number): void {
   new Gauge({
     name,
@@ -61,7 +61,7 @@ export function addGauge({ registry }: Metrics, name: string, help: string, read
   });
 }
 
-/** How many gateways there is an alarm of, by its name: one line each, 0 where all is well. */
+/** Adds a gauge with the number of gateways that have each alarm: one line for each alarm, 0 if no gateway has it. */
 export function addAlarmGauge({ registry }: Metrics, read: () => readonly Alarm[]): void {
   new Gauge({
     name: "sluice_control_gateway_alarms",

@@ -1,4 +1,4 @@
-// The push socket and what hangs on it: the fleet of gateways and the publisher of snapshots.
+// The push socket, the fleet of gateways and the publisher of snapshots.
 
 import type { FastifyBaseLogger } from "fastify";
 import fp from "fastify-plugin";
@@ -69,7 +69,7 @@ export default fp<{ now: () => number; times: PushTimes }>(
       onError: async (request, _, error) => {
         if (isRefusal(error)) gatewayLog.refused(request.ip, error.message);
       },
-      // Reached when the request does not ask for the upgrade.
+      // Runs only if the request does not ask for the upgrade.
       handler: async () => {
         throw new ApiError("upgrade-required", "Open this URL as a WebSocket.", {}, { upgrade: "websocket" });
       },
@@ -105,7 +105,7 @@ export default fp<{ now: () => number; times: PushTimes }>(
   { name: "push", dependencies: ["database", "websockets", "authentication", "metrics"] },
 );
 
-/** Whether the token was at fault. */
+/** Returns whether the request was refused because of its token. */
 function isRefusal(error: Error): boolean {
   return error instanceof ApiError && (error.code === "unauthorized" || error.code === "forbidden");
 }

@@ -1,4 +1,4 @@
-// Redis, where there is one: its health, and the counters that are in it. Whether it answers or not, everything starts.
+// Redis, if it is configured: its health and its counters. The control plane starts whether Redis answers or not.
 
 import fp from "fastify-plugin";
 import { RedisCounters } from "../redis/redis-counters.ts";
@@ -9,7 +9,7 @@ import { addGauge } from "./metrics.ts";
 
 declare module "fastify" {
   interface FastifyInstance {
-    /** Undefined: SLUICE_REDIS_URL is not set. */
+    /** Undefined if SLUICE_REDIS_URL is not set. */
     readonly redis: { readonly link: RedisLink; readonly counters: RedisCounters } | undefined;
   }
 }
@@ -28,7 +28,7 @@ export default fp<{ now: () => number; deployment: RedisDeployment | undefined }
       onHealth: ({ state, error }, former) => {
         if (state === "failing")
           app.log.warn({ error }, "Redis does not do what the control plane needs; trying again");
-        // Who was told of the beginning is told of the end.
+        // A warning reported the beginning of the failure, so a warning reports its end.
         else if (former === "failing") app.log.warn("Redis does what the control plane needs again");
         else app.log.info("Redis does what the control plane needs");
       },

@@ -1,5 +1,5 @@
-// Deletes what nobody is to keep for ever: history and audit entries that are old, or more than their app's share. A little at
-// a time, beside requests; what could not be deleted now is tried again at the next round.
+// Deletes history and audit entries that are too old, or exceed their app's share. It deletes a few at a time between
+// requests. What fails is tried again in the next round.
 
 import fp from "fastify-plugin";
 import type { Retention } from "../configuration.ts";
@@ -7,12 +7,12 @@ import { pruneAudit } from "../storage/audit.ts";
 import { pruneHistory } from "../storage/history-retention.ts";
 
 const everyMs = 10_000;
-/** So that requests come in between. */
+/** Lets requests run in between. */
 const pauseMs = 20;
 
 declare module "fastify" {
   interface FastifyInstance {
-    /** One whole round, now. */
+    /** Runs one whole round now. */
     deleteOutdated(): Promise<void>;
   }
 }

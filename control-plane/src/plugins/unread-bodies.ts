@@ -1,6 +1,6 @@
-// An answer that does not wait for the request's body closes the connection: nobody reads on what a stranger sends, or
-// waits for it. Mostly that is a 401. Closed at once, the connection would be reset while the client still sends, and many
-// clients then tell of the broken connection instead of the answer. So what comes within a second is read and dropped.
+// A response that does not wait for the request's body, mostly a 401, closes the connection: nobody should have to read what
+// a stranger sends. If the connection closed at once, it would be reset while the client still sends, and many clients would
+// report the broken connection instead of the response. So what arrives within a second is read and dropped.
 
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
@@ -23,7 +23,10 @@ function announcesBody({ headers }: IncomingMessage): boolean {
   return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
 }
 
-/** Behind an answer that closes, Node drops what comes and calls destroySoon(), which closes both directions. */
+/**
+ * After a response that closes the connection, Node drops what arrives and calls destroySoon(), which would close both
+ * directions at once.
+ */
 function linger(socket: Socket): void {
   socket.destroySoon = () => {
     socket.end();

@@ -1,12 +1,12 @@
-// Upgrades to WebSocket, through the same hooks as every request. Registered before whatever may refuse a request: it
-// has to know of an upgrade to close the socket of a refused one, which Node leaves open for good.
+// Accepts upgrades to WebSocket through the same hooks as every request. It is registered before all plugins that may refuse
+// a request: it must know of an upgrade to close the socket of a refused one, which Node leaves open for ever.
 
 import websocket from "@fastify/websocket";
 import fp from "fastify-plugin";
 import { closeCodes } from "../push/gateway-link.ts";
 import { maxMessageBytes } from "../push/gateway-message.ts";
 
-/** How long the other side has to answer our goodbye when the control plane stops. */
+/** How long the other side may take to answer our close frame when the control plane stops. */
 const goodbyeMs = 500;
 
 export default fp(
@@ -15,7 +15,7 @@ export default fp(
       options: { maxPayload: maxMessageBytes },
       errorHandler: (error, socket, request) => {
         request.log.warn({ err: error }, "push socket failed");
-        // A frame that breaks the protocol or is too large has been answered with its close code already.
+        // A frame that breaks the protocol or is too large was already answered with its close code.
         if (!String((error as NodeJS.ErrnoException).code).startsWith("WS_ERR_")) socket.terminate();
       },
       preClose(done) {

@@ -1,5 +1,5 @@
-// A query that does not decode to UTF-8 is refused, as a path is. Fastify would take "%FF" for the three characters that
-// it is written with, and a client that meant something else would be told of a counter that it did not ask for.
+// Refuses a query that does not decode to UTF-8, as Fastify does for a path. Fastify would read "%FF" in a query as those
+// three characters, and the client would get another counter than the one that it meant.
 
 import fp from "fastify-plugin";
 import { ApiError } from "../errors/api-error.ts";

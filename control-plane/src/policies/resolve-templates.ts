@@ -1,23 +1,23 @@
-// A policy may say `onLimit: { template: polite-429 }` for what a template of its app says. Gateways never learn of
-// templates: they get the document with what the template says in its place.
+// Replaces references to templates in a policy: with `onLimit: { template: polite-429 }` a policy takes its onLimit from a
+// template of its app. Gateways do not know templates: they get the document with the references resolved.
 
 import { describeValue, type Problem } from "@sluice/limiter/document/validate.ts";
 
-/** The fields of a policy that a template may be for. */
+/** The fields of a policy that may refer to a template. */
 export const templateFields = ["onLimit", "cost"] as const;
 export type TemplateField = (typeof templateFields)[number];
 
-/** An app's templates, by name: each a document with the one field that it is for. */
+/** An app's templates by name. Each is a document with one of the template fields. */
 export type Templates = ReadonlyMap<string, Json>;
 
 type Json = Readonly<Record<string, unknown>>;
 
 export interface Resolution {
-  /** With what the templates say; a field whose reference leads nowhere is left out. */
+  /** The document with templates resolved. A field with an invalid reference is left out. */
   readonly document: unknown;
-  /** Of the references alone, by the paths of the document as it was put. */
+  /** Problems of the references only, with paths in the document as it was put. */
   readonly problems: readonly Problem[];
-  /** Which template each field came from. */
+  /** The name of the template that each field came from. */
   readonly origins: ReadonlyMap<string, string>;
 }
 
@@ -46,7 +46,7 @@ export function resolveTemplates(document: unknown, templates: Templates): Resol
   return { document: resolved, problems, origins };
 }
 
-/** Whether the policy's document refers to the template. */
+/** Returns whether the policy's document refers to the template. */
 export function usesTemplate(document: unknown, name: string): boolean {
   if (!isRecord(document)) return false;
   return templateFields.some((field) => {
@@ -55,7 +55,7 @@ export function usesTemplate(document: unknown, name: string): boolean {
   });
 }
 
-/** A problem of the resolved document, as one of the document that has the reference. */
+/** Converts a problem of the resolved document to one of the document with the reference. */
 export function problemAsPut(problem: Problem, origins: ReadonlyMap<string, string>): Problem {
   const field = /^[A-Za-z]+/.exec(problem.path)?.[0] ?? "";
   const name = origins.get(field);

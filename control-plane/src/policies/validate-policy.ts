@@ -1,5 +1,5 @@
-// Whether a document may become a policy here: limiter's validator on what gateways will get of it, and what only this
-// deployment knows.
+// Validates a policy document: the limiter's validator checks the resolved document, and this adds the checks that depend on
+// the deployment.
 
 import type { Policy } from "@sluice/limiter/document/policy.ts";
 import { maxTimezoneBytes } from "@sluice/limiter/document/policy-shape.ts";
@@ -10,22 +10,25 @@ import { forbiddenHeaders, outsideProblems, type PolicyContext, realmWarnings } 
 import { isTimezone } from "./zone-transitions.ts";
 
 export interface Validation {
-  /** As it would be stored: with its name, and with its references to templates. */
+  /** The document to store: with its name, and with its references to templates. */
   readonly document: unknown;
-  /** As gateways would get it: with what its templates say. */
+  /** The document for gateways: with its templates resolved. */
   readonly resolved: unknown;
   readonly problems: readonly Problem[];
-  /** What it says in vain, and what its app's realm makes of it; of a document without problems. */
+  /**
+   * Settings without effect, and how the app's realm affects the policy. Empty if the document has problems that the
+   * limiter's validator finds.
+   */
   readonly warnings: readonly Problem[];
 }
 
 type Json = Readonly<Record<string, unknown>>;
 
 /**
- * @param document as parsed; may leave its name to the URL
- * @param name from the URL; undefined where there is none, and then the document may go without
- * @param templates of its app
- * @param standing in which app, and by whose token
+ * @param document as parsed; it may leave its name to the URL
+ * @param name from the URL; undefined if there is no name in it, and then the document may go without one
+ * @param templates of the policy's app
+ * @param context the app that the policy is for, and whether the token is for all apps
  */
 export function validatePut(
   document: unknown,
@@ -62,7 +65,7 @@ export function validatePut(
   }
   const timezone = isRecord(named["schedule"]) ? named["schedule"]["timezone"] : undefined;
   const isValidated = problems.some(({ path }) => path === "schedule.timezone");
-  // The validator has refused a longer one, though its problem may be beyond those that are listed.
+  // The validator has already refused a longer one, but its list of problems may have been cut before that problem.
   const isShort = typeof timezone === "string" && timezone.length <= maxTimezoneBytes;
   if (isShort && !isValidated && !isTimezone(timezone)) {
     problems.push({
@@ -74,7 +77,10 @@ export function validatePut(
   return { document: named, resolved: resolution.document, problems, warnings };
 }
 
-/** A document that something is wrong with may be right in where it reaches: then that is judged at once with the rest. */
+/**
+ * Returns a policy with only the fields that decide where the document reaches, if those are valid. So problems with the
+ * realm are reported together with the problems of other fields.
+ */
 function withReachAlone(document: unknown): Policy | undefined {
   if (!isRecord(document)) return undefined;
   const { match, onLimit } = document;

@@ -1,5 +1,5 @@
-// Judges a document by its app's realm and the caller's token: whether it may match, redirect and set headers as it says.
-// Gateways are not asked: what was stored before there were realms goes on as it was.
+// Validates a document against its app's realm and the caller's token: whether it may match, redirect and set headers as it
+// says. Gateways do not check this: policies from before there were realms stay valid.
 
 import { setImmediate } from "node:timers/promises";
 import type { Policy } from "@sluice/limiter/document/policy.ts";
@@ -14,10 +14,10 @@ import { problemAsPut, resolveTemplates, type Templates } from "./resolve-templa
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** Who wants a document stored, and in which app. */
+/** Who wants to store a document, and in which app. */
 export interface PolicyContext {
   readonly app: App;
-  /** Whether the token is for all apps. */
+  /** Whether the token is an admin's token for all apps. */
   readonly forAllApps: boolean;
 }
 
@@ -25,25 +25,25 @@ export function contextOf(app: App, { app: own, role }: Caller): PolicyContext {
   return { app, forAllApps: own === undefined && role === "admin" };
 }
 
-/** Where the policy reaches outside of the realm. @param policy with what its templates say */
+/** Returns the places where the policy reaches outside the realm. @param policy with its templates resolved */
 export function outsideProblems(policy: Policy, realm: AppRealm): Problem[] {
   const problems = redirectsOutside(policy, realm);
   return realm.state === "set" ? [...matchProblems(policy.match, realmFrom(realm.document)), ...problems] : problems;
 }
 
-/** Where it would send requests that it may not. */
+/** Returns the redirects to places that the policy may not redirect to. */
 export function redirectsOutside({ onLimit }: Policy, realm: AppRealm): Problem[] {
   return redirectProblems(onLimit, realm.state === "set" ? realmFrom(realm.document) : undefined);
 }
 
-/** Headers that the document itself sets, and that are not the caller's to set. @param document as it was put */
+/** Returns the headers that the document itself sets and that the caller may not set. @param document as it was put */
 export function forbiddenHeaders(document: unknown, { forAllApps }: PolicyContext): Problem[] {
   return forAllApps || typeof document !== "object" || document === null
     ? []
     : headerProblems((document as Json)["onLimit"]);
 }
 
-/** What is told of an app whose policies do not match as their editor may think. */
+/** Returns warnings for an app whose policies may match other requests than their editor thinks. */
 export function realmWarnings({ name, realm }: App): Problem[] {
   const expected = `a realm of hosts and paths, which an admin of all apps sets: PUT /api/v1/apps/${name}`;
   if (realm.state === "none") {
@@ -59,10 +59,10 @@ export function realmWarnings({ name, realm }: App): Problem[] {
   return [];
 }
 
-/** So many are judged before others have their turn: an app may have ten thousand. */
+/** Policies validated before other requests get their turn: an app may have ten thousand policies. */
 const validatedAtOnce = 50;
 
-/** Where policies that there are reach outside of a realm, by policy. */
+/** Returns the stored policies that reach outside a realm, with their problems. */
 export async function outsiders(
   policies: readonly PolicyOfApp[],
   document: RealmDocument,

@@ -1,4 +1,4 @@
-// Whether a document may become a template: what it says must be right in a policy, and in each that uses it.
+// Validates a template: its content must be valid in a policy, and in each policy that uses it.
 
 import { setImmediate } from "node:timers/promises";
 import { policyShape } from "@sluice/limiter/document/policy-shape.ts";
@@ -9,7 +9,7 @@ import { shapeProblems } from "../schemas/read-body.ts";
 import { resolveTemplates, type Templates, templateFields } from "./resolve-templates.ts";
 import { forbiddenHeaders, type PolicyContext, redirectsOutside } from "./validate-realm.ts";
 
-/** A policy's fields of these names, of which a template has one. */
+/** The fields of a policy that a template can have. A template has exactly one of them. */
 export const templateShape: Shape & { kind: "record" } = {
   kind: "record",
   fields: Object.fromEntries(
@@ -17,7 +17,7 @@ export const templateShape: Shape & { kind: "record" } = {
   ),
 };
 
-/** A policy that can have any template. */
+/** A policy with which every valid template is valid. */
 const roomyPolicy = {
   name: "any",
   limits: [{ algorithm: "token-bucket", quota: 2_147_483_648, window: "1s" }],
@@ -34,19 +34,27 @@ export function validateTemplate(document: unknown): Problem[] {
   return validatePolicy({ ...roomyPolicy, ...(document as object) }).problems;
 }
 
-/** What its app or the caller may not have of it: by the same rules as of a policy. @param document a template */
+/**
+ * Returns the parts of the template that its app or the caller may not have, by the same rules as for a policy.
+ * @param document a valid template
+ */
 export function validateTemplateInApp(document: unknown, context: PolicyContext): Problem[] {
   const { policy } = validatePolicy({ ...roomyPolicy, ...(document as object) });
   if (policy === undefined) return [];
-  // A template matches nothing: only its redirects and headers can be wrong here.
+  // A template has no `match`: only its redirects and headers can be wrong here.
   const problems = redirectsOutside(policy, context.app.realm);
   return [...problems, ...forbiddenHeaders(document, context)];
 }
 
-/** So many are judged before others have their turn: an app may have a thousand, and `default` ten times as many. */
+/**
+ * Policies validated before other requests get their turn: an app may have a thousand policies, and `default` ten times as
+ * many.
+ */
 const validatedAtOnce = 50;
 
-/** What the policies that use the template could not have of it: each policy's name and problem, of very many the first. */
+/**
+ * Returns why policies that use the template would become invalid: each policy's name and problem, cut after `maxProblems`.
+ */
 export async function misfits(
   users: readonly { readonly name: string; readonly document: unknown }[],
   templates: Templates,

@@ -1,23 +1,23 @@
-// What gateways need of time zones, which nginx knows nothing of: when a zone's offset to UTC changes, for years ahead.
+// Computes for gateways when a time zone's offset to UTC changes, for years ahead: nginx has no time zone data.
 
 import type { ZoneTransition } from "@sluice/limiter/document/schedule.ts";
 
 const daySeconds = 86_400;
-/** A gateway's clock may be behind ours, and its snapshot may be old before another one comes. */
+/** A gateway's clock may be behind ours, and its snapshot may be old before it gets another one. */
 const yearsAhead = 10;
-/** No zone changes its offset and back within a week. */
+/** No zone changes its offset and changes it back within a week. */
 const stepSeconds = 7 * daySeconds;
 
-/** A zone takes milliseconds, and every snapshot asks for all of them again. */
+/** Keyed by time zone. Computing a zone takes milliseconds, and every snapshot needs all zones again. */
 const known = new Map<string, { readonly atSeconds: number; readonly transitions: readonly ZoneTransition[] }>();
-/** As many as there are names, and more: an offset like "+01:23" is one as well. */
+/** More than there are zone names, because an offset like "+01:23" counts as a zone too. */
 const mostKnown = 4_000;
 const knownForSeconds = 30 * daySeconds;
 
-// The first of all formats loads the data of the zones: now, while nobody waits.
+// The first formatter loads the zone data. This makes it load now, while no request waits.
 offsetsOf("UTC")?.(0);
 
-/** Undefined: there is no such time zone. */
+/** Returns undefined if there is no such time zone. */
 export function zoneTransitions(timezone: string, nowSeconds: number): readonly ZoneTransition[] | undefined {
   const before = known.get(timezone);
   const age = nowSeconds - (before?.atSeconds ?? 0);
@@ -45,18 +45,21 @@ function findTransitions(timezone: string, nowSeconds: number): ZoneTransition[]
   return transitions;
 }
 
-/** A zone by the name that all its spellings have, and when its offset changes. */
+/** A zone under its canonical name, which all spellings of it share, and the changes of its offset. */
 export interface KnownZone {
   readonly name: string;
   readonly transitions: readonly ZoneTransition[];
   readonly foundAtSeconds: number;
 }
 
-/** To find a zone's transitions takes milliseconds, and they stay as they are. Kept for a month, of years ahead. */
+/**
+ * Computing a zone's transitions takes milliseconds, and they do not change. They are kept for a month and reach years
+ * ahead.
+ */
 const keepSeconds = 30 * daySeconds;
 const kept = new Map<string, KnownZone>();
 
-/** @returns undefined: there is no such time zone */
+/** @returns undefined if there is no such time zone */
 export function knownZone(timezone: string, nowSeconds: number): KnownZone | undefined {
   const name = zoneName(timezone);
   if (name === undefined) return undefined;
@@ -89,7 +92,7 @@ export function isTimezone(timezone: string): boolean {
   return offsetsOf(timezone) !== undefined;
 }
 
-/** The zone's offset at a moment, in minutes. */
+/** Returns the zone's offset at a moment, in minutes. */
 type OffsetAt = (seconds: number) => number;
 
 function offsetsOf(timezone: string): OffsetAt | undefined {
@@ -106,7 +109,7 @@ function offsetsOf(timezone: string): OffsetAt | undefined {
   };
 }
 
-/** By halves. @param before has another offset than `after` */
+/** Finds the first second with `offset` by bisection. @param before a second with another offset than `after` */
 function firstMoment(offsetAt: OffsetAt, offset: number, before: number, after: number): number {
   let low = before;
   let high = after;

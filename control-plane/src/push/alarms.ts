@@ -1,20 +1,21 @@
-// Finds gateways that do not have what is stored: an operator must look after them, though everything runs. /readyz,
-// /metrics and GET /gateways all tell of them.
+// Finds connected gateways that do not have the stored state. Everything still runs, but an operator must look after them.
+// /readyz, /metrics and GET /gateways report them.
 
 import type { Position } from "../storage/epoch.ts";
 import type { Gateway } from "./fleet.ts";
 
 /**
- * snapshot-refused: it would not, or could not, take the newest snapshot that it was sent, and goes on by an older one.
- * snapshot-late: it has told nothing of what it was sent for longer than it takes.
- * revision-unknown: it holds a later revision of this history than the database does, and refuses what comes.
+ * snapshot-refused: the gateway refused the newest snapshot that it was sent, or could not take it, and continues with an
+ * older one.
+ * snapshot-late: the gateway has not reported on a snapshot that it was sent, for longer than that takes.
+ * revision-unknown: the gateway holds a later revision of this history than the database does, and refuses new snapshots.
  */
 export const alarmNames = ["snapshot-refused", "snapshot-late", "revision-unknown"] as const;
 export type AlarmName = (typeof alarmNames)[number];
 
 export interface Alarm {
   readonly alarm: AlarmName;
-  /** How many gateways. */
+  /** How many connected gateways have the alarm. */
   readonly gateways: number;
 }
 
@@ -27,7 +28,7 @@ export function alarmOf(gateway: Gateway, newest: Position, nowMs: number): Alar
   return gateway.owedSinceMs !== undefined && nowMs - gateway.owedSinceMs > lateAfterMs ? "snapshot-late" : undefined;
 }
 
-/** Those that there are. */
+/** Returns the alarms that at least one gateway has. */
 export function alarmsOf(gateways: readonly Gateway[], newest: Position, nowMs: number): Alarm[] {
   const found = gateways.map((gateway) => alarmOf(gateway, newest, nowMs));
   return alarmNames

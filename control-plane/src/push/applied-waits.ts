@@ -1,38 +1,41 @@
-// "Answer when every gateway has it": how requests wait for the fleet. However many wait, an event costs one look at the
-// gateways, and those who need not wait any longer are answered a few at a time, so that other requests get their turn.
+// Lets requests wait until every gateway has applied a revision. However many requests wait, an event costs one look at the
+// gateways. Requests that need not wait any longer are answered a few at a time, so that other requests get their turn.
 
 import type { Position } from "../storage/epoch.ts";
 import type { Applied, Fleet } from "./fleet.ts";
 
-/** Whose request waits. */
+/** The token whose request waits, and the app that the token is for. */
 export interface Asker {
   readonly tokenId: string;
-  /** Undefined: of all apps. */
+  /** The app that the token is for; undefined means all apps. */
   readonly app: string | undefined;
 }
 
 interface Waiter {
   readonly asker: Asker;
   readonly revision: number;
-  tell(applied: Applied): void;
+  answer(applied: Applied): void;
 }
 
 const mostOfToken = 100;
 const mostOfAll = 1_000;
-/** In one turn of the event loop. */
-const mostReportedAtOnce = 10;
+/** The most waiting requests to answer in one turn of the event loop. */
+const mostAnsweredAtOnce = 10;
 
 export class AppliedWaits {
   readonly #fleet: Fleet;
   readonly #newest: () => Position;
-  /** Lowest revision first: what all gateways have settled is at the front. */
+  /** Sorted by revision, lowest first: those that every gateway has applied or refused are at the front. */
   readonly #waiting: Waiter[] = [];
-  /** Those who wait no longer, whatever the gateways do, and are told soon. */
+  /** Requests that wait no longer, whatever the gateways do, and will be answered soon. */
   readonly #over = new Set<Waiter>();
   #turn: NodeJS.Immediate | undefined;
   #closed = false;
 
-  /** @param newest the newest position now: the history may become another one while we wait, and keeps its numbers */
+  /**
+   * @param newest returns the newest position now: the history may be replaced by another one during a wait, and keeps its
+   * numbers
+   */
   constructor(fleet: Fleet, newest: () => Position) {
     this.#fleet = fleet;
     this.#newest = newest;
@@ -47,9 +50,9 @@ export class AppliedWaits {
   }
 
   /**
-   * Settles when every connected gateway has applied or refused the revision, when the time is over, when the signal
-   * says that nobody listens any more, or when the control plane stops; with the count at that moment. Gateways that
-   * come or go meanwhile count as they are then. Where there is no room to wait, it settles at once.
+   * Resolves with the counts at that moment when every connected gateway has applied or refused the revision, when the time
+   * is over, when the signal says that the client has left, or when the control plane stops. Gateways that connect or leave
+   * meanwhile are counted as they are then. If there is no room to wait, it resolves at once.
    */
   wait(revision: number, waitMs: number, asker: Asker, signal: AbortSignal): Promise<Applied> {
     const isSettled = revision <= this.#fleet.settled(this.#newest());
@@ -60,21 +63,21 @@ export class AppliedWaits {
       const end = () => this.#end(waiter);
       const timer = setTimeout(end, waitMs);
       signal.addEventListener("abort", end);
-      const tell = (applied: Applied) => {
+      const answer = (applied: Applied) => {
         clearTimeout(timer);
         signal.removeEventListener("abort", end);
         resolve(applied);
       };
-      const waiter = { asker, revision, tell };
+      const waiter = { asker, revision, answer };
       const before = this.#waiting.findLastIndex((other) => other.revision <= revision);
       this.#waiting.splice(before + 1, 0, waiter);
     });
   }
 
   /**
-   * Where all places are taken, who came last of the app with the most of them gives way to an app that has fewer:
-   * nobody takes them all, however many tokens they make.
-   * @returns whether one more of the asker may wait
+   * Makes room for one more waiting request. If all places are taken, the last request of the app with the most places gives
+   * way to an app that has fewer: nobody can take all places, however many tokens they make.
+   * @returns whether one more request of this token may wait
    */
   #makeRoom({ tokenId, app }: Asker): boolean {
     if (this.#waiting.filter(({ asker }) => asker.tokenId === tokenId).length >= mostOfToken) return false;
@@ -100,25 +103,25 @@ export class AppliedWaits {
     this.#takeTurn();
   }
 
-  /** Many events in one turn of the event loop are looked at once. */
+  /** Many events in one turn of the event loop are handled together. */
   #takeTurn(): void {
     this.#turn ??= setImmediate(() => {
       this.#turn = undefined;
-      this.#tellSome();
+      this.#answerSome();
     });
   }
 
-  #tellSome(): void {
+  #answerSome(): void {
     const newest = this.#newest();
     const settled = this.#fleet.settled(newest);
     const counts = new Map<number, Applied>();
-    for (let reported = 0; reported < mostReportedAtOnce; reported++) {
+    for (let answered = 0; answered < mostAnsweredAtOnce; answered++) {
       const waiter = this.#next(settled);
       if (waiter === undefined) return;
       const { revision } = waiter;
       const applied = counts.get(revision) ?? this.#fleet.applied(newest, revision);
       counts.set(revision, applied);
-      waiter.tell(applied);
+      waiter.answer(applied);
     }
     this.#takeTurn();
   }

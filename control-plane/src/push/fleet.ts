@@ -1,4 +1,4 @@
-// Who is connected and what each gateway has made of the revisions it got. The one place that both the push socket
+// The connected gateways, and what each has done with the revisions it got. This is the only place that the push socket
 // writes and the REST API reads.
 
 import { EventEmitter } from "node:events";
@@ -23,33 +23,33 @@ export interface Gateway {
   readonly workers: number;
   readonly connectedAtMs: number;
   readonly disconnectedAtMs: number | undefined;
-  /** What it enforces. */
+  /** The position that it enforces. */
   readonly epoch: string;
   readonly revision: number;
-  /** The last snapshot it would not take, until it takes a newer one. */
+  /** The last snapshot that it refused, until it takes a newer one. */
   readonly refused: Refusal | undefined;
   readonly counters: Readonly<Record<string, number>>;
-  /** Undefined: it has none, or has not reported yet. */
+  /** Undefined if it has no Redis, or has not reported yet. */
   readonly redis: RedisReport | undefined;
-  /** Whether it has reported that it has none. */
+  /** Whether it has reported that it has no Redis. */
   readonly lacksRedis: boolean;
-  /** Since when it has told nothing of a snapshot that it was sent. Undefined: there is none such. */
+  /** The time since when it owes a report on a snapshot that it was sent; undefined if it owes none. */
   readonly owedSinceMs: number | undefined;
 }
 
-/** What a gateway tells of itself. */
+/** A gateway's report about itself. */
 export type Report = Extract<GatewayMessage, { type: "applied" | "refused" | "status" }>;
 
-/** How far the connected gateways are with one revision. */
+/** How many of the connected gateways have applied or refused a revision. */
 export interface Applied {
   readonly gateways: number;
   readonly acked: number;
   readonly refused: number;
-  /** What those that refused say of it, of the first few; absent where there is none. */
+  /** The reasons of the first few gateways that refused; absent if none did. */
   readonly refusals?: readonly Refused[];
 }
 
-/** That a gateway would not take a revision. */
+/** A gateway's refusal of a revision. */
 export interface Refused {
   readonly gateway: string;
   readonly revision: number;
@@ -58,23 +58,23 @@ export interface Refused {
 
 type Member = { -readonly [Field in keyof Gateway]: Gateway[Field] } & {
   link: GatewayLink | undefined;
-  /** The last snapshot that it was sent. */
+  /** The last snapshot that the gateway was sent. */
   sent: Position | undefined;
 };
 
-/** How long a gateway that went away is still shown. */
+/** How long a gateway stays in the list after it disconnected. */
 const rememberMs = 3_600_000;
-/** Of gateways that went away; those that went first are forgotten first. */
+/** The most disconnected gateways to remember; those that left first are forgotten first. */
 const mostRemembered = 200;
 const mostRefusalsReported = 10;
 
 /**
- * Events: `members` when the set of connected gateways changed, `progress` when any wait for a revision may be over,
- * `closing` when no more progress will come.
+ * Events: `members` when the set of connected gateways has changed, `progress` when any wait for a revision may be over,
+ * `closing` when there will be no more progress.
  */
 export class Fleet extends EventEmitter<{ members: []; progress: []; closing: [] }> {
   readonly #members = new Map<string, Member>();
-  /** Of the members, those that went away, in that order. */
+  /** Ids of the members that disconnected, in the order in which they left. */
   readonly #departed = new Set<string>();
   readonly #now: () => number;
 
@@ -84,8 +84,8 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
   }
 
   /**
-   * @param sent the snapshot that it was sent as it came; undefined: it has the newest
-   * @returns the older link of the same id, for the caller to close
+   * @param sent the snapshot that the gateway was sent when it connected; undefined if it has the newest
+   * @returns the older link of the same id, which the caller must close
    */
   join(hello: Hello, link: GatewayLink, sent?: Position): GatewayLink | undefined {
     const older = this.#members.get(hello.gateway);
@@ -112,13 +112,13 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
     return older?.link;
   }
 
-  /** Takes the link's gateway for gone, unless another link has replaced it. @returns whether it is gone */
+  /** Marks the link's gateway as disconnected, unless another link has replaced this one. @returns whether it did */
   leave(id: string, link: GatewayLink): boolean {
     const member = this.#memberOf(id, link);
     if (member === undefined) return false;
     member.link = undefined;
     member.disconnectedAtMs = this.#now();
-    // Only the first reason of the refusal is kept for a gateway that left.
+    // For a gateway that left, only the first reason of its refusal is kept.
     if (member.refused !== undefined) {
       member.refused = { ...member.refused, problems: member.refused.problems.slice(0, 1) };
     }
@@ -129,7 +129,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
     return true;
   }
 
-  /** Notes a report; one that comes over a replaced link is nobody's any more. */
+  /** Records a report. A report over a replaced link is ignored. */
   report(id: string, link: GatewayLink, message: Report): void {
     const member = this.#memberOf(id, link);
     if (member === undefined) return;
@@ -137,7 +137,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
       case "applied":
         member.epoch = message.epoch;
         member.revision = message.revision;
-        this.#chargeDeferred(member, message);
+        this.#noteReported(member, message);
         if (member.refused?.epoch !== message.epoch || member.refused.revision <= message.revision) {
           member.refused = undefined;
         }
@@ -145,7 +145,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
       case "refused": {
         const { epoch, revision, problems } = message;
         member.refused = { epoch, revision, atMs: this.#now(), problems };
-        this.#chargeDeferred(member, message);
+        this.#noteReported(member, message);
         break;
       }
       case "status":
@@ -172,7 +172,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
     return [...this.#members.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
   }
 
-  /** How many gateways there is anything known of, connected or not. */
+  /** Returns the number of gateways that are connected or still remembered. */
   get remembered(): number {
     return this.#members.size;
   }
@@ -181,7 +181,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
     return this.connected().map(({ link }) => link);
   }
 
-  /** In the order of their ids. */
+  /** Returns the connected gateways in the order of their ids. */
   connected(): { id: string; link: GatewayLink }[] {
     const connected: { id: string; link: GatewayLink }[] = [];
     for (const { id, link } of this.#members.values()) if (link !== undefined) connected.push({ id, link });
@@ -189,8 +189,8 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
   }
 
   /**
-   * Of the connected gateways, how many apply `revision` or a later one, and how many refused it or a later one.
-   * @param newest of this history; a gateway that holds more than that holds another one
+   * Counts how many connected gateways apply `revision` or a later one, and how many refused it or a later one.
+   * @param newest the newest position of this history; a gateway with a later revision holds another history
    */
   applied(newest: Position, revision: number): Applied {
     let gateways = 0;
@@ -211,8 +211,8 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
   }
 
   /**
-   * The newest revision that every connected gateway has applied or refused: `applied` counts all of them for this one
-   * and for each before it. Infinity where none is connected; -Infinity where one has nothing of this history.
+   * Returns the newest revision that every connected gateway has applied or refused: for this revision and all before it,
+   * `applied` counts every gateway. Infinity if no gateway is connected; -Infinity if one has nothing of this history.
    */
   settled(newest: Position): number {
     let settled = Number.POSITIVE_INFINITY;
@@ -226,13 +226,13 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
     return settled;
   }
 
-  /** It has told what became of a snapshot: of the one that it was sent last, or of one before. */
-  #chargeDeferred(member: Member, { epoch, revision }: Position): void {
+  /** Records that a gateway reported on a snapshot: the last one that it was sent, or an earlier one. */
+  #noteReported(member: Member, { epoch, revision }: Position): void {
     const isLast = member.sent?.epoch !== epoch || member.sent.revision <= revision;
     member.owedSinceMs = isLast ? undefined : this.#now();
   }
 
-  /** Those that went away long ago, or before very many others. */
+  /** Forgets gateways that left long ago, or before many others. */
   #forget(): void {
     const forgetBeforeMs = this.#now() - rememberMs;
     for (const id of this.#departed) {

@@ -1,11 +1,11 @@
-// One gateway's socket. A gateway that reads slower than operators write gets the newest snapshot when it is ready for
-// one, never a queue of stale ones: what waits in memory is bounded by one frame.
+// The socket of one gateway. A gateway that reads more slowly than operators write gets the newest snapshot when it is
+// ready, never a queue of old ones: at most one frame waits in memory.
 
 import type { ControlMessage } from "@sluice/limiter/protocol/push-messages.ts";
 import type { WebSocket } from "ws";
 import type { SnapshotFrame } from "./snapshot-frame.ts";
 
-/** Why we close a socket: RFC 6455, and 4000 of our own. */
+/** Codes with which we close a socket: those of RFC 6455, and 4000 of our own. */
 export const closeCodes = { goingAway: 1001, refused: 1008, tooBig: 1009, replaced: 4000 } as const;
 
 const mostFrameBytes = 65_536;
@@ -17,7 +17,7 @@ export class GatewayLink {
   #next: SnapshotFrame | undefined;
   #lastSeenMs: number;
 
-  /** @param onSent called for each snapshot that went out */
+  /** @param onSent called for each snapshot that was sent */
   constructor(socket: WebSocket, onSent: () => void) {
     this.#socket = socket;
     this.#onSent = onSent;
@@ -38,7 +38,10 @@ export class GatewayLink {
     if (this.#socket.readyState === this.#socket.OPEN) this.#socket.send(JSON.stringify(message));
   }
 
-  /** Pings, or cuts the socket when the other side has not been heard for `silenceMs`: no TCP reset comes from a lost host. */
+  /**
+   * Pings the gateway, or cuts the socket when nothing has come from the gateway for `silenceMs`: a lost host sends no TCP
+   * reset.
+   */
   ping(silenceMs: number): void {
     if (performance.now() - this.#lastSeenMs >= silenceMs) this.#socket.terminate();
     else if (this.#socket.readyState === this.#socket.OPEN) this.#socket.ping();
@@ -55,7 +58,7 @@ export class GatewayLink {
     if (frame === undefined || this.#socket.readyState !== this.#socket.OPEN) return;
     this.#sending = true;
     const { bytes } = frame;
-    // One message in many frames: a gateway takes a frame in one go, and a large one would keep it from its requests.
+    // One message is sent in many frames: a gateway reads a frame in one go, and a large one would delay its requests.
     let from = 0;
     for (; bytes.length - from > mostFrameBytes; from += mostFrameBytes) {
       this.#socket.send(bytes.subarray(from, from + mostFrameBytes), { binary: false, fin: false });

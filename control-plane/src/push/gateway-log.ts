@@ -1,5 +1,5 @@
-// What the log says of gateways that come and go. Who reads of a refusal or of a lost connection reads of its end too, at the same
-// level. A gateway that is refused tries again every second or two, and anybody may: that is no line each time.
+// Logs gateways that connect and disconnect. The end of a refusal or of a lost connection is logged at the same level as its
+// beginning. A refused gateway tries again every second or two, and anybody can do that, so not every attempt is logged.
 
 import type { FastifyBaseLogger } from "fastify";
 import { closeCodes } from "./gateway-link.ts";
@@ -11,13 +11,13 @@ interface Refused {
 }
 
 const sayAgainAfterMs = 60_000;
-/** Of addresses and gateways, remembered: more are forgotten, oldest first. */
+/** The most refused addresses and lost gateways to remember; the oldest are forgotten first. */
 const mostRemembered = 1_000;
 
 export class GatewayLog {
   readonly #log: FastifyBaseLogger;
   readonly #now: () => number;
-  /** By address and reason. */
+  /** Keyed by address and reason. */
   readonly #refused = new Map<string, Refused>();
   /** Gateways whose connection was lost. */
   readonly #lost = new Set<string>();
@@ -28,7 +28,7 @@ export class GatewayLog {
     this.#now = now;
   }
 
-  /** @param reason why its token is not good enough */
+  /** @param reason why the gateway's token is refused */
   refused(address: string, reason: string): void {
     const name = `${address} ${reason}`;
     const known = this.#refused.get(name);
@@ -52,10 +52,11 @@ export class GatewayLog {
     else this.#log.info({ gateway, address }, "a gateway is connected");
   }
 
-  /** @param code as it was closed with */
+  /** @param code with which the socket was closed */
   gone(gateway: string, code: number): void {
     if (this.#stopping) return;
-    // It said goodbye: another worker of the same nginx opens the next connection, or nginx ends.
+    // The gateway closed the socket in order: either another worker of the same nginx opens the next connection, or nginx
+    // ends.
     if (code === closeCodes.goingAway) {
       this.#log.info({ gateway }, "a gateway has left");
       return;
@@ -65,7 +66,7 @@ export class GatewayLog {
     this.#log.warn({ gateway, code }, "the connection of a gateway is lost");
   }
 
-  /** From now on, gateways go because the control plane does. */
+  /** From now on, connections end because the control plane stops: they are not logged. */
   stop(): void {
     this.#stopping = true;
   }

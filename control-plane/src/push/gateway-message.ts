@@ -1,5 +1,5 @@
-// What a gateway says, checked: a gateway holds a credential, but may be of another version, or broken. What is not
-// understood is refused whole, so that no half-read report is shown to an operator as fact.
+// Parses and checks messages of gateways: a gateway has a credential, but may have another version or be broken. A message
+// that is not understood is refused as a whole, so that no operator sees a half-read report as fact.
 
 import { cutToBytes } from "@sluice/limiter/basics/byte-length.ts";
 import type { Problem } from "@sluice/limiter/document/problems.ts";
@@ -7,17 +7,19 @@ import type { CounterReading, GatewayMessage, RedisReport } from "@sluice/limite
 
 export const maxMessageBytes = 1024 * 1024;
 const maxTextLength = 128;
-/** As many as a gateway tells, the one that counts the rest among them. They are kept for as long as the gateway is. */
+/**
+ * As many as a gateway sends, including the one that counts the rest. They are kept as long as the gateway is remembered.
+ */
 const keptProblems = 21;
 const maxProblemBytes = 500;
-/** Many more than there are results of a decision. */
+/** Many more than the number of possible decision results. */
 const maxCounters = 32;
-/** More limits than a policy may have. */
+/** More than a policy may have limits. */
 const maxReadings = 100;
 
 type Json = Record<string, unknown>;
 
-/** @returns the message with its known fields only, or undefined when the text is none */
+/** @returns the message with only its known fields, or undefined when the text is not a valid message */
 export function readGatewayMessage(text: string): GatewayMessage | undefined {
   const message = parse(text);
   switch (message?.["type"]) {
@@ -64,7 +66,10 @@ function parse(text: string): Json | undefined {
   }
 }
 
-/** The first ones: a gateway whose closed socket came back with the same refusal would never be heard. */
+/**
+ * Keeps the first problems. If a long refusal closed the socket instead, the gateway would repeat it after each reconnect,
+ * and its refusal would never be recorded.
+ */
 function readProblems(value: unknown): Problem[] | undefined {
   const list = listOf(value);
   if (list === undefined) return undefined;
@@ -116,13 +121,13 @@ function readReadings(value: unknown): CounterReading[] | "malformed" {
   return readings;
 }
 
-/** Lua has one empty table for [] and {}, and cjson writes it as {}: either stands for an empty list here. */
+/** Lua has the same empty table for [] and {}, and cjson writes it as {}: here both stand for an empty list. */
 function listOf(value: unknown): unknown[] | undefined {
   if (Array.isArray(value)) return value;
   return isRecord(value) && Object.keys(value).length === 0 ? [] : undefined;
 }
 
-/** Short, and without control characters: it goes into logs, pages and metrics. */
+/** Returns whether the value is a short text without control characters, because it goes into logs, pages and metrics. */
 function isText(value: unknown): value is string {
   if (typeof value !== "string" || value.length > maxTextLength) return false;
   for (let i = 0; i < value.length; i++) {

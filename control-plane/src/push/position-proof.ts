@@ -1,16 +1,17 @@
-// What a gateway is given with each revision, and shows when it comes back: that this history once had the revision. Nobody
-// makes one without the key, which lies in the database and goes along into its backups. So a database that was restored
-// learns from gateways how far it had come, and a gateway that claims what never was is not believed.
+// A gateway gets a proof with each revision and shows it when it reconnects: it proves that this history once had the
+// revision. Nobody can make one without the key, which is stored in the database and so is in its backups. So a restored
+// database learns from gateways how far it had come, and a gateway that claims a revision that never existed is not
+// believed.
 
 import { createHmac, timingSafeEqual } from "node:crypto";
 import type { Position } from "../storage/epoch.ts";
 
-/** A position, and what shows that it was reached. */
+/** A position, and the proof that the history reached it. */
 export interface ShownPosition extends Position {
   readonly proof?: string | undefined;
 }
 
-/** @param key of the database */
+/** @param key stored in the database */
 export function proofOf(key: string, { epoch, revision }: Position): string {
   return createHmac("sha256", key).update(`${epoch}:${revision}`).digest("hex");
 }

@@ -1,5 +1,5 @@
-// Brings the newest state from the database to every connected gateway. Called after each change; calls that come
-// while one is at work share the next round, so a burst of changes costs a few reads and not one each.
+// Sends the newest state of the database to every connected gateway. It is called after each change; calls during a round
+// share the next round, so a burst of changes costs a few reads, not one each.
 
 import type { Position } from "../storage/epoch.ts";
 import type { StoredState } from "../storage/revisions.ts";
@@ -11,12 +11,12 @@ const retryMs = 1_000;
 
 export interface PublisherDependencies {
   readonly fleet: Fleet;
-  /** ms since the epoch. */
+  /** Returns milliseconds since the epoch. */
   now(): number;
   readState(): Promise<StoredState>;
-  /** The newest revision alone: it costs little. */
+  /** Reads only the newest revision number, which costs little. */
   readHead(): Promise<Position>;
-  /** Makes the history another one where it does not reach as far as `held`. */
+  /** Begins a new epoch if the history does not reach `held`. */
   renewEpoch(held: Position): Promise<void>;
   onError(error: unknown): void;
 }
@@ -25,7 +25,7 @@ export class Publisher {
   readonly #dependencies: PublisherDependencies;
   #current: SnapshotFrame;
   #proofKey: string;
-  /** What a gateway has shown that it holds of our history, and that we have not read. */
+  /** A position of our history that a gateway has proven and that we have not read. */
   #shown: Position | undefined;
   #wanted = false;
   #round: Promise<void> | undefined;
@@ -50,9 +50,9 @@ export class Publisher {
   }
 
   /**
-   * Takes note of what a gateway says that it holds, when it comes. More of our history than we have read: another control
-   * plane wrote it just now, or the database was rolled back to an older state. The latter is believed of a gateway that
-   * shows the proof of its revision; of any other, the database is looked at, and believed.
+   * Records the position that a gateway reports when it connects. If it is later than the state that we have read, either
+   * another control plane has just written it, or the database was rolled back to an older state. A rollback is assumed only
+   * if the gateway shows the proof of its revision; otherwise the database is read again, and what it contains counts.
    */
   noteShown(held: ShownPosition): void {
     if (!isBeyond(held, this.#current)) return;
@@ -62,7 +62,7 @@ export class Publisher {
     void this.publish();
   }
 
-  /** Reads what the database holds now and sends it to every gateway. Never rejects: a failed read is tried again. */
+  /** Reads the current state of the database and sends it to every gateway. Never rejects: a failed read is repeated. */
   publish(): Promise<void> {
     if (this.#stopped) return Promise.resolve();
     this.#wanted = true;
@@ -72,7 +72,7 @@ export class Publisher {
     return this.#round;
   }
 
-  /** Waits for the round at work, so that the database can be closed after. */
+  /** Waits for the current round, so that the database can be closed afterwards. */
   async stop(): Promise<void> {
     this.#stopped = true;
     clearTimeout(this.#retry);
@@ -98,8 +98,9 @@ export class Publisher {
   }
 
   /**
-   * A history without its end is made another one first: gateways refuse its numbers, which they know already.
-   * @returns undefined where there is nothing new
+   * Reads the state. A history that has lost its end is replaced by a new epoch first: gateways would refuse its numbers,
+   * which they know already.
+   * @returns undefined if there is nothing new
    */
   async #readWholeHistory(): Promise<StoredState | undefined> {
     const head = await this.#dependencies.readHead();
@@ -114,7 +115,7 @@ export class Publisher {
   }
 }
 
-/** Whether `held` is of the same history, and newer. */
+/** Returns whether `held` is of the same history, and newer. */
 function isBeyond(held: Position, known: Position): boolean {
   return held.epoch === known.epoch && held.revision > known.revision;
 }

@@ -1,4 +1,4 @@
-// The life of one push socket: hello, then reports, until either side goes away.
+// Runs one push socket: a hello, then reports, until either side closes it.
 
 import type { FastifyBaseLogger } from "fastify";
 import type { RawData, WebSocket } from "ws";
@@ -16,9 +16,9 @@ export interface PushCounts {
 
 export interface PushTimes {
   readonly pingEveryMs: number;
-  /** A socket not heard for so long is cut. */
+  /** A socket is cut when nothing has come from it for this long. */
   readonly silenceMs: number;
-  /** A socket must say hello within. */
+  /** A socket must send its hello within this time. */
   readonly helloMs: number;
 }
 
@@ -32,7 +32,7 @@ export interface SessionDependencies {
   readonly times: PushTimes;
   readonly log: FastifyBaseLogger;
   readonly gatewayLog: GatewayLog;
-  /** Where the gateway is. */
+  /** The gateway's IP address. */
   readonly address: string;
 }
 
@@ -47,7 +47,7 @@ export function runPushSession(
   const pingTimer = setInterval(() => link.ping(times.silenceMs), times.pingEveryMs);
 
   socket.on("message", (data: RawData, isBinary: boolean) => {
-    // What arrives between our close frame and the other side's is not ours to act on.
+    // Messages that arrive between our close frame and the other side's are ignored.
     if (socket.readyState !== socket.OPEN) return;
     link.noteAlive();
     const message = isBinary ? undefined : readGatewayMessage(data.toString());
@@ -64,7 +64,7 @@ export function runPushSession(
       clearTimeout(helloTimer);
       gateway = message.gateway;
       const { current } = publisher;
-      // One that holds more than we do would refuse what we have.
+      // A gateway with a later revision than ours would refuse our snapshot.
       const owed = message.epoch !== current.epoch || message.revision < current.revision;
       if (owed) link.sendSnapshot(current);
       const older = fleet.join(message, link, owed ? current : undefined);
@@ -81,7 +81,7 @@ export function runPushSession(
       counts.snapshotRefused();
       log.warn({ gateway, revision: message.revision, problems: message.problems }, "a gateway refused a snapshot");
     }
-    // Believed of the gateway itself alone: what it says to have applied moves nobody else.
+    // A report counts only for the gateway that sent it: it changes nothing for other gateways.
     if (gateway !== undefined) fleet.report(gateway, link, message);
   });
 
@@ -92,7 +92,7 @@ export function runPushSession(
   });
 }
 
-/** Tells every gateway how many there are whenever that changes, and a new one in any case. */
+/** Reports the number of gateways to every gateway when it changes, and always to a new gateway. */
 export function announceFleet(fleet: Fleet): void {
   let reported = 0;
   const reportedLinks = new WeakSet<GatewayLink>();

@@ -1,4 +1,4 @@
-// The snapshot as the bytes that travel: written once per revision, however many gateways it goes to.
+// Builds the bytes of the snapshot, once per revision, however many gateways get it.
 
 import { setImmediate } from "node:timers/promises";
 import type { ZoneTransition } from "@sluice/limiter/document/schedule.ts";
@@ -12,20 +12,20 @@ import { proofOf } from "./position-proof.ts";
 export interface SnapshotFrame {
   readonly epoch: string;
   readonly revision: number;
-  /** A whole text message. */
+  /** The content of one text message. */
   readonly bytes: Buffer;
 }
 
-/** So many policies are written without a pause: a millisecond or two. */
+/** Policies that are written without a pause, which takes a millisecond or two. */
 const policiesAtOnce = 500;
-/** Lines of a list, as snapshot-lines.ts has them. */
+/** Separates the lines of a list, as in snapshot-lines.ts. */
 const between = ",\n";
-/** Stands for the lines of policies until they are put in. JSON has no such character. */
+/** Stands for the lines of policies until they are inserted. JSON text never contains this character. */
 const placeOfPolicies = "\u0000";
 
 /**
- * Documents are stored as JSON text and go in as they are, not parsed and written again, but where templates or time zones
- * are used. Requests are served meanwhile.
+ * Builds the snapshot. Stored documents are JSON text and are copied unchanged, not parsed and written again, unless they
+ * use templates or time zones. Requests are served meanwhile.
  */
 export async function snapshotFrame(state: StoredState, nowMs: number): Promise<SnapshotFrame> {
   const { epoch, revision, proofKey, bans, callers } = state;
@@ -52,7 +52,7 @@ export async function snapshotFrame(state: StoredState, nowMs: number): Promise<
   return { epoch, revision, bytes: Buffer.concat([Buffer.from(before), ...written, Buffer.from(after)]) };
 }
 
-/** Of apps that have something which gateways hold within a realm, or to no traffic. */
+/** Returns the apps that gateways must restrict to a realm, or to no traffic, if they have policies or bans. */
 function appsOf({ apps, policies, bans }: StoredState): SnapshotApp[] {
   const used = new Set([...policies, ...bans].map(({ app }) => app));
   return apps.flatMap(({ name, realm }): SnapshotApp[] => {
@@ -75,18 +75,18 @@ function templatesByApp(state: StoredState): Map<string, Map<string, Record<stri
 function resolved(document: string, templates: Templates | undefined): string {
   if (templates === undefined || !document.includes('"template"')) return document;
   const resolution = resolveTemplates(JSON.parse(document), templates);
-  // Cannot be, while changes keep their word. Gateways will refuse the reference and say so, which is better than to
-  // enforce the policy without what the template says.
+  // This cannot happen as long as changes are checked. If it does, gateways refuse the reference and report it, which is
+  // better than to enforce the policy without the content of the template.
   if (resolution.problems.length > 0) return document;
   return JSON.stringify(resolution.document);
 }
 
 /**
- * Notes what gateways need of the zone that a schedule names, which they get under one name however it is spelt: there are not
- * more zones in a snapshot than there are in the world.
+ * Adds the transitions of the schedule's time zone to `zones`, and gives the zone its canonical name, however it is spelt:
+ * so a snapshot never has more zones than exist.
  */
 function withZone(document: string, zones: Map<string, readonly ZoneTransition[]>, nowSeconds: number): string {
-  // Few have one: the others need not be parsed.
+  // Few policies have a schedule: the others need not be parsed.
   if (!document.includes('"schedule"')) return document;
   const policy = JSON.parse(document);
   const { timezone } = policy.schedule ?? {};

@@ -1,5 +1,5 @@
-// How ioredis is set up for each deployment: it asks for nothing that a user of few rights may not have, sends a command
-// once or not at all, and writes to no database but the one that SLUICE_REDIS_URL names.
+// Configures ioredis for each kind of deployment. It needs no right that a restricted Redis user may lack, sends each
+// command at most once, and writes only to the database that SLUICE_REDIS_URL names.
 
 import { Cluster, Redis } from "ioredis";
 import type { Address, RedisDeployment } from "./redis-url.ts";
@@ -19,7 +19,7 @@ export function clientFor(deployment: RedisDeployment): Redis | Cluster {
         enableOfflineQueue: false,
         clusterRetryStrategy: pause,
         retryDelayOnFailover: 0,
-        // Names, where nodes announce them: TLS compares them with the certificate.
+        // Host names are passed on where nodes announce them: TLS compares them with the certificate.
         dnsLookup: (address, callback) => callback(null, address),
       },
     );
@@ -37,7 +37,7 @@ export function clientFor(deployment: RedisDeployment): Redis | Cluster {
   return new RedisOfOneDatabase({ ...options, retryStrategy: pause, host, port });
 }
 
-/** One node of a Cluster, asked alone: connects once, when it is given a command. */
+/** Connects to a single node of a Cluster, once, when it gets its first command. */
 export function nodeAt(deployment: RedisDeployment, { host, port }: Address): Redis {
   return new Redis({ ...commonOptions(deployment), host, port, lazyConnect: true, retryStrategy: () => null });
 }
@@ -47,11 +47,11 @@ function commonOptions(deployment: RedisDeployment) {
     ...accessOptions(deployment),
     connectTimeout: connectTimeoutMs,
     commandTimeout: commandTimeoutMs,
-    // What it would ask for on its own wants rights that a user of few has not: HELLO, INFO, CLIENT.
+    // On its own, ioredis would send HELLO, INFO and CLIENT, which a restricted Redis user may not run.
     protocol: 2 as const,
     enableReadyCheck: false,
     disableClientInfo: true,
-    // A command is sent once or not at all.
+    // Each command is sent at most once.
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,
   };
@@ -61,21 +61,21 @@ function pause(times: number): number {
   return Math.min(100 * times, longestPauseMs);
 }
 
-/** Where SELECT fails, ioredis itself would tell an error and go on in database 0. */
+/** If SELECT fails, ioredis itself only reports an error and continues in database 0. This class closes the connection. */
 class RedisOfOneDatabase extends Redis {
   override async select(database: number | string): Promise<"OK"> {
     try {
       return await super.select(database);
     } catch (error) {
       await this.#close();
-      // Without a reply of its own: the connection or the sign-in failed, and is told as that.
+      // An error without a command of its own means that the connection or the sign-in failed, and is reported as that.
       if (!(error instanceof Error) || commandOf(error) !== "select") throw error;
       if (error.message.startsWith("NOAUTH") && this.options.password) return "OK";
       throw new Error(`select: ${error.message}`, { cause: error });
     }
   }
 
-  /** Once it is closed, a handshake that goes on makes no connection ready. It is opened again after a pause. */
+  /** Closes the connection, so that the rest of the handshake cannot make it ready. ioredis opens it again after a pause. */
   async #close(): Promise<void> {
     if (this.status !== "connect") return;
     const closed = new Promise((resolve) => this.once("close", resolve));
@@ -84,12 +84,12 @@ class RedisOfOneDatabase extends Redis {
   }
 }
 
-/** What Redis replied this error to. */
+/** Returns the command that Redis answered with this error. */
 function commandOf(error: Error): string | undefined {
   return (error as { command?: { name: string } }).command?.name;
 }
 
-/** How ioredis signs in at a server. */
+/** Returns the credentials, TLS and database options of a connection. */
 function accessOptions({ user, password, tls, database }: RedisDeployment) {
   return {
     ...(user === "" ? {} : { username: user }),
@@ -99,7 +99,7 @@ function accessOptions({ user, password, tls, database }: RedisDeployment) {
   };
 }
 
-/** How ioredis finds the primary by its sentinels. */
+/** Returns the options by which ioredis finds the primary through its sentinels. */
 function sentinelOptions(deployment: RedisDeployment & { kind: "sentinel" }) {
   const { addresses, name, sentinel, tls } = deployment;
   return {

@@ -1,5 +1,5 @@
-// Counters in Redis, where gateways keep those of cluster policies: read, forgotten, topped up. Only by their scripts and
-// under their keys, so that what is told here is what a gateway would be told.
+// Reads, resets and tops up the counters in Redis, where gateways count for policies of cluster scope. It uses only the
+// gateways' scripts and keys, so that it reports exactly what a gateway would report.
 
 import { capacity, sizeOf } from "@sluice/limiter/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "@sluice/limiter/compiled/compile.ts";
@@ -17,7 +17,7 @@ export class RedisCounters {
     this.#scripts = scripts;
   }
 
-  /** What a request of one unit would be told. Charges nothing. @throws RedisFailure; Error for an odd reply */
+  /** Returns what a request of one unit would see. Charges nothing. @throws RedisFailure; Error for a malformed reply */
   async read(policy: CompiledPolicy, keyValues: string): Promise<CounterReading[]> {
     return Promise.all(
       policy.limits.map(async (limit) => {
@@ -29,7 +29,7 @@ export class RedisCounters {
     );
   }
 
-  /** As if they were never used: counters, what is owed beside them, and what is out on leases. @throws RedisFailure */
+  /** Deletes the counters as if they had never been used, with their debts and the ledger of leases. @throws RedisFailure */
   async forget(policies: readonly CompiledPolicy[], keyValues: string): Promise<void> {
     const keys = policies.flatMap((policy) => policy.limits.map((limit) => keyOf(policy, limit, keyValues)));
     const ledgers = policies.map((policy) => ledgerKeyOf(policy, keyValues));
@@ -37,10 +37,10 @@ export class RedisCounters {
   }
 
   /**
-   * Gives units back, as far as they count.
+   * Refunds units, at most as many as are charged and still count.
    *
-   * @param name of a limit; undefined: of every one
-   * @throws RedisFailure; Error for an odd reply
+   * @param name of one limit; undefined refunds to all limits
+   * @throws RedisFailure; Error for a malformed reply
    */
   async topUp(policy: CompiledPolicy, keyValues: string, name: string | undefined, units: number): Promise<void> {
     const limits = policy.limits.filter((limit) => name === undefined || limit.name === name);
@@ -60,28 +60,28 @@ export class RedisCounters {
     return readReported(reply, 5);
   }
 
-  /** What is owed is part of it. No units: it only asks. */
+  /** Reads a counter including its debt. Charges nothing. */
   async #readDeferred(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string) {
     const key = keyOf(policy, limit, keyValues);
     const reply = await this.#link.run(
       this.#scripts.charge_deferred,
       [key, `${key}:debt`],
-      [...numbersOf(limit), onlyTells],
+      [...numbersOf(limit), reportOnly],
     );
     return readReported(reply, 4);
   }
 }
 
-/** To `settle`, in place of units. */
-const onlyTells = -1;
+/** Passed to `charge_deferred` in place of units: the script then only reports. */
+const reportOnly = -1;
 
-/** What peek and settle tell, among so many numbers. */
+/** Reads remaining units and reset time from a reply of `peek` or `charge_deferred`, which has `count` numbers. */
 function readReported(reply: unknown, count: number) {
   const [, remaining, , resetAfterUs] = readNumbers(reply, count) as [number, number, number, number];
   return { remaining, resetAfterUs };
 }
 
-/** @throws Error where a server that is no Redis of ours replied */
+/** @throws Error if the reply is not one that our scripts give */
 function readNumbers(reply: unknown, count: number): readonly number[] {
   if (Array.isArray(reply) && reply.length === count && reply.every((each) => typeof each === "number")) return reply;
   throw new Error(`expected a reply of ${count} numbers, got ${describeValue(reply)}`);
@@ -91,12 +91,12 @@ function keyOf(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string):
   return `sluice:${policy.counterPrefix}${keyValues}${limit.counterSuffix}`;
 }
 
-/** Where Redis notes what gateways have on lease of a policy's units. */
+/** Key of the ledger, where Redis records which units of a policy gateways have on lease. */
 function ledgerKeyOf(policy: CompiledPolicy, keyValues: string): string {
   return `sluice:${policy.counterPrefix}${keyValues}}::leases`;
 }
 
-/** What every script is told of a counter. */
+/** The arguments that describe a counter to every script. */
 function numbersOf({ rate }: CompiledLimit): (string | number)[] {
   return [rate.algorithm, rate.quota, rate.windowUs, sizeOf(rate)];
 }

@@ -1,9 +1,9 @@
-// Why Redis did not do what it was asked, in words: for operators with what ioredis or Redis said, for clients of REST
-// without addresses and users. Neither holds a password.
+// Explains why Redis did not do what it was asked. Operators get the message of ioredis or Redis; REST clients get a text
+// without addresses and users. Neither text contains a password.
 
-/** Something that Redis did not do. The message is for operators. */
+/** A failed operation on Redis. The message is for operators. */
 export class RedisFailure extends Error {
-  /** What is so of Redis, behind "The policy counts in Redis, which". */
+  /** The state of Redis for clients, as the end of the sentence "The policy counts in Redis, which …". */
   readonly clause: string;
 
   constructor(message: string, clause: string) {
@@ -13,19 +13,19 @@ export class RedisFailure extends Error {
   }
 }
 
-/** What is known of the connection that a command failed on. */
+/** What is known of the connection on which a command failed. */
 export interface Circumstances {
-  /** host:port, as far as it is known */
+  /** host:port, as far as it is known. */
   readonly server: string;
   readonly tls: boolean;
   readonly signsIn: boolean;
-  /** It has never done what it was asked since it was opened. */
+  /** Whether the connection has not worked yet since it was opened. */
   readonly isNew: boolean;
 }
 
 const whereRightsAre = "(the rights that Sluice's user needs are in docs/cluster.md)";
 
-/** @param error what ioredis threw or told */
+/** @param error that ioredis threw or emitted */
 export function describeFailure(error: unknown, { server, tls, signsIn, isNew }: Circumstances): string {
   const { message, code } = causeOf(error);
   const [, last] = /^All sentinels are unreachable\..* Last error: (.*)$/s.exec(message) ?? [];
@@ -33,7 +33,7 @@ export function describeFailure(error: unknown, { server, tls, signsIn, isNew }:
   if (isUnknownPrimary(error)) return "the sentinels know no primary of this name";
   if (isRefusal(message)) return `${message} ${whereRightsAre}`;
   if (message.includes("NOAUTH") && !signsIn) return `${message} (SLUICE_REDIS_URL has no password)`;
-  // Its parser takes a first byte that begins no reply for a defect of its own.
+  // If the first byte does not begin any reply, ioredis' parser reports a defect of its own.
   if (message.endsWith("Please report this.")) return `what answers at ${server} does not speak Redis`;
   if (code === "ERR_SSL_WRONG_VERSION_NUMBER")
     return `what answers at ${server} does not speak TLS, as rediss:// has it`;
@@ -44,7 +44,10 @@ export function describeFailure(error: unknown, { server, tls, signsIn, isNew }:
   return message;
 }
 
-/** Redis' codes are words of the protocol; anything else may name addresses. */
+/**
+ * Makes the text for clients. Error codes of Redis are part of its protocol and may be shown; any other text may contain
+ * addresses.
+ */
 export function clauseFor(description: string): string {
   if (isRefusal(description)) {
     const commands = description.match(/'[\w|]+'/g)?.join(", ") ?? "what this needs";
@@ -55,19 +58,19 @@ export function clauseFor(description: string): string {
   return code === undefined ? "cannot be reached now" : `does not do what it is asked: ${code}`;
 }
 
-/** ioredis had no connection to send it over: why, it told before. */
+/** Returns whether ioredis had no connection to send the command over. ioredis emitted the reason before. */
 export function isOffline(error: unknown): boolean {
   const said =
     /^(?:Stream isn't writeable|Cluster i|Connection is closed|Reached the max retries|Failed to refresh slots|timeout$|All sentinels are unreachable\.[^.]*\.$)/;
   return error instanceof Error && said.test(causeOf(error).message);
 }
 
-/** What ioredis tells of a sentinel that answered. */
+/** Returns whether a sentinel answered, but knows no primary of this name. */
 export function isUnknownPrimary(error: unknown): boolean {
   return error instanceof Error && error.message.endsWith("successfully, but got an invalid reply: null");
 }
 
-/** @param last what the last of them that failed said */
+/** @param last error message of the last sentinel that failed */
 function describeSentinels(last: string): string {
   if (last.startsWith("Connection is closed")) return "no sentinel can be reached";
   if (last.endsWith("Please report this.")) return "what answers in place of a sentinel does not speak Redis";
@@ -86,7 +89,7 @@ function causeOf(error: unknown): { readonly message: string; readonly code?: st
   if (!(error instanceof Error)) return { message: String(error) };
   const { lastNodeError } = error as { lastNodeError?: Error | null };
   if (lastNodeError instanceof Error) return causeOf(lastNodeError);
-  // Of a host with several addresses, Node's error is a list.
+  // For a host with several addresses, Node throws a list of errors.
   const inner = error instanceof AggregateError ? error.errors[0] : undefined;
   return inner instanceof Error ? inner : error;
 }

@@ -1,6 +1,6 @@
-// The control plane's connection to Redis: keeps the gateways' scripts there, knows whether it does what counters need, and
-// runs scripts itself. Everything else here works without it: nothing waits for Redis, and a command to one that is away
-// fails at once.
+// The control plane's connection to Redis. It keeps the gateways' scripts loaded there, checks whether Redis does what
+// counters need, and runs scripts. The rest of the control plane works without Redis: nothing waits for it, and a command
+// fails at once while Redis cannot be reached.
 
 import { Cluster, type Redis } from "ioredis";
 import { clientFor, nodeAt } from "./redis-client.ts";
@@ -10,23 +10,23 @@ import type { RedisScript, RedisScripts } from "./redis-scripts.ts";
 import type { RedisDeployment } from "./redis-url.ts";
 
 export interface RedisHealth {
-  /** connecting: nobody knows yet. */
+  /** connecting: the state is not known yet. */
   readonly state: "connecting" | "ok" | "failing";
   readonly sinceMs: number;
-  /** What failed last, while it fails. */
+  /** The last failure, while the state is failing. */
   readonly error: string | undefined;
 }
 
 export interface RedisLinkDependencies {
   readonly deployment: RedisDeployment;
   readonly scripts: RedisScripts;
-  /** ms since 1970. */
+  /** Returns milliseconds since 1970. */
   now(): number;
   /** Called whenever the state changes. */
   onHealth(health: RedisHealth, former: RedisHealth["state"]): void;
 }
 
-/** How often every primary is asked to do what counters need, and given the scripts where it is new to us. */
+/** How often every primary is checked for what counters need, and gets the scripts if its connection is new. */
 const lookEveryMs = 1_000;
 const slotCount = 16_384;
 const unreachable = "no connection";
@@ -34,9 +34,9 @@ const unreachable = "no connection";
 export class RedisLink {
   readonly #dependencies: RedisLinkDependencies;
   readonly #client: Redis | Cluster;
-  /** Connections to servers that have had the scripts since they were opened. */
+  /** Connections whose server has got the scripts since the connection was opened. */
   readonly #loaded = new WeakSet<Redis>();
-  /** What was told of a connection last: the reason, when a command finds it closed. */
+  /** The last error that each connection reported. It is the reason to give when a command finds the connection closed. */
   readonly #reported = new WeakMap<Redis | Cluster, string>();
   readonly #timer: NodeJS.Timeout;
   #health: RedisHealth;
@@ -48,7 +48,7 @@ export class RedisLink {
     this.#dependencies = dependencies;
     this.#health = { state: "connecting", sinceMs: dependencies.now(), error: undefined };
     this.#client = clientFor(dependencies.deployment);
-    // An error without a listener would end the process.
+    // Without a listener, an error event would end the process.
     this.#client.on("error", (error: Error) => this.#note(this.#client, error));
     this.#client.on("+node", (node: Redis) => node.on("error", (error: Error) => this.#note(node, error)));
     this.#client.on("sentinelError", (error: Error) => {
@@ -64,7 +64,8 @@ export class RedisLink {
   }
 
   /**
-   * Runs a script on the server that has its keys, all of one slot. Sent once: a reply that was lost may have been a change.
+   * Runs a script on the server of its keys, which are all of one slot. It is sent only once: if the reply is lost, the
+   * script may have changed the counter already.
    * @throws RedisFailure
    */
   async run(script: RedisScript, keys: readonly string[], args: readonly (string | number)[]): Promise<unknown> {
@@ -78,10 +79,7 @@ export class RedisLink {
     });
   }
 
-  /**
-   * @param keys all of one slot
-   * @throws RedisFailure
-   */
+  /** @param keys all of one slot @throws RedisFailure */
   async delete(keys: readonly string[]): Promise<void> {
     await this.#done((client) => client.del(...keys));
   }
@@ -97,13 +95,13 @@ export class RedisLink {
       return await ask(this.#client);
     } catch (error) {
       const description = this.#describe(this.#client, error);
-      // Of a node that it found closed, a Cluster does not say which it was.
+      // A Cluster does not say which node's connection it found closed.
       const cause = isOffline(error) ? (this.#health.error ?? description) : description;
       throw new RedisFailure(cause, clauseFor(cause));
     }
   }
 
-  /** Never rejects. */
+  /** Checks all primaries and updates the health. Never rejects. */
   async #look(): Promise<void> {
     if (this.#isFirstConnecting()) return;
     if (this.#looking) {
@@ -119,14 +117,14 @@ export class RedisLink {
     this.#looking = false;
   }
 
-  /** Nothing failed yet: it becomes ready, or tells an error. */
+  /** Returns whether the first connection attempt is still open and nothing has failed yet. */
   #isFirstConnecting(): boolean {
     const client = this.#client;
     const connecting = client.status === "connecting" || client.status === "connect";
     return !(client instanceof Cluster) && connecting && !this.#reported.has(client);
   }
 
-  /** @returns what failed */
+  /** @returns the failure, if there is one */
   async #visitPrimaries(): Promise<string | undefined> {
     const client = this.#client;
     if (!(client instanceof Cluster)) return this.#failureOf(client, () => this.#visit(client));
@@ -136,7 +134,7 @@ export class RedisLink {
     if (primaries.length === 0) return "no node of the cluster has slots";
     const all = await Promise.all(primaries.map((primary) => this.#failureAt(primary)));
     const failures = all.filter((failure) => failure !== undefined);
-    // What took the cluster down rather than what its other nodes say of it.
+    // Prefers the failure that took the cluster down to CLUSTERDOWN, which its other nodes report.
     return failures.find((failure) => !failure.includes("CLUSTERDOWN")) ?? failures[0];
   }
 
@@ -150,7 +148,7 @@ export class RedisLink {
     }
   }
 
-  /** Of a node of the cluster. */
+  /** Checks one node of the cluster. */
   async #failureAt(node: Redis): Promise<string | undefined> {
     const failure = await this.#failureOf(node, async () => {
       await this.#visit(node);
@@ -159,7 +157,7 @@ export class RedisLink {
     return failure === undefined ? undefined : `${serverOf(node)}: ${failure}`;
   }
 
-  /** What is told of the nodes in the URL when they are asked alone: of a Cluster, ioredis keeps it to itself. */
+  /** Asks each node of the URL directly for the reason, because ioredis does not pass the nodes' errors on for a Cluster. */
   async #whyUnreachable(): Promise<string> {
     const reasons = await Promise.all(
       this.#dependencies.deployment.addresses.map(async (address) => {
@@ -173,11 +171,14 @@ export class RedisLink {
     return reasons.find((reason) => reason !== undefined) ?? unreachable;
   }
 
-  /** The least first: of who has not signed in, Redis takes no long command, and says something else than that. */
+  /**
+   * Does what counters need on one primary. Short commands come first: to a client that has not signed in, Redis
+   * refuses a long command with another error than NOAUTH.
+   */
   async #visit(primary: Redis): Promise<void> {
     const { kind, user, password } = this.#dependencies.deployment;
     await checkRights(primary, kind);
-    // Not before: during its handshake, ioredis sends an AUTH of ours among its own.
+    // Only after the first command: during its handshake, ioredis would mix our AUTH with its own commands.
     if (password !== "" && !this.#loaded.has(primary)) await requireSignIn(primary, user, password);
     if (kind === "sentinel" && !this.#loaded.has(primary)) await refuseReplica(primary);
     await writeNothing(primary);
@@ -207,14 +208,17 @@ export class RedisLink {
   }
 }
 
-/** host:port, where it is known. */
+/** Returns host:port, if it is known. */
 function serverOf(connection: Redis | Cluster): string {
   if (connection instanceof Cluster) return "any node of the cluster";
   const { host, port, sentinels } = connection.options;
   return sentinels ? "the primary that the sentinels name" : `${host}:${port}`;
 }
 
-/** Where Redis has no password, ioredis goes on unsigned after its own AUTH; gateways do not. */
+/**
+ * If Redis has no password, ioredis continues without signing in after its AUTH fails; gateways do not. So this signs in
+ * again.
+ */
 async function requireSignIn(server: Redis, user: string, password: string): Promise<void> {
   try {
     await (user === "" ? server.auth(password) : server.auth(user, password));
@@ -223,31 +227,33 @@ async function requireSignIn(server: Redis, user: string, password: string): Pro
   }
 }
 
-/** Asks for the map of slots, so that primaries that died or took over since are among the nodes. */
+/** Reloads the map of slots, so that primaries which took over or died since the last look are among the nodes. */
 function refreshSlots(cluster: Cluster): Promise<void> {
   return new Promise((resolve, reject) => {
     cluster.refreshSlotsCache((error) => (error ? reject(error) : resolve()));
   });
 }
 
-/** @throws Error where there are slots that no server has */
+/** @throws Error if no server serves some of the slots */
 async function requireAllSlots(node: Redis): Promise<void> {
   const ranges = (await node.cluster("SLOTS")) as [first: number, last: number][];
   const count = ranges.reduce((sum, [first, last]) => sum + last - first + 1, 0);
   if (count < slotCount) throw new Error(`nobody serves ${slotCount - count} of ${slotCount} slots`);
 }
 
-/** Writes as a counter is written, and changes nothing: a replica refuses, as does a node whose cluster is down. */
+/** Writes in the way counters do, but changes nothing. A replica refuses this, and so does a node whose cluster is down. */
 async function writeNothing(primary: Redis): Promise<void> {
   try {
     await primary.del(probeKey);
   } catch (error) {
-    // Of a Cluster, another node may have this key; this one is up and knows.
+    // In a Cluster, this key may belong to another node; the reply still shows that this node works.
     if (!(error instanceof Error) || !/^(MOVED|ASK) /.test(error.message)) throw error;
   }
 }
 
-/** A deposed primary would lose what it is told when it follows the new one. */
+/**
+ * Closes the connection to a server that is not a primary: a deposed primary loses its writes when it follows the new one.
+ */
 async function refuseReplica(server: Redis): Promise<void> {
   const [role] = (await server.role()) as [string];
   if (role === "master") return;

@@ -1,14 +1,17 @@
-// Whether the user in SLUICE_REDIS_URL may do what the control plane needs: asked of Redis beforehand, all rights at once,
-// rather than found out one by one when an operator resets a counter.
+// Checks whether the user in SLUICE_REDIS_URL has all rights that the control plane needs. Redis is asked for all rights in
+// advance, so that a missing one does not show only when an operator resets a counter.
 
 import { describeValue } from "@sluice/limiter/document/validate.ts";
 import type { Redis } from "ioredis";
 import type { RedisDeployment } from "./redis-url.ts";
 
-/** A counter's key that nobody has: to write it changes nothing. */
+/** A key under the counters' prefix that no counter uses: writing it changes nothing. */
 export const probeKey = "sluice:probe";
 
-/** As docs/cluster.md has them, with arguments of the right number. Who may not run EVAL or SELECT is told by these. */
+/**
+ * The commands of docs/cluster.md, each with the right number of arguments. EVAL and SELECT are not listed: if the user may
+ * not run them, these commands themselves report it.
+ */
 const commands: readonly (readonly string[])[] = [
   ["script", "load", ""],
   ["evalsha", "", "0"],
@@ -26,7 +29,7 @@ const commandsOf: Readonly<Record<RedisDeployment["kind"], readonly (readonly st
   cluster: [...commands, ["cluster", "slots"], ["asking"]],
 };
 
-/** Redis 6 cannot tell: there a right is missed by the command that needs it. */
+/** Redis 6 has no `acl_check_cmd`: there a missing right shows only when a command needs it. */
 const script = `
 local missing = {}
 if redis.acl_check_cmd then
@@ -39,7 +42,10 @@ end
 return missing
 `;
 
-/** @throws Error with the commands that the user may not run, as Redis would say it, or for an odd reply; what ioredis throws */
+/**
+ * @throws Error with the commands that the user may not run, worded as Redis does, or for a malformed reply; errors of
+ * ioredis
+ */
 export async function checkRights(server: Redis, kind: RedisDeployment["kind"]): Promise<void> {
   const needed = commandsOf[kind];
   const missing = await server.eval(script, 0, JSON.stringify(needed));
@@ -47,12 +53,12 @@ export async function checkRights(server: Redis, kind: RedisDeployment["kind"]):
   const refused = needed.filter(([name]) => missing.includes(name));
   if (refused.length === 0) return;
   const names = refused.map(nameOf).join(", ");
-  // It may be the key that is refused.
+  // The user may be allowed to run the commands, but not on this key.
   const on = refused.some((command) => command.includes(probeKey)) ? " on keys of sluice:*" : "";
   throw new Error(`NOPERM this user has no permissions to run ${names}${on}`);
 }
 
-/** Of commands with a subcommand, as ACL rules have it. */
+/** Returns the command's name, with its subcommand in the notation of ACL rules. */
 function nameOf([name, subcommand]: readonly string[]): string {
   return name === "script" || name === "cluster" ? `'${name}|${subcommand}'` : `'${name}'`;
 }

@@ -1,4 +1,4 @@
-// The scripts that gateways run in Redis, as the build left them: data of the gateway, no code that is imported.
+// Reads the Redis scripts of the gateway from its build: they are data here, not imported code.
 
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
@@ -13,7 +13,7 @@ export type RedisScripts = Readonly<Record<string, RedisScript>> &
 
 const file = resolve(import.meta.dirname, "../../../gateway/dist/sluice_redis_scripts.json");
 
-/** @throws when they were not built */
+/** @throws Error if the scripts have not been built */
 export function readRedisScripts(): RedisScripts {
   try {
     return JSON.parse(readFileSync(file, "utf8"));

@@ -1,18 +1,19 @@
-// Where Redis is, as SLUICE_REDIS_URL says it to gateways and control plane alike; docs/cluster.md has the forms.
+// Parses SLUICE_REDIS_URL, which gateways and the control plane read in the same way. docs/cluster.md describes its forms.
 //
-// Gateways have a parser of their own (limiter/src/protocol/redis-url.ts), in bytes and without regular expressions: the two
-// parts import nothing of each other, and the WHATWG URL takes no list of hosts. A test holds both to the same URLs.
+// Gateways have their own parser (limiter/src/protocol/redis-url.ts), which works on bytes and without regular expressions:
+// the two parts do not import each other, and the WHATWG URL does not accept a list of hosts. A test runs both parsers on
+// the same URLs.
 
 export interface Address {
-  /** IPv6 without brackets. */
+  /** An IPv6 address has no brackets. */
   readonly host: string;
   readonly port: number;
 }
 
 export interface SignIn {
-  /** "": the default user. */
+  /** "" means the default user. */
   readonly user: string;
-  /** "": without signing in. */
+  /** "" means no sign-in. */
   readonly password: string;
 }
 
@@ -28,7 +29,7 @@ export type RedisDeployment = Common &
     | { readonly kind: "sentinel"; readonly name: string; readonly sentinel: SignIn }
   );
 
-/** What is wrong with a URL. Neither text repeats any of it: it may hold a password. */
+/** What is wrong with a URL. Neither text repeats any part of it, because it may contain a password. */
 export interface UrlProblem {
   readonly expected: string;
   readonly got: string;
@@ -38,7 +39,7 @@ const shapes =
   "redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], redis+sentinel://…HOST[:PORT],…/NAME[/DATABASE] or " +
   "redis+cluster://…HOST[:PORT],…, or these with rediss for TLS";
 const anonymous: SignIn = { user: "", password: "" };
-/** The last @ in front of the sentinels' sign-in ends ours: a password need not encode its own. */
+/** Our sign-in ends at the last @ before the sentinels' sign-in: so a password may contain an unencoded @. */
 const parts = /^(?:((?:(?!\?sentinel=).)*)@)?([^/?]*)(?:\/([^?]*))?(?:\?(.*))?$/s;
 
 export function parseRedisUrl(url: string): RedisDeployment | UrlProblem {
@@ -77,7 +78,7 @@ export function parseRedisUrl(url: string): RedisDeployment | UrlProblem {
   return { kind, ...common, database };
 }
 
-/** @returns undefined without a password: an empty one is a typing error more often than an intention */
+/** @returns undefined without a password: an empty one is more often a typing error than intended */
 function parseSignIn(text: string): SignIn | undefined {
   const [, user, password] = /^([^:]*):(.+)$/s.exec(text) ?? [];
   if (user === undefined || password === undefined) return undefined;
@@ -88,7 +89,7 @@ function parseSignIn(text: string): SignIn | undefined {
   }
 }
 
-/** `host`, `host:port`, `[::1]` or `[::1]:port`. */
+/** Parses `host`, `host:port`, `[::1]` or `[::1]:port`. */
 function parseAddress(text: string, defaultPort: number): Address | undefined {
   const [, inBrackets, name, portText] = /^(?:\[([\da-z:.%]+)\]|([\w.-]+))(?::(\d{1,5}))?$/i.exec(text) ?? [];
   const host = inBrackets ?? name;

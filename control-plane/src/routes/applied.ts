@@ -1,4 +1,4 @@
-// What follows a change: the push, and with ?wait the answer of the fleet.
+// The end of every change: the push and, with ?wait, the counts of the fleet.
 
 import type { Problem } from "@sluice/limiter/document/validate.ts";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
@@ -16,16 +16,20 @@ export interface ChangeAnswer {
 
 export function originOf(request: FastifyRequest): Origin {
   const { name, app } = callerOf(request);
-  // An app's admin chooses the names of its tokens: none passes for one of another app, or of all.
+  // An app's admin chooses the names of its tokens. The prefix keeps such a token from looking like one of another app, or
+  // of all apps.
   return { who: app === undefined ? name : `${app}/${name}`, atMs: request.server.now(), from: request.ip };
 }
 
-/** What is wrong with somebody's policy is for who may see all; that a snapshot as a whole cannot be taken, for everybody. */
+/**
+ * Filters problems for the reader. Problems of a policy are only for those who may see all apps; a problem of the snapshot
+ * as a whole is for everybody.
+ */
 export function problemsFor(problems: readonly Problem[], seesAll: boolean): readonly Problem[] {
   return seesAll ? problems : problems.filter(({ path }) => path === "");
 }
 
-/** @param wait the validated query parameter, if it was given */
+/** @param wait the validated query parameter, if it is present */
 export async function announceChange(
   app: FastifyInstance,
   reply: FastifyReply,

@@ -76,7 +76,7 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
         tags,
         summary: "Make an app, or change what is set of it; with a token for all apps",
         description:
-          "The realm is what the app's policies may match, and redirect to. Without one they match no traffic, and are for the ask-first API alone. A field that is absent stays as it is; null takes back what was set.",
+          "The realm is what the app's policies may match and redirect to. Without a realm they match no traffic and are only for the check API. An absent field keeps its value; null removes the setting.",
         params,
         querystring: querySchema({ wait: waitParameter }),
         response: answers({ 200: "AppChange", 201: "AppChange" }),
@@ -139,7 +139,7 @@ async function check(realm: RealmDocument, policies: readonly PolicyOfApp[], tem
   throw new ApiError("outside-realm", detail, { policies: names, errors: errors.slice(0, maxProblems) });
 }
 
-/** @param silenced how many policies match no traffic any more */
+/** @param silenced how many policies stop matching traffic */
 function reported(name: string, silenced: number): { warnings?: readonly Problem[] } {
   if (silenced === 0) return {};
   const got = `none: ${silenced === 1 ? "its policy matches" : `its ${silenced} policies match`} no traffic now`;

@@ -1,4 +1,4 @@
-// /api/v1/apps/{app}/bans: who is refused whatever the limits say, until a time.
+// /api/v1/apps/{app}/bans: who is refused until a time, whatever the limits say.
 
 import type { FastifyInstance } from "fastify";
 import { banBodyShape, checkBannedKey, readBanBody } from "../schemas/ban-body.ts";
@@ -52,7 +52,7 @@ export default async function banRoutes(app: FastifyInstance): Promise<void> {
       schema: {
         tags,
         summary: "Ban a network, or key values of a policy, and push it",
-        description: "Says exactly one of cidr and policy with key, and exactly one of until and for.",
+        description: "The body contains either cidr, or policy and key; and either until or for.",
         params: appParams,
         querystring: querySchema({ wait: waitParameter }),
         response: answers({ 201: "NewBan" }),

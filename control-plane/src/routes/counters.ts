@@ -1,4 +1,4 @@
-// /api/v1/apps/{app}/counters: what one key of a policy has left, in Redis or on the gateways; reset, and topped up.
+// /api/v1/apps/{app}/counters: reads, resets and tops up the counters of one key of a policy, in Redis or on the gateways.
 
 import { describeValue } from "@sluice/limiter/document/validate.ts";
 import type { CounterOrder, CounterReading } from "@sluice/limiter/protocol/push-messages.ts";
@@ -28,7 +28,7 @@ interface OneCounter {
   Querystring: { policy: string; key?: string | readonly string[]; literal: boolean };
 }
 
-/** What is done to the counter before it is read. */
+/** The operation on the counter before it is read. */
 type Change = Pick<CounterOrder, "limit" | "units"> & { readonly do: CounterOrder["do"] };
 
 export default async function counterRoutes(app: FastifyInstance): Promise<void> {
@@ -79,7 +79,7 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
       schema: {
         tags,
         summary: "Give one key of a policy units back; answers what it has then",
-        description: "As many as were taken and still count, at most. Every gateway gives its own units back.",
+        description: "Refunds at most the units that are charged and still count. Each gateway refunds its own units.",
         params,
         querystring: querySchema({ literal: literalParameter }),
         response: answers({ 200: "Counter" }),
@@ -110,7 +110,8 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
     }
     const counters = redisCounters();
     const limits = await answered(() => changeInRedis(counters, asked, change));
-    // What gateways keep of the counter is no longer so. To read it, they need not be asked.
+    // Gateways must forget what they keep of the counter, because it is not true any more. For a read they need not be
+    // asked.
     const reported = change.do === "read" ? [] : await app.counterOrders.send({ ...counter, do: "forget" });
     return shown(name, asked, limits, reported);
   }
@@ -143,7 +144,7 @@ async function changeInRedis(
   return counters.read(policy, keyValues);
 }
 
-/** @throws ApiError invalid-request where units cannot be given back by hand */
+/** @throws ApiError invalid-request if the limit's units cannot be refunded by hand */
 function refuseUntoppable({ policy }: AskedCounter, name: string | undefined): void {
   const { limits, deferred } = policy;
   if (deferred) {
@@ -161,8 +162,9 @@ function refuseUntoppable({ policy }: AskedCounter, name: string | undefined): v
 }
 
 /**
- * Who did it, before it is done: counters have no history. Where the disk is full there is a line in the log in its stead:
- * that is no time to refuse help to whoever looks after counters. The key may name a person, and stays out of the log.
+ * Records who does this before it is done, because counters have no history. If the disk is full, a line in the log replaces
+ * the entry: an operator who looks after counters must not be refused then. The key may identify a person, so it is not
+ * logged.
  */
 async function note(
   request: FastifyRequest,
@@ -200,13 +202,13 @@ function shown(
     gateways: gateways.map(({ gateway, state, limits: own }) => ({
       id: gateway,
       state,
-      // Of what is counted in Redis, its own counters are only a stand-in.
+      // For counters in Redis, a gateway's own counters are only a substitute, so they are not shown.
       limits: scope === "node" ? own?.map(shownLimit) : undefined,
     })),
   };
 }
 
-/** A started second counts whole. */
+/** Rounds up to whole seconds. */
 function shownLimit({ name, capacity, remaining, resetAfterUs }: CounterReading) {
   const resetAfter = Math.ceil(resetAfterUs / 1_000_000);
   return { name, limit: capacity, used: Math.max(0, capacity - remaining), remaining, resetAfter };

@@ -1,4 +1,4 @@
-// /api/v1/epoch: a new history, for gateways that hold revisions which this database never had or has lost.
+// /api/v1/epoch: begins a new history, for gateways that hold revisions which this database never had or has lost.
 
 import type { FastifyInstance } from "fastify";
 import { querySchema, waitParameter } from "../schemas/parameters.ts";
@@ -14,7 +14,7 @@ export default async function epochRoutes(app: FastifyInstance): Promise<void> {
         tags: ["revisions"],
         summary: "Begin a new history, which every gateway takes whatever revision it holds; with a token for all apps",
         description:
-          "For a database that was restored from a backup of before gateways were given proofs: otherwise the control plane finds that out by itself. Nothing of what is stored changes.",
+          "For a database that was restored from a backup from before gateways got proofs. In all other cases the control plane notices the restore by itself. The stored documents do not change.",
         querystring: querySchema({ wait: waitParameter }),
         response: answers({ 200: "Change" }),
       },

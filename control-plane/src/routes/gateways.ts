@@ -1,4 +1,4 @@
-// /api/v1/gateways: who enforces what by now.
+// /api/v1/gateways: the gateways, and the revision that each enforces.
 
 import type { FastifyInstance } from "fastify";
 import { callerOf } from "../plugins/authentication.ts";
@@ -36,16 +36,16 @@ export default async function gatewayRoutes(app: FastifyInstance): Promise<void>
   );
 }
 
-/** @param seesAll whether the reader may see what Redis says, and where it is */
+/** @param seesAll whether the reader may see error messages of Redis, which contain its address */
 function redisSeenHere({ redis }: FastifyInstance, seesAll: boolean) {
   if (redis === undefined) return { state: "not-configured" };
   const { state, sinceMs, error } = redis.link.health;
   return { state, since: new Date(sinceMs).toISOString(), error: seesAll ? error : undefined };
 }
 
-/** @param seesAll whether the reader may see what a refusal says of anybody's policies */
+/** @param seesAll whether the reader may see the problems of every app's policies */
 function shown(gateway: Gateway, newest: Position, nowMs: number, seesAll: boolean) {
-  // A number of another history says nothing about this one: such a gateway is behind by all of it.
+  // A revision number of another history means nothing in this one: such a gateway has nothing of this history.
   const revision = gateway.epoch === newest.epoch ? gateway.revision : 0;
   const { refused } = gateway;
   return {

@@ -1,4 +1,4 @@
-// /healthz: the process runs. /readyz: it can also do its work.
+// /healthz: the process runs. /readyz: the process can do its work.
 
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
@@ -22,10 +22,11 @@ export default async function healthRoutes(app: FastifyInstance): Promise<void> 
       request.log.error({ err: error }, "the database does not answer");
       throw new ApiError("not-ready", "The database does not answer.");
     }
-    // Without Redis, or with a disk that takes no changes, it serves and pushes all the same: told, but no reason to take
-    // it out.
+    // Without Redis, or with a disk that takes no changes, the control plane still serves and pushes. Both are reported, but
+    // are no reason to take it out of service.
     const redis = app.redis === undefined ? "not-configured" : app.redis.link.health.state;
-    // Gateways that do not have what is stored are no fault of this control plane's: another one would do no better.
+    // Gateways that do not have the newest state are not a fault of this control plane: another one could not help them
+    // either.
     const alarms = alarmsOf(app.fleet.list(), app.publisher.current, app.now());
     const storage = app.storageHealth.state;
     return { status: "ok", storage, redis, gateways: app.fleet.links().length, alarms };

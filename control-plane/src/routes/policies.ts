@@ -1,4 +1,4 @@
-// /api/v1/apps/{app}/policies: the documents that gateways obey.
+// /api/v1/apps/{app}/policies: the policies that gateways enforce.
 
 import type { Problem } from "@sluice/limiter/document/validate.ts";
 import type { FastifyInstance } from "fastify";
@@ -30,7 +30,7 @@ const appParams = { type: "object", properties: { app: appSegment } } as const;
 const params = { type: "object", properties: { app: appSegment, policy: policySegment } } as const;
 const tags = ["policies"];
 
-/** Of gateways, in one warning. */
+/** The most gateways to name in one warning. */
 const mostNamed = 5;
 
 interface OnePolicy {
@@ -38,7 +38,7 @@ interface OnePolicy {
   Querystring: { wait?: string };
 }
 
-/** Gateways that would decide the policy by its onStoreFailure, each by itself. */
+/** Returns a warning about gateways without Redis: each of them would apply the policy's onStoreFailure. */
 function missingRedis(document: unknown, gateways: readonly Gateway[]): Problem[] {
   if ((document as { scope?: unknown }).scope !== "cluster") return [];
   const without = gateways.filter(({ disconnectedAtMs, lacksRedis }) => disconnectedAtMs === undefined && lacksRedis);
@@ -80,7 +80,7 @@ export default async function policyRoutes(
         tags,
         summary: "Check a document without storing it",
         description:
-          "Answers 200 for a valid document, with what it says in vain (warnings), and 422 for an invalid one, with everything that is wrong with it. Its name may be absent, as for PUT.",
+          "Answers 200 for a valid document, with warnings such as settings without effect, and 422 for an invalid one, with everything that is wrong with it. The name may be absent, as for PUT.",
         params: appParams,
         querystring: querySchema({}),
         response: answers({ 200: "Validity", 422: "Validity" }),
@@ -128,7 +128,7 @@ export default async function policyRoutes(
         tags,
         summary: "Store a policy and push it",
         description:
-          "Its name is the URL's, and may be left out of the document. The same document again changes nothing.",
+          "The policy gets the name in the URL, which may be absent from the document. Putting the same document again changes nothing.",
         params,
         querystring: querySchema({ wait: waitParameter }),
         response: answers({ 200: "PolicyChange", 201: "PolicyChange" }),
@@ -143,7 +143,7 @@ export default async function policyRoutes(
         precondition: preconditionOf(request),
         total: app.totalBounds,
         validate: (templates: Templates, owner: App, bytesBefore: number | undefined) => {
-          // Before anything is looked at: what is far too large costs no time.
+          // This comes first, so that a document that is far too large costs no time.
           checkDocumentBytes("policy", documentBytes(request.body), bytesBefore);
           const context = contextOf(owner, callerOf(request));
           const validation = validatePut(request.body, name, redisIsSet, templates, context);
@@ -179,7 +179,7 @@ export default async function policyRoutes(
   );
 }
 
-/** Absent where there are none. */
+/** The field is absent if there are no warnings. */
 function reported(warnings: readonly Problem[]): { warnings?: readonly Problem[] } {
   return warnings.length === 0 ? {} : { warnings };
 }

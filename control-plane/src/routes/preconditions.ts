@@ -1,16 +1,16 @@
-// If-Match and If-None-Match (RFC 9110 §13.1) over versions that are revision numbers: how two operators who edit the
-// same policy do not lose each other's work.
+// Implements If-Match and If-None-Match (RFC 9110 §13.1) with revision numbers as versions, so that two operators who edit
+// the same policy do not overwrite each other's work.
 
 import type { FastifyRequest } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
 import type { Precondition } from "../storage/change.ts";
 
-/** The version of what was last changed at `revision`. */
+/** Returns the version of something that was last changed at `revision`. */
 export function etagOf(revision: number): string {
   return `"${revision}"`;
 }
 
-/** For a request that changes something. */
+/** Returns the check of the request's preconditions, for a request that changes something. */
 export function preconditionOf(request: FastifyRequest): Precondition {
   const ifMatch = request.headers["if-match"];
   const ifNoneMatch = request.headers["if-none-match"];
@@ -21,10 +21,10 @@ export function preconditionOf(request: FastifyRequest): Precondition {
   };
 }
 
-/** For a GET: whether the client has this version already. */
+/** Returns whether the client of a GET already has this version. */
 export function isKnown(request: FastifyRequest, etag: string): boolean {
   const ifNoneMatch = request.headers["if-none-match"];
-  // A cache on the way may have weakened our tag; for reading, that is as good.
+  // A cache on the way may have made our tag weak; for reading, a weak match is enough.
   return ifNoneMatch !== undefined && lists(ifNoneMatch.replaceAll("W/", ""), etag);
 }
 

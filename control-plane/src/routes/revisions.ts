@@ -1,4 +1,4 @@
-// /api/v1/revisions: what was changed, when and by whom.
+// /api/v1/revisions: the changes, with their time and author.
 
 import type { FastifyInstance } from "fastify";
 import { callerOf } from "../plugins/authentication.ts";

@@ -1,4 +1,4 @@
-// /api/v1/apps/{app}/templates: actions and costs that several policies say by name.
+// /api/v1/apps/{app}/templates: actions and costs that several policies refer to by name.
 
 import { isName, nameRule } from "@sluice/limiter/document/policy-shape.ts";
 import { describeValue, type Problem } from "@sluice/limiter/document/validate.ts";
@@ -90,7 +90,8 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
       schema: {
         tags,
         summary: "Store a template, and push the policies that use it",
-        description: "Says either onLimit or cost, as a policy does. Each policy that uses it must be able to have it.",
+        description:
+          "A template has either onLimit or cost, as in a policy. Every policy that uses it must stay valid.",
         params,
         querystring: querySchema({ wait: waitParameter }),
         response: answers({ 200: "Change", 201: "Change" }),

@@ -1,4 +1,4 @@
-// /api/v1/tokens: what lets people and programs in, each for one app. A token is shown when it is made and never again.
+// /api/v1/tokens: credentials for people and programs, each for one app. A token is shown only when it is made.
 
 import { parseDuration } from "@sluice/limiter/document/duration.ts";
 import { nameShape } from "@sluice/limiter/document/policy-shape.ts";
@@ -47,19 +47,19 @@ const bodyShape: Shape = {
         maxBytes: 100,
         accepts: (text) => /^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+$/u.test(text) && text.trim() === text,
       },
-      description: "Who has it: the history tells of changes under this name.",
+      description: "Who has the token. The history shows changes under this name.",
       required: true,
     },
-    app: { shape: nameShape, description: "The app that it is for.", required: true },
+    app: { shape: nameShape, description: "The app that the token is for.", required: true },
     role: {
       shape: { kind: "choice", of: appRoles },
       description:
-        "viewer reads, editor changes policies, templates and bans too, admin makes tokens too; caller is for the ask-first API of gateways alone.",
+        "viewer may read. editor may also change policies, templates and bans. admin may also make tokens. caller may only use the check API of gateways.",
       required: true,
     },
     expiresIn: {
       shape: { kind: "duration", min: "1s", max: "3650d" },
-      description: "When it stops to be good. Absent: never.",
+      description: "How long the token is valid. Absent: it never expires.",
     },
   },
 };
@@ -96,7 +96,7 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
         tags,
         summary: "Make a token",
         description:
-          "It is in this answer and can never be read again. A caller's is pushed to the gateways, as a hash, and the answer waits for them: `applied` says how many of those that are connected know it.",
+          "Only this answer contains the token: it can never be read again. A caller's token is pushed to the gateways as a hash, and the answer waits for them: `applied` says how many of the connected gateways know it.",
         querystring: querySchema({ wait: tokenWaitParameter }),
         response: answers({ 201: "NewToken" }),
       },
@@ -117,7 +117,7 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
         lastFour: token.slice(-4),
       };
       const revision = await createToken(app.database, originOf(request), record, app.totalBounds);
-      // A secret is in it.
+      // The response contains a secret.
       reply.code(201).header("cache-control", "no-store");
       const answer = { ...shown(record), token };
       if (revision === undefined) return answer;
@@ -133,7 +133,7 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
         tags,
         summary: "Delete a token: it is worth nothing from now on",
         description:
-          "The answer to the deletion of a caller's token waits for the gateways: `applied` says how many of those that are connected refuse it.",
+          "If it is a caller's token, the answer waits for the gateways: `applied` says how many of the connected gateways refuse it.",
         params,
         querystring: querySchema({ wait: tokenWaitParameter }),
         response: answers({ 200: "TokenChange" }),
@@ -147,7 +147,7 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
   );
 }
 
-/** Gateways count in whole seconds. */
+/** Rounds up to a whole second, because gateways count in whole seconds. */
 function expiry(nowMs: number, expiresIn: string): number {
   return Math.ceil((nowMs + (parseDuration(expiresIn) ?? 0) / 1_000) / 1_000) * 1_000;
 }

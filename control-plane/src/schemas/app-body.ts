@@ -1,4 +1,4 @@
-// The body of PUT /apps/{app}: what is set of an app. Each of its fields may be null, which takes back what was set.
+// The body of PUT /apps/{app}: the app's settings. Each field may be null, which removes the setting.
 
 import type { Shape } from "@sluice/limiter/document/shape.ts";
 import { describeValue } from "@sluice/limiter/document/validate.ts";
@@ -13,18 +13,20 @@ const appShape: Shape & { kind: "record" } = {
   fields: {
     realm: {
       shape: realmShape,
-      description: "What the app's policies may match, and redirect to. null: they match no traffic.",
+      description:
+        "What the app's policies may match and redirect to. null removes the realm: then they match no traffic.",
     },
     bounds: {
       shape: boundsShape,
-      description: "The most that the app may have of each; what is left out is as usual. null: all is as usual.",
+      description:
+        "The most that the app may have of each resource. An absent bound has its default; null restores all defaults.",
     },
   },
 };
 
 const described = schemaOf(appShape);
 
-/** Looser than the shape by null. */
+/** Like the shape, but each field may also be null. */
 export const appBodySchema: JsonSchema = {
   ...described,
   properties: Object.fromEntries(
@@ -35,7 +37,7 @@ export const appBodySchema: JsonSchema = {
   ),
 };
 
-/** @param body undefined: nothing is set @throws ApiError invalid-request with everything that is wrong with it */
+/** @param body undefined: no setting changes @throws ApiError invalid-request with all problems of the body */
 export function readAppBody(body: unknown): AppChange {
   if (body === undefined || body === null) return {};
   if (typeof body !== "object" || Array.isArray(body)) {

@@ -1,4 +1,4 @@
-// The body that asks for a ban: whom, and until when.
+// The body of a request to make a ban: who is banned, and until when.
 
 import { parseDuration } from "@sluice/limiter/document/duration.ts";
 import { nameShape } from "@sluice/limiter/document/policy-shape.ts";
@@ -23,9 +23,15 @@ interface BanBody {
 export const banBodyShape: Shape = {
   kind: "record",
   fields: {
-    cidr: { shape: cidrShape, description: "Who is banned, by address; host bits are cleared. Or policy and key." },
-    policy: { shape: nameShape, description: "The policy whose key the values are of." },
-    key: { shape: bannedKeyShape, description: 'Who is banned, by the values of the policy\'s key; "*" is any value.' },
+    cidr: {
+      shape: cidrShape,
+      description: "The network to ban; its host bits are cleared. Give either this, or policy and key.",
+    },
+    policy: { shape: nameShape, description: "Name of the policy whose key values are banned." },
+    key: {
+      shape: bannedKeyShape,
+      description: 'The key values to ban, one for each part of the policy\'s key; "*" stands for any value.',
+    },
     until: {
       shape: {
         kind: "text",
@@ -33,24 +39,27 @@ export const banBodyShape: Shape = {
         maxBytes: 40,
         accepts: (text) => parseTime(text) !== undefined,
       },
-      description: "When it is over. Or for.",
+      description: "When the ban ends. Give either this or for.",
     },
-    for: { shape: { kind: "duration", min: "1s", max: "3650d" }, description: "How long it lasts from now. Or until." },
+    for: {
+      shape: { kind: "duration", min: "1s", max: "3650d" },
+      description: "How long the ban lasts from now. Give either this or until.",
+    },
     reason: {
       shape: { kind: "text", expected: "text of at most 500 bytes", maxBytes: 500 },
-      description: "For those who come across it later.",
+      description: "A note for people who find the ban later.",
     },
   },
 };
 
 export interface AskedBan {
   readonly banned: Banned;
-  /** A whole second, as gateways count. */
+  /** A whole second, because gateways count in seconds. */
   readonly untilMs: number;
   readonly reason: string | undefined;
 }
 
-/** @throws ApiError invalid-request with everything that is wrong with it */
+/** @throws ApiError invalid-request with all problems of the body */
 export function readBanBody(body: unknown, nowMs: number): AskedBan {
   const { cidr, policy, key, until, for: lasts, reason } = readBody<BanBody>(banBodyShape, body);
   const problems: Problem[] = [];
@@ -71,7 +80,7 @@ export function readBanBody(body: unknown, nowMs: number): AskedBan {
   return { banned: banned as Banned, untilMs, reason };
 }
 
-/** @param policy the document of the policy that the ban names; undefined: there is none */
+/** @param policy document of the policy that the ban names; undefined if there is none */
 export function checkBannedKey(banned: Banned, policy: unknown): void {
   if (!("policy" in banned)) return;
   const problems: Problem[] = [];
@@ -102,7 +111,7 @@ function bannedBy(
   return undefined;
 }
 
-/** @returns milliseconds since 1970, or undefined when the text is no time of RFC 3339 */
+/** @returns milliseconds since 1970, or undefined when the text is not an RFC 3339 time */
 function parseTime(text: string): number | undefined {
   const parts = /^(\d{4})-(\d\d)-(\d\d)T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/i.exec(text);
   if (parts === null) return undefined;

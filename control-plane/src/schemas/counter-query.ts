@@ -1,4 +1,4 @@
-// Which counter is meant: by a query, or by the body that tops one up.
+// Identifies one counter: by the query of a request, or by the body of a top-up.
 
 import { nameShape, unitsShape } from "@sluice/limiter/document/policy-shape.ts";
 import type { Shape } from "@sluice/limiter/document/shape.ts";
@@ -12,7 +12,7 @@ export const literalParameter = {
   type: "boolean",
   default: false,
   description:
-    "Whether a * at the end of a value is the value's own. Without it such a value is refused: it would mean any value elsewhere, and here one key is meant.",
+    "Whether a * at the end of a value is part of the value. Without this, such a value is refused: in other places * stands for any value, and here one key is meant.",
   "x-expected": "true or false",
 } as const;
 
@@ -21,7 +21,7 @@ export const counterQuery = {
   key: {
     anyOf: [{ type: "string" }, { type: "array", items: { type: "string" }, maxItems: mostValues }],
     description:
-      'A value for each part of the policy\'s key, in its order: key=a&key=b, or a JSON list, key=["a","b"], which a single value that begins with [ is taken for.',
+      'One value for each part of the policy\'s key, in its order: key=a&key=b, or a JSON list, key=["a","b"]. A single value that begins with [ is read as a JSON list.',
     "x-expected": "a value for each part of the policy's key",
   },
   literal: literalParameter,
@@ -37,7 +37,7 @@ export interface TopUpBody {
 export const topUpShape: Shape = {
   kind: "record",
   fields: {
-    policy: { shape: nameShape, description: "The policy that counts.", required: true },
+    policy: { shape: nameShape, description: "Name of the policy whose counter gets the units.", required: true },
     key: {
       shape: {
         kind: "list",
@@ -45,15 +45,19 @@ export const topUpShape: Shape = {
         minItems: 0,
         maxItems: mostValues,
       },
-      description: "A value for each part of the policy's key, in its order.",
+      description: "One value for each part of the policy's key, in its order.",
       default: [],
     },
-    limit: { shape: nameShape, description: "The one to give back to. Absent: every limit of the policy." },
-    units: { shape: unitsShape, description: "How many; what was not taken cannot be given back.", required: true },
+    limit: { shape: nameShape, description: "Name of the limit to refund. Absent: every limit of the policy." },
+    units: {
+      shape: unitsShape,
+      description: "How many units to refund. Units that were not charged cannot be refunded.",
+      required: true,
+    },
   },
 };
 
-/** @param key of the query @throws ApiError invalid-request */
+/** @param key the query parameter @throws ApiError invalid-request */
 export function readKey(key: string | readonly string[] | undefined): readonly string[] {
   if (key === undefined) return [];
   if (typeof key !== "string") return key;

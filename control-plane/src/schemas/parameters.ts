@@ -1,4 +1,4 @@
-// Query parameters and path segments, each with what it expects in words: that is what an error says.
+// Query parameters and path segments. The text in `x-expected` says what each expects; error messages use it.
 
 import { parseDuration } from "@sluice/limiter/document/duration.ts";
 
@@ -15,13 +15,13 @@ export const waitParameter = {
   type: "string",
   format: "wait",
   description:
-    "Answer when every connected gateway has applied or refused the revision, or after this long. 0s does not wait. " +
-    "At most 100 requests of a token wait, and 1,000 in all: one more is answered at once.",
+    "Wait until every connected gateway has applied or refused the revision, but not longer than this. 0s does not wait. " +
+    "At most 100 requests of a token and 1,000 requests in all can wait; one more is answered at once.",
   "x-expected": 'a duration from 0s to 60s, like "5s"',
   examples: ["5s"],
 } as const;
 
-/** For tokens of callers: whoever is given one uses it at once, and a gateway that has not heard of it answers 401. */
+/** Used for callers' tokens: a caller uses a new token at once, and a gateway that does not know it yet answers 401. */
 export const tokenWaitParameter = { ...waitParameter, default: "1s" } as const;
 
 export const limitParameter = {
@@ -29,21 +29,21 @@ export const limitParameter = {
   minimum: 1,
   maximum: 1000,
   default: 100,
-  description: "At most so many.",
+  description: "The most items to return.",
   "x-expected": "an integer from 1 to 1000",
 } as const;
 
 export const afterParameter = {
   type: "string",
   default: "",
-  description: "Those after this name; `next` of the page before.",
+  description: "Return items after this name: `next` of the previous page.",
   "x-expected": "a name, once",
 } as const;
 
 export const afterIdParameter = {
   type: "string",
   default: "",
-  description: "Those made after the one of this id; `next` of the page before.",
+  description: "Return items made after the one with this id: `next` of the previous page.",
   "x-expected": "an id, once",
 } as const;
 
@@ -51,16 +51,16 @@ export const beforeParameter = {
   type: "integer",
   minimum: 1,
   maximum: Number.MAX_SAFE_INTEGER,
-  description: "Those below this number; `next` of the page before.",
+  description: "Return revisions below this number: `next` of the previous page.",
   "x-expected": "a revision number",
 } as const;
 
-/** A query of these parameters and no others: a misspelt one is not passed over. */
+/** Makes the schema of a query with these parameters and no others: a misspelt parameter is refused, not ignored. */
 export function querySchema<Parameters extends object>(properties: Parameters) {
   return { type: "object", additionalProperties: false, properties } as const;
 }
 
-/** @returns the duration in ms, or undefined when the text is none or out of range */
+/** @returns the duration in ms, or undefined when the text is not a duration or is out of range */
 export function parseWait(text: string): number | undefined {
   const waitUs = parseDuration(text);
   return waitUs !== undefined && waitUs <= maxWaitMs * 1_000 ? waitUs / 1_000 : undefined;

@@ -1,5 +1,5 @@
-// The policy document as JSON Schema, derived from the shape that the validator walks: for people and their tools to
-// read. Nothing here decides whether a document is valid.
+// The policy document as JSON Schema, derived from the shape that the validator walks. It is for people and their tools to
+// read; it does not decide whether a document is valid.
 
 import { policyShape } from "@sluice/limiter/document/policy-shape.ts";
 import type { Field, Shape } from "@sluice/limiter/document/shape.ts";
@@ -9,25 +9,25 @@ export interface JsonSchema {
   readonly [keyword: string]: unknown;
 }
 
-/** A document as gateways get it. */
+/** The schema of a document as gateways get it. */
 export const policySchema: JsonSchema = schemaOf(policyShape);
 
-/** A stored document: it may refer to templates. */
+/** The schema of a stored document, which may refer to templates. */
 export const storedPolicySchema: JsonSchema = {
   ...policySchema,
   properties: { ...(policySchema["properties"] as Record<string, JsonSchema>), ...templatedFields() },
 };
 
-/** A document as it is put: its name may be left to the URL. */
+/** The schema of a document in a PUT, which may leave its name to the URL. */
 export const policyBodySchema: JsonSchema = {
   ...storedPolicySchema,
   required: (policySchema["required"] as string[]).filter((name) => name !== "name"),
 };
 
-/** Never stricter than the shape; looser where a shape's rule is code. */
+/** Derives the schema of a shape. It is never stricter than the shape, and looser where the shape checks by code. */
 export function schemaOf(shape: Shape): JsonSchema {
   switch (shape.kind) {
-    // maxLength counts characters, maxBytes bytes: a text within the bytes is within as many characters.
+    // maxLength counts characters and maxBytes counts bytes: a text of at most so many bytes has at most so many characters.
     case "text":
       return { type: "string", maxLength: shape.maxBytes, "x-expected": shape.expected };
     case "integer":

@@ -1,4 +1,4 @@
-// Bodies held against a shape of limiter's: what is wrong with them is told in the same words as of policies.
+// Checks bodies against a shape of the limiter, so that problems are reported in the same words as those of policies.
 
 import { listProblems, noFindings } from "@sluice/limiter/document/problems.ts";
 import type { Shape } from "@sluice/limiter/document/shape.ts";
@@ -12,15 +12,15 @@ export function shapeProblems(shape: Shape, value: unknown): Problem[] {
 }
 
 /**
- * @returns the body; that it is a T is the shape's word
- * @throws ApiError invalid-request with everything that is wrong with it
+ * @returns the body; its type T is taken from the shape, not checked by the compiler
+ * @throws ApiError invalid-request with all problems of the body
  */
 export function readBody<T>(shape: Shape, body: unknown): T {
   refuseProblems(shapeProblems(shape, body));
   return body as T;
 }
 
-/** @throws ApiError invalid-request if there are any */
+/** @throws ApiError invalid-request if there are problems */
 export function refuseProblems(problems: readonly Problem[]): void {
   const [first] = problems;
   if (first === undefined) return;

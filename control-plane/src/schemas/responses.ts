@@ -1,4 +1,4 @@
-// What the API answers with, for its description. Answers are serialised as they are, not by these.
+// Schemas of the API's responses, for its description only. They do not serialise responses.
 
 import { realmShape } from "@sluice/limiter/realm/realm-shape.ts";
 import { boundNames } from "../bounds/bounds.ts";
@@ -48,7 +48,7 @@ const policy = { $id: "Policy", ...storedPolicySchema };
 
 const refusals = {
   type: "array",
-  description: "Of the gateways that refused: the first ten, with what was wrong.",
+  description: "The first ten gateways that refused, with the problems that they reported.",
   items: object({ gateway: text, revision: count, errors: problems }),
 };
 
@@ -69,15 +69,18 @@ const app = {
     name: text,
     createdAt: time,
     revision: count,
-    realm: { anyOf: [schemaOf(realmShape), { type: "null" }], description: "As it was put; null: it has none." },
+    realm: {
+      anyOf: [schemaOf(realmShape), { type: "null" }],
+      description: "The realm as it was put; null if the app has none.",
+    },
     realmState: {
       type: "string",
       enum: ["set", "none", "legacy", "all"],
       description:
-        "none: its policies match no traffic. legacy: an app from before there were realms, whose policies match whatever they say. all: default.",
+        "set: the app has a realm. none: its policies match no traffic. legacy: an app from before there were realms, whose policies may match everything. all: the app default, whose policies may match everything.",
     },
-    bounds: { ...bounds, description: "The most that the app may have." },
-    used: { ...bounds, description: "What it has of each." },
+    bounds: { ...bounds, description: "The most that the app may have of each resource." },
+    used: { ...bounds, description: "How much the app uses of each resource." },
   }),
 };
 
@@ -136,12 +139,12 @@ const redisOfControlPlane = {
     },
     ["since", "error"],
   ),
-  description: "Redis as this control plane sees it.",
+  description: "The state of Redis as this control plane sees it.",
 };
 
 const redisOfGateway = {
   anyOf: [object({ state: { type: "string", enum: ["ok", "failing", "unused"] }, since: time }), { type: "null" }],
-  description: "Redis as this gateway's last calls found it; null without one.",
+  description: "The state of Redis in this gateway's last calls; null if it has no Redis or has not reported yet.",
 };
 
 const fleet = {
@@ -161,10 +164,11 @@ const fleet = {
           version: text,
           workers: count,
           revision: count,
-          lag: { ...count, description: "Revisions behind." },
+          lag: { ...count, description: "How many revisions the gateway is behind." },
           alarm: {
             anyOf: [{ type: "string", enum: alarmNames }, { type: "null" }],
-            description: "Why it does not have what is stored, where that will not mend itself.",
+            description:
+              "Why the gateway does not have the stored state, if that will not resolve by itself; otherwise null.",
           },
           refused: {
             anyOf: [object({ revision: count, at: time, errors: problems }), { type: "null" }],
@@ -182,10 +186,10 @@ const counterLimits = {
   type: "array",
   items: object({
     name: text,
-    limit: { ...count, description: "The most units that can be had at once." },
+    limit: { ...count, description: "The most units that can be taken at once." },
     used: count,
     remaining: count,
-    resetAfter: { ...count, description: "Seconds until it is as if never used, rounded up." },
+    resetAfter: { ...count, description: "Seconds, rounded up, until the counter is as if it had never been used." },
   }),
 };
 
@@ -196,11 +200,15 @@ const counter = {
       app: text,
       policy: text,
       scope: { type: "string", enum: ["node", "cluster"] },
-      key: { type: "array", items: text, description: "As it is counted: an address by its network." },
-      limits: { ...counterLimits, description: "In Redis, of a policy of scope cluster." },
+      key: {
+        type: "array",
+        items: text,
+        description: "The key as it is counted: an address is replaced by its network.",
+      },
+      limits: { ...counterLimits, description: "The limits of the counter in Redis, for a policy of scope cluster." },
       gateways: {
         type: "array",
-        description: "Those that were told. Of a policy of scope node, each has limits of its own.",
+        description: "The gateways that got the order. For a policy of scope node, each has its own limits.",
         items: object(
           {
             id: text,
@@ -224,11 +232,15 @@ const token = {
 
 const newToken = {
   $id: "NewToken",
-  ...object({ ...tokenFields, token: { ...text, description: "Shown once." }, revision: count, applied }, [
-    "expiresAt",
-    "revision",
-    "applied",
-  ]),
+  ...object(
+    {
+      ...tokenFields,
+      token: { ...text, description: "The token itself, which is shown only here." },
+      revision: count,
+      applied,
+    },
+    ["expiresAt", "revision", "applied"],
+  ),
 };
 
 const tokenPage = {
@@ -236,13 +248,13 @@ const tokenPage = {
   ...object({ tokens: { type: "array", items: { $ref: "Token#" } }, next: text }, ["next"]),
 };
 
-/** The revision is of the gateways' view: a token that they never see changes none. */
+/** The revision counts changes that gateways see: a token that gateways never see has none. */
 const tokenChange = { $id: "TokenChange", ...object({ revision: count, applied }, ["revision", "applied"]) };
 
 const banFields = {
   id: text,
   app: text,
-  cidr: { ...text, description: "Host bits are cleared." },
+  cidr: { ...text, description: "The banned network, with its host bits cleared." },
   policy: text,
   key: { type: "array", items: text },
   until: time,
@@ -324,7 +336,7 @@ export type SharedSchema =
   | "Template"
   | "TemplatePage";
 
-/** Responses by status, and problems for the rest. */
+/** Describes the responses by status; other statuses are problem documents. */
 export function answers(responses: Readonly<Record<number, SharedSchema | string>>): JsonSchema {
   const described: Record<string, JsonSchema> = {
     "4xx": problemAnswer("The request cannot be served; `code` says why."),

@@ -1,15 +1,15 @@
-// What ajv found wrong with a query or a body, in the form that policies' problems have: path, expected, got.
+// Converts ajv's errors about a query or a body to the form of policies' problems: path, expected, got.
 
 import type { Problem } from "@sluice/limiter/document/validate.ts";
 import type { FastifySchemaValidationError } from "fastify";
 
-/** With ajv's option `verbose`, an error carries the schema that it broke and the value that broke it. */
+/** With ajv's option `verbose`, an error carries the violated schema and the offending value. */
 interface VerboseError extends FastifySchemaValidationError {
   readonly data?: unknown;
   readonly parentSchema?: { readonly "x-expected"?: string; readonly properties?: Record<string, unknown> };
 }
 
-/** One problem per path: the first that ajv reports for it. */
+/** Returns one problem per path: the first that ajv reports for it. */
 export function problemsOf(errors: readonly FastifySchemaValidationError[]): Problem[] {
   const problems = new Map<string, Problem>();
   for (const error of errors as readonly VerboseError[]) {

@@ -1,4 +1,4 @@
-// Apps: the tenants that own policies. `default` is made with the database and stays.
+// Apps: the tenants that own policies. The app `default` is made with the database and is never deleted.
 
 import { isDeepStrictEqual } from "node:util";
 import type { RealmDocument } from "@sluice/limiter/realm/realm.ts";
@@ -18,25 +18,25 @@ export interface App {
   /** The revision that last changed it; 0 for `default`, until it is changed. */
   readonly revision: number;
   readonly realm: AppRealm;
-  /** Those that an admin set; undefined: none. */
+  /** The bounds that an admin set; undefined if none are set. */
   readonly bounds: Partial<Bounds> | undefined;
 }
 
-/** What is set of an app. A field that is absent stays as it is, null is as if it had never been set. */
+/** A change of an app's settings. An absent field keeps its value; null removes the setting. */
 export interface AppChange {
   readonly realm?: RealmDocument | null;
   readonly bounds?: Partial<Bounds> | null;
 }
 
 /**
- * Where the app's policies may match. all: `default`, everywhere. legacy: an app from before there were realms, everywhere
- * until an admin sets one. none: nowhere; they are for the ask-first API alone.
+ * Where the app's policies may match. all: `default`, which may match everywhere. legacy: an app from before there were
+ * realms, which may match everywhere until an admin sets a realm. none: nowhere; its policies are only for the check API.
  */
 export type AppRealm =
   | { readonly state: "all" | "legacy" | "none" }
   | { readonly state: "set"; readonly document: RealmDocument };
 
-/** By name, those after the given one. @param only the one app to list, or undefined for all */
+/** Lists apps by name, after the given one. @param only the one app to list, or undefined for all */
 export async function listApps(
   database: Database,
   only: string | undefined,
@@ -56,30 +56,30 @@ export async function getApp(database: Database | Transaction<Tables>, name: str
   return appFrom(row);
 }
 
-/** All of them, by name, as a snapshot is made from. */
+/** Reads all apps by name, for a snapshot. */
 export async function readApps(transaction: Transaction<Tables>): Promise<App[]> {
   const rows = await transaction.selectFrom("apps").selectAll().orderBy("name").execute();
   return rows.map(appFrom);
 }
 
-/** What an app is put with. */
+/** The arguments of `putApp`. */
 export interface AppPut {
   readonly name: string;
   readonly asked: AppChange;
   readonly precondition: Precondition;
-  /** Throws when policies that there are reach outside of the realm that is to be set. */
+  /** Throws when existing policies reach outside the new realm. */
   check(realm: RealmDocument, policies: readonly PolicyOfApp[], templates: Templates): Promise<void>;
 }
 
 export interface PolicyOfApp {
   readonly name: string;
-  /** As it was put, as JSON. */
+  /** The document as it was put, as JSON. */
   readonly document: string;
 }
 
 /**
- * Makes the app, or changes what is set of it. What says the same as before makes no revision.
- * @returns the revision that holds it, and how many policies it has that match no traffic any more
+ * Makes the app, or changes its settings. A change that leaves the settings the same makes no revision.
+ * @returns the revision that contains the settings, and how many policies stop matching traffic
  * @throws ApiError app-protected, or what the precondition or the check throws
  */
 export function putApp(
@@ -119,7 +119,7 @@ export function putApp(
   });
 }
 
-/** @returns how many policies match no traffic without a realm @throws what the check throws */
+/** @returns how many policies match no traffic because the realm was removed @throws what the check throws */
 async function meetRealm(
   transaction: Transaction<Tables>,
   app: string,
@@ -137,7 +137,7 @@ async function meetRealm(
   return 0;
 }
 
-/** Names of the apps from before there were realms that have none yet. */
+/** Returns the names of the apps from before there were realms that still have none. */
 export async function listLegacyApps(database: Database): Promise<string[]> {
   const rows = await database.selectFrom("apps").select(["name", "realm"]).where("realm", "is not", null).execute();
   return rows
@@ -146,14 +146,14 @@ export async function listLegacyApps(database: Database): Promise<string[]> {
     .sort();
 }
 
-/** The columns of what is set of an app, as JSON text; null: not set. */
+/** The columns with an app's settings, as JSON text; null means not set. */
 type Settings = Pick<AppTable, "realm" | "bounds">;
 
 function settingsOf(row: AppTable | undefined): Settings {
   return { realm: row?.realm ?? null, bounds: row?.bounds ?? null };
 }
 
-/** The columns that a change sets. */
+/** Returns the columns that a change sets. */
 function storedSettings({ realm, bounds }: AppChange): Partial<Settings> {
   return {
     ...(realm === undefined ? {} : { realm: textOf(realm) }),
@@ -165,14 +165,14 @@ function textOf(value: object | null): string | null {
   return value === null ? null : JSON.stringify(value);
 }
 
-/** For the history: what is set, and nothing of what is not. */
+/** Returns the settings for the history, without those that are not set. */
 function describedSettings(settings: Settings): string {
   const set = Object.entries(settings).filter(([, text]) => text !== null);
   return JSON.stringify(Object.fromEntries(set.map(([name, text]) => [name, JSON.parse(text as string)])));
 }
 
 /**
- * Deletes it with its bans and tokens: another app of that name would be open to who had a token of this one.
+ * Deletes the app with its bans and tokens: otherwise a later app of the same name would accept a token of this one.
  * @throws ApiError app-not-found, app-protected, app-not-empty, or what the precondition throws
  */
 export function deleteApp(

@@ -1,6 +1,6 @@
-// A trace of what is no change of what gateways enforce: tokens made and deleted, counters read, reset and topped up by hand.
-// It is written once and never changed; what is old goes, and where an app has very much of it, what was only read goes first,
-// and what tokens were made and deleted last.
+// The audit trail of actions that do not change what gateways enforce: making and deleting tokens; reading, resetting and
+// topping up counters by hand. Entries are written once and never changed. Old entries are deleted. If the
+// entries of an app take too much room, those about reading go first, and those about making and deleting tokens last.
 
 import type { Transaction } from "kysely";
 import type { Origin } from "./change.ts";
@@ -14,14 +14,14 @@ export type AuditAction = "create-token" | "delete-token" | "read-counter" | "re
 export interface Trace {
   readonly action: AuditAction;
   readonly app: string;
-  /** A token's name; of a counter, `{"policy":…,"key":[…]}`. */
+  /** The token's name; for a counter, `{"policy":…,"key":[…]}`. */
   readonly subject: string;
   /** As JSON. */
   readonly before?: string;
   readonly after?: string;
 }
 
-/** Of one app. */
+/** The most bytes that the entries of one app may take. */
 const mostBytesOfApp = 33_554_432;
 const rowsAtOnce = 100;
 const dayMs = 86_400_000;
@@ -49,12 +49,12 @@ export async function writeTrace(
   await addBytes(transaction, app, bytes);
 }
 
-/** One that belongs to no change of what is stored. */
+/** Writes an entry in its own transaction, for an action that changes nothing else in the database. */
 export function trace(database: Database, origin: Origin, what: Trace): Promise<void> {
   return database.transaction().execute((transaction) => writeTrace(transaction, origin, what));
 }
 
-/** One small step. @returns whether there may be more to delete */
+/** Deletes a small number of old entries. @returns whether there may be more to delete */
 export function pruneAudit(database: Database, days: number, nowMs: number): Promise<boolean> {
   return database.transaction().execute(async (transaction) => {
     const old = await transaction
@@ -69,14 +69,17 @@ export function pruneAudit(database: Database, days: number, nowMs: number): Pro
   });
 }
 
-/** What goes first where there is no room: who tops counters up in a loop does not wipe out who made which token. */
-const goFirst: readonly (readonly AuditAction[])[] = [
+/**
+ * The order in which entries are deleted when there is no room: topping counters up in a loop must not erase who made which
+ * token.
+ */
+const deletionOrder: readonly (readonly AuditAction[])[] = [
   ["read-counter"],
   ["reset-counter", "top-up-counter"],
   ["create-token", "delete-token"],
 ];
 
-/** Takes as many away as the new row needs, and no more. */
+/** Deletes as many entries as the new row needs, and no more. */
 async function makeRoom(transaction: Transaction<Tables>, app: string, wanted: number): Promise<void> {
   const row = await transaction.selectFrom("usage").select("audit_bytes").where("app", "=", app).executeTakeFirst();
   if (row === undefined) {
@@ -84,7 +87,7 @@ async function makeRoom(transaction: Transaction<Tables>, app: string, wanted: n
     return;
   }
   let excess = Number(row.audit_bytes) + wanted - mostBytesOfApp;
-  for (const actions of goFirst) {
+  for (const actions of deletionOrder) {
     while (excess > 0) {
       const oldest = await transaction
         .selectFrom("audit")
@@ -95,13 +98,13 @@ async function makeRoom(transaction: Transaction<Tables>, app: string, wanted: n
         .limit(rowsAtOnce)
         .execute();
       if (oldest.length === 0) break;
-      const going: typeof oldest = [];
+      const chosen: typeof oldest = [];
       for (const one of oldest) {
         if (excess <= 0) break;
-        going.push(one);
+        chosen.push(one);
         excess -= Number(one.bytes);
       }
-      await deleteRows(transaction, going);
+      await deleteRows(transaction, chosen);
     }
   }
 }

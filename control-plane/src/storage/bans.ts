@@ -1,5 +1,5 @@
-// Bans: a network, or key values of a policy, until a time. They are over by themselves: what has expired is not read
-// any more, and swept out when another one comes.
+// Bans: a network, or key values of a policy, until a time. They expire by themselves: expired bans are no longer read, and
+// are deleted when the next ban is made.
 
 import type { SnapshotBan } from "@sluice/limiter/compiled/bans.ts";
 import type { SelectQueryBuilder, Transaction } from "kysely";
@@ -12,24 +12,25 @@ import { newId } from "./new-id.ts";
 import type { BanTable, Tables } from "./tables.ts";
 import { addUsage, takeRoom } from "./usage.ts";
 
-/** Who is banned: a network, or who has these values of the policy's key. */
+/** Who is banned: a network, or the requests with these values of the policy's key. */
 export type Banned = { readonly cidr: string } | { readonly policy: string; readonly key: readonly string[] };
 
 export interface Ban {
   readonly id: string;
   readonly app: string;
   readonly banned: Banned;
-  /** A whole second. */
+  /** A whole second, in milliseconds since 1970. */
   readonly untilMs: number;
   readonly reason: string | undefined;
   readonly createdAtMs: number;
   readonly createdBy: string;
-  /** The revision that made it. */
+  /** The revision that made the ban. */
   readonly revision: number;
 }
 
 /**
- * @param ban.check throws when the policy whose key it is for cannot have such values; undefined: there is none
+ * @param ban.check throws when the policy cannot have key values like the ban's; it gets undefined if there is no such
+ * policy
  * @throws ApiError app-not-found, too-many-bans, or what the check throws
  */
 export function createBan(
@@ -81,7 +82,7 @@ export function createBan(
   });
 }
 
-/** In the order they were made, those after the given id. @throws ApiError app-not-found */
+/** Lists bans in the order they were made, after the given id. @throws ApiError app-not-found */
 export async function listBans(
   database: Database,
   app: string,
@@ -133,12 +134,12 @@ export function deleteBan(database: Database, origin: Origin, app: string, id: s
   });
 }
 
-/** Those that are over. They are none of any list's already. */
+/** Deletes expired bans. They are not in any list any more. */
 export function sweepBans(transaction: Transaction<Tables>, nowMs: number): Promise<void> {
   return deleteBans(transaction, (bans) => bans.where("until_at", "<=", nowMs));
 }
 
-/** Those of a policy's key. */
+/** Deletes the bans of a policy's key values. */
 export function deleteBansOfPolicy(transaction: Transaction<Tables>, app: string, policy: string): Promise<void> {
   return deleteBans(transaction, (bans) => bans.where("app", "=", app).where("policy", "=", policy));
 }
@@ -161,13 +162,13 @@ async function deleteBans(
   }
 }
 
-/** Every ban in force, as a snapshot has it. */
+/** Reads all bans in force, in the form of a snapshot. */
 export async function readBans(transaction: Transaction<Tables>, nowMs: number): Promise<SnapshotBan[]> {
   const rows = await transaction.selectFrom("bans").selectAll().where("until_at", ">", nowMs).orderBy("id").execute();
   return rows.map((row) => snapshotBan(banFrom(row)));
 }
 
-/** Of its line in a snapshot. */
+/** Returns the size of the ban's line in a snapshot. */
 export function banBytes(ban: Pick<Ban, "id" | "app" | "banned" | "untilMs">): number {
   return Buffer.byteLength(JSON.stringify(snapshotBan(ban))) + 2;
 }

@@ -1,5 +1,5 @@
-// Every change of what gateways enforce: one transaction that holds the change, the next revision number and its entry
-// in the history, so that no revision is skipped, shared or left without a change.
+// Changes what gateways enforce. Each change is one transaction with the change itself, the next revision number and the
+// entry in the history. So no revision is skipped, shared or without a change.
 
 import type { Transaction } from "kysely";
 import type { Database } from "./database.ts";
@@ -27,31 +27,31 @@ export type Action =
 export interface Origin {
   readonly who: string;
   readonly atMs: number;
-  /** The address that it was asked from. */
+  /** The address that the request came from. */
   readonly from?: string;
 }
 
 export interface Entry {
   readonly action: Action;
-  /** Absent: the change is of no app. */
+  /** Absent if the change belongs to no app. */
   readonly app?: string;
   readonly policy?: string;
-  /** The template or token that changed, by name, or the ban, by id. */
+  /** The name of the template or token that changed, or the id of the ban. */
   readonly subject?: string;
   /** Documents as JSON text. */
   readonly before?: string;
   readonly after?: string;
 }
 
-/** @returns the revision that the change became */
+/** @returns the revision that the change got */
 export type RecordEntry = (entry: Entry) => Promise<number>;
 
-/** Throws when the caller's condition does not hold for the current version (undefined: there is none). */
+/** Throws when the request's condition does not hold for the current version (undefined: there is no version yet). */
 export type Precondition = (revision: number | undefined) => void;
 
 /**
- * Runs `body` as the only writer. What it throws rolls everything back; when it never calls `record`, nothing changed
- * and no revision is used up.
+ * Runs `body` as the only writer. If it throws, everything is rolled back. If it never calls `record`, nothing changes and
+ * no revision number is used.
  */
 export function change<T>(
   database: Database,
@@ -59,8 +59,8 @@ export function change<T>(
   body: (transaction: Transaction<Tables>, record: RecordEntry) => Promise<T>,
 ): Promise<T> {
   return database.transaction().execute(async (transaction) => {
-    // Writing to the one row of meta first makes writers queue here, on every database and at any isolation level:
-    // what `body` reads afterwards stays true until it commits.
+    // Every writer first writes to the single row of `meta`, so writers queue here on every database and at any isolation
+    // level. What `body` reads afterwards stays true until it commits.
     await transaction
       .updateTable("meta")
       .set((row) => ({ revision: row.ref("revision") }))

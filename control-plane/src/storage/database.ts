@@ -1,4 +1,4 @@
-// Opens the database that the configuration names and brings its schema up to date. SQL lives in this folder alone.
+// Opens the configured database and brings its schema up to date. All SQL is in this folder.
 
 import { mkdir } from "node:fs/promises";
 import { dirname } from "node:path";
@@ -13,7 +13,7 @@ import type { Tables } from "./tables.ts";
 
 export type Database = Kysely<Tables>;
 
-/** @throws when it cannot be opened or migrated; what was opened is closed again */
+/** @throws when the database cannot be opened or migrated; then what was opened is closed again */
 export async function openDatabase(
   configuration: DatabaseConfiguration,
 ): Promise<{ database: Database; health: StorageHealth }> {
@@ -34,7 +34,10 @@ export async function probeDatabase(database: Database): Promise<void> {
   await sql`select 1`.execute(database);
 }
 
-/** Writes what is there already. @throws DatabaseUnwritable when there is no room, DatabaseBusy */
+/**
+ * Tries a write that changes nothing.
+ * @throws DatabaseUnwritable when the disk is full or cannot be written to, DatabaseBusy
+ */
 export async function probeWriting(database: Database): Promise<void> {
   await database
     .updateTable("meta")
@@ -43,7 +46,7 @@ export async function probeWriting(database: Database): Promise<void> {
     .execute();
 }
 
-/** In the words of whoever starts it. */
+/** Rewords an error for the operator who starts the control plane. */
 function reported(error: unknown, { variable, path }: DatabaseConfiguration): unknown {
   if (error instanceof DatabaseInUse) {
     const who = error.pid === undefined ? "another one" : `the one with pid ${error.pid}`;

@@ -1,5 +1,5 @@
-// A new epoch for a history that lost its end, as a restored backup does: its next revisions would come under numbers
-// that gateways know already, and that they would refuse as old.
+// Begins a new epoch when the history has lost its end, for example after a restore from a backup. Otherwise the next
+// revisions would get numbers that gateways know already, and gateways would refuse them as old.
 
 import { randomUUID } from "node:crypto";
 import type { Transaction } from "kysely";
@@ -14,9 +14,9 @@ export interface Position {
 }
 
 /**
- * Makes the database's history another one, unless it reaches as far as `held` or is another one already.
- * @param held what somebody holds of it
- * @returns the newest position that was left behind, or undefined when nothing had to change
+ * Begins a new epoch, unless the database's history reaches `held`, or is already another history.
+ * @param held the position that a gateway or this process holds
+ * @returns the newest position of the abandoned history, or undefined when nothing had to change
  */
 export function renewEpoch(database: Database, origin: Origin, held: Position): Promise<Position | undefined> {
   return change(database, origin, async (transaction, record) => {
@@ -28,7 +28,7 @@ export function renewEpoch(database: Database, origin: Origin, held: Position): 
   });
 }
 
-/** Makes it another one because somebody asked. @returns the revision that begins it */
+/** Begins a new epoch because an admin asked for it. @returns the first revision of the new epoch */
 export function beginEpoch(database: Database, origin: Origin): Promise<number> {
   return change(database, origin, async (transaction, record) => {
     const head = await transaction.selectFrom("meta").selectAll().where("id", "=", 1).executeTakeFirstOrThrow();

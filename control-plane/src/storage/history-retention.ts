@@ -1,5 +1,6 @@
-// How long the history is kept. It is bounded for each app by the bytes of its documents, so that nobody's changes push out
-// somebody else's, and for all by age. What goes, goes oldest first and in small steps.
+// Deletes old history. The history of each app is bounded by the size of its documents, so that one app's changes never push
+// out another app's history; the history of all apps is bounded by age. The oldest entries are deleted first, in small
+// steps.
 
 import type { Transaction } from "kysely";
 import type { Entry } from "./change.ts";
@@ -8,20 +9,20 @@ import type { Tables } from "./tables.ts";
 import { emptyRow } from "./usage.ts";
 
 export interface HistoryRetention {
-  /** Entries that are older go, but for the newest `atLeast` of all. */
+  /** Older entries are deleted, except for the newest `keptEntries` of all apps. */
   readonly days: number;
-  /** Of the documents before and after, for each app. */
+  /** The bound for each app on the size of its entries, including the documents before and after. */
   readonly bytesOfApp: number;
 }
 
-/** However old they are. */
+/** The newest entries that are kept however old they are. */
 export const keptEntries = 1_000;
-/** Of an entry, beside its documents. */
+/** The size that an entry counts in addition to its documents. */
 export const bytesOfEntry = 200;
 const entriesAtOnce = 100;
 const dayMs = 86_400_000;
 
-/** Adds an entry that has just been written to the sums of its app. */
+/** Adds a new entry to the sums of its app. */
 export async function countEntry(transaction: Transaction<Tables>, entry: Entry): Promise<void> {
   const app = entry.app ?? "";
   const known = await transaction.selectFrom("usage").select("app").where("app", "=", app).executeTakeFirst();
@@ -29,7 +30,7 @@ export async function countEntry(transaction: Transaction<Tables>, entry: Entry)
   await addHistory(transaction, app, 1, bytesOf(entry));
 }
 
-/** One small step. @returns whether there may be more to delete */
+/** Deletes a small number of entries. @returns whether there may be more to delete */
 export function pruneHistory(
   database: Database,
   { days, bytesOfApp }: HistoryRetention,
@@ -71,7 +72,7 @@ export function pruneHistory(
       left -= bytesOf(entry);
     }
     if (going.length > 0) await deleteEntries(transaction, going);
-    // Sums that say more than there is must not have us look again and again.
+    // If the sums are larger than what is there, they are reset: otherwise this app would be found again and again.
     else await transaction.updateTable("usage").set({ history_bytes: 0 }).where("app", "=", tooLarge.app).execute();
     return true;
   });
@@ -106,7 +107,10 @@ async function addHistory(
     .execute();
 }
 
-/** Its documents in characters, as SQLite counts a text, since few are others than ASCII's; and what else there is of it. */
+/**
+ * Returns the size that an entry counts. Documents count in characters, as SQLite counts a text's length, because few
+ * characters are not ASCII.
+ */
 function bytesOf({ before, after }: Pick<Entry, "before" | "after"> | StoredEntry): number {
   return (before?.length ?? 0) + (after?.length ?? 0) + bytesOfEntry;
 }

@@ -1,5 +1,5 @@
-// The step of the schema that brings sums of what apps use, audit entries and the key of proofs: with what is stored already
-// counted.
+// The migration that adds the sums of what apps use, the audit entries and the key of proofs. It counts what is stored
+// already.
 
 import { randomBytes } from "node:crypto";
 import { type Kysely, sql } from "kysely";

@@ -1,4 +1,4 @@
-// The schema, step by step; run at every start. A released step is never edited, only followed by another.
+// The schema in steps, applied at every start. A released step is never edited; a change is a new step.
 
 import { randomUUID } from "node:crypto";
 import { type Kysely, type Migration, Migrator, sql } from "kysely";
@@ -14,8 +14,9 @@ const migrations: Record<string, Migration> = {
 };
 
 /**
- * Brings the database to the newest schema, and writes nothing where it is there already: a full disk must not keep us
- * from what is stored. @throws what the failing step threw; all steps are rolled back
+ * Brings the database to the newest schema. If it has that already, nothing is written: a full disk must not prevent the
+ * control plane from reading what is stored.
+ * @throws what the failing step threw; all steps are rolled back
  */
 export async function migrate(database: Kysely<Tables>): Promise<void> {
   const migrator = new Migrator({ db: database, provider: { getMigrations: async () => migrations } });
@@ -24,7 +25,7 @@ export async function migrate(database: Kysely<Tables>): Promise<void> {
   if (error !== undefined) throw error;
 }
 
-/** Not so where a later version of Sluice has been at it, which the migrator then says. */
+/** Returns false if a later version of Sluice has migrated the database; the migrator then reports that. */
 async function isNewest(database: Kysely<Tables>, migrator: Migrator): Promise<boolean> {
   const known = await migrator.getMigrations();
   if (known.some(({ executedAt }) => executedAt === undefined)) return false;
@@ -106,7 +107,7 @@ async function addBansTemplatesAndTokenIds(database: Kysely<Tables>): Promise<vo
     .addForeignKeyConstraint("templates_app", ["app"], "apps", ["name"])
     .execute();
   await database.schema.alterTable("revisions").addColumn("subject", "varchar(255)").execute();
-  // Not marked as not null: SQLite adds no such column to a table with rows.
+  // Not declared as not null: SQLite cannot add such a column to a table with rows.
   await database.schema.alterTable("tokens").addColumn("id", "varchar(36)").execute();
   for (const { hash, created_at } of await database.selectFrom("tokens").select(["hash", "created_at"]).execute()) {
     await database
@@ -118,7 +119,10 @@ async function addBansTemplatesAndTokenIds(database: Kysely<Tables>): Promise<vo
   await database.schema.createIndex("tokens_id").unique().on("tokens").column("id").execute();
 }
 
-/** Apps that there are go on matching everywhere until an admin sets their realms; `default` has everything without one. */
+/**
+ * Existing apps continue to match everywhere until an admin sets their realms. `default` may match everywhere without a
+ * realm.
+ */
 async function addRealms(database: Kysely<Tables>): Promise<void> {
   await database.schema.alterTable("apps").addColumn("realm", "text").execute();
   await database

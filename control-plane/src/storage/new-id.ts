@@ -1,4 +1,4 @@
-// Ids of what has no name of its own. They sort by the time they were made at, so that a list of them can be paged.
+// Makes ids for things without a name. They sort by creation time, so that a list of them can be paged.
 
 import { randomBytes } from "node:crypto";
 

@@ -1,4 +1,4 @@
-// Policy documents, as they were put. What comes in here has been validated; this only keeps it, and keeps count.
+// Stores policy documents as they were put, and keeps the sums of what they use. Callers have validated them.
 
 import { isDeepStrictEqual } from "node:util";
 import type { Transaction } from "kysely";
@@ -25,8 +25,8 @@ export interface StoredPolicy {
 }
 
 /**
- * What to store and what gateways will get of it.
- * @param bytesBefore of the policy of this name that there is; undefined: there is none
+ * Returns the document to store, and the document that gateways will get.
+ * @param bytesBefore size of the stored policy of this name; undefined if there is none
  */
 export type PolicyValidator = (
   templates: Templates,
@@ -34,7 +34,7 @@ export type PolicyValidator = (
   bytesBefore: number | undefined,
 ) => { readonly document: unknown; readonly resolved: unknown };
 
-/** By name, those after the given one. @throws ApiError app-not-found */
+/** Lists policies by name, after the given one. @throws ApiError app-not-found */
 export async function listPolicies(
   database: Database,
   app: string,
@@ -62,11 +62,11 @@ export async function getPolicy(database: Database, app: string, name: string): 
 }
 
 /**
- * Stores a document. One that says the same as the stored one changes nothing and makes no revision.
- * @param put.judge the document to store and what gateways will get of it, or throws; it is asked while no template and no realm
- *   can change
- * @returns the revision that holds the document
- * @throws ApiError app-not-found, bound-exceeded, or what the precondition or the judge throws
+ * Stores a document. If it equals the stored one, nothing changes and there is no new revision.
+ * @param put.validate returns the document to store and what gateways will get, or throws; it is called while no template
+ * and no realm can change
+ * @returns the revision that contains the document
+ * @throws ApiError app-not-found, bound-exceeded, or what the precondition or `validate` throws
  */
 export function putPolicy(
   database: Database,
@@ -111,7 +111,7 @@ export function putPolicy(
 }
 
 /**
- * Deletes it with the bans of its keys, which mean nothing to another policy of that name.
+ * Deletes the policy with the bans of its key values, which mean nothing for a later policy of the same name.
  * @throws ApiError app-not-found, policy-not-found, or what the precondition throws
  */
 export function deletePolicy(
@@ -133,7 +133,7 @@ export function deletePolicy(
   });
 }
 
-/** How much more an app uses when one of its policies has another size. */
+/** Returns how much more an app uses when the size of one of its policies changes. */
 export function sizeChange(before: { readonly bytes: number; readonly steps: number }, after: PolicySize): PolicySize {
   return { bytes: after.bytes - Number(before.bytes), steps: after.steps - Number(before.steps) };
 }

@@ -1,4 +1,4 @@
-// The history: what each revision changed, and the whole state at the newest one.
+// Reads the history of revisions, and the whole state at the newest revision.
 
 import { setImmediate } from "node:timers/promises";
 import type { SnapshotBan } from "@sluice/limiter/compiled/bans.ts";
@@ -17,17 +17,17 @@ export interface Revision {
   readonly atMs: number;
   readonly who: string;
   readonly action: Action;
-  /** Undefined: the change was of no app. */
+  /** Undefined if the change belongs to no app. */
   readonly app: string | undefined;
   readonly policy: string | undefined;
   readonly subject: string | undefined;
 }
 
-/** What a snapshot is made of, at one revision; documents as the JSON text they are stored as. */
+/** The content of a snapshot, at one revision. Documents are the JSON text that is stored. */
 export interface StoredState {
   readonly epoch: string;
   readonly revision: number;
-  /** The key of the proofs that gateways get. */
+  /** The key for the proofs that gateways get. */
   readonly proofKey: string;
   readonly policies: readonly { readonly app: string; readonly document: string }[];
   readonly apps: readonly App[];
@@ -37,9 +37,9 @@ export interface StoredState {
 }
 
 /**
- * Newest first.
- * @param app only those of its since it was last created, or undefined for all
- * @param before only those with a lower number, or undefined for all
+ * Lists revisions, newest first.
+ * @param app lists only revisions of this app since it was last created; undefined lists all
+ * @param before lists only revisions with a lower number; undefined lists all
  */
 export async function listRevisions(
   database: Database,
@@ -49,7 +49,7 @@ export async function listRevisions(
 ): Promise<Revision[]> {
   let query = database.selectFrom("revisions").select(["number", "at", "who", "action", "app", "policy", "subject"]);
   if (app !== undefined) {
-    // Not what a deleted app of the same name did: it may have been somebody else's.
+    // Revisions of a deleted app with the same name are left out: it may have belonged to somebody else.
     const deleted = database
       .selectFrom("revisions")
       .select(({ fn }) => fn.coalesce(fn.max("number"), sql.lit(0)).as("number"))
@@ -70,10 +70,10 @@ export async function listRevisions(
   }));
 }
 
-/** So many policies are read without a pause: a millisecond or two. */
+/** Policies that are read without a pause, which takes a millisecond or two. */
 const policiesAtOnce = 500;
 
-/** The newest revision, and nothing of what it holds. */
+/** Reads only the newest position, without its content. */
 export async function readHead(database: Database): Promise<Position> {
   const { epoch, revision } = await database
     .selectFrom("meta")
@@ -85,7 +85,8 @@ export async function readHead(database: Database): Promise<Position> {
 
 /** @param nowMs what has expired by then is left out */
 export async function readState(database: Database, nowMs: number): Promise<StoredState> {
-  // Repeatable reads: policies of a later revision under an earlier number would never be corrected by a push.
+  // Repeatable reads are needed: if policies of a later revision got an earlier revision's number, no push would correct
+  // them.
   return database
     .transaction()
     .setIsolationLevel("repeatable read")
@@ -102,7 +103,7 @@ export async function readState(database: Database, nowMs: number): Promise<Stor
     });
 }
 
-/** By app and name, a page at a time: what else there is to do need not wait for the last one. */
+/** Reads policies by app and name, one page at a time, so that other work can run in between. */
 async function readPolicies(transaction: Transaction<Tables>): Promise<{ app: string; document: string }[]> {
   const policies: { app: string; document: string }[] = [];
   let last = { app: "", name: "" };

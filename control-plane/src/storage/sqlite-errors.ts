@@ -1,11 +1,11 @@
-// What SQLite's error codes mean to those who asked: another process is writing, or nothing can be written any more.
+// Interprets SQLite's error codes: another process is writing, or the database cannot be written to.
 
 import { statfsSync } from "node:fs";
 
-/** Why the database takes no change. `full`: its disk is; `unwritable`: for any other reason. */
+/** Why the database takes no change. `full`: its disk is full; `unwritable`: any other reason. */
 export type WriteFault = "full" | "unwritable";
 
-/** A change that could not be stored. Nothing of it was. */
+/** A change that could not be stored. No part of it was stored. */
 export class DatabaseUnwritable extends Error {
   readonly fault: WriteFault;
 
@@ -16,7 +16,7 @@ export class DatabaseUnwritable extends Error {
   }
 }
 
-/** Another process held the database for longer than we wait. Nothing was done. */
+/** Another process locked the database for longer than we wait. Nothing was done. */
 export class DatabaseBusy extends Error {
   constructor(waitedMs: number, cause?: unknown) {
     super(`another process has locked the database, or earlier changes wait for it, for ${waitedMs} ms`, { cause });
@@ -24,25 +24,23 @@ export class DatabaseBusy extends Error {
   }
 }
 
-/** https://sqlite.org/rescode.html: the lowest byte says what kind of error it is. */
+/** From https://sqlite.org/rescode.html: the lowest byte of a code is the kind of error. */
 const kinds = { busy: 5, readOnly: 8, inputOutput: 10, full: 13, cannotOpen: 14 };
 
 export function isBusy(error: unknown): boolean {
   return kindOf(error) === kinds.busy;
 }
 
-/** A disk with less than this is taken for full: SQLite cannot make the file that its connections share. */
+/** A disk with less free space counts as full: SQLite cannot make the file that its connections share. */
 const leastFreeBytes = 256 * 1024;
 
-/**
- * @param directory of the database
- * @returns undefined for an error that has nothing to do with the disk
- */
+/** @param directory that contains the database @returns undefined if the error has nothing to do with the disk */
 export function writeFaultOf(error: unknown, directory: string): WriteFault | undefined {
   switch (kindOf(error)) {
     case kinds.full:
       return "full";
-    // Of a write that finds no room SQLite says so; of a file that cannot grow, only that something went wrong.
+    // SQLite reports a full disk only when a write finds no room. When a file cannot grow, it only reports an I/O or open
+    // error.
     case kinds.inputOutput:
     case kinds.cannotOpen:
       return isDiskFull(directory) ? "full" : "unwritable";
@@ -58,7 +56,7 @@ function kindOf(error: unknown): number | undefined {
   return error.errcode & 0xff;
 }
 
-/** @param directory on it */
+/** @param directory a directory on the disk */
 export function isDiskFull(directory: string): boolean {
   try {
     const { bavail, bsize } = statfsSync(directory);

@@ -1,24 +1,27 @@
-// Opens the database file: as a rule with a connection that writes and two that read beside it, and on a full disk with
-// a single one, which needs no file that the connections share.
+// Opens the database file: usually with one connection that writes and two that only read, and on a full disk with a single
+// connection, which needs no file that connections share.
 
 import { closeSync, openSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 
 export interface OpenedFile {
   readonly writer: DatabaseSync;
-  /** For single statements. */
+  /** Reads single statements. */
   readonly reader: DatabaseSync;
-  /** For transactions that read: while one is open, what it sees is not the newest. */
+  /** Runs transactions that only read. While one is open, it does not see newer changes. */
   readonly snapshotReader: DatabaseSync;
   /** Whether all three are one connection, which keeps other processes out. */
   readonly alone: boolean;
   close(): void;
 }
 
-// Nobody waits inside of SQLite, which would hold up every other request: who calls tries again.
+// SQLite itself never waits for a lock, because that would block every other request. Callers try again.
 const options = { timeout: 0 };
 
-/** Makes it where it is not there. SQLite would let everybody read it; files beside it get the mode of this one. */
+/**
+ * Makes the file if it does not exist, with its mode: SQLite would make it readable for everybody. Files beside it get the
+ * same mode.
+ */
 export function requireSqliteFile(path: string): void {
   try {
     closeSync(openSync(path, "ax", 0o600));
@@ -27,7 +30,7 @@ export function requireSqliteFile(path: string): void {
   }
 }
 
-/** @throws what SQLite says, for one when the disk has no room for the file that connections share */
+/** @throws errors of SQLite, for example when the disk has no room for the file that connections share */
 export function openTogether(path: string): OpenedFile {
   const opened: DatabaseSync[] = [];
   const open = () => {
@@ -50,11 +53,14 @@ export function openTogether(path: string): OpenedFile {
   }
 }
 
-/** Reads and, when there is room again, writes; nothing has to be written for it to open. @throws what SQLite says */
+/**
+ * Opens a single connection without writing anything. It can read, and can write when there is room again.
+ * @throws errors of SQLite
+ */
 export function openAlone(path: string): OpenedFile {
   const database = new DatabaseSync(path, options);
   try {
-    // Before anything else is done: what connections share is then kept in memory.
+    // This comes before everything else: SQLite then keeps in memory what connections would share in a file.
     database.exec("pragma locking_mode = exclusive");
     prepareForWriting(database);
     readSomething(database);
@@ -66,11 +72,11 @@ export function openAlone(path: string): OpenedFile {
 }
 
 function prepareForWriting(database: DatabaseSync): void {
-  // Every commit is synced: an answered PUT survives a power cut, not only a killed process.
+  // Every commit is synced, so an answered PUT survives a power cut, not only a killed process.
   database.exec("pragma journal_mode = wal; pragma synchronous = full");
 }
 
-/** SQLite opens its files at the first statement that needs them. */
+/** Makes SQLite open its files, which it does at the first statement that needs them. */
 function readSomething(database: DatabaseSync): void {
   database.prepare("select count(*) from sqlite_master").get();
 }

@@ -1,6 +1,6 @@
-// One control plane per SQLite file: two would each push what the other does not know of. The lock is one of the
-// operating system's, on an empty file beside the database: it dies with its process, however that ends, and needs no
-// room on the disk.
+// Allows only one control plane per SQLite file: two would each push snapshots that lack the other's changes. The lock is a
+// lock of the operating system on an empty file beside the database. It is released when its process ends, for whatever
+// reason, and needs no room on the disk.
 
 import { closeSync, existsSync, openSync, readFileSync, realpathSync, statSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
@@ -10,10 +10,10 @@ export interface FileLock {
   release(): void;
 }
 
-/** Another control plane has the file. */
+/** Another control plane has locked the database file. */
 export class DatabaseInUse extends Error {
   readonly path: string;
-  /** As the system tells it; undefined outside of Linux, and for a process of another container or machine. */
+  /** The pid according to the system. Undefined outside Linux, and for a process of another container or machine. */
   readonly pid: number | undefined;
 
   constructor(path: string, pid: number | undefined) {
@@ -25,17 +25,17 @@ export class DatabaseInUse extends Error {
 }
 
 /**
- * @param path of a database that is there
- * @throws DatabaseInUse, or what the system says when the lock's file cannot be made
+ * @param path of an existing database
+ * @throws DatabaseInUse, or errors of the system when the lock file cannot be made
  */
 export function lockSqliteFile(path: string): FileLock {
   const real = realpathSync(path);
   const file = `${real}-lock`;
-  // Not opened where it is there: closing it again would give up a lock that this very process has on it.
+  // An existing file is not opened here: closing it again would release a lock that this process has on it.
   if (!existsSync(file)) closeSync(openSync(file, "a", 0o600));
   const database = new DatabaseSync(file, { timeout: 0 });
   try {
-    // With its journal in memory nothing is written: the disk may be full.
+    // With the journal in memory nothing is written, so this works on a full disk.
     database.exec("pragma journal_mode = memory; begin immediate");
   } catch (error) {
     database.close();
@@ -44,7 +44,9 @@ export function lockSqliteFile(path: string): FileLock {
   return { release: () => database.close() };
 }
 
-/** The byte that SQLite locks for a transaction that will write: https://sqlite.org/fileformat2.html#the_lock_byte_page */
+/**
+ * The byte that SQLite locks for a transaction that will write; see https://sqlite.org/fileformat2.html#the_lock_byte_page
+ */
 const reservedByte = 0x40000001;
 
 function holderOf(file: string): number | undefined {
@@ -56,7 +58,7 @@ function holderOf(file: string): number | undefined {
   }
   const { ino } = statSync(file);
   for (const line of locks.split("\n")) {
-    // 12: POSIX  ADVISORY  WRITE 4711 fd:01:3146 1073741825 1073741825
+    // A line looks like: 12: POSIX  ADVISORY  WRITE 4711 fd:01:3146 1073741825 1073741825
     const [, pid, inode, start] = /WRITE (\d+) \S+:(\d+) (\d+) \d+$/.exec(line) ?? [];
     if (Number(inode) === ino && Number(start) === reservedByte) return Number(pid);
   }

@@ -1,6 +1,6 @@
-// Node's own SQLite as a dialect of Kysely, so that the embedded default needs no native package. Node's SQLite blocks:
-// so nobody ever waits inside of it. Reads have connections of their own and wait for nobody; changes take their turn,
-// and while another process writes they try again between other requests' work, for a bounded time.
+// Node's own SQLite as a dialect of Kysely, so that the embedded default needs no native package. Node's SQLite blocks the
+// thread, so nothing ever waits inside it. Reads have their own connections and never wait for changes. Changes take turns;
+// while another process writes, they try again between other requests, for a limited time.
 
 import { dirname } from "node:path";
 import type { DatabaseSync, SQLInputValue } from "node:sqlite";
@@ -23,14 +23,16 @@ import { type FileLock, lockSqliteFile } from "./sqlite-lock.ts";
 import { StorageHealth } from "./storage-health.ts";
 import { Turns } from "./turns.ts";
 
-/** How long a statement waits for another process that writes to the same file, and for those before it. */
+/** The longest time that a statement waits for another process that writes to the same file, and for earlier changes. */
 const patienceMs = 5_000;
 const shortestRestMs = 2;
 const longestRestMs = 50;
-/** Opened alone for want of room, it is tried so often whether connections may share the file again. */
+/**
+ * With a single connection, opened for lack of room, this is how often the driver tries to open shared connections again.
+ */
 const reopenAfterMs = 5_000;
 
-/** @param health is told whether changes can be stored */
+/** @param health is notified whether changes can be stored */
 export function sqliteDialect(path: string, health = new StorageHealth()): Dialect {
   return {
     createDriver: () => new SqliteFileDriver(path, health),
@@ -40,7 +42,10 @@ export function sqliteDialect(path: string, health = new StorageHealth()): Diale
   };
 }
 
-/** A migration that fails half-way, as on a full disk, leaves nothing behind: Kysely's own adapter would not have that. */
+/**
+ * Runs migrations in a transaction, so that one which fails half-way, for example on a full disk, leaves nothing behind.
+ * Kysely's own adapter does not.
+ */
 class TransactionalSqliteAdapter extends SqliteAdapter {
   override get supportsTransactionalDdl(): boolean {
     return true;
@@ -54,7 +59,7 @@ class SqliteFileDriver implements Driver {
   readonly #readingSnapshots = new Turns();
   #lock: FileLock | undefined;
   #file: OpenedFile | undefined;
-  /** Opened alone, it has stored a change: there may be room again for what connections share. */
+  /** Set when the single connection has stored a change: there may be room again for the file that connections share. */
   #mayShare = false;
   #triedToShareAtMs = Number.NEGATIVE_INFINITY;
   #isClosed = false;
@@ -103,7 +108,7 @@ class SqliteFileDriver implements Driver {
     this.#lock?.release();
   }
 
-  /** The connection for a change, as its only user. @throws DatabaseBusy */
+  /** Returns the connection for a change, for exclusive use. @throws DatabaseBusy */
   async turnToWrite(giveUpAtMs: number): Promise<[DatabaseSync, release: () => void]> {
     const release = await this.#turn(this.#writing, giveUpAtMs);
     try {
@@ -115,18 +120,18 @@ class SqliteFileDriver implements Driver {
     }
   }
 
-  /** The connection for a transaction that reads, as its only user. @throws DatabaseBusy */
+  /** Returns the connection for a transaction that only reads, for exclusive use. @throws DatabaseBusy */
   async turnToReadSnapshot(giveUpAtMs: number): Promise<[DatabaseSync, release: () => void]> {
     if (this.#isAlone) return this.turnToWrite(giveUpAtMs);
     const release = await this.#turn(this.#readingSnapshots, giveUpAtMs);
     return [this.#opened.snapshotReader, release];
   }
 
-  /** A single statement that changes nothing. @throws DatabaseBusy */
+  /** Runs a single statement that changes nothing. @throws DatabaseBusy */
   async read<R>(query: CompiledQuery): Promise<QueryResult<R>> {
     const giveUpAtMs = giveUpAt();
     if (!this.#isAlone) return untilNotBusy(giveUpAtMs, () => run<R>(this.#opened.reader, query));
-    // What a change that is under way has done so far is for nobody to see.
+    // With a single connection, a read must wait for its turn, so that it does not see uncommitted changes.
     const [database, release] = await this.turnToWrite(giveUpAtMs);
     try {
       return run<R>(database, query);
@@ -135,7 +140,7 @@ class SqliteFileDriver implements Driver {
     }
   }
 
-  /** @throws DatabaseUnwritable where the disk is why; else what `attempt` throws */
+  /** @throws DatabaseUnwritable if the disk is the cause; otherwise what `attempt` throws */
   change<T>(attempt: () => T): T {
     try {
       return attempt();
@@ -147,10 +152,10 @@ class SqliteFileDriver implements Driver {
     }
   }
 
-  /** After a change that took room on the disk. */
+  /** Called after a change that used room on the disk. */
   hasStored(): void {
     this.#mayShare = this.#isAlone && performance.now() > this.#triedToShareAtMs + reopenAfterMs;
-    // A small change may still find room where the next does not.
+    // A small change may still find room where the next one does not, so the free space is checked too.
     if (this.#health.state !== "ok" && !isDiskFull(dirname(this.#path))) this.#health.worked();
   }
 
@@ -169,7 +174,7 @@ class SqliteFileDriver implements Driver {
     return release;
   }
 
-  /** Should it fail, because another process was quicker, the next who comes tries again. */
+  /** If this fails because another process was quicker, the next caller tries again. */
   #openAnew(): void {
     if (this.#isClosed) throw new Error("the database is closed");
     this.#file?.close();
@@ -182,7 +187,7 @@ class SqliteFileDriver implements Driver {
     try {
       return openTogether(this.#path);
     } catch (error) {
-      // Whether changes can be stored shows when one is made.
+      // Whether changes can be stored is found out at the next change.
       if (writeFaultOf(error, dirname(this.#path)) === undefined) throw error;
       this.#triedToShareAtMs = performance.now();
     }
@@ -211,7 +216,8 @@ class SqliteConnection implements DatabaseConnection {
       ? await this.#driver.turnToReadSnapshot(giveUpAtMs)
       : await this.#driver.turnToWrite(giveUpAtMs);
     try {
-      // At once as a writer: one that reads first could not become one when somebody else has written meanwhile.
+      // The transaction begins as a writer: one that reads first could not become a writer if another process has written
+      // meanwhile.
       const begin = readsOnly ? "begin" : "begin immediate";
       await untilNotBusy(giveUpAtMs, () => this.#driver.change(() => database.exec(begin)));
     } catch (error) {
@@ -225,7 +231,7 @@ class SqliteConnection implements DatabaseConnection {
     const transaction = this.#transaction;
     if (transaction === undefined) return;
     const { database, hasChanged } = transaction;
-    // SQLite has rolled back already where it could not write (disk full): why, is to be heard, and not this.
+    // If SQLite could not write (disk full), it has rolled back already. A second rollback would fail and hide the cause.
     if (how === "rollback" && !database.isTransaction) return;
     this.#driver.change(() => database.exec(how));
     if (how === "commit" && hasChanged) this.#driver.hasStored();
@@ -264,7 +270,7 @@ class SqliteConnection implements DatabaseConnection {
   }
 }
 
-/** @returns undefined where there is no room for the lock's file, which keeps nobody from reading */
+/** @returns undefined if there is no room for the lock file: the control plane can still read then */
 function lockUnlessFull(path: string): FileLock | undefined {
   try {
     return lockSqliteFile(path);
@@ -296,7 +302,7 @@ function giveUpAt(): number {
   return performance.now() + patienceMs;
 }
 
-/** @throws DatabaseBusy, or what `attempt` throws that is no lock of another process */
+/** @throws DatabaseBusy, or any error of `attempt` other than a lock of another process */
 async function untilNotBusy<T>(giveUpAtMs: number, attempt: () => T): Promise<T> {
   for (let restMs = shortestRestMs; ; restMs = Math.min(restMs * 2, longestRestMs)) {
     try {

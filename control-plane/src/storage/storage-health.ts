@@ -1,5 +1,5 @@
-// Whether the database takes changes. Learned from the changes that are made; while it takes none, whoever owns it tries
-// again and again, so that it is known when there is room again.
+// Records whether the database takes changes, as learned from the changes that are made. While it takes none, its owner
+// tries to write again and again, and so notices when there is room again.
 
 import type { WriteFault } from "./sqlite-errors.ts";
 
@@ -13,7 +13,7 @@ export class StorageHealth {
     return this.#state;
   }
 
-  /** @param listener told of each change of state from now on, and of one that there was already */
+  /** @param listener is called at each later change of state, and at once if the state is not ok now */
   onChange(listener: (state: StorageState, error: unknown) => void): void {
     this.#onChange = listener;
     if (this.#state !== "ok") listener(this.#state, this.#error);

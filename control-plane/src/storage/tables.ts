@@ -1,5 +1,5 @@
-// The tables as queries see them. Times are milliseconds since 1970, documents are JSON text: both read the same from
-// SQLite, MySQL and PostgreSQL.
+// The tables as queries see them. Times are milliseconds since 1970 and documents are JSON text: SQLite, MySQL and
+// PostgreSQL read both in the same way.
 
 import type { Generated } from "kysely";
 
@@ -15,13 +15,16 @@ export interface Tables {
   audit: AuditTable;
 }
 
-/** One row, id 1: the head of the history. */
+/** A single row with id 1: the head of the history. */
 export interface MetaTable {
   id: number;
-  /** Made with the database, and anew when its history lost its end: tells revisions of this history from those of another. */
+  /**
+   * Made with the database, and replaced when its history lost its end. It distinguishes revisions of this history from
+   * those of another.
+   */
   epoch: string;
   revision: number;
-  /** The key of the proofs that gateways are given of revisions. */
+  /** The key for the proofs of revisions that gateways get. */
   proof_key: Generated<string>;
 }
 
@@ -30,9 +33,9 @@ export interface AppTable {
   created_at: number;
   /** The revision that last changed it. */
   revision: number;
-  /** Its realm as JSON; the text "legacy" of an app from before there were realms; null: it has none. */
+  /** The realm as JSON; the text "legacy" for an app from before there were realms; null if it has none. */
   realm: string | null;
-  /** Those that an admin set, as JSON; null: none. */
+  /** The bounds that an admin set, as JSON; null if none are set. */
   bounds: string | null;
 }
 
@@ -43,7 +46,7 @@ export interface PolicyTable {
   /** The revision that last changed it. */
   revision: number;
   updated_at: number;
-  /** What it takes of the app's bounds, templates resolved. */
+  /** What the policy uses of the app's bounds, with templates resolved. */
   bytes: number;
   steps: number;
 }
@@ -53,10 +56,10 @@ export interface RevisionTable {
   at: number;
   who: string;
   action: string;
-  /** Empty for a change of no app. */
+  /** Empty if the change belongs to no app. */
   app: string;
   policy: string | null;
-  /** The template or token that changed, by name, or the ban, by id. */
+  /** The name of the template or token that changed, or the id of the ban. */
   subject: string | null;
   before: string | null;
   after: string | null;
@@ -74,21 +77,21 @@ export interface TokenTable {
   last_four: string;
 }
 
-/** Of a network, or of a policy's key. */
+/** A ban of a network, or of a policy's key values. */
 export interface BanTable {
   id: string;
   app: string;
   cidr: string | null;
   policy: string | null;
-  /** A list of texts as JSON. */
+  /** A list of texts, as JSON. */
   key_values: string | null;
   until_at: number;
   reason: string | null;
   created_at: number;
   created_by: string;
-  /** The revision that made it. */
+  /** The revision that made the ban. */
   revision: number;
-  /** In a snapshot. */
+  /** Size of the ban in a snapshot. */
   bytes: number;
 }
 
@@ -101,7 +104,7 @@ export interface TemplateTable {
   updated_at: number;
 }
 
-/** Sums of what an app has, to be held against its bounds; those of all apps together under the empty name. */
+/** Sums of what an app uses, to compare with its bounds. The sums of all apps have the empty name. */
 export interface UsageTable {
   app: string;
   policies: number;
@@ -112,23 +115,23 @@ export interface UsageTable {
   bans: number;
   ban_bytes: number;
   tokens: number;
-  /** Of the tokens, those that gateways learn of. */
+  /** The number of callers' tokens, which gateways learn of. */
   callers: number;
-  /** Of the history that is kept of the app, which outlives it. */
+  /** The number of history entries that are kept for the app. They outlive it. */
   history_entries: number;
   history_bytes: number;
   audit_bytes: number;
 }
 
-/** What was done that is no change of what gateways enforce: written once, never changed. */
+/** An action that does not change what gateways enforce. Written once, never changed. */
 export interface AuditTable {
   id: string;
   at: number;
   who: string;
-  /** The address that it was asked from; null: by the control plane itself. */
+  /** The address that the request came from; null if the control plane itself acted. */
   source: string | null;
   action: string;
-  /** Empty: of no app. */
+  /** Empty if the action belongs to no app. */
   app: string;
   subject: string | null;
   before: string | null;

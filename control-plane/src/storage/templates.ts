@@ -1,5 +1,5 @@
-// Templates of actions and costs, by which policies of the same app say what several of them have in common. A template
-// and the policies that use it change under the same lock, so that no policy is left with one that it cannot have.
+// Stores templates of actions and costs, which policies of the same app share by reference. A template and the policies that
+// use it change under the same lock, so that no policy ever has a template that it cannot use.
 
 import { setImmediate } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
@@ -23,13 +23,13 @@ export interface StoredTemplate {
   readonly updatedAtMs: number;
 }
 
-/** A policy's document, as it was put, and what it takes of its app's bounds. */
+/** A policy's document as it was put, and how much of its app's bounds it uses. */
 export interface UsingPolicy extends PolicySize {
   readonly name: string;
   readonly document: unknown;
 }
 
-/** By name, those after the given one. @throws ApiError app-not-found */
+/** Lists templates by name, after the given one. @throws ApiError app-not-found */
 export async function listTemplates(
   database: Database,
   app: string,
@@ -56,23 +56,23 @@ export async function getTemplate(database: Database, app: string, name: string)
   return templateFrom(row);
 }
 
-/** Of the document that is stored; undefined: there is none. */
+/** Returns the size of the stored document; undefined if there is none. */
 export async function templateBytes(database: Database, app: string, name: string): Promise<number | undefined> {
   const row = await findRow(database, app, name);
   return row === undefined ? undefined : Buffer.byteLength(row.document);
 }
 
-/** All of an app's, by name, within the transaction of a change that depends on them. */
+/** Reads all templates of an app. A change that depends on them passes its transaction. */
 export async function readTemplates(database: Database | Transaction<Tables>, app: string): Promise<Templates> {
   const rows = await database.selectFrom("templates").select(["name", "document"]).where("app", "=", app).execute();
   return new Map(rows.map(({ name, document }) => [name, JSON.parse(document)]));
 }
 
 /**
- * Stores a valid template. One that says the same as the stored one changes nothing and makes no revision.
- * @param put.judge throws when the app could not have it
- * @param put.check throws when a policy that uses it could not have it
- * @throws ApiError app-not-found, bound-exceeded, or what the precondition, the judge or the check throws
+ * Stores a valid template. If it equals the stored one, nothing changes and there is no new revision.
+ * @param put.validate throws when the app may not have the template
+ * @param put.check throws when a policy that uses the template would become invalid
+ * @throws ApiError app-not-found, bound-exceeded, or what the precondition, `validate` or the check throws
  */
 export function putTemplate(
   database: Database,
@@ -150,7 +150,7 @@ export function deleteTemplate(
 
 const writtenAtOnce = 50;
 
-/** Gives each policy that uses a template its new size, if the app may have what they come to. */
+/** Stores the new sizes of the policies that use a template, if the app's bounds allow their sum. */
 async function resizeUsers(
   transaction: Transaction<Tables>,
   app: string,
@@ -161,7 +161,7 @@ async function resizeUsers(
 ): Promise<void> {
   const sizes = users.map((user) => ({
     ...user,
-    // No template says anything of paths.
+    // A template cannot contain paths, so the steps stay the same.
     after: documentBytes(resolveTemplates(user.document, templates).document),
   }));
   let bytes = 0;
@@ -172,7 +172,7 @@ async function resizeUsers(
   await takeRoom(transaction, app, { bytes, templateBytes }, total);
   for (const [i, { name, bytes: before, after }] of sizes.entries()) {
     if (after === before) continue;
-    // SQLite blocks: others have their turn in between.
+    // SQLite blocks the thread, so other requests get their turn in between.
     if (i % writtenAtOnce === writtenAtOnce - 1) await setImmediate();
     await transaction
       .updateTable("policies")
@@ -188,7 +188,7 @@ async function readUsers(transaction: Transaction<Tables>, app: string, template
     .selectFrom("policies")
     .select(["name", "document", "bytes", "steps"])
     .where("app", "=", app)
-    // As a stored document has it; what else has these words is left out below.
+    // Finds references in stored documents. The filter below removes other documents that contain this text.
     .where("document", "like", `%"template":"${template}"%`)
     .orderBy("name")
     .execute();

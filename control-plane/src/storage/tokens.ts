@@ -1,5 +1,5 @@
-// Tokens, found by their hash: comparing secrets is left to an index over digests, whose timing tells nothing of them.
-// Those of callers travel to the gateways: making and deleting one is a change of what gateways enforce.
+// Stores tokens and finds them by their hash: only an index over digests compares secrets, so its timing reveals nothing
+// about them. Gateways get callers' tokens, so making or deleting one changes what gateways enforce.
 
 import type { SnapshotCaller } from "@sluice/limiter/protocol/push-messages.ts";
 import type { Transaction } from "kysely";
@@ -12,10 +12,10 @@ import type { Database } from "./database.ts";
 import type { Tables, TokenTable } from "./tables.ts";
 import { addUsage, takeRoom } from "./usage.ts";
 
-/** How long a token that has expired is still listed. */
+/** How long an expired token stays in lists. */
 const rememberExpiredMs = 30 * 86_400_000;
 
-/** What a token of an app may be made for. */
+/** The roles that a token of an app can have. */
 export const appRoles = ["admin", "editor", "viewer", "caller"] as const;
 export type AppRole = (typeof appRoles)[number];
 export type Role = AppRole | "gateway";
@@ -25,10 +25,10 @@ export interface TokenRecord {
   readonly hash: string;
   readonly name: string;
   readonly role: Role;
-  /** The app that it is for; undefined: all. */
+  /** The app that the token is for; undefined means all apps. */
   readonly app: string | undefined;
   readonly createdAtMs: number;
-  /** A whole second. */
+  /** A whole second, in milliseconds since 1970. */
   readonly expiresAtMs: number | undefined;
   readonly lastFour: string;
 }
@@ -38,7 +38,7 @@ export async function findToken(database: Database, hash: string): Promise<Token
   return row === undefined ? undefined : tokenFrom(row);
 }
 
-/** Whether there is a token of the role that is for all apps. */
+/** Returns whether there is a token with this role for all apps. */
 export async function hasToken(database: Database, role: Role): Promise<boolean> {
   const row = await database
     .selectFrom("tokens")
@@ -51,8 +51,8 @@ export async function hasToken(database: Database, role: Role): Promise<boolean>
 }
 
 /**
- * Makes the given one, which is for all apps, the only such token of its name and role; one that had them before is
- * worth nothing any more. Where it is that already, nothing is written.
+ * Makes the given token, which is for all apps, the only such token of its name and role. An earlier one becomes invalid.
+ * Writes nothing if the token is the only one already.
  */
 export async function replaceToken(database: Database, token: TokenRecord): Promise<void> {
   const present = await tokensOf(database, token.role, token.name);
@@ -69,7 +69,7 @@ export async function replaceToken(database: Database, token: TokenRecord): Prom
   });
 }
 
-/** Of those for all apps. Where there is none, nothing is written. */
+/** Deletes the tokens of this name and role that are for all apps. Writes nothing if there are none. */
 export async function deleteToken(database: Database, role: Role, name: string): Promise<void> {
   if ((await tokensOf(database, role, name)).length === 0) return;
   await database
@@ -90,7 +90,10 @@ function tokensOf(database: Database, role: Role, name: string): Promise<{ hash:
     .execute();
 }
 
-/** @returns the revision that gateways learn of it by, if they do. @throws ApiError app-not-found, bound-exceeded */
+/**
+ * @returns the revision by which gateways learn of the token; undefined if they do not.
+ * @throws ApiError app-not-found, bound-exceeded
+ */
 export function createToken(
   database: Database,
   origin: Origin,
@@ -115,8 +118,8 @@ export function createToken(
 }
 
 /**
- * In the order they were made, those after the given id; gateways' are none of them.
- * @param app only those of its, or undefined for all
+ * Lists tokens in the order they were made, after the given id, without gateways' tokens.
+ * @param app lists only tokens for this app; undefined lists all
  */
 export async function listTokens(
   database: Database,
@@ -131,8 +134,8 @@ export async function listTokens(
 }
 
 /**
- * @param app only one of its, or undefined for any
- * @returns the revision that gateways learn of it by, if they do
+ * @param app the app that the token must be for; undefined allows any
+ * @returns the revision by which gateways learn of the deletion; undefined if they do not
  * @throws ApiError token-not-found
  */
 export function deleteTokenById(
@@ -162,7 +165,7 @@ export function deleteTokenById(
   });
 }
 
-/** Every caller's token that is good, as a snapshot has it. */
+/** Reads all valid callers' tokens, in the form of a snapshot. */
 export async function readCallers(transaction: Transaction<Tables>, nowMs: number): Promise<SnapshotCaller[]> {
   const rows = await transaction
     .selectFrom("tokens")
@@ -178,7 +181,7 @@ export async function readCallers(transaction: Transaction<Tables>, nowMs: numbe
   }));
 }
 
-/** Those of an app that have been good for nothing so long that nobody asks any more why. */
+/** Deletes an app's tokens that expired so long ago that nobody will ask any more why they do not work. */
 async function sweepTokens(transaction: Transaction<Tables>, app: string, nowMs: number): Promise<void> {
   const gone = transaction
     .selectFrom("tokens")
@@ -196,7 +199,7 @@ async function sweepTokens(transaction: Transaction<Tables>, app: string, nowMs:
   }
 }
 
-/** For the history: nothing that opens a door. */
+/** Describes a token for the history, without any secret. */
 function described({ id, name, role, expiresAtMs }: TokenRecord): string {
   const expiresAt = expiresAtMs === undefined ? undefined : new Date(expiresAtMs).toISOString();
   return JSON.stringify({ id, name, role, expiresAt });

@@ -1,4 +1,4 @@
-// A queue for something that one at a time may have. Who waits for longer than they want to goes away.
+// A queue for something that only one caller at a time may use. A caller that has waited for too long leaves the queue.
 
 export class Turns {
   readonly #waiting: (() => void)[] = [];
@@ -6,7 +6,7 @@ export class Turns {
 
   /**
    * @param giveUpAtMs by `performance.now()`
-   * @returns gives the turn to the next, or undefined when it did not come in time
+   * @returns a function that passes the turn on to the next caller, or undefined if the turn did not come in time
    */
   async take(giveUpAtMs: number): Promise<(() => void) | undefined> {
     if (this.#taken) {
@@ -32,7 +32,7 @@ export class Turns {
       if (given) return;
       given = true;
       const next = this.#waiting.shift();
-      // Stays taken meanwhile: nobody who comes now is before one who waited.
+      // If a caller is waiting, #taken stays true: a new caller cannot overtake it.
       if (next === undefined) this.#taken = false;
       else next();
     };

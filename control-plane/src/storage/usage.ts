@@ -1,5 +1,5 @@
-// What each app uses of its bounds, kept as sums: to know whether there is room costs the same with ten policies as with ten
-// thousand. Every sum changes in the transaction that changes what it is of.
+// Keeps sums of what each app uses, to compare with its bounds: the check costs the same with ten policies as with ten
+// thousand. Every sum changes in the same transaction as what it counts.
 
 import type { Transaction } from "kysely";
 import { type Bounds, boundsOf, type TotalBounds } from "../bounds/bounds.ts";
@@ -7,10 +7,10 @@ import { type CountedUsage, checkBounds, type UsageChange } from "../bounds/chec
 import type { Database } from "./database.ts";
 import type { Tables, UsageTable } from "./tables.ts";
 
-/** The row of all apps together: no app has this name. */
+/** The name of the row with the sums of all apps; no app has this name. */
 const all = "";
 
-/** @throws ApiError bound-exceeded or too-many-bans where the change makes more of something than there may be */
+/** @throws ApiError bound-exceeded or too-many-bans if the change would exceed a bound */
 export async function takeRoom(
   transaction: Transaction<Tables>,
   app: string,
@@ -26,7 +26,7 @@ export async function takeRoom(
   await addUsage(transaction, app, change);
 }
 
-/** Without a look at bounds: for what makes less of everything. */
+/** Adds a change to the sums without checking bounds: for changes that only reduce usage. */
 export async function addUsage(transaction: Transaction<Tables>, app: string, change: UsageChange): Promise<void> {
   for (const whose of [app, all]) {
     const known = await transaction.selectFrom("usage").select("app").where("app", "=", whose).executeTakeFirst();
@@ -49,7 +49,7 @@ export async function addUsage(transaction: Transaction<Tables>, app: string, ch
   }
 }
 
-/** @param app one that there is; one that nothing was ever stored for uses nothing */
+/** @param app an existing app; one for which nothing was ever stored uses nothing */
 export async function readUsage(database: Database | Transaction<Tables>, app: string): Promise<CountedUsage> {
   const row = await database.selectFrom("usage").selectAll().where("app", "=", app).executeTakeFirst();
   return usageFrom(row ?? emptyRow(app));
@@ -70,7 +70,7 @@ async function readBounds(transaction: Transaction<Tables>, app: string, total: 
   return boundsOf(app, parseBounds(row?.bounds), total);
 }
 
-/** @param text as stored; null: none are set */
+/** @param text as stored; null if none are set */
 export function parseBounds(text: string | null | undefined): Partial<Bounds> | undefined {
   return text === null || text === undefined ? undefined : JSON.parse(text);
 }
@@ -93,7 +93,7 @@ export function emptyRow(app: string): UsageTable {
   };
 }
 
-/** Of an app that nothing was stored for. */
+/** The usage of an app for which nothing was ever stored. */
 export function noUsage(): CountedUsage {
   return usageFrom(emptyRow(""));
 }

@@ -1,5 +1,5 @@
-// The tokens that exist without anybody having asked for them: one for an admin, one for gateways. There are no
-// default credentials: what is not given is made up here, at random.
+// Tokens that exist from the start: one for an admin and one for gateways. There are no default credentials: a token that
+// the operator does not set is made at random.
 
 import { chmod, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -11,8 +11,8 @@ import { mintToken, tokenRecord } from "./token.ts";
 const gatewayTokenFile = "gateway-token";
 
 /**
- * Makes sure that there is an admin token and a gateway token.
- * @returns the admin token if it was made now, to be shown once: nobody can read it later
+ * Makes sure that an admin token and a gateway token exist.
+ * @returns the admin token if it was made now. It must be shown at once, because nobody can read it later
  */
 export async function ensureFirstTokens(
   database: Database,
@@ -36,7 +36,7 @@ async function ensureAdminToken(
     await replaceToken(database, tokenRecord(given, "environment", "admin", nowMs));
     return undefined;
   }
-  // The operator took the variable away: the token that it held must not go on opening the door.
+  // The operator removed the variable: the token that it contained must not stay valid.
   await deleteToken(database, "admin", "environment");
   if (await hasToken(database, "admin")) return undefined;
   const made = mintToken("admin");
@@ -44,7 +44,7 @@ async function ensureAdminToken(
   return made;
 }
 
-/** The gateway of the same machine reads this file; nobody else may. */
+/** Only the gateway on the same machine reads this file; its mode keeps other users out. */
 async function readOrMakeGatewayToken(dataDir: string): Promise<string> {
   const path = join(dataDir, gatewayTokenFile);
   const token = (await readToken(path)) ?? (await makeGatewayToken(path));
@@ -59,7 +59,7 @@ async function readOrMakeGatewayToken(dataDir: string): Promise<string> {
   return token;
 }
 
-/** @returns undefined where there is none, or nothing in it: what is left of a start on a full disk */
+/** @returns undefined if there is no file, or an empty one, which a start on a full disk may have left */
 async function readToken(path: string): Promise<string | undefined> {
   try {
     const token = (await readFile(path, "utf8")).trim();
@@ -70,7 +70,7 @@ async function readToken(path: string): Promise<string | undefined> {
   }
 }
 
-/** Whole or not at all: a gateway may be waiting for it, and the disk may be full. */
+/** Writes the file completely or not at all: a gateway may be waiting for it, and the disk may be full. */
 async function makeGatewayToken(path: string): Promise<string> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const made = mintToken("gateway");

@@ -1,5 +1,5 @@
-// What a token looks like and how it is kept: 256 random bits, recognisable by prefix to secret scanners, stored as a
-// hash only.
+// The format and the storage form of tokens: 256 random bits with a prefix that secret scanners recognise, stored only as a
+// hash.
 
 import { createHash, randomBytes } from "node:crypto";
 import { newId } from "../storage/new-id.ts";
@@ -17,12 +17,12 @@ export function mintToken(role: Role): string {
   return prefixes[role] + randomBytes(32).toString("base64url");
 }
 
-/** A fast hash is enough: nobody can try 2^256 tokens, and a chosen one must be long. */
+/** A fast hash is enough: nobody can try 2^256 tokens, and a token that an operator chooses must be long. */
 export function hashToken(token: string): string {
   return createHash("sha256").update(token, "utf8").digest("hex");
 }
 
-/** A token for all apps that never expires. */
+/** Makes the record of a token for all apps that never expires. */
 export function tokenRecord(token: string, name: string, role: Role, createdAtMs: number): TokenRecord {
   return {
     id: newId(createdAtMs),
