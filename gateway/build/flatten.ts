@@ -11,7 +11,7 @@ import { keepLibraryFunctions } from "./lua/library-locals.ts";
 import { nameReadably, plainName } from "./lua/names.ts";
 import { type LuaModule, link } from "./lua/program.ts";
 import { propagateCopies, useInPlace } from "./lua/propagate.ts";
-import { replaceRecords, splitChoices } from "./lua/scalar-replace.ts";
+import { replaceRecords } from "./lua/scalar-replace.ts";
 import { rewriteBlock, rewriteExpression } from "./lua/walk.ts";
 
 export type { LuaModule } from "./lua/program.ts";
@@ -50,7 +50,6 @@ export function flattenScript(
     if (round === mostRounds) throw new Error(`the Redis script still changes after ${mostRounds} rounds`);
     for (const pass of [
       fold,
-      splitChoices,
       (script: lua.Statement[]) => replaceRecords(script, program.names),
       openBlocks,
       sinkDeclarations,

@@ -4,32 +4,6 @@ import * as lua from "typescript-to-lua";
 import { type Names, plainName } from "./names.ts";
 import { mentionsIn, rewriteBlock } from "./walk.ts";
 
-/** Makes a choice between records, `r = c and {…} or {…}`, into an if with a branch for each record. */
-export function splitChoices(statements: readonly lua.Statement[]): lua.Statement[] {
-  return rewriteBlock(statements, {
-    statement: (statement) => {
-      if (!lua.isVariableDeclarationStatement(statement) && !lua.isAssignmentStatement(statement)) return [statement];
-      const [target] = statement.left;
-      const choice = statement.left.length === 1 && statement.right?.length === 1 && choiceOf(statement.right[0]);
-      if (!choice || !target || !lua.isIdentifier(target)) return [statement];
-      const [condition, met, unmet] = choice;
-      const branch = (value: lua.Expression) => lua.createBlock([lua.createAssignmentStatement(target, value)]);
-      const split = lua.createIfStatement(condition, branch(met), branch(unmet));
-      if (lua.isAssignmentStatement(statement)) return [split];
-      return [lua.createVariableDeclarationStatement(target), split];
-    },
-  });
-}
-
-function choiceOf(
-  value: lua.Expression | undefined,
-): readonly [condition: lua.Expression, met: lua.Expression, unmet: lua.Expression] | undefined {
-  if (!value || !lua.isBinaryExpression(value) || value.operator !== lua.SyntaxKind.OrOperator) return undefined;
-  const { left, right } = value;
-  if (!lua.isBinaryExpression(left) || left.operator !== lua.SyntaxKind.AndOperator) return undefined;
-  return fieldsOf(left.right) && fieldsOf(right) ? [left.left, left.right, right] : undefined;
-}
-
 /** Replaces every local that only ever holds records written as `{…}`, and of which only fields are used. */
 export function replaceRecords(statements: readonly lua.Statement[], names: Names): lua.Statement[] {
   const records = recordsIn(statements);
