@@ -64,7 +64,7 @@ export function link(
     const module = sources.get(path);
     if (module === undefined) throw new Error(`${from} needs ${path}, which was not compiled with the Redis script`);
     if (collected.has(path)) return;
-    const found = collect(module, names, (imported) => sources.has(imported));
+    const found = collect(module, names);
     collected.set(path, found);
     for (const name of found.values.keys()) owners.set(name, found);
     for (const binding of found.bindings.values()) if (binding.kind === "module") reach(binding.path, path);
@@ -109,7 +109,7 @@ function label(value: lua.Expression, name: string, labels: Map<lua.Expression, 
   }
 }
 
-function collect(module: LuaModule, names: Names, exists: (path: string) => boolean): Collected {
+function collect(module: LuaModule, names: Names): Collected {
   const { path } = module;
   const collected: Collected = { path, bindings: new Map(), exports: new Map(), values: new Map() };
   const { bindings, exports, values } = collected;
@@ -147,8 +147,7 @@ function collect(module: LuaModule, names: Names, exists: (path: string) => bool
     if (lua.isCallExpression(value) && lua.isIdentifier(value.expression) && value.expression.text === "require") {
       const [from] = value.params;
       if (!from || !lua.isStringLiteral(from)) throw new Error(`${path} requires what is not known before it runs`);
-      const file = posix.join(posix.dirname(path), from.value);
-      return { kind: "module", path: [file, `${file}.ts`, `${file}/index.ts`].find(exists) ?? file };
+      return { kind: "module", path: posix.join(posix.dirname(path), from.value) };
     }
     if (!lua.isTableIndexExpression(value) || !lua.isIdentifier(value.table)) return undefined;
     const module = bindings.get(value.table.text);

@@ -102,14 +102,10 @@ function rewriteParts(statement: lua.Statement, rewriter: Rewriter): lua.Stateme
     return lua.createRepeatStatement(body, expression(statement.condition));
   }
   if (lua.isForStatement(statement)) {
-    const [first, last, step] = [statement.controlVariableInitializer, statement.limitExpression].map(expression);
-    return lua.createForStatement(
-      block(statement.body),
-      target(statement.controlVariable),
-      first as lua.Expression,
-      last as lua.Expression,
-      step ?? (statement.stepExpression && expression(statement.stepExpression)),
-    );
+    const first = expression(statement.controlVariableInitializer);
+    const last = expression(statement.limitExpression);
+    const step = statement.stepExpression && expression(statement.stepExpression);
+    return lua.createForStatement(block(statement.body), target(statement.controlVariable), first, last, step);
   }
   if (lua.isForInStatement(statement)) {
     const expressions = statement.expressions.map(expression);
