@@ -1,6 +1,6 @@
-// TypeScript to Lua: gateway/dist/sluice.lua for nginx (LuaJIT), and the Redis scripts (Lua 5.1) flat, with their SHA-1,
-// in gateway/dist/sluice_redis_scripts.lua and, for the control plane, as JSON. Anything that the compiler says, a warning
-// too, fails the build.
+// Compiles TypeScript to Lua, into gateway/dist. The gateway becomes sluice.lua for nginx (LuaJIT). Every Redis script becomes
+// flat Lua 5.1: sluice_redis_scripts.lua has them all with their SHA-1, and sluice_redis_scripts.json has the same for the
+// control plane. Any diagnostic of the compiler, even a warning, fails the build. README.md explains the passes.
 
 import { createHash } from "node:crypto";
 import { mkdirSync, renameSync, writeFileSync } from "node:fs";
@@ -14,7 +14,7 @@ import { flattenScript, headerOf, type LuaModule } from "./flatten.ts";
 const gateway = resolve(import.meta.dirname, "..");
 const dist = join(gateway, "dist");
 
-/** What Redis runs: a function of ours that is called with KEYS and ARGV, for one choice of its constants. */
+/** A script for Redis: an exported function that is called with KEYS and ARGV, compiled for one choice of its constants. */
 interface RedisScript {
   readonly name: string;
   readonly file: string;
@@ -46,7 +46,7 @@ const redisScripts: readonly RedisScript[] = [
 ];
 
 interface Compiled {
-  /** Lua by the path that it would be written to. */
+  /** Lua text, keyed by the path that the compiler would write it to. */
   readonly emitted: Map<string, string>;
   readonly modules: LuaModule[];
 }
@@ -102,7 +102,7 @@ files.set("sluice_redis_scripts.lua", `return {\n${luaEntries.join("")}}\n`);
 const jsonEntries = Object.fromEntries(scripts.map(({ name, sha1, source }) => [name, { sha1, source }]));
 files.set("sluice_redis_scripts.json", `${JSON.stringify(jsonEntries)}\n`);
 
-// Each file is replaced in one step: an nginx that is starting meanwhile reads the old one or the new one.
+// Each file is replaced in one step, so that an nginx that starts meanwhile reads either the old file or the new one.
 mkdirSync(dist, { recursive: true });
 for (const [name, lua] of files) {
   writeFileSync(join(dist, `${name}.${process.pid}`), lua);

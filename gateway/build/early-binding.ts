@@ -1,7 +1,8 @@
-// What a module of the gateway calls is known when it is loaded. LuaJIT compiles a call straight in where it sees that: where
-// the function is a local that is assigned once. So functions are declared before what calls them instead of assigned to
-// locals that were declared ahead, a module calls its own exports by such locals too, and functions of the standard
-// library are read once. And a text of many parts is joined at once: two by two, each part of it would be made and hashed.
+// Rewrites each module of the gateway so that LuaJIT knows the target of every call. LuaJIT compiles a call inline if it knows
+// the target, and it knows the target if the function is in a local that is assigned once. TypeScriptToLua declares locals
+// ahead and assigns functions to them later. So this plugin declares functions before their callers, lets a module call its
+// own exports by locals, and reads functions of the standard library into locals once. It also joins a text of many parts
+// in one step: if the parts were joined two by two, every intermediate text would be made and hashed.
 
 import ts from "typescript";
 import * as lua from "typescript-to-lua";
@@ -25,7 +26,7 @@ function bindEarly(file: lua.File): lua.File {
   return lua.createFile(declareBeforeUse(statements), file.luaLibFeatures, file.trivia);
 }
 
-/** `(a .. b) .. c` is `a .. b .. c`, which Lua joins from the right in one step. */
+/** Makes `(a .. b) .. c` into `a .. b .. c`, which groups from the right and which Lua joins in one step. */
 function joinAtOnce(statements: readonly lua.Statement[]): lua.Statement[] {
   const rewritten = rewriteBlock(statements, {
     expression: (part) => {
@@ -49,7 +50,7 @@ function isJoin(part: lua.Expression): part is lua.BinaryExpression {
   return lua.isBinaryExpression(part) && part.operator === lua.SyntaxKind.ConcatOperator;
 }
 
-/** `local math_floor = math.floor`, for every function of a library that the module names. */
+/** Declares `local math_floor = math.floor` for every library function that the module names, and uses the local instead. */
 function readLibraryOnce(statements: readonly lua.Statement[]): lua.Statement[] {
   const read = new Map<string, lua.Expression>();
   const rewritten = rewriteBlock(statements, {
@@ -69,7 +70,7 @@ function readLibraryOnce(statements: readonly lua.Statement[]): lua.Statement[] 
   return [...reads, ...withComments(statements, rewritten)];
 }
 
-/** An exported function or literal becomes a local that is exported: `____exports.f` is a look-up at every call. */
+/** Makes every exported function or literal a local, which is then exported: `____exports.f` is a look-up at every call. */
 function ownExports(statements: readonly lua.Statement[]): lua.Statement[] {
   const taken = namesIn(statements);
   const locals = new Map<string, string>();
@@ -112,8 +113,9 @@ function exportNamed(part: lua.Expression): string | undefined {
 }
 
 /**
- * What TypeScriptToLua declared ahead is declared where it is defined, and that comes before what names it. Only what is
- * assigned more than once, and functions that call each other, stay declared ahead.
+ * Declares each variable that TypeScriptToLua declared ahead where it is defined, and moves the definition before the
+ * statements that name it. Only variables that are assigned more than once, and functions that call each other, stay
+ * declared ahead.
  */
 function declareBeforeUse(statements: readonly lua.Statement[]): lua.Statement[] {
   const ahead = new Set<string>();
@@ -124,7 +126,7 @@ function declareBeforeUse(statements: readonly lua.Statement[]): lua.Statement[]
   }
   const assignments = assignmentCounts(statements);
   const definers = new Map<string, lua.Statement>();
-  // Imports of two modules of one base name share a local, each until the next: they stay where they are.
+  // Imports of two modules with the same base name share a local, which holds each until the next: they stay where they are.
   const definedAgain = new Set<string>();
   for (const statement of statements) {
     for (const name of definedBy(statement, ahead)) {
@@ -166,7 +168,7 @@ function declareBeforeUse(statements: readonly lua.Statement[]): lua.Statement[]
   return [lua.createVariableDeclarationStatement(names), ...declared];
 }
 
-/** A definition as an assignment, where its name was declared ahead. */
+/** Returns a definition as an assignment if its name stays declared ahead. */
 function assignmentOf(statement: lua.Statement, stillAhead: ReadonlySet<string>): lua.Statement {
   if (!lua.isVariableDeclarationStatement(statement) || !statement.right?.length) return statement;
   if (!statement.left.some(({ text }) => stillAhead.has(text))) return statement;
@@ -184,7 +186,7 @@ function definedBy(statement: lua.Statement, ahead: ReadonlySet<string>): string
   return target && lua.isIdentifier(target) && ahead.has(target.text) ? [target.text] : [];
 }
 
-/** How often each variable is assigned, anywhere in the module; a declaration with a value counts. */
+/** Counts the assignments to each variable anywhere in the module. A declaration is no assignment, even with a value. */
 function assignmentCounts(statements: readonly lua.Statement[]): Map<string, number> {
   const counts = new Map<string, number>();
   const count = ({ text }: lua.Identifier) => counts.set(text, (counts.get(text) ?? 0) + 1);
@@ -209,7 +211,7 @@ function namesIn(statements: readonly lua.Statement[]): Set<string> {
   return names;
 }
 
-/** Rewriting makes new statements; the comments of the module's own are kept. */
+/** Copies the comments of the module's top-level statements to the new statements that rewriting has made. */
 function withComments(before: readonly lua.Statement[], after: readonly lua.Statement[]): lua.Statement[] {
   for (const [i, statement] of after.entries()) keepComments(before[i] as lua.Statement, statement);
   return [...after];

@@ -1,6 +1,6 @@
-// Redis runs a script's whole body at every call, and lets it require nothing. So a script is one straight body: every
-// function of ours is inlined, what is constant is computed when the script is built, records that stay inside become
-// locals, and so do library functions. Only what a call of the script has to do is left.
+// Makes one straight body of the functions of a Redis script, because Redis runs a script's whole body at every call and lets
+// it require nothing. Every function of the program is inlined, constants are computed when the script is built, and records
+// that do not escape become locals, as do library functions. Only what a call of the script has to do is left.
 
 import ts from "typescript";
 import * as lua from "typescript-to-lua";
@@ -11,7 +11,7 @@ import { keepLibraryFunctions } from "./lua/library-locals.ts";
 import { nameReadably, plainName } from "./lua/names.ts";
 import { type LuaModule, link } from "./lua/program.ts";
 import { propagateCopies, useInPlace } from "./lua/propagate.ts";
-import { replaceRecords, splitChoices } from "./lua/scalar-replace.ts";
+import { replaceRecords } from "./lua/scalar-replace.ts";
 import { rewriteBlock, rewriteExpression } from "./lua/walk.ts";
 
 export type { LuaModule } from "./lua/program.ts";
@@ -23,15 +23,15 @@ export interface Entry {
   readonly function: string;
 }
 
-/** More rounds than any script needs; each takes away something for the next. */
+/** More rounds than any script needs. Each round simplifies something that the next one builds on. */
 const mostRounds = 50;
 
 /**
  * @param modules at least those that the entry needs
- * @param constants what a global that a module declares but nothing defines is at build time:
+ * @param constants values at build time of globals that a module declares but nothing defines, such as
  *   `declare const ALGORITHM: Algorithm`
- * @returns Lua 5.1, opened by the comment that opens the entry's module
- * @throws naming the function and the call that cannot be inlined, or what is left that Redis does not have
+ * @returns Lua 5.1, which begins with the comment at the top of the entry's module
+ * @throws an error that names the function and the call that cannot be inlined, or the line with what Redis does not have
  */
 export function flattenScript(
   modules: readonly LuaModule[],
@@ -50,7 +50,6 @@ export function flattenScript(
     if (round === mostRounds) throw new Error(`the Redis script still changes after ${mostRounds} rounds`);
     for (const pass of [
       fold,
-      splitChoices,
       (script: lua.Statement[]) => replaceRecords(script, program.names),
       openBlocks,
       sinkDeclarations,
@@ -70,7 +69,7 @@ export function flattenScript(
   return header.map((line) => `--${line}\n`).join("") + printed;
 }
 
-/** The `//` lines that a TypeScript file begins with, without the slashes. */
+/** Returns the `//` lines that a TypeScript file begins with, without the slashes. */
 export function headerOf(source: string): string[] {
   const lines = source.split("\n");
   const end = lines.findIndex((line) => !line.startsWith("//"));
@@ -87,7 +86,7 @@ const bare = ts.createProgram({ rootNames: [], options: { noLib: true, types: []
 bare.getCompilerOptions()["noHeader"] = true;
 
 function print(statements: readonly lua.Statement[]): string {
-  // Two minus signs would begin a comment.
+  // Two minus signs in a row would begin a comment.
   const safe = rewriteBlock(statements, {
     expression: (part) =>
       lua.isUnaryExpression(part) &&

@@ -1,5 +1,5 @@
-// Moves a declaration to where its variable gets its first value, drops what nothing reads, and takes a block's `do`
-// away where few locals are alive: Lua allows 200 at once.
+// Moves each declaration to where its variable gets its first value, drops variables that nothing reads, and takes away the
+// `do` of a block where few locals are alive: Lua allows 200 locals at once.
 
 import * as lua from "typescript-to-lua";
 import { isLiteral, isPure, usageOf } from "./effects.ts";
@@ -41,7 +41,7 @@ function sink(block: lua.Statement[], declaration: lua.Statement): lua.Statement
       return replaced(lua.createVariableDeclarationStatement(variable, first));
     }
   }
-  // Into the one branch that uses it, as long as nothing behind does.
+  // The declaration moves into the one branch that uses the variable, if nothing behind uses it.
   if (value && !isLiteral(value)) return undefined;
   if (mentions(block.slice(to + 1), variable.text)) return undefined;
   const again = lua.createVariableDeclarationStatement(variable, value);
@@ -55,7 +55,7 @@ function sink(block: lua.Statement[], declaration: lua.Statement): lua.Statement
   return replaced(lua.createIfStatement(user.condition, lua.createBlock(add(met, inMet)), elseOf(add(unmet, !inMet))));
 }
 
-/** Without the variables that nothing reads; what computing their values does besides is still done. */
+/** Removes variables that nothing reads. Calls in their values that have other effects stay. */
 export function prune(statements: readonly lua.Statement[]): lua.Statement[] {
   const unread = unreadIn(statements);
   return rewriteBlock(statements, {
@@ -72,7 +72,7 @@ export function prune(statements: readonly lua.Statement[]): lua.Statement[] {
   });
 }
 
-/** The statements that do what computing the values does; undefined where only the values can stand. */
+/** Returns statements with the effects of computing the values; undefined if a value has effects but is itself no call. */
 function effectOf(values: readonly lua.Expression[]): lua.Statement[] | undefined {
   const acting = values.filter((value) => !isPure(value));
   if (!acting.every((value) => lua.isCallExpression(value) || lua.isMethodCallExpression(value))) return undefined;
@@ -91,7 +91,7 @@ function unreadIn(statements: readonly lua.Statement[]): Set<string> {
       const [target] = statement.left;
       const [value] = statement.right;
       if (statement.left.length === 1 && target && value && lua.isIdentifier(target) && effectOf(statement.right)) {
-        // `x = x + 1` reads x for nothing but x.
+        // `x = x + 1` reads x only to compute x: such a read does not count.
         const own = isPure(value) ? usageOf([lua.createExpressionStatement(value)])(target.text).reads : 0;
         ownReads.set(target.text, (ownReads.get(target.text) ?? 0) + own);
       } else for (const part of statement.left) if (lua.isIdentifier(part)) kept.add(part.text);
@@ -101,7 +101,7 @@ function unreadIn(statements: readonly lua.Statement[]): Set<string> {
   return new Set([...names].filter((name) => !kept.has(name) && usage(name).reads === (ownReads.get(name) ?? 0)));
 }
 
-/** Blocks laid into the one around them, as long as few locals are alive there. */
+/** Opens `do` blocks into the block around them, as long as few locals are alive there. */
 export function openBlocks(statements: readonly lua.Statement[], alive = 0): lua.Statement[] {
   const declared = (block: readonly lua.Statement[]) =>
     block.reduce((sum, part) => sum + (lua.isVariableDeclarationStatement(part) ? part.left.length : 0), 0);
@@ -115,7 +115,7 @@ export function openBlocks(statements: readonly lua.Statement[], alive = 0): lua
   });
 }
 
-/** A loop with its variables, and nothing behind it that could gain from theirs being known. */
+/** Returns whether the block is a loop with its variables. No statement behind the loop could gain from knowing them. */
 function isLoop(block: readonly lua.Statement[]): boolean {
   const last = block.at(-1);
   return block.length > 1 && last !== undefined && (lua.isWhileStatement(last) || lua.isForStatement(last));
@@ -131,7 +131,7 @@ function openInside(statement: lua.Statement, alive: number): lua.Statement {
   if (lua.isRepeatStatement(statement)) return lua.createRepeatStatement(open(statement.body), statement.condition);
   if (lua.isForStatement(statement)) {
     const { controlVariable, controlVariableInitializer, limitExpression, stepExpression } = statement;
-    // Lua itself keeps three more for the loop.
+    // Lua itself keeps three more locals for the loop.
     const body = open(statement.body, 4);
     return lua.createForStatement(body, controlVariable, controlVariableInitializer, limitExpression, stepExpression);
   }

@@ -1,25 +1,26 @@
-// What a piece of Lua reads and writes: whether a value may be computed later, earlier, or not at all. Says too much
-// rather than too little. Reading a field counts as pure: that what is indexed is a table is for TypeScript to prove.
+// Finds what a piece of Lua reads and writes. From this the passes know whether a value may be computed later, earlier or not
+// at all. The result may name too many effects, but never too few. Reading a field counts as pure, because TypeScript has
+// proved that what is indexed is a table.
 
 import * as lua from "typescript-to-lua";
 import { isLocal } from "./names.ts";
 import { rewriteBlock, rewriteExpression } from "./walk.ts";
 
-/** Libraries of Redis whose functions depend on their arguments alone. */
+/** Libraries of Redis whose functions, except `math.random`, depend only on their arguments. */
 const pureLibraries = new Set(["math", "string", "bit", "struct"]);
 const pureFunctions = new Set(["tonumber", "tostring", "type"]);
-/** What changes something, but never a table of the script. */
+/** Libraries whose functions change something, but never a table of the script. */
 const outsideLibraries = new Set(["redis", "cjson", "cmsgpack"]);
 
 export interface Effects {
   readonly reads: Set<string>;
   readonly writes: Set<string>;
-  /** Names of fields; `#` stands for a number, `*` for anything. */
+  /** Names of fields; `#` stands for any number, `*` for any key. */
   readonly fieldReads: Set<string>;
   readonly fieldWrites: Set<string>;
-  /** Whether something is called that does more than compute. */
+  /** True if the piece calls something that may do more than compute, makes a function, or returns. */
   acts: boolean;
-  /** Whether a table is made: two of them are two. */
+  /** True if the piece makes a table: computing it twice would make two tables. */
   makesTable: boolean;
 }
 
@@ -47,7 +48,7 @@ export function effectsOf(what: lua.Expression | readonly lua.Statement[]): Effe
           if (lua.isTableIndexExpression(left)) effects.fieldWrites.add(fieldOf(left.index));
         }
       }
-      // What leaves the block is no value's business, but nothing may be moved past it either.
+      // A return changes no value, but nothing may be moved past it.
       if (lua.isReturnStatement(statement)) effects.acts = true;
       return [statement];
     },
@@ -80,7 +81,7 @@ function noteExpression(part: lua.Expression, effects: Effects): void {
   }
 }
 
-/** `math` of `math.floor`, as long as that is the global one. */
+/** Returns `math` for `math.floor`, as long as `math` is the global one. */
 function libraryOf(expression: lua.Expression): string | undefined {
   if (!lua.isTableIndexExpression(expression) || !lua.isIdentifier(expression.table)) return undefined;
   const { text } = expression.table;
@@ -97,12 +98,12 @@ function fieldOf(index: lua.Expression): string {
   return isNumber ? "#" : "*";
 }
 
-/** Whether leaving the expression out changes nothing. */
+/** Returns whether leaving the expression out changes nothing. */
 export function isPure(expression: lua.Expression): boolean {
   return !effectsOf(expression).acts;
 }
 
-/** Whether the expression has the same value after the statements as before, and they do the same after it. */
+/** Returns whether the expression has the same value after the statements as before, and they do the same after it. */
 export function commutes(expression: lua.Expression, statements: readonly lua.Statement[]): boolean {
   const value = effectsOf(expression);
   if (value.reads.size === 0 && !value.acts) return true;
@@ -119,11 +120,11 @@ export function commutes(expression: lua.Expression, statements: readonly lua.St
 
 export interface Usage {
   reads: number;
-  /** Besides the declaration. */
+  /** Assignments, without the declaration. */
   writes: number;
 }
 
-/** How often each local is read and assigned. */
+/** Counts how often each local is read and assigned. */
 export function usageOf(statements: readonly lua.Statement[]): (name: string) => Usage {
   const usages = new Map<string, Usage>();
   const usage = (name: string) => {
@@ -160,7 +161,7 @@ export function isLiteral(expression: lua.Expression): boolean {
 
 const severalValues = new Set(["find", "match", "byte", "gsub", "gmatch", "modf", "frexp", "unpack"]);
 
-/** Whether the expression has exactly one value wherever it stands; a call may have more, or none. */
+/** Returns whether the expression has exactly one value in every position; a call may have several values, or none. */
 export function hasOneValue(expression: lua.Expression): boolean {
   if (lua.isMethodCallExpression(expression)) return false;
   if (!lua.isCallExpression(expression)) return expression.kind !== lua.SyntaxKind.DotsKeyword;
@@ -172,12 +173,12 @@ export function hasOneValue(expression: lua.Expression): boolean {
   return library !== undefined && pureLibraries.has(library) && !severalValues.has(name);
 }
 
-/** The expression's first value alone, for where it is moved to a place that would take all. */
+/** Returns the expression cut to its first value, for moving it to a place that would take all its values. */
 export function firstValue(expression: lua.Expression): lua.Expression {
   return hasOneValue(expression) ? expression : lua.createParenthesizedExpression(expression);
 }
 
-/** Whether the expression surely counts as true. */
+/** Returns whether the expression is certainly neither nil nor false. */
 export function isTrue(expression: lua.Expression): boolean {
   if (lua.isTableExpression(expression) || lua.isNumericLiteral(expression) || lua.isStringLiteral(expression)) {
     return true;

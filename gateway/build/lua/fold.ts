@@ -1,4 +1,4 @@
-// Computes at build time what depends on constants alone, and drops the branches that are never taken.
+// Computes at build time what depends only on constants, and drops the branches that are never taken.
 
 import * as lua from "typescript-to-lua";
 import { hasOneValue, isTrue as isAlwaysTrue, isLiteral, isPure } from "./effects.ts";
@@ -10,7 +10,7 @@ export function fold(statements: readonly lua.Statement[]): lua.Statement[] {
 
 type Constant = number | string | boolean | undefined;
 
-/** The value of a literal, in a box, since it may be nil. */
+/** Returns the value of a literal, in an object because the value may be nil; undefined if the expression is no literal. */
 function constantOf(expression: lua.Expression): { readonly value: Constant } | undefined {
   if (!isLiteral(expression)) return undefined;
   if (lua.isUnaryExpression(expression)) return { value: -(expression.operand as lua.NumericLiteral).value };
@@ -31,7 +31,7 @@ function literal(value: Constant): lua.Expression {
 
 function foldExpression(expression: lua.Expression): lua.Expression {
   if (lua.isParenthesizedExpression(expression)) {
-    // Parentheses cut several values to one: what has one needs none.
+    // Parentheses cut several values to one: an expression with one value needs none.
     return hasOneValue(expression.expression) ? expression.expression : expression;
   }
   if (lua.isUnaryExpression(expression)) return foldUnary(expression);
@@ -76,7 +76,7 @@ function foldBinary(expression: lua.BinaryExpression): lua.Expression {
   if (operator === lua.SyntaxKind.InequalityOperator) return literal(a.value !== b.value);
   if (typeof a.value !== "number" || typeof b.value !== "number") return expression;
   const value = compute(a.value, b.value, operator);
-  // JavaScript and Lua print what is not finite, and a negative zero, differently.
+  // JavaScript and Lua print infinity, NaN and negative zero differently.
   if (typeof value === "number" && (!Number.isFinite(value) || Object.is(value, -0))) return expression;
   return value === undefined ? expression : literal(value);
 }
@@ -92,7 +92,7 @@ function compute(a: number, b: number, operator: lua.BinaryOperator): number | b
     case lua.SyntaxKind.DivisionOperator:
       return a / b;
     case lua.SyntaxKind.ModuloOperator:
-      // Lua 5.1 rounds the quotient, and takes the divisor's sign.
+      // Lua 5.1 rounds the quotient, and its remainder has the divisor's sign, unlike JavaScript's.
       return Number.isSafeInteger(a) && Number.isSafeInteger(b) && a >= 0 && b > 0 ? a % b : undefined;
     case lua.SyntaxKind.LessThanOperator:
       return a < b;
@@ -107,7 +107,7 @@ function compute(a: number, b: number, operator: lua.BinaryOperator): number | b
   }
 }
 
-/** `i * 5 + 1 + 1` as `i * 5 + 2`: exact for an index, which is whole and small. */
+/** Makes `i * 5 + 1 + 1` into `i * 5 + 2`. That is exact for an index, which is whole and small. */
 function sumOfConstants(index: lua.Expression): lua.Expression {
   if (!isSum(index) || !isSum(index.left)) return index;
   const [a, b] = [index.left.right, index.right];
@@ -161,7 +161,7 @@ function withoutLastBreak(statements: lua.Statement[]): lua.Statement[] {
   return last && lua.isBreakStatement(last) ? statements.slice(0, -1) : statements;
 }
 
-/** Whether a `break` leaves the loop that has these statements for its body. */
+/** Returns whether a `break` leaves the loop whose body these statements are. */
 function breaks(statements: readonly lua.Statement[]): boolean {
   return statements.some((statement) => {
     if (lua.isBreakStatement(statement)) return true;
@@ -171,7 +171,7 @@ function breaks(statements: readonly lua.Statement[]): boolean {
   });
 }
 
-/** Nothing runs behind a `break` or a `return`. */
+/** Drops the statements behind a `break` or a `return`, which never run. */
 function untilLeft(statements: lua.Statement[]): lua.Statement[] {
   const left = statements.findIndex(leaves);
   return left < 0 ? statements : statements.slice(0, left + 1);

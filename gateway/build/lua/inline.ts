@@ -1,5 +1,5 @@
-// Puts the body of every function of ours where it is called, so that a script makes no closure. What is evaluated stays
-// evaluated once and in the same order: what an inlined body could change is read into a local before it.
+// Replaces every call of a function of the program by the function's body, so that a script makes no closure. Everything is
+// still evaluated once and in the same order: a value that an inlined body could change is read into a local before the body.
 
 import * as lua from "typescript-to-lua";
 import { commutes, effectsOf, firstValue, isLiteral, isPure, isTrue } from "./effects.ts";
@@ -9,8 +9,8 @@ import { returnedValues, withoutReturns } from "./returns.ts";
 import { elseOf, elseStatements, mapParts, mentionsIn, rewriteBlock, substituteIn } from "./walk.ts";
 
 /**
- * @param print Lua of an expression, for messages
- * @throws when a call cannot be inlined, or a function is used otherwise than called
+ * @param print prints an expression as Lua, for messages
+ * @throws when a call cannot be inlined, or a function is used in another way than by calling it
  */
 export function inlineProgram(
   program: Program,
@@ -29,9 +29,9 @@ interface Copy {
 class Inliner {
   readonly #program: Program;
   readonly #print: (expression: lua.Expression) => string;
-  /** Functions and records of functions that a parameter or a local stands for. */
+  /** The function or record of functions that a parameter or a local stands for, keyed by its name. */
   readonly #known = new Map<string, lua.Expression>();
-  /** Constants of modules that are computed at the script's start. */
+  /** Declarations of constants of modules that are computed at the start of the script. */
   readonly #prelude: lua.Statement[] = [];
   readonly #computed = new Map<string, string>();
   readonly #within: lua.Expression[] = [];
@@ -53,9 +53,9 @@ class Inliner {
     return [...this.#prelude, ...bound, ...statements];
   }
 
-  // Functions, and what stands for them.
+  // Functions, and variables and fields that stand for them.
 
-  /** The function or record of functions that the expression is known to be. */
+  /** Returns the function or record of functions that the expression is known to be, or undefined. */
   #static(expression: lua.Expression): lua.FunctionExpression | lua.TableExpression | undefined {
     if (lua.isFunctionExpression(expression)) return expression;
     if (lua.isTableExpression(expression)) return this.#holdsFunctions(expression) ? expression : undefined;
@@ -69,14 +69,17 @@ class Inliner {
     return value && this.#static(value);
   }
 
-  /** Of functions and of what is known as they are: a field that had to be computed would be computed at every use. */
+  /**
+   * Returns whether the table is a record of functions. Its other fields must be literals, because a field that had to be
+   * computed would be computed at every use.
+   */
   #holdsFunctions(table: lua.TableExpression): boolean {
     const isKnown = ({ key, value }: lua.TableFieldExpression) =>
       key !== undefined && lua.isStringLiteral(key) && (isLiteral(value) || this.#static(value) !== undefined);
     return table.fields.every(isKnown) && table.fields.some(({ value }) => this.#static(value) !== undefined);
   }
 
-  /** What a known record has in the field. */
+  /** Returns the value of a field of a known record; undefined if the record is not known. */
   #field({ table, index }: lua.TableIndexExpression): lua.Expression | undefined {
     const record = this.#static(table);
     if (record === undefined || !lua.isTableExpression(record)) return undefined;
@@ -99,7 +102,7 @@ class Inliner {
   }
 
   #enter<T>(called: lua.Expression, call: lua.CallExpression, inside: () => T): T {
-    // An inner function is copied with what is around it, so that only the depth tells its recursion.
+    // An inner function is copied together with the function around it, so only the depth shows that it is recursive.
     if (this.#within.includes(called) || this.#within.length > 100) {
       const chain = [...this.#within.slice(-8), called].map((one) => this.#label(one)).join(" → ");
       throw new Error(`${this.#label(called)} cannot be inlined in ${this.#print(call)}: recursion, ${chain}`);
@@ -110,7 +113,7 @@ class Inliner {
     return result;
   }
 
-  /** The function with new names for all that it declares. */
+  /** Copies the function with new names for everything that it declares. */
   #copy(called: lua.FunctionExpression): Copy {
     const renamed = new Map<string, string>();
     const note = (name: string) => renamed.set(name, this.#program.names.fresh(name));
@@ -138,7 +141,7 @@ class Inliner {
 
   // Calls.
 
-  /** Binds the arguments that are functions and returns the others, in the order of the parameters. */
+  /** Binds the arguments that are functions, and returns the others in the order of the parameters. */
   #arguments(
     params: readonly string[],
     call: lua.CallExpression,
@@ -163,7 +166,7 @@ class Inliner {
     return [...bound, ...missing];
   }
 
-  /** Runs the call and leaves its results in the variables. */
+  /** Inlines the call as statements that leave its results in the variables. */
   #callInto(
     called: lua.FunctionExpression,
     call: lua.CallExpression,
@@ -190,7 +193,7 @@ class Inliner {
     }
     const { params, body } = this.#copy(called);
     const expression = (body[0] as lua.ReturnStatement).expressions[0] as lua.Expression;
-    // A function of ours that is called in it may do anything: it is not looked into.
+    // A function of the program that the expression calls is not looked into: it may do anything.
     const acts = !isPure(expression);
     const inPlace = new Map<string, lua.Expression>();
     const bound: lua.Statement[] = [];
@@ -207,7 +210,7 @@ class Inliner {
 
   // Expressions.
 
-  /** The expression with every call of ours replaced, after the statements that this takes. */
+  /** Returns the expression with every call of the program's functions inlined; `out` gets the statements that run before it. */
   #expression(expression: lua.Expression, out: lua.Statement[]): lua.Expression {
     if (lua.isIdentifier(expression)) return this.#variable(expression);
     if (lua.isFunctionExpression(expression)) throw new Error(`${this.#print(expression)} is not called where it is`);
@@ -251,7 +254,7 @@ class Inliner {
     return lua.createIdentifier(name);
   }
 
-  /** Expressions that are evaluated one after the other. */
+  /** Does the same for expressions that are evaluated one after the other. */
   #list(expressions: readonly lua.Expression[], out: lua.Statement[]): lua.Expression[] {
     const parts = expressions.map((expression) => {
       const before: lua.Statement[] = [];
@@ -289,7 +292,7 @@ class Inliner {
     return lua.createIdentifier(name);
   }
 
-  /** Leaves the expression's value in a variable that the expression does not read. */
+  /** Adds statements that leave the expression's value in a variable, which the expression must not read. */
   #into(name: string, expression: lua.Expression, out: lua.Statement[]): void {
     if (lua.isCallExpression(expression)) {
       const called = this.#function(expression);
@@ -305,7 +308,7 @@ class Inliner {
         if (this.#needsStatements(left.right) || this.#needsStatements(right)) {
           const met: lua.Statement[] = [];
           this.#into(name, left.right, met);
-          // `c and a or b` is if/else as long as `a` is never false.
+          // `c and a or b` does the same as if/else as long as `a` is never false or nil.
           if (alwaysTrue(name, met)) {
             const condition = this.#expression(left.left, out);
             const unmet: lua.Statement[] = [];
@@ -336,7 +339,7 @@ class Inliner {
     return statements.flatMap((statement) => {
       const out: lua.Statement[] = [];
       this.#statement(statement, out);
-      // What the statement alone needs does not stay alive behind it.
+      // Locals that only this statement needs are in a block, so that they do not stay alive behind it.
       const isScoped = out.length > 1 && !lua.isVariableDeclarationStatement(statement);
       return isScoped ? [lua.createDoStatement(out)] : out;
     });
@@ -409,7 +412,7 @@ class Inliner {
     out.push(statement);
   }
 
-  /** Does what evaluating the expression does. */
+  /** Adds statements with the effects of the expression, whose value nothing uses. */
   #effect(expression: lua.Expression, out: lua.Statement[]): void {
     const called = lua.isCallExpression(expression) ? this.#function(expression) : undefined;
     if (called) {
@@ -474,7 +477,7 @@ class Inliner {
         return;
       }
     }
-    // The table and the index that are assigned to are evaluated before the values.
+    // The table and the index of a target are evaluated before the values.
     const parts = left.flatMap((part) => (lua.isTableIndexExpression(part) ? [part.table, part.index] : []));
     const lowered = this.#list([...parts, ...right], out);
     const targets = left.map((part) => {
@@ -515,7 +518,7 @@ function count(expression: lua.Expression, name: string): number {
   return found;
 }
 
-/** Whether the statements assign nothing to the variable but what counts as true. */
+/** Returns whether every value that the statements assign to the variable is certainly neither nil nor false. */
 function alwaysTrue(name: string, statements: readonly lua.Statement[]): boolean {
   let yes = true;
   rewriteBlock(statements, {

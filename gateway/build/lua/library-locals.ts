@@ -1,4 +1,4 @@
-// What a script calls of Redis' libraries, kept in locals: Lua 5.1 looks for `redis.call` by two names at every call.
+// Keeps the library functions that a script calls in locals: Lua 5.1 looks up `redis.call` by two names at every call.
 
 import * as lua from "typescript-to-lua";
 import { isLocal, type Names } from "./names.ts";
@@ -6,7 +6,7 @@ import { rewriteBlock } from "./walk.ts";
 
 const libraries = new Set(["redis", "math", "string", "struct", "table"]);
 
-/** Those that stand there more than once, or in a loop, declared before everything else. */
+/** Declares, at the start of the script, a local for each library function that occurs more than once or in a `while` loop. */
 export function keepLibraryFunctions(statements: readonly lua.Statement[], names: Names): lua.Statement[] {
   const uses = new Map<string, number>();
   const count = {
@@ -15,7 +15,7 @@ export function keepLibraryFunctions(statements: readonly lua.Statement[], names
       if (name !== undefined) uses.set(name, (uses.get(name) ?? 0) + 1);
       return part;
     },
-    // What stands in a loop counts once more.
+    // An occurrence in a loop counts once more.
     statement: (part: lua.Statement) => {
       if (lua.isWhileStatement(part)) rewriteBlock(part.body.statements, count);
       return [part];
@@ -40,7 +40,7 @@ export function keepLibraryFunctions(statements: readonly lua.Statement[], names
   return [...declarations, ...rewritten];
 }
 
-/** `math.min`, where that is what the expression is. */
+/** Returns the name of a library function, such as `math.min`; undefined for any other expression. */
 function libraryFunction(part: lua.Expression): string | undefined {
   if (!lua.isTableIndexExpression(part) || !lua.isIdentifier(part.table) || !lua.isStringLiteral(part.index)) {
     return undefined;

@@ -1,5 +1,5 @@
-// While the passes run, every local has a name that no other has (`rest@17`), so that no pass need think of scopes. What
-// is printed is the plain name, with a number where it would shadow another (`rest_2`).
+// While the passes run, every local has a unique name (`rest@17`), so that no pass has to consider scopes. The printed script
+// has the plain name, with a number where it would shadow another (`rest_2`).
 
 import * as lua from "typescript-to-lua";
 import { rewriteBlock } from "./walk.ts";
@@ -7,12 +7,12 @@ import { rewriteBlock } from "./walk.ts";
 export class Names {
   #given = 0;
 
-  /** A new local of a function's source. */
+  /** Returns a name for a new local that stands for one in a function's source. */
   fresh(base: string): string {
     return `${plainName(base)}@${++this.#given}`;
   }
 
-  /** A new local that no source has: it may go again wherever its value can be used in place. */
+  /** Returns a name for a new local that no source has. It is removed wherever its value can be used in place. */
   temporary(base: string): string {
     return `${plainName(base)}@${++this.#given}t`;
   }
@@ -22,7 +22,7 @@ export const isLocal = (name: string) => name.includes("@");
 
 export const isTemporary = (name: string) => name.endsWith("t") && isLocal(name);
 
-/** The name without what makes it unique, and without what TypeScriptToLua marks its own by. */
+/** Returns the name without the part that makes it unique, and without the marks of TypeScriptToLua's own names. */
 export function plainName(name: string): string {
   const plain = name.replace(/@.*$/, "");
   if (/^__continue\d+$/.test(plain)) return "continues";

@@ -1,5 +1,5 @@
-// Joins modules to one program: every function and constant of a module gets a name of its own, and every local, so
-// that a reference means the same wherever it is moved to. What a module does besides defining is refused.
+// Joins modules to one program. Every function and constant of a module, and every local, gets a unique name, so that a
+// reference means the same wherever it is moved. A module that does more than define functions and constants is refused.
 
 import { posix } from "node:path";
 import * as lua from "typescript-to-lua";
@@ -16,13 +16,13 @@ export interface LuaModule {
 
 export interface Program {
   readonly names: Names;
-  /** A function, a constant or a record of functions, by its unique name; undefined of a local. */
+  /** Returns the function, constant or record of functions with the unique name; undefined if the name is a local's. */
   definition(name: string): lua.Expression | undefined;
-  /** What a function is called in messages. */
+  /** Returns the name of a function for messages. */
   labelOf(value: lua.Expression): string | undefined;
   /** @throws when the module exports no such name */
   exported(path: string, name: string): lua.Expression;
-  /** Constants that nothing has read yet. */
+  /** Returns the constants that nothing has read yet. */
   unreadConstants(): string[];
 }
 
@@ -35,7 +35,7 @@ interface Collected {
   readonly path: string;
   readonly bindings: Map<string, Binding>;
   readonly exports: Map<string, string>;
-  /** As written, by unique name. */
+  /** Values as the module writes them, keyed by unique name. */
   readonly values: Map<string, lua.Expression>;
 }
 
@@ -64,7 +64,7 @@ export function link(
     const module = sources.get(path);
     if (module === undefined) throw new Error(`${from} needs ${path}, which was not compiled with the Redis script`);
     if (collected.has(path)) return;
-    const found = collect(module, names, (imported) => sources.has(imported));
+    const found = collect(module, names);
     collected.set(path, found);
     for (const name of found.values.keys()) owners.set(name, found);
     for (const binding of found.bindings.values()) if (binding.kind === "module") reach(binding.path, path);
@@ -109,7 +109,7 @@ function label(value: lua.Expression, name: string, labels: Map<lua.Expression, 
   }
 }
 
-function collect(module: LuaModule, names: Names, exists: (path: string) => boolean): Collected {
+function collect(module: LuaModule, names: Names): Collected {
   const { path } = module;
   const collected: Collected = { path, bindings: new Map(), exports: new Map(), values: new Map() };
   const { bindings, exports, values } = collected;
@@ -125,7 +125,7 @@ function collect(module: LuaModule, names: Names, exists: (path: string) => bool
   const visit = (statements: readonly lua.Statement[]) => {
     for (const statement of statements) {
       if (lua.isReturnStatement(statement)) continue;
-      // A re-export comes in a block of its own.
+      // TypeScriptToLua puts a re-export into a block of its own.
       if (lua.isDoStatement(statement)) visit(statement.statements);
       else if (lua.isVariableDeclarationStatement(statement)) declare(statement);
       else if (lua.isAssignmentStatement(statement)) assign(statement);
@@ -147,8 +147,7 @@ function collect(module: LuaModule, names: Names, exists: (path: string) => bool
     if (lua.isCallExpression(value) && lua.isIdentifier(value.expression) && value.expression.text === "require") {
       const [from] = value.params;
       if (!from || !lua.isStringLiteral(from)) throw new Error(`${path} requires what is not known before it runs`);
-      const file = posix.join(posix.dirname(path), from.value);
-      return { kind: "module", path: [file, `${file}.ts`, `${file}/index.ts`].find(exists) ?? file };
+      return { kind: "module", path: posix.join(posix.dirname(path), from.value) };
     }
     if (!lua.isTableIndexExpression(value) || !lua.isIdentifier(value.table)) return undefined;
     const module = bindings.get(value.table.text);
@@ -179,7 +178,7 @@ function collect(module: LuaModule, names: Names, exists: (path: string) => bool
 
 type Scope = ReadonlyMap<string, string>;
 
-/** Gives every local a unique name and every reference to a definition the definition's. */
+/** Gives every local a unique name, and replaces every reference to a definition by the definition's unique name. */
 class Resolver {
   readonly #module: Collected;
   readonly #names: Names;
@@ -233,7 +232,7 @@ class Resolver {
     return lua.createIdentifier(name);
   }
 
-  /** @param scope of the block alone: it takes the block's locals */
+  /** @param scope the block's own scope, which gets the block's locals */
   #block(statements: readonly lua.Statement[], scope: Map<string, string>): lua.Statement[] {
     return statements.map((statement) => this.#statement(statement, scope));
   }
@@ -244,7 +243,7 @@ class Resolver {
 
     if (lua.isVariableDeclarationStatement(statement)) {
       const [value] = statement.right ?? [];
-      // A function knows its own name.
+      // A function may call itself, so its name is declared before its body is resolved.
       if (statement.left.length === 1 && value && lua.isFunctionExpression(value)) {
         const [variable] = statement.left.map((name) => this.#declare(name, scope));
         return lua.createVariableDeclarationStatement(variable as lua.Identifier, this.expression(value, scope));

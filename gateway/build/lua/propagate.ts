@@ -1,12 +1,12 @@
-// Replaces a local by what it was given, where that is the same wherever the local is read: a constant, another local
-// that keeps its value as long, or the one use of a temporary right behind it.
+// Replaces a local by its value if the value is the same wherever the local is read: a constant, another local that keeps its
+// value as long, or the value of a temporary that only the next statement reads.
 
 import * as lua from "typescript-to-lua";
 import { commutes, effectsOf, firstValue, isLiteral, isPure, usageOf } from "./effects.ts";
 import { isLocal, isTemporary } from "./names.ts";
 import { mentionsIn, rewriteBlock, substitute } from "./walk.ts";
 
-/** Constants and copies, wherever they are read. */
+/** Replaces locals that are constants or copies of other variables, wherever they are read. */
 export function propagateCopies(statements: readonly lua.Statement[]): lua.Statement[] {
   const usage = usageOf(statements);
   const values = new Map<string, lua.Expression>();
@@ -19,7 +19,7 @@ export function propagateCopies(statements: readonly lua.Statement[]): lua.State
         const value = statement.right ? statement.right[0] : lua.createNilLiteral();
         if (!value) continue;
         if (isLiteral(value)) values.set(name, value);
-        // The local dies with its block: only what is assigned until then counts.
+        // The local ends with its block: only assignments until then count.
         else if (lua.isIdentifier(value) && keeps(value.text, block.slice(i + 1))) values.set(name, value);
       }
       return block;
@@ -32,7 +32,7 @@ function keeps(name: string, statements: readonly lua.Statement[]): boolean {
   return !isLocal(name) || !effectsOf(statements).writes.has(name);
 }
 
-/** A temporary that is read once, in the statement behind it. */
+/** Replaces a temporary that is read once, by the statement right behind its declaration. */
 export function useInPlace(statements: readonly lua.Statement[]): lua.Statement[] {
   const usage = usageOf(statements);
   return rewriteBlock(statements, {
@@ -65,12 +65,12 @@ function replaceLast(
   if (acts || makesTable) return undefined;
   const evaluated = evaluatedFirst(next);
   if (!evaluated.some((part) => mentionsIn(part, name))) return undefined;
-  // What is called before the value is read must not change it.
+  // A call that runs before the value is read must not change the value.
   const around = evaluated.map((part) => lua.createExpressionStatement(part));
   return evaluated.every(isPure) || commutes(value, around) ? substitute([next], values)[0] : undefined;
 }
 
-/** The expression whose value the statement only stores. */
+/** Returns the expression whose value the statement only stores or returns; undefined for any other statement. */
 function copyOf(statement: lua.Statement): lua.Expression | undefined {
   if (lua.isReturnStatement(statement))
     return statement.expressions.length === 1 ? statement.expressions[0] : undefined;
@@ -84,7 +84,7 @@ function copyOf(statement: lua.Statement): lua.Expression | undefined {
   return isPlain ? statement.right[0] : undefined;
 }
 
-/** What the statement evaluates once, before anything in it runs. */
+/** Returns the expressions that the statement evaluates once, before any statement inside it runs. */
 function evaluatedFirst(statement: lua.Statement): lua.Expression[] {
   if (lua.isVariableDeclarationStatement(statement)) return statement.right ?? [];
   if (lua.isAssignmentStatement(statement)) {

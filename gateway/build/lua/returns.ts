@@ -1,10 +1,10 @@
-// What becomes of a function's `return` where its body is inlined: an assignment to the variables that take the result,
-// and a way past the rest of the body, for which Lua 5.1 has if/else and `break`, but no goto.
+// Replaces every `return` of a function whose body is inlined by an assignment to the variables that take the result, and a
+// way past the rest of the body. For that, Lua 5.1 has if/else and `break`, but no goto.
 
 import * as lua from "typescript-to-lua";
 import { elseOf, elseStatements, rewriteBlock } from "./walk.ts";
 
-/** How many values the function returns at most. */
+/** Returns the largest number of values that the function returns. */
 export function returnedValues(body: readonly lua.Statement[]): number {
   let most = 0;
   rewriteBlock(body, {
@@ -17,8 +17,8 @@ export function returnedValues(body: readonly lua.Statement[]): number {
 }
 
 /**
- * @param into variables that take the result; none when nothing wants it
- * @param flag a name for a variable that tells that a loop was left by a return
+ * @param into variables that take the result; none if nothing uses it
+ * @param flag returns a name for the variable that says that a return has left a loop
  */
 export function withoutReturns(
   body: readonly lua.Statement[],
@@ -50,7 +50,7 @@ function result(expressions: lua.Expression[], into: readonly string[]): lua.Sta
   );
 }
 
-/** A return's values, where nothing wants them, are computed for what that may do. */
+/** Replaces a return. If nothing uses its values, they are computed only for their effects. */
 function taken(statement: lua.ReturnStatement, into: readonly string[]): lua.Statement[] {
   if (into.length > 0) return [result(statement.expressions, into)];
   return statement.expressions.map((expression) => lua.createExpressionStatement(expression));
@@ -76,7 +76,7 @@ function alwaysReturns(statements: readonly lua.Statement[]): boolean {
   return alwaysReturns(last.ifBlock.statements) && alwaysReturns(elseStatements(last.elseBlock));
 }
 
-/** The body with every return last of what runs, or undefined when some code would have to be there twice. */
+/** Returns the body with every return as the last thing that runs; undefined if some code would have to occur twice. */
 function inTailPosition(statements: readonly lua.Statement[], into: readonly string[]): lua.Statement[] | undefined {
   const before = statements.findIndex(hasReturn);
   if (before < 0) return [...statements];
@@ -99,7 +99,7 @@ function inTailPosition(statements: readonly lua.Statement[], into: readonly str
   return [...head, lua.createIfStatement(statement.condition, lua.createBlock(met), elseOf(unmet))];
 }
 
-/** The body with a `break` for every return, to be run once in a loop. */
+/** Returns the body with a `break` for every return, for a loop that runs it once. */
 function withBreaks(
   statements: readonly lua.Statement[],
   into: readonly string[],

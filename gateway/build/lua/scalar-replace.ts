@@ -1,36 +1,10 @@
-// A record that no one but its variable knows needs no table: each of its fields becomes a local.
+// Makes each field of a record a local if nothing but one variable refers to the record: such a record needs no table.
 
 import * as lua from "typescript-to-lua";
 import { type Names, plainName } from "./names.ts";
 import { mentionsIn, rewriteBlock } from "./walk.ts";
 
-/** A choice between records as the branches that make them: `r = c and {…} or {…}`. */
-export function splitChoices(statements: readonly lua.Statement[]): lua.Statement[] {
-  return rewriteBlock(statements, {
-    statement: (statement) => {
-      if (!lua.isVariableDeclarationStatement(statement) && !lua.isAssignmentStatement(statement)) return [statement];
-      const [target] = statement.left;
-      const choice = statement.left.length === 1 && statement.right?.length === 1 && choiceOf(statement.right[0]);
-      if (!choice || !target || !lua.isIdentifier(target)) return [statement];
-      const [condition, met, unmet] = choice;
-      const branch = (value: lua.Expression) => lua.createBlock([lua.createAssignmentStatement(target, value)]);
-      const split = lua.createIfStatement(condition, branch(met), branch(unmet));
-      if (lua.isAssignmentStatement(statement)) return [split];
-      return [lua.createVariableDeclarationStatement(target), split];
-    },
-  });
-}
-
-function choiceOf(
-  value: lua.Expression | undefined,
-): readonly [condition: lua.Expression, met: lua.Expression, unmet: lua.Expression] | undefined {
-  if (!value || !lua.isBinaryExpression(value) || value.operator !== lua.SyntaxKind.OrOperator) return undefined;
-  const { left, right } = value;
-  if (!lua.isBinaryExpression(left) || left.operator !== lua.SyntaxKind.AndOperator) return undefined;
-  return fieldsOf(left.right) && fieldsOf(right) ? [left.left, left.right, right] : undefined;
-}
-
-/** Replaces every local that only ever holds records written out, and of which nothing but fields is used. */
+/** Replaces every local that only ever holds records written as `{…}`, and of which only fields are used. */
 export function replaceRecords(statements: readonly lua.Statement[], names: Names): lua.Statement[] {
   const records = recordsIn(statements);
   if (records.size === 0) return [...statements];
@@ -68,7 +42,7 @@ export function replaceRecords(statements: readonly lua.Statement[], names: Name
 
 function fieldName(record: string, field: string): string {
   const name = plainName(record);
-  // What a parameter takes apart has no name in the source.
+  // A parameter that is taken apart (`{ a, b }`) has no name in the source.
   return name.startsWith("bindingPattern") ? field : `${name}_${field}`;
 }
 
@@ -76,14 +50,14 @@ function assignFields(fields: ReadonlyMap<string, string>, given: Map<string, lu
   const order = [...new Set([...given.keys(), ...fields.keys()])];
   const targets = order.map((field) => lua.createIdentifier(fields.get(field) as string));
   const values = order.map((field) => given.get(field) ?? lua.createNilLiteral());
-  // A record made of what it held before: all is read, then all is written.
+  // The new record is made of the old one's fields: one assignment reads all of them before it writes any.
   if (values.some((value) => targets.some(({ text }) => mentionsIn(value, text)))) {
     return [lua.createAssignmentStatement(targets, values)];
   }
   return targets.map((target, i) => lua.createAssignmentStatement(target, values[i] as lua.Expression));
 }
 
-/** The fields of a record written out, or undefined of anything else. */
+/** Returns the fields of a record written as `{…}`; undefined for any other expression. */
 function fieldsOf(expression: lua.Expression): Map<string, lua.Expression> | undefined {
   if (!lua.isTableExpression(expression)) return undefined;
   const fields = new Map<string, lua.Expression>();
@@ -94,7 +68,7 @@ function fieldsOf(expression: lua.Expression): Map<string, lua.Expression> | und
   return fields;
 }
 
-/** The locals that can be replaced, each with all of its fields. */
+/** Returns the locals that can be replaced, each with the names of all its fields. */
 function recordsIn(statements: readonly lua.Statement[]): Map<string, Set<string>> {
   const fields = new Map<string, Set<string>>();
   const refused = new Set<string>();
@@ -139,6 +113,6 @@ function recordsIn(statements: readonly lua.Statement[]): Map<string, Set<string
       return [statement];
     },
   });
-  // What is used otherwise than by a field escapes: into another table, an array, a function.
+  // A record that is used in another way than by a field escapes: into another table, an array or a function.
   return new Map([...fields].filter(([name]) => made.has(name) && !refused.has(name) && uses.get(name) === 0));
 }

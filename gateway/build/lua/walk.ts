@@ -1,20 +1,20 @@
-// How the passes go over TypeScriptToLua's Lua tree. A pass never changes a node: it makes a new tree, so that a body
-// that was inlined twice shares nothing.
+// Walks TypeScriptToLua's Lua tree for the passes. A pass never changes a node but makes a new tree, so that two inlined copies
+// of a body share nothing.
 
 import * as lua from "typescript-to-lua";
 
 export interface Rewriter {
-  /** An expression, its parts rewritten already. */
+  /** Called with an expression whose parts are already rewritten. */
   readonly expression?: (expression: lua.Expression) => lua.Expression;
-  /** A variable where it is declared or assigned. */
+  /** Called with a variable where it is declared or assigned. */
   readonly target?: (variable: lua.Identifier) => lua.Identifier;
-  /** A statement, its parts rewritten already. */
+  /** Called with a statement whose parts are already rewritten. */
   readonly statement?: (statement: lua.Statement) => lua.Statement[];
-  /** The statements of one block, rewritten already. */
+  /** Called with the statements of one block, which are already rewritten. */
   readonly block?: (statements: lua.Statement[]) => lua.Statement[];
 }
 
-/** The expression with its direct parts replaced, in the order in which Lua evaluates them. */
+/** Returns the expression with its direct parts replaced, in the order in which Lua evaluates them. */
 export function mapParts(
   expression: lua.Expression,
   part: (expression: lua.Expression) => lua.Expression,
@@ -102,25 +102,21 @@ function rewriteParts(statement: lua.Statement, rewriter: Rewriter): lua.Stateme
     return lua.createRepeatStatement(body, expression(statement.condition));
   }
   if (lua.isForStatement(statement)) {
-    const [first, last, step] = [statement.controlVariableInitializer, statement.limitExpression].map(expression);
-    return lua.createForStatement(
-      block(statement.body),
-      target(statement.controlVariable),
-      first as lua.Expression,
-      last as lua.Expression,
-      step ?? (statement.stepExpression && expression(statement.stepExpression)),
-    );
+    const first = expression(statement.controlVariableInitializer);
+    const last = expression(statement.limitExpression);
+    const step = statement.stepExpression && expression(statement.stepExpression);
+    return lua.createForStatement(block(statement.body), target(statement.controlVariable), first, last, step);
   }
   if (lua.isForInStatement(statement)) {
     const expressions = statement.expressions.map(expression);
     return lua.createForInStatement(block(statement.body), statement.names.map(target), expressions);
   }
-  // LuaJIT's alone, for `continue`; what becomes a Redis script was refused it when it was linked.
+  // Only LuaJIT has these, for `continue`; the linker refuses them in a Redis script.
   if (lua.isGotoStatement(statement) || lua.isLabelStatement(statement)) return statement;
   throw new Error(`there is no way to go over a ${lua.SyntaxKind[statement.kind]}`);
 }
 
-/** An `elseif` that a rewriter made anything but one `if` becomes an `else`. */
+/** Rewrites an else part. An `elseif` becomes an `else` if the rewriter made anything but one `if` of it. */
 function rewriteElse(
   part: lua.Block | lua.IfStatement | undefined,
   rewriter: Rewriter,
@@ -130,20 +126,20 @@ function rewriteElse(
   return elseOf(statements);
 }
 
-/** The else part that runs the statements; none for none. */
+/** Returns the else part that runs the statements; undefined if there are none. */
 export function elseOf(statements: lua.Statement[]): lua.Block | lua.IfStatement | undefined {
   if (statements.length === 0) return undefined;
   const [first] = statements;
   return statements.length === 1 && first && lua.isIfStatement(first) ? first : lua.createBlock(statements);
 }
 
-/** The statements of an else part. */
+/** Returns the statements of an else part. */
 export function elseStatements(part: lua.Block | lua.IfStatement | undefined): lua.Statement[] {
   if (part === undefined) return [];
   return lua.isIfStatement(part) ? [part] : part.statements;
 }
 
-/** Whether the name is read, declared or assigned anywhere in the statements. */
+/** Returns whether the name is read, declared or assigned anywhere in the statements. */
 export function mentions(statements: readonly lua.Statement[], name: string): boolean {
   let found = false;
   const see = <T extends lua.Expression>(part: T): T => {
@@ -158,7 +154,7 @@ export function mentionsIn(expression: lua.Expression, name: string): boolean {
   return mentions([lua.createExpressionStatement(expression)], name);
 }
 
-/** The expression or statements with variables replaced where they are read. */
+/** Returns the statements with variables replaced where they are read. */
 export function substitute(
   statements: readonly lua.Statement[],
   values: ReadonlyMap<string, lua.Expression>,
