@@ -1,6 +1,6 @@
 // Decides a check of a leased policy: from the lease if that has the units. A request waits only if the units ran out before.
 
-import type { Decision } from "../../../../limiter/src/algorithms/decision.ts";
+import type { MergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { mergeAll, newMergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { askAgainAt, refusedUntil, wayFor } from "../../../../limiter/src/lease/holder.ts";
 import { newPatience } from "../../redis/patience.ts";
@@ -91,19 +91,17 @@ function decideExactly(lease: Lease, check: Check, outcome: Outcome, limitMs: nu
   mergeAll(check.merged ?? outcome.merged, own);
   check.allowed = allowed;
   if (allowed) outcome.charges.push({ policy, limits: policy.limits, keyValues, chargedAt, store: "exact" });
-  else rememberExactRefusal(lease, cost, own.decision);
+  else rememberExactRefusal(lease, cost, own);
   return allowed;
 }
 
-function rememberExactRefusal(
-  lease: Lease,
-  cost: number,
-  { limit, remaining, retryAfterUs, resetAfterUs }: Decision,
-): void {
+function rememberExactRefusal(lease: Lease, cost: number, { limitName, decision }: MergedDecision): void {
+  const { limit, remaining, retryAfterUs, resetAfterUs } = decision;
   const nowUs = stopwatchUs();
   if (retryAfterUs <= 0) return;
   const untilUs = nowUs + retryAfterUs;
   lease.refusal = { cost, atUs: nowUs, untilUs, askAgainUs: askAgainAt(untilUs, nowUs) };
+  lease.record.mostRestrictive = lease.policy.limits.findIndex(({ name }) => name === limitName);
   lease.record.remaining = math.min(remaining, limit);
   lease.record.resetAtUs = nowUs + resetAfterUs;
 }

@@ -1,0 +1,112 @@
+// The fast path (gateway/src/decide/fast-path.ts) decides as the path for all requests does. A request that shows the debugging secret
+// takes the other path, and so the same policy is asked both ways, each way with a key of its own.
+
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { freePort } from "../fixtures/free-ports.ts";
+import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { RedisServer } from "../fixtures/redis-server.ts";
+import { type Answer, ask } from "../fixtures/requests.ts";
+
+const secret = "a secret of the operator";
+const kinds: Readonly<Record<string, object>> = {
+  "token-bucket": { quota: 10, window: "1h", burst: 5 },
+  "fixed-window": { quota: 4, window: "366d" },
+  "sliding-window": { quota: 4, window: "10h" },
+  "sliding-log": { quota: 4, window: "10h" },
+  // A place in the queue is free each ms, and one may wait.
+  "leaky-bucket": { quota: 1000, window: "1s", burst: 1 },
+  concurrency: { quota: 4, ttl: "10s" },
+};
+const scopes: Readonly<Record<string, object>> = {
+  node: { scope: "node" },
+  exact: { scope: "cluster" },
+  leased: { scope: "cluster", consistency: "leased" },
+  "without a store": { scope: "cluster", onStoreFailure: "deny" },
+};
+
+const limits = [
+  ...Object.entries(kinds).map(([algorithm, limit]) => [algorithm, [{ name: "only", algorithm, ...limit }]] as const),
+  [
+    "two limits",
+    [
+      { name: "many", algorithm: "fixed-window", quota: 9, window: "366d" },
+      { name: "few", algorithm: "token-bucket", quota: 3, window: "2h" },
+    ],
+  ] as const,
+];
+
+/** Policies of one scope; each has a path of its own. */
+const policiesOf = (scope: string) =>
+  limits.flatMap(([name, own], i) =>
+    ["skip", "deny", "shared"].map((onMissingKey) => ({
+      name: `p${i}-${onMissingKey}`,
+      match: { paths: [`/p${i}-${onMissingKey}`] },
+      key: ["header:x-user", "ip"],
+      onMissingKey,
+      limits: own,
+      ...scopes[scope],
+      description: name,
+    })),
+  );
+
+describe.each(Object.keys(scopes))("a policy of store %s", (scope) => {
+  let redis: RedisServer;
+  let gateway: LoneGateway;
+
+  beforeAll(async () => {
+    redis = new RedisServer(await freePort());
+    // Without a store, there is a Redis address and nobody behind it.
+    if (scope !== "without a store") await redis.start();
+    gateway = await LoneGateway.start({
+      policies: policiesOf(scope),
+      env: { SLUICE_DEBUG_SECRET: secret, SLUICE_REDIS_URL: redis.url },
+    });
+  });
+  afterAll(async () => {
+    await gateway?.stop();
+    await redis?.stop();
+  });
+
+  it.each(limits.map(([name], i) => [name, i] as const))("is decided the same by both paths: %s", async (_name, i) => {
+    for (const onMissingKey of ["skip", "deny", "shared"]) {
+      const path = `/p${i}-${onMissingKey}`;
+      const seen = { fast: [] as object[], other: [] as object[] };
+      for (let n = 0; n < 7; n++) {
+        for (const [way, user, shown] of [
+          ["fast", "ann", {}],
+          ["other", "bob", { "x-sluice-debug": secret }],
+        ] as const) {
+          const answer = await ask(`${gateway.url}${path}`, { headers: { "x-user": user, ...shown } });
+          expect(answer.headers["x-sluice-debug"] === undefined).toBe(way === "fast");
+          seen[way].push(comparable(answer));
+        }
+      }
+      expect(seen.fast).toEqual(seen.other);
+      // A key that is missing, and one that is ambiguous.
+      const odd = await Promise.all(
+        [{}, { "x-sluice-debug": secret }].map((shown) => ask(`${gateway.url}${path}`, { headers: shown })),
+      );
+      if (onMissingKey !== "shared") expect(comparable(odd[0] as Answer)).toEqual(comparable(odd[1] as Answer));
+      if (onMissingKey === "deny") expect(odd[0]?.status).toBe(403);
+    }
+  });
+});
+
+/** What a client is told, without the seconds, which pass from one request to the next. */
+function comparable({ status, headers, body }: Answer): object {
+  const {
+    "ratelimit-policy": policy,
+    ratelimit = "",
+    "x-ratelimit-limit": limit,
+    "x-ratelimit-remaining": left,
+  } = headers;
+  return {
+    status,
+    policy,
+    ratelimit: ratelimit.replace(/;t=\d+/, ""),
+    limit,
+    left,
+    waits: headers["retry-after"] !== undefined,
+    problem: status === 429 ? body.replace(/\d+ s\./, "") : "",
+  };
+}
