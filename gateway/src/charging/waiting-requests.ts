@@ -46,10 +46,17 @@ export function waitUs(us: number): void {
   endWaiting();
 }
 
+/** Refuses a request that would have to wait, if too many wait already. @returns whether it did */
+export function refuseIfFull(merged: MergedDecision, policy: CompiledPolicy): boolean {
+  if (mayWait(policy)) return false;
+  refuseToWait(merged, policy);
+  return true;
+}
+
 /**
- * What a request is told whom a leaky-bucket would have had wait: to come back when it would have gone on.
+ * Refuses a request that a leaky-bucket would have wait: its client is to come back when the request would have gone on.
  *
- * @param verdict allows, and says how long it would have waited; it refuses afterwards
+ * @param merged allows, and says how long the request would have waited; it refuses afterwards
  */
 export function refuseToWait(merged: MergedDecision, policy: CompiledPolicy): undefined {
   const { delayUs } = merged;

@@ -8,7 +8,7 @@ import { clearMerged, type MergedDecision, newMergedDecision } from "../../../li
 import { admit, admitWithoutRedis } from "../charging/admit.ts";
 import { holdSlots } from "../charging/held-slots.ts";
 import { refundLater } from "../charging/refunds.ts";
-import { mayWait, refuseToWait, waitUs } from "../charging/waiting-requests.ts";
+import { refuseIfFull, waitUs } from "../charging/waiting-requests.ts";
 import { countDecision } from "../metrics/counts.ts";
 import { configuredRedis } from "../redis/redis-settings.ts";
 import { readKeyValues } from "../request/key-values.ts";
@@ -54,17 +54,12 @@ function decideByNode(style: HeaderStyle, policy: CompiledPolicy, keyValues: str
   const allowed = decideOnNode(policy, policy.limits, keyValues, merged, chargedAt);
   // Safe to release: nothing takes it before this request is answered or sleeps.
   releaseMerged(merged);
-  if (!allowed) {
-    countDecision(policy, "refused");
-    return answerOverLimit(style, merged);
-  }
-  if (merged.delayUs > 0 && !mayWait(policy)) {
+  if (allowed && merged.delayUs > 0 && refuseIfFull(merged, policy)) {
     refundLater(chargeOf(policy, keyValues, chargedAt.slice(0, policy.limits.length), "node"));
-    return turnAway(style, policy, merged);
+  } else if (allowed && policy.holdsSlots) {
+    holdSlots(chargeOf(policy, keyValues, chargedAt, "node"));
   }
-  countDecision(policy, "allowed");
-  if (policy.holdsSlots) holdSlots(chargeOf(policy, keyValues, chargedAt, "node"));
-  return goOn(style, merged);
+  return respond(style, policy, merged);
 }
 
 /** Decides from the units of a lease, or by what is known to be left of the limit. @returns false: Redis is to be asked */
@@ -75,9 +70,7 @@ function decideByLease({ headers: style, redis }: Settings, policy: CompiledPoli
   const allowed = spendLease(policy, keyValues, merged);
   releaseMerged(merged);
   if (allowed === undefined) return false;
-  countDecision(policy, allowed ? "allowed" : "refused");
-  if (!allowed) answerOverLimit(style, merged);
-  else if (style !== "none") setHeaders(style, merged);
+  respond(style, policy, merged);
   return true;
 }
 
@@ -97,12 +90,10 @@ function decideByRedis({ headers: style }: Settings, policy: CompiledPolicy, key
   }
   // Safe to release: nothing takes it before this request is answered or sleeps.
   releaseMerged(merged);
-  if (allowed && merged.delayUs > 0 && !mayWait(policy)) {
+  if (allowed && merged.delayUs > 0 && refuseIfFull(merged, policy)) {
     refundLater(chargeOf(policy, keyValues, chargedAtByLast(), "exact"));
-    return turnAway(style, policy, merged);
   }
-  countDecision(policy, allowed ? "allowed" : "refused");
-  return allowed ? goOn(style, merged) : answerOverLimit(style, merged);
+  return respond(style, policy, merged);
 }
 
 /** @param withRedis false: Redis has not decided */
@@ -111,14 +102,13 @@ function decideByStores(style: HeaderStyle, check: Check, withRedis: boolean): u
   const outcome = newOutcome();
   const { merged, charges } = outcome;
   const allowed = withRedis ? admit([check], outcome) : admitWithoutRedis([check], outcome);
-  if (allowed && merged.delayUs > 0 && !mayWait(policy)) {
-    for (const charge of charges) refundLater(charge);
-    return turnAway(style, policy, merged);
+  if (outcome.denial !== undefined) {
+    countDecision(policy, "refused");
+    return refuseUndecided(policy);
   }
-  countDecision(policy, allowed ? "allowed" : "refused");
-  if (!allowed) return outcome.denial === undefined ? answerOverLimit(style, merged) : refuseUndecided(policy);
-  if (policy.holdsSlots) for (const charge of charges) holdSlots(charge);
-  return goOn(style, merged);
+  if (allowed && merged.delayUs > 0 && refuseIfFull(merged, policy)) for (const charge of charges) refundLater(charge);
+  else if (allowed && policy.holdsSlots) for (const charge of charges) holdSlots(charge);
+  return respond(style, policy, merged);
 }
 
 function checkOf(policy: CompiledPolicy, keyValues: string): Check {
@@ -129,16 +119,14 @@ function chargeOf(policy: CompiledPolicy, keyValues: string, chargedAt: number[]
   return { policy, limits: policy.limits, keyValues, chargedAt, store };
 }
 
-function goOn(style: HeaderStyle, merged: MergedDecision): undefined {
+function respond(style: HeaderStyle, policy: CompiledPolicy, merged: MergedDecision): undefined {
+  if (!merged.allowed) {
+    countDecision(policy, "refused");
+    return answerOverLimit(style, merged);
+  }
+  countDecision(policy, "allowed");
   if (style !== "none") setHeaders(style, merged);
   if (merged.delayUs > 0) waitUs(merged.delayUs);
-}
-
-/** Refuses a request that would have to wait: too many wait already. */
-function turnAway(style: HeaderStyle, policy: CompiledPolicy, merged: MergedDecision): undefined {
-  countDecision(policy, "refused");
-  refuseToWait(merged, policy);
-  answerOverLimit(style, merged);
 }
 
 function takeMerged(): MergedDecision {

@@ -10,7 +10,7 @@ import { areNumbers, callForNumbers, oddReply } from "../../redis/script-reply.t
 import type { Script } from "../../redis/script-request.ts";
 import { wallSeconds } from "../../runtime/stopwatch.ts";
 import type { RedisSettings } from "../../settings.ts";
-import { type Numbers, newPendingCheck, numbersPerCounter } from "../redis/pending-check.ts";
+import { type Numbers, numbersPerCounter } from "../redis/pending-check.ts";
 import { readReply } from "../redis/replies.ts";
 import { keyOf, pushNumbers } from "../redis/script-arguments.ts";
 import type { Check } from "../store.ts";
@@ -102,7 +102,7 @@ export function chargeExactly(
   const count = 1 + policy.limits.length * numbersPerCounter;
   const [reply, failure, mayHaveRun] = callForNumbers(settings, chargeLeased, keyCount, keysAndArgs, count, patience);
   if (reply === undefined) {
-    check.unanswered = { ...newPendingCheck([check], submittedAtSeconds), lost: mayHaveRun };
+    check.unanswered = { abandoned: false, lost: mayHaveRun, owed: undefined, reconciled: false };
     return $multi(undefined, failure);
   }
   const numbers = reply as unknown as Numbers;

@@ -15,12 +15,14 @@ import {
   keepTicking,
   longestWaitMs,
   mostLimits,
+  newPatience,
   type Patience,
   patienceSeconds,
   watchedPatience,
 } from "../../redis/patience.ts";
-import { type Call, callScripts, noteSilentServer } from "../../redis/script-call.ts";
+import { type Call, callScript, callScripts, noteSilentServer } from "../../redis/script-call.ts";
 import { oddReply } from "../../redis/script-reply.ts";
+import type { Script } from "../../redis/script-request.ts";
 import { keepForRequest, newRequestField, ofRequest, takeFromRequest } from "../../request/request-state.ts";
 import { runSoon } from "../../runtime/background.ts";
 import { nowMs } from "../../runtime/clock.ts";
@@ -28,15 +30,15 @@ import { semaphoreLibrary } from "../../runtime/lua-modules.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import { stopwatchSeconds } from "../../runtime/stopwatch.ts";
 import type { RedisSettings } from "../../settings.ts";
+import type { PendingCounter } from "./pending-check.ts";
 import { numbersPerCounter, type PendingCheck, takeReply, unpacked } from "./pending-check.ts";
-import { numbersOf } from "./script-arguments.ts";
+import { pushNumbers } from "./script-arguments.ts";
 
 /** Counters of one limit at one cost, which one script charges one after the other. */
 interface SharedCall {
-  readonly batch: Batch;
   readonly cost: number;
-  readonly script: Call["script"];
-  /** Of all: quota, window, size, cost. */
+  readonly script: Script;
+  /** The same for all: quota, window, size, cost. */
   readonly numbers: readonly string[];
   readonly keys: string[];
   readonly pendingChecks: PendingCheck[];
@@ -45,12 +47,13 @@ interface SharedCall {
 interface Batch {
   readonly ready: Semaphore;
   readonly sharedCalls: SharedCall[];
-  /** Of questions that no run can take. */
-  readonly calls: Call[];
+  /** The call that is being filled with counters of a limit. */
+  readonly callOfLimit: LuaTable<CompiledLimit, SharedCall>;
+  /** Checks that have a call of their own. */
   readonly callers: PendingCheck[];
   counters: number;
   waiting: number;
-  /** While it is under way. */
+  /** Undefined until it is sent. */
   patience: Patience | undefined;
   /** Nobody waits for it any more, though its reply is still read. */
   released: boolean;
@@ -78,9 +81,6 @@ interface BatchQueue {
   directAtMs: number;
 }
 
-/** Limits know the run that is being filled with their counters. */
-type LimitBeingBatched = CompiledLimit & { shared?: SharedCall | undefined };
-
 /** Redis does nothing else meanwhile: about a ms. */
 const mostCountersPerBatch = 256;
 /** Of a lane. What a request asks beyond is not decided by Redis. */
@@ -92,6 +92,7 @@ const lingerSeconds = 0.05;
 const besideAfterSeconds = 0.005;
 const mostBeside = 3;
 const silent = "no reply within the deadline";
+const tooMany = "too many requests wait for Redis";
 /** nginx frees what a thread's connections took only when the thread ends. */
 const mostFlushesPerThread = 10_000;
 
@@ -121,12 +122,29 @@ function newQueue(settings: RedisSettings, group: number, reconcile: Reconcile):
 }
 
 /**
- * Whether the caller is to ask Redis itself: nobody else is asking. It then calls `endDirect` with the reply.
- *
- * @param kept what it is charged must not be lost with its request: the lane's thread hears the reply in any case
+ * Sends a check, and waits for the reply: by a call of the request's own while no other request calls Redis, else in a batch. Yields. The
+ * check has its numbers afterwards, or what failed.
  */
-export function beginDirect(queue: BatchQueue, kept: boolean): boolean {
-  if (queue.running || (kept && startThread(queue))) return false;
+export function submitTo(queue: BatchQueue, pending: PendingCheck): void {
+  if (mayCallDirectly(queue, pending.inQueue)) {
+    callDirectly(queue, pending);
+    return;
+  }
+  if (pending.mustKeep) keepPending(queue, pending);
+  const batch = openBatch(queue, pending.call?.keyCount ?? 1);
+  if (batch === undefined) {
+    pending.failure = tooMany;
+    pending.lost = false;
+  } else {
+    join(batch, pending);
+    awaitReply(queue, batch, pending);
+  }
+  if (pending.mustKeep) forgetPending();
+}
+
+/** @param inQueue the queue's thread has to read the reply, if a thread can be had */
+function mayCallDirectly(queue: BatchQueue, inQueue: boolean): boolean {
+  if (queue.running || (inQueue && startThread(queue))) return false;
   const now = nowMs();
   // A request whose client went away in the middle of its call never ended it.
   if (queue.direct > 0 && now - queue.directAtMs > 2 * longestWaitMs(queue.settings.deadlineMs)) queue.direct = 0;
@@ -136,46 +154,40 @@ export function beginDirect(queue: BatchQueue, kept: boolean): boolean {
   return true;
 }
 
-export function endDirect(queue: BatchQueue): void {
+function callDirectly(queue: BatchQueue, pending: PendingCheck): void {
+  const { settings } = queue;
+  const patience = newPatience(settings.deadlineMs, pending.limitMs);
+  const { script, keyCount, keysAndArgs } = pending.call ?? callFor(pending.counter as PendingCounter);
+  const [reply, failure, mayHaveRun] = callScript(settings, script, keyCount, keysAndArgs, patience);
+  pending.failure = failure;
+  if (reply !== undefined) takeReply(pending, reply, keyCount);
+  if (pending.numbers === undefined) pending.lost = reply !== undefined || mayHaveRun;
   if (queue.direct > 0) queue.direct -= 1;
 }
 
-/**
- * Asks about one counter, together with whoever asks about others of the same limit.
- *
- * @param limitMs the longest that the request waits
- * @returns false when too much waits already
- */
-export function joinSharedCall(
-  queue: BatchQueue,
-  limit: CompiledLimit,
-  cost: number,
-  script: Call["script"],
-  key: string,
-  pending: PendingCheck,
-  limitMs: number,
-): boolean {
-  const batch = openBatch(queue, 1);
-  if (batch === undefined) return false;
-  const running = limit as LimitBeingBatched;
-  let shared = running.shared;
-  if (shared === undefined || shared.batch !== batch || shared.cost !== cost) {
-    shared = { batch, cost, script, numbers: numbersOf(limit, cost), keys: [], pendingChecks: [] };
-    running.shared = shared;
-    batch.sharedCalls.push(shared);
-  }
-  shared.keys.push(key);
-  shared.pendingChecks.push(pending);
-  return awaitReply(queue, batch, pending, limitMs);
+function callFor({ key, limit, cost, script }: PendingCounter): Call {
+  const keysAndArgs = [key];
+  pushNumbers(keysAndArgs, limit, cost);
+  return { script, keyCount: 1, keysAndArgs, reply: undefined, failure: undefined };
 }
 
-/** The same by a script call of its own, sent together with those of others. @returns false when too much waits already */
-export function joinCall(queue: BatchQueue, call: Call, pending: PendingCheck, limitMs: number): boolean {
-  const batch = openBatch(queue, call.keyCount);
-  if (batch === undefined) return false;
-  batch.calls.push(call);
-  batch.callers.push(pending);
-  return awaitReply(queue, batch, pending, limitMs);
+function join(batch: Batch, pending: PendingCheck): void {
+  const { counter } = pending;
+  if (counter === undefined) {
+    batch.callers.push(pending);
+    return;
+  }
+  const { limit, cost, script } = counter;
+  let shared = batch.callOfLimit.get(limit);
+  if (shared === undefined || shared.cost !== cost) {
+    const numbers: string[] = [];
+    pushNumbers(numbers, limit, cost);
+    shared = { cost, script, numbers, keys: [], pendingChecks: [] };
+    batch.callOfLimit.set(limit, shared);
+    batch.sharedCalls.push(shared);
+  }
+  shared.keys.push(counter.key);
+  shared.pendingChecks.push(pending);
 }
 
 /** The batch that is sent next and still has room. */
@@ -190,7 +202,7 @@ function openBatch(queue: BatchQueue, counters: number): Batch | undefined {
     batch = {
       ready: semaphoreLibrary.new(0),
       sharedCalls: [],
-      calls: [],
+      callOfLimit: new LuaTable(),
       callers: [],
       counters: 0,
       waiting: 0,
@@ -203,17 +215,16 @@ function openBatch(queue: BatchQueue, counters: number): Batch | undefined {
   return batch;
 }
 
-function awaitReply(queue: BatchQueue, batch: Batch, pending: PendingCheck, limitMs: number): boolean {
+function awaitReply(queue: BatchQueue, batch: Batch, pending: PendingCheck): void {
   batch.waiting += 1;
   if (queue.idle) {
     queue.idle = false;
     queue.work.post(1);
   }
-  const limitSeconds = limitMs / 1000;
+  const limitSeconds = pending.limitMs / 1000;
   const firstSeconds = math.min(besideAfterSeconds, limitSeconds);
   const [ready] = batch.ready.wait(firstSeconds);
   if (!ready) awaitLateReply(queue, batch, pending, limitSeconds - firstSeconds);
-  return true;
 }
 
 function awaitLateReply(queue: BatchQueue, batch: Batch, pending: PendingCheck, limitSeconds: number): void {
@@ -369,9 +380,9 @@ function flush(settings: RedisSettings, batch: Batch, patience: Patience): void 
     calls.push({ script: shared.script, keyCount, keysAndArgs, reply: undefined, failure: undefined });
   }
   const sharedCalls = calls.length;
-  for (let i = 0; i < batch.calls.length; i++) {
-    const call = batch.calls[i] as Call;
-    if ((batch.callers[i] as PendingCheck).abandoned) continue;
+  for (const pending of batch.callers) {
+    if (pending.abandoned) continue;
+    const call = pending.call as Call;
     counters += call.keyCount;
     calls.push(call);
   }
@@ -383,9 +394,8 @@ function flush(settings: RedisSettings, batch: Batch, patience: Patience): void 
     if (next >= sharedCalls) break;
     if (takeReplies(shared, calls[next] as Call)) next += 1;
   }
-  for (let i = 0; i < batch.calls.length; i++) {
-    const { reply, failure, mayHaveRun, keyCount } = batch.calls[i] as Call;
-    const pending = batch.callers[i] as PendingCheck;
+  for (const pending of batch.callers) {
+    const { reply, failure, mayHaveRun, keyCount } = pending.call as Call;
     if (reply !== undefined) takeReply(pending, reply, keyCount);
     if (pending.numbers === undefined) pending.lost = reply !== undefined || mayHaveRun === true;
     pending.failure ??= failure;

@@ -6,7 +6,6 @@
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import type { MergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
-import { wallSeconds } from "../../runtime/stopwatch.ts";
 import type { RedisSettings } from "../../settings.ts";
 import type { Check } from "../store.ts";
 import { forgetPending, keepPending, queueOf, reconcileSoon } from "./batcher.ts";
@@ -17,7 +16,7 @@ import { recallRefusal } from "./refusal-cache.ts";
 import { allAllow, readOne, readReply } from "./replies.ts";
 import { keyOf } from "./script-arguments.ts";
 import { firstKey, type Group, groupsOf } from "./slot-groups.ts";
-import { submit, submitOne } from "./submit.ts";
+import { counterOf, submit, submitAgain } from "./submit.ts";
 
 /**
  * Decides these checks in Redis: all are charged or none. Yields.
@@ -49,10 +48,10 @@ let lastChargedAt = 0;
 const mostIdlePending = 1024;
 
 interface SinglePendingCheck extends PendingCheck {
-  readonly checks: [LoneCheck];
+  readonly checks: [SingleCheck];
 }
 
-interface LoneCheck extends Check {
+interface SingleCheck extends Check {
   policy: CompiledPolicy;
   keyValues: string;
   allowed: boolean;
@@ -67,15 +66,11 @@ export function decideOneInRedis(
 ): LuaMultiReturn<[allowed: boolean | undefined, failure: string | undefined, unanswered: PendingCheck | undefined]> {
   const key = keyOf(policy, policy.limits[0] as CompiledLimit, keyValues);
   if (recallRefusal(policy, key, merged)) return $multi(false, undefined, undefined);
-  const pending = idlePending.pop() ?? newSinglePending(policy, keyValues);
+  const pending = idlePending.pop() ?? newSinglePending(policy, key);
   const check = pending.checks[0];
   check.policy = policy;
   check.keyValues = keyValues;
-  pending.submittedAtSeconds = wallSeconds();
-  pending.numbers = undefined;
-  pending.at = 0;
-  pending.failure = undefined;
-  submitOne(settings, pending, policy, key);
+  submitAgain(settings, pending, policy, key);
   // A question that was given up stays with whoever reconciles it.
   if (!hasReply(pending)) return $multi(undefined, pending.failure, pending);
   const allowed = readOne(pending, check, merged);
@@ -91,9 +86,9 @@ export function chargedAtByLast(): number[] {
   return [lastChargedAt];
 }
 
-function newSinglePending(policy: CompiledPolicy, keyValues: string): SinglePendingCheck {
-  const check: LoneCheck = { policy, keyValues, chargedAt: [0], separate: true, degraded: false, allowed: false };
-  return newPendingCheck<[LoneCheck]>([check], 0);
+function newSinglePending(policy: CompiledPolicy, key: string): SinglePendingCheck {
+  const check: SingleCheck = { policy, keyValues: "", chargedAt: [0], separate: true, degraded: false, allowed: false };
+  return newPendingCheck<[SingleCheck]>([check], counterOf(policy, key), undefined);
 }
 
 function decideSeveral(

@@ -1,7 +1,11 @@
 // A check that waits for Redis, and its reply.
 
+import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
+import type { Call } from "../../redis/script-call.ts";
 import { oddReply } from "../../redis/script-reply.ts";
+import type { Script } from "../../redis/script-request.ts";
 import { ffi } from "../../runtime/packed-memory.ts";
+import { wallSeconds } from "../../runtime/stopwatch.ts";
 import type { Check, Owed, Unanswered } from "../store.ts";
 
 /** What a script replies of each: see redis-scripts/charge-batch.ts. */
@@ -11,27 +15,48 @@ const bytesPerNumber = 8;
 /** Where the numbers are that a script replied: a table, or packed memory. */
 export type Numbers = LuaTable<number, number>;
 
-/** Whether there is a reply for whoever asked: one that came after the asker was released is dealt with by others. */
-export function hasReply({ numbers, abandoned }: PendingCheck): boolean {
-  return numbers !== undefined && !abandoned;
-}
-
 /** What one request submits, until Redis has replied. */
 export interface PendingCheck extends Unanswered {
   readonly checks: readonly Check[];
-  /** Since the epoch. */
+  /** Seconds since the epoch. */
   submittedAtSeconds: number;
+  /** One counter, which a batch charges by one call with others of its limit. Undefined: the check has a call of its own. */
+  counter: PendingCounter | undefined;
+  readonly call: Call | undefined;
+  /** The longest that the request waits, in ms. */
+  limitMs: number;
+  /** Whether what is charged must not be lost with the request: it is refunded if the client goes away meanwhile. */
+  mustKeep: boolean;
+  /** Whether the queue's thread has to read the reply, because the request may stop waiting earlier than others. */
+  inQueue: boolean;
   /** Undefined until there is a reply. */
   numbers: Numbers | undefined;
-  /** Where those of this check begin. */
+  /** The place at which the numbers of this check begin. */
   at: number;
   failure: string | undefined;
 }
 
-export function newPendingCheck<Checks extends readonly Check[]>(checks: Checks, submittedAtSeconds: number) {
+/** A counter as a script is given it. */
+export interface PendingCounter {
+  key: string;
+  limit: CompiledLimit;
+  cost: number;
+  script: Script;
+}
+
+export function newPendingCheck<Checks extends readonly Check[]>(
+  checks: Checks,
+  counter: PendingCounter | undefined,
+  call: Call | undefined,
+) {
   return {
     checks,
-    submittedAtSeconds,
+    submittedAtSeconds: wallSeconds(),
+    counter,
+    call,
+    limitMs: 0,
+    mustKeep: false,
+    inQueue: false,
     numbers: undefined as Numbers | undefined,
     at: 0,
     failure: undefined as string | undefined,
@@ -40,6 +65,11 @@ export function newPendingCheck<Checks extends readonly Check[]>(checks: Checks,
     owed: undefined as Owed[] | undefined,
     reconciled: false,
   };
+}
+
+/** Returns whether the request has its reply. A reply that came after the request was released is dealt with by others. */
+export function hasReply({ numbers, abandoned }: PendingCheck): boolean {
+  return numbers !== undefined && !abandoned;
 }
 
 /** The reply to a question that had a script call of its own. */

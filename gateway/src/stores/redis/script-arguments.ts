@@ -18,12 +18,6 @@ export function pushNumbers(args: string[], limit: CompiledLimit, cost: number):
   args.push(cost === 1 ? "1" : whole(cost));
 }
 
-export function numbersOf(limit: CompiledLimit, cost: number): string[] {
-  const numbers: string[] = [];
-  pushNumbers(numbers, limit, cost);
-  return numbers;
-}
-
 function textsOf(limit: CompiledLimit): NumberTexts {
   const { rate } = limit;
   const texts: NumberTexts = [whole(rate.quota), whole(rate.windowUs), whole(sizeOf(rate))];
