@@ -31,7 +31,7 @@ describe("a policy", () => {
     expect((await put(running, "default", "fits", ofBytes(60_000))).status).toBe(201);
   });
 
-  it("counts with the size that its template gives it, also when the template changes afterwards", async () => {
+  it("is as large as what its template says makes it, also when the template changes afterwards", async () => {
     const running = await startControlPlane();
     const template = (bytes: number) => ({
       body: { onLimit: { action: "reject", status: 429, body: "x".repeat(bytes) } },
@@ -151,7 +151,7 @@ describe("an app", () => {
     ["policies", { policies: 1 }],
     ["bytes", { bytes: 500 }],
     ["steps", { steps: 1 }],
-  ])("that has used up its %s is refused one more, with what is used", async (bound, bounds) => {
+  ])("that has its %s is refused one more, and told what is used", async (bound, bounds) => {
     const running = await startControlPlane();
     await running.call("PUT", "/apps/shop", { body: { bounds } });
     const policy = { ...onePerSecond, description: "x".repeat(300), match: { paths: ["~^/a+$"] } };
@@ -213,7 +213,7 @@ describe("an app", () => {
 describe("all apps together", () => {
   const small = { SLUICE_MAX_SNAPSHOT_BYTES: "400000", SLUICE_MAX_POLICIES: "20", SLUICE_MAX_EXPRESSION_STEPS: "3" };
 
-  it("have no more than gateways can hold, and still every app's bans, revocations and deletions find room", async () => {
+  it("have no more than gateways can hold, and every app's bans, revocations and deletions find room all the same", async () => {
     const running = await startControlPlane(small);
     const gateway = await connectGateway(running, "g1");
     gateway.socket.on("message", (data) => {
@@ -243,7 +243,7 @@ describe("all apps together", () => {
     expect((await running.call("GET", "readyz")).body.alarms).toEqual([]);
   });
 
-  it("leave room for some bans of each app if others have used up the room for bans", async () => {
+  it("leave room for some bans of each app, where others have used up what there is for bans", async () => {
     const running = await startControlPlane({ SLUICE_MAX_SNAPSHOT_BYTES: "65536" });
     const long = { ...onePerSecond, key: ["ip", "header:a", "header:b"] };
     for (const app of ["greedy", "shop"]) await running.call("PUT", `/apps/${app}`);

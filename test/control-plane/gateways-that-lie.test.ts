@@ -13,7 +13,7 @@ import { connectGateway } from "./gateway-double.ts";
 const books = "/apps/default/policies/books";
 const history = async (running: Running) => (await running.call("GET", "/revisions")).body.revisions;
 
-describe("a gateway that claims revisions which never existed", () => {
+describe("a gateway that claims revisions which never were", () => {
   it.each([
     ["no proof", undefined],
     ["a made-up proof", "0".repeat(64)],
@@ -106,7 +106,7 @@ describe("gateways that have left", () => {
   const hello = (gateway: string) =>
     ({ type: "hello", gateway, version: "1", workers: 1, epoch: "e", revision: 1 }) as const;
 
-  it("are forgotten without a request: after an hour, and the first to leave if there are very many", () => {
+  it("are forgotten without anybody asking: after an hour, and the first to leave where there are very many", () => {
     let nowMs = 0;
     const fleet = new Fleet(() => nowMs);
     for (let i = 0; i < 1_500; i++) {

@@ -402,7 +402,7 @@ it.each([
   "198.51.100",
   "198.51.100.9, 203.0.113.1",
   "unknown",
-])("refuses %j as an address: it would be in no banned network, and have a counter of its own", async (address) => {
+])("refuses %j for an address: it would be in no banned network, and have a counter of its own", async (address) => {
   const body = JSON.stringify({ checks: [{ policy: "network", key: ["a", address] }] });
   const { status, code, errors } = await refusal(body);
   expect([status, code]).toEqual([400, "invalid-request"]);
