@@ -1,5 +1,5 @@
-// The lease protocol in worlds of many gateways, losses, doubled and late messages, deaths and drifting clocks: whatever
-// happens, no interval holds more than the limit. And a protocol that is broken on purpose is found out.
+// Plays the lease protocol in worlds of many gateways with losses, doubled and late messages, deaths and drifting clocks:
+// whatever happens, no interval has more than the limit. A protocol that is deliberately broken must be detected.
 
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -83,7 +83,7 @@ test("a million steps break no limit", { timeout: 60_000 }, async () => {
   expect(seen.acknowledged).toBeGreaterThan(50_000);
 });
 
-test("a unit of one window does not go back into a lease of the next", async () => {
+test("a unit of one window is not returned into a lease of the next", async () => {
   const tested = await product(limiter);
   const redis = new Redis(tested, [fixed], tested.leaseParameters);
   const gateway = new Gateway(tested, "life");
@@ -135,7 +135,7 @@ describe("when Redis loses", () => {
 interface Break {
   readonly name: string;
   readonly file: "ledger" | "holder";
-  /** Must occur once in the file. */
+  /** This text must occur once in the file. */
   readonly line: string;
   readonly becomes: string;
 }
@@ -233,7 +233,7 @@ const breaks: readonly Break[] = [
   },
 ];
 
-describe("is found out within two million steps:", () => {
+describe("a broken protocol is detected within two million steps:", () => {
   const directories: string[] = [];
 
   afterAll(() => {
