@@ -13,13 +13,13 @@ import { ask } from "../test/fixtures/requests.ts";
 
 interface Run {
   readonly name: string;
-   /** With healthz, requests contain no check. */
+  /** With healthz, requests contain no check. */
   readonly policy: "node" | "cluster" | "healthz";
   readonly callers: number;
-   /** The number of gateways among which the callers are divided; 1 by default. */
+  /** The number of gateways among which the callers are divided; 1 by default. */
   readonly gateways?: number;
   readonly checks: number;
-   /** The number of keys from which each check has a random one; 0: each request has the same keys, one for each check. */
+  /** The number of keys from which each check has a random one; 0: each request has the same keys, one for each check. */
   readonly keys: number;
   readonly target: string;
 }
@@ -79,7 +79,7 @@ try {
     if (load.errors > 0) throw new Error(`${load.errors} of ${load.requests} requests failed`);
     return { perSecond: (load.requests * checks * 1e6) / load.durationUs, p50Us: load.p50Us, p99Us: load.p99Us };
   };
-   // A single caller uses a single gateway. With several gateways, the worst latencies are reported.
+  // A single caller uses a single gateway. With several gateways, the worst latencies are reported.
   const measure = async (run: Run, forSeconds: number) => {
     const asked = gateways.slice(0, Math.min(run.gateways ?? 1, run.callers));
     const parts = await Promise.all(

@@ -22,7 +22,7 @@ function scheduledUs(pid: number): number {
 }
 
 function tickedUs(pid: number): number {
-   // The name, in brackets, may contain spaces.
+  // The name, in brackets, may contain spaces.
   const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? [];
   return (Number(fields[11]) + Number(fields[12])) * tickUs;
 }

@@ -14,7 +14,7 @@ export interface Machine {
   readonly wrk: string;
   readonly node: string;
   readonly cpuTimeFrom: string;
-   /** Load average of the last minute before the bench began: 0 on a quiet machine. */
+  /** Load average of the last minute before the bench began: 0 on a quiet machine. */
   readonly loadBefore: number;
 }
 

@@ -58,7 +58,7 @@ async function main(processes: Processes, options: Options): Promise<void> {
   const cpuBefore = machineCpu();
   let degradedDecisions = 0;
   for (let round = 0; round < options.rounds; round++) {
-      // Each round starts its own nginxes: which traces LuaJIT makes of the same code differs from start to start.
+    // Each round starts its own nginxes: which traces LuaJIT makes of the same code differs from start to start.
     if (round > 0) nginxes = await start();
     const load = (variant: Variant) =>
       measure(processes, variant, nginxOf(nginxes, variant), redis, options.connections);
@@ -100,7 +100,7 @@ async function prepare({ directory }: Processes): Promise<{ nginx: Nginx; luaDir
   await requireSystemPackages("test", process.env["SLUICE_NGINX"]);
   const nginx = requireNginx(process.env["SLUICE_NGINX"]);
   await requireGatewayBuild();
-   // A build in the meantime must not change what is measured.
+  // A build in the meantime must not change what is measured.
   const luaDir = join(directory, "lua");
   cpSync(gatewayDist, luaDir, { recursive: true });
   return { nginx, luaDir };

@@ -26,12 +26,12 @@ export interface Run {
   readonly requestsPerSecond: number;
   readonly p50Ms: number;
   readonly p99Ms: number;
-   /** Per request, for all workers together. */
+  /** Per request, for all workers together. */
   readonly nginxCpuUs: number;
   readonly redisCpuUs: number;
   readonly redisCallsPerSecond: number;
   readonly redisCallsPerRequest: number;
-   /** How many cores the workers used: near 1, one worker was saturated. */
+  /** How many cores the workers used: near 1, one worker was saturated. */
   readonly nginxCores: number;
 }
 

@@ -9,9 +9,9 @@ export interface Options {
   readonly seconds: number;
   readonly connections: number;
   readonly variants: readonly Variant[];
-   /** The file for the results as JSON. */
+  /** The file for the results as JSON. */
   readonly jsonFile: string;
-   /** If set, this variant is profiled and nothing is measured. */
+  /** If set, this variant is profiled and nothing is measured. */
   readonly profile: Variant | undefined;
 }
 

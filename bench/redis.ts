@@ -10,7 +10,7 @@ const patienceMs = 5000;
 export interface Redis {
   readonly pid: number;
   readonly port: number;
-   /** Returns how many scripts clients have called so far, which is what a decision in Redis needs. */
+  /** Returns how many scripts clients have called so far, which is what a decision in Redis needs. */
   scriptCalls(): Promise<number>;
 }
 

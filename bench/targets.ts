@@ -5,7 +5,7 @@ import { ratio } from "./statistics.ts";
 export interface TargetResult {
   readonly target: string;
   readonly what: string;
-   /** Undefined if it was not measured in this run. */
+  /** Undefined if it was not measured in this run. */
   readonly value: number | undefined;
   readonly wanted: string;
   readonly met: boolean | undefined;

@@ -39,15 +39,15 @@ export interface Variant {
     | "/lock-snippet"
     | "/redis-each"
     | "/sluice";
-   /** `one`: the same request always; `many`: 100,000 keys; `hosts`: 10 paths on each of 1,000 hosts. */
+  /** `one`: the same request always; `many`: 100,000 keys; `hosts`: 10 paths on each of 1,000 hosts. */
   readonly keys: "one" | "many" | "hosts";
-   /** Everything is refused with 429, after the few that the limit allows. */
+  /** Everything is refused with 429, after the few that the limit allows. */
   readonly flood?: boolean;
-   /** Sends checks to Redis, at least for the first request. */
+  /** Sends checks to Redis, at least for the first request. */
   readonly asksRedis?: boolean;
-   /** Used in place of --connections. */
+  /** Used in place of --connections. */
   readonly connections?: number;
-   /** The variants to which this one's ratios are taken. */
+  /** The variants to which this one's ratios are taken. */
   readonly native?: string;
   readonly redisEach?: string;
 }

@@ -10,7 +10,7 @@ end
 function init(args)
   local path, keys = args[1], args[2]
   if keys == "one" then
-      -- Without a function request, wrk repeats this one at no cost of its own, so that nginx is what is saturated.
+    -- Without a function request, wrk repeats this one at no cost of its own, so that nginx is what is saturated.
     wrk.path = path .. "?k=hot"
     wrk.headers["Host"] = "bench.example"
     return

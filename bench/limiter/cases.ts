@@ -3,16 +3,16 @@
 import type { Algorithm } from "../../limiter/src/algorithms/limit.ts";
 
 export interface Case {
-   /** Algorithm and load; --only selects cases by this name. */
+  /** Algorithm and load; --only selects cases by this name. */
   readonly name: string;
   readonly algorithm: Algorithm;
   readonly quota: number;
   readonly windowUs: number;
-   /** Burst or precision, whichever the algorithm has; otherwise 0. */
+  /** Burst or precision, whichever the algorithm has; otherwise 0. */
   readonly size: number;
-   /** The mean time from one request to the next at the same counter. */
+  /** The mean time from one request to the next at the same counter. */
   readonly gapUs: number;
-   /** For concurrency: how many slots are held before the oldest is released. */
+  /** For concurrency: how many slots are held before the oldest is released. */
   readonly held?: "half" | "full";
 }
 
@@ -31,7 +31,7 @@ export const cases: readonly Case[] = [
   ...loads("leaky-bucket", bucket),
   ...loads("fixed-window", window),
   ...loads("sliding-window", blocks),
-   // The block is a millisecond, so each request starts a new block, and mostly one block expires.
+  // The block is a millisecond, so each request starts a new block, and mostly one block expires.
   { name: "sliding-window, many ticks", algorithm: "sliding-window", ...blocks, size: 1000, gapUs: 4000 },
   ...loads("sliding-log", window),
   { name: "concurrency, admitted", algorithm: "concurrency", ...slots, held: "half" },

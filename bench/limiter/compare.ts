@@ -7,7 +7,7 @@ export type Side = (typeof sides)[number];
 
 /** What one side used in one round. */
 export interface Taken {
-   /** CPU per decision. */
+  /** CPU per decision. */
   readonly ns: number;
   /** Share of the decisions that admitted. */
   readonly admitted: number;
@@ -17,7 +17,7 @@ export interface Taken {
 export interface Place {
   readonly name: string;
   readonly unit: "ns" | "µs";
-   /** @throws if the two sides do not decide the same, since their times would not be comparable */
+  /** @throws if the two sides do not decide the same, since their times would not be comparable */
   check(each: Case): Promise<void>;
   measure(each: Case): Promise<Record<Side, Taken>>;
 }
@@ -29,7 +29,7 @@ export interface Comparison {
   readonly productNs: number;
   readonly byHandNs: number;
   readonly ratio: number;
-   /** The spread of the rounds' ratios: (most − least) ÷ median. */
+  /** The spread of the rounds' ratios: (most − least) ÷ median. */
   readonly ratioSpread: number;
   readonly admitted: number;
   readonly met: boolean;

@@ -7,7 +7,7 @@ import { LuaLibImportKind, LuaTarget, transpileString } from "typescript-to-lua"
 const source = join(import.meta.dirname, "../../limiter/src/algorithms/memory-ring.ts");
 
 export function compileMemoryRing(luaDir: string): void {
-   // `npm run lint` checks its types: alone it lacks its imports, which bench/lua/bundle.lua provides.
+  // `npm run lint` checks its types: alone it lacks its imports, which bench/lua/bundle.lua provides.
   const { file } = transpileString(readFileSync(source, "utf8"), {
     luaTarget: LuaTarget.LuaJIT,
     luaLibImport: LuaLibImportKind.Inline,

@@ -23,10 +23,10 @@ interface Filling {
   readonly what: string;
   readonly limit: Pick<Case, "algorithm" | "quota" | "windowUs" | "size">;
   readonly counters: number;
-   /** The number of charges to each counter, `stepUs` apart. */
+  /** The number of charges to each counter, `stepUs` apart. */
   readonly charges: number;
   readonly stepUs: number;
-   /** The limit of bytes for one counter. */
+  /** The limit of bytes for one counter. */
   readonly atMost?: number;
 }
 
@@ -98,7 +98,7 @@ const fillings: readonly Filling[] = [
       what: `sliding-log, ${entries} entries`,
       limit: { algorithm: "sliding-log", quota: entries + 1, windowUs: hourUs, size: 0 },
       counters,
-         // The newest tick is not an entry yet; it is in the head.
+      // The newest tick is not an entry yet; it is in the head.
       charges: entries + 1,
       stepUs: 1000,
       atMost: 9 * entries + 200,
@@ -142,7 +142,7 @@ async function inDict(processes: Processes, nginx: Nginx, luaDir: string, fillin
   const reported = await program.ask(`mode=fill&counters=${counters}&charges=${charges}&step=${stepUs}`);
   await program.stop();
   const [stored = 0, bytes = 0, free = 0] = reported.split(" ").map(Number);
-    // A counter has at least one cell: fewer cells than counters means that some were evicted.
+  // A counter has at least one cell: fewer cells than counters means that some were evicted.
   if (stored < counters || free === 0) {
     throw new Error(
       `${filling.what}: expected ${counters} counters to stay, got ${stored} cells and ${free} bytes free`,
@@ -157,7 +157,7 @@ async function inRedis(client: Client, luaDir: string, filling: Filling): Promis
   const script = productScript(luaDir, limit.algorithm);
   await client.script("LOAD", script.source);
   const args = script.argumentsOf(limit, 1);
-   // The first calls make Redis allocate what it then keeps.
+  // The first calls make Redis allocate what it then keeps.
   await client.evalsha(script.sha1, 1, "first", ...args);
   await client.flushall();
   const before = await usedMemory(client);

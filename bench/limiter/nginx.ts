@@ -12,10 +12,10 @@ const template = join(import.meta.dirname, "nginx.conf");
 let started = 0;
 
 export interface Program {
-   /** A program of bench/lua, with a function `start` and one that answers requests. */
+  /** A program of bench/lua, with a function `start` and one that answers requests. */
   readonly name: string;
   readonly args: readonly (string | number)[];
-   /** The limit of the policy in snapshot.json. */
+  /** The limit of the policy in snapshot.json. */
   readonly limit: Pick<Case, "algorithm" | "quota" | "windowUs" | "size">;
   readonly dictSize: string;
 }

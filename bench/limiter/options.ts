@@ -6,7 +6,7 @@ import { integer } from "../options.ts";
 
 export interface LimiterOptions {
   readonly rounds: number;
-   /** Parts of the place's and case's name, such as "pure: token-bucket", of those to measure; empty: all are measured. */
+  /** Parts of the place's and case's name, such as "pure: token-bucket", of those to measure; empty: all are measured. */
   readonly only: readonly string[];
   readonly jsonFile: string;
 }

@@ -40,7 +40,7 @@ export function pure(processes: Processes, luaDir: string): Place & { traces(eac
 /** What LuaJIT still did during the two million decisions after the first two million. */
 export interface Traces {
   readonly compiled: number;
-   /** The lines of jit.v. */
+  /** The lines of jit.v. */
   readonly aborted: readonly string[];
 }
 

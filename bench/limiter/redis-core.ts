@@ -31,7 +31,7 @@ const minuteUs = 60_000_000;
 
 interface Figure {
   readonly algorithm: Algorithm;
-   /** Decisions in a second of CPU, keyed by the number of counters in one call. */
+  /** Decisions in a second of CPU, keyed by the number of counters in one call. */
   readonly decisionsPerSecond: Readonly<Record<number, number>>;
 }
 

@@ -17,7 +17,7 @@ export interface Script {
   readonly sha1: string;
   readonly source: string;
   argumentsOf(limit: Pick<Case, "algorithm" | "quota" | "windowUs" | "size">, cost: number): string[];
-   /** Allowed, remaining, retry after, reset after and delay; and, if it was allowed, the moment of the charge. */
+  /** Allowed, remaining, retry after, reset after and delay; and, if it was allowed, the moment of the charge. */
   facts(reply: unknown): readonly number[];
 }
 

@@ -61,7 +61,7 @@ sides["by-hand"] = function(_, algorithm, quota, window, size)
   local cells = { ["token-bucket"] = "token-bucket", ["leaky-bucket"] = "leaky-bucket", ["fixed-window"] = "fixed-window" }
   local by_hand = require("by-hand.dict-" .. (cells[algorithm] or "sliding"))
   local take, back
-   -- The function is made more than once for the reason given in limiter_pure.lua.
+  -- The function is made more than once for the reason given in limiter_pure.lua.
   for _ = 1, 8 do
     if algorithm == "sliding-window" then
       take = by_hand.new(dict, quota, window, size, math.floor((window + size - 2) / size), true, true)
@@ -76,7 +76,7 @@ sides["by-hand"] = function(_, algorithm, quota, window, size)
     end
   end
 
-   -- The limit's prefix is 16 characters, as in the product: lookups and memory are those of keys of the same length.
+  -- The limit's prefix is 16 characters, as in the product: lookups and memory are those of keys of the same length.
   keys = addresses()
   local family = "by-hand-bucket-:"
   if cells[algorithm] then family = "n" .. family end

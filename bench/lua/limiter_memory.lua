@@ -31,7 +31,7 @@ function _M.start(_, directory)
     if number % 2 == 0 then
       address = string.format("%d.%d.%d.%d", 11 + high % 200, 100 + high / 200, low / 256, low % 256)
     else
-         -- These are like the addresses of a provider that assigns a /64 to each of a million subscribers.
+      -- These are like the addresses of a provider that assigns a /64 to each of a million subscribers.
       address = string.format("2001:db8:%x:%x::1", 40960 + high, low)
     end
     return encode({ ip_prefix(address, 32, 64) }, 1, tostring)

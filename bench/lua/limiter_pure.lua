@@ -62,7 +62,7 @@ sides["by-hand"] = function()
   local counters = {}
   local by_hand = require("by-hand." .. (keeps_entries and "sliding" or algorithm))
   local decide, give_back
-   -- A gateway has many limits. If the function were made only once, LuaJIT would compile the limit's numbers in as constants.
+  -- A gateway has many limits. If the function were made only once, LuaJIT would compile the limit's numbers in as constants.
   for _ = 1, 8 do
     if algorithm == "sliding-window" then
       decide = by_hand.new(quota, window, size, math.floor((window + size - 2) / size), true)

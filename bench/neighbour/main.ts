@@ -61,17 +61,17 @@ export async function neighbour(
         const inTurn = [...houses];
         inTurn.push(...inTurn.splice(0, pass % inTurn.length));
         for (const [build, house] of inTurn) {
-               // The load is the same everywhere, whether Sluice decides it or not, so that its traces and garbage exist.
+          // The load is the same everywhere, whether Sluice decides it or not, so that its traces and garbage exist.
           if (pass === 0) await runWrk(processes, house.url, decided, connections, sliceSeconds);
           const cost = await costOf(processes, house, target);
-               // The first pass is the warm-up.
+          // The first pass is the warm-up.
           if (pass > 0) push(sums, keyOf(build, target), cost);
         }
       }
     }
     const line: string[] = [];
     for (const [key, costs] of sums) {
-         // Other work of the machine can make a slice more expensive, but never cheaper.
+      // Other work of the machine can make a slice more expensive, but never cheaper.
       const least = Math.min(...costs);
       push(taken, key, least);
       line.push(`${key} ${least.toFixed(2)} µs`);

@@ -14,7 +14,7 @@ export interface Place {
   readonly nginx: Nginx;
   readonly port: number;
   readonly redisPort: number;
-   /** A port on which nothing listens: the gateway runs without its control plane. */
+  /** A port on which nothing listens: the gateway runs without its control plane. */
   readonly closedPort: number;
 }
 
@@ -58,7 +58,7 @@ function render(directory: string, luaDir: string | undefined, { nginx, port }: 
   const withSluice = (lua: string) => (luaDir === undefined ? "" : lua);
   const values: Record<string, string> = {
     MODULES: nginx.modules.map((file) => `load_module ${file};`).join(" "),
-      // If root starts nginx, its workers would run as nobody, who may not write to the directory.
+    // If root starts nginx, its workers would run as nobody, who may not write to the directory.
     USER: process.getuid?.() === 0 ? "user root;" : "",
     DIR: directory,
     PORT: String(port),

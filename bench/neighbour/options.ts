@@ -7,7 +7,7 @@ import { integer } from "../options.ts";
 export interface NeighbourOptions {
   readonly rounds: number;
   readonly slices: number;
-   /** Other builds of the gateway's Lua, each in its own nginx, to compare with this one. */
+  /** Other builds of the gateway's Lua, each in its own nginx, to compare with this one. */
   readonly luaDirs: readonly string[];
   readonly jsonFile: string;
 }

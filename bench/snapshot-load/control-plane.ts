@@ -39,7 +39,7 @@ function connected(socket: WebSocket): Connected {
   const closed = once(socket, "close").then(() => {
     throw new Error("the gateway closed its socket");
   });
-   // A caller that waits for an answer gets this error; nobody else needs it.
+  // A caller that waits for an answer gets this error; nobody else needs it.
   closed.catch(() => undefined);
   setInterval(() => link.ping(silenceMs), silenceMs / 5).unref();
   return {

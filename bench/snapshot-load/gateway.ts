@@ -12,21 +12,21 @@ import type { Processes } from "../processes.ts";
 
 /** Figures since the last request for them. */
 export interface Stalls {
-   /** The longest delay of a light thread after it was due. */
+  /** The longest delay of a light thread after it was due. */
   readonly lateMs: number;
-   /** The most CPU that a worker used before it let that thread run. */
+  /** The most CPU that a worker used before it let that thread run. */
   readonly busyMs: number;
-   /** How often a thread was more than 5 ms late, and of how many times. */
+  /** How often a thread was more than 5 ms late, and of how many times. */
   readonly over: number;
   readonly looks: number;
 }
 
 export interface MeasuredGateway {
   readonly url: string;
-   /** Memory of all workers: now, and at most. */
+  /** Memory of all workers: now, and at most. */
   memory(): { readonly residentMB: number; readonly peakMB: number };
   stalls(): Promise<Stalls>;
-   /** The figure of the gateway's own stopwatch; undefined if it has none. */
+  /** The figure of the gateway's own stopwatch; undefined if it has none. */
   longestSliceMs(): Promise<number | undefined>;
 }
 

@@ -19,7 +19,7 @@ const betweenMs = 100;
 
 interface Phase extends Stalls {
   readonly name: string;
-   /** From the first byte sent to the ack of all workers; empty if nothing was pushed. */
+  /** From the first byte sent to the ack of all workers; empty if nothing was pushed. */
   readonly loadMs: readonly number[];
   readonly p50Ms: number;
   readonly p99Ms: number;
@@ -47,11 +47,11 @@ export async function snapshotLoad(
   const loaded = gateway.memory();
   const next = async (quotaOf: (place: number) => number) => {
     revision += 1;
-      // Yields, so that this process can send the pings that the gateway expects.
+    // Yields, so that this process can send the pings that the gateway expects.
     await sleep(1);
     return frameOf(revision, documents(policies, quotaOf));
   };
-   // All are made before anything is measured, since this process also times the requests.
+  // All are made before anything is measured, since this process also times the requests.
   const others: SnapshotFrame[] = [];
   const edited: SnapshotFrame[] = [];
   for (let i = 0; i < pushes; i++) others.push(await next(() => 11 + i));

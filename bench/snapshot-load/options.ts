@@ -7,9 +7,9 @@ import { integer } from "../options.ts";
 export interface SnapshotLoadOptions {
   readonly policies: number;
   readonly workers: number;
-   /** The number of snapshots of each kind. */
+  /** The number of snapshots of each kind. */
   readonly pushes: number;
-   /** The gateway's Lua, if another build is to be compared with this one. */
+  /** The gateway's Lua, if another build is to be compared with this one. */
   readonly luaDir: string | undefined;
   readonly jsonFile: string;
 }

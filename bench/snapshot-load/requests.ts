@@ -2,7 +2,7 @@
 import { Agent, request } from "node:http";
 
 export interface Stream {
-   /** Returns the latencies since the last call, in ms, ascending. */
+  /** Returns the latencies since the last call, in ms, ascending. */
   take(): number[];
   stop(): void;
 }

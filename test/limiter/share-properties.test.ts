@@ -35,7 +35,7 @@ const worlds = (algorithm: (typeof counting)[number]) =>
         gateway: fc.nat(gateways - 1),
         afterUs: fc.oneof(fc.nat(100), fc.nat(Math.floor(windowUs / 8)), fc.nat(2 * windowUs)),
         requests: fc.integer({ min: 1, max: 50 }),
-            /** Whether Redis goes away, or comes back. */
+        /** Whether Redis goes away, or comes back. */
         turns: fc.nat(5).map((drawn) => drawn === 0),
       });
       return fc.record({

@@ -34,7 +34,7 @@ describe.each(counting)("a share by %s", (algorithm) => {
       begin(share, startUs + second, us);
       allowed += share.allowedOf(20, us);
     }
-      // A sliding window frees what was used in tenths, a block late.
+    // A sliding window frees what was used in tenths, a block late.
     expect(allowed).toBeLessThanOrEqual(81);
     expect(allowed).toBeGreaterThanOrEqual(60);
   });
@@ -49,7 +49,7 @@ describe.each(counting)("a share by %s", (algorithm) => {
         allowed += share.allowedOf(20, us);
       }
     }
-      // Three seconds of outages at the rate, and a unit that was refilling each time.
+    // Three seconds of outages at the rate, and a unit that was refilling each time.
     expect(allowed).toBeLessThanOrEqual(40);
   });
 

@@ -9,7 +9,7 @@ import { Counter, ms, startUs } from "./counter.ts";
 import { capacityOf, everyAlgorithm, type LegalLimit } from "./legal-limits.ts";
 
 interface Admission {
-   /** By the clock ahead: the latest time that the counter was ever shown. */
+  /** By the clock ahead: the latest time that the counter was ever shown. */
   readonly us: number;
   readonly cost: number;
 }
@@ -36,7 +36,7 @@ function overdrawn({ quota, windowUs, burst, algorithm }: LegalLimit, admitted: 
   let owed = 0;
   let lastUs = 0;
   let most = 0;
-   // The unit is a quota-th of a µs, which is exact.
+  // The unit is a quota-th of a µs, which is exact.
   for (const { us, cost } of admitted) {
     owed = Math.max(0, owed - (us - lastUs) * quota) + cost * windowUs;
     lastUs = us;
@@ -75,7 +75,7 @@ for (const algorithm of everyAlgorithm) {
           }
           expect(minted(limit, admitted)).toBe(0);
           expect(ofBoth).toBeLessThanOrEqual(ofAhead);
-               // Nor is either clock locked out.
+          // Nor is either clock locked out.
           expect(ofBoth).toBeGreaterThan(0.8 * ofAhead);
         }
       }
@@ -88,7 +88,7 @@ for (const algorithm of everyAlgorithm) {
       asks: fc.array(
         fc.record({
           isBehind: fc.boolean(),
-               /** In sixteenths of a window; often zero. */
+          /** In sixteenths of a window; often zero. */
           pause: fc.oneof(fc.constant(0), fc.nat(3), fc.nat(24)),
           cost: fc.integer({ min: 1, max: 8 }),
         }),
@@ -96,7 +96,7 @@ for (const algorithm of everyAlgorithm) {
       ),
     });
 
-      /** @returns what was admitted, each at the latest time that any clock has shown the counter */
+    /** @returns what was admitted, each at the latest time that any clock has shown the counter */
     function admittedOf(limit: LegalLimit, behindUs: number, asks: readonly Ask[]): Admission[] {
       const counter = new Counter(rateOf(limit));
       const admitted: Admission[] = [];

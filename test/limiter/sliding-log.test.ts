@@ -88,7 +88,7 @@ describe("the tick of a sliding log", () => {
       counter.ask(takenUs);
       const { retryAfterUs } = counter.ask(takenUs);
       const lateUs = retryAfterUs - 366 * day;
-         // A window of 366 d is 965,039,062.5 ticks.
+      // A window of 366 d is 965,039,062.5 ticks.
       expect(lateUs).toBe(49_152 - offsetUs);
       expect(counter.copy().allows(takenUs + 366 * day + lateUs - 1)).toBe(false);
       expect(counter.copy().allows(takenUs + 366 * day + lateUs)).toBe(true);
@@ -123,7 +123,7 @@ describe("a sliding log with more entries than it keeps", () => {
     const left = (us: number) => maxUnits - counter.peek(startUs + second + us).remaining;
     expect([0, 1, 2].map((us) => left(us - 1))).toEqual([132_073, 132_072, 132_071]);
     expect(left(mostEntries - 1)).toBe(beyond + 1);
-      // What was taken in the last 1001 µs counts until the window of the last of them is over.
+    // What was taken in the last 1001 µs counts until the window of the last of them is over.
     expect(left(mostEntries + beyond - 1)).toBe(beyond + 1);
     expect(left(mostEntries + beyond)).toBe(0);
   });
@@ -142,7 +142,7 @@ describe("a sliding log with more entries than it keeps", () => {
   test("keeps new entries again once some have expired", () => {
     const counter = crowded();
     counter.ask(startUs + second + 10);
-      // 11 are over. The newest is an entry now, with all that it took in.
+    // 11 are over. The newest is an entry now, with all that it took in.
     expect(counter.state).toMatchObject({ length: 131_062, capacity: 131_072 });
     counter.ask(startUs + second + 11);
     expect(counter.state.length).toBe(131_062);

@@ -109,9 +109,9 @@ const walk = fc.record({
     fc.record({
       cost: fc.integer({ min: 1, max: 5 }),
       afterShare: fc.oneof(fc.constant(0), shares(0.5)),
-         /** In windows, beyond the step that is still waited for. */
+      /** In windows, beyond the step that is still waited for. */
       backShare: fc.option(shares(2), { freq: 2 }),
-         /** Whether it then waits, to the µs, until its units are free. */
+      /** Whether it then waits, to the µs, until its units are free. */
       waits: fc.boolean(),
     }),
     { minLength: 3, maxLength: 30, size: "max" },
@@ -126,7 +126,7 @@ for (const algorithm of slidingAlgorithms) {
         const counter = new Counter(rateOf({ algorithm, quota, windowUs, burst: quota, precisionUs }));
         const countsUs = algorithm === "concurrency" ? 0.9 * windowUs : windowUs;
         const admitted: { reportedUs: number; cost: number }[] = [];
-            // `reportedUs` is the time that has passed by the clock, without its steps back.
+        // `reportedUs` is the time that has passed by the clock, without its steps back.
         let [clockUs, reportedUs] = [startUs, 0];
         for (const { cost: anyCost, afterShare, backShare, waits } of asks) {
           const cost = Math.min(anyCost, quota);

@@ -166,7 +166,7 @@ describe("the ring of a sliding window", () => {
     expect(counter.state).toMatchObject({ first: 4, length: 20, capacity: 21 });
     const wide = new Counter(slidingWindow(2_000, 1_000 * ms, ms));
     blocks(wide, 0, 8);
-      // All but the last two are over; then it fills beyond its room of 8.
+    // All but the last two are over; then it fills beyond its room of 8.
     blocks(wide, 1_006, 1_007);
     expect(wide.state).toMatchObject({ first: 6, length: 2, capacity: 8 });
     blocks(wide, 1_007, 1_013);
@@ -185,7 +185,7 @@ describe("the ring of a sliding window", () => {
       blocks(counter, 0, taken);
       for (const later of [1, 2, 3, 64, 65, taken - 1, taken]) {
         if (later > taken) continue;
-            // At 1000 + i, the blocks before i are over.
+        // At 1000 + i, the blocks before i are over.
         expect(counter.copy().peek(at(1_000 + later)).remaining).toBe(1_000 - taken + later);
       }
     }
@@ -322,7 +322,7 @@ describe("a clock that steps", () => {
       expect(waiting.ask(at(500) - second)).toMatchObject({ allowed: false, retryAfterUs: windowUs + 600_000 });
       expect(waiting.state.stepped).toBe(false);
       const along = counter.copy();
-         // Half a second older than the newest, as before. The clock's block began at −600, so the newest is now the one at −500.
+      // Half a second older than the newest, as before. The clock's block began at −600, so the newest is now the one at −500.
       expect(along.ask(at(500) - second - 1)).toMatchObject({
         allowed: false,
         retryAfterUs: windowUs + 100_000 - 500_000 + 1,
@@ -351,14 +351,14 @@ describe("a clock that steps", () => {
     const blockUs = startUs - (startUs % (6 * second)) - hour;
     counter.ask(blockUs + hour, 2);
     counter.ask(blockUs + hour + 6 * second, 2);
-       // Ahead of the clock by 5 s, which is more than is ever waited for, and yet this is no step.
+    // Ahead of the clock by 5 s, which is more than is ever waited for, and yet this is no step.
     expect(counter.ask(blockUs + second)).toMatchObject({ allowed: true, resetAfterUs: 71 * second });
     expect(counter.state).toMatchObject({ atUs: blockUs + 6 * second, stepped: true });
     for (const afterUs of [second, 2 * second, 1, 6 * second - 1, 6 * second]) {
       expect(counter.ask(blockUs + afterUs).retryAfterUs).toBe(66 * second - afterUs);
       expect(counter.state).toMatchObject({ atUs: blockUs + 6 * second, stepped: false });
     }
-      // A step back to the beginning of a block moves what counts to that block.
+    // A step back to the beginning of a block moves what counts to that block.
     expect(counter.ask(blockUs - minute).retryAfterUs).toBe(60 * second);
     expect(counter.state).toMatchObject({ atUs: blockUs - minute, stepped: true });
   });
@@ -367,7 +367,7 @@ describe("a clock that steps", () => {
     const counter = fivePerSecond();
     counter.ask(at(99), 2);
     counter.ask(at(100), 3);
-      // The two are 1 ms old. Counted in the block before the clock's, which is nearly over, they would be free 98 ms early.
+    // The two are 1 ms old. Counted in the block before the clock's, which is nearly over, they would be free 98 ms early.
     const back = at(99) - hour;
     expect(counter.ask(back).retryAfterUs).toBe(1_001_000);
     expect(counter.copy().allowedOf(6, back + 1_000_999)).toBe(0);

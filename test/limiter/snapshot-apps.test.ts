@@ -137,7 +137,7 @@ describe("in a text of lines", () => {
     expect(JSON.parse(from).apps).toHaveLength(2);
     const whole = readSnapshot(JSON.parse(from)).snapshot;
     expect({ ...readText(from)?.snapshot, source: undefined }).toEqual(whole);
-      // Gateways from before there were realms can read this.
+    // Gateways from before there were realms can read this.
     expect(text([], policies)).not.toContain("apps");
     expect(readText(text([], policies))?.problems).toEqual([]);
     for (const other of [

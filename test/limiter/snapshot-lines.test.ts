@@ -26,7 +26,7 @@ function decode(json: string): unknown {
 }
 
 function read(from: string, previous?: CompiledSnapshot, pause = () => {}) {
-   // A piece ends at the end of a line.
+  // A piece ends at the end of a line.
   const half = from.indexOf("\n", from.length / 2) + 1;
   return readSnapshotLines((place) => [from.slice(0, half), from.slice(half)][place], decode, previous, pause);
 }

@@ -59,7 +59,7 @@ describe("for every legal limit and any requests", () => {
       fc.property(cases, ([limit, lags]) => {
         const counter = counterOf(limit);
         counter.ask(startUs, limit.burst);
-            // Each clock is behind by at most 1 ms, which every legal window allows.
+        // Each clock is behind by at most 1 ms, which every legal window allows.
         for (const lagUs of lags) expect(counter.allows(startUs - lagUs)).toBe(false);
       }),
       { numRuns: 500 },

@@ -150,7 +150,7 @@ describe("a rate that does not divide", () => {
       nowUs += counter.ask(nowUs).retryAfterUs;
       expect(counter.allows(nowUs)).toBe(true);
     }
-      // The last of every seven is due at a whole µs; the others wait until the end of the µs.
+    // The last of every seven is due at a whole µs; the others wait until the end of the µs.
     expect(nowUs).toBe(startUs + 1_100 * second);
   });
 
@@ -171,7 +171,7 @@ describe("a rate that does not divide", () => {
       limit: maxUnits,
       remaining: 2 ** 30 - 1,
       retryAfterUs: 0,
-         // 183 d and one unit of 14,725.33 µs.
+      // 183 d and one unit of 14,725.33 µs.
       resetAfterUs: 183 * day + 14_726,
       delayUs: 0,
     });
@@ -181,7 +181,7 @@ describe("a rate that does not divide", () => {
 
 describe("what remains", () => {
   test("is exact to the unit even if products exceed 2^53", () => {
-      // At 2^30 + 1 units a window, the burst is almost two windows.
+    // At 2^30 + 1 units a window, the burst is almost two windows.
     for (const [quota, burst] of [
       [maxUnits, maxUnits],
       [maxUnits - 1, maxUnits - 1],
@@ -258,7 +258,7 @@ describe("a refund", () => {
     counter.ask(startUs, 2);
     const chargedAtUs = counter.state.atUs;
     counter.ask(startUs + 500_000, 3);
-      // One unit refilled after half a second. Without the refunded request, that time would have refilled nothing.
+    // One unit refilled after half a second. Without the refunded request, that time would have refilled nothing.
     counter.refund(2, startUs + 500_000, chargedAtUs);
     expect(counter.head).toEqual({ atUs: startUs + 2 * second, count: 0 });
     expect(counter.peek(startUs + 500_000, 7).allowed).toBe(true);
@@ -275,7 +275,7 @@ describe("a refund", () => {
     later.ask(startUs);
     later.ask(startUs + 100_000);
     later.refund(1, startUs + 200_000, startUs + 333_333);
-      // Two thirds of a µs are owed, and nothing records which charge owes which.
+    // Two thirds of a µs are owed, and nothing records which charge owes which.
     expect(later.head).toEqual({ atUs: startUs + 533_333, count: 2 });
   });
 
@@ -321,7 +321,7 @@ describe("a clock that steps", () => {
     const counter = new Counter(tokenBucket(1_000, second, 100));
     let allowed = 0;
     for (let i = 0; i <= 10_000; i++) allowed += counter.allowedOf(1, startUs + i * 100 - (i % 2) * 3 * ms);
-      // 100 at once, and 1000 in the second that this took.
+    // 100 at once, and 1000 in the second that this took.
     expect(allowed).toBe(1_100);
   });
 
@@ -371,7 +371,7 @@ describe("a clock that steps", () => {
   test("back by an hour while units are left first takes those units, before the debt seems longer", () => {
     const counter = new Counter(tokenBucket(1, hour, 3));
     counter.ask(startUs, 2);
-      // The debt is two hours; an hour back it seems to be three.
+    // The debt is two hours; an hour back it seems to be three.
     expect(counter.copy().ask(startUs - hour)).toMatchObject({ allowed: false, retryAfterUs: hour });
     expect(counter.copy().ask(startUs - 2 * hour - second - 1)).toMatchObject({ allowed: false, retryAfterUs: hour });
   });
@@ -413,7 +413,7 @@ describe("a limit that is edited while its counter lives", () => {
     const counter = twoPerSecond();
     counter.ask(startUs, 10);
     counter.rate = tokenBucket(20, second, 100);
-      // The debt is 5 s, and all of 100 units take 5 s.
+    // The debt is 5 s, and all of 100 units take 5 s.
     expect(counter.ask(startUs)).toMatchObject({ allowed: false, retryAfterUs: 50_000 });
     expect(counter.allowedOf(2, startUs + 50_000)).toBe(1);
   });
@@ -422,7 +422,7 @@ describe("a limit that is edited while its counter lives", () => {
     const counter = new Counter(tokenBucket(1_000_000, second, 1_000_000));
     counter.ask(startUs, 500_000);
     counter.rate = tokenBucket(3, second, 3);
-      // The debt is half of the second, so one unit and a half are left.
+    // The debt is half of the second, so one unit and a half are left.
     expect(counter.ask(startUs)).toMatchObject({ allowed: true, remaining: 0 });
     expect(counter.allows(startUs)).toBe(false);
   });

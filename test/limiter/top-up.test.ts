@@ -49,7 +49,7 @@ describe.each<Algorithm>(["sliding-window", "sliding-log"])("units topped up in 
     for (let tick = 0; tick < 3; tick++) counter.take(startUs + tick * 30 * second, 2);
     const nowUs = startUs + 95 * second;
     counter.topUp(nowUs, 3);
-      // What still counts is two units of the first tick and one of the second.
+    // What still counts is two units of the first tick and one of the second.
     expect(counter.left(nowUs)).toBe(7);
     expect(counter.left(startUs + 111 * second)).toBe(9);
     expect(counter.left(startUs + 141 * second)).toBe(10);
@@ -62,7 +62,7 @@ describe.each<Algorithm>(["sliding-window", "sliding-log"])("units topped up in 
       return seed % below;
     };
     const counter = counterOf(algorithm, 20);
-      // By second: what was taken and has not been returned; the newest is returned first.
+    // By second: what was taken and has not been returned; the newest is returned first.
     const taken: { atUs: number; units: number }[] = [];
     let nowUs = startUs;
     for (let step = 0; step < 3000; step++) {

@@ -67,7 +67,7 @@ describe("a policy document", () => {
   });
 
   test("must name a header if it has headers at all", () => {
-      // Lua has one empty table for both, so the vectors do not have this.
+    // Lua has one empty table for both, so the vectors do not have this.
     for (const [headers, got] of [
       [{}, "an object"],
       [[], "a list of 0"],
@@ -329,7 +329,7 @@ describe("a schedule", () => {
 });
 
 describe("a text with half of a surrogate pair", () => {
-   // One in a stored policy would keep every gateway from reading any snapshot with it, since UTF-8 cannot express it.
+  // One in a stored policy would keep every gateway from reading any snapshot with it, since UTF-8 cannot express it.
   const halves = ["\ud800", "\udc00", "\udc00\ud800", "a\ud83d", "\ud83d\ud83d\ude00", "\ud83d\ude00\ude00"];
 
   test.each(halves.map((half) => ({ half })))("is refused in every field of free text: $half", ({ half }) => {

@@ -42,7 +42,7 @@ class Counters {
     });
   }
 
-   /** Returns how many of `requests` at once are admitted. */
+  /** Returns how many of `requests` at once are admitted. */
   admittedOf(requests: number, atSeconds: number, cost = 1): number {
     let admitted = 0;
     for (let i = 0; i < requests; i++) if (this.ask(atSeconds, cost).every(({ allowed }) => allowed)) admitted += 1;
@@ -50,7 +50,7 @@ class Counters {
   }
 
   remaining(atSeconds: number): number[] {
-      // No limit holds this cost, so it is refused and charges nothing.
+    // No limit holds this cost, so it is refused and charges nothing.
     return this.ask(atSeconds, 2 ** 31).map(({ remaining }) => remaining);
   }
 }
@@ -130,12 +130,15 @@ describe("case 7: several units at once", () => {
     expect(counters.ask(0, 1)[0]).toMatchObject({ allowed: false, remaining: 0 });
   });
 
-  test.each(capacityOfSeven)("a cost of eight is never admitted by a $algorithm of 7, and no wait is promised", (limit) => {
-    const counters = new Counters([limit]);
-    for (const atSeconds of [0, 1, 3600]) {
-      expect(counters.ask(atSeconds, 8)[0]).toMatchObject({ allowed: false, remaining: 7, retryAfterUs: never });
-    }
-  });
+  test.each(capacityOfSeven)(
+    "a cost of eight is never admitted by a $algorithm of 7, and no wait is promised",
+    (limit) => {
+      const counters = new Counters([limit]);
+      for (const atSeconds of [0, 1, 3600]) {
+        expect(counters.ask(atSeconds, 8)[0]).toMatchObject({ allowed: false, remaining: 7, retryAfterUs: never });
+      }
+    },
+  );
 
   test.each(wrongCosts)("a policy may not have the cost $written", ({ written, expected, got }) => {
     const document = parse(

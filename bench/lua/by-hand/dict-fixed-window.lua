@@ -21,7 +21,7 @@ function _M.new(dict, quota, window)
       elseif behind < 0 then
         charged = index - behind
         if charged * window - now > tolerance then
-               -- The clock stepped back: what was used counts in the window that the clock now shows.
+          -- The clock stepped back: what was used counts in the window that the clock now shows.
           charged = index
           dict:set(key, used, life, charged % 4294967296)
         end

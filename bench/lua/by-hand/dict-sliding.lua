@@ -45,7 +45,7 @@ function _M.new(dict, quota, window, tick, ticks, waits, head)
       if stored then
         ffi.copy(cells[index], stored, #stored)
       else
-            -- It was evicted: its units count as part of the newest.
+        -- It was evicted: its units count as part of the newest.
         for entry = 0, per_cell - 1 do
           cells[index][2 * entry], cells[index][2 * entry + 1] = (at / tick + offset) % wrap, start
         end
@@ -81,7 +81,7 @@ function _M.new(dict, quota, window, tick, ticks, waits, head)
       return
     end
     first, length, room, start, offset = numbers[3], numbers[4], numbers[5], numbers[6], numbers[7]
-      -- The first cell was evicted and recreated in the same tick: these sums are not those of its units.
+    -- The first cell was evicted and recreated in the same tick: these sums are not those of its units.
     if (start - sum_of(0)) % wrap > count then
       first, length, room, start, offset = 0, 0, 0, 0, 0
     end
@@ -141,7 +141,7 @@ function _M.new(dict, quota, window, tick, ticks, waits, head)
     if length == 0 then return 0 end
     local oldest = sum_of(0)
     if (start - oldest) % wrap < units then return 0 end
-      -- Finds the last entry before which fewer were taken, which is seldom far.
+    -- Finds the last entry before which fewer were taken, which is seldom far.
     local low, high, stride = 0, length, 1
     while high - low > 1 do
       local middle = low + stride
@@ -180,7 +180,7 @@ function _M.new(dict, quota, window, tick, ticks, waits, head)
     if tick_at > at then
       expire(tick_at)
     elseif tick_at < at then
-         -- The clock stepped back: all that counts moves with it, to the end of the tick that it shows.
+      -- The clock stepped back: all that counts moves with it, to the end of the tick that it shows.
       local reached = now == tick_at and now or tick_at + tick
       if at - now > tolerance and at > reached then
         offset = (offset + (at - reached) / tick) % wrap

@@ -18,7 +18,7 @@ function _M.new(quota, window)
     if at < start then
       at, used = start, 0
     elseif at > start and at - now > tolerance then
-         -- The clock stepped back: what was used counts in the window that the clock now shows.
+      -- The clock stepped back: what was used counts in the window that the clock now shows.
       at = start
       counter.at = at
     end

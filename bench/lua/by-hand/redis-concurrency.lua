@@ -42,7 +42,7 @@ if tick_at > at then
     local newest = tick_at / tick + offset
     local oldest, before = entry_at(0)
     if (newest - oldest) % wrap > ticks then
-         -- Seldom more than one has expired, but many after a pause: the search doubles its stride, then halves.
+      -- Seldom more than one has expired, but many after a pause: the search doubles its stride, then halves.
       local expired, live, stride, sum = 0, length, 1, start
       while live - expired > 1 do
         local middle = expired + stride
@@ -63,7 +63,7 @@ if tick_at > at then
     end
   end
 elseif tick_at < at then
-   -- The clock stepped back: all that counts moves with it, to the end of the tick that it shows.
+  -- The clock stepped back: all that counts moves with it, to the end of the tick that it shows.
   local reached = now == tick_at and now or tick_at + tick
   if at - now > math.max(math.min(window, 1000000), 50000) and at > reached then
     offset = (offset + (at - reached) / tick) % wrap
@@ -85,7 +85,7 @@ if allowed then
     if sum ~= start and length < 131072 then
       if length == room then
         local wider = room + math.max(8, floor(room / 16))
-            -- As many entries as fill a size class of Redis' allocator.
+        -- As many entries as fill a size class of Redis' allocator.
         local bytes, step = 46 + wider * 8, 16
         while step * 8 < bytes do step = step * 2 end
         wider = floor((math.ceil(bytes / step) * step - 46) / 8)

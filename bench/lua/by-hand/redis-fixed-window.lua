@@ -21,7 +21,7 @@ local stored_at, stepped = at, false
 if at < start then
   at, used = start, 0
 elseif at > start and at - now > math.max(math.min(window, 1000000), 50000) then
-   -- The clock stepped back: what was used counts in the window that the clock now shows.
+  -- The clock stepped back: what was used counts in the window that the clock now shows.
   at, stored_at, stepped = start, start, true
 end
 local after = used + cost

@@ -43,7 +43,7 @@ if tick_at > at then
     local newest = tick_at / tick + offset
     local oldest, before = entry_at(0)
     if (newest - oldest) % wrap > ticks then
-         -- Seldom more than one has expired, but many after a pause: the search doubles its stride, then halves.
+      -- Seldom more than one has expired, but many after a pause: the search doubles its stride, then halves.
       local expired, live, stride, sum = 0, length, 1, start
       while live - expired > 1 do
         local middle = expired + stride
@@ -86,7 +86,7 @@ if allowed then
     if sum ~= start and length < 131072 then
       if length == room then
         local wider = room + math.max(8, floor(room / 16))
-            -- As many entries as fill a size class of Redis' allocator.
+        -- As many entries as fill a size class of Redis' allocator.
         local bytes, step = 46 + wider * 8, 16
         while step * 8 < bytes do step = step * 2 end
         wider = floor((math.ceil(bytes / step) * step - 46) / 8)
@@ -135,7 +135,7 @@ if not allowed then
   if cost > quota then
     retry = -1
   else
-      -- Finds the last entry before which fewer units were taken than must become free first.
+    -- Finds the last entry before which fewer units were taken than must become free first.
     local units, sooner = after - quota, 0
     if length > 0 then
       local oldest, before = entry_at(0)

@@ -26,7 +26,7 @@ local function until_last(counter, units)
   if length == 0 then return 0 end
   local wanted = sums[first] + units
   if counter.start < wanted then return 0 end
-   -- Finds the last entry before which fewer were taken, which is seldom far.
+  -- Finds the last entry before which fewer were taken, which is seldom far.
   local low, high, stride = 0, length, 1
   while high - low > 1 do
     local middle = low + stride
