@@ -18,13 +18,10 @@ it.each([
   ["conversations", conversations],
   ["heads", exchanges],
   ["snapshots", changedSnapshots],
-] as [string, fc.Arbitrary<unknown>][])(
-  "the inputs are the same %s for the same seed, and others for another",
-  (_, inputs) => {
-    expect(drawn(inputs, 7)).toBe(drawn(inputs, 7));
-    expect(drawn(inputs, 8)).not.toBe(drawn(inputs, 7));
-  },
-);
+] as [string, fc.Arbitrary<unknown>][])("draws the same %s for the same seed, and others for another", (_, inputs) => {
+  expect(drawn(inputs, 7)).toBe(drawn(inputs, 7));
+  expect(drawn(inputs, 8)).not.toBe(drawn(inputs, 7));
+});
 
 const finds = (isFault: (input: number[]) => boolean): Fuzzer<unknown> => ({
   inputs: fc.array(fc.nat(1000)),

@@ -18,34 +18,31 @@ function counterOf(algorithm: Algorithm, quota: number, rateWindowUs = windowUs)
   return { ...counter, chargeUpTo: (atUs: number, units: number) => chargeUpTo(rate, state, memoryRing, atUs, units) };
 }
 
-describe.each<Algorithm>(["token-bucket", "fixed-window", "sliding-window", "sliding-log"])(
-  "late units of a %s",
-  (algorithm) => {
-    it("are charged one by one while there are any left", () => {
-      const counter = counterOf(algorithm, 10);
-      counter.take(startUs, 3);
-      expect(counter.chargeUpTo(startUs, 4)).toBe(4);
-      expect(counter.left(startUs)).toBe(3);
-      expect([1, 2, 3, 4].map(() => counter.take(startUs, 1))).toEqual([true, true, true, false]);
-    });
+describe.each<Algorithm>(["token-bucket", "fixed-window", "sliding-window", "sliding-log"])("%s:", (algorithm) => {
+  it("late units are charged one by one while there are any left", () => {
+    const counter = counterOf(algorithm, 10);
+    counter.take(startUs, 3);
+    expect(counter.chargeUpTo(startUs, 4)).toBe(4);
+    expect(counter.left(startUs)).toBe(3);
+    expect([1, 2, 3, 4].map(() => counter.take(startUs, 1))).toEqual([true, true, true, false]);
+  });
 
-    it("are not charged beyond what is left, and delay nobody for longer than a second", () => {
-      const counter = counterOf(algorithm, 10);
-      counter.take(startUs, 8);
-      expect(counter.chargeUpTo(startUs, 2 ** 31)).toBe(2);
-      expect(counter.left(startUs)).toBe(0);
-      expect(counter.take(startUs + 2 * windowUs, 10)).toBe(true);
-    });
+  it("late units are not charged beyond what is left, and delay nobody for longer than a second", () => {
+    const counter = counterOf(algorithm, 10);
+    counter.take(startUs, 8);
+    expect(counter.chargeUpTo(startUs, 2 ** 31)).toBe(2);
+    expect(counter.left(startUs)).toBe(0);
+    expect(counter.take(startUs + 2 * windowUs, 10)).toBe(true);
+  });
 
-    it("are not charged if nothing is left", () => {
-      const counter = counterOf(algorithm, 10);
-      counter.take(startUs, 10);
-      const { atUs, count } = counter.state;
-      expect(counter.chargeUpTo(startUs, 5)).toBe(0);
-      expect(counter.state).toMatchObject({ atUs, count });
-    });
-  },
-);
+  it("late units are not charged if nothing is left", () => {
+    const counter = counterOf(algorithm, 10);
+    counter.take(startUs, 10);
+    const { atUs, count } = counter.state;
+    expect(counter.chargeUpTo(startUs, 5)).toBe(0);
+    expect(counter.state).toMatchObject({ atUs, count });
+  });
+});
 
 describe("late units of a token-bucket that refills fast", () => {
   it("are charged to what refills within a second as well, which has refilled by then", () => {

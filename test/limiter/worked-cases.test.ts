@@ -130,15 +130,12 @@ describe("case 7: several units at once", () => {
     expect(counters.ask(0, 1)[0]).toMatchObject({ allowed: false, remaining: 0 });
   });
 
-  test.each(capacityOfSeven)(
-    "a cost of eight is never admitted by a $algorithm of 7, and no wait is promised",
-    (limit) => {
-      const counters = new Counters([limit]);
-      for (const atSeconds of [0, 1, 3600]) {
-        expect(counters.ask(atSeconds, 8)[0]).toMatchObject({ allowed: false, remaining: 7, retryAfterUs: never });
-      }
-    },
-  );
+  test.each(capacityOfSeven)("eight are never admitted by a $algorithm of 7, and no wait is promised", (limit) => {
+    const counters = new Counters([limit]);
+    for (const atSeconds of [0, 1, 3600]) {
+      expect(counters.ask(atSeconds, 8)[0]).toMatchObject({ allowed: false, remaining: 7, retryAfterUs: never });
+    }
+  });
 
   test.each(wrongCosts)("a policy may not have the cost $written", ({ written, expected, got }) => {
     const document = parse(

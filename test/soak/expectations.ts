@@ -27,7 +27,7 @@ export interface Seen {
   readonly workersKilled: number;
 }
 
-/** After a fault, nothing counts as quiet for this long: breakers close, gateways connect, workers that were told to quit end. */
+/** After a fault, nothing counts as quiet for this long: breakers close, gateways connect, and workers that must quit end. */
 export const settleMs = 4000;
 /** By how much the last quarter of the time may exceed a quarter in the middle. */
 const growth = { percent: 5, kb: 1024 };
