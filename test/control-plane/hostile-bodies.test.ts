@@ -81,7 +81,7 @@ describe("YAML", () => {
     expect(readYaml(["a0: &a0 x", ...nested].join("\n"))).toMatchObject({
       refusal: expect.stringMatching(/^line 33: with its aliases written out, lists and objects lie .* 32 deep$/),
     });
-    // Of two anchors with one name, an alias means the newer.
+    // If two anchors have the same name, an alias refers to the newer.
     expect(readYaml("- &a 1\n- &a 2\n- *a")).toEqual({ json: "[1,2,2]" });
   });
 

@@ -1,4 +1,4 @@
-// Where the gateway's log says that the control plane or Redis is lost, it also says when it is back.
+// The gateway's log reports that the control plane or Redis is lost, and also when it is back.
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-// Whoever shows the secret learns how a request was decided; nobody else does.
+// A client that sends the secret learns how its request was decided; other clients do not.
 
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { freePort } from "../fixtures/free-ports.ts";

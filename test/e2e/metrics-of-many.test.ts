@@ -37,7 +37,7 @@ const watched = (config: string) =>
         if #keys > ${mostAtOnce} then ngx.log(ngx.ERR, "took at once: ", #keys) end
         return keys
       end
-      -- What is swept each minute is swept each half second.
+      -- The sweep of each minute runs each half second here.
       local every = ngx.timer.every
       ngx.timer.every = function(seconds, work) return every(seconds == 60 and 0.5 or seconds, work) end
       turns = 0

@@ -21,7 +21,7 @@ async function start(locations: string, policies: readonly Record<string, unknow
   });
 }
 
-/** Of a header that comes twice, Node joins the values by a comma. */
+/** Node joins the values of a header that comes twice with a comma. */
 const headersOf = async (path: string) => (await ask(`${gateway.url}${path}`)).headers;
 
 const decided = "access_by_lua_block { sluice.access() }";

@@ -41,7 +41,7 @@ const policies = [
     scope: "cluster",
     limits: [{ name: "slots", algorithm: "concurrency", quota: 1, ttl: "1s" }],
   },
-  // Of the first of these policies all slots are taken, of the second some are left.
+  // All slots of the first of these policies are taken; the second has some left.
   ...[200, 400].map((quota) => ({
     name: `many-${quota}`,
     match: { paths: [`/many-${quota}`] },

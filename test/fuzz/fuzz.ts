@@ -67,7 +67,7 @@ interface Sample {
 
 /** The longest time of a round; a finding is made small after it. */
 const roundMs = 4_000;
-/** A target with so many findings is not played again. */
+/** A target with this number of findings is not played again. */
 const mostFindings = 5;
 const sampleEveryMs = 1_000;
 const sayEveryMs = 30_000;

@@ -9,7 +9,7 @@ import { Counter, ms, startUs } from "./counter.ts";
 import { capacityOf, everyAlgorithm, type LegalLimit } from "./legal-limits.ts";
 
 interface Admission {
-  /** By the clock ahead: the latest time that the counter was ever shown. */
+  /** The latest time that any clock has shown the counter so far. */
   readonly us: number;
   readonly cost: number;
 }

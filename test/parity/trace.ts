@@ -64,7 +64,7 @@ export const refund = 2;
 export const renew = 3;
 export const edit = 4;
 
-/** What is stored is read after so many events, and at the end. */
+/** The stored counters are read each time this many events have passed, and at the end. */
 const storedEvery = 40;
 const maxUnits = 2147483648;
 const longestWindowMs = 31622400000;
