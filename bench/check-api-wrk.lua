@@ -1,5 +1,6 @@
--- Asks the ask-first API: -- TOKEN POLICY CHECKS KEYS. The i-th check of a request is of the key "k" and i, or with KEYS
--- above 0 of a random one of so many. POLICY healthz asks nothing, for comparison. Prints what wrk counted as one line of JSON.
+-- Sends check requests to the check API. Arguments: -- TOKEN POLICY CHECKS KEYS. The i-th check of a request has the key "k"
+-- and i, or, if KEYS is above 0, a random one of that many. If POLICY is healthz, requests contain no check, for comparison.
+-- Prints wrk's counts as one line of JSON.
 
 local checks, keys, policy, fixed
 

@@ -1,6 +1,6 @@
-// Measures the ask-first API on a real nginx of one worker and a real Redis: one check and batches of 50 in scope node,
-// and worked case 9, which is 1, 10 and 100 callers at once in scope cluster, of one gateway, of two and of four.
-// `npm run bench:check-api`.
+// Measures the check API on a real nginx of one worker with a real Redis: one check and batches of 50 in scope node, and
+// worked case 9, which is 1, 10 and 100 callers at once in scope cluster, with one gateway, two and four.
+// `npm run bench:check-api` runs it.
 import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -13,13 +13,13 @@ import { ask } from "../test/fixtures/requests.ts";
 
 interface Run {
   readonly name: string;
-  /** healthz: nothing is asked. */
+  /** With healthz, requests contain no check. */
   readonly policy: "node" | "cluster" | "healthz";
   readonly callers: number;
-  /** The callers are shared out among them; 1 unless said. */
+  /** The number of gateways among which the callers are divided; 1 by default. */
   readonly gateways?: number;
   readonly checks: number;
-  /** Of how many keys, at random; 0: the same in every request, one a check. */
+  /** The number of keys from which each check has a random one; 0: each request has the same keys, one for each check. */
   readonly keys: number;
   readonly target: string;
 }
@@ -79,7 +79,7 @@ try {
     if (load.errors > 0) throw new Error(`${load.errors} of ${load.requests} requests failed`);
     return { perSecond: (load.requests * checks * 1e6) / load.durationUs, p50Us: load.p50Us, p99Us: load.p99Us };
   };
-  // One caller has one gateway; of the latencies of several, the worst.
+  // A single caller uses a single gateway. With several gateways, the worst latencies are reported.
   const measure = async (run: Run, forSeconds: number) => {
     const asked = gateways.slice(0, Math.min(run.gateways ?? 1, run.callers));
     const parts = await Promise.all(

@@ -1,4 +1,4 @@
-// Before anything is measured: does each variant answer as it should, and does what it is named after take part?
+// Before the measurements, this checks that each variant answers as it should and uses the part that it is named after.
 import { readFileSync } from "node:fs";
 import { get } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -7,12 +7,12 @@ import type { Redis } from "./redis.ts";
 import { instances, type Variant } from "./variants.ts";
 
 const requests = 3;
-/** The first is answered NOSCRIPT, and repeated with the script. */
+/** The reply to the first is NOSCRIPT, and it is repeated with the script. */
 const mostCalls = requests + 1;
-/** Decisions are counted in each worker and written to shared memory every half second. */
+/** Each worker counts decisions and writes the counts to shared memory every half second. */
 const patienceMs = 3000;
 
-/** @returns what is wrong; undefined when the variant may be measured */
+/** @returns what is wrong, or undefined if the variant may be measured */
 export async function checkVariant(variant: Variant, nginx: NginxInstance, redis: Redis): Promise<string | undefined> {
   const decisionsBefore = sum(await nginx.decisions());
   const locksBefore = await lockSnippetCount(nginx);
@@ -54,7 +54,7 @@ async function decided(nginx: NginxInstance, expected: number): Promise<string |
   }
 }
 
-/** Not by fetch, which sends no Host header of ours. */
+/** This does not use fetch, which cannot send a Host header of its own. */
 function ask(variant: Variant, { url }: NginxInstance): Promise<{ status: number; type: string; limited: boolean }> {
   const [target, host] =
     variant.keys === "hosts"
@@ -77,7 +77,7 @@ function sum(decisions: Record<string, number>): number {
   return Object.values(decisions).reduce((total, count) => total + count, 0);
 }
 
-/** The last words of nginx's error log that are not about the control plane, which is not there on purpose. */
+/** Returns the last line of nginx's error log that is not about the control plane, which is missing on purpose. */
 function errors({ errorLog }: NginxInstance): string {
   const lines = readFileSync(errorLog, "utf8")
     .split("\n")

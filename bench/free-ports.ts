@@ -1,7 +1,7 @@
-// Ports of loopback that nobody listens on at the moment.
+// Finds ports of loopback on which nothing listens at the moment.
 import { type AddressInfo, createServer } from "node:net";
 
-/** All are held before any is given back, so that they differ. */
+/** All are held before any is released, so that they differ. */
 export async function freePorts(count: number): Promise<number[]> {
   const servers = Array.from({ length: count }, () => createServer());
   const ports = await Promise.all(

@@ -1,4 +1,4 @@
-// What the figures were taken on, so that another can tell whether theirs may differ.
+// Describes the machine on which the figures were measured, so that readers can see whether theirs may differ.
 import { spawnSync } from "node:child_process";
 import { cpus, loadavg, release, totalmem } from "node:os";
 import { cpuSource } from "./cpu-time.ts";

@@ -1,4 +1,4 @@
-// npm run bench: every variant under the same load in turns, then a table and JSON. bench/README.md says what it means.
+// npm run bench: puts every variant under the same load in turns, then prints a table and JSON. bench/README.md explains them.
 import { cpSync } from "node:fs";
 import { join } from "node:path";
 import { gatewayDist, requireGatewayBuild } from "../launch/gateway-build.ts";
@@ -58,7 +58,7 @@ async function main(processes: Processes, options: Options): Promise<void> {
   const cpuBefore = machineCpu();
   let degradedDecisions = 0;
   for (let round = 0; round < options.rounds; round++) {
-    // Each round has nginxes of its own: which traces LuaJIT makes of the same code differs from start to start.
+    // Each round starts its own nginxes: which traces LuaJIT makes of the same code differs from start to start.
     if (round > 0) nginxes = await start();
     const load = (variant: Variant) =>
       measure(processes, variant, nginxOf(nginxes, variant), redis, options.connections);
@@ -100,7 +100,7 @@ async function prepare({ directory }: Processes): Promise<{ nginx: Nginx; luaDir
   await requireSystemPackages("test", process.env["SLUICE_NGINX"]);
   const nginx = requireNginx(process.env["SLUICE_NGINX"]);
   await requireGatewayBuild();
-  // A build meanwhile must not change what is measured.
+  // A build in the meantime must not change what is measured.
   const luaDir = join(directory, "lua");
   cpSync(gatewayDist, luaDir, { recursive: true });
   return { nginx, luaDir };
@@ -130,7 +130,7 @@ async function checkAll(variants: readonly Variant[], nginxes: Nginxes, redis: R
   return checked;
 }
 
-/** Every pass begins further down the list, so that no variant always follows the same other one's heat. */
+/** Every pass begins further down the list, so that no variant always runs on a machine heated by the same other one. */
 function rotated(variants: readonly Variant[], share: number): Variant[] {
   const start = Math.floor(share * variants.length);
   return [...variants.slice(start), ...variants.slice(0, start)];
@@ -153,7 +153,7 @@ function nginxOf(nginxes: Nginxes, { instance, name }: Variant): NginxInstance {
   return nginx;
 }
 
-// A reader who has gone (npm run bench | head) must not end the bench before its programs.
+// If the reader exits early (npm run bench | head), the bench must still stop its programs before it ends.
 process.stdout.on("error", () => undefined);
 let processes: Processes | undefined;
 try {

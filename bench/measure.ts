@@ -1,5 +1,5 @@
-// Load on one variant, and what it took of nginx and of Redis. A round's run is made of slices of a second, taken in turns
-// with those of all other variants: a machine whose speed changes over half a minute changes it for all of them.
+// Puts load on one variant, and measures what it used of nginx and of Redis. A round's run consists of slices of a second,
+// taken in turns with those of all other variants: a machine whose speed changes over half a minute changes it for all of them.
 import { setTimeout as sleep } from "node:timers/promises";
 import { cpuUs } from "./cpu-time.ts";
 import type { NginxInstance } from "./nginx.ts";
@@ -26,21 +26,21 @@ export interface Run {
   readonly requestsPerSecond: number;
   readonly p50Ms: number;
   readonly p99Ms: number;
-  /** Per request, of all workers together. */
+  /** Per request, for all workers together. */
   readonly nginxCpuUs: number;
   readonly redisCpuUs: number;
   readonly redisCallsPerSecond: number;
   readonly redisCallsPerRequest: number;
-  /** How many cores the workers had: near 1 one worker was saturated. */
+  /** How many cores the workers used: near 1, one worker was saturated. */
   readonly nginxCores: number;
 }
 
 export const sliceSeconds = 1;
 
-/** What the run before left to do (closing connections, flushing counts) is not this one's. */
+/** Work that the previous run left (closing connections, flushing counts) must not count for this one. */
 const settleMs = 150;
 
-/** @throws when an answer was not what the variant is there for: other figures would be worthless */
+/** @throws if an answer was not the variant's expected one, since the figures would be worthless */
 export async function measure(
   processes: Processes,
   variant: Variant,
@@ -70,7 +70,7 @@ export async function measure(
   return { requests, durationUs, p50Us, p99Us, nginxUs, redisUs, redisCalls };
 }
 
-/** Sums, but for the latencies: of those the median. */
+/** Returns the sums of all figures except the latencies, for which it returns the median. */
 export function combine(slices: readonly Slice[]): Run {
   const total = (pick: (slice: Slice) => number) => slices.reduce((sum, slice) => sum + pick(slice), 0);
   const requests = total((slice) => slice.requests);

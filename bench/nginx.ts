@@ -1,4 +1,4 @@
-// Starts an nginx from bench/nginx.conf with one instance's workers, headers and policies, and asks it things.
+// Starts an nginx from bench/nginx.conf with one instance's workers, headers and policies, and sends requests to it.
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -13,11 +13,11 @@ const patienceMs = 15_000;
 
 export interface Place {
   readonly nginx: Nginx;
-  /** Where the gateway's Lua was copied to: a build meanwhile must not change what is measured. */
+  /** The directory to which the gateway's Lua was copied: a build in the meantime must not change what is measured. */
   readonly luaDir: string;
   readonly port: number;
   readonly redisPort: number;
-  /** Where nobody listens: the gateway goes without its control plane. */
+  /** A port on which nothing listens: the gateway runs without its control plane. */
   readonly closedPort: number;
   readonly profile: boolean;
 }
@@ -28,7 +28,7 @@ export interface NginxInstance {
   readonly directory: string;
   readonly errorLog: string;
   stop(): Promise<void>;
-  /** Decisions of all policies so far, by result. */
+  /** Returns the decisions of all policies so far, by result. */
   decisions(): Promise<Record<string, number>>;
 }
 
@@ -71,7 +71,7 @@ export async function startNginx(
 function render(directory: string, instance: Instance, place: Place): string {
   const values: Record<string, string> = {
     MODULES: place.nginx.modules.map((file) => `load_module ${file};`).join(" "),
-    // Started by root, workers would be nobody, who may not write the directory.
+    // If root starts nginx, its workers would run as nobody, who may not write to the directory.
     USER: process.getuid?.() === 0 ? "user root;" : "",
     WORKERS: String(instance.workers),
     DIR: directory,

@@ -1,4 +1,4 @@
-// The command line, read once: what is unknown or out of range is refused.
+// Reads the command line once, and refuses what is unknown or out of range.
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { SetupError } from "../launch/step.mjs";
@@ -9,9 +9,9 @@ export interface Options {
   readonly seconds: number;
   readonly connections: number;
   readonly variants: readonly Variant[];
-  /** Where the results go as JSON. */
+  /** The file for the results as JSON. */
   readonly jsonFile: string;
-  /** Profile this variant instead of measuring. */
+  /** If set, this variant is profiled and nothing is measured. */
   readonly profile: Variant | undefined;
 }
 

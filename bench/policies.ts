@@ -1,15 +1,15 @@
-// The policies that Sluice's variants are measured with, as snapshots for a gateway's disk: no control plane is needed.
+// The policies with which Sluice's variants are measured, as snapshots on a gateway's disk: no control plane is needed.
 
 /**
- * Never refuses here and never forgets: a unit comes back only after six seconds, so that a counter is still in use when
- * its key comes again, as a real one would be. A huge quota would never refuse either, but its counters would be full
- * again, and gone from the store, by the next request. lua/redis_each.lua holds its bucket to the same.
+ * This bucket never refuses here, and its counter is never forgotten: a unit refills only after six seconds, so that a counter
+ * is still in use when its key comes again, as a real one would be. A huge quota would never refuse either, but its counters
+ * would be full again, and gone from the store, by the next request. lua/redis_each.lua uses the same bucket.
  */
 const bucket = { name: "burst", algorithm: "token-bucket", quota: 10, window: "1m", burst: 100_000_000 };
 const window = { name: "daily", algorithm: "fixed-window", quota: 1_000_000_000, window: "1d" };
-/** Spent by the first requests, and refusing for the rest of the hour. */
+/** The first requests use this up, and it refuses for the rest of the hour. */
 export const spent = { name: "burst", algorithm: "token-bucket", quota: 1, window: "1h", burst: 2 };
-/** Fast enough for leases to be worth taking. */
+/** Fast enough for leases to be useful. */
 const hot = { name: "burst", algorithm: "token-bucket", quota: 1_000_000, window: "1s", burst: 1_000_000 };
 
 export interface PolicyDocument {

@@ -1,4 +1,4 @@
-// The bench's own nginxes, Redis and wrk, and its temporary directory: none outlives it, however it ends.
+// The bench's own nginxes, Redis and wrk, and its temporary directory: none of them outlives it, however it ends.
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -18,7 +18,7 @@ export interface Running {
   readonly pid: number;
   /** Resolves with what it printed to standard output; rejects unless it ended with exit code 0. */
   readonly ended: Promise<string>;
-  /** Asks it to end, kills it after three seconds, and waits until it has. */
+  /** Asks it to end, kills it after three seconds, and waits until it has ended. */
   stop(): Promise<void>;
 }
 
@@ -42,8 +42,8 @@ export class Processes {
   }
 
   start({ name, command, args, env }: Program): Running {
-    // A group of its own, which Ctrl-C does not reach and which can be ended whole. Should the bench be killed, the kernel
-    // sends the signal that setpriv asked for. setpriv becomes the program: the pid is the program's.
+    // The program has its own group, which Ctrl-C does not reach and which can be killed whole. If the bench is killed, the
+    // kernel sends the signal that setpriv requested. setpriv becomes the program, so the pid is the program's.
     const ties = this.#setpriv === undefined ? [] : [this.#setpriv, "--pdeathsig", "TERM", "--"];
     const [first = command, ...rest] = [...ties, command, ...args];
     const child = spawn(first, rest, { env: env ?? process.env, stdio: ["ignore", "pipe", "pipe"], detached: true });
@@ -63,7 +63,7 @@ export class Processes {
           reject(new Error(`${name} ended with ${signal ?? `exit code ${code}`}: ${errors || printed.slice(-4096)}`));
       });
     });
-    // Whoever awaits `ended` hears of a failure; where nobody does, the next check of the program fails.
+    // A caller that awaits `ended` gets the failure; otherwise the next check of the program fails.
     const settled = ended.then(
       () => this.#running.delete(child),
       () => this.#running.delete(child),
@@ -72,7 +72,7 @@ export class Processes {
     return { pid: child.pid ?? 0, ended, stop: () => stop(child, settled) };
   }
 
-  /** Ends all that runs. */
+  /** Ends everything that runs. */
   async stop(): Promise<void> {
     await Promise.all([...this.#running].map(([child, settled]) => stop(child, settled)));
   }
@@ -90,6 +90,6 @@ function signalGroup(child: ChildProcess, signal: NodeJS.Signals): void {
   try {
     process.kill(-child.pid, signal);
   } catch {
-    // Nobody of the group is left.
+    // No process of the group is left.
   }
 }

@@ -1,5 +1,5 @@
-// --profile: where the worker's Lua spends its time, and which traces LuaJIT gives up. Profiling costs; nothing measured
-// here is comparable with the tables.
+// --profile: shows where the worker's Lua spends its time, and which traces LuaJIT gives up. Profiling itself costs time, so
+// nothing measured here is comparable with the tables.
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { NginxInstance } from "./nginx.ts";

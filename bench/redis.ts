@@ -1,4 +1,4 @@
-// One Redis for all variants: fresh, on loopback, writing nothing to disk.
+// Starts one Redis for all variants: fresh, on loopback, without writing to disk.
 import { execFile } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
@@ -10,7 +10,7 @@ const patienceMs = 5000;
 export interface Redis {
   readonly pid: number;
   readonly port: number;
-  /** How many scripts clients have called so far: what a decision in Redis takes. */
+  /** Returns how many scripts clients have called so far, which is what a decision in Redis needs. */
   scriptCalls(): Promise<number>;
 }
 

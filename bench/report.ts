@@ -1,4 +1,4 @@
-// The results as tables in Markdown, which read well on a terminal too, and as JSON.
+// Prints the results as tables in Markdown, which are also easy to read on a terminal, and as JSON.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import type { Figures, Results } from "./results.ts";
@@ -72,7 +72,7 @@ function usesRedis(row: Figures): boolean {
   return row.redisCallsPerSecond > 0 || row.redisCpuUs > 0.5;
 }
 
-/** The first column to the left, figures to the right. */
+/** Aligns the first column to the left and figures to the right. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): string[] {
   const isFigure = head.map((_, column) => column > 0 && rows.every((row) => /^[\d.–]*$/.test(row[column] ?? "")));
   const widths = head.map((title, column) => Math.max(3, title.length, ...rows.map((row) => row[column]?.length ?? 0)));

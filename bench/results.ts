@@ -1,4 +1,4 @@
-// From runs to figures: medians over the rounds, and ratios against the baselines of the same round.
+// Turns runs into figures: medians over the rounds, and ratios to the baselines of the same round.
 import type { Machine } from "./machine.ts";
 import type { Run } from "./measure.ts";
 import { median, ratio, spread } from "./statistics.ts";
@@ -12,15 +12,15 @@ export interface Figures {
   readonly p50Ms: number;
   readonly p99Ms: number;
   readonly nginxCpuUs: number;
-  /** How far the rounds lie apart: (most − least) ÷ median. */
+  /** The spread of the rounds: (most − least) ÷ median. */
   readonly nginxCpuSpread: number;
   readonly nginxCores: number;
   readonly redisCpuUs: number;
   readonly redisCallsPerSecond: number;
   readonly redisCallsPerRequest: number;
-  /** CPU of nginx against the native limiter's. */
+  /** The ratio of nginx's CPU to that of the native limiter. */
   readonly toNative?: number;
-  /** Against one EVALSHA a request. `cpu` is nginx and Redis together. */
+  /** The ratios to one EVALSHA a request. `cpu` is nginx and Redis together. */
   readonly toRedisEach?: {
     readonly requestsPerSecond: number;
     readonly cpu: number;
@@ -34,10 +34,10 @@ export interface Results {
   readonly date: string;
   readonly machine: Machine;
   readonly options: { readonly rounds: number; readonly seconds: number; readonly connections: number };
-  /** Share of the machine's time that its host gave to others while the bench ran. */
+  /** The share of the machine's time that its host gave to others while the bench ran. */
   readonly stolenShare: number;
   readonly variants: readonly Figures[];
-  /** Cluster decisions that were made without Redis because it did not answer in time; should be 0. */
+  /** Cluster decisions that were made without Redis because it did not reply in time; should be 0. */
   readonly degradedDecisions: number;
   readonly targets: readonly TargetResult[];
 }

@@ -1,4 +1,4 @@
-// Medians: of the rounds, and of the ratios taken round by round.
+// Medians of the rounds, and of the ratios taken round by round.
 
 export function median(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b);
@@ -7,12 +7,12 @@ export function median(values: readonly number[]): number {
   return sorted.length % 2 === 1 ? upper : ((sorted[middle - 1] ?? Number.NaN) + upper) / 2;
 }
 
-/** How far the rounds lie apart: (largest − smallest) ÷ median. */
+/** Returns the spread of the rounds: (largest − smallest) ÷ median. */
 export function spread(values: readonly number[]): number {
   return (Math.max(...values) - Math.min(...values)) / median(values);
 }
 
-/** Median of the ratios within each round: what slows a whole round down touches both sides. */
+/** Returns the median of the ratios within each round: what slows a whole round down affects both sides. */
 export function ratio<T>(rounds: readonly T[], baseline: readonly T[], pick: (round: T) => number): number {
   return median(rounds.flatMap((round, i) => (baseline[i] === undefined ? [] : [pick(round) / pick(baseline[i])])));
 }

@@ -1,11 +1,11 @@
-// The speed targets that this bench decides, each with the figures it is judged by.
+// The speed targets that this bench checks, each with the figures that decide it.
 import type { Figures } from "./results.ts";
 import { ratio } from "./statistics.ts";
 
 export interface TargetResult {
   readonly target: string;
   readonly what: string;
-  /** Undefined: not measured in this run. */
+  /** Undefined if it was not measured in this run. */
   readonly value: number | undefined;
   readonly wanted: string;
   readonly met: boolean | undefined;

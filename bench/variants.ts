@@ -1,5 +1,5 @@
-// What is compared, and in which nginx each variant lives: headers, policies and workers are one nginx's whole, so that
-// variants which differ in them have an nginx each, all started from bench/nginx.conf and measured in turns.
+// What is compared, and in which nginx each variant runs: headers, policies and workers belong to one nginx as a whole, so
+// variants which differ in them have their own nginx, all started from bench/nginx.conf and measured in turns.
 import { type PolicyDocument, policies } from "./policies.ts";
 
 export interface Instance {
@@ -41,13 +41,13 @@ export interface Variant {
     | "/sluice";
   /** `one`: the same request always; `many`: 100,000 keys; `hosts`: 10 paths on each of 1,000 hosts. */
   readonly keys: "one" | "many" | "hosts";
-  /** Everything is refused with 429, once the few that the limit allows have passed. */
+  /** Everything is refused with 429, after the few that the limit allows. */
   readonly flood?: boolean;
-  /** Asks Redis, at least for the first request. */
+  /** Sends checks to Redis, at least for the first request. */
   readonly asksRedis?: boolean;
-  /** In place of --connections. */
+  /** Used in place of --connections. */
   readonly connections?: number;
-  /** The variants that this one's ratios are taken against. */
+  /** The variants to which this one's ratios are taken. */
   readonly native?: string;
   readonly redisEach?: string;
 }
@@ -57,7 +57,7 @@ const sluice = { path: "/sluice", keys: "one", native } as const;
 const cluster = { ...sluice, instance: "cluster", asksRedis: true } as const;
 const redisEach = { path: "/redis-each", instance: "main", asksRedis: true, native } as const;
 
-/** In the order in which they take their turns: what is compared stands side by side. */
+/** In the order in which they take turns: variants that are compared are next to each other. */
 export const variants: readonly Variant[] = [
   { name: "bare", about: "no limiter", instance: "main", path: "/bare", keys: "one", native },
   { name: "lua-noop", about: "an empty access_by_lua", instance: "main", path: "/lua-noop", keys: "one", native },

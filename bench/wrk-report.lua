@@ -1,4 +1,4 @@
--- For wrk: sends one request always or random ones of prepared requests, and reports in one line of JSON.
+-- For wrk: sends always the same request or random ones of prepared requests, and reports in one line of JSON.
 -- Arguments: PATH, then "one", "many" (100,000 values of the query parameter k) or "hosts" (10 paths on 1,000 hosts).
 
 local prepared = {}
@@ -10,7 +10,7 @@ end
 function init(args)
   local path, keys = args[1], args[2]
   if keys == "one" then
-    -- Without a function request, wrk repeats this one at no cost of its own: nginx is what is saturated.
+    -- Without a function request, wrk repeats this one at no cost of its own, so that nginx is what is saturated.
     wrk.path = path .. "?k=hot"
     wrk.headers["Host"] = "bench.example"
     return

@@ -7,7 +7,7 @@ export interface Load {
   readonly durationUs: number;
   readonly p50Us: number;
   readonly p99Us: number;
-  /** Answers of 400 and above. */
+  /** Answers with a status of 400 or above. */
   readonly statusErrors: number;
   readonly socketErrors: number;
 }

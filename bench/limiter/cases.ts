@@ -1,23 +1,23 @@
-// What the limiter alone is measured with: each algorithm under loads that take its different ways. Every limit has a rate
-// that does not divide evenly, so that the exact arithmetic is paid for.
+// The cases with which the limiter alone is measured: each algorithm under loads that take its different branches. No limit's
+// rate divides evenly, so that the measurement includes the cost of exact arithmetic.
 import type { Algorithm } from "../../limiter/src/algorithms/limit.ts";
 
 export interface Case {
-  /** Algorithm and load: what --only picks by. */
+  /** Algorithm and load; --only selects cases by this name. */
   readonly name: string;
   readonly algorithm: Algorithm;
   readonly quota: number;
   readonly windowUs: number;
-  /** Burst or precision, whichever the algorithm has; else 0. */
+  /** Burst or precision, whichever the algorithm has; otherwise 0. */
   readonly size: number;
-  /** From one request to the next at the same counter, on average. */
+  /** The mean time from one request to the next at the same counter. */
   readonly gapUs: number;
-  /** Of concurrency: how many slots are held before the oldest is given back. */
+  /** For concurrency: how many slots are held before the oldest is released. */
   readonly held?: "half" | "full";
 }
 
 const second = 1_000_000;
-/** What spends the limit of 300 a second to a quarter, and what offers twice of it. */
+/** The first gap uses a quarter of the limit of 300 a second; the second offers twice the limit. */
 const easyUs = 13_333;
 const twiceUs = 1_667;
 
@@ -31,7 +31,7 @@ export const cases: readonly Case[] = [
   ...loads("leaky-bucket", bucket),
   ...loads("fixed-window", window),
   ...loads("sliding-window", blocks),
-  // A block of a millisecond: each request finds its block new, and mostly one to expire.
+  // The block is a millisecond, so each request starts a new block, and mostly one block expires.
   { name: "sliding-window, many ticks", algorithm: "sliding-window", ...blocks, size: 1000, gapUs: 4000 },
   ...loads("sliding-log", window),
   { name: "concurrency, admitted", algorithm: "concurrency", ...slots, held: "half" },
@@ -45,7 +45,7 @@ function loads(algorithm: Algorithm, limit: Pick<Case, "quota" | "windowUs" | "s
   ];
 }
 
-/** As the programs in Lua read it from their command line. */
+/** Returns the case as the Lua programs read it from their command line. */
 export function argumentsOf({ algorithm, quota, windowUs, size, gapUs, held }: Case): string[] {
   return [algorithm, `${quota}`, `${windowUs}`, `${size}`, `${gapUs}`, held ?? "none"];
 }

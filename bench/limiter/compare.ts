@@ -1,13 +1,13 @@
-// The product against what was written by hand for the same algorithm: in turns, and judged by the ratios within rounds.
+// Compares the product with code written by hand for the same algorithm: in turns, by the ratios within rounds.
 import { median, ratio, spread } from "../statistics.ts";
 import type { Case } from "./cases.ts";
 
 export const sides = ["product", "by-hand"] as const;
 export type Side = (typeof sides)[number];
 
-/** What one side took in one round. */
+/** What one side used in one round. */
 export interface Taken {
-  /** Of CPU, per decision. */
+  /** CPU per decision. */
   readonly ns: number;
   /** Share of the decisions that admitted. */
   readonly admitted: number;
@@ -17,7 +17,7 @@ export interface Taken {
 export interface Place {
   readonly name: string;
   readonly unit: "ns" | "µs";
-  /** @throws where the two sides do not decide the same: their times would not be comparable */
+  /** @throws if the two sides do not decide the same, since their times would not be comparable */
   check(each: Case): Promise<void>;
   measure(each: Case): Promise<Record<Side, Taken>>;
 }
@@ -29,7 +29,7 @@ export interface Comparison {
   readonly productNs: number;
   readonly byHandNs: number;
   readonly ratio: number;
-  /** How far the rounds' ratios lie apart: (most − least) ÷ median. */
+  /** The spread of the rounds' ratios: (most − least) ÷ median. */
   readonly ratioSpread: number;
   readonly admitted: number;
   readonly met: boolean;
@@ -56,7 +56,7 @@ export function compare(place: Place, each: Case, rounds: readonly Record<Side, 
   };
 }
 
-/** The first line in which two listings of decisions differ. @throws where there is one */
+/** @throws with the first line in which two listings of decisions differ, if there is one */
 export function mustDecideAlike(where: string, product: string, byHand: string): void {
   if (product === byHand) return;
   const ours = product.split("\n");

@@ -1,4 +1,4 @@
-// The limiter in the shared dict of a real nginx of one worker: the node store against as many operations by hand.
+// The limiter in the shared dict of a real nginx of one worker: the node store against equivalent operations by hand.
 import type { Nginx } from "../../launch/nginx-binary.ts";
 import type { Processes } from "../processes.ts";
 import { argumentsOf, type Case } from "./cases.ts";
@@ -7,7 +7,7 @@ import { startProgram } from "./nginx.ts";
 import { middle, readTimes, readTraces, type Traces } from "./pure.ts";
 
 const warmUpDecisions = 240_000;
-/** Two windows of the load that offers most. */
+/** Two windows of the load that offers the most. */
 const sliceDecisions = 120_000;
 const slices = 3;
 

@@ -1,5 +1,5 @@
-// npm run bench -- limiter: what one decision takes, beside the same algorithm written by hand in Lua, where the limiter
-// runs: LuaJIT alone, nginx's shared dict, Redis.
+// npm run bench -- limiter: the cost of one decision, next to the same algorithm written by hand in Lua, in each place where
+// the limiter runs: LuaJIT alone, nginx's shared dict, and Redis.
 import type { Nginx } from "../../launch/nginx-binary.ts";
 import { SetupError, say } from "../../launch/step.mjs";
 import { describeMachine } from "../machine.ts";

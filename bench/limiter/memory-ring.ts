@@ -1,5 +1,5 @@
-// limiter/src/algorithms/memory-ring.ts as Lua: counters in memory are Node's and the browser's, so the gateway is built
-// without them.
+// Compiles limiter/src/algorithms/memory-ring.ts to Lua: only Node and the browser have counters in memory, so the gateway is
+// built without them.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { LuaLibImportKind, LuaTarget, transpileString } from "typescript-to-lua";
@@ -7,7 +7,7 @@ import { LuaLibImportKind, LuaTarget, transpileString } from "typescript-to-lua"
 const source = join(import.meta.dirname, "../../limiter/src/algorithms/memory-ring.ts");
 
 export function compileMemoryRing(luaDir: string): void {
-  // Its types are checked by `npm run lint`: alone it lacks what it imports, which bench/lua/bundle.lua provides.
+  // `npm run lint` checks its types: alone it lacks its imports, which bench/lua/bundle.lua provides.
   const { file } = transpileString(readFileSync(source, "utf8"), {
     luaTarget: LuaTarget.LuaJIT,
     luaLibImport: LuaLibImportKind.Inline,

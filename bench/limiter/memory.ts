@@ -1,8 +1,8 @@
-// npm run bench -- memory: what a counter takes in nginx's shared dict and in Redis.
+// npm run bench -- memory: the memory that a counter needs in nginx's shared dict and in Redis.
 //
-// In the dict: by how much free_space shrank, in whole pages of 4096 bytes, divided by counters: values, keys, nodes of the
-// tree and what the slabs leave unused. nginx keeps 24 bytes about each page besides, from the start. In Redis: by how much used_memory of INFO grew, divided by counters: values, keys,
-// times to live and both hash tables.
+// For the dict, this is the decrease of free_space, in whole pages of 4096 bytes, divided by the counters: values, keys, nodes
+// of the tree and what the slabs leave unused. In addition, nginx keeps 24 bytes about each page from the start. For Redis, it
+// is the increase of INFO's used_memory divided by the counters: values, keys, times to live and both hash tables.
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis as Client } from "ioredis";
 import type { Nginx } from "../../launch/nginx-binary.ts";
@@ -23,10 +23,10 @@ interface Filling {
   readonly what: string;
   readonly limit: Pick<Case, "algorithm" | "quota" | "windowUs" | "size">;
   readonly counters: number;
-  /** Of each counter, so far apart. */
+  /** The number of charges to each counter, `stepUs` apart. */
   readonly charges: number;
   readonly stepUs: number;
-  /** Bytes of a counter. */
+  /** The limit of bytes for one counter. */
   readonly atMost?: number;
 }
 
@@ -39,7 +39,7 @@ interface Figure {
 }
 
 const hourUs = 3_600_000_000;
-/** In Redis, whose clock cannot be set, a block is a fifth of a second. */
+/** Redis' clock cannot be set, so a block there is a fifth of a second. */
 const blockUs = 200_000;
 const targetBytes = 128;
 const million = 1_000_000;
@@ -98,7 +98,7 @@ const fillings: readonly Filling[] = [
       what: `sliding-log, ${entries} entries`,
       limit: { algorithm: "sliding-log", quota: entries + 1, windowUs: hourUs, size: 0 },
       counters,
-      // The newest is no entry yet: it lies in the head.
+      // The newest tick is not an entry yet; it is in the head.
       charges: entries + 1,
       stepUs: 1000,
       atMost: 9 * entries + 200,
@@ -142,7 +142,7 @@ async function inDict(processes: Processes, nginx: Nginx, luaDir: string, fillin
   const reported = await program.ask(`mode=fill&counters=${counters}&charges=${charges}&step=${stepUs}`);
   await program.stop();
   const [stored = 0, bytes = 0, free = 0] = reported.split(" ").map(Number);
-  // A counter has as many cells as it needs: fewer than counters means that some were evicted.
+  // A counter has at least one cell: fewer cells than counters means that some were evicted.
   if (stored < counters || free === 0) {
     throw new Error(
       `${filling.what}: expected ${counters} counters to stay, got ${stored} cells and ${free} bytes free`,
@@ -157,7 +157,7 @@ async function inRedis(client: Client, luaDir: string, filling: Filling): Promis
   const script = productScript(luaDir, limit.algorithm);
   await client.script("LOAD", script.source);
   const args = script.argumentsOf(limit, 1);
-  // Redis' first calls have it make what it keeps.
+  // The first calls make Redis allocate what it then keeps.
   await client.evalsha(script.sha1, 1, "first", ...args);
   await client.flushall();
   const before = await usedMemory(client);
@@ -184,7 +184,7 @@ async function usedMemory(client: Client): Promise<number> {
   return Number(/^used_memory:(\d+)/m.exec(await client.info("memory"))?.[1]);
 }
 
-/** Half are IPv4 addresses, half IPv6 networks, as the key part "ip" makes them. */
+/** Half of the keys are IPv4 addresses and half IPv6 networks, as the key part "ip" makes them. */
 function redisKey({ algorithm, quota, windowUs, size }: Filling["limit"], number: number): string {
   const high = Math.floor(number / 65536);
   const low = number % 65536;

@@ -1,4 +1,4 @@
-// Starts an nginx of one worker that runs one of bench/lua's programs, and asks it things.
+// Starts an nginx of one worker that runs one of the programs in bench/lua, and sends requests to it.
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Nginx } from "../../launch/nginx-binary.ts";
@@ -12,10 +12,10 @@ const template = join(import.meta.dirname, "nginx.conf");
 let started = 0;
 
 export interface Program {
-  /** Of bench/lua, with a function `start` and one that answers requests. */
+  /** A program of bench/lua, with a function `start` and one that answers requests. */
   readonly name: string;
   readonly args: readonly (string | number)[];
-  /** The limit of the policy that is in snapshot.json. */
+  /** The limit of the policy in snapshot.json. */
   readonly limit: Pick<Case, "algorithm" | "quota" | "windowUs" | "size">;
   readonly dictSize: string;
 }
@@ -25,7 +25,7 @@ export interface ProgramInNginx {
   stop(): Promise<void>;
 }
 
-/** @param luaDir the built gateway, and the place for what nginx writes in a directory beside it */
+/** @param luaDir the built gateway; what nginx writes goes to a directory next to it */
 export async function startProgram(
   processes: Processes,
   nginx: Nginx,

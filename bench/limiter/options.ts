@@ -1,4 +1,4 @@
-// The command line of `npm run bench -- limiter`, `-- memory` and `-- redis-core`.
+// Reads the command line of `npm run bench -- limiter`, `-- memory` and `-- redis-core`.
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { SetupError } from "../../launch/step.mjs";
@@ -6,7 +6,7 @@ import { integer } from "../options.ts";
 
 export interface LimiterOptions {
   readonly rounds: number;
-  /** Part of the place's and the case's name, "pure: token-bucket", of those that are measured; empty: all. */
+  /** Parts of the place's and case's name, such as "pure: token-bucket", of those to measure; empty: all are measured. */
   readonly only: readonly string[];
   readonly jsonFile: string;
 }
@@ -14,7 +14,7 @@ export interface LimiterOptions {
 export type LimiterCommand = "limiter" | "memory" | "redis-core";
 
 const text = { type: "string" } as const;
-/** Which options a command has besides --json. */
+/** The options of each command besides --json. */
 const own = {
   limiter: { usage: "[--rounds 5] [--only NAME,…] ", options: { rounds: text, only: text } },
   memory: { usage: "", options: {} },

@@ -1,4 +1,4 @@
-// The limiter in LuaJIT and nothing else: counters are tables in memory.
+// The limiter in LuaJIT alone: counters are tables in memory.
 import { join } from "node:path";
 import type { Processes } from "../processes.ts";
 import { median } from "../statistics.ts";
@@ -7,7 +7,7 @@ import { mustDecideAlike, type Place, type Side, type Taken } from "./compare.ts
 
 const program = join(import.meta.dirname, "../lua/limiter_pure.lua");
 const counters = 64;
-/** LuaJIT chooses its traces anew at each start. */
+/** LuaJIT selects its traces anew at each start. */
 const startsPerRound = 5;
 
 export function pure(processes: Processes, luaDir: string): Place & { traces(each: Case): Promise<Traces> } {
@@ -37,10 +37,10 @@ export function pure(processes: Processes, luaDir: string): Place & { traces(eac
   };
 }
 
-/** What LuaJIT still did after two million decisions, in the next two. */
+/** What LuaJIT still did during the two million decisions after the first two million. */
 export interface Traces {
   readonly compiled: number;
-  /** In jit.v's words. */
+  /** The lines of jit.v. */
   readonly aborted: readonly string[];
 }
 
@@ -50,7 +50,7 @@ export function readTraces(text: string): Traces {
   return { compiled: lines.length - aborted.length, aborted };
 }
 
-/** Lines of "ns admitted". */
+/** Reads lines of "ns admitted". */
 export function readTimes(text: string): Taken {
   const slices = text
     .trim()

@@ -1,7 +1,7 @@
-// npm run bench -- redis-core: how many decisions a second one core of Redis has in it, by how many counters come together.
+// npm run bench -- redis-core: how many decisions a second one core of Redis can make, by the number of counters in one call.
 //
-// What is counted is Redis' CPU for the commands that gateways send, so that neither the load nor the rest of the machine
-// matters. Limits do not refuse, and 100,000 keys live at once.
+// This counts the CPU that Redis uses for the commands that gateways send, so that neither the load generator nor the rest of
+// the machine matters. Limits do not refuse, and 100,000 keys are live at once.
 import { Redis as Client } from "ioredis";
 import { say } from "../../launch/step.mjs";
 import type { Algorithm } from "../../limiter/src/algorithms/limit.ts";
@@ -21,17 +21,17 @@ const algorithms = [
   "sliding-window",
   "sliding-log",
 ] as const satisfies readonly Algorithm[];
-/** Counters in one call. One: nobody else asks. 256: as many as there may be. */
+/** The number of counters in one call. 1: no other request is waiting. 256: as many as there may be. */
 const together = [1, 4, 16, 64, 256];
 const keyCount = 100_000;
 const decisionsPerSlice = 25_600;
-/** As they would come while Redis is busy. */
+/** The number that would come together while Redis is busy. */
 const decisionsPerRoundTrip = 512;
 const minuteUs = 60_000_000;
 
 interface Figure {
   readonly algorithm: Algorithm;
-  /** By how many counters come together: decisions in a second of CPU. */
+  /** Decisions in a second of CPU, keyed by the number of counters in one call. */
   readonly decisionsPerSecond: Readonly<Record<number, number>>;
 }
 

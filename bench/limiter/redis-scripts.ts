@@ -1,5 +1,5 @@
-// The limiter in Redis: the product's script against one by hand, each in a Redis of its own and both at the same time, so
-// that what slows the machine down slows both. Requests come at a fixed pace: a window means as many requests for both.
+// The limiter in Redis: the product's script against one by hand, each in its own Redis and both at the same time, so that
+// what slows the machine down slows both. Requests come at a fixed pace, so that a window has as many requests for both.
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -17,7 +17,7 @@ export interface Script {
   readonly sha1: string;
   readonly source: string;
   argumentsOf(limit: Pick<Case, "algorithm" | "quota" | "windowUs" | "size">, cost: number): string[];
-  /** Allowed, remaining, retry after, reset after, delay; and where it allowed, the moment. */
+  /** Allowed, remaining, retry after, reset after and delay; and, if it was allowed, the moment of the charge. */
   facts(reply: unknown): readonly number[];
 }
 
@@ -28,7 +28,7 @@ const warmUpMs = 1500;
 const measuredMs = 1500;
 const checked = 2000;
 
-/** A slot is not given back here: those taken come back after their time to live. And one key that takes every request. */
+/** Slots are not released here, but are free again after their time to live. Further cases have one key for every request. */
 export const redisCases: readonly Case[] = [
   ...cases.map(({ held, ...each }): Case => {
     if (held === undefined) return each;
@@ -105,7 +105,7 @@ function numbersOf({ quota, windowUs, size }: Pick<Case, "quota" | "windowUs" | 
   return [`${quota}`, `${windowUs}`, `${size}`, `${cost}`];
 }
 
-/** Packed as the product's scripts do, or one by one. The moment of a request that was refused is nobody's business. */
+/** Replies are packed, as from the product's scripts, or one number each. The moment of a refused request does not matter. */
 function factsOf(reply: unknown): readonly number[] {
   const numbers = Buffer.isBuffer(reply)
     ? Array.from({ length: 6 }, (_, i) => reply.readDoubleLE(i * 8))
@@ -124,7 +124,7 @@ function readScripts(luaDir: string): Map<string, { sha1: string; source: string
   return scripts;
 }
 
-/** Both at once, one pipeline after the other each, and no faster than one request in 50 µs. */
+/** Loads both at once, each with one pipeline after the other, at no more than one request in 50 µs. */
 async function load(
   redises: Record<Side, Server>,
   scripts: Record<Side, Script>,
@@ -162,7 +162,7 @@ async function load(
   }
 }
 
-/** Redis' TIME is the last two arguments, and keys stay: their lives would be those of the real clock. */
+/** Redis' TIME becomes the last two arguments. Keys stay, since their lives would be measured by the real clock. */
 const timeStub = `local real = redis
 local redis = {
   pcall = real.pcall,
@@ -178,7 +178,7 @@ local redis = {
 }
 `;
 
-/** Decisions at one key with what is stored after each; costs of 1 to 3, and a clock that now and then steps back. */
+/** Lists decisions at one key with what is stored after each; costs are 1 to 3, and now and then the clock steps back. */
 async function decisions(client: Client, script: Script, each: Case): Promise<string> {
   await client.flushall();
   const source = timeStub + script.source;

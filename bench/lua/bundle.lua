@@ -1,5 +1,5 @@
--- The built gateway's modules, as nginx runs them: gateway/dist/sluice.lua up to where it starts the gateway, and beside
--- it limiter/src/algorithms/memory-ring, which nginx has no use for.
+-- Loads the built gateway's modules, as nginx runs them: gateway/dist/sluice.lua up to where it starts the gateway, and in
+-- addition limiter/src/algorithms/memory-ring, which nginx does not use.
 
 local _M = {}
 
@@ -12,7 +12,7 @@ local function read(path)
   return text
 end
 
--- Returns a function that gives a module by its name: "limiter.src.algorithms.rate".
+-- Returns a function that returns a module by its name, such as "limiter.src.algorithms.rate".
 function _M.open(directory)
   local modules, found = read(directory .. "/sluice.lua"):gsub(starts_gateway, "\nreturn require\n")
   assert(found == 1, "sluice.lua does not end as a bundle does")

@@ -1,5 +1,5 @@
--- The floor for a limiter in Lua on one worker: one rate, one key, no policy. GCRA in a shared dict, with one get and one
--- set a request; then nothing, or the five headers that Sluice sets. The bucket is that of bench/policies.ts.
+-- The least that a limiter in Lua on one worker can cost: one rate, one key, no policy. It is GCRA in a shared dict, with one
+-- get and one set a request; then nothing, or the five headers that Sluice sets. The bucket is that of bench/policies.ts.
 
 local interval_ms = 6000
 local burst_ms = interval_ms * 100000000
@@ -12,7 +12,7 @@ local tobit = bit.tobit
 
 local _M = {}
 
--- Returns by how much the bucket is in use, in ms.
+-- Returns how much of the bucket is in use, in ms.
 local function decide()
   local key = ngx.var.binary_remote_addr
   local now_ms = ngx.now() * 1000
@@ -28,7 +28,7 @@ function _M.access()
   decide()
 end
 
--- The least that headers take from Lua: only what changes is formatted, and by bit.tobit, which makes it fast.
+-- The least work that headers need in Lua: only values that change are formatted, and by bit.tobit, which makes it fast.
 function _M.access_with_headers()
   local used_ms = decide()
   local remaining, reset = tobit((burst_ms - used_ms) / interval_ms - 0.5), tobit(used_ms / 1000 + 0.5)
@@ -39,7 +39,7 @@ function _M.access_with_headers()
   header["X-RateLimit-Reset"] = reset
 end
 
--- The same without a search for headers of the same name.
+-- The same without a search for existing headers of the same name.
 function _M.access_adding_headers()
   local used_ms = decide()
   local remaining, reset = tobit((burst_ms - used_ms) / interval_ms - 0.5), tobit(used_ms / 1000 + 0.5)

@@ -1,5 +1,5 @@
--- Lua of no gateway's: what an operator's own code does with a request. It reads arguments and headers, keeps a session in
--- the shared dict as JSON, and answers with a text put together from many.
+-- Lua that is not part of any gateway: what an operator's own code may do with a request. It reads arguments and headers, keeps
+-- a session in the shared dict as JSON, and answers with a text concatenated from many.
 
 local cjson = require("cjson.safe")
 

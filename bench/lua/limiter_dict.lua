@@ -1,5 +1,5 @@
--- One algorithm in nginx's shared dict, by the product's node store or by hand, at 100 addresses. The clock is the load's
--- own: a request's time goes on while the worker is measured.
+-- Runs one algorithm in nginx's shared dict, by the product's node store or by hand, at 100 addresses. The load has its own
+-- clock, so that a request's time advances while the worker is measured.
 
 local bundle = require("bundle")
 local load = require("limiter_load")
@@ -11,7 +11,7 @@ local checked_decisions = 20000
 local steady_decisions = 1000000
 
 local clock = load.start
--- Before the product is loaded, which may keep the function.
+-- Replaced before the product is loaded, since the product may keep the function.
 ngx.now = function()
   return clock / 1000000
 end
@@ -21,7 +21,7 @@ local picks, pauses
 local i, sum, admitted = 0, 0, 0
 local one
 
--- What a key part "ip" makes of these addresses.
+-- Returns the keys that a key part "ip" makes of these addresses.
 local function addresses()
   local list = {}
   for i = 1, counter_count do list[i] = "1:203.0." .. math.floor(i / 256) .. "." .. i % 256 end
@@ -61,7 +61,7 @@ sides["by-hand"] = function(_, algorithm, quota, window, size)
   local cells = { ["token-bucket"] = "token-bucket", ["leaky-bucket"] = "leaky-bucket", ["fixed-window"] = "fixed-window" }
   local by_hand = require("by-hand.dict-" .. (cells[algorithm] or "sliding"))
   local take, back
-  -- More than once for the reason that limiter_pure.lua tells.
+  -- The function is made more than once for the reason given in limiter_pure.lua.
   for _ = 1, 8 do
     if algorithm == "sliding-window" then
       take = by_hand.new(dict, quota, window, size, math.floor((window + size - 2) / size), true, true)
@@ -76,7 +76,7 @@ sides["by-hand"] = function(_, algorithm, quota, window, size)
     end
   end
 
-  -- 16 characters for the limit, as the product has: lookups and memory are those of keys of the same length.
+  -- The limit's prefix is 16 characters, as in the product: lookups and memory are those of keys of the same length.
   keys = addresses()
   local family = "by-hand-bucket-:"
   if cells[algorithm] then family = "n" .. family end
@@ -97,7 +97,7 @@ local function take_one()
   sum = sum + remaining + retry + reset + (delay or 0)
 end
 
--- Concurrency: see limiter_pure.lua. A slot is given back in the log phase: nginx calls in from C for that too.
+-- Concurrency: see limiter_pure.lua. A slot is released in the log phase, and nginx calls from C for that too.
 local most_held
 local held_keys, held_moments = {}, {}
 local oldest, newest = 1, 0
@@ -123,8 +123,8 @@ local function give_back_or_hold(step)
   sum = sum + remaining + retry + reset
 end
 
--- nginx calls in from C for each request, and no trace spans two of them. gsub calls from C too; in a loop of Lua, what is
--- measured is which of the loop's very long traces LuaJIT happens to give up.
+-- nginx calls from C for each request, and no trace spans two of them. gsub calls from C too; in a loop of Lua, the
+-- measurement would show which of the loop's very long traces LuaJIT happens to give up.
 local steps
 local function run(decisions)
   admitted = 0

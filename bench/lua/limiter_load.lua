@@ -1,9 +1,9 @@
--- The requests that the limiter is measured with: a fixed random sequence of counters and of pauses, so that every side
--- decides the same.
+-- The requests with which the limiter is measured: a fixed random sequence of counters and pauses, so that every side
+-- makes the same decisions.
 
 local _M = {}
 
--- Numbers 0 … 2^31 - 1, the same on every machine.
+-- Returns a generator of numbers 0 … 2^31 - 1, which is the same on every machine.
 local function random(seed)
   return function()
     seed = (seed * 1103515245 + 12345) % 2147483648

@@ -1,4 +1,4 @@
--- Fills nginx's shared dict with counters of one limit, by the product's node store, and tells what they take.
+-- Fills nginx's shared dict with counters of one limit, by the product's node store, and reports the memory that they need.
 
 local bundle = require("bundle")
 local load = require("limiter_load")
@@ -6,7 +6,7 @@ local load = require("limiter_load")
 local _M = {}
 
 local clock = load.start
--- Before the product is loaded, which may keep the function.
+-- Replaced before the product is loaded, since the product may keep the function.
 ngx.now = function()
   return clock / 1000000
 end
@@ -31,15 +31,15 @@ function _M.start(_, directory)
     if number % 2 == 0 then
       address = string.format("%d.%d.%d.%d", 11 + high % 200, 100 + high / 200, low / 256, low % 256)
     else
-      -- Of a provider that gives a /64 to each of a million subscribers.
+      -- These are like the addresses of a provider that assigns a /64 to each of a million subscribers.
       address = string.format("2001:db8:%x:%x::1", 40960 + high, low)
     end
     return encode({ ip_prefix(address, 32, 64) }, 1, tostring)
   end
 end
 
--- counters: how many. charges: of each, `step` µs apart. Says how many cells are stored, the bytes of the pages that each
--- counter took, and the bytes that are free.
+-- counters: how many. charges: to each counter, `step` µs apart. Prints the number of stored cells, the bytes of the pages
+-- that each counter needed, and the bytes that are free.
 local function fill(counters, charges, step)
   local dict = ngx.shared.sluice_counters
   local free = dict:free_space()

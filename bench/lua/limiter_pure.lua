@@ -1,9 +1,9 @@
 -- luajit limiter_pure.lua SIDE MODE BUNDLE COUNTERS ALGORITHM QUOTA WINDOW SIZE GAP HELD
 --
--- One algorithm in memory, by the product's modules or by hand. Prints what MODE asks for:
+-- Runs one algorithm in memory, by the product's modules or by hand. Prints what MODE asks for:
 --   decisions   20,000 decisions, a line each
 --   time        ns of CPU per decision and the share that was admitted, a line for each of several slices
---   traces      what LuaJIT compiled and gave up in the steady state, as jit.v tells it
+--   traces      what LuaJIT compiled and gave up in the steady state, as reported by jit.v
 
 package.path = arg[0]:gsub("[^/]*$", "") .. "?.lua;" .. package.path
 
@@ -62,7 +62,7 @@ sides["by-hand"] = function()
   local counters = {}
   local by_hand = require("by-hand." .. (keeps_entries and "sliding" or algorithm))
   local decide, give_back
-  -- A gateway has many limits. Of a function that was made once, LuaJIT would compile the limit's numbers in as constants.
+  -- A gateway has many limits. If the function were made only once, LuaJIT would compile the limit's numbers in as constants.
   for _ = 1, 8 do
     if algorithm == "sliding-window" then
       decide = by_hand.new(quota, window, size, math.floor((window + size - 2) / size), true)
@@ -104,8 +104,8 @@ local function take_one()
   sum = sum + remaining + retry + reset + delay
 end
 
--- Concurrency: the slot that has been held longest is given back, as requests end. HELD "half": once half of all slots are
--- held, so that few are refused. "full": before every other request, so that half are.
+-- Concurrency: the slot that has been held longest is released, as requests end. HELD "half" releases once half of all slots
+-- are held, so that few requests are refused; "full" releases before every other request, so that half are refused.
 local most_held = hold == "half" and quota * counter_count / 2 or math.huge
 local held_counters, held_moments = {}, {}
 local oldest, newest = 1, 0
@@ -134,8 +134,8 @@ end
 local one, steps = take_one, "x"
 if algorithm == "concurrency" then one, steps = give_back_or_hold, "gx" end
 
--- nginx calls in from C for each request. In a loop of Lua, LuaJIT would read a limit's numbers once for all turns, and would
--- never leave a trace that takes both ways of an if.
+-- nginx calls from C for each request. In a loop of Lua, LuaJIT would read a limit's numbers once for all iterations, and
+-- would never leave a trace that takes both branches of an if.
 local function run(decisions)
   admitted = 0
   string.gsub(string.rep(steps, decisions), ".", one)

@@ -1,5 +1,5 @@
--- What articles recommend: under a lock, read a counter of the shared dict and count up, by client address and minute.
--- lua-resty-lock where the runtime has it; else its loop in short, which Debian's nginx has to do with.
+-- What articles recommend: under a lock, read a counter of the shared dict and increment it, by client address and minute.
+-- It uses lua-resty-lock if the runtime has it, and otherwise a short form of its loop, as on Debian's nginx.
 
 local limit = 1e9
 local window_seconds = 60
@@ -37,7 +37,7 @@ function _M.access()
   if not allowed then return ngx.exit(429) end
 end
 
--- How many requests it has counted: shows that it is there.
+-- Returns the number of requests that it has counted, which shows that it takes part.
 function _M.count()
   local total = 0
   for _, key in ipairs(counters:get_keys(0)) do total = total + (counters:get(key) or 0) end

@@ -1,4 +1,5 @@
--- What gateways do today: one EVALSHA a request, over a pool of kept connections. The bucket is that of bench/policies.ts.
+-- What gateways usually do today: one EVALSHA a request, over a pool of kept connections. The bucket is that of
+-- bench/policies.ts.
 
 local found, redis_client = pcall(require, "resty.redis")
 if not found then redis_client = require("nginx.redis") end

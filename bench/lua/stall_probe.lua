@@ -1,5 +1,5 @@
--- How long a worker keeps everybody waiting: a light thread that wants to run every millisecond notes how late it is, and
--- how much CPU the worker used meanwhile. The second does not count what the machine gives to others.
+-- Measures how long a worker keeps all requests waiting: a light thread that is due every millisecond records how late it is,
+-- and how much CPU the worker used meanwhile. The second excludes what the machine gives to others.
 local ffi = require("ffi")
 ffi.cdef([[
   struct probe_timespec { long seconds; long nanoseconds; };
@@ -37,7 +37,7 @@ function probe.start()
   end)
 end
 
--- What was seen since the last time, of all workers: seconds, and how often.
+-- Prints what all workers recorded since the last time: seconds, and counts.
 function probe.tell()
   local late, busy = 0, 0
   for id = 0, ngx.worker.count() - 1 do

@@ -1,4 +1,4 @@
--- Runs in Redis. One token bucket, as a hash of its tokens and the moment when they were counted.
+-- Runs in Redis: one token bucket, as a hash of its tokens and the moment when they were counted.
 -- KEYS the bucket   ARGV tokens per second, capacity, cost   reply [1 if allowed else 0, whole tokens left]
 local rate, capacity, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local time = redis.call("TIME")

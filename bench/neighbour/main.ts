@@ -1,4 +1,4 @@
-// npm run bench -- neighbour: what other Lua costs in an nginx in which Sluice is loaded, against the same without it.
+// npm run bench -- neighbour: the cost of other Lua in an nginx in which Sluice is loaded, compared with one without it.
 import { basename } from "node:path";
 import type { Nginx } from "../../launch/nginx-binary.ts";
 import { say } from "../../launch/step.mjs";
@@ -15,7 +15,7 @@ import type { NeighbourOptions } from "./options.ts";
 
 const connections = 16;
 const sliceSeconds = 1;
-/** At most, of what the neighbour costs alone. */
+/** The largest accepted ratio to the neighbour's cost without Sluice. */
 const wanted = 1.03;
 
 const neighbours: readonly Target[] = [
@@ -46,7 +46,7 @@ export async function neighbour(
   ]);
   for (const directory of luaDirs) builds.set(basename(directory), directory);
 
-  /** µs of CPU a request, by build and neighbour, a figure a round. */
+  /** µs of CPU a request, one figure for each round, keyed by build and neighbour. */
   const taken = new Map<string, number[]>();
   for (let round = 0; round < rounds; round++) {
     const ports = await freePorts(builds.size);
@@ -61,17 +61,17 @@ export async function neighbour(
         const inTurn = [...houses];
         inTurn.push(...inTurn.splice(0, pass % inTurn.length));
         for (const [build, house] of inTurn) {
-          // The same load everywhere, whether Sluice decides it or nobody does: its traces and its garbage are there.
+          // The load is the same everywhere, whether Sluice decides it or not, so that its traces and garbage exist.
           if (pass === 0) await runWrk(processes, house.url, decided, connections, sliceSeconds);
           const cost = await costOf(processes, house, target);
-          // The first pass warms up.
+          // The first pass is the warm-up.
           if (pass > 0) push(sums, keyOf(build, target), cost);
         }
       }
     }
     const line: string[] = [];
     for (const [key, costs] of sums) {
-      // Other work of the machine makes a slice dearer and never cheaper.
+      // Other work of the machine can make a slice more expensive, but never cheaper.
       const least = Math.min(...costs);
       push(taken, key, least);
       line.push(`${key} ${least.toFixed(2)} µs`);

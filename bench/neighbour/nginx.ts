@@ -1,4 +1,4 @@
-// An nginx with somebody's own Lua, in which Sluice is loaded or not.
+// Starts an nginx with an operator's own Lua, with or without Sluice.
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Nginx } from "../../launch/nginx-binary.ts";
@@ -14,7 +14,7 @@ export interface Place {
   readonly nginx: Nginx;
   readonly port: number;
   readonly redisPort: number;
-  /** Where nobody listens: the gateway goes without its control plane. */
+  /** A port on which nothing listens: the gateway runs without its control plane. */
   readonly closedPort: number;
 }
 
@@ -58,7 +58,7 @@ function render(directory: string, luaDir: string | undefined, { nginx, port }: 
   const withSluice = (lua: string) => (luaDir === undefined ? "" : lua);
   const values: Record<string, string> = {
     MODULES: nginx.modules.map((file) => `load_module ${file};`).join(" "),
-    // Started by root, workers would be nobody, who may not write the directory.
+    // If root starts nginx, its workers would run as nobody, who may not write to the directory.
     USER: process.getuid?.() === 0 ? "user root;" : "",
     DIR: directory,
     PORT: String(port),

@@ -1,4 +1,4 @@
-// The command line of npm run bench -- neighbour.
+// Reads the command line of npm run bench -- neighbour.
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { SetupError } from "../../launch/step.mjs";
@@ -7,7 +7,7 @@ import { integer } from "../options.ts";
 export interface NeighbourOptions {
   readonly rounds: number;
   readonly slices: number;
-  /** Other builds of the gateway's Lua, each in an nginx of its own, to hold against this one. */
+  /** Other builds of the gateway's Lua, each in its own nginx, to compare with this one. */
   readonly luaDirs: readonly string[];
   readonly jsonFile: string;
 }

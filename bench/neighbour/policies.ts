@@ -1,4 +1,5 @@
-// What Sluice has in force beside somebody's own Lua: a hundred policies of all algorithms, of which requests meet some.
+// The policies that Sluice enforces next to an operator's own Lua: a hundred policies of all algorithms, some of which apply to
+// the requests.
 import type { PolicyDocument } from "../policies.ts";
 
 const rates = [

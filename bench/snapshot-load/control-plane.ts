@@ -1,5 +1,5 @@
-// The control plane's side of the push socket, with its own code for what is sent and how; only the database is left out,
-// so that snapshots are ready before they are measured.
+// The control plane's side of the push socket, with the control plane's own code for what is sent and how. Only the database is
+// missing, so that snapshots are ready before they are measured.
 import { once } from "node:events";
 import { type WebSocket, WebSocketServer } from "ws";
 import { GatewayLink } from "../../control-plane/src/push/gateway-link.ts";
@@ -24,11 +24,11 @@ export function frameOf(revision: number, policies: Documents): Promise<Snapshot
 const silenceMs = 15_000;
 
 export interface Connected {
-  /** @returns how long it took until every worker decided by it, in ms */
+  /** @returns how long it took until every worker used it for its decisions, in ms */
   push(frame: SnapshotFrame): Promise<number>;
 }
 
-/** @returns what becomes of the first gateway that connects */
+/** @returns the connection of the first gateway that connects */
 export function listen(port: number): Promise<Connected> {
   const server = new WebSocketServer({ port, host: "127.0.0.1", path: "/api/v1/push" });
   return once(server, "connection").then(([socket]) => connected(socket as WebSocket));
@@ -39,7 +39,7 @@ function connected(socket: WebSocket): Connected {
   const closed = once(socket, "close").then(() => {
     throw new Error("the gateway closed its socket");
   });
-  // Heard by whoever waits for an answer.
+  // A caller that waits for an answer gets this error; nobody else needs it.
   closed.catch(() => undefined);
   setInterval(() => link.ping(silenceMs), silenceMs / 5).unref();
   return {

@@ -1,5 +1,5 @@
-// A gateway as operators run it, the launcher's own nginx.conf, with a probe in every worker that tells how long the worker
-// kept everybody waiting.
+// Starts a gateway as operators run it, with the launcher's own nginx.conf, and with a probe in every worker that reports how
+// long the worker kept all requests waiting.
 import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { Nginx } from "../../launch/nginx-binary.ts";
@@ -10,23 +10,23 @@ import { freePorts } from "../free-ports.ts";
 import { untilAnswers } from "../nginx.ts";
 import type { Processes } from "../processes.ts";
 
-/** Since the last time that it was asked. */
+/** Figures since the last request for them. */
 export interface Stalls {
-  /** The longest that a light thread was kept from running when it was due. */
+  /** The longest delay of a light thread after it was due. */
   readonly lateMs: number;
   /** The most CPU that a worker used before it let that thread run. */
   readonly busyMs: number;
-  /** How often a thread was more than 5 ms late, of how many times. */
+  /** How often a thread was more than 5 ms late, and of how many times. */
   readonly over: number;
   readonly looks: number;
 }
 
 export interface MeasuredGateway {
   readonly url: string;
-  /** Of all workers: now, and at most. */
+  /** Memory of all workers: now, and at most. */
   memory(): { readonly residentMB: number; readonly peakMB: number };
   stalls(): Promise<Stalls>;
-  /** By the gateway's own stopwatch; undefined where it has none. */
+  /** The figure of the gateway's own stopwatch; undefined if it has none. */
   longestSliceMs(): Promise<number | undefined>;
 }
 
@@ -76,7 +76,7 @@ export async function startGateway(
   };
 }
 
-/** @throws Error when nginx.conf is no longer what this knows */
+/** @throws Error if nginx.conf is no longer as this function expects */
 function withProbe(config: string, luaDir: string): string {
   const replace = (text: string, from: string | RegExp, to: string) => {
     const replaced = text.replace(from, to);

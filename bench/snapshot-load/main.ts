@@ -1,4 +1,4 @@
-// npm run bench -- snapshot-load: how long workers keep requests waiting while they take snapshots in.
+// npm run bench -- snapshot-load: how long workers keep requests waiting while they load snapshots.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { SnapshotFrame } from "../../control-plane/src/push/snapshot-frame.ts";
 import type { Nginx } from "../../launch/nginx-binary.ts";
@@ -19,7 +19,7 @@ const betweenMs = 100;
 
 interface Phase extends Stalls {
   readonly name: string;
-  /** From the first byte sent to the ack of all workers; of no pushes, empty. */
+  /** From the first byte sent to the ack of all workers; empty if nothing was pushed. */
   readonly loadMs: readonly number[];
   readonly p50Ms: number;
   readonly p99Ms: number;
@@ -47,11 +47,11 @@ export async function snapshotLoad(
   const loaded = gateway.memory();
   const next = async (quotaOf: (place: number) => number) => {
     revision += 1;
-    // The gateway's socket wants its pings meanwhile.
+    // Yields, so that this process can send the pings that the gateway expects.
     await sleep(1);
     return frameOf(revision, documents(policies, quotaOf));
   };
-  // All made before anything is measured: this process has requests to time.
+  // All are made before anything is measured, since this process also times the requests.
   const others: SnapshotFrame[] = [];
   const edited: SnapshotFrame[] = [];
   for (let i = 0; i < pushes; i++) others.push(await next(() => 11 + i));
@@ -88,7 +88,7 @@ export async function snapshotLoad(
   say(`results are in ${jsonFile}`);
 }
 
-/** Ten paths on each host. */
+/** Each host has ten paths. */
 function documents(count: number, quotaOf: (place: number) => number): Documents {
   return Array.from({ length: count }, (_, i) => {
     const name = `p${i}`;

@@ -1,4 +1,4 @@
-// The command line of npm run bench -- snapshot-load.
+// Reads the command line of npm run bench -- snapshot-load.
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { SetupError } from "../../launch/step.mjs";
@@ -7,9 +7,9 @@ import { integer } from "../options.ts";
 export interface SnapshotLoadOptions {
   readonly policies: number;
   readonly workers: number;
-  /** Snapshots of each kind. */
+  /** The number of snapshots of each kind. */
   readonly pushes: number;
-  /** The gateway's Lua, to hold another build against this one. */
+  /** The gateway's Lua, if another build is to be compared with this one. */
   readonly luaDir: string | undefined;
   readonly jsonFile: string;
 }

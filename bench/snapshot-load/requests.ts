@@ -1,13 +1,13 @@
-// A light stream of requests, as many a second as asked for, whatever the answers take.
+// Sends a light stream of requests at a fixed rate, however long the answers take.
 import { Agent, request } from "node:http";
 
 export interface Stream {
-  /** Latencies since the last time, in ms, ascending. */
+  /** Returns the latencies since the last call, in ms, ascending. */
   take(): number[];
   stop(): void;
 }
 
-/** @param paths asked for in turn, each by its host */
+/** @param targets requested in turn, each path with its host */
 export function startRequests(
   url: string,
   targets: readonly { host: string; path: string }[],

@@ -1,4 +1,4 @@
-// What a fleet admitted, held against its limit and against one exact counter that is asked the same.
+// Compares what a fleet admitted with its limit, and with what one exact counter admits of the same requests.
 
 import { rateOf } from "../../limiter/src/algorithms/rate.ts";
 import { type Admission, mostAtOnce, mostWithin, takenPerWindow } from "../fixtures/bound.ts";
@@ -13,22 +13,22 @@ export interface Account {
   readonly facts: readonly Fact[];
   readonly sent: number;
   readonly admitted: number;
-  /** By one exact counter. */
+  /** What one exact counter would admit of the same requests. */
   readonly wouldBeAdmitted: number;
   readonly excess: number;
   readonly unusedPercent: number;
-  /** While all gateways were asked alike, and while they were not. */
+  /** Unused share while all gateways got the same load; the next field: while they did not. */
   readonly unusedEvenlyPercent: number;
   readonly unusedUnevenlyPercent: number;
   readonly p50Ms: number;
   readonly p99Ms: number;
-  /** By second of the run. */
+  /** Admitted requests by second of the run. */
   readonly admittedPerSecond: readonly number[];
 }
 
 export interface Span {
   readonly fromMs: number;
-  /** When demand ceased to be the same at all gateways. */
+  /** When the load ceased to be the same at all gateways. */
   readonly unevenFromMs: number;
   readonly toMs: number;
 }
@@ -39,9 +39,9 @@ interface OneCounter {
 }
 
 const mostUnusedPercent = 2;
-/** How often one counter is asked at moments of chance between sending and answer. */
+/** How many random moments between sending and answer the one counter is tried at. */
 const momentsBetween = 30;
-/** Times the limit, of three: a machine with other work sends a little less. */
+/** The least load as a multiple of the limit. Three is intended, and a machine with other work sends a little less. */
 const leastOffered = 2.5;
 
 export function accountOf(
@@ -92,14 +92,14 @@ export function accountOf(
   };
 }
 
-/** The most that was certainly admitted at once, or in a window. @param admissions by Redis' clock */
+/** @param admissions by Redis' clock @returns the most that was certainly admitted at once, or in a window */
 function mostOf(
   { limit: { algorithm, quota, windowUs, burst }, consistency }: Measured,
   admissions: readonly Admission[],
 ): { facts: readonly Fact[]; excess: number } {
   const windowMs = windowUs / 1000;
   if (algorithm === "token-bucket" || algorithm === "leaky-bucket") {
-    // One departs while as many as the burst wait.
+    // One request departs while as many as the burst wait.
     const holds = algorithm === "token-bucket" ? burst : burst + 1;
     const most = mostAtOnce(admissions, (quota * 1000) / windowMs);
     return {
@@ -125,8 +125,8 @@ function mostOf(
 }
 
 /**
- * What one exact counter admits of the same requests. It would have decided each between its sending and its answer: asked at
- * all those moments, and of an exact policy at many between them, the least that it admits.
+ * Computes what one exact counter admits of the same requests. It would have decided each between its sending and its answer,
+ * so it is tried at both moments, and for an exact policy at many between them. @returns the least that it admits
  */
 function leastOfOneCounter(
   { limit, consistency }: Measured,
@@ -157,7 +157,7 @@ function leastOfOneCounter(
   return admitted.reduce((least, by) => (by.evenly + by.unevenly < least.evenly + least.unevenly ? by : least));
 }
 
-/** What a bucket refills while the first and the last request are between sending and answer, and the unit that begins. */
+/** @returns what a bucket refills while the first and the last request are between sending and answer, and one unit begun */
 function doubtfulUnits(measured: Measured, served: readonly Served[]): number {
   const { algorithm } = measured.limit;
   if (algorithm !== "token-bucket" && algorithm !== "leaky-bucket") return 0;

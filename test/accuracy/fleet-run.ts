@@ -1,5 +1,5 @@
-// One fleet under load: every policy is offered three times its limit, in the first half of the time at all gateways
-// alike, in the second unevenly. Then worked case 2 at its full length.
+// Runs one fleet under load: every policy is offered three times its limit, equally at all gateways in the first half of the
+// time, and unevenly in the second. Then it plays worked case 2 at its full length.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { atMost, type Fact } from "../fixtures/fact.ts";
@@ -11,16 +11,16 @@ import { System } from "../fixtures/system.ts";
 import { type Account, accountOf } from "./account.ts";
 import { documentOf, type Measured, overload, perSecond } from "./policies.ts";
 
-/** Of a hundred requests, how many come to each gateway. The last of four is asked too seldom to be leased anything. */
+/** How many of a hundred requests go to each gateway. The last of four gets too few requests to be leased anything. */
 const unevenShares: Readonly<Record<number, readonly number[]>> = { 2: [90, 10], 4: [60, 25, 14, 1] };
 
 export const fleetSizes = Object.keys(unevenShares).map(Number);
 
 export const vendorCase = "sms-vendor";
 
-/** Behind the last full second: in the midst of a window, when it has long been full. */
+/** The run ends this long after the last full second: in the middle of a window, when the window has long been full. */
 const restMs = 600;
-/** Of each policy. */
+/** The most outstanding requests per policy. */
 const mostOutstanding = 100;
 const vendorSecondsEach = 10;
 const progressMs = 10_000;
@@ -37,7 +37,7 @@ export interface Plan {
   readonly measured: readonly Measured[];
   readonly playsVendor: boolean;
   progress(line: string): void;
-  /** Whether the run shall end at once. */
+  /** Returns whether the run must end at once. */
   stopped(): boolean;
 }
 
@@ -65,7 +65,7 @@ async function measure({ gateways, seconds, measured, progress, stopped }: Plan)
   stack.defer(async () => {
     await Promise.all(loads.map((load) => load.stop()));
   });
-  // From a full second on, so that no window is only partly under load.
+  // The load starts at a full second, so that no window is only partly under load.
   await sleep(1000 - (nowByRedis(clockBefore) % 1000));
   const beganMs = performance.now();
   for (const load of loads) load.start();
@@ -95,7 +95,7 @@ async function measure({ gateways, seconds, measured, progress, stopped }: Plan)
   return { accounts, facts };
 }
 
-/** A fleet of its own: the vendor is all that it has behind it. */
+/** Plays worked case 2 with a fleet of its own, whose only upstream is the vendor. */
 async function caseOfTheVendor({ gateways, progress }: Plan): Promise<FleetRun["facts"]> {
   await using stack = new AsyncDisposableStack();
   const vendor = await Vendor.start();
@@ -108,7 +108,7 @@ async function caseOfTheVendor({ gateways, progress }: Plan): Promise<FleetRun["
   return [...seen].flatMap(([{ name }, facts]) => facts.map((each) => ({ of: name, ...each })));
 }
 
-/** Connections are made and code is compiled before anything counts: these requests meet no policy. */
+/** Makes connections and compiles code before the measurement, by requests that match no policy. */
 async function warmUp(system: System): Promise<void> {
   const load = new Load(
     system.gateways.map(({ url }) => `${url}/beside`),
@@ -125,7 +125,7 @@ function nowByRedis({ aheadMs }: RedisClock): number {
   return performance.now() + aheadMs;
 }
 
-/** Who is asked in turn so that each has its share of a hundred, spread as evenly as may be. */
+/** @returns gateways in the order in which they get requests: each has its share of a hundred, spread as evenly as possible */
 export function unevenTurns(gateways: number): readonly number[] {
   const shares = unevenShares[gateways] as readonly number[];
   const due = shares.map(() => 0);

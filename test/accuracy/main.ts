@@ -1,5 +1,5 @@
-// npm run accuracy: what fleets of two and of four real gateways admit at three times the limit, held against the limit in
-// every window and against one exact counter. README.md says how. Ends with 1 where anything differs.
+// npm run accuracy: compares what fleets of two and of four real gateways admit at three times the limit with the limit in
+// every window, and with one exact counter. README.md explains how. Exits with 1 if anything differs.
 
 import { resolve } from "node:path";
 import { table, writeJson } from "../../bench/report.ts";

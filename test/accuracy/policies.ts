@@ -1,4 +1,4 @@
-// What is measured: policies of scope cluster, each on a path of its own, all at the same time.
+// The measured policies: all of scope cluster, each on a path of its own, all at the same time.
 
 import type { Limit } from "../../limiter/src/algorithms/limit.ts";
 
@@ -8,7 +8,7 @@ export interface Measured {
   readonly limit: Omit<Limit, "name">;
 }
 
-/** Demand is this many times the limit. */
+/** The load is this many times the limit. */
 export const overload = 3;
 
 const secondUs = 1_000_000;
@@ -25,8 +25,8 @@ const leased = (of: Measured["limit"]): Measured => ({
 });
 const exact = (of: Measured["limit"]): Measured => ({ name: `${of.algorithm}-exact`, consistency: "exact", limit: of });
 
-// Together 3,150 requests a second, which two cores make beside what is measured. The leased bucket's burst is the least that
-// is leased.
+// Together these get 3,150 requests a second, which two cores send beside what is measured. The leased bucket's burst is the
+// least that is leased.
 export const measured: readonly Measured[] = [
   leased(limit("token-bucket", 400, 1, 200)),
   leased(limit("fixed-window", 200, 1)),
@@ -42,21 +42,21 @@ export function perSecond({ limit: { quota, windowUs } }: Measured): number {
   return (quota * secondUs) / windowUs;
 }
 
-/** As an operator writes it. */
+/** @returns the policy as an operator writes it */
 export function documentOf({ name, consistency, limit: { algorithm, quota, windowUs, burst } }: Measured) {
   const isBucket = algorithm === "token-bucket" || algorithm === "leaky-bucket";
   return {
     name,
     scope: "cluster",
     consistency,
-    // Nothing but Redis and what it has leased admits anything.
+    // Only Redis and what it has leased admit anything.
     onStoreFailure: "deny",
     match: { paths: [`/${name}`] },
     limits: [{ algorithm, quota, window: `${windowUs / 1000}ms`, ...(isBucket ? { burst } : {}) }],
   };
 }
 
-/** "400/s, burst 40", "4000/10 s". */
+/** @returns the limit as text, like "token-bucket 400/s, burst 40" or "sliding-window 4000/10 s" */
 export function inWords({ limit: { algorithm, quota, windowUs, burst } }: Measured): string {
   const seconds = windowUs / secondUs;
   const isBucket = algorithm === "token-bucket" || algorithm === "leaky-bucket";

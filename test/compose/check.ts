@@ -1,10 +1,10 @@
-// Against a running `docker compose up`: puts a cluster policy, sends more than its quota to both gateways at once, and
-// expects exactly the quota to be let through by the two together. Needs SLUICE_ADMIN_TOKEN (see the README).
+// Runs against `docker compose up`: puts a cluster policy, sends more than its quota to both gateways at once, and expects
+// that the two together admit exactly the quota. Needs SLUICE_ADMIN_TOKEN (see the README).
 //
 //   npm run check:compose -- [--times 20] [--cold] [--busy 4]
 //
-// --times: so often, a new policy each time. --cold: both gateways are restarted before each. --busy: each beside so many
-// programs that do nothing but use the processor. COMPOSE is how to reach what is up: `docker compose` if it does not say otherwise.
+// --times: the number of runs, each with a new policy. --cold: restarts both gateways before each run. --busy: the number of
+// programs beside each run that only use the processor. COMPOSE: the command for the running project; default `docker compose`.
 
 import { table } from "../../bench/report.ts";
 import { fail, SetupError, say } from "../../launch/step.mjs";
@@ -28,9 +28,9 @@ interface Options {
 
 interface Run {
   readonly answers: readonly CrowdAnswer[];
-  /** Undefined where the gateways' metrics could not be reached. */
+  /** Undefined if the gateways' metrics could not be reached. */
   readonly counts: GatewayCounts | undefined;
-  /** What is wrong with it, if anything. */
+  /** What is wrong with the run, if anything. */
   readonly fault: string | undefined;
 }
 
@@ -51,7 +51,7 @@ async function play({ times, cold, busy }: Options, token: string): Promise<numb
   const runs: Run[] = [];
   for (let number = 1; number <= times; number++) {
     if (cold) await restartGateways(controlUrl, gatewayUrls, token);
-    // Not beside the restart: nginx does not start where the network's DNS is too late to tell where the upstream is.
+    // The loops start after the restart: nginx does not start if the network's DNS is too late to resolve the upstream.
     const loops = await BusyLoops.start(busy);
     try {
       const run = await playOnce(`compose-check-${Date.now()}`, token, cold);
@@ -69,7 +69,7 @@ async function play({ times, cold, busy }: Options, token: string): Promise<numb
   return exact === times ? 0 : 1;
 }
 
-/** @param fresh the gateways have counted nothing before */
+/** @param fresh whether the gateways have counted nothing before */
 async function playOnce(name: string, token: string, fresh: boolean): Promise<Run> {
   const before = fresh ? undefined : await countsOfContainers(name, 0);
   const url = `${controlUrl}/api/v1/apps/default/policies/${name}?wait=5s`;
@@ -102,7 +102,7 @@ function faultOf(answers: readonly CrowdAnswer[]): string | undefined {
   return `expected ${quota} admitted and ${offered - quota} refused, got ${admitted} and ${refused}`;
 }
 
-/** Failures are not told by policy: those of earlier runs are taken off. */
+/** Failures are not counted by policy, so those of earlier runs are subtracted. */
 function since(before: GatewayCounts | undefined, after: GatewayCounts): GatewayCounts {
   const failures = Object.entries(after.failures)
     .map(([kind, count]) => [kind, count - (before?.failures[kind] ?? 0)] as const)

@@ -1,4 +1,4 @@
-// The gateways of docker-compose.yml, reached by the command in COMPOSE: restarted, and asked for their metrics.
+// Restarts the gateways of docker-compose.yml and reads their metrics, by the command in COMPOSE.
 
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
@@ -10,14 +10,14 @@ import { until } from "../fixtures/system.ts";
 const services = ["gateway-1", "gateway-2"];
 const command = process.env["COMPOSE"] || "docker compose";
 const readyWithinMs = 60_000;
-/** Workers tell ten times a second what they have counted; on a busy machine, later. */
+/** Workers report their counts ten times a second; on a busy machine, later. */
 const countedWithinMs = 10_000;
 
-/** What the images have is Node. */
+/** The images have Node, and no other HTTP client that could read the metrics. */
 const readMetrics =
   'fetch("http://127.0.0.1:8079/sluice/metrics").then(async (r) => process.stdout.write(await r.text()))';
 
-/** @returns when both answer and the control plane has them both @throws SetupError with what the command printed */
+/** Resolves when both answer and the control plane has them both. @throws SetupError with what the command printed */
 export async function restartGateways(
   controlUrl: string,
   gatewayUrls: readonly string[],
@@ -50,9 +50,9 @@ async function untilBack(controlUrl: string, gatewayUrls: readonly string[], tok
 }
 
 /**
- * What both gateways have counted of a policy, when they have told of so many decisions.
+ * Reads what both gateways have counted of a policy, once they have reported so many decisions.
  *
- * @returns undefined where their metrics cannot be reached, which are on listeners inside the containers
+ * @returns undefined if their metrics, which are on listeners inside the containers, cannot be reached
  */
 export async function countsOfContainers(policy: string, decisions: number): Promise<GatewayCounts | undefined> {
   const giveUpAt = Date.now() + countedWithinMs;

@@ -1,4 +1,4 @@
-// A gateway that does not have what is stored is an alarm: whoever asks the control plane how it is, is told.
+// A gateway that does not have what is stored raises an alarm wherever the control plane shows its state.
 
 import { describe, expect, it, vi } from "vitest";
 import { onePerSecond, type Running, startControlPlane } from "./control-plane-under-test.ts";
@@ -26,7 +26,7 @@ async function seen(running: Running) {
 }
 
 describe("a gateway that cannot take a snapshot", () => {
-  it("is told by /readyz, which stays ready, by /metrics, by GET /gateways and in the answer, until it takes one", async () => {
+  it("appears in /readyz, which stays ready, in /metrics, in GET /gateways and in the answer, until it takes one", async () => {
     const running = await startControlPlane();
     const good = await connectGateway(running, "good");
     const full = await connectGateway(running, "full");
@@ -55,7 +55,7 @@ describe("a gateway that cannot take a snapshot", () => {
     await vi.waitFor(async () => expect((await seen(running)).alarms).toEqual([]));
   });
 
-  it("tells an app's editor that it is full, and not what is wrong with whose policy", async () => {
+  it("shows an app's editor that it is full, and not the faults of other policies", async () => {
     const running = await startControlPlane();
     const gateway = await connectGateway(running, "g1");
     await gateway.next("snapshot");
@@ -70,7 +70,7 @@ describe("a gateway that cannot take a snapshot", () => {
     expect(shown.refused.errors).toEqual([tooLarge]);
   });
 
-  it("is an alarm too where it says nothing for half a minute, and none where it goes away", async () => {
+  it("is an alarm too if it says nothing for half a minute, and none once it goes away", async () => {
     let nowMs = Date.now();
     const running = await startControlPlane({}, { now: () => nowMs });
     const gateway = await connectGateway(running, "hung");

@@ -40,7 +40,7 @@ describe("the policy's JSON Schema", () => {
     expect(valid).toBeGreaterThan(50);
   });
 
-  it("refuses fields that the validator does not know, and lacks none that it knows", () => {
+  it("refuses unknown fields, and lacks none that the validator knows", () => {
     expect(accepts({ name: "p", ...onePerSecond, colour: "red" })).toBe(false);
     const paths = fieldPaths(policyShape, "");
     expect(paths).toContain(".properties.limits.items.properties.window");
@@ -53,7 +53,7 @@ describe("the policy's JSON Schema", () => {
 });
 
 describe("openapi.json", () => {
-  it("is OpenAPI 3.1 and describes every route of the API but the push socket", async () => {
+  it("is OpenAPI 3.1 and describes every route of the API except the push socket", async () => {
     const { call } = await startControlPlane();
     const { body } = await call("GET", "openapi.json", { token: undefined });
     expect(body.openapi).toMatch(/^3\.1\./);
@@ -79,7 +79,7 @@ describe("openapi.json", () => {
     ]);
   });
 
-  it("says that a policy is put as JSON or YAML, and holds no dangling reference", async () => {
+  it("says that a policy is put as JSON or YAML, and has no dangling reference", async () => {
     const { call } = await startControlPlane();
     const { body } = await call("GET", "openapi.json");
     const { put } = body.paths["/api/v1/apps/{app}/policies/{policy}"];
@@ -101,7 +101,7 @@ describe("openapi.json", () => {
     expect([schemaOf(200), schemaOf(422)]).toEqual([validity, validity]);
   });
 
-  it("describes what the API in fact answers", async () => {
+  it("describes the actual answers of the API", async () => {
     const running = await startControlPlane();
     const { call } = running;
     const { body } = await call("GET", "openapi.json");

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { onePerSecond, startControlPlane } from "./control-plane-under-test.ts";
 
 describe("apps", () => {
-  it("has the app default from the start, and keeps it", async () => {
+  it("have the app default from the start, and keep it", async () => {
     const { call } = await startControlPlane();
     expect((await call("GET", "/apps")).body.apps.map(({ name }: { name: string }) => name)).toEqual(["default"]);
     expect((await call("GET", "/apps/default")).status).toBe(200);
@@ -10,7 +10,7 @@ describe("apps", () => {
     expect([status, body.code]).toEqual([409, "app-protected"]);
   });
 
-  it("makes an app once and deletes it", async () => {
+  it("are made once and deleted", async () => {
     const { call } = await startControlPlane();
     expect(await call("PUT", "/apps/shop")).toMatchObject({ status: 201, body: { revision: 1 } });
     expect(await call("PUT", "/apps/shop")).toMatchObject({ status: 200, body: { revision: 1 } });
@@ -19,7 +19,7 @@ describe("apps", () => {
     expect(await call("GET", "/apps/shop")).toMatchObject({ status: 404, body: { code: "app-not-found" } });
   });
 
-  it("does not delete an app that has policies", async () => {
+  it("are not deleted while they have policies", async () => {
     const { call } = await startControlPlane();
     await call("PUT", "/apps/shop");
     await call("PUT", "/apps/shop/policies/p", { body: onePerSecond });
@@ -28,7 +28,7 @@ describe("apps", () => {
     expect((await call("DELETE", "/apps/shop")).status).toBe(200);
   });
 
-  it("refuses a name that is none, and fields that an app does not have", async () => {
+  it("are refused with an invalid name or an unknown field", async () => {
     const { call } = await startControlPlane();
     const named = await call("PUT", "/apps/Shop");
     expect(named).toMatchObject({
@@ -41,7 +41,7 @@ describe("apps", () => {
     ]);
   });
 
-  it("keeps the same policy name of two apps apart", async () => {
+  it("may have policies of the same name", async () => {
     const { call } = await startControlPlane();
     await call("PUT", "/apps/shop");
     await call("PUT", "/apps/shop/policies/p", { body: { ...onePerSecond, description: "shop's" } });

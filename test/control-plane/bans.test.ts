@@ -7,7 +7,7 @@ const bans = "/apps/default/bans";
 const nowMs = 1_800_000_000_000;
 const byUser = { ...onePerSecond, key: ["header:x-plan", "header:x-user-id"] };
 
-/** With a clock of its own, and the policy books-per-user. */
+/** Starts a control plane with a clock of its own and the policy books-per-user. */
 async function start(): Promise<Running & { pass(ms: number): void }> {
   let time = nowMs;
   const running = await startControlPlane({}, { now: () => time });
@@ -69,7 +69,7 @@ describe("a ban", () => {
     ]);
   });
 
-  it("is waited for with ?wait", async () => {
+  it("reports in its answer who has applied it, with ?wait", async () => {
     const { call } = await start();
     expect((await call("POST", `${bans}?wait=1s`, { body: ofKey })).body.applied).toEqual({
       gateways: 0,
@@ -78,7 +78,7 @@ describe("a ban", () => {
     });
   });
 
-  it("is over by itself, to the second, without another revision", async () => {
+  it("ends at its second without another revision", async () => {
     const running = await start();
     running.pass(1);
     const { id } = (await running.call("POST", bans, { body: { cidr: "::1", for: "1s" } })).body;
@@ -93,13 +93,13 @@ describe("a ban", () => {
     expect(await gateway.next("snapshot")).toMatchObject({ revision: 3, bans: [] });
   });
 
-  it("may say its end as a time in any zone", async () => {
+  it("may state its end as a time in any zone", async () => {
     const { call } = await start();
     const body = { cidr: "10.0.0.1", until: "2030-01-31T12:00:00.5+01:00" };
     expect((await call("POST", bans, { body })).body.until).toBe("2030-01-31T11:00:01.000Z");
   });
 
-  it("is listed in pages, in the order they were made, and those of other apps are not", async () => {
+  it("is listed in pages, in the order of creation, without those of other apps", async () => {
     const running = await start();
     await running.call("PUT", "/apps/shop");
     await running.call("POST", "/apps/shop/bans", { body: { cidr: "192.0.2.1", for: "1h" } });
@@ -120,7 +120,7 @@ describe("a ban", () => {
     expect((await running.call("DELETE", `/apps/shop/bans/${id}`)).status).toBe(404);
   });
 
-  it("of a policy's key goes with the policy: another of that name does not inherit it", async () => {
+  it("of a policy's key is deleted with the policy: another policy of that name does not inherit it", async () => {
     const { call } = await start();
     await call("POST", bans, { body: ofKey });
     await call("POST", bans, { body: { cidr: "10.0.0.1", for: "1h" } });
@@ -128,7 +128,7 @@ describe("a ban", () => {
     expect((await call("GET", bans)).body.bans.map(({ cidr }: { cidr?: string }) => cidr)).toEqual(["10.0.0.1/32"]);
   });
 
-  it("goes with its app", async () => {
+  it("is deleted with its app", async () => {
     const { call } = await start();
     await call("PUT", "/apps/shop");
     await call("POST", "/apps/shop/bans", { body: { cidr: "10.0.0.1", for: "1h" } });
@@ -137,7 +137,7 @@ describe("a ban", () => {
     expect((await call("GET", "/apps/shop/bans")).body.bans).toEqual([]);
   });
 
-  it("is one of 10,000 of its app at most, of which those that are over do not count", async () => {
+  it("is refused beyond 10,000 of its app, not counting those that have ended", async () => {
     const running = await start();
     const rows = Array.from({ length: 10_000 }, (_, i) => ({
       id: `b${i}`,
@@ -170,7 +170,7 @@ describe("a ban", () => {
   });
 });
 
-describe("what is no ban is refused, and nothing is pushed:", () => {
+describe("an invalid ban is refused, and nothing is pushed:", () => {
   const cidr = "10.0.0.0/8";
   const key = ["a", "b"];
   const policy = "books-per-user";
@@ -210,7 +210,7 @@ describe("what is no ban is refused, and nothing is pushed:", () => {
     expect((await call("GET", "/revisions")).body.revisions).toHaveLength(2);
   });
 
-  it("one of an app that does not exist", async () => {
+  it("one for an app that does not exist", async () => {
     const { call } = await start();
     for (const [method, path] of [
       ["POST", "/apps/none/bans"],

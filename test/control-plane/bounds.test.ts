@@ -1,4 +1,5 @@
-// What one app may take of what all share: refused when put, with what is used and allowed, and never at another app's cost.
+// Bounds what one app may take of what all share: a change beyond the bound is refused with what is used and what is allowed,
+// and never at another app's cost.
 
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -8,7 +9,7 @@ import { startProcess } from "./control-plane-process.ts";
 import { adminToken, onePerSecond, perSecond, type Running, startControlPlane } from "./control-plane-under-test.ts";
 import { connectGateway } from "./gateway-double.ts";
 
-/** A policy of about so many bytes. */
+/** @returns a policy of about so many bytes */
 const ofBytes = (bytes: number, paths = "/p") => ({
   ...onePerSecond,
   match: {
@@ -20,7 +21,7 @@ const put = (running: Running, app: string, name: string, body: object) =>
 const appOf = async (running: Running, name: string) => (await running.call("GET", `/apps/${name}`)).body;
 
 describe("a policy", () => {
-  it("of more than 64 KB as gateways would get it is refused with how much there may be, and nothing is stored", async () => {
+  it("of more than 64 KB, as gateways would get it, is refused with how much there may be, and nothing is stored", async () => {
     const running = await startControlPlane();
     const { status, body } = await put(running, "default", "large", ofBytes(70_000));
     expect([status, body.code]).toEqual([409, "bound-exceeded"]);
@@ -46,7 +47,7 @@ describe("a policy", () => {
     expect((await appOf(running, "default")).used.bytes).toBe(bytes + 1_000);
   });
 
-  it("of 1 MB is refused before anybody looks at what it says", async () => {
+  it("of 1 MB is refused before its content is validated", async () => {
     const running = await startControlPlane();
     const { body } = await put(running, "default", "large", { nonsense: "x".repeat(100_000) });
     expect(body.code).toBe("bound-exceeded");
@@ -54,7 +55,7 @@ describe("a policy", () => {
 });
 
 describe("an app", () => {
-  it("shows its bounds and what it uses, which its policies, templates, bans and tokens make and give back", async () => {
+  it("shows its bounds and its use, which grows and shrinks with its policies, templates, bans and tokens", async () => {
     const running = await startControlPlane();
     await running.call("PUT", "/apps/shop");
     const nothing = await appOf(running, "shop");
@@ -96,11 +97,11 @@ describe("an app", () => {
     expect((await appOf(running, "shop")).used).toEqual(nothing.used);
   });
 
-  it("has the bounds that an admin of all apps sets, by If-Match, until null takes them back", async () => {
+  it("has the bounds that an admin of all apps sets, by If-Match, until null removes them", async () => {
     const running = await startControlPlane();
     await running.call("PUT", "/apps/shop", { body: { bounds: { policies: 1 } } });
     expect((await appOf(running, "shop")).bounds).toMatchObject({ policies: 1, bytes: 2_097_152 });
-    // What is not mentioned stays.
+    // A field that is not mentioned stays.
     expect((await running.call("PUT", "/apps/shop", { body: {} })).body).toEqual({ revision: 1 });
     const stale = { body: { bounds: { policies: 5 } }, headers: { "if-match": '"7"' } };
     expect((await running.call("PUT", "/apps/shop", stale)).status).toBe(412);
@@ -130,7 +131,7 @@ describe("an app", () => {
     [{ bounds: 7, owner: "me" }, ["bounds", "owner"]],
     [{ owner: null }, ["owner"]],
     [[], [""]],
-  ])("is not changed by %j, and is told each fault", async (body, paths) => {
+  ])("is not changed by %j, and each fault is reported", async (body, paths) => {
     const { call } = await startControlPlane();
     const answer = await call("PUT", "/apps/shop", { body });
     expect([answer.status, answer.body.code]).toEqual([400, "invalid-request"]);
@@ -138,7 +139,7 @@ describe("an app", () => {
     expect((await call("GET", "/apps/shop")).status).toBe(404);
   });
 
-  it("does not set its own bounds: its admin's token may not", async () => {
+  it("cannot set its own bounds, not even with its admin's token", async () => {
     const running = await startControlPlane();
     await running.call("PUT", "/apps/shop");
     const { token } = (await running.call("POST", "/tokens", { body: { name: "x", app: "shop", role: "admin" } })).body;
@@ -159,7 +160,7 @@ describe("an app", () => {
     expect([status, body.code]).toEqual([409, "bound-exceeded"]);
     const { used } = await appOf(running, "shop");
     expect(body.bounds).toMatchObject([{ bound, of: "app", used: used[bound], allowed: Object.values(bounds)[0] }]);
-    // Another app has its own.
+    // Another app has its own bounds.
     expect((await put(running, "default", "b", policy)).status).toBe(201);
   });
 
@@ -167,7 +168,7 @@ describe("an app", () => {
     ["template", "/templates/b", { onLimit: { action: "reject", status: 429 } }, { templates: 0 }, "bound-exceeded"],
     ["ban", "/bans", { cidr: "10.0.0.0/8", for: "1h" }, { bans: 0 }, "too-many-bans"],
     ["ban of many bytes", "/bans", { cidr: "10.0.0.0/8", for: "1h" }, { banBytes: 50 }, "bound-exceeded"],
-  ])("that has its bound is refused one more %s", async (_, path, body, bounds, code) => {
+  ])("at its bound is refused one more %s", async (_, path, body, bounds, code) => {
     const running = await startControlPlane();
     await running.call("PUT", "/apps/shop", { body: { bounds } });
     const method = path === "/bans" ? "POST" : "PUT";
@@ -175,7 +176,7 @@ describe("an app", () => {
     expect([answer.status, answer.body.code]).toEqual([409, code]);
   });
 
-  it("that has its tokens is refused one more, until one is deleted", async () => {
+  it("at its bound of tokens is refused one more, until one is deleted", async () => {
     const running = await startControlPlane();
     await running.call("PUT", "/apps/shop", { body: { bounds: { tokens: 1 } } });
     const body = { name: "x", app: "shop", role: "viewer" };
@@ -185,7 +186,7 @@ describe("an app", () => {
     expect((await running.call("POST", "/tokens", { body })).status).toBe(201);
   });
 
-  it("that is beyond a bound set later goes on, and may have less but not more", async () => {
+  it("that is beyond a bound set later keeps what it has, and may have less but not more", async () => {
     const running = await startControlPlane();
     await running.call("PUT", "/apps/shop");
     for (const name of ["a", "b", "c"]) await put(running, "shop", name, { ...onePerSecond, description: "as it was" });
@@ -196,12 +197,12 @@ describe("an app", () => {
     expect((await running.call("DELETE", "/apps/shop/policies/a")).status).toBe(200);
   });
 
-  it("is held to a bound at a cost that does not grow with its policies", async () => {
+  it("is checked against a bound at a cost that does not grow with its policies", async () => {
     const running = await startControlPlane();
     const used = () => appOf(running, "default").then((app) => app.used);
     for (let i = 0; i < 20; i++) await put(running, "default", `p${i}`, onePerSecond);
     const { bytes } = await used();
-    // The sum alone is looked at: behind its back, there are no policies at all.
+    // Only the sum is read: in the database, there are now no policies at all.
     const database = new DatabaseSync(join(running.dataDir, "sluice.db"));
     database.exec("delete from policies");
     database.close();
@@ -278,7 +279,7 @@ describe("all apps together", () => {
     const running = await startControlPlane();
     const { bounds } = await appOf(running, "default");
     expect(bounds.policies).toBeGreaterThanOrEqual(10_000);
-    // The policies of bench/policies.ts are of 400 bytes.
+    // The policies of bench/policies.ts have 400 bytes each.
     expect(bounds.bytes).toBeGreaterThan(10_000 * (400 + 100));
   });
 });
@@ -298,7 +299,7 @@ describe("an editor who puts policies of 1 MB in a loop", { timeout: 60_000 }, (
     await call("PUT", "/api/v1/apps/greedy", adminToken);
     const asked = JSON.stringify({ name: "x", app: "greedy", role: "editor" });
     const { token } = (await (await call("POST", "/api/v1/tokens", adminToken, asked)).json()) as { token: string };
-    // Made before: what they take is not the control plane's.
+    // The bodies are made beforehand, so that their cost is not counted as the control plane's.
     const bodies = Array.from({ length: 20 }, (_, i) =>
       JSON.stringify({ ...ofBytes(i % 2 === 0 ? 1_000_000 : 63_000), description: `${i}` }),
     );
@@ -328,7 +329,7 @@ describe("an editor who puts policies of 1 MB in a loop", { timeout: 60_000 }, (
     const [p50, p99] = [0.5, 0.99].map((share) => took[Math.floor(took.length * share)] as number);
     const puts = [...statuses].map(([status, times]) => `${times} × ${status}`).join(", ");
     console.log(`/healthz during puts (${puts}): p50 ${p50?.toFixed(1)} ms, p99 ${p99?.toFixed(1)} ms`);
-    // The target is 50 ms. The machine may be busy with other tests: what fails here is a control plane that stands still.
+    // The target is 50 ms. The machine may be busy with other tests, so only a control plane that blocks fails here.
     expect(p99).toBeLessThan(2000);
   });
 });

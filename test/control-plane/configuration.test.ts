@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { readConfiguration } from "../../control-plane/src/configuration.ts";
 
 describe("the configuration", () => {
-  it("has the defaults that the design names, and is frozen", () => {
+  it("has the documented defaults, and is frozen", () => {
     const configuration = readConfiguration({});
     expect(configuration).toMatchObject({ host: "127.0.0.1", port: 8081, redis: undefined, logLevel: "warn" });
     expect(configuration.database).toEqual({
@@ -13,7 +13,7 @@ describe("the configuration", () => {
     expect(Object.isFrozen(configuration)).toBe(true);
   });
 
-  it("takes an empty variable for an unset one", () => {
+  it("treats an empty variable as unset", () => {
     const empty = { SLUICE_CONTROL_PORT: "", SLUICE_ADMIN_TOKEN: "", SLUICE_REDIS_URL: "", SLUICE_DATABASE_URL: "" };
     expect(readConfiguration(empty)).toEqual(readConfiguration({}));
   });

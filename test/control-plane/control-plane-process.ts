@@ -1,4 +1,4 @@
-// A control plane in a process of its own: what its callers take of their event loop is not its own.
+// A control plane in a process of its own, so that its callers do not use its event loop.
 
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
@@ -7,7 +7,7 @@ import { adminToken, gatewayToken, temporaryDir } from "./control-plane-under-te
 
 const main = fileURLToPath(new URL("../../control-plane/src/main.ts", import.meta.url));
 
-/** It ends with the test. @param env beside the tokens @returns its URL, when it answers there */
+/** Starts a control plane that ends with the test. @param env variables besides the tokens @returns its URL, once it listens */
 export async function startProcess(env: NodeJS.ProcessEnv = {}): Promise<string> {
   const child = spawn(process.execPath, [main], {
     env: {

@@ -1,4 +1,4 @@
-// A real control plane in a directory of its own, on a free port, and a client that speaks to it over HTTP.
+// A real control plane in a directory of its own, on a free port, with an HTTP client for it.
 
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -20,7 +20,7 @@ export interface Answer {
 
 export interface CallOptions {
   body?: unknown;
-  /** A body sent as it is. */
+  /** A body that is sent as it is. */
   text?: string;
   type?: string;
   token?: string | undefined;
@@ -36,14 +36,14 @@ export interface Running {
   stop(): Promise<void>;
 }
 
-/** A directory that is gone after the test. */
+/** Makes a directory that is deleted after the test. */
 export async function temporaryDir(): Promise<string> {
   const dir = await mkdtemp(join(tmpdir(), "sluice-control-"));
   onTestFinished(() => rm(dir, { recursive: true, force: true }));
   return dir;
 }
 
-/** Stopped after the test at the latest. Tokens are given unless the environment says otherwise. */
+/** Starts a control plane that stops after the test at the latest. It has tokens unless the environment says otherwise. */
 export async function startControlPlane(
   environment: Record<string, string> = {},
   surroundings: Surroundings = {},
@@ -69,7 +69,7 @@ export async function startControlPlane(
   return { app, url, dataDir, firstAdminToken, call, stop };
 }
 
-/** For a control plane that runs elsewhere. */
+/** Sends one request to a control plane that may run elsewhere. */
 export async function send(url: string, method: string, path: string, options: CallOptions): Promise<Answer> {
   const headers = new Headers(options.headers);
   const token = "token" in options ? options.token : adminToken;

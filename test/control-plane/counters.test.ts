@@ -1,4 +1,4 @@
-// Counters by REST: in a real Redis by the rights that docs/cluster.md gives, and on gateways by what they answer.
+// Tests counters in the API: in a real Redis with the rights that docs/cluster.md lists, and on gateways by what they answer.
 
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
@@ -49,7 +49,7 @@ const ready = (control: Running) =>
     return body.redis === "ok";
   });
 
-/** Charges counters as a gateway would. @param argv the numbers of each */
+/** Charges counters as a gateway would. @param argv the numbers for each counter */
 async function charge(keys: string[], argv: (string | number)[][]): Promise<void> {
   const { readRedisScripts } = await import("../../control-plane/src/redis/redis-scripts.ts");
   const script = readRedisScripts()["charge"];
@@ -74,7 +74,7 @@ describe("in Redis", () => {
       ],
     );
 
-  it("reads what a key has left, by the counters that gateways charge", async () => {
+  it("reads what remains to a key, from the counters that gateways charge", async () => {
     const control = await start({ books });
     await ready(control);
     await charged(4);
@@ -99,7 +99,7 @@ describe("in Redis", () => {
     expect(again.body.limits[0]).toMatchObject({ used: 4 });
   });
 
-  it("takes a key as a JSON list too, and an IPv4-mapped address for the IPv4 one", async () => {
+  it("takes a key as a JSON list too, and an IPv4-mapped address as the IPv4 one", async () => {
     const control = await start({ books });
     await ready(control);
     await charged(4);
@@ -116,7 +116,7 @@ describe("in Redis", () => {
     expect(body.key).toEqual(["2001:db8:0:1:0:0:0:0/64", "ann"]);
   });
 
-  it("resets a key: its counters, and what it owes, and no other key's", async () => {
+  it("resets a key: its counters and its debts, and no other key's", async () => {
     const control = await start({ books });
     await ready(control);
     await charged(4);
@@ -156,7 +156,7 @@ describe("in Redis", () => {
     expect(one.body.limits.map(({ used }: { used: number }) => used)).toEqual([8, 5]);
     const all = await topUp({ policy: "books", key, units: 6 });
     expect(all.body.limits.map(({ used }: { used: number }) => used)).toEqual([2, 0]);
-    // A key that never asked gets nothing, and no counter.
+    // A key without requests gets nothing, and no counter.
     await topUp({ policy: "books", key: ["192.0.2.8", "eve"], units: 5 });
     expect(await client.keys("*eve*")).toEqual([]);
   });
@@ -176,7 +176,7 @@ describe("in Redis", () => {
     expect(used).toBe(5);
   });
 
-  it("knows the override that a key matches, and resets the policy's own counters besides", async () => {
+  it("applies the override that a key matches, and resets the policy's own counters too", async () => {
     const vip = [{ ...hourly, quota: 50, window: "2h" }];
     const overrides = [{ key: ["*", "vip"], limits: vip }];
     const control = await start({ books: { ...books, limits: [hourly], overrides } });
@@ -189,7 +189,7 @@ describe("in Redis", () => {
     expect(await client.keys("*")).toEqual([]);
   });
 
-  it("tells of a download quota what is owed too, and resets it", async () => {
+  it("shows the debt of a download quota too, and resets it", async () => {
     const control = await start({
       books: { scope: "cluster", cost: { from: "response-bytes" }, limits: [{ ...hourly, quota: 100 }] },
     });
@@ -207,7 +207,7 @@ describe("in Redis", () => {
     expect(reset.body.limits).toMatchObject([{ used: 0, remaining: 100 }]);
   });
 
-  it("answers 503 while Redis is away, and everything else as ever", async () => {
+  it("answers 503 while Redis is unreachable, and serves everything else", async () => {
     const port = await freePort();
     const control = await start({ books }, { SLUICE_REDIS_URL: `redis://127.0.0.1:${port}` });
     for (const method of ["GET", "DELETE"]) {
@@ -226,7 +226,7 @@ describe("in Redis", () => {
     ["a string", "$3\r\nabc\r\n"],
     ["a short list", "*2\r\n:1\r\n:1\r\n"],
     ["a list of strings", `*5\r\n${"$1\r\na\r\n".repeat(5)}`],
-  ])("answers 503 where something else than our Redis replies %s", async (_, reply) => {
+  ])("answers 503 if something that is not our Redis replies %s", async (_, reply) => {
     const server = createServer((socket) => {
       socket.on("error", () => {});
       socket.on("data", (sent) => {
@@ -251,7 +251,7 @@ describe("in Redis", () => {
     for (const { status, body } of answers) expect([status, body.code]).toEqual([503, "redis-unavailable"]);
   });
 
-  it("answers 503 without a Redis, for a policy of the time when there was one", async () => {
+  it("answers 503 without a Redis, for a policy from a time with one", async () => {
     const control = await start({ books });
     await control.stop();
     const without = await startControlPlane({ SLUICE_DATA_DIR: control.dataDir });
@@ -274,7 +274,7 @@ describe("on gateways", () => {
     return gateway;
   }
 
-  it("reads each gateway's own, and says which did not answer or know the policy", async () => {
+  it("reads each gateway's own, and shows which did not answer or do not know the policy", async () => {
     const control = await start({ books });
     await answering(control, "g1", { limits: [reading] });
     await answering(control, "g2", {});
@@ -293,7 +293,7 @@ describe("on gateways", () => {
         { id: "g3", state: "silent" },
       ],
     });
-    // What comes too late is nobody's, and breaks nothing.
+    // Replies that come too late are dropped, and break nothing.
     silent.say({ type: "counter", id: 3, limits: [reading] });
     silent.say({ type: "counter", id: 999, limits: [reading] });
     await sleep(50);
@@ -308,7 +308,7 @@ describe("on gateways", () => {
       { policy: "books", key: ["ann"], limit: "hourly", units: 3 },
       { do: "top-up", limit: "hourly", units: 3 },
     ],
-  ])("%s is an order to them", async (method, search, body, order) => {
+  ])("%s is sent to them as an order", async (method, search, body, order) => {
     const control = await start({ books });
     const gateway = await answering(control, "g1", { limits: [reading] });
     const answer = await control.call(method, `/apps/default/counters${search}`, body === undefined ? {} : { body });
@@ -324,7 +324,7 @@ describe("on gateways", () => {
     });
   });
 
-  it("is refused for what cannot be topped up or is not there", async () => {
+  it("refuses to top up limits that cannot be topped up or do not exist", async () => {
     const slots = { name: "slots", algorithm: "concurrency", quota: 3 };
     const control = await start({ books: { limits: [hourly, slots] } });
     const topUp = (body: object) =>
@@ -364,7 +364,7 @@ describe("on gateways", () => {
     ["a star at the end", "key=probe-*", { path: "key[0]", expected: noPattern, got: '"probe-*"' }],
     ["a star in a list", `key=${encodeURIComponent('["*"]')}`, { path: "key[0]", expected: noPattern, got: '"*"' }],
   ])(
-    "refuses %s, which an operator means for any value, rather than answer of a key that nobody has",
+    "refuses %s, which an operator means for any value, instead of answering for a key that nobody has",
     async (...row) => {
       const [, search, problem] = row;
       const control = await start({ books });
@@ -383,7 +383,7 @@ describe("on gateways", () => {
     ]);
   });
 
-  it("takes a star for itself where it is told so", async () => {
+  it("takes a star for itself with ?literal=true", async () => {
     const control = await start({ books });
     for (const method of ["GET", "DELETE"]) {
       const search = "policy=books&key=*&literal=true";
@@ -397,13 +397,13 @@ describe("on gateways", () => {
     ]);
   });
 
-  it("is 404 for a policy that there is not, in this app", async () => {
+  it("answers 404 for a policy that does not exist in this app", async () => {
     const control = await start({ books });
     const { status, body } = await control.call("DELETE", "/apps/default/counters?policy=none&key=ann");
     expect([status, body.code]).toEqual([404, "policy-not-found"]);
   });
 
-  it("is for viewers to read and editors to change, of their app alone", async () => {
+  it("lets viewers read and editors change counters, of their own app only", async () => {
     const control = await start({ books });
     const tokenOf = async (role: string) => {
       const { body } = await control.call("POST", "/tokens", { body: { name: role, app: "default", role } });

@@ -79,7 +79,7 @@ describe("errors", () => {
     expect([status, body.errors[0].path, body.errors[0].expected]).toEqual([400, "limit", "an integer from 1 to 1000"]);
   });
 
-  it("answers bytes that are no HTTP with a problem too", async () => {
+  it("answers bytes that are not HTTP with a problem too", async () => {
     const { url } = await startControlPlane();
     const socket = connect(Number(new URL(url).port), "127.0.0.1");
     socket.write("this is not HTTP\r\n\r\n");
@@ -91,7 +91,7 @@ describe("errors", () => {
     expect(answer).toContain('"code":"bad-request"');
   });
 
-  it("says nothing of its inside when it fails", async () => {
+  it("shows nothing of its inside when it fails", async () => {
     const lines: string[] = [];
     const { app, call } = await startControlPlane(
       { SLUICE_LOG_LEVEL: "error" },
@@ -105,10 +105,10 @@ describe("errors", () => {
     expect(lines.join("")).toContain(body.requestId);
   });
 
-  it("says that the disk is full, changes nothing then, and works on once there is room", async () => {
+  it("reports a full disk, changes nothing then, and works again once there is room", async () => {
     const { app, call } = await startControlPlane();
     const path = "/apps/default/policies/a";
-    // As a disk that has no page more: SQLite's own bound, which raises the same error.
+    // This is like a disk without another page: SQLite's own bound raises the same error.
     const boundPages = (most: number) => sql.raw(`pragma max_page_count = ${most}`).execute(app.database);
     const { rows } = await sql<{ page_count: number }>`pragma page_count`.execute(app.database);
     await boundPages((rows[0]?.page_count ?? 0) + 2);
@@ -125,7 +125,7 @@ describe("errors", () => {
     expect((await put(2000)).status).toBe(200);
   });
 
-  it("is not ready when the database does not answer", async () => {
+  it("reports not ready when the database does not answer", async () => {
     const { app, call } = await startControlPlane();
     await app.database.destroy();
     expect((await call("GET", "healthz")).status).toBe(200);

@@ -1,4 +1,4 @@
-// The control plane on a disk without a byte left.
+// Runs the control plane on a disk without a free byte.
 
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -57,7 +57,7 @@ async function call(method: string, path: string, body?: unknown, token = adminT
 
 const put = (name: string) => call("PUT", `/api/v1/apps/default/policies/${name}`, onePerSecond);
 
-/** What a gateway that comes now is sent first of its kind. */
+/** Connects as a gateway. @returns the first message that holds a snapshot */
 function pushed(): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = new WebSocket(`ws://127.0.0.1:${port}/api/v1/push`, {
@@ -107,7 +107,7 @@ describe("a full disk", { timeout: 60_000 }, () => {
     },
   );
 
-  it("in the middle of its work refuses changes and loses none that it has answered", async () => {
+  it("refuses changes while it works, and loses none that it has answered", async () => {
     await start();
     let stored = 0;
     disk.fill();
@@ -123,7 +123,7 @@ describe("a full disk", { timeout: 60_000 }, () => {
     expect(body["policies"]).toHaveLength(stored);
   });
 
-  it("lets whoever was known before in, and takes tokens of the environment when there is room", async () => {
+  it("admits the tokens known before, and takes tokens of the environment once there is room", async () => {
     const changed = "another-admin-token-0123456789";
     await start();
     await running?.stop("SIGKILL");
@@ -140,7 +140,7 @@ describe("a full disk", { timeout: 60_000 }, () => {
     expect((await call("GET", "/api/v1/apps")).status).toBe(401);
   });
 
-  it("at the very first start is told in one line, and leaves nothing that the next start stumbles over", async () => {
+  it("at the very first start gives a message of one line, and leaves nothing that breaks the next start", async () => {
     disk.fill();
     const message = await start({ SLUICE_GATEWAY_TOKEN: "" }).then(
       () => "it started",

@@ -1,4 +1,4 @@
-// Speaks the gateway's side of the push socket, and keeps what it hears in order.
+// Plays the gateway's side of the push socket, and keeps received messages in order.
 
 import type { ControlMessage, GatewayMessage, Snapshot } from "@sluice/limiter/protocol/push-messages.ts";
 import { onTestFinished } from "vitest";
@@ -10,12 +10,12 @@ export interface GatewayDouble {
   received: ControlMessage[];
   closed: Promise<number>;
   say(message: GatewayMessage | string): void;
-  /** The next message of the type that nobody has taken yet. */
+  /** @returns the next message of the type that no call has taken yet */
   next<Type extends ControlMessage["type"]>(type: Type): Promise<Extract<ControlMessage, { type: Type }>>;
   apply(snapshot: Snapshot): void;
 }
 
-/** Connects and says hello, as a gateway that knows nothing unless a position is given. */
+/** Connects and says hello, as a gateway without a snapshot unless a position is given. */
 export async function connectGateway(
   { url }: Running,
   id: string,

@@ -1,5 +1,5 @@
-// A gateway's token lets in what may be broken, or somebody else: it is believed about itself alone, and what it says is kept
-// within bounds.
+// A gateway's token may be used by a broken gateway, or by somebody else: it is believed about itself only, and what it sends
+// is kept within bounds.
 
 import { copyFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -34,7 +34,7 @@ describe("a gateway that claims revisions which never were", () => {
     expect(alarms).toEqual([{ alarm: "revision-unknown", gateways: 21 }]);
   });
 
-  it("is given proofs of what was, which prove nothing else", async () => {
+  it("gets proofs of past revisions, which prove nothing else", async () => {
     const running = await startControlPlane();
     await running.call("PUT", books, { body: onePerSecond });
     const first = await (await connectGateway(running, "g1")).next("snapshot");
@@ -50,7 +50,7 @@ describe("a gateway that claims revisions which never were", () => {
 });
 
 describe("a gateway that answers what another one was asked", () => {
-  it("is not believed: a counter's readings are each gateway's own", async () => {
+  it("is not believed: each gateway reports only its own counters", async () => {
     const running = await startControlPlane();
     await running.call("PUT", books, { body: onePerSecond });
     const asked = await connectGateway(running, "asked");
@@ -71,8 +71,8 @@ describe("a gateway that answers what another one was asked", () => {
   });
 });
 
-describe("a database that was restored from a backup of before there were proofs", () => {
-  it("is an alarm, until an admin of all apps begins a new history", async () => {
+describe("a database that was restored from a backup made before there were proofs", () => {
+  it("is an alarm, until an admin of all apps starts a new history", async () => {
     const SLUICE_DATA_DIR = await temporaryDir();
     const file = join(SLUICE_DATA_DIR, "sluice.db");
     const first = await startControlPlane({ SLUICE_DATA_DIR });
@@ -122,7 +122,7 @@ describe("gateways that have left", () => {
     expect(fleet.remembered).toBe(1);
   });
 
-  it("and those that tell as much as they can take few bytes: 1,500 ids", async () => {
+  it("take few bytes, even if they reported as much as they can: 1,500 ids", async () => {
     const running = await startControlPlane();
     const text = "x".repeat(1_000);
     const problems = Array.from({ length: 10 }, () => ({ path: text, expected: text, got: text }));
@@ -145,7 +145,7 @@ describe("gateways that have left", () => {
     expect(kept).toBeLessThan(200 * 3_000);
   });
 
-  it("has an id that is no longer than 128 characters, and tells of few counters by short names", async () => {
+  it("may have an id of at most 128 characters, and report few counters, with short names", async () => {
     const running = await startControlPlane();
     expect(await (await connectGateway(running, "x".repeat(129))).closed).toBe(1008);
     const names = await connectGateway(running, "names");

@@ -1,4 +1,4 @@
-// What was done is kept, and neither for ever nor without end.
+// What was done is recorded, neither for ever nor without bound.
 
 import { describe, expect, it } from "vitest";
 import { onePerSecond, perSecond, type Running, startControlPlane } from "./control-plane-under-test.ts";
@@ -33,12 +33,12 @@ describe("the history", () => {
       .executeTakeFirst();
     expect(usage?.history_bytes).toBeLessThanOrEqual(20_000);
     expect(usage?.history_entries).toBe(kept.length);
-    // What is in force does not depend on it.
+    // What is in force does not depend on the history.
     expect((await running.call("GET", books)).body.limits[0].quota).toBe(20);
     expect((await running.call("GET", "/revisions")).body.revisions).toHaveLength(kept.length + 2);
   });
 
-  it("of a deleted app is not shown to whoever has an app of that name afterwards", async () => {
+  it("of a deleted app is hidden from whoever has an app of that name afterwards", async () => {
     const running = await startControlPlane();
     const viewerOf = async (app: string) => {
       const { token } = (await running.call("POST", "/tokens", { body: { name: "v", app, role: "viewer" } })).body;
@@ -52,7 +52,7 @@ describe("the history", () => {
     await running.call("DELETE", "/apps/shop");
     await running.call("PUT", "/apps/shop");
     expect(await viewerOf("shop")).toEqual(["created app shop"]);
-    // Those who are there for all apps still see it.
+    // Tokens for all apps still see it.
     expect((await running.call("GET", "/revisions")).body.revisions).toHaveLength(5);
   });
 
@@ -84,14 +84,14 @@ describe("the history", () => {
     ["SLUICE_MAX_POLICIES", "1e3"],
     ["SLUICE_MAX_SNAPSHOT_BYTES", "99999999999"],
     ["SLUICE_MAX_EXPRESSION_STEPS", " "],
-  ])("and the bounds of all are not guessed: %s=%s stops the start", async (variable, value) => {
+  ])("is not kept by guessed bounds: %s=%s stops the start", async (variable, value) => {
     await expect(startControlPlane({ [variable]: value })).rejects.toThrow(variable);
   });
 });
 
 describe("the trace", () => {
   it.each(["admin", "editor", "viewer", "caller"])(
-    "tells who made and deleted a token of the role %s",
+    "records who made and deleted a token of the role %s",
     async (role) => {
       const running = await startControlPlane();
       const body = { name: "of ann", app: "default", role };
@@ -108,7 +108,7 @@ describe("the trace", () => {
     },
   );
 
-  it("tells who read, reset and topped up a counter by hand, and which", async () => {
+  it("records who read, reset and topped up a counter by hand, and which one", async () => {
     const running = await startControlPlane();
     await running.call("PUT", books, { body: { ...onePerSecond, key: ["header:x-user"] } });
     const { token } = (await running.call("POST", "/tokens", { body: { name: "ann", app: "default", role: "editor" } }))
@@ -117,7 +117,7 @@ describe("the trace", () => {
     await running.call("GET", `${url}?policy=books&key=bob`, { token });
     await running.call("DELETE", `${url}?policy=books&key=bob`, { token });
     await running.call("POST", url, { token, body: { policy: "books", key: ["bob"], units: 3 } });
-    // What is refused is not done.
+    // A refused request is not recorded.
     await running.call("DELETE", `${url}?policy=none&key=bob`, { token });
     const subject = '{"policy":"books","key":["bob"]}';
     const who = { who: "default/ann", source: "127.0.0.1", app: "default", subject };
@@ -145,7 +145,7 @@ describe("the trace", () => {
     const url = "/apps/default/counters?policy=books";
     await running.call("DELETE", url);
     await running.call("GET", url);
-    // As if there were 32 MB.
+    // This sets the count of bytes as if there were 32 MB.
     await running.app.database
       .updateTable("usage")
       .set({ audit_bytes: 33_554_432 })

@@ -1,4 +1,4 @@
-// Bodies made to be misread, or to take long: what becomes of them, and of everybody else meanwhile.
+// Sends bodies made to be misread or to take long, and checks what happens to them, and to other requests meanwhile.
 
 import { request } from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -49,7 +49,7 @@ describe("YAML", () => {
     expect(readYaml(text)).toEqual({ refusal: expect.stringContaining(clause) });
   });
 
-  it("that is refused is not stored, and the answer says why and where", async () => {
+  it("is not stored if it is refused, and the answer says why and where", async () => {
     const { call } = await startControlPlane();
     for (const [, text, clause] of refused) {
       const { status, body } = await call("PUT", p, { text, type: yaml });
@@ -67,7 +67,7 @@ describe("YAML", () => {
     });
   });
 
-  it("may say things once and mean them often, as long as it stays within 256 KiB written out", () => {
+  it("may use aliases as long as it stays within 256 KiB written out", () => {
     const often = (count: number, text: string) => readYaml(`a: &a "${text}"\nb: [${"*a,".repeat(count)}]`);
     expect(often(1_000, "x")).toHaveProperty("json");
     expect(often(250, "x".repeat(1_000))).toHaveProperty("json");
@@ -81,7 +81,7 @@ describe("YAML", () => {
     expect(readYaml(["a0: &a0 x", ...nested].join("\n"))).toMatchObject({
       refusal: expect.stringMatching(/^line 33: with its aliases written out, lists and objects lie .* 32 deep$/),
     });
-    // Of two anchors of one name, an alias means the newer.
+    // If two anchors have the same name, an alias refers to the newer.
     expect(readYaml("- &a 1\n- &a 2\n- *a")).toEqual({ json: "[1,2,2]" });
   });
 
@@ -93,12 +93,12 @@ describe("YAML", () => {
       const deeper = await call("PUT", p, { text: `[${text}]`, type });
       expect(deeper.body).toMatchObject({ code: "malformed-body", detail: expect.stringContaining("32 deep") });
     }
-    // Brackets within a text are no depth.
+    // Brackets within a string do not count as depth.
     const description = '[{"\\'.repeat(300);
     expect((await call("PUT", p, { body: { ...onePerSecond, description } })).status).toBe(201);
   });
 
-  it("that is made of more words and marks than a document has is refused on the way", () => {
+  it("is refused while it is read if it has more words and marks than a document has", () => {
     for (const name of ["numbers", "empty lists"]) {
       expect(readYaml(hostileYaml[name] as string)).toMatchObject({
         refusal: expect.stringContaining("more than 160000 words and marks stand before this"),
@@ -107,7 +107,7 @@ describe("YAML", () => {
     expect(readYaml(slowYaml)).toHaveProperty("json");
   });
 
-  it("that takes too long is given up, and the next is read", async () => {
+  it("is given up if it takes too long, and the next is read", async () => {
     const { call } = await startControlPlane({}, { yamlDeadlineMs: 20 });
     const { status, body } = await call("POST", validate, { text: slowYaml, type: yaml });
     expect([status, body.code]).toEqual([400, "malformed-body"]);
@@ -131,12 +131,12 @@ describe("YAML", () => {
     await expect.poll(() => answered, { timeout: 60_000, interval: 5 }).toBeGreaterThan(0);
     const before = answered;
     expect((await running.call("PUT", p, { text: limits, type: yaml })).status).toBe(201);
-    // Those that were being read or had been, and the one whose turn was next.
+    // These are the ones that were being read or had been, and the one whose turn was next.
     expect(answered - before).toBeLessThan(6);
     expect(new Set(await Promise.all(attack))).toEqual(new Set([200]));
   });
 
-  it("is not read when too much of it waits: 64 of one token, 256 of all, of which who has the most gives way", async () => {
+  it("is refused when too much of it waits: 64 of one token, 256 in all, where the token with the most gives way", async () => {
     const thread = new YamlThread(60_000);
     onTestFinished(() => thread.stop());
     const busy = new Map<string, number>();
@@ -151,7 +151,7 @@ describe("YAML", () => {
       await Promise.resolve();
       return Object.fromEntries(busy);
     };
-    // The first is being read.
+    // The first one is being read.
     ask("a", "first", 66);
     expect(await refused()).toEqual({ first: 1 });
     for (const name of ["second", "third", "fourth"]) ask("a", name, 64);
@@ -178,7 +178,7 @@ describe("YAML", () => {
           ({ status }) => {
             if (status !== 503) answered += 1;
           },
-          // Cut when the control plane stops: nobody waits for the rest.
+          // The rest is cut when the control plane stops; nothing waits for it.
           () => undefined,
         );
       }
@@ -228,7 +228,7 @@ describe("what is not UTF-8", () => {
     expect((await call("GET", "/revisions")).body.revisions).toEqual([]);
   });
 
-  it("is refused in a query, and not taken for its own escape", async () => {
+  it("is refused in a query, and not read as its own escape", async () => {
     const { call } = await startControlPlane();
     for (const query of [
       "policy=p&key=%FF",
@@ -242,7 +242,7 @@ describe("what is not UTF-8", () => {
     }
   });
 
-  it("and every character that is goes in and comes out as it was", async () => {
+  it("is replaced in no text: every valid character is stored and returned unchanged", async () => {
     const { call } = await startControlPlane();
     const description = "é, \u{1f600}, \ufffd, \u00a0";
     await call("PUT", p, { body: { ...onePerSecond, description } });
@@ -296,7 +296,7 @@ describe("/healthz", { timeout: 120_000 }, () => {
     const answers = [...statuses].map(([answer, count]) => `${count} × ${answer}`).join(", ");
     console.log(`${tookMs.length} /healthz beside ${answers}: median / p99 / longest ${reported} ms`);
     expect([...statuses.keys()].filter((answer) => answer.startsWith("5"))).toEqual([]);
-    // Before, one body took 39 s. What one on this machine sees beside its own load is not this test's to judge.
+    // One body once took 39 s. The slowest answer also depends on this machine's load, so the bound for it is loose.
     expect(at(0.5)).toBeLessThan(50);
     expect(at(1)).toBeLessThan(1_000);
   });

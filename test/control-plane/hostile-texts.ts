@@ -1,4 +1,4 @@
-// Texts of 256 KiB that are made to take long to read, each by another part of what reads it.
+// Texts of 256 KiB that are made to take long to read, each for another part of the reader.
 
 const bytes = 256 * 1024;
 
@@ -19,7 +19,7 @@ function lines(line: (i: number) => string, head = ""): string {
   }
 }
 
-/** Nothing is wrong with its form, and it takes half a second to read: a policy with too many overrides. */
+/** A policy with too many overrides: its form is valid, and it takes half a second to read. */
 export const slowYaml = lines(
   (i) => `  - key: [vip-${i}]\n    limits:\n      - { algorithm: fixed-window, quota: 5, window: 1s }`,
   'key: ["header:x"]\nlimits: [{ algorithm: fixed-window, quota: 1, window: 1s }]\noverrides:',

@@ -1,4 +1,4 @@
-// Requests that wait with ?wait are bounded, and however many wait, others are answered meanwhile.
+// Requests that wait with ?wait are bounded, and others are answered meanwhile, however many wait.
 
 import { setImmediate, setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it, vi } from "vitest";
@@ -17,11 +17,11 @@ import {
 import { connectGateway } from "./gateway-double.ts";
 
 const books = "/apps/default/policies/books";
-/** What is answered to who does not wait, while the only gateway has told nothing. */
+/** The answer to a request that does not wait, while the only gateway has reported nothing. */
 const unreported = { gateways: 1, acked: 0, refused: 0 };
 const reported = { gateways: 1, acked: 1, refused: 0 };
 
-/** Puts what is there already, and collects the answers as they come. */
+/** Puts what is already stored, and collects the answers as they come. */
 function putAndWait(call: Running["call"], times: number, token: string, answers: Answer[]): Promise<unknown> {
   const one = async () => answers.push(await call("PUT", `${books}?wait=60s`, { body: onePerSecond, token }));
   return Promise.all(Array.from({ length: times }, one));
@@ -32,7 +32,7 @@ async function editorOf(call: Running["call"], app: string, name: string): Promi
 }
 
 describe("requests that wait for the fleet", () => {
-  it("are a hundred of one token: one more is answered at once, with the count that there is", async () => {
+  it("are a hundred per token: one more is answered at once, with the count so far", async () => {
     const running = await startControlPlane();
     const gateway = await connectGateway(running, "g1");
     await gateway.next("snapshot");
@@ -43,7 +43,7 @@ describe("requests that wait for the fleet", () => {
     const all = [putAndWait(running.call, 130, ann as string, ofAnn)];
     await vi.waitFor(() => expect(ofAnn).toHaveLength(30), 10_000);
     for (const { status, body } of ofAnn) expect([status, body]).toEqual([200, { revision: 1, applied: unreported }]);
-    // The bound of one is no other's.
+    // One token's bound does not affect another token.
     all.push(putAndWait(running.call, 1, bob as string, ofBob));
     await sleep(200);
     expect([ofAnn.length, ofBob.length]).toEqual([30, 0]);
@@ -51,7 +51,7 @@ describe("requests that wait for the fleet", () => {
     await Promise.all(all);
     expect(ofAnn.filter(({ body }) => body.applied.acked === 1)).toHaveLength(100);
     expect(ofBob[0]?.body).toEqual({ revision: 1, applied: reported });
-    // Their places are free again.
+    // The places are free again.
     await running.call("DELETE", books);
     await gateway.next("snapshot");
     await running.call("PUT", books, { body: onePerSecond });
@@ -63,7 +63,7 @@ describe("requests that wait for the fleet", () => {
     await waiting;
   });
 
-  it("are looked at together: what an event costs does not grow with how many wait", async () => {
+  it("are checked together: what an event costs does not grow with how many wait", async () => {
     const running = await startControlPlane();
     const gateway = await connectGateway(running, "g1");
     await gateway.next("snapshot");
@@ -104,7 +104,7 @@ describe("requests that wait for the fleet", () => {
       return applied;
     };
     const all = Promise.all(Array.from({ length: 500 }, (_, i) => one(i)));
-    // All but the last revision: those who wait for it are not told.
+    // The gateway has applied all but the last revision, so requests that wait for that one stay unanswered.
     fleet.report("g1", link, { type: "applied", epoch: "e", revision: waitMs === 50 ? 1 : 8 });
     const reported = waitMs === 50 ? 500 : 500 - 63;
     for (; answeredIn.length < reported; turn++) await setImmediate();
@@ -119,7 +119,7 @@ describe("requests that wait for the fleet", () => {
     for (const applied of await all) expect(applied).toEqual({ gateways: 1, acked, refused: 0 });
   });
 
-  it("are a thousand in all: the app with most gives way, and /healthz is answered meanwhile", async () => {
+  it("are a thousand in all: the app with the most gives way, and /healthz is answered meanwhile", async () => {
     const url = await startProcess();
     const call: Running["call"] = (method, path, options = {}) => send(url, method, path, options);
     const gateway = await connectGateway({ url } as Running, "g1");
@@ -146,7 +146,7 @@ describe("requests that wait for the fleet", () => {
     const all: Promise<unknown>[] = [];
     for (const token of editors) {
       all.push(putAndWait(call, 100, token, answers));
-      // What is measured is those who wait: not so many requests at once that this process is busy with them.
+      // The pause keeps this process from being busy with too many requests at once, since only the waiting is measured.
       await sleep(200);
     }
     await vi.waitFor(() => expect(answers).toHaveLength(100), 20_000);
@@ -167,7 +167,7 @@ describe("requests that wait for the fleet", () => {
     longest.push(longestMs);
     const [come, go] = longest.map((ms) => ms.toFixed(0));
     console.log(`/healthz, longest: ${come} ms while 1,100 come, ${go} ms while 1,000 are answered`);
-    // The machine may be busy, and this process sends all the requests: what fails here is a control plane that stands still.
+    // The machine may be busy, and this process sends all the requests, so only a control plane that blocks fails here.
     expect(Math.max(...longest)).toBeLessThan(2_000);
   }, 60_000);
 });

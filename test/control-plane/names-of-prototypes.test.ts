@@ -1,4 +1,4 @@
-// Names of prototypes in every place where a client may say a name or a value: the answer is never that we failed.
+// Sends names of prototypes wherever a client may send a name or a value: the control plane must never fail by them.
 
 import { policyShape } from "@sluice/limiter/document/policy-shape.ts";
 import { validatePolicy } from "@sluice/limiter/document/validate.ts";
@@ -39,7 +39,7 @@ const names = fc.constantFrom(...namesOfPrototypes);
 
 type Step = string | number;
 
-/** The way to every value that a document holds, and to itself. */
+/** @returns the paths to every value in a document, and to the document itself */
 function placesIn(value: unknown, path: Step[] = []): Step[][] {
   if (typeof value !== "object" || value === null) return [path];
   const inner = Object.entries(value).flatMap(([name, one]) =>
@@ -48,12 +48,12 @@ function placesIn(value: unknown, path: Step[] = []): Step[][] {
   return [path, ...inner];
 }
 
-/** JSON in which the place has the name as its value, or the name as a further field or in place of its own. */
+/** @returns JSON with the name at this place: as its value, or as a further field or element */
 function withName(value: unknown, [step, ...rest]: Step[], name: string, how: string): string {
   if (step === undefined) {
     if (how === "value" || typeof value !== "object" || value === null) return JSON.stringify(name);
     if (Array.isArray(value)) return JSON.stringify([...value, name]);
-    // Written by hand: an object of JavaScript would not hold such a field as its own.
+    // The text is written by hand, because a JavaScript object would not hold such a field as its own.
     const fields = Object.entries(value).map(([own, one]) => `${JSON.stringify(own)}:${JSON.stringify(one)}`);
     return `{${[...fields, `${JSON.stringify(name)}:${JSON.stringify(how === "list" ? [name] : name)}`].join(",")}}`;
   }
@@ -127,7 +127,7 @@ async function send({ call }: Running, { method, path, text, type }: Asked): Pro
 }
 
 describe("names of prototypes", () => {
-  it("are no action of onLimit", () => {
+  it("are not actions of onLimit", () => {
     for (const action of namesOfPrototypes) {
       const { problems } = validatePolicy({ ...document, onLimit: { action } });
       expect(problems).toEqual([
@@ -136,7 +136,7 @@ describe("names of prototypes", () => {
     }
   });
 
-  it("are no algorithm, mode, duration, key part, cost, day or zone, and no field anywhere", () => {
+  it("are not algorithms, modes, durations, key parts, costs, days or zones, and not fields anywhere", () => {
     for (const path of placesIn(document)) {
       for (const name of namesOfPrototypes) {
         for (const how of ["value", "field", "list"]) {
@@ -156,13 +156,13 @@ describe("names of prototypes", () => {
       fc.asyncProperty(requests, async (asked) => {
         const { status } = await send(running, asked);
         answered += 1;
-        // 503: there is no Redis here.
+        // 503 is expected, since there is no Redis here.
         expect([asked, status < 500 || status === 503]).toEqual([asked, true]);
       }),
       { numRuns: 600 },
     );
     expect(answered).toBeGreaterThanOrEqual(600);
-    // Nothing of it harmed those who came later.
+    // None of these requests harmed later ones.
     expect((await running.call("GET", "/apps/default/policies/p")).status).toBe(200);
     expect(({} as Record<string, unknown>)["polluted"]).toBeUndefined();
   });
@@ -190,7 +190,7 @@ describe("names of prototypes", () => {
     }
   });
 
-  it("from a gateway are no type of message, and counters like others", () => {
+  it("from a gateway are not types of messages, and are counters like others", () => {
     for (const name of namesOfPrototypes) {
       expect(readGatewayMessage(JSON.stringify({ type: name }))).toBeUndefined();
       const counters = `{"type":"status","counters":{${JSON.stringify(name)}:1}}`;
@@ -215,7 +215,7 @@ describe("names of prototypes", () => {
       expect(read.problems).toEqual([]);
       expect(read.snapshot?.policiesByName[name]?.[name]?.policy.name).toBe(name);
       expect(read.snapshot?.policiesByName["valueOf"]).toBeUndefined();
-      // No zone of that name came along: that every object has something of the name is none.
+      // No zone of that name was sent; the property of that name that every object inherits is no zone.
       expect(readSnapshot({ ...snapshot, zones: {} }).problems.map(({ path }) => path)).toEqual([`zones.${name}`]);
     }
   });

@@ -1,4 +1,4 @@
-// Takes a database back to what it was before a step of its schema, as an older control plane left it.
+// Reverts steps of a database's schema, to a database as an older control plane left it.
 
 const undoBoundsAndAudit = `
   drop table usage; drop table audit;

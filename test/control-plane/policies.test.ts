@@ -3,8 +3,8 @@ import { onePerSecond, perSecond, startControlPlane, temporaryDir } from "./cont
 
 const books = "/apps/default/policies/books";
 
-describe("policies", () => {
-  it("stores a document under the name of its URL and gives it back", async () => {
+describe("the API of policies", () => {
+  it("stores a document under the name in its URL and returns it", async () => {
     const { call } = await startControlPlane();
     const put = await call("PUT", books, { body: onePerSecond });
     expect(put).toMatchObject({ status: 201, body: { revision: 1 } });
@@ -25,7 +25,7 @@ describe("policies", () => {
     ]);
   });
 
-  it("makes no revision for a document that says the same, whatever the order of its fields", async () => {
+  it("makes no revision for an equal document, whatever the order of its fields", async () => {
     const { call } = await startControlPlane();
     await call("PUT", books, { body: { mode: "shadow", ...onePerSecond } });
     const again = await call("PUT", books, { body: { ...onePerSecond, name: "books", mode: "shadow" } });
@@ -72,7 +72,7 @@ describe("policies", () => {
     expect((await call("GET", "/apps/default/policies/validate")).body.name).toBe("validate");
   });
 
-  it("keeps everything over a restart, and counts on", async () => {
+  it("keeps everything over a restart, and continues the revisions", async () => {
     const SLUICE_DATA_DIR = await temporaryDir();
     const first = await startControlPlane({ SLUICE_DATA_DIR });
     await first.call("PUT", books, { body: onePerSecond });
@@ -95,7 +95,7 @@ describe("policies", () => {
     expect(history.map(({ n }: { n: number }) => n)).toEqual(Array.from({ length: 50 }, (_, i) => 50 - i));
   });
 
-  it("tells the history page by page: what, where, who", async () => {
+  it("lists the history page by page: what, where, who", async () => {
     const { call } = await startControlPlane();
     await call("PUT", books, { body: perSecond(1) });
     await call("PUT", books, { body: perSecond(2) });
@@ -116,7 +116,7 @@ describe("policies", () => {
   });
 });
 
-describe("preconditions", () => {
+describe("the API of policies, with preconditions,", () => {
   it("lets an editor change only the version that was read", async () => {
     const { call } = await startControlPlane();
     await call("PUT", books, { body: perSecond(1) });
@@ -130,7 +130,7 @@ describe("preconditions", () => {
     expect((await call("DELETE", books, { headers: { "if-match": '"1", "2"' } })).status).toBe(200);
   });
 
-  it("makes only what is not there with If-None-Match: *", async () => {
+  it("only creates with If-None-Match: *", async () => {
     const { call } = await startControlPlane();
     const headers = { "if-none-match": "*" };
     expect((await call("PUT", books, { body: perSecond(1), headers })).status).toBe(201);
@@ -138,13 +138,13 @@ describe("preconditions", () => {
     expect((await call("GET", books)).body).toMatchObject(perSecond(1));
   });
 
-  it("finds nothing to match where there is no policy", async () => {
+  it("finds nothing to match if there is no policy", async () => {
     const { call } = await startControlPlane();
     expect((await call("PUT", books, { body: onePerSecond, headers: { "if-match": "*" } })).status).toBe(412);
     expect((await call("GET", "/revisions")).body.revisions).toEqual([]);
   });
 
-  it("answers 304 to who has the version already", async () => {
+  it("answers 304 to a client that has the version already", async () => {
     const { call } = await startControlPlane();
     await call("PUT", books, { body: onePerSecond });
     expect((await call("GET", books, { headers: { "if-none-match": '"1"' } })).status).toBe(304);

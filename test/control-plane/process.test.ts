@@ -63,7 +63,7 @@ describe("the process", { timeout: 30_000 }, () => {
     expect(second.printed.err).toMatch(/^sluice: SLUICE_DATA_DIR: expected a database file that no other .*\n$/);
     expect(second.printed.err).toContain(`which the one with pid ${first.child.pid} has`);
     expect(second.printed.err).toMatch(/another SLUICE_DATA_DIR.*MySQL or PostgreSQL/);
-    // The lock dies with its process, however that ends.
+    // The lock is freed when its process ends, however it ends.
     first.child.kill("SIGKILL");
     await first.exited;
     await urlOf(start({ SLUICE_DATA_DIR }));
@@ -75,7 +75,7 @@ describe("the process", { timeout: 30_000 }, () => {
   ] as const)("ends at once when %s comes twice", async (signal, code) => {
     const started = start({ SLUICE_DATA_DIR: await temporaryDir(), SLUICE_ADMIN_TOKEN: adminToken });
     const { port } = new URL(await urlOf(started));
-    // A request that never ends would hold up the stop.
+    // A request that never ends would delay the stop.
     const socket = connect(Number(port), "127.0.0.1");
     onTestFinished(() => void socket.destroy());
     socket.on("error", () => undefined);
@@ -95,10 +95,10 @@ describe("the process", { timeout: 30_000 }, () => {
     expect(performance.now() - askedAtMs).toBeLessThan(2_000);
   });
 
-  it("stops when the process that started it is gone", async () => {
+  it("stops when its parent process is gone", async () => {
     const started = start({ SLUICE_DATA_DIR: await temporaryDir() }, "ipc");
     await urlOf(started);
-    // Not "close", which a parent that disconnects is never told.
+    // This waits for "exit": a parent that disconnects never gets "close".
     const exit = once(started.child, "exit");
     started.child.disconnect();
     expect((await exit)[0]).toBe(0);
@@ -117,7 +117,7 @@ describe("the process", { timeout: 30_000 }, () => {
     expect(printed.out).toContain("sluice_adm_");
   });
 
-  it("exits with one clear line for a value that cannot be used", async () => {
+  it("exits with one line for a value that cannot be used", async () => {
     const { printed, exited } = start({
       SLUICE_DATA_DIR: await temporaryDir(),
       SLUICE_DATABASE_URL: "mysql://root:pw@db/sluice",

@@ -19,12 +19,12 @@ describe("the push socket", () => {
   ])("refuses the upgrade with %s", async (_, headers, status) => {
     const { app, url } = await startControlPlane();
     await expect(openSocket(url, { headers })).rejects.toThrow(`Unexpected server response: ${status}`);
-    // A refused socket that stays open is a leak that anybody could drive.
+    // A refused socket that stayed open would be a leak that anybody could cause.
     const connections = promisify(app.server.getConnections.bind(app.server));
     await vi.waitFor(async () => expect(await connections()).toBe(0));
   });
 
-  it("is said to be refused in the log, once a minute for an address and a reason, and without the token", async () => {
+  it("logs refusals once a minute for an address and a reason, without the token", async () => {
     const lines: Record<string, unknown>[] = [];
     let nowMs = Date.now();
     const { url } = await startControlPlane(
@@ -49,7 +49,7 @@ describe("the push socket", () => {
     expect(JSON.stringify(lines)).not.toMatch(`${adminToken}|guess`);
   });
 
-  it("that was lost is told in the log, and that it is connected again", async () => {
+  it("logs that a gateway's connection is lost, and that it is connected again", async () => {
     const lines: Record<string, unknown>[] = [];
     const running = await startControlPlane(
       { SLUICE_LOG_LEVEL: "warn" },
@@ -61,7 +61,7 @@ describe("the push socket", () => {
     await vi.waitFor(() => expect(lines).toHaveLength(1));
     const second = await connectGateway(running, "g1");
     await second.next("snapshot");
-    // One that says goodbye, as on a reload of nginx, is not lost.
+    // A gateway that says goodbye, as on a reload of nginx, is not lost.
     second.socket.close(1001);
     await second.closed;
     await (await connectGateway(running, "g1")).next("snapshot");
@@ -69,13 +69,13 @@ describe("the push socket", () => {
       { level: 40, msg: "the connection of a gateway is lost", gateway: "g1" },
       { level: 40, msg: "a gateway is connected again", gateway: "g1" },
     ]);
-    // Gateways go because the control plane does: that is no news.
+    // Gateways that leave because the control plane stops are not logged.
     await running.stop();
     expect(lines).toHaveLength(2);
   });
 
-  it("warns who puts a policy of scope cluster while a gateway has no Redis", async () => {
-    // Nothing listens there: a policy is stored all the same.
+  it("leads to a warning for a policy of scope cluster while a gateway has no Redis", async () => {
+    // Nobody listens there, and a policy is stored all the same.
     const running = await startControlPlane({ SLUICE_REDIS_URL: "redis://127.0.0.1:9" });
     const put = (name: string, scope: string) =>
       running.call("PUT", `/apps/default/policies/${name}`, { body: { ...perSecond(1), scope } });
@@ -154,7 +154,7 @@ describe("the push socket", () => {
     expect(revisions).toEqual([...revisions].sort((a, b) => a - b));
   });
 
-  it("tells every gateway how many there are whenever that changes", async () => {
+  it("sends every gateway the number of gateways whenever it changes", async () => {
     const running = await startControlPlane();
     const first = await connectGateway(running, "g1");
     expect(await first.next("fleet")).toEqual({ type: "fleet", gateways: 1 });
@@ -190,7 +190,7 @@ describe("the push socket", () => {
     expect(await gateway.closed).toBe(1008);
   });
 
-  it("hears a refusal with however many problems, and keeps the first and the beginning of each text", async () => {
+  it("takes a refusal with any number of problems, and keeps the first ones and the beginning of each text", async () => {
     const running = await startControlPlane();
     const gateway = await connectGateway(running, "g".repeat(128));
     const { epoch, revision } = await gateway.next("snapshot");
@@ -234,7 +234,7 @@ describe("the push socket", () => {
     expect(alive.socket.readyState).toBe(alive.socket.OPEN);
   });
 
-  it("says goodbye when the control plane stops", async () => {
+  it("closes with goodbye when the control plane stops", async () => {
     const running = await startControlPlane();
     const gateway = await connectGateway(running, "g1");
     await running.stop();
@@ -268,7 +268,7 @@ describe("?wait", () => {
     expect((await put).body).toEqual({ revision: 1, applied: { gateways: 2, acked: 1, refused: 1, refusals } });
   });
 
-  it("answers with what there is when the time is over", async () => {
+  it("answers with the count so far when the time is over", async () => {
     const running = await startControlPlane();
     await (await connectGateway(running, "silent")).next("snapshot");
     const { status, body } = await running.call("PUT", `${books}?wait=50ms`, { body: onePerSecond });
@@ -352,7 +352,7 @@ describe("GET /gateways", () => {
     });
   });
 
-  it("counts a gateway of another history as behind by all of this one", async () => {
+  it("shows a gateway of another history as behind by all of this one", async () => {
     const running = await startControlPlane();
     await running.call("PUT", books, { body: onePerSecond });
     const gateway = await connectGateway(running, "g1", { epoch: "another", revision: 99 });
@@ -395,7 +395,7 @@ describe("GET /gateways", () => {
 });
 
 describe("a gateway that comes back after a restart of the control plane", () => {
-  it("is current still", async () => {
+  it("is still current", async () => {
     const SLUICE_DATA_DIR = await temporaryDir();
     const first = await startControlPlane({ SLUICE_DATA_DIR });
     await first.call("PUT", books, { body: onePerSecond });
@@ -409,7 +409,7 @@ describe("a gateway that comes back after a restart of the control plane", () =>
 });
 
 describe("a database that was rolled back", () => {
-  /** Four revisions were made, a gateway holds the fourth, and the backup of the second was restored. */
+  /** Makes four revisions, of which a gateway has the fourth, and restores a backup of the second. */
   async function restored() {
     const SLUICE_DATA_DIR = await temporaryDir();
     const file = join(SLUICE_DATA_DIR, "sluice.db");
@@ -436,7 +436,7 @@ describe("a database that was rolled back", () => {
     return { running, held: heldAt(4), heldAt, lines };
   }
 
-  it("gets a new epoch, which gateways that hold more of the old one take", async () => {
+  it("gets a new epoch, which gateways with later revisions of the old one take", async () => {
     const { running, held, lines } = await restored();
     const gateway = await connectGateway(running, "g1", held);
     const snapshot = await gateway.next("snapshot");
@@ -450,7 +450,7 @@ describe("a database that was rolled back", () => {
     expect(lines.filter((line) => line.includes("beginning a new history"))).toHaveLength(1);
   });
 
-  it("gets one new epoch, however many gateways hold more of the old one", async () => {
+  it("gets one new epoch, however many gateways have later revisions of the old one", async () => {
     const { running, held, heldAt, lines } = await restored();
     const gateways = await Promise.all(["g1", "g2", "g3"].map((id, i) => connectGateway(running, id, heldAt(2 + i))));
     const epochs = await Promise.all(gateways.map(async (gateway) => (await gateway.next("snapshot")).epoch));
@@ -477,7 +477,7 @@ describe("a database that was rolled back", () => {
     expect((await put).body).toMatchObject({ applied: { gateways: 1, acked: 1, refused: 0 } });
   });
 
-  it("is noticed beneath a running control plane too", async () => {
+  it("is noticed while the control plane runs, too", async () => {
     const running = await startControlPlane();
     const gateway = await connectGateway(running, "g1");
     for (const quota of [1, 2, 3]) await running.call("PUT", books, { body: perSecond(quota) });
@@ -491,10 +491,10 @@ describe("a database that was rolled back", () => {
     expect(running.app.publisher.current.epoch).not.toBe(epoch);
   });
 
-  it("is not what a gateway speaks of that comes from another control plane on the same database", async () => {
+  it("is not assumed if a gateway comes from another control plane on the same database", async () => {
     const control = await startControlPlane();
     const { epoch } = control.app.publisher.current;
-    // What another one does to the database; on one of SQLite there is none.
+    // This is what another control plane does to the database; SQLite allows only one.
     const database = new DatabaseSync(join(control.dataDir, "sluice.db"));
     database.exec(`
       insert into revisions (number, at, who, action, app) values (1, 0, 'another', 'create-app', 'books');
@@ -510,7 +510,7 @@ describe("a database that was rolled back", () => {
   });
 });
 
-describe("what counts as applied", () => {
+describe("a gateway counts as having applied a revision", () => {
   const newest = { epoch: "e", revision: 5 };
 
   it.each([
@@ -519,14 +519,14 @@ describe("what counts as applied", () => {
     ["an earlier one", { epoch: "e", revision: 3 }, { acked: 0, refused: 0 }],
     ["one of another epoch", { epoch: "f", revision: 5 }, { acked: 0, refused: 0 }],
     ["one that this history does not have", { epoch: "e", revision: 6 }, { acked: 0, refused: 0 }],
-  ])("to hold %s", (_, held, expected) => {
+  ])("if it has %s", (_, held, expected) => {
     const fleet = new Fleet(() => 0);
     fleet.join({ type: "hello", gateway: "g1", version: "1", workers: 1, ...held }, {} as GatewayLink);
     expect(fleet.applied(newest, 4)).toEqual({ gateways: 1, ...expected });
     expect(fleet.settled(newest) >= 4).toBe(expected.acked + expected.refused === 1);
   });
 
-  it("is nothing that was refused, or whose successor was", () => {
+  it("unless it refused that revision or its successor", () => {
     for (const [revision, refused] of [
       [3, 0],
       [4, 1],
@@ -538,7 +538,7 @@ describe("what counts as applied", () => {
       fleet.report("g1", link, { type: "refused", epoch: "e", revision, problems: [] });
       const refusals = refused === 0 ? {} : { refusals: [{ gateway: "g1", revision, problems: [] }] };
       expect(fleet.applied(newest, 4)).toEqual({ gateways: 1, acked: 1 - refused, refused, ...refusals });
-      // It has told of it, one way or the other.
+      // Either way the gateway has reported on it.
       expect(fleet.settled(newest)).toBe(Math.max(4, revision));
     }
   });

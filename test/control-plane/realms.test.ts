@@ -1,4 +1,4 @@
-// An app's realm, as REST knows it: who sets it, and what of an app's policies and templates it refuses. Each test of an
+// Tests an app's realm in the API: who sets it, and which of an app's policies and templates it refuses. Each test of an
 // abuse is named after what an app's editor tries.
 
 import { join } from "node:path";
@@ -18,7 +18,7 @@ import { beforeRealms } from "./older-schemas.ts";
 const crm = { hosts: ["crm.test", "*.crm.test"], paths: ["/api/crm"], redirects: ["@cached", "/internal/cheap"] };
 const within = { ...onePerSecond, match: { hosts: ["crm.test"], paths: ["/api/crm/*"] } };
 
-/** Starts with the app crm, and gives somebody's calls within it. */
+/** Starts with the app crm. @returns calls within the app by a token of this role */
 async function startWith(realm: object | undefined, role = "editor") {
   const running = await startControlPlane();
   const made = await running.call("PUT", "/apps/crm", realm === undefined ? {} : { body: { realm } });
@@ -32,7 +32,7 @@ async function startWith(realm: object | undefined, role = "editor") {
 const pathsOf = ({ body }: { body: { errors?: { path: string }[] } }) => body.errors?.map(({ path }) => path);
 
 describe("a realm", () => {
-  it("is set by an admin of all apps, shown, kept by a body without one, and taken away by null", async () => {
+  it("is set by an admin of all apps, shown, kept by a body without one, and removed by null", async () => {
     const { call } = await startControlPlane();
     expect(await call("PUT", "/apps/crm", { body: { realm: crm } })).toMatchObject({
       status: 201,
@@ -52,7 +52,7 @@ describe("a realm", () => {
     expect((await call("GET", "/apps/crm")).body.realm).toEqual({ paths: ["/api/crm"] });
   });
 
-  it("honours If-Match, and its changes are revisions with before and after, pushed", async () => {
+  it("honours If-Match, and its changes are pushed, and recorded with before and after", async () => {
     const running = await startControlPlane();
     const { call } = running;
     await call("PUT", "/apps/crm");
@@ -77,7 +77,7 @@ describe("a realm", () => {
     expect([row?.before, row?.after]).toEqual(["{}", '{"realm":{}}']);
   });
 
-  it("is refused with the field where it is none, and for the app default, which has everything", async () => {
+  it("is refused with the field if it is invalid, and for the app default, which has everything", async () => {
     const { call } = await startControlPlane();
     const realm = { hosts: ["CRM"], paths: ["/x/", "/ok"], redirects: ["/sluice/metrics"], owner: 1 };
     const refused = await call("PUT", "/apps/crm", { body: { realm, extra: 1 } });
@@ -99,7 +99,7 @@ describe("a realm", () => {
     }
   });
 
-  it("that policies are outside of is refused, and names them and their fields: nothing stops silently", async () => {
+  it("is refused if policies are outside of it, naming them and their fields, so that nothing stops silently", async () => {
     const { running, call } = await startWith({ paths: ["/api"] });
     await call("PUT", "/policies/inside", { body: within });
     await call("PUT", "/policies/outside", { body: { ...onePerSecond, match: { paths: ["/api/crm", "/api/erp"] } } });
@@ -121,7 +121,7 @@ describe("a realm", () => {
     expect((await running.call("PUT", "/apps/crm", { body: { realm: crm } })).status).toBe(200);
   });
 
-  it("that is taken away from policies says that they match no traffic now", async () => {
+  it("that is removed gives a warning that the policies match no traffic now", async () => {
     const { running, call } = await startWith(crm);
     await call("PUT", "/policies/p", { body: within });
     const { body } = await running.call("PUT", "/apps/crm", { body: { realm: null } });
@@ -132,7 +132,7 @@ describe("a realm", () => {
 });
 
 describe("an app without a realm", () => {
-  it("takes any policy, and tells with each that it matches no traffic", async () => {
+  it("takes any policy, and warns with each that it matches no traffic", async () => {
     const { running, call } = await startWith(undefined);
     const put = await call("PUT", "/policies/p", { body: onePerSecond });
     expect(put.body.warnings).toMatchObject([{ path: "match", got: expect.stringContaining("ask-first API") }]);
@@ -143,7 +143,7 @@ describe("an app without a realm", () => {
 });
 
 describe("an app from before there were realms", () => {
-  it("matches as it did, with a warning at the start and at each PUT, until an admin sets a realm", async () => {
+  it("matches as before, with a warning at the start and at each PUT, until an admin sets a realm", async () => {
     const SLUICE_DATA_DIR = await temporaryDir();
     const first = await startControlPlane({ SLUICE_DATA_DIR });
     await first.call("PUT", "/apps/old");
@@ -202,7 +202,7 @@ describe("an app's editor is refused, with the field,", () => {
         expect([match, answer.status >= 400, pathsOf(answer)]).toEqual([match, true, paths]);
       }
     }
-    // With everything else that is wrong, at once.
+    // All other faults are reported together with it.
     const wrong = await call("PUT", "/policies/q", {
       body: { ...onePerSecond, key: "ip", match: { hosts: ["a.test"] } },
     });
@@ -211,7 +211,7 @@ describe("an app's editor is refused, with the field,", () => {
     expect((await call("GET", "/policies/q")).status).toBe(404);
   });
 
-  it("another realm than the admin set, also as an admin of the app", async () => {
+  it("a realm other than the admin's, also as an admin of the app", async () => {
     for (const role of ["editor", "admin"]) {
       const { call } = await startWith(crm, role);
       expect((await call("PUT", "", { body: { realm: {} } })).status).toBe(403);
@@ -236,7 +236,7 @@ describe("an app's editor is refused, with the field,", () => {
       const template = await call("PUT", "/templates/t", { body: { onLimit: degrade(to).onLimit } });
       expect([to, template.body.code, pathsOf(template)]).toEqual([to, "invalid-template", [field]]);
     }
-    // For everybody, in every app.
+    // This applies to everybody, in every app.
     for (const uri of ["/sluice/healthz", "/%73luice/metrics?x", "/.//sluice/v1/check"]) {
       const put = await running.call("PUT", "/apps/default/policies/p", { body: degrade({ uri }) });
       expect([uri, pathsOf(put)]).toEqual([uri, ["onLimit.uri"]]);
@@ -270,12 +270,12 @@ describe("an app's editor is refused, with the field,", () => {
           (await running.call("PUT", "/apps/crm/policies/p", { body: { ...within, onLimit } })).status,
         ).toBeLessThan(300);
       }
-      // Nobody moves an admin's header to other traffic.
+      // An editor cannot move an admin's header to other traffic.
       const [[tag]] = documents as [[object, string]];
       await running.call("PUT", "/apps/crm/policies/p", { body: { ...within, onLimit: tag } });
       const moved = { ...within, match: { ...within.match, paths: ["/api/crm/other"] }, onLimit: tag };
       expect(pathsOf(await call("PUT", "/policies/p", { body: moved }))).toEqual(["onLimit.header"]);
-      // What an admin has made a template of may be referred to, and is not the editor's to change.
+      // An editor may refer to a template that an admin has made, and may not change it.
       await running.call("PUT", "/apps/crm/templates/signed", { body: { onLimit: tag } });
       expect((await call("PUT", "/policies/q", { body: { ...within, onLimit: { template: "signed" } } })).status).toBe(
         201,
@@ -304,7 +304,7 @@ describe("an app's editor is refused, with the field,", () => {
     ["x-consumer-username: admin", "tag"],
     ["cf-access-jwt-assertion: x", "tag"],
     ["client-cert: :x:", "tag"],
-    // Of these a browser takes one answer for the whole host.
+    // A browser applies these headers of one answer to the whole host.
     ['nel: {"report_to":"e","include_subdomains":true,"max_age":9}', "answer"],
     ['report-to: {"group":"e","max_age":9,"endpoints":[]}', "answer"],
     ["public-key-pins: x", "answer"],

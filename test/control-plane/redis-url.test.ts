@@ -1,4 +1,4 @@
-// The control plane and the gateways read SLUICE_REDIS_URL by parsers of their own: what one takes, the other takes, as the same.
+// The control plane and the gateways each parse SLUICE_REDIS_URL: both accept the same URLs and read them the same way.
 
 import { describe, expect, it } from "vitest";
 import { parseRedisUrl, type RedisDeployment } from "../../control-plane/src/redis/redis-url.ts";
@@ -52,7 +52,7 @@ const refused = [
   "redis+cluster://:s3cret@a,,b",
 ];
 
-/** What the gateway has read, in the control plane's words. */
+/** @returns what the gateway reads, in the control plane's form */
 function asGatewaysRead(url: string): RedisDeployment | object {
   const deployment = parseDeployment(url);
   if ("expected" in deployment) return deployment;
@@ -67,7 +67,7 @@ function asGatewaysRead(url: string): RedisDeployment | object {
 }
 
 describe("SLUICE_REDIS_URL", () => {
-  it.each(urls)("%s is to the control plane what it is to gateways", (url) => {
+  it.each(urls)("%s is read alike by the control plane and the gateways", (url) => {
     const deployment = parseRedisUrl(url);
     expect(deployment).toHaveProperty("addresses");
     expect(deployment).toEqual(asGatewaysRead(url));
@@ -80,7 +80,7 @@ describe("SLUICE_REDIS_URL", () => {
     expect(JSON.stringify(problem)).not.toContain("s3cret");
   });
 
-  it("has a password in UTF-8, and refuses one that is none", () => {
+  it("has a password in UTF-8, and refuses invalid UTF-8", () => {
     expect(parseRedisUrl("redis://:%C3%B6@h")).toMatchObject({ password: "ö" });
     expect(parseRedisUrl("redis://:%ff@h")).toHaveProperty("expected");
   });

@@ -1,5 +1,5 @@
-// The control plane's own connection to Redis: gateways find their scripts there, whatever happens to it, and operators see
-// whether it answers.
+// Tests the control plane's own connection to Redis: gateways find their scripts there, whatever happens to Redis, and
+// operators see whether it answers.
 
 import { EventEmitter } from "node:events";
 import { readFileSync } from "node:fs";
@@ -51,7 +51,7 @@ async function worksFor(control: Running, keys: readonly string[]): Promise<void
 }
 
 describe("one Redis", () => {
-  it("has the scripts before a gateway asks, and again after it has forgotten them", async () => {
+  it("has the scripts before a gateway needs them, and again after it has forgotten them", async () => {
     const rights = rightsOf("control plane, one Redis");
     const server = new RedisServer(await freePort(), {}, ["--user", "sluice-control", "on", ">s3cret", ...rights]);
     onTestFinished(() => server.stop());
@@ -70,7 +70,7 @@ describe("one Redis", () => {
     expect(hasScripts(await server.command("SCRIPT", "EXISTS", ...sha1s))).toBe(true);
   });
 
-  it("is shown as it is to operators, and makes the control plane no less ready", async () => {
+  it("has its state shown to operators, and does not change whether the control plane is ready", async () => {
     const server = new RedisServer(await freePort());
     onTestFinished(() => server.stop("SIGKILL"));
     const control = await startControlPlane({ SLUICE_REDIS_URL: server.url });
@@ -99,7 +99,7 @@ describe("one Redis", () => {
     await untilRedis(control, "ok");
   });
 
-  it("tells what is wrong with a sign-in, to admins of all apps alone", async () => {
+  it("has its reason for refusing a sign-in shown to admins of all apps only", async () => {
     const server = new RedisServer(await freePort(), {}, ["--user", "few", "on", ">s3cret", "+@all"]);
     onTestFinished(() => server.stop());
     await server.start();
@@ -115,7 +115,7 @@ describe("one Redis", () => {
     }
   });
 
-  it("tells by name which of the documented rights are missing, before a counter is asked for", async () => {
+  it("has missing rights reported by name, before a counter is requested", async () => {
     const rights = rightsOf("control plane, one Redis");
     const named = rights.filter((rule) => rule.startsWith("+"));
     const users = named.map((rule) => [rule.slice(1), rights.filter((other) => other !== rule)] as const);
@@ -158,7 +158,7 @@ describe("one Redis", () => {
     );
   });
 
-  it("tells what answers where a Redis should, and that it wants a password", async () => {
+  it("is reported as not Redis, or as requiring a password, if so", async () => {
     const server = new RedisServer(await freePort(), {}, ["--requirepass", "s3cret"]);
     onTestFinished(() => server.stop());
     await server.start();
@@ -201,7 +201,7 @@ describe("one Redis", () => {
     ]);
   });
 
-  it("has a line in the log when it begins to fail and one when that is over, and calls have one each", async () => {
+  it("is logged once when it begins to fail and once when that is over, and each failed call is logged once", async () => {
     const server = new RedisServer(await freePort());
     onTestFinished(() => server.stop());
     const lines: { level: number; msg: string; error?: string }[] = [];
@@ -234,7 +234,7 @@ describe("one Redis", () => {
     }
   });
 
-  it("tells of a server that closes every connection without a word", async () => {
+  it("is reported as closing every connection, if so", async () => {
     const server = createTcpServer((socket) => socket.end());
     onTestFinished(() => void server.close());
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -246,7 +246,7 @@ describe("one Redis", () => {
     }
   });
 
-  it("is asked again for what it does not allow without anything that grows", async () => {
+  it("is retried without a leak while it lacks rights", async () => {
     const few = rightsOf("control plane, one Redis").filter((rule) => rule !== "+script|load");
     const server = new RedisServer(await freePort(), {}, ["--user", "few", "on", ">s3cret", ...few]);
     onTestFinished(() => server.stop());
@@ -271,7 +271,7 @@ describe("one Redis", () => {
   it.each([
     ["99", ["+@all"], /^select: ERR DB index is out of range/],
     ["1", rightsOf("control plane, one Redis").filter((rule) => rule !== "+select"), /^select: NOPERM .*'select'/],
-  ])("is left alone where database %s cannot be had, also after a restart", async (database, rights, error) => {
+  ])("is left alone if database %s is not available, also after a restart", async (database, rights, error) => {
     const user = ["--user", "sluice-control", "on", ">s3cret", "~sluice:*", ...rights];
     const server = new RedisServer(await freePort(), {}, user);
     onTestFinished(() => server.stop());
@@ -303,7 +303,7 @@ describe("one Redis", () => {
     await isLeftAlone();
   });
 
-  it("is told nothing on a connection whose SELECT has no reply", async () => {
+  it("is sent nothing on a connection whose SELECT has no reply", async () => {
     const asked = new Set<string>();
     const server = createTcpServer((socket) => {
       socket.on("error", () => {});
@@ -324,13 +324,13 @@ describe("one Redis", () => {
     expect((await control.call("GET", "/gateways")).body.redis.error).toBe("Command timed out");
   });
 
-  it("is not asked for where none is configured", async () => {
+  it("is not required if none is configured", async () => {
     const control = await startControlPlane();
     expect(await state(control)).toBe("not-configured");
     expect((await control.call("GET", "/gateways")).body.redis).toEqual({ state: "not-configured" });
   });
 
-  it("is shown as each gateway sees it, and how many are live", async () => {
+  it("is shown as each gateway sees it, with the number of live gateways", async () => {
     const control = await startControlPlane();
     const gateway = await connectGateway(control, "g1");
     await connectGateway(control, "g2");
@@ -347,7 +347,7 @@ describe("one Redis", () => {
   });
 });
 
-it("reaches one Redis by TLS, if its certificate bears the name", async () => {
+it("reaches one Redis by TLS, if its certificate has the name", async () => {
   const tls = resolve(import.meta.dirname, "../fixtures/tls");
   const port = await freePort();
   const server = await Program.start({
@@ -373,7 +373,7 @@ it("reaches one Redis by TLS, if its certificate bears the name", async () => {
   expect(await stateAt("127.0.0.1", "failing")).toMatch(/does not match/);
 });
 
-it("a Redis Cluster has the scripts on every primary, also one that has just taken over, by the documented rights", async () => {
+it("a Redis Cluster has the scripts on every primary, also on one that has just taken over, with the documented rights", async () => {
   const user = ["--user", "sluice-control", "on", ">s3cret", ...rightsOf("control plane, Cluster")];
   const cluster = await RedisCluster.start(3, user);
   onTestFinished(() => cluster.stop());
@@ -398,7 +398,7 @@ it("a Redis Cluster has the scripts on every primary, also one that has just tak
 }, 120_000);
 
 it.each(["yes", "no"])(
-  "of a Redis Cluster with full coverage %s, tells when a primary is lost, steadily, or a slot is nobody's",
+  "a Redis Cluster with full coverage %s is reported as failing, steadily, when a primary is lost or nobody serves a slot",
   async (fullCoverage) => {
     const cluster = await RedisCluster.start(3, ["--cluster-require-full-coverage", fullCoverage]);
     onTestFinished(() => cluster.stop());
@@ -429,7 +429,7 @@ it.each(["yes", "no"])(
   120_000,
 );
 
-it("with Sentinel, the new primary has the scripts, by the documented rights", async () => {
+it("with Sentinel, the new primary has the scripts, with the documented rights", async () => {
   const redis = await RedisSentinel.start(["sluice-control", "on", ">s3cret", ...rightsOf("control plane, Sentinel")]);
   onTestFinished(() => redis.stop());
   const hosts = redis.sentinels.map(({ port }) => `127.0.0.1:${port}`).join(",");

@@ -1,4 +1,4 @@
-// Who may do what. Each test is named after who tries what they may not.
+// Tests which role may do what. Each test is named after who tries what they may not.
 
 import { describe, expect, it, vi } from "vitest";
 import { gatewayToken, onePerSecond, type Running, startControlPlane } from "./control-plane-under-test.ts";
@@ -7,7 +7,7 @@ import { connectGateway, openSocket } from "./gateway-double.ts";
 const template = { onLimit: { status: 503 } };
 const ban = { cidr: "203.0.113.0/24", for: "1h" };
 
-/** With the apps shop and bank, whose realms are everything, and one policy in each. */
+/** Starts with the apps shop and bank, whose realms are everything, and one policy in each. */
 async function startWithApps(nowMs?: () => number): Promise<Running> {
   const running = await startControlPlane({}, nowMs === undefined ? {} : { now: nowMs });
   for (const app of ["shop", "bank"]) {
@@ -23,7 +23,7 @@ async function tokenFor({ call }: Running, role: string, app = "shop", more: obj
   return body.token;
 }
 
-/** Every kind of change within an app, by what an editor may do. */
+/** Requests for every kind of change within an app that an editor may make. */
 const writes: [string, string, object | undefined][] = [
   ["PUT", "policies/films", onePerSecond],
   ["DELETE", "policies/books", undefined],
@@ -37,14 +37,14 @@ const writes: [string, string, object | undefined][] = [
 
 const reads = ["", "/policies", "/policies/books", "/templates", "/templates/polite", "/bans", "/bans/1"];
 
-/** What concerns everybody, or lets somebody in. */
+/** Requests for changes that concern all apps or admit somebody. */
 const management: [string, string, object | undefined][] = [
   ["PUT", "/apps/new", undefined],
   ["PUT", "/apps/shop", { realm: { hosts: ["bank.test"] } }],
   ["DELETE", "/apps/shop", undefined],
 ];
 
-describe("the REST refuses", () => {
+describe("the API refuses", () => {
   it("a viewer who writes", async () => {
     const running = await startWithApps();
     const token = await tokenFor(running, "viewer");
@@ -195,7 +195,7 @@ describe("the REST refuses", () => {
     expect((await fetch(`${running.url}/api/v1/apps/shop`, { headers: cookie })).status).toBe(401);
   });
 
-  it("who comes without a token, on every route", async () => {
+  it("a request without a token, on every route", async () => {
     const running = await startWithApps();
     const { body } = await running.call("GET", "openapi.json", { token: undefined });
     const routes = Object.entries<Record<string, { security?: unknown }>>(body.paths);
@@ -210,8 +210,8 @@ describe("the REST refuses", () => {
   });
 });
 
-describe("the REST lets", () => {
-  it("a viewer read its app, and of what is common only what is its app's", async () => {
+describe("the API lets", () => {
+  it("a viewer read its app, and only its app's part of what is common", async () => {
     const running = await startWithApps();
     const token = await tokenFor(running, "viewer");
     await running.call("PUT", "/apps/shop/templates/polite", { body: template });
@@ -243,7 +243,7 @@ describe("the REST lets", () => {
     expect(newest).toMatchObject({ action: "delete-ban", who: `shop/a ${role}`, app: "shop", subject: id });
   });
 
-  it("a viewer see that a gateway refused a snapshot, but not what that says of other apps' policies", async () => {
+  it("a viewer see that a gateway refused a snapshot, but not the faults of other apps' policies", async () => {
     const running = await startWithApps();
     const gateway = await connectGateway(running, "g1");
     const { epoch, revision } = await gateway.next("snapshot");

@@ -1,4 +1,4 @@
-// Clients that send by drops, or nothing, or more than anybody will read: none holds a connection for long.
+// Clients send by drops, or nothing, or more than anybody reads: none holds a connection for long.
 
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
@@ -13,7 +13,7 @@ const withToken = `authorization: Bearer ${adminToken}\r\n`;
 interface Talk {
   readonly socket: Socket;
   received(): string;
-  /** How long the other side kept the connection, in milliseconds. */
+  /** Milliseconds for which the server kept the connection. */
   readonly closed: Promise<number>;
 }
 
@@ -29,7 +29,7 @@ function talk({ url }: Running, text = ""): Talk {
   return { socket, received: () => received, closed };
 }
 
-/** One byte each 50 ms, for as long as there is somebody to take it. */
+/** Sends the text every 50 ms for as long as the socket is writable. */
 function drip({ socket }: Talk, text = " "): void {
   const timer = setInterval(() => socket.writable && socket.write(text), 50);
   socket.on("close", () => clearInterval(timer));
@@ -43,7 +43,7 @@ describe("a client that", () => {
     drip(slow);
     expect(await slow.closed).toBeLessThan(5_000);
     expect(slow.received()).toMatch(/^HTTP\/1\.1 408 .*"code":"request-timeout"/s);
-    // Nobody else noticed.
+    // Another client is not affected.
     expect((await running.call("PUT", "/apps/default/policies/p", { body: onePerSecond })).status).toBe(201);
   });
 
@@ -79,7 +79,7 @@ describe("a client that", () => {
     expect([status, body.applied]).toEqual([201, { gateways: 1, acked: 0, refused: 0 }]);
   });
 
-  it("is a gateway, and has nothing to say, keeps its socket", async () => {
+  it("is a gateway and has nothing to send keeps its socket", async () => {
     const running = await startControlPlane({}, { httpTimes });
     const gateway = await connectGateway(running, "quiet");
     let isClosed = false;
@@ -88,7 +88,7 @@ describe("a client that", () => {
     expect(isClosed).toBe(false);
   });
 
-  // Each with times so long that nothing but the answer itself closes the connection.
+  // The times are so long that only the answer itself closes the connection.
   it.each([
     ["no token", put, 401],
     ["an unknown token", `${put}authorization: Bearer nobody-knows-this-one\r\n`, 401],
@@ -113,11 +113,11 @@ describe("a client that", () => {
     expect(client.received()).toMatch(/^HTTP\/1\.1 413 /);
   });
 
-  // Bodies of 8 MB do not fit what the kernel keeps for a connection: the client is still writing when it is answered.
+  // Bodies of 8 MB do not fit the kernel's buffers for a connection, so the client is still writing when it is answered.
   it.each([
     ["more than 256 KiB", withToken, 413],
     ["a body without a token", "", 401],
-  ])("sends %s reads its answer, and no reset, also where it sends all first", async (_, token, status) => {
+  ])("sends %s reads its answer, and gets no reset, also if it sends everything first", async (_, token, status) => {
     const running = await startControlPlane();
     const body = Buffer.alloc(8_000_000, " ");
     for (let i = 0; i < 10; i++) {
@@ -132,7 +132,7 @@ describe("a client that", () => {
     }
   });
 
-  it("sends on for ever behind its answer is cut", async () => {
+  it("goes on sending for ever after its answer is cut", async () => {
     const client = talk(await startControlPlane(), `${put}content-length: 100000000000\r\n\r\n`);
     const block = Buffer.alloc(65_536, " ");
     const sendOn = () => client.socket.writable && client.socket.write(block, sendOn);
@@ -172,7 +172,7 @@ describe("an upgrade to WebSocket", () => {
     expect(client.received()).not.toContain("101 Switching");
   });
 
-  it("of the push socket to something else is told what it is for", async () => {
+  it("of the push socket to another protocol is answered with what the URL is for", async () => {
     const gateway = `authorization: Bearer ${gatewayToken}\r\n`;
     const h2c = upgrade.replace("upgrade: websocket", "upgrade: h2c");
     const client = talk(await startControlPlane(), `GET /api/v1/push HTTP/1.1\r\n${h2c}${gateway}\r\n`);

@@ -1,4 +1,4 @@
-// What the embedded database does when it cannot go on, or not at once.
+// Tests the embedded database when it cannot go on, or not at once.
 
 import { symlink } from "node:fs/promises";
 import { join } from "node:path";
@@ -27,7 +27,7 @@ async function openTexts(path: string): Promise<Kysely<Texts>> {
   return database;
 }
 
-it("says that the disk is full when it is, and works on", async () => {
+it("reports a full disk, and works again afterwards", async () => {
   const database = await openTexts(join(await temporaryDir(), "texts.db"));
   await sql`pragma max_page_count = 10`.execute(database);
   const put = (text: string) =>
@@ -37,7 +37,7 @@ it("says that the disk is full when it is, and works on", async () => {
   expect(await database.selectFrom("texts").selectAll().execute()).toEqual([{ text: "short" }]);
 });
 
-it("shows nobody what a change has done before it is whole, and what it reads stays true", async () => {
+it("hides what a change has done until it is complete, and what the change has read stays true", async () => {
   const database = await openTexts(join(await temporaryDir(), "texts.db"));
   const texts = () => database.selectFrom("texts").selectAll().execute();
   const changes = [1, 2].map((n) =>
@@ -56,7 +56,7 @@ it("shows nobody what a change has done before it is whole, and what it reads st
   expect(await texts()).toEqual([{ text: "0" }, { text: "1" }]);
 });
 
-it("takes back all of a migration that fails half-way", async () => {
+it("reverts all of a migration that fails half-way", async () => {
   const database = await openTexts(join(await temporaryDir(), "texts.db"));
   expect(database.getExecutor().adapter.supportsTransactionalDdl).toBe(true);
   const half = database.transaction().execute(async (transaction) => {
@@ -67,7 +67,7 @@ it("takes back all of a migration that fails half-way", async () => {
   expect((await database.introspection.getTables()).map(({ name }) => name)).toEqual(["texts"]);
 });
 
-it("opens a file once, under whatever name, and again when it was closed", async () => {
+it("opens a file once, under whatever name, and again after it was closed", async () => {
   const dir = await temporaryDir();
   const path = join(dir, "texts.db");
   const first = await openTexts(path);
@@ -81,7 +81,7 @@ it("opens a file once, under whatever name, and again when it was closed", async
 });
 
 describe("another program that holds the lock of the SQLite file", () => {
-  /** As an operator's shell or a backup does it. */
+  /** Takes the lock as an operator's shell or a backup does. */
   function lock({ dataDir }: Running): DatabaseSync {
     const other = new DatabaseSync(join(dataDir, "sluice.db"));
     other.exec("begin immediate");
@@ -105,13 +105,13 @@ describe("another program that holds the lock of the SQLite file", () => {
       longestMs = Math.max(longestMs, performance.now() - startedAtMs);
       await sleep(50);
     }
-    // Waiting inside of SQLite, it was as long as the lock was held.
+    // When SQLite itself waited for the lock, this took as long as the lock was held.
     expect(longestMs).toBeLessThan(1_500);
     other.exec("rollback");
     expect((await changes).map(({ status }) => status)).toEqual([201, 201, 201]);
   });
 
-  it("is answered 503 and Retry-After when it takes too long, for those who queue behind too, and changes nothing", async () => {
+  it("makes changes fail with 503 and Retry-After if it takes too long, also queued ones, and nothing changes", async () => {
     const control = await startControlPlane();
     const other = lock(control);
     const startedAtMs = performance.now();

@@ -28,7 +28,7 @@ describe("a template", () => {
     expect(summaries[0]).toBe("deleted template default/polite-429");
   });
 
-  it("changes nothing when it says the same, and honours If-Match", async () => {
+  it("changes nothing if it is equal, and honours If-Match", async () => {
     const { call } = await startControlPlane();
     await call("PUT", polite, { body: { onLimit: { status: 503, action: "reject" } } });
     const same = await call("PUT", polite, { body: { onLimit: { action: "reject", status: 503 } } });
@@ -58,7 +58,7 @@ describe("a template", () => {
     expect((await call("GET", "/revisions")).body.revisions).toEqual([]);
   });
 
-  it("has a name, and an app", async () => {
+  it("needs a valid name and an existing app", async () => {
     const { call } = await startControlPlane();
     const named = await call("PUT", "/apps/default/templates/Polite", { body: { onLimit: {} } });
     expect(named.body.errors).toMatchObject([{ path: "name", got: '"Polite"' }]);
@@ -77,7 +77,7 @@ describe("a template", () => {
 });
 
 describe("a policy that uses a template", () => {
-  it("keeps the reference, and gateways get what it says, now and whenever it changes", async () => {
+  it("keeps the reference, and gateways get the template's content, now and whenever it changes", async () => {
     const running = await startControlPlane();
     await running.call("PUT", polite, { body: { onLimit: { status: 503 } } });
     await running.call("PUT", "/apps/default/templates/heavy", { body: { cost: 3 } });
@@ -100,7 +100,7 @@ describe("a policy that uses a template", () => {
     expect((await running.call("GET", books)).headers.get("etag")).toBe('"3"');
   });
 
-  it("gets its own app's", async () => {
+  it("gets the template of its own app", async () => {
     const running = await startControlPlane();
     await running.call("PUT", "/apps/shop");
     await running.call("PUT", "/apps/shop/templates/polite-429", { body: { onLimit: { status: 503 } } });
@@ -139,7 +139,7 @@ describe("a policy that uses a template", () => {
       '"heavy", where it is 3',
     ],
     [{ mode: { template: "polite-429" } }, "mode", "one of enforce", "an object"],
-  ])("is told what is wrong with %j, by the paths of its own document", async (fields, path, expected, got) => {
+  ])("is refused for %j, by the paths of its own document", async (fields, path, expected, got) => {
     const { call } = await startControlPlane();
     await call("PUT", polite, { body: { onLimit: { status: 503 } } });
     await call("PUT", "/apps/default/templates/heavy", { body: { cost: 3 } });
@@ -149,7 +149,7 @@ describe("a policy that uses a template", () => {
     expect((await call("POST", "/apps/default/policies/validate", { body })).body).toEqual({ valid: false, errors });
   });
 
-  it("is told that there are no templates", async () => {
+  it("is refused with the hint that there are no templates", async () => {
     const { call } = await startControlPlane();
     expect((await call("PUT", books, { body: usesPolite })).body.errors).toEqual([
       {
@@ -160,7 +160,7 @@ describe("a policy that uses a template", () => {
     ]);
   });
 
-  it("keeps it from being deleted, and is named", async () => {
+  it("keeps the template from being deleted, and is named", async () => {
     const { call } = await startControlPlane();
     await call("PUT", polite, { body: { onLimit: {} } });
     for (const name of ["films", "books"]) {
@@ -179,7 +179,7 @@ describe("a policy that uses a template", () => {
     expect((await call("DELETE", polite)).status).toBe(200);
   });
 
-  it("keeps it from changing into what the policy cannot have", async () => {
+  it("keeps the template from changing into what the policy cannot have", async () => {
     const { call } = await startControlPlane();
     const heavy = "/apps/default/templates/heavy";
     await call("PUT", heavy, { body: { cost: 3 } });
@@ -201,7 +201,7 @@ describe("a policy that uses a template", () => {
     expect((await call("GET", "/revisions")).body.revisions).toHaveLength(2);
   });
 
-  it("never loses it to a deletion at the same moment", async () => {
+  it("never loses the template to a deletion at the same moment", async () => {
     const running = await startControlPlane();
     for (let i = 0; i < 10; i++) {
       await running.call("PUT", polite, { body: { onLimit: { status: 503 } } });

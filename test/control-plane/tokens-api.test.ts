@@ -15,7 +15,7 @@ describe("POST /tokens", () => {
     ["editor", /^sluice_edt_/],
     ["viewer", /^sluice_vwr_/],
     ["caller", /^sluice_call_/],
-  ])("makes a token of the role %s, for ever unless told otherwise", async (role, prefix) => {
+  ])("makes a token of the role %s, without expiry unless stated", async (role, prefix) => {
     const { call } = await startControlPlane();
     const { status, headers, body } = await call("POST", "/tokens", { body: { name: "x", app: "default", role } });
     expect([status, headers.get("cache-control")]).toEqual([201, "no-store"]);
@@ -25,7 +25,7 @@ describe("POST /tokens", () => {
     expect(body).not.toHaveProperty("expiresAt");
   });
 
-  it("says when it expires, in whole seconds and never too early", async () => {
+  it("shows when the token expires, in whole seconds and never too early", async () => {
     const { call } = await startControlPlane({}, { now: () => nowMs + 1 });
     const body = { name: "x", app: "default", role: "viewer", expiresIn: "30d" };
     const { expiresAt } = (await call("POST", "/tokens", { body })).body;
@@ -55,14 +55,14 @@ describe("POST /tokens", () => {
     expect((await call("GET", "/tokens")).body.tokens).toHaveLength(1);
   });
 
-  it("refuses no body, and an app that does not exist", async () => {
+  it("refuses a missing body, and an app that does not exist", async () => {
     const { call } = await startControlPlane();
     expect((await call("POST", "/tokens")).body.errors).toEqual([{ path: "", expected: "an object", got: "nothing" }]);
     const none = await call("POST", "/tokens", { body: { name: "x", app: "none", role: "caller" } });
     expect([none.status, none.body.code]).toEqual([404, "app-not-found"]);
   });
 
-  it("stores its hash alone", async () => {
+  it("stores only the token's hash", async () => {
     const SLUICE_DATA_DIR = await temporaryDir();
     const { call, stop } = await startControlPlane({ SLUICE_DATA_DIR });
     const { token } = (await call("POST", "/tokens", { body: { name: "x", app: "default", role: "caller" } })).body;
@@ -73,7 +73,7 @@ describe("POST /tokens", () => {
 });
 
 describe("GET /tokens", () => {
-  it("lists pages in the order they were made, and never a token, a hash or a gateway's", async () => {
+  it("lists pages in the order of creation, and never a token, a hash or a gateway's token", async () => {
     let time = nowMs;
     const { call } = await startControlPlane({}, { now: () => time++ });
     const secrets: string[] = [gatewayToken, sha256(gatewayToken)];
@@ -98,7 +98,7 @@ describe("GET /tokens", () => {
     for (const secret of secrets) expect(JSON.stringify(tokens)).not.toContain(secret);
   });
 
-  it("shows one that has expired as such", async () => {
+  it("shows an expired token as such", async () => {
     let time = nowMs;
     const { call } = await startControlPlane({}, { now: () => time });
     time += 1_000;
@@ -129,7 +129,7 @@ describe("tokens of callers", () => {
     expect(JSON.stringify(gateway.received)).not.toContain(one.token);
   });
 
-  it("are answered when every gateway has applied them, so that one can be used at once", async () => {
+  it("are answered once every gateway has applied them, so that a token can be used at once", async () => {
     const running = await startControlPlane();
     const gateway = await connectGateway(running, "g1");
     gateway.apply(await gateway.next("snapshot"));
@@ -150,7 +150,7 @@ describe("tokens of callers", () => {
     expect([isApplied, deleted.body]).toEqual([true, { revision: 2, applied: { gateways: 1, acked: 1, refused: 0 } }]);
   });
 
-  it("are answered after a second at the latest where a gateway is dead, and say that it has not applied them", async () => {
+  it("are answered after a second at the latest if a gateway is dead, with the count of those that applied them", async () => {
     const running = await startControlPlane();
     const gateway = await connectGateway(running, "dead");
     gateway.apply(await gateway.next("snapshot"));
@@ -163,7 +163,7 @@ describe("tokens of callers", () => {
     expect(tookMs).toBeLessThan(5_000);
   });
 
-  it("are answered at once with ?wait=0s, or where no gateway is connected, and so are tokens of other roles", async () => {
+  it("are answered at once with ?wait=0s, or if no gateway is connected, and so are tokens of other roles", async () => {
     const running = await startControlPlane();
     const alone = await running.call("POST", "/tokens", { body: caller });
     expect(alone.body.applied).toEqual({ gateways: 0, acked: 0, refused: 0 });
@@ -189,7 +189,7 @@ describe("tokens of callers", () => {
     expect(await gateway.next("snapshot")).toMatchObject({ revision: 2, callers: [] });
   });
 
-  it("go with their app", async () => {
+  it("are deleted with their app", async () => {
     const running = await startControlPlane();
     await running.call("PUT", "/apps/shop");
     await running.call("POST", "/tokens", { body: { ...caller, app: "shop" } });
@@ -198,7 +198,7 @@ describe("tokens of callers", () => {
     expect(await gateway.next("snapshot")).toMatchObject({ revision: 3, callers: [] });
   });
 
-  it("are waited for with ?wait, and stand in the history by name", async () => {
+  it("are waited for with ?wait, and appear in the history by name", async () => {
     const { call } = await startControlPlane();
     const { body } = await call("POST", "/tokens?wait=1s", { body: caller });
     expect(body).toMatchObject({ revision: 1, applied: { gateways: 0, acked: 0, refused: 0 } });
@@ -210,7 +210,7 @@ describe("tokens of callers", () => {
     ]);
   });
 
-  it("alone are a revision: gateways never see the others", async () => {
+  it("are the only ones to make a revision: gateways never see the others", async () => {
     const { call } = await startControlPlane();
     const { body } = await call("POST", "/tokens", { body: { ...caller, role: "editor" } });
     expect(body).not.toHaveProperty("revision");
@@ -220,7 +220,7 @@ describe("tokens of callers", () => {
 });
 
 describe("the tokens of the environment", () => {
-  it("do not push out an app's tokens of the same name at the next start", async () => {
+  it("do not replace an app's tokens of the same name at the next start", async () => {
     const SLUICE_DATA_DIR = await temporaryDir();
     const first = await startControlPlane({ SLUICE_DATA_DIR });
     const body = { name: "environment", app: "default", role: "admin" };

@@ -46,7 +46,7 @@ describe("tokens", () => {
     }
   });
 
-  it("makes an admin token at the first start only, and stores its hash alone", async () => {
+  it("makes an admin token at the first start only, and stores only its hash", async () => {
     const SLUICE_DATA_DIR = await temporaryDir();
     const environment = { SLUICE_DATA_DIR, SLUICE_ADMIN_TOKEN: "", SLUICE_GATEWAY_TOKEN: "" };
     const first = await startControlPlane(environment);
@@ -61,7 +61,7 @@ describe("tokens", () => {
     expect((await second.call("GET", "/apps", { token })).status).toBe(200);
   });
 
-  it("forgets the token of the environment when the variable changes or goes away", async () => {
+  it("forgets the token of the environment when the variable changes or is removed", async () => {
     const SLUICE_DATA_DIR = await temporaryDir();
     await (await startControlPlane({ SLUICE_DATA_DIR })).stop();
 
@@ -90,7 +90,7 @@ describe("tokens", () => {
 
   it("keeps their hashes in a database that only its owner reads", async () => {
     const { dataDir } = await startControlPlane();
-    // The directory itself is opened to the gateway's workers where nginx is started by root.
+    // The directory itself is open to the gateway's workers if root starts nginx.
     for (const name of ["sluice.db", "sluice.db-wal", "sluice.db-shm"]) {
       expect((await stat(join(dataDir, name))).mode & 0o777).toBe(0o600);
     }

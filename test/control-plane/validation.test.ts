@@ -48,7 +48,7 @@ describe("validation", () => {
     "file:///etc/passwd",
     "gopher://127.0.0.1:6379/_FLUSHALL",
     "/../../etc/passwd",
-  ])("takes no address that would have a gateway ask elsewhere (SSRF): %s", async (address) => {
+  ])("refuses addresses that would make a gateway connect elsewhere (SSRF): %s", async (address) => {
     const { call } = await startControlPlane();
     for (const field of ["uri", "location"]) {
       const onLimit = { action: "degrade", [field]: address };
@@ -57,7 +57,7 @@ describe("validation", () => {
     }
   });
 
-  it("refuses to store it with the same list, and keeps what was stored", async () => {
+  it("refuses to store an invalid document with the same list, and keeps what was stored", async () => {
     const { call } = await startControlPlane();
     await call("PUT", books, { body: onePerSecond });
     const { status, body } = await call("PUT", books, { body: faulty });
@@ -74,14 +74,14 @@ describe("validation", () => {
     expect((await call("GET", "/apps/default/policies")).body.policies).toEqual([]);
   });
 
-  it("tells what a good document says in vain, and stores it all the same", async () => {
+  it("warns of settings without effect in a valid document, and still stores it", async () => {
     const { call } = await startControlPlane();
     const body = { ...onePerSecond, consistency: "leased" };
     const warnings = [
       { path: "consistency", expected: "exact, or scope cluster: on a node nothing is leased", got: '"leased"' },
     ];
     expect((await call("POST", validate, { body })).body).toEqual({ valid: true, warnings });
-    // Again too, when nothing changes.
+    // The warnings come again when nothing changes.
     expect((await call("PUT", books, { body })).body).toEqual({ revision: 1, warnings });
     expect((await call("PUT", books, { body })).body).toEqual({ revision: 1, warnings });
     expect((await call("GET", books)).body).toEqual({ name: "books", ...body });
@@ -89,14 +89,14 @@ describe("validation", () => {
     expect((await call("POST", validate, { body: { ...body, limits: [] } })).body).not.toHaveProperty("warnings");
   });
 
-  it("refuses a name that is not the URL's", async () => {
+  it("refuses a name other than the URL's", async () => {
     const { call } = await startControlPlane();
     const { status, body } = await call("PUT", books, { body: { name: "films", ...onePerSecond } });
     expect(status).toBe(400);
     expect(body.errors).toEqual([{ path: "name", expected: '"books", as in the URL, or nothing', got: '"films"' }]);
   });
 
-  it("refuses a URL whose name is none", async () => {
+  it("refuses a URL with an invalid name", async () => {
     const { call } = await startControlPlane();
     for (const name of ["Books", "a_b", "a".repeat(64), "-a"]) {
       const { status, body } = await call("PUT", `/apps/default/policies/${name}`, { body: onePerSecond });
@@ -104,7 +104,7 @@ describe("validation", () => {
     }
   });
 
-  it("refuses cluster scope without Redis, beside the other faults", async () => {
+  it("refuses cluster scope without Redis, along with the other faults", async () => {
     const clustered = { ...onePerSecond, scope: "cluster", cost: 0 };
     const without = await startControlPlane();
     expect((await without.call("PUT", books, { body: clustered })).body.errors).toEqual([
@@ -115,7 +115,7 @@ describe("validation", () => {
     expect((await withRedis.call("PUT", books, { body: { ...clustered, cost: 1 } })).status).toBe(201);
   });
 
-  it.each(["null", "[]", '"text"', "7"])("finds %s to be no object", async (text) => {
+  it.each(["null", "[]", '"text"', "7"])("refuses %s, which is not an object", async (text) => {
     const { call } = await startControlPlane();
     const { status, body } = await call("PUT", books, { text });
     expect(status).toBe(400);

@@ -21,14 +21,14 @@ describe("the transitions of a time zone", () => {
     expect(berlin.at(-1)).toBe("2036-03-30T01:00:00.000Z 120");
   });
 
-  it("are one where clocks stay, by whatever part of an hour", () => {
+  it("are a single one if clocks do not change, with any part of an hour", () => {
     expect(written("Asia/Shanghai")).toEqual(["2026-06-14T00:00:00.000Z 480"]);
     expect(written("Asia/Kathmandu")).toEqual(["2026-06-14T00:00:00.000Z 345"]);
     expect(written("UTC")).toEqual(["2026-06-14T00:00:00.000Z 0"]);
     expect(written("America/St_Johns")?.[0]).toBe("2026-06-14T00:00:00.000Z -150");
   });
 
-  it("are none of a zone that is none", () => {
+  it("are undefined for an unknown zone", () => {
     for (const timezone of ["Europe/Nowhere", "", "__proto__", "mars"]) expect(written(timezone)).toBeUndefined();
   });
 
@@ -38,7 +38,7 @@ describe("the transitions of a time zone", () => {
     expect(zoneTransitions("America/New_York", now / 1000 + 29 * day)).toBe(first);
     const later = zoneTransitions("America/New_York", now / 1000 + 31 * day);
     expect(later?.[0]?.[0]).toBe((first?.[0]?.[0] ?? 0) + 31 * day);
-    // A clock that was put back may be before the first of them.
+    // A clock that was put back may be before the first transition.
     expect(zoneTransitions("America/New_York", now / 1000 - day)?.[0]?.[0]).toBe((first?.[0]?.[0] ?? 0) - day);
   });
 });
@@ -75,14 +75,14 @@ describe("a snapshot", () => {
     expect(readSnapshot(message).problems).toEqual([]);
   });
 
-  it("has none where no policy has a schedule, though one speaks of it", async () => {
+  it("has no zones if no policy has a schedule, even if one mentions it", async () => {
     const { bytes } = await snapshotFrame(state({ ...onePerSecond, description: 'a "schedule"' }), now);
     expect(JSON.parse(bytes.toString())).not.toHaveProperty("zones");
   });
 });
 
 describe("a policy's time zone", () => {
-  it("is refused where there is none of the name, beside the other faults", async () => {
+  it("is refused if no zone has the name, along with the other faults", async () => {
     const { call } = await startControlPlane();
     const put = (timezone: unknown, more = {}) =>
       call("PUT", "/apps/default/policies/p", {

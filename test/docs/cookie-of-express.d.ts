@@ -1,4 +1,4 @@
-/** cookie 0.7, which has no types of its own. */
+/** Types for cookie 0.7, which has none of its own. */
 declare module "cookie-of-express" {
   export function parse(cookies: string): Record<string, string | undefined>;
 }

@@ -1,4 +1,4 @@
-// Docs that name what the code has: a field, a variable, a metric or a file that one side lacks is a fault of the other.
+// The docs name what the code has: a field, a variable, a metric or a file that only one side has is a fault of the other.
 
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
@@ -12,7 +12,7 @@ const project = resolve(import.meta.dirname, "../..");
 const read = (path: string) => readFileSync(join(project, path), "utf8");
 const sources = (pattern: string) => globSync(pattern, { cwd: project }).map(read).join("\n");
 
-/** Every `name` in the first cell of a table row. */
+/** @returns every `name` in the first cell of a table row */
 function namesInTables(markdown: string): Set<string> {
   const names = new Set<string>();
   for (const [, cell] of markdown.matchAll(/^\| ([^|]*) \|/gm)) {
@@ -37,7 +37,7 @@ it("docs/policies.md has every field of a policy", () => {
   expect(missing).toEqual([]);
 });
 
-it("docs/security.md has every header that is for admins", () => {
+it("docs/security.md has every header that only admins may set", () => {
   const documented = /\*\*Headers for admins\..*? Names:(.*?) Beginnings of names:(.*?)Those that frame/s;
   const [, names, beginnings] = documented.exec(read("docs/security.md")) as unknown as [string, string, string];
   const quoted = (text: string) => [...text.matchAll(/`([a-z0-9-]+)…?`/g)].map(([, name]) => name);
@@ -120,7 +120,7 @@ it("docs/operations.md and the launcher's list have every SLUICE_ variable that 
   const documented = [...namesInTables(read("docs/operations.md"))].filter((name) => name.startsWith("SLUICE_"));
   expect(documented.sort()).toEqual([...used].sort());
   const known = read(namesFile).match(/(?<=")SLUICE_[A-Z_]*[A-Z](?=")/g) ?? [];
-  // What a gateway in your own nginx reads: docs/install.md tells of it.
+  // A gateway in an operator's own nginx reads this variable; docs/install.md documents it.
   expect(known.sort()).toEqual([...used, "SLUICE_GATEWAY_DIR"].sort());
 });
 
@@ -180,7 +180,7 @@ describe("links in the docs", () => {
   });
 });
 
-/** As repositories make them of headings: in lower case, without punctuation, blanks as dashes; and those that a page names itself. */
+/** @returns anchors as repositories make them of headings (lower case, no punctuation, dashes for blanks), and the page's own */
 function anchorsOf(markdown: string): Set<string> {
   const text = markdown.replace(/^```.*?^```$/gms, "");
   const headings = [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading]) =>

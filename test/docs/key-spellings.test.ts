@@ -1,5 +1,5 @@
-// docs/policies.md tells how spellings of cookies and bearer tokens are read: by Sluice, and by the parsers that services have.
-// Those of npm are run here. Go's and Python's columns are what these parsers said when the table was made.
+// docs/policies.md says how spellings of cookies and bearer tokens are read: by Sluice, and by the parsers of services. The
+// parsers of npm run here. The columns of Go and Python are what those parsers returned when the table was made.
 
 import { parseCookie } from "cookie";
 import { parse as parseOfExpress } from "cookie-of-express";
@@ -42,7 +42,7 @@ describe("the table of cookies", () => {
     }
   });
 
-  it("has no spelling of a value that Sluice takes for no cookie", () => {
+  it("has no spelling with a value that Sluice reads as no cookie", () => {
     for (const { written, reading, others } of spellings) {
       if (reading !== undefined && reading !== "") continue;
       for (const read of Object.values(others)) expect([written, read ?? ""]).toEqual([written, ""]);
@@ -71,7 +71,7 @@ describe("whatever a client writes for a cookie", () => {
   ];
   const line = fc.array(fc.constantFrom(...parts), { maxLength: 10 }).map((each) => each.join(""));
 
-  it("is the same counter, or refused, where a parser reads the same value", () => {
+  it("has the same counter, or is refused, if a parser reads the same value", () => {
     fc.assert(
       fc.property(line, (cookies) => {
         for (const parse of Object.values(parsers)) {

@@ -1,5 +1,5 @@
-// Who runs Sluice in an nginx of their own copies what docs/install.md shows and lists: what nginx.conf has and the page lacks is
-// missing there, and breaks something that nobody notices at first.
+// Operators who run Sluice in their own nginx copy what docs/install.md shows and lists: what nginx.conf has and the page
+// lacks is missing there, and breaks something that nobody notices at first.
 
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -8,7 +8,7 @@ import { describe, expect, it } from "vitest";
 const project = resolve(import.meta.dirname, "../..");
 const read = (path: string) => readFileSync(join(project, path), "utf8");
 
-/** What stands in nginx.conf for a directive that differs between machines. */
+/** Placeholders in nginx.conf for directives that differ between machines, with an example of each. */
 const filledIn: Record<string, string> = {
   SLUICE_MODULES: "load_module x;",
   SLUICE_USER: "user x;",
@@ -16,7 +16,7 @@ const filledIn: Record<string, string> = {
   SLUICE_TRUST: "lua_ssl_trusted_certificate x;",
 };
 
-/** What every nginx has as its operator wants it. */
+/** Directives that every nginx has as its operator wants them. */
 const operatorsOwn = [
   "access_log",
   "client_body_temp_path",
@@ -44,7 +44,7 @@ const operatorsOwn = [
   "location /api/",
 ];
 
-/** Every directive by its name, and every location with what it matches. */
+/** @returns every directive by its name, and every location with what it matches */
 function directivesOf(config: string): Set<string> {
   const statements = config
     .replace(/#.*$/gm, "")
@@ -67,13 +67,13 @@ const listed = [...section.matchAll(/^\| ([^|]*) \|/gm)].flatMap(([, cell]) =>
 const config = read("nginx.conf");
 const ours = (text: string) => [...directivesOf(text)].filter((name) => !operatorsOwn.includes(name)).sort();
 
-it("docs/install.md lists what to take over into one's own nginx: all of nginx.conf that is not the operator's, no more", () => {
+it("docs/install.md lists what to copy into one's own nginx: all of nginx.conf that is not the operator's, and no more", () => {
   expect(ours(config).length).toBeGreaterThan(15);
   const withoutArguments = listed.map((name) => (name.startsWith("location") ? name : name.replace(/\s.*/s, "")));
   expect([...new Set(withoutArguments)].sort()).toEqual(ours(config));
 });
 
-it("what the list gives with its arguments stands so in nginx.conf", () => {
+it("what the list gives with arguments is in nginx.conf with these arguments", () => {
   const given = listed.filter((name) => name.includes(" "));
   expect(given.filter((name) => !config.includes(name))).toEqual([]);
 });
@@ -101,7 +101,7 @@ describe("what the page shows", () => {
   const [debian = "", site = "", openresty = ""] = blocks("diff").map(added);
   const unspaced = (text: string) => text.replace(/#.*$/gm, "").replace(/\s+/g, " ");
 
-  it("has every directive of nginx.conf that is not the operator's, but for the modules, which packages load", () => {
+  it("has every directive of nginx.conf that is not the operator's, except the modules, which packages load", () => {
     const expected = ours(config).filter((name) => name !== "load_module");
     expect(ours([sluice, debian, site, proxied].join("\n"))).toEqual(expected);
     expect(unspaced(openresty).trim()).toBe(unspaced(`${debian} include sluice.conf; ${site}`).trim());

@@ -1,4 +1,4 @@
-// The pictures show what the code does: they are redrawn here from the limiter as it is now.
+// The pictures show what the code does: this test draws them again from the current limiter.
 
 import { globSync, readFileSync } from "node:fs";
 import { resolve } from "node:path";
@@ -17,12 +17,12 @@ it.each([...drawn.keys()])("%s is what `npm run pictures` draws", (name) => {
   expect(readFileSync(resolve(directory, name), "utf8")).toBe(drawn.get(name));
 });
 
-it.each([...drawn])("%s has a title and a description, and asks for nothing from elsewhere", (_, svg) => {
+it.each([...drawn])("%s has a title and a description, and loads nothing from elsewhere", (_, svg) => {
   expect(svg).toMatch(/<title id="title">.+<\/title>\n {2}<desc id="description">.+<\/desc>/);
   expect(svg.replace('xmlns="http://www.w3.org/2000/svg"', "")).not.toMatch(/https?:|url\(|@import|@font-face|href/);
 });
 
-it("shows on one trace what tells the algorithms apart", () => {
+it("one trace shows the differences between the algorithms", () => {
   const most = (algorithm: Parameters<typeof outcomeOf>[0]) => mostInAWindow(outcomeOf(algorithm)).count;
   expect(most("fixed-window")).toBe(20);
   expect(most("sliding-window")).toBe(10);

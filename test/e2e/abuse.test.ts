@@ -1,4 +1,4 @@
-// What a client may try so that its requests are counted elsewhere or not at all. Each test is named after the abuse.
+// Tries what a client may do so that its requests are counted elsewhere or not at all. Each test is named after the abuse.
 
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
@@ -14,7 +14,7 @@ const counting = (name: string, key: string[], match: object = { paths: [`/${nam
   limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
 });
 
-/** The one peer that nginx believes X-Forwarded-For of. */
+/** nginx believes X-Forwarded-For from this peer alone. */
 const trusted = "127.0.0.9";
 
 let gateway: LoneGateway;
@@ -53,13 +53,13 @@ async function send(target: string, { lines = [], host = "x", method = "GET", fr
   return text(socket);
 }
 
-/** How many requests, this one among them, were counted with its key; NaN: no policy counted it. */
+/** @returns how many requests with this one's key have been counted, this one included; NaN if no policy counted it */
 async function countOf(target: string, sent?: Sent): Promise<number> {
   return quota - Number(/^X-RateLimit-Remaining: (\d+)/im.exec(await send(target, sent))?.[1] ?? Number.NaN);
 }
 
 describe("an address", () => {
-  it("is not what an untrusted peer writes: X-Forwarded-For, X-Real-IP, Forwarded, Connection: X-Real-IP", async () => {
+  it("is not taken from what an untrusted peer writes: X-Forwarded-For, X-Real-IP, Forwarded, Connection: X-Real-IP", async () => {
     const spoofed = [
       ["X-Forwarded-For: 192.0.2.1"],
       ["X-Real-IP: 192.0.2.2"],
@@ -72,7 +72,7 @@ describe("an address", () => {
     expect(counts).toEqual([1, 2, 3, 4, 5]);
   });
 
-  it("is one within an IPv6 /64, and ::ffff:a.b.c.d is a.b.c.d", async () => {
+  it("counts as its IPv6 /64, and ::ffff:a.b.c.d counts as a.b.c.d", async () => {
     const of = (address: string) => countOf("/ip", { from: trusted, lines: [`X-Forwarded-For: ${address}`] });
     expect(await of("2001:db8:1:2::1")).toBe(1);
     expect(await of("2001:db8:1:2:ffff:ffff:ffff:ffff")).toBe(2);
@@ -85,7 +85,7 @@ describe("an address", () => {
 });
 
 describe("a path", () => {
-  it("is one bucket in the spellings //, /./, /x/../, %2e, %2F, %62, # and ?", async () => {
+  it("has one bucket in the spellings //, /./, /x/../, %2e, %2F, %62, # and ?", async () => {
     const spellings = ["/books", "//books", "/./books", "/x/../books", "/%2e/books", "/%2Fbooks", "/%62ooks"];
     spellings.push("/books#part", "/books?a=1", "/x/%2e%2e/books");
     const counts: number[] = [];
@@ -93,7 +93,7 @@ describe("a path", () => {
     expect(counts).toEqual(spellings.map((_, i) => i + 1));
   });
 
-  it("that is another to the service (case, trailing slash, ;x) is still counted by what holds for all paths", async () => {
+  it("that differs for the service (case, trailing slash, ;x) is still counted by a policy for all paths", async () => {
     const paths = ["/books", "/BOOKS", "/books/", "/books;x", "/books%3Bx", "/books%23", "/books%3F"];
     const counts: number[] = [];
     for (const path of paths) counts.push(await countOf(path, { host: "all.example" }));
@@ -106,7 +106,7 @@ describe("a path", () => {
 });
 
 describe("a key", () => {
-  it("of parts with every delimiter is another for every way to cut it", async () => {
+  it("of several parts is another key for every way to cut its text, whatever the delimiter", async () => {
     const delimiters = [":", ",", "|", "/", ";", "=", "&", "\\", "%", "{", "}", '"', "'", " . ", "1:a", "%3A", "{x}"];
     for (const delimiter of delimiters) {
       const ways = [
@@ -121,19 +121,19 @@ describe("a key", () => {
     }
   });
 
-  it("of 8 KB is counted, and told from one that differs in its last byte", async () => {
+  it("of 8 KB is counted, and differs from one with another last byte", async () => {
     const long = "k".repeat(8000);
     const of = (value: string) => countOf("/user", { lines: [`X-User: ${value}`] });
     expect([await of(`${long}a`), await of(`${long}a`), await of(`${long}b`)]).toEqual([1, 2, 1]);
   });
 
-  it("is found behind a hundred headers", async () => {
+  it("is found behind 120 other headers", async () => {
     const lines = [...Array.from({ length: 120 }, (_, i) => `X-Filler-${i}: ${i}`), "X-User: hundredth"];
     expect(await countOf("/user", { lines })).toBe(1);
     expect(await countOf("/user", { lines: ["X-User: hundredth"] })).toBe(2);
   });
 
-  it("holds no line that a client smuggles in: CR and LF end nothing but the header", async () => {
+  it("cannot smuggle in a line: CR and LF end nothing but the header", async () => {
     const answer = await send("/user", { lines: ["X-User: a\rSet-Cookie: x=1"] });
     expect(answer).not.toMatch(/^Set-Cookie/im);
     expect(await send("/user?%0d%0aSet-Cookie:%20x=1", { lines: ["X-User: b"] })).not.toMatch(/^Set-Cookie/im);
@@ -141,13 +141,13 @@ describe("a key", () => {
   });
 });
 
-test("X-HTTP-Method-Override changes no method", async () => {
+test("X-HTTP-Method-Override does not change the method", async () => {
   expect(await countOf("/method")).toBe(1);
   expect(await countOf("/method", { lines: ["X-HTTP-Method-Override: POST"] })).toBe(2);
   expect(await countOf("/method", { method: "HEAD", lines: ["X-HTTP-Method-Override: GET"] })).toBeNaN();
 });
 
-test("a leaky-bucket of days keeps nobody waiting for days: who would have to is refused, and told when", async () => {
+test("a leaky-bucket of days delays no request for days: it refuses, with Retry-After", async () => {
   expect(await send("/days")).toMatch(/^HTTP\/1\.1 404 /);
   const answer = await send("/days");
   expect(answer).toMatch(/^HTTP\/1\.1 429 /);

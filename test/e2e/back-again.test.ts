@@ -1,4 +1,4 @@
-// Who was told in the log that something went is told when it is back: at the gateway, of the control plane and of Redis.
+// The gateway's log reports that the control plane or Redis is lost, and also when it is back.
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -23,7 +23,7 @@ afterEach(async () => {
 
 const linesWith = (log: string, words: RegExp) => log.split("\n").filter((line) => words.test(line));
 
-it("logs that the control plane is lost, and once that it is connected again", async () => {
+it("logs that the control plane is lost, and logs once that it is connected again", async () => {
   system = await System.start({ workers: 2 });
   const { gateway: connected } = system;
   const log = () => readFileSync(join(connected.directory, "error.log"), "utf8");
@@ -38,7 +38,7 @@ it("logs that the control plane is lost, and once that it is connected again", a
   expect(linesWith(log(), again)).toHaveLength(1);
 });
 
-it("logs that Redis fails and that it answers again, once for all workers", async () => {
+it("logs once for all workers that Redis fails, and once that it answers again", async () => {
   const port = await freePort();
   redis = new RedisServer(port);
   await redis.start();

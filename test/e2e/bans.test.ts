@@ -1,4 +1,4 @@
-// Bans at a real gateway: of a network and of key values, by app, until they end.
+// Tests bans at a real gateway: of a network and of key values, by app, until they end.
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { days } from "../../limiter/src/document/schedule.ts";
@@ -9,7 +9,7 @@ const limits = [{ algorithm: "fixed-window", quota: 1000, window: "366d" }];
 const at = (name: string) => ({ name, match: { paths: [`/${name}`] }, key: ["header:x-user"], limits });
 const soon = Math.floor(Date.now() / 1000) + 3;
 const later = soon + 3600;
-// Half a week from now, so that no border is near.
+// This day is days away from today, so that the test does not run near the schedule's border.
 const otherDay = days[(new Date().getUTCDay() + 2) % 7] as string;
 const notNow = { timezone: "UTC", windows: [{ days: [otherDay], from: "00:00", to: "24:00" }] };
 const debugSecret = "who may see why, may see it";
@@ -20,7 +20,7 @@ const bannedByDefault = "127.0.0.20";
 const bannedForNow = "127.0.0.21";
 const bannedByShop = "127.0.0.30";
 
-/** One of each way in which a policy may leave a request alone. */
+/** One policy for each way in which a policy may let a request pass, and one that is enforced. */
 const lenient = (prefix: string) => [
   { ...at(`${prefix}-shadow`), mode: "shadow" },
   { ...at(`${prefix}-off`), mode: "off" },
@@ -47,7 +47,7 @@ beforeAll(async () => {
       { id: "2", app: "shop", cidr: bannedByShop, untilSeconds: later },
       { id: "3", app: "default", cidr: bannedForNow, untilSeconds: soon },
       { id: "4", app: "default", policy: "open", key: ["bad-*"], untilSeconds: 1 },
-      // Made when the policy had another key, or by somebody who knows no addresses.
+      // This ban was made when the policy had another key, or by somebody who does not know that the key is an address.
       { id: "5", app: "default", policy: "by-address", key: ["bad"], untilSeconds: later },
       { id: "6", app: "default", cidr: bannedByDefault, untilSeconds: later },
       { id: "7", app: "default", policy: "keyed-shadow", key: ["bad-*"], untilSeconds: later },
@@ -60,25 +60,25 @@ afterAll(() => gateway?.stop());
 const status = async (path: string, user: string, from = innocent) =>
   (await ask(`${gateway.url}${path}`, { headers: { "x-user": user }, from })).status;
 
-/** @returns what each of these paths is answered */
+/** @returns the status that each of these paths is answered with */
 const statuses = async (paths: readonly string[], from: string) =>
   Object.fromEntries(await Promise.all(paths.map(async (path) => [path, await status(path, "a", from)])));
 
 const all = (paths: readonly string[], answer: number) => Object.fromEntries(paths.map((path) => [path, answer]));
 
-// The upstream here answers 404 to what it does not know.
+// The upstream here answers 404 to a path that it does not know.
 describe("a banned key", () => {
-  it("is refused by its policy alone", async () => {
+  it("is refused by the policy that the ban names, and by no other", async () => {
     expect(await status("/keyed", "bad-one")).toBe(403);
     expect(await status("/keyed", "good-one")).toBe(404);
     expect(await status("/open", "bad-one")).toBe(404);
   });
 
-  it("is let through by a policy that only watches", async () => {
+  it("passes a policy in shadow mode", async () => {
     expect(await status("/keyed-shadow", "bad-one")).toBe(404);
   });
 
-  it("that its policy can never have bans nobody, and the policy limits on", async () => {
+  it("that the policy's key can never equal bans nobody, and the policy still limits", async () => {
     expect(await status("/by-address", "a")).toBe(404);
     expect(await status("/by-address", "a")).toBe(429);
   });
@@ -92,7 +92,7 @@ describe("an address banned by app default", () => {
     expect(await statuses(paths, innocent)).toEqual(all(paths, 404));
   });
 
-  it("is told so, and is counted", async () => {
+  it("gets a problem document titled Banned, and is counted", async () => {
     const { body, headers } = await ask(`${gateway.url}/`, { from: bannedByDefault });
     expect(JSON.parse(body)).toMatchObject({ status: 403, title: "Banned" });
     expect(headers["x-sluice-debug"]).toBeUndefined();
@@ -102,7 +102,7 @@ describe("an address banned by app default", () => {
     await expect.poll(() => gateway.metric("sluice_banned_requests_total")).toBeGreaterThan(0);
   });
 
-  it("may come back when its time is over, without a new snapshot", async () => {
+  it("is let in again when the ban ends, without a new snapshot", async () => {
     if (Date.now() / 1000 < soon) expect(await status("/", "a", bannedForNow)).toBe(403);
     await new Promise((resolve) => setTimeout(resolve, Math.max(0, soon * 1000 - Date.now()) + 50));
     expect(await status("/", "a", bannedForNow)).toBe(404);

@@ -1,5 +1,5 @@
-// What a gateway spares Redis: requests that come together are asked about together, a refusal is not asked about twice, and
-// a Redis that fails is left alone until it is back.
+// Tests what a gateway spares Redis: requests that come together share a call, a refusal is remembered instead of requested
+// again, and a Redis that fails is left alone until it is back.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -17,7 +17,7 @@ afterAll(async () => {
   await system?.stop();
 });
 
-/** Calls of scripts by gateways, as Redis counts them: the control plane's own, a look at its rights each second, are EVAL. */
+/** @returns calls of scripts by gateways, as Redis counts them; the control plane's look at its rights each second is EVAL */
 async function scriptCalls(): Promise<number> {
   const stats = String(await system.redis?.command("INFO", "commandstats"));
   return Number(/^cmdstat_evalsha:calls=(\d+)/m.exec(stats)?.[1] ?? 0);
@@ -46,7 +46,7 @@ describe("requests that come together", () => {
     },
   );
 
-  it("are decided all or none by policies of several limits, and beside others of one", async () => {
+  it("are charged by all limits or none where a policy has several, and alongside policies of one limit", async () => {
     const limits = [
       { name: "few", algorithm: "fixed-window", quota: 20, window: "1h" },
       { name: "many", algorithm: "token-bucket", quota: 40, window: "1h" },
@@ -59,17 +59,17 @@ describe("requests that come together", () => {
       { 200: 20, 429: 180 },
       { 200: 40, 429: 160 },
     ]);
-    // Each of several limits is a call of its own, but they share the round trip.
+    // Each limit of a policy with several is a call of its own, but the calls share the round trip.
     expect((await scriptCalls()) - before).toBeLessThan(390);
     expect(await metric("sluice_redis_batched_counters_total")).toBeGreaterThan(
       2 * (await metric("sluice_redis_batches_total")),
     );
     await system.put({ name: "several", scope: "cluster", match: { paths: ["/several"] }, limits: limits.slice(1) });
-    // What the first limit refused, the second was not charged for.
+    // The second limit was not charged for what the first refused.
     expect(await askAtOnce(at("/several"), 60)).toEqual({ 200: 20, 429: 40 });
   });
 
-  it("have the slot of a client back that went away while it waited for Redis", async () => {
+  it("leave no slot taken when a client goes away while it waits for Redis", async () => {
     await system.put({
       name: "slots",
       scope: "cluster",
@@ -100,12 +100,12 @@ describe("a refusal", () => {
     limits: [{ algorithm: "fixed-window", quota, window: "1d" }],
   });
 
-  it("is remembered: a flood over the limit asks Redis nothing, and is told the same", async () => {
+  it("is remembered: a flood over the limit sends nothing to Redis and gets the same answer", async () => {
     await system.put(daily(5));
     expect(await askAtOnce(at("/daily"), 20)).toEqual({ 200: 5, 429: 15 });
     const before = await scriptCalls();
     const first = await ask(at("/daily")[0] as string);
-    // Until midnight, UTC: longer than a refusal is remembered.
+    // The wait lasts until midnight UTC, which is longer than a gateway remembers a refusal.
     const untilMidnight = 86_400 - ((Date.now() / 1000) % 86_400);
     if (untilMidnight > 120) expect(Number(first.headers["retry-after"])).toBeGreaterThan(untilMidnight - 5);
     await sleep(1100);
@@ -132,13 +132,13 @@ describe("a refusal", () => {
     expect(await askAtOnce(at("/daily"), 20)).toEqual({ 200: 3, 429: 17 });
   });
 
-  it("is forgotten within two seconds when Redis was emptied", async () => {
+  it("is forgotten within two seconds after Redis was emptied", async () => {
     await sleep(1500);
     await system.redis?.command("FLUSHALL");
     await until("Redis is asked again", 2500, async () => (await ask(at("/daily")[0] as string)).status === 200);
   });
 
-  it("holds no longer than it is true: a bucket of 20 a second is used up", async () => {
+  it("is remembered no longer than it holds: a bucket of 20 a second is fully used", async () => {
     await system.put({
       name: "steady",
       scope: "cluster",
@@ -156,7 +156,7 @@ describe("a refusal", () => {
 });
 
 describe("a Redis that fails", () => {
-  it("is left alone after some calls, so that nobody waits for it, and asked again within half a second", async () => {
+  it("is left alone after some failed calls, so that no request waits for it, and tried again within half a second", async () => {
     await system.put({
       name: "local",
       scope: "cluster",
@@ -177,14 +177,14 @@ describe("a Redis that fails", () => {
     expect(performance.now() - startedAtMs).toBeLessThan(900);
     system.redis?.goOn();
     await until("the breaker is closed", 2000, async () => (await metric("sluice_redis_breakers_open")) === 0);
-    // What passed meanwhile has been charged by then.
+    // Requests that passed meanwhile have been charged by then.
     await sleep(300);
     const before = await scriptCalls();
     await ask(url);
     expect((await scriptCalls()) - before).toBe(1);
   });
 
-  it("is left alone too where it refuses all that it is asked together", async () => {
+  it("is left alone too when it refuses every call of a batch", async () => {
     const urls: string[] = [];
     for (const name of ["refused-a", "refused-b"]) {
       await system.put({
@@ -197,21 +197,21 @@ describe("a Redis that fails", () => {
     }
     const [a, b] = urls as [string, string];
     await askAtOnce(urls, 4);
-    // Nobody is asking.
+    // By now no call is under way.
     await sleep(200);
     await system.redis?.command("CONFIG", "SET", "maxmemory", "1");
     try {
       const before = await scriptCalls();
       system.redis?.hang();
       const asked: Promise<unknown>[] = [];
-      // The first asks by itself, the second in the first batch, and the others together in the next.
+      // The first request is sent by itself, the second in the first batch, and the others together in the next.
       for (const url of [a, a, a, b]) {
         asked.push(ask(url));
         await sleep(30);
       }
       system.redis?.goOn();
       await Promise.all(asked);
-      // After the third failure none is asked once more by itself.
+      // After the third failure, no request is tried once more by itself.
       expect((await scriptCalls()) - before).toBe(4);
     } finally {
       system.redis?.goOn();
@@ -249,7 +249,7 @@ describe("a Redis that takes long", () => {
     await way?.refuse();
   });
 
-  /** Some 200 requests a second. @returns how many were answered by which status: 404, because nothing is behind the gateway */
+  /** Sends some 200 requests a second. @returns answers by status; 404 means passed, as nothing is behind the gateway */
   async function offer(forMs: number, path = "/"): Promise<Record<number, number>> {
     const answers: Promise<{ status: number }>[] = [];
     const endAtMs = performance.now() + forMs;
@@ -262,14 +262,14 @@ describe("a Redis that takes long", () => {
     return statuses;
   }
 
-  it("decides all the same, up to three quarters of the deadline: nobody waits for others' replies as well", async () => {
+  it("still decides, up to three quarters of the deadline: no request waits for the replies to others as well", async () => {
     way.delayMs = 120;
     const statuses = await offer(2000);
     expect(Object.keys(statuses)).toEqual(["404"]);
     expect(await system.redis?.countOf(key)).toBe(statuses[404]);
   });
 
-  it("decides all the same where its replies wait for one another, longer than a deadline each", async () => {
+  it("still decides when its replies wait for one another, each longer than a deadline", async () => {
     way.delayMs = 170;
     const before = (await system.redis?.countOf(key)) ?? 0;
     const statuses = await offer(2000);
@@ -277,7 +277,7 @@ describe("a Redis that takes long", () => {
     expect(await system.redis?.countOf(key)).toBe(before + (statuses[404] ?? 0));
   });
 
-  it("has what it charged too late given back where a policy waits no longer, and the metrics tell of it", async () => {
+  it("refunds what it charged too late for a policy with a shorter wait, and the metrics count it", async () => {
     const before = (await system.redis?.countOf(hurriedKey)) ?? 0;
     const { 404: decided = 0, 409: late = 0 } = await offer(2000, "/hurried");
     expect(late).toBeGreaterThan(50);

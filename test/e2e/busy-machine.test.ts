@@ -1,5 +1,5 @@
-// Worked case 11 in small: processors that are all busy make Redis' replies late, and an exact limit stays exact.
-// `npm run exactness` asks the same twenty times, of more gateways, of buckets and of leases.
+// A small version of worked case 11: busy processors make Redis' replies late, and an exact limit stays exact.
+// `npm run exactness` runs it twenty times, with more gateways, with buckets and with leases.
 
 import { expect, it } from "vitest";
 import { playCrowds } from "../exactness/crowds.ts";

@@ -1,4 +1,4 @@
-// A caller's token at the gateways of a fleet: good when the answer that holds it comes, worthless when its deletion is answered.
+// A caller's token works at every gateway once the answer with it has arrived, and at none once its deletion is answered.
 
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { ask } from "../fixtures/requests.ts";
@@ -17,7 +17,7 @@ async function statusAt({ privateUrl }: Gateway, token: string): Promise<number>
   return (await ask(`${privateUrl}/sluice/v1/check`, { method: "POST", headers, body })).status;
 }
 
-it("lets a caller use its token at every gateway as soon as it is made, and not once it is deleted", async () => {
+it("accepts a caller's token at every gateway as soon as it is made, and at none once it is deleted", async () => {
   for (let i = 0; i < 20; i++) {
     const made = await system.api("POST", "/tokens", { name: "sms service", app: "default", role: "caller" });
     const { id, token } = JSON.parse(made.body);

@@ -1,4 +1,4 @@
-// The ask-first API where something is missing, and behind auth_request of another nginx.
+// Tests the check API where something is missing, and behind auth_request of another nginx.
 
 import { afterEach, expect, it } from "vitest";
 import { auth, callerOf, check } from "../fixtures/check-api-client.ts";
@@ -31,7 +31,7 @@ afterEach(async () => {
   redis = undefined;
 });
 
-it("shares with a gateway that the control plane has lost from sight for another half minute: it may go on", async () => {
+it("counts a gateway that the control plane has lost from sight in the shares for another half minute: it may still run", async () => {
   const [controlPort, closedPort] = (await freePorts(2)) as [number, number];
   const seconds = 1_800_000_000;
   const clock = new SetClock(seconds);
@@ -66,7 +66,7 @@ it("shares with a gateway that the control plane has lost from sight for another
   }
 });
 
-it("decides by onStoreFailure while Redis does not, a node's share where it is local, and all or nothing even so", async () => {
+it("follows onStoreFailure while Redis fails, uses the node's share if it is local, and still charges all checks or none", async () => {
   const [controlPort, closedPort] = (await freePorts(2)) as [number, number];
   control = new ControlPlaneDouble(controlPort);
   gateway = await LoneGateway.start({
@@ -106,18 +106,18 @@ it("decides by onStoreFailure while Redis does not, a node's share where it is l
   expect((await auth(gateway.privateUrl, shop, "policy=allow&key=a")).status).toBe(204);
 });
 
-it("without a Redis configured at all decides the same way", async () => {
+it("decides the same way if no Redis is configured at all", async () => {
   gateway = await LoneGateway.start({ policies, callers: [callerOf(shop)], env: { SLUICE_REDIS_URL: "" } });
   const { results } = await check(gateway.privateUrl, shop, [{ policy: "local", key: ["a"], cost: 4 }]);
   expect(results).toMatchObject([{ allowed: true, limit: 10, remaining: 6 }]);
 });
 
-it("answers nobody where the snapshot has no callers", async () => {
+it("answers 401 if the snapshot has no callers", async () => {
   gateway = await LoneGateway.start({ policies });
   expect((await auth(gateway.privateUrl, shop, "policy=allow&key=a")).status).toBe(401);
 });
 
-it("has nobody wait for a policy in shadow mode", async () => {
+it("delays nobody for a policy in shadow mode", async () => {
   redis = new RedisServer(await freePort());
   await redis.start();
   const shaped = (scope: string) => ({
@@ -139,7 +139,7 @@ it("has nobody wait for a policy in shadow mode", async () => {
   expect(performance.now() - begun).toBeLessThan(4000);
 });
 
-it("limits another nginx by auth_request as docs/operations.md shows, and has its requests wait their turn", async () => {
+it("limits another nginx by auth_request as docs/operations.md shows, and delays its requests to their turn", async () => {
   const paced = {
     name: "paced",
     match: { paths: ["/elsewhere"] },

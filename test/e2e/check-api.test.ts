@@ -1,5 +1,5 @@
-// The ask-first API on the gateway's private listener, in both scopes. nginx and Redis have a clock that stands still, so
-// that the numbers are exact.
+// Tests the check API on the gateway's private listener, in both scopes. The clock of nginx and Redis stands still, so that
+// the numbers are exact.
 
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -18,13 +18,13 @@ const bank: Caller = { app: "bank", token: "a-token-of-the-bank" };
 const former: Caller = { app: "default", token: "a-token-that-has-expired" };
 const stranger: Caller = { app: "default", token: "a-token-of-nobody" };
 
-/** Of 7, one a minute. */
+/** A bucket of 7 units, refilled by one a minute. */
 const seven = { algorithm: "token-bucket", quota: 1, window: "1m", burst: 7 };
 const byApp = { match: { paths: ["/elsewhere"] }, key: ["header:x-app"], limits: [seven] };
 const inBothScopes = (name: string, document: object) =>
   scopes.map((scope) => ({ name: `${name}-${scope}`, scope, ...byApp, ...document }));
 
-/** An hour in which the clock is not. */
+/** The UTC hour of the clock; `closed` is an hour that it is not in. */
 const hourNow = new Date(fullHour * 1000).getUTCHours();
 const twoDigits = (hour: number) => `${hour % 24}`.padStart(2, "0");
 const closed = { from: `${twoDigits(hourNow + 1)}:00`, to: `${twoDigits(hourNow + 2)}:00` };
@@ -115,11 +115,11 @@ afterAll(async () => {
 });
 
 const asked = (checks: readonly object[], caller = shop) => check(gateway.privateUrl, caller, checks);
-/** What is left to a key, without taking any of it: more than there is can never be had. */
+/** @returns what remains to a key, without charging it: the requested cost is more than any bucket holds */
 const left = async (policy: string, key: readonly string[], caller = shop) =>
   (await asked([{ policy, key, cost: 2147483648 }], caller)).results[0]?.["remaining"];
 
-/** Asks for what must be refused. @returns status and code, and places with what came there */
+/** Sends a request that must be refused. @returns status and code, and errors with their place and what came */
 async function refusal(body: string, headers: Record<string, string> = {}, caller = shop) {
   const answer = await post(gateway.privateUrl, caller, body, headers);
   expect(answer.headers["content-type"]).toBe("application/problem+json");
@@ -128,7 +128,7 @@ async function refusal(body: string, headers: Record<string, string> = {}, calle
   return { status: answer.status, code: problem.code, errors: problem.errors ?? [] };
 }
 
-it("answers a check with what is left, to the letter", async () => {
+it("answers a check with what remains, byte for byte", async () => {
   const body = '{"checks":[{"policy":"sms-vendor","key":["acme"],"cost":1}]}';
   const answer = await post(gateway.privateUrl, shop, body);
   expect(answer.status).toBe(200);
@@ -141,12 +141,12 @@ it("answers a check with what is left, to the letter", async () => {
 describe.each(scopes)("in scope %s", (scope) => {
   const policy = `seven-${scope}`;
 
-  it("takes the policy's cost where none is asked for", async () => {
+  it("charges the policy's cost if the check has none", async () => {
     const { results } = await asked([{ policy: `three-each-${scope}`, key: ["a"] }]);
     expect(results).toMatchObject([{ allowed: true, remaining: 4, retryAfter: 0, resetAfter: 180 }]);
   });
 
-  it("decides all checks or none: what was charged before a refusal is given back, and each tells its own", async () => {
+  it("charges all checks or none: charges before a refusal are refunded, and each check gets its own result", async () => {
     await asked([{ policy, key: ["full"], cost: 6 }]);
     const checks = [
       { policy, key: ["one"], cost: 2 },
@@ -176,7 +176,7 @@ describe.each(scopes)("in scope %s", (scope) => {
     expect(await left(policy, ["full"])).toBe(0);
   });
 
-  it("decides checks of one policy and key together, as one of their summed cost", async () => {
+  it("decides checks of the same policy and key as one of their summed cost", async () => {
     const twice = (cost: number) => [
       { policy, key: ["twin"], cost },
       { policy, key: ["twin"], cost },
@@ -195,7 +195,7 @@ describe.each(scopes)("in scope %s", (scope) => {
     expect(await left(policy, ["twin"])).toBe(1);
   });
 
-  it("charges a hundred checks at once, and each once", async () => {
+  it("charges each of a hundred checks once", async () => {
     const checks = Array.from({ length: 100 }, (_, i) => ({ policy: `several-${scope}`, key: [`of-100-${i}`] }));
     const { allowed, results } = await asked(checks);
     expect(allowed).toBe(true);
@@ -204,14 +204,14 @@ describe.each(scopes)("in scope %s", (scope) => {
     expect(await left(`several-${scope}`, ["of-100-99"])).toBe(6);
   });
 
-  it("tells the delay of a leaky-bucket instead of waiting", async () => {
+  it("returns the delay of a leaky-bucket instead of waiting", async () => {
     const shaped = { policy: `shaped-${scope}`, key: ["a"] };
     expect((await asked([shaped])).results[0]).not.toHaveProperty("delay");
     expect((await asked([shaped])).results[0]).toMatchObject({ allowed: true, delay: 0.5 });
     expect((await asked([shaped])).results[0]).toMatchObject({ allowed: true, delay: 1 });
   });
 
-  it("skips, refuses or shares where a value is empty, as the policy says", async () => {
+  it("skips, refuses or shares an empty value, as the policy says", async () => {
     const empty = async (name: string) => (await asked([{ policy: `${name}-${scope}`, key: [""] }])).results[0];
     expect(await empty("skip")).toEqual({ policy: `skip-${scope}`, allowed: true, reason: "key-missing" });
     expect(await empty("deny")).toEqual({ policy: `deny-${scope}`, allowed: false, reason: "key-missing" });
@@ -219,7 +219,7 @@ describe.each(scopes)("in scope %s", (scope) => {
     expect(await left(`shared-${scope}`, [""])).toBe(6);
   });
 
-  it("lets pass what is off, and what is in shadow, which it counts", async () => {
+  it("allows checks of policies that are off or in shadow mode, and counts the latter", async () => {
     const off = { policy: `off-${scope}`, key: ["a"], cost: 5 };
     const shadow = { policy: `shadow-${scope}`, key: ["a"], cost: 1 };
     for (let i = 0; i < 2; i++) {
@@ -234,7 +234,7 @@ describe.each(scopes)("in scope %s", (scope) => {
     expect(gateway.log).toContain(`shadow policy would have refused: default/shadow-${scope}`);
   });
 
-  it("lets exempt keys pass, and what is off by schedule or override, and charges nothing", async () => {
+  it("allows exempt keys and policies that are off by schedule or override, and charges nothing", async () => {
     for (const [policy, key, reason] of [
       ["terms", "health-7", "exempt"],
       ["terms", "off", "off"],
@@ -251,7 +251,7 @@ describe.each(scopes)("in scope %s", (scope) => {
     expect(await left(`open-${scope}`, ["a"])).toBe(7);
   });
 
-  it("refuses a banned key, which charges nothing, but for policies that only watch or are off", async () => {
+  it("refuses a banned key and charges nothing, except where the policy is off or in shadow mode", async () => {
     const name = `terms-${scope}`;
     const checks = ["good", "bad-1"].map((key) => ({ policy: name, key: [key] }));
     expect(await asked(checks)).toMatchObject({
@@ -268,7 +268,7 @@ describe.each(scopes)("in scope %s", (scope) => {
     }
   });
 
-  it("holds a key to its override, its limits and its mode", async () => {
+  it("applies the override that matches a key, with its limits and mode", async () => {
     const name = `terms-${scope}`;
     const vip = { policy: name, key: ["vip-1"], cost: 30 };
     expect(await asked([vip, vip])).toMatchObject({ allowed: true, results: [{ limit: 70, remaining: 10 }, {}] });
@@ -283,7 +283,7 @@ describe.each(scopes)("in scope %s", (scope) => {
     expect(await left(`shadow-yet-overridden-${scope}`, ["a"])).toBe(7);
   });
 
-  it("is not asked for slots of concurrency, which nobody would give back", async () => {
+  it("refuses concurrency policies, because nobody would free the slot", async () => {
     const body = JSON.stringify({
       checks: [
         { policy, key: ["slots"] },
@@ -296,7 +296,7 @@ describe.each(scopes)("in scope %s", (scope) => {
     expect(await left(policy, ["slots"])).toBe(7);
   });
 
-  it("is not asked by what a response will take, stated or not, and charges nothing beside it", async () => {
+  it("refuses policies whose cost is response-bytes, with a stated cost or without, and charges no other check", async () => {
     for (const cost of [undefined, 5]) {
       const checks = [
         { policy, key: ["download"] },
@@ -314,7 +314,7 @@ describe.each(scopes)("in scope %s", (scope) => {
     expect(await left(policy, ["download"])).toBe(7);
   });
 
-  it("wants a value for each part of the key, and a constant as the policy has it", async () => {
+  it("requires a value for each part of the key, and a constant's own value", async () => {
     const pair = (key: readonly unknown[]) => JSON.stringify({ checks: [{ policy: `pair-${scope}`, key }] });
     expect((await refusal(pair(["10.0.0.1"]))).errors).toMatchObject([{ path: "checks[0].key", got: "a list of 1" }]);
     expect((await refusal(pair(["10.0.0.1", "us"]))).errors).toMatchObject([{ path: "checks[0].key[1]" }]);
@@ -326,7 +326,7 @@ describe.each(scopes)("in scope %s", (scope) => {
     expect(await left(`pair-${scope}`, ["2001:DB8:0:0:ffff::9", "eu"]), "one /64").toBe(6);
   });
 
-  it("keeps keys apart whatever they hold", async () => {
+  it("counts every key separately, whatever it holds", async () => {
     const odd = [
       "a:b",
       "a}:b",
@@ -344,7 +344,7 @@ describe.each(scopes)("in scope %s", (scope) => {
   });
 });
 
-it("decides checks of both scopes together, and gives back in both", async () => {
+it("decides checks of both scopes together, and refunds in both", async () => {
   const both = (cost: number, clusterCost = cost) => [
     { policy: "seven-node", key: ["both"], cost },
     { policy: "seven-cluster", key: ["both"], cost: clusterCost },
@@ -355,7 +355,7 @@ it("decides checks of both scopes together, and gives back in both", async () =>
   expect([await left("seven-node", ["both"]), await left("seven-cluster", ["both"])]).toEqual([5, 5]);
 });
 
-it("charges and gives back a thousand limits at once, and refuses more of them", async () => {
+it("charges and refunds a thousand limits at once, and refuses more", async () => {
   const hundred = (name: string, last: object) =>
     Array.from({ length: 100 }, (_, i) => (i < 99 ? { policy: name, key: [`${i}`] } : last));
   const last = { policy: "ten-node", key: ["a"], cost: 8 };
@@ -367,7 +367,7 @@ it("charges and gives back a thousand limits at once, and refuses more of them",
   expect(await refusal(more)).toMatchObject({ status: 400, code: "invalid-request", errors: [{ path: "checks" }] });
 });
 
-it("takes the address in a key for the client's, where networks are banned or exempt", async () => {
+it("takes the address in a key for the client's where networks are banned or exempt", async () => {
   const outcome = async (address: string, user = "a") => {
     const [result] = (await asked([{ policy: "network", key: [user, address] }])).results;
     return result?.["reason"] ?? result?.["remaining"];
@@ -379,7 +379,7 @@ it("takes the address in a key for the client's, where networks are banned or ex
   expect(await outcome("192.0.2.8", ""), "an exempt address needs no key").toBe("exempt");
   expect(await outcome("203.0.113.1", "")).toBe("key-missing");
   expect(await outcome("198.51.100.1"), "a ban that is over").toBe(6);
-  // Three addresses of one counter, and each is told its own.
+  // The three addresses have one counter, but each gets its own outcome.
   const { allowed, results } = await asked(
     ["b", "a", "e"].map((end) => ({ policy: "network", key: ["a", `2001:db8:0:1::${end}`] })),
   );
@@ -409,11 +409,11 @@ it.each([
   expect(errors).toMatchObject([{ path: "checks[0].key[1]", got: JSON.stringify(address) }]);
 });
 
-it("takes what nginx says of a client on a socket of the machine's own for an address", async () => {
+it("accepts `unix:` as an address, which is what nginx says of a client on a Unix socket", async () => {
   expect((await asked([{ policy: "by-address", key: ["unix:"] }])).allowed).toBe(true);
 });
 
-it("counts in the bucket of the gateway's own requests", async () => {
+it("uses the same counter as the gateway's own requests", async () => {
   const { headers } = await ask(`${gateway.url}/by-address`);
   expect(headers["x-ratelimit-remaining"]).toBe("6");
   expect((await asked([{ policy: "by-address", key: ["127.0.0.1"] }])).results).toMatchObject([{ remaining: 5 }]);
@@ -422,7 +422,7 @@ it("counts in the bucket of the gateway's own requests", async () => {
 describe.each(scopes)("case 7 in scope %s: three tokens at once, four tokens at once", (scope) => {
   const policy = `seven-${scope}`;
 
-  it("are all that a bucket of 7 holds; cost above capacity is refused and never to be had, and charges nothing", async () => {
+  it("empty a bucket of 7; a cost above capacity is refused for good and charges nothing", async () => {
     const take = async (cost: number) => (await asked([{ policy, key: ["case 7"], cost }])).results[0];
     expect(await take(8)).toMatchObject({ allowed: false, limit: 7, remaining: 7, retryAfter: null });
     expect(await take(3)).toMatchObject({ allowed: true, remaining: 4 });
@@ -467,14 +467,14 @@ describe.each(scopes)("case 8 in scope %s: a bucket that only listed apps may us
     ]);
   });
 
-  it("a name that both have is a bucket of each", async () => {
+  it("policies of two apps with one name have a bucket each", async () => {
     const mine = { policy: `seven-${scope}`, key: ["of two apps"], cost: 5 };
     expect((await asked([mine])).results).toMatchObject([{ remaining: 2 }]);
     expect((await asked([mine], bank)).results).toMatchObject([{ remaining: 2 }]);
   });
 });
 
-describe("who asks", () => {
+describe("a caller", () => {
   const body = '{"checks":[{"policy":"sms-vendor","key":["who"]}]}';
 
   it.each([
@@ -491,23 +491,23 @@ describe("who asks", () => {
     expect(answer.headers["www-authenticate"]).toMatch(/^Bearer/);
   });
 
-  it("is refused without a token, and told nothing of what there is", async () => {
+  it("is refused without a token, and learns nothing of which policies exist", async () => {
     const answer = await ask(`${gateway.privateUrl}/sluice/v1/check`, { method: "POST", body });
     expect(answer.status).toBe(401);
     expect(answer.body).not.toContain("sms-vendor");
     expect((await ask(`${gateway.privateUrl}/sluice/v1/auth?policy=sms-vendor&key=a`)).status).toBe(401);
   });
 
-  it("finds names that every object inherits to be no policies", async () => {
+  it("finds no policies under names that every object inherits", async () => {
     for (const name of ["constructor", "__proto__", "__index", "toString", "default/vault", "\u0000"]) {
       const { status, code } = await refusal(JSON.stringify({ checks: [{ policy: name, key: ["a"] }] }));
       expect([name, status, code]).toEqual([name, 404, "policy-not-found"]);
     }
   });
 
-  it("is not found on the public listener", async () => {
+  it("does not reach the API on the public listener", async () => {
     const answer = await ask(`${gateway.url}/sluice/v1/check`, { method: "POST", body });
-    // Passed upstream like any path: there it is the private listener of this test, which wants a token.
+    // The public listener passes the path upstream like any other. In this test that is the private listener, which wants a token.
     expect(answer.status).toBe(401);
   });
 });
@@ -567,7 +567,7 @@ describe("a body", () => {
     expect(errors).toMatchObject([{ path }]);
   });
 
-  it("may say what it likes in its values, and be written with spaces", async () => {
+  it("may have any text in its values, and may be written with spaces", async () => {
     const key = JSON.stringify('a":{b:,}[\\" \\u0022:');
     const answer = await post(
       gateway.privateUrl,
@@ -577,7 +577,7 @@ describe("a body", () => {
     expect(answer.status).toBe(200);
   });
 
-  it("of more than 64 KiB is refused, with its length told or not", async () => {
+  it("of more than 64 KiB is refused, with or without Content-Length", async () => {
     const body = " ".repeat(65_537);
     expect(await refusal(body)).toMatchObject({ status: 413, code: "body-too-large" });
     expect(await refusal(body, { "transfer-encoding": "chunked" })).toMatchObject({ status: 413 });
@@ -599,7 +599,7 @@ describe("a body", () => {
     }
   });
 
-  it("is asked for by POST alone", async () => {
+  it("is accepted by POST alone", async () => {
     for (const method of ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"]) {
       const answer = await ask(`${gateway.privateUrl}/sluice/v1/check`, { method });
       expect([method, answer.status, answer.headers["allow"]]).toEqual([method, 405, "POST"]);
@@ -610,7 +610,7 @@ describe("a body", () => {
 describe("for auth_request", () => {
   const authed = (query: string, method = "GET") => auth(gateway.privateUrl, shop, query, method);
 
-  it("is told by 204 and 429, with the headers of a decided response", async () => {
+  it("is answered by 204 and 429, with the headers of a decided response", async () => {
     const { status, headers, body } = await authed("policy=seven-node&key=auth&cost=6");
     expect([status, body, headers["ratelimit"], headers["x-ratelimit-remaining"]]).toEqual([
       204,

@@ -1,4 +1,4 @@
-// A client that goes away while Redis is asked for it: what it was charged is given back, whatever came first.
+// A client goes away while Redis decides its request: what it was charged is refunded, whichever event came first.
 
 import { createConnection, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -11,7 +11,7 @@ import { childrenOf, until } from "../fixtures/system.ts";
 
 const deadlineMs = 1000;
 
-/** Keeps the worker from its events for so long. Stopped by a signal it would see to its timers first when it goes on. */
+/** Keeps the worker from its events for so long. A worker stopped by a signal would run its timers first when it goes on. */
 const busy = `
     location = /busy {
         content_by_lua_block {
@@ -48,12 +48,12 @@ beforeAll(async () => {
     edit: (config) => config.replace("location / {", `${busy}location / {`),
   });
   [worker] = childrenOf(gateway.pid) as [number];
-  // Redis knows the scripts then.
+  // After these requests, Redis knows the scripts.
   for (const name of ["alone", "together"]) {
     await ask(`${gateway.url}/${name}`);
     await until("the slot is back", 2000, async () => (await slotsHeld(name)) === 0);
   }
-  // Nobody is asking.
+  // By now no request is under way.
   await sleep(200);
 });
 afterEach(() => {
@@ -75,7 +75,7 @@ async function begin(path: string): Promise<Socket> {
   return socket;
 }
 
-/** As Redis counts them. */
+/** @returns calls of scripts, as Redis counts them */
 async function scriptCalls(): Promise<number> {
   const stats = String(await redis.command("INFO", "commandstats"));
   return Number(/cmdstat_evalsha:calls=(\d+)/.exec(stats)?.[1] ?? 0);
@@ -89,7 +89,7 @@ async function windowCount(name: string): Promise<number> {
   return (await redis.countOf(`sluice:s3:{default:${name}:0:}:default:fixed-window:31622400000000`)) ?? Number.NaN;
 }
 
-it("has its slot back where it asked Redis by itself", async () => {
+it("frees the slot of a client that left while its request was sent to Redis by itself", async () => {
   const before = await scriptCalls();
   redis.hang();
   const client = await begin("/alone");
@@ -100,10 +100,10 @@ it("has its slot back where it asked Redis by itself", async () => {
   await until("the slot is back", 2000, async () => (await slotsHeld("alone")) === 0);
 });
 
-it("has its slot back where the reply came at the same moment", async () => {
+it("frees the slots of clients that left at the moment when the reply came", async () => {
   redis.hang();
   const [first, second] = [await begin("/together"), await begin("/together")];
-  // Both wait for nginx when it goes on: first the reply, then that the client is gone.
+  // When nginx goes on, both events wait for it: first the reply, then the client's leaving.
   process.kill(worker, "SIGSTOP");
   redis.goOn();
   await until("Redis has replied", 2000, async () => (await slotsHeld("together")) > 0);
@@ -114,7 +114,7 @@ it("has its slot back where the reply came at the same moment", async () => {
   await until("the slots are back", 2000, async () => (await slotsHeld("together")) === 0);
 });
 
-it("is decided by Redis, whose reply came while the worker itself had no time for longer than the deadline", async () => {
+it("takes Redis' decision when its reply came while the worker was busy for longer than the deadline", async () => {
   await ask(`${gateway.url}/late`);
   await sleep(200);
   redis.hang();

@@ -1,4 +1,4 @@
-// What a request of 8 KB may cost at most that was made to cost much: reading a key goes through what a client sends once.
+// Bounds the cost of a request of 8 KB that was made to cost much: reading a key goes through what a client sends only once.
 
 import { connect } from "node:net";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -32,7 +32,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway?.stop());
 
-/** One after another over one connection. @returns µs of CPU of the worker for each */
+/** Sends the requests one after another over one connection. @returns the worker's CPU time per request in µs */
 async function costOf(requests: readonly string[]): Promise<number> {
   const socket = connect(Number(new URL(gateway.url).port), "127.0.0.1");
   socket.on("error", () => undefined);
@@ -75,7 +75,7 @@ it.each([
   expect(await costOf(Array(20).fill(one))).toBeLessThan(mostUs);
 });
 
-/** LuaJIT's hash of long texts does not look at where these differ. */
+/** These names differ where LuaJIT's hash of long texts does not look. */
 const alike = (i: number) => `${"a".repeat(110)}${`${i}`.padStart(8, "0")}${"b".repeat(22)}`;
 it.each([
   ["names", (i: number) => alike(i)],

@@ -1,5 +1,5 @@
-// Counters of several cells in the shared dict: each writes its own alone, and what nginx evicts of one makes it late, and
-// never generous.
+// Some counters have several cells in the shared dict. Each counter writes only its own cells. If nginx evicts one of them,
+// the counter admits later than it might, and never more than it may.
 
 import { Agent } from "node:http";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -56,7 +56,7 @@ async function cells(): Promise<string[]> {
   return body === "" ? [] : body.split("\n");
 }
 
-/** The numbers of the cells in which this counter's entries lie; "head" for the other one. */
+/** @returns the numbers of the cells that hold this counter's entries, and "head" for its other cell */
 async function cellsOf(key: string): Promise<string[]> {
   const own = (await cells()).filter((cell) => cell.endsWith(key));
   return own.map(numberOf).toSorted();
@@ -66,7 +66,7 @@ function numberOf(cell: string): string {
   return /^(\d+):/.exec(cell)?.[1] ?? "head";
 }
 
-/** As nginx would, if it were short of memory and nobody had asked for this cell for longest. */
+/** Does what nginx does when it is short of memory and this cell is the least recently used. */
 async function evict(number: string, key: string): Promise<void> {
   const cell = (await cells()).find((each) => each.endsWith(key) && numberOf(each) === number);
   expect(cell, `the cell ${number} of ${key}`).toBeDefined();
@@ -74,10 +74,10 @@ async function evict(number: string, key: string): Promise<void> {
   expect(await cells()).not.toContain(cell);
 }
 
-/** What each of several counters of a policy admitted, and when. */
+/** Records what each of several counters of a policy admitted, and when. */
 class Counters {
   readonly admittedAt: Record<string, number[]> = {};
-  /** What they said and cannot be. */
+  /** Values of X-RateLimit-Remaining that are out of range. */
   readonly odd: string[] = [];
   readonly #path: string;
 
@@ -86,7 +86,7 @@ class Counters {
     for (const key of keys) this.admittedAt[key] = [];
   }
 
-  /** Asks `times` times at every one of them, `apart` seconds apart. */
+  /** Asks each counter `times` times, with a pause before each round. */
   async ask(times: number, pauseSeconds: number): Promise<void> {
     for (let i = 0; i < times; i++) {
       setClock(seconds + pauseSeconds);
@@ -94,7 +94,7 @@ class Counters {
     }
   }
 
-  /** Asks each until it refuses. */
+  /** Asks each counter until all refuse. */
   async drain(): Promise<void> {
     while (await this.#askEach());
   }
@@ -113,7 +113,7 @@ class Counters {
     return answers.includes(true);
   }
 
-  /** The most that any window saw. */
+  /** @returns the most requests admitted in any window */
   most(key: string): number {
     const at = this.admittedAt[key] as number[];
     let most = 0;
@@ -131,7 +131,7 @@ class Counters {
 }
 
 describe("a counter that is decided after one with many entries", () => {
-  it("writes cells of its own alone", async () => {
+  it("writes only its own cells", async () => {
     const log = new Counters("/log", ["before"]);
     await log.ask(300, 0.01);
     expect(await cellsOf("before")).toEqual(["1", "head"]);
@@ -139,7 +139,7 @@ describe("a counter that is decided after one with many entries", () => {
       const key = `after-a-log-${algorithm}`;
       await new Counters(`/other-${algorithm}`, [key]).ask(1, 0);
       expect(await cellsOf(key), algorithm).toEqual(["head"]);
-      // Its room has changed cells again.
+      // This request changes the cells in the worker's room for entries again.
       await log.ask(1, 0.01);
     }
   });
@@ -149,10 +149,11 @@ for (const [path, kind] of [
   ["/log", "sliding-log"],
   ["/window", "sliding-window"],
 ] as const) {
-  describe(`a ${kind} of which a cell of entries is evicted`, () => {
-    it("admits no more than its quota in any window, and all of it again after one", async () => {
+  describe(`a ${kind} that lost a cell of entries to eviction`, () => {
+    it("admits no more than its quota in any window, and its full quota again a window later", async () => {
       const numbers = ["1", "2", "3", "4"];
-      // Evicted while it fills, when the cell is the newest; when it is full; and while the first entries expire.
+      // The cell is evicted while the counter fills (it is the newest then), when the counter is full, or while its first
+      // entries expire.
       const early = ["1", "2"].map((number) => `${kind}-early-${number}`);
       const full = numbers.map((number) => `${kind}-full-${number}`);
       const late = numbers.map((number) => `${kind}-late-${number}`);
@@ -163,7 +164,7 @@ for (const [path, kind] of [
       await counters.ask(600, step);
       for (const key of early) await evict(key.slice(-1), key);
       await counters.ask(400, step);
-      // Just before the first comes back.
+      // This is just before the first unit comes back.
       await counters.ask(1, 60 - 1000 * step - 0.01 + step);
       for (const key of [...full, ...late])
         expect(await cellsOf(key)).toEqual(kind === "sliding-log" ? [...numbers, "head"] : ["0", ...numbers, "head"]);
@@ -183,8 +184,8 @@ for (const [path, kind] of [
   });
 }
 
-describe("a sliding counter of which the head is evicted", () => {
-  it("has forgotten everything and begins anew", async () => {
+describe("a sliding counter that lost its head to eviction", () => {
+  it("has forgotten everything and starts anew", async () => {
     const log = new Counters("/log", ["headless-log"]);
     const window = new Counters("/window", ["headless-window"]);
     for (const counters of [log, window]) {

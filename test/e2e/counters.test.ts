@@ -1,4 +1,4 @@
-// An operator reads, resets and tops up one counter of a running fleet: on gateways, and in Redis.
+// An operator reads, resets and tops up one counter of a running fleet: on gateways and in Redis.
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { readRedisScripts } from "../../control-plane/src/redis/redis-scripts.ts";
@@ -38,7 +38,7 @@ describe.each(["token-bucket", "fixed-window", "sliding-window", "sliding-log"])
   const name = `node-${algorithm}`;
   const topUp = (units: number) => counter("POST", name, { policy: name, key: ["127.0.0.1", "ann"], units });
 
-  it("is each gateway's own: read, topped up and reset on all", async () => {
+  it("has a counter at each gateway, which is read, topped up and reset on all", async () => {
     const limits = [{ name: "only", algorithm, quota: 5, window: "366d" }];
     await system.put({ name, match: { paths: [`/${name}`] }, key: ["ip", "header:x-user"], limits });
     const exhaust = async (place: number) => {
@@ -60,7 +60,7 @@ describe.each(["token-bucket", "fixed-window", "sliding-window", "sliding-log"])
       200, 200, 429,
     ]);
 
-    // Another key's counter stays.
+    // The counter of another key is not reset.
     expect(await statusAt(0, `/${name}`, { "x-user": "bob" })).toBe(200);
     const reset = await counter("DELETE", name);
     expect(reset.gateways.map(({ limits: own }) => used(own))).toEqual([[0], [0]]);
@@ -71,7 +71,7 @@ describe.each(["token-bucket", "fixed-window", "sliding-window", "sliding-log"])
   });
 });
 
-it("resets a download quota on a gateway with what it owes", async () => {
+it("resets a download quota on a gateway together with its debt", async () => {
   const name = "downloads";
   const limits = [{ name: "bytes", algorithm: "token-bucket", quota: 10, window: "366d" }];
   const match = { paths: [`/${name}`] };
@@ -84,7 +84,7 @@ it("resets a download quota on a gateway with what it owes", async () => {
   expect(await statusAt(0, `/${name}`)).toBe(200);
 });
 
-it("knows a long key, in any letters, and the override that it matches", async () => {
+it("finds the counter of a long key, in any characters, and the override that the key matches", async () => {
   const name = "long";
   const long = "ü}:{".repeat(80);
   const limits = [{ name: "only", algorithm: "token-bucket", quota: 5, window: "366d" }];
@@ -102,7 +102,7 @@ it("knows a long key, in any letters, and the override that it matches", async (
   }
 });
 
-it("of scope cluster, it is in Redis: read, topped up and reset for all gateways", async () => {
+it("reads, tops up and resets a counter of scope cluster in Redis, for all gateways", async () => {
   const name = "fleet";
   const match = { paths: [`/${name}`] };
   await system.put({ name, scope: "cluster", match, key: ["ip", "header:x-user"], limits: limitsOf("l") });
@@ -129,7 +129,7 @@ it("of scope cluster, it is in Redis: read, topped up and reset for all gateways
   expect(await asked(10)).toBe(8);
 });
 
-it("gateways meet no NOSCRIPT: their scripts are there before they ask", async () => {
+it("gateways meet no NOSCRIPT: the scripts are loaded before the first call", async () => {
   const { redis } = system;
   await redis?.stop();
   await redis?.start();
@@ -150,18 +150,18 @@ it("gateways meet no NOSCRIPT: their scripts are there before they ask", async (
   expect(String(await redis?.command("INFO", "errorstats"))).not.toContain("NOSCRIPT");
 });
 
-it("shows Redis as gateways see it", async () => {
+it("shows the state of Redis as gateways see it", async () => {
   const states = async () => {
     const { body } = await system.api("GET", "/gateways");
     return JSON.parse(body).gateways.map(({ redis }: { redis: { state: string } | null }) => redis?.state);
   };
-  // Far below its quota: a refusal that a gateway remembers would ask Redis nothing.
+  // This is far below the quota: for a refusal that it remembers, a gateway would send nothing to Redis.
   const limits = [{ algorithm: "fixed-window", quota: 1000, window: "366d" }];
   await system.put({ name: "asked", scope: "cluster", match: { paths: ["/asked"] }, limits });
   await until("both have seen it answer", 10_000, async () => (await states()).join() === "ok,ok");
   await system.redis?.stop();
   await statusAt(0, "/asked");
-  // The other one may notice too: it watches over what it remembers of Redis.
+  // The other gateway may notice too: it watches over what it remembers of Redis.
   await until("the one that asked has seen it fail", 10_000, async () => (await states())[0] === "failing");
   await system.redis?.start();
   await until("both have seen it answer again", 10_000, async () => {
@@ -170,7 +170,7 @@ it("shows Redis as gateways see it", async () => {
   });
 });
 
-it("of a leased policy, it is reset and topped up for gateways that had been refused until the window's end", async () => {
+it("resets and tops up a leased counter for gateways that had been refused until the window's end", async () => {
   const name = "leased";
   const limits = [{ algorithm: "fixed-window", quota: 400, window: "366d" }];
   const match = { paths: [`/${name}`] };
@@ -188,14 +188,14 @@ it("of a leased policy, it is reset and topped up for gateways that had been ref
   expect(await admitted(100)).toBe(100);
 });
 
-it("of a leased policy, it shows units that are out on a lease as used, though the bucket would have refilled", async () => {
+it("shows units out on lease as used, even if the bucket would have refilled", async () => {
   const name = "on-lease";
   const limits = [{ algorithm: "token-bucket", quota: 1000, window: "1s", burst: 1000 }];
   const match = { paths: [`/${name}`] };
   await system.put({ name, scope: "cluster", consistency: "leased", match, key: ["ip", "header:x-user"], limits });
   const values = encodeKeyValues(["127.0.0.1", "ann"], 2, String);
   const ledger = `sluice:${counterPrefix("default", name)}${values}}::leases`;
-  // As gateway/src/redis-scripts/stored-ledger.ts has it: 400 units, for a minute at most.
+  // The format is that of gateway/src/redis-scripts/stored-ledger.ts: 400 units, for a minute at most.
   const holding = `another-gateway 1 400 ${(Date.now() + 60_000) * 1000} 400 400 0 9000000 0\n`;
   await system.redis?.command("SET", ledger, holding);
   expect((await counter("GET", name)).limits).toMatchObject([{ used: 400, remaining: 600 }]);

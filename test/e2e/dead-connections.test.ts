@@ -1,4 +1,4 @@
-// Connections whose other end is gone without a word: a host that died, or a firewall that has forgotten them.
+// The other end of connections is gone without a word: a host died, or a firewall has forgotten them.
 
 import { createConnection, createServer, type Server, type Socket } from "node:net";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -12,7 +12,7 @@ const connections = 40;
 
 let redis: RedisServer;
 let gateway: LoneGateway;
-/** In front of Redis. */
+/** Stands in front of Redis. */
 let proxy: Server;
 let through: Socket[] = [];
 
@@ -57,7 +57,7 @@ afterAll(async () => {
   await redis?.stop();
 });
 
-it("are all found out at once: Redis decides again as soon as it can", async () => {
+it("all fail over together: Redis decides again as soon as it can", async () => {
   redis.hang();
   const asked = Promise.all(
     Array.from({ length: connections }, (_, i) => ask(`${gateway.url}/exact`, { headers: { "x-user": `${i}` } })),
@@ -65,7 +65,7 @@ it("are all found out at once: Redis decides again as soon as it can", async () 
   await until("each has a connection", 2000, () => through.length >= connections);
   redis.goOn();
   await asked;
-  // From now on each of these resets who sends anything; a new one works.
+  // From now on each of these connections resets at the first byte sent to it; a new connection works.
   const dead = through;
   through = [];
   for (const socket of dead) {

@@ -1,4 +1,4 @@
-// Who shows the secret is told how the request was decided, and nobody else is.
+// A client that sends the secret learns how its request was decided; other clients do not.
 
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { freePort } from "../fixtures/free-ports.ts";
@@ -31,7 +31,7 @@ const reported = async (path: string, headers: Record<string, string>, { url } =
   return { ...answer, lines: (answer.headers["x-sluice-debug"] ?? "").split(", ") };
 };
 
-it("names the policies that were met, the keys that were charged, and who refused", async () => {
+it("names the matching policies, the keys that were charged, and the limit that refused", async () => {
   const headers = { "x-user": "ann\u00e9;", "x-sluice-debug": secret };
   const first = await reported("/few", headers);
   expect(first).toMatchObject({ status: 200, body: "no secret" });
@@ -52,14 +52,14 @@ it("names the policies that were met, the keys that were charged, and who refuse
   );
 });
 
-it("says which attribute was missing by the policy's name", async () => {
+it("says by which policy an attribute was missing", async () => {
   expect(await reported("/any", { "x-sluice-debug": secret })).toMatchObject({
     status: 403,
     lines: ["default/first; enforce; node; key-missing", "refused by default/first; key-missing"],
   });
 });
 
-it("tells nothing to who does not know it, and the service gets no header that it could be", async () => {
+it("shows nothing without the secret, and removes the header with the secret before the service", async () => {
   for (const shown of ["", "a", "a secret of the operato", `${secret}r`]) {
     const answer = await reported("/any", { "x-user": "bob", "x-sluice-debug": shown });
     expect(answer.headers).not.toHaveProperty("x-sluice-debug");
@@ -67,7 +67,7 @@ it("tells nothing to who does not know it, and the service gets no header that i
   }
 });
 
-describe("of a cluster policy, says who decided", () => {
+describe("the debug header of a cluster policy says what decided", () => {
   const cluster = (name: string, more: object = {}) => ({
     name,
     scope: "cluster",
@@ -104,7 +104,7 @@ describe("of a cluster policy, says who decided", () => {
     });
   }
 
-  /** The status and what is said behind each policy's key, and the line for the whole. */
+  /** @returns the status, what follows each policy's key, and the line for the whole request */
   async function outcomes(path: string, headers: Record<string, string> = {}) {
     const { status, lines } = await reported(path, { "x-sluice-debug": secret, ...headers }, asking);
     return [status, ...lines.map((line) => line.replace(/^.*; key=[^;]*; /, "").replace(/; retry after.*/, ""))];
@@ -127,20 +127,20 @@ describe("of a cluster policy, says who decided", () => {
     expect((await outcomes("/pair")).slice(0, 3)).toEqual([429, "not charged", "refused by Redis"]);
   });
 
-  it("where a lease has the units, and where Redis has said that there are none", async () => {
+  it("while a lease has the units, and after Redis has said that there are none", async () => {
     await start();
     await ask(`${asking?.url}/leased`, { headers: { "x-cost": "50" } });
     const seen: unknown[] = [];
     for (let i = 0; i < 300; i++) seen.push((await outcomes("/leased"))[1]);
     expect(new Set(seen)).toEqual(new Set(["charged in Redis", "charged to a lease"]));
     expect(await outcomes("/leased", { "x-cost": "1000" })).toEqual([429, "refused by Redis", "refused by few"]);
-    // Who asks for so much makes the gateway ask for a lease as well, and may be told what that answer says.
+    // A request for so much makes the gateway request a lease as well, and may be refused by what that reply says.
     const again = [];
     for (let i = 0; i < 5; i++) again.push(await outcomes("/leased", { "x-cost": "1000" }));
     expect(again).toContainEqual([429, "refused as before", "refused by few"]);
   });
 
-  it("while Redis is away", async () => {
+  it("while Redis is unreachable", async () => {
     await start();
     await outcomes("/local");
     await redis.stop();

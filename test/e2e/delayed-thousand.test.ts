@@ -1,5 +1,5 @@
-// A thousand requests wait in one worker: they depart when the algorithm says, the worker serves others meanwhile, and what
-// they took of its memory comes back.
+// A thousand requests wait in one worker: they depart when the algorithm says, the worker serves others meanwhile, and the
+// memory that they took is freed.
 
 import { type ClientRequest, createServer, get, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -10,7 +10,7 @@ import { ask } from "../fixtures/requests.ts";
 import { until } from "../fixtures/system.ts";
 
 const requests = 1000;
-/** Of a hundred requests each, whose departures are far enough apart to be told from a busy machine's. */
+/** Each sends a hundred requests, with departures far enough apart that a busy machine's delays do not blur them. */
 const clients = 10;
 const spacingMs = 50;
 
@@ -92,8 +92,8 @@ for (const [path, atOnce] of [
   ["/delayed", 2],
 ] as const) {
   describe(`a thousand requests at once to ${path}, of ten clients that may have 20/s each`, () => {
-    it("depart 50 ms apart, in order, while others are served and until the memory is back", async () => {
-      // nginx keeps what its first thousand requests at once took, for the next.
+    it("depart 50 ms apart, in order, while others are served, and free their memory", async () => {
+      // nginx keeps the memory that its first thousand requests at once took, for the next ones.
       await sendThousand(`/warm-${path.slice(1)}`);
       arrivals.length = 0;
       const [heapBefore, freeBefore] = [await heapBytes(), await freeBytes()];
@@ -119,13 +119,13 @@ for (const [path, atOnce] of [
         for (const [i, { atMs, number }] of departures.entries()) {
           // The kernel hands connections over nearly in the order in which they were opened.
           expect(Math.abs(number - (i * clients + client))).toBeLessThan(requests / 5);
-          // Never ahead of the algorithm, to nginx's millisecond.
+          // A request never departs before the algorithm allows it, to nginx's millisecond.
           expect(atMs - sentAtMs).toBeGreaterThan((i + 1 - atOnce) * spacingMs - 3);
           const before = departures[i - 1];
           if (before !== undefined && i >= atOnce) deviations.push(Math.abs(atMs - before.atMs - spacingMs));
         }
       }
-      // What a busy machine is late by with any timer, at both ends of a gap, is not the gateway's.
+      // A busy machine is late with any timer. That lateness, at both ends of a gap, is not the gateway's.
       const excused = 2 * Math.max(0, percentile(late, 0.5) - 1);
       expect(percentile(deviations, 0.5)).toBeLessThanOrEqual(5 + excused);
 
@@ -141,7 +141,7 @@ for (const [path, atOnce] of [
 }
 
 describe("a thousand requests that wait, as many as may", () => {
-  /** Of those whose clients have not gone. */
+  /** Statuses of requests whose clients have not gone. */
   const statuses: number[] = [];
 
   function send(count: number): ClientRequest[] {
@@ -155,7 +155,7 @@ describe("a thousand requests that wait, as many as may", () => {
   }
 
   it("leave their places to others when their clients go away", async () => {
-    // More than a thousand: each second departs a hundred.
+    // More than a thousand are sent, because a hundred depart each second.
     const leaving = send(requests + 300);
     await until("the line is full", 10_000, () => statuses.includes(503));
     await until("all have come", 10_000, async () => (await number("/connections")) < requests + 10);
@@ -166,13 +166,13 @@ describe("a thousand requests that wait, as many as may", () => {
     statuses.length = 0;
     const departedBefore = arrivals.length;
     await sleep(200);
-    // Of those who went nobody comes to the service any more.
+    // Requests of clients that left no longer reach the service.
     expect(arrivals.length - departedBefore).toBeLessThanOrEqual(2);
     const sentAtMs = performance.now();
     const next = send(200);
     await until("all have been answered", 20_000, () => statuses.length === next.length);
     expect(new Set(statuses)).toEqual(new Set([200]));
-    // Not behind those who went, whose turns would take ten seconds.
+    // The new requests do not wait behind those that left, whose turns would take ten seconds.
     expect(performance.now() - sentAtMs).toBeLessThan(9_000);
   });
 });

@@ -1,5 +1,5 @@
-// One policy, edited a thousand times while four workers decide by it: each response is of one revision, no connection is
-// led back to an older one, and what is counted stays counted.
+// One policy is edited a thousand times while four workers decide by it: each response is of one revision, no connection
+// sees an older revision again, and counts are kept.
 
 import { readdirSync, readFileSync } from "node:fs";
 import { Agent } from "node:http";
@@ -11,10 +11,10 @@ import { nginxProcesses, System } from "../fixtures/system.ts";
 const edits = 1000;
 const quota = 1_000_000;
 const burst = 2_000_000;
-/** Of the client that has spent the year's quota and is refused from then on, as long as its counter is kept. */
+/** This client has spent the year's quota and is refused from then on, as long as its counter is kept. */
 const spent = { "x-client": "spent", "x-cost": `${quota}` };
 
-/** All that a generation may change of a policy whose counters are kept, says which generation it is. */
+/** Every field that may change while the policy's counters are kept shows the generation. */
 function edited(generation: number, mode: string) {
   return {
     name: "edited",
@@ -41,10 +41,10 @@ function edited(generation: number, mode: string) {
   };
 }
 
-/** Now and then it only watches, which shows in no response. */
+/** Now and then the policy is in shadow mode, which shows in no response. */
 const modeOf = (generation: number) => (generation % 50 === 25 ? "shadow" : "enforce");
 
-/** @returns the generation that this answer is of; undefined where it is of none. @throws when it is of two */
+/** @returns the generation of this answer; undefined if it shows none. @throws if it shows two */
 function generationOf({ status, headers, body }: Answer): number | undefined {
   const policy = headers["ratelimit-policy"];
   if (policy === undefined) {
@@ -70,7 +70,7 @@ function generationOf({ status, headers, body }: Answer): number | undefined {
   return generation;
 }
 
-/** One keepalive connection, and with it one worker, until nginx ends it. */
+/** One keepalive connection, which stays with one worker until nginx ends it. */
 class Connection extends Agent {
   opened = 0;
   constructor() {
@@ -94,7 +94,7 @@ beforeAll(async () => {
 afterAll(() => system?.stop());
 
 describe("a policy that is edited a thousand times under load, with four workers", () => {
-  it("shows no request two revisions, and no connection an older one, fails none, and keeps its counters", async () => {
+  it("shows no request two revisions and no connection an older one, fails no request, and keeps its counters", async () => {
     await system.put(edited(0, "enforce"));
     expect((await ask(`${system.gateway.url}/edited`, { headers: spent })).status).toBe(200);
     let over = false;
@@ -126,7 +126,7 @@ describe("a policy that is edited a thousand times under load, with four workers
       agent.destroy();
     };
     const loads = Promise.all(Array.from({ length: 8 }, (_, client) => load(client)));
-    // Awaited below: until then it has failed unheard.
+    // The promise is awaited below; without this handler, an earlier failure would be an unhandled rejection.
     loads.catch(() => {});
 
     const { workers } = nginxProcesses(system.gateway);
@@ -143,7 +143,7 @@ describe("a policy that is edited a thousand times under load, with four workers
         }
       }
       await system.put(edited(edits, "enforce"));
-      // In force in every worker: whoever asks from here on is answered by the last.
+      // The last edit is in force in every worker, so every request from here on is answered by it.
       const fresh = await Promise.all(Array.from({ length: 100 }, () => ask(`${system.gateway.url}/edited`)));
       expect(new Set(fresh.map(generationOf))).toEqual(new Set([edits]));
     } finally {
@@ -159,7 +159,7 @@ describe("a policy that is edited a thousand times under load, with four workers
     expect(nginxProcesses(system.gateway).workers).toEqual(workers);
     for (const { pid, bytes, handles: handlesBefore } of before) {
       expect(residentBytes(pid) - bytes).toBeLessThan(64 * 1024 * 1024);
-      // nginx keeps up to 64 connections to the service, and those of clients.
+      // nginx keeps up to 64 connections to the service, besides those of clients.
       expect(handles(pid) - handlesBefore).toBeLessThan(pid === system.controlPlanePid ? 10 : 100);
     }
   });

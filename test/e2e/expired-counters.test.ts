@@ -1,4 +1,4 @@
-// Memory of counters that have expired comes back by itself, also from behind idle ones that live for a day.
+// The memory of expired counters is freed without being asked for, also behind idle counters that live for a day.
 
 import { afterAll, expect, it } from "vitest";
 import { keysFrom, spray } from "../fixtures/key-spray.ts";
@@ -19,7 +19,7 @@ const perKey = (name: string, window: string) => ({
 let gateway: LoneGateway;
 afterAll(() => gateway?.stop());
 
-it("frees what has expired between idle counters, which stay, so that new keys have counters of their own again", async () => {
+it("frees expired counters between idle ones, which stay, so that new keys have counters of their own again", async () => {
   gateway = await LoneGateway.start({
     policies: [perKey("day", "1d"), perKey("seconds", "2s")],
     edit: (config) =>

@@ -1,5 +1,5 @@
-// What a gateway writes, where its operator lets nginx run in the background: nginx then clears its umask, and whatever is
-// created without a mode of its own may be written by everybody.
+// Checks the modes of files that a gateway writes when nginx runs in the background: nginx then clears its umask, and a file
+// that is created without a mode of its own may be written by everybody.
 
 import { spawnSync } from "node:child_process";
 import { chmodSync, chownSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
@@ -15,7 +15,7 @@ import { nginxUnderTest } from "../fixtures/nginx-under-test.ts";
 import { ask } from "../fixtures/requests.ts";
 import { until } from "../fixtures/system.ts";
 
-/** An nginx in the background that is gone after the test. @param prepare is given the directory of the workers */
+/** Starts an nginx in the background that is gone after the test. @param prepare receives the directory of the workers */
 async function startDaemon(
   controlPort: number,
   prepare: (workersDirectory: string, directory: string) => void = () => {},

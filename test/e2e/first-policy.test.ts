@@ -1,5 +1,5 @@
-// The README's first policy, as a newcomer would do it: `npm start`, the token that it prints, and every command of
-// that section as it stands there, its output compared with what the README promises.
+// Follows the README's first policy as a newcomer would: `npm start`, the token that it prints, and every command of that
+// section as it stands there. The output is compared with what the README shows.
 
 import { execFile } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -44,7 +44,7 @@ interface Step {
   readonly expected: string;
 }
 
-/** The commands of a section (```sh) with the output that follows each (```text). */
+/** @returns the commands of a section (```sh), each with the output that follows it (```text) */
 function stepsOf(section: string): Step[] {
   const text = readFileSync(join(project, "README.md"), "utf8").split(`\n## ${section}\n`)[1]?.split("\n## ")[0] ?? "";
   const steps: Step[] = [];
@@ -56,7 +56,7 @@ function stepsOf(section: string): Step[] {
   return steps;
 }
 
-/** The README's waits are those of a reader's machine: a slow one may have waited a second of them already. */
+/** The README shows the waits of a reader's machine; a slow machine may have spent a second of them already. */
 function withoutHaste(output: string): string {
   return output.trimEnd().replace(/(429 remaining 0 |Try again in )[12]\b/g, "$12");
 }

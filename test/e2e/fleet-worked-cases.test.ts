@@ -1,6 +1,6 @@
-// The worked cases that are about a fleet, with two and with four gateways, by the machine's own clock. What more they
-// admit or leave unused in a minute at three times the limit is what `npm run accuracy` measures, and it plays case 2 at its
-// full length; how many decisions a second there are in case 9 is for `npm run bench:check-api`.
+// Plays the worked cases that are about a fleet, with two and with four gateways, by the machine's own clock.
+// `npm run accuracy` measures how much more is admitted or left unused in a minute at three times the limit, and plays case 2
+// at its full length. `npm run bench:check-api` measures how many decisions a second case 9 makes.
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Admission, mostAtOnce } from "../fixtures/bound.ts";
@@ -23,7 +23,7 @@ describe.each([2, 4])("a fleet of %i gateways", (gateways) => {
     vendor?.stop();
   });
 
-  // The first two take their time, and little of the machine: both at once.
+  // The first two cases take their time and little of the machine, so they run at once.
   it.concurrent("case 1: admits 1 request/s for userA_APIX together, not 1/s each", async () => {
     await system.put({
       name: "api-x",
@@ -43,7 +43,7 @@ describe.each([2, 4])("a fleet of %i gateways", (gateways) => {
     expect(new Set(load.served.map(({ status }) => status))).toEqual(new Set([200, 429]));
     expect(mostAtOnce(admittedOf(load), 1)).toBeLessThanOrEqual(1);
     const [first, fifth] = [load.served[0], admittedOf(load)[4]] as [Admission, Admission];
-    // The burst of one, and one a second since.
+    // Five are admitted: the burst of one, and one a second after it.
     expect(fifth.answeredAtMs - first.sentAtMs).toBeLessThan(5000);
   });
 
@@ -56,11 +56,11 @@ describe.each([2, 4])("a fleet of %i gateways", (gateways) => {
     }
   });
 
-  describe("case 9: of the ask-first API in scope cluster", () => {
+  describe("case 9: callers of the check API in scope cluster,", () => {
     const quota = 500;
     let caller: { app: string; token: string };
     beforeAll(async () => {
-      // Before the policies: who has these has it too.
+      // The token is made before the policies: a gateway that has these has it too.
       const answer = await system.api("POST", "/tokens", { name: "callers", app: "default", role: "caller" });
       caller = { app: "default", token: JSON.parse(answer.body).token };
       for (const consistency of ["exact", "leased"]) {
@@ -75,12 +75,12 @@ describe.each([2, 4])("a fleet of %i gateways", (gateways) => {
       }
     });
 
-    it.each([1, 10, 100])("%i at once are allowed the whole quota and nothing beyond it", async (callers) => {
+    it.each([1, 10, 100])("%i at once, are allowed the whole quota and nothing beyond it", async (callers) => {
       for (const consistency of ["exact", "leased"]) {
         let left = quota + 200;
         let allowed = 0;
         const ask = async (at: number) => {
-          // One after the other, at each gateway in turn.
+          // Each caller asks one request after the other, of each gateway in turn.
           for (let turn = at; left > 0; turn++) {
             left -= 1;
             const { privateUrl } = system.gateways[turn % gateways] as System["gateway"];

@@ -1,4 +1,4 @@
-// Two gateways count in one Redis: what the fleet admits is one limit, not one each.
+// Two gateways count in one Redis: the fleet has one limit, not one per gateway.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -10,13 +10,13 @@ import { System, until } from "../fixtures/system.ts";
 import { TcpProxy } from "../fixtures/tcp-proxy.ts";
 
 let system: System;
-/** One gateway with a shorter deadline, and 20 ms away from its Redis. */
+/** One gateway with a shorter deadline, which is 20 ms away from its Redis. */
 let prompt: System;
 const deadlineMs = 1000;
 let distant: RedisServer;
 let way: TcpProxy;
 beforeAll(async () => {
-  // Longer than Redis hangs in one of these tests.
+  // This deadline is longer than Redis hangs in any of the tests with this system.
   system = await System.start({ gateways: 2, workers: 2, redis: true, env: { SLUICE_REDIS_DEADLINE_MS: "5000" } });
   distant = new RedisServer(await freePort());
   await distant.start();
@@ -31,7 +31,7 @@ afterAll(async () => {
   await distant?.stop();
 });
 
-/** Every worker probes it at least four times a second. */
+/** Starts Redis again, and waits until every worker has probed it, which happens at least four times a second. */
 async function redisIsBack(): Promise<void> {
   await system.redis?.start();
   await sleep(700);
@@ -43,7 +43,7 @@ async function sumOfPrompt(metric: string): Promise<number> {
 }
 
 async function failuresOfPrompt(): Promise<number> {
-  // Workers tell what they counted ten times a second.
+  // Workers report their counts ten times a second.
   await sleep(300);
   return sumOfPrompt("sluice_redis_failures_total");
 }
@@ -61,12 +61,12 @@ describe("a fleet of two gateways", () => {
     expect(await askAtOnce(urls("/two-hundred"), 1000)).toEqual({ 200: 200, 429: 800 });
     await system.redis?.stop();
     await redisIsBack();
-    // What the former one had refused is remembered until its epoch is missed.
+    // What the former Redis had refused is remembered until the gateway notices that its epoch is gone.
     await sleep(1500);
     expect(await askAtOnce(urls("/two-hundred"), 1000)).toEqual({ 200: 200, 429: 800 });
   });
 
-  it("shows no client an error while Redis is restarted under load, nor while it is down", async () => {
+  it("shows no client an error while Redis restarts under load, nor while it is down", async () => {
     await system.put({
       name: "restart",
       scope: "cluster",
@@ -89,7 +89,7 @@ describe("a fleet of two gateways", () => {
     expect([...statuses].sort()).toEqual([200, 429]);
   });
 
-  it("decides on each node with its share while Redis is down: 100 of 200 on each of two", async () => {
+  it("decides on each node by its share while Redis is down: 100 of 200 on each of two", async () => {
     await system.put({
       name: "share",
       scope: "cluster",
@@ -102,7 +102,7 @@ describe("a fleet of two gateways", () => {
     await redisIsBack();
   });
 
-  it("allows or denies while Redis is down where the policy says so", async () => {
+  it("allows or denies while Redis is down if the policy says so", async () => {
     const policy = (name: string, onStoreFailure: string) => ({
       name,
       scope: "cluster",
@@ -131,15 +131,15 @@ describe("a fleet of two gateways", () => {
     try {
       const startedAtMs = performance.now();
       expect(await askAtOnce([url], 30)).toEqual({ 200: 20, 429: 10 });
-      // The rest is for this machine.
+      // The rest is what this machine may be slow by.
       expect(performance.now() - startedAtMs).toBeLessThan(deadlineMs + 800);
     } finally {
       distant.goOn();
     }
   });
 
-  // Asked one after the other, the 200 that are admitted would wait for four seconds; together they wait for a few replies.
-  it("takes a burst for no outage: exactly 200 of 500 at once, each well within the deadline", async () => {
+  // Sent to Redis one after the other, the 200 that are admitted would wait for four seconds; together they wait for a few replies.
+  it("does not take a burst for an outage: admits exactly 200 of 500 at once, each well within the deadline", async () => {
     await prompt.put({
       name: "burst",
       scope: "cluster",
@@ -165,7 +165,7 @@ describe("a fleet of two gateways", () => {
     await redisIsBack();
   });
 
-  it("gives back to a node counter only what is still its window's", async () => {
+  it("refunds to a node counter only what belongs to its current window", async () => {
     const windowMs = 3000;
     await system.put({
       name: "first",
@@ -181,12 +181,12 @@ describe("a fleet of two gateways", () => {
     });
     const url = `${system.gateway.url}/border`;
     expect((await ask(url)).status).toBe(200);
-    // Twenty requests are charged here just before the border, and refused by Redis just behind it.
+    // Twenty requests are charged at the node just before the border, and refused by Redis just behind it.
     await sleep(windowMs - (Date.now() % windowMs) + windowMs - 400);
     system.redis?.hang();
     const before = askAtOnce([url], 20);
     await sleep(800);
-    // One that opens the next window, so that there is something to take too much from.
+    // This request opens the next window, so that a wrong refund would take from it.
     const behind = askAtOnce([url], 1);
     await sleep(100);
     system.redis?.goOn();
@@ -195,7 +195,7 @@ describe("a fleet of two gateways", () => {
     expect(await askAtOnce([url], 60)).toEqual({ 200: 30, 429: 30 });
   });
 
-  describe("where something else lies under a counter's key, and beside requests of other keys", () => {
+  describe("where a counter's key in Redis holds something else, in calls shared with other keys,", () => {
     const quota = 4;
     const algorithms = ["fixed-window", "token-bucket", "sliding-window", "sliding-log"];
     it.each(algorithms.flatMap((algorithm) => [1, 2].map((limits) => [algorithm, limits] as const)))(

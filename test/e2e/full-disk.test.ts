@@ -1,4 +1,4 @@
-// `npm start` again on a disk without a byte left, after everything was killed: the whole of Sluice on that disk.
+// Everything was killed, and `npm start` runs again on a disk without a free byte: all of Sluice is on that disk.
 
 import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -61,7 +61,7 @@ const put = (quota: number) =>
 
 const limitReported = async () => (await ask(`http://127.0.0.1:${ports[0]}/hello`)).headers["x-ratelimit-limit"];
 
-it("starts, limits, says what fails, and takes changes when there is room, without another start", async () => {
+it("starts, limits, says what fails, and takes changes once there is room, without another start", async () => {
   const first = await start();
   expect((await put(3)).status).toBe(201);
   expect(await limitReported()).toBe("3");

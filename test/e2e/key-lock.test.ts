@@ -1,4 +1,4 @@
-// The lock of a counter that several workers share: free, it costs one `add`; taken, it is waited for.
+// Tests the lock of a counter that several workers share: a free lock costs one `add`; a taken lock is waited for.
 
 import { resolve } from "node:path";
 import { afterEach, expect, it } from "vitest";
@@ -10,7 +10,7 @@ afterEach(() => gateway?.stop());
 
 const heldSeconds = 0.2;
 
-/** Counts the objects that lua-resty-lock makes: its own where the runtime has it, else those of its stand-in. */
+/** Counts the objects that lua-resty-lock makes: its own if the runtime has it, else those of its stand-in. */
 const countLocks = `init_by_lua_block {
   local found, lock = pcall(require, "resty.lock")
   if found then
@@ -84,7 +84,7 @@ it("waits for a taken lock by lua-resty-lock, and then charges once", async () =
   expect((await get("/shared")).headers["x-ratelimit-remaining"]).toBe("3");
   expect(performance.now() - begun).toBeGreaterThan(heldSeconds * 500);
   expect((await get("/objects")).body).toBe("1");
-  // It was given back: nobody waits for what is free.
+  // The lock was freed, so the next request does not wait.
   expect((await get("/shared")).headers["x-ratelimit-remaining"]).toBe("2");
   expect((await get("/objects")).body).toBe("1");
 });
@@ -98,11 +98,11 @@ it("waits for a taken lock where the runtime has no lua-resty-lock", async () =>
   expect(performance.now() - begun).toBeGreaterThan(heldSeconds * 500);
 });
 
-it("goes on and says so when a lock is not to be had in time", async () => {
+it("goes on without a lock that it cannot get in time, and counts the timeout", async () => {
   await start(underOpenrestysNames);
   await get("/shared");
   await get("/hold");
-  // Whoever holds it now does not let go.
+  // From now on the lock is taken all the time.
   const holding = setInterval(() => void get("/hold"), 20);
   try {
     expect((await get("/shared")).headers["x-ratelimit-remaining"]).toBe("3");
@@ -118,7 +118,7 @@ it("goes on soon without a lock that there is no memory for, and counts it", asy
   await get("/fill");
   const begun = performance.now();
   for (const left of ["3", "2", "1", "0"]) expect((await get("/shared")).headers["x-ratelimit-remaining"]).toBe(left);
-  // It was 0.6 s for each of the four.
+  // Each of the four once took 0.6 s.
   expect(performance.now() - begun).toBeLessThan(1000);
   await expect.poll(() => gateway.metric("sluice_lock_timeouts_total"), { timeout: 5000 }).toBe(4);
 });

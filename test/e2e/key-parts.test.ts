@@ -1,4 +1,4 @@
-// What a request says for each part of a key, in nginx itself: twice, in other spellings, damaged.
+// Tests in nginx itself which value a request has for each part of a key: repeated, in other spellings, damaged.
 
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
@@ -27,7 +27,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway?.stop());
 
-/** How many requests, this one among them, were counted with these lines' key; undefined: it has none. */
+/** @returns how many requests with these lines' key were counted, this one included; undefined if they have no key */
 async function countOf(target: string, ...lines: string[]): Promise<number | undefined> {
   const socket = connect(Number(new URL(gateway.url).port), "127.0.0.1");
   socket.write([`GET ${target} HTTP/1.1`, "Host: x", "Connection: close", ...lines, "", ""].join("\r\n"));
@@ -39,22 +39,22 @@ async function countOf(target: string, ...lines: string[]): Promise<number | und
 const unsigned = (payload: unknown) =>
   `Authorization: Bearer e30.${Buffer.from(typeof payload === "string" ? payload : JSON.stringify(payload)).toString("base64url")}.c2ln`;
 
-describe("a part of the query", () => {
-  it("is that of its name, and another case is another name", async () => {
+describe("a query parameter", () => {
+  it("is read by its name, which is case-sensitive", async () => {
     expect(await countOf("/query?user=ann")).toBe(1);
     expect(await countOf("/query?USER=junk2&user=ann")).toBe(2);
     expect(await countOf("/query?a=1&xuser=junk3&user=ann&b=2")).toBe(3);
     expect(await countOf("/query?USER=ann")).toBeUndefined();
   });
 
-  it("is the same in every spelling, of its name too", async () => {
+  it("is the same in every spelling of its value and its name", async () => {
     expect(await countOf("/query?user=b%6fb+1")).toBe(1);
     expect(await countOf("/query?user=bob%201")).toBe(2);
     expect(await countOf("/query?%75ser=b%6Fb%201&")).toBe(3);
     expect(await countOf("/query?&&user=bob+1")).toBe(4);
   });
 
-  it("is absent where it has no value", async () => {
+  it("is absent if it has no value", async () => {
     for (const query of ["", "?", "?user", "?user=", "?=ann", "?users=ann", "?x=user=ann"]) {
       expect([query, await countOf(`/query${query}`)]).toEqual([query, undefined]);
     }
@@ -62,7 +62,7 @@ describe("a part of the query", () => {
 });
 
 describe("a cookie", () => {
-  it("is that of its name, in whichever line, and another case is another name", async () => {
+  it("is read by its case-sensitive name, from whichever line", async () => {
     expect(await countOf("/cookie", "Cookie: user=ann")).toBe(1);
     expect(await countOf("/cookie", "Cookie: USER=junk2; user=ann")).toBe(2);
     expect(await countOf("/cookie", "Cookie: a=1", "Cookie: user=ann", "Cookie: b=2")).toBe(3);
@@ -72,7 +72,7 @@ describe("a cookie", () => {
 });
 
 describe("a header", () => {
-  it("is the same by whichever case of its name", async () => {
+  it("is the same in whichever case its name is written", async () => {
     expect(await countOf("/header", "X-User: ann")).toBe(1);
     expect(await countOf("/header", "x-uSER:  ann  ")).toBe(2);
     expect(await countOf("/header", "X-User: ann, junk")).toBe(1);
@@ -81,7 +81,7 @@ describe("a header", () => {
 });
 
 describe("a claim of a token", () => {
-  it("counts by the claim alone: whoever signed it, and whatever else it says", async () => {
+  it("counts by the claim alone, whoever signed the token, and whatever else it holds", async () => {
     expect(await countOf("/sub", unsigned({ sub: "ann" }))).toBe(1);
     expect(await countOf("/sub", unsigned({ iat: 5, sub: "ann", other: [1, { a: "ü?>" }] }))).toBe(2);
     expect(await countOf("/sub", unsigned({ sub: "ann" }).replace(/c2ln$/, "").replace("Bearer", "bearer"))).toBe(3);
@@ -96,7 +96,7 @@ describe("a claim of a token", () => {
     expect(await countOf("/sub", unsigned({ sub: "one" }))).toBe(2);
   });
 
-  it("is absent from everything that is no token with that claim", async () => {
+  it("is absent unless the header is a token with that claim", async () => {
     const padded = Buffer.from('{"sub":"ann"} ').toString("base64");
     const damaged = [
       unsigned(""),

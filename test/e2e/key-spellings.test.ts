@@ -1,6 +1,6 @@
-// What a client may try so that one value of a key is counted as many, or as none: other spellings of a cookie, a token, a
-// header or an argument that the service reads all the same, and lines that come twice. Held against the tables of
-// docs/policies.md on whichever nginx runs: of repeated headers nginx before 1.23 shows the first, and later ones join them.
+// A client may try to have one value of a key counted as many or as none: by other spellings of a cookie, a token, a header
+// or an argument that the service still reads, and by repeated lines. The tests compare with the tables of docs/policies.md on
+// whichever nginx runs: of repeated headers nginx before 1.23 shows the first, and later versions join them.
 
 import { once } from "node:events";
 import { connect as connectHttp2 } from "node:http2";
@@ -51,14 +51,14 @@ async function send(target: string, lines: readonly string[]): Promise<string> {
   return text(socket);
 }
 
-/** How many requests, this one among them, were counted with its key; the status, where it was refused. */
+/** @returns how many requests with this one's key were counted, this one included; the status if it was refused */
 async function countOf(target: string, ...lines: string[]): Promise<number | string | undefined> {
   const answer = await send(target, lines);
   const remaining = /^X-RateLimit-Remaining: (\d+)/im.exec(answer)?.[1];
   return remaining === undefined ? /^HTTP\/1\.1 (\d+)/.exec(answer)?.[1] : quota - Number(remaining);
 }
 
-/** Sends all of them, and expects that each value has one counter. */
+/** Sends every spelling, and expects that each value has one counter. */
 async function expectAsDocumented(
   spellings: readonly Spelling[],
   sendOne: (written: string) => Promise<number | string | undefined>,
@@ -107,13 +107,13 @@ describe("one value is one counter in every spelling that the docs have", () => 
 });
 
 describe("a line that comes twice", () => {
-  it("of Cookie is one list: the same value is one counter, another one is 400", async () => {
+  it("of Cookie is one list: an equal value is counted with the first, a different one gets 400", async () => {
     expect(await countOf("/cookie", "Cookie: a=1", "Cookie: sid=twice")).toBe(1);
     expect(await countOf("/cookie", "Cookie: sid=twice", "Cookie: sid =twice")).toBe(2);
     expect(await countOf("/cookie", "Cookie: sid=twice", "Cookie: sid=junk")).toBe("400");
   });
 
-  it("of Cookie is one list by HTTP/2 too, where clients send each cookie by itself", async () => {
+  it("of Cookie is one list by HTTP/2 too, where clients send each cookie in a field of its own", async () => {
     const session = connectHttp2(`http://127.0.0.1:${http2Port}`);
     const count = async (...cookies: string[]) => {
       const stream = session.request({ ":path": "/cookie", cookie: cookies });
@@ -131,7 +131,7 @@ describe("a line that comes twice", () => {
     }
   });
 
-  it("of a header in the key is 400, equal or not", async () => {
+  it("of a header in the key gets 400, equal or not", async () => {
     expect(await countOf("/header", "X-User: ann")).toBe(1);
     for (const path of ["/header", "/pair"]) {
       expect(await countOf(path, "X-User: ann", "X-User: junk1")).toBe("400");
@@ -144,13 +144,13 @@ describe("a line that comes twice", () => {
     expect(gateway.log).not.toContain("passed undecided");
   });
 
-  it("of Authorization is 400", async () => {
+  it("of Authorization gets 400", async () => {
     const [ann, dan] = [tokenOf("twice"), tokenOf("junk")];
     expect(await countOf("/bearer", `Authorization: Bearer ${ann}`, `Authorization: Bearer ${dan}`)).toBe("400");
     expect(await countOf("/bearer", `Authorization: Bearer ${ann}`, `Authorization: Bearer ${ann}`)).toBe("400");
   });
 
-  it("of the cost is 400 and charges nothing, equal or not", async () => {
+  it("of the cost gets 400 and charges nothing, equal or not", async () => {
     expect(await countOf("/cost", "X-Cost: 5")).toBe(5);
     expect(await countOf("/cost", "X-Cost: 1", "X-Cost: 100")).toBe("400");
     expect(await countOf("/cost", "X-Cost: 1", "X-Cost: 1")).toBe("400");
@@ -158,21 +158,21 @@ describe("a line that comes twice", () => {
     expect(await countOf("/cost")).toBe(6);
   });
 
-  it("of a header that a policy matches by has it match by either", async () => {
+  it("of a header that a policy matches by matches if either value does", async () => {
     expect(await countOf("/plan", "X-Plan: free")).toBe(1);
     expect(await countOf("/plan", "X-Plan: vip", "X-Plan: free")).toBe(2);
     expect(await countOf("/plan", "X-Plan: free", "X-Plan: vip")).toBe(3);
     expect(await countOf("/plan", "X-Plan: vip", "X-Plan: other")).toBe("404");
   });
 
-  it("of the debugging secret tells nobody anything", async () => {
+  it("of the debugging secret shows nothing", async () => {
     const lines = ["X-User: ann", `X-Sluice-Debug: ${secret}`];
     expect(await send("/header", lines)).toMatch(/^X-Sluice-Debug: default\/header/im);
     expect(await send("/header", [...lines, "X-Sluice-Debug: x"])).not.toMatch(/^X-Sluice-Debug/im);
     expect(await send("/header", ["X-User: a", "X-User: b", ...lines.slice(1)])).toContain("; key-ambiguous");
   });
 
-  it("is seen behind a hundred others", async () => {
+  it("is found behind 150 others", async () => {
     const fillers = Array.from({ length: 150 }, (_, i) => `X-Filler-${i}: ${i}`);
     expect(await countOf("/header", "X-User: ann", ...fillers, "X-User: junk")).toBe("400");
     expect(await countOf("/header", "X-User: filled", ...fillers)).toBe(1);
@@ -180,7 +180,7 @@ describe("a line that comes twice", () => {
 });
 
 describe("a header's value", () => {
-  it("is the same with blanks around it, of those that servers take away", async () => {
+  it("is the same with blanks around it that servers strip", async () => {
     const values = ["bob", "\tbob", "bob\t", "  bob \t ", "\u000bbob", "\u00a0bob", "bob\u0085"];
     const counts: unknown[] = [];
     for (const value of values) counts.push(await countOf("/header", `X-User:${value}`));

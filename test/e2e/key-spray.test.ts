@@ -1,4 +1,4 @@
-// A spray of keys under one policy, ten times as many as the dict of counters holds: it resets nobody's counter.
+// A spray of keys under one policy, ten times as many as the dict of counters holds, must reset no other counter.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
@@ -12,7 +12,7 @@ import { ask } from "../fixtures/requests.ts";
 import { until } from "../fixtures/system.ts";
 
 const dictBytes = 512 * 1024;
-/** Of 128 bytes, the least that a counter takes. */
+/** The smallest counter takes 128 bytes. */
 const cellsInDict = dictBytes / 128;
 const algorithms = ["token-bucket", "fixed-window", "sliding-window", "sliding-log", "concurrency"] as const;
 type Algorithm = (typeof algorithms)[number];
@@ -41,7 +41,7 @@ const policies = [
 const exhausted = Array.from({ length: 10 }, (_, i) => `exhausted-${i}`);
 const halfUsed = Array.from({ length: 10 }, (_, i) => `half-${i}`);
 
-/** What the service does not wait with is answered by nginx itself. */
+/** Has nginx itself answer the requests that need not wait at the service. */
 const answersItself = (config: string) =>
   config
     .replace("sluice_counters 64m", `sluice_counters ${dictBytes / 1024}k`)
@@ -59,7 +59,7 @@ for (const workers of [1, 2]) {
     const held: Promise<unknown>[] = [];
     const statusOf = async (name: string, key: string) =>
       (await ask(`${gateway.url}/${name}`, { headers: { "x-key": key } })).status;
-    /** One after the other, until it refuses. */
+    /** @returns how many requests, sent one after the other, are admitted before one is refused */
     const admittedOf = async (name: string, key: string) => {
       let admitted = 0;
       while (admitted < 10 && (await statusOf(name, key)) < 400) admitted += 1;
@@ -74,7 +74,7 @@ for (const workers of [1, 2]) {
         env: { SLUICE_UPSTREAM: service.url },
         edit: answersItself,
       });
-      // Slots are used as long as their requests go on.
+      // Slots are taken only while their requests go on, so these are held at the service.
       for (const [keys, used] of [
         [exhausted, 3],
         [halfUsed, 1],
@@ -124,12 +124,12 @@ for (const workers of [1, 2]) {
       expect(gateway.log).not.toContain("undecided");
     });
 
-    it("counts newcomers of a policy that was not sprayed by themselves", async () => {
+    it("counts newcomers of a policy that was not sprayed in counters of their own", async () => {
       for (const key of keysFrom("newcomer", 50)) expect(await admittedOf("other", key)).toBe(3);
       for (const key of keysFrom("newcomer", 50)) expect(await admittedOf("two-limits", key)).toBe(3);
     });
 
-    it("admits nobody of the sprayed policies more than the quota, whatever is shared with whom", async () => {
+    it("admits no key of the sprayed policies more than the quota, whichever keys share its counter", async () => {
       for (const algorithm of algorithms) {
         await spray(`${gateway.url}/sprayed-${algorithm}`, keysFrom("k", 2 * cellsInDict));
         if (algorithm === "concurrency") continue;
@@ -138,7 +138,7 @@ for (const workers of [1, 2]) {
       }
     });
 
-    it("gives slots of the overflow back when their requests have ended", async () => {
+    it("frees slots of the overflow when their requests have ended", async () => {
       await sleep(200);
       const before = await statusOf("sprayed-concurrency", "late");
       for (let i = 0; i < 20; i++) expect(await statusOf("sprayed-concurrency", "late")).toBe(before);
@@ -147,7 +147,7 @@ for (const workers of [1, 2]) {
   });
 }
 
-/** Logs when the system is asked for random bytes. */
+/** Logs when the gateway reads random bytes of the system. */
 const tellsOfRandomness = `local open = io.open
     io.open = function(path, mode)
       if path == "/dev/urandom" then ngx.log(ngx.NOTICE, "randomness was read") end
@@ -192,7 +192,7 @@ describe("a spray that takes more than a counter with each key", () => {
     const samples = readPrometheusText(body)["sluice_overflow_decisions_total"]?.samples ?? [];
     return samples.reduce((sum, { value }) => sum + value, 0);
   };
-  /** Newcomers of others have counters of their own still. */
+  /** Expects that newcomers of another policy still have counters of their own. */
   const expectRoomForOthers = async () => {
     const before = await sharedDecisions();
     for (const key of keysFrom("newcomer", 50)) {
@@ -228,7 +228,7 @@ describe("a spray that takes more than a counter with each key", () => {
   });
 });
 
-it("a spray of keys with small limits leaves what an override's keys owe in the overflow, which is more than a small limit can", async () => {
+it("a spray of keys with small limits keeps the overflow debts of an override's keys, which exceed what a small limit can owe", async () => {
   const limit = (burst: number) => ({ name: "hourly", algorithm: "token-bucket", quota: 5, window: "1h", burst });
   const gateway = await LoneGateway.start({
     policies: [
@@ -240,7 +240,7 @@ it("a spray of keys with small limits leaves what an override's keys owe in the 
         overrides: [{ key: ["vip-*"], limits: [limit(40)] }],
       },
     ],
-    // So few shared counters that a spray meets all of them.
+    // There are so few shared counters that a spray meets all of them.
     edit: (config) => answersItself(config).replace("sluice_overflow 8m", "sluice_overflow 512k"),
   });
   try {
@@ -251,7 +251,7 @@ it("a spray of keys with small limits leaves what an override's keys owe in the 
       return admitted;
     };
     await spray(`${gateway.url}/sprayed`, keysFrom("k", cellsInDict));
-    // So small a dict is full before the worker looks again: the next newcomer notices, and the overflow begins.
+    // So small a dict is full before the worker looks again. The next newcomer notices, and the overflow begins.
     await sleep(50);
     await admittedOf("notices");
     await sleep(200);

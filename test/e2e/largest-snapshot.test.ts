@@ -1,5 +1,5 @@
-// What the control plane lets in at most, the gateway of nginx.conf takes: the largest snapshot again and again, in many small
-// pieces and in few large ones, which its shared memory must hold twice.
+// The gateway with this nginx.conf takes the largest snapshot that the control plane admits, again and again, in many small
+// policies and in few large ones. Its shared memory must hold two of them.
 
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { policyBytesInAll } from "../../control-plane/src/bounds/bounds.ts";
@@ -30,12 +30,12 @@ afterAll(async () => {
 });
 
 /**
- * Of many lengths: LuaJIT's hash looks at the length and at some bytes of a long text, and texts of one length that differ
- * elsewhere are found one by one.
+ * The texts have many lengths: LuaJIT's hash looks at the length and at some bytes of a long text, so texts of one length
+ * that differ elsewhere are found one by one.
  */
 const filling = (i: number) => "x".repeat(170 + (i % 64));
 
-/** As many policies with so many paths as there may be, and as many bans. */
+/** Makes a frame with as many policies of so many paths as there may be, and as many bans. */
 async function largest(revision: number, pathsOfEach: number) {
   const document = (nth: number) => {
     const name = `p${`${nth}`.padStart(5, "0")}`;
@@ -64,7 +64,7 @@ async function largest(revision: number, pathsOfEach: number) {
   return snapshotFrame(state, Date.now());
 }
 
-it("takes the largest snapshots that there can be, one after another", { timeout: 360_000 }, async () => {
+it("takes the largest possible snapshots, one after another", { timeout: 360_000 }, async () => {
   const sizes: number[] = [];
   for (let revision = 2; revision < 8; revision++) {
     const { bytes } = await largest(revision, revision % 2 === 0 ? 1 : 250);

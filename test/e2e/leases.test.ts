@@ -1,5 +1,5 @@
-// consistency: leased, with real gateways and a real Redis: what all admit together is never more than the limit, hardly
-// less, and Redis is asked seldom.
+// Tests consistency: leased with real gateways and a real Redis: all gateways together never admit more than the limit, admit
+// hardly less, and call Redis seldom.
 
 import { createServer, type Server, Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -22,7 +22,7 @@ const policy = (limit: object, more: object = {}) => ({
   ...more,
 });
 
-/** Where nothing but leases and Redis admits. */
+/** Here only leases and Redis admit: onStoreFailure denies. */
 const denying = policy(bucket, { onStoreFailure: "deny", onLimit: { status: 503 } });
 
 let redis: RedisServer | undefined;
@@ -45,7 +45,7 @@ async function start(
   redis = new RedisServer(await freePort());
   await redis.start();
   const env = { SLUICE_REDIS_URL: redis.url, SLUICE_REDIS_DEADLINE_MS: "200", ...options.env };
-  // What has begun is stopped even where another does not start.
+  // Gateways that have started are stopped even if another does not start.
   const begun = Array.from({ length: count }, () => LoneGateway.start({ policies, ...options, env }));
   for (const one of await Promise.allSettled(begun)) if (one.status === "fulfilled") gateways.push(one.value);
   await Promise.all(begun);
@@ -80,7 +80,7 @@ describe("gateways that saturate one limit", () => {
     });
   }
 
-  it("4 gateways: a fixed window, none of which holds more than its quota", async () => {
+  it("4 gateways: a fixed window, never above its quota", async () => {
     await start(4, [policy({ name: "each", algorithm: "fixed-window", quota: 400, window: "1s" })]);
     await sleep(1000 - (Date.now() % 1000));
     const seconds = 6;
@@ -98,7 +98,7 @@ describe("gateways that saturate one limit", () => {
     expect(callsPerGateway).toBeLessThanOrEqual(25);
   });
 
-  it("a gateway that is killed takes its units with it, and the others have the limit again", async () => {
+  it("a gateway that is killed takes its units with it, and the others get the whole limit again", async () => {
     await start(3, [policy(bucket)]);
     const killed = sleep(2500).then(() => kill(gateways[0] as LoneGateway));
     const { admissions, startedMs } = await load(urls(), 350, 6);
@@ -108,11 +108,11 @@ describe("gateways that saturate one limit", () => {
     expect(after).toBeGreaterThanOrEqual(0.97 * 400);
   });
 
-  it("a worker that is killed while it exchanges is replaced by another", async () => {
+  it("a worker that is killed during an exchange is replaced by another", async () => {
     redis = new RedisServer(await freePort());
     await redis.start();
     const proxy = await ReplyProxy.start(redis.port);
-    // An exchange takes most of the time to the next one: most workers are killed in the middle of one.
+    // An exchange takes most of the time until the next one, so most workers are killed in the middle of one.
     proxy.delayMs = 25;
     try {
       const env = { SLUICE_REDIS_URL: `redis://127.0.0.1:${proxy.port}`, SLUICE_REDIS_DEADLINE_MS: "60" };
@@ -136,7 +136,7 @@ describe("gateways that saturate one limit", () => {
     }
   });
 
-  it("replies that are lost cost nothing beyond the limit", async () => {
+  it("lost replies admit nothing beyond the limit", async () => {
     redis = new RedisServer(await freePort());
     await redis.start();
     const proxy = await ReplyProxy.start(redis.port);
@@ -164,19 +164,19 @@ describe("gateways that saturate one limit", () => {
     }
   });
 
-  it("after FLUSHALL the limit begins anew, and what gateways held is all that is spent besides", async () => {
+  it("after FLUSHALL the limit begins anew, and only what gateways held is spent besides", async () => {
     await start(2, [policy(bucket)]);
     const flushed = sleep(2000).then(() => redis?.command("FLUSHALL"));
     const { admissions } = await load(urls(), 500, 4);
     await flushed;
-    // Two buckets, one after the other, and at most what 800 requests a second may need within a horizon.
+    // Two buckets are spent one after the other, and at most what 800 requests a second may need within a horizon.
     expect(excess(admissions, 400, 800 + 100)).toBeLessThanOrEqual(0);
     expect(excess(admissions, 400, 400)).toBeGreaterThan(200);
   });
 });
 
 describe("a leased policy", () => {
-  it("is spent from the lease while Redis is gone, then onStoreFailure decides; and is leased again", async () => {
+  it("is spent from the lease while Redis is gone, then decided by onStoreFailure, and leased again afterwards", async () => {
     await start(1, [policy(bucket, { onStoreFailure: "deny", onLimit: { status: 503 } })], {
       env: { SLUICE_REDIS_DEADLINE_MS: "50" },
     });
@@ -191,7 +191,7 @@ describe("a leased policy", () => {
     expect(Object.keys((await load(urls(), 200, 1)).statuses)).toEqual([`${admitted}`]);
   });
 
-  it("waits one deadline at most where Redis hangs", async () => {
+  it("waits one deadline at most while Redis hangs", async () => {
     await start(1, [denying], { env: { SLUICE_REDIS_DEADLINE_MS: "400" } });
     await load(urls(), 300, 1);
     const loaded = load(urls(), 300, 3);
@@ -211,7 +211,7 @@ describe("a leased policy", () => {
     }));
     redis = new RedisServer(await freePort());
     await redis.start();
-    // No rights on the other's keys.
+    // This user has no rights on the keys of the other policy.
     await redis.command(
       "ACL",
       "SETUSER",
@@ -239,7 +239,7 @@ describe("a leased policy", () => {
     await start(1, [denying], { env: { SLUICE_REDIS_DEADLINE_MS: "1000" } });
     for (let round = 0; round < 4; round++) {
       await load(urls(), 600, 0.6);
-      // What was left has gone back, and Redis is to be asked for more.
+      // What was left of the lease has been returned, and the gateway needs Redis for more.
       await sleep(210 + round * 5);
       await redis?.stop();
       const { statuses, slowestMs } = await load(urls(), 100, 0.5);
@@ -249,7 +249,7 @@ describe("a leased policy", () => {
     }
   });
 
-  it("gives idle units back, and accounts for each", async () => {
+  it("returns idle units, and accounts for every unit", async () => {
     await start(1, [policy(bucket)]);
     await load(urls(), 300, 2);
     await sleep(1200);
@@ -264,14 +264,14 @@ describe("a leased policy", () => {
     expect(units["returned"]).toBeGreaterThan(0);
     expect(units["spent"]).toBeGreaterThan(400);
     expect(units["spent"]).toBeLessThanOrEqual(610);
-    // Counted by requests and not by the cell: what workers raced for is spent, and was nobody's.
+    // This counts requests, and not the cell's units: a unit lost to a race of workers is spent without admitting a request.
     const taken = await gateway.metric("sluice_lease_admitted_units_total");
     expect(taken).toBeLessThanOrEqual(units["spent"]);
     expect(taken).toBeGreaterThan(units["spent"] * 0.95);
     expect(await gateway.metric("sluice_lease_excess_units")).toBe(0);
   });
 
-  it("has the units again of requests that another policy refused", async () => {
+  it("gets back the units of requests that another policy refused", async () => {
     const few = {
       name: "few",
       scope: "cluster",
@@ -285,23 +285,23 @@ describe("a leased policy", () => {
     expect(await unitsOf(gateways[0] as LoneGateway, "spent")).toBeLessThan(150);
   });
 
-  it("tells what is left, and when to come again", async () => {
+  it("reports what remains, and when to come again", async () => {
     await start(1, [policy({ name: "all", algorithm: "fixed-window", quota: 200, window: "366d" })]);
     const answers: Awaited<ReturnType<typeof ask>>[] = [];
     for (let i = 0; i < 210; i++) answers.push(await ask(urls()[0] as string));
     const left = answers.map(({ headers }) => Number(headers["x-ratelimit-remaining"]));
     expect(left).toEqual(Array.from({ length: 210 }, (_, i) => Math.max(199 - i, 0)));
     expect(answers.map(({ status }) => status)).toEqual(answers.map((_, i) => (i < 200 ? admitted : 429)));
-    // Workers tell what they counted ten times a second.
+    // Workers report their counts ten times a second.
     await until("units were on lease", 2000, async () => (await unitsOf(gateways[0] as LoneGateway, "granted")) > 0);
-    // Right after the last unit, a gateway that has asked often pauses for a moment, and says so.
+    // Right after the last unit, a gateway that has called Redis often pauses for a moment, and reports that wait.
     const { headers } = await ask(urls()[0] as string);
     expect(headers["x-ratelimit-limit"]).toBe("200");
     expect(Number(headers["retry-after"])).toBeGreaterThanOrEqual(1);
     expect(Math.abs(Number(headers["retry-after"]) - Number(headers["x-ratelimit-reset"]))).toBeLessThanOrEqual(1);
   });
 
-  it("asks again within two seconds after a refusal until the window's end: units may be there again", async () => {
+  it("tries again within two seconds after a refusal until the window's end, because units may be there again", async () => {
     await start(1, [policy({ name: "all", algorithm: "fixed-window", quota: 200, window: "366d" })]);
     expect((await load(urls(), 400, 1)).statuses[admitted]).toBe(200);
     const { headers } = await ask(urls()[0] as string);
@@ -313,7 +313,7 @@ describe("a leased policy", () => {
     expect((await load(urls(), 100, 3)).statuses[admitted]).toBeGreaterThan(50);
   });
 
-  it("is exact where it cannot be leased, or a request costs more than a lease brings", async () => {
+  it("is exact if it cannot be leased, or if a request costs more than a lease brings", async () => {
     const log = { name: "log", algorithm: "sliding-log", quota: 20, window: "1h" };
     const dear = policy({ ...bucket, quota: 1, window: "1h", burst: 1000 }, { cost: 100 });
     await start(2, [policy(log), { ...dear, name: "dear", match: { paths: ["/dear"] } }]);
@@ -331,8 +331,8 @@ describe("a leased policy", () => {
   });
 });
 
-describe("what an idle gateway holds goes back", () => {
-  it("after a reset by hand: it takes nothing from the others", async () => {
+describe("an idle gateway returns the units that it holds", () => {
+  it("after a reset by hand, and takes nothing from the others", async () => {
     system = await System.start({ gateways: 2, redis: true });
     await system.put(policy({ name: "all", algorithm: "fixed-window", quota: 300, window: "366d" }));
     const [idle, busy] = system.gateways as [Gateway, Gateway];
@@ -344,7 +344,7 @@ describe("what an idle gateway holds goes back", () => {
       expect(statuses[200]).toBeLessThanOrEqual(300);
       await system.api("DELETE", "/apps/default/counters?policy=hot");
     }
-    // None but what a machine that is busy otherwise leaves no time for.
+    // Only a machine that is busy otherwise leaves no time to return units.
     expect(await unitsOf(idle, "expired")).toBeLessThan(30);
   });
 
@@ -363,13 +363,13 @@ describe("what an idle gateway holds goes back", () => {
   });
 });
 
-/** The value of one of the states. */
+/** @returns the units in this state */
 async function unitsOf(gateway: Pick<LoneGateway, "privateUrl">, state: string): Promise<number> {
   const { body } = await ask(`${gateway.privateUrl}/sluice/metrics`);
   return Number(new RegExp(`^sluice_lease_units_total{state="${state}"} (\\S+)$`, "m").exec(body)?.[1]);
 }
 
-/** nginx as a crash of its machine ends it. */
+/** Ends nginx like a crash of its machine. */
 function kill(gateway: LoneGateway): void {
   for (const worker of childrenOf(gateway.pid)) process.kill(worker, "SIGSTOP");
   const workers = childrenOf(gateway.pid);
@@ -377,7 +377,7 @@ function kill(gateway: LoneGateway): void {
   for (const worker of workers) process.kill(worker, "SIGKILL");
 }
 
-/** Between gateways and Redis: delays replies, and swallows as many as it is told to. */
+/** Stands between gateways and Redis: delays replies, and drops as many as `loses` says. */
 class ReplyProxy {
   readonly port: number;
   readonly #server: Server;

@@ -1,4 +1,4 @@
-// What a gateway does by itself at the edges: no memory left, odd statuses, odd settings.
+// Tests a single gateway at the edges: no memory left, odd statuses, odd settings.
 
 import { afterEach, expect, it } from "vitest";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
@@ -15,7 +15,7 @@ const perHeader = (name: string, quota: number) => ({
   limits: [{ algorithm: "token-bucket", quota: 1, window: "1d", burst: quota }],
 });
 
-it("counts a key even where a flood has filled the memory with counters of another size", async () => {
+it("counts a key even if a flood has filled the memory with counters of another size", async () => {
   gateway = await LoneGateway.start({
     policies: [perHeader("flood", 1), perHeader("victim", 2)],
     edit: (config) => config.replace("sluice_counters 64m", "sluice_counters 1m"),
@@ -74,7 +74,7 @@ it("lets requests without the key pass, refuses them, or counts them together, a
     (await ask(`${gateway.url}${path}`)).status,
     (await ask(`${gateway.url}${path}`)).status,
   ];
-  // The upstream here answers 404 to what it does not know.
+  // The upstream here answers 404 to a path that it does not know.
   expect(await twice("/skip")).toEqual([404, 404]);
   expect(await twice("/deny")).toEqual([403, 403]);
   expect(await twice("/shared")).toEqual([404, 429]);
@@ -95,7 +95,7 @@ it("reports what a shadow policy would refuse, and lets it pass unchanged", asyn
   );
 });
 
-it("waits for a lock whose holder was killed until it falls open, and goes on without one that does not", async () => {
+it("waits for the lock of a killed holder until it expires, and goes on without a lock that does not expire", async () => {
   // The lock has the name of the counter's cell.
   const family = "s3:{default:held:}:default:token-bucket:86400000000";
   const cell = `ngx.encode_base64(ngx.sha1_bin("${family}"):sub(1, 12)) .. "0:"`;
@@ -126,7 +126,7 @@ it("waits for a lock whose holder was killed until it falls open, and goes on wi
   await until("the time-out is counted", 3000, async () => (await gateway.metric("sluice_lock_timeouts_total")) === 1);
 });
 
-it("does not start with a deadline for Redis that is none, though it has no Redis yet", async () => {
+it("does not start with an invalid deadline for Redis, though it has no Redis yet", async () => {
   const nonsense = (config: string) =>
     config.replace("env SLUICE_REDIS_DEADLINE_MS;", "env SLUICE_REDIS_DEADLINE_MS=soon;");
   const started = LoneGateway.start({ policies: [], edit: nonsense }).then((one) => {

@@ -1,4 +1,4 @@
-// Messages over the push socket that no control plane of ours writes. They change nothing and end nothing.
+// Messages over the push socket that no control plane of ours writes change nothing and end nothing.
 
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { freePort } from "../fixtures/free-ports.ts";
@@ -34,7 +34,7 @@ const malformed: Record<string, object> = {
   "a limit that is an object": { ...order, limit: { name: "default" } },
 };
 
-it("a snapshot whose bytes are no UTF-8 is refused, over the socket that stays, in words that are UTF-8", async () => {
+it("a snapshot that is not UTF-8 is refused in UTF-8, and the socket stays open", async () => {
   await until("the gateway is connected", 20_000, () => server.socket !== undefined);
   const { socket } = server;
   server.received = [];
@@ -49,7 +49,7 @@ it("a snapshot whose bytes are no UTF-8 is refused, over the socket that stays, 
   expect(server.socket).toBe(socket);
 });
 
-it("an order about a counter that is malformed is refused, over the socket that stays, without an error of Lua's", async () => {
+it("a malformed order about a counter is refused without a Lua error, and the socket stays open", async () => {
   const limits = [{ algorithm: "fixed-window", quota: 5, window: "1m" }];
   const document = { name: "users", key: ["header:x-user"], limits };
   const snapshot = { type: "snapshot", format: 1, epoch: "e", revision: 1, policies: [{ app: "default", document }] };

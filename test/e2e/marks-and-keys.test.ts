@@ -1,11 +1,11 @@
-// What one app's policy sets on requests for the service is not what other policies count by.
+// A header that one app's policy sets on requests for the service does not change what other policies count by.
 
 import { expect, it, onTestFinished } from "vitest";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 
 const quota = (units: number) => [{ algorithm: "fixed-window", quota: units, window: "366d" }];
 
-it("an app's mark charges nobody else in another app's policy, nor hides who asks from it", async () => {
+it("an app's mark changes no key in another app's policy: it charges nobody else and hides nobody", async () => {
   const gateway = await LoneGateway.start({
     policies: [{ name: "all", key: ["header:x-user"], limits: quota(3) }],
     otherPolicies: {

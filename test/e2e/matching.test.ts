@@ -1,4 +1,4 @@
-// Which policies nginx meets: hosts, paths, methods and headers as a client sends them.
+// Tests which policies match in nginx: by hosts, paths, methods and headers as a client sends them.
 
 import { afterAll, beforeAll, describe, expect, it, test } from "vitest";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
@@ -27,14 +27,14 @@ beforeAll(async () => {
 });
 afterAll(() => gateway?.stop());
 
-/** The first request is charged, the second refused: by which policy, or by none. */
+/** The first request is charged, and the second refused. @returns the status of the policy that refused, or undefined */
 async function refusedBy(path: string, options: RequestOptions = {}): Promise<number | undefined> {
   await ask(gateway.url + path, options);
   const { status } = await ask(gateway.url + path, options);
   return status > 430 ? status : undefined;
 }
 
-describe("nginx holds a request to the policy that it meets by", () => {
+describe("nginx matches policies by", () => {
   test.each<[by: string, path: string, options: RequestOptions, status: number | undefined]>([
     ["an exact path", "/exact", {}, 431],
     ["an exact path, spelled otherwise", "//%65xact?q", {}, 431],

@@ -1,5 +1,5 @@
-// What counting decisions costs others where there are many policies: nobody waits while all series are gone through, and
-// when the dict of metrics is full, nothing that is in it goes.
+// Bounds what counting decisions costs other requests where there are many policies: no request waits while all series are
+// gone through, and when the dict of metrics is full, no series that is in it is lost.
 
 import { afterEach, describe, expect, it } from "vitest";
 import { callerOf, post } from "../fixtures/check-api-client.ts";
@@ -10,7 +10,7 @@ import { readPrometheusText } from "../fixtures/prometheus-text.ts";
 import { ask } from "../fixtures/requests.ts";
 import { until } from "../fixtures/system.ts";
 
-/** Each request meets them all, and has one more series of each for either result: the first is allowed. */
+/** Each request matches all of them, and each has one more series for either result: the first request is allowed. */
 const shadows = (count: number, prefix: string) =>
   Array.from({ length: count }, (_, i) => ({
     name: `${prefix}${i}`,
@@ -21,10 +21,10 @@ const shadows = (count: number, prefix: string) =>
   }));
 const shop = { app: "default", token: "a-token-of-the-shop" };
 
-/** How many series may be gone through in one go. */
+/** The most series that may be gone through without a yield. */
 const mostAtOnce = 1000;
 
-/** Logs who takes more series of the dict in one go than that, and how often nginx turned to others in a scrape. */
+/** Logs when more series than that are taken from the dict at once, and how often nginx turned to other work in a scrape. */
 const watched = (config: string) =>
   config
     .replace(
@@ -37,7 +37,7 @@ const watched = (config: string) =>
         if #keys > ${mostAtOnce} then ngx.log(ngx.ERR, "took at once: ", #keys) end
         return keys
       end
-      -- What is swept each minute is swept each half second.
+      -- The sweep of each minute runs each half second here.
       local every = ngx.timer.every
       ngx.timer.every = function(seconds, work) return every(seconds == 60 and 0.5 or seconds, work) end
       turns = 0
@@ -73,7 +73,7 @@ async function decided(from: LoneGateway): Promise<{ series: number; decisions: 
 describe("with 4,000 policies", () => {
   const policies = shadows(4000, "p");
 
-  it("lets requests go first in a scrape, in a report to the control plane and while it drops what is gone", async () => {
+  it("lets requests go first in a scrape, in a report to the control plane and while it drops series of removed policies", async () => {
     const [controlPort] = (await freePorts(1)) as [number];
     control = new ControlPlaneDouble(controlPort);
     const started = await LoneGateway.start({
@@ -83,7 +83,7 @@ describe("with 4,000 policies", () => {
     });
     gateway = started;
     for (let i = 0; i < 3; i++) await ask(`${started.url}/all`);
-    // Allowed once, and twice a shadow policy would have refused.
+    // Each policy allowed one request, and as a shadow policy would have refused two.
     await expect.poll(() => decided(started), { timeout: 20_000 }).toEqual({ series: 8000, decisions: 12_000 });
     const totals = { allowed: 4000, "shadow-refused": 8000 };
     expect((await control.status()).counters).toMatchObject(totals);
@@ -92,7 +92,7 @@ describe("with 4,000 policies", () => {
     const kept = async () => Number((await ask(`${started.privateUrl}/series`)).body);
     await until("nothing is kept of what is gone", 20_000, async () => (await kept()) < 100);
     expect(await decided(started)).toEqual({ series: 2, decisions: 3 });
-    // What is gone was decided all the same.
+    // The totals still have the decisions of removed policies.
     expect((await control.status()).counters).toMatchObject(totals);
 
     const turns = [...started.log.matchAll(/turns in a scrape: (\d+)/g)].map(([, count]) => Number(count));
@@ -116,7 +116,7 @@ describe("with more series than the dict of metrics has room for", () => {
     const { url, privateUrl } = started;
     expect((await post(privateUrl, { ...shop, token: "unknown" }, "{}")).status).toBe(401);
     expect((await ask(`${url}/all`, { from: "127.0.0.20" })).status).toBe(403);
-    // Told by the worker before anything is crowded out.
+    // The worker has reported this before anything could be crowded out.
     await expect.poll(() => started.metric("sluice_banned_requests_total"), { timeout: 5000 }).toBe(1);
 
     for (let i = 0; i < 2; i++) await ask(`${url}/all`);
@@ -127,7 +127,7 @@ describe("with more series than the dict of metrics has room for", () => {
     expect((await decided(started)).series).toBeGreaterThan(1000);
     expect(started.log.match(/lua_shared_dict sluice_metrics/g)).toHaveLength(1);
 
-    // What came first is there, and what is counted for the first time finds room.
+    // Series that came first are still there, and a series counted for the first time finds room.
     expect(await started.metric("sluice_banned_requests_total")).toBe(1);
     expect((await post(privateUrl, shop, "no json")).status).toBe(400);
     const asked = async () => {
@@ -139,7 +139,7 @@ describe("with more series than the dict of metrics has room for", () => {
 });
 
 it("has room for the longest names of as many policies as a control plane allows, with every result", async () => {
-  // SLUICE_MAX_POLICIES, and names of 63 characters.
+  // These are as many policies as SLUICE_MAX_POLICIES allows, with names of 63 characters.
   const fill = `local name, dict, dropped = string.rep("n", 58), ngx.shared.sluice_metrics, 0
         for policy = 10001, 30000 do
           for _, result in ipairs({ "=", "!", "~", "?" }) do

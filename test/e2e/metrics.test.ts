@@ -1,4 +1,4 @@
-// What a gateway tells Prometheus, read by a strict reader of the text form.
+// Reads a gateway's metrics for Prometheus with a strict reader of the text format.
 
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { callerOf, check, post } from "../fixtures/check-api-client.ts";
@@ -53,7 +53,7 @@ const latest = (families: Record<string, Family>, family: string, labels: Record
 const decisions = async (policy: string, result: string) =>
   latest(await scrape(), "sluice_decisions_total", { app: "default", policy, result });
 
-it("tells the Lua memory of each worker", async () => {
+it("reports the Lua memory of each worker", async () => {
   await until("both have told", 3_000, async () => (await scrape())["sluice_lua_memory_bytes"]?.samples.length === 2);
   for (const { labels, value } of (await scrape())["sluice_lua_memory_bytes"]?.samples ?? []) {
     expect(["0", "1"]).toContain(labels["worker"]);
@@ -62,14 +62,14 @@ it("tells the Lua memory of each worker", async () => {
   }
 });
 
-it("is in Prometheus' text form, and counts decisions, calls to Redis, failures and questions", async () => {
+it("is in Prometheus' text format, and counts decisions, calls to Redis, failures and checks", async () => {
   await check(gateway.privateUrl, shop, [{ policy: "node", key: ["a"] }]);
   for (const name of ["node", "fleet", "shadow"]) {
     for (let i = 0; i < 3; i++) await ask(`${gateway.url}/${name}`, { headers: { "x-key": "a" } });
   }
   for (let i = 0; i < 3; i++) await check(gateway.privateUrl, shop, [{ policy: "shadow", key: ["b"] }]);
   await post(gateway.privateUrl, { ...shop, token: "unknown" }, "{}");
-  // Each worker tells by itself.
+  // Each worker reports its own counts.
   await until("all workers have told what they counted", 5000, async () => {
     const families = await scrape();
     const asked = families["sluice_ask_requests_total"]?.samples.reduce((sum, { value }) => sum + value, 0);
@@ -97,7 +97,7 @@ it("is in Prometheus' text form, and counts decisions, calls to Redis, failures 
   ]);
 
   await redis.stop();
-  // Of another key: what Redis refused to "a" is remembered, and not asked for again.
+  // The request has another key: the refusal of "a" is remembered, and needs no call to Redis.
   await ask(`${gateway.url}/fleet`, { headers: { "x-key": "b" } });
   await until("the failure is told", 5000, async () =>
     Boolean(latest(await scrape(), "sluice_redis_failures_total", { kind: "connect" })),
@@ -105,7 +105,7 @@ it("is in Prometheus' text form, and counts decisions, calls to Redis, failures 
   expect(await decisions("fleet", "degraded")).toBe(1);
 });
 
-it("counts a policy of the fleet as refusing where it refuses, not where another does", async () => {
+it("counts a refusal for the cluster policy that refuses, and not for another one of the request", async () => {
   const both = { scope: "cluster", match: { paths: ["/both"] } };
   const many = [{ algorithm: "token-bucket", quota: 1, window: "1d", burst: 9 }];
   await control.push(
@@ -127,7 +127,7 @@ it("counts a policy of the fleet as refusing where it refuses, not where another
   await expect.poll(allowed, { timeout: 5000 }).toEqual([3, 4]);
 });
 
-it("has no more of a policy that is gone, nor does its caller's token open anything", async () => {
+it("drops the series of a removed policy, and rejects the token of its removed caller", async () => {
   await check(gateway.privateUrl, shop, [{ policy: "node", key: ["a"] }]);
   await until("the decision is told", 5000, async () => (await decisions("node", "allowed")) === 1);
   const bank = { app: "bank", token: "a-token-of-the-bank" };

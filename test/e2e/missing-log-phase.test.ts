@@ -1,5 +1,5 @@
-// An nginx whose operator left `sluice.log()` out: slots of concurrency come back all the same, and the worker that was told to
-// quit does.
+// The operator of this nginx left `sluice.log()` out: concurrency slots are freed all the same, and a worker that is told to
+// quit ends.
 
 import { connect } from "node:http2";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -17,10 +17,10 @@ const slots = (name: string, quota: number, more: object = {}) => ({
   ...more,
 });
 
-/** What an operator may have left out, or put elsewhere. */
+/** Removes a line that an operator may have left out, or put elsewhere. */
 const withoutLog = (config: string) => config.replace(/log_by_lua_block \{\s*sluice\.log\(\)\s*\}/, "");
 
-/** Locations that end in another one, with other Lua that keeps its own ctx. */
+/** These locations end in another one, and have other Lua that keeps its own ctx. */
 const elsewhere = `
   location = /moved {
     access_by_lua_block {
@@ -69,7 +69,7 @@ afterEach(async () => {
 let h2Url = "";
 const status = async (path: string) => (await ask(`${gateway.url}${path}`)).status;
 
-/** Over HTTP/2, all on one connection. */
+/** Sends the requests over HTTP/2, all on one connection. */
 async function statusesOverHttp2(path: string, count: number): Promise<number[]> {
   const session = connect(h2Url);
   const one = () =>
@@ -88,16 +88,16 @@ async function statusesOverHttp2(path: string, count: number): Promise<number[]>
   return statuses;
 }
 
-/** How many more there are room for. */
+/** Waits until a request is admitted again. */
 async function untilFree(path: string): Promise<void> {
   await until(`a slot of ${path} is free`, 5000, async () => (await status(path)) === 200);
 }
 
 describe.each(["/node", "/cluster"])("without sluice.log(), slots of %s", (path) => {
-  it("come back when their requests have ended, and not before", async () => {
+  it("are freed when their requests have ended, and not before", async () => {
     const running = [ask(`${gateway.url}${path}`), ask(`${gateway.url}${path}`)];
     await until("both run", 2000, () => service.running === 2);
-    // Longer than a slot lives, they are renewed.
+    // This is longer than a slot lives, so the slots must be renewed.
     const endsAt = Date.now() + 3500;
     while (Date.now() < endsAt) expect(await status(path)).toBe(429);
     service.answer();
@@ -106,7 +106,7 @@ describe.each(["/node", "/cluster"])("without sluice.log(), slots of %s", (path)
     for (let i = 0; i < 5; i++) await untilFree(path);
   });
 
-  it("come back over HTTP/2", async () => {
+  it("are freed over HTTP/2 too", async () => {
     service.holds = false;
     await statusesOverHttp2(path, 2);
     for (let i = 0; i < 5; i++) {
@@ -115,7 +115,7 @@ describe.each(["/node", "/cluster"])("without sluice.log(), slots of %s", (path)
   });
 });
 
-it("without sluice.log(), a slot is kept while its request runs on in another location, whatever becomes of ngx.ctx", async () => {
+it("without sluice.log(), a slot is kept while its request runs on in another location, whatever happens to ngx.ctx", async () => {
   const running = ask(`${gateway.url}/moved`);
   await until("it runs", 2000, () => service.running === 1);
   const endsAt = Date.now() + 3500;
@@ -126,7 +126,7 @@ it("without sluice.log(), a slot is kept while its request runs on in another lo
   await untilFree("/moved");
 });
 
-describe("without sluice.log(), a request that was sent to something cheaper", () => {
+describe("without sluice.log(), a request that was sent to a cheaper location", () => {
   const cheaper = `
     location = /full { access_by_lua_block { sluice.access() } content_by_lua_block { ngx.print("full") } }
     location = /cheap { access_by_lua_block { sluice.access() } content_by_lua_block { ngx.print("cheap") } }
@@ -187,7 +187,7 @@ it.each(["/node", "/cluster"])(
     await until("both run", 2000, () => service.running === 2);
     process.kill(gateway.pid, "SIGHUP");
     await until("there is a new worker", 5000, () => workers().some((pid) => pid !== before));
-    // The old worker goes on renewing what its requests hold, longer than a slot lives.
+    // The old worker goes on renewing the slots of its requests for longer than a slot lives.
     const endsAt = Date.now() + 3500;
     while (Date.now() < endsAt) expect([429, 502]).toContain(await status(path));
     expect(workers()).toContain(before);

@@ -1,4 +1,4 @@
-// A server that is no Redis of ours: what it replies decides nothing.
+// A server that is not one of our Redis decides nothing by its replies.
 
 import { createServer, type Server } from "node:net";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -28,7 +28,7 @@ const policies = [
   policy("two", 2),
   policy("settled", 1, settled),
   policy("leased", 1, { consistency: "leased" }),
-  // Of less than a lease is worth, Redis decides each request.
+  // The quota is too small for a lease, so Redis decides each request.
   { ...policy("exact", 1, { consistency: "leased" }), limits: [{ algorithm: "fixed-window", quota: 2, window: "1d" }] },
 ];
 const list = (...elements: string[]) => `*${elements.length}\r\n${elements.join("")}`;
@@ -67,7 +67,7 @@ it.each([
   ["as many strings as numbers are expected of a decision", strings(7)],
   ["as many strings as numbers are expected of two limits", strings(13)],
   ["as many strings as numbers are expected of a lease", strings(8)],
-])("%s for a reply: it did not decide", async (_, text) => {
+])("%s as a reply decides nothing", async (_, text) => {
   reply = text;
   for (const { name } of policies) {
     const url = `${gateway.url}/${name}`;

@@ -1,4 +1,4 @@
-// Where the lua-resty libraries bear OpenResty's names, those are taken. key-lock.test.ts shows when lua-resty-lock is.
+// If the lua-resty libraries have OpenResty's names, those are used. key-lock.test.ts shows when lua-resty-lock is used.
 
 import { resolve } from "node:path";
 import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
@@ -8,7 +8,7 @@ import { ask, askAtOnce } from "../fixtures/requests.ts";
 import { System } from "../fixtures/system.ts";
 
 const standIns = resolve(import.meta.dirname, "../fixtures/openresty");
-/** OpenResty looks among its own libraries first. */
+/** The real OpenResty looks among its own libraries first. */
 const LUA_PATH = `${standIns}/?.lua;;`;
 
 let system: System;
@@ -17,7 +17,7 @@ beforeAll(async () => {
 });
 afterAll(() => system?.stop());
 
-it("counts exactly under lua-resty-lock, several limits at once among four workers", async () => {
+it("counts exactly with lua-resty-lock, by several limits at once in four workers", async () => {
   await system.put({
     name: "locked",
     match: { paths: ["/locked"] },
@@ -29,7 +29,7 @@ it("counts exactly under lua-resty-lock, several limits at once among four worke
   expect(await askAtOnce([`${system.gateway.url}/locked`], 400)).toEqual({ 200: 40, 429: 360 });
 });
 
-it("takes OpenResty's own libraries where it runs in OpenResty, and elsewhere those that bear their names", async () => {
+it("loads OpenResty's own libraries if it runs in OpenResty, and elsewhere those with its names", async () => {
   const tell = `
       for _, name in ipairs({ "resty.redis", "resty.websocket.client", "resty.lock" }) do
         ngx.say(package.loaded[name] ~= nil)
@@ -49,7 +49,7 @@ it("takes OpenResty's own libraries where it runs in OpenResty, and elsewhere th
   expect(lockFile?.startsWith(`@${standIns}/`)).toBe(!isOpenResty);
 });
 
-it("reaches Redis by the name resty.redis", async () => {
+it("connects to Redis through resty.redis", async () => {
   await system.put({
     name: "fleet",
     scope: "cluster",

@@ -1,4 +1,4 @@
-// What a gateway does when something around it, or of itself, is gone: it goes on limiting by what it last knew.
+// A gateway goes on limiting by what it last knew when something around it, or of itself, is gone.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -24,12 +24,12 @@ const fixedWindow = (quota: number) => ({
 
 const limitReported = async () => (await ask(`${system.gateway.url}/daily`)).headers["x-ratelimit-limit"];
 
-it("limits on with the control plane killed, also after nginx was restarted", async () => {
+it("still limits with the control plane killed, also after nginx was restarted", async () => {
   await system.killControlPlane();
   expect(await limitReported()).toBe("3");
   await system.gateway.program.stop();
   await system.startGatewayAgain(system.gateway);
-  // Shared memory went with nginx, and so did the counters; the policy came back from disk.
+  // The shared memory was lost with nginx, and so were the counters; the policy was read from disk.
   const statuses: number[] = [];
   for (let i = 0; i < 4; i++) statuses.push((await ask(`${system.gateway.url}/daily`)).status);
   expect(statuses).toEqual([200, 200, 200, 429]);
@@ -48,13 +48,13 @@ it("keeps policies and counters over a reload", async () => {
     return workers.length === 2 && !workers.some((pid) => before.workers.includes(pid));
   });
   expect((await ask(`${system.gateway.url}/daily`)).headers["x-ratelimit-remaining"]).toBe("1");
-  // The former owner of the push socket ended with its generation.
+  // The former owner of the push socket ended with the old workers.
   await system.untilConnected(5000);
   await system.put(fixedWindow(9));
   expect(await limitReported()).toBe("9");
 });
 
-it("receives the next change within 2 s when the worker that owns the push socket was killed", async () => {
+it("receives the next change within 2 s after the worker with the push socket was killed", async () => {
   const controlPort = Number(new URL(system.controlUrl).port);
   const [owner, ...others] = connectedTo(controlPort, nginxProcesses(system.gateway).workers);
   expect(others).toEqual([]);
@@ -64,12 +64,12 @@ it("receives the next change within 2 s when the worker that owns the push socke
   expect(put.status).toBe(200);
   await until("the new limit is told", 2000, async () => (await limitReported()) === "11");
   expect(performance.now() - killedAtMs).toBeLessThan(2000);
-  // Every worker, not just one.
+  // Every worker has the change, not just one.
   for (let i = 0; i < 20; i++) expect(await limitReported()).toBe("11");
 });
 
-it("refuses a snapshot that does not validate, serves by the old one, and says so to the operator", async () => {
-  // No control plane accepts such a policy, so it is written behind its back.
+it("refuses a snapshot that does not validate, serves by the old one, and reports it to the operator", async () => {
+  // No control plane accepts such a policy, so the test writes it into the database.
   const database = new DatabaseSync(join(system.directory, "sluice.db"));
   database.exec("UPDATE policies SET document = replace(document, '366d', '5 minutes') WHERE name = 'daily'");
   database.close();
@@ -95,7 +95,7 @@ it("refuses a snapshot that does not validate, serves by the old one, and says s
   expect(after.gateways[0]).toMatchObject({ lag: 0, refused: null });
 });
 
-it("shows a worker that hangs as lag, and as applied when it goes on", async () => {
+it("shows a hanging worker as lag, and the change as applied when the worker goes on", async () => {
   const controlPort = Number(new URL(system.controlUrl).port);
   const { workers } = nginxProcesses(system.gateway);
   const [owner] = connectedTo(controlPort, workers);
@@ -113,7 +113,7 @@ it("shows a worker that hangs as lag, and as applied when it goes on", async () 
   });
 });
 
-it("keeps two gateways of one name from throwing each other off in turn", async () => {
+it("keeps two gateways with one name from disconnecting each other in turn", async () => {
   const twin = await system.startTwin(system.gateway);
   await until("one of them says what is wrong", 5000, () =>
     [system.gateway, twin].some(({ directory }) =>
@@ -129,7 +129,7 @@ it("keeps two gateways of one name from throwing each other off in turn", async 
   expect(connections.size).toBeLessThanOrEqual(2);
 });
 
-it("starts without policies, not with damaged ones, when the stored snapshot was cut short", async () => {
+it("starts without policies, not with damaged ones, if the stored snapshot was cut short", async () => {
   await system.gateway.program.stop();
   await system.killControlPlane();
   const file = join(system.gateway.directory, "workers", "snapshot.json");
@@ -142,7 +142,7 @@ it("starts without policies, not with damaged ones, when the stored snapshot was
   await until("the snapshot is pushed again", 10_000, async () => (await limitReported()) === "3");
 });
 
-it("leaves no process behind, and no port taken, when it is told to stop", async () => {
+it("leaves no process behind, and no port taken, after SIGINT", async () => {
   const { master, workers } = nginxProcesses(system.gateway);
   await system.gateway.program.stop("SIGINT");
   for (const pid of [master, ...workers]) expect(() => process.kill(pid, 0)).toThrow("ESRCH");

@@ -1,4 +1,4 @@
-// What becomes of requests over the limit: every action that a policy may name, at a real nginx.
+// Tests every action that a policy may take over the limit, at a real nginx.
 
 import { get } from "node:http";
 import { afterEach, describe, expect, it } from "vitest";
@@ -16,7 +16,7 @@ afterEach(async () => {
   redis = undefined;
 });
 
-/** The service tells its path and the marks that reached it. */
+/** The service answers with its path and the mark that reached it. */
 const service = `
   content_by_lua_block {
     local headers = ngx.req.get_headers()
@@ -61,7 +61,7 @@ describe("reject", () => {
 });
 
 describe("tag", () => {
-  it("lets the request through, marked, and believes no client's mark", async () => {
+  it("lets the request through, marked, and removes a client's own mark", async () => {
     gateway = await start([once("tagged", { action: "tag", header: "x-mark: over" })]);
     expect((await ask(`${gateway.url}/tagged`, { headers: { "x-mark": "mine" } })).body).toBe("/tagged unmarked");
     expect(await ask(`${gateway.url}/tagged`)).toMatchObject({
@@ -71,7 +71,7 @@ describe("tag", () => {
     });
   });
 
-  it("takes nothing from the policies beside it, which still refuse", async () => {
+  it("charges nothing to other policies of the request, which still refuse", async () => {
     const other = {
       ...once("other", {}),
       match: { paths: ["/both"] },
@@ -85,7 +85,7 @@ describe("tag", () => {
     expect((await ask(`${gateway.url}/both`)).status).toBe(429);
   });
 
-  it("believes no client's mark where the policy does not hold the request", async () => {
+  it("removes a client's mark also where the policy does not apply to the request", async () => {
     const tag = (name: string, properties: object) => ({
       ...once(name, { action: "tag", header: "x-mark: over" }),
       key: ["header:x-user"],
@@ -107,7 +107,7 @@ describe("tag", () => {
     expect(await body("/watched", { "x-user": "a" }), "a policy in shadow mode changes nothing").toBe("/watched mine");
   });
 
-  it("marks where one of several policies of one mark says so", async () => {
+  it("marks if one of several policies with the same mark does", async () => {
     const tag = { action: "tag", header: "x-mark: over" };
     const many = [{ algorithm: "fixed-window", quota: 100, window: "366d" }];
     gateway = await start([
@@ -120,7 +120,7 @@ describe("tag", () => {
 
 const units = (name: string, quota: number) => ({ name, algorithm: "fixed-window", quota, window: "366d" });
 
-describe("a policy that is decided by itself", () => {
+describe("a policy that is decided separately", () => {
   it("names all of its limits that refuse", async () => {
     gateway = await start([
       { name: "both", limits: [units("a", 1), units("b", 1)], onLimit: { action: "delay", maxDelay: "1ms" } },
@@ -130,7 +130,7 @@ describe("a policy that is decided by itself", () => {
     expect(JSON.parse(body)["violated-policies"]).toEqual(["a", "b"]);
   });
 
-  it("has requests of its leaky-bucket wait, though it would mark them", async () => {
+  it("delays requests by its leaky-bucket, even if its action is to mark them", async () => {
     const leaky = { algorithm: "leaky-bucket", quota: 5, window: "1s", burst: 5 };
     gateway = await start([{ name: "leaky", limits: [leaky], onLimit: { action: "tag", header: "x-mark: over" } }]);
     const begun = performance.now();
@@ -138,7 +138,7 @@ describe("a policy that is decided by itself", () => {
     expect(performance.now() - begun).toBeGreaterThan(150);
   });
 
-  it("has its units back in Redis when a later policy refuses", async () => {
+  it("gets its units in Redis refunded when a later policy refuses", async () => {
     redis = new RedisServer(await freePort());
     await redis.start();
     const shared = { name: "shared", priority: 1, scope: "cluster", limits: [units("few", 2)] };
@@ -156,7 +156,7 @@ describe("a policy that is decided by itself", () => {
   });
 });
 
-describe("a fleet's policy", () => {
+describe("a cluster policy", () => {
   const fleet = async (policies: Record<string, unknown>[]) => {
     redis = new RedisServer(await freePort());
     await redis.start();
@@ -167,7 +167,7 @@ describe("a fleet's policy", () => {
     });
   };
 
-  it("is one of very many that a request meets, and all of them hold", async () => {
+  it("is one of very many that a request matches, and all of them limit", async () => {
     const limits = Array.from({ length: 16 }, (_, i) => units(`limit-${i}`, 2));
     const last = { name: "last", match: { paths: ["/many"] }, priority: -1, limits: [units("one", 1)] };
     await fleet(
@@ -177,12 +177,12 @@ describe("a fleet's policy", () => {
       })),
     );
     const status = async (path: string) => (await ask(`${gateway.url}${path}`)).status;
-    // A refusal by the last has all 1,440 counters of the others back.
+    // A refusal by the last policy refunds all 1,440 counters of the others.
     expect([await status("/many"), await status("/many"), await status("/many")]).toEqual([200, 429, 429]);
     expect([await status("/"), await status("/")]).toEqual([200, 429]);
   });
 
-  it("has the units back that a request waited for, when a later policy refuses it", async () => {
+  it("gets refunded what a request waited for, when a later policy refuses it", async () => {
     await fleet([
       {
         name: "waits",
@@ -198,11 +198,11 @@ describe("a fleet's policy", () => {
     expect(waited.status).toBe(429);
     const begun = performance.now();
     expect((await ask(`${gateway.url}/alone`)).status).toBe(200);
-    // The window had just begun: one whose unit was gone would be waited for.
+    // The window had just begun: had its unit not been refunded, this request would wait for the next window.
     expect(performance.now() - begun).toBeLessThan(1000);
   });
 
-  it("denies at once where Redis is gone and the policy denies then, and is counted once", async () => {
+  it("denies at once if Redis is gone and onStoreFailure is deny, and counts one refusal", async () => {
     const policy = {
       ...once("denied", { action: "delay", maxDelay: "2s" }),
       scope: "cluster",
@@ -221,7 +221,7 @@ describe("a fleet's policy", () => {
     expect([await decisions("degraded"), await decisions("refused")]).toEqual(["1", "1"]);
   });
 
-  it("denies one that finds Redis gone after it has waited, and holds nothing against it afterwards", async () => {
+  it("denies a request that finds Redis gone after it has waited", async () => {
     await fleet([
       {
         ...once("denied", { action: "delay", maxDelay: "4s" }),
@@ -242,20 +242,20 @@ describe("a fleet's policy", () => {
 });
 
 describe("degrade", () => {
-  it("serves another path, which is not decided again", async () => {
+  it("serves another path, without a second decision", async () => {
     gateway = await start([once("full", { action: "degrade", uri: "/cheap" }), once("cheap", {})]);
     expect(await twice("/full")).toMatchObject({ status: 200, body: "/cheap unmarked" });
     expect((await ask(`${gateway.url}/full`)).body).toBe("/cheap unmarked");
-    // Asked for by its own name, it has its limit.
+    // Requested under its own path, it has its limit.
     expect(await twice("/cheap")).toMatchObject({ status: 429 });
   });
 
-  it("does not end in a circle where the other path is its own", async () => {
+  it("does not loop if the other path is its own", async () => {
     gateway = await start([once("self", { action: "degrade", uri: "/self" })]);
     expect(await twice("/self")).toMatchObject({ status: 200, body: "/self unmarked" });
   });
 
-  it("serves a named location, an answer of its own, or the same with a mark", async () => {
+  it("serves a named location, an answer of its own, or the same path with a mark", async () => {
     gateway = await start([
       once("named", { action: "degrade", location: "@cached" }),
       once("answer", {
@@ -273,7 +273,7 @@ describe("degrade", () => {
     expect(await twice("/marked")).toMatchObject({ status: 200, body: "/marked degraded" });
   });
 
-  it("answers 204 with nothing that frames a body", async () => {
+  it("answers 204 without headers that frame a body", async () => {
     gateway = await start([once("nothing", { action: "degrade", response: { status: 204, body: "x" } })]);
     const { status, headers } = await twice("/nothing");
     expect([status, headers["content-length"], headers["transfer-encoding"], headers["content-type"]]).toEqual([
@@ -284,13 +284,13 @@ describe("degrade", () => {
     ]);
   });
 
-  it("loses no report of a policy that only watches", async () => {
+  it("keeps the report of a policy in shadow mode", async () => {
     gateway = await start([
       once("full", { action: "degrade", uri: "/cheap" }),
       { ...once("watched", {}), match: { paths: ["/full"] }, priority: 1, mode: "shadow" },
     ]);
     await twice("/full");
-    // Its line is written when the response has been sent.
+    // The line is logged after the response was sent.
     await until("it is reported", 2000, () =>
       gateway.log.includes("shadow policy would have refused: default/watched"),
     );
@@ -305,7 +305,7 @@ describe("delay", () => {
     onLimit: { action: "delay", maxDelay, maxWaiting, status: 503 },
   });
 
-  it("has requests wait for their units, in order of what the limit gives, and others pass meanwhile", async () => {
+  it("has requests wait for their units, at the limit's rate, and lets others pass meanwhile", async () => {
     gateway = await start([delayed(100)]);
     const begun = performance.now();
     const ended: number[] = [];
@@ -318,11 +318,11 @@ describe("delay", () => {
     expect((await ask(`${gateway.url}/other`)).status).toBe(200);
     expect(performance.now() - begun).toBeLessThan(500);
     await waiting;
-    // The first at once, then one in 50 ms; never sooner.
+    // The first request passes at once, then one every 50 ms, and never sooner.
     for (const [i, at] of ended.toSorted((a, b) => a - b).entries()) expect(at).toBeGreaterThan(i * 50 - 5);
   });
 
-  it("refuses who would wait too long, and who finds too many waiting", async () => {
+  it("refuses requests that would wait too long, or find too many waiting", async () => {
     gateway = await start([delayed(5)]);
     const answers = await Promise.all(Array.from({ length: 10 }, () => ask(`${gateway.url}/delayed`)));
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(6);
@@ -344,7 +344,7 @@ describe("delay", () => {
     expect(answers.map(({ status }) => status)).toEqual(Array(8).fill(200));
   });
 
-  it("has the place of a client that is gone for another", async () => {
+  it("frees the place of a client that is gone", async () => {
     gateway = await start([
       { ...delayed(1, "60s"), limits: [{ algorithm: "token-bucket", quota: 1, window: "10s", burst: 1 }] },
     ]);
@@ -364,7 +364,7 @@ describe("delay", () => {
     next.destroy();
   });
 
-  it("gives back what other policies charged for a client that is gone", async () => {
+  it("refunds what other policies charged for a client that is gone", async () => {
     const beside = (name: string, algorithm: object) => ({
       name,
       priority: 1,

@@ -1,4 +1,4 @@
-// Counters that several keys share, because a spray has taken the memory: what is given back, settled later, or grows.
+// A spray has taken the memory, so several keys share a counter: it is refunded, charged after a response, or grows.
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { keysFrom, spray } from "../fixtures/key-spray.ts";
@@ -25,7 +25,7 @@ const admittedOf = async (path: string, key: string) => {
   while (admitted < 2 * quota && (await statusOf(path, key)) !== 429) admitted += 1;
   return admitted;
 };
-/** Keys that this policy has no memory for any more, and of which few share a counter. */
+/** Sends keys that this policy has no memory for any more, few of which share a counter. */
 const fill = (path: string) => spray(`${gateway.url}/${path}`, keysFrom("k", cellsInDict));
 
 beforeAll(async () => {
@@ -57,7 +57,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway?.stop());
 
-it("gives back what a request took of a shared counter when a later policy refuses it", async () => {
+it("refunds what a request took of a shared counter when a later policy refuses it", async () => {
   for (const kind of kinds) {
     for (const key of keysFrom("refunded", 30)) {
       const before = Number(
@@ -69,7 +69,7 @@ it("gives back what a request took of a shared counter when a later policy refus
   }
 });
 
-it("charges what a response took to a shared counter, and refuses the next until it is paid", async () => {
+it("charges a response to a shared counter, and refuses the next request until the debt is paid", async () => {
   let admitted = 0;
   for (const key of keysFrom("download", 30)) {
     if ((await statusOf("bytes", key)) === 200) admitted += 1;
@@ -78,7 +78,7 @@ it("charges what a response took to a shared counter, and refuses the next until
   expect(admitted).toBeGreaterThan(10);
 });
 
-it("admits no more than the quota where the memory is full to the last byte, and keeps what counters had", async () => {
+it("admits no more than the quota when the memory is full to the last byte, and keeps the counts of existing counters", async () => {
   for (let i = 0; i < 20; i++) await fill(`filler-${i}`);
   expect(await gateway.metric("sluice_counters_free_bytes")).toBe(0);
   for (const kind of kinds) {
@@ -91,7 +91,7 @@ it("admits no more than the quota where the memory is full to the last byte, and
   expect(gateway.log).not.toContain("undecided");
 });
 
-it("leaves memory to newcomers of other policies where it is logs that grow", async () => {
+it("leaves memory to newcomers of other policies when sliding logs grow", async () => {
   const small = await LoneGateway.start({
     policies: [
       { ...perKey("logs", "sliding-log"), limits: [{ algorithm: "sliding-log", quota: 3000, window: "1d" }] },
@@ -105,7 +105,7 @@ it("leaves memory to newcomers of other policies where it is logs that grow", as
       ),
   });
   try {
-    // Of 8 bytes an entry, more than all of the memory.
+    // At 8 bytes each, these entries take more than all of the memory.
     const entries = 1.5 * (dictBytes / 8);
     const keys = Array.from({ length: entries }, (_, i) => `log-${i % 40}`);
     await spray(`${small.url}/logs`, keys);
@@ -122,8 +122,8 @@ it("leaves memory to newcomers of other policies where it is logs that grow", as
   }
 });
 
-describe("while another holds the lock of the cells that its key shares", () => {
-  /** In the place of a worker that does not come back, and of one that waits for the key's lock. */
+describe("while the lock of a key's shared cells is held elsewhere,", () => {
+  /** These play a worker that never frees the shared cells, and one that waits for the key's lock. */
   const locations = `
     location = /hold-pages {
       content_by_lua_block {

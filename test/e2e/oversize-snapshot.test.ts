@@ -1,4 +1,4 @@
-// A snapshot that does not fit the shared memory that the operator gave it: refused, and nothing of the old one is lost.
+// A snapshot that does not fit the shared memory that the operator configured is refused, and nothing of the old one is lost.
 
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
@@ -23,7 +23,7 @@ afterAll(async () => {
   await system?.stop();
 });
 
-it("is refused with the reason, while the old one serves, also new workers", async () => {
+it("is refused with the reason, while the old one serves, also in new workers", async () => {
   await system.put({
     name: "small",
     match: { paths: ["/small"] },

@@ -1,4 +1,4 @@
-// Sluice in an nginx of the operator's own, which lacks something: what is missing is said, and what to do about it.
+// In an operator's own nginx that lacks something, Sluice says what is missing and what to do about it.
 
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, statSync } from "node:fs";
@@ -25,8 +25,8 @@ describe.skipIf(process.getuid?.() !== 0)("where nginx's workers cannot write", 
   const reported = () =>
     [...(gateway as LoneGateway).log.matchAll(/sluice: nginx's workers run as .*/g)].map(([line]) => line);
 
-  it("the log says at the start which directory to make, with the command: one line, whatever the number of workers", async () => {
-    // As in an nginx whose configuration names no directory: its prefix is root's.
+  it("the log says once at the start, whatever the number of workers, which directory to make and by which command", async () => {
+    // This is like an nginx whose configuration names no directory: its prefix belongs to root.
     gateway = await LoneGateway.start({ policies: [], workers: 3, env: { SLUICE_GATEWAY_DIR: "" } });
     await until("it is said", 5_000, () => reported().length > 0);
     const [line] = reported();
@@ -37,7 +37,7 @@ describe.skipIf(process.getuid?.() !== 0)("where nginx's workers cannot write", 
     expect(reported()).toHaveLength(1);
   });
 
-  it("the command, carried out, is all that is needed", async () => {
+  it("the command in the log is all that is needed", async () => {
     const parent = mkdtempSync(join(tmpdir(), "sluice-own-"));
     onTestFinished(() => rmSync(parent, { recursive: true }));
     execFileSync("chmod", ["711", parent]);
@@ -69,12 +69,12 @@ describe("without ngx_lua's code cache", () => {
     );
   });
 
-  it("in one location, requests pass there with a line in the log, and everywhere else limits hold", async () => {
+  it("requests pass with a log line in a location where it is off, and limits hold everywhere else", async () => {
     const route =
       "location = /uncached { lua_code_cache off; access_by_lua_block { sluice.access() } content_by_lua_block { ngx.exit(204) } }";
     const edit = (config: string) => config.replace("location / {", `${route}\n    location / {`);
     gateway = await LoneGateway.start({ policies: [once], edit });
-    // The upstream here answers 404 to what it does not know.
+    // The upstream here answers 404 to a path that it does not know.
     expect((await ask(`${gateway.url}/uncached`)).status).toBe(204);
     expect((await ask(`${gateway.url}/once`)).status).toBe(404);
     expect((await ask(`${gateway.url}/once`)).status).toBe(429);

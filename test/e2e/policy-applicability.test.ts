@@ -1,4 +1,4 @@
-// What a policy says of particular requests, in nginx itself: stated costs, overrides, exemptions, schedules.
+// Tests in nginx itself what a policy provides for particular requests: stated costs, overrides, exemptions, schedules.
 
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
@@ -9,7 +9,7 @@ import { LoneGateway } from "../fixtures/lone-gateway.ts";
 const quota = (units: number) => [{ algorithm: "fixed-window", quota: units, window: "366d" }];
 const at = (name: string) => ({ name, match: { paths: [`/${name}`] } });
 const always = { timezone: "UTC", windows: [{ from: "00:00", to: "24:00" }] };
-// Half a week from now, so that no border is near.
+// This day is days away from today, so that the test does not run near the schedule's border.
 const otherDay = days[(new Date().getUTCDay() + 2) % 7] as string;
 const notNow = { timezone: "UTC", windows: [{ days: [otherDay], from: "00:00", to: "24:00" }] };
 
@@ -64,14 +64,14 @@ async function ask(target: string, ...lines: string[]) {
 }
 
 describe("a cost", () => {
-  it("is what the header says, and the default where there is none", async () => {
+  it("is what the header says, or the default without the header", async () => {
     expect((await ask("/cost", "X-Cost: 7")).remaining).toBe("993");
     expect((await ask("/cost")).remaining).toBe("988");
     expect((await ask("/cost", "X-Cost: 100")).remaining).toBe("888");
     expect((await ask("/cost", "X-Cost: 7")).remaining).toBe("881");
   });
 
-  it("that is no integer from 1 to the max is answered 400 and charged nothing", async () => {
+  it("that is no integer from 1 to the maximum is answered 400 and charges nothing", async () => {
     for (const text of ["0", "-1", "+1", "1.5", "NaN", "1e9", "", "01", "101", "0x1", "1, 1", "٣"]) {
       expect([text, (await ask("/cost", `X-Cost: ${text}`)).status]).toEqual([text, 400]);
     }
@@ -88,7 +88,7 @@ describe("a cost", () => {
 });
 
 describe("an override", () => {
-  it("holds in place of the policy, header and all", async () => {
+  it("replaces the policy's limits, also in the RateLimit headers", async () => {
     const asVip = () => ask("/vip", "X-User: vip-42");
     expect((await asVip()).policy).toBe('"default";q=5;w=31622400, "b";q=9;w=86400');
     expect((await ask("/vip", "X-User: vip-42", "X-Cost: 2")).remaining).toBe("2");
@@ -98,7 +98,7 @@ describe("an override", () => {
     expect((await ask("/vip", "X-User: ann")).policy).toBe('"default";q=2;w=31622400, "b";q=9;w=86400');
   });
 
-  it("may put particular keys off, or into the shadow", async () => {
+  it("may switch the policy off for particular keys, or to shadow mode", async () => {
     for (const user of ["vip-1", "ghost"]) {
       for (let i = 0; i < 4; i++) {
         expect(await ask("/vip", `X-User: ${user}`)).toEqual({ status: 404, remaining: undefined, policy: undefined });
@@ -107,8 +107,8 @@ describe("an override", () => {
   });
 });
 
-describe("exempt", () => {
-  it("are addresses, key or no key, and key values", async () => {
+describe("exemptions", () => {
+  it("cover addresses, with or without a key, and key values", async () => {
     for (let i = 0; i < 3; i++) {
       expect((await ask("/inside")).status).toBe(404);
       expect((await ask("/probe", "X-User: probe-1")).status).toBe(404);

@@ -1,5 +1,5 @@
-// https:// in SLUICE_CONTROL_URL: policies come, and the gateway's token goes, only where the certificate is trusted and bears the
-// name that was configured. TLS ends in front of a real control plane, as it does at an operator's.
+// With https:// in SLUICE_CONTROL_URL, a gateway takes policies from, and sends its token to, only a control plane whose
+// certificate is trusted and has the configured name. TLS ends in front of a real control plane, as it does at an operator's.
 
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
@@ -17,7 +17,7 @@ const authority = join(tls, "authority.pem");
 let system: System;
 let gateway: LoneGateway;
 let proxy: Server | undefined;
-/** What clients asked for by SNI, and how many bytes they sent when TLS was there. */
+/** The names that clients requested by SNI, and how many bytes they sent through TLS. */
 const seen = { names: [] as TLSSocket["servername"][], bytes: 0 };
 beforeAll(async () => {
   system = await System.start({ gateways: 0 });
@@ -53,7 +53,7 @@ async function encrypt(certificate: "localhost" | "address"): Promise<number> {
   return (proxy.address() as AddressInfo).port;
 }
 
-/** @param trusted whose certificates nginx believes */
+/** @param trusted the file of certificates that nginx trusts */
 function start(controlUrl: string, trusted: string): Promise<LoneGateway> {
   return LoneGateway.start({
     policies: [],
@@ -77,13 +77,13 @@ it("a policy is pushed by https to a gateway that knows its control plane as loc
   });
   const statuses = [];
   for (let i = 0; i < 3; i++) statuses.push((await ask(`${gateway.url}/by-https`)).status);
-  // 404 is what the upstream of this test says.
+  // The upstream of this test answers 404.
   expect(statuses).toEqual([404, 404, 429]);
   expect(seen.names).toEqual(["localhost"]);
   expect(gateway.log).not.toMatch(/sluice: push/);
 });
 
-it("sends nothing to a control plane whose certificate nobody vouches for", async () => {
+it("sends nothing to a control plane whose certificate is not trusted", async () => {
   const port = await encrypt("localhost");
   gateway = await start(`https://localhost:${port}`, "/etc/ssl/certs/ca-certificates.crt");
   await until("it is logged", 10_000, () => /cannot reach the control plane at wss:\/\/localhost:/.test(gateway.log));
@@ -95,7 +95,7 @@ it.each([
   ["another name", "localhost", authority],
   ["the address and no name", "address", join(tls, "address.pem")],
 ] as const)(
-  "says that a name is needed where the URL has an address and the certificate %s",
+  "says that a name is needed if the URL has an address and the certificate %s",
   async (_, certificate, trusted) => {
     const port = await encrypt(certificate);
     gateway = await start(`https://127.0.0.1:${port}`, trusted);

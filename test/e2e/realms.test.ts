@@ -1,5 +1,5 @@
-// Apps that share a gateway, each in its realm: what an app's editor tries on the traffic of others, with their own token,
-// and what a ban of the app refuses.
+// Apps share a gateway, each in its realm. The tests are what an app's editor may try on the traffic of others with their own
+// token, and what a ban of the app refuses.
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ask } from "../fixtures/requests.ts";
@@ -28,7 +28,7 @@ async function tokenOf(app: string, role = "editor"): Promise<string> {
   return JSON.parse((await system.api("POST", "/tokens", { name: `${role} of ${app}`, app, role })).body).token;
 }
 
-/** What an editor is answered. */
+/** Puts a policy. @returns what the API answers */
 async function put(token: string, app: string, name: string, policy: object) {
   const answer = await ask(`${system.controlUrl}/api/v1/apps/${app}/policies/${name}?wait=10s`, {
     method: "PUT",
@@ -51,7 +51,7 @@ async function ban(token: string, app: string, cidr: string): Promise<number> {
 const visit = (host: string, path: string, from = "127.0.0.1") =>
   ask(`${system.gateway.url}${path}`, { headers: { host }, from });
 
-/** Whether the service behind the gateway answered, three times of three, as it does without any policy. */
+/** @returns whether three of three requests are answered by the service behind the gateway, as they are without any policy */
 async function isUntouched(host: string, path: string): Promise<boolean> {
   for (let i = 0; i < 3; i++) {
     const { status, body, headers } = await visit(host, path);
@@ -64,12 +64,12 @@ async function isUntouched(host: string, path: string): Promise<boolean> {
 }
 
 describe("an editor of one app", () => {
-  it("answers no login page of another: degrade.response with a page and a cookie", async () => {
+  it("cannot answer for another app's login page: degrade.response with a page and a cookie", async () => {
     const onLimit = { action: "degrade", response: evil };
     for (const match of [undefined, { hosts: ["bank.test"], paths: ["/login"] }, { hosts: ["*.test"] }]) {
       expect((await put(editorOfCrm, "crm", "login", { match, onLimit })).status).toBe(400);
     }
-    // Within the realm, but with a cookie; then as it may be.
+    // The first policy is within the realm but sets a cookie; the second is allowed.
     const match = { hosts: ["crm.test"], paths: ["/api/page"] };
     expect((await put(editorOfCrm, "crm", "login", { match, onLimit })).fields).toEqual([
       "onLimit.response.headers[0]",
@@ -86,7 +86,7 @@ describe("an editor of one app", () => {
     expect(await isUntouched("crm.test", "/login")).toBe(true);
   });
 
-  it("puts no authorization on requests of another: tag", async () => {
+  it("cannot put an authorization header on another app's requests: tag", async () => {
     const stolen = { action: "tag", header: "authorization: Bearer stolen" };
     const match = { hosts: ["bank.test"] };
     expect((await put(editorOfCrm, "crm", "tag", { match, onLimit: stolen })).fields).toEqual([
@@ -99,7 +99,7 @@ describe("an editor of one app", () => {
     expect((await put(editorOfCrm, "crm", "tag", { match: own, onLimit: stolen })).fields).toEqual(["onLimit.header"]);
   });
 
-  it("reaches neither /sluice/healthz nor another app by degrade.uri", async () => {
+  it("cannot reach /sluice/healthz or another app by degrade.uri", async () => {
     const match = { hosts: ["crm.test"], paths: ["/api/degraded"] };
     for (const uri of ["/sluice/healthz", "/%73luice/healthz", "/login"]) {
       const onLimit = { action: "degrade", uri };
@@ -111,7 +111,7 @@ describe("an editor of one app", () => {
     expect(JSON.parse((await visit("crm.test", "/api/degraded")).body).path).toBe("/api/cheap");
   });
 
-  it("without a realm has policies that are asked for, and that no request meets", async () => {
+  it("without a realm can make policies for the check API that match no request", async () => {
     const everywhere = await put(editorOfSms, "sms", "vendor", {
       onLimit: { action: "degrade", response: { ...evil, headers: [] } },
     });
@@ -130,7 +130,7 @@ describe("an editor of one app", () => {
 });
 
 describe("a ban of an address by an app", () => {
-  it("holds in the whole realm of the app, also where no policy matches, and not outside", async () => {
+  it("applies in the whole realm of the app, also where no policy matches, and not outside", async () => {
     expect(await ban(editorOfCrm, "crm", bannedByCrm)).toBe(201);
     for (const path of ["/api", "/api/nobody/limits/this", "/api/page", "//api/x", "/api/../api/x"]) {
       expect([path, (await visit("crm.test", path, bannedByCrm)).status]).toEqual([path, 403]);
@@ -151,14 +151,14 @@ describe("a ban of an address by an app", () => {
     expect(await why("127.0.0.1")).toBe("no policy is met");
   });
 
-  it("without a realm holds on no request", async () => {
+  it("without a realm applies to no request", async () => {
     expect(await ban(editorOfSms, "sms", bannedBySms)).toBe(201);
     for (const host of ["crm.test", "bank.test", "any.test"]) {
       expect([host, (await visit(host, "/api/x", bannedBySms)).status]).toEqual([host, 200]);
     }
   });
 
-  it("holds in a realm from the moment that an admin sets it", async () => {
+  it("applies in a realm from the moment that an admin sets it", async () => {
     const answer = await system.api("PUT", "/apps/sms?wait=10s", { realm: null });
     expect(answer.status).toBe(200);
     await ask(`${system.controlUrl}/api/v1/apps/sms/policies/vendor`, {

@@ -1,4 +1,4 @@
-// redis+cluster://: counters lie where the cluster has them, and are counted once while it moves them.
+// With redis+cluster://, counters are where the cluster places them, and each request is counted once while it moves them.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
@@ -16,7 +16,7 @@ import { TcpProxy } from "../fixtures/tcp-proxy.ts";
 
 const caller = { app: "default", token: "a-caller-of-these-tests" };
 const names = Array.from({ length: 12 }, (_, i) => `spread-${i}`);
-/** Without Redis they allow: a request that Redis did not decide shows as one too many. */
+/** Without Redis these policies allow: a request that Redis did not decide shows as one too many. */
 const policy = (name: string, quota: number, paths = [`/${name}`]) => ({
   name,
   scope: "cluster",
@@ -26,12 +26,12 @@ const policy = (name: string, quota: number, paths = [`/${name}`]) => ({
 });
 const keyOf = (name: string) => `sluice:s3:{default:${name}:0:}`;
 const nodeOf = (name: string) => Math.floor((slotOf(keyOf(name)) * 3) / 16384);
-/** Two that lie on different nodes. */
+/** These two names lie on different nodes. */
 const heldFirst = "held-first";
 const heldLast = ["a", "b", "c", "d", "e", "f"]
   .map((letter) => `held-${letter}`)
   .find((name) => nodeOf(name) !== nodeOf(heldFirst)) as string;
-/** One on each node. */
+/** One of these names lies on each node. */
 const onEach = [0, 1, 2].map((node) =>
   ["a", "b", "c", "d", "e", "f", "g", "h"].map((letter) => `on-${letter}`).find((name) => nodeOf(name) === node),
 ) as string[];
@@ -62,7 +62,7 @@ const policies = [
     limits: [{ algorithm: "token-bucket", quota: 200, window: "1s" }],
   },
 ];
-/** One at a time by key, and a short life. */
+/** This policy allows one request at a time per key, by slots that live a second unless they are renewed. */
 const renewed = {
   ...policy("renewed", 0),
   key: ["header:x-key"],
@@ -103,7 +103,7 @@ const seeds = (...proxies: TcpProxy[]) => ({
 });
 const at = (urls: readonly string[], path: string) => urls.map((url) => url + path);
 const keysOf = async (node: RedisServer) => (await node.command("KEYS", "*")) as string[];
-/** How often this node has replied with such an error. */
+/** @returns how often this node has replied with this error */
 const errorsOf = async (node: RedisServer, code: string) => {
   const stats = String(await node.command("INFO", "errorstats"));
   return Number(new RegExp(`^errorstat_${code}:count=(\\d+)`, "m").exec(stats)?.[1] ?? 0);
@@ -116,7 +116,7 @@ const placeOf = async (name: string) => {
 };
 
 describe("with three nodes and two gateways", () => {
-  it("counts policies exactly that lie on all nodes, by no more rights than docs/cluster.md has", async () => {
+  it("counts policies on all nodes exactly, with only the rights that docs/cluster.md lists", async () => {
     const urls = await start();
     const statuses = await Promise.all(names.map((name) => askAtOnce(at(urls, `/${name}`), 60)));
     for (const counted of statuses) expect(counted).toEqual({ 404: 10, 429: 50 });
@@ -130,7 +130,7 @@ describe("with three nodes and two gateways", () => {
     expect(count).toBe(names.length);
   });
 
-  it("has back what a request holds in one slot whose client leaves while another slot is asked", async () => {
+  it("frees what a request holds in one slot when its client leaves while another slot is called", async () => {
     const [url] = await start(1, redis, 1);
     const heldOf = async (name: string) => {
       const key = `${keyOf(name)}:default:concurrency:60000000`;
@@ -156,7 +156,7 @@ describe("with three nodes and two gateways", () => {
     await until("the other is back", 3000, async () => (await heldOf(heldLast)) === 0);
   });
 
-  it("renews slots on all nodes, also where one has moved, and gives them back", async () => {
+  it("renews slots on all nodes, also where one has moved, and frees them", async () => {
     const service = await HeldService.start();
     try {
       const env = {
@@ -179,7 +179,7 @@ describe("with three nodes and two gateways", () => {
         await redis.beginMove(slot, from, to);
         await redis.moveKeys(slot, from, to);
         await redis.endMove(slot, to);
-        // More than a life of the slots.
+        // This is longer than a slot lives without renewal.
         await sleep(1200);
         expect(countStatuses(await askEach())).toEqual({ 429: 30 });
       }
@@ -195,7 +195,7 @@ describe("with three nodes and two gateways", () => {
     }
   });
 
-  it("has the map of slots though the client for whom it was first asked for has left", async () => {
+  it("gets the map of slots though the client whose request first needed it has left", async () => {
     const late = await TcpProxy.start((redis.nodes[0] as RedisServer).port);
     late.delayMs = 150;
     try {
@@ -209,7 +209,7 @@ describe("with three nodes and two gateways", () => {
     }
   });
 
-  it("lets no request wait while no node tells who serves a slot, and asks on until one does", async () => {
+  it("lets no request wait while no node reports who serves a slot, and retries until one does", async () => {
     const hanging = await Promise.all(redis.nodes.map(({ port }) => TcpProxy.start(port)));
     for (const proxy of hanging) proxy.delayMs = 10_000;
     try {
@@ -219,14 +219,14 @@ describe("with three nodes and two gateways", () => {
       expect(await slowestOf(`${url}/outage`, 20)).toBeLessThan(700);
       for (const proxy of hanging) proxy.delayMs = 0;
       await sleep(3500);
-      // The 21 that passed meanwhile count too.
+      // The 21 requests that passed meanwhile count too.
       expect((await ask(`${url}/outage`)).headers["x-ratelimit-remaining"]).toBe("999978");
     } finally {
       await Promise.all(hanging.map((proxy) => proxy.refuse()));
     }
   });
 
-  it("follows a slot that has moved (MOVED), and counts on", async () => {
+  it("follows a slot that has moved (MOVED), and keeps its count", async () => {
     const urls = await start();
     expect(await askAtOnce(at(urls, "/moved"), 20)).toEqual({ 404: 20 });
     const { slot, from, to } = await placeOf("moved");
@@ -257,7 +257,7 @@ describe("with three nodes and two gateways", () => {
     await redis.beginMove(slot, from, to);
     await untilAdmitted(150);
     await redis.moveKeys(slot, from, to);
-    // Since the counter has moved, each was sent on by ASK.
+    // Since the counter has moved, each request was redirected by ASK.
     await untilAdmitted(350);
     expect(await errorsOf(from, "ASK")).toBeGreaterThan(50);
     await redis.endMove(slot, to);
@@ -268,7 +268,7 @@ describe("with three nodes and two gateways", () => {
     expect(statuses[404]).toBe(500);
   });
 
-  it("leases units in the slot of their counters, and goes on when it has moved", async () => {
+  it("leases units in the slot of their counters, and continues after the slot has moved", async () => {
     const urls = await start();
     const { slot, from, to } = await placeOf("leased");
     const moved = sleep(1500).then(async () => {
@@ -291,7 +291,7 @@ describe("with three nodes and two gateways", () => {
     expect((await keysOf(from)).filter((key) => key.includes(":leased:"))).toEqual([]);
   });
 
-  it("waits for a slot of which some counters have moved (TRYAGAIN), and charges nothing twice", async () => {
+  it("waits for a slot with some counters already moved (TRYAGAIN), and charges nothing twice", async () => {
     const urls = await start();
     expect(await askAtOnce(at(urls, "/two-limits"), 10)).toEqual({ 404: 10 });
     const { slot, from, to } = await placeOf("two-limits");
@@ -310,7 +310,7 @@ describe("with three nodes and two gateways", () => {
     expect(await askAtOnce(at(urls, "/two-limits"), 60)).toEqual({ 404: 29, 429: 31 });
   });
 
-  it("gives back what policies in other slots charged for a request that a later one refuses", async () => {
+  it("refunds what policies in other slots charged for a request that a later one refuses", async () => {
     const urls = await start();
     const slots = ["wide", "narrow", "last"].map((name) => slotOf(`{default:${name}:0:}`));
     expect(new Set(slots).size).toBe(3);
@@ -321,7 +321,7 @@ describe("with three nodes and two gateways", () => {
     expect(await askAtOnce(at(urls, "/last"), 10)).toEqual({ 404: 4, 429: 6 });
   });
 
-  it("tells who asks first of every check in every slot, and charges for all or none", async () => {
+  it("reports every check of the check API in every slot, and charges for all or none", async () => {
     await start(1);
     const checks = ["asked-wide", "asked-narrow", "asked-last"].map((name) => ({ policy: name, key: [] }));
     const both = () => check((gateways[0] as LoneGateway).privateUrl, caller, checks);
@@ -341,9 +341,9 @@ describe("with three nodes and two gateways", () => {
     }
   });
 
-  // Each is asked for the map in another place.
+  // For each of these slots, the gateway requests the map from another node.
   it.each(onEach)(
-    "lets no request of %s wait for its node, which never answers, nor for what it might tell",
+    "lets no request of %s wait for its node, which never answers, nor for the map that the node might send",
     async (name) => {
       const [url] = await start(1, redis, 1, 1000);
       const hanging = (await placeOf(name)).from;
@@ -380,30 +380,30 @@ describe("with three nodes and two gateways", () => {
     expect(await reported()).toBeUndefined();
     for (const name of elsewhere) expect(await askAtOnce(at(urls, `/${name}`), 20)).toEqual({ 404: 10, 429: 10 });
     await from.start();
-    // Without persistence it has forgotten the counter, but not its slots.
+    // Without persistence the node has forgotten the counter, but not its slots.
     await until("it counts again", 10_000, async () => (await reported()) !== undefined);
   });
 });
 
-it("follows a replica that takes a dead node's place, where the counters go on", async () => {
+it("follows a replica that takes a dead node's place, and keeps its counts", async () => {
   const replicated = await RedisCluster.start(3, user);
   try {
     const from = await replicated.ownerOf(slotOf("{default:moved:0:}"));
     const replica = await replicated.addReplicaOf(from);
-    // One worker: which of two is asked cannot be chosen, and each finds out for itself.
+    // There is one worker, because the test cannot choose between two, and each finds the replica for itself.
     const urls = await start(1, replicated, 1);
     expect(await askAtOnce(at(urls, "/moved"), 20)).toEqual({ 404: 20 });
     await until("the replica has it", 5000, async () => (await keysOf(replica)).length === 1);
     await from.stop("SIGKILL");
     const reported = async () => (await ask(`${urls[0]}/moved`)).headers["x-ratelimit-remaining"];
-    // Eight in a row: it has found it for good.
+    // After eight counted answers in a row, the gateway has found the replica for good.
     let counted: string[] = [];
     await until("it counts again", 20_000, async () => {
       const remaining = await reported();
       counted = remaining === undefined ? [] : [...counted, remaining];
       return counted.length === 8;
     });
-    // What passed meanwhile is charged within a quarter of a second.
+    // Requests that passed meanwhile are charged within a quarter of a second.
     await sleep(600);
     const left = Number(await reported());
     expect(left).toBeLessThan(40);
@@ -418,7 +418,7 @@ it("follows a replica that takes a dead node's place, where the counters go on",
   }
 });
 
-it("asks the node that took a dead one's place for all requests that come while it finds out", async () => {
+it("sends all requests to the node that took a dead one's place while it finds that out", async () => {
   const replicated = await RedisCluster.start(3, user);
   try {
     const slot = slotOf(keyOf("outage"));

@@ -1,4 +1,4 @@
-// redis+sentinel://: counters are where the sentinels' primary is, and nowhere else.
+// With redis+sentinel://, counters are on the sentinels' primary and nowhere else.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
@@ -19,7 +19,7 @@ const policy = (name: string, onStoreFailure: string, quota: number) => ({
   name,
   scope: "cluster",
   onStoreFailure,
-  // A status that nothing else answers with.
+  // Nothing else answers with this status.
   onLimit: { status: 409 },
   match: { paths: [`/${name}`] },
   limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
@@ -57,24 +57,24 @@ const startGateway = async (redisUrl: string, workers = 2, deadlineMs = 5000) =>
 describe("with a primary, a replica and three sentinels", () => {
   const ports = () => redis.sentinels.map(({ port }) => port);
 
-  it("two gateways count as one, in the primary's database, by no more rights than docs/cluster.md has", async () => {
+  it("two gateways count as one, in the primary's database, with only the rights that docs/cluster.md lists", async () => {
     const [a, b] = [await startGateway(url(ports())), await startGateway(url(ports()))];
-    // 404 is what the upstream of this test says.
+    // The upstream of this test answers 404.
     expect(await askAtOnce([`${a.url}/few`, `${b.url}/few`], 200)).toEqual({ 404: 30, 409: 170 });
     const info = String(await redis.command(await redis.primaryOf(ports()[0] as number), "INFO", "keyspace"));
-    // The counter, and the epoch by which gateways know this Redis again.
+    // The keys are the counter, and the epoch by which gateways recognize this Redis.
     expect(info).toMatch(/^db1:keys=[12],/m);
     expect(info).not.toMatch(/^db0:/m);
   });
 
-  it("says that a password of the sentinels' own is wrong", async () => {
+  it("logs that the sentinels' own password is wrong", async () => {
     const gateway = await startGateway(url(ports(), ":another"));
     expect((await ask(`${gateway.url}/many`)).status).toBe(409);
     expect(gateway.log).toMatch(/Redis did not decide: sentinel: 127\.0\.0\.1:\d+: auth: WRONGPASS/);
     expect(gateway.log).not.toContain("s3cret");
   });
 
-  it("writes to no server that a sentinel calls the primary and that is a replica, and asks another sentinel", async () => {
+  it("does not write to a replica that a sentinel calls the primary, and queries another sentinel", async () => {
     const primary = await redis.primaryOf(ports()[0] as number);
     const replica = redis.servers.find(({ port }) => port !== primary)?.port as number;
     const port = await freePort();
@@ -92,7 +92,7 @@ describe("with a primary, a replica and three sentinels", () => {
     }
   });
 
-  it("finds the primary though the client for whom sentinels were first asked has left", async () => {
+  it("finds the primary though the client whose request first needed the sentinels has left", async () => {
     const late = await TcpProxy.start(ports()[0] as number);
     late.delayMs = 150;
     try {
@@ -106,7 +106,7 @@ describe("with a primary, a replica and three sentinels", () => {
     }
   });
 
-  it("asks the next sentinel where the first never answers", async () => {
+  it("queries the next sentinel if the first never answers", async () => {
     const hanging = await TcpProxy.start(ports()[0] as number);
     hanging.delayMs = 10_000;
     try {
@@ -119,7 +119,7 @@ describe("with a primary, a replica and three sentinels", () => {
     }
   });
 
-  it("lets no request wait while no sentinel answers, and asks on until one does", async () => {
+  it("lets no request wait while no sentinel answers, and retries until one does", async () => {
     const hanging = await Promise.all(ports().map((port) => TcpProxy.start(port)));
     for (const proxy of hanging) proxy.delayMs = 10_000;
     try {
@@ -135,11 +135,11 @@ describe("with a primary, a replica and three sentinels", () => {
     }
   });
 
-  it("lets no request wait while neither the primary nor the first sentinel answers, and no other is named", async () => {
+  it("lets no request wait while neither the primary nor the first sentinel answers, and no other primary is named", async () => {
     const [port, lonePort] = (await freePorts(2)) as [number, number];
     const lone = new RedisServer(port, {}, ["--user", ...user]);
     await lone.start();
-    // Alone it agrees with nobody on another primary.
+    // Alone, this sentinel cannot agree with others on another primary.
     const sentinel = await redis.runSentinel(lonePort, port);
     const hanging = await TcpProxy.start(lonePort);
     try {
@@ -158,7 +158,7 @@ describe("with a primary, a replica and three sentinels", () => {
     }
   });
 
-  it("follows a failover as soon as the sentinels agree on it, without an error of ours to any client", async () => {
+  it("follows a failover as soon as the sentinels agree on it, without an error from the gateway to any client", async () => {
     const gateway = await startGateway(url(ports()));
     const primary = await redis.primaryOf(ports()[0] as number);
     expect((await ask(`${gateway.url}/many`)).status).toBe(404);
@@ -188,7 +188,7 @@ describe("with a primary, a replica and three sentinels", () => {
       );
     }
     const agreedAtMs = performance.now();
-    // Eight in a row: every worker has found it.
+    // After eight decided answers in a row, every worker has found the new primary.
     let decided = 0;
     while (decided < 8 && performance.now() - agreedAtMs < 20_000) {
       decided = (await ask(`${gateway.url}/many`)).status === 404 ? decided + 1 : 0;
@@ -202,7 +202,7 @@ describe("with a primary, a replica and three sentinels", () => {
     done = true;
     await load;
     await leasing;
-    // What the new one lacked of the last writes, once more at most, and what was out.
+    // At most one limit is admitted again, since the new primary lacks the last writes and leases were out.
     expect(excess(leased, 100, 100)).toBeLessThanOrEqual(2 * 100);
     expect(leased.length).toBeGreaterThan(100);
     expect(decided).toBe(8);
@@ -210,7 +210,7 @@ describe("with a primary, a replica and three sentinels", () => {
     expect([...statuses]).toEqual([404]);
     const keyspace = String(await redis.command(successor, "INFO", "keyspace"));
     expect(keyspace).toMatch(/^db1:keys=[1-9]/m);
-    // At whoever has its address now, nobody knocks: in whichever worker answers.
+    // The breaker of the dead server is gone in whichever worker answers: none keeps probing its old address.
     let forgotten = 0;
     await until("the dead one is forgotten", 15_000, async () => {
       forgotten = (await gateway.metric("sluice_redis_breakers_open")) === 0 ? forgotten + 1 : 0;

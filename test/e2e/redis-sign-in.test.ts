@@ -1,4 +1,4 @@
-// What the gateway says, and does, when the Redis at SLUICE_REDIS_URL is not as it needs it.
+// Tests what the gateway logs and does if the Redis at SLUICE_REDIS_URL is not as it needs it.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
@@ -17,14 +17,14 @@ const users = {
   "no-writes": rights.filter((rule) => rule !== "+set"),
   "other-keys": ["~other:*", ...rights.filter((rule) => !rule.startsWith("~"))],
 };
-/** Of a leaky bucket a short one: who is admitted waits. */
+/** The leaky bucket has a short window, because its requests wait. */
 const windows: Record<string, object> = { "leaky-bucket": { window: "1s" }, concurrency: {} };
 const policies = ["token-bucket", "fixed-window", "sliding-window", "sliding-log", "leaky-bucket", "concurrency"].map(
   (algorithm) => ({
     name: algorithm,
     scope: "cluster",
     onStoreFailure: "deny",
-    // A status that nothing else answers with, also for what Redis did not decide.
+    // Nothing else answers with this status, which is also that of requests that Redis did not decide.
     onLimit: { status: 409 },
     match: { paths: [`/${algorithm}`] },
     limits: [
@@ -56,10 +56,10 @@ const start = (signIn: string, { port } = redis as { port: number }, deadlineMs 
     env: { SLUICE_REDIS_URL: `redis://${signIn}@127.0.0.1:${port}/3`, SLUICE_REDIS_DEADLINE_MS: `${deadlineMs}` },
   });
 
-it.each(policies.map(({ name }) => name))("needs no more rights than docs/cluster.md has for a %s", async (name) => {
+it.each(policies.map(({ name }) => name))("needs no more rights than docs/cluster.md lists for a %s", async (name) => {
   gateway = await start("sluice:s3cret");
   const statuses = await askAtOnce([`${gateway.url}/${name}`], 80);
-  // What a leaky bucket or slots in flight admit depends on when requests come.
+  // What a leaky bucket or concurrency admits depends on when requests come.
   if (name === "leaky-bucket" || name === "concurrency") expect(statuses[404]).toBeGreaterThan(0);
   else expect(statuses).toEqual({ 404: 40, 409: 40 });
   expect(gateway.log).not.toMatch(/Redis did not decide|were not renewed|stay charged/);
@@ -72,13 +72,13 @@ it.each([
     /The user executing the script can't run this command.*\(the rights that Sluice's user needs are in docs\/cluster.md\)/,
   ],
   ["other-keys", /NOPERM .*key.*\(the rights that Sluice's user needs are in docs\/cluster.md\)/],
-])("says what the user %s may not do", async (user, message) => {
+])("logs what the user %s lacks rights for", async (user, message) => {
   gateway = await start(`${user}:s3cret`);
   expect((await ask(`${gateway.url}/fixed-window`)).status).toBe(409);
   expect(gateway.log).toMatch(message);
 });
 
-it("says that a password is wrong, without the password", async () => {
+it("logs that a password is wrong, without the password", async () => {
   gateway = await start("sluice:not-the-s3cret");
   expect((await ask(`${gateway.url}/fixed-window`)).status).toBe(409);
   expect(gateway.log).toContain("Redis did not decide: auth: WRONGPASS");
@@ -90,7 +90,7 @@ it.each([
   ["a database that there is not", () => `sluice:s3cret@127.0.0.1:${redis.port}/999`, "select: ERR DB index"],
   ["a port where nobody listens", () => "sluice:s3cret@127.0.0.1:1/3", "connect: connection refused"],
   ["rights to other keys", () => `other-keys:s3cret@127.0.0.1:${redis.port}/3`, "NOPERM"],
-])("says so before the first request, once, with %s", async (_, where, message) => {
+])("logs once, before the first request, a Redis with %s", async (_, where, message) => {
   gateway = await LoneGateway.start({ policies, workers: 2, env: { SLUICE_REDIS_URL: `redis://${where()}` } });
   const lines = () =>
     gateway?.log.split("\n").filter((line) => line.includes("Redis did not answer at the start")) ?? [];
@@ -99,11 +99,11 @@ it.each([
   expect(lines()).toEqual([expect.stringContaining(`[error]`)]);
   expect(lines()[0]).toContain(`Redis did not answer at the start: ${message}`);
   expect(gateway.log).not.toContain("s3cret");
-  // Nothing follows from it.
+  // The failure at the start opens no breaker.
   expect(await gateway.metric("sluice_redis_breakers_open")).toBe(0);
 });
 
-it("says nothing at the start of a Redis that answers", async () => {
+it("logs nothing at the start if Redis answers", async () => {
   gateway = await start("sluice:s3cret");
   expect((await ask(`${gateway.url}/fixed-window`)).status).toBe(404);
   await sleep(200);
@@ -121,9 +121,9 @@ it.each([
   expect(failure).not.toContain("s3cret");
 });
 
-it("waits a deadline for each step of a new connection: the first request is decided by a Redis that is far away", async () => {
+it("waits a deadline for each step of a new connection: a Redis that is far away decides the first request", async () => {
   const far = await TcpProxy.start(redis.port);
-  // There and back takes 660 of 1000 ms: AUTH, SELECT and the script do not fit into one deadline.
+  // A round trip takes 660 of 1000 ms: AUTH, SELECT and the script do not fit into one deadline.
   far.delayMs = 330;
   try {
     gateway = await start("sluice:s3cret", far, 1000);

@@ -1,4 +1,4 @@
-// rediss://: what goes to Redis is encrypted, and only to a Redis whose certificate bears the name that was asked for.
+// With rediss://, traffic to Redis is encrypted, and goes only to a Redis whose certificate has the name in the URL.
 
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -25,7 +25,7 @@ const policy = {
 let port: number;
 let server: Program;
 let gateway: LoneGateway;
-/** What a test has started besides. */
+/** Stops what a test has started besides the server and the gateway. */
 let stopOthers: (() => Promise<void>) | undefined;
 beforeAll(async () => {
   port = await freePort();
@@ -46,41 +46,41 @@ afterEach(async () => {
   stopOthers = undefined;
 });
 
-/** @param trusted whose certificates nginx believes */
+/** @param trusted the file of certificates that nginx trusts */
 const startAt = (url: string, trusted = join(tls, "authority.pem")) =>
   LoneGateway.start({
     policies: [policy],
     env: { SLUICE_REDIS_URL: url, SLUICE_REDIS_DEADLINE_MS: "5000" },
     edit: (config) => config.replace(/lua_ssl_trusted_certificate .*;/, `lua_ssl_trusted_certificate ${trusted};`),
   });
-/** @param host as the URL has it */
+/** @param host the host in the URL */
 const start = (host: string, trusted?: string) =>
   startAt(`rediss://:${encodeURIComponent(password)}@${host}:${port}/2`, trusted);
 const ask = () => askAtOnce([`${gateway.url}/fleet`], 10);
 
-it("counts in a Redis whose certificate is trusted and bears its name, signed in and on its database", async () => {
+it("counts in a Redis whose certificate is trusted and has its name, signed in and on its database", async () => {
   gateway = await start("localhost");
-  // 404 is what the upstream of this test says.
+  // The upstream of this test answers 404.
   expect(await ask()).toEqual({ 404: 3, 503: 7 });
   const client = new Redis({ host: "127.0.0.1", port, password, db: 2, tls: { rejectUnauthorized: false } });
   expect(await client.keys("sluice:s3:*")).toHaveLength(1);
   client.disconnect();
 });
 
-it("sends nothing to a Redis whose certificate bears another name", async () => {
+it("sends nothing to a Redis whose certificate has another name", async () => {
   gateway = await start("127.0.0.1");
   expect(await ask()).toEqual({ 503: 10 });
   expect(gateway.log).toMatch(/Redis did not decide: tls: .*host mismatch/);
 });
 
-it("sends nothing to a Redis whose certificate nobody vouches for", async () => {
+it("sends nothing to a Redis whose certificate is not trusted", async () => {
   gateway = await start("localhost", "/etc/ssl/certs/ca-certificates.crt");
   expect(await ask()).toEqual({ 503: 10 });
   expect(gateway.log).toMatch(/Redis did not decide: tls: .*certificate/);
 });
 
-describe("of a primary that a sentinel names", () => {
-  /** @param announce what the sentinel tells of it: its name or its address */
+describe("with a primary that a sentinel names,", () => {
+  /** @param announce whether the sentinel reports the primary by its name, or by its address */
   const startSentinel = async (announce: "yes" | "no") => {
     const directory = mkdtempSync(join(tmpdir(), "sluice-tls-sentinel-"));
     const sentinelPort = await freePort();
@@ -105,7 +105,7 @@ describe("of a primary that a sentinel names", () => {
     return `rediss+sentinel://:${encodeURIComponent(password)}@localhost:${sentinelPort}/fleet/3`;
   };
 
-  it("counts where both bear the names by which they are reached", async () => {
+  it("counts if both certificates have the names by which the servers are reached", async () => {
     gateway = await startAt(await startSentinel("yes"));
     expect(await ask()).toEqual({ 404: 3, 503: 7 });
     const client = new Redis({ host: "127.0.0.1", port, password, db: 3, tls: { rejectUnauthorized: false } });
@@ -113,14 +113,14 @@ describe("of a primary that a sentinel names", () => {
     client.disconnect();
   });
 
-  it("sends nothing to one that the sentinel names by its address", async () => {
+  it("sends nothing to a primary that the sentinel names by its address", async () => {
     gateway = await startAt(await startSentinel("no"));
     expect(await ask()).toEqual({ 503: 10 });
     expect(gateway.log).toMatch(/Redis did not decide: tls: .*host mismatch/);
   });
 });
 
-describe("of a cluster", () => {
+describe("with a cluster,", () => {
   /** @param args how the node announces itself */
   const startCluster = async (args: readonly string[]) => {
     const directory = mkdtempSync(join(tmpdir(), "sluice-tls-cluster-"));
@@ -148,13 +148,13 @@ describe("of a cluster", () => {
     return `rediss+cluster://localhost:${clusterPort}`;
   };
 
-  it("counts where nodes announce the names of their certificates", async () => {
+  it("counts if nodes announce the names of their certificates", async () => {
     const named = ["--cluster-announce-hostname", "localhost", "--cluster-preferred-endpoint-type", "hostname"];
     gateway = await startAt(await startCluster(named));
     expect(await ask()).toEqual({ 404: 3, 503: 7 });
   });
 
-  it("sends nothing to a node whose certificate does not bear the name that the cluster announces", async () => {
+  it("sends nothing to a node whose certificate does not have the name that the cluster announces", async () => {
     gateway = await startAt(await startCluster(["--cluster-announce-ip", "127.0.0.1"]));
     expect(await ask()).toEqual({ 503: 10 });
     expect(gateway.log).toMatch(/Redis did not decide: tls: .*host mismatch/);

@@ -1,5 +1,5 @@
-// cost: { from: response-bytes } in nginx itself: worked case 5's download quota, with real bodies. nginx and Redis have a
-// clock that stands where the test sets it. A HEAD has no body: it tells what remains and costs nothing.
+// Tests cost: { from: response-bytes } in nginx itself: worked case 5's download quota, with real bodies. The clock of nginx
+// and Redis stands where the test sets it. A HEAD has no body: it shows what remains and costs nothing.
 
 import { createServer, request, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -18,7 +18,7 @@ const at = (name: string) => ({ name, match: { paths: [`/${name}`, `/${name}/*`]
 
 let upstreamRequests = 0;
 
-/** Answers /name/BYTES with as many; what the query says goes before. */
+/** Answers /name/BYTES with as many bytes, after applying the query. */
 function answer(upstream: Server) {
   upstream.on("request", (incoming, response) => {
     upstreamRequests += 1;
@@ -147,19 +147,19 @@ describe.each(gateways)("by $name, a response", ({ scope, workers }) => {
     };
   };
   const left = (path: string, headers = {}) => get(`${path}/0`, headers, "HEAD");
-  /** Responses are settled a moment after they have been sent. */
+  /** Waits until the charge shows: responses are charged a moment after they have been sent. */
   const settled = (path: string, remaining: number, headers = {}) =>
     expect.poll(async () => (await left(path, headers)).remaining).toBe(remaining);
 
-  it("is charged when it has been sent: 10 MB a minute in blocks of 5 s, and what was too much is paid first", async () => {
+  it("is charged when it has been sent: 10 MB a minute in blocks of 5 s, and an excess must be paid first", async () => {
     clock.set(fullHour);
     expect(await get(`/sliding/${4 * megabyte}`)).toMatchObject({ status: 200, remaining: 10 * megabyte });
     await settled("/sliding", 6 * megabyte);
     clock.set(fullHour + 30);
-    // One byte would be enough to be let on.
+    // One byte of quota is enough to admit the request.
     expect(await get(`/sliding/${9 * megabyte}`)).toMatchObject({ status: 200, bytes: 9 * megabyte });
     await settled("/sliding", 0);
-    // 3 MB are owed: the first 4 come back when their block has left the minute.
+    // 3 MB are owed: the first 4 are free again when their block has left the minute.
     expect(await get("/sliding/1")).toMatchObject({ status: 429, retryAfter: 35 });
     clock.set(fullHour + 64.9);
     expect((await get("/sliding/1")).status).toBe(429);
@@ -171,7 +171,7 @@ describe.each(gateways)("by $name, a response", ({ scope, workers }) => {
     expect((await left("/sliding")).remaining).toBe(10 * megabyte);
   });
 
-  it("of several windows keeps its key out for as many", async () => {
+  it("of several windows' size keeps its key refused for as many windows", async () => {
     clock.set(fullHour + 3600);
     expect((await get(`/log/${35 * megabyte}`)).bytes).toBe(35 * megabyte);
     await settled("/log", 0);
@@ -195,7 +195,7 @@ describe.each(gateways)("by $name, a response", ({ scope, workers }) => {
     expect((await left("/bucket")).remaining).toBe(1 * megabyte);
   });
 
-  it("is owed to each limit by itself", async () => {
+  it("is owed to each limit separately", async () => {
     clock.set(fullHour + 7200);
     await get(`/two/${19 * megabyte}`);
     await settled("/two", 0);
@@ -204,13 +204,13 @@ describe.each(gateways)("by $name, a response", ({ scope, workers }) => {
     expect((await left("/two")).remaining).toBe(1 * megabyte);
     await get(`/two/${4 * megabyte}`);
     await settled("/two", 0);
-    // The hour owes 3 MB to the next, the minute 3 MB to the next.
+    // Both the hour and the minute owe 3 MB to their next window.
     expect((await get("/two/1")).retryAfter).toBe(3540);
     clock.set(fullHour + 7200 + 3600);
     expect((await left("/two")).remaining).toBe(10 * megabyte);
   });
 
-  it("without a body, refused, unchanged or redirected is charged what was sent", async () => {
+  it("is charged by the bytes sent, also without a body, refused, unchanged or redirected", async () => {
     clock.set(fullHour + 14_400);
     await left("/edge");
     await get("/edge/9?unchanged=1");
@@ -222,7 +222,7 @@ describe.each(gateways)("by $name, a response", ({ scope, workers }) => {
     await get("/edge/1000?cached=1");
     expect(upstreamRequests).toBe(sent);
     await settled("/edge", 10 * megabyte - 2000);
-    // In a location that is limited too.
+    // The redirect goes to a location that is limited too.
     expect((await get("/edge/77?redirect=/edge/500")).bytes).toBe(500);
     await settled("/edge", 10 * megabyte - 2500);
     const refusedBefore = await Promise.all([get("/edge/refused/5"), get("/edge/refused/5")]);
@@ -230,7 +230,7 @@ describe.each(gateways)("by $name, a response", ({ scope, workers }) => {
     await settled("/edge", 10 * megabyte - 2500);
   });
 
-  it("to a subrequest is none of the client's", async () => {
+  it("to a subrequest is not charged", async () => {
     clock.set(fullHour + 14_400);
     expect(await get("/sub/50")).toMatchObject({ status: 200, bytes: 50 });
     await settled("/sub", 10 * megabyte - 50);
@@ -252,14 +252,14 @@ describe.each(gateways)("by $name, a response", ({ scope, workers }) => {
     expect((await left("/log")).retryAfter ?? 0).toBeLessThan(300);
   });
 
-  it("to many at once is charged whole", async () => {
+  it("is charged in full when many are sent at once", async () => {
     clock.set(fullHour + 18_000);
     await Promise.all(Array.from({ length: 200 }, (_, i) => get(`/edge/${1000 + i}`)));
     await settled("/edge", 10 * megabyte - 200 * 1000 - (199 * 200) / 2);
     expect(await gateway.metric("sluice_unsettled_responses_total")).toBe(0);
   });
 
-  it("in shadow mode is charged and refused to nobody", async () => {
+  it("in shadow mode is charged, and refused to nobody", async () => {
     clock.set(fullHour + 18_000);
     expect(await get(`/shadow/${11 * megabyte}`)).toMatchObject({ status: 200, remaining: Number.NaN });
     await expect
@@ -270,7 +270,7 @@ describe.each(gateways)("by $name, a response", ({ scope, workers }) => {
       .toBe(true);
   });
 
-  it("that is over the limit and passes with a mark, or gets something cheaper, is charged nothing", async () => {
+  it("that is over the limit and passes with a mark, or is replaced by a cheaper one, is charged nothing", async () => {
     clock.set(fullHour + 18_000);
     await get(`/tag/${10 * megabyte}`);
     await get(`/cheap/${10 * megabyte}`);
@@ -283,7 +283,7 @@ describe.each(gateways)("by $name, a response", ({ scope, workers }) => {
     expect((await left("/cheap")).remaining).toBe(10 * megabyte);
   });
 
-  it("lets the next wait for what it owes", async () => {
+  it("has the next request wait for what it owes", async () => {
     clock.set(fullHour + 18_000);
     await get("/late/3000");
     await new Promise((resolve) => setTimeout(resolve, 200));
@@ -297,7 +297,7 @@ describe.each(gateways)("by $name, a response", ({ scope, workers }) => {
     expect((await waits).status).toBe(200);
   });
 
-  it("is held to the limits of an override", async () => {
+  it("is charged by the limits of an override", async () => {
     clock.set(fullHour + 21_600);
     await get(`/vip/${15 * megabyte}`, { "x-user": "vip" });
     await settled("/vip", 5 * megabyte, { "x-user": "vip" });
@@ -305,8 +305,8 @@ describe.each(gateways)("by $name, a response", ({ scope, workers }) => {
   });
 });
 
-describe("while Redis does not answer", () => {
-  it("a response is charged to this node's share, and so is one that Redis had let on", async () => {
+describe("while Redis does not answer,", () => {
+  it("a response is charged to this node's share, even if Redis had admitted its request", async () => {
     clock.set(fullHour);
     const own = new RedisServer(await freePort(), clock.redisEnv);
     await own.start();
@@ -379,7 +379,7 @@ describe.each(refusals)("while Redis answers, but takes no writes because it $wh
   };
   const left = (name: string) => get(`/${name}/0`, "HEAD");
 
-  it("a request is decided as onStoreFailure says, and its response is charged when Redis takes writes again", async () => {
+  it("a request is decided by onStoreFailure, and its response is charged when Redis takes writes again", async () => {
     for (const name of ["local", "allow", "deny"]) expect((await left(name)).status).toBe(200);
     await own.command(...(begin as readonly [string, ...string[]]));
     expect((await get("/deny/1000")).status).toBe("undecided");
@@ -392,13 +392,13 @@ describe.each(refusals)("while Redis answers, but takes no writes because it $wh
     await own.command(...(end as readonly [string, ...string[]]));
     await expect.poll(() => left("deny"), within).toEqual({ status: 200, remaining: 10 * megabyte });
     await expect.poll(async () => (await left("allow")).remaining, within).toBe(6 * megabyte);
-    // 6 MB more than there were: they are owed in the next minute.
+    // 6 MB more were sent than there were; they are owed in the next minute.
     clock.set(fullHour + 60);
     await expect.poll(async () => (await left("local")).remaining, within).toBe(4 * megabyte);
     expect(await gateway.metric("sluice_unsettled_responses_total")).toBe(0);
   });
 
-  it("a response that Redis had let on before is owed, and those that follow are decided by that", async () => {
+  it("a response to a request that Redis had admitted is owed, and counts in the decisions that follow", async () => {
     const names = ["sent-local", "sent-deny"];
     const letOn = names.map((name) => get(`/${name}/${9 * megabyte}?afterMs=500`));
     await new Promise((resolve) => setTimeout(resolve, 200));

@@ -1,5 +1,5 @@
-// What a client sees in RateLimit and X-RateLimit-* when others have a say in them: the service, other Lua of the same nginx, and
-// nginx's own redirects, by which a request may be decided twice.
+// Tests what a client sees in RateLimit and X-RateLimit-* when others set them too: the service, other Lua of the same nginx,
+// and nginx's own redirects, by which a request may be decided twice.
 
 import { afterEach, describe, expect, it } from "vitest";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
@@ -21,13 +21,13 @@ async function start(locations: string, policies: readonly Record<string, unknow
   });
 }
 
-/** Of a name that comes twice, Node joins the values by a comma. */
+/** Node joins the values of a header that comes twice with a comma. */
 const headersOf = async (path: string) => (await ask(`${gateway.url}${path}`)).headers;
 
 const decided = "access_by_lua_block { sluice.access() }";
 
 describe("a request that is decided twice", () => {
-  it("shows the decision of where it ended, and that one alone, after error_page", async () => {
+  it("shows only the decision of the location where it ended, after error_page", async () => {
     await start(
       `location /first {
         ${decided}
@@ -49,7 +49,7 @@ describe("a request that is decided twice", () => {
     });
   });
 
-  it("shows the decision of where it ended after ngx.exec and try_files", async () => {
+  it("shows the decision of the location where it ended, after ngx.exec and try_files", async () => {
     await start(
       `location /first {
         ${decided}
@@ -69,7 +69,7 @@ describe("a request that is decided twice", () => {
     expect(await headersOf("/tried")).toMatchObject({ ratelimit: expect.stringMatching(/^"second";r=18;t=\d+$/) });
   });
 
-  it("shows its one decision where over the limit it was sent elsewhere", async () => {
+  it("shows its one decision if it was sent elsewhere over the limit", async () => {
     await start(`location /second { ${decided} content_by_lua_block { ngx.print("second") } }`, [
       { ...limitOf("first", 1), onLimit: { action: "degrade", uri: "/second" } },
       limitOf("second", 20),
@@ -81,7 +81,7 @@ describe("a request that is decided twice", () => {
     });
   });
 
-  it("shows one refusal where error_page has a decided location answer it", async () => {
+  it("shows one refusal if error_page sends it to a location that decides", async () => {
     await start(
       `location /first {
         ${decided}
@@ -114,7 +114,7 @@ describe("headers of the same name", () => {
     ${more}
   }`;
 
-  it("are the service's as well, unless nginx.conf hides them", async () => {
+  it("come from the service as well, unless nginx.conf hides them", async () => {
     const hides = "proxy_hide_header RateLimit; proxy_hide_header X-RateLimit-Remaining;";
     await start(`${service} ${passes("/both", "")} ${passes("/ours", hides)}`, [
       limitOf("both", 5),
@@ -128,7 +128,7 @@ describe("headers of the same name", () => {
     expect(ours["x-ratelimit-remaining"]).toBe("4");
   });
 
-  it("are replaced by other Lua that sets them later, and stand beside what it set before", async () => {
+  it("are replaced by other Lua that sets them later, and added to those set before", async () => {
     await start(
       `location /later {
         ${decided}

@@ -1,5 +1,5 @@
-// A backup of the database is restored: the gateway holds revisions that the database has lost, shows their proof, and goes on
-// by what was restored.
+// A backup of the database is restored: the gateway has revisions that the database has lost, shows their proof, and then
+// takes what was restored.
 
 import { copyFileSync } from "node:fs";
 import { join } from "node:path";
@@ -22,7 +22,7 @@ const gatewayUrl = () => system.gateways[0]?.url ?? "";
 const limitReported = async () => (await ask(`${gatewayUrl()}/books`)).headers["x-ratelimit-limit"];
 const history = async () => JSON.parse((await system.api("GET", "/revisions")).body).revisions;
 
-it("is in force at the gateway by itself, once, and what is put afterwards too", async () => {
+it("a restored database takes effect at the gateway by itself, once, and so do later changes", async () => {
   const file = join(system.directory, "sluice.db");
   await system.put(policy(11));
   await system.stopControlPlane();

@@ -1,4 +1,4 @@
-// nginx runs a timer of Lua only when it has a connection to spare, and drops it without a word when it has none.
+// nginx runs a Lua timer only if it has a connection to spare, and drops the timer without a word otherwise.
 
 import { createConnection, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -44,7 +44,7 @@ afterAll(async () => {
   await redis?.stop();
 });
 
-/** By requests that have begun. One after the other: nginx hangs up on those that have sent nothing yet. */
+/** Holds all connections by requests that have begun, one after the other: nginx closes those that have sent nothing yet. */
 async function takeAllConnections(): Promise<void> {
   const { hostname, port } = new URL(gateway.url);
   for (let i = 0; i < connections + 10; i++) {
@@ -61,17 +61,17 @@ function letGo(): void {
   held = [];
 }
 
-/** Of scripts, as Redis counts them. */
+/** @returns calls of scripts, as Redis counts them */
 async function scriptCalls(): Promise<number> {
   const stats = String(await redis.command("INFO", "commandstats"));
   return Number(/cmdstat_evalsha:calls=(\d+)/.exec(stats)?.[1] ?? 0);
 }
 
-it("asks Redis again once it has one, though it dropped the timers that were to ask", async () => {
+it("calls Redis again once it has a connection, though nginx dropped the timers for the probe", async () => {
   await ask(`${gateway.url}/line`);
   await redis.stop();
   await takeAllConnections();
-  // Requests that are decided now wait in line, and keep their connections.
+  // Requests that are decided now wait their turn, and keep their connections.
   for (const socket of held) socket.write("\r\n");
   await sleep(300);
   expect(gateway.log).toContain("could not create fake connection");

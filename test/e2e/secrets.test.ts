@@ -1,4 +1,4 @@
-// Where secrets must not be: in files, process arguments, what the programs print, and what REST tells.
+// Secrets must not be in files, process arguments, output of the programs, or answers of the API.
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ const secrets = [adminToken, gatewayToken, redisPassword, debugSecret];
 
 let system: System;
 beforeAll(async () => {
-  // Nobody listens there: what goes wrong with Redis is logged.
+  // Nobody listens there, so failures of Redis are logged.
   const redisUrl = `redis://:${redisPassword}@127.0.0.1:1`;
   system = await System.start({ env: { SLUICE_REDIS_URL: redisUrl, SLUICE_DEBUG_SECRET: debugSecret } });
 });

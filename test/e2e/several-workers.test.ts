@@ -1,4 +1,4 @@
-// Several nginx workers share one count: what they admit together is what one would.
+// Several nginx workers share one count: together they admit what one would.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -26,12 +26,12 @@ describe("a gateway of four workers", () => {
     const windowNow = () => Math.floor(Date.now() / windowMs);
     let outlasted = 0;
     for (let seen = 0; seen < 10; ) {
-      // From just behind the border, so that all thousand are answered before the next one.
+      // The requests start just after the border, so that all thousand are answered before the next one.
       await sleep(windowMs - (Date.now() % windowMs) + 20);
       const startedIn = windowNow();
       const statuses = await askAtOnce([`${system.gateway.url}/hundred`], 1000);
       if (windowNow() !== startedIn) {
-        // A machine too busy for a thousand requests in one window says nothing of the window.
+        // A round that takes longer than its window proves nothing about the window.
         outlasted += 1;
         expect(outlasted, "rounds that outlasted their window").toBeLessThan(5);
         continue;
@@ -41,7 +41,7 @@ describe("a gateway of four workers", () => {
     }
   });
 
-  it("holds a token bucket of 50/s, burst 50, to burst + rate × time, and gives at least 99% of it", async () => {
+  it("limits a token bucket of 50/s, burst 50, to burst + rate × time, and admits at least 99% of it", async () => {
     await system.put({
       name: "bucket",
       match: { paths: ["/bucket"] },
@@ -74,7 +74,7 @@ describe("a gateway of four workers", () => {
     });
     await system.put(pair(30));
     expect(await askAtOnce([`${system.gateway.url}/pair`], 300)).toEqual({ 200: 30, 429: 270 });
-    // With the small limit widened, the other one speaks: it was charged by the 30 that were admitted alone.
+    // With the small limit widened, the other limit is the most restrictive: it was charged only for the 30 that were admitted.
     await system.put(pair(5000));
     expect((await ask(`${system.gateway.url}/pair`)).headers["x-ratelimit-remaining"]).toBe("969");
   });

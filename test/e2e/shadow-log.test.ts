@@ -1,5 +1,5 @@
-// What a shadow policy would have refused is in the error log as nginx has it by default: with the key, but no credentials, in one
-// line whatever the client sends, and sparingly.
+// What a shadow policy would have refused is in the error log at nginx's default level: with the key but without credentials,
+// in one line whatever the client sends, and sparingly.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -26,7 +26,7 @@ beforeAll(async () => {
       watched("flood", ["ip"]),
       { ...watched("other", ["ip"]), scope: "node" },
     ],
-    // As it is where an operator says nothing.
+    // This is nginx's level where an operator sets none.
     edit: (config) => config.replace(/(error_log \S+) notice;/, "$1;"),
   });
 });
@@ -50,7 +50,7 @@ it("names the key part by part, at the level error", async () => {
   expect(await refused("keyless")).toMatch(/refused: default\/keyless, key: none$/);
 });
 
-it("writes what a client sends in one line, escaped and cut", async () => {
+it("logs what a client sends in one line, escaped and cut", async () => {
   const query = `?q=${encodeURIComponent('a"\r\nsluice: forged\\\x1b[31mü')}`;
   const line = await refused("hostile", { "x-user": "x".repeat(5000) }, query);
   expect(line).toContain(
@@ -59,7 +59,7 @@ it("writes what a client sends in one line, escaped and cut", async () => {
   expect(gateway.log).not.toMatch(/^sluice: forged/m);
 });
 
-it("has credentials as digests that tell them apart, and no more", async () => {
+it("logs credentials only as digests that distinguish them", async () => {
   const headers = { authorization: "Bearer not-to-be-read", cookie: "sid=nor-this-one", "x-user": "ann" };
   const line = await refused("secret", headers, "?api_key=and-this-neither");
   expect(line).toMatch(
@@ -69,7 +69,7 @@ it("has credentials as digests that tell them apart, and no more", async () => {
   expect(said).not.toMatch(/not-to-be-read|nor-this-one|and-this-neither/);
 });
 
-it("says how many there were since, once a second for a policy, and none of another's", async () => {
+it("logs one line a second for a policy, with the number of refusals since the last, and none of another's", async () => {
   for (let i = 0; i < 21; i++) await ask(`${gateway.url}/flood`);
   await refused("other");
   const before = lines("flood").length;

@@ -1,5 +1,5 @@
-// Two algorithms do more than say yes or no: a leaky-bucket has requests wait for their turn, and concurrency counts those
-// that are still running, wherever they are counted and however they end.
+// Two algorithms do more than allow or refuse: a leaky-bucket has requests wait for their turn, and concurrency counts the
+// requests that are still running, wherever they are counted and however they end.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
@@ -41,7 +41,7 @@ const policies = [
     scope: "cluster",
     limits: [{ name: "slots", algorithm: "concurrency", quota: 1, ttl: "1s" }],
   },
-  // Of the first all slots are taken, of the second some are left.
+  // All slots of the first of these policies are taken; the second has some left.
   ...[200, 400].map((quota) => ({
     name: `many-${quota}`,
     match: { paths: [`/many-${quota}`] },
@@ -61,7 +61,7 @@ beforeAll(async () => {
   gateway = await LoneGateway.start({
     policies,
     workers: 2,
-    // A busy machine may take its time for hundreds of requests at once, and Redis shall decide each of them.
+    // A busy machine may be slow with hundreds of requests at once, and Redis must decide each of them.
     env: { SLUICE_UPSTREAM: service.url, SLUICE_REDIS_URL: redis.url, SLUICE_REDIS_DEADLINE_MS: "10000" },
     edit: (config) =>
       config.replace(
@@ -72,7 +72,7 @@ beforeAll(async () => {
 });
 afterEach(async () => {
   service.reset();
-  // Slots come back right after the answer.
+  // Slots are freed right after the answer.
   await sleep(50);
 });
 afterAll(async () => {
@@ -91,7 +91,7 @@ async function until(what: string, holds: () => boolean): Promise<void> {
 
 for (const path of ["/shaped", "/shaped-fleet"]) {
   describe(`a leaky-bucket of 5/s on ${path}`, () => {
-    it("lets one go at once and five wait, 200 ms apart, and refuses the rest at once", async () => {
+    it("lets one request go at once and five wait, 200 ms apart, and refuses the rest at once", async () => {
       service.holds = false;
       const startedAtMs = performance.now();
       const refusedAfterMs: number[] = [];
@@ -114,7 +114,7 @@ for (const path of ["/shaped", "/shaped-fleet"]) {
   });
 }
 
-it("never lets a request go before its turn, not by a part of a ms", async () => {
+it("never lets a request go before its turn, not even by a part of a ms", async () => {
   service.holds = false;
   const turnMs = 1000 / 200;
   let earliestMs = Number.POSITIVE_INFINITY;
@@ -125,7 +125,7 @@ it("never lets a request go before its turn, not by a part of a ms", async () =>
     await ask(`${gateway.url}/swift`, { headers });
     earliestMs = Math.min(earliestMs, (service.arrivedAtMs.at(-1) as number) - sentAtMs);
   }
-  // By two clocks, whose pace may differ a little.
+  // The two clocks may differ a little in pace.
   expect(earliestMs).toBeGreaterThan(turnMs - 0.01);
 });
 
@@ -150,7 +150,7 @@ for (const [path, short] of [
       expect(countStatuses(await Promise.all(next))).toEqual({ 200: 1, 429: 1 });
     });
 
-    it("says how many at once in the draft's own unit, and that a refused one may come again soon", async () => {
+    it("reports the quota in the draft's own unit, and that a refused request may come again soon", async () => {
       const running = Array.from({ length: 3 }, () => ask(gateway.url + path));
       await until("three run", () => service.running === 3);
       const refused = await ask(gateway.url + path);
@@ -161,7 +161,7 @@ for (const [path, short] of [
       await Promise.all(running);
     });
 
-    it("gives back the slot of a client that goes away", async () => {
+    it("frees the slot of a client that goes away", async () => {
       const leaving = Array.from({ length: 3 }, () => {
         const controller = new AbortController();
         const answer = fetch(gateway.url + path, { signal: controller.signal }).catch(() => undefined);
@@ -189,7 +189,7 @@ for (const [path, short] of [
       expect((await ask(gateway.url + short)).status).toBe(200);
     });
 
-    it("gives back the slot of a request that ends in another location", async () => {
+    it("frees the slot of a request that ends in another location", async () => {
       service.breaks = true;
       const bodies: string[] = [];
       for (let i = 0; i < 6; i++) {
@@ -199,7 +199,7 @@ for (const [path, short] of [
       expect(bodies).toEqual(Array.from({ length: 6 }, () => "sorry"));
     });
 
-    it("keeps the slot of a request that a former generation of workers finishes after a reload", async () => {
+    it("keeps the slot of a request that an old worker finishes after a reload", async () => {
       const long = ask(gateway.url + short);
       await until("it runs", () => service.running === 1);
       const former = childrenOf(gateway.pid);
@@ -223,7 +223,7 @@ for (const [path, short] of [
       expect((await ask(gateway.url + short)).status).toBe(200);
     });
 
-    it("has the slots of a killed worker back after their time to live", async () => {
+    it("frees the slots of a killed worker after their time to live", async () => {
       const lost = ask(gateway.url + short).catch(() => undefined);
       await until("it runs", () => service.running === 1);
       for (const pid of childrenOf(gateway.pid)) process.kill(pid, "SIGKILL");
@@ -270,7 +270,7 @@ describe("two hundred slots that are renewed at a slow Redis", () => {
     expect(await slotsInRedis("many-400")).toBe(0);
   });
 
-  /** Has Redis keep everybody waiting now and then, while `run` runs. */
+  /** Makes Redis block all its clients for 4 ms again and again while `run` runs. */
   async function slowly<T>(run: () => Promise<T>): Promise<T> {
     let over = false;
     const client = new Redis(redis.url);
@@ -325,10 +325,10 @@ describe("three hundred slots that are renewed by one worker at a Redis 40 ms aw
     await proxy?.refuse();
   });
 
-  it("are told together to a Redis that has forgotten the script, as soon as it knows it", async () => {
+  it("are renewed in shared calls at a Redis that has forgotten the script, as soon as it knows it again", async () => {
     const running = Array.from({ length: 300 }, () => ask(`${distant.url}/forgotten`));
     await until("all run", () => service.running === 300);
-    // Meanwhile all of them become due, also the one that is being renewed.
+    // While Redis hangs, all slots become due for renewal, also the one that is being renewed.
     redis.hang();
     await sleep(2_200);
     redis.goOn();
@@ -361,7 +361,7 @@ describe("three hundred slots that are renewed by one worker at a Redis 40 ms aw
     expect(countStatuses(await Promise.all(running))).toEqual({ 200: 300 });
   });
 
-  it("are given back within few round trips, also to a Redis that has forgotten the script", async () => {
+  it("are freed within few round trips, also at a Redis that has forgotten the script", async () => {
     const asked = (i: number) => ask(`${distant.url}/own-keys`, { headers: { "x-key": `back-${i}` } });
     const running = Array.from({ length: 300 }, (_, i) => asked(i));
     await until("all run", () => service.running === 300);
@@ -377,12 +377,12 @@ describe("three hundred slots that are renewed by one worker at a Redis 40 ms aw
       return counts.filter((count) => (count ?? 0) > 0).length;
     };
     await expect.poll(held, { timeout: 10_000, interval: 20 }).toBe(0);
-    // One by one it took twelve seconds.
+    // Freed one by one, they took twelve seconds.
     expect(performance.now() - endedAtMs).toBeLessThan(1_500);
     expect((await unknownScripts()) - unknownBefore).toBeGreaterThan(0);
   });
 
-  it("are counted where they were lost", async () => {
+  it("are counted as late renewals when they were lost", async () => {
     const running = Array.from({ length: 10 }, (_, i) =>
       ask(`${distant.url}/own-keys`, { headers: { "x-key": `of-${i}` } }),
     );
@@ -404,7 +404,7 @@ describe("three hundred slots that are renewed by one worker at a Redis 40 ms aw
 
   const unknownScripts = () => statistic("errorstats", /^errorstat_NOSCRIPT:count=(\d+)/m);
 
-  /** For longer than a round trip. */
+  /** Waits until no script was called for longer than a round trip. */
   async function untilNothingIsAsked(): Promise<void> {
     const calls = () => statistic("commandstats", /^cmdstat_evalsha:calls=(\d+)/m);
     let before = -1;
@@ -415,7 +415,7 @@ describe("three hundred slots that are renewed by one worker at a Redis 40 ms aw
   }
 });
 
-describe("a slot that a defect keeps from being renewed or given back", () => {
+describe("a slot that a defect keeps from being renewed or freed", () => {
   const slots = (name: string, priority: number) => ({
     name,
     priority,
@@ -423,7 +423,7 @@ describe("a slot that a defect keeps from being renewed or given back", () => {
     match: { paths: [`/${name}`, "/both"] },
     limits: [{ name: "slots", algorithm: "concurrency", quota: 1, ttl: "6s" }],
   });
-  /** From /break to /mend every round trip with a call that is about the policy "broken" alone is a defect of the gateway. */
+  /** From /break to /mend, every round trip with a call about the policy "broken" alone fails like a defect of the gateway. */
   const breaking = `
     location = /break { content_by_lua_block {
         local found, library = pcall(require, "resty.redis")
@@ -464,7 +464,7 @@ describe("a slot that a defect keeps from being renewed or given back", () => {
     await sleep(100);
   };
 
-  it("is the only one that is kept of a request's", async () => {
+  it("is the only one of a request's slots that stays taken", async () => {
     await ask(`${broken.url}/break`);
     const running = ask(`${broken.url}/both`);
     await until("it runs", () => service.running === 1);
@@ -476,7 +476,7 @@ describe("a slot that a defect keeps from being renewed or given back", () => {
     await redis.command("FLUSHALL");
   });
 
-  it("is given back where renewing it failed", async () => {
+  it("is freed even if renewing it failed", async () => {
     const running = ask(`${broken.url}/both`);
     await until("it runs", () => service.running === 1);
     const logged = broken.log.length;
@@ -488,14 +488,14 @@ describe("a slot that a defect keeps from being renewed or given back", () => {
   });
 });
 
-describe("concurrency of which the quota is raised", () => {
+describe("concurrency whose quota is raised", () => {
   let system: System;
   beforeAll(async () => {
     system = await System.start({ redis: true, env: { SLUICE_UPSTREAM: service.url } });
   });
   afterAll(() => system?.stop());
 
-  it("runs no more than the new one while requests of the old one outlive several lives", async () => {
+  it("runs no more than the new quota while requests of the old policy outlive several lives of their slots", async () => {
     const scopes = ["node", "cluster"];
     const policy = (scope: string, quota: number) => ({
       name: `raised-${scope}`,

@@ -1,5 +1,5 @@
-// While Redis is away a gateway goes on by its share of the limit. What it knows to be in use does not begin anew: real
-// gateways, and a Redis that hangs.
+// While Redis is unreachable, a gateway limits by its share. The share does not start anew with units that the gateway knows
+// to be in use. The tests have real gateways, and a Redis that hangs.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -12,10 +12,10 @@ import { ask } from "../fixtures/requests.ts";
 import { admitted, excess, load } from "../fixtures/steady-load.ts";
 import { System, until } from "../fixtures/system.ts";
 
-/** Units a second, and of the burst: a share that began anew would have two seconds' worth besides. */
+/** Units per second, and units of the burst. A share that started anew would admit two more seconds' worth. */
 const perSecond = 200;
 const burst = 400;
-/** nginx's clock has steps of a ms; what Redis charged without being heard. */
+/** Covers the steps of nginx's clock, which are 1 ms, and what Redis charged although its reply never arrived. */
 const tolerance = 10;
 
 let redis: RedisServer | undefined;
@@ -41,8 +41,8 @@ async function start(consistency: string, limit: object, more: object = {}) {
 const bucket = { algorithm: "token-bucket", quota: perSecond, window: "1s", burst };
 const url = () => `${gateway?.url}/all`;
 
-describe.each(["exact", "leased"])("of a bucket that Redis has just emptied, consistency %s,", (consistency) => {
-  it("a share admits what refills, from when Redis was last heard", async () => {
+describe.each(["exact", "leased"])("with a bucket that Redis has just emptied, consistency %s,", (consistency) => {
+  it("a share admits what refills since Redis last replied", async () => {
     await start(consistency, bucket);
     const hung = sleep(2500).then(() => redis?.hang());
     const { admissions, startedMs } = await load([url()], 600, 5);
@@ -53,7 +53,7 @@ describe.each(["exact", "leased"])("of a bucket that Redis has just emptied, con
     expect(during).toBeLessThanOrEqual(1.1 * perSecond);
   });
 
-  it("ten outages in a row admit no more than what refills in them", async () => {
+  it("ten outages in a row admit no more than what refills during them", async () => {
     await start(consistency, bucket);
     let awayMs = 0;
     const outages = (async () => {
@@ -63,7 +63,7 @@ describe.each(["exact", "leased"])("of a bucket that Redis has just emptied, con
         redis?.hang();
         await sleep(200);
         redis?.goOn();
-        // Until a probe has been answered.
+        // By then a probe has been answered.
         await sleep(300);
         awayMs += performance.now() - hungMs;
       }
@@ -74,7 +74,7 @@ describe.each(["exact", "leased"])("of a bucket that Redis has just emptied, con
   });
 });
 
-it("a key of which the gateway knows nothing has its whole share", async () => {
+it("a key that the gateway knows nothing about has its whole share", async () => {
   await start("exact", bucket);
   await load([url()], 600, 1.5);
   redis?.hang();
@@ -84,18 +84,18 @@ it("a key of which the gateway knows nothing has its whole share", async () => {
   expect(new Set(statuses)).toEqual(new Set([admitted]));
 });
 
-it.each(["exact", "leased"])("of a fixed window that is used up there is nothing: %s", async (consistency) => {
+it.each(["exact", "leased"])("a used-up fixed window leaves nothing to the share: %s", async (consistency) => {
   await start(consistency, { algorithm: "fixed-window", quota: 50, window: "366d" });
   expect((await load([url()], 200, 1)).statuses[admitted]).toBe(50);
   redis?.hang();
   expect((await load([url()], 200, 3)).statuses[admitted]).toBeUndefined();
 });
 
-it.each(["exact", "leased"])("where one ends while Redis is away, the next one refills: %s", async (consistency) => {
+it.each(["exact", "leased"])("a fixed window that ends during the outage refills: %s", async (consistency) => {
   const windowMs = 4000;
   const perSecond = 100;
   await start(consistency, { algorithm: "fixed-window", quota: (perSecond * windowMs) / 1000, window: "4s" });
-  // From 1.5 s before the end: used up after 0.7 s.
+  // The load starts 1.5 s before the window's end, and uses the window up within 0.7 s.
   await sleep(windowMs - ((Date.now() + 1500) % windowMs));
   let hungMs = 0;
   const hung = sleep(1000).then(() => {
@@ -109,7 +109,7 @@ it.each(["exact", "leased"])("where one ends while Redis is away, the next one r
   expect(during).toBeGreaterThanOrEqual(1.2 * perSecond);
 });
 
-it("what Redis refused right after the start is known when it goes away", async () => {
+it("what Redis refused right after the start is still known when it goes away", async () => {
   await start("exact", { algorithm: "token-bucket", quota: 10, window: "366d" });
   const statusesOf = async (requests: number) => {
     const statuses = [];
@@ -117,13 +117,13 @@ it("what Redis refused right after the start is known when it goes away", async 
     return statuses;
   };
   expect((await statusesOf(13)).filter((status) => status === admitted)).toHaveLength(10);
-  // Longer than until the worker first looks whether Redis is another.
+  // This is longer than a worker takes until it first checks whether Redis is another one.
   await sleep(3000);
   await redis?.stop("SIGKILL");
   expect(await statusesOf(3)).toEqual([429, 429, 429]);
 });
 
-it("a limit that did not refuse is not taken for used up because another one did", async () => {
+it("a limit that did not refuse does not count as used up because another one refused", async () => {
   const daily = { name: "daily", algorithm: "fixed-window", quota: 1000, window: "366d" };
   await start("exact", daily, {
     limits: [{ name: "burst", algorithm: "token-bucket", quota: 20, window: "1s" }, daily],

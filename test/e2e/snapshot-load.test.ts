@@ -1,4 +1,4 @@
-// A gateway that takes ten thousand policies in goes on answering, clients and its control plane: it does so in slices.
+// A gateway that loads ten thousand policies goes on answering clients and its control plane, because it loads in slices.
 
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
@@ -10,10 +10,10 @@ import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { ask } from "../fixtures/requests.ts";
 import { childrenOf, until } from "../fixtures/system.ts";
 
-/** In one go it takes 400 ms of CPU. A slice is 1 ms, and the machine may have other things to do. */
+/** Loading in one go takes 400 ms of CPU. A slice takes 1 ms, and the machine may have other things to do. */
 const mostSliceSeconds = 0.2;
 
-/** The worker's memory, and its memory without garbage, in KB. Between /break and /mend no snapshot can be laid out. */
+/** Shows the worker's memory, with and without garbage, in KB. Between /break and /mend no snapshot can be stored. */
 const insights = `
     location = /memory { content_by_lua_block { ngx.print(collectgarbage("count")) } }
     location = /kept { content_by_lua_block { collectgarbage() collectgarbage() ngx.print(collectgarbage("count")) } }
@@ -29,7 +29,7 @@ const insights = `
     location = /mend { content_by_lua_block { ngx.shared.sluice_state.safe_set = nil } }
 `;
 
-/** What an operator may set for all Lua. */
+/** Settings that an operator may make for all Lua. */
 const ofOtherLua = 'collectgarbage("setpause", 250) collectgarbage("setstepmul", 210)';
 
 interface Reported {
@@ -41,7 +41,7 @@ let server: WebSocketServer;
 let gateway: LoneGateway;
 let socket: WebSocket;
 let revision = 1;
-/** What the gateway answered to snapshots, or else reported. */
+/** Messages of the gateway other than status: answers to snapshots, and hello. */
 let reported: Reported[] = [];
 
 beforeAll(async () => {
@@ -71,7 +71,7 @@ afterAll(async () => {
   server?.close();
 });
 
-it("takes 10,000 policies in, and what is edited after, in slices", async () => {
+it("loads 10,000 policies, and later edits of them, in slices", async () => {
   for (const edited of [7, 8]) {
     await push(10_000, edited);
     await applied(revision);
@@ -82,8 +82,8 @@ it("takes 10,000 policies in, and what is edited after, in slices", async () => 
   expect(longest).toBeLessThan(mostSliceSeconds);
 });
 
-it("leaves the collector as other Lua of the same nginx has set it, but for some room", async () => {
-  // It goes round after an intake, in steps of its own.
+it("leaves the collector's settings to other Lua of the same nginx, except for some room", async () => {
+  // After a load the collector goes round in steps of its own.
   const settings = async () => (await ask(`${gateway.url}/collector`)).body.split(" ").map(Number);
   await expect.poll(async () => (await settings())[1], { timeout: 10_000 }).toBe(210);
   const [pause] = await settings();
@@ -92,7 +92,7 @@ it("leaves the collector as other Lua of the same nginx has set it, but for some
   expect(pause).toBeLessThan(290);
 });
 
-it("collects what an intake leaves behind that broke off", async () => {
+it("collects the garbage of a snapshot load that broke off", async () => {
   const keptKB = await luaKB("/kept");
   reported = [];
   await ask(`${gateway.url}/break`);
@@ -107,7 +107,7 @@ it("collects what an intake leaves behind that broke off", async () => {
   await applied(revision);
 });
 
-it("answers pings while it takes a snapshot in", async () => {
+it("answers pings while it loads a snapshot", async () => {
   reported = [];
   await push(10_000, "all");
   socket.ping();
@@ -116,7 +116,7 @@ it("answers pings while it takes a snapshot in", async () => {
   await applied(revision);
 });
 
-it("goes on to the newest of the snapshots that came meanwhile", async () => {
+it("goes on with the newest of the snapshots that came meanwhile", async () => {
   reported = [];
   await push(10_000, "all");
   const first = revision;
@@ -132,7 +132,7 @@ it("keeps up with a thousand edits in a row, in bounded memory", async () => {
   const edit = async (count: number) => {
     for (let i = 0; i < count; i++) {
       await push(200, i % 200);
-      // As a slow control plane: a queue of megabytes in this process is not what is tested.
+      // Waiting plays a slow control plane: a queue of megabytes in this process is not what is tested.
       if (i % 10 === 9) await applied(revision);
     }
     await applied(revision);
@@ -149,7 +149,7 @@ it("keeps up with a thousand edits in a row, in bounded memory", async () => {
   expect(await statusOf("h199.example")).toBe(429);
 });
 
-it("survives a reload in the middle of an intake", async () => {
+it("survives a reload in the middle of a snapshot load", async () => {
   const before = childrenOf(gateway.pid);
   reported = [];
   await push(10_000, "all");
@@ -158,7 +158,7 @@ it("survives a reload in the middle of an intake", async () => {
   await reconnected;
   await until("the new worker says hello", 5000, () => reported.some(({ type }) => type === "hello"));
   const hello = reported.find(({ type }) => type === "hello");
-  // As the control plane does where the gateway is behind.
+  // The control plane sends the snapshot again if the gateway is behind.
   if (hello?.revision !== revision) await push(10_000, "all");
   await until("the new revision is in force", 20_000, async () => {
     return (await gateway.metric("sluice_snapshot_revision")) === revision;
@@ -168,16 +168,16 @@ it("survives a reload in the middle of an intake", async () => {
   expect(gateway.log).not.toMatch(/\[(alert|emerg|crit)\]|exited on signal/);
 });
 
-it("begins with 10,000 policies from its disk in seconds of CPU", async () => {
+it("starts with 10,000 policies from its disk in seconds of CPU", async () => {
   await gateway.restart();
   expect(await gateway.metric("sluice_snapshot_policies")).toBe(10_000);
   const seconds = [gateway.pid, ...childrenOf(gateway.pid)].reduce((sum, pid) => sum + cpuSeconds(pid), 0);
   expect(seconds).toBeGreaterThan(0.1);
-  // Of the master and its workers together, on any machine that runs this; `npm run bench -- snapshot-load` measures what a worker takes.
+  // This is the master and its workers together, on any machine that runs this; `npm run bench -- snapshot-load` measures a worker.
   expect(seconds).toBeLessThan(4);
 });
 
-/** @param edited the place of the policy that says something else than before, or all of them do */
+/** @param edited the index of the policy with a new description, or "all" */
 async function push(count: number, edited: number | "all"): Promise<void> {
   revision += 1;
   const policies = Array.from({ length: count }, (_, i) => ({
@@ -189,9 +189,18 @@ async function push(count: number, edited: number | "all"): Promise<void> {
       limits: [{ algorithm: "fixed-window", quota: 1, window: "1d" }],
     }),
   }));
-  const state = { epoch: "snapshot-load", revision, proofKey: "", policies, apps: [], templates: [], bans: [], callers: [] };
+  const state = {
+    epoch: "snapshot-load",
+    revision,
+    proofKey: "",
+    policies,
+    apps: [],
+    templates: [],
+    bans: [],
+    callers: [],
+  };
   const { bytes } = await snapshotFrame(state, Date.now());
-  // In frames, as the control plane sends it.
+  // The snapshot goes out in frames, as the control plane sends it.
   for (let from = 0; from < bytes.length; from += 65_536) {
     socket.send(bytes.subarray(from, from + 65_536), { binary: false, fin: from + 65_536 >= bytes.length });
   }
@@ -217,7 +226,7 @@ async function luaKB(path: "/memory" | "/kept"): Promise<number> {
   return Number((await ask(`${gateway.url}${path}`)).body);
 }
 
-/** Of user and system, as Linux counts: a hundred ticks a second. */
+/** @returns user and system time, which Linux counts in ticks of a hundredth of a second */
 function cpuSeconds(pid: number): number {
   const [, ...fields] = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ");
   const [, , , , , , , , , , , user, system] = (fields[0] as string).split(" ");

@@ -1,5 +1,5 @@
-// What a gateway starts with when something has happened to the snapshot on its disk: the one before it, and its log says so. Nothing
-// that lies in its place keeps nginx from starting.
+// If something has happened to the snapshot on its disk, a gateway starts with the one before it, and its log says so. Nothing
+// that lies in the snapshot's place keeps nginx from starting.
 
 import { spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
@@ -27,7 +27,7 @@ beforeAll(async () => {
   newest = join(gateway.snapshotDir, "snapshot.json");
   former = join(gateway.snapshotDir, "snapshot-former.json");
   await control.push(policies(5), []);
-  // Until it is on disk for good, the next one takes its place.
+  // Once it is on disk for good, the next snapshot makes it the former one.
   await sleep(2500);
   await control.push(policies(7), []);
   await until("the former one is kept", 5000, () => statSync(former, { throwIfNoEntry: false }) !== undefined);
@@ -46,7 +46,7 @@ beforeEach(() => {
 });
 
 const limitReported = async () => (await ask(gateway.url)).headers["x-ratelimit-limit"];
-/** The log of one start. */
+/** @returns the log of one start */
 async function logOfRestart(): Promise<string> {
   const before = gateway.log.length;
   await gateway.restart();
@@ -54,7 +54,7 @@ async function logOfRestart(): Promise<string> {
 }
 
 describe("the newer snapshot on disk", () => {
-  it("serves where it is whole", async () => {
+  it("serves if it is whole", async () => {
     const log = await logOfRestart();
     expect(log).toMatch(/begins with revision 3 of \S+\/snapshot\.json/);
     expect(log).not.toContain("cannot be used");
@@ -99,7 +99,7 @@ describe("the newer snapshot on disk", () => {
       },
       why: "symbolic links",
     },
-  ])("leaves it to the one before where it $what, and the log says so", async ({ spoil, why }) => {
+  ])("is replaced by the one before if it $what, and the log says so", async ({ spoil, why }) => {
     spoil();
     const log = await logOfRestart();
     expect(await limitReported()).toBe("5");
@@ -107,7 +107,7 @@ describe("the newer snapshot on disk", () => {
     expect(log).toContain(why);
   });
 
-  it("and the one before, both spoilt, leave the gateway without policies, and it starts", async () => {
+  it("and the one before leave the gateway without policies if both are spoilt, and it still starts", async () => {
     writeFileSync(newest, "{");
     rmSync(former);
     spawnSync("mkfifo", [former]);

@@ -1,5 +1,5 @@
-// A gateway that was started without something that it needs, or with the wrong thing: it says so, at the start and in its
-// health, and so does the control plane that it comes to.
+// A gateway that was started without something that it needs, or with the wrong thing, says so at the start and in its health,
+// and the control plane that it connects to says so too.
 
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -27,7 +27,7 @@ afterAll(async () => {
   rmSync(directory, { recursive: true, force: true });
 });
 
-/** @param env beside the address of the control plane */
+/** @param env variables besides the address of the control plane */
 async function start(env: NodeJS.ProcessEnv, options: Partial<LoneGatewayOptions> = {}): Promise<LoneGateway> {
   gateway = await LoneGateway.start({ env: { SLUICE_CONTROL_URL: system.controlUrl, ...env }, ...options });
   return gateway;
@@ -41,7 +41,7 @@ async function health(): Promise<{ status: number; body: Record<string, unknown>
 }
 
 describe("a gateway without a token", () => {
-  it("says at its start, once, what to set and where, and that the control plane refused it", async () => {
+  it("says once at its start what to set and where, and that the control plane refused it", async () => {
     await start({}, { workers: 2 });
     const said = () => linesWith(gateway?.log ?? "", /this gateway has no token/);
     await until("the gateway says it", 5000, () => said().length > 0);
@@ -56,7 +56,7 @@ describe("a gateway without a token", () => {
 describe("a gateway with a wrong token", () => {
   const wrong = "a-token-that-nobody-gave-to-gateways";
 
-  it("is told so by its own log and by the control plane's, and by no other riddle", async () => {
+  it("is reported once in its own log and in the control plane's, and nothing else obscures it", async () => {
     await start({ SLUICE_GATEWAY_TOKEN: wrong });
     await until("the gateway says it", 5000, () => linesWith(gateway?.log ?? "", /\(401\)/).length > 0);
     const [said] = linesWith(gateway?.log ?? "", /\(401\)/);
@@ -70,7 +70,7 @@ describe("a gateway with a wrong token", () => {
       address: "127.0.0.1",
       reason: "The token is unknown.",
     });
-    // It tries again and again: that is no reason for a line each time.
+    // It tries again and again, which is no reason for a line each time.
     await sleep(3000);
     expect(linesWith(system.controlPlaneOutput, /The token is unknown/)).toHaveLength(1);
     expect(linesWith(gateway?.log ?? "", /\(401\)/)).toHaveLength(1);
@@ -79,7 +79,7 @@ describe("a gateway with a wrong token", () => {
   });
 });
 
-it("a gateway that finds something else where the control plane should be says what it got", async () => {
+it("a gateway that finds something else at the control plane's address says what it got", async () => {
   await start({ SLUICE_CONTROL_URL: system.upstreamUrl, SLUICE_GATEWAY_TOKEN: gatewayToken });
   await until("the gateway says it", 5000, () => /got HTTP 200/.test(gateway?.log ?? ""));
   expect(linesWith(gateway?.log ?? "", /got HTTP 200/)[0]).toMatch(
@@ -88,11 +88,11 @@ it("a gateway that finds something else where the control plane should be says w
 });
 
 describe("SLUICE_GATEWAY_TOKEN_FILE", () => {
-  // Where the test runs as root, as nginx does on servers.
+  // If the test runs as root, nginx's workers do not, as on servers.
   const unprivileged = (config: string) => config.replace("user root root;", "user nobody nogroup;");
   const file = (text: string) => {
     const path = join(directory, "gateway-token");
-    // nginx's workers could not read it: its master does.
+    // nginx's workers could not read this file, but its master can.
     writeFileSync(path, text, { mode: 0o600 });
     return path;
   };
@@ -119,7 +119,7 @@ describe("SLUICE_GATEWAY_TOKEN_FILE", () => {
 });
 
 describe("a configuration that never calls sluice.initWorker()", () => {
-  it("is told of in the log at the first request, and by healthz with 503", async () => {
+  it("is reported in the log at the first request, and by healthz with 503", async () => {
     const edit = (config: string) => config.replace("sluice.initWorker()", "");
     await start({ SLUICE_GATEWAY_TOKEN: gatewayToken }, { policies: undefined, workers: 2, edit });
     expect((await ask(`${gateway?.url}/anything`)).status).toBe(404);
@@ -131,8 +131,8 @@ describe("a configuration that never calls sluice.initWorker()", () => {
   });
 });
 
-describe("a gateway without SLUICE_REDIS_URL that meets a policy of scope cluster", () => {
-  it("says so once, at the level that error_log has by default, and goes by onStoreFailure", async () => {
+describe("a gateway without SLUICE_REDIS_URL that has a policy of scope cluster", () => {
+  it("says so once, at the default level of error_log, and follows onStoreFailure", async () => {
     const limits = [{ algorithm: "fixed-window", quota: 2, window: "1d" }];
     const policies = [{ name: "fleet-wide", scope: "cluster", limits }];
     await start({}, { policies, workers: 2, edit: (config) => config.replace(/(error_log .*) notice;/, "$1;") });
@@ -156,26 +156,26 @@ describe("before the first snapshot, healthz", () => {
     await until("there are policies", 5000, async () => (await health()).body["status"] === "ok");
   });
 
-  it("is 503 where SLUICE_REQUIRE_SNAPSHOT is set, until there is one; requests pass meanwhile", async () => {
+  it("is 503 with SLUICE_REQUIRE_SNAPSHOT until there is one, and requests pass meanwhile", async () => {
     const env = { SLUICE_GATEWAY_TOKEN: gatewayToken, SLUICE_REQUIRE_SNAPSHOT: "true" };
     await system.stopControlPlane();
     await start(env, { ...withoutSnapshot, workers: 2 });
     expect(await health()).toEqual({ status: 503, body: none });
-    // The upstream here answers 404 to what it does not know.
+    // The upstream here answers 404 to a path that it does not know.
     expect((await ask(`${gateway?.url}/anything`)).status).toBe(404);
     await system.startControlPlane();
     await until("there are policies", 10_000, async () => (await health()).status === 200);
     expect((await health()).body).toMatchObject({ status: "ok" });
   });
 
-  it("of a gateway that has a snapshot on its disk is ok, control plane or not", async () => {
+  it("is ok with a snapshot on disk, control plane or not", async () => {
     const port = await freePort();
     const env = { SLUICE_CONTROL_URL: `http://127.0.0.1:${port}`, SLUICE_REQUIRE_SNAPSHOT: "1" };
     await start(env, { policies: [] });
     expect(await health()).toEqual({ status: 200, body: { status: "ok", revision: 1, connected: false } });
   });
 
-  it("does not start with a SLUICE_REQUIRE_SNAPSHOT that is neither yes nor no", async () => {
+  it("rejects a SLUICE_REQUIRE_SNAPSHOT that is neither yes nor no, and nginx does not start", async () => {
     await expect(start({ SLUICE_REQUIRE_SNAPSHOT: "perhaps" })).rejects.toThrow(
       'SLUICE_REQUIRE_SNAPSHOT: expected true or false, got "perhaps"',
     );

@@ -1,4 +1,4 @@
-// Stopping, as an operator does it by Ctrl-C, `docker stop` or a supervisor, while clients are being served.
+// An operator stops Sluice by Ctrl-C, `docker stop` or a supervisor while clients are being served.
 
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -25,7 +25,7 @@ let controlUrl: string;
 
 beforeEach(async () => {
   directory = mkdtempSync(join(tmpdir(), "sluice-stopping-"));
-  // Sends one part of its answer after the other; as many seconds as its URL says.
+  // The service sends its answer part by part, over as many seconds as the URL says.
   slow = createServer(async (incoming, response) => {
     const seconds = Number(incoming.url?.slice(1));
     for (let i = 0; i < parts; i++) {
@@ -45,7 +45,7 @@ afterEach(async () => {
   rmSync(directory, { recursive: true, force: true });
 });
 
-/** `npm start`, which is the bootstrap and this. */
+/** Starts what `npm start` starts: the bootstrap, which then runs launch/start.ts. */
 async function start(env: NodeJS.ProcessEnv = {}): Promise<Program> {
   const [gateway, gatewayPrivate, control, upstream] = (await freePorts(4)) as [number, number, number, number];
   gatewayUrl = `http://127.0.0.1:${gateway}`;
@@ -83,7 +83,7 @@ const outcome = (answer: Promise<Answer>) =>
   );
 
 describe("SIGTERM", { timeout: 60_000 }, () => {
-  it("lets a response that takes three seconds end whole, while nobody new is let in and the rest still runs", async () => {
+  it("lets a response that takes three seconds end whole, while it admits no new request and the rest still runs", async () => {
     const { child, ...started } = await start();
     const answer = outcome(ask(`${gatewayUrl}/3`));
     await sleep(500);
@@ -96,7 +96,7 @@ describe("SIGTERM", { timeout: 60_000 }, () => {
     await expect(ask(`${controlUrl}/healthz`)).rejects.toThrow("ECONNREFUSED");
   });
 
-  it("to a gateway alone, which is what docker stop sends, lets it end whole too", async () => {
+  it("lets a response end whole too if only the gateway gets it, as from docker stop", async () => {
     const system = await System.start({ env: { SLUICE_UPSTREAM: slowUrl } });
     try {
       const answer = outcome(ask(`${system.gateway.url}/3`));
@@ -129,7 +129,7 @@ describe("SIGTERM", { timeout: 60_000 }, () => {
     expect((await endOf(program as Program)).code).toBe(0);
   });
 
-  it("waits for nobody longer than SLUICE_DRAIN_SECONDS, and says what it cut", async () => {
+  it("waits for no request longer than SLUICE_DRAIN_SECONDS, and says what it cut", async () => {
     const started = await start({ SLUICE_DRAIN_SECONDS: "1" });
     const answer = outcome(ask(`${gatewayUrl}/30`));
     await sleep(500);
@@ -143,7 +143,7 @@ describe("SIGTERM", { timeout: 60_000 }, () => {
 });
 
 describe("Ctrl-C", { timeout: 60_000 }, () => {
-  it("twice ends everything at once", async () => {
+  it("ends everything at once if pressed twice", async () => {
     const started = await start();
     const answer = outcome(ask(`${gatewayUrl}/30`));
     await sleep(500);
@@ -161,7 +161,7 @@ describe("Ctrl-C", { timeout: 60_000 }, () => {
     }
   });
 
-  it("that comes from the terminal and from npm at the same time is one", async () => {
+  it("counts once if it comes from the terminal and from npm at the same time", async () => {
     const started = await start();
     const answer = outcome(ask(`${gatewayUrl}/2`));
     await sleep(500);

@@ -1,5 +1,5 @@
-// More requests that wait than a worker is to hold, for units and for their turn: the next is refused, is charged nothing, and the
-// others go on.
+// More requests would wait than a worker may hold, for units and for their turn: the next one is refused and charged nothing,
+// and the others go on.
 
 import { type ClientHttp2Session, connect } from "node:http2";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -84,7 +84,7 @@ async function start(workers: number, edit = (config: string) => config): Promis
   session = open();
 }
 
-/** All on one connection, and so with one worker. */
+/** Opens one connection, and so reaches one worker. */
 const open = () => connect(url).on("error", () => {});
 
 function ask(path: string, client: string, over = session): Promise<Answer> {
@@ -104,7 +104,7 @@ function ask(path: string, client: string, over = session): Promise<Answer> {
   });
 }
 
-/** Has as many wait as may, of two policies. */
+/** Makes as many requests wait as may, by two policies. */
 async function fill(over = session): Promise<void> {
   for (let i = 0; i < mostWaiting; i++) {
     const path = i % 2 === 0 ? "/leaky" : "/delayed";
@@ -113,12 +113,12 @@ async function fill(over = session): Promise<void> {
   }
 }
 
-/** What becomes of the next that would wait, at most two seconds later. */
+/** @returns the answer to the next request that would wait, or "waits" after two seconds */
 const atOnce = (path: string, client: string) =>
   Promise.race([ask(path, client), sleep(2000).then(() => "waits" as const)]);
 
-describe.each([1, 2])("with %d workers, beyond the bound of all that wait", (workers) => {
-  it("a request is refused by its policy's answer and charged nothing, and who need not wait is served", async () => {
+describe.each([1, 2])("with %d workers, beyond the bound of waiting requests,", (workers) => {
+  it("a request is refused as its policy says and charged nothing, and requests that need not wait are served", async () => {
     await start(workers);
     await fill();
     for (const [path, status] of [
@@ -127,16 +127,16 @@ describe.each([1, 2])("with %d workers, beyond the bound of all that wait", (wor
       ["/cluster", 429],
       ["/delayed", 503],
     ] as const) {
-      // Redis has more than one gateway's.
+      // Redis has the counters of more than one gateway.
       const client = `late-${workers}`;
       expect((await ask(path, client)).status, path).toBe(200);
       for (let i = 0; i < 6; i++) {
         const answer = await atOnce(path, client);
         expect(answer, path).toMatchObject({ status });
         expect((answer as Answer).retryAfter).toBeGreaterThan(50);
-        // Of those that were refused nobody stands in the bucket: it would be a minute more for each.
+        // Refused requests hold no place in the bucket; each would add a minute.
         expect((answer as Answer).retryAfter, `${path}: ${i + 1} were refused`).toBeLessThanOrEqual(60);
-        // With several workers it goes back by a timer.
+        // With several workers, a timer makes the refund.
         await sleep(100);
       }
     }
@@ -145,7 +145,7 @@ describe.each([1, 2])("with %d workers, beyond the bound of all that wait", (wor
   });
 });
 
-it("beyond the bound, a request gets its policy's mark or something cheaper", async () => {
+it("beyond the bound of waiting requests, a request gets its policy's mark or something cheaper", async () => {
   await start(1);
   await fill();
   for (const [path, body] of [
@@ -157,7 +157,7 @@ it("beyond the bound, a request gets its policy's mark or something cheaper", as
   }
 });
 
-it("beyond the bound, who asks first is refused and charged nothing, and does not wait", async () => {
+it("beyond the bound of waiting requests, a check is refused and charged nothing, and does not wait", async () => {
   await start(1);
   await fill();
   const asked = () => auth(gateway.privateUrl, shop, "policy=leaky&key=late");
@@ -176,21 +176,21 @@ describe.each([
 ])("%s, clients that go away while they wait", (_, edit) => {
   beforeEach(() => start(1, edit));
 
-  it("are counted out", async () => {
+  it("are no longer counted", async () => {
     const leaving = open();
     await fill(leaving);
     expect((await ask("/leaky", "late")).status).toBe(200);
     expect(await atOnce("/leaky", "late")).toMatchObject({ status: 429 });
     leaving.destroy();
     await until("others may wait", 5000, async () => (await atOnce("/leaky", "late")) === "waits");
-    // As many as before.
+    // As many may wait as before.
     for (let i = 1; i < mostWaiting; i++) void ask("/leaky", "late");
     await sleep(200);
     expect((await ask("/delayed", "late")).status).toBe(200);
     expect(await atOnce("/delayed", "late")).toMatchObject({ status: 503 });
   });
 
-  it("leave the line to those behind them", async () => {
+  it("free their turn for those behind them", async () => {
     expect((await ask("/quick", "one")).status).toBe(200);
     const begun = performance.now();
     const leaving = open();

@@ -1,5 +1,5 @@
-// What a gateway decides while Redis does not: it waits for a Redis that answers, however late; it decides alone where Redis is
-// silent; and Redis is told afterwards what was taken meanwhile, so that a stutter is not worth a second quota.
+// Tests decisions while Redis makes none: the gateway waits for a Redis that answers, however late, decides alone if Redis is
+// silent, and afterwards reports to Redis what was taken meanwhile, so that a short outage does not give a second quota.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, expect, it } from "vitest";
@@ -12,7 +12,7 @@ import { TcpProxy } from "../fixtures/tcp-proxy.ts";
 
 const quota = 100;
 const deadlineMs = 200;
-/** nginx's own answer for what is behind the gateway: nothing is. */
+/** The status of requests that pass: nginx's own answer, since nothing is behind the gateway. */
 const passed = 404;
 
 let redis: RedisServer;
@@ -32,7 +32,7 @@ afterEach(async () => {
   await redis.stop("SIGKILL");
 });
 
-/** @param policies of app default */
+/** @param policies policies of app default */
 async function startAll(
   policies: readonly Record<string, unknown>[],
   env: NodeJS.ProcessEnv = {},
@@ -63,7 +63,7 @@ async function start(policy: Policy, silenceMs = deadlineMs): Promise<LoneGatewa
 
 const key = (algorithm: string) => `sluice:s3:{default:limited:0:}:default:${algorithm}:86400000000`;
 
-/** What Redis has counted of the limit. */
+/** @returns what Redis has counted of the limit */
 const counted = async () => (await redis.countOf(key("fixed-window"))) ?? 0;
 
 async function untilDecidedByRedis({ privateUrl }: LoneGateway): Promise<void> {
@@ -73,8 +73,8 @@ async function untilDecidedByRedis({ privateUrl }: LoneGateway): Promise<void> {
   });
 }
 
-it("waits for a Redis that answers after three quarters of the deadline: every request is decided by it", async () => {
-  // The proxy shares its processor with the crowd of clients.
+it("waits for a Redis that answers after three quarters of the deadline, which decides every request", async () => {
+  // The proxy shares its processor with the clients, so the deadline is long.
   const started = await start({}, 800);
   way.delayMs = 300;
   expect(await askAtOnce([started.url], 300)).toEqual({ [passed]: quota, 429: 200 });
@@ -82,14 +82,14 @@ it("waits for a Redis that answers after three quarters of the deadline: every r
   expect(await started.metric("sluice_redis_breakers_open")).toBe(0);
 });
 
-it("admits its quota once over a Redis that was silent for longer than the deadline, and then went on", async () => {
+it("admits its quota once over a Redis that was silent for longer than the deadline and then went on", async () => {
   const started = await start({});
   expect(await askAtOnce([started.url], 20)).toEqual({ [passed]: 20 });
   redis.hang();
   const meanwhile = askAtOnce([started.url], 60);
   await sleep(3 * deadlineMs);
   redis.goOn();
-  // The share of a lone gateway is the whole limit: nobody knew what Redis had left.
+  // The share of a lone gateway is the whole limit, since no worker knew what Redis had left.
   expect(await meanwhile).toEqual({ [passed]: 60 });
   await untilDecidedByRedis(started);
   await until("Redis has counted who passed", 3000, async () => (await counted()) === 80);
@@ -97,7 +97,7 @@ it("admits its quota once over a Redis that was silent for longer than the deadl
 });
 
 it.each(["token-bucket", "sliding-window", "sliding-log"])(
-  "tells Redis afterwards what passed while it was away: %s",
+  "reports to Redis afterwards what passed while it was unreachable: %s",
   async (algorithm) => {
     const started = await start({ algorithm });
     expect(await askAtOnce([started.url], 20)).toEqual({ [passed]: 20 });
@@ -110,7 +110,7 @@ it.each(["token-bucket", "sliding-window", "sliding-log"])(
   },
 );
 
-it("tells Redis what passed by `onStoreFailure: allow`, up to the whole limit", async () => {
+it("reports to Redis what passed by `onStoreFailure: allow`, up to the whole limit", async () => {
   const started = await start({ onStoreFailure: "allow" });
   await way.refuse();
   expect(await askAtOnce([started.url], 150)).toEqual({ [passed]: 150 });
@@ -120,14 +120,14 @@ it("tells Redis what passed by `onStoreFailure: allow`, up to the whole limit", 
   expect((await ask(started.url)).status).toBe(429);
 });
 
-it("keeps a limit used up that one worker heard of, also for the others and after a reload", async () => {
+it("keeps a limit used up that Redis reported to one worker, also for the others and after a reload", async () => {
   gateway = await LoneGateway.start({
     policies: [{ name: "limited", scope: "cluster", limits: [{ algorithm: "fixed-window", quota, window: "1d" }] }],
     env: { SLUICE_REDIS_URL: way.url },
     workers: 2,
   });
   expect(await askAtOnce([gateway.url], quota)).toEqual({ [passed]: quota });
-  // One request, and so one worker.
+  // One request reaches one worker.
   expect((await ask(gateway.url)).status).toBe(429);
   await redis.stop("SIGKILL");
   expect(await askAtOnce([gateway.url], 60)).toEqual({ 429: 60 });
@@ -138,7 +138,7 @@ it("keeps a limit used up that one worker heard of, also for the others and afte
   expect(await askAtOnce([gateway.url], 60)).toEqual({ 429: 60 });
 });
 
-it("gives back what a late reply charged for a request that was denied meanwhile", async () => {
+it("refunds what a late reply charged for a request that was denied meanwhile", async () => {
   const started = await start({ onStoreFailure: "deny" });
   await askAtOnce([started.url], 2);
   redis.hang();
@@ -147,16 +147,16 @@ it("gives back what a late reply charged for a request that was denied meanwhile
   redis.goOn();
   expect(await meanwhile).toEqual({ 429: 10 });
   await until("nobody is charged but who passed", 3000, async () => {
-    // The first called Redis itself, and nobody hears what became of it.
+    // The first request called Redis itself, and nothing learns the outcome of that call.
     return (await counted()) <= 3;
   });
 });
 
-it("waits no longer than the policy's maxStoreWait, and Redis counts each request once all the same", async () => {
+it("waits no longer than the policy's maxStoreWait, and Redis still counts each request once", async () => {
   const started = await start({ maxStoreWait: "50ms" });
   await askAtOnce([started.url], 1);
   way.delayMs = 75;
-  // One alone: what thirty at once take besides is the machine's.
+  // One request is timed alone: what thirty at once take in addition is the machine's doing.
   const startedAtMs = performance.now();
   await ask(started.url);
   expect(performance.now() - startedAtMs).toBeLessThan(deadlineMs);
@@ -167,7 +167,7 @@ it("waits no longer than the policy's maxStoreWait, and Redis counts each reques
   expect(await started.metric("sluice_redis_breakers_open")).toBe(0);
 });
 
-it("makes nobody wait for a Redis that is silent, once one deadline has passed", async () => {
+it("makes no request wait for a silent Redis once one deadline has passed", async () => {
   const started = await start({});
   await askAtOnce([started.url], 2);
   redis.hang();
@@ -182,7 +182,7 @@ it("makes nobody wait for a Redis that is silent, once one deadline has passed",
   expect(secondMs).toBeLessThan(deadlineMs * 0.75);
 });
 
-it("releases all who wait for a silent Redis at the same moment, also who asked it last", async () => {
+it("releases all requests that wait for a silent Redis at the same moment, also the latest", async () => {
   const started = await start({}, 600);
   await askAtOnce([started.url], 5);
   redis.hang();
@@ -192,11 +192,11 @@ it("releases all who wait for a silent Redis at the same moment, also who asked 
     await sleep(50);
   }
   const all = await Promise.all(waits);
-  // The last came 350 ms after the first.
+  // The last request came 350 ms after the first.
   expect(all[7]).toBeLessThan((all[0] as number) - 200);
 });
 
-it("keeps a lone request no longer than the deadline, however long that is", async () => {
+it("delays a lone request no longer than the deadline, however long that is", async () => {
   const started = await start({}, 2000);
   await ask(started.url);
   redis.hang();
@@ -206,12 +206,12 @@ it("keeps a lone request no longer than the deadline, however long that is", asy
 });
 
 it.each(["local", "allow"])(
-  "has slots back that Redis gave to requests which went on without it: %s",
+  "frees slots that Redis gave to requests which went on without it: %s",
   async (onStoreFailure) => {
     const limits = [{ algorithm: "concurrency", quota: 5, ttl: "1m" }];
     const started = await startAll([{ name: "slots", scope: "cluster", onStoreFailure, limits }]);
     expect(await askAtOnce([started.url], 3)).toEqual({ [passed]: 3 });
-    // A call that gives back and is lost with its connection is not repeated.
+    // A call that frees slots is not repeated if it is lost with its connection.
     await sleep(200);
     redis.hang();
     const meanwhile = askAtOnce([started.url], 5);
@@ -226,7 +226,7 @@ it.each(["local", "allow"])(
   },
 );
 
-it("charges a leased policy once where Redis goes away before it decides another policy of the request", async () => {
+it("charges a leased policy once if Redis goes away before it decides another policy of the request", async () => {
   const limits = [{ name: "a", algorithm: "fixed-window", quota: 1000, window: "1d" }];
   const both = ["leased", "exact"].map((name, i) => ({
     name,
@@ -258,7 +258,7 @@ it("charges a leased policy once where Redis goes away before it decides another
   expect(await redis.countOf(keys[0] as string)).toBe(1);
 });
 
-it("waits no longer than maxStoreWait for a policy that is charged by the response, or leased, and takes Redis for well", async () => {
+it("waits no longer than maxStoreWait if a policy is charged by the response or leased, and does not count it as a failure", async () => {
   const limits = [{ algorithm: "token-bucket", quota: 1_000_000, window: "1s", burst: 1_000_000 }];
   const policy = { scope: "cluster", maxStoreWait: "50ms", limits };
   const started = await startAll([
@@ -274,7 +274,7 @@ it("waits no longer than maxStoreWait for a policy that is charged by the respon
   expect(await started.metric("sluice_redis_breakers_open")).toBe(0);
 });
 
-it("forgets nothing of many keys whose units have long come back", async () => {
+it("forgets nothing of many keys whose units have long been refilled", async () => {
   const limits = [{ algorithm: "token-bucket", quota: 10, window: "100ms", burst: 1 }];
   const started = await startAll([{ name: "many", scope: "cluster", key: ["header:x-key"], limits }]);
   await way.refuse();
@@ -286,7 +286,7 @@ it("forgets nothing of many keys whose units have long come back", async () => {
   expect(await started.metric("sluice_redis_forgotten_units_total")).toBe(0);
 });
 
-it("counts as forgotten what a worker took that ends while Redis is away", async () => {
+it("counts the units of a worker that ends during the outage as forgotten", async () => {
   const started = await start({});
   await ask(started.url);
   await way.refuse();
@@ -317,7 +317,7 @@ it("ends within two seconds of QUIT while Redis hangs", async () => {
   expect(performance.now() - startedAtMs).toBeLessThan(2000);
 });
 
-it("answers while thousands of keys are owed to a Redis Cluster that is away", async () => {
+it("answers quickly while thousands of keys are owed to an unreachable Redis Cluster", async () => {
   const limits = [{ algorithm: "fixed-window", quota, window: "1d" }];
   const started = await startAll([{ name: "many", scope: "cluster", key: ["header:x-key"], limits }], {
     SLUICE_REDIS_URL: `redis+cluster://127.0.0.1:${await freePort()}`,
@@ -331,6 +331,6 @@ it("answers while thousands of keys are owed to a Redis Cluster that is away", a
     took.push(await msTaken(`${started.privateUrl}/sluice/healthz`));
     await sleep(13);
   }
-  // Each took 80 ms where all that is owed was looked through every 10 ms.
+  // Each request took 80 ms when everything owed was scanned every 10 ms.
   expect(took.sort((a, b) => a - b)[10]).toBeLessThan(20);
 });

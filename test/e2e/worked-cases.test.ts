@@ -1,6 +1,6 @@
-// The worked cases with the whole system: control plane, two gateways of two workers, Redis. nginx and Redis have a clock
-// that stands where the test sets it, so that the numbers are exact. At the limiter they are played in
-// ../limiter/worked-cases.test.ts.
+// Plays the worked cases with the whole system: control plane, two gateways of two workers, Redis. The clock of nginx and
+// Redis stands where the test sets it, so that the numbers are exact. ../limiter/worked-cases.test.ts plays them at the
+// limiter.
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ask, askAtOnce } from "../fixtures/requests.ts";
@@ -22,13 +22,13 @@ const scopes = ["node", "cluster"] as const;
 type Scope = (typeof scopes)[number];
 
 const played = [...booksPerMinute, ...burstAcrossABorder, tenPerMinute, ...perSecondAndPer30Seconds];
-/** Each case has a host of its own, and so a policy. */
+/** Each case has a host of its own, and so a policy of its own. */
 const policyOf = (workedCase: WorkedCase, scope: Scope) => `${scope}-${played.indexOf(workedCase)}`;
 
 const clock = new SetClock(fullHour);
 let system: System;
 beforeAll(async () => {
-  // A busy machine may take its time for 980 requests at once, and Redis shall decide each of them.
+  // A busy machine may be slow with 980 requests at once, and Redis must decide each of them.
   const env = { SLUICE_REDIS_DEADLINE_MS: "10000" };
   system = await System.start({ gateways: 2, workers: 2, redis: true, clock, env });
   for (const scope of scopes) {
@@ -44,11 +44,11 @@ afterAll(async () => {
   clock.remove();
 });
 
-/** A scope of node is counted by one gateway, a scope of cluster by both together. */
+/** @returns one gateway for scope node, which counts alone, and both for scope cluster, which count together */
 const urls = (scope: Scope, path: string) =>
   (scope === "node" ? system.gateways.slice(0, 1) : system.gateways).map(({ url }) => url + path);
 
-// First, while the clock stands: a jump of it may hand a push socket from one worker to another.
+// This test is first, while the clock stands: a jump of the clock may move a push socket from one worker to another.
 describe.each(scopes)("case 7 in scope %s: several units at once", (scope) => {
   const limit = { algorithm: "token-bucket", quota: 7, window: "1m" };
   const path = `/units-${scope}`;
@@ -70,7 +70,7 @@ describe.each(scopes)("case 7 in scope %s: several units at once", (scope) => {
   });
 });
 
-describe("case 7: a cost that no policy may have", () => {
+describe("case 7: an invalid cost", () => {
   const path = "/apps/default/policies/wrong-cost";
   const put = (cost: string) =>
     ask(`${system.controlUrl}/api/v1${path}`, {
@@ -96,7 +96,7 @@ describe("case 7: a cost that no policy may have", () => {
     },
   );
 
-  it("in JSON is no more welcome: NaN is none, and a text is no number", async () => {
+  it("in JSON is refused too: NaN is not JSON, and a string is no number", async () => {
     const json = (cost: string) =>
       system.api("PUT", path, `{"cost":${cost},"limits":[{"algorithm":"token-bucket","quota":7,"window":"1m"}]}`);
     expect((await json("NaN")).status).toBe(400);
@@ -128,7 +128,7 @@ const limitOf = (quota: number) => ({ algorithm: "fixed-window", quota, window: 
 
 let hours = 0;
 
-/** Plays the offers from a full hour on that no case has seen. */
+/** Plays the offers, starting at a full hour that no case has used. */
 async function play(workedCase: WorkedCase, scope: Scope): Promise<Offer[]> {
   hours += 1;
   const headers = { host: `${policyOf(workedCase, scope)}.test` };
@@ -175,7 +175,7 @@ describe.each(scopes)("case 6 in scope %s: 10/s and 500 per 30 s on one policy",
   });
 });
 
-it("had Redis decide every request of scope cluster", async () => {
+it("Redis decided every request of scope cluster", async () => {
   for (const { privateUrl } of system.gateways) {
     const { body } = await ask(`${privateUrl}/sluice/metrics`);
     expect(body).toMatch(/policy="cluster-0",result="allowed"} [1-9]/);

@@ -1,5 +1,5 @@
-// What Sluice's part of a worker's Lua memory is, and what would make a worker grow for ever: connections that do not come about, to a Redis and a control plane that are away,
-// and traces of what is seldom called.
+// Bounds Sluice's part of a worker's Lua memory, and what could make a worker grow for ever: connections that fail, to a Redis
+// and a control plane that are unreachable, and traces of code that is seldom called.
 
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -10,7 +10,7 @@ import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { ask } from "../fixtures/requests.ts";
 import { childrenOf } from "../fixtures/system.ts";
 
-/** KB of what malloc has had from the kernel: nginx' own memory. Lua's is elsewhere, and grows until it is collected. */
+/** @returns KB that malloc has from the kernel: nginx's own memory. Lua's is elsewhere, and grows until it is collected. */
 function mallocKb(pid: number): number {
   let inHeap = false;
   let kb = 0;
@@ -21,7 +21,7 @@ function mallocKb(pid: number): number {
   return kb;
 }
 
-it("a gateway with few policies keeps less than 3 MB of Lua: other Lua pays for each round of the collector", async () => {
+it("a gateway with few policies keeps less than 3 MB of Lua, since other Lua pays for each round of the collector", async () => {
   const kept = `location = /kept {
     content_by_lua_block { collectgarbage() collectgarbage() ngx.print(collectgarbage("count")) }
   }
@@ -61,7 +61,7 @@ it("the collector goes round more rarely than it would without Sluice, and befor
   }
 });
 
-it("LuaJIT begins anew before it has kept more than a thousand traces", async () => {
+it("LuaJIT flushes its traces before it has kept more than a thousand", async () => {
   const traces = `location = /traces {
     content_by_lua_block {
       local kept, most = require("jit.util").traceinfo, 0
@@ -83,7 +83,7 @@ it("LuaJIT begins anew before it has kept more than a thousand traces", async ()
   }
 });
 
-it("LuaJIT has room for more traces where the nginx's other Lua uses more at once", async () => {
+it("LuaJIT has room for more traces if other Lua of the nginx uses more at once", async () => {
   const hot = `location = /hot {
     content_by_lua_block {
       if not hot then
@@ -108,7 +108,7 @@ it("LuaJIT has room for more traces where the nginx's other Lua uses more at onc
   }
 });
 
-it("a worker whose Redis and control plane are away probes them without growing", async () => {
+it("a worker whose Redis and control plane are unreachable probes them without growing", async () => {
   const [redisPort, controlPort] = (await freePorts(2)) as [number, number];
   const gateway = await LoneGateway.start({
     policies: [
@@ -122,7 +122,7 @@ it("a worker whose Redis and control plane are away probes them without growing"
     env: { SLUICE_REDIS_URL: `redis://127.0.0.1:${redisPort}`, SLUICE_CONTROL_URL: `http://127.0.0.1:${controlPort}` },
   });
   try {
-    // Until the breaker is open: from then on Redis is probed four times a second.
+    // After these requests the breaker is open, and Redis is probed four times a second.
     for (let i = 0; i < 10; i++) await ask(gateway.url);
     const [worker] = childrenOf(gateway.pid) as [number];
     await sleep(5_000);
@@ -148,7 +148,7 @@ it("a worker keeps nothing of policies, limits and headers that are renamed agai
   });
   const perRound = 500;
   let named = 0;
-  /** Each with names and a limit that no other has had. */
+  /** Pushes policies with names and limits that none had before. */
   const renameAll = async () => {
     const policies = Array.from({ length: perRound }, (_, i) => {
       named += 1;
@@ -169,7 +169,7 @@ it("a worker keeps nothing of policies, limits and headers that are renamed agai
     const beforeKb = Math.max(await renameAll(), await renameAll());
     for (let round = 6; round < 19; round++) await renameAll();
     const afterKb = Math.min(await renameAll(), await renameAll());
-    // 7,500 names more; each kept for good took about half a KB.
+    // There are 7,500 more names; each took about half a KB when it was kept for good.
     expect(afterKb - beforeKb).toBeLessThan(600);
   } finally {
     await gateway.stop();

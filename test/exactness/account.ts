@@ -1,4 +1,4 @@
-// What the runs of a scenario showed, and what it is held to.
+// Results of a scenario's runs, and the facts that they must satisfy.
 
 import { type CrowdAnswer, percentileOf } from "../fixtures/crowd.ts";
 import type { Fact } from "../fixtures/fact.ts";
@@ -10,7 +10,7 @@ export interface Run {
   /** Answers other than 200 and 429, and requests without an answer. */
   readonly others: number;
   readonly counts: GatewayCounts;
-  /** Of requests that were admitted. */
+  /** Durations of the requests that were admitted. */
   readonly tookMs: readonly number[];
 }
 
@@ -18,7 +18,7 @@ export interface Account {
   readonly name: string;
   readonly what: string;
   readonly runs: readonly Run[];
-  /** Beyond the limit, in all runs together. */
+  /** What was admitted beyond the limit, in all runs together. */
   readonly excess: number;
   readonly facts: readonly Fact[];
 }
@@ -46,7 +46,7 @@ export function latencyOf(runs: readonly Pick<Run, "tookMs">[]): Latency {
   return { p50Ms: percentileOf(sorted, 50), p99Ms: percentileOf(sorted, 99), maxMs: sorted.at(-1) ?? 0 };
 }
 
-/** "100 (18 times), 115, 101". */
+/** @returns the numbers as text, like "100 (18 times), 115, 101" */
 export function inWords(numbers: readonly number[]): string {
   const times = new Map<number, number>();
   for (const number of numbers) times.set(number, (times.get(number) ?? 0) + 1);

@@ -1,5 +1,5 @@
-// A crowd at gateways that have just been started: nothing has opened a connection to Redis or compiled a line yet. Each run
-// has gateways, a policy and counters of its own.
+// Sends a crowd to gateways that have just been started: none has opened a connection to Redis or compiled a line yet. Each
+// run has gateways, a policy and counters of its own.
 
 import { BusyLoops } from "../fixtures/busy-loops.ts";
 import { askAsCrowd } from "../fixtures/crowd.ts";
@@ -9,13 +9,13 @@ import { type Gateway, System, until } from "../fixtures/system.ts";
 import { type Account, inWords, type Run, runOf } from "./account.ts";
 import { type CrowdScenario, crowdWindow } from "./scenarios.ts";
 
-/** As many as `auto` makes of the cores of a small machine. */
+/** The number of workers that `auto` gives a small machine. */
 export const workers = 2;
 
-/** The default that an operator has, where the tests' own is long. */
+/** Uses the default deadline of an operator, since the tests' own is long. */
 export const environment: NodeJS.ProcessEnv = { SLUICE_REDIS_DEADLINE_MS: process.env["SLUICE_REDIS_DEADLINE_MS"] };
 
-/** Within which gateways have told all their decisions, on a busy machine. */
+/** The time within which gateways have reported all their decisions, on a busy machine. */
 const countedWithinMs = 10_000;
 
 export async function playCrowds(
@@ -65,7 +65,7 @@ async function playOnce(system: System, scenario: CrowdScenario, name: string): 
   return runOf(answers, await countsWhenReported(system.gateways, name, decided));
 }
 
-/** @param decisions how many the gateways have to tell of */
+/** @param decisions the number of decisions that the gateways have to report */
 async function countsWhenReported(
   gateways: readonly Gateway[],
   policy: string,

@@ -1,5 +1,5 @@
-// Redis forks while it is asked: a BGSAVE of a Redis that holds two gigabytes stops it for as long as copying its page
-// tables takes, and then writes to the disk beside it. Two gateways are offered more than a limit allows all the while.
+// Redis forks under load: a BGSAVE of a Redis with two gigabytes blocks it for as long as copying its page tables takes, and
+// then writes to the disk meanwhile. Two gateways are offered more than a limit allows all the while.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -20,13 +20,13 @@ const perSecond = 200;
 const burst = 50;
 /** Requests a second, at both gateways together. */
 const offeredPerSecond = 800;
-/** Of a thousand bytes each, and what Redis needs beside them: two gigabytes. */
+/** Each key has a thousand bytes; with what Redis needs in addition they are two gigabytes. */
 const keys = 2_000_000;
 const leastBytes = 2_000_000_000;
 const saveWithinMs = 120_000;
 const mostOutstanding = 400;
 
-/** @param saves how many, one after the other */
+/** @param saves how many BGSAVEs run, one after the other */
 export async function playBgsave(
   saves: number,
   reported: (line: string) => void,
@@ -73,7 +73,7 @@ export async function playBgsave(
     await sleep(1000);
   }
   await load.stop();
-  // Workers tell what they have counted now and then.
+  // Workers report their counts now and then.
   await sleep(500);
 
   const counts = await countsOf(system.gateways, bgsaveName);

@@ -1,5 +1,5 @@
-// npm run exactness: whether exact limits are exact while the machine, or Redis, is late. README.md says how. Ends with 1
-// where anything differs.
+// npm run exactness: tests whether exact limits are exact while the machine, or Redis, is late. README.md explains how. Exits
+// with 1 if anything differs.
 
 import { resolve } from "node:path";
 import { table, writeJson } from "../../bench/report.ts";
@@ -17,7 +17,7 @@ const bgsaves = 5;
 
 interface Options {
   readonly chosen: readonly string[];
-  /** Each scenario's own, if not said. */
+  /** Undefined: each scenario's own number. */
   readonly times: number | undefined;
   readonly jsonFile: string;
 }

@@ -1,4 +1,4 @@
-// What is asked of which fleet beside what. Each scenario has a limit of its own, and one thing that makes the machine late.
+// The scenarios: which fleet gets which crowd beside what. Each has a limit of its own, and one thing that makes the machine late.
 
 export interface CrowdScenario {
   readonly name: string;
@@ -7,14 +7,14 @@ export interface CrowdScenario {
   readonly algorithm: "fixed-window" | "token-bucket";
   readonly consistency: "exact" | "leased";
   readonly quota: number;
-  /** Requests at once, on connections of their own. */
+  /** Requests at once, each on a connection of its own. */
   readonly offered: number;
   readonly busyLoops: number;
-  /** How often, if nothing else is said. */
+  /** The default number of runs. */
   readonly times: number;
 }
 
-/** So long that a bucket, whose burst is its quota, refills not one unit while it is asked. */
+/** The window is so long that a bucket, whose burst is its quota, refills not a single unit during a run. */
 export const crowdWindow = "1d";
 
 export const busyLoops = 4;

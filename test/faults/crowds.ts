@@ -1,4 +1,4 @@
-// Much more comes than usual: requests for one key, or everybody's connections at once.
+// Much more load comes than usual: many requests for one key, or everybody's connections at once.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { atMost, fact } from "../fixtures/fact.ts";
@@ -40,7 +40,7 @@ const hotKey: Fault = {
   },
 };
 
-/** Clients that come at once, and how often. */
+/** The number of clients that connect at once, and how often they do. */
 const newClients = 300;
 const times = 3;
 

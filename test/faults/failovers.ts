@@ -1,4 +1,4 @@
-// What a counter lies on moves: to a replica that takes a killed primary's place, and from node to node of a Cluster.
+// The store of a counter moves: to a replica that takes a killed primary's place, and from node to node of a Cluster.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { rightsOf } from "../fixtures/documented-rights.ts";
@@ -26,7 +26,7 @@ const primaryKilled: Fault = {
     return observe(stack, {
       system,
       decides: "shares",
-      // Held for down after 1 s, elected and promoted within 2 s or, where their vote is split, 4 s later.
+      // The primary is considered down after 1 s. Another is elected and promoted within 2 s, or 4 s later after a split vote.
       recoversWithinMs: 10_000,
       recoversFrom: "beginning",
       async inject() {
@@ -62,7 +62,7 @@ const reshard: Fault = {
           await redis.beginMove(slot, from, to);
           await sleep(50);
           await redis.moveKeys(slot, from, to);
-          // Until the slot is said to have moved, each request for it is sent on by ASK.
+          // Until the slot is announced as moved, each request for it is redirected by ASK.
           await sleep(150);
           await redis.endMove(slot, to);
           moved += 1;

@@ -1,34 +1,34 @@
-// What a fault is to the runner, and what it has to show.
+// A fault as the runner sees it, and the observations that it must return.
 
 import type { Fact } from "../fixtures/fact.ts";
 
 /** What happened in a tenth of a second. */
 export interface Window {
-  /** Since the fault began. */
+  /** Milliseconds since the fault began. */
   readonly atMs: number;
   readonly sent: number;
-  /** By Redis, and by a node's share without it. */
+  /** Admitted by Redis; the next field: by a node's share without Redis. */
   readonly admitted: number;
   readonly admittedByShare: number;
   readonly refused: number;
-  /** 5xx, and requests without an answer. */
+  /** Answers 5xx, and requests without an answer. */
   readonly failed: number;
   readonly p99Ms: number;
 }
 
 export interface Observation {
   readonly facts: readonly Fact[];
-  /** From the fault's end until all is as before. Undefined where nothing had to recover, or nothing did. */
+  /** Time from the fault's end until everything is as before. Undefined if nothing had to recover, or nothing did. */
   readonly recoveredAfterMs: number | undefined;
   readonly windows: readonly Window[];
 }
 
 export interface Fault {
-  /** As the list of faults in README.md has it. */
+  /** The number in README.md's list of faults. */
   readonly number: number;
   readonly name: string;
-  /** Network namespaces are root's. */
+  /** True for faults that use network namespaces, which only root may make. */
   readonly needsRoot?: boolean;
-  /** @param stack is told how to end what the fault starts */
+  /** @param stack gets a callback for everything that the fault starts, to end it */
   run(stack: AsyncDisposableStack): Promise<Observation>;
 }

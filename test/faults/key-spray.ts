@@ -1,4 +1,4 @@
-// More keys than the memory holds, under one policy.
+// More keys come than the memory holds, all under one policy.
 
 import { runSpray } from "../spray/scenario.ts";
 import type { Fault } from "./fault.ts";

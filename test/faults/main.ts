@@ -1,5 +1,5 @@
-// npm run faults: injects each fault into the running system and prints what was expected and what was seen. README.md
-// says what each is held to. Ends with 1 where anything differs, or a fault could not be injected.
+// npm run faults: injects each fault into the running system and prints what was expected and what was seen. README.md lists
+// the expectations. Exits with 1 if anything differs, or if a fault could not be injected.
 
 import { resolve } from "node:path";
 import { SetupError, say } from "../../launch/step.mjs";

@@ -1,4 +1,4 @@
-// A network namespace, which a pair of virtual interfaces joins to this machine, and whose firewall drops packets.
+// A network namespace that a pair of virtual interfaces joins to this machine, with a firewall that drops packets.
 
 import { execFile, execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
@@ -12,17 +12,17 @@ export class Namespace {
   readonly #network = `10.213.${process.pid % 256}`;
   readonly #first = count * 4;
 
-  /** Of this machine, as those inside see it. */
+  /** This machine's address as seen from inside. */
   get hostAddress(): string {
     return `${this.#network}.${this.#first + 1}`;
   }
 
-  /** Of those inside. */
+  /** The address of the inside. */
   get address(): string {
     return `${this.#network}.${this.#first + 2}`;
   }
 
-  /** What a command is preceded by to run inside. */
+  /** What must precede a command to run it inside. */
   get command(): readonly string[] {
     return ["ip", "netns", "exec", this.#name];
   }
@@ -49,18 +49,18 @@ export class Namespace {
     for (const device of ["lo", inside]) this.#run("ip", "link", "set", device, "up");
   }
 
-  /** Packets to and from these ports are dropped: nobody is told, nothing is refused. */
+  /** Drops packets to and from these ports: no end is informed, and no connection is refused. */
   async drop(...ports: readonly number[]): Promise<void> {
     const either = ["-p", "tcp", "-m", "multiport", "--ports", ports.join(",")];
     for (const chain of ["INPUT", "OUTPUT"]) await this.#firewall("-A", chain, ...either, "-j", "DROP");
   }
 
-  /** All packets pass again. */
+  /** Lets all packets pass again. */
   pass(): Promise<void> {
     return this.#firewall("-F");
   }
 
-  /** Meanwhile this process goes on: the load and the proxy are in it. */
+  /** Runs iptables without blocking this process, which also runs the load and the proxy. */
   async #firewall(...args: readonly string[]): Promise<void> {
     const [command, ...rest] = [...this.command, "iptables", "-w", ...args] as [string, ...string[]];
     await promisify(execFile)(command, rest);
@@ -79,13 +79,13 @@ export class Namespace {
       try {
         ip(...args);
       } catch {
-        // It was never made.
+        // The namespace was never made.
       }
     }
   }
 }
 
-/** Those of processes that were killed. */
+/** Removes namespaces of processes that were killed. */
 function removeLeftBehind(): void {
   const names = execFileSync("ip", ["netns", "list"], { encoding: "utf8" });
   for (const [name, pid] of names.matchAll(/^sluice-(\d+)-\d+/gm)) {
@@ -93,7 +93,7 @@ function removeLeftBehind(): void {
   }
 }
 
-/** @returns why there can be none here, or undefined */
+/** @returns why no namespace can be made here, or undefined if one can */
 export async function namespacesMissing(): Promise<string | undefined> {
   if (process.getuid?.() !== 0) return "needs root";
   try {

@@ -1,4 +1,4 @@
-// One gateway is cut off from Redis and from the control plane, not from its clients.
+// One gateway is cut off from Redis and from the control plane, but not from its clients.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { fact } from "../fixtures/fact.ts";
@@ -32,7 +32,7 @@ const partitioned: Fault = {
       async inject() {
         await namespace.drop(redis.port, Number(new URL(system.controlUrl).port));
         await sleep(2000);
-        // Which the gateway that is cut off does not hear of before it is back.
+        // The gateway that is cut off does not receive this policy before it is back.
         const limits = [{ algorithm: "fixed-window", quota: 5, window: "366d" }];
         await system.api("PUT", "/apps/default/policies/unheard", { match: { paths: ["/unheard"] }, limits });
         await sleep(2000);

@@ -62,7 +62,7 @@ const blackHoled: Fault = {
   },
 };
 
-/** Slow is not away: Redis decides as long as it answers within the deadline. */
+/** A slow Redis is not unreachable: it decides as long as it answers within the deadline. */
 const late = (addedMs: number): Fault => ({
   number: 3,
   name: `Redis +${addedMs} ms`,
@@ -72,7 +72,7 @@ const late = (addedMs: number): Fault => ({
     return observe(stack, {
       system,
       decides: isAway ? "shares" : "counter",
-      // Four round trips are under way at a time: a request may wait for one of them, and then for its own.
+      // Up to four round trips are under way at a time: a request may wait for one of them, and then for its own.
       ...(isAway ? { recoversWithinMs } : { mostAddedMs: 2 * addedMs }),
       async inject() {
         proxy.delayMs = addedMs / 2;

@@ -1,4 +1,4 @@
-// Redis is reached, and replies with an error, without what it knew, or not at all after it has done what was asked.
+// Redis can be reached, and replies with an error, without what it knew, or not at all after it has done what was requested.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,7 +13,7 @@ import { observe, oneKey, startBehindProxy, startRedis, startSystem } from "./sc
 const lastsMs = 3000;
 const recoversWithinMs = 2000;
 
-/** How often this Redis has replied with such an error since it started. */
+/** @returns how often this Redis has replied with this error since it started */
 async function errorsOf(redis: RedisServer, code: string): Promise<number> {
   const stats = String(await redis.command("INFO", "errorstats"));
   return Number(new RegExp(`^errorstat_${code}:count=(\\d+)`, "m").exec(stats)?.[1] ?? 0);
@@ -47,7 +47,7 @@ const scriptFlush: Fault = {
   },
 };
 
-/** A Redis that refuses to write, for a reason that an operator can give it. */
+/** A Redis that refuses writes for a reason that an operator can cause. */
 function refusesToWrite(code: string, begin: readonly string[], end: readonly string[]): Fault {
   return {
     number: 6,
@@ -72,7 +72,7 @@ function refusesToWrite(code: string, begin: readonly string[], end: readonly st
   };
 }
 
-// A replica of nobody that is there.
+// The primary of this replica does not exist.
 const readOnly = refusesToWrite("READONLY", ["REPLICAOF", "127.0.0.1", "1"], ["REPLICAOF", "NO", "ONE"]);
 const outOfMemory = refusesToWrite("OOM", ["CONFIG", "SET", "maxmemory", "1"], ["CONFIG", "SET", "maxmemory", "0"]);
 
@@ -95,7 +95,7 @@ const loading: Fault = {
       async inject() {
         await redis.command("SAVE");
         await redis.stop("SIGKILL");
-        // Ready when it has read all: for each key it takes a rest. What came after SAVE refills meanwhile.
+        // Redis is ready once it has read everything, with a pause for each key. What was charged after SAVE is refilled meanwhile.
         await again.start();
         return undefined;
       },
@@ -132,7 +132,7 @@ const replyLost: Fault = {
   name: "reply lost after execution",
   async run(stack) {
     const { proxy, system } = await startBehindProxy(stack);
-    // Of a window that does not end, what is left tells how often Redis has charged.
+    // The window does not end, so that what remains shows how often Redis has charged.
     const limit = { quota: 1_000_000, window: "366d", keys: ["all"], ratePerSecond: 300 };
     let replies = 0;
     let lost = 0;

@@ -1,4 +1,4 @@
-// The results as tables in Markdown, which read well on a terminal too, and as JSON.
+// Prints the results as tables in Markdown, which can be read on a terminal too, and as JSON.
 
 import { table, writeJson } from "../../bench/report.ts";
 import type { Fault, Observation } from "./fault.ts";
@@ -7,7 +7,7 @@ import { deadlineMs } from "./scenario.ts";
 export interface Result {
   readonly fault: Fault;
   readonly observation?: Observation;
-  /** Why there is none. */
+  /** Why there is no observation. */
   readonly notRun?: string;
 }
 
@@ -34,7 +34,7 @@ export function tableOf(results: readonly Result[]): string {
   ].join("\n");
 }
 
-/** A line while others still run. */
+/** @returns one line for the result, printed while other faults still run */
 export function inShort({ observation, notRun }: Result): string {
   if (observation === undefined) return `not run: ${notRun}`;
   const differing = observation.facts.filter(({ ok }) => !ok);

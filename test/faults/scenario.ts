@@ -1,5 +1,5 @@
-// What every fault is held to: a steady load of more than is admitted, before the fault, while it lasts and after it, on
-// real gateways with a control plane; and what of it must hold throughout.
+// Common to all faults: a steady load of more than is admitted runs before the fault, during it and after it, on real gateways
+// with a control plane; and certain facts must hold throughout.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Loss, mostAtOnce } from "../fixtures/bound.ts";
@@ -12,29 +12,29 @@ import { System, type SystemOptions, until } from "../fixtures/system.ts";
 import { TcpProxy } from "../fixtures/tcp-proxy.ts";
 import type { Observation, Window } from "./fault.ts";
 
-/** What the gateways are given; what they may add to a request's latency. */
+/** The gateways' deadline for Redis, which is also what they may add to a request's latency. */
 export const deadlineMs = Number(process.env["SLUICE_REDIS_DEADLINE_MS"] ?? 200);
-/** nginx's clock moves once in a turn of its event loop, and workers have one each. */
+/** nginx's clock advances once in a turn of its event loop, and each worker has its own. */
 const staleClockMs = 5;
 /** A timer of nginx is late by up to this on a machine that other processes share. */
 const lateTimerMs = 5;
-/** Silence is looked for every 5 ms, by a clock that stands still while the worker does. */
+/** Silence is checked every 5 ms, by a clock that stands still while the worker does. */
 const lateNoticeMs = 20;
 
-/** A share refills from when Redis was last heard, and a gateway needs it somewhat later. */
+/** A share refills from the moment when Redis last replied, and a gateway needs it somewhat later. */
 const unheardSeconds = 0.4 + deadlineMs / 1000;
 
 const beforeMs = 2000;
 const besideRatePerSecond = 150;
-/** Behind the recovery: that it lasts. */
+/** The load goes on this long after the recovery, to show that it lasts. */
 const afterMs = 1000;
 const windowMs = 100;
 const policyName = "under-fault";
 
 export interface Limit {
-  /** Units a second, and of the burst. */
+  /** Units a second, and units of the burst. */
   readonly quota: number;
-  /** Instead of a second. */
+  /** The window, if it is not a second. */
   readonly window?: string;
   readonly keys: readonly string[];
   readonly ratePerSecond: number;
@@ -46,20 +46,20 @@ export interface Plan {
   readonly system: System;
   readonly limit?: Limit;
   readonly scope?: "cluster" | "node";
-  /** Who decides while the fault lasts: the counter of all, or each node by its share; at these gateways, if not at all. */
+  /** What decides during the fault: the common counter, or each node's share; `cutOff` limits this to these gateways. */
   readonly decides: "counter" | "shares" | "either";
   readonly cutOff?: readonly number[];
   /** Makes the fault, and ends it. @returns what counters may have forgotten meanwhile */
   inject(load: Load): Promise<readonly Loss[] | undefined>;
-  /** Longest until the counter of all decides again. Absent: it never ceased to. */
+  /** The longest time until the common counter decides again. Absent: it never ceased to decide. */
   readonly recoversWithinMs?: number;
-  /** From its beginning: for a fault that ends by what we do about it. */
+  /** "beginning" for a fault that ends by what we do about it. */
   readonly recoversFrom?: "beginning" | "end";
-  /** What requests may take longer, at p99, where it is not the deadline. */
+  /** By how much p99 may grow, if it is not the deadline. */
   readonly mostAddedMs?: number;
-  /** Whether connections may break, as those of a process that is killed do. */
+  /** Whether connections may break, as those of a killed process do. */
   readonly breaks?: boolean;
-  /** What else is to be seen afterwards. */
+  /** Further facts that are checked afterwards. */
   moreFacts?(seen: Phases): Promise<readonly Fact[]> | readonly Fact[];
 }
 
@@ -79,7 +79,7 @@ export async function startSystem(stack: AsyncDisposableStack, options: SystemOp
   return system;
 }
 
-/** A Redis of the fault's own. */
+/** Starts a Redis for one fault. */
 export async function startRedis(stack: AsyncDisposableStack, args: readonly string[] = []): Promise<RedisServer> {
   const redis = new RedisServer(await freePort(), {}, args);
   stack.defer(() => redis.stop("SIGKILL"));
@@ -87,7 +87,7 @@ export async function startRedis(stack: AsyncDisposableStack, args: readonly str
   return redis;
 }
 
-/** Two gateways that reach a Redis through a proxy. */
+/** Starts two gateways that reach a Redis through a proxy. */
 export async function startBehindProxy(stack: AsyncDisposableStack) {
   const redis = await startRedis(stack);
   const proxy = await TcpProxy.start(redis.port);
@@ -96,7 +96,7 @@ export async function startBehindProxy(stack: AsyncDisposableStack) {
   return { proxy, redis, system };
 }
 
-/** Plays a fault. */
+/** Plays a fault. @returns what was observed */
 export async function observe(stack: AsyncDisposableStack, plan: Plan): Promise<Observation> {
   const { system, limit = oneKey, scope = "cluster" } = plan;
   await system.put({
@@ -111,7 +111,7 @@ export async function observe(stack: AsyncDisposableStack, plan: Plan): Promise<
     limit.ratePerSecond,
     limit.keys,
   );
-  // Requests that meet no policy, at the same gateways at the same time: what these take, the machine takes.
+  // These requests match no policy, at the same gateways at the same time: the time that they take is the machine's.
   const beside = new Load(
     system.gateways.map(({ url }) => `${url}/beside`),
     besideRatePerSecond,
@@ -150,16 +150,16 @@ export async function observe(stack: AsyncDisposableStack, plan: Plan): Promise<
   const facts = [
     atMost("5xx", 0, all.filter(({ status }) => status >= 500).length),
     atMost("requests without an answer", 0, all.filter(({ status }) => status === 0).length),
-    // What a window that does not end has counted, the fault looks at itself.
+    // For a window that does not end, the fault checks the count itself.
     ...(limit.window === undefined ? boundFacts(plan, limit, phases, losses) : []),
-    // Until it is over, against requests without a policy.
+    // This holds until the recovery, compared with requests without a policy.
     atMost(
       plan.mostAddedMs === undefined ? "p99 added (the deadline, noticed late)" : "p99 added (two round trips)",
       (plan.mostAddedMs ?? deadlineMs) + lateNoticeMs,
       added(99, beginMs, overMs),
       " ms",
     ),
-    // Once the breaker has opened, its probes alone wait for Redis.
+    // Once the breaker is open, only its probes wait for Redis.
     ...(plan.decides === "shares"
       ? [atMost("p90 added in its second half", lateTimerMs, added(90, (beginMs + endMs) / 2, endMs), " ms")]
       : []),
@@ -181,7 +181,7 @@ function limitDocument({ quota, window }: Limit): object {
   return { algorithm: "token-bucket", quota, window: "1s" };
 }
 
-/** Whom the counter of all decided. */
+/** Returns whether the common counter decided this request. */
 function byCounter({ limit: reported }: Served, { quota }: Limit): boolean {
   return reported === quota;
 }
@@ -191,7 +191,7 @@ const admitted = ({ status }: Served) => status >= 200 && status < 300;
 const within = (served: readonly Served[], fromMs: number, toMs: number) =>
   served.filter(({ sentAtMs }) => sentAtMs >= fromMs && sentAtMs < toMs);
 
-/** @returns the end of the first tenth of a second in which the counter of all has decided again at each gateway */
+/** @returns the end of the first tenth of a second in which the common counter has decided again at each gateway */
 async function untilRecovered(
   { system, recoversWithinMs }: Plan,
   limit: Limit,
@@ -226,7 +226,7 @@ function difference(momentMs: number | undefined, fromMs: number): number | unde
   return momentMs === undefined ? undefined : Math.round(momentMs - fromMs);
 }
 
-/** Each authority by itself admits no more than its bucket, whenever it decides. */
+/** Facts that no counter alone, common or of a share, admits more than its bucket, whenever it decides. */
 function boundFacts(
   { system, scope, decides }: Plan,
   limit: Limit,
@@ -277,7 +277,7 @@ function boundFacts(
     atMost(`admitted by a gateway's share, of ${share} + ${share}/s · t`, share + staleUnits(share), mostOfAny(0)),
   );
   if (decides === "shares") {
-    // By then gateways know that Redis has just refused these keys: no share begins full.
+    // By then gateways know that Redis has just refused these keys, so no share starts full.
     const atOnce = share * unheardSeconds;
     facts.push(
       atMost(`since the fault began, of ${atOnce} + ${share}/s · t`, atOnce + staleUnits(share), mostOfAny(beginMs)),
@@ -290,14 +290,14 @@ export function staleUnits(ratePerSecond: number): number {
   return (ratePerSecond * staleClockMs) / 1000;
 }
 
-/** By whom requests were decided while the fault lasted, and that they went on being admitted. */
+/** Facts about what decided requests during the fault, and that requests were still admitted. */
 function decisionFacts(
   { decides, recoversFrom }: Plan,
   limit: Limit,
   { served, beginMs, endMs }: Phases,
   affected: readonly number[],
 ): Fact[] {
-  // A fault begins to be felt within this.
+  // Within this time, the fault takes effect.
   const settledMs = beginMs + Math.min(500, (endMs - beginMs) / 2);
   const during = within(served, settledMs, endMs).filter(admitted);
   const here = during.filter(({ gateway }) => affected.includes(gateway));
@@ -306,8 +306,8 @@ function decisionFacts(
   const who = decides === "counter" ? "by the counter of all" : "by each gateway's share";
   const facts: Fact[] = [];
   if (decides !== "either") {
-    // Besides, a machine with other work misses a deadline now and then; and the fault's end is noticed a little late.
-    // Where what we do ends the fault, Redis has been back for some of it, with a whole burst that nobody had asked for.
+    // A machine with other work also misses a deadline now and then, and the fault's end is noticed a little late. If the fault
+    // ends by what we do about it, Redis has been back for part of it, with a whole burst that nobody had used.
     const mostOf = decides === "counter" ? 97 : recoversFrom === "beginning" ? 70 : 90;
     facts.push(atLeast(`admitted ${who} meanwhile`, mostOf, percent, " %"));
   }
@@ -316,7 +316,7 @@ function decisionFacts(
   return facts;
 }
 
-/** Every gateway holds the control plane's revision, and takes the next. */
+/** Checks that every gateway has the control plane's revision, and takes the next. */
 export async function configurationKept(system: System): Promise<Fact> {
   const what = "configuration";
   const expected = "kept, next change applied";
@@ -345,7 +345,7 @@ function p99(served: readonly Served[]): number {
   return percentile(served, 99);
 }
 
-/** Of the time to an answer, in milliseconds. */
+/** @returns this percentile of the time to an answer, in milliseconds */
 function percentile(served: readonly Served[], percent: number): number {
   const took = served.map(({ sentAtMs, answeredAtMs }) => answeredAtMs - sentAtMs).sort((a, b) => a - b);
   return took[Math.ceil((took.length * percent) / 100) - 1] ?? 0;

@@ -1,4 +1,4 @@
-// Workers of one nginx end under load, killed or by a reload; what they count together stays.
+// Workers of one nginx end under load, killed or by a reload; what they have counted together is kept.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { atLeast } from "../fixtures/fact.ts";
@@ -43,7 +43,7 @@ const reloaded: Fault = {
       system,
       scope: "node",
       decides: "counter",
-      // A worker that ends closes connections that wait for a next request, which may be on its way.
+      // A worker that ends closes connections that wait for a next request, and that request may be on its way.
       breaks: true,
       async inject() {
         for (let i = 0; i < 3; i++) {

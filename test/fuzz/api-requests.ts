@@ -1,5 +1,5 @@
-// Requests to the REST API: every route that openapi.json has, by every role, with bodies after their schemas that have been
-// changed at some places, and parameters, methods and headers as nobody means them.
+// Makes requests to the API: every route of openapi.json, by every role, with bodies made from their schemas and changed at some
+// places, and with hostile parameters, methods and headers.
 
 import { policyShape } from "@sluice/limiter/document/policy-shape.ts";
 import fc from "fast-check";
@@ -9,13 +9,13 @@ import { changed, changedText, changes, hostileTexts, hostileValues, textChanges
 export const roles = ["admin", "app admin", "editor", "viewer", "caller", "gateway", "stranger", "nobody"] as const;
 export type Role = (typeof roles)[number];
 
-/** Of the roles that are for one app. */
+/** The app that the roles for one app belong to. */
 export const ownApp = "shop";
 export const apps = ["default", ownApp, "bank"] as const;
 
 export interface Operation {
   readonly method: string;
-  /** With {names}. */
+  /** The path with its parameters as {names}. */
   readonly path: string;
   readonly parameters: readonly string[];
   readonly body: JsonSchema | undefined;
@@ -37,7 +37,7 @@ interface Described {
   readonly requestBody?: { readonly content: Readonly<Record<string, { readonly schema: JsonSchema }>> };
 }
 
-/** @param description openapi.json */
+/** @param description the content of openapi.json */
 export function operationsOf(description: {
   readonly paths: Readonly<Record<string, Readonly<Record<string, Described>>>>;
 }): Operation[] {
@@ -64,7 +64,7 @@ const names = fc.oneof(
   { weight: 1, arbitrary: hostileTexts.map((text) => text.slice(0, 1200)) },
 );
 
-/** Ids are the server's to choose: those of things that are there take this one's place. */
+/** Stands for the id of a thing that exists; the real id, which the server chose, takes its place. */
 export const anId = "an-id-that-there-is";
 
 const segments: Readonly<Record<string, fc.Arbitrary<string>>> = {
@@ -177,14 +177,14 @@ function bodiesOf({ path, body }: Operation): fc.Arbitrary<string | undefined> {
     .map(([tree, by, then]) => changedText(JSON.stringify(changed(nameless(tree), ...by)) ?? "", ...then));
 }
 
-/** What the URL says: another name in the document is one of the faults, and not of each. */
+/** Removes the name, since the URL has it. A different name in the document is one of the faults, and must not be in each. */
 function nameless(tree: unknown): unknown {
   if (typeof tree !== "object" || tree === null || Array.isArray(tree) || !("limits" in tree)) return tree;
   const { name: _, ...rest } = tree as unknown as { name: unknown };
   return rest;
 }
 
-/** Values that the schema would take, where it says enough; the rules that are code refuse some of them. */
+/** @returns values that the schema accepts, if it says enough; rules that exist only as code refuse some of them */
 function fromSchema(schema: JsonSchema): fc.Arbitrary<unknown> {
   if (schema.enum !== undefined) return fc.constantFrom(...schema.enum);
   if (schema.anyOf !== undefined) return fc.oneof(...schema.anyOf.map(fromSchema));
@@ -208,7 +208,7 @@ function fromSchema(schema: JsonSchema): fc.Arbitrary<unknown> {
   }
 }
 
-/** What fields of these names are in fact given. */
+/** Values that fields of these names usually have. */
 const usual: Readonly<Record<string, readonly string[]>> = {
   for: ["1h", "1s", "3650d"],
   expiresIn: ["1h", "1s", "3650d"],

@@ -1,5 +1,5 @@
-// The control plane that is fuzzed, with a gateway that enforces what it accepts: what every answer is held to, and how long
-// its event loop stood still.
+// Watches the control plane that is fuzzed, with a gateway that enforces what it accepts: every answer must be right, and its
+// event loop must not stall.
 
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -10,15 +10,15 @@ import { GatewayWatch } from "./gateway-watch.ts";
 import { type Answer, Client, type Sent } from "./http-client.ts";
 import { Fault } from "./target.ts";
 
-/** No input may keep everybody waiting for longer. */
+/** No input may block the event loop for longer. */
 export const mostStallMs = 50;
-/** How often an input is played again, alone, before it is said to stall: other work on the machine comes and goes. */
+/** How often an input is played again, alone, before it counts as a stall: other work on the machine comes and goes. */
 const tries = 3;
 const settleMs = 40;
-/** Of what Node measures, its own timer's period is a part. */
+/** The period of Node's own timer is part of what Node measures. */
 const periodMs = 10;
 const backWithinMs = 120_000;
-/** Paths that policies at random are for. */
+/** Paths that random policies match. */
 const lookedAt = ["/", "/api/cheap", "/v1"];
 const patienceMs = 100;
 
@@ -29,12 +29,12 @@ interface Suspect {
 
 export class ControlPlaneWatch {
   readonly system: System;
-  /** The one that enforces what is accepted. */
+  /** The gateway that enforces what is accepted. */
   readonly gateway: GatewayWatch;
   readonly #client: Client;
-  /** Played just before: what it set going may have been late. */
+  /** The input played before: work that it started may stall later. */
   #before: Suspect | undefined;
-  /** That this run has seen. */
+  /** The longest stall of this run. */
   worstMs = 0;
 
   constructor(system: System) {
@@ -47,7 +47,7 @@ export class ControlPlaneWatch {
     this.#client.close();
   }
 
-  /** @throws Fault when the answer is a 5xx, or an error that is no problem of the catalogue's */
+  /** @throws Fault if the answer is a 5xx, or an error that is not in the catalogue */
   async send(sent: Sent): Promise<Answer> {
     const answer = await this.#client.send(sent);
     const { status, headers, body } = answer;
@@ -63,7 +63,7 @@ export class ControlPlaneWatch {
     return answer;
   }
 
-  /** As an administrator of all apps, JSON in and out. @throws when it is refused */
+  /** Sends a request as an administrator of all apps, with JSON in and out. @throws if it is refused */
   async admin(method: string, path: string, body?: unknown): Promise<Record<string, unknown>> {
     const { status, body: text } = await this.#client.send({
       method,
@@ -79,11 +79,11 @@ export class ControlPlaneWatch {
   }
 
   /**
-   * Looks whether the event loop stood still since the last look, and if so whether it does again when the input is played alone.
-   * What the machine's other processes took is no stall.
+   * Checks whether the event loop stalled since the last check, and if so whether it stalls again when the input is played
+   * alone. Time that the machine's other processes took is no stall.
    *
-   * @param shown the input as a person reads it, should it stall what comes behind it
-   * @throws Fault when it does each time
+   * @param shown the input as a person reads it, in case it stalls what comes after it
+   * @throws Fault if it stalls each time
    */
   async lookAtStalls(replay: () => Promise<unknown>, shown: string): Promise<void> {
     const before = this.#before;
@@ -93,7 +93,7 @@ export class ControlPlaneWatch {
     if (before !== undefined) await this.#refuseStall(before.replay, `the input before it, ${before.shown},`);
   }
 
-  /** @throws Fault when the gateway is away, would not take what the control plane accepted, or has a defect in what it took */
+  /** @throws Fault if the gateway is gone, refuses what the control plane accepted, or logs a defect */
   async lookAtFleet(): Promise<void> {
     const { gateways } = (await this.admin("GET", "/gateways")) as {
       gateways: { id: string; connected: boolean; refused: object | null }[];
@@ -101,12 +101,12 @@ export class ControlPlaneWatch {
     const own = gateways.find(({ id }) => id === this.system.gateway.id);
     if (own?.connected !== true) throw new Fault(`the gateway is not connected any more: ${JSON.stringify(own)}`);
     if (own.refused !== null) throw new Fault(`the gateway refused what was accepted: ${JSON.stringify(own.refused)}`);
-    // Whatever the policies say to it: some have it wait for minutes, or answer 599.
+    // The answer does not matter: some policies make a request wait for minutes, or answer 599.
     await Promise.all(lookedAt.map((path) => askAndLeave(this.system.gateway.url + path, patienceMs)));
     this.gateway.look();
   }
 
-  /** @throws Fault when it does not answer again, or not as it did */
+  /** @throws Fault if the control plane does not answer again, or not as before */
   async untilWell(): Promise<void> {
     this.#before = undefined;
     try {
@@ -121,7 +121,7 @@ export class ControlPlaneWatch {
     await this.#longestMs();
   }
 
-  /** By its own count. */
+  /** @returns the control plane's own count of 5xx */
   async serverErrors(): Promise<number> {
     const text = await this.#metrics();
     return Number(/^sluice_control_http_requests_total\{class="5xx"\} (\S+)$/m.exec(text)?.[1] ?? 0);
@@ -149,7 +149,7 @@ export class ControlPlaneWatch {
     return leastMs;
   }
 
-  /** Since the last time that the metrics were read. */
+  /** @returns the longest stall since the metrics were last read */
   async #longestMs(): Promise<number> {
     const seconds = Number(/^nodejs_eventloop_lag_max_seconds (\S+)$/m.exec(await this.#metrics())?.[1]);
     return seconds * 1000 - periodMs;
@@ -159,7 +159,7 @@ export class ControlPlaneWatch {
     return (await this.#client.send({ method: "GET", path: "/metrics" })).body;
   }
 
-  /** How long its main thread was ready to run and did not, since it began. */
+  /** @returns how long its main thread was ready to run and did not, since it began */
   #waitedMs(): number {
     const pid = this.system.controlPlanePid;
     return Number(readFileSync(`/proc/${pid}/task/${pid}/schedstat`, "utf8").split(" ")[1]) / 1e6;

@@ -1,5 +1,5 @@
-// Texts that a parser of YAML or JSON is to read: put together from the languages' parts, also where these make no sense
-// together, and policies whose bytes have been changed.
+// Makes texts for the YAML and JSON parsers: put together from the languages' parts, also where these make no sense together,
+// and policies whose bytes have been changed.
 
 import fc from "fast-check";
 import { namesOfPrototypes } from "../fixtures/names-of-prototypes.ts";
@@ -10,7 +10,7 @@ export type TextType = "application/json" | "application/yaml";
 export interface DocumentText {
   readonly type: TextType;
   readonly bytes: Buffer;
-  /** Whatever else it says, no reader may take this for a document. */
+  /** If set, no reader may accept this as a document, whatever else it contains. */
   readonly never: string | undefined;
 }
 
@@ -83,7 +83,7 @@ const jsonTokens = [
   ...namesOfPrototypes.map((name) => `"${name}":`),
 ];
 
-/** One short text many times over. */
+/** One short text, repeated many times. */
 const repeated = fc
   .tuple(
     fc.constantFrom(
@@ -108,7 +108,7 @@ const repeated = fc
       ],
       ...["a: 1\n", "&a a: *a\n", "? [", "<<: {", "- {a: [", '"', "\\", "%", ">", "a", "- a\n", "é", ", ", ": "],
     ),
-    // Bodies may be so large; at most 1 MiB were ever read.
+    // Bodies may be that large; at most 1 MiB was ever read.
     fc.oneof(
       { weight: 4, arbitrary: fc.constantFrom(3, 40, 300, 2_000) },
       { weight: 2, arbitrary: fc.constantFrom(20_000, 60_000, 130_000) },
@@ -117,7 +117,7 @@ const repeated = fc
   )
   .map(([text, times]) => text.repeat(Math.min(times, Math.floor(1_000_000 / text.length))));
 
-/** Each anchor says the one before so many times over: what comes out grows by the power. */
+/** Each anchor contains the one before many times: the size grows with the power. */
 const aliasBombs = fc
   .record({
     levels: fc.integer({ min: 1, max: 30 }),
@@ -137,7 +137,7 @@ const aliasBombs = fc
     return `${lines.join("\n")}\n${policies[0]}`;
   });
 
-/** Every alias is of another anchor: a bound for each anchor bounds nothing. */
+/** Every alias has another anchor, so a bound for each anchor bounds nothing. */
 const manyAnchors = fc
   .tuple(fc.constantFrom(10, 100, 1000, 8000), fc.constantFrom(1, 20, 200))
   .map(([count, width]) => {
@@ -194,7 +194,7 @@ const { yaml } = fc.letrec<{ node: string; yaml: string }>((tie) => ({
     .map((lines) => lines.map(([indent, name, node]) => `${indent}${name}: ${node}\n`).join("")),
 }));
 
-/** What YAML 1.2's core schema does not have: no document may say it. */
+/** Constructs that YAML 1.2's core schema does not have, and that no document may contain. */
 const foreign = fc.constantFrom(
   ...[
     "match: !!omap [hosts: [a.example]]\n",

@@ -1,5 +1,5 @@
-// Push frames to the control plane, by somebody who has a gateway's token. Whatever is said there, the other gateways stay
-// connected, nobody else's history is changed, and REST answers.
+// Sends push frames to the control plane with a gateway's token. Whatever they contain, the other gateways stay connected, no
+// other history is changed, and the API answers.
 
 import { once } from "node:events";
 import type { Socket } from "node:net";
@@ -52,13 +52,13 @@ async function converse(watch: ControlPlaneWatch, input: readonly Step[]): Promi
     if (message.type === "snapshot") Object.assign(reported, { epoch: message.epoch, revision: message.revision });
   });
   await once(socket, "open");
-  // From here on the other side may break off whenever it likes.
+  // From here on the other side may close the connection at any time.
   socket.on("error", () => undefined);
   try {
     for (const step of input) {
       if (socket.readyState !== WebSocket.OPEN) break;
       take(socket, step, reported);
-      // So that what is told can be answered.
+      // The pause lets the control plane answer.
       await sleep(betweenStepsMs);
     }
   } finally {

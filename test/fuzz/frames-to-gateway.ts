@@ -1,5 +1,5 @@
-// Push frames to a gateway, by a control plane that has lost its mind. The gateway goes on deciding by its last good snapshot, no
-// worker ends, and the next good snapshot is taken.
+// Sends hostile push frames to a gateway as its control plane. The gateway goes on deciding by its last good snapshot, no
+// worker ends, and the next good snapshot is applied.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
@@ -33,7 +33,7 @@ import {
 import { Fault, type Fuzzer, type Surroundings, type Target } from "./target.ts";
 
 const workers = 2;
-/** A busy machine takes its time; and a gateway that was thrown off comes back within 2 s. */
+/** Allows for a busy machine, and for a disconnected gateway, which is back within 2 s. */
 const patienceMs = 20_000;
 const quietMs = 60;
 const lastOrder = 424_242;
@@ -89,7 +89,7 @@ const sayings: fc.Arbitrary<Saying> = fc.oneof(
   },
 );
 
-/** Nothing can be said behind these: the connection is cut, and the gateway takes a second to come back. */
+/** Nothing can be sent after these: the connection is cut, and the gateway takes a second to come back. */
 const endings: fc.Arbitrary<Saying> = fc.oneof(
   {
     weight: 1,
@@ -101,7 +101,7 @@ const endings: fc.Arbitrary<Saying> = fc.oneof(
       says: fc.constant("raw" as const),
       bytes: fc.oneof(
         fc.uint8Array({ minLength: 1, maxLength: 40 }),
-        // A frame longer than any that is read, one of 2^63 bytes, masked ones, reserved bits, a long ping, a continuation of nothing.
+        // A frame longer than any that is read, one of 2^63 bytes, masked ones, reserved bits, a long ping, a lone continuation.
         fc.constantFrom(
           ...[
             [0x81, 127, 0, 0, 0, 0, 0x10, 0, 0, 0],
@@ -210,7 +210,7 @@ function say(server: PushServer, saying: Saying, good: Good): void {
   }
 }
 
-/** An order is answered behind everything that was said before it; snapshots may take a little longer. */
+/** Waits for the answer to an order, which comes after everything sent before; snapshots may take a little longer. */
 async function untilReceived(server: PushServer, socket: PushServer["socket"]): Promise<void> {
   const isOpen = () => socket !== undefined && socket.readyState === socket.OPEN && server.socket === socket;
   if (isOpen()) socket?.send(JSON.stringify({ ...order, id: lastOrder }));
@@ -247,12 +247,12 @@ async function assess(
   for (const { type, problems } of server.received) {
     const soleSnapshot = said.length === 1 ? said[0] : undefined;
     if (type !== "refused" || soleSnapshot?.says !== "snapshot" || soleSnapshot.snapshot.where !== "policies") continue;
-    // What this judge accepts, the control plane would have accepted and pushed.
+    // The control plane uses the same validation, so it would have accepted and pushed what this one accepts.
     const assessed = readSnapshot(JSON.parse(changedSnapshot(good, soleSnapshot.snapshot)));
     if (assessed.problems.length === 0)
       throw new Fault(`refused a snapshot that Node accepts: ${JSON.stringify(problems)}`);
   }
-  // What is a snapshot still may be taken: by its limits, or another's, the gateway then decides. It tells, where it still can.
+  // A changed text that still is a snapshot may be applied; then its limits, or another's, decide. Such an answer is accepted.
   const harmless = ["older", "ping", "pong", "large"];
   if (server.received.some(({ type }) => type === "applied")) return;
   if (ending !== undefined && said.some(({ says }) => !harmless.includes(says))) return;

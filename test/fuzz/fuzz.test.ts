@@ -1,5 +1,5 @@
-// The fuzzers of npm run fuzz, for a few seconds: with a seed that is always the same, so that what it once found stays found, and
-// with one of the day, which is printed.
+// Runs the fuzzers of npm run fuzz for a few seconds: with one seed that is always the same, so that what it once found stays
+// found, and with one of the day, which is printed.
 
 import { beforeAll, expect, it } from "vitest";
 import { fuzz, type Result, targets } from "./fuzz.ts";
@@ -7,7 +7,7 @@ import { fuzz, type Result, targets } from "./fuzz.ts";
 const always = 2026;
 const ofTheDay = Number(new Date().toISOString().slice(0, 10).replaceAll("-", ""));
 const seconds = 8;
-/** What is found is made small first. */
+/** A finding is first made as small as possible, which takes time. */
 const withinMs = 300_000;
 
 let result: Result;

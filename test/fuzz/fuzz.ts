@@ -1,5 +1,5 @@
-// One run of the fuzzers: targets of one lane in turns, a round each, until the time is up; meanwhile what every process
-// holds is noted. What was found, and what of memory, becomes facts.
+// One run of the fuzzers: the targets of one worker play in turns, a round each, until the time is up. Meanwhile samples of
+// what every process holds are taken. Findings and the growth of memory become facts.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { atMost, type Fact, fact } from "../fixtures/fact.ts";
@@ -30,12 +30,12 @@ export const targets: readonly Target[] = [
 
 export interface Options {
   readonly seconds: number;
-  /** Of the first round; each round after it has the next one. Several: a round of each, of an equal part of the time. */
+  /** One seed is that of the first round; each later round has the next one. Of several seeds, each has one round of equal time. */
   readonly seeds: readonly [number, ...number[]];
   readonly only: readonly string[];
-  /** Ends it early, in order. */
+  /** Ends the run early, in order. */
   readonly signal: AbortSignal;
-  /** A line for people, now and then. */
+  /** Called with a line of progress now and then. */
   say(this: void, line: string): void;
 }
 
@@ -65,15 +65,15 @@ interface Sample {
   readonly roles: Possessions;
 }
 
-/** At most; what is found is then made small. */
+/** The longest time of a round; a finding is made small after it. */
 const roundMs = 4_000;
-/** A target that finds so much has told enough. */
+/** A target with this number of findings is not played again. */
 const mostFindings = 5;
 const sampleEveryMs = 1_000;
 const sayEveryMs = 30_000;
-/** Shorter, caches are still being filled while memory is first looked at. */
+/** In shorter runs, caches are still being filled when memory is first measured. */
 const assessesMemoryFromSeconds = 240;
-/** LuaJIT and V8 take what is left of the machine and give back when they like. */
+/** LuaJIT and V8 take what is left of the machine, and return it when they like. */
 const mayGrow = { percent: 10, kb: 8 * 1024 };
 
 export async function fuzz(options: Options): Promise<Result> {
@@ -161,7 +161,7 @@ class Run {
   /** Every round of every target has a seed of its own, and can be the first of another run. */
   async #playInTurns(worker: readonly Started[], over: AbortSignal): Promise<void> {
     const { seeds, seconds, signal } = this.#options;
-    // Where rounds are counted each is played, however late it is: a busy machine leaves none out.
+    // If rounds are counted, each is played, however late it is: a busy machine skips none.
     const ended = seeds.length === 1 ? over : signal;
     const partMs = (seconds * 1000) / worker.length / seeds.length;
     for (let round = 0; !ended.aborted && (seeds.length === 1 || round < seeds.length); round++) {
@@ -195,11 +195,11 @@ class Run {
       const roles = await looking.at({ gateways: this.#gateways.map(({ directory }) => directory), controlPlane });
       this.#samples.push({ atMs: Math.round(performance.now() - this.#beganMs), roles });
     } catch {
-      // One of them is being started anew.
+      // One of the processes is being restarted.
     }
   }
 
-  /** Of `gateway N, …` the gateway's own. */
+  /** @returns the role, with the gateway's own name in place of `gateway N` */
   #nameOf(role: string): string {
     return role.replace(/^gateway (\d+)/, (_, n) => this.#gateways[Number(n) - 1]?.name ?? role);
   }

@@ -1,10 +1,10 @@
-// What a gateway, or somebody with its token, may send over the push socket: messages well and ill, and frames that are none.
+// Makes what a gateway, or somebody with its token, may send over the push socket: good and bad messages, and broken frames.
 
 import fc from "fast-check";
 import { type Change, changed, changes, hostileTexts, seldom } from "./hostile.ts";
 
 export type Step =
-  /** A message that may be right; `position` says how far ahead it claims to be of what the control plane told. */
+  /** A message that may be right; `ahead` says how far beyond the control plane's own position it claims to be. */
   | {
       readonly does: "message";
       readonly message: object;
@@ -17,11 +17,11 @@ export type Step =
   | { readonly does: "large"; readonly bytes: number }
   | { readonly does: "ping" | "pong"; readonly bytes: Uint8Array }
   | { readonly does: "close"; readonly code: number; readonly reason: string }
-  /** Past the library: what breaks the framing itself. */
+  /** Bytes sent below the library, which break the framing itself. */
   | { readonly does: "raw"; readonly bytes: Uint8Array }
   | { readonly does: "hang up" };
 
-/** Gateways of these names come again and again; the one that is real has another. */
+/** Gateways with these names come again and again; the real one has another name. */
 export const gatewayIds = ["fuzz-1", "fuzz-2", "fuzz-3", "fuzz-4"];
 
 const ids = fc.oneof(
@@ -133,7 +133,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
       does: fc.constant("raw" as const),
       bytes: fc.oneof(
         bytes,
-        // Unmasked; reserved bits and opcodes; a length that never comes, and one beyond 2^53; a ping of 126 bytes; UTF-8 that is none.
+        // An unmasked frame, reserved bits and opcodes, lengths that never come or exceed 2^53, a ping of 126 bytes, invalid UTF-8.
         fc.constantFrom(
           ...[
             [0x81, 1, 0x61],
@@ -156,7 +156,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
 export const conversations: fc.Arbitrary<readonly Step[]> = fc
   .tuple(
     fc.oneof(
-      // Most say who they are: the rest of what they say is then looked at.
+      // Most begin with hello, so that the rest of what they send is read.
       {
         weight: 5,
         arbitrary: hello.map((message): Step[] => [{ does: "message", message, ahead: undefined, by: [] }]),
@@ -167,7 +167,7 @@ export const conversations: fc.Arbitrary<readonly Step[]> = fc
   )
   .map(([first, others]) => [...first, ...others]);
 
-/** The message as it is sent. @param told the newest position that the control plane told on this socket */
+/** @param reported the newest position that the control plane sent on this socket @returns the message as it is sent */
 export function messageText(
   step: Extract<Step, { does: "message" }>,
   reported: { epoch: string; revision: number },

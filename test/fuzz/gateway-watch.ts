@@ -1,16 +1,16 @@
-// A gateway that is fuzzed, seen from its machine: whether its workers live, and what its error log tells of defects.
+// Watches a gateway that is fuzzed from its machine: whether its workers live, and whether its error log shows defects.
 
 import { closeSync, fstatSync, openSync, readFileSync, readSync } from "node:fs";
 import { join } from "node:path";
 import { Fault } from "./target.ts";
 
-/** Of nginx, that something is broken; of ngx_lua, that our code is. What strangers send is no reason for any of these. */
+/** Lines by which nginx reports that something is broken, and ngx_lua that our code is. No input may cause one. */
 const defect =
   /\[(alert|emerg|crit)\]|lua entry thread aborted|runtime error|stack traceback|attempt to (?:index|call|compare|perform|concatenate|get length)|bad argument #|failed to run |published snapshot/;
 
 export class GatewayWatch {
   readonly name: string;
-  /** Has nginx.pid and error.log. */
+  /** The directory with nginx.pid and error.log. */
   readonly directory: string;
   #readBytes = 0;
   #workers: readonly number[];
@@ -21,12 +21,12 @@ export class GatewayWatch {
     this.#workers = this.workers();
   }
 
-  /** After a start or a reload that the fuzzer made. */
+  /** Must be called after a start or a reload that the fuzzer made. */
   begun(): void {
     this.#workers = this.workers();
   }
 
-  /** @throws Fault when a worker has ended or the log has a line that must not be, since the last look */
+  /** @throws Fault if a worker has ended or a forbidden line was logged since the last call */
   look(): void {
     const line = this.#newLines().find((one) => defect.test(one));
     if (line !== undefined) throw new Fault(`${this.name} logged: ${line.slice(0, 600)}`);
@@ -42,7 +42,7 @@ export class GatewayWatch {
     return Number(readFileSync(join(this.directory, "nginx.pid"), "utf8"));
   }
 
-  /** Of its master, those that end among them. */
+  /** @returns the workers of its master, including those that are ending */
   workers(): number[] {
     const { pid } = this;
     return readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ").map(Number);

@@ -1,5 +1,5 @@
-// Request heads, as bytes, to a gateway whose policies read everything that a request has. No 5xx of the limiter's, no error
-// of Lua, no worker lost, answers that are HTTP; and what nginx reads as one is counted as one.
+// Sends request heads as bytes to a gateway whose policies read everything in a request. The limiter must cause no 5xx and no
+// Lua error, no worker may end, answers must be HTTP, and spellings that nginx reads alike must share a counter.
 
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -11,10 +11,10 @@ import { type Spelling, spellings } from "./spellings.ts";
 import { Fault, type Fuzzer, type Surroundings, type Target } from "./target.ts";
 
 const patienceMs = 20_000;
-/** What is silent for so long waits for more than will come. */
+/** A connection that is silent for so long waits for bytes that will not come. */
 const quietMs = 150;
 const betweenPiecesMs = 10;
-/** nginx itself: a method or an encoding that it does not know, a version of HTTP that it does not speak. */
+/** Statuses of nginx itself: an unknown method or encoding, or an unknown version of HTTP. */
 const ofNginx = [501, 505];
 
 type Input =
@@ -66,7 +66,7 @@ const windowed = (name: string, key: readonly string[], document: object = {}) =
   limits: [{ algorithm: "fixed-window", quota: 3, window: "1s" }],
   ...document,
 });
-/** Counted by `judgeSpelling` alone. */
+/** A policy that only `judgeSpelling` uses. */
 const counting = (name: string, key: readonly string[], match: object) => ({
   ...windowed(name, key, { match, onMissingKey: "deny" }),
   limits: [{ algorithm: "fixed-window", quota: 1_000_000, window: "366d" }],
@@ -116,7 +116,7 @@ const policies = [
   }),
 ];
 
-/** Everything that came, once the connection is closed or silent. */
+/** @returns everything that came until the connection is closed or silent */
 async function exchanged(port: number, { bytes, cutAt }: Exchange, silentMs = quietMs): Promise<Buffer> {
   const socket = connect({ port, host: "127.0.0.1", noDelay: true });
   const parts: Buffer[] = [];
@@ -126,7 +126,7 @@ async function exchanged(port: number, { bytes, cutAt }: Exchange, silentMs = qu
     parts.push(part);
     receivedAtMs = performance.now();
   });
-  // nginx hangs up on what it does not want to read.
+  // nginx closes a connection that it does not want to read.
   socket.on("error", () => undefined);
   socket.on("close", () => {
     closed = true;
@@ -146,10 +146,10 @@ const statusLine = /^HTTP\/1\.[01] (\d{3})(?: [\x20-\x7e]*)?$/;
 const headerLine = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*$/;
 const ownHeaders = /^(ratelimit|ratelimit-policy|x-ratelimit-\w+|retry-after|content-length|content-type):/i;
 
-/** A line like this asks for an answer without a head, as HTTP was before it had versions. */
+/** A line like this requests an answer without a head, as HTTP was before it had versions. */
 const withoutVersion = /^\s*[A-Z_-]+ +[^ \r\n]+ *\r?$/m;
 
-/** What answers there are, as far as they go: a client that hangs up gets no more of them. */
+/** Checks the answers as far as they came: a client that hangs up gets no more of them. */
 function assess(answer: Buffer, { bytes }: Exchange): void {
   let rest = answer.toString("latin1");
   const isOldest = () => !rest.startsWith("HTTP/1");
@@ -166,7 +166,7 @@ function assess(answer: Buffer, { bytes }: Exchange): void {
     const own = lines.flatMap((line) => ownHeaders.exec(line)?.[1]?.toLowerCase() ?? []);
     const twice = own.find((name, i) => own.indexOf(name) !== i);
     if (twice !== undefined) throw new Fault(`answered with ${twice} twice`);
-    // Which of several requests wanted no body is not worth finding out.
+    // It is not worth finding out which of several requests was the HEAD.
     if (asksForNoBody) return;
     const behind = bodyEnd(rest, end + 4, status, lines);
     if (behind === undefined) return;
@@ -177,7 +177,7 @@ function assess(answer: Buffer, { bytes }: Exchange): void {
   }
 }
 
-/** @returns undefined: it goes on until the connection ends, or not all of it came */
+/** @returns undefined if the body lasts until the connection ends, or did not come completely */
 function bodyEnd(text: string, from: number, status: number, lines: readonly string[]): number | undefined {
   if (status < 200 || status === 204 || status === 304) return from;
   if (lines.some((line) => /^transfer-encoding: chunked$/i.test(line))) {

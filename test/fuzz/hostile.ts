@@ -1,5 +1,5 @@
-// What a client sends that means no good: values, names and numbers that programs trip over, and trees of JSON in which
-// some places have been changed to them. Plain text is what comes out, so that it can say what no object could hold.
+// Makes hostile input: values, names and numbers that break programs, and JSON trees in which some places have been changed to
+// them. The result is plain text, so that it can contain what no object could hold.
 
 import fc from "fast-check";
 import { namesOfPrototypes } from "../fixtures/names-of-prototypes.ts";
@@ -108,9 +108,9 @@ export const hostileValues: fc.Arbitrary<unknown> = fc.oneof(
 );
 
 export interface Change {
-  /** reword: a text of the tree becomes the name. */
+  /** For "reword", a text of the tree is replaced by the name. */
   readonly how: "replace" | "delete" | "rename" | "add" | "wrap" | "repeat" | "reword";
-  /** Which place of the tree, or which of its texts: counted round. */
+  /** The index of the place in the tree, or of one of its texts, modulo their number. */
   readonly at: number;
   readonly name: string;
   readonly value: unknown;
@@ -123,7 +123,7 @@ export const changes: fc.Arbitrary<Change> = fc.record({
   value: hostileValues,
 });
 
-/** The tree with these changes, one after the other. */
+/** @returns the tree with these changes, made one after the other */
 export function changed(tree: unknown, ...by: readonly Change[]): unknown {
   return by.reduce(changedOnce, tree);
 }
@@ -178,17 +178,17 @@ function isObject(value: unknown): value is object {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** With `__proto__` as a field like any other. */
+/** Makes an object in which `__proto__` is a field like any other. */
 function objectOf(entries: readonly (readonly [string, unknown])[]): object {
   return Object.fromEntries(entries);
 }
 
-/** One of `times` has it. */
+/** @returns a value that is present once in `times` */
 export function seldom<Value>(arbitrary: fc.Arbitrary<Value>, times: number): fc.Arbitrary<Value | undefined> {
   return fc.oneof({ weight: times - 1, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary });
 }
 
-/** What is done to the text of a tree: no object can say it. */
+/** A change to the text of a tree that no object could hold. */
 export interface TextChange {
   readonly how: "repeat a key" | "nest" | "number";
   readonly at: number;
@@ -225,7 +225,7 @@ function textChangedOnce(text: string, { how, at, depth }: TextChange): string {
   }
 }
 
-/** Bytes with some of them changed, as a broken disk, a cut connection or a patient stranger would. */
+/** A change to bytes, as a broken disk, a cut connection or a patient stranger would make it. */
 export interface ByteChange {
   readonly how: "flip" | "delete" | "insert" | "repeat" | "cut" | "swap";
   readonly at: number;
@@ -240,7 +240,7 @@ const invalidUtf8 = [[0xff], [0xc0, 0x80], [0xed, 0xa0, 0x80], [0xf4, 0x90, 0x80
   Buffer.from(bytes),
 );
 
-/** @param tokens what is inserted, beside bytes that trouble every reader */
+/** @param tokens texts to insert, besides bytes that trouble every reader */
 export function byteChanges(tokens: readonly string[] = []): fc.Arbitrary<ByteChange> {
   const inserted = [...oddBytes, ...invalidUtf8, ...tokens.map((text) => Buffer.from(text))];
   return fc.record({
@@ -274,7 +274,7 @@ function bytesChangedOnce(before: Buffer, { how, at, length, bytes: other }: Byt
   }
 }
 
-/** An input as a person reads it, bytes as hexadecimal. */
+/** @returns an input as a person reads it, with bytes as hexadecimal */
 export function readable(input: unknown): string {
   return (
     JSON.stringify(input, function (this: Record<string, unknown>, name: string, value: unknown) {

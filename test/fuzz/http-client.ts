@@ -1,17 +1,17 @@
-// Requests as a client that means no good would send them: any method, any bytes as a body, one connection kept.
+// Sends requests as a hostile client would: any method, any bytes as a body, over one connection that is kept.
 
 import { Agent, request } from "node:http";
 
 export interface Sent {
   readonly method: string;
-  /** What is no character of a URL is sent escaped. */
+  /** Characters that a URL cannot have are sent escaped. */
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: Uint8Array | string | undefined;
 }
 
 export interface Answer {
-  /** 0: the connection was cut while a large body was still on its way. */
+  /** 0 if the connection was cut while a large body was still being sent. */
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly body: string;
@@ -29,12 +29,12 @@ export class Client {
     this.#url = url;
   }
 
-  /** @throws when no answer comes */
+  /** @throws if no answer comes */
   async send(sent: Sent): Promise<Answer> {
     try {
       return await this.#send(sent, this.#agent);
     } catch (error) {
-      // What was kept may be closed just when it is used again.
+      // A kept connection may be closed just when it is used again.
       if (!(error instanceof BrokenConnection)) throw error;
       if (!error.reused && sizeOf(sent.body) > largeBytes) return { status: 0, headers: {}, body: "" };
       return await this.#send(sent, false).catch((second) => {
@@ -51,7 +51,7 @@ export class Client {
 
   #send({ method, path, headers: given, body }: Sent, agent: Agent | false): Promise<Answer> {
     const { hostname, port } = new URL(this.#url);
-    // Of a method that usually has no body Node would not tell the length, and the body would be another request.
+    // For a method that usually has no body, Node would send no length, and the body would be read as another request.
     const headers = body === undefined ? given : { ...given, "content-length": Buffer.byteLength(body) };
     return new Promise((resolve, reject) => {
       const outgoing = request(

@@ -1,5 +1,5 @@
-// npm run fuzz: inputs that nobody means well, at random, for ten minutes, to a control plane and to gateways. Prints the
-// seed, each finding as it comes and a table. README.md says what is done. Ends with 1 where anything was found.
+// npm run fuzz: sends hostile random inputs for ten minutes to a control plane and to gateways. It prints the seed, each
+// finding as it comes and a table. README.md explains it. Exits with 1 if anything was found.
 
 import { resolve } from "node:path";
 import { table, writeJson } from "../../bench/report.ts";

@@ -1,5 +1,5 @@
-// Requests as bytes: whole ones with odd parts, and such whose bytes have been changed. The policies that read them are in
-// head-policies.ts.
+// Makes requests as bytes: whole ones with odd parts, and ones whose bytes have been changed. The policies that read them are
+// in heads.ts.
 
 import fc from "fast-check";
 import { namesOfPrototypes } from "../fixtures/names-of-prototypes.ts";
@@ -89,7 +89,7 @@ const texts = fc.oneof(
   },
 );
 
-/** A line in them would be another header: those come too, as one of the changes to bytes. */
+/** Removes line ends, which would begin another header; those come too, as one of the changes to bytes. */
 function withoutLines(text: string): string {
   return text.replace(/[\r\n\0]/g, "");
 }
@@ -311,10 +311,10 @@ function bytesOf({ method, target, version, headers, body, lineEnd }: Head): Buf
   return Buffer.from(lines.join(lineEnd), "latin1");
 }
 
-/** What goes over one connection. */
+/** The bytes that go over one connection. */
 export interface Exchange {
   readonly bytes: Buffer;
-  /** Where the bytes are cut in two, and a moment lies between. */
+  /** Where the bytes are cut in two, with a pause between the parts. */
   readonly cutAt: number | undefined;
 }
 
@@ -325,7 +325,7 @@ const changedHeads = fc
 
 const piped = fc.array(heads.map(bytesOf), { minLength: 2, maxLength: 12 }).map((several) => Buffer.concat(several));
 
-/** Many at once: some of them wait for what never comes. */
+/** Many exchanges run at once, since some wait for bytes that never come. */
 export const exchanges: fc.Arbitrary<readonly Exchange[]> = fc.array(
   fc.record({
     bytes: fc.oneof(

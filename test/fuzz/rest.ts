@@ -1,4 +1,4 @@
-// REST documents: requests that api-requests.ts makes, to a control plane whose gateway enforces what is accepted.
+// Sends the requests of api-requests.ts to a control plane whose gateway enforces what is accepted.
 
 import { adminToken, gatewayToken } from "../fixtures/system.ts";
 import { type ApiRequest, anId, apiRequests, apps, operationsOf, ownApp, type Role } from "./api-requests.ts";
@@ -6,7 +6,7 @@ import type { ControlPlaneWatch } from "./control-plane-watch.ts";
 import type { Answer } from "./http-client.ts";
 import { Fault, type Fuzzer, type Surroundings, type Target } from "./target.ts";
 
-/** What reads, whatever its method says. */
+/** This route only reads, whatever its method says. */
 const readsByPost = "/policies/validate";
 const looksAtFleetEvery = 20;
 const isDocument = /\/(policies|templates)\/[^/]+$/;
@@ -32,18 +32,18 @@ function show({ role, method, path, headers, body }: ApiRequest): string {
 }
 
 interface Made {
-  /** The URL that made it, and that it is below. */
+  /** The URL of the collection that it was made in. */
   readonly collection: string;
   readonly id: string;
 }
 
-/** What there is at the control plane, as one round after the other finds it. */
+/** What exists at the control plane when a round begins. */
 class Session {
   readonly #watch: ControlPlaneWatch;
   #tokens: Partial<Record<Role, string>> = {};
-  /** Made by inputs of this round. */
+  /** Things made by inputs of this round. */
   readonly #made: Made[] = [];
-  /** Not for inputs to delete. */
+  /** Tokens that inputs must not delete. */
   readonly #roleTokens: Made[] = [];
   #played = 0;
 
@@ -51,7 +51,7 @@ class Session {
     this.#watch = watch;
   }
 
-  /** The apps are there, each role has its token, and what the last round made is gone: nothing piles up. */
+  /** Makes the apps and each role's token, and deletes what the last round made, so that nothing piles up. */
   async prepare(): Promise<void> {
     const gone = [...this.#made.splice(0), ...this.#roleTokens.splice(0)];
     for (const { collection, id } of gone) await this.#asAdmin("DELETE", `${collection}/${encodeURIComponent(id)}`);
@@ -74,7 +74,7 @@ class Session {
     const answer = await this.#send(input);
     this.#assess(input, answer);
     await this.#watch.lookAtStalls(async () => {
-      // The same document once more would change nothing, and cost nothing.
+      // An equal document would change nothing and cost nothing, so the old one is deleted first.
       if (input.method === "PUT" && isDocument.test(input.path))
         await this.#asAdmin("DELETE", input.path.split("?", 1)[0] as string);
       await this.#send(input);

@@ -1,4 +1,4 @@
-// What npm run fuzz promises of its seeds, and that a round tells what it found.
+// Tests what npm run fuzz promises about its seeds, and that a round reports what it found.
 
 import fc from "fast-check";
 import { expect, it } from "vitest";
@@ -31,13 +31,13 @@ const finds = (isFault: (input: number[]) => boolean): Fuzzer<unknown> => ({
   show: (input) => JSON.stringify(input),
 });
 
-it("tells what was found, with the smallest input that shows it and the seed that plays it again", async () => {
+it("a round reports what it found, with the smallest input that shows it and the seed that plays it again", async () => {
   const fuzzer = finds((input) => input.some((one) => one > 500));
   const { finding } = await playRound("numbers", fuzzer, 7, 2_000);
   expect(finding).toEqual({ target: "numbers", seed: 7, what: "more than 500", input: "[501]" });
 });
 
-it("tells of a fault that does not come a second time, too", async () => {
+it("a round also reports a fault that does not come a second time", async () => {
   let times = 0;
   const fuzzer = finds((input) => {
     times += input.length > 0 ? 1 : 0;
@@ -46,7 +46,7 @@ it("tells of a fault that does not come a second time, too", async () => {
   expect((await playRound("numbers", fuzzer, 7, 200)).finding?.what).toBe("more than 500 (not at the second try)");
 });
 
-it("ends when the time is up, with how many inputs were played", async () => {
+it("a round ends when the time is up, and reports how many inputs were played", async () => {
   const { inputs, finding } = await playRound(
     "numbers",
     finds(() => false),
@@ -56,7 +56,7 @@ it("ends when the time is up, with how many inputs were played", async () => {
   expect([inputs > 0, finding]).toEqual([true, undefined]);
 });
 
-it("tells of an input whose time was up before it was done, when it is at fault, and not when it is not", async () => {
+it("a round reports an input that is still under way when the time is up only if it is at fault", async () => {
   const slow = (isFault: boolean): Fuzzer<unknown> => ({
     ...finds(() => false),
     async play() {
@@ -68,19 +68,19 @@ it("tells of an input whose time was up before it was done, when it is at fault,
   expect((await playRound("numbers", slow(true), 7, 20)).finding?.what).toBe("late");
 });
 
-it("changes a tree at one place, and can name a field like a prototype's", () => {
+it("a change affects one place of a tree, and can name a field like a prototype's", () => {
   const change = { how: "add", at: 0, name: "__proto__", value: 1 } as const;
   expect(JSON.stringify(changed({ a: [1, 2] }, change))).toBe('{"a":[1,2],"__proto__":1}');
   expect(changed({ a: [1, 2] }, { ...change, how: "replace", at: 2 })).toEqual({ a: [1, 2].with(0, 1) });
   expect(changed({ a: [1, 2] }, { ...change, how: "wrap", at: 1 })).toEqual({ a: [[1, 2]] });
 });
 
-it("says in JSON what no object can say", () => {
+it("a change of text can make JSON that no object could hold", () => {
   expect(changedText('{"a":2}', { how: "repeat a key", at: 0, depth: 1 })).toBe('{"a":1,"a":2}');
   expect(changedText('{"a":2}', { how: "nest", at: 0, depth: 3 })).toBe('{"a":[[[]]],"a":2}');
 });
 
-it("changes bytes", () => {
+it("a change of bytes can insert, delete, cut and swap", () => {
   const change = { at: 1, length: 1, bytes: Buffer.from("-") };
   const texts = (["insert", "delete", "cut", "swap"] as const).map((how) =>
     changedBytes(Buffer.from("abc"), { ...change, how }).toString(),

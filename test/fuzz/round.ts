@@ -1,15 +1,15 @@
-// One round of a fuzzer: inputs as its seed has them until the time is up or one of them is at fault, which is then made
-// as small as time allows. The same seed plays the same inputs again.
+// Plays one round of a fuzzer: the inputs of its seed until the time is up or one of them is at fault, which is then made as
+// small as time allows. The same seed plays the same inputs again.
 
 import fc from "fast-check";
 import type { Fuzzer } from "./target.ts";
 
 export interface Finding {
   readonly target: string;
-  /** Plays it again, as the first round of its target. */
+  /** Plays the finding again, as the first round of its target. */
   readonly seed: number;
   readonly what: string;
-  /** The smallest that was found. */
+  /** The smallest input that was found. */
   readonly input: string;
 }
 
@@ -33,8 +33,8 @@ export async function playRound(
     await recover?.();
     return { inputs: 0, finding: { target, seed, what: `before the round: ${messageOf(error)}`, input: "" } };
   }
-  // fast-check goes on when the time is up, without the input that is under way: the next round must not meet it, and what
-  // becomes of it counts.
+  // When the time is up, fast-check goes on without the input that is under way. The next round must not run beside it, and its
+  // outcome counts.
   let underWay: Promise<void> = Promise.resolve();
   let last: unknown;
   let played = 0;
@@ -50,7 +50,7 @@ export async function playRound(
     () => undefined,
     (error: unknown) => ({ what: messageOf(error), input: show(last).slice(0, mostShown) }),
   );
-  // That no input at all was done with in time is a failure to fast-check, and none to us.
+  // fast-check fails if no input at all was finished in time; for us that is no failure.
   if (!first.failed || first.counterexample === null) {
     if (late !== undefined) await recover?.();
     return { inputs: played, finding: late === undefined ? undefined : { target, seed, ...late } };

@@ -1,5 +1,5 @@
-// The reader of snapshots in Node, the same source as the gateway's: whatever it is given, it throws nothing, and reads by lines
-// what it reads as one document.
+// Tests in Node the reader of snapshots, which has the same source as the gateway's: it must never throw, and must read by
+// lines what it reads as one document.
 
 import { setImmediate } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
@@ -29,7 +29,7 @@ const texts = fc.oneof(
 export const readingFuzzer: Fuzzer<string> = {
   inputs: texts,
   async play(text) {
-    // Whoever else fuzzes in this process gets a turn.
+    // Other fuzzers in this process get a turn.
     await setImmediate();
     assess(text);
   },
@@ -46,7 +46,7 @@ function assess(text: string): void {
   const before = readByLines(goodSnapshot(good), undefined)?.snapshot;
   if (before === undefined) throw new Fault("the good snapshot was not read");
   const lines = readByLines(text, undefined);
-  // What the one before had in the same words is taken from there, and must be the same.
+  // Unchanged lines are taken from the previous reading, and the result must be the same.
   const linesAgain = readByLines(text, before);
   if (!isDeepStrictEqual(reportedOf(lines), reportedOf(linesAgain)))
     throw new Fault("another reading after a snapshot with the same lines");
@@ -55,7 +55,7 @@ function assess(text: string): void {
     if (value !== undefined) readSnapshot(value);
     return;
   }
-  // By lines a broken head is told before what follows it is looked at.
+  // A reading by lines reports a broken head before what follows it is read.
   if (value === undefined) {
     if (lines.problems.length === 0) throw new Fault("read by lines what is not JSON");
     return;
@@ -80,7 +80,7 @@ function decoded(text: string): unknown {
   }
 }
 
-/** Without what only one of the ways keeps for the next time. */
+/** @returns the reading without what only one of the ways keeps for the next time */
 function reportedOf(reading: SnapshotReading | undefined): unknown {
   if (reading?.snapshot === undefined) return reading?.problems;
   const { epoch, revision, policies, bans, callers } = reading.snapshot;

@@ -1,4 +1,4 @@
-// Snapshots as a control plane writes them, each with a policy by whose limit one sees which of them serves.
+// Makes snapshots as a control plane writes them, each with a policy whose limit shows which snapshot is in force.
 
 import fc from "fast-check";
 import { layOut } from "../../limiter/src/protocol/snapshot-lines.ts";
@@ -7,11 +7,11 @@ import { byteChanges, type Change, changed, changes } from "./hostile.ts";
 export interface Good {
   readonly epoch: string;
   readonly revision: number;
-  /** Of the policy that tells it; no other snapshot of this run has it. */
+  /** The limit of the policy that identifies the snapshot; no other snapshot of this run has it. */
   readonly quota: number;
 }
 
-/** Answers with the limit of the snapshot in force. */
+/** Requests to this path are answered with the limit of the snapshot in force. */
 export const telltalePath = "/telltale";
 export const telltale = { app: "default", policy: "telltale" } as const;
 
@@ -71,11 +71,11 @@ function textOf({ head, ...lists }: Parts): string {
   return layOut(JSON.stringify(head), Object.fromEntries(lines) as Parameters<typeof layOut>[1]);
 }
 
-/** A snapshot somebody has changed: in what its documents say, in the rest, or in its text. */
+/** A snapshot with changes: in its documents, in the rest, or in its text. */
 export interface ChangedSnapshot {
   readonly where: keyof Parts | "nowhere";
   readonly by: readonly Change[];
-  /** Not laid out by lines: as one JSON document. */
+  /** Written as one JSON document instead of by lines. */
   readonly inOne: boolean;
 }
 

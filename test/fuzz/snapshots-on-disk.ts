@@ -1,5 +1,5 @@
-// Snapshots on a gateway's disk, damaged while nginx is down or runs, and no control plane: it starts, limits by one that it
-// was once given or says that it has none, and never by half of one.
+// Damages snapshots on a gateway's disk while nginx is down or runs, without a control plane. The gateway must start, limit by a
+// snapshot that it was once given or report that it has none, and never use a part of one.
 
 import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -18,7 +18,7 @@ const patienceMs = 20_000;
 const quotas = [1_111, 2_222] as const;
 
 interface Damage {
-  /** To which of the files, counted round; to all of them where it is undefined. */
+  /** The index of the damaged file, modulo their number; undefined: all files. */
   readonly file: number | undefined;
   readonly by: readonly ByteChange[];
   readonly nginx: "down" | "running";
@@ -41,12 +41,12 @@ async function start({ stack }: Surroundings): Promise<Fuzzer<unknown>> {
     .filter((name) => name.includes("snapshot") && statSync(join(snapshotDir, name)).isFile())
     .map((name) => ({ path: join(snapshotDir, name), bytes: readFileSync(join(snapshotDir, name)) }));
   if (kept.length === 0) throw new Error(`no snapshot was kept in ${snapshotDir}`);
-  // Written over, not replaced: they stay who owns them.
+  // The files are overwritten, not replaced, so that they keep their owner.
   const restore = () => {
     for (const { path, bytes } of kept) writeFileSync(path, bytes);
   };
   const watched = new GatewayWatch("the gateway with a damaged disk", gateway.directory);
-  /** Whether nginx was started with what is good. */
+  /** Whether nginx was started with good files. */
   let hasGood = true;
   const fuzzer: Fuzzer<Damage> = {
     inputs: fc.record({
@@ -96,7 +96,7 @@ async function assess(gateway: LoneGateway, nginx: Damage["nginx"]): Promise<voi
   const limit = headers["x-ratelimit-limit"];
   if (nginx === "running" && limit !== `${quotas[1]}`)
     throw new Fault(`forgot by a reload what it had: the limit is ${limit}`);
-  // It serves whether it has one or not.
+  // The gateway serves with and without a snapshot.
   if (health.status !== 200) throw new Fault(`its health answered ${health.status}: ${health.body}`);
   if (JSON.parse(health.body).status !== "ok") {
     if (limit !== undefined) throw new Fault(`has no snapshot, by its own word, and limits to ${limit}`);

@@ -1,5 +1,5 @@
-// Two spellings that nginx itself reads as one: of a path, an argument, a host, a header's name. Whatever a client writes, it
-// is to meet the counter that the plain spelling meets.
+// Makes pairs of spellings that nginx itself reads as one: of a path, an argument, a host, a header's name. Whatever a client
+// writes, it must be counted by the counter of the plain spelling.
 
 import fc from "fast-check";
 
@@ -13,7 +13,7 @@ export type Spelled = "path" | "query" | "host" | "header";
 interface Choice {
   readonly of: Spelled;
   readonly word: string;
-  /** Where characters are escaped, and what is put between segments. */
+  /** Which characters are escaped, and what is inserted between segments. */
   readonly escapes: readonly number[];
   readonly lowerCase: boolean;
   readonly inserted: readonly { readonly at: number; readonly what: string }[];
@@ -37,7 +37,7 @@ const choices: fc.Arbitrary<Choice> = fc.record({
   absolute: fc.boolean(),
 });
 
-/** @param unique of each pair: nobody else's counter */
+/** @param unique a part for each pair, so that no other request uses its counter */
 export function spellings(): fc.Arbitrary<(unique: string) => Spelling> {
   return choices.map((choice) => (unique: string) => spelled(choice, unique));
 }
@@ -53,7 +53,7 @@ function spelled({ of, word, escapes, lowerCase, inserted, after, absolute }: Ch
         return `${before.join("")}/${segment}`;
       });
       const path = `${odd.join("")}${after}`;
-      // A target of two slashes at its beginning is a path all the same.
+      // A target that begins with two slashes is a path too.
       return pair(`/one/${unique}/${word}`, absolute ? `http://elsewhere.example${path}` : path);
     }
     case "query": {

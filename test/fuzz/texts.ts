@@ -1,5 +1,5 @@
-// YAML and JSON texts: a viewer has them validated, an editor puts them. What is taken says what its text says, and takes
-// no time to speak of.
+// Sends YAML and JSON texts: a viewer has them validated, an editor puts them. What is accepted must be stored as the text says,
+// and take hardly any time.
 
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
@@ -8,7 +8,7 @@ import { type DocumentText, documentTexts } from "./document-texts.ts";
 import type { Answer } from "./http-client.ts";
 import { Fault, type Fuzzer, type Surroundings, type Target } from "./target.ts";
 
-/** Whose policies may match everything, so that what is wrong is the text's fault. */
+/** Policies of this app may match everything, so that only the text can be at fault. */
 const app = "default";
 const policy = `/api/v1/apps/${app}/policies/from-texts`;
 const template = `/api/v1/apps/${app}/templates/from-texts`;
@@ -93,12 +93,12 @@ async function assess(
   });
   const { name: _, ...said } = { name: "", ...JSON.parse(bytes.toString("utf8").replace(/^\ufeff/, "")) };
   const { name: __, ...kept } = JSON.parse(stored.body);
-  // JSON has one zero, as it is written.
+  // JSON keeps one zero, as it is written.
   if (!isDeepStrictEqual(kept, JSON.parse(JSON.stringify(said))))
     throw new Fault(`another document was stored: ${stored.body.slice(0, 300)}`);
 }
 
-/** With what is no text as hexadecimal. */
+/** @returns the text, or hexadecimal if the bytes are not text */
 function shown(bytes: Buffer): string {
   const text = bytes.toString("utf8");
   return Buffer.from(text).equals(bytes) ? JSON.stringify(text) : `hex ${bytes.toString("hex")}`;

@@ -1,9 +1,9 @@
-// A module bound early does what it did, and LuaJIT sees what its functions call. Every source here runs both ways.
+// A module bound early does the same as before, and LuaJIT sees what its functions call. Every source here runs both ways.
 
 import { describe, expect, test } from "vitest";
 import { early, resultOf, type Sources } from "./fixture.ts";
 
-/** The module bound early, after both have given the same result. */
+/** @returns the module bound early, once both ways have given the same result */
 function bound(sources: Sources): string {
   const modules = early(sources);
   expect(resultOf(modules.early)).toBe(resultOf(modules.late));
@@ -28,7 +28,7 @@ describe("a function that is called before it is defined", () => {
     expect(resultOf(bound(callees))).toBe("{6,1}");
   });
 
-  test("stays declared ahead where two call each other", () => {
+  test("stays declared ahead if two functions call each other", () => {
     const module = bound(`
       export function result(): unknown { return [even(10), even(7)]; }
       function even(n: number): boolean { return n === 0 || odd(n - 1); }
@@ -37,7 +37,7 @@ describe("a function that is called before it is defined", () => {
     expect(module).toMatch(/^local (even|odd)$/m);
   });
 
-  test("is called as the module is loaded", () => {
+  test("may be called while the module is loaded", () => {
     const module = bound(`
       export function result(): unknown { return made; }
       const base = 3;
@@ -48,7 +48,7 @@ describe("a function that is called before it is defined", () => {
     expect(resultOf(module)).toBe("7");
   });
 
-  test("may have the name of a local elsewhere", () => {
+  test("may share its name with a local elsewhere", () => {
     bound(`
       export function cost(n: number): number { return n * 2; }
       export function result(): unknown { const double = cost(4); { const cost = 1; return [double, cost]; } }
@@ -56,7 +56,7 @@ describe("a function that is called before it is defined", () => {
   });
 });
 
-test("a variable that changes stays one", () => {
+test("a variable that changes stays a variable", () => {
   const module = bound(`
     export function result(): unknown { add(2); add(3); return count; }
     function add(n: number): void { count += n; }
@@ -79,7 +79,7 @@ test("an export is called by its local", () => {
   expect(module.replace(/____exports\.\w+ = /g, "")).not.toMatch(/____exports\./);
 });
 
-test("what is imported from two modules of one base name is what each of them exports", () => {
+test("imports from two modules of one base name are what each of them exports", () => {
   bound({
     "main.ts": `
       import { one } from "./in/part.ts";
@@ -96,7 +96,7 @@ test("a library's functions are read once", () => {
   expect(module.match(/math\.\w+/g)).toEqual(["math.floor", "math.max"]);
 });
 
-test("a text is joined at once", () => {
+test("a text is joined in one expression", () => {
   const module = bound(`
     export function result(): unknown { return text("a", 2, ["c"]); }
     function text(a: string, b: number, c: string[]): string { return \`\${a}=\${b};\` + (a + c[0]) + (b + 1); }
@@ -104,7 +104,7 @@ test("a text is joined at once", () => {
   expect(module).toContain('return a .. "=" .. tostring(b) .. ";" .. a .. c[1] .. tostring(b + 1)');
 });
 
-test("a comment stays with what it says", () => {
+test("a comment stays with the code that it describes", () => {
   const module = bound(`
     /** The answer. */
     export function result(): unknown { return part(); }

@@ -1,5 +1,5 @@
-// Small TypeScript sources, run in Lua 5.1 twice: as the compiler emits them, with all their functions, and flattened to
-// one body. Both must reply the same, after the same calls of Redis in the same order.
+// Runs small TypeScript sources twice in Lua 5.1: as the compiler emits them, with all their functions, and flattened to one
+// body. Both must give the same reply, after the same calls of Redis in the same order.
 
 import { execFileSync } from "node:child_process";
 import { resolve } from "node:path";
@@ -10,7 +10,7 @@ import { flattenScript, headerOf, type LuaModule } from "../../gateway/build/fla
 
 export interface Run {
   readonly script: string;
-  /** Of the flattened script: the reply, and what redis.call was called with, as Lua source. */
+  /** The reply of the flattened script; the next field: the arguments of redis.call, as Lua source. */
   readonly reply: string;
   readonly calls: readonly string[];
 }
@@ -20,7 +20,7 @@ declare const redis: { call(this: void, ...values: unknown[]): any };
 declare function tonumber(this: void, value: unknown): number | undefined;
 `;
 
-/** redis.call answers with its last argument, but to INCR with the number of calls so far. */
+/** redis.call returns its last argument, except that INCR returns the number of calls so far. */
 const runtime = `
 local function show(value)
   if type(value) == "number" then return string.format("%.17g", value) end
@@ -69,7 +69,7 @@ const folder = "/fixture/";
 const libraries = new Map<string, ts.SourceFile | undefined>();
 
 function transpile(sources: Sources, more: tstl.CompilerOptions, plugins: tstl.Plugin[] = []): string[] {
-  // Declared on the last lines, so that a leading comment stays the first.
+  // The declarations are on the last lines, so that a leading comment stays the first.
   const texts = new Map(Object.entries(filesOf(sources)).map(([name, text]) => [folder + name, text + declarations]));
   const all = { ...options, ...more } as ts.CompilerOptions;
   const host = ts.createCompilerHost(all);
@@ -121,7 +121,7 @@ export function flattened(sources: Sources, constants?: Record<string, string>, 
   return flattenScript(modulesOf(sources), { path: `${folder}main.ts`, function: called }, constants);
 }
 
-/** Lua that makes the module as the compiler emits it. */
+/** @returns Lua that makes the module as the compiler emits it */
 export function unflattened(sources: Sources): string {
   const entry = { luaBundle: "bundle.lua", luaBundleEntry: `${folder}main.ts`, outDir: folder, rootDir: folder };
   const [bundle] = transpile(sources, entry);
@@ -136,7 +136,7 @@ export function runLua(lua: string, constants: Readonly<Record<string, string>> 
   return output.trimEnd().split("\n");
 }
 
-/** @throws when the flattened script does anything else than the functions that it was made of */
+/** @throws if the flattened script does anything else than the functions that it was made of */
 export function run(sources: Sources, constants: Record<string, string> = {}): Run {
   const script = flattened(sources, constants);
   const quoted = (lua: string) => `[==[\n${lua}]==]`;
@@ -151,7 +151,7 @@ export function run(sources: Sources, constants: Record<string, string> = {}): R
   return { script, reply, calls };
 }
 
-/** A module as it is compiled for nginx, with early binding and without; of several sources, their bundle. */
+/** Compiles a module as for nginx, with early binding and without; of several sources, their bundle. */
 export function early(sources: Sources): { readonly early: string; readonly late: string } {
   const entry = { luaBundle: "bundle.lua", luaBundleEntry: `${folder}main.ts`, outDir: folder, rootDir: folder };
   const options = { luaTarget: tstl.LuaTarget.LuaJIT, ...(typeof sources === "string" ? {} : entry) };
@@ -159,7 +159,7 @@ export function early(sources: Sources): { readonly early: string; readonly late
   return { early: compiled([earlyBinding]), late: compiled([]) };
 }
 
-/** What `luajit` prints of the module's export `result`, called. */
+/** @returns what `luajit` prints when the module's export `result` is called */
 export function resultOf(module: string): string {
   const program = `${runtime}\nio.write(show((function(...) ${module} end)().result()))`;
   return execFileSync("luajit", ["-"], { input: program, encoding: "utf8" });

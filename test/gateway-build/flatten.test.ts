@@ -1,11 +1,11 @@
-// A script is one straight body that does what its functions did. Every source here runs as it was compiled too, and
-// `run` throws when the two differ in their reply or in their calls of Redis.
+// A script is one straight body that does what its functions did. Every source here also runs as it was compiled, and `run`
+// throws if the two differ in their reply or in their calls of Redis.
 
 import { describe, expect, test } from "vitest";
 import { headerOf } from "../../gateway/build/flatten.ts";
 import { flattened, run } from "./fixture.ts";
 
-/** The body of `script`, behind functions that it may call. */
+/** @returns the source of `script` with this body, after functions that it may call */
 const script = (functions: string, body: string) =>
   `${functions}\nexport function script(keys: string[], argv: string[]): unknown {\n${body}\n}\n`;
 
@@ -44,7 +44,7 @@ describe("a function is inlined", () => {
     expect(reply).toBe("{-7,13,21,30}");
   });
 
-  test("when it returns from inside of its loops, and its caller's loops go on", () => {
+  test("when it returns from inside its loops, and its caller's loops go on", () => {
     const find = `function find(wanted: number): number {
       for (let i = 0; i < 4; i++) {
         for (let j = 0; j < 4; j++) {
@@ -64,7 +64,7 @@ describe("a function is inlined", () => {
     expect(reply).toMatch(/^-?\d+$/);
   });
 
-  test("inside of another's arguments", () => {
+  test("inside another's arguments", () => {
     const { reply, calls } = run(
       script(
         `function next(n: number): number { redis.call("NEXT", n); return n + 1; }`,
@@ -87,14 +87,14 @@ describe("a function is inlined", () => {
     expect(reply).toBe("{101,11}");
   });
 
-  test("with several values, where they are taken apart", () => {
+  test("with several return values, where they are destructured", () => {
     const two = `function two(n: number): LuaMultiReturn<[number, number]> { if (n > 3) return $multi(n, 1); return $multi(0, n); }`;
     const body =
       "const [a, b] = two(tonumber(argv[0]) as number); let c = 0; let d = 0; [c, d] = two(2); return [a, b, c, d];";
     expect(run(script(two, body)).reply).toBe("{7,1,0,2}");
   });
 
-  test("with a function that it is given, and with switch, for of and continue", () => {
+  test("with a function as argument, and with switch, for of and continue", () => {
     const functions = `
       function each(n: number, f: (this: void, i: number) => void): void { for (let i = 0; i < n; i++) f(i); }
       function pick(k: string, n: number): number { switch (k) { case "a": return n; case "b": n += 2; break; default: n *= 3; } return n + 1; }
@@ -104,7 +104,7 @@ describe("a function is inlined", () => {
     expect(run(script(functions, body)).reply).toBe("{4,1,4,4,8}");
   });
 
-  test("with nothing returned, where only what it does counts", () => {
+  test("without a return value, if only its effect counts", () => {
     const { calls } = run(
       script(`function set(n: number): void { if (n < 3) return; redis.call("SET", n); }`, "set(2); set(3); return 0;"),
     );
@@ -113,7 +113,7 @@ describe("a function is inlined", () => {
 });
 
 describe("a variable of an inlined function", () => {
-  test("never means the caller's of the same name", () => {
+  test("is distinct from the caller's of the same name", () => {
     const add = `function add(a: number, b: number): number { const sum = a + b; let rest = sum; while (rest > 3) rest -= 3; return rest; }`;
     const { reply } = run(
       script(
@@ -124,19 +124,19 @@ describe("a variable of an inlined function", () => {
     expect(reply).toBe("{1,2,5,2,2}");
   });
 
-  test("is a new one at every turn of a loop", () => {
+  test("is a new one in every iteration of a loop", () => {
     const count = `function count(n: number): number { let found; if (n > 1) found = n; return found ?? 0; }`;
     expect(run(script(count, "let all = ''; for (let i = 3; i > 0; i--) all += count(i); return all;")).reply).toBe(
       '"320"',
     );
   });
 
-  test("that is assigned leaves the argument as it was", () => {
+  test("that is assigned leaves the argument unchanged", () => {
     const lower = `function lower(n: number): number { n -= 1; if (n > 2) return n; return n * 2; }`;
     expect(run(script(lower, "const n = 2; return [lower(n), lower(5), n];")).reply).toBe("{2,4,2}");
   });
 
-  test("has a plain name, numbered where it would hide another", () => {
+  test("has a plain name, with a number if it would hide another", () => {
     const half = `function half(n: number): number { const rest = n % 2; redis.call("A", rest, rest); return (n - rest) / 2; }`;
     const lua = flattened(script(half, "const rest = tonumber(argv[0]) as number; return [half(rest), rest];"));
     expect(lua).toMatch(/local rest = tonumber\(ARGV\[1\]\)/);
@@ -168,7 +168,7 @@ describe("arguments are evaluated once and in order", () => {
   });
 });
 
-describe("a call in a place that is evaluated sometimes", () => {
+describe("a call that is evaluated conditionally", () => {
   const noisy = `${rank} function yes(n: number): boolean { redis.call("YES", n); if (n > 9) return false; return true; }`;
 
   test("is made only then: &&, || and ?:", () => {
@@ -183,7 +183,7 @@ describe("a call in a place that is evaluated sometimes", () => {
     expect(calls).toEqual(['"YES" 2', '"YES" 30', '"SEEN" 6']);
   });
 
-  test("is made at every turn in a loop's condition", () => {
+  test("is made in every iteration in a loop's condition", () => {
     const { calls } = run(
       script(noisy, "let n = 8; while (yes(n) && n < 12) n++; do { n--; } while (yes(n) === false); return n;"),
     );
@@ -200,7 +200,7 @@ describe("a call in a place that is evaluated sometimes", () => {
     expect(calls).toEqual(['"A"', '"YES" 1', '"B"']);
   });
 
-  test("of one expression stands there itself", () => {
+  test("is replaced by its expression if the function is only that", () => {
     const lua = flattened(
       script(
         "function over(a: number, b: number): boolean { return a > b * 2; }",
@@ -210,7 +210,7 @@ describe("a call in a place that is evaluated sometimes", () => {
     expect(lua).toContain("n > 3 and n + 1 > (n - 2) * 2 and 1 or 0");
   });
 
-  test("may have false or nil for its value", () => {
+  test("may have false or nil as its value", () => {
     const maybe =
       "function maybe(n: number): boolean | undefined { redis.call('M', n); if (n > 5) return undefined; return n > 2; }";
     expect(
@@ -252,7 +252,7 @@ describe("a record of functions", () => {
   });
 });
 
-describe("a record that stays inside", () => {
+describe("a record that does not escape", () => {
   test("becomes a local for each field, also when branches make it", () => {
     const { reply, script: lua } = run(
       script(
@@ -265,7 +265,7 @@ describe("a record that stays inside", () => {
     expect(lua).not.toContain("{quotient");
   });
 
-  test("may be changed, copied and made of what it was", () => {
+  test("may be changed, copied and rebuilt from its own fields", () => {
     const body = `let p = { a: 1, b: 2 }; p.a += 5; p = { a: p.b, b: p.a }; const q = p; q.b += 1;
       const nested = { inner: { n: p.a }, other: 1 }; nested.inner.n += 1; return [p.a, p.b, nested.inner.n];`;
     expect(run(script("", body)).reply).toBe("{2,7,3}");
@@ -279,13 +279,13 @@ describe("a record that stays inside", () => {
     expect(calls).toEqual(['"R" {a=3}']);
   });
 
-  test("leaves nothing of the fields that no one reads", () => {
+  test("leaves no code for fields that nothing reads", () => {
     const lua = flattened(script("", "const p = { read: argv[0], unread: argv[1] }; return p.read;"));
     expect(lua).toBe("local p_read = ARGV[1]\nreturn p_read\n");
   });
 });
 
-describe("what is known when the script is built", () => {
+describe("a constant known when the script is built", () => {
   const kinds = `
     type Kind = "bucket" | "window";
     declare const KIND: Kind;
@@ -298,7 +298,7 @@ describe("what is known when the script is built", () => {
     }`;
   const source = script(kinds, "return charge(limitOf(KIND, tonumber(argv[0]) as number));");
 
-  test("chooses the branches of a script of its own", () => {
+  test("chooses the branches of the script", () => {
     const { reply, script: lua } = run(source, { KIND: "bucket" });
     expect(reply).toBe("14");
     expect(lua).toBe('local n = tonumber(ARGV[1])\nlocal limit_n = n * 2\nreturn redis.call("BUCKET", limit_n)\n');
@@ -319,7 +319,7 @@ describe("what is known when the script is built", () => {
     expect(lua).toBe("return 3969\n");
   });
 
-  test("leaves alone what JavaScript and Lua compute or print differently", () => {
+  test("is not computed where JavaScript and Lua compute or print differently", () => {
     const { reply } = run(script("const n = -7; const zero = 0;", "return [n % 3, 1 / (zero * n), 2 ** -1];"));
     expect(reply).toBe("{2,-inf,0.5}");
   });
@@ -335,7 +335,7 @@ test("arithmetic keeps its order of evaluation when an expression takes a parame
   expect(run(script(functions, body)).reply).toBe("{80,2,-12,7,-19,-91,0.25}");
 });
 
-test("the first value alone is taken of a library function that has several", () => {
+test("only the first value is taken of a library function that returns several", () => {
   const functions = `
     declare namespace string { function match(this: void, s: string, p: string): any; }
     function first(s: string): any { return string.match(s, "^(%d+) (%d+)$"); }`;
@@ -344,7 +344,7 @@ test("the first value alone is taken of a library function that has several", ()
   );
 });
 
-test("a library function that stands there more than once is looked for once, and hides no local of its name", () => {
+test("a library function that is used more than once is looked up once, and hides no local of its name", () => {
   const body = "const min = argv.length; return [math.min(min, 1), math.min(2, 3), math.max(4, 5)];";
   const math =
     "declare namespace math { function min(this: void, a: number, b: number): number; function max(this: void, a: number, b: number): number; }";
@@ -354,7 +354,7 @@ test("a library function that stands there more than once is looked for once, an
   expect(lua).toContain("math.max(");
 });
 
-test("a library function that stands in a loop is looked for once", () => {
+test("a library function that is used in a loop is looked up once", () => {
   const math = "declare namespace math { function min(this: void, a: number, b: number): number; }";
   const body = "let n = 0; for (let i = 0; i < 3; i++) { n += math.min(i, 1); } return n;";
   const { reply, script: lua } = run(script(math, body));
@@ -362,7 +362,7 @@ test("a library function that stands in a loop is looked for once", () => {
   expect(lua).toContain("local min = math.min\n");
 });
 
-test("more locals than Lua allows at once are kept in blocks of their own", () => {
+test("more locals than Lua allows at once are put in blocks", () => {
   const sums = Array.from({ length: 300 }, (_, i) => `redis.call("S", weigh(n + ${i}));`).join("\n");
   const weigh =
     "function weigh(n: number): number { const a = n * 2; const b = a % 7; if (a > 20) return redis.call('BIG', a, b, a, b); return a + b + a * b; }";

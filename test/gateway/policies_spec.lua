@@ -1,4 +1,4 @@
--- Policies, keys and addresses mean the same in the Lua that nginx runs as they mean in Node.
+-- Policies, keys and addresses mean the same in the Lua that nginx runs as in Node.
 
 local cjson = require("cjson")
 local product = require("test.gateway.product")
@@ -13,7 +13,7 @@ local compilePolicy = product.module("limiter.src.compiled.compile").compilePoli
 local readSnapshot = product.module("limiter.src.protocol.read-snapshot").readSnapshot
 local index = product.module("limiter.src.index.policy-index")
 
--- Sorted as Lua's tables are not: problems by their words, and the known fields within them.
+-- Sorts problems by their words, and the known fields within them, because Lua's tables have no order.
 local function inOrder(problems)
   local sorted = {}
   for i, problem in ipairs(problems) do
@@ -122,7 +122,7 @@ describe("in nginx, a policy document", function()
   end
 end)
 
-describe("in nginx, a request meets its policies in order:", function()
+describe("in nginx, a request matches its policies in order:", function()
   local matching = product.vectors("policy-matching")
   local compiled = {}
   for i, entry in ipairs(matching.policies) do
@@ -161,8 +161,8 @@ describe("in nginx, a path and the regular expression", function()
     end)
   end
 
-  -- Bytes that are no UTF-8 come percent-encoded from clients; no text in Node holds them.
-  it("takes each byte that is no UTF-8 for one character, which only . and negated classes match", function()
+  -- Clients send bytes that are not UTF-8 percent-encoded; a string in Node cannot hold them.
+  it("takes each byte that is not UTF-8 as one character, which only . and negated classes match", function()
     for _, bytes in ipairs({ "\255", "\128", "\192", "\193", "\245", "\195" }) do
       assert.is_true(matches("^/a.b$", "/a" .. bytes .. "b"))
       assert.is_true(matches("^/a[^x]b$", "/a" .. bytes .. "b"))
@@ -171,7 +171,7 @@ describe("in nginx, a path and the regular expression", function()
       assert.is_false(matches("^/ab$", "/a" .. bytes .. "b"))
       assert.is_true(matches("^/a.$", "/a" .. bytes))
     end
-    -- Overlong, half of a surrogate pair, beyond the last code point, cut short.
+    -- These are overlong, half of a surrogate pair, beyond the last code point, and cut short.
     for bytes, count in pairs({ ["\224\128\175"] = 3, ["\237\160\128"] = 3, ["\244\144\128\128"] = 4, ["\226\130"] = 2, ["\240\159\152"] = 3 }) do
       assert.is_true(matches("^.{" .. count .. "}$", bytes))
       assert.is_true(matches("^.{" .. count + 1 .. "}/$", bytes .. "a/"))
@@ -183,14 +183,14 @@ describe("in nginx, the cost that a request states", function()
   local costFrom = product.module("limiter.src.document.cost").costFrom
   local source = { from = "header", name = "x", default = 5, max = 100 }
 
-  it("is an integer from 1 to the max, or the default", function()
+  it("is an integer from 1 to the maximum, or the default", function()
     assert.equal(5, costFrom(nil, source))
     for _, cost in ipairs({ 1, 9, 10, 99, 100 }) do
       assert.equal(cost, costFrom(tostring(cost), source))
     end
   end)
 
-  it("is none in any other text", function()
+  it("is absent from any other text", function()
     for _, text in ipairs({ "", "0", "-1", "+1", "1.5", "nan", "inf", "1e1", "0x1", " 1", "1 ", "01", "101", "1, 1", "\0" }) do
       assert.is_nil(costFrom(text, source), text)
     end
@@ -224,7 +224,7 @@ describe("in nginx, an override", function()
     assert.is_nil(found("", ""))
   end)
 
-  it("is looked for only where there are any", function()
+  it("is searched only if the policy has overrides", function()
     assert.is_nil(compiling.overrideFor(compilePolicy("shop", validatePolicy({
       name = "books",
       limits = { { algorithm = "fixed-window", quota = 5, window = "1d" } },
@@ -232,14 +232,14 @@ describe("in nginx, an override", function()
   end)
 end)
 
-describe("in nginx, exempt", function()
+describe("in nginx, exemptions", function()
   local compiling = product.module("limiter.src.compiled.compile")
   local function policyWith(exempt)
     local limits = { { algorithm = "fixed-window", quota = 5, window = "1d" } }
     return compilePolicy("shop", validatePolicy({ name = "books", key = { "ip" }, limits = limits, exempt = exempt }).policy)
   end
 
-  it("are the addresses of the networks", function()
+  it("cover the addresses of the networks", function()
     local policy = policyWith({ cidrs = { "10.1.2.3/8", "192.0.2.128/25", "192.0.2.1", "2001:db8::/33", "::1" } })
     for _, address in ipairs({ "10.255.0.1", "::ffff:10.0.0.0", "192.0.2.255", "192.0.2.1", "2001:db8:7fff::1", "::1" }) do
       assert.is_true(compiling.isExemptAddress(policy, address), address)
@@ -250,7 +250,7 @@ describe("in nginx, exempt", function()
     assert.is_false(compiling.isExemptKey(policy, { "10.0.0.1" }))
   end)
 
-  it("are the key values that match", function()
+  it("cover the key values that match", function()
     local policy = policyWith({ keys = { { "192.0.2.*" }, { "2001:db8::1" } } })
     assert.is_true(compiling.isExemptKey(policy, { "192.0.2.9" }))
     assert.is_true(compiling.isExemptKey(policy, { "2001:db8:0:0:0:0:0:0/64" }))
@@ -275,7 +275,7 @@ describe("in nginx, a schedule", function()
 
   it("is open by its zone's clocks, over the end of the week too", function()
     local schedule = reading.snapshot.policies[1].schedule
-    -- Sunday the 29th of March 2026, 22:00 in Berlin's summer: 20:00 UTC.
+    -- This is Sunday the 29th of March 2026, 22:00 in Berlin's summer: 20:00 UTC.
     local opens = 1774814400
     local function open(at)
       return schedules.isOpen(schedule, at)
@@ -283,7 +283,7 @@ describe("in nginx, a schedule", function()
     assert.same({ false, true, true, false }, { open(opens - 1), open(opens), open(opens + 28799), open(opens + 28800) })
     assert.equal(opens, schedules.nextChangeSeconds(schedule, opens - 10))
     assert.equal(1774746000, schedules.nextChangeSeconds(schedule, 1774746000 - 10))
-    -- A week before, in winter: an hour later.
+    -- A week before, in winter, the window opens an hour later in UTC.
     assert.same({ false, true }, { open(opens - 604800), open(opens - 604800 + 3600) })
   end)
 end)
@@ -311,7 +311,7 @@ end)
 describe("in nginx, a snapshot", function()
   local matching = product.vectors("policy-matching")
 
-  it("is read as it comes from JSON", function()
+  it("is read from decoded JSON", function()
     local message = { type = "snapshot", format = 1, epoch = "e1", revision = 7, policies = matching.policies }
     local reading = readSnapshot(cjson.decode(cjson.encode(message)))
     assert.same({}, reading.problems)
@@ -319,13 +319,13 @@ describe("in nginx, a snapshot", function()
     assert.equal(7, reading.snapshot.revision)
   end)
 
-  it("without policies is read, though Lua cannot tell an empty list", function()
+  it("without policies is read, though Lua cannot tell an empty list from an empty object", function()
     local reading = readSnapshot(cjson.decode('{"format":1,"epoch":"e1","revision":0,"policies":[]}'))
     assert.same({}, reading.problems)
     assert.same({}, reading.snapshot.policies)
   end)
 
-  it("carries bans and callers, and has none where it does not speak of them", function()
+  it("contains bans and callers, and has none if it does not mention them", function()
     local head = '{"format":1,"epoch":"e1","revision":0,"policies":[]'
     local without = readSnapshot(cjson.decode(head .. "}")).snapshot
     assert.same({ {}, {} }, { without.bans, without.callers })
@@ -341,7 +341,7 @@ describe("in nginx, a snapshot", function()
     assert.same({ bans, callers }, { reading.snapshot.bans, reading.snapshot.callers })
   end)
 
-  it("has no policy met whose app has no realm, and an entry for the bans of an app that has one", function()
+  it("lets no policy match whose app has no realm, and has an entry for the bans of an app with one", function()
     local text = [[{"format":1,"epoch":"e1","revision":0,
       "apps":[{"app":"sms"},{"app":"crm","realm":{"hosts":[],"paths":["/crm"]}}],
       "bans":[{"id":"1","app":"crm","cidr":"10.0.0.0/8","untilSeconds":1800000000}],
@@ -391,7 +391,7 @@ describe("in nginx, a snapshot", function()
     }, places)
   end)
 
-  it("of every wrong kind is refused, and nothing throws", function()
+  it("of any wrong kind is refused, and nothing throws", function()
     for _, text in ipairs({ "5", '"x"', "null", "true", "[]", "[1]", "{}", '{"format":2}', '{"format":{"a":1}}' }) do
       local reading = readSnapshot(cjson.decode(text))
       assert.is_nil(reading.snapshot)

@@ -1,5 +1,5 @@
--- What the tests in Lua test: the built gateway itself. Its modules without nginx (gateway/dist/sluice.lua up to where
--- it starts the gateway), its Redis scripts as functions, and the vectors.
+-- Gives tests in Lua the built gateway: its modules without nginx (gateway/dist/sluice.lua up to where it starts the
+-- gateway), its Redis scripts as functions, and the vectors.
 
 local cjson = require("cjson")
 
@@ -12,8 +12,8 @@ local function read(path)
   return text
 end
 
--- Every module of the bundle by its name: product.module("limiter.src.compiled.merged-decision"). Under LuaJIT alone: the bundle has
--- `goto`, which Lua 5.1 does not know.
+-- Returns a module of the bundle by its name: product.module("limiter.src.compiled.merged-decision"). This needs LuaJIT: the
+-- bundle has `goto`, which Lua 5.1 does not know.
 local startsGateway = "\nlocal ____entry = require%(\"gateway%.src%.sluice\", %.%.%.%)\nreturn ____entry%s*$"
 local load
 function product.module(name)
@@ -31,7 +31,7 @@ function product.vectors(name)
   return cjson.decode(read("test/vectors/" .. name .. ".json"))
 end
 
--- A limit of a vector as a policy's limit.
+-- Returns a vector's limit as a policy's limit.
 function product.limitOf(limit, name)
   local us = function(duration)
     return tonumber(duration:match("^%d+")) * unitsUs[duration:match("%a+$")]
@@ -51,12 +51,12 @@ function product.limitOf(limit, name)
   }
 end
 
--- Redis' own library for packed numbers, as far as "<", "I4" and "d" go. Of each format a function is made that needs no
--- table: millions of decisions go through it.
+-- Stands in for Redis' own library for packed numbers, as far as "<", "I4" and "d" go. Each format becomes a function that
+-- needs no table, because millions of decisions use it.
 local struct = {}
 local floor = math.floor
 
--- Of IEEE 754: 52 bits of the fraction, 11 of the exponent, the sign. By the exponent's bits, what they stand for.
+-- IEEE 754 has 52 bits of fraction, 11 of exponent, and a sign. This maps the exponent's bits to their value.
 local powers = {}
 for exponent = 1, 2046 do
   powers[exponent] = math.ldexp(1, exponent - 1023)
@@ -101,7 +101,7 @@ local function kindsOf(format)
   return kinds
 end
 
--- The source of what takes numbers n1, n2, … apart: 32 bits at a time, each to four bytes.
+-- Returns source that splits numbers n1, n2, … into 32 bits at a time, and each of those into four bytes.
 local function packing(format)
   local parameters, lines, bytes = {}, {}, {}
   local function takeApart(word)
@@ -133,7 +133,7 @@ local function packing(format)
   )
 end
 
--- The source of what reads bytes b1, b2, … from a text, and puts each number together.
+-- Returns source that reads bytes b1, b2, … from a text, and joins them to numbers.
 local function unpacking(format)
   local bytes, numbers = {}, {}
   local function putTogether()
@@ -173,7 +173,7 @@ function struct.unpack(format, text, position)
   return unpacked[format](text, position)
 end
 
--- A Redis of our scripts: its clock says `nowUs`, its keys are a table. `px` keeps the lifetimes that keys were given.
+-- Returns a Redis with our scripts: its clock shows `nowUs`, its keys are a table, and `px` has the lifetimes of keys.
 function product.newRedis()
   local redis = { nowUs = 0, keys = {}, px = {} }
   local commands = {
@@ -212,7 +212,7 @@ function product.newRedis()
 
   redis.pcall = redis.call
 
-  -- A script sees what Redis lets it see.
+  -- A script has only the globals that Redis gives it.
   local seen = { redis = redis, struct = struct, math = math, string = string, table = table }
   seen.tonumber, seen.tostring, seen.unpack, seen.type = tonumber, tostring, unpack, type
   local scripts = {}
@@ -224,7 +224,7 @@ function product.newRedis()
     seen.KEYS, seen.ARGV = keys, argv
     return scripts[name]()
   end
-  -- Redis truncates the numbers of a reply.
+  -- Redis truncates the numbers of a reply, so they must be whole.
   function redis.charge(keys, argv)
     local reply = redis.run("charge", keys, argv)
     for _, number in ipairs(reply) do
@@ -235,7 +235,7 @@ function product.newRedis()
   return redis
 end
 
--- What the gateway passes for a counter: algorithm, quota, window in µs, burst or precision, cost.
+-- Returns what the gateway passes for a counter: algorithm, quota, window in µs, burst or precision, cost.
 function product.scriptArguments(limit, cost)
   local format = function(number)
     return string.format("%.0f", number)

@@ -57,7 +57,7 @@ describe("SLUICE_REDIS_URL", () => {
         ],
       },
     ],
-  ])("%s is understood", (url, deployment) => {
+  ])("%s is read", (url, deployment) => {
     expect(parseDeployment(url)).toEqual(deployment);
   });
 
@@ -97,7 +97,7 @@ describe("SLUICE_REDIS_URL", () => {
   });
 });
 
-it("connections that differ in anything are of different pools", () => {
+it("connections that differ in anything have different pools", () => {
   const access = { role: "single", tls: false, user: "u", password: "p", database: 0 } as const;
   const address: Address = { host: "h", port: 1 };
   const names = [
@@ -109,7 +109,7 @@ it("connections that differ in anything are of different pools", () => {
     poolName({ ...access, database: 1 }, address),
     poolName(access, { host: "i", port: 1 }),
     poolName(access, { host: "h", port: 2 }),
-    // Nothing that a user can be called looks like another address or database.
+    // No name of a user looks like another address or database.
     poolName({ ...access, user: "1:u" }, address),
     poolName({ ...access, user: "u:1" }, address),
     poolName(access, { host: "[::1]", port: 1 }),

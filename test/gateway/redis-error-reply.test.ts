@@ -5,7 +5,7 @@ it.each([
   ["MOVED 3999 127.0.0.1:6381", "MOVED"],
   ["TRYAGAIN Multiple keys request during rehashing of slot", "TRYAGAIN"],
   ["READONLY You can't write against a read only replica. script: 5f, on @user_script:1.", "READONLY"],
-  // Redis 6 tells of what fails within a script like this.
+  // Redis 6 reports a failure within a script like this.
   ["ERR Error running script (call to f_5f): @user_script:9: -READONLY You can't write", "READONLY"],
   ["ERR value is not an integer or out of range script: 5f, on @user_script:9.", "other"],
   ["", "other"],
@@ -13,7 +13,7 @@ it.each([
   expect(codeOf(message)).toBe(code);
 });
 
-it("says that nothing was changed only where that is certain", () => {
+it("an error code means that nothing was changed only if that is certain", () => {
   for (const code of ["MOVED", "ASK", "OOM", "NOSCRIPT", "BUSY"] as const) expect(changedNothing(code)).toBe(true);
   for (const code of ["other", "NOPERM"] as const) expect(changedNothing(code)).toBe(false);
 });

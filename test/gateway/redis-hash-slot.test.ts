@@ -1,4 +1,4 @@
-// The slots are what Redis 7.0.15 says to CLUSTER KEYSLOT; test/e2e/redis-cluster.test.ts asks a real one.
+// Redis 7.0.15 gives these slots for CLUSTER KEYSLOT; test/e2e/redis-cluster.test.ts asks a real one.
 
 import { expect, it } from "vitest";
 import { slotOf } from "../../gateway/src/redis/hash-slot.ts";

@@ -1,4 +1,4 @@
--- What the Redis scripts store, and how long Redis keeps it: whole groups are charged, or none of their counters.
+-- Tests what the Redis scripts store, and how long Redis keeps it: all counters of a group are charged, or none.
 
 local product = require("test.gateway.product")
 
@@ -23,7 +23,7 @@ end
 describe("the script that Redis runs", function()
   local redis
 
-  -- A counter as it is stored.
+  -- Returns a counter as it is stored.
   local function stored(atUs, count)
     return redis.struct.pack("<dd", atUs, count)
   end
@@ -39,7 +39,7 @@ describe("the script that Redis runs", function()
     assert.same({ a = stored(1700000002000000, 0), b = stored(1699920000000000, 2) }, redis.keys)
   end)
 
-  it("charges none of a group when one refuses, and tells which", function()
+  it("charges none of a group when one refuses, and reports which", function()
     ask(redis, { key = "b", limit = daily, cost = 3 })
     local before = redis.keys.b
     local reply = ask(redis, { key = "a", limit = bucket }, { key = "b", limit = daily })
@@ -64,7 +64,7 @@ describe("the script that Redis runs", function()
     assert.equal("3155760000000", redis.px.a)
   end)
 
-  it("writes a clock's step back down although it refuses, so that the bucket refills from then on", function()
+  it("stores a clock's step back although it refuses, so that the bucket refills from then on", function()
     ask(redis, { key = "a", limit = bucket, cost = 10 })
     redis.nowUs = startUs - 3600 * second
     assert.equal(0, ask(redis, { key = "a", limit = bucket })[1])
@@ -73,7 +73,7 @@ describe("the script that Redis runs", function()
     assert.equal(1, ask(redis, { key = "a", limit = bucket })[1])
   end)
 
-  it("keeps a sliding one until its newest block has left the window and a block more", function()
+  it("keeps a sliding counter until its newest block has left the window, and a block more", function()
     ask(redis, { key = "a", limit = sliding, cost = 2 })
     assert.equal(stored(1700000000000000, 2), redis.keys.a)
     assert.equal("1200", redis.px.a)
@@ -95,11 +95,11 @@ describe("the script that Redis runs", function()
     assert.equal("1001", redis.px.a)
   end)
 
-  it("keeps a counter that owes until it has paid and a life more, and its debt until then", function()
+  it("keeps a counter with debt until it is paid and a lifetime more, and its debt until it is paid", function()
     local chargeDeferred = function(units)
       return redis.run("charge_deferred", { "b", "b:debt" }, product.scriptArguments(daily, units))
     end
-    -- 3 a day; the day has 6400 s left.
+    -- The limit is 3 a day, and the day has 6400 s left.
     assert.same({ 0, 0, 92800000000, 92800000000 }, chargeDeferred(6))
     assert.same({ b = stored(1700006400000000, 3), ["b:debt"] = "1700006400000000 1700000000000000 3" }, redis.keys)
     assert.same({ b = "179200000", ["b:debt"] = "6400000" }, redis.px)
@@ -108,7 +108,7 @@ describe("the script that Redis runs", function()
     assert.same({ b = "265600000", ["b:debt"] = "92800000" }, redis.px)
   end)
 
-  it("writes nothing where it is only asked", function()
+  it("writes nothing for zero units", function()
     local keys = { "b", "b:debt" }
     assert.same({ 1, 3, 0, 6400000000 }, redis.run("charge_deferred", keys, product.scriptArguments(daily, 0)))
     assert.same({}, redis.keys)
@@ -118,7 +118,7 @@ describe("the script that Redis runs", function()
     assert.equal(before, redis.keys.b)
   end)
 
-  it("gives back, and keeps what is left no longer than before", function()
+  it("refunds units, and keeps the rest no longer than before", function()
     local reply = ask(redis, { key = "a", limit = sliding, cost = 3 })
     redis.nowUs = startUs + 300000
     local argv = product.scriptArguments(sliding, 2)

@@ -1,4 +1,4 @@
-// What is fetched from elsewhere is what we looked at: by exact version, and by checksum where there is one.
+// Everything that is fetched from elsewhere is pinned by its exact version, and by checksum if there is one.
 
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
@@ -38,7 +38,7 @@ describe("Node", () => {
     },
   );
 
-  it("comes by no install script, which would fetch what no checksum covers", () => {
+  it("has no install script, which would fetch what no checksum covers", () => {
     expect(lock.packages["node_modules/node"]).toBeUndefined();
     expect(manifest.allowScripts).toBeUndefined();
   });
@@ -59,7 +59,7 @@ it("every package that npm installs on Debian has a checksum in the lock file", 
   expect(without).toEqual([]);
 });
 
-it("every image is of an exact version", () => {
+it("every image has an exact version", () => {
   for (const [, image] of read("Dockerfile").matchAll(/^FROM (\S+)/gm)) {
     expect(image).toMatch(/^(\$\{NODE_IMAGE\}|dependencies|runtime)$/);
   }
@@ -71,7 +71,7 @@ it("every image is of an exact version", () => {
 });
 
 describe("the password of Redis in docker-compose.yml", () => {
-  it("is made once, differs between installations, and is what Redis and those who ask it are given", () => {
+  it("is made once, differs between installations, and is given to Redis and its clients", () => {
     const passwords = [1, 2].map(() => {
       const directory = mkdtempSync(join(tmpdir(), "sluice-redis-password-"));
       onTestFinished(() => rmSync(directory, { recursive: true }));
@@ -91,7 +91,7 @@ describe("the password of Redis in docker-compose.yml", () => {
     expect(passwords[0]).not.toBe(passwords[1]);
   });
 
-  it("is read from a volume by each who needs it, and stands in no argument or variable of the file", () => {
+  it("is read from a volume by each service that needs it, and is in no argument or variable of the file", () => {
     const { services } = compose;
     expect(services.redis.command.join(" ")).toContain("exec redis-server /redis-password/redis.conf");
     expect(JSON.stringify(services.redis)).not.toContain("requirepass");

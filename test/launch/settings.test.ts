@@ -31,7 +31,7 @@ it.each([
   expect(() => readSettings({ [name]: value })).toThrow(`${name}: expected ${said}`);
 });
 
-it("remarks on variables that nobody reads", () => {
+it("reports variables that nothing reads", () => {
   const env = {
     SLUICE_REDIS_UR: "redis://a",
     SLUICE_HEADER: "ietf",
@@ -45,14 +45,14 @@ it("remarks on variables that nobody reads", () => {
   ]);
 });
 
-describe("a launcher whose part cannot take a variable", () => {
+describe("a launcher with an invalid variable", () => {
   let dataDir: string;
   beforeEach(() => {
     dataDir = mkdtempSync(join(tmpdir(), "sluice-launch-"));
   });
   afterEach(() => rmSync(dataDir, { recursive: true }));
 
-  /** All that it printed, when it has ended. */
+  /** @returns the exit code and all output of the launcher, once it has ended */
   async function launch(file: string, env: NodeJS.ProcessEnv): Promise<{ code: number; printed: string }> {
     const [port, privatePort, controlPort] = await freePorts(3);
     const child = spawn(process.execPath, [resolve(import.meta.dirname, "../../launch", file)], {

@@ -19,7 +19,7 @@ function modeOf(path: string): string {
   return (statSync(path).mode & 0o777).toString(8);
 }
 
-/** Writes the gateway's files for a data dir that holds the control plane's, and keeps what is said meanwhile. */
+/** Writes the gateway's files for a data dir with the control plane's files, and keeps what is printed meanwhile. */
 function writeFiles(dataDir: string) {
   for (const name of ["gateway-token", "sluice.db", "sluice.db-wal"]) writeFileSync(join(dataDir, name), "secret");
   const said: string[] = [];
@@ -57,7 +57,7 @@ describe.skipIf(process.getuid?.() !== 0)("started by root, nginx has workers", 
     expect(can('mv "$1" "$1.moved"', snapshotDir)).toBe(false);
   });
 
-  it("of that account in a configuration that is printed before its directory is there, with what to make", () => {
+  it("of that account in a configuration printed before its directory exists, with what to make", () => {
     const parent = temporaryDir();
     chmodSync(parent, 0o711);
     const settings = readSettings({ SLUICE_DATA_DIR: join(parent, "later") });
@@ -71,7 +71,7 @@ describe.skipIf(process.getuid?.() !== 0)("started by root, nginx has workers", 
     expect(renderNginxConfig(settings, nginx)).toContain(`\nuser ${user} ${group};\n`);
   });
 
-  it("of root where others may not pass a directory above the data dir, and says so", () => {
+  it("of root if others may not pass a directory above the data dir, and says so", () => {
     const closed = temporaryDir();
     const dataDir = join(closed, "data");
     mkdirSync(dataDir, { mode: 0o700 });
@@ -82,7 +82,7 @@ describe.skipIf(process.getuid?.() !== 0)("started by root, nginx has workers", 
     expect(modeOf(dataDir)).toBe("700");
   });
 
-  it("of the data dir's owner where that is not root", () => {
+  it("of the data dir's owner if that is not root", () => {
     const closed = temporaryDir();
     chmodSync(closed, 0o711);
     const dataDir = join(closed, "data");

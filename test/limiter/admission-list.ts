@@ -1,5 +1,5 @@
-// What the sliding algorithms claim to be, told without a thought for memory: a list of everything that was admitted, of
-// which each request adds up what still counts.
+// A model of the sliding algorithms without regard for memory: a list of everything that was admitted, in which each request
+// sums what still counts.
 
 import { type Decision, never } from "../../limiter/src/algorithms/decision.ts";
 import type { LegalLimit } from "./legal-limits.ts";
@@ -13,7 +13,7 @@ interface Admission {
 export class AdmissionList {
   quota: number;
   readonly #tickUs: number;
-  /** After how many further ticks a tick no longer counts. */
+  /** The number of further ticks after which a tick no longer counts. */
   readonly #counted: number;
   readonly #holds: boolean;
   #admissions: Admission[] = [];
@@ -22,7 +22,7 @@ export class AdmissionList {
     this.quota = limit.quota;
     this.#tickUs = tickUsOf(limit);
     this.#holds = limit.algorithm === "concurrency";
-    // What was taken in the last µs of a tick counts at the µs that is windowUs − 1 later, and no longer.
+    // What was charged in the last µs of a tick still counts at the µs that is windowUs − 1 later, and no longer.
     this.#counted = this.#holds ? 9 : Math.floor((this.#tickUs - 1 + limit.windowUs - 1) / this.#tickUs);
   }
 
@@ -43,7 +43,7 @@ export class AdmissionList {
     };
   }
 
-  /** Takes up to `units` off what was admitted in the tick that `us` is in. */
+  /** Removes up to `units` from what was admitted in the tick at `us`. */
   refund(us: number, units: number): void {
     let left = units;
     for (const one of this.#admissions) {
@@ -56,7 +56,7 @@ export class AdmissionList {
 
   #retryAfterUs(nowUs: number, cost: number, used: number): number {
     if (cost > this.quota) return never;
-    // A slot may be given back at any moment.
+    // A slot may be freed at any moment.
     if (this.#holds) return 0;
     let missing = used + cost - this.quota;
     for (const one of this.#admissions) {
@@ -75,7 +75,7 @@ export class AdmissionList {
   }
 }
 
-/** How long a tick is: of a sliding-log 1 µs, or the least power of two that makes at most 2^30 ticks of a window. */
+/** @returns a tick's length; for a sliding-log, 1 µs or the least power of two with at most 2^30 ticks in a window */
 export function tickUsOf({ algorithm, windowUs, precisionUs }: LegalLimit): number {
   if (algorithm === "sliding-window") return precisionUs;
   if (algorithm === "concurrency") return windowUs / 10;

@@ -10,7 +10,7 @@ const document = (name: string, key: string[]) => ({
   limits: [{ algorithm: "fixed-window", quota: 1, window: "1s" }],
 });
 
-/** What each policy of apps "shop" and "bank" looks at. */
+/** @returns the bans that each policy of apps "shop" and "bank" applies */
 function bansOf(bans: SnapshotBan[]): Record<string, PolicyBans | undefined> {
   const { snapshot, problems } = readSnapshot({
     format: 1,
@@ -30,7 +30,7 @@ function bansOf(bans: SnapshotBan[]): Record<string, PolicyBans | undefined> {
 }
 
 describe("a ban", () => {
-  test("of a network by app default holds everywhere, and is no policy's", () => {
+  test("of a network by app default applies everywhere, and belongs to no policy", () => {
     const { snapshot } = readSnapshot({
       format: 1,
       epoch: "e",
@@ -45,11 +45,11 @@ describe("a ban", () => {
     expect(isWithin(everywhere, "203.0.113.9", 99)).toBe(true);
     expect(isWithin(everywhere, "203.0.113.9", 100)).toBe(false);
     expect(isWithin(everywhere, "198.51.100.9", 99)).toBe(false);
-    // Decided without further questions, as if there were no bans.
+    // The policy stays on the fast path, as if there were no bans.
     expect(snapshot?.policies[0]).toMatchObject({ bans: undefined, plain: true });
   });
 
-  test("of a network holds for the policies of its app, until it ends", () => {
+  test("of a network applies to the policies of its app, until it ends", () => {
     const bans = bansOf([
       { id: "1", app: "shop", cidr: "203.0.113.0/24", untilSeconds: 100 },
       { id: "2", app: "shop", cidr: "2001:db8::/32", untilSeconds: 50 },
@@ -69,11 +69,11 @@ describe("a ban", () => {
     expect(isBannedAddress(own, "203.0.113.9", 100)).toBe(false);
   });
 
-  test("of key values holds for its policy, and takes patterns", () => {
+  test("of key values applies to its policy, and accepts patterns", () => {
     const bans = bansOf([
       { id: "1", app: "shop", policy: "books", key: ["*", "vip-42"], untilSeconds: 100 },
       { id: "2", app: "shop", policy: "books", key: ["192.0.2.1", "*"], untilSeconds: 200 },
-      // Of another number of values than the policy's key has by now.
+      // This ban has another number of values than the policy's key has by now.
       { id: "3", app: "shop", policy: "all", key: ["x"], untilSeconds: 200 },
     ]);
     const own = bans["shop/books"] as PolicyBans;
@@ -88,7 +88,7 @@ describe("a ban", () => {
     expect(isBannedKey(own, ["192.0.2.1", "anyone"], 200)).toBe(false);
   });
 
-  test("holds while another that is wider, narrower or the same has ended", () => {
+  test("still applies when another that is wider, narrower or equal has ended", () => {
     const ban = (untilSeconds: number, what: object) => ({ id: "1", app: "shop", untilSeconds, ...what });
     const ofKey = (...key: string[]) => ({ policy: "books", key });
     const bans = bansOf([
@@ -114,7 +114,7 @@ describe("a ban", () => {
     }
   });
 
-  test("of a value that the key never has bans nobody, and those beside it as ever", () => {
+  test("of a value that the key can never have bans nobody, and others still apply", () => {
     const bans = bansOf([
       { id: "1", app: "shop", policy: "books", key: ["no address", "vip-42"], untilSeconds: 100 },
       { id: "2", app: "shop", policy: "books", key: ["192.0.2.1", "*"], untilSeconds: 100 },

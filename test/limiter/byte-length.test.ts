@@ -17,8 +17,8 @@ describe("a text's length in bytes", () => {
   });
 });
 
-describe("a text cut to some bytes", () => {
-  test("is as long as fits and ends with a whole character", () => {
+describe("a text cut to a number of bytes", () => {
+  test("is as long as fits, and ends with a whole character", () => {
     expect(cutToBytes("a€b", 3)).toBe("a");
     expect(cutToBytes("a€b", 4)).toBe("a€");
     expect([4, 5, 6, 7, 8].map((bytes) => cutToBytes("a😀😀", bytes))).toEqual(["a", "a😀", "a😀", "a😀", "a😀"]);
@@ -26,7 +26,7 @@ describe("a text cut to some bytes", () => {
     expect(cutToBytes("abc", 0)).toBe("");
   });
 
-  test("is the text where it fits, and otherwise misses less than a character", () => {
+  test("is the text if it fits, and otherwise less than a character shorter than allowed", () => {
     fc.assert(
       fc.property(texts, fc.nat(60), (text, maxBytes) => {
         const cut = cutToBytes(text, maxBytes);

@@ -21,7 +21,7 @@ function ringCounter(rate: Rate, cost: number): RingCounter {
   return { ...memoryCounter(), rate, cost, allowed: true };
 }
 
-describe("of the counters of one request", () => {
+describe("among the counters of one request,", () => {
   test("all are charged when all allow", () => {
     const counters = [newCounter(bucket, 4), newCounter(daily, 2)];
     expect(chargeAll(counters, 2, memoryRing, startUs)).toBe(true);
@@ -32,7 +32,7 @@ describe("of the counters of one request", () => {
     expect(counters.map(({ allowed }) => allowed)).toEqual([true, true]);
   });
 
-  test("none is charged when the last refuses, and it is told which one did", () => {
+  test("none is charged when the last refuses, and each shows whether it allows", () => {
     const counters = [newCounter(bucket, 1), newCounter(daily, 2), newCounter(fixedWindow(1, second), 2)];
     chargeAll(counters, 2, memoryRing, startUs);
     const before = counters.map(headOf);
@@ -51,14 +51,14 @@ describe("of the counters of one request", () => {
     expect(counters.map(({ allowed }) => allowed)).toEqual([false, true]);
   });
 
-  test("only the first `count` are looked at", () => {
+  test("only the first `count` are used", () => {
     const counters = [newCounter(bucket, 1), newCounter(daily, 100)];
     expect(chargeAll(counters, 1, memoryRing, startUs)).toBe(true);
     expect(headOf(counters[1] as Counter)).toEqual({ atUs: 0, count: 0 });
     expect(chargeAll([], 0, memoryRing, startUs)).toBe(true);
   });
 
-  test("none is charged by asking alone, and it is told which would refuse", () => {
+  test("none is charged by a check, and each shows whether it would allow", () => {
     const counters = [ringCounter(bucket, 10), ringCounter(daily, 4), ringCounter(slidingLog(2, second), 2)];
     expect(admitsAll(counters, 3, memoryRing, startUs)).toBe(false);
     expect(admitsAll(counters, 1, memoryRing, startUs)).toBe(true);
@@ -67,7 +67,7 @@ describe("of the counters of one request", () => {
     expect(chargeAll([counters[0] as Counter, counters[2] as Counter], 2, memoryRing, startUs)).toBe(true);
   });
 
-  test("each is of its own algorithm", () => {
+  test("each uses its own algorithm", () => {
     const rates = [bucket, daily, leakyBucket(2, second, 2), slidingWindow(3, second, 100_000), slidingLog(3, day)];
     const counters = [...rates, concurrency(3, day)].map((rate) => ringCounter(rate, 3));
     expect(chargeAll(counters, 6, memoryRing, startUs)).toBe(true);
@@ -76,7 +76,7 @@ describe("of the counters of one request", () => {
     expect(counters.map(({ count }) => count)).toEqual([0, 3, 0, 3, 3, 3]);
   });
 
-  test("a counter that allows again after refusing says so", () => {
+  test("a counter that allows again after a refusal shows it", () => {
     const counter = newCounter(bucket, 10);
     chargeAll([counter], 1, memoryRing, startUs);
     expect(chargeAll([counter], 1, memoryRing, startUs)).toBe(false);
@@ -85,7 +85,7 @@ describe("of the counters of one request", () => {
     expect(counter.allowed).toBe(true);
   });
 
-  test("one that a clock's step back left an hour ahead is empty as of now, and to be stored although it refused", () => {
+  test("one that a clock's step back left an hour ahead is emptied as of now, and must be stored although it refused", () => {
     const counters = [newCounter(daily, 1), newCounter(bucket, 1)];
     expect(chargeAll(counters, 2, memoryRing, startUs)).toBe(true);
     expect(counters.map(({ stepped }) => stepped)).toEqual([false, false]);
@@ -103,7 +103,7 @@ describe("of the counters of one request", () => {
   });
 });
 
-test("a new counter is one never used, with what is asked of it", () => {
+test("a new counter is unused, with the cost that it is to be charged", () => {
   expect(newCounter(bucket, 7)).toEqual({
     atUs: 0,
     count: 0,
@@ -121,7 +121,7 @@ test("a new counter is one never used, with what is asked of it", () => {
   });
 });
 
-test("a refused group is as if it had never asked, whatever its counters hold", () => {
+test("a refused group is as if it had never asked, whatever the state of its counters", () => {
   const few = fc.integer({ min: 1, max: 5 });
   const rate: fc.Arbitrary<Rate> = fc.oneof(
     fc.tuple(few, few).map(([quota, burst]) => tokenBucket(quota, second, burst)),

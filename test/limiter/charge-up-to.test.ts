@@ -1,5 +1,5 @@
-// Units that were taken while a counter was not asked are charged afterwards: as if they had been asked for in time, as far as the
-// counter goes.
+// Units that were admitted while a counter was not called are charged afterwards, as if they had been charged in time, as far
+// as the counter goes.
 
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
@@ -18,8 +18,8 @@ function counterOf(algorithm: Algorithm, quota: number, rateWindowUs = windowUs)
   return { ...counter, chargeUpTo: (atUs: number, units: number) => chargeUpTo(rate, state, memoryRing, atUs, units) };
 }
 
-describe.each<Algorithm>(["token-bucket", "fixed-window", "sliding-window", "sliding-log"])("of a %s", (algorithm) => {
-  it("they are charged one by one while there are any", () => {
+describe.each<Algorithm>(["token-bucket", "fixed-window", "sliding-window", "sliding-log"])("%s:", (algorithm) => {
+  it("late units are charged one by one while there are any left", () => {
     const counter = counterOf(algorithm, 10);
     counter.take(startUs, 3);
     expect(counter.chargeUpTo(startUs, 4)).toBe(4);
@@ -27,7 +27,7 @@ describe.each<Algorithm>(["token-bucket", "fixed-window", "sliding-window", "sli
     expect([1, 2, 3, 4].map(() => counter.take(startUs, 1))).toEqual([true, true, true, false]);
   });
 
-  it("what is not there is not charged, and keeps nobody waiting for longer than a second", () => {
+  it("late units are not charged beyond what is left, and delay nobody for longer than a second", () => {
     const counter = counterOf(algorithm, 10);
     counter.take(startUs, 8);
     expect(counter.chargeUpTo(startUs, 2 ** 31)).toBe(2);
@@ -35,7 +35,7 @@ describe.each<Algorithm>(["token-bucket", "fixed-window", "sliding-window", "sli
     expect(counter.take(startUs + 2 * windowUs, 10)).toBe(true);
   });
 
-  it("nothing is charged where nothing is there", () => {
+  it("late units are not charged if nothing is left", () => {
     const counter = counterOf(algorithm, 10);
     counter.take(startUs, 10);
     const { atUs, count } = counter.state;
@@ -44,8 +44,8 @@ describe.each<Algorithm>(["token-bucket", "fixed-window", "sliding-window", "sli
   });
 });
 
-describe("of a token-bucket that refills fast", () => {
-  it("what refills within a second is charged as well, and has refilled then", () => {
+describe("late units of a token-bucket that refills fast", () => {
+  it("are charged to what refills within a second as well, which has refilled by then", () => {
     const counter = counterOf("token-bucket", 100, second);
     counter.take(startUs, 100);
     expect(counter.chargeUpTo(startUs, 60)).toBe(60);
@@ -53,7 +53,7 @@ describe("of a token-bucket that refills fast", () => {
     expect(counter.take(startUs + 610_000, 1)).toBe(true);
   });
 
-  it("after stutters of up to half a second it holds no more than one that was asked all the time", () => {
+  it("leave no more, after outages of up to half a second, than if it had been called all the time", () => {
     fc.assert(
       fc.property(
         fc.array(fc.record({ afterUs: fc.nat(50_000), reached: fc.boolean() }), { minLength: 1, maxLength: 200 }),
@@ -70,11 +70,11 @@ describe("of a token-bucket that refills fast", () => {
               owed = 0;
               awaySinceUs = atUs;
             }
-            // What the one admits, the other is told of late.
+            // What one counter admits is charged to the other late.
             if (asked.take(atUs, 1)) owed += 1;
           }
           if (owed > 0) away.chargeUpTo(atUs, owed);
-          // Never fuller than the one that was asked: what passed is charged, at the latest by now.
+          // The counter is never fuller than the one that was called: what passed has been charged, at the latest by now.
           expect(away.left(atUs)).toBeLessThanOrEqual(asked.left(atUs));
         },
       ),

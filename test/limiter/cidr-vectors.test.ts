@@ -6,15 +6,15 @@ import { readVectors } from "../parity/vectors.ts";
 
 const { valid, invalid, addresses } = readVectors("cidrs");
 
-describe("a network has one text:", () => {
+describe("a network has one canonical text:", () => {
   test.each(valid)("$text is $network", ({ text, network }) =>
     expect(formatCidr(parseCidr(text) as Cidr)).toBe(network),
   );
 });
 
-test.each(invalid)("%j is no network", (text) => expect(parseCidr(text)).toBeUndefined());
+test.each(invalid)("%j is not a network", (text) => expect(parseCidr(text)).toBeUndefined());
 
-describe("an address is within a network or without:", () => {
+describe("an address is in a network or outside it:", () => {
   test.each(addresses)("$network", ({ network, within = [], without = [] }) => {
     const cidr = parseCidr(network) as Cidr;
     const found = [...within, ...without].filter((address) => containsAddress(cidr, address));
@@ -26,8 +26,8 @@ const v4 = fc.nat(2 ** 32 - 1).map((n) => [24, 16, 8, 0].map((shift) => (n >>> s
 const v6 = fc.array(fc.nat(0xffff), { minLength: 8, maxLength: 8 }).map((g) => g.map((n) => n.toString(16)).join(":"));
 const networks = fc.oneof(fc.tuple(v4, fc.nat(32)), fc.tuple(v6, fc.nat(128)));
 
-test("an address is in a network exactly when keys of that length would count it with the network's own", () => {
-  // Near each other, or none would ever be in it.
+test("an address is in a network exactly if keys of that length would count it with the network's own", () => {
+  // The addresses are near the network, or none would ever be in it.
   const nearby = fc.tuple(networks, fc.nat(127), fc.boolean()).map(([[address, bits], flipped, mapped]) => {
     const isV4 = !address.includes(":");
     const width = isV4 ? 8 : 16;
@@ -49,7 +49,7 @@ test("an address is in a network exactly when keys of that length would count it
   );
 });
 
-test("its text is the text of the same network", () => {
+test("a network's text is read as the same network", () => {
   fc.assert(
     fc.property(networks, ([address, bits]) => {
       const cidr = parseCidr(`${address}/${bits}`) as Cidr;

@@ -10,20 +10,20 @@ const contains = (cidr: string, address: string) => {
 };
 
 describe("a network", () => {
-  test("is an address and a length, or an address alone", () => {
+  test("is an address and a length, or only an address", () => {
     expect(parseCidr("10.0.0.0/8")).toEqual({ groups: [2560, 0], bits: 8 });
     expect(parseCidr("192.0.2.1")).toEqual({ groups: [49152, 513], bits: 32 });
     expect(parseCidr("2001:db8::/32")).toEqual({ groups: [8193, 3512, 0, 0, 0, 0, 0, 0], bits: 32 });
     expect(parseCidr("::1")?.bits).toBe(128);
   });
 
-  test("is cleared beyond its length", () => {
+  test("has no bits set beyond its length", () => {
     expect(parseCidr("10.1.2.3/8")).toEqual(parseCidr("10.0.0.0/8"));
     expect(parseCidr("2001:db8:ffff::1/33")).toEqual(parseCidr("2001:db8:8000::/33"));
     expect(parseCidr("255.255.255.255/0")).toEqual({ groups: [0, 0], bits: 0 });
   });
 
-  test("of IPv4-mapped addresses is one of IPv4", () => {
+  test("of IPv4-mapped addresses is a network of IPv4", () => {
     expect(parseCidr("::ffff:10.0.0.0/104")).toEqual(parseCidr("10.0.0.0/8"));
     expect(parseCidr("::ffff:0:0/96")).toEqual(parseCidr("0.0.0.0/0"));
     expect(parseCidr("::ffff:10.0.0.1")).toEqual(parseCidr("10.0.0.1"));
@@ -40,7 +40,7 @@ describe("a network", () => {
     (text) => expect(parseCidr(text)).toBeUndefined(),
   );
 
-  test("has the addresses that begin as it does, of its own family", () => {
+  test("contains the addresses with its prefix, of its own family", () => {
     expect(contains("10.0.0.0/8", "10.255.255.255")).toBe(true);
     expect(contains("10.0.0.0/8", "11.0.0.0")).toBe(false);
     expect(contains("10.0.0.0/8", "::ffff:10.0.0.1")).toBe(true);
@@ -50,12 +50,12 @@ describe("a network", () => {
     expect(contains("2001:db8::/32", "2001:DB8:1::")).toBe(true);
   });
 
-  test("has nothing that is no address", () => {
+  test("contains nothing that is not an address", () => {
     for (const text of ["", "unix:", "10.0.0", "localhost"]) expect(contains("0.0.0.0/0", text)).toBe(false);
   });
 });
 
-/** Close to each other, so that many are in a network. */
+/** These are close to each other, so that many are in a network. */
 const v4 = fc
   .tuple(...Array.from({ length: 4 }, () => fc.constantFrom(0, 1, 127, 128, 255)))
   .map((bytes) => bytes.join("."));
@@ -68,7 +68,7 @@ const cidr = fc.oneof(
   fc.tuple(v6, fc.nat(128)).map(([address, bits]) => `${address}/${bits}`),
 );
 
-test("of any networks, the addresses are those that Node finds in them", () => {
+test("several networks contain exactly the addresses that Node finds in them", () => {
   fc.assert(
     fc.property(fc.array(cidr, { maxLength: 8 }), fc.oneof(v4, v6), (cidrs, address) => {
       // Node finds IPv4 addresses in ::/0 too.

@@ -28,12 +28,12 @@ test("a compiled limit is named by what the keys of all its counters share", () 
   ]);
 });
 
-test("a compiled policy holds slots when one of its limits is of concurrency", () => {
+test("a compiled policy holds slots if one of its limits is concurrency", () => {
   const holds = (...limits: object[]) => compilePolicy("shop", policyNamed("books", { limits })).holdsSlots;
   expect([holds(daily), holds(slots), holds(daily, slots), holds(slots, daily)]).toEqual([false, true, true, true]);
 });
 
-test("a policy is leased when it is to be, all of its limits may be, and its cost is known before the response", () => {
+test("a policy is leased if it says so, all of its limits can be leased, and its cost is known before the response", () => {
   const fast = { name: "fast", algorithm: "token-bucket", quota: 400, window: "1s" };
   const leased = (more: object, ...limits: object[]) =>
     compilePolicy("shop", policyNamed("books", { scope: "cluster", consistency: "leased", limits, ...more }));
@@ -46,7 +46,7 @@ test("a policy is leased when it is to be, all of its limits may be, and its cos
   expect(overrideFor(leased(own, fast), ["1.2.3.4"])?.store).toBe("exact");
 });
 
-test("a policy at another cost is the same but for that, and the same each time", () => {
+test("a policy at another cost differs only in the cost, and is the same object each time", () => {
   const policy = compilePolicy("shop", policyNamed("books", { limits: [daily], cost: { from: "header:c", max: 4 } }));
   const priced = atCost(policy, 3);
   expect(priced.policy).toEqual({ ...policy.policy, cost: 3 });
@@ -56,7 +56,7 @@ test("a policy at another cost is the same but for that, and the same each time"
   expect(atCost(policy, 4)).not.toBe(priced);
 });
 
-test("however many costs are stated, few are remembered, and each is right", () => {
+test("few costs are remembered, however many are stated, and each is right", () => {
   const large = { name: "large", algorithm: "fixed-window", quota: 100_000, window: "1d" };
   const policy = compilePolicy("shop", policyNamed("books", { limits: [large], cost: { from: "header:c" } }));
   for (let cost = 1; cost <= 100_000; cost++) expect(atCost(policy, cost).policy.cost).toBe(cost);
@@ -93,14 +93,14 @@ describe("an override", () => {
     expect(overrideFor(policy, ["192.0.2.2", "ann"])).toBeUndefined();
   });
 
-  test("of the same window counts on in the policy's counters, of another in its own", () => {
+  test("uses the policy's counters if its window is the same, and its own otherwise", () => {
     expect(overrideFor(policy, ["", "vip-42"])?.limits[0]?.counterFamily).toBe(policy.limits[0]?.counterFamily);
     expect(overrideFor(policy, ["2001:db8:0:0:0:0:0:0/64", ""])?.limits[0]?.counterFamily).toBe(
       "s3:{shop:books:}:daily:fixed-window:3600000000",
     );
   });
 
-  test("leaves the limits that it does not name the very same", () => {
+  test("leaves limits that it does not name unchanged", () => {
     const found = overrideFor(policy, ["", "vip-42"]);
     expect(found?.limits[1]).toBe(policy.limits[1]);
     expect(found?.holdsSlots).toBe(true);
@@ -112,16 +112,16 @@ describe("an override", () => {
     expect(atCost(policy, 2).limits[0]?.rate.quota).toBe(5);
   });
 
-  test("is looked for only where there are any", () => {
+  test("is searched only if the policy has overrides", () => {
     expect(overrideFor(compilePolicy("shop", policyNamed("books")), [])).toBeUndefined();
   });
 });
 
-describe("exempt", () => {
+describe("exemptions", () => {
   const key = ["ip", "header:x-user"];
   const policyWith = (exempt: object) => compilePolicy("shop", policyNamed("books", { key, exempt }));
 
-  test("are addresses of the networks, and key values that a list of patterns matches", () => {
+  test("cover addresses of the networks, and key values that a list of patterns matches", () => {
     const policy = policyWith({
       cidrs: ["10.0.0.0/8"],
       keys: [
@@ -140,7 +140,7 @@ describe("exempt", () => {
     expect(isExemptKey(policy, ["192.0.2.2", "ann"])).toBe(false);
   });
 
-  test("is nobody where nobody is named", () => {
+  test("cover nobody if none are given", () => {
     for (const exempt of [{}, { cidrs: [] }, { keys: [], cidrs: [] }]) {
       const policy = policyWith(exempt);
       expect(policy.exempt).toBeUndefined();
@@ -148,7 +148,7 @@ describe("exempt", () => {
     }
   });
 
-  test("by address alone are no key values, and the other way round", () => {
+  test("by address cover no key values, and the other way round", () => {
     expect(isExemptKey(policyWith({ cidrs: ["0.0.0.0/0"] }), ["10.0.0.1", ""])).toBe(false);
     expect(isExemptAddress(policyWith({ keys: [["*", "*"]] }), "10.0.0.1")).toBe(false);
   });

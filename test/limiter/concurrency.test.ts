@@ -8,7 +8,7 @@ import type { SlidingWindow } from "../../limiter/src/algorithms/sliding-window.
 import { Counter, day, hour, maxUnits, minute, ms, second, startUs } from "./counter.ts";
 
 const threeAtOnce = concurrency(3, minute);
-/** Where a tick of 6 s begins. */
+/** The beginning of a tick of 6 s. */
 const tickUs = startUs - (startUs % (6 * second));
 const three = () => new Counter(threeAtOnce);
 
@@ -16,7 +16,7 @@ const renew = (counter: Counter, nowUs: number, heldAtUs: number, slots = 1) =>
   renewSlots(counter.rate as SlidingWindow, counter.state, memoryRing, nowUs, heldAtUs, slots);
 
 describe("concurrency", () => {
-  test("lets its quota be held at once, and refuses the next with no time to tell: a slot may be free at any moment", () => {
+  test("lets its quota be held at once, and refuses the next without a wait, since a slot may be free at any moment", () => {
     const counter = three();
     expect(counter.ask(tickUs)).toEqual({
       allowed: true,
@@ -37,7 +37,7 @@ describe("concurrency", () => {
     });
   });
 
-  test("gives a slot to the next as soon as it is given back", () => {
+  test("gives a slot to the next request as soon as it is freed", () => {
     const counter = three();
     counter.allowedOf(3, tickUs);
     for (let i = 1; i <= 100; i++) {
@@ -47,20 +47,20 @@ describe("concurrency", () => {
     }
   });
 
-  test("gives back a slot that was taken ticks ago", () => {
+  test("frees a slot that was taken ticks ago", () => {
     const counter = three();
     counter.ask(tickUs);
     counter.ask(tickUs + 20 * second);
     counter.ask(tickUs + 40 * second);
     counter.refund(1, tickUs + 50 * second, tickUs);
     expect(counter.peek(tickUs + 50 * second).remaining).toBe(1);
-    // The other two are held on.
+    // The other two are still held.
     expect(counter.peek(tickUs + 77 * second).remaining).toBe(1);
     expect(counter.peek(tickUs + 78 * second).remaining).toBe(2);
     expect(counter.peek(tickUs + 96 * second).remaining).toBe(3);
   });
 
-  test("frees a slot that nobody renews when its life is over, seen from the beginning of its tick", () => {
+  test("frees a slot that is not renewed when its life is over, counted from the beginning of its tick", () => {
     for (const takenUs of [tickUs, tickUs + 3 * second, tickUs + 6 * second - 1]) {
       const counter = three();
       counter.ask(takenUs, 3);
@@ -69,12 +69,12 @@ describe("concurrency", () => {
     }
   });
 
-  test("never lets more be held than there are", () => {
+  test("never lets more slots be held than there are", () => {
     expect(three().ask(tickUs, 4)).toMatchObject({ allowed: false, remaining: 3, retryAfterUs: never });
     expect(three().ask(tickUs, 3)).toMatchObject({ allowed: true, remaining: 0 });
   });
 
-  test("of 2^31 slots, and of lives of 1 ms and of 366 d, holds them as long", () => {
+  test("holds slots equally long with a quota of 2^31, and with lives of 1 ms and of 366 d", () => {
     for (const ttlUs of [ms, 366 * day]) {
       const counter = new Counter(concurrency(maxUnits, ttlUs));
       const fromUs = startUs - (startUs % (ttlUs / 10));
@@ -84,7 +84,7 @@ describe("concurrency", () => {
     }
   });
 
-  test("that is idle for a year has every slot", () => {
+  test("has every slot free after an idle year", () => {
     const counter = three();
     counter.ask(tickUs, 3);
     expect(counter.allowedOf(4, tickUs + 365 * day)).toBe(3);
@@ -96,7 +96,7 @@ describe("concurrency", () => {
     expect(lifetimeUs(counter.rate, counter.state, tickUs + second)).toBe(65 * second);
   });
 
-  test("takes nobody in under a smaller quota until as many have left", () => {
+  test("admits nobody under a smaller quota until enough have left", () => {
     const counter = three();
     counter.allowedOf(3, tickUs);
     counter.rate = concurrency(2, minute);
@@ -110,7 +110,7 @@ describe("concurrency", () => {
 });
 
 describe("a slot that is renewed", () => {
-  test("is held for another life, and those that are not are free in time", () => {
+  test("is held for another life, and others are free in time", () => {
     const counter = three();
     counter.allowedOf(3, tickUs);
     const later = tickUs + 30 * second;
@@ -121,7 +121,7 @@ describe("a slot that is renewed", () => {
     expect(counter.peek(later + minute).remaining).toBe(3);
   });
 
-  test("may be held for ever so", () => {
+  test("may be held for ever", () => {
     const counter = three();
     counter.ask(tickUs, 3);
     let heldAtUs: number | undefined = tickUs;
@@ -139,14 +139,14 @@ describe("a slot that is renewed", () => {
     expect(counter.peek(tickUs + 5 * second).remaining).toBe(1);
   });
 
-  test("after it was lost is taken again while there is one", () => {
+  test("after it was lost is taken again if one is free", () => {
     const counter = three();
     counter.ask(tickUs);
     expect(renew(counter, tickUs + minute, tickUs)).toBe(tickUs + minute);
     expect(counter.peek(tickUs + minute).remaining).toBe(2);
   });
 
-  test("after it was lost and all were taken is not to be had, and takes nobody's", () => {
+  test("after it was lost and all were taken cannot be had, and takes no other's", () => {
     const counter = three();
     counter.ask(tickUs);
     counter.ask(tickUs + minute, 3);
@@ -156,7 +156,7 @@ describe("a slot that is renewed", () => {
     expect(counter.peek(tickUs + 2 * minute).remaining).toBe(3);
   });
 
-  test("of which one was given back meanwhile is held as one less was", () => {
+  test("after another of its tick was freed stays held", () => {
     const counter = three();
     counter.ask(tickUs, 2);
     counter.refund(1, tickUs, tickUs);
@@ -164,7 +164,7 @@ describe("a slot that is renewed", () => {
     expect(counter.peek(tickUs + 12 * second).remaining).toBe(2);
   });
 
-  test("under a quota smaller than what is held is held on, and nobody comes in until as many have left", () => {
+  test("under a quota smaller than what is held stays held, and nobody is admitted until enough have left", () => {
     const counter = three();
     counter.allowedOf(3, tickUs);
     counter.rate = concurrency(1, minute);
@@ -178,7 +178,7 @@ describe("a slot that is renewed", () => {
     }
   });
 
-  test("under a quota raised and lowered while all are held stays, and what was let in meanwhile too", () => {
+  test("under a quota raised and lowered while all are held stays held, and so do those admitted meanwhile", () => {
     const counter = three();
     counter.allowedOf(3, tickUs);
     counter.rate = concurrency(5, minute);
@@ -188,13 +188,13 @@ describe("a slot that is renewed", () => {
     for (let i = 0; i < 3; i++) expect(renew(counter, later, tickUs)).toBe(later);
     for (let i = 0; i < 2; i++) expect(renew(counter, later, tickUs + 6 * second)).toBe(later);
     expect(counter.state.count).toBe(5);
-    // There were five, and no sixth can be had by asking for one that nobody holds.
+    // There were five, and a sixth cannot be had by renewing one that nobody holds.
     expect(renew(counter, later, tickUs)).toBeUndefined();
     expect(counter.allows(later)).toBe(false);
     expect(counter.state.count).toBe(5);
   });
 
-  test("of which a part was lost keeps the other part held, and is had whole once there is room", () => {
+  test("with some of its units lost keeps the others, and is held whole once there is room", () => {
     const counter = new Counter(concurrency(4, minute));
     counter.ask(tickUs, 3);
     counter.refund(1, tickUs, tickUs);
@@ -202,14 +202,14 @@ describe("a slot that is renewed", () => {
     const later = tickUs + 12 * second;
     expect(renew(counter, later, tickUs, 3)).toBeUndefined();
     expect(counter.state.count).toBe(4);
-    // Not until the life of the two that are held on is over, and that of those which another took.
+    // This lasts until the life of the two held ones is over, and that of those which another took.
     expect(counter.peek(later + minute - 1).remaining).toBe(2);
     expect(counter.peek(later + minute).remaining).toBe(4);
     expect(renew(counter, later + minute, tickUs, 3)).toBe(later + minute);
     expect(counter.peek(later + minute).remaining).toBe(1);
   });
 
-  test("after it was lost and all were taken is had again as soon as one is free", () => {
+  test("after it was lost and all were taken is held again as soon as one is free", () => {
     const counter = three();
     counter.ask(tickUs);
     counter.allowedOf(3, tickUs + minute);
@@ -230,11 +230,11 @@ describe("a slot that is renewed", () => {
     expect(counter.peek(back + minute).remaining).toBe(2);
   });
 
-  test("after the clock stepped back while all are held is asked for anew: had once the life of what moved is over", () => {
+  test("after the clock stepped back while all are held is lost, and is had again once the life of what moved is over", () => {
     const counter = three();
     counter.ask(tickUs, 3);
     const back = tickUs - hour + second;
-    // What it was known by is gone, and it counts: as of the end of the tick that the clock shows.
+    // Its moment is gone, and it counts as of the end of the tick that the clock shows.
     expect(renew(counter, back, tickUs)).toBeUndefined();
     expect(counter.head).toEqual({ atUs: tickUs - hour + 6 * second, count: 3 });
     const overUs = tickUs - hour + 66 * second;
@@ -245,7 +245,7 @@ describe("a slot that is renewed", () => {
   });
 });
 
-test("whatever the quota is edited to, what is renewed in time is held, and none comes in beside as many as there are", () => {
+test("whatever the quota is edited to, slots renewed in time are held, and none is admitted beyond the quota", () => {
   const event = fc.record({
     afterUs: fc.nat(20 * second),
     what: fc.constantFrom("ask", "ask", "end", "quota"),
@@ -259,7 +259,7 @@ test("whatever the quota is edited to, what is renewed in time is held, and none
       const slots = () => held.reduce((sum, one) => sum + one.slots, 0);
       for (const { afterUs, what, of } of events) {
         nowUs += afterUs;
-        // Each within 20 s, a third of its life.
+        // Each is renewed within 20 s, a third of its life.
         held = held.map((one) => {
           const atUs = renew(counter, nowUs, one.atUs, one.slots);
           expect(atUs).toBeDefined();

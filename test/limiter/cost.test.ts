@@ -6,7 +6,7 @@ const header: CostSource = { from: "header", name: "x-cost", default: 5, max: 10
 const bytes: CostSource = { from: "request-bytes", name: "", default: 5, max: 100 };
 
 describe("the cost that a request states", () => {
-  test("is an integer from 1 to the max", () => {
+  test("is an integer from 1 to the maximum", () => {
     for (const [text, cost] of [
       ["1", 1],
       ["9", 9],
@@ -17,7 +17,7 @@ describe("the cost that a request states", () => {
     expect(costFrom("2147483648", { ...header, max: 2147483648 })).toBe(2147483648);
   });
 
-  test("is the default where it states none", () => {
+  test("is the default if it states none", () => {
     expect(costFrom(undefined, header)).toBe(5);
     expect(costFrom(undefined, bytes)).toBe(5);
   });
@@ -50,9 +50,9 @@ describe("the cost that a request states", () => {
     "one",
     "/",
     ":",
-  ])("is none in %j", (text) => expect(costFrom(text, header)).toBeUndefined());
+  ])("is invalid in %j", (text) => expect(costFrom(text, header)).toBeUndefined());
 
-  test("is of a body as many units as it has bytes, and 1 of an empty one", () => {
+  test("is the number of bytes of a body, and 1 for an empty one", () => {
     expect(["0", "1", "100", "101", "-0", "00", ""].map((text) => costFrom(text, bytes))).toEqual([
       1,
       1,
@@ -64,7 +64,7 @@ describe("the cost that a request states", () => {
     ]);
   });
 
-  test("is never outside of 1 to the max, whatever the text", () => {
+  test("is never outside 1 to the maximum, whatever the text", () => {
     const text = fc.oneof(fc.string(), fc.integer().map(String), fc.double().map(String), fc.bigInt().map(String));
     fc.assert(
       fc.property(text, fc.integer({ min: 1, max: 2 ** 31 }), (said, max) => {

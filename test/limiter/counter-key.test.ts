@@ -24,7 +24,7 @@ function storedKey({ app, policy, limit, algorithm, windowUs, precisionUs, value
 }
 
 describe("a stored key", () => {
-  test("holds the format version, app, policy, values, limit, algorithm and window", () => {
+  test("contains the format version, app, policy, values, limit, algorithm and window", () => {
     const place = {
       app: "shop",
       policy: "books",
@@ -39,7 +39,7 @@ describe("a stored key", () => {
     expect(storedKey({ ...place, values: [] })).toBe("s3:{shop:books:0:}:burst:token-bucket:1000000");
   });
 
-  test("holds the precision of a sliding-window: blocks of another length are another counter", () => {
+  test("contains the precision of a sliding-window: blocks of another length are another counter", () => {
     const limits = ["100ms", "200ms", undefined].map(
       (precision) =>
         policyFrom({ name: "x", limits: [{ algorithm: "sliding-window", quota: 1, window: "1s", precision }] })
@@ -52,12 +52,12 @@ describe("a stored key", () => {
     ]);
   });
 
-  test("holds the time to live of concurrency where others have their window", () => {
+  test("contains the time to live of concurrency where others have their window", () => {
     const [limit] = policyFrom({ name: "x", limits: [{ algorithm: "concurrency", quota: 1, ttl: "5s" }] }).limits;
     expect(counterSuffix(limit as never)).toBe("}:default:concurrency:5000000");
   });
 
-  test("writes the longest window to the last digit", () => {
+  test("contains the longest window to the last digit", () => {
     const [limit] = policyFrom({
       name: "x",
       limits: [{ algorithm: "fixed-window", quota: 1, window: "366d" }],
@@ -75,7 +75,7 @@ describe("a stored key", () => {
     expect(suffixes[0]).toBe(suffixes[1]);
   });
 
-  test("of values of more than 200 bytes together holds their hash, one of 200 bytes the values", () => {
+  test("contains the hash of values of more than 200 bytes together, and up to 200 bytes the values", () => {
     expect(encode(["a".repeat(198)])).toBe(`1:${"a".repeat(198)}`);
     expect(encode(["a".repeat(199)])).toBe(`h:${sha1Hex(`1:${"a".repeat(199)}`)}`);
     expect(encode(["a".repeat(100), "b".repeat(1_000_000)])).toMatch(/^h:[0-9a-f]{40}$/);
@@ -87,7 +87,7 @@ describe("a stored key", () => {
     expect(encode(["é".repeat(100)])).toMatch(/^h:/);
   });
 
-  test("takes only the first `count` of the work space", () => {
+  test("uses only the first `count` of the work space", () => {
     expect(encodeKeyValues(["a", "left over"], 1, sha1Hex)).toBe("1:a");
     expect(encodeKeyValues(["left over"], 0, sha1Hex)).toBe("0:");
   });
@@ -119,12 +119,12 @@ const place: fc.Arbitrary<Place> = fc
   })
   .map(withPrecisionOfItsOwn);
 
-/** Only a sliding-window has a precision. */
+/** Removes the precision, which only a sliding-window has. */
 function withPrecisionOfItsOwn(place: Place): Place {
   return place.algorithm === "sliding-window" ? place : { ...place, precisionUs: 0 };
 }
 
-/** How the characters of a list of values may be cut up differently. */
+/** Two lists of values: the same characters, cut differently. */
 const recut = fc
   .tuple(fc.array(value, { minLength: 1, maxLength: 3 }), fc.array(fc.nat(20), { maxLength: 3 }))
   .map(([values, cuts]) => {
@@ -177,11 +177,11 @@ describe("two counters have the same stored key only if they are the same:", () 
   });
 });
 
-describe("whoever chooses a value cannot", () => {
+describe("a client that chooses a value cannot", () => {
   const books = { app: "shop", policy: "books", limit: "a", algorithm: "token-bucket" as const, precisionUs: 0 };
   const keyOf = (...values: string[]) => storedKey({ ...books, windowUs: 1_000, values });
 
-  test("write another limit's counter by ending the values himself", () => {
+  test("write another limit's counter by ending the values itself", () => {
     expect(keyOf("x}:a:token-bucket:1000")).not.toBe(keyOf("x"));
     expect(keyOf("x}:b:token-bucket:1000", "")).not.toBe(
       storedKey({ ...books, limit: "b", windowUs: 1_000, values: ["x"] }),
@@ -213,7 +213,7 @@ describe("whoever chooses a value cannot", () => {
     expect(encode([...values.slice(0, 7), `${values[7]}x`])).not.toBe(encode(values));
   });
 
-  test("part the limits of a policy among slots of Redis Cluster, by a brace in a value", () => {
+  test("distribute the limits of a policy to different slots of Redis Cluster by a brace in a value", () => {
     const tagOf = (key: string) => /\{(.*?)\}/.exec(key)?.[1];
     for (const value of ["}", "{}", "}{x}", "{x", "x}y{z}"]) {
       const tags = ["a", "b"].map((limit) => tagOf(storedKey({ ...books, limit, windowUs: 1_000, values: [value] })));

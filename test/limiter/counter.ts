@@ -1,4 +1,4 @@
-// A counter as a store keeps it: asked at given times, it answers with the whole decision.
+// A counter as a store keeps it: each call at a given time returns the whole decision.
 
 import { type Decision, emptyDecision } from "../../limiter/src/algorithms/decision.ts";
 import { type MemoryCounter, memoryCounter, memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
@@ -21,7 +21,7 @@ export class Counter {
     this.rate = rate;
   }
 
-  /** What of the state every store keeps; the ring is the sliding algorithms' own. */
+  /** The part of the state that every store keeps; only the sliding algorithms have a ring. */
   get head(): { atUs: number; count: number } {
     return { atUs: this.state.atUs, count: this.state.count };
   }
@@ -30,7 +30,7 @@ export class Counter {
     return this.#decide(nowUs, cost, true);
   }
 
-  /** What asking would be told. */
+  /** @returns what `ask` would return */
   peek(nowUs: number, cost = 1): Decision {
     return this.#decide(nowUs, cost, false);
   }
@@ -39,19 +39,19 @@ export class Counter {
     return this.ask(nowUs, cost).allowed;
   }
 
-  /** How many of `requests` at once are allowed. */
+  /** @returns how many of `requests` at once are allowed */
   allowedOf(requests: number, nowUs: number, cost = 1): number {
     let allowed = 0;
     for (let i = 0; i < requests; i++) if (this.allows(nowUs, cost)) allowed++;
     return allowed;
   }
 
-  /** @param chargedAtUs the head's moment right after the charge; unless said, that of the last one */
+  /** @param chargedAtUs the head's moment right after the charge; default: that of the last charge */
   refund(cost: number, nowUs: number, chargedAtUs = this.state.atUs): void {
     refund(this.rate, this.state, memoryRing, nowUs, chargedAtUs, cost);
   }
 
-  /** Another counter in the same state: asking it changes nothing here. */
+  /** @returns another counter with the same state; calls of it change nothing here */
   copy(): Counter {
     const copy = new Counter(this.rate);
     copy.state = copyOf(this.state);

@@ -14,7 +14,7 @@ function limitOf(algorithm: (typeof deferred)[number], quota: number, windowUs: 
   return rateOf({ algorithm, quota, windowUs, burst, precisionUs: algorithm === "sliding-window" ? windowUs / 12 : 0 });
 }
 
-/** Of the slowest that can be: until everything that was taken at one moment is back. */
+/** @returns how long the slowest algorithm takes until everything that was charged at one moment is free again */
 function periodUs(rate: Rate): number {
   if (rate.algorithm === "sliding-window" || rate.algorithm === "sliding-log") return (rate.ticks + 1) * rate.tickUs;
   return rate.windowUs;
@@ -57,12 +57,12 @@ describe("a download quota of 10 MB a minute", () => {
   test("token-bucket: a bucket that holds little pays by what refills, and not by what it holds", () => {
     const counter = new DeferredCounter(limitOf("token-bucket", 100, minute, 1));
     counter.chargeDeferred(startUs, 251);
-    // However often it is asked meanwhile.
+    // This does not depend on how often it is called meanwhile.
     for (let us = startUs; us < startUs + 150 * second; us += second) expect(counter.ask(us).allowed).toBe(false);
     expect(counter.ask(startUs + 150 * second + 600_000).allowed).toBe(true);
   });
 
-  test("sliding-log: what is owed is paid as what was taken comes back", () => {
+  test("sliding-log: a debt is paid as earlier charges expire", () => {
     const counter = new DeferredCounter(limitOf("sliding-log", 10 * megabyte, minute));
     counter.chargeDeferred(startUs, 4 * megabyte);
     counter.chargeDeferred(startUs + 30 * second, 8 * megabyte);
@@ -71,21 +71,21 @@ describe("a download quota of 10 MB a minute", () => {
     expect(counter.ask(startUs + 90 * second).remaining).toBe(8 * megabyte);
   });
 
-  test("sliding-log: 45 MB at once come back in the fifth minute, 5 MB of them later", () => {
+  test("sliding-log: 45 MB at once are free in the fifth minute, 5 MB of them later", () => {
     const counter = new DeferredCounter(limitOf("sliding-log", 10 * megabyte, minute));
     counter.chargeDeferred(startUs, 45 * megabyte);
     expect(counter.ask(startUs).retryAfterUs).toBe(4 * minute);
     expect(counter.ask(startUs + 4 * minute)).toMatchObject({ allowed: true, remaining: 5 * megabyte });
   });
 
-  test("sliding-window: blocks of 5 s make each turn of it 65 s", () => {
+  test("sliding-window: with blocks of 5 s each turn takes 65 s", () => {
     const counter = new DeferredCounter(limitOf("sliding-window", 10 * megabyte, minute));
     counter.chargeDeferred(startUs, 25 * megabyte);
     expect(counter.ask(startUs).retryAfterUs).toBe(130 * second);
     expect(counter.ask(startUs + 130 * second)).toMatchObject({ allowed: true, remaining: 5 * megabyte });
   });
 
-  test.each(deferred)("%s: responses that end while a debt is paid are owed behind it", (algorithm) => {
+  test.each(deferred)("%s: responses that end while a debt is paid are added to it", (algorithm) => {
     const [once, twice] = [limitOf(algorithm, 10, minute), limitOf(algorithm, 10, minute)].map(
       (rate) => new DeferredCounter(rate),
     ) as [DeferredCounter, DeferredCounter];
@@ -111,7 +111,7 @@ describe("a debt", () => {
     expect(counter.ask(startUs + 13 * minute).allowed).toBe(true);
   });
 
-  test.each(deferred)("%s: goes with a clock that steps back", (algorithm) => {
+  test.each(deferred)("%s: moves with a clock that steps back", (algorithm) => {
     const counter = new DeferredCounter(limitOf(algorithm, 10, minute));
     counter.chargeDeferred(startUs, 35);
     const wait = counter.ask(startUs).retryAfterUs;
@@ -121,7 +121,7 @@ describe("a debt", () => {
     expect(counter.ask(startUs - hour + 6 * minute).allowed).toBe(true);
   });
 
-  test("of which no end can be told reaches into the year 2128 and no further", () => {
+  test("whose end is too far away reaches into the year 2128 and no further", () => {
     for (const algorithm of deferred) {
       const counter = new DeferredCounter(limitOf(algorithm, 1, 366 * 24 * hour));
       for (let i = 0; i < 100; i++) counter.chargeDeferred(startUs, 2 ** 52);
@@ -132,7 +132,7 @@ describe("a debt", () => {
   });
 });
 
-/** What a limit could have given from `fromUs` to `nowUs`, and what it had to begin with. */
+/** @returns what a limit could have given from `fromUs` to `nowUs`, and what it had at the beginning */
 function supply(rate: Rate, fromUs: number, nowUs: number): number {
   const { quota, windowUs } = rate;
   if (rate.algorithm === "token-bucket") return rate.burst + Math.ceil(((nowUs - fromUs) / windowUs) * quota);
@@ -147,18 +147,18 @@ interface Run {
   readonly requests: readonly { afterUs: number; cost: number }[];
 }
 
-describe.each(deferred)("%s, settled: for every legal limit and any responses,", (algorithm) => {
+describe.each(deferred)("%s, deferred: for every legal limit and any responses,", (algorithm) => {
   const traces: fc.Arbitrary<Run> = fc.oneof(crowdedTraces(algorithm, 60), limitedTraces(algorithm, 30));
   const sizes = fc.array(fc.constantFrom(0, 0.5, 1, 2, 3, 7.5, 20), { minLength: 1, maxLength: 9 });
   const lengths = fc.array(fc.nat(5), { minLength: 1, maxLength: 7 });
 
-  test("no request is admitted before everything that was settled has been given by the limit", () => {
+  test("no request is admitted before the limit has given everything that was charged", () => {
     fc.assert(
       fc.property(traces, sizes, lengths, ({ limit, fromUs, requests }, factors, lasting) => {
         const rate = rateOf(limit);
         const counter = new DeferredCounter(rate);
         let [nowUs, taken, admitted] = [fromUs, 0, 0];
-        /** Responses under way: after how many further requests they end, and what they take. */
+        /** Responses under way: after how many further requests each ends, and what it takes. */
         let underWay: { left: number; units: number }[] = [];
         requests.forEach(({ afterUs, cost }, i) => {
           nowUs += afterUs;
@@ -180,7 +180,7 @@ describe.each(deferred)("%s, settled: for every legal limit and any responses,",
     );
   });
 
-  test("a key is free again at the moment that it was told, and no later than its debt takes and one turn more", () => {
+  test("a key is free again at the moment that was reported, and no later than its debt takes and one turn more", () => {
     fc.assert(
       fc.property(traces, sizes, ({ limit, fromUs, requests }, factors) => {
         const rate = rateOf(limit);
@@ -202,7 +202,7 @@ describe.each(deferred)("%s, settled: for every legal limit and any responses,",
     );
   });
 
-  test("what is not over is charged as any request is", () => {
+  test("what is not over the limit is charged like any request", () => {
     fc.assert(
       fc.property(traces, ({ limit, fromUs, requests }) => {
         const counter = new DeferredCounter(rateOf(limit));
@@ -218,7 +218,7 @@ describe.each(deferred)("%s, settled: for every legal limit and any responses,",
     );
   });
 
-  test("a debt is paid when a debtor who asks for each unit as soon as it is there has paid it", () => {
+  test("a debt is paid when a debtor who takes each unit as soon as it is free has paid it", () => {
     fc.assert(
       fc.property(crowdedTraces(algorithm, 4), sizes, ({ limit, fromUs, requests }, factors) => {
         // A bucket for one unit overflows in the part of a µs for which its debtor has to wait.
@@ -241,7 +241,7 @@ describe.each(deferred)("%s, settled: for every legal limit and any responses,",
           if (algorithm === "token-bucket" || algorithm === "fixed-window") {
             expect(counter.ask(payingUs)).toEqual(debtor.peek(payingUs));
           } else if (allowed) {
-            // Of a sliding one the last units of a debt are taken together, and come back later than one by one.
+            // The last units of a debt to a sliding limit are taken together, and are free later than one by one.
             expect(debtor.peek(payingUs).allowed).toBe(true);
           }
         });

@@ -20,7 +20,7 @@ export class DeferredCounter {
     this.rate = rate;
   }
 
-  /** Whether a request may go on whose units are not known yet. Charges nothing. */
+  /** Returns whether a request with unknown units may go on. Charges nothing. */
   ask(nowUs: number): Decision {
     const state = copyOf(this.state);
     state.stepped = false;

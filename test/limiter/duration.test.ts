@@ -11,7 +11,7 @@ describe("a duration", () => {
     test(`${JSON.stringify(text)} is none`, () => expect(parseDuration(text)).toBeUndefined());
   }
 
-  test("is written in the largest unit that divides it", () => {
+  test("is formatted in the largest unit that divides it", () => {
     const texts = [1, 999, 1_000, 1_001, 60_000, 90_000, 3_600_000, 5_400_000, 86_400_000, 172_800_000, 90_000_000];
     expect(texts.map((ms) => formatDuration(ms * 1_000))).toEqual([
       "1ms",
@@ -28,7 +28,7 @@ describe("a duration", () => {
     ]);
   });
 
-  test("that is written is read as the same", () => {
+  test("that was formatted is read as the same", () => {
     const durations = fc.integer({ min: 1, max: 366 * 86_400_000 }).map((ms) => ms * 1_000);
     fc.assert(
       fc.property(durations, (us) => {

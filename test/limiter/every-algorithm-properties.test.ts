@@ -1,4 +1,4 @@
-// What holds for every algorithm alike. What each claims for itself is beside it.
+// Properties of all algorithms. The particular properties of each are in files of its own.
 
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
@@ -19,7 +19,7 @@ import {
   type Trace,
 } from "./legal-limits.ts";
 
-/** The moments of a trace, with what is asked then. */
+/** @returns the moments of a trace, with the cost of each request */
 function* moments({ fromUs, requests }: Trace): Generator<{ nowUs: number; cost: number }> {
   let nowUs = fromUs;
   for (const { afterUs, cost } of requests) {
@@ -30,20 +30,20 @@ function* moments({ fromUs, requests }: Trace): Generator<{ nowUs: number; cost:
 
 const toleranceUs = ({ windowUs }: LegalLimit) => Math.max(Math.min(windowUs, second), 50 * ms);
 
-/** By how much a counter may be ahead of its clock, and stays there. */
+/** @returns by how much a counter may stay ahead of its clock */
 function mostAheadUs(limit: LegalLimit): number {
   const slides = ["sliding-window", "sliding-log", "concurrency"].includes(limit.algorithm);
   return slides ? Math.max(toleranceUs(limit), tickUsOf(limit) - 1) : toleranceUs(limit);
 }
 
-/** How long a request may have to wait at most that finds every unit taken. */
+/** @returns the longest wait of a request that finds every unit taken */
 function longestWaitUs(limit: LegalLimit, cost: number): number {
   const { algorithm, quota, windowUs, precisionUs } = limit;
   if (algorithm === "fixed-window") return windowUs;
   if (algorithm === "sliding-window") return windowUs + precisionUs;
   if (algorithm === "sliding-log") return windowUs <= 2 ** 30 ? windowUs : windowUs + (4 * windowUs) / 2 ** 30;
   if (algorithm === "concurrency") return windowUs;
-  // Of a bucket that owes all it ever can.
+  // This is the wait at a bucket whose debt is as large as it can be.
   return Math.ceil(Number((BigInt(cost) * BigInt(windowUs)) / BigInt(quota))) + 1;
 }
 
@@ -52,7 +52,7 @@ for (const algorithm of everyAlgorithm) {
   const isBucket = algorithm === "token-bucket" || algorithm === "leaky-bucket";
 
   describe(`${algorithm}, for every legal limit and any requests,`, () => {
-    test("decides as if what it refused had never been asked", () => {
+    test("decides as if refused requests had never come", () => {
       fc.assert(
         fc.property(traces, (trace) => {
           const counter = new Counter(rateOf(trace.limit));
@@ -66,7 +66,7 @@ for (const algorithm of everyAlgorithm) {
       );
     });
 
-    test("decides as if nobody had peeked, and a peek is told what asking would be but for the charge", () => {
+    test("decides as if nobody had peeked, and a peek returns what asking would, except for the charge", () => {
       fc.assert(
         fc.property(traces, (trace) => {
           const counter = new Counter(rateOf(trace.limit));
@@ -86,7 +86,7 @@ for (const algorithm of everyAlgorithm) {
       );
     });
 
-    test("never admits a cost beyond its capacity, tells so, and charges nothing", () => {
+    test("never admits a cost beyond its capacity, says so, and charges nothing", () => {
       fc.assert(
         fc.property(traces, (trace) => {
           const counter = new Counter(rateOf(trace.limit));
@@ -120,7 +120,7 @@ for (const algorithm of everyAlgorithm) {
       });
     }
 
-    test("has its whole capacity again after exactly resetAfter, and may be forgotten by then or later", () => {
+    test("has its whole capacity again after exactly resetAfter, and may be forgotten then or later", () => {
       fc.assert(
         fc.property(traces, (trace) => {
           const counter = new Counter(rateOf(trace.limit));
@@ -138,7 +138,7 @@ for (const algorithm of everyAlgorithm) {
       );
     });
 
-    test("is as new after a year of rest, or after what its bucket takes to fill", () => {
+    test("is like new after an idle year, or after its bucket's time to fill", () => {
       fc.assert(
         fc.property(traces, (trace) => {
           const counter = new Counter(rateOf(trace.limit));
@@ -157,7 +157,7 @@ for (const algorithm of everyAlgorithm) {
       );
     });
 
-    test("needs nothing stored of a refusal", () => {
+    test("needs nothing stored after a refusal", () => {
       fc.assert(
         fc.property(traces, (trace) => {
           const counter = new Counter(rateOf(trace.limit));
@@ -174,7 +174,7 @@ for (const algorithm of everyAlgorithm) {
       );
     });
 
-    test("gives a refund back whole at once, and mints none of it later", () => {
+    test("returns a refund whole at once, and nothing of it later", () => {
       fc.assert(
         fc.property(traces, fc.nat(), fc.nat(12), (trace, pick, laterBy) => {
           const counter = new Counter(rateOf(trace.limit));
@@ -184,7 +184,7 @@ for (const algorithm of everyAlgorithm) {
           for (const { nowUs, cost } of moments(trace)) {
             if (charge !== undefined && i === charge.i + laterBy) {
               counter.refund(charge.cost, nowUs, charge.atUs);
-              // A bucket knows of what others took to the µs: it gives back as if 1 µs later at most.
+              // A bucket knows others' charges to the µs, so its refund may count as if made 1 µs later at most.
               const sparedLeft = spared.peek(nowUs + (isBucket ? 1 : 0)).remaining;
               expect(counter.peek(nowUs).remaining).toBeLessThanOrEqual(sparedLeft);
               return;
@@ -198,7 +198,7 @@ for (const algorithm of everyAlgorithm) {
                 return;
               }
             } else if (allowed) {
-              // It may have been refused beside the refunded one, never the other way round.
+              // It may have been refused beside the refunded request, but never the other way round.
               expect(spared.allows(nowUs, cost)).toBe(true);
             }
             i += 1;
@@ -209,7 +209,7 @@ for (const algorithm of everyAlgorithm) {
     });
   });
 
-  describe(`${algorithm}, wherever its clock steps,`, () => {
+  describe(`${algorithm}, with steps of its clock,`, () => {
     const walks = traces.chain((trace) =>
       fc.record({
         trace: fc.constant(trace),
@@ -224,7 +224,7 @@ for (const algorithm of everyAlgorithm) {
         ),
       }),
     );
-    /** The moments as a clock shows them, and how much time it has told, each step back being none. */
+    /** @returns the moments that the clock shows, and how much time has passed by it, where a step back counts as none */
     function* reported(trace: Trace, steps: readonly number[]) {
       let [clockUs, reportedUs] = [trace.fromUs, 0];
       for (const [i, { afterUs, cost }] of trace.requests.entries()) {
@@ -235,7 +235,7 @@ for (const algorithm of everyAlgorithm) {
       }
     }
 
-    test("locks nobody out: no wait is longer than of a spent counter, and what is waited for a clock, together", () => {
+    test("locks nobody out: no wait is longer than that of a spent counter and of the clock's step together", () => {
       fc.assert(
         fc.property(walks, ({ trace, steps }) => {
           const { limit } = trace;
@@ -253,7 +253,7 @@ for (const algorithm of everyAlgorithm) {
       );
     });
 
-    test("mints nothing: of the time that it told, no stretch holds more than it may", () => {
+    test("admits nothing extra: no stretch of the clock's time has more than it may", () => {
       fc.assert(
         fc.property(walks, fc.boolean(), ({ trace, steps }, forgets) => {
           const { limit } = trace;
@@ -261,7 +261,7 @@ for (const algorithm of everyAlgorithm) {
           const admitted: Admission[] = [];
           let [borders, openUs] = [0, -1];
           for (const { clockUs, reportedUs, cost } of reported(trace, steps)) {
-            // A fixed window begins anew when the clock passes a border that it had not.
+            // A fixed window begins anew when the clock passes a border for the first time.
             const windowUs = clockUs - (clockUs % limit.windowUs);
             if (windowUs > openUs) borders += 1;
             if (windowUs > openUs || openUs - clockUs > toleranceUs(limit)) openUs = windowUs;
@@ -279,7 +279,7 @@ for (const algorithm of everyAlgorithm) {
 
   interface Admission {
     readonly reportedUs: number;
-    /** How many borders of fixed windows there had been. */
+    /** How many borders of fixed windows were passed before. */
     readonly borders: number;
     readonly cost: number;
   }
@@ -325,7 +325,7 @@ for (const algorithm of everyAlgorithm) {
   });
 }
 
-describe("a store that keeps the ring apart", () => {
+describe("a store that keeps the ring separately", () => {
   const untouched: Ring = {
     tickAt: () => unasked(),
     startAt: () => unasked(),
@@ -337,7 +337,7 @@ describe("a store that keeps the ring apart", () => {
   }
 
   for (const algorithm of ["sliding-window", "sliding-log", "concurrency"] as const) {
-    test(`need not fetch it for ${algorithm} where needsRing says so: without, the decision is the same`, () => {
+    test(`need not fetch it for ${algorithm} if needsRing says so: the decision is the same without it`, () => {
       fc.assert(
         fc.property(crowdedTraces(algorithm, 100), fc.nat(3), (trace, refunds) => {
           const counter = new Counter(rateOf(trace.limit));

@@ -1,5 +1,5 @@
-// The textbook's bucket in exact arithmetic: a level in units × window that only whole numbers ever touch. A leaky bucket is
-// one more unit of room, and the wait until those before have departed.
+// The textbook's bucket in exact arithmetic: a level in units × window, with whole numbers only. A leaky bucket has one more
+// unit of room, and the wait until those before have departed.
 
 import { type Decision, never } from "../../limiter/src/algorithms/decision.ts";
 import { capacityOf, type LegalLimit } from "./legal-limits.ts";

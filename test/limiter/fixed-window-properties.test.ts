@@ -12,7 +12,7 @@ const borderUs = 1_699_999_980_000_000;
 const traces = fc.oneof(crowdedTraces("fixed-window", 100), limitedTraces("fixed-window", 50));
 
 describe("a fixed window, for every legal limit and any requests,", () => {
-  test("decides as a count for each window does, beside refunds and an edited quota", () => {
+  test("decides like a count for each window, with refunds and an edited quota", () => {
     const edits = fc.array(fc.constantFrom("none", "none", "refund", "halve", "double"), {
       minLength: 1,
       maxLength: 9,
@@ -76,14 +76,14 @@ describe("a fixed window, for every legal limit and any requests,", () => {
   });
 });
 
-test("no window ever holds more than the quota, whatever is asked in whatever order within two windows", () => {
+test("no window ever has more than the quota, whatever requests come in whatever order within two windows", () => {
   const request = fc.record({ us: fc.integer({ min: 0, max: 2_000 - 1 }), cost: fc.integer({ min: 1, max: 4 }) });
   fc.assert(
     fc.property(fc.array(request, { maxLength: 50 }), fc.integer({ min: 1, max: 20 }), (requests, quota) => {
       const counter = new Counter(fixedWindow(quota, 1_000));
       const usedIn = [0, 0];
       for (const { us, cost } of requests) {
-        // Never further back than is waited for: the window that was reached goes on.
+        // The step back is never longer than the tolerance, so the later window goes on.
         if (!counter.allows(borderUs + us, cost)) continue;
         const window = (counter.state.atUs - borderUs) / 1_000;
         usedIn[window] = (usedIn[window] as number) + cost;

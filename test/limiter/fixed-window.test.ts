@@ -46,7 +46,7 @@ describe("a fixed window", () => {
     expect(counter.head).toEqual({ atUs: midnightUs, count: 1 });
   });
 
-  test("may be met twice within its length at a border: twice the quota, and no more", () => {
+  test("may be used up twice within its length at a border: twice the quota, and no more", () => {
     const counter = fivePerMinute();
     expect(counter.allowedOf(10, borderUs - 1)).toBe(5);
     expect(counter.allowedOf(10, borderUs)).toBe(5);
@@ -64,7 +64,7 @@ describe("a fixed window", () => {
     expect(counter.ask(borderUs + 1, 2)).toMatchObject({ allowed: true, remaining: 0 });
   });
 
-  test("refuses a cost of its whole quota until the border, where any was used", () => {
+  test("refuses a cost of its whole quota until the border if any was used", () => {
     const counter = fivePerMinute();
     counter.ask(borderUs, 1);
     expect(counter.ask(borderUs + second, 5)).toMatchObject({
@@ -81,7 +81,7 @@ describe("a fixed window", () => {
     expect(counter.ask(borderUs, 5)).toMatchObject({ allowed: true, remaining: 0 });
   });
 
-  test("gives a refund back, never below nothing used", () => {
+  test("refunds units, down to nothing used", () => {
     const counter = fivePerMinute();
     counter.ask(borderUs, 5);
     counter.refund(2, borderUs);
@@ -92,7 +92,7 @@ describe("a fixed window", () => {
     expect(counter.head).toEqual({ atUs: borderUs, count: 0 });
   });
 
-  test("gives nothing back of a window that is over: its units are gone with it", () => {
+  test("refunds nothing of a window that is over", () => {
     const counter = fivePerMinute();
     counter.ask(borderUs, 5);
     counter.ask(borderUs + minute, 4);
@@ -109,13 +109,13 @@ describe("a fixed window", () => {
     expect(counter.allowedOf(3, borderUs)).toBe(2);
   });
 
-  test("is kept through the window behind it", () => {
+  test("is kept through the window after it", () => {
     const counter = fivePerMinute();
     counter.ask(borderUs + 1);
     expect(lifetimeUs(counter.rate, counter.state, borderUs + 1)).toBe(2 * minute);
   });
 
-  test("counts 2^31 in one, and in a window of 1 ms", () => {
+  test("counts 2^31 at once, and in a window of 1 ms", () => {
     const counter = new Counter(fixedWindow(maxUnits, ms));
     expect(counter.ask(borderUs, maxUnits)).toMatchObject({ allowed: true, remaining: 0 });
     expect(counter.ask(borderUs)).toMatchObject({ allowed: false, retryAfterUs: ms });
@@ -130,7 +130,7 @@ describe("a clock that steps", () => {
     expect(counter.ask(borderUs)).toMatchObject({ allowed: false, retryAfterUs: minute });
   });
 
-  test("back over a border goes on in the window it had reached, and mints nothing", () => {
+  test("back over a border goes on in the window it had reached, and admits nothing extra", () => {
     const counter = fivePerMinute();
     counter.ask(borderUs, 4);
     expect(counter.ask(borderUs - 1)).toEqual({
@@ -146,14 +146,14 @@ describe("a clock that steps", () => {
     expect(counter.allows(borderUs + minute)).toBe(true);
   });
 
-  test("back over a border by a second waits for the window it had reached, and by 1 µs more takes it along", () => {
+  test("back over a border by a second waits for the window it had reached, and by 1 µs more moves it along", () => {
     const counter = fivePerMinute();
     counter.ask(borderUs, 4);
     expect(counter.copy().ask(borderUs - second)).toMatchObject({ remaining: 0, resetAfterUs: minute + second });
     expect(counter.copy().ask(borderUs - second - 1)).toMatchObject({ remaining: 0, resetAfterUs: second + 1 });
   });
 
-  test("back over a border by a window is waited for, where the window is shorter than a second, and by 50 ms at least", () => {
+  test("back over a border is tolerated by a window's length if that is shorter than a second, and by at least 50 ms", () => {
     for (const [windowMs, waitedMs] of [
       [100, 100],
       [50, 50],
@@ -169,7 +169,7 @@ describe("a clock that steps", () => {
     }
   });
 
-  test("back by an hour carries what was used into the window that the clock shows: none minted, none locked out", () => {
+  test("back by an hour carries what was used into the window that the clock shows, admits nothing extra and locks nobody out", () => {
     const counter = fivePerMinute();
     counter.ask(borderUs + 30 * second, 3);
     expect(counter.allowedOf(5, borderUs + 30 * second - hour)).toBe(2);
@@ -178,7 +178,7 @@ describe("a clock that steps", () => {
     expect(counter.allowedOf(6, borderUs + minute - hour)).toBe(5);
   });
 
-  test("back by an hour moves the window even when it then refuses, and says that this is to be stored", () => {
+  test("back by an hour moves the window even if it then refuses, and marks it to be stored", () => {
     const counter = fivePerMinute();
     counter.ask(borderUs, 5);
     expect(counter.state.stepped).toBe(false);

@@ -17,7 +17,7 @@ const groupsOf = (address: bigint) =>
 const v6Addresses = fc.bigInt({ min: 0n, max: 2n ** 128n - 1n }).filter((address) => address >> 32n !== 0xffffn);
 
 describe("for all IPv6 addresses", () => {
-  test("two have the same text exactly when they share the prefix", () => {
+  test("two have the same text exactly if they share the prefix", () => {
     const pair = fc.tuple(v6Addresses, fc.nat(127), fc.nat(128));
     fc.assert(
       fc.property(pair, ([address, flippedBit, bits]) => {
@@ -48,7 +48,7 @@ describe("for all IPv6 addresses", () => {
   });
 });
 
-test("for all IPv4 addresses, two have the same text exactly when they share the prefix, mapped or not", () => {
+test("for all IPv4 addresses, two have the same text exactly if they share the prefix, mapped or not", () => {
   const pair = fc.tuple(fc.nat(2 ** 32 - 1), fc.nat(31), fc.nat(32), fc.boolean());
   const dotted = (address: number) => [24, 16, 8, 0].map((shift) => (address >>> shift) & 255).join(".");
   fc.assert(
@@ -62,7 +62,7 @@ test("for all IPv4 addresses, two have the same text exactly when they share the
   );
 });
 
-test("what is no address is its own network", () => {
+test("a text that is not an address is its own network", () => {
   fc.assert(
     fc.property(fc.string(), (text) => {
       fc.pre(!/^[0-9a-f.:]*$/i.test(text));

@@ -3,22 +3,22 @@ import { describe, expect, test } from "vitest";
 import { claimText, payloadOf } from "../../limiter/src/key/jwt-claim.ts";
 
 describe("the payload of a token", () => {
-  test("is what stands between its two dots", () => {
+  test("is the text between its two dots", () => {
     expect(payloadOf("aa.bb.cc")).toBe("bb");
     expect(payloadOf(".bb.")).toBe("bb");
   });
 
-  test.each(["", "aa", "aa.bb", "aa..cc", "a.b.c.d.e"])("is none in %j", (token) =>
+  test.each(["", "aa", "aa.bb", "aa..cc", "a.b.c.d.e"])("is absent from %j", (token) =>
     expect(payloadOf(token)).toBeUndefined(),
   );
 
-  test("is of at most 8 KB", () => {
+  test("has at most 8 KB", () => {
     const token = (bytes: number) => `h.${Buffer.alloc(bytes, "a").toString("base64url")}.s`;
     expect(payloadOf(token(8192))).toHaveLength(10923);
     expect(payloadOf(token(8193))).toBeUndefined();
   });
 
-  test("is found or not, and never throws", () => {
+  test("is found or absent, and reading never throws", () => {
     fc.assert(fc.property(fc.string(), (text) => payloadOf(text)?.includes(".") !== true));
   });
 });
@@ -30,7 +30,7 @@ describe("a claim", () => {
     expect(texts).toEqual(["alice", "", "42", "0", "-7", "9007199254740991"]);
   });
 
-  test("is written to the last digit", () => {
+  test("of an integer is written to the last digit", () => {
     fc.assert(
       fc.property(fc.maxSafeInteger(), (id) => {
         expect(claimText({ id }, "id")).toBe(`${id === 0 ? 0 : id}`);
@@ -38,7 +38,7 @@ describe("a claim", () => {
     );
   });
 
-  test("that is anything else counts as absent", () => {
+  test("of any other kind counts as absent", () => {
     for (const sub of [null, true, 1.5, 9007199254740992, -9007199254740992, Number.NaN, Infinity, [], ["a"], {}]) {
       expect(claimText({ sub }, "sub")).toBeUndefined();
     }
@@ -54,7 +54,7 @@ describe("a claim", () => {
     }
   });
 
-  test("of a name with dots is that claim, or else the one within an object", () => {
+  test("with dots in its name is that claim, or else the one within an object", () => {
     expect(claimText({ realm: { id: "a" } }, "realm.id")).toBe("a");
     expect(claimText({ realm: { id: "a" }, "realm.id": "b" }, "realm.id")).toBe("b");
     expect(claimText({ "https://example.org/tenant": "t" }, "https://example.org/tenant")).toBe("t");

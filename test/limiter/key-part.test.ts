@@ -10,7 +10,7 @@ describe("a key part", () => {
     test(`${JSON.stringify(text)} is none`, () => expect(parseKeyPart(text)).toBeUndefined());
   }
 
-  test("may name a header by every letter, digit and mark of a token that nginx knows, a variable by those of a word", () => {
+  test("may name a header by all letters, digits and marks that nginx knows in a token, a variable by those of a word", () => {
     for (const name of ["0", "9", "a", "z", "_", "-", ".", "!", "~"]) {
       expect(parseKeyPart(`header:${name}`)).toEqual({ source: "header", name });
     }

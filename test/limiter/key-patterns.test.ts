@@ -9,10 +9,10 @@ const matcher = (key: KeyPart[], ...lists: string[][]) => {
   return (...values: string[]) => firstMatch(patterns, values);
 };
 
-describe("of several lists of patterns", () => {
+describe("among several lists of patterns,", () => {
   const two = partsOf("header:a", "header:b");
 
-  test("the first that matches is taken, whatever the kinds of patterns", () => {
+  test("the first that matches is used, whatever the kinds of patterns", () => {
     const match = matcher(two, ["x", "y"], ["*", "vip-42"], ["x", "*"], ["vip-*", "vip-42"], ["*", "vip-*"]);
     expect(match("x", "y")).toBe(0);
     expect(match("x", "vip-42")).toBe(1);
@@ -24,12 +24,12 @@ describe("of several lists of patterns", () => {
     expect(matcher(two, ["x", "y"], ["x", "y"])("x", "y")).toBe(0);
   });
 
-  test("of an empty key, the first", () => {
+  test("the first matches an empty key", () => {
     expect(matcher([], [], [])()).toBe(0);
     expect(matcher([])()).toBeUndefined();
   });
 
-  test("none is matched by the same characters cut into other values", () => {
+  test("none matches the same characters cut into other values", () => {
     const match = matcher(two, ["ab", "c"], ["1:a", "b"]);
     for (const values of [
       ["a", "bc"],
@@ -42,18 +42,18 @@ describe("of several lists of patterns", () => {
     }
   });
 
-  test("none is matched by what a table could inherit", () => {
+  test("none matches a name that a table could inherit", () => {
     for (const value of ["constructor", "__proto__", "toString"]) {
       expect(matcher(partsOf("header:a"), ["x"])(value)).toBeUndefined();
       expect(matcher(partsOf("header:a"), ["x"], [value])(value)).toBe(1);
     }
   });
 
-  test("an absent value is the empty one", () => {
+  test("an empty pattern matches an absent value", () => {
     expect(matcher(partsOf("header:a"), ["x"], [""])("")).toBe(1);
   });
 
-  test("the same is taken as by trying one after the other", () => {
+  test("the same one is used as by trying one after the other", () => {
     const value = fc.string({ unit: fc.constantFrom("a", "b", ":", "1", "é", "😀"), maxLength: 3 });
     const pattern = fc.oneof(
       value,
@@ -77,10 +77,10 @@ describe("of several lists of patterns", () => {
   });
 });
 
-describe("of an address, a pattern", () => {
+describe("a pattern for an address", () => {
   const counted = (part: string, text: string) => patternValue(partsOf(part)[0] as KeyPart, text);
 
-  test("is the network that the address is counted by", () => {
+  test("is the network by which the address is counted", () => {
     expect(counted("ip", "192.0.2.7")).toBe("192.0.2.7");
     expect(counted("ip", "::ffff:192.0.2.7")).toBe("192.0.2.7");
     expect(counted("ip", "2001:DB8::7")).toBe("2001:db8:0:0:0:0:0:0/64");
@@ -95,7 +95,7 @@ describe("of an address, a pattern", () => {
     expect(counted("ip", "2001:db8:0:0:0:0:0:0/64")).toBe("2001:db8:0:0:0:0:0:0/64");
   });
 
-  test("is none of what is never counted: a network of another length, or no address", () => {
+  test("is invalid for what is never counted: a network of another length, or no address", () => {
     for (const text of [
       "192.0.2.0/24",
       "2001:db8::/56",
@@ -112,7 +112,7 @@ describe("of an address, a pattern", () => {
   });
 });
 
-test("a pattern has a star at its end alone", () => {
+test("a pattern has a star only at its end", () => {
   expect(["", "a", "*", "a*"].map(isKeyPattern)).toEqual([true, true, true, true]);
   expect(["**", "a**", "*a", "a*b", "a*b*"].map(isKeyPattern)).toEqual([false, false, false, false, false]);
 });

@@ -6,7 +6,7 @@ import { ExactBucket } from "./exact-bucket.ts";
 import { crowdedTraces, type LegalLimit, limitedTraces, type Trace } from "./legal-limits.ts";
 
 interface Departure {
-  /** When it was told that it may go on, and when it does. */
+  /** When the request was admitted; the next field: when it departs. */
   readonly askedUs: bigint;
   readonly us: bigint;
   readonly cost: bigint;
@@ -33,7 +33,7 @@ for (const [size, traces, numRuns] of [
   ["legal", limitedTraces("leaky-bucket", 50), 800],
 ] as const) {
   describe(`for limits of every ${size} size and any requests, a leaky bucket`, () => {
-    test("decides and delays exactly as a bucket in exact arithmetic does", () => {
+    test("decides and delays exactly like a bucket in exact arithmetic", () => {
       fc.assert(
         fc.property(traces, ({ limit, fromUs, requests }) => {
           const counter = new Counter(rateOf(limit));
@@ -48,7 +48,7 @@ for (const [size, traces, numRuns] of [
       );
     });
 
-    test("lets no departure be nearer to an earlier one than what departs between them takes, less than 1 µs aside", () => {
+    test("lets no departure be nearer to an earlier one than what departs between them takes, to within 1 µs", () => {
       fc.assert(
         fc.property(traces, (trace) => {
           const departures = departuresOf(trace);

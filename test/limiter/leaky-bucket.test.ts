@@ -4,7 +4,7 @@ import { leakyBucket } from "../../limiter/src/algorithms/leaky-bucket.ts";
 import { lifetimeUs } from "../../limiter/src/algorithms/rate.ts";
 import { Counter, day, hour, maxUnits, ms, second, startUs } from "./counter.ts";
 
-/** A departure each half second, and three may wait. */
+/** One request departs each half second, and three may wait. */
 const twoPerSecond = () => new Counter(leakyBucket(2, second, 3));
 
 const delaysOf = (counter: Counter, requests: number, nowUs: number) =>
@@ -13,11 +13,11 @@ const delaysOf = (counter: Counter, requests: number, nowUs: number) =>
   );
 
 describe("a leaky bucket", () => {
-  test("lets the first go at once, the burst wait for one departure more each, and refuses what is beyond", () => {
+  test("lets the first go at once, delays the burst by one departure more each, and refuses the rest", () => {
     expect(delaysOf(twoPerSecond(), 5, startUs)).toEqual([0, 500_000, 1_000_000, 1_500_000, "refused"]);
   });
 
-  test("tells of one that departs and the burst that may wait", () => {
+  test("counts the one that departs and the burst that may wait", () => {
     const counter = twoPerSecond();
     expect(counter.ask(startUs)).toEqual({
       allowed: true,
@@ -53,23 +53,23 @@ describe("a leaky bucket", () => {
     expect(counter.ask(startUs + 1_500_000).delayUs).toBe(0);
   });
 
-  test("delays what arrives more slowly than it departs not at all", () => {
+  test("does not delay requests that arrive more slowly than they depart", () => {
     const counter = twoPerSecond();
     for (let i = 0; i < 10; i++) expect(counter.ask(startUs + i * 500_000).delayUs).toBe(0);
   });
 
-  test("keeps departures exactly apart at a rate that does not divide: a started µs counts whole", () => {
+  test("keeps departures exactly apart at a rate that does not divide, rounding up to the µs", () => {
     const counter = new Counter(leakyBucket(3, second, 6));
     expect(delaysOf(counter, 7, startUs)).toEqual([0, 333_334, 666_667, 1_000_000, 1_333_334, 1_666_667, 2_000_000]);
   });
 
-  test("makes those behind a costly request wait for all of its units, and itself only for those before", () => {
+  test("makes requests behind a costly one wait for all of its units, and itself only for those before it", () => {
     const counter = twoPerSecond();
     expect(counter.ask(startUs, 3).delayUs).toBe(0);
     expect(counter.ask(startUs).delayUs).toBe(1_500_000);
   });
 
-  test("never admits a cost beyond one that departs and its burst", () => {
+  test("never admits a cost beyond the one that departs and its burst", () => {
     expect(twoPerSecond().ask(startUs, 5)).toMatchObject({
       allowed: false,
       remaining: 4,
@@ -79,7 +79,7 @@ describe("a leaky bucket", () => {
     expect(twoPerSecond().ask(startUs, 4)).toMatchObject({ allowed: true, remaining: 0, delayUs: 0 });
   });
 
-  test("is told alike by a peek, which charges nothing", () => {
+  test("shows the same in a peek, which charges nothing", () => {
     const counter = twoPerSecond();
     counter.ask(startUs, 2);
     const before = counter.head;
@@ -93,7 +93,7 @@ describe("a leaky bucket", () => {
     // 0.9999998 µs
     expect(counter.ask(startUs, 2_147_484).delayUs).toBe(1);
     expect(counter.ask(startUs).delayUs).toBe(2);
-    // 2.0000003 µs are owed, one is over.
+    // 2.0000003 µs are owed, and one has passed.
     expect(counter.ask(startUs + 1).delayUs).toBe(2);
   });
 
@@ -104,7 +104,7 @@ describe("a leaky bucket", () => {
     expect(counter.ask(startUs)).toMatchObject({ allowed: false, retryAfterUs: 14_726 });
   });
 
-  test("that is idle for a year is as new", () => {
+  test("that is idle for a year is like new", () => {
     const counter = twoPerSecond();
     delaysOf(counter, 5, startUs);
     expect(delaysOf(counter, 5, startUs + 365 * day)).toEqual([0, 500_000, 1_000_000, 1_500_000, "refused"]);
@@ -116,7 +116,7 @@ describe("a leaky bucket", () => {
     expect(lifetimeUs(counter.rate, counter.state, startUs)).toBe(2_000_001);
   });
 
-  test("moves those behind up when one that waits is refunded", () => {
+  test("moves later requests forward when a waiting one is refunded", () => {
     const counter = twoPerSecond();
     counter.ask(startUs, 4);
     counter.refund(1, startUs);
@@ -132,7 +132,7 @@ describe("a leaky bucket that is edited while its counter lives", () => {
     expect(delaysOf(counter, 3, startUs)).toEqual([2_000_000, 2_500_000, "refused"]);
   });
 
-  test("takes nobody in under a smaller burst until those beyond it have departed", () => {
+  test("admits nobody under a smaller burst until those beyond it have departed", () => {
     const counter = twoPerSecond();
     counter.ask(startUs, 4);
     counter.rate = leakyBucket(2, second, 1);
@@ -158,7 +158,7 @@ describe("a clock that steps", () => {
     expect(counter.ask(startUs - ms).delayUs).toBe(1_001_000);
   });
 
-  test("back by an hour refuses as when full, and takes the next after one departure", () => {
+  test("back by an hour refuses as when full, and admits the next after one departure", () => {
     const counter = twoPerSecond();
     counter.ask(startUs, 2);
     expect(counter.ask(startUs - hour)).toMatchObject({ allowed: false, remaining: 0, retryAfterUs: 500_000 });

@@ -1,5 +1,5 @@
-// Four gateways that saturate one leased limit: nothing is admitted beyond it, little of it goes unused, and Redis is asked
-// seldom. A deterministic simulation: requests come evenly spaced, messages take 0.1–1 ms each way.
+// Four gateways saturate one leased limit: nothing is admitted beyond it, little of it goes unused, and Redis is called
+// seldom. The simulation is deterministic: requests come evenly spaced, and messages take 0.1–1 ms each way.
 
 import { describe, expect, test } from "vitest";
 import * as charging from "../../limiter/src/algorithms/charge-all.ts";
@@ -15,7 +15,7 @@ const second = 1_000_000;
 const startUs = 1_700_000_000_000_000;
 const tickUs = 5_000;
 
-/** Requests of one gateway, evenly spaced, from then until then. */
+/** Requests of one gateway, evenly spaced, from one moment until another. */
 interface Burst {
   readonly perSecond: number;
   readonly fromUs: number;
@@ -24,12 +24,12 @@ interface Burst {
 
 interface Outcome {
   admitted: number;
-  /** By each gateway, since the reset where there is one. */
+  /** Units admitted by each gateway, since the reset if there is one. */
   admittedBy: number[];
   excess: number;
-  /** Exchanges and exact decisions of the busiest gateway, a second, after the first. */
+  /** Exchanges and exact decisions of the busiest gateway per second, after the first second. */
   callsPerSecond: number;
-  /** Refused though a request asked right then of Redis would have been admitted. */
+  /** Requests that were refused although Redis would have admitted them at that moment. */
   refusedEarly: number;
   asked: number;
 }
@@ -37,7 +37,7 @@ interface Outcome {
 type Event = () => void;
 
 /**
- * @param demands requests a second of each gateway, all the time or in a burst
+ * @param demands requests per second at each gateway, all the time or in a burst
  * @param resetAtUs when an operator resets the counter, in µs from the beginning
  */
 function simulate(
@@ -80,7 +80,7 @@ function simulate(
     const { perSecond, fromUs, untilUs } =
       typeof demand === "number" ? { perSecond: demand, fromUs: 0, untilUs: endUs } : demand;
     const gateway = new Gateway(product, `node-${number}`);
-    // The node's own clock is another one.
+    // The node's clock differs from Redis' clock.
     const aheadUs = 5_000_000 + random(second);
     const clock = () => nowUs + aheadUs;
     const count = () => {
@@ -139,7 +139,7 @@ function simulate(
       later(random(us), repeat);
     };
     if (resetAtUs < endUs) {
-      // The order comes a little later.
+      // The order reaches the gateway a little later.
       later(resetAtUs + 5_000, () => {
         holder.forgetRefusal(gateway.holder);
         refusedUntilUs = 0;
@@ -167,7 +167,7 @@ function isLeft(redis: Redis, nowUs: number): boolean {
   return redis.counters.every((counter) => rates.admits(counter.rate, counter, memory.memoryRing, nowUs, 1));
 }
 
-/** What is due, in order: a binary heap. */
+/** The events that are due, in order: a binary heap. */
 class Queue {
   readonly #heap: { atUs: number; order: number; event: Event }[] = [];
   #pushed = 0;
@@ -246,7 +246,7 @@ const cases: readonly [string, Limit, readonly number[]][] = [
   ["sliding-window 2000/5s", limit("sliding-window", 2000, 5 * second), [200, 200, 200, 200]],
 ];
 
-/** What one Redis that is asked for every request admits. */
+/** @returns what a single Redis admits if it decides every request */
 function admittedExactly(limit: Limit, demands: readonly number[], seconds: number): number {
   const redis = new Redis(product, [limit], holder.leaseParameters);
   const requests = demands.reduce((sum, demand) => sum + demand, 0) * seconds;
@@ -274,7 +274,7 @@ for (const [name, held, demands] of [
   ["fixed-window 1000/s", limit("fixed-window", 1000, second), [240, 240, 240, 240]],
   ["sliding-window 2000/5s", limit("sliding-window", 2000, 5 * second), [85, 85, 85, 85]],
 ] as const) {
-  test(`${name}: demand within the limit is admitted`, () => {
+  test(`${name}: requests within the limit are admitted`, () => {
     const outcome = simulate(held, demands, 20);
     expect(outcome.excess).toBeLessThanOrEqual(0);
     expect(outcome.admitted / outcome.asked).toBeGreaterThanOrEqual(0.998);
@@ -286,7 +286,7 @@ describe("after a reset by hand", () => {
   const flood = (fromUs: number, untilUs: number): Burst => ({ perSecond: 20_000, fromUs, untilUs });
 
   for (const gapMs of [0, 10, 50, 100, 200, 500, 1000]) {
-    test(`${gapMs} ms after its flood, an idle gateway holds nothing that another asks for`, () => {
+    test(`${gapMs} ms after its flood, an idle gateway holds nothing that another needs`, () => {
       const resetAtUs = second + gapMs * 1000;
       const another = flood(resetAtUs + 10_000, resetAtUs + second);
       const outcome = simulate(hour, [flood(0, second), another], 4, resetAtUs);
@@ -298,7 +298,7 @@ describe("after a reset by hand", () => {
 
 describe("a gateway", () => {
   const ms = 1000;
-  /** Clients asked it for 1000 units within 10 ms, and then for none. */
+  /** Clients requested 1000 units from it within 10 ms, and then none. */
   function askedBefore(answer: Partial<ledger.LeaseAnswer>): Gateway {
     const gateway = new Gateway(product, "node");
     gateway.asked = 500;
@@ -312,7 +312,7 @@ describe("a gateway", () => {
   const planAt = (gateway: Gateway, nowUs: number) =>
     holder.plan(gateway.holder, holder.leaseParameters, gateway.cell, gateway.asked, nowUs);
 
-  test("that nobody has asked for a horizon asks for nothing, however much it was asked before", () => {
+  test("that had no request for a horizon wants no lease, however many it had before", () => {
     const gateway = askedBefore({ retryAfterUs: 3600 * second });
     for (let atMs = 105; atMs < 195; atMs += 5) planAt(gateway, atMs * ms);
     holder.forgetRefusal(gateway.holder);
@@ -321,7 +321,7 @@ describe("a gateway", () => {
     expect(gateway.holder.demand).toBeGreaterThan(100);
   });
 
-  test("that nobody has asked for two horizons gives back whatever it holds", () => {
+  test("that had no request for two horizons returns what it holds", () => {
     const gateway = askedBefore({ grant: 1000 });
     gateway.cell = 50;
     expect(planAt(gateway, 290 * ms).back).toBe(0);
@@ -329,7 +329,7 @@ describe("a gateway", () => {
     expect(planAt(gateway, 300 * ms)).toEqual({ exchanges: true, back: 50, want: 0 });
   });
 
-  test("that was refused asks again within a horizon while others hold units, and within two seconds while they hold none", () => {
+  test("that was refused tries again within a horizon while others hold units, and within two seconds while they hold none", () => {
     for (const [elsewhere, againMs] of [
       [1, 201],
       [0, 2101],
@@ -342,7 +342,7 @@ describe("a gateway", () => {
   });
 });
 
-test("a gateway that asks alone is granted no more than half of what is left, but the last units whole", () => {
+test("a gateway that is alone is granted at most half of what is left, but the last units whole", () => {
   const redis = new Redis(product, [limit("fixed-window", 300, 3600 * second)], holder.leaseParameters);
   const grants: (number | undefined)[] = [];
   for (let seq = 1; seq < 8; seq++) {
@@ -352,20 +352,20 @@ test("a gateway that asks alone is granted no more than half of what is left, bu
   expect(grants).toEqual([150, 75, 37, 32, 6, 0, 0]);
 });
 
-describe("a limit is leased", () => {
-  test("where a bucket has room for what refills in five horizons", () => {
+describe("a limit can be leased", () => {
+  test("if a bucket has room for what refills in five horizons", () => {
     expect(isLeasable(limit("token-bucket", 5000, second, 2500))).toBe(true);
     expect(isLeasable(limit("token-bucket", 5000, second, 2499))).toBe(false);
   });
 
-  test("where a window, or the block of a sliding one, is five horizons long", () => {
+  test("if a window, or the block of a sliding one, is five horizons long", () => {
     expect(isLeasable(limit("fixed-window", 100, 500_000))).toBe(true);
     expect(isLeasable(limit("fixed-window", 100, 499_999))).toBe(false);
     expect(isLeasable(limit("sliding-window", 100, 5 * second))).toBe(true);
     expect(isLeasable(limit("sliding-window", 100, second))).toBe(false);
   });
 
-  test("and never where each request has its own moment", () => {
+  test("but never if each request has its own moment", () => {
     expect(isLeasable(limit("sliding-log", 1000, minute))).toBe(false);
     expect(isLeasable(limit("leaky-bucket", 1000, minute))).toBe(false);
     expect(isLeasable(limit("concurrency", 1000, minute))).toBe(false);
@@ -376,7 +376,7 @@ describe("a limit is leased", () => {
   }
 });
 
-test("a request finds its way: exactly where little is asked, then by leases, refused where Redis said so", () => {
+test("a request is decided exactly at low demand, then by leases, and refused if Redis said so", () => {
   const gateway = new Gateway(product, "node");
   const wayFor = (cost: number, nowUs: number) => holder.wayFor(gateway.holder, cost, nowUs);
   expect(wayFor(1, 0)).toBe("exact");

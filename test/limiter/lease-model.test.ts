@@ -1,5 +1,5 @@
-// The lease protocol in worlds of many gateways, losses, doubled and late messages, deaths and drifting clocks: whatever
-// happens, no interval holds more than the limit. And a protocol that is broken on purpose is found out.
+// Plays the lease protocol in worlds of many gateways with losses, doubled and late messages, deaths and drifting clocks:
+// whatever happens, no interval has more than the limit. A protocol that is deliberately broken must be detected.
 
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -83,7 +83,7 @@ test("a million steps break no limit", { timeout: 60_000 }, async () => {
   expect(seen.acknowledged).toBeGreaterThan(50_000);
 });
 
-test("a unit of one window does not go back into a lease of the next", async () => {
+test("a unit of one window is not returned into a lease of the next", async () => {
   const tested = await product(limiter);
   const redis = new Redis(tested, [fixed], tested.leaseParameters);
   const gateway = new Gateway(tested, "life");
@@ -104,13 +104,13 @@ test("a unit of one window does not go back into a lease of the next", async () 
 
 describe("when Redis loses", () => {
   for (const [what, lose] of [
-    ["the ledger, what was out is all that is spent beyond the limit", (world: World) => world.loseLedger()],
+    ["the ledger, no more than the leased units is spent beyond the limit", (world: World) => world.loseLedger()],
     [
-      "everything, what gateways hold is all that is spent beyond a limit that begins anew",
+      "everything, no more than gateways hold is spent beyond a limit that begins anew",
       (world: World) => world.loseAll(),
     ],
     [
-      "a counter that is reset by hand, what gateways hold is all that is spent beyond a limit that begins anew",
+      "a counter that is reset by hand, no more than gateways hold is spent beyond a limit that begins anew",
       (world: World) => world.reset(),
     ],
   ] as const) {
@@ -135,32 +135,32 @@ describe("when Redis loses", () => {
 interface Break {
   readonly name: string;
   readonly file: "ledger" | "holder";
-  /** Must occur once in the file. */
+  /** This text must occur once in the file. */
   readonly line: string;
   readonly becomes: string;
 }
 
 const breaks: readonly Break[] = [
   {
-    name: "a message that comes again is acted on again",
+    name: "a message that comes again is processed again",
     file: "ledger",
     line: "  if (message.seq <= last) return message.seq === last ? place : overtaken;\n",
     becomes: "",
   },
   {
-    name: "a message that was overtaken is acted on",
+    name: "a message that was overtaken is processed",
     file: "ledger",
     line: "if (message.seq <= last) return message.seq === last ? place : overtaken;",
     becomes: "if (message.seq === last) return place;",
   },
   {
-    name: "a lease lives from when its answer is heard",
+    name: "a lease lives from the arrival of its reply",
     file: "holder",
     line: "holder.deadlineUs = holder.sentUs + answer.durationUs",
     becomes: "holder.deadlineUs = nowUs + answer.durationUs",
   },
   {
-    name: "clocks are taken to run alike",
+    name: "clocks are assumed to run at the same rate",
     file: "holder",
     line: " - Math.ceil(answer.durationUs / clockDrift);",
     becomes: ";",
@@ -178,19 +178,19 @@ const breaks: readonly Break[] = [
     becomes: "const atUs = nowUs;",
   },
   {
-    name: "units are given back after they have expired",
+    name: "units are returned after they have expired",
     file: "ledger",
     line: "let held = nowUs < holding.expiryUs ? holding.outstanding : 0;",
     becomes: "let held = holding.outstanding;",
   },
   {
-    name: "more is taken back than was held",
+    name: "more units are returned than were held",
     file: "ledger",
     line: "unacknowledged + Math.min(message.back, held - honoured)",
     becomes: "unacknowledged + message.back",
   },
   {
-    name: "a holding expires earlier in Redis than was told",
+    name: "a holding expires earlier in Redis than was reported",
     file: "ledger",
     line: "  holding.expiryUs = expiryUs;\n",
     becomes: "  holding.expiryUs = expiryUs - Math.floor(durationUs / 2);\n",
@@ -202,19 +202,19 @@ const breaks: readonly Break[] = [
     becomes: "expiryUs = Math.min(expiryUs, 9e15);",
   },
   {
-    name: "a gateway gives back units that another worker has spent",
+    name: "a gateway returns units that another worker has spent",
     file: "holder",
     line: "holder.back = live ? Math.max(back + Math.min(left, 0), 0) : 0;",
     becomes: "holder.back = back;",
   },
   {
-    name: "units go back into a lease of which Redis was told that they are spent",
+    name: "units are refunded to a lease although Redis has been informed that they are spent",
     file: "holder",
     line: "holder.seq === seq && holder.acknowledged === acknowledged",
     becomes: "true",
   },
   {
-    name: "a gateway hears answers to messages that it has given up",
+    name: "a gateway accepts replies to messages that it has given up",
     file: "holder",
     line: "if (holder.waiting === 0 || answer.seq !== holder.seq) return false;",
     becomes: "",
@@ -226,14 +226,14 @@ const breaks: readonly Break[] = [
     becomes: "const honoured = message.kept;",
   },
   {
-    name: "a grant that was heard is taken back",
+    name: "a grant that has been acknowledged is taken back",
     file: "ledger",
     line: "message.acknowledged < holding.seq ?",
     becomes: "message.acknowledged <= holding.seq ?",
   },
 ];
 
-describe("is found out within two million steps:", () => {
+describe("a broken protocol is detected within two million steps:", () => {
   const directories: string[] = [];
 
   afterAll(() => {

@@ -1,4 +1,4 @@
-// A world of gateways that share leased counters, moved one step at a time by chance: messages are lost, doubled, delayed and
+// A world of gateways that share leased counters, moved one random step at a time: messages are lost, doubled, delayed and
 // overtake each other, gateways die, clocks run apart. An observer per limit knows every unit that is spent, and when, by
 // Redis' clock.
 
@@ -15,7 +15,7 @@ type Counter = chargeAll.Counter & memory.MemoryCounter;
 
 export type Random = (below: number) => number;
 
-/** The same numbers for the same seed: whole, from 0 on. */
+/** @returns a generator of whole numbers from 0, the same for the same seed */
 export function seeded(seed: number): Random {
   let state = seed % 2147483647 || 1;
   return (below) => {
@@ -38,7 +38,7 @@ export class Redis {
     this.forget();
   }
 
-  /** What a FLUSHALL leaves. */
+  /** Leaves what a FLUSHALL leaves. */
   forget(): void {
     this.ledger = { holdings: [], count: 0 };
     this.counters = this.limits.map((limit) =>
@@ -65,7 +65,7 @@ export class Redis {
   }
 }
 
-/** A node: the record and the cell of `holder.ts`, and what it is said to do with them. */
+/** A node: the record and the cell of `holder.ts`, and what that file says to do with them. */
 export class Gateway {
   readonly product: Product;
   readonly name: string;
@@ -79,7 +79,7 @@ export class Gateway {
     this.holder = product.newHolder();
   }
 
-  /** @param blind whether another worker was faster after this one looked */
+  /** @param blind whether another worker was faster after this one had read the cell */
   spend(nowUs: number, cost: number, blind: boolean): boolean {
     this.asked += cost;
     if (!this.product.isLive(this.holder, nowUs)) return false;
@@ -94,7 +94,7 @@ export class Gateway {
     return this.message();
   }
 
-  /** The message that waits for its answer. */
+  /** @returns the message that waits for its answer */
   message(): ledgers.LeaseMessage {
     const { seq, acknowledged, kept, back, want } = this.holder;
     return { holder: this.name, seq, acknowledged, kept, back, want };
@@ -107,7 +107,7 @@ export class Gateway {
   }
 }
 
-/** A request that has spent, of which another policy has not decided yet. */
+/** A request that has spent units, while another policy has not decided yet. */
 interface Undecided {
   readonly node: Node;
   readonly gateway: Gateway;
@@ -116,9 +116,9 @@ interface Undecided {
   readonly acknowledged: number;
 }
 
-/** Counts what is spent against one limit, exactly. */
+/** Counts exactly what is spent against one limit. */
 export interface Observer {
-  /** @returns how many units over the limit this was */
+  /** @returns by how many units this exceeded the limit */
   spend(nowUs: number, cost: number): number;
 }
 
@@ -128,10 +128,10 @@ export function observerOf(limit: Limit): Observer {
   return new IntervalObserver(limit);
 }
 
-/** admitted(t, t+τ) ≤ burst + rate × τ for every interval: a level that drains at the rate never rises above the burst. */
+/** Checks admitted(t, t+τ) ≤ burst + rate × τ for every interval: a level that drains at the rate never exceeds the burst. */
 class BucketObserver implements Observer {
   readonly #limit: Limit;
-  /** In units × window: whole numbers below 2^53. */
+  /** In units × window, a whole number below 2^53. */
   #level = 0;
   #atUs = 0;
 
@@ -165,7 +165,7 @@ class FixedObserver implements Observer {
   }
 }
 
-/** No interval of the window's length holds more than the quota. */
+/** Checks that no interval of the window's length has more than the quota. */
 class IntervalObserver implements Observer {
   readonly #limit: Limit;
   readonly #times: number[] = [];
@@ -198,13 +198,13 @@ interface Letter {
 interface Node {
   gateway: Gateway;
   readonly aheadUs: number;
-  /** In millionths. */
+  /** The clock's drift in millionths. */
   readonly drift: number;
 }
 
 const startUs = 1_700_000_000_000_000;
 const mostLetters = 24;
-/** Clocks run apart by at most so many millionths, half of what `holder.ts` reckons with, each way. */
+/** Each clock drifts by at most so many millionths either way, half of what `holder.ts` allows for. */
 const mostDrift = 450;
 
 export class World {
@@ -217,11 +217,11 @@ export class World {
   #undecided: Undecided[] = [];
   #us = 0;
   #lives = 0;
-  /** What was seen. */
+  /** Sums of what was observed. */
   spent = 0;
   leased = 0;
   acknowledged = 0;
-  /** The most units over a limit, ever. */
+  /** The most units over a limit at any time. */
   excess = Number.NEGATIVE_INFINITY;
 
   constructor(product: Product, limits: readonly Limit[], random: Random) {
@@ -251,14 +251,14 @@ export class World {
     else if (random(5) === 0) node.gateway = this.#gateway();
   }
 
-  /** Redis forgets the ledger alone. @returns how many units were out as far as it knew, spent or not */
+  /** Makes Redis forget only the ledger. @returns how many units were out as far as it knew, spent or not */
   loseLedger(): number {
     const { holdings, count } = this.#redis.ledger;
     this.#redis.ledger = { holdings: [], count: 0 };
     return holdings.slice(0, count).reduce((sum, { outstanding }) => sum + outstanding, 0);
   }
 
-  /** Redis forgets everything, and limits begin anew. @returns how many units gateways can still spend */
+  /** Makes Redis forget everything, so that limits start anew. @returns how many units gateways can still spend */
   loseAll(): number {
     this.#redis.forget();
     this.#observers = this.#redis.limits.map(observerOf);
@@ -268,14 +268,14 @@ export class World {
       const answer = this.#letters.find(
         (letter) => letter.to === node.gateway && holder.waiting === 1 && letter.answer?.seq === holder.seq,
       )?.answer;
-      // An answer that is under way brings units, and makes those that are kept live on.
+      // An answer that is under way brings units, and extends the life of the units that are kept.
       if (answer !== undefined) units += Math.max(cell, 0) + answer.grant;
       else if (this.#product.isLive(holder, this.#clock(node))) units += Math.max(cell, 0);
     }
     return units;
   }
 
-  /** An operator resets the counter, and gateways are told: whatever they were refused, they ask anew. @returns as `loseAll` */
+  /** An operator resets the counter, and gateways forget their refusals and try again. @returns as `loseAll` */
   reset(): number {
     const units = this.loseAll();
     for (const { gateway } of this.#nodes) this.#product.forgetRefusal(gateway.holder);
@@ -297,7 +297,7 @@ export class World {
     this.#us += random(30) === 0 ? random(1_000_000) : random(most);
   }
 
-  /** The worst moment: all is spent right before it expires, letters arrive right after, and then everybody spends. */
+  /** Plays the worst moment: everything is spent right before it expires, letters arrive right after, and then all spend. */
   #strike(node: Node): void {
     const random = this.#random;
     const leftUs = node.gateway.holder.deadlineUs - this.#clock(node);
@@ -333,7 +333,7 @@ export class World {
     }
   }
 
-  /** Of requests that another policy has refused by now: their units go back to the lease, or nobody has them. */
+  /** Refunds requests that another policy has refused by now: their units go back to the lease, or are lost. */
   #refundAll(): void {
     for (const { node, gateway, cost, seq, acknowledged } of this.#undecided.splice(0)) {
       if (node.gateway !== gateway) continue;
@@ -362,7 +362,7 @@ export class World {
     if (gateway.holder.waiting === 1) return;
     const nowUs = this.#clock(node);
     let plan = this.#product.plan(gateway.holder, this.#redis.parameters, gateway.cell, gateway.asked, nowUs);
-    // The bound does not rest on good plans.
+    // The bound must not depend on good plans.
     if (random(3) > 0) {
       const back = random(2) === 0 ? random(Math.max(gateway.cell, 0) + 8) : 0;
       plan = { exchanges: true, back, want: random(2) === 0 ? random(200) : random(5) };
@@ -379,7 +379,7 @@ export class World {
     this.#letters.push(letter);
   }
 
-  /** Any letter, mostly a new one; now and then it arrives again later, or is lost. */
+  /** Delivers any letter, mostly a new one; now and then it arrives again later, or is lost. */
   #deliver(): void {
     const random = this.#random;
     const { length } = this.#letters;

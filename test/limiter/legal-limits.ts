@@ -1,4 +1,4 @@
-// Limits of every legal size and requests that press against them, for fast-check to choose from.
+// Arbitraries for fast-check: limits of every legal size, and requests that press against them.
 
 import fc from "fast-check";
 import type { Algorithm, Limit } from "../../limiter/src/algorithms/limit.ts";
@@ -22,11 +22,11 @@ export const everyAlgorithm = [
 
 export const longestWindowUs = 366 * day;
 
-/** How long a trace may take, and a bucket to refill, so that every moment stays below 2^53 µs, the year 2255. */
+/** The longest trace, and the longest refill of a bucket, so that every moment stays below 2^53 µs, the year 2255. */
 const longestTraceUs = 3e15;
 const longestFullUs = 2e15;
 
-/** Whole numbers of every magnitude up to `max`, the borders often. */
+/** Whole numbers of every magnitude up to `max`, with the bounds often. */
 export function magnitudes(max: number): fc.Arbitrary<number> {
   const digits = Math.ceil(Math.log2(max));
   return fc.oneof(
@@ -35,7 +35,7 @@ export function magnitudes(max: number): fc.Arbitrary<number> {
   );
 }
 
-/** Of a whole, each alike: those of fc.double are nearly all next to 0. */
+/** Parts of a whole, each equally likely; those of fc.double are nearly all next to 0. */
 export function shares(most: number): fc.Arbitrary<number> {
   return fc.nat(10_000).map((part) => (part / 10_000) * most);
 }
@@ -45,7 +45,7 @@ export const windowsUs = fc.oneof(
   fc.constantFrom(ms, second, 11 * second, day, longestWindowUs),
 );
 
-/** Windows with what divides them into 1 to 1000 blocks: whole ms, or the tenth that is the default. */
+/** Windows with a precision that divides them into 1 to 1000 blocks: whole ms, or the default of a tenth. */
 const blockedWindows = fc.oneof(
   windowsUs.map((windowUs) => ({ windowUs, precisionUs: windowUs / 10 })),
   fc
@@ -68,16 +68,16 @@ export function legalLimits(algorithm: Algorithm): fc.Arbitrary<LegalLimit> {
   return fc.tuple(quota, windows).map(([quota, sizes]) => ({ algorithm, quota, burst: quota, ...sizes }));
 }
 
-/** The most that one request may cost. */
+/** @returns the most that one request may cost */
 export function capacityOf({ algorithm, quota, burst }: LegalLimit): number {
   if (algorithm === "leaky-bucket") return burst + 1;
   return algorithm === "token-bucket" ? burst : quota;
 }
 
-/** When a trace begins: 2^32 µs, at which the ticks of rings begin anew, are less than two hours. */
+/** Moments at which a trace begins; ring ticks wrap at 2^32 µs, which is less than two hours. */
 export const starts = fc.nat(2 ** 33).map((us) => startUs + us);
 
-/** Requests that mostly press against the limit: as far apart as their cost takes to come back, give or take. */
+/** Requests that mostly press against the limit: about as far apart as their cost takes to refill. */
 export function traces(limit: LegalLimit, most: number): fc.Arbitrary<Request[]> {
   const capacity = capacityOf(limit);
   const cost = fc.oneof(magnitudes(capacity), magnitudes(Math.max(1, Math.floor(capacity / 8))), fc.constant(capacity));
@@ -98,7 +98,7 @@ export function traces(limit: LegalLimit, most: number): fc.Arbitrary<Request[]>
 
 function pauseUs({ algorithm, quota, windowUs }: LegalLimit, units: number, windows: number): number {
   const refillUs = (units / quota) * windowUs;
-  // A bucket takes time for its burst, others for their window.
+  // A bucket takes time for its burst, other algorithms for their window.
   return algorithm === "token-bucket" || algorithm === "leaky-bucket" ? refillUs : refillUs / 4 + windows * windowUs;
 }
 
@@ -114,7 +114,7 @@ export function limitedTraces(algorithm: Algorithm, most: number): fc.Arbitrary<
   );
 }
 
-/** Small numbers, so that the same ticks and borders are met again and again. */
+/** Small numbers, so that the same ticks and borders occur again and again. */
 export function crowdedTraces(algorithm: Algorithm, most: number): fc.Arbitrary<Trace> {
   const limit = fc
     .record({

@@ -1,4 +1,4 @@
-// What is admitted over a long time where always more is asked: each algorithm under the same awkward rates.
+// Measures what is admitted over a long time with more requests than allowed: each algorithm under the same awkward rates.
 
 import { describe, expect, test } from "vitest";
 import type { Algorithm } from "../../limiter/src/algorithms/limit.ts";
@@ -19,7 +19,7 @@ const rates: [string, Pick<LegalLimit, "quota" | "windowUs" | "burst">][] = [
   ["1 per 366 d with a burst of 1", { quota: 1, windowUs: 366 * day, burst: 1 }],
 ];
 
-/** Units admitted by asking as soon as a refusal says, from a spent counter on, and the time that they took. */
+/** @returns units admitted by asking again as soon as a refusal allows, starting with a spent counter, and the time it took */
 function saturate(limit: LegalLimit, cost: number, admissions: number, fromUs: number): { units: number; us: number } {
   const counter = new Counter(rateOf(limit));
   counter.ask(fromUs, capacityOf(limit));
@@ -38,7 +38,7 @@ for (const algorithm of ["token-bucket", "leaky-bucket"] as const) {
     for (const [name, sizes] of rates) {
       test(name, () => {
         const limit = { algorithm, ...sizes, precisionUs: 0 };
-        // Well below the capacity where a µs refills units: what refills into a full bucket until the next µs is nobody's.
+        // The cost is well below the capacity if a µs refills units: what refills into a full bucket until the next µs is lost.
         const perUs = limit.quota / limit.windowUs;
         const cost = Math.min(limit.burst, Math.max(1, Math.ceil(perUs * 200)));
         // The first moments of a spent counter need a long time before them.
@@ -50,7 +50,7 @@ for (const algorithm of ["token-bucket", "leaky-bucket"] as const) {
   });
 }
 
-/** Windows of the time in which the quota is taken whole, each time as soon as it can be had. */
+/** @returns windows per quota, if the whole quota is taken each time as soon as possible */
 function windowsTaken(algorithm: Algorithm, sizes: (typeof rates)[0][1], precisionUs: number): number {
   const { units, us } = saturate(
     { algorithm, ...sizes, precisionUs },
@@ -61,13 +61,13 @@ function windowsTaken(algorithm: Algorithm, sizes: (typeof rates)[0][1], precisi
   return us / sizes.windowUs / (units / sizes.quota);
 }
 
-describe("under saturation, a fixed window admits its quota each window, exactly, for", () => {
+describe("under saturation, a fixed window admits its quota in each window, exactly, for", () => {
   for (const [name, sizes] of rates) {
     test(name, () => expect(windowsTaken("fixed-window", sizes, 0)).toBe(1));
   }
 });
 
-describe("under saturation, a sliding log admits its quota each window, within a hundred-millionth, for", () => {
+describe("under saturation, a sliding log admits its quota in each window, within a hundred-millionth, for", () => {
   for (const [name, sizes] of rates) {
     test(name, () => {
       const windows = windowsTaken("sliding-log", sizes, 0);
@@ -78,7 +78,7 @@ describe("under saturation, a sliding log admits its quota each window, within a
   }
 });
 
-describe("under saturation, a sliding window admits its quota each window and block, as it is late by one block, for", () => {
+describe("under saturation, a sliding window admits its quota once per window and block, as it is late by one block, for", () => {
   for (const [name, sizes] of rates) {
     test(name, () => {
       const [perTenth, perThousandth] = [10, 1000].map((blocks) =>
@@ -89,7 +89,7 @@ describe("under saturation, a sliding window admits its quota each window and bl
     });
   }
 
-  test("3 per second asked for one by one, with nothing lost but each block's rest", () => {
+  test("3 per second requested one by one, with nothing lost but each block's rest", () => {
     const limit = { algorithm: "sliding-window", quota: 3, windowUs: second, burst: 3, precisionUs: 100 * ms } as const;
     const { units, us } = saturate(limit, 1, 3_000, startUs);
     expect([units, us]).toEqual([3_000, 1_000 * 1_100 * ms]);

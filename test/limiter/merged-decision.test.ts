@@ -35,7 +35,7 @@ function mergedOf(decisions: Record<string, Decision>): MergedDecision {
   return merged;
 }
 
-/** Whichever is heard first. */
+/** Expects this limit to be the most restrictive, in either order of merging. */
 function expectSpeaker(name: string, decisions: Record<string, Decision>): void {
   const reversed = Object.fromEntries(Object.entries(decisions).reverse());
   for (const order of [decisions, reversed]) {
@@ -45,8 +45,8 @@ function expectSpeaker(name: string, decisions: Record<string, Decision>): void 
   }
 }
 
-describe("a verdict", () => {
-  test("that heard nobody allows, and nobody speaks", () => {
+describe("a merged decision", () => {
+  test("with no limit merged allows, and names no limit", () => {
     expect(newMergedDecision()).toEqual({
       allowed: true,
       policy: undefined,
@@ -58,38 +58,38 @@ describe("a verdict", () => {
     });
   });
 
-  test("allows when all allow, and names no violation", () => {
+  test("allows if all allow, and names no violation", () => {
     expect(mergedOf({ burst: allows(1), daily: allows(2) })).toMatchObject({ allowed: true, violated: [] });
   });
 
-  test("refuses when one refuses, and names those that did, in order", () => {
+  test("refuses if one refuses, and names those that did, in order", () => {
     expect(mergedOf({ a: refuses(1), b: allows(2), c: refuses(1) })).toMatchObject({
       allowed: false,
       violated: ["a", "c"],
     });
   });
 
-  test("lets the limit with the fewest units left speak", () => {
+  test("names the limit with the fewest units left", () => {
     expectSpeaker("daily", { burst: allows(9), daily: allows(3), hourly: allows(4) });
   });
 
-  test("lets the one that resets last speak among equals", () => {
+  test("names the one that resets last among equals", () => {
     expectSpeaker("daily", { burst: allows(3, 5), daily: allows(3, 6) });
   });
 
-  test("lets a refusal speak before any permission", () => {
+  test("names a refusal before any permission", () => {
     expectSpeaker("daily", { burst: allows(0, 1_000_000), daily: refuses(1) });
   });
 
-  test("lets the longest wait speak among refusals", () => {
+  test("names the longest wait among refusals", () => {
     expectSpeaker("daily", { burst: refuses(7), daily: refuses(8), hourly: refuses(6) });
   });
 
-  test("lets a wait for ever speak before every other", () => {
+  test("names an endless wait before every other", () => {
     expectSpeaker("huge", { burst: refuses(7), huge: refuses(never), daily: refuses(9e15) });
   });
 
-  test("lets the first of two equals speak, and its policy", () => {
+  test("names the first of two equals, and its policy", () => {
     const merged = newMergedDecision();
     mergeLimit(merged, vendor, "first", allows(3));
     mergeLimit(merged, books, "second", allows(3));
@@ -99,12 +99,12 @@ describe("a verdict", () => {
     expect(merged).toMatchObject({ policy: { policy: { name: "books" } }, limitName: "third" });
   });
 
-  test("has the longest of all delays, whoever speaks", () => {
+  test("has the longest of all delays, whichever limit is named", () => {
     const { limitName, delayUs, decision } = mergedOf({ a: allows(9, 5, 7), b: allows(1, 5, 3), c: allows(5, 5, 6) });
     expect([limitName, delayUs, decision.delayUs]).toEqual(["b", 7, 3]);
   });
 
-  test("keeps a copy: what the store does with its decision afterwards changes nothing", () => {
+  test("keeps a copy: later changes to the store's decision do not affect it", () => {
     const merged = newMergedDecision();
     const decision = allows(3);
     mergeLimit(merged, books, "burst", decision);
@@ -113,8 +113,8 @@ describe("a verdict", () => {
   });
 });
 
-describe("a verdict that hears another", () => {
-  test("has all that refused, the longest wait, and who speaks of both", () => {
+describe("a merged decision into which another is merged", () => {
+  test("has all that refused, the longest wait, and the most restrictive limit of both", () => {
     const merged = mergedOf({ easy: allows(50, 5, 7) });
     const own = newMergedDecision();
     mergeLimit(own, vendor, "burst", refuses(10));
@@ -125,7 +125,7 @@ describe("a verdict that hears another", () => {
     expect(merged).toMatchObject({ policy: vendor, limitName: "daily", decision: { retryAfterUs: 20 } });
   });
 
-  test("is as it was where the other has heard nothing", () => {
+  test("stays the same if the other has no limits merged", () => {
     const merged = mergedOf({ easy: allows(50) });
     mergeAll(merged, newMergedDecision());
     expect(merged).toMatchObject({ allowed: true, policy: books, limitName: "easy" });

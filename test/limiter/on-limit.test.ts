@@ -9,7 +9,7 @@ const problems = (onLimit: unknown) => validated(onLimit).problems.map(({ path, 
 describe("what happens over the limit", () => {
   const plain = { action: "reject", status: 429, body: undefined, headers: [] };
 
-  test("is a refusal by 429 unless the policy says otherwise", () => {
+  test("is a refusal with 429 unless the policy says otherwise", () => {
     expect(read(undefined)).toEqual(plain);
     expect(read({})).toEqual(plain);
     expect(read({ status: 503, body: "", headers: ["X-Why: full: yes"] })).toEqual({
@@ -20,7 +20,7 @@ describe("what happens over the limit", () => {
     });
   });
 
-  test("has lines of one name together, in their order", () => {
+  test("groups lines of one name, in their order", () => {
     expect(read({ headers: ["set-cookie: a=1", "x-b: 1", "Set-Cookie: c=1"] })).toEqual({
       ...plain,
       headers: [
@@ -30,7 +30,7 @@ describe("what happens over the limit", () => {
     });
   });
 
-  test("is a wait, and a refusal beyond it", () => {
+  test("may be a wait, and a refusal beyond it", () => {
     expect(read({ action: "delay", maxDelay: "2s", status: 503 })).toEqual({
       action: "delay",
       maxDelayUs: 2_000_000,
@@ -39,7 +39,7 @@ describe("what happens over the limit", () => {
     });
   });
 
-  test("is one of four things that are less", () => {
+  test("may be one of four kinds of degraded answer", () => {
     const less = { action: "degrade", target: undefined, response: undefined, header: undefined };
     expect(read({ action: "degrade", uri: "/cheap?x=1" })).toEqual({ ...less, target: "/cheap?x=1" });
     expect(read({ action: "degrade", location: "@cached" })).toEqual({ ...less, target: "@cached" });
@@ -53,7 +53,7 @@ describe("what happens over the limit", () => {
     });
   });
 
-  test("is a mark", () => {
+  test("may be a mark", () => {
     expect(read({ action: "tag", header: "X-Over-Limit: 1" })).toEqual({
       action: "tag",
       header: { name: "x-over-limit", value: "1" },
@@ -61,7 +61,7 @@ describe("what happens over the limit", () => {
   });
 });
 
-describe("refused is", () => {
+describe("the validator refuses", () => {
   test("a field of another action", () => {
     expect(problems({ maxDelay: "1s" })).toEqual(["onLimit.maxDelay: nothing: reject has no maxDelay"]);
     expect(problems({ action: "tag", header: "a: 1", status: 429 })).toEqual([
@@ -69,7 +69,7 @@ describe("refused is", () => {
     ]);
   });
 
-  test("an action without what it needs, or with too much", () => {
+  test("an action without a required field, or with too many", () => {
     expect(problems({ action: "delay" })).toEqual(["onLimit.maxDelay: how long a request may wait"]);
     expect(problems({ action: "tag" })).toEqual(["onLimit.header: the header to send upstream"]);
     const oneOf = "onLimit: one of uri, location, response, header";
@@ -92,7 +92,7 @@ describe("refused is", () => {
     expect(problems({ headers: [line] })).toHaveLength(1);
   });
 
-  test.each(["cheap", "", "/a b", "/a\r\nb", "/ä", "@"])("%j as a place to serve from", (text) => {
+  test.each(["cheap", "", "/a b", "/a\r\nb", "/ä", "@"])("%j as a location or path to serve from", (text) => {
     expect(problems({ action: "degrade", uri: text })).toHaveLength(1);
     expect(problems({ action: "degrade", location: text })).toHaveLength(1);
   });
@@ -104,7 +104,7 @@ describe("refused is", () => {
     ]);
   });
 
-  test("not what only looks like it", () => {
+  test("only real path traversal, not what looks like it", () => {
     for (const uri of ["/..a/b..", "/a?x=/../b", "/%252e%252e/", "/100%"]) {
       expect(problems({ action: "degrade", uri }), uri).toEqual([]);
     }

@@ -3,7 +3,7 @@ import { compilePolicy } from "../../limiter/src/compiled/compile.ts";
 import { candidates, indexPolicies, meets } from "../../limiter/src/index/policy-index.ts";
 import { policyNamed } from "./policies.ts";
 
-/** Whether a policy of these paths matches, and whether it does when the index leaves all of them to it. */
+/** Returns whether a policy of these paths matches, both with the index and when the index leaves all paths to the policy. */
 function matches(paths: string[], path: string): boolean {
   const met = [paths, [...paths, "~[^\\s\\S]"]].map((patterns) => {
     const policy = compilePolicy("shop", policyNamed("p", { match: { paths: patterns } }));
@@ -14,14 +14,14 @@ function matches(paths: string[], path: string): boolean {
 }
 
 describe("a path pattern", () => {
-  test("without a star matches this path alone", () => {
+  test("without a star matches only this path", () => {
     expect(matches(["/api/books"], "/api/books")).toBe(true);
     for (const other of ["/api/books/", "/api/book", "/api/books/1", "/API/books", "/", ""]) {
       expect(matches(["/api/books"], other)).toBe(false);
     }
   });
 
-  test("with a star matches everything that begins so, the empty rest too", () => {
+  test("with a star matches every path with this prefix, also without a rest", () => {
     for (const path of ["/api/books/", "/api/books/1", "/api/books/1/2"]) {
       expect(matches(["/api/books/*"], path)).toBe(true);
     }
@@ -32,13 +32,13 @@ describe("a path pattern", () => {
     expect(matches(["/*"], "/")).toBe(true);
   });
 
-  test("takes every other character for itself", () => {
+  test("matches every other character literally", () => {
     expect(matches(["/a.c"], "/abc")).toBe(false);
     expect(matches(["/a.*"], "/abc")).toBe(false);
     expect(matches(["/a%b[c]*"], "/a%b[c]d")).toBe(true);
   });
 
-  test("is one of several: any may match", () => {
+  test("is one of several, any of which may match", () => {
     expect(matches(["/a", "/b/*"], "/b/1")).toBe(true);
     expect(matches(["/a", "/b/*"], "/c")).toBe(false);
     expect(matches(["/a", "/a/*", "/a/b/*"], "/a/b/c")).toBe(true);

@@ -6,8 +6,8 @@ import { mostInstructions, readRegex } from "../../limiter/src/match/regex-synta
 import { smallestDocument } from "./policies.ts";
 import { inJavaScript, regex, subject } from "./regexes.ts";
 
-// What single expressions match is in ../vectors/path-regexes.json, what the refused ones are told in
-// ../vectors/policy-documents.json: both are held against Node and LuaJIT.
+// What single expressions match is in ../vectors/path-regexes.json, and how others are refused is in
+// ../vectors/policy-documents.json; both are tested in Node and LuaJIT.
 
 const matches = (expression: string, path: string) => matchesRegex(pathRegex(expression), path);
 
@@ -29,13 +29,13 @@ test("a regular expression matches what it matches in JavaScript", () => {
     { numRuns: 5_000 },
   );
   expect(pairs).toBeGreaterThanOrEqual(50_000);
-  // Neither nearly all nor nearly none.
+  // Neither nearly all nor nearly no paths match.
   expect(matched).toBeGreaterThan(pairs / 10);
   expect(matched).toBeLessThan((pairs * 9) / 10);
 });
 
-test("a regular expression answers alike whatever it was asked before", () => {
-  // Of more states than are kept: it answers by them, and without.
+test("a regular expression answers the same whatever paths it had before", () => {
+  // It has more states than are kept, so it answers both with kept states and without.
   const expression = "^(a|b)*a(a|b){12}$";
   const asked = pathRegex(expression);
   fc.assert(
@@ -47,7 +47,7 @@ test("a regular expression answers alike whatever it was asked before", () => {
   );
 });
 
-test("any text is read as a regular expression or refused at one of its characters, and what is read matches", () => {
+test("any text is read as a regular expression or refused at one of its characters, and what is read can be matched", () => {
   const text = fc.oneof(
     fc.string({ unit: fc.constantFrom(..."ab01(){}[]|*+?.^$\\-,:=!<P#dwsbx/é😀") }),
     fc.string({ unit: "binary" }),
@@ -65,7 +65,7 @@ test("any text is read as a regular expression or refused at one of its characte
 
 describe("regex denial of service in a path pattern:", () => {
   const longest = 8_192;
-  /** The least of several times, so that what else the machine does counts little. */
+  /** @returns the shortest of several runs, so that other work of the machine counts little */
   const leastMs = (ask: () => unknown, times = 5) =>
     Math.min(
       ...Array.from({ length: times }, () => {
@@ -75,7 +75,7 @@ describe("regex denial of service in a path pattern:", () => {
       }),
     );
 
-  // Each of them keeps an engine that goes back busy for longer than the universe has existed.
+  // Each of these would keep a backtracking engine busy for longer than the universe has existed.
   const catastrophic = [
     "(a+)+$",
     "^(a+)+$",
@@ -88,14 +88,14 @@ describe("regex denial of service in a path pattern:", () => {
     "(a?){30}a{30}$",
   ];
 
-  test.each(catastrophic)("%s is told of 8 KB within some milliseconds", (expression) => {
+  test.each(catastrophic)("%s is matched against 8 KB within some milliseconds", (expression) => {
     const asked = pathRegex(expression);
     const path = `/${"a".repeat(longest)}!`;
     matchesRegex(asked, path);
     expect(leastMs(() => matchesRegex(asked, path))).toBeLessThan(10);
   });
 
-  test("the time grows as the path does", () => {
+  test("the time grows in proportion to the path", () => {
     const asked = pathRegex("(a|b)*a(a|b){60}c$");
     const letters = Array.from({ length: longest }, (_, i) => ((i * i * 7 + i) % 11 < 5 ? "a" : "b")).join("");
     const quarter = leastMs(() => matchesRegex(asked, letters.slice(0, longest / 4)));
@@ -103,7 +103,7 @@ describe("regex denial of service in a path pattern:", () => {
     expect(whole).toBeLessThan(quarter * 16 + 5);
   });
 
-  test("the longest expression on the longest path has an end too", () => {
+  test("the longest expression on the longest path ends too", () => {
     const asked = pathRegex("(a?){330}a{330}$");
     const path = `/${"a".repeat(longest)}!`;
     expect(leastMs(() => matchesRegex(asked, path), 1)).toBeLessThan(5_000);
@@ -117,7 +117,7 @@ describe("regex denial of service in a path pattern:", () => {
     }
   });
 
-  test("many expressions of one policy are no way around the bound", () => {
+  test("many expressions of one policy cannot exceed the bound together", () => {
     const paths = Array.from({ length: 256 }, (_, i) => `~(a|b)*a(a|b){${i}}$`);
     expect(validatePolicy({ ...smallestDocument, match: { paths } }).problems).toMatchObject([
       { path: "match.paths", expected: expect.stringContaining(`at most ${mostInstructions} steps together`) },

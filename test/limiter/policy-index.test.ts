@@ -31,7 +31,7 @@ function compiled(
 
 const nameOf = ({ policy }: CompiledPolicy) => policy.name;
 
-/** As the gateway asks: what is not needed is not read, and who is not conditional is not asked. */
+/** Uses the index like the gateway: what is not needed is not read, and only conditional policies are checked. */
 function namesMet(index: PolicyIndex, request: Request): string[] {
   const { host = "", path = "/", method = "GET", headers = {} } = request;
   const found =
@@ -50,7 +50,7 @@ function namesFor(policies: readonly CompiledPolicy[], host: string): string[] {
   return namesMet(indexPolicies(policies), { host });
 }
 
-describe("of these policies", () => {
+describe("with these policies", () => {
   const policies = [
     compiled("all", { priority: -1 }),
     compiled("api", { hosts: ["api.example.com"] }),
@@ -85,16 +85,16 @@ describe("of these policies", () => {
     ["PUT api.example.com /v1/books/1", {}, "urgent api below either versions all"],
     ["PUT api.example.com /v1/books/1", { "x-plan": "free" }, "urgent api below either free versions all"],
     ["GET __proto__ /constructor", {}, "all"],
-  ])("%s %j meets %s", (request, headers, met) => {
+  ])("%s %j matches %s", (request, headers, met) => {
     const [method, host, path] = request.split(" ") as [string, string, string];
-    // Lists that are kept answer alike.
+    // Lists that the index keeps give the same result the second time.
     for (let time = 0; time < 2; time++) {
       expect(namesMet(index, { method, host, path, headers }).join(" ")).toBe(met);
     }
   });
 });
 
-describe("by host, a request meets", () => {
+describe("by host, a request matches", () => {
   const policies = [
     compiled("any"),
     compiled("api", { hosts: ["api.example.com"] }),
@@ -107,17 +107,17 @@ describe("by host, a request meets", () => {
     expect(namesFor(policies, "api.example.com")).toEqual(["any", "api", "below-com", "two"]);
   });
 
-  test("wildcards at every height", () => {
+  test("wildcards at every level", () => {
     expect(namesFor(policies, "eu.api.example.com")).toEqual(["any", "below-api", "below-com", "two"]);
     expect(namesFor(policies, "a.b.c.example.com")).toEqual(["any", "below-com", "two"]);
   });
 
-  test("no wildcard by the name under which it stands", () => {
+  test("no wildcard by the bare name after its star", () => {
     expect(namesFor(policies, "example.com")).toEqual(["any"]);
     expect(namesFor(policies, "badexample.com")).toEqual(["any"]);
   });
 
-  test("only those of every host otherwise", () => {
+  test("only policies for every host otherwise", () => {
     expect(namesFor(policies, "example.net")).toEqual(["any", "two"]);
     for (const other of ["example.org", "", "com", "api.example.com.evil.org"]) {
       expect(namesFor(policies, other)).toEqual(["any"]);
@@ -134,7 +134,7 @@ describe("by host, a request meets", () => {
   });
 });
 
-describe("policies are evaluated", () => {
+describe("policies are ordered", () => {
   test("by priority, the highest first", () => {
     const policies = [compiled("a", { priority: -1 }), compiled("b"), compiled("c", { priority: 10 })];
     expect(namesFor(policies, "x")).toEqual(["c", "b", "a"]);
@@ -158,7 +158,7 @@ describe("policies are evaluated", () => {
     ]);
   });
 
-  test("not at all when they are off", () => {
+  test("not at all if they are off", () => {
     const policies = [compiled("off", { mode: "off", hosts: ["x"] }), compiled("shadow", { mode: "shadow" })];
     expect(namesFor(policies, "x")).toEqual(["shadow"]);
     expect(indexPolicies(policies).needsHost).toBe(false);
@@ -178,7 +178,7 @@ test("what decides nothing need not be read", () => {
   expect(needs({ mode: "off", hosts: ["x"], paths: ["/x"] })).toMatchObject({ needsHost: false, needsPath: false });
 });
 
-test("a policy has conditions where the index cannot tell whether it is met", () => {
+test("a policy is conditional if the index cannot decide whether it matches", () => {
   const conditional = (fields: Fields) => compiled("x", fields).conditional;
   expect(conditional({ hosts: ["x"], paths: ["/a", "/b/*"] })).toBe(false);
   expect(conditional({ paths: ["/a", "~b"] })).toBe(true);
@@ -186,14 +186,14 @@ test("a policy has conditions where the index cannot tell whether it is met", ()
   expect(conditional({ headers: { "x-plan": ["free"] } })).toBe(true);
 });
 
-test("a policy takes no inherited name for a method", () => {
+test("a policy does not take an inherited name for a method", () => {
   const policy = compiled("x", { methods: ["GET"] });
   for (const method of ["constructor", "__proto__", "toString", "get", ""]) {
     expect(meets(policy, "/", method, () => false)).toBe(false);
   }
 });
 
-test("a header is not read where the method or the path has ruled the policy out", () => {
+test("a header is not read if the method or the path has ruled the policy out", () => {
   const policy = compiled("x", { methods: ["GET"], paths: ["~^/a"], headers: { "x-plan": ["free"] } });
   const unread = (): boolean => {
     throw new Error("read");
@@ -206,7 +206,7 @@ describe("an index of 10,000 policies", () => {
   const count = 10_000;
   const many = (fields: (i: number) => Fields) => Array.from({ length: count }, (_, i) => compiled(`p${i}`, fields(i)));
 
-  /** How long it takes to make the index and to have a request's first answer from it. */
+  /** @returns how long making the index and a request's first answer from it take */
   const elapsedMs = (policies: readonly CompiledPolicy[], request: Request, names: readonly string[]) => {
     const startMs = performance.now();
     const index = indexPolicies(policies);
@@ -218,29 +218,29 @@ describe("an index of 10,000 policies", () => {
   };
 
   // Comparing each host with each policy took several seconds.
-  test("of a host each is made in well under a second", () => {
+  test("with a host each is made in well under a second", () => {
     const policies = many((i) => ({ hosts: [`h${i}.example.com`] }));
     policies.push(compiled("any"), compiled("below", { hosts: ["*.example.com"] }));
     expect(elapsedMs(policies, { host: "h77.example.com" }, ["any", "below", "p77"])).toBeLessThan(500);
   });
 
-  test("of a wildcard each is made in well under a second", () => {
+  test("with a wildcard each is made in well under a second", () => {
     const policies = many((i) => ({ hosts: [`*.h${i}.example.com`] }));
     policies.push(compiled("below", { hosts: ["*.com"] }));
     expect(elapsedMs(policies, { host: "x.h77.example.com" }, ["below", "p77"])).toBeLessThan(500);
   });
 
-  test("of one host is made in well under a second", () => {
+  test("with one host is made in well under a second", () => {
     const policies = many(() => ({ hosts: ["x", "*.x"] }));
     expect(elapsedMs(policies, { host: "x" }, policies.map(nameOf).sort())).toBeLessThan(500);
   });
 
-  test("of a prefix each on one host is made in well under a second", () => {
+  test("with a prefix each on one host is made in well under a second", () => {
     const policies = many((i) => ({ hosts: ["x"], paths: [`/${i}/*`] }));
     expect(elapsedMs(policies, { host: "x", path: "/77/a" }, ["p77"])).toBeLessThan(500);
   });
 
-  test("of prefixes within one another is made in well under a second", () => {
+  test("with nested prefixes is made in well under a second", () => {
     const policies = many((i) => ({ paths: [`/${"a".repeat(i % 1_000)}*`] }));
     const names = policies.filter((_, i) => i % 1_000 <= 5).map(nameOf);
     expect(elapsedMs(policies, { path: "/aaaaab" }, names.sort())).toBeLessThan(500);
@@ -304,7 +304,7 @@ describe("what an index keeps", () => {
     expect(kept(index)).toBe(before);
   });
 
-  test("has a bound where very many policies meet very many patterns, and answers stay right", () => {
+  test("is bounded if very many policies have very many patterns, and answers stay right", () => {
     const policies = Array.from({ length: 3_000 }, (_, i) => compiled(`all-${i}`));
     for (let i = 0; i < 500; i++) policies.push(compiled(`path-${i}`, { paths: [`/${i}`] }));
     const index = indexPolicies(policies);
@@ -319,7 +319,7 @@ describe("what an index keeps", () => {
     expect(most).toBeLessThanOrEqual(1_000_000);
   });
 
-  test("of a host of very many dots, the work is that of a host", () => {
+  test("costs no more for a host with very many dots", () => {
     const index = indexPolicies([compiled("below", { hosts: ["*.example.com"] })]);
     const host = `${"a.".repeat(500_000)}example.com`;
     const startMs = performance.now();
@@ -371,7 +371,7 @@ describe("whatever policies there are", () => {
     (wanted.methods?.includes(by) ?? true) &&
     Object.entries(wanted.headers ?? {}).every(([name, values]) => values.includes(sent[name.toLowerCase()] ?? ""));
 
-  test("a request meets those that a reading of each one by one finds, in order", () => {
+  test("a request matches those that a check of each one by one finds, in order", () => {
     let pairs = 0;
     fc.assert(
       fc.property(

@@ -8,15 +8,15 @@ const inVain = "; as it is, Redis decides every request in spite of leased";
 const leased = (limit: object, more: object = {}) =>
   policyNamed("p", { scope: "cluster", consistency: "leased", limits: [limit], ...more });
 
-describe("what a policy says in vain", () => {
-  it("is nothing where it means something", () => {
+describe("a warning about a setting without effect", () => {
+  it("is absent if every setting has an effect", () => {
     expect(warningsOf(policyNamed("p", { limits: [fast], scope: "node", consistency: "exact" }))).toEqual([]);
     expect(warningsOf(policyNamed("p", { limits: [fast], onStoreFailure: "local" }))).toEqual([]);
     expect(warningsOf(leased(fast, { onStoreFailure: "deny" }))).toEqual([]);
     expect(warningsOf(leased({ ...fast, quota: 2, window: "1m" }, { cost: { from: "header:c" } }))).toEqual([]);
   });
 
-  it("is what only Redis could do, of scope node", () => {
+  it("names what only Redis could do, with scope node", () => {
     expect(warningsOf(leased(fast, { scope: "node", onStoreFailure: "deny" }))).toEqual([
       { path: "consistency", expected: "exact, or scope cluster: on a node nothing is leased", got: '"leased"' },
       {
@@ -37,7 +37,7 @@ describe("what a policy says in vain", () => {
       `token-bucket, fixed-window or sliding-window${inVain}`,
       `"${algorithm}"`,
     ]),
-  ] as [object, string, string, string][])("is leased, of the limit %o", (limit, field, expected, got) => {
+  ] as [object, string, string, string][])("names leasing, for the limit %o", (limit, field, expected, got) => {
     const policy = leased(limit);
     expect(warningsOf(policy)).toEqual([{ path: `limits[0].${field}`, expected, got }]);
     expect(compilePolicy("shop", policy).store).toBe("exact");
@@ -45,7 +45,7 @@ describe("what a policy says in vain", () => {
     expect(warningsOf(leased(limit, beside))).toHaveLength(1);
   });
 
-  it("is leased, of a limit that has no room for two requests", () => {
+  it("names leasing, for a limit without room for two requests", () => {
     const expected = "at least 6, for two requests: a lease for one saves no call to Redis";
     const limit = { algorithm: "fixed-window", quota: 5, window: "1m" };
     expect(warningsOf(leased(limit, { cost: 3 }))).toEqual([{ path: "limits[0].quota", expected, got: "5" }]);
@@ -55,14 +55,14 @@ describe("what a policy says in vain", () => {
     expect(warningsOf(leased(limit, { cost: 2 }))).toEqual([]);
   });
 
-  it("is leased, of a cost that the response says", () => {
+  it("names leasing, for a cost that only the response shows", () => {
     const policy = leased({ ...fast, burst: 1 }, { cost: { from: "response-bytes" } });
     expect(warningsOf(policy)).toEqual([
       { path: "cost.from", expected: `a cost that is known before the response${inVain}`, got: '"response-bytes"' },
     ]);
   });
 
-  it("is leased, of an override alone", () => {
+  it("names leasing, for an override only", () => {
     const overrides = [
       { key: ["192.0.2.1"], mode: "off" },
       { key: ["*"], limits: [{ ...fast, burst: 50 }] },

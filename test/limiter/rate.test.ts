@@ -22,15 +22,15 @@ const [bucket, leaky, window, sliding, log, slots] = everyAlgorithm.map((algorit
 const all = [bucket, leaky, window, sliding, log, slots];
 
 describe("a limit's rate", () => {
-  test("is of the algorithm that the limit names", () => {
+  test("has the algorithm that the limit names", () => {
     expect(all.map(({ algorithm }) => algorithm)).toEqual([...everyAlgorithm]);
   });
 
-  test("can give at once: a bucket its burst, a leaky one one more, the others their quota", () => {
+  test("has a capacity: a bucket its burst, a leaky one one more, the others their quota", () => {
     expect(all.map(capacity)).toEqual([20, 21, 7, 7, 7, 7]);
   });
 
-  test("is made anew from its quota, its window and its size", () => {
+  test("can be rebuilt from its quota, its window and its size", () => {
     expect(all.map(sizeOf)).toEqual([20, 20, 0, 250_000, 0, 0]);
     for (const rate of all) {
       const { algorithm, quota, windowUs } = rate;
@@ -38,12 +38,12 @@ describe("a limit's rate", () => {
     }
   });
 
-  test("has counters with entries where it slides", () => {
+  test("keeps entries if it slides", () => {
     expect(all.map(keepsEntries)).toEqual([false, false, false, true, true, true]);
   });
 });
 
-test("a decision is told whole, whatever the record that it is written to held", () => {
+test("a decision is written completely, whatever its record had before", () => {
   for (const rate of all) {
     const counter = memoryCounter();
     for (let asked = 0; asked < 25; asked++) {
@@ -68,11 +68,11 @@ test("a decision is told whole, whatever the record that it is written to held",
 describe("one node's share of a rate", () => {
   const share = (rate: Rate, shares: number, cost: number) => shareOf(rate, shares, cost);
 
-  test("is the whole for one node", () => {
+  test("is the whole rate for one node", () => {
     for (const rate of all) if (rate !== window) expect(share(rate, 1, 1)).toEqual(rate);
   });
 
-  test("of a fixed window is a bucket, so that an outage over its end is not worth two of them", () => {
+  test("is a bucket for a fixed window, so that an outage over its end does not give two windows", () => {
     expect(share(window, 1, 1)).toStrictEqual(rateOf({ algorithm: "token-bucket", ...limit, burst: 7 }));
     expect(share(window, 3, 1)).toStrictEqual(rateOf({ algorithm: "token-bucket", ...limit, quota: 2, burst: 2 }));
     expect(share(window, 3, 5)).toStrictEqual(rateOf({ algorithm: "token-bucket", ...limit, quota: 2, burst: 5 }));
@@ -85,7 +85,7 @@ describe("one node's share of a rate", () => {
     expect(share(slots, 3, 1)).toStrictEqual(rateOf({ algorithm: "concurrency", ...limit, quota: 2 }));
   });
 
-  test("of a leaky bucket is one of all that it holds: the one that departs counts", () => {
+  test("is a share of all that a leaky bucket holds, including the one that departs", () => {
     expect(share(leaky, 3, 1)).toEqual(rateOf({ algorithm: "leaky-bucket", ...limit, quota: 2, burst: 6 }));
     expect(share(leaky, 20, 1)).toMatchObject({ quota: 1, burst: 1 });
   });

@@ -15,7 +15,7 @@ const snapshot = {
 };
 
 describe("a snapshot", () => {
-  test("is read whole: epoch, revision, every policy, and the index of those that are on", () => {
+  test("is read completely: epoch, revision, every policy, and the index of those that are on", () => {
     const { snapshot: read, problems } = readSnapshot(snapshot);
     expect(problems).toEqual([]);
     expect(read).toMatchObject({ epoch: "e1", revision: 7 });
@@ -23,7 +23,7 @@ describe("a snapshot", () => {
     expect(read?.index.everywhere.map(({ app, policy }) => `${app}/${policy.name}`)).toEqual(["shop/books"]);
   });
 
-  test("may be without policies, at revision 0", () => {
+  test("may have no policies, at revision 0", () => {
     expect(readSnapshot({ format: 1, epoch: "e", revision: 0, policies: [] })).toMatchObject({
       problems: [],
       snapshot: { revision: 0, policies: [] },
@@ -60,7 +60,7 @@ describe("a snapshot", () => {
     }
   });
 
-  test("that is no object is told so", () => {
+  test("that is not an object is refused with that reason", () => {
     for (const [message, got] of [
       [null, "null"],
       [undefined, "nothing"],
@@ -87,7 +87,7 @@ describe("a snapshot", () => {
     }
   });
 
-  test("with one damaged policy is refused whole, and the policy is named by its place", () => {
+  test("with one damaged policy is refused as a whole, and the policy is named by its place", () => {
     const policies = [
       ...snapshot.policies,
       { app: "shop", document: { name: "x", limits: [{ ...smallestLimit, quota: 0 }] } },
@@ -107,11 +107,11 @@ describe("a snapshot", () => {
     ]);
   });
 
-  test("has no bans and no callers where it does not speak of them", () => {
+  test("has no bans and no callers if it does not mention them", () => {
     expect(readSnapshot(snapshot).snapshot).toMatchObject({ bans: [], callers: [] });
   });
 
-  test("carries bans and callers", () => {
+  test("contains bans and callers", () => {
     const bans = [
       { id: "1", app: "shop", cidr: "203.0.113.0/24", untilSeconds: 1_800_000_000 },
       { id: "2", app: "shop", policy: "books", key: ["*", "vip-42"], untilSeconds: 1_800_000_000 },
@@ -124,7 +124,7 @@ describe("a snapshot", () => {
     expect(readSnapshot({ ...snapshot, bans, callers })).toMatchObject({ problems: [], snapshot: { bans, callers } });
   });
 
-  test("with a ban or a caller that is none is refused, and each fault is named by its place", () => {
+  test("with an invalid ban or caller is refused, and each fault is named by its place", () => {
     const ban = { id: "1", app: "shop", cidr: "10.0.0.0/8", untilSeconds: 1 };
     const { cidr: _, ...ofNobody } = ban;
     const bans = [
@@ -184,7 +184,7 @@ describe("a snapshot", () => {
     }
   });
 
-  test("never makes it throw, whatever it is", () => {
+  test("never makes the reader throw, whatever it is", () => {
     const anything = fc.anything({ withNullPrototype: true });
     const nearly = fc.record({
       format: fc.oneof(fc.constant(1), anything),

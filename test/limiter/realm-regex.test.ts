@@ -1,4 +1,4 @@
-// Regular expressions that are held against a realm's paths: what is taken matches nothing outside, and what is refused is
+// Compares regular expressions with a realm's paths: an accepted expression matches nothing outside, and a refused one is
 // refused with a path that it matches outside.
 
 import fc from "fast-check";
@@ -12,7 +12,7 @@ import { regex } from "./regexes.ts";
 const isInside = (path: string, realm: readonly string[]) =>
   realm.some((own) => path === own || path.startsWith(own === "/" ? "/" : `${own}/`));
 
-describe("of the realm /api/crm", () => {
+describe("for the realm /api/crm", () => {
   test.each([
     "^/api/crm$",
     "^/api/crm/",
@@ -29,7 +29,7 @@ describe("of the realm /api/crm", () => {
     "^/api/crm/(a|b)*$|^/api/crm$",
     "^.api/crm/",
     "^(/api/crm){1}/",
-    // Matches nothing at all.
+    // These match nothing at all.
     "a^b",
     "^/apix$^",
     "$/api",
@@ -74,7 +74,7 @@ describe("of the realm /api/crm", () => {
   });
 });
 
-test("a realm of several paths holds what alternatives of an expression match together", () => {
+test("a realm of several paths contains what alternatives of an expression match together", () => {
   const realm = ["/a", "/b/c", "/b/c/d", "/café"];
   expect(pathOutside("^/(a|b/c)/", realm)).toBeUndefined();
   expect(pathOutside("^/caf(é|é/.+)$", realm)).toBeUndefined();
@@ -83,7 +83,7 @@ test("a realm of several paths holds what alternatives of an expression match to
   expect(pathOutside("anything", ["/a", "/"])).toBeUndefined();
 });
 
-test("an expression is within a realm, or matches the path outside of it that is told", () => {
+test("an expression is within a realm, or matches the reported path outside it", () => {
   const segment = fc.constantFrom("a", "b", "ab", "é", "a.b");
   const path = fc.array(segment, { minLength: 1, maxLength: 3 }).map((segments) => `/${segments.join("/")}`);
   const realm = fc.uniqueArray(path, { minLength: 1, maxLength: 3 });
@@ -141,7 +141,7 @@ test("an expression is within a realm, or matches the path outside of it that is
   expect(without).toBeGreaterThan(1_000);
 });
 
-test("the longest expressions are judged in some milliseconds, whatever the realm", () => {
+test("the longest expressions are checked in some milliseconds, whatever the realm", () => {
   const realm = Array.from({ length: 64 }, (_, i) => `/${"a".repeat(100 + i)}/${"b".repeat(300)}`);
   for (const expression of [
     "^(/a{0,200}){0,2}",

@@ -1,4 +1,4 @@
-// What an app's realm holds: of hosts, paths and redirects; and the headers that are not an editor's to set.
+// Tests which hosts, paths and redirects an app's realm contains, and which headers an editor may not set.
 
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
@@ -43,7 +43,7 @@ describe("hosts", () => {
     ]);
   });
 
-  test("that are absent are every host", () => {
+  test("mean every host if absent", () => {
     expect(problemsOf({}, { hosts: ["a.test"] })).toEqual(["match.hosts: nothing, which is every host"]);
     expect(problemsOf({ paths: ["/x"] }, {})).toEqual([]);
   });
@@ -52,13 +52,13 @@ describe("hosts", () => {
 describe("paths", () => {
   const realm = { paths: ["/api/crm", "/crm"] };
 
-  test("are within by whole segments", () => {
+  test("are within the realm by whole segments", () => {
     const paths = ["/api/crm", "/api/crm/", "/api/crm/x", "/api/crm/*", "/api/crm/x*", "/crm", "~^/crm/"];
     expect(problemsOf({ paths }, realm)).toEqual([]);
     expect(problemsOf({ paths: ["/anything", "/*", "~x"] }, { paths: ["/"] })).toEqual([]);
   });
 
-  test("that reach outside are named, each with how it would be written", () => {
+  test("that reach outside are named, with how they would be written", () => {
     const paths = ["/api/crmx", "/api/crm*", "/api", "/*", "/CRM", "/", "~/crm/", "~^/crm"];
     expect(problemsOf({ paths }, realm)).toEqual([
       'match.paths[0]: "/api/crmx"',
@@ -77,7 +77,7 @@ describe("paths", () => {
   });
 });
 
-test("no request that a policy matches is outside of a realm that the policy is within", () => {
+test("no request that a policy matches is outside a realm that the policy is within", () => {
   const label = fc.constantFrom("a", "b", "crm");
   const host = fc.array(label, { minLength: 1, maxLength: 3 }).map((labels) => `${labels.join(".")}.test`);
   const hostPattern = fc.tuple(fc.constantFrom("", "*."), host).map((parts) => parts.join(""));
@@ -113,7 +113,7 @@ test("no request that a policy matches is outside of a realm that the policy is 
         const policy = policyNamed("p", { match });
         if (matchProblems(policy.match, realmFrom({ hosts, paths })).length > 0) return;
         within += 1;
-        // The realm as a policy is the index's own word on what is in it.
+        // The realm as a policy is the index's own view of what is in it.
         const all = paths.flatMap((one) => [one, `${one}/*`]);
         const asPolicy = policyNamed("realm", {
           match: { ...(hosts.length === 0 ? {} : { hosts }), ...(all.length === 0 ? {} : { paths: all }) },
@@ -185,7 +185,7 @@ describe("a redirect", () => {
     expect(problems({ location: "@other" }, {})).toEqual(["onLimit.location"]);
     expect(problems({ location: "@other" }, undefined)).toEqual([]);
     expect(problems({ response: {} }, realm)).toEqual([]);
-    // Sluice's own, of the private listener.
+    // This location is Sluice's own, of the private listener.
     for (const of of [undefined, {}, realm]) {
       expect(problems({ location: "@sluice_body_too_large" }, of)).toEqual(["onLimit.location"]);
     }
@@ -209,12 +209,12 @@ describe("a redirect", () => {
     "/%252e/sluice/healthz",
     "/%2573luice/healthz",
     "/sluice/v1/check",
-  ])("to %s is refused to everybody: it is Sluice's own", (uri) => {
+  ])("to %s is refused to everybody, because it is Sluice's own", (uri) => {
     expect(isReservedUri(uri)).toBe(true);
     for (const of of [undefined, {}, realm, { paths: ["/"] }]) expect(problems({ uri }, of)).toEqual(["onLimit.uri"]);
   });
 
-  test("to what only resembles Sluice's own is not", () => {
+  test("to what only resembles Sluice's own is allowed", () => {
     for (const uri of ["/sluices", "/x/sluice/healthz", "/sluice-x/", "/?to=/sluice/healthz", "/x%3F/sluice/"]) {
       expect([uri, isReservedUri(uri)]).toEqual([uri, false]);
     }
@@ -228,7 +228,7 @@ describe("a realm's document", () => {
     return findings.problems.map(({ path }) => path);
   };
 
-  test("may say hosts, paths and redirects, each or none", () => {
+  test("may have hosts, paths and redirects, each or none", () => {
     for (const realm of [
       {},
       { hosts: [], paths: [] },
@@ -238,7 +238,7 @@ describe("a realm's document", () => {
     }
   });
 
-  test("is refused with the field where it says anything else", () => {
+  test("is refused with the field if it has anything else", () => {
     expect(problems({ paths: ["/a/", "/a*", "a", "/a//b", "/../a", "~^/a", "//", ""] })).toEqual(
       Array.from({ length: 8 }, (_, i) => `realm.paths[${i}]`),
     );
@@ -274,7 +274,7 @@ describe("a header", () => {
   ])("%s is for admins, wherever a document sets it", (name) => {
     const line = `${name}: x`;
     const paths = (onLimit: object) => {
-      // It is a policy: whom it may be of is the only question.
+      // The document is a valid policy; the only question is who may set it.
       expect(validatePolicy({ ...policyNamedDocument, onLimit }).problems).toEqual([]);
       return headerProblems(onLimit).map(({ path }) => path);
     };
@@ -301,7 +301,7 @@ describe("a header", () => {
     }
   });
 
-  test("of one's own is anybody's", () => {
+  test("of one's own may be set by anybody", () => {
     const onLimit = {
       headers: ["x-over-limit: 1", "content-type: text/plain", "retry-after: 5", "location: /", "x-realm: a"],
     };

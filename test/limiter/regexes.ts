@@ -1,9 +1,9 @@
-// Random regular expressions of the subset, in a spelling that JavaScript reads alike with the flags "s" and "u", and
+// Random regular expressions of the subset, in a spelling that means the same in JavaScript with the flags "s" and "u", and
 // random paths that come near to matching.
 
 import fc from "fast-check";
 
-/** JavaScript's own engine, by the flags with which it means the same. */
+/** Compiles the expression with JavaScript's own engine, by the flags with which it means the same. */
 export const inJavaScript = (regex: string) => new RegExp(regex, "su");
 
 const single = fc.constantFrom("a", "b", "c", "/", "1", "_", "é", "日", "😀", "\\.", "\\n", "\\t", "\\*");

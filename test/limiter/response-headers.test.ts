@@ -13,7 +13,7 @@ import {
 import { Counter, day, maxUnits, second, startUs } from "./counter.ts";
 import { policyNamed } from "./policies.ts";
 
-/** A structured field as a client reads it: each item's text and its parameters. */
+/** Reads a structured field as a client does. @returns each item's text and its parameters */
 function read(field: string): [unknown, Record<string, unknown>][] {
   return parseList(field).map(([item, parameters]) => [item, Object.fromEntries(parameters)]);
 }
@@ -21,7 +21,7 @@ function read(field: string): [unknown, Record<string, unknown>][] {
 const decisionOf = (fields: Partial<Decision>): Decision => ({ ...emptyDecision(), ...fields });
 
 describe("RateLimit-Policy", () => {
-  test("lists every limit of the policy with its capacity and what that takes to come back", () => {
+  test("lists every limit of the policy with its capacity and the time in which it refills", () => {
     const { policyHeader } = compilePolicy(
       "shop",
       policyNamed("books", {
@@ -38,21 +38,21 @@ describe("RateLimit-Policy", () => {
     ]);
   });
 
-  test("rounds a started second up", () => {
+  test("rounds seconds up", () => {
     const bucket = rateOf({ algorithm: "token-bucket", quota: 7, windowUs: 11 * second, burst: 3, precisionUs: 0 });
     expect(rateLimitPolicyItem("x", bucket)).toBe('"x";q=3;w=5');
     const window = rateOf({ algorithm: "fixed-window", quota: 7, windowUs: 1_000, burst: 7, precisionUs: 0 });
     expect(rateLimitPolicyItem("x", window)).toBe('"x";q=7;w=1');
   });
 
-  test("tells of a leaky bucket one that departs and those that may wait, and of a sliding window its window", () => {
+  test("counts a leaky bucket's departing request and those that may wait, and has a sliding window's window", () => {
     const limit = { quota: 2, windowUs: second, burst: 9, precisionUs: 100_000 };
     expect(rateLimitPolicyItem("x", rateOf({ algorithm: "leaky-bucket", ...limit }))).toBe('"x";q=10;w=5');
     expect(rateLimitPolicyItem("x", rateOf({ algorithm: "sliding-window", ...limit }))).toBe('"x";q=2;w=1');
     expect(rateLimitPolicyItem("x", rateOf({ algorithm: "sliding-log", ...limit }))).toBe('"x";q=2;w=1');
   });
 
-  test("tells of slots how many, in the unit that the draft has for them, and no window", () => {
+  test("has the number of slots in the draft's unit for them, and no window", () => {
     const { policyHeader } = compilePolicy(
       "shop",
       policyNamed("books", {
@@ -89,13 +89,13 @@ const itemOf = (name: string, { remaining, resetAfterUs }: Decision) =>
   rateLimitItem(name, `${remaining}`, `${wholeSeconds(resetAfterUs)}`);
 
 describe("RateLimit", () => {
-  test("tells the name, the units left and the seconds until all are back", () => {
+  test("has the name, the units left and the seconds until all are free", () => {
     const field = itemOf("burst", decisionOf({ remaining: 3, resetAfterUs: 1_000_001 }));
     expect(field).toBe('"burst";r=3;t=2');
     expect(read(field)).toEqual([["burst", { r: 3, t: 2 }]]);
   });
 
-  test("tells 0 units and 0 seconds as 0", () => {
+  test("shows 0 units and 0 seconds as 0", () => {
     expect(itemOf("burst", decisionOf({}))).toBe('"burst";r=0;t=0');
   });
 
@@ -118,11 +118,11 @@ describe("Retry-After", () => {
     expect(retryAfterSeconds(decisionOf({ retryAfterUs: 0 }))).toBe(1);
   });
 
-  test("is not told when no wait can help", () => {
+  test("is absent if no wait can help", () => {
     expect(retryAfterSeconds(decisionOf({ allowed: false, retryAfterUs: never }))).toBeUndefined();
   });
 
-  test("is long enough: who waits it is allowed", () => {
+  test("is long enough: a client that waits so long is allowed", () => {
     const counter = new Counter(
       rateOf({ algorithm: "token-bucket", quota: 7, windowUs: 11 * second, burst: 3, precisionUs: 0 }),
     );

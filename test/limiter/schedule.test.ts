@@ -35,8 +35,8 @@ const changesOf = (schedule: CompiledSchedule, from: string, until: string) => {
 };
 
 describe("a schedule", () => {
-  test("is open from the first second of a window, and not from its end on", () => {
-    // A Monday.
+  test("is open from the first second of a window, and closed from its end on", () => {
+    // 2026-06-01 is a Monday.
     const office = scheduleIn("UTC", [["mon", "tue"], "09:00", "18:00"]);
     expect(openAt(office, "2026-06-01T08:59:59Z", "2026-06-01T09:00:00Z")).toEqual([false, true]);
     expect(openAt(office, "2026-06-01T17:59:59Z", "2026-06-01T18:00:00Z")).toEqual([true, false]);
@@ -47,7 +47,7 @@ describe("a schedule", () => {
     ]);
   });
 
-  test("has a window past midnight on the day that it begins on", () => {
+  test("counts a window past midnight to the day on which it begins", () => {
     const nights = scheduleIn("UTC", [["fri", "sun"], "22:00", "06:00"]);
     expect(changesOf(nights, "2026-06-01T12:00:00Z", "2026-06-09T12:00:00Z")).toEqual([
       "open 2026-06-05T22:00",
@@ -70,7 +70,7 @@ describe("a schedule", () => {
     expect(changesOf(always, "2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z")).toEqual([]);
   });
 
-  test("goes by the clocks of its zone: eight hours, five and three quarters, before UTC or after", () => {
+  test("follows the clocks of its zone: eight hours, five and three quarters, before UTC or after", () => {
     const morning: [string[], string, string] = [["mon"], "09:00", "10:00"];
     for (const [zone, opens] of [
       ["Asia/Shanghai", "open 2026-06-01T01:00"],
@@ -83,11 +83,11 @@ describe("a schedule", () => {
   });
 });
 
-describe("where clocks are put forward or back", () => {
+describe("when clocks are put forward or back", () => {
   const nightly: [string[], string, string] = [[...days], "01:30", "02:30"];
 
-  test("in Berlin in spring, the skipped half of a window is not there", () => {
-    // 02:00 is 03:00, at 01:00 UTC.
+  test("in Berlin in spring, the skipped half of a window does not occur", () => {
+    // 02:00 becomes 03:00, at 01:00 UTC.
     expect(changesOf(scheduleIn("Europe/Berlin", nightly), "2026-03-28T12:00:00Z", "2026-03-30T00:30:00Z")).toEqual([
       "open 2026-03-29T00:30",
       "closed 2026-03-29T01:00",
@@ -97,7 +97,7 @@ describe("where clocks are put forward or back", () => {
   });
 
   test("in Berlin in autumn, the repeated hour is in the window both times that the clocks show it", () => {
-    // 03:00 is 02:00, at 01:00 UTC.
+    // 03:00 becomes 02:00, at 01:00 UTC.
     expect(changesOf(scheduleIn("Europe/Berlin", nightly), "2026-10-24T12:00:00Z", "2026-10-25T12:00:00Z")).toEqual([
       "open 2026-10-24T23:30",
       "closed 2026-10-25T00:30",
@@ -129,7 +129,7 @@ describe("where clocks are put forward or back", () => {
 
   test("by half an hour, as on Lord Howe", () => {
     const schedule = scheduleIn("Australia/Lord_Howe", [[...days], "01:45", "02:15"]);
-    // 02:00 is 02:30, at 15:30 UTC.
+    // 02:00 becomes 02:30, at 15:30 UTC.
     expect(changesOf(schedule, "2026-10-03T15:00:00Z", "2026-10-04T15:00:00Z")).toEqual([
       "open 2026-10-03T15:15",
       "closed 2026-10-03T15:30",
@@ -186,7 +186,7 @@ describe("at any moment of the coming years, a schedule", () => {
     );
   });
 
-  test("says the same until its next change", () => {
+  test("stays the same until its next change", () => {
     fc.assert(
       fc.property(zone, windows, moment, fc.nat(), (timezone, own, at, pick) => {
         const schedule = scheduleIn(timezone, ...own);

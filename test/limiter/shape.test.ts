@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { policyShape } from "../../limiter/src/document/policy-shape.ts";
 import type { Field, Shape } from "../../limiter/src/document/shape.ts";
 
-/** Every field of the document with where it stands: "limits[].window". */
+/** Yields every field of the document with its path, such as "limits[].window". */
 function* fieldsOf(shape: Shape, path = ""): Generator<[path: string, field: Field]> {
   if (shape.kind === "list") yield* fieldsOf(shape.of, `${path}[]`);
   if (shape.kind === "map") yield* fieldsOf(shape.of, `${path}{}`);
@@ -18,7 +18,7 @@ function* fieldsOf(shape: Shape, path = ""): Generator<[path: string, field: Fie
 const fields = [...fieldsOf(policyShape)];
 
 describe("the policy's shape", () => {
-  test("has these fields, and of them these are required", () => {
+  test("has these fields, and these of them are required", () => {
     expect(fields.map(([path, { required }]) => (required ? `${path}!` : path))).toEqual([
       "name!",
       "description",
@@ -86,12 +86,12 @@ describe("the policy's shape", () => {
     ]);
   });
 
-  test("says of each field in a sentence what it is for", () => {
+  test("describes in a sentence what each field is for", () => {
     for (const [path, { description }] of fields)
       expect([path, description]).toEqual([path, expect.stringMatching(/^\S.+\.$/)]);
   });
 
-  test("has these defaults, which are what an absent field means", () => {
+  test("has these defaults, which apply when a field is absent", () => {
     const defaults = fields
       .filter(([, field]) => field.default !== undefined)
       .map(([path, field]) => [path, field.default]);

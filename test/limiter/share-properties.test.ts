@@ -1,4 +1,4 @@
-// What shares admit in all while Redis is away, whatever is asked, however many outages there are, wherever windows end.
+// What all shares together admit while Redis is away, for any requests, any number of outages and any ends of windows.
 
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
@@ -10,7 +10,7 @@ import { starts } from "./legal-limits.ts";
 
 const counting = ["token-bucket", "leaky-bucket", "fixed-window", "sliding-window", "sliding-log"] as const;
 
-/** What one gateway has, and what it has admitted since Redis last told it that there is nothing. */
+/** What one gateway has, and what it has admitted since Redis last reported no units. */
 interface Gateway {
   readonly share: Counter;
   known: LastKnown | undefined;
@@ -35,7 +35,7 @@ const worlds = (algorithm: (typeof counting)[number]) =>
         gateway: fc.nat(gateways - 1),
         afterUs: fc.oneof(fc.nat(100), fc.nat(Math.floor(windowUs / 8)), fc.nat(2 * windowUs)),
         requests: fc.integer({ min: 1, max: 50 }),
-        /** Redis goes away, or comes back. */
+        /** Whether Redis goes away, or comes back. */
         turns: fc.nat(5).map((drawn) => drawn === 0),
       });
       return fc.record({
@@ -49,7 +49,7 @@ const worlds = (algorithm: (typeof counting)[number]) =>
     });
 
 describe.each(counting)("shares by %s", (algorithm) => {
-  test("of a key that Redis had nothing for admit no more than refills since", () => {
+  test("of a key for which Redis had no units left admit no more than refills since", () => {
     fc.assert(
       fc.property(worlds(algorithm), ({ rate, share, cost, gateways, fromUs, steps }) => {
         const redis = new Counter(rate);
@@ -89,7 +89,7 @@ describe.each(counting)("shares by %s", (algorithm) => {
     );
   });
 
-  test("of any other key admit what they hold once, and what refills", () => {
+  test("of any other key admit once what they hold, and then what refills", () => {
     fc.assert(
       fc.property(worlds(algorithm), ({ share, cost, fromUs, steps }) => {
         const counter = new Counter(share);

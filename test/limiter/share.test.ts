@@ -1,4 +1,4 @@
-// Where a node's share begins while Redis is away: where Redis left off, and never with more because an outage came again.
+// A node's share while Redis is away begins where Redis left off, and never holds more because of a further outage.
 
 import { describe, expect, test } from "vitest";
 import type { Limit } from "../../limiter/src/algorithms/limit.ts";
@@ -14,32 +14,32 @@ const rate = (algorithm: Limit["algorithm"]): Rate => {
 
 const counting = ["token-bucket", "leaky-bucket", "fixed-window", "sliding-window", "sliding-log"] as const;
 
-/** startUs is a multiple of ten seconds. */
+/** `startUs` is a multiple of ten seconds. */
 function begin(share: Counter, knownAtUs: number, nowUs: number, nothingUntilUs = 0): boolean {
   return beginShare(share.rate, share.state, memoryRing, { atUs: knownAtUs, nothingUntilUs, limits: undefined }, nowUs);
 }
 
 describe.each(counting)("a share by %s", (algorithm) => {
-  test("has next to nothing right after Redis was heard in the last moment of a window", () => {
+  test("has next to nothing if Redis last replied a moment ago, at the end of a window", () => {
     const share = new Counter(rate(algorithm));
     const nowUs = startUs + 9_999 * ms;
     expect(begin(share, nowUs, nowUs)).toBe(true);
     expect(share.allowedOf(200, nowUs)).toBe(0);
   });
 
-  test("is had at its rate from then on", () => {
+  test("refills at its rate from then on", () => {
     const share = new Counter(rate(algorithm));
     let allowed = 0;
     for (let us = startUs + second; us < startUs + 9 * second; us += 50 * ms) {
       begin(share, startUs + second, us);
       allowed += share.allowedOf(20, us);
     }
-    // A sliding window gives back what was used in tenths, a block late.
+    // A sliding window frees what was used in tenths, a block late.
     expect(allowed).toBeLessThanOrEqual(81);
     expect(allowed).toBeGreaterThanOrEqual(60);
   });
 
-  test("is no more for ten outages in a row than for one", () => {
+  test("admits no more in ten outages in a row than in one", () => {
     const share = new Counter(rate(algorithm));
     let allowed = 0;
     for (let outage = 0; outage < 10; outage++) {
@@ -49,11 +49,11 @@ describe.each(counting)("a share by %s", (algorithm) => {
         allowed += share.allowedOf(20, us);
       }
     }
-    // Three seconds of outages by the rate, and a unit that was under way each time.
+    // Three seconds of outages at the rate, and a unit that was refilling each time.
     expect(allowed).toBeLessThanOrEqual(40);
   });
 
-  test("is whole again a window after Redis was heard", () => {
+  test("is whole again a window after the last reply of Redis", () => {
     const share = new Counter(rate(algorithm));
     expect(begin(share, startUs + 5 * second, startUs + 5 * second)).toBe(true);
     const nowUs = startUs + 17 * second;
@@ -61,7 +61,7 @@ describe.each(counting)("a share by %s", (algorithm) => {
     expect(share.allowedOf(200, nowUs)).toBe(algorithm === "leaky-bucket" ? 101 : 100);
   });
 
-  test("asked again, changes nothing", () => {
+  test("does not change if it is begun again", () => {
     const share = new Counter(rate(algorithm));
     begin(share, startUs + 2 * second, startUs + 3 * second);
     share.ask(startUs + 4 * second);
@@ -71,7 +71,7 @@ describe.each(counting)("a share by %s", (algorithm) => {
   });
 });
 
-test.each(counting)("by %s, of what Redis has nothing of until later nothing is had until then", (algorithm) => {
+test.each(counting)("by %s, a share admits nothing until the time up to which Redis reported no units", (algorithm) => {
   const share = new Counter(rate(algorithm));
   const endUs = startUs + 10 * second;
   const admitted = (fromUs: number, untilUs: number) => {
@@ -88,7 +88,7 @@ test.each(counting)("by %s, of what Redis has nothing of until later nothing is 
   expect(after).toBeLessThanOrEqual(50);
 });
 
-test("what a sliding share had left in the block in which Redis was heard again is not had besides", () => {
+test("a sliding share does not add what it had left in the block in which Redis replied again", () => {
   const share = new Counter(rate("sliding-window"));
   begin(share, startUs, startUs);
   const nowUs = startUs + 5_100 * ms;
@@ -97,6 +97,6 @@ test("what a sliding share had left in the block in which Redis was heard again 
   expect(share.allowedOf(100, nowUs + 800 * ms)).toBe(0);
 });
 
-test("slots are not a thing that is used up", () => {
+test("a share does not use up slots", () => {
   expect(begin(new Counter(rate("concurrency")), startUs, startUs)).toBe(false);
 });

@@ -1,5 +1,5 @@
-// Workers of one machine read clocks that are some ms apart and share counters: what a clock behind asks mints nothing
-// against the clock ahead, however short the window is.
+// The workers of one machine share counters, and read clocks that are some ms apart: requests by a clock behind never gain
+// units from the clock ahead, however short the window is.
 
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
@@ -9,12 +9,12 @@ import { Counter, ms, startUs } from "./counter.ts";
 import { capacityOf, everyAlgorithm, type LegalLimit } from "./legal-limits.ts";
 
 interface Admission {
-  /** By the clock ahead, as far as the counter was ever shown. */
+  /** The latest time that any clock has shown the counter so far. */
   readonly us: number;
   readonly cost: number;
 }
 
-/** The most units that any stretch of one window holds; of a fixed window, any window. */
+/** Returns the most units in any stretch of one window; for a fixed window, in any window. */
 function mostWithin({ algorithm, windowUs }: LegalLimit, admitted: readonly Admission[]): number {
   const lastsUs = algorithm === "concurrency" ? 0.9 * windowUs : windowUs;
   const isFixed = algorithm === "fixed-window";
@@ -30,13 +30,13 @@ function mostWithin({ algorithm, windowUs }: LegalLimit, admitted: readonly Admi
   return most;
 }
 
-/** By how much any stretch holds more than a bucket's room and what refills meanwhile, in whole units. */
+/** Returns by how many whole units any stretch exceeds a bucket's room and what refills meanwhile. */
 function overdrawn({ quota, windowUs, burst, algorithm }: LegalLimit, admitted: readonly Admission[]): number {
   const room = algorithm === "leaky-bucket" ? burst + 1 : burst;
   let owed = 0;
   let lastUs = 0;
   let most = 0;
-  // In quota-ths of a µs: exact.
+  // The unit is a quota-th of a µs, which is exact.
   for (const { us, cost } of admitted) {
     owed = Math.max(0, owed - (us - lastUs) * quota) + cost * windowUs;
     lastUs = us;
@@ -56,7 +56,7 @@ for (const algorithm of everyAlgorithm) {
     isBucket ? overdrawn(limit, admitted) : Math.max(0, mostWithin(limit, admitted) - limit.quota);
 
   describe(`${algorithm}, asked by clocks 3 to 40 ms apart,`, () => {
-    test("admits in turn what the clock ahead alone would, for windows of 1 to 100 ms", () => {
+    test("admits for both in turn what the clock ahead alone would get, for windows of 1 to 100 ms", () => {
       for (const windowMs of [1, 2, 5, 10, 39, 41, 50, 100]) {
         for (const behindMs of [3, 7, 20, 40]) {
           const limit = limitOf(algorithm, windowMs * ms, 4);
@@ -75,7 +75,7 @@ for (const algorithm of everyAlgorithm) {
           }
           expect(minted(limit, admitted)).toBe(0);
           expect(ofBoth).toBeLessThanOrEqual(ofAhead);
-          // Nor is anybody locked out.
+          // Nor is either clock locked out.
           expect(ofBoth).toBeGreaterThan(0.8 * ofAhead);
         }
       }
@@ -88,7 +88,7 @@ for (const algorithm of everyAlgorithm) {
       asks: fc.array(
         fc.record({
           isBehind: fc.boolean(),
-          /** Sixteenths of a window; often none. */
+          /** In sixteenths of a window; often zero. */
           pause: fc.oneof(fc.constant(0), fc.nat(3), fc.nat(24)),
           cost: fc.integer({ min: 1, max: 8 }),
         }),
@@ -96,7 +96,7 @@ for (const algorithm of everyAlgorithm) {
       ),
     });
 
-    /** @returns what was admitted, by the latest that any clock has shown the counter */
+    /** @returns what was admitted, each at the latest time that any clock has shown the counter */
     function admittedOf(limit: LegalLimit, behindUs: number, asks: readonly Ask[]): Admission[] {
       const counter = new Counter(rateOf(limit));
       const admitted: Admission[] = [];
@@ -111,7 +111,7 @@ for (const algorithm of everyAlgorithm) {
       return admitted;
     }
 
-    test("mints nothing in whatever order they ask", () => {
+    test("admits nothing beyond the limit, in whatever order they ask", () => {
       fc.assert(
         fc.property(traces, ({ windowUs, quota, behindUs, asks }) => {
           const limit = limitOf(algorithm, windowUs, quota);
@@ -122,7 +122,7 @@ for (const algorithm of everyAlgorithm) {
       );
     });
 
-    test("mints nothing of costs that differ: what slides may count as from the last charge, less than a window ago", () => {
+    test("admits nothing beyond the limit at differing costs, where units that slide may count from the last charge, less than a window ago", () => {
       fc.assert(
         fc.property(traces, ({ windowUs, quota, behindUs, asks }) => {
           const limit = limitOf(algorithm, windowUs, quota);

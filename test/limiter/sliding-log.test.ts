@@ -8,7 +8,7 @@ import { Counter, day, hour, maxUnits, minute, ms, second, startUs } from "./cou
 const fivePerMinute = () => new Counter(slidingLog(5, minute));
 
 describe("a sliding log", () => {
-  test("admits its quota and gives each unit back one window after it was taken, to the µs", () => {
+  test("admits its quota and frees each unit one window after it was taken, to the µs", () => {
     const counter = fivePerMinute();
     for (const us of [0, 1, 1, 250, 999_999]) counter.ask(startUs + us);
     const now = startUs + 1_000_000;
@@ -32,26 +32,26 @@ describe("a sliding log", () => {
     expect(fivePerMinute().ask(startUs, 5)).toMatchObject({ allowed: true, remaining: 0 });
   });
 
-  test("keeps one entry for all that is taken in the same µs", () => {
+  test("keeps one entry for everything taken in the same µs", () => {
     const counter = new Counter(slidingLog(1_000, minute));
     for (let i = 0; i < 900; i++) counter.ask(startUs + Math.floor(i / 300));
     expect(counter.state.length).toBe(2);
   });
 
-  test("that is idle for a year is as new, and forgets its entries", () => {
+  test("is as new after an idle year, and forgets its entries", () => {
     const counter = fivePerMinute();
     for (let i = 0; i < 5; i++) counter.ask(startUs + i);
     expect(counter.ask(startUs + 365 * day)).toMatchObject({ allowed: true, remaining: 4, resetAfterUs: minute });
     expect(counter.state.length).toBe(0);
   });
 
-  test("is kept as long as its newest unit counts, and 1 µs longer", () => {
+  test("is kept for as long as its newest unit counts, and 1 µs longer", () => {
     const counter = fivePerMinute();
     counter.ask(startUs);
     expect(lifetimeUs(counter.rate, counter.state, startUs + 5)).toBe(minute - 4);
   });
 
-  test("gives a refund back to the µs that it was taken in", () => {
+  test("subtracts a refund from the µs in which it was charged", () => {
     const counter = fivePerMinute();
     counter.ask(startUs, 2);
     counter.ask(startUs + 10, 3);
@@ -62,8 +62,8 @@ describe("a sliding log", () => {
   });
 });
 
-describe("the µs of a sliding log", () => {
-  test("is exact while the window has at most 2^30 of them, and from there on the least power of two that does", () => {
+describe("the tick of a sliding log", () => {
+  test("is 1 µs while the window has at most 2^30 of them, and otherwise the least power of two that fits", () => {
     const ticks = [ms, minute, 1_073_741_000, 1_073_742_000, hour, day, 366 * day].map((windowUs) => {
       const { tickUs, ticks } = slidingLog(1, windowUs);
       return [tickUs, ticks];
@@ -81,21 +81,21 @@ describe("the µs of a sliding log", () => {
     expect(slidingLog(1, 2 ** 30 + 1).tickUs).toBe(2);
   });
 
-  test("of 366 d is one of 32,768: a unit comes back after its window, and 0.049 s later at the latest", () => {
+  test("is 32,768 µs for a window of 366 d: a unit is free after its window, and at most 0.049 s later", () => {
     for (const offsetUs of [0, 1, 32_767]) {
       const counter = new Counter(slidingLog(1, 366 * day));
       const takenUs = startUs - (startUs % 32_768) + offsetUs;
       counter.ask(takenUs);
       const { retryAfterUs } = counter.ask(takenUs);
       const lateUs = retryAfterUs - 366 * day;
-      // 366 d are 965,039,062.5 ticks.
+      // A window of 366 d is 965,039,062.5 ticks.
       expect(lateUs).toBe(49_152 - offsetUs);
       expect(counter.copy().allows(takenUs + 366 * day + lateUs - 1)).toBe(false);
       expect(counter.copy().allows(takenUs + 366 * day + lateUs)).toBe(true);
     }
   });
 
-  test("goes on where 32 bits begin anew", () => {
+  test("works on across a multiple of 2^32", () => {
     const wrapUs = Math.ceil(startUs / 2 ** 32) * 2 ** 32;
     const counter = fivePerMinute();
     for (const us of [-30, -1, 0, 1, 30]) counter.ask(wrapUs + us * second);
@@ -104,7 +104,7 @@ describe("the µs of a sliding log", () => {
   });
 });
 
-describe("a sliding log of more entries than it keeps", () => {
+describe("a sliding log with more entries than it keeps", () => {
   const beyond = 1_000;
 
   function crowded(): Counter {
@@ -113,22 +113,22 @@ describe("a sliding log of more entries than it keeps", () => {
     return counter;
   }
 
-  test("has 131,072 entries, and takes what comes then into the newest", () => {
+  test("has 131,072 entries, and adds later units to the newest", () => {
     expect(mostEntries).toBe(131_072);
     expect(crowded().state).toMatchObject({ length: 131_072, capacity: 131_072, count: 132_073 });
   });
 
-  test("gives back early ones in time, and late ones together: late, and never too early", () => {
+  test("frees early units in time, and late ones together: late, and never too early", () => {
     const counter = crowded();
     const left = (us: number) => maxUnits - counter.peek(startUs + second + us).remaining;
     expect([0, 1, 2].map((us) => left(us - 1))).toEqual([132_073, 132_072, 132_071]);
     expect(left(mostEntries - 1)).toBe(beyond + 1);
-    // What was taken in the last 1001 µs counts until the last of them is over.
+    // What was taken in the last 1001 µs counts until the window of the last of them is over.
     expect(left(mostEntries + beyond - 1)).toBe(beyond + 1);
     expect(left(mostEntries + beyond)).toBe(0);
   });
 
-  test("tells the wait that it keeps", () => {
+  test("reports the wait that it keeps", () => {
     const limited = crowded();
     limited.rate = slidingLog(132_073, second);
     const nowUs = startUs + mostEntries + beyond;
@@ -139,7 +139,7 @@ describe("a sliding log of more entries than it keeps", () => {
     expect(limited.copy().allows(nowUs + second, 131_073)).toBe(true);
   });
 
-  test("keeps entries again once some have expired", () => {
+  test("keeps new entries again once some have expired", () => {
     const counter = crowded();
     counter.ask(startUs + second + 10);
     // 11 are over. The newest is an entry now, with all that it took in.
@@ -150,7 +150,7 @@ describe("a sliding log of more entries than it keeps", () => {
 });
 
 describe("a sliding log that is edited while its counter lives", () => {
-  test("has as much more as its quota is larger, and nothing under a smaller one until less counts", () => {
+  test("has more units by as much as its quota grows, and none under a smaller quota until less counts", () => {
     const counter = fivePerMinute();
     for (let i = 0; i < 5; i++) counter.ask(startUs + i);
     counter.rate = slidingLog(7, minute);
@@ -163,7 +163,7 @@ describe("a sliding log that is edited while its counter lives", () => {
 });
 
 describe("a clock that steps", () => {
-  test("back by 1 ms counts on in the µs that was reached", () => {
+  test("back by 1 ms continues in the µs that was reached", () => {
     const counter = fivePerMinute();
     counter.ask(startUs, 4);
     expect(counter.ask(startUs - ms)).toMatchObject({ allowed: true, remaining: 0, resetAfterUs: minute + ms });
@@ -171,7 +171,7 @@ describe("a clock that steps", () => {
     expect(counter.ask(startUs - ms).retryAfterUs).toBe(minute + ms);
   });
 
-  test("back by an hour takes everything along, as old as it was", () => {
+  test("back by an hour moves everything along, as old as it was", () => {
     const counter = fivePerMinute();
     counter.ask(startUs, 2);
     counter.ask(startUs + 30 * second, 3);
@@ -181,7 +181,7 @@ describe("a clock that steps", () => {
     expect(counter.allowedOf(4, back + minute)).toBe(3);
   });
 
-  test("forward by a year and back keeps what was charged there", () => {
+  test("forward by a year and back keeps what was charged meanwhile", () => {
     const counter = fivePerMinute();
     counter.ask(startUs, 5);
     expect(counter.allowedOf(4, startUs + 365 * day)).toBe(4);

@@ -7,7 +7,7 @@ import { crowdedTraces, type LegalLimit, limitedTraces, shares } from "./legal-l
 
 const slidingAlgorithms = ["sliding-window", "sliding-log", "concurrency"] as const;
 
-/** Besides asking: how many requests ago something is given back, and what the quota is edited to. */
+/** Happens besides requests: a refund of what was charged so many requests ago, and an edit of the quota. */
 const edit = fc.record({
   refundOf: fc.option(fc.nat(6), { freq: 3 }),
   refundShare: fc.constantFrom(0.3, 1, 2),
@@ -15,7 +15,7 @@ const edit = fc.record({
 });
 
 for (const algorithm of slidingAlgorithms) {
-  describe(`${algorithm}, whatever is asked, given back and edited`, () => {
+  describe(`${algorithm}, whatever is asked, refunded and edited,`, () => {
     const edited = (traces: typeof crowdedTraces, most: number) =>
       fc.tuple(traces(algorithm, most), fc.array(edit, { minLength: 1, maxLength: 20 }));
 
@@ -23,7 +23,7 @@ for (const algorithm of slidingAlgorithms) {
       ["small", crowdedTraces, 150, 250],
       ["legal", limitedTraces, 40, 600],
     ] as const) {
-      test(`decides as a list of all admissions does, for limits of every ${size} size`, () => {
+      test(`decides as a list of all admissions would, for limits of every ${size} size`, () => {
         fc.assert(
           fc.property(edited(traces, most), ([{ limit, fromUs, requests }, edits]) => {
             const counter = new Counter(rateOf(limit));
@@ -80,7 +80,7 @@ for (const algorithm of ["sliding-window", "sliding-log"] as const) {
       });
     }
 
-    test("gives a unit back one window after it was taken at the earliest, and so much later at the latest", () => {
+    test("frees a unit at the earliest one window after it was taken, and at the latest by its bound", () => {
       fc.assert(
         fc.property(limitedTraces(algorithm, 1), ({ limit, fromUs }) => {
           const counter = new Counter(rateOf(limit));
@@ -95,7 +95,7 @@ for (const algorithm of ["sliding-window", "sliding-log"] as const) {
   });
 }
 
-/** A sliding-log is exact up to 2^30 µs; beyond that the tick in which a unit was taken and the one it ends in are added. */
+/** A sliding-log is exact up to 2^30 µs; beyond that, the ticks in which a unit was taken and in which it ends are added. */
 function mostLateUs({ algorithm, windowUs, precisionUs }: LegalLimit): number {
   if (algorithm === "sliding-window") return precisionUs;
   return windowUs <= 2 ** 30 ? 0 : (4 * windowUs) / 2 ** 30;
@@ -109,9 +109,9 @@ const walk = fc.record({
     fc.record({
       cost: fc.integer({ min: 1, max: 5 }),
       afterShare: fc.oneof(fc.constant(0), shares(0.5)),
-      /** In windows, beyond what is waited for. */
+      /** In windows, beyond the step that is still waited for. */
       backShare: fc.option(shares(2), { freq: 2 }),
-      /** Whether it then waits until its units come back, to the µs. */
+      /** Whether it then waits, to the µs, until its units are free. */
       waits: fc.boolean(),
     }),
     { minLength: 3, maxLength: 30, size: "max" },
@@ -119,14 +119,14 @@ const walk = fc.record({
 });
 
 for (const algorithm of slidingAlgorithms) {
-  test(`${algorithm} gives nothing back early, wherever in its tick a clock is that steps back`, () => {
+  test(`${algorithm} frees nothing early, wherever in its tick a clock is that steps back`, () => {
     fc.assert(
       fc.property(walk, ({ quota, windowUs, blocks, asks }) => {
         const precisionUs = algorithm === "sliding-window" ? windowUs / blocks : 0;
         const counter = new Counter(rateOf({ algorithm, quota, windowUs, burst: quota, precisionUs }));
         const countsUs = algorithm === "concurrency" ? 0.9 * windowUs : windowUs;
         const admitted: { reportedUs: number; cost: number }[] = [];
-        // What the clock has told, each step back being none.
+        // `reportedUs` is the time that has passed by the clock, without its steps back.
         let [clockUs, reportedUs] = [startUs, 0];
         for (const { cost: anyCost, afterShare, backShare, waits } of asks) {
           const cost = Math.min(anyCost, quota);
@@ -154,7 +154,7 @@ for (const algorithm of slidingAlgorithms) {
 }
 
 describe("concurrency", () => {
-  test("never has more than its quota held, and holds each slot until it is given back or for nine tenths of its life", () => {
+  test("never has more than its quota held, and holds each slot until its release or for nine tenths of its life", () => {
     fc.assert(
       fc.property(
         fc.oneof(crowdedTraces("concurrency", 120), limitedTraces("concurrency", 40)),
@@ -182,7 +182,7 @@ describe("concurrency", () => {
     );
   });
 
-  test("frees a slot that nobody renews after more than nine tenths of its life, and after its whole life at the latest", () => {
+  test("frees a slot that is not renewed after more than nine tenths of its life, and after its whole life at the latest", () => {
     fc.assert(
       fc.property(limitedTraces("concurrency", 1), ({ limit, fromUs }) => {
         const counter = new Counter(rateOf(limit));

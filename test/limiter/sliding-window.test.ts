@@ -10,7 +10,7 @@ import {
 } from "../../limiter/src/algorithms/sliding-window.ts";
 import { Counter, day, hour, maxUnits, minute, ms, second, startUs } from "./counter.ts";
 
-/** startUs begins a block. */
+/** A block begins at `startUs`. */
 const fivePerSecond = () => new Counter(slidingWindow(5, second, 100 * ms));
 const at = (milliseconds: number) => startUs + milliseconds * ms;
 
@@ -38,7 +38,7 @@ describe("a sliding window", () => {
     expect(counter.allowedOf(6, at(1_100))).toBe(5);
   });
 
-  test("gives units back block by block, as they were taken", () => {
+  test("frees units block by block, as they were taken", () => {
     const counter = fivePerSecond();
     for (const milliseconds of [0, 250, 250, 500, 999]) counter.ask(at(milliseconds));
     expect(counter.ask(at(999))).toMatchObject({ remaining: 0, retryAfterUs: 101_000, resetAfterUs: 1_001_000 });
@@ -50,14 +50,14 @@ describe("a sliding window", () => {
     expect(left).toEqual([0, 1, 1, 3, 3, 4, 4, 5]);
   });
 
-  test("tells the wait for each cost, whatever was taken and has come back before", () => {
+  test("reports the wait for each cost, whatever was taken and is free again", () => {
     const counter = fivePerSecond();
     for (const milliseconds of [-500, 0, 250, 250, 500, 600]) expect(counter.allows(at(milliseconds))).toBe(true);
     const waits = [1, 2, 3, 4, 5].map((cost) => counter.ask(at(600), cost).retryAfterUs / ms);
     expect(waits).toEqual([500, 700, 700, 1_000, 1_100]);
   });
 
-  test("has no border: what was taken before one still counts behind it", () => {
+  test("has no border: units taken before the end of a second still count after it", () => {
     const counter = fivePerSecond();
     expect(counter.allowedOf(6, at(1_000) - 1)).toBe(5);
     expect(counter.allows(at(1_000))).toBe(false);
@@ -65,7 +65,7 @@ describe("a sliding window", () => {
     expect(counter.allows(at(2_000))).toBe(true);
   });
 
-  test("of one block as long as itself counts everything for one window more at most", () => {
+  test("with one block as long as itself counts everything for at most one window more", () => {
     const counter = new Counter(slidingWindow(5, second, second));
     expect(counter.allowedOf(6, at(500))).toBe(5);
     expect(counter.ask(at(999))).toMatchObject({ allowed: false, retryAfterUs: 1_001_000 });
@@ -73,14 +73,14 @@ describe("a sliding window", () => {
     expect(counter.allows(at(2_000))).toBe(true);
   });
 
-  test("of a thousand blocks is late by one of them at most", () => {
+  test("with a thousand blocks is late by at most one block", () => {
     const counter = new Counter(slidingWindow(5, second, ms));
     for (let i = 0; i < 5; i++) counter.ask(at(i) + i);
     expect(counter.ask(at(4) + 5)).toMatchObject({ allowed: false, retryAfterUs: 996_995 });
     expect([1_000, 1_001, 1_002].map((now) => counter.peek(at(now)).remaining)).toEqual([0, 1, 2]);
   });
 
-  test("refuses a cost beyond what remains, at no charge", () => {
+  test("refuses a cost beyond what remains, without a charge", () => {
     const counter = fivePerSecond();
     counter.ask(at(0), 3);
     expect(counter.ask(at(0), 3)).toMatchObject({ allowed: false, remaining: 2 });
@@ -100,14 +100,14 @@ describe("a sliding window", () => {
     expect(counter.ask(at(0), 5)).toMatchObject({ allowed: true, remaining: 0 });
   });
 
-  test("that is idle for a year is as new", () => {
+  test("is as new after an idle year", () => {
     const counter = fivePerSecond();
     for (let i = 0; i < 50; i++) counter.ask(at(i * 100));
     expect(counter.ask(startUs + 365 * day)).toEqual(fivePerSecond().ask(startUs + 365 * day));
     expect(counter.state.length).toBe(0);
   });
 
-  test("counts 2^31 in 1 ms and in 366 d, again and again: sums begin anew at 2^32", () => {
+  test("counts 2^31 in 1 ms and in 366 d, repeatedly, although sums wrap at 2^32", () => {
     for (const [windowUs, precisionUs] of [
       [ms, 100],
       [366 * day, 36.6 * day],
@@ -125,7 +125,7 @@ describe("a sliding window", () => {
     }
   });
 
-  test("is kept as long as its newest units count, and a block longer", () => {
+  test("is kept for as long as its newest units count, and a block longer", () => {
     const counter = fivePerSecond();
     counter.ask(at(50));
     expect(lifetimeUs(counter.rate, counter.state, at(50))).toBe(1_150_000);
@@ -138,7 +138,7 @@ describe("the ring of a sliding window", () => {
     for (let i = from; i < to; i++) expect(counter.allows(at(i))).toBe(true);
   };
 
-  test("has no room until a second block is used, then for 8, and a sixteenth more or 8 when it is full", () => {
+  test("has no room until a second block is used, then room for 8, and whenever it is full a sixteenth more, or 8", () => {
     const counter = new Counter(slidingWindow(2_000, second, ms));
     const rooms: number[] = [];
     for (let i = 0; i < 1_001; i++) {
@@ -150,7 +150,7 @@ describe("the ring of a sliding window", () => {
     expect(counter.peek(at(1_000)).remaining).toBe(999);
   });
 
-  test("has room for as many blocks as ever count, and never grows beyond", () => {
+  test("never grows beyond the number of blocks that can count", () => {
     const counter = fivePerSecond();
     for (let i = 0; i < 100; i++) counter.ask(at(100 * i));
     expect(counter.state.capacity).toBe(8);
@@ -160,7 +160,7 @@ describe("the ring of a sliding window", () => {
     expect(busy.state.length).toBe(10);
   });
 
-  test("goes round its end, and grows from wherever it begins", () => {
+  test("wraps at its end, and grows from any first slot", () => {
     const counter = new Counter(slidingWindow(2_000, 20 * ms, ms));
     for (let i = 0; i < 25; i++) counter.ask(at(i));
     expect(counter.state).toMatchObject({ first: 4, length: 20, capacity: 21 });
@@ -179,19 +179,19 @@ describe("the ring of a sliding window", () => {
     expect(wrapped.peek(at(2_012)).remaining).toBe(2_000 - 4);
   });
 
-  test("drops many expired blocks at once, however many", () => {
+  test("drops any number of expired blocks at once", () => {
     for (const taken of [2, 3, 7, 100, 511, 512, 513, 1_000]) {
       const counter = new Counter(slidingWindow(1_000, second, ms));
       blocks(counter, 0, taken);
       for (const later of [1, 2, 3, 64, 65, taken - 1, taken]) {
         if (later > taken) continue;
-        // At 1000 + i the blocks before i are over.
+        // At 1000 + i, the blocks before i are over.
         expect(counter.copy().peek(at(1_000 + later)).remaining).toBe(1_000 - taken + later);
       }
     }
   });
 
-  test("takes no entry for a block of which nothing counts any more", () => {
+  test("adds no entry for a block in which nothing counts any more", () => {
     const counter = fivePerSecond();
     counter.ask(at(0), 2);
     counter.refund(2, at(0));
@@ -201,7 +201,7 @@ describe("the ring of a sliding window", () => {
     expect(counter.state.length).toBe(1);
   });
 
-  test("is not needed within the newest block while units are left, nor where none count", () => {
+  test("is not needed within the newest block while units are left, nor when nothing counts", () => {
     const limit = slidingWindow(5, second, 100 * ms);
     const counter = fivePerSecond();
     const needs = (nowUs: number, cost: number) => needsRing(limit, counter.state, nowUs, cost);
@@ -223,7 +223,7 @@ describe("the ring of a sliding window", () => {
 describe("a refund to a sliding window", () => {
   const limit = slidingWindow(5, second, 100 * ms);
 
-  test("takes the units off the block that they were charged in", () => {
+  test("subtracts the units from the block in which they were charged", () => {
     const counter = fivePerSecond();
     counter.ask(at(0), 2);
     counter.ask(at(300), 2);
@@ -232,7 +232,7 @@ describe("a refund to a sliding window", () => {
     expect([650, 1_100, 1_400, 1_700].map((now) => counter.peek(at(now)).remaining)).toEqual([2, 4, 4, 5]);
   });
 
-  test("gives back no more than was charged there, and nothing of a block that is over or never was", () => {
+  test("refunds no more than was charged there, and nothing for a block that is over or never existed", () => {
     const counter = fivePerSecond();
     counter.ask(at(0), 2);
     counter.ask(at(300), 2);
@@ -246,7 +246,7 @@ describe("a refund to a sliding window", () => {
     expect(counter.peek(at(300)).remaining).toBe(5);
   });
 
-  test("gives back no more than was charged in any block, the newest and those between too", () => {
+  test("refunds no more than was charged in any block, including the newest and those between", () => {
     const counter = new Counter(slidingWindow(20, second, 100 * ms));
     for (const [milliseconds, units] of [
       [0, 2],
@@ -266,7 +266,7 @@ describe("a refund to a sliding window", () => {
     expect(counter.state.starts).toEqual([0, 0, 0]);
   });
 
-  test("reaches back 128 blocks, and what is older comes back in its time", () => {
+  test("reaches back 128 blocks, and older units are freed in their own time", () => {
     const fine = slidingWindow(1_000, second, ms);
     for (const [after, returned] of [
       [128, 3],
@@ -286,7 +286,7 @@ describe("a refund to a sliding window", () => {
 describe("a sliding window that is edited while its counter lives", () => {
   const withQuota = (quota: number) => slidingWindow(quota, second, 100 * ms);
 
-  test("has as much more at once as its quota is larger", () => {
+  test("has at once as many more units as its quota grows", () => {
     const counter = fivePerSecond();
     counter.ask(at(0), 5);
     counter.rate = withQuota(8);
@@ -305,7 +305,7 @@ describe("a sliding window that is edited while its counter lives", () => {
 });
 
 describe("a clock that steps", () => {
-  test("back by 1 ms into the block before counts on in the newest", () => {
+  test("back by 1 ms into the previous block continues in the newest", () => {
     const counter = fivePerSecond();
     counter.ask(at(200), 3);
     expect(counter.ask(at(199))).toMatchObject({ allowed: true, remaining: 1, resetAfterUs: 1_101_000 });
@@ -313,7 +313,7 @@ describe("a clock that steps", () => {
     expect(counter.state.stepped).toBe(false);
   });
 
-  test("back by a second behind the newest block is waited for, and 1 µs further takes everything along", () => {
+  test("back by a second behind the newest block is waited for, and 1 µs further moves everything along", () => {
     for (const windowUs of [second, minute]) {
       const counter = new Counter(slidingWindow(5, windowUs, 100 * ms));
       counter.ask(at(0), 2);
@@ -322,7 +322,7 @@ describe("a clock that steps", () => {
       expect(waiting.ask(at(500) - second)).toMatchObject({ allowed: false, retryAfterUs: windowUs + 600_000 });
       expect(waiting.state.stepped).toBe(false);
       const along = counter.copy();
-      // Half a second older than the newest, as before. The clock's block began at −600: the newest is now that at −500.
+      // Half a second older than the newest, as before. The clock's block began at −600, so the newest is now the one at −500.
       expect(along.ask(at(500) - second - 1)).toMatchObject({
         allowed: false,
         retryAfterUs: windowUs + 100_000 - 500_000 + 1,
@@ -333,7 +333,7 @@ describe("a clock that steps", () => {
     }
   });
 
-  test("back by no more than the window is waited for, where that is shorter than a second, and by 50 ms at least", () => {
+  test("back by at most the window is waited for if that is shorter than a second, and by 50 ms at least", () => {
     for (const [windowMs, waitedMs] of [
       [100, 100],
       [50, 50],
@@ -346,35 +346,35 @@ describe("a clock that steps", () => {
     }
   });
 
-  test("back into a block that has begun moves what counts to its end, and no further while the block lasts", () => {
+  test("back into a block that has begun moves what counts to its end, and no further during that block", () => {
     const counter = new Counter(slidingWindow(5, minute, 6 * second));
     const blockUs = startUs - (startUs % (6 * second)) - hour;
     counter.ask(blockUs + hour, 2);
     counter.ask(blockUs + hour + 6 * second, 2);
-    // Ahead of the clock by 5 s, more than is ever waited for, and yet no step.
+    // Ahead of the clock by 5 s, which is more than is ever waited for, and yet this is no step.
     expect(counter.ask(blockUs + second)).toMatchObject({ allowed: true, resetAfterUs: 71 * second });
     expect(counter.state).toMatchObject({ atUs: blockUs + 6 * second, stepped: true });
     for (const afterUs of [second, 2 * second, 1, 6 * second - 1, 6 * second]) {
       expect(counter.ask(blockUs + afterUs).retryAfterUs).toBe(66 * second - afterUs);
       expect(counter.state).toMatchObject({ atUs: blockUs + 6 * second, stepped: false });
     }
-    // Back to where a block begins, it is that block.
+    // A step back to the beginning of a block moves what counts to that block.
     expect(counter.ask(blockUs - minute).retryAfterUs).toBe(60 * second);
     expect(counter.state).toMatchObject({ atUs: blockUs - minute, stepped: true });
   });
 
-  test("back gives nothing back early that was taken late in its block", () => {
+  test("back frees nothing early that was taken late in its block", () => {
     const counter = fivePerSecond();
     counter.ask(at(99), 2);
     counter.ask(at(100), 3);
-    // The two are 1 ms old. Of the block before the clock's, which is nearly over, they would be back 98 ms early.
+    // The two are 1 ms old. Counted in the block before the clock's, which is nearly over, they would be free 98 ms early.
     const back = at(99) - hour;
     expect(counter.ask(back).retryAfterUs).toBe(1_001_000);
     expect(counter.copy().allowedOf(6, back + 1_000_999)).toBe(0);
     expect(counter.copy().allowedOf(6, back + 1_001_000)).toBe(2);
   });
 
-  test("back by an hour mints nothing: all comes back as late as it would have, seen from then", () => {
+  test("back by an hour admits nothing more: all units become free after the same wait as before the step", () => {
     const counter = fivePerSecond();
     counter.ask(at(0), 2);
     counter.ask(at(500), 3);
@@ -386,7 +386,7 @@ describe("a clock that steps", () => {
     expect(counter.allowedOf(3, back + 1_700_000)).toBe(2);
   });
 
-  test("back by an hour twice, and refunds after that reach what was charged since", () => {
+  test("back by an hour twice allows refunds of what was charged since", () => {
     const counter = fivePerSecond();
     counter.ask(at(0), 1);
     counter.ask(at(100) - hour, 1);
@@ -400,7 +400,7 @@ describe("a clock that steps", () => {
     expect(counter.peek(at(1_400) - 2 * hour).remaining).toBe(5);
   });
 
-  test("forward by a year frees everything, and back again takes along what was charged there", () => {
+  test("forward by a year frees everything, and back again moves along what was charged meanwhile", () => {
     const counter = fivePerSecond();
     counter.ask(at(0), 5);
     expect(counter.allowedOf(4, startUs + 365 * day)).toBe(4);
@@ -410,7 +410,7 @@ describe("a clock that steps", () => {
   });
 });
 
-test("a sliding window's limit is its numbers and no more", () => {
+test("a sliding window's limit consists of its numbers only", () => {
   expect(slidingWindow(5, minute, second)).toEqual({
     algorithm: "sliding-window",
     quota: 5,

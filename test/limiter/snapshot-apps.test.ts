@@ -1,4 +1,4 @@
-// A snapshot that says which apps have realms: who is met by requests, and where bans of networks hold.
+// A snapshot that lists the realms of apps: which policies apply to a request, and where bans of networks apply.
 
 import { describe, expect, test } from "vitest";
 import { isBannedAddress } from "../../limiter/src/compiled/bans.ts";
@@ -29,7 +29,7 @@ const met = (index: PolicyIndex, host: string, path: string) =>
   );
 
 describe("policies", () => {
-  test("of an app without a realm are there to be asked for, and met by no request", () => {
+  test("of an app without a realm can be asked for by name, and apply to no request", () => {
     const { index, policiesByName } = read({
       apps: [{ app: "sms" }],
       policies: [policy("sms", "vendor"), policy("default", "all"), policy("old", "legacy")],
@@ -38,7 +38,7 @@ describe("policies", () => {
     expect(policiesByName["sms"]?.["vendor"]?.policy.name).toBe("vendor");
   });
 
-  test("are met as ever where no app is listed: those of an older control plane", () => {
+  test("apply as before if no app is listed, as with an older control plane", () => {
     const policies = [policy("sms", "vendor"), policy("crm", "off", { mode: "off" })];
     for (const apps of [undefined, []]) {
       const { index } = read({ apps, policies, bans: [ban("crm")] });
@@ -54,7 +54,7 @@ describe("a ban of a network", () => {
     policy("sms", "vendor"),
   ];
 
-  test("holds in the whole realm of its app, before any policy, and not outside", () => {
+  test("applies in the whole realm of its app, before any policy, and not outside", () => {
     const { index } = read({ apps: [crm, { app: "sms" }], policies, bans: [ban("crm"), ban("sms")] });
     expect(met(index, "crm.test", "/api")).toEqual(["bans of crm"]);
     expect(met(index, "crm.test", "/api/other")).toEqual(["bans of crm"]);
@@ -66,14 +66,14 @@ describe("a ban of a network", () => {
     expect(isBannedAddress(entry?.bans as never, "192.0.2.7", 100)).toBe(false);
   });
 
-  test("of an app without a realm, or of one with it, is known to the ask-first API by the policy", () => {
+  test("applies to the policies of its app in the check API, with or without a realm", () => {
     const { policiesByName } = read({ apps: [crm, { app: "sms" }], policies, bans: [ban("crm"), ban("sms")] });
     for (const one of [policiesByName["sms"]?.["vendor"], policiesByName["crm"]?.["x"]]) {
       expect(isBannedAddress(one?.bans as never, "192.0.2.7", 99)).toBe(true);
     }
   });
 
-  test("of an app whose realm is every host and path holds everywhere", () => {
+  test("of an app whose realm is every host and path applies everywhere", () => {
     const { index } = read({ apps: [{ app: "crm", realm: {} }], bans: [ban("crm")] });
     expect(met(index, "any.test", "/")).toEqual(["bans of crm"]);
     const root = read({ apps: [{ app: "crm", realm: { paths: ["/"] } }], bans: [ban("crm")] });
@@ -81,7 +81,7 @@ describe("a ban of a network", () => {
   });
 });
 
-test("a list of apps with one that is none is refused, and each fault is named by its place", () => {
+test("a list of apps with an invalid one is refused, and each problem names its place", () => {
   const apps = [
     { app: "Crm" },
     { app: "a", realm: null },
@@ -132,12 +132,12 @@ describe("in a text of lines", () => {
     );
   const policies = [policy("crm", "x", within), policy("sms", "vendor")];
 
-  test("apps read the same as in the JSON document, and are left out where there are none", () => {
+  test("apps read the same as in the JSON document, and are left out if there are none", () => {
     const from = text([crm, { app: "sms" }], policies);
     expect(JSON.parse(from).apps).toHaveLength(2);
     const whole = readSnapshot(JSON.parse(from)).snapshot;
     expect({ ...readText(from)?.snapshot, source: undefined }).toEqual(whole);
-    // As gateways from before there were realms read it.
+    // Gateways from before there were realms can read this.
     expect(text([], policies)).not.toContain("apps");
     expect(readText(text([], policies))?.problems).toEqual([]);
     for (const other of [
@@ -149,7 +149,7 @@ describe("in a text of lines", () => {
     }
   });
 
-  test("a realm that is set or taken away changes whom requests meet, and makes no policy anew", () => {
+  test("a realm that is set or removed changes which policies apply, and recompiles none", () => {
     const without = readText(text([], policies))?.snapshot as CompiledSnapshot;
     const withOne = readText(text([{ app: "sms" }], policies), without)?.snapshot as CompiledSnapshot;
     expect(met(without.index, "crm.test", "/api/x")).toEqual(

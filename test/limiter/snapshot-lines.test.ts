@@ -26,13 +26,13 @@ function decode(json: string): unknown {
 }
 
 function read(from: string, previous?: CompiledSnapshot, pause = () => {}) {
-  // Pieces end where lines end.
+  // A piece ends at the end of a line.
   const half = from.indexOf("\n", from.length / 2) + 1;
   return readSnapshotLines((place) => [from.slice(0, half), from.slice(half)][place], decode, previous, pause);
 }
 
 describe("a snapshot that is laid out by lines", () => {
-  test("is the JSON document that it says, and reads the same", () => {
+  test("is a valid JSON document, and reads the same as one", () => {
     const from = text([policy("a"), policy("b")], [ban]);
     const whole = readSnapshot(JSON.parse(from)).snapshot;
     const byLines = read(from)?.snapshot;
@@ -40,7 +40,7 @@ describe("a snapshot that is laid out by lines", () => {
     expect(byLines).toMatchObject({ epoch: "e1", revision: 7, bans: [ban], callers: [] });
   });
 
-  test("lets others go first after every policy", () => {
+  test("pauses after every policy", () => {
     let pauses = 0;
     const policies = Array.from({ length: 100 }, (_, i) => policy(`p${i}`));
     read(text(policies), undefined, () => {
@@ -49,12 +49,12 @@ describe("a snapshot that is laid out by lines", () => {
     expect(pauses).toBeGreaterThan(100);
   });
 
-  test("names what is wrong with a policy by its place", () => {
+  test("reports a policy's problems with its place", () => {
     const reading = read(text([policy("a"), policy("b", { key: "x" })]));
     expect(reading?.problems).toMatchObject([{ path: "policies[1].document.key" }]);
   });
 
-  test("is told from a text that is laid out in another way, or is not JSON", () => {
+  test("is distinguished from a text with another layout, and from one that is not JSON", () => {
     const good = text([policy("a"), policy("b")], [ban]);
     expect(read(good)?.problems).toEqual([]);
     for (const other of [
@@ -74,7 +74,7 @@ describe("a snapshot that is laid out by lines", () => {
     }
   });
 
-  test("keeps the policies that the one before said in the same words, and makes the others anew", () => {
+  test("reuses the policies whose lines are unchanged, and compiles the others", () => {
     const before = read(text([policy("a"), policy("b")]))?.snapshot;
     const after = read(text([policy("a"), policy("b", { priority: 5 })]), before)?.snapshot;
     expect(after?.policies[0]).toBe(before?.policies[0]);
@@ -82,7 +82,7 @@ describe("a snapshot that is laid out by lines", () => {
     expect(after?.policies[1]?.policy.priority).toBe(5);
   });
 
-  test("keeps no policy that other bans hold for now, nor bans that are gone", () => {
+  test("reuses no policy for which the bans have changed, nor bans that are gone", () => {
     const policies = [policy("a"), policy("b")];
     const without = read(text(policies))?.snapshot;
     const banned = read(text(policies, [ban]), without)?.snapshot;

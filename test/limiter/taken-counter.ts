@@ -1,4 +1,4 @@
-// A counter of one limit from which units are taken one request after the other, and what it has left.
+// A counter of one limit; requests take units from it one after the other, and the tests read what is left.
 
 import { emptyDecision } from "../../limiter/src/algorithms/decision.ts";
 import type { Algorithm } from "../../limiter/src/algorithms/limit.ts";

@@ -26,7 +26,7 @@ describe("for every legal limit and any requests", () => {
     );
   });
 
-  test("admits no more than burst + quota ÷ window × τ in any interval τ, to the last unit", () => {
+  test("admits at most burst + quota ÷ window × τ in any interval τ, to the last unit", () => {
     fc.assert(
       fc.property(limitedTraces, ({ limit, fromUs, requests }) => {
         const counter = counterOf(limit);
@@ -59,7 +59,7 @@ describe("for every legal limit and any requests", () => {
       fc.property(cases, ([limit, lags]) => {
         const counter = counterOf(limit);
         counter.ask(startUs, limit.burst);
-        // Behind by at most 1 ms, which every legal window allows.
+        // Each clock is behind by at most 1 ms, which every legal window allows.
         for (const lagUs of lags) expect(counter.allows(startUs - lagUs)).toBe(false);
       }),
       { numRuns: 500 },
@@ -81,7 +81,7 @@ describe("for every legal limit and any requests", () => {
   });
 });
 
-test("1 per 366 d with a burst of 2^31 allows 2^31 at once, whole or in parts, and not one more", () => {
+test("1 per 366 d with a burst of 2^31 allows 2^31 at once, in one request or in parts, and not one more", () => {
   const limit = { algorithm: "token-bucket", quota: 1, windowUs: 366 * day, burst: maxUnits, precisionUs: 0 } as const;
   const parts = counterOf(limit);
   expect(parts.allowedOf(2, startUs, 2 ** 30)).toBe(2);

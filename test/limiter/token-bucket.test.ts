@@ -4,7 +4,7 @@ import { lifetimeUs } from "../../limiter/src/algorithms/rate.ts";
 import { tokenBucket } from "../../limiter/src/algorithms/token-bucket.ts";
 import { Counter, day, hour, maxUnits, minute, ms, second, startUs } from "./counter.ts";
 
-/** 2 per second, 10 at once: half a second a unit. */
+/** 2 per second and 10 at once: a unit takes half a second. */
 const twoPerSecond = () => new Counter(tokenBucket(2, second, 10));
 
 describe("a token bucket that was never used", () => {
@@ -36,7 +36,7 @@ describe("a token bucket whose burst is spent", () => {
     return counter;
   };
 
-  test("refuses the next request and tells exactly when the same is allowed", () => {
+  test("refuses the next request and reports exactly when it would be allowed", () => {
     expect(spent().ask(startUs)).toEqual({
       allowed: false,
       limit: 10,
@@ -47,7 +47,7 @@ describe("a token bucket whose burst is spent", () => {
     });
   });
 
-  test("refuses 1 µs before a unit is back and allows at that µs", () => {
+  test("refuses 1 µs before a unit has refilled, and allows at that µs", () => {
     expect(spent().allows(startUs + 499_999)).toBe(false);
     expect(spent().allows(startUs + 500_000)).toBe(true);
   });
@@ -71,7 +71,7 @@ describe("a token bucket whose burst is spent", () => {
     expect(spent().allows(startUs + 5_000_000, 10)).toBe(true);
   });
 
-  test("never holds more than the burst, however long it rests", () => {
+  test("never holds more than the burst after any length of rest", () => {
     const counter = spent();
     expect(counter.allowedOf(11, startUs + 365 * day)).toBe(10);
   });
@@ -86,7 +86,7 @@ describe("a token bucket whose burst is spent", () => {
 });
 
 describe("a request that costs more than the burst", () => {
-  test("is refused by a full bucket, for ever, at no charge", () => {
+  test("is refused by a full bucket, with a wait for ever and no charge", () => {
     const counter = twoPerSecond();
     expect(counter.ask(startUs, 11)).toEqual({
       allowed: false,
@@ -99,7 +99,7 @@ describe("a request that costs more than the burst", () => {
     expect(counter.allows(startUs, 10)).toBe(true);
   });
 
-  test("is refused by a spent bucket as for ever too", () => {
+  test("is also refused by a spent bucket, with a wait for ever", () => {
     const counter = twoPerSecond();
     counter.ask(startUs, 10);
     expect(counter.ask(startUs, 11).retryAfterUs).toBe(never);
@@ -116,14 +116,14 @@ describe("a rate that does not divide", () => {
     expect(counter.allows(startUs + 333_334)).toBe(true);
   });
 
-  test("3 per second: the third of a µs that is still owed is told", () => {
+  test("3 per second: the third of a µs that is still owed is reported in the wait", () => {
     const counter = new Counter(tokenBucket(3, second, 1));
     counter.ask(startUs);
     expect(counter.ask(startUs + 333_333)).toMatchObject({ allowed: false, retryAfterUs: 1, resetAfterUs: 1 });
     expect(counter.peek(startUs + 333_334)).toMatchObject({ allowed: true, remaining: 1, resetAfterUs: 0 });
   });
 
-  test("fractions that make a whole µs together are one", () => {
+  test("fractions that add up to a whole µs are carried", () => {
     const quota = maxUnits - 1;
     for (const first of [1, 12_345, 2 ** 30]) {
       const counter = new Counter(tokenBucket(quota, 366 * day, maxUnits));
@@ -134,7 +134,7 @@ describe("a rate that does not divide", () => {
     }
   });
 
-  test("3 per second, spent at once: the three units come back after 333,334, 666,667 and 1,000,000 µs", () => {
+  test("3 per second, spent at once: the three units refill after 333,334, 666,667 and 1,000,000 µs", () => {
     const counter = new Counter(tokenBucket(3, second, 3));
     counter.ask(startUs, 3);
     const arrivals: number[] = [];
@@ -142,7 +142,7 @@ describe("a rate that does not divide", () => {
     expect(arrivals).toEqual([333_334, 666_667, 1_000_000]);
   });
 
-  test("7 per 11 s: 700 units come back in exactly 1,100 s", () => {
+  test("7 per 11 s: 700 units refill in exactly 1,100 s", () => {
     const counter = new Counter(tokenBucket(7, 11 * second, 7));
     expect(counter.allowedOf(8, startUs)).toBe(7);
     let nowUs = startUs;
@@ -150,7 +150,7 @@ describe("a rate that does not divide", () => {
       nowUs += counter.ask(nowUs).retryAfterUs;
       expect(counter.allows(nowUs)).toBe(true);
     }
-    // The last of each seven is due at a whole µs; the others wait for the started one.
+    // The last of every seven is due at a whole µs; the others wait until the end of the µs.
     expect(nowUs).toBe(startUs + 1_100 * second);
   });
 
@@ -171,7 +171,7 @@ describe("a rate that does not divide", () => {
       limit: maxUnits,
       remaining: 2 ** 30 - 1,
       retryAfterUs: 0,
-      // 183 d and one unit of 14,725.33 µs
+      // 183 d and one unit of 14,725.33 µs.
       resetAfterUs: 183 * day + 14_726,
       delayUs: 0,
     });
@@ -180,8 +180,8 @@ describe("a rate that does not divide", () => {
 });
 
 describe("what remains", () => {
-  test("is told to the unit where its products are beyond 2^53", () => {
-    // Of 2^30 + 1 units a window, the burst is almost two windows.
+  test("is exact to the unit even if products exceed 2^53", () => {
+    // At 2^30 + 1 units a window, the burst is almost two windows.
     for (const [quota, burst] of [
       [maxUnits, maxUnits],
       [maxUnits - 1, maxUnits - 1],
@@ -199,7 +199,7 @@ describe("what remains", () => {
     }
   });
 
-  test("grows by a unit at the µs at which that is refilled, where its products are beyond 2^53", () => {
+  test("grows by a unit in the µs in which it refills, even if products exceed 2^53", () => {
     const counter = new Counter(tokenBucket(maxUnits - 1, 366 * day, maxUnits));
     counter.ask(startUs, maxUnits);
     // A unit takes 14,725.33 µs.
@@ -209,7 +209,7 @@ describe("what remains", () => {
 });
 
 describe("a refund", () => {
-  test("gives back exactly what the charge took", () => {
+  test("returns exactly what the charge took", () => {
     const counter = new Counter(tokenBucket(7, 11 * second, 7));
     counter.ask(startUs, 3);
     const before = counter.head;
@@ -242,7 +242,7 @@ describe("a refund", () => {
     expect(thirds.ask(startUs)).toMatchObject({ allowed: true, remaining: 2 });
   });
 
-  test("of units that have come back by themselves gives back nothing", () => {
+  test("of units that have refilled by themselves returns nothing", () => {
     const counter = twoPerSecond();
     counter.ask(startUs, 2);
     const chargedAtUs = counter.state.atUs;
@@ -253,12 +253,12 @@ describe("a refund", () => {
     expect(counter.head).toEqual(before);
   });
 
-  test("of units of which some have come back gives back the others", () => {
+  test("of units of which some have refilled returns the others", () => {
     const counter = twoPerSecond();
     counter.ask(startUs, 2);
     const chargedAtUs = counter.state.atUs;
     counter.ask(startUs + 500_000, 3);
-    // A unit came back after half a second. Without the refunded request, that time would have refilled nothing.
+    // One unit refilled after half a second. Without the refunded request, that time would have refilled nothing.
     counter.refund(2, startUs + 500_000, chargedAtUs);
     expect(counter.head).toEqual({ atUs: startUs + 2 * second, count: 0 });
     expect(counter.peek(startUs + 500_000, 7).allowed).toBe(true);
@@ -275,11 +275,11 @@ describe("a refund", () => {
     later.ask(startUs);
     later.ask(startUs + 100_000);
     later.refund(1, startUs + 200_000, startUs + 333_333);
-    // Of two thirds of a µs, which are whose is not known.
+    // Two thirds of a µs are owed, and nothing records which charge owes which.
     expect(later.head).toEqual({ atUs: startUs + 533_333, count: 2 });
   });
 
-  test("is exact although time has passed, where nothing was charged since", () => {
+  test("is exact after time has passed if nothing was charged since", () => {
     const counter = new Counter(tokenBucket(3, second, 3));
     counter.ask(startUs, 2);
     counter.ask(startUs, 1);
@@ -301,7 +301,7 @@ describe("a refund", () => {
 });
 
 describe("a clock that steps", () => {
-  test("back by 1 ms mints nothing, and the wait told is exact", () => {
+  test("back by 1 ms admits nothing more, and the reported wait is exact", () => {
     const counter = twoPerSecond();
     counter.ask(startUs, 10);
     const refused = counter.ask(startUs - ms);
@@ -317,15 +317,15 @@ describe("a clock that steps", () => {
     expect(counter.allows(startUs - ms + 501_000)).toBe(true);
   });
 
-  test("to and fro by 3 ms, as the clocks of two workers do, mints nothing", () => {
+  test("to and fro by 3 ms, as the clocks of two workers may be, admits nothing more", () => {
     const counter = new Counter(tokenBucket(1_000, second, 100));
     let allowed = 0;
     for (let i = 0; i <= 10_000; i++) allowed += counter.allowedOf(1, startUs + i * 100 - (i % 2) * 3 * ms);
-    // 100 at once, and 1000 in the second that it took.
+    // 100 at once, and 1000 in the second that this took.
     expect(allowed).toBe(1_100);
   });
 
-  test("back by 1 h mints nothing, and refills from then on", () => {
+  test("back by 1 h admits nothing more, and the bucket refills from then on", () => {
     const counter = twoPerSecond();
     counter.ask(startUs, 10);
     const back = startUs - hour;
@@ -354,7 +354,7 @@ describe("a clock that steps", () => {
     }
   });
 
-  test("back by no more than the window is waited for, where the window is shorter than a second, and by 50 ms at least", () => {
+  test("back by at most the window is waited for if the window is shorter than a second, and by 50 ms at least", () => {
     for (const [windowMs, waitedMs] of [
       [100, 100],
       [50, 50],
@@ -368,10 +368,10 @@ describe("a clock that steps", () => {
     }
   });
 
-  test("back by an hour while units are left takes none that were left before the debt seemed longer", () => {
+  test("back by an hour while units are left first takes those units, before the debt seems longer", () => {
     const counter = new Counter(tokenBucket(1, hour, 3));
     counter.ask(startUs, 2);
-    // Two hours are owed; an hour back, three.
+    // The debt is two hours; an hour back it seems to be three.
     expect(counter.copy().ask(startUs - hour)).toMatchObject({ allowed: false, retryAfterUs: hour });
     expect(counter.copy().ask(startUs - 2 * hour - second - 1)).toMatchObject({ allowed: false, retryAfterUs: hour });
   });
@@ -400,7 +400,7 @@ describe("a limit that is edited while its counter lives", () => {
     expect(counter.allowedOf(5, startUs)).toBe(3);
   });
 
-  test("a smaller burst than is owed waits one window at most", () => {
+  test("under a burst smaller than the debt, the wait is at most one window", () => {
     const counter = new Counter(tokenBucket(1, minute, 1_000));
     counter.ask(startUs, 1_000);
     counter.rate = tokenBucket(1, minute, 10);
@@ -413,16 +413,16 @@ describe("a limit that is edited while its counter lives", () => {
     const counter = twoPerSecond();
     counter.ask(startUs, 10);
     counter.rate = tokenBucket(20, second, 100);
-    // 5 s are owed, and all of 100 units take 5 s.
+    // The debt is 5 s, and all of 100 units take 5 s.
     expect(counter.ask(startUs)).toMatchObject({ allowed: false, retryAfterUs: 50_000 });
     expect(counter.allowedOf(2, startUs + 50_000)).toBe(1);
   });
 
-  test("a smaller quota keeps the debt's time", () => {
+  test("a smaller quota keeps the time of the debt", () => {
     const counter = new Counter(tokenBucket(1_000_000, second, 1_000_000));
     counter.ask(startUs, 500_000);
     counter.rate = tokenBucket(3, second, 3);
-    // Half of the second is owed: one unit and a half are left.
+    // The debt is half of the second, so one unit and a half are left.
     expect(counter.ask(startUs)).toMatchObject({ allowed: true, remaining: 0 });
     expect(counter.allows(startUs)).toBe(false);
   });
@@ -448,7 +448,7 @@ describe("a limit that is edited while its counter lives", () => {
   });
 });
 
-test("is kept until it is full again, and 1 µs longer", () => {
+test("a token bucket is kept until it is full again, and 1 µs longer", () => {
   const counter = twoPerSecond();
   counter.ask(startUs, 10);
   expect(lifetimeUs(counter.rate, counter.state, startUs)).toBe(5_000_001);

@@ -1,4 +1,4 @@
-// Units given back by hand: as many as count, whatever was taken when, and never more.
+// A top-up by hand returns at most the units that count, whenever they were taken.
 
 import { describe, expect, it } from "vitest";
 import type { Algorithm } from "../../limiter/src/algorithms/limit.ts";
@@ -17,9 +17,9 @@ function counterOf(algorithm: Algorithm, quota: number) {
 }
 
 describe.each<Algorithm>(["token-bucket", "leaky-bucket", "fixed-window", "sliding-window", "sliding-log"])(
-  "of a %s",
+  "units topped up in a %s",
   (algorithm) => {
-    it("come back at once, one by one", () => {
+    it("are available at once, one by one", () => {
       const counter = counterOf(algorithm, 10);
       while (counter.take(startUs, 1));
       expect(counter.left(startUs)).toBe(0);
@@ -31,7 +31,7 @@ describe.each<Algorithm>(["token-bucket", "leaky-bucket", "fixed-window", "slidi
       expect(counter.left(startUs)).toBe(capacity);
     });
 
-    it("are never more than it holds, nor any to a counter that is full", () => {
+    it("never exceed what it holds, and a full counter gets none", () => {
       const counter = counterOf(algorithm, 10);
       counter.take(startUs, 2);
       counter.topUp(startUs, 5);
@@ -43,26 +43,26 @@ describe.each<Algorithm>(["token-bucket", "leaky-bucket", "fixed-window", "slidi
   },
 );
 
-describe.each<Algorithm>(["sliding-window", "sliding-log"])("of a %s", (algorithm) => {
-  it("are the newest, over many ticks: the oldest come back when their time is over", () => {
+describe.each<Algorithm>(["sliding-window", "sliding-log"])("units topped up in a %s", (algorithm) => {
+  it("are the newest, over many ticks: the oldest become free when their time is over", () => {
     const counter = counterOf(algorithm, 10);
     for (let tick = 0; tick < 3; tick++) counter.take(startUs + tick * 30 * second, 2);
     const nowUs = startUs + 95 * second;
     counter.topUp(nowUs, 3);
-    // Left are two of the first tick and one of the second.
+    // What still counts is two units of the first tick and one of the second.
     expect(counter.left(nowUs)).toBe(7);
     expect(counter.left(startUs + 111 * second)).toBe(9);
     expect(counter.left(startUs + 141 * second)).toBe(10);
   });
 
-  it("keep the window's promise for what was not given back", () => {
+  it("leave the window's guarantee intact for those that were not topped up", () => {
     let seed = 7;
     const random = (below: number) => {
       seed = (seed * 48271) % 2147483647;
       return seed % below;
     };
     const counter = counterOf(algorithm, 20);
-    // By second: what was taken and has not been given back, newest given back first.
+    // By second: what was taken and has not been returned; the newest is returned first.
     const taken: { atUs: number; units: number }[] = [];
     let nowUs = startUs;
     for (let step = 0; step < 3000; step++) {

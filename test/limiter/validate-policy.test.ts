@@ -3,13 +3,13 @@ import { describe, expect, test } from "vitest";
 import { validatePolicy } from "../../limiter/src/document/validate.ts";
 import { policyFrom, smallestDocument, smallestLimit } from "./policies.ts";
 
-// What single documents are told is in ../vectors/policy-documents.json, and held against Node and LuaJIT in ../parity
-// and ../gateway. Here: what holds for all of them.
+// The problems of single documents are in ../vectors/policy-documents.json, which ../parity and ../gateway check under Node
+// and LuaJIT. This file has what holds for all documents.
 
 const pathsOf = (document: unknown) => validatePolicy(document).problems.map(({ path }) => path);
 
 describe("a policy document", () => {
-  test("of a name and one limit has every default", () => {
+  test("with a name and one limit has every default", () => {
     expect(validatePolicy(smallestDocument)).toEqual({
       problems: [],
       policy: {
@@ -31,7 +31,7 @@ describe("a policy document", () => {
     });
   });
 
-  test("is told everything that is wrong with it at once", () => {
+  test("gets all its problems at once", () => {
     const document = {
       name: "Books",
       colour: "red",
@@ -49,7 +49,7 @@ describe("a policy document", () => {
     ]);
   });
 
-  test("has numbers that are numbers: no NaN, no infinity", () => {
+  test("has finite numbers: no NaN, no infinity", () => {
     for (const quota of [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 1e300]) {
       expect(pathsOf({ ...smallestDocument, limits: [{ ...smallestLimit, quota }] })).toEqual(["limits[0].quota"]);
       expect(pathsOf({ ...smallestDocument, priority: quota })).toEqual(["priority"]);
@@ -57,7 +57,7 @@ describe("a policy document", () => {
     expect(pathsOf({ ...smallestDocument, cost: Number.NaN })).toEqual(["cost"]);
   });
 
-  test("has a cost that is a positive whole number, and no text that reads like one", () => {
+  test("has a cost that is a positive whole number, and not a text that reads like one", () => {
     const largest = { ...smallestLimit, quota: 2 ** 31 };
     for (const cost of [0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 31 + 1, "1e9", "1", null]) {
       const { problems } = validatePolicy({ ...smallestDocument, limits: [largest], cost });
@@ -66,8 +66,8 @@ describe("a policy document", () => {
     for (const cost of [1, 1e9, 2 ** 31]) expect(pathsOf({ ...smallestDocument, limits: [largest], cost })).toEqual([]);
   });
 
-  test("names no header where it has headers at all", () => {
-    // Lua has one empty table, so this is not among the vectors.
+  test("must name a header if it has headers at all", () => {
+    // Lua has one empty table for both, so the vectors do not have this.
     for (const [headers, got] of [
       [{}, "an object"],
       [[], "a list of 0"],
@@ -78,19 +78,19 @@ describe("a policy document", () => {
     }
   });
 
-  test("takes a field that is undefined for one that is absent", () => {
+  test("treats a field that is undefined as absent", () => {
     expect(
       validatePolicy({ ...smallestDocument, mode: undefined, colour: undefined }).problems.map(({ path }) => path),
     ).toEqual(["colour"]);
   });
 
-  test("that is no object at all is told so", () => {
+  test("that is not an object gets that as its problem", () => {
     for (const document of [undefined, null, "x", 5, true, [], [smallestDocument], () => 1, Symbol("x"), 5n]) {
       expect(validatePolicy(document)).toMatchObject({ problems: [{ path: "", expected: "an object" }] });
     }
   });
 
-  test("is refused without a word being said of values that are right", () => {
+  test("is refused without a word about values that are right", () => {
     expect(validatePolicy({ ...smallestDocument, limits: [{ ...smallestLimit, quota: 0 }], cost: 5 }).problems).toEqual(
       [{ path: "limits[0].quota", expected: "an integer from 1 to 2147483648", got: "0" }],
     );
@@ -104,7 +104,7 @@ describe("a cost that the request states", () => {
   ];
   const sourceOf = (cost: unknown) => policyFrom({ name: "x", limits, cost }).costSource;
 
-  test("has the least that any limit ever holds for its max, unless said", () => {
+  test("has as its default max the least that any limit ever holds", () => {
     expect(sourceOf({ from: "header:X-Cost" })).toEqual({ from: "header", name: "x-cost", default: 1, max: 20 });
     expect(sourceOf({ from: "request-bytes", default: 3, max: 7 })).toEqual({
       from: "request-bytes",
@@ -133,7 +133,7 @@ describe("a cost that the request states", () => {
       "21",
     ],
     [{ from: "request-bytes", default: 9, max: 8 }, "cost.default", "at most 8, the max", "9"],
-  ])("is told what is wrong with %j", (cost, path, expected, got) => {
+  ])("reports what is wrong with %j", (cost, path, expected, got) => {
     expect(validatePolicy({ name: "x", limits, cost }).problems).toEqual([{ path, expected, got }]);
   });
 });
@@ -171,7 +171,7 @@ describe("overrides", () => {
   const problemsOf = (override: unknown, more = {}) =>
     validatePolicy({ ...document, ...more, overrides: [override] }).problems;
 
-  test("have all of the policy's limits, of which they change some, and its mode unless they say", () => {
+  test("have the policy's limits, of which they change some, and its mode by default", () => {
     const { limits, overrides } = policyFrom({
       ...document,
       mode: "shadow",
@@ -233,12 +233,12 @@ describe("overrides", () => {
       "nothing: fixed-window has no burst",
       "3",
     ],
-  ])("are told what is wrong with %j", (override, path, expected, got) => {
+  ])("report what is wrong with %j", (override, path, expected, got) => {
     const matching = (text: string | RegExp) => (typeof text === "string" ? text : expect.stringMatching(text));
     expect(problemsOf(override)).toEqual([{ path, expected: matching(expected), got: matching(got) }]);
   });
 
-  test("hold what a request costs", () => {
+  test("must hold what a request costs", () => {
     const few = { key: ["*", "*"], limits: [{ ...vip, burst: 2 }] };
     expect(problemsOf(few, { cost: 3 })).toEqual([
       { path: "cost", expected: "at most 2, which is all that overrides[0].limits[0] ever holds", got: "3" },
@@ -246,7 +246,7 @@ describe("overrides", () => {
     expect(problemsOf(few, { cost: 2 })).toEqual([]);
   });
 
-  test("are not judged by a key or by limits that are none", () => {
+  test("are not validated against an invalid key or invalid limits", () => {
     expect(problemsOf({ key: ["a"], mode: "off" }, { key: ["ip", "x"] }).map(({ path }) => path)).toEqual(["key[1]"]);
     expect(problemsOf({ key: ["*", "*"], limits: [vip] }, { limits: 5 }).map(({ path }) => path)).toEqual(["limits"]);
   });
@@ -272,7 +272,7 @@ describe("exempt", () => {
     [{ keys: ["a"] }, "exempt.keys[0]", "a list of 0 to 8", '"a"'],
     [{ keys: [["ann", "*"]] }, "exempt.keys[0][0]", /^an address, /, '"ann"'],
     [{ users: [] }, "exempt.users", "no such field; known here: cidrs, keys", "a list of 0"],
-  ])("is told what is wrong with %j", (exempt, path, expected, got) => {
+  ])("reports what is wrong with %j", (exempt, path, expected, got) => {
     expect(validatePolicy({ ...document, exempt }).problems).toEqual([
       { path, expected: typeof expected === "string" ? expected : expect.stringMatching(expected), got },
     ]);
@@ -283,7 +283,7 @@ describe("a schedule", () => {
   const window = { days: ["mon", "sun"], from: "22:00", to: "06:00" };
   const problemsOf = (schedule: unknown) => validatePolicy({ ...smallestDocument, schedule }).problems;
 
-  test("is every day unless it says which", () => {
+  test("applies every day by default", () => {
     const { schedule } = policyFrom({
       ...smallestDocument,
       schedule: { timezone: "Asia/Shanghai", windows: [window, { from: "00:00", to: "24:00" }] },
@@ -323,16 +323,16 @@ describe("a schedule", () => {
       'another time than from; "00:00" to "24:00" is the whole day',
       '"22:00"',
     ],
-  ])("is told what is wrong with %j", (schedule, path, expected, got) => {
+  ])("reports what is wrong with %j", (schedule, path, expected, got) => {
     expect(problemsOf(schedule)).toEqual([{ path, expected, got }]);
   });
 });
 
 describe("a text with half of a surrogate pair", () => {
-  // One in a stored policy would keep every gateway from reading any snapshot that holds it: no UTF-8 can say it.
+  // One in a stored policy would keep every gateway from reading any snapshot with it, since UTF-8 cannot express it.
   const halves = ["\ud800", "\udc00", "\udc00\ud800", "a\ud83d", "\ud83d\ud83d\ude00", "\ud83d\ude00\ude00"];
 
-  test.each(halves.map((half) => ({ half })))("is refused wherever a text is free: $half", ({ half }) => {
+  test.each(halves.map((half) => ({ half })))("is refused in every field of free text: $half", ({ half }) => {
     const document = {
       ...smallestDocument,
       description: half,
@@ -353,13 +353,13 @@ describe("a text with half of a surrogate pair", () => {
     }
   });
 
-  test("is told so", () => {
+  test("is reported as such", () => {
     expect(validatePolicy({ ...smallestDocument, description: "a\ud800b" }).problems).toEqual([
       { path: "description", expected: "text of at most 2000 bytes, in well-formed Unicode", got: '"a?b"' },
     ]);
   });
 
-  test("is whole at both ends of the pairs there are", () => {
+  test("is distinguished from a whole pair at both ends of the range", () => {
     for (const pair of ["\ud800\udc00", "\udbff\udfff"]) {
       expect(pathsOf({ ...smallestDocument, description: pair })).toEqual([]);
       expect(validatePolicy({ ...smallestDocument, mode: pair }).problems).toMatchObject([{ got: `"${pair}"` }]);
@@ -373,15 +373,15 @@ describe("a text with half of a surrogate pair", () => {
     ]);
   });
 
-  test("is not mistaken for a whole pair", () => {
+  test("does not cause a whole pair to be refused", () => {
     expect(pathsOf({ ...smallestDocument, description: "😀", key: ["const:😀"], match: { paths: ["/😀"] } })).toEqual(
       [],
     );
   });
 });
 
-describe("a document with very much wrong", () => {
-  test("is told of the first hundred problems, and how many more there are", () => {
+describe("a document with very many problems", () => {
+  test("gets the first hundred, and the number of the others", () => {
     const document: Record<string, unknown> = { ...smallestDocument };
     for (let i = 0; i < 90_001; i++) document[`f${i}`] = i;
     const { problems } = validatePolicy(document);
@@ -390,13 +390,13 @@ describe("a document with very much wrong", () => {
     expect(problems[100]).toEqual({ path: "", expected: "no more than these 100 problems", got: "89901 more" });
   });
 
-  test("of exactly a hundred is told of each and of no more", () => {
+  test("of exactly a hundred gets each of them and nothing more", () => {
     const { problems } = validatePolicy({ ...smallestDocument, match: { hosts: Array(100).fill("A") } });
     expect(problems).toHaveLength(100);
     expect(problems.every(({ path }) => path.startsWith("match.hosts["))).toBe(true);
   });
 
-  test("has the names of its unknown fields cut and in one line", () => {
+  test("has the names of its unknown fields cut and on one line", () => {
     expect(pathsOf({ ...smallestDocument, ["a\nb\u0000\u009b\ud800".padEnd(5_000, "c")]: 1 })).toEqual([
       `a?b???${"c".repeat(72)}…`,
     ]);
@@ -426,7 +426,7 @@ describe("whatever it is given, it", () => {
     "x",
   ];
 
-  test("never throws, and gives a policy or problems, never both", () => {
+  test("never throws, and returns a policy or problems, never both", () => {
     const document = fc.oneof(anything, fc.dictionary(fc.constantFrom(...keys), anything));
     fc.assert(
       fc.property(document, (value) => {
@@ -437,7 +437,7 @@ describe("whatever it is given, it", () => {
     );
   });
 
-  test("says of every problem where it is, what was expected and what came, each in one line", () => {
+  test("reports for every problem its place, what was expected and what came, each on one line", () => {
     const damaged = fc.tuple(fc.constantFrom(...keys), anything).map(([key, value]) => ({
       ...smallestDocument,
       [key]: value,

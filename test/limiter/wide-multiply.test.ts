@@ -8,7 +8,7 @@ const upTo = (bits: number) =>
     fc.constantFrom(0n, 1n, 2n ** BigInt(bits) - 1n),
   );
 
-test("is what BigInt says, for all factors below 2^36 and 2^46 and divisors below 2^46", () => {
+test("multiplyDivide agrees with BigInt for all factors below 2^36 and 2^46 and divisors below 2^46", () => {
   const divisor = upTo(46).filter((value) => value > 0n);
   fc.assert(
     fc.property(upTo(36), upTo(46), divisor, (a, b, by) => {
@@ -23,7 +23,7 @@ test("is what BigInt says, for all factors below 2^36 and 2^46 and divisors belo
   );
 });
 
-test("is exact on both sides of 2^53, where it changes its way", () => {
+test("multiplyDivide is exact on both sides of 2^53, where its method changes", () => {
   const nearBorder = fc.tuple(
     fc.bigInt({ min: 2n ** 20n, max: 2n ** 31n }),
     fc.bigInt({ min: -3n, max: 3n }),

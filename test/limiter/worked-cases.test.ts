@@ -1,4 +1,4 @@
-// The worked cases at the limiter: a policy's limits, one counter each, asked at set times. End to end they are played in
+// The worked cases at the limiter alone: each limit of a policy has one counter, asked at set times. End to end they run in
 // ../e2e/worked-cases.test.ts.
 
 import { describe, expect, test } from "vitest";
@@ -21,7 +21,7 @@ import {
 } from "../fixtures/worked-cases.ts";
 import { policyNamed } from "./policies.ts";
 
-/** The counters that a policy's limits have for one key. */
+/** The counters of a policy's limits for one key. */
 class Counters {
   readonly #counters: (Counter & MemoryCounter)[];
 
@@ -42,7 +42,7 @@ class Counters {
     });
   }
 
-  /** How many of `requests` at once are admitted. */
+  /** Returns how many of `requests` at once are admitted. */
   admittedOf(requests: number, atSeconds: number, cost = 1): number {
     let admitted = 0;
     for (let i = 0; i < requests; i++) if (this.ask(atSeconds, cost).every(({ allowed }) => allowed)) admitted += 1;
@@ -50,7 +50,7 @@ class Counters {
   }
 
   remaining(atSeconds: number): number[] {
-    // A cost that no limit holds is refused, and charges nothing.
+    // No limit holds this cost, so it is refused and charges nothing.
     return this.ask(atSeconds, 2 ** 31).map(({ remaining }) => remaining);
   }
 }
@@ -85,7 +85,7 @@ describe("case 5: 10 a minute with a precision of 5 s", () => {
     expect(mostWithin(60, offers)).toBe(10);
   });
 
-  test("tells the refused when the block leaves", () => {
+  test("reports to refused requests when the block leaves the window", () => {
     const counters = new Counters(tenPerMinute.limits);
     counters.admittedOf(10, 0);
     expect(counters.ask(9)[0]).toMatchObject({ allowed: false, remaining: 0, retryAfterUs: 56_000_000 });
@@ -130,7 +130,7 @@ describe("case 7: several units at once", () => {
     expect(counters.ask(0, 1)[0]).toMatchObject({ allowed: false, remaining: 0 });
   });
 
-  test.each(capacityOfSeven)("eight are never had from a $algorithm of 7, and no wait is promised", (limit) => {
+  test.each(capacityOfSeven)("eight are never admitted by a $algorithm of 7, and no wait is promised", (limit) => {
     const counters = new Counters([limit]);
     for (const atSeconds of [0, 1, 3600]) {
       expect(counters.ask(atSeconds, 8)[0]).toMatchObject({ allowed: false, remaining: 7, retryAfterUs: never });

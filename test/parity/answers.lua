@@ -1,7 +1,7 @@
--- What every player in Lua is asked, a line, and what it answers, a text.
+-- Answers the requests that every player in Lua gets: one line each, answered with a text.
 --
---   digests <seed> <family> <first> <counters> <asks>   a line a counter: its digest, how many were asked and allowed
---   replay <number> …                                   plays this trace; a line an event, of numbers
+--   digests <seed> <family> <first> <counters> <asks>   a line per counter: its digest, how many were asked and allowed
+--   replay <number> …                                   plays this trace; a line of numbers per event
 
 local function numbersIn(line)
   local numbers = {}

@@ -1,17 +1,17 @@
-// Breaks on purpose: one line each, by which the runner is shown to find what it is there to find. Node keeps the line as it
-// is; every other runtime gets the broken one.
+// Deliberate breaks of one line each, which show that the runner finds what it must find. Node keeps the line as it is, and
+// every other runtime gets the broken one.
 
 import type { RuntimeName } from "./runtimes.ts";
 
 export interface Break {
   readonly name: string;
   readonly file: string;
-  /** Must occur once in the file. */
+  /** This text must occur once in the file. */
   readonly line: string;
   readonly becomes: string;
   /** The algorithm whose traces show it. */
   readonly algorithm: string;
-  /** Those that it shows in; absent: all. */
+  /** The runtimes that show it; absent: all. */
   readonly runtimes?: readonly RuntimeName[];
 }
 
@@ -66,7 +66,7 @@ export const breaks: readonly Break[] = [
     line: "return Math.max(state.atUs + (limit.ticks + 2) * limit.tickUs - nowUs, 1);",
     becomes: "return state.atUs + (limit.ticks + 2) * limit.tickUs - nowUs;",
     algorithm: "sliding-log",
-    // Memory keeps everything.
+    // The memory player forgets nothing, so it does not show this.
     runtimes: ["lua5.1", "redis", "nginx"],
   },
 ];

@@ -1,11 +1,11 @@
-// What the browser is given: the bundled limiter and the traces.
+// The code that the browser runs: the bundled limiter and the traces.
 
 import { memoryPlayer } from "./memory-player.ts";
 import { play, randomTrace } from "./trace.ts";
 
 const player = memoryPlayer();
 
-/** A line a counter, as play.ts prints them. */
+/** @returns a line per counter, as play.ts prints them */
 export function digests(seed: number, family: number, first: number, counters: number, asks: number): string {
   const lines: string[] = [];
   for (let counter = first; counter < first + counters; counter++) {

@@ -1,5 +1,5 @@
-// What the runtimes are to play, built from a tree of sources: the gateway's Lua, the traces in Lua, and the bundle for the
-// browser. The tree is the project, or a copy of it in which one line is broken on purpose.
+// Builds from a tree of sources what the runtimes play: the gateway's Lua, the traces in Lua, and the bundle for the browser.
+// The tree is the project, or a copy of it in which one line is deliberately broken.
 
 import { execFileSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
@@ -12,16 +12,16 @@ import type { Break } from "./breaks.ts";
 export const project = resolve(import.meta.dirname, "../..");
 
 export interface Build {
-  /** Where the Lua runs: `gateway/dist` and `test` are in there. */
+  /** The directory in which the Lua runs; it has `gateway/dist` and `test`. */
   readonly root: string;
-  /** The traces in Lua, a module a file. */
+  /** The traces in Lua, one module per file. */
   readonly luaDir: string;
   readonly trace: string;
   readonly browserScript: string;
   remove(): void;
 }
 
-/** @param broken what to break before; undefined: nothing, and `gateway/dist` is taken as it is */
+/** @param broken the break to make first; undefined: none, and `gateway/dist` is used as it is */
 export async function build(broken: Break | undefined): Promise<Build> {
   const directory = mkdtempSync(join(tmpdir(), "sluice-parity-"));
   const root = broken === undefined ? project : brokenCopy(directory, broken);
@@ -56,7 +56,7 @@ function brokenCopy(directory: string, { file, line, becomes }: Break): string {
   return root;
 }
 
-/** As the gateway's own modules are compiled, and with the way that they name each other. */
+/** Compiles the traces like the gateway's own modules, so that they name each other in the same way. */
 function tracesInLua(root: string): Map<string, string> {
   const emitted = new Map<string, string>();
   const modules = ["test/parity/trace", "test/parity/memory-player", "limiter/src/algorithms/memory-ring"];

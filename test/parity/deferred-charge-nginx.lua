@@ -1,10 +1,10 @@
--- Plays the lives that settlement.test.ts sends on the shared dict of the nginx that runs this, through the gateway's own node
--- store, at their time: a line of JSON a life, four numbers a step. Nothing yields, so nothing expires meanwhile.
+-- Plays the lives that deferred-charge.test.ts sends on the shared dict of the nginx that runs this, through the gateway's own
+-- node store, at their time: a line of JSON per life, four numbers per step. Nothing yields, so nothing expires meanwhile.
 
 local cjson = require("cjson")
 local product = dofile("test/gateway/product.lua")
 
--- Before the store is loaded: it takes the time from here, and tells its decisions there.
+-- These replacements come before the store is loaded: it reads the time here, and reports its decisions there.
 local time = 0
 product.module("gateway.src.runtime.clock").nowUs = function()
   return time

@@ -1,5 +1,5 @@
-// Settling in Redis' script, under Lua 5.1 and LuaJIT, and on nginx' shared dict, beside Node: random lives of counters that owe, with edits of the quota
-// and a clock that steps both ways.
+// Compares deferred charges by Redis' script, under Lua 5.1 and LuaJIT, and on nginx's shared dict with those of Node: random
+// lives of counters with debts, with edits of the quota and a clock that steps both ways.
 
 import { execFileSync } from "node:child_process";
 import { resolve } from "node:path";
@@ -15,13 +15,13 @@ import { crowdedTraces, type LegalLimit, limitedTraces } from "../limiter/legal-
 interface Step {
   readonly nowUs: number;
   readonly limit: LegalLimit;
-  /** 0: only asks. */
+  /** 0 only reads. */
   readonly units: number;
 }
 
 const kinds = ["ask", "ask", "settle", "settle", "much", "edit", "back"] as const;
 
-/** A cost of a trace that asks, is settled, is settled eight times over, under half the quota, or after a step back. */
+/** A cost of a trace is read, charged, charged eight times over, charged under half the quota, or charged after a step back. */
 const life = fc.constantFrom("token-bucket", "fixed-window", "sliding-window", "sliding-log").chain((algorithm) =>
   fc
     .tuple(
@@ -55,7 +55,7 @@ const project = resolve(import.meta.dirname, "../..");
 
 beforeAll(requireGatewayBuild);
 
-/** @param told a line of JSON a life */
+/** @param reportedNumbers a line of JSON per life */
 function expectAsInNode(lives: readonly Step[][], reportedNumbers: string) {
   const inLua = reportedNumbers
     .trim()
@@ -71,7 +71,7 @@ function expectAsInNode(lives: readonly Step[][], reportedNumbers: string) {
   expect(refused).toBeGreaterThan(lives.length);
 }
 
-test.each(["lua5.1", "luajit"])("the script, in %s, tells what Node tells", (lua) => {
+test.each(["lua5.1", "luajit"])("the script, in %s, reports what Node reports", (lua) => {
   const lives = fc.sample(life, { numRuns: 2000, seed: 7 });
   const reportedNumbers = execFileSync(lua, ["test/parity/deferred-charge.lua"], {
     cwd: project,
@@ -82,7 +82,7 @@ test.each(["lua5.1", "luajit"])("the script, in %s, tells what Node tells", (lua
   expectAsInNode(lives, reportedNumbers);
 });
 
-test("the shared dict of a real nginx tells what Node tells", async () => {
+test("the shared dict of a real nginx reports what Node reports", async () => {
   const lives = fc.sample(life, { numRuns: 500, seed: 11 });
   const player = `location = /settlement {
     client_max_body_size 8m;

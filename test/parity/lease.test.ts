@@ -1,5 +1,5 @@
-// Leases in a real Redis: the scripts answer and store what the functions that they are made of do in Node, whatever is
-// asked in whatever order. There Redis' clock is replaced by a number of the call, so that both see the same times.
+// Compares leases in a real Redis with Node: the scripts answer and store what the functions that they are made of do in Node,
+// whatever is requested in whatever order. Redis' clock is replaced by a number of the call, so that both see the same times.
 
 import { execFileSync } from "node:child_process";
 import { resolve } from "node:path";
@@ -62,7 +62,7 @@ const keyOf = ({ name }: Limit) => `{policy}:${name}`;
 const numbersOf = ({ algorithm, quota, windowUs, burst, precisionUs }: Limit) =>
   [algorithm, ...[quota, windowUs, precisionUs === 0 ? burst : precisionUs].map(String)] as const;
 
-/** Redis whose clock says what the call's last two arguments do, and which forgets nothing while that clock stands still. */
+/** Wraps Redis: its clock shows the call's last two arguments, and it forgets nothing while that clock stands still. */
 const timeless = `
   local real = redis
   local redis = {
@@ -77,7 +77,7 @@ const timeless = `
   }
 `;
 
-/** Runs a script at a time that the call tells, or at Redis' own. */
+/** Runs a script at the given time, or at Redis' own. */
 async function run(name: keyof typeof scripts, keys: string[], args: string[], nowUs?: number): Promise<number[]> {
   if (nowUs === undefined) return (await redis.eval(scripts[name], keys.length, ...keys, ...args)) as number[];
   const argv = [...args, `${Math.floor(nowUs / second)}`, `${nowUs % second}`];
@@ -127,7 +127,7 @@ describe("in a real Redis", () => {
         }
         const who = random(seqs.length);
         const last = seqs[who] as number;
-        // Mostly a new message; else an old one, or the last one again.
+        // Most messages are new; others are an old one, or the last one again.
         const seq = random(4) > 0 ? last + 1 : Math.max(1, last - random(3));
         seqs[who] = Math.max(last, seq);
         const acknowledged = Math.max(0, seq - 1 - (random(5) === 0 ? 1 : 0));
@@ -169,27 +169,27 @@ describe("in a real Redis", () => {
   const slow: Limit = { ...limit("slow", "token-bucket", 10, 10), windowUs: 100 * second };
   const parameters = { horizonUs: 100_000, lifetimeUs: 300_000 };
 
-  test("a grant is debited at once, is told again the same, and is kept for as long as something is owed for it", async () => {
+  test("a grant is debited at once, is returned the same again, and is kept for as long as something is owed for it", async () => {
     const message = { holder: "a", seq: 1, acknowledged: 0, kept: 0, back: 0, want: 5 };
     const first = await exchangeIn([slow], message, parameters);
     expect(first.slice(0, 8)).toEqual([1, 1, 5, 0, 300_000, 0, 0, 5]);
     expect(await exchangeIn([slow], message, parameters)).toEqual([...first.slice(0, 8), expect.any(Number)]);
     expect((await chargeIn([slow], 6))[0]).toBe(0);
     expect((await chargeIn([slow], 5))[0]).toBe(1);
-    // 0.3 s of life, and 50 s until five units have refilled.
+    // The key lives 0.3 s for the grant, and 50 s until five units have refilled.
     const px = await redis.pttl(ledgerKey);
     expect(px).toBeGreaterThan(49_000);
     expect(px).toBeLessThanOrEqual(50_301);
   });
 
-  test("the exact path finds what is out not refilled, and what was out refilling from when it expired", async () => {
+  test("the exact path finds units on lease not refilled, and those that were refilling from when their lease expired", async () => {
     await exchangeIn(
       [slow],
       { holder: "a", seq: 1, acknowledged: 0, kept: 0, back: 0, want: 5 },
       { ...parameters, lifetimeUs: 5 * second },
       startUs,
     );
-    // Redis has lost the counter alone: the ledger still says it.
+    // Redis has lost only the counter; the ledger still has the units.
     await redis.del(keyOf(slow));
     expect((await chargeIn([slow], 6, startUs + 4 * second))[0]).toBe(0);
     expect((await chargeIn([slow], 6, startUs + 15 * second - 1))[0]).toBe(0);

@@ -1,5 +1,5 @@
-// `npm run parity`: plays a million random decisions of each algorithm in Node and in each other runtime, and prints what
-// was compared. With --break, one line is broken on purpose in all but Node: succeeds when that was found. README.md here.
+// `npm run parity`: plays a million random decisions of each algorithm in Node and in each other runtime, and prints what was
+// compared. With --break, one line is broken in all but Node, and the run succeeds if the break is found. See README.md here.
 
 import { parseArgs } from "node:util";
 import { requireGatewayBuild } from "../../launch/gateway-build.ts";

@@ -1,4 +1,4 @@
-// Plays traces on counters in memory: in Node, in the browser, and in Lua on the modules that nginx runs.
+// Plays traces on counters in memory: in Node, in the browser, and in Lua with the modules that nginx runs.
 
 import { admitsAll, type Counter, chargeAll } from "../../limiter/src/algorithms/charge-all.ts";
 import { concurrency, renewSlots } from "../../limiter/src/algorithms/concurrency.ts";
@@ -29,7 +29,7 @@ export function memoryPlayer(): Player {
     }
   }
 
-  /** A store forgets what a refusal, or a peek, has made of the counter. */
+  /** Restores the counter, since a store does not write what a refusal or a peek has made of it. */
   function forget(counter: Kept): void {
     if (!keepsEntries(counter.rate)) return;
     const { before } = counter;

@@ -2,7 +2,7 @@
 
 local product = dofile("test/gateway/product.lua")
 
--- Before the store is loaded: it takes the time from here, and tells its decisions there.
+-- These replacements come before the store is loaded: it reads the time here, and reports its decisions there.
 local time = 0
 local heard, heardCount = {}, 0
 product.module("gateway.src.runtime.clock").nowUs = function()
@@ -44,7 +44,7 @@ return function(trace)
     for _, key in ipairs(dict:get_keys(0)) do
       dict:delete(key)
     end
-    -- Every fourth as if several workers had to agree: with locks, and lone fixed windows by incr.
+    -- Every fourth trace runs as with several workers: with locks, and with incr for single fixed windows.
     begun = begun + 1
     store.openNodeStore(begun % 4 == 0 and 2 or 1, 1)
     player.edit(newLimits)

@@ -1,4 +1,4 @@
-// Policies and keys in Node, by the vectors; test/gateway/policies_spec.lua plays the same in nginx's Lua.
+// Tests policies and keys in Node by the vectors; test/gateway/policies_spec.lua does the same in nginx's Lua.
 
 import { describe, expect, test } from "vitest";
 import { compilePolicy } from "../../limiter/src/compiled/compile.ts";
@@ -31,7 +31,7 @@ describe("in Node, a policy document", () => {
   }
 });
 
-describe("in Node, a request meets its policies in order:", () => {
+describe("in Node, a request matches its policies in order:", () => {
   const { policies, requests } = readVectors("policy-matching");
   const compiled = policies.map(({ app, document }) => compilePolicy(app, validatePolicy(document).policy as Policy));
   for (const { host, path, method, headers = {}, policies: expected } of requests) {

@@ -1,5 +1,5 @@
-// Random decisions of each algorithm, in Node and in each other runtime; and that the runner finds a break. These are a fifth of
-// those that `npm run parity` plays: two cores take four minutes for all.
+// Compares random decisions of each algorithm in Node and in each other runtime, and tests that the runner finds a break. This
+// is a fifth of what `npm run parity` plays, which takes two cores four minutes.
 
 import { execFile } from "node:child_process";
 import { join } from "node:path";
@@ -16,7 +16,7 @@ const decisionsOfEach = 200_000;
 
 beforeAll(requireGatewayBuild, 2 * minutes);
 
-describe("on the same random traces, the same is decided and stored", () => {
+describe("on the same random traces, decisions and stored counters are the same", () => {
   let parity: Parity;
 
   beforeAll(async () => {
@@ -45,7 +45,7 @@ describe("on the same random traces, the same is decided and stored", () => {
   });
 });
 
-// Each but the last builds everything from a copy of its own.
+// Each test but the last builds everything from a copy of its own.
 describe.concurrent("npm run parity -- --break", () => {
   const [first] = breaks;
 
@@ -64,7 +64,7 @@ describe.concurrent("npm run parity -- --break", () => {
       const { status, stdout } = await run("--break", first?.name ?? "", "--runtime", "luajit", "--runtime", "nginx");
       expect(stdout).toContain("The break was found.");
       expect(status).toBe(0);
-      // Behind what the build says, where there is something to build. Whichever finds it first; the other plays its trace then.
+      // The report follows the build's output, if any. One runtime finds the break first; the other plays its trace.
       const report = stdout.split("\n\n").find((text) => text.includes(" differs from node. ")) ?? "";
       const [, finder = ""] = /^(luajit|nginx) differs/m.exec(report) ?? [];
       expect(report).toMatch(/^ {2}sliding-window: \d+ per \d+ ms/m);
@@ -77,7 +77,7 @@ describe.concurrent("npm run parity -- --break", () => {
   );
 
   test(
-    "fails when a break went unnoticed",
+    "fails if a break is not noticed",
     async () => {
       const { status, stdout } = await run(
         "--break",
@@ -93,7 +93,7 @@ describe.concurrent("npm run parity -- --break", () => {
     2 * minutes,
   );
 
-  test("names the breaks that it knows", async () => {
+  test("lists the breaks that it knows", async () => {
     const { status, stderr } = await run("--break", "no such");
     expect(stderr).toBe(
       `--break: expected one of ${breaks.map(({ name }) => `"${name}"`).join(", ")}, got "no such"\n`,

@@ -9,7 +9,7 @@ import { algorithms, mixed, randomTrace } from "./trace.ts";
 
 export interface ParityOptions {
   readonly seed: number;
-  /** Of each algorithm, in each runtime; and a quarter as many of groups, each counter of a group counted. */
+  /** Decisions of each algorithm in each runtime, and a quarter as many of groups, where each counter of a group counts. */
   readonly decisions: number;
   readonly runtimes: readonly RuntimeName[];
   readonly families: readonly number[];
@@ -19,18 +19,18 @@ export interface Pair {
   readonly runtime: string;
   /** Decisions that were compared with Node's. */
   decisions: number;
-  /** Counters, or groups of them, of which something differed. */
+  /** Counters, or groups of them, with any difference. */
   differences: number;
-  /** What its processes took, side by side with others'. */
+  /** The time that its processes took, side by side with others. */
   seconds: number;
 }
 
 export interface Parity {
   readonly pairs: readonly Pair[];
-  /** Of each family that was played: the part of all asks that was allowed. */
+  /** For each family that was played, the part of all asks that was allowed. */
   readonly allowed: Readonly<Record<string, number>>;
   readonly seconds: number;
-  /** The first difference of each runtime, at its shortest. */
+  /** The first difference of each runtime, shrunk to the shortest trace. */
   readonly reports: readonly string[];
 }
 
@@ -83,12 +83,12 @@ function sharesOf({ seed, decisions, families }: ParityOptions): Share[] {
   return shares;
 }
 
-/** As many shares at once as there are processors. Of a runtime that is one process alone, one share after the other. */
+/** Plays as many shares at once as there are processors; a runtime with only one process plays one share after the other. */
 async function playAll(runtimes: readonly Runtime[], shares: readonly Share[]): Promise<Played[]> {
   const waiting = runtimes.flatMap((runtime) =>
     shares.map((share): Played => ({ runtime, share, lines: [], seconds: 0 })),
   );
-  // Those that cannot be split first, or one processor would wait for them in the end.
+  // Runtimes that cannot be split come first, or one processor would wait for them in the end.
   waiting.sort((a, b) => Number(a.runtime.parallel) - Number(b.runtime.parallel));
   const played = [...waiting];
   const busy = new Set<Runtime>();
@@ -99,7 +99,7 @@ async function playAll(runtimes: readonly Runtime[], shares: readonly Share[]): 
       if (next === undefined) return;
       busy.add(next.runtime);
       const began = performance.now();
-      // A runtime that fails differs from one that does not: which counter it was, judging finds out.
+      // A runtime that fails differs from one that does not. The assessment finds out which counter it was.
       next.lines = await next.runtime.digests(next.share).catch(() => []);
       next.seconds = (performance.now() - began) / 1000;
       busy.delete(next.runtime);
@@ -165,7 +165,7 @@ async function firstThatFails(node: Runtime, runtime: Runtime, share: Share): Pr
   throw new Error(`${runtime.name} failed at ${JSON.stringify(share)}, but no counter of it alone`);
 }
 
-/** One line a pair, and one for what the traces were like. */
+/** @returns a line for each pair, and one with the parts that were allowed */
 export function tableOf({ pairs, allowed, seconds }: Parity): string {
   const lines = pairs.map(
     ({ runtime, decisions, differences, seconds: own }) =>

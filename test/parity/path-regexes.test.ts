@@ -1,5 +1,5 @@
-// Random regular expressions on random paths: LuaJIT, for which a path is bytes, answers what Node answers, for which it is
-// UTF-16.
+// Plays random regular expressions on random paths: LuaJIT, for which a path is bytes, must answer what Node answers, for which
+// it is UTF-16.
 
 import { execFileSync } from "node:child_process";
 import { resolve } from "node:path";

@@ -1,14 +1,14 @@
--- A player in a process of its own, run in the tree that holds gateway/dist: answers each line of standard input, see
--- answers.lua, and closes each answer by a line of one dot.
+-- A player in a process of its own, run in the tree with gateway/dist: it answers each line of standard input (see
+-- answers.lua), and ends each answer with a line of one dot.
 --
---   luajit  test/parity/play.lua modules <directory of the traces in Lua>   by the modules that nginx runs
---   lua5.1  test/parity/play.lua scripts <directory of the traces in Lua>   by the scripts that Redis runs
+--   luajit  test/parity/play.lua modules <directory of the traces in Lua>   with the modules that nginx runs
+--   lua5.1  test/parity/play.lua scripts <directory of the traces in Lua>   with the scripts that Redis runs
 
 local kind, luaDir = arg[1], arg[2]
 local product = dofile("test/gateway/product.lua")
 local answers = dofile("test/parity/answers.lua")
 
--- Traces in Lua come from their directory, the limiter's modules from the gateway's bundle.
+-- Traces in Lua come from their directory, and the limiter's modules from the gateway's bundle.
 local own = require
 local loaded = {}
 local function load(name)

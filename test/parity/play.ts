@@ -1,5 +1,5 @@
-// Node's player, one of the processes that are compared: `node test/parity/play.ts seed family first counters asks`
-// prints a line a counter: its digest, how many were asked, how many were allowed.
+// Node's player, one of the compared processes: `node test/parity/play.ts seed family first counters asks` prints a line per
+// counter: its digest, how many were asked, how many were allowed.
 
 import { memoryPlayer } from "./memory-player.ts";
 import { play, randomTrace } from "./trace.ts";

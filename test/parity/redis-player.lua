@@ -1,13 +1,13 @@
--- Plays traces through the scripts that Redis runs: in Redis itself, and in Lua 5.1 on a stand-in for it.
+-- Plays traces with the scripts that Redis runs: in Redis itself, and in Lua 5.1 on a stand-in for it.
 --
--- `redis` has: scripts, a table of functions by name; run(name, keys, argv), which calls one at the time `nowUs`; get(key),
--- what is stored or false; clear(keys); unpack, as struct.unpack. `trace` is the module of that name.
+-- `redis` has: scripts, a table of functions by name; run(name, keys, argv), which calls one at the time `nowUs`; get(key), which
+-- returns what is stored, or false; clear(keys); unpack, like struct.unpack. `trace` is the module of that name.
 
 local function whole(number)
   return string.format("%.0f", number)
 end
 
--- The length of an algorithm's ticks. Node asks the limiter: were this another, what is stored would differ.
+-- Returns the length of an algorithm's ticks. Node takes it from the limiter: a different one would change what is stored.
 local function tickUsOf(limit)
   if limit.algorithm == "sliding-window" then
     return limit.precisionUs
@@ -43,7 +43,7 @@ return function(redis, trace)
       local size = limit.algorithm == "sliding-window" and limit.precisionUs or limit.burst
       texts[i] = { limit.algorithm, whole(limit.quota), whole(limit.windowUs), whole(size) }
     end
-    -- One counter has a script of its own, where there is one.
+    -- A single counter uses the script of its algorithm, if there is one.
     local name = "charge_" .. limits[1].algorithm:gsub("-", "_")
     if #limits == 1 and redis.scripts[name] then
       chargeName = name

@@ -1,4 +1,4 @@
-// The scripts in a real Redis, by its own clock: what it replies, what it stores and for how long.
+// Tests the scripts in a real Redis, by its own clock: what they reply, what they store and for how long.
 
 import { execFileSync } from "node:child_process";
 import { resolve } from "node:path";
@@ -83,7 +83,7 @@ describe("in a real Redis, the script", () => {
     return redis.evalsha(sha1, 1, prefix + name, ...args);
   }
 
-  /** What is stored of a counter of which no earlier tick counts. */
+  /** @returns what is stored of a counter that has no earlier ticks */
   async function stored(key: string): Promise<number[]> {
     const bytes = (await redis.getBuffer(key)) as Buffer;
     expect(bytes).toHaveLength(16);
@@ -96,11 +96,11 @@ describe("in a real Redis, the script", () => {
     return redis.evalsha(script.sha1, keys.length, ...keys, ...args) as Promise<number[]>;
   }
 
-  test("is known by the SHA-1 that the gateway calls it by", async () => {
+  test("has the SHA-1 by which the gateway calls it", async () => {
     for (const { source, sha1 } of Object.values(scripts)) expect(await redis.script("LOAD", source)).toBe(sha1);
   });
 
-  test("allows the burst and refuses the next, telling the wait", async () => {
+  test("allows the burst and refuses the next, with the wait", async () => {
     const replies: number[][] = [];
     for (let i = 0; i < 6; i++) replies.push(await ask([[hour, 1]]));
     expect(replies.map(([allowed, own, remaining]) => [allowed, own, remaining])).toEqual([
@@ -112,7 +112,7 @@ describe("in a real Redis, the script", () => {
       [0, 0, 0],
     ]);
     const [, , , retryAfterUs = 0, resetAfterUs = 0] = replies[5] as number[];
-    // 12 minutes a unit, less the moment that the six calls took.
+    // A unit takes 12 minutes, less the time that the six calls took.
     expect(retryAfterUs).toBeGreaterThan(715_000_000);
     expect(retryAfterUs).toBeLessThanOrEqual(720_000_000);
     expect(resetAfterUs - retryAfterUs).toBe(4 * 720_000_000);
@@ -123,7 +123,7 @@ describe("in a real Redis, the script", () => {
     expect(await redis.dbsize()).toBe(0);
   });
 
-  test("charges all of a group or none, and tells which refused", async () => {
+  test("charges all of a group or none, and reports which refused", async () => {
     const both = [
       [hour, 1],
       [year, 2],
@@ -164,7 +164,7 @@ describe("in a real Redis, the script", () => {
     expect(yearlyMs).toBeLessThanOrEqual(2 * 31_622_400_000);
   });
 
-  test("is asked for again after Redis has forgotten it, and nothing was charged then", async () => {
+  test("can be loaded again after Redis has forgotten it, and nothing is charged before", async () => {
     await redis.script("FLUSH");
     await expect(ask([[hour, 1]])).rejects.toThrow(/^NOSCRIPT/);
     expect(await redis.dbsize()).toBe(0);
@@ -174,12 +174,12 @@ describe("in a real Redis, the script", () => {
   });
 
   test.each(["token-bucket", "fixed-window", "sliding-window", "sliding-log", "leaky-bucket", "concurrency"] as const)(
-    "of counters of one limit replies and stores as the script of groups does for each: %s",
+    "for counters of one limit replies and stores as the script of groups does for each: %s",
     async (algorithm) => {
       const own = (scripts as Record<string, Script>)[`charge_${algorithm.replaceAll("-", "_")}`] as Script;
       const limit = { ...hour, algorithm, precisionUs: 360_000_000 };
       const [, ...args] = argumentsOf(limit, 2);
-      // One comes three times, and is refused the third time.
+      // One counter comes three times, and is refused the third time.
       const order = ["a", "b", "a", "c", "a"];
       const keys = order.map((key) => `{run}${key}`);
       const packed = (await redis.callBuffer("EVALSHA", own.sha1, order.length, ...keys, ...args)) as Buffer;
@@ -189,13 +189,13 @@ describe("in a real Redis, the script", () => {
         const [, ...alone] = group as number[];
         const inRun = Array.from({ length: 6 }, (_, k) => packed.readDoubleLE(i * 48 + k * 8));
         expect(inRun.slice(0, 2)).toEqual(alone.slice(0, 2));
-        // They were asked at different moments.
+        // The two calls were made at different moments.
         for (const k of [2, 3, 4]) {
           expect(Math.abs((inRun[k] as number) - (alone[k] as number))).toBeLessThan(1_000_000);
         }
         expect(Math.abs((inRun[5] as number) - (alone[5] as number))).toBeLessThan(400_000_000);
       }
-      // The same units are taken: what is left then is the same.
+      // The same units were charged, so the same remain.
       for (const key of order) {
         const left = (of: string) => redis.evalsha(scripts.peek.sha1, 1, of + key, algorithm, ...args);
         expect(((await left("{run}")) as number[])[1]).toBe(((await left("{one}")) as number[])[1]);
@@ -209,7 +209,7 @@ describe("in a real Redis, the script", () => {
     expect(await redis.dbsize()).toBe(0);
   });
 
-  test("gives back what a charge took, and nothing of a counter that is not there", async () => {
+  test("refunds what a charge took, and nothing if the counter does not exist", async () => {
     const key = prefix + counterSuffix(year);
     const chargedAtUs = (await ask([[year, 3]]))[6] as number;
     const refund = () => redis.evalsha(scripts.refund.sha1, 1, key, ...argumentsOf(year, 2), chargedAtUs);
@@ -220,7 +220,7 @@ describe("in a real Redis, the script", () => {
     expect(await redis.dbsize()).toBe(0);
   });
 
-  test("holds a slot for another life, for as long as Redis keeps it", async () => {
+  test("renews a slot for another lifetime, for as long as Redis keeps it", async () => {
     const key = prefix + counterSuffix(slots);
     const takenAtUs = (await ask([[slots, 1]]))[6] as number;
     expect(await stored(key)).toEqual([takenAtUs, 1]);

@@ -1,4 +1,4 @@
-// The runtimes that are compared, each behind the same two questions.
+// The compared runtimes, each behind the same two methods.
 
 import { type ChildProcessWithoutNullStreams, execFile, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -31,12 +31,12 @@ export interface Runtime {
   /** Whether its shares may be played at the same time. */
   readonly parallel: boolean;
   /**
-   * A line a counter: its digest, how many were asked, how many were allowed.
+   * Plays a share. @returns a line per counter: its digest, how many were asked, how many were allowed
    *
-   * @throws where the runtime fails, as `replay` does
+   * @throws if the runtime fails, as `replay` does
    */
   digests(share: Share): Promise<string[]>;
-  /** Of each event the numbers that `play` hears. */
+  /** @returns for each event the numbers that `play` reports */
   replay(trace: readonly number[]): Promise<number[][]>;
   stop(): Promise<void>;
 }
@@ -52,7 +52,7 @@ export function startRuntime(name: RuntimeName, build: Build): Promise<Runtime> 
   return InBrowser.start(build);
 }
 
-/** What the others are compared with: always of the project itself. */
+/** Node, with which the others are compared; it always runs the project itself. */
 export class InNode implements Runtime {
   readonly name = "node";
   readonly parallel = true;
@@ -72,7 +72,7 @@ export class InNode implements Runtime {
   async stop(): Promise<void> {}
 }
 
-/** A process a share; one more for all replays. */
+/** Starts a process for each share, and one more for all replays. */
 class LuaProcess implements Runtime {
   readonly name: string;
   readonly parallel = true;
@@ -115,7 +115,7 @@ class LuaProcess implements Runtime {
   }
 }
 
-/** A process that answers a line by lines, the last of them a dot. */
+/** A process that answers one line with several lines, the last of them a dot. */
 class Asked {
   readonly #child: ChildProcessWithoutNullStreams;
   #lines: string[] = [];
@@ -153,7 +153,7 @@ class Asked {
   }
 }
 
-/** In scripts of many decisions each, in which the product's scripts are functions and the time is the trace's. */
+/** Runs scripts of many decisions each, in which the product's scripts are functions and the time is the trace's. */
 class InRedis implements Runtime {
   readonly name = "redis";
   readonly parallel = false;
@@ -176,7 +176,7 @@ class InRedis implements Runtime {
   }
 
   async digests(share: Share): Promise<string[]> {
-    // A script of more than 5 s would have others told that Redis is busy.
+    // After a script of more than 5 s, Redis would reply to others that it is busy.
     const step = 50;
     const lines: string[] = [];
     for (let done = 0; done < share.counters; done += step) {
@@ -200,7 +200,7 @@ class InRedis implements Runtime {
   }
 }
 
-/** Keys keep their time to live, which Redis does not let pass while a script runs. */
+/** Keys keep their time to live, because Redis' clock does not advance while a script runs. */
 async function redisDriver({ root, luaDir, trace }: Build): Promise<string> {
   const print = `for name, script in pairs(dofile("gateway/dist/sluice_redis_scripts.lua")) do
     io.write("scripts.", name, " = function(KEYS, ARGV)\\n", script.source, "\\nend\\n")
@@ -235,7 +235,7 @@ real.call("FLUSHALL")
 return answers(trace, newPlayer(product, trace), ARGV[1])`;
 }
 
-/** In the worker of an nginx of the test's own. */
+/** Runs in the worker of an nginx of the test's own. */
 class InNginx implements Runtime {
   readonly name = "nginx";
   readonly parallel = false;
@@ -288,7 +288,7 @@ class InNginx implements Runtime {
   }
 }
 
-/** The page holds the bundle and nothing else. */
+/** The page has the bundle and nothing else. */
 class InBrowser implements Runtime {
   readonly name = "browser";
   readonly parallel = false;

@@ -1,4 +1,4 @@
-// The shortest trace on which two runtimes differ, in words.
+// Finds the shortest trace on which two runtimes differ, and describes it in words.
 
 import fc from "fast-check";
 import type { Runtime } from "./runtimes.ts";
@@ -8,7 +8,7 @@ interface TraceLimit {
   readonly algorithm: number;
   readonly quota: number;
   readonly windowMs: number;
-  /** Burst of a bucket, blocks of a sliding-window. */
+  /** The burst of a bucket, or the number of blocks of a sliding-window. */
   readonly size: number;
 }
 
@@ -24,17 +24,17 @@ const slidingWindow = algorithms.indexOf("sliding-window");
 const maxUnits = 2 ** 31;
 const longestWindowMs = 366 * 86_400_000;
 const earliestUs = 1_500_000_000_000_000;
-/** A candidate takes some ms: two runtimes play it. */
+/** A candidate takes some ms, because two runtimes play it. */
 const longestMs = 60_000;
 
 export interface Difference {
-  /** The shortest. */
+  /** The shortest trace that shows the difference. */
   readonly trace: readonly number[];
-  /** What each runtime says in it. */
+  /** What each runtime reports on it. */
   readonly words: string;
 }
 
-/** @param trace on which they differ: a long one */
+/** @param trace a long trace on which they differ */
 export async function shortestDifference(node: Runtime, other: Runtime, trace: readonly number[]): Promise<Difference> {
   const first = await firstDifference(node, other, trace);
   if (first === undefined) {
@@ -56,8 +56,8 @@ export async function shortestDifference(node: Runtime, other: Runtime, trace: r
 }
 
 /**
- * Leaves out events, halves of the list first and single ones last. The others keep their moments, and what they give back:
- * fast-check would leave out one at a time, and all that follows would come sooner and mean another ask.
+ * Leaves out events, halves of the list first and single ones last. The others keep their moments, and the asks that they
+ * refund: fast-check would leave out one at a time, so that everything after it came sooner and meant another ask.
  */
 async function withoutNeedless(story: Story, differs: (story: Story) => Promise<boolean>): Promise<Story> {
   let shortest = story;
@@ -71,7 +71,7 @@ async function withoutNeedless(story: Story, differs: (story: Story) => Promise<
   return shortest;
 }
 
-/** Windows of a round length, from 1 ms on, with all steps as much shorter: fast-check would shrink one number at a time. */
+/** Makes windows a round length, from 1 ms up, and all steps as much shorter: fast-check would shrink one number at a time. */
 async function inRoundNumbers(story: Story, differs: (story: Story) => Promise<boolean>): Promise<Story> {
   const shortestMs = Math.min(...story.limits.map(({ windowMs }) => windowMs));
   for (let ms = 1; ms < shortestMs; ms *= 10) {
@@ -111,7 +111,7 @@ function without({ events, ...rest }: Story, at: number, count: number): Story {
   return { ...rest, events: kept };
 }
 
-/** All that shrinking may turn the story into: fewer events, smaller numbers. */
+/** Everything that shrinking may turn the story into: fewer events, smaller numbers. */
 function stories({ limits }: Story): fc.Arbitrary<Story> {
   const units = fc.integer({ min: 1, max: maxUnits });
   const afterUs = fc.integer({ min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER });
@@ -137,7 +137,7 @@ function stories({ limits }: Story): fc.Arbitrary<Story> {
   });
 }
 
-/** What random traces hold: blocks of whole ms or ten of them, and no step of 2^31 windows (see `randomTrace`). */
+/** Returns whether the story is like a random trace: blocks of whole ms or ten of them, no step of 2^31 windows (`randomTrace`). */
 function isLegal({ limits, events }: Story): boolean {
   const shortestUs = Math.min(...limits.map(({ windowMs }) => windowMs)) * 1_000;
   return (
@@ -157,7 +157,7 @@ function storyOf(trace: readonly number[]): Story {
     windowMs: windowUs / 1_000,
     size: algorithm === slidingWindow ? windowUs / size : size,
   }));
-  // Without -0, which no number of fast-check's is.
+  // Adding 0 removes -0, which fast-check never makes.
   const events = rows.slice(count).map((row) => row.map((number) => number + 0) as unknown as TraceEvent);
   return { startUs, limits, events };
 }
@@ -172,7 +172,7 @@ function traceOf({ startUs, limits, events }: Story): number[] {
   return [startUs, limits.length, ...numbers, ...events.flat()];
 }
 
-/** The place of the first event of which they differ; of the last where the other fails. */
+/** @returns the index of the first event on which they differ, or of the last if the other one fails */
 export async function firstDifference(
   node: Runtime,
   other: Runtime,
@@ -183,7 +183,7 @@ export async function firstDifference(
   return index < 0 ? undefined : got.length === 0 ? expected.length - 1 : index;
 }
 
-/** None where the runtime fails. */
+/** @returns no answers if the runtime fails */
 function answersOf(runtime: Runtime, trace: readonly number[], failed?: (error: Error) => void): Promise<number[][]> {
   return runtime.replay(trace).catch((error: Error) => {
     failed?.(error);
@@ -245,7 +245,7 @@ function answerInWords([kind]: TraceEvent, numbers: readonly number[], limits: n
     }
   }
   if (kind === renew && numbers.length > at) {
-    // A renewal of nothing says nothing: what follows are the stored numbers alone.
+    // A renewal of nothing reports nothing, so that only the stored numbers follow.
     let rest = at;
     for (let i = 0; i < limits && rest < numbers.length; i++) rest += 1 + (numbers[rest] as number);
     if (rest !== numbers.length) words.push(numbers[at++] === -1 ? "lost" : "held");

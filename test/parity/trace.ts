@@ -1,9 +1,9 @@
-// Random traces, and what a runtime makes of them. This module runs in every runtime that is compared: as it is in Node,
-// bundled in the browser, as Lua in the others. So it imports nothing that would have to be there, its numbers are whole
-// and its products stay below 2^53.
+// Makes random traces, and plays them. This module runs in every compared runtime: as it is in Node, bundled in the browser, as
+// Lua in the others. So it imports nothing that would have to exist there, its numbers are whole, and its products stay below
+// 2^53.
 //
-// A trace is a list of numbers: the time it begins at, how many limits are charged together, four numbers a limit
-// (algorithm, quota, window, burst or precision), then four an event:
+// A trace is a list of numbers: the time at which it begins, how many limits are charged together, four numbers per limit
+// (algorithm, quota, window, burst or precision), then four per event:
 //
 //   0 ask      µs since the event before, cost
 //   1 peek     µs since the event before, cost
@@ -22,23 +22,23 @@ export interface TraceLimit {
   precisionUs: number;
 }
 
-/** A runtime's way to its counters. What was told: six numbers a limit, as the Redis script replies them. */
+/** A runtime's access to its counters. Reported are six numbers per limit, as the Redis script replies them. */
 export interface Player {
-  /** Forgets all counters. */
+  /** Removes all counters, and sets the limits. */
   begin: (this: void, limits: readonly TraceLimit[]) => void;
   edit: (this: void, limits: readonly TraceLimit[]) => void;
   ask: (this: void, nowUs: number, cost: number, reportedNumbers: number[]) => boolean;
-  /** The sixth number is 0: nothing was charged. */
+  /** The sixth number is 0, because nothing was charged. */
   peek: (this: void, nowUs: number, cost: number, reportedNumbers: number[]) => void;
   refund: (this: void, nowUs: number, cost: number, moments: readonly number[]) => void;
-  /** @returns the moment in which the slots are held now; -1 when they are lost */
+  /** @returns the moment at which the slots are held now, or -1 if they are lost */
   renew: (this: void, nowUs: number, slots: number, heldAtUs: number) => number;
-  /** Appends what is stored of a limit's counter: its moment, its count, and two numbers an entry (see `entriesOf`). */
+  /** Appends what is stored of a limit's counter: its moment, its count, and two numbers per entry (see `entriesOf`). */
   stored: (this: void, limit: number, nowUs: number, into: number[]) => void;
 }
 
 export interface Outcome {
-  /** Of all decisions, and of what was stored now and then. */
+  /** A digest of all decisions, and of what was stored now and then. */
   digest: number;
   asked: number;
   allowed: number;
@@ -52,7 +52,7 @@ export const algorithms: readonly Algorithm[] = [
   "leaky-bucket",
   "concurrency",
 ];
-/** Each algorithm alone, then groups of any. */
+/** The family of groups of any algorithms; each other family has one algorithm. */
 export const mixed = 6;
 
 export const numbersReported = 6;
@@ -64,7 +64,7 @@ export const refund = 2;
 export const renew = 3;
 export const edit = 4;
 
-/** What is stored is read after so many events, and at the end. */
+/** The stored counters are read each time this many events have passed, and at the end. */
 const storedEvery = 40;
 const maxUnits = 2147483648;
 const longestWindowMs = 31622400000;
@@ -75,7 +75,7 @@ const wrap = 4294967296;
 const prime = 2147483647;
 const generatorBase = 48271;
 
-/** The trace of the counter of this number. @param family an algorithm's place in the list, or `mixed` */
+/** @param family an algorithm's index in the list, or `mixed` @returns the trace of the counter with this number */
 export function randomTrace(seed: number, family: number, counter: number, asks: number): number[] {
   state = 1 + (((seed % 1000003) * 7919 + family * 1000003 + counter * 40692) % (prime - 1));
   for (let i = 0; i < 3; i++) below(2);
@@ -89,7 +89,7 @@ export function randomTrace(seed: number, family: number, counter: number, asks:
   for (let i = 0; i < count; i++) {
     const algorithm = family === mixed ? below(mixed) : family;
     const quota = randomUnits();
-    // Those of a group are not too far apart, or a step of the longest would be ages for the shortest.
+    // The windows of a group are not too far apart, or a step of the longest would be ages for the shortest.
     if (i > 0) windowMs = Math.min(longestWindowMs, windowMs * (1 + below(100)));
     const windowUs = windowMs * 1000;
     const size = algorithm === 2 ? randomPrecisionUs(windowUs) : randomUnits();
@@ -100,7 +100,7 @@ export function randomTrace(seed: number, family: number, counter: number, asks:
     slowest = Math.max(slowest, Math.min(windowUs / quota, 10000000000000));
   }
   const holdsSlots = family === 5;
-  // Some counters are hardly ever given back to, so that their rings grow.
+  // Some counters are hardly ever refunded, so that their rings grow.
   const refunds = below(2) === 0 ? 4 : holdsSlots ? 40 : 15;
   let asked = 0;
   while (asked < asks) {
@@ -129,8 +129,8 @@ export function randomTrace(seed: number, family: number, counter: number, asks:
 /**
  * Plays a trace.
  *
- * @param heard is filled with a list of numbers for each event: what was told (of a renewal, its moment), then for each
- *   limit how many numbers are stored, and these
+ * @param reported is filled with a list of numbers for each event: what was reported (for a renewal, its moment), then for
+ *   each limit how many numbers are stored, and these
  */
 export function play(player: Player, trace: readonly number[], reported: number[][] | undefined): Outcome {
   const outcome: Outcome = { digest: 1, asked: 0, allowed: 0 };
@@ -143,7 +143,7 @@ export function play(player: Player, trace: readonly number[], reported: number[
   const stored: number[] = [];
   const numbers = count * numbersReported;
   for (let i = 0; i < numbers; i++) reportedNumbers.push(0);
-  // Of each ask its cost and its moments; a cost of 0 when there is nothing to give back.
+  // For each ask, this has its cost and its moments; a cost of 0 means that there is nothing to refund.
   const chargedAts: number[] = [];
   const moments: number[] = [];
   const chargedAtNumbers = count + 1;
@@ -189,7 +189,7 @@ export function play(player: Player, trace: readonly number[], reported: number[
             const heldAtUs = player.renew(nowUs, cost, chargedAts[chargedAt + 1] as number);
             digest = mix(digest, heldAtUs);
             if (reportedNow !== undefined) reportedNow.push(heldAtUs);
-            // What was lost may be asked for again.
+            // Lost slots may be renewed again.
             if (heldAtUs >= 0) chargedAts[chargedAt + 1] = heldAtUs;
           }
         }
@@ -222,8 +222,8 @@ export function play(player: Player, trace: readonly number[], reported: number[
 }
 
 /**
- * Appends two numbers for each entry that holds units, oldest first: when its tick began, and its units. Entries of no
- * units are a store's business, as is where in the ring they lie.
+ * Appends two numbers for each entry that has units, oldest first: when its tick began, and its units. Entries without units
+ * are a store's own matter, and so is their place in the ring.
  */
 export function entriesOf(tickUs: number, counter: CounterState, ring: Ring, into: number[]): void {
   const newest = (counter.atUs / tickUs + counter.offset) % wrap;
@@ -259,29 +259,29 @@ function append(trace: number[], a: number, b: number, c: number, d: number): vo
   trace[length + 3] = d;
 }
 
-/** In halves, so that nothing exceeds 2^53. */
+/** Mixes a number into the digest in halves, so that nothing exceeds 2^53. */
 function mix(digest: number, value: number): number {
   const high = Math.floor((value + 1) / wrap);
   return (digest * generatorBase + high * 9 + (value + 1 - high * wrap)) % prime;
 }
 
-/** Lehmer's generator. */
+/** State of Lehmer's generator. */
 let state = 1;
 
-/** A whole number from 0 to `count` - 1. */
+/** @returns a whole number from 0 to `count` - 1 */
 function below(count: number): number {
   state = (state * generatorBase) % prime;
   return Math.floor((state / prime) * count);
 }
 
-/** Of every order of magnitude alike. */
+/** @returns a number of any order of magnitude, each equally likely */
 function magnitude(max: number, doublings: number): number {
   let value = 1;
   for (let i = below(doublings + 1); i > 0; i--) value *= 2;
   return Math.min(max, value + below(value));
 }
 
-/** Few as often as many, and the most often. */
+/** @returns few units as often as many, and the maximum now and then */
 function randomUnits(): number {
   const choice = below(10);
   if (choice === 0) return maxUnits;
@@ -296,14 +296,14 @@ function randomWindowMs(): number {
   return magnitude(longestWindowMs, 34);
 }
 
-/** A tenth of the window, or whole ms of which it is a multiple. */
+/** @returns a tenth of the window, or whole ms that divide it */
 function randomPrecisionUs(windowUs: number): number {
   const blocks = below(3) === 0 ? 1000 : 1 + below(100);
   if (windowUs % (blocks * 1000) === 0) return windowUs / blocks;
   return windowUs / 10;
 }
 
-/** Mostly one; everything, and more than there can be, now and then. */
+/** @returns mostly one; sometimes everything, or more than there can be */
 function randomCost(capacity: number): number {
   const choice = below(20);
   if (choice < 9) return 1;
@@ -312,10 +312,10 @@ function randomCost(capacity: number): number {
   return 1 + below(Math.max(1, Math.floor(capacity / (1 + below(8)))));
 }
 
-/** Mostly about what the cost takes to come back; sometimes nothing, sometimes back, sometimes far. */
+/** @returns mostly about the time in which the cost refills; sometimes nothing, sometimes a step back, sometimes a long time */
 function randomStepUs(windowUs: number, cost: number, unitUs: number): number {
   const choice = below(100);
-  // The shared dict keeps 32 bits of a window's index: a step of 2^31 windows is more than it can tell.
+  // The shared dict stores 32 bits of a window's index, so it cannot represent a step of 2^31 windows.
   const farUs = windowUs < 1000000 ? day : year;
   const longestUs = Math.min(windowUs * 1000000, 10000000000000);
   if (choice < 30) return 0;

@@ -1,4 +1,4 @@
-// The algorithms' vectors, in every runtime: what is told and what is stored, number by number.
+// Plays the algorithms' vectors in every runtime, and compares what is reported and what is stored, number by number.
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { requireGatewayBuild } from "../../launch/gateway-build.ts";

@@ -1,5 +1,5 @@
-// The vectors: what every runtime must do alike, in JSON that people can read and Lua can too. README.md there tells
-// what the fields mean.
+// The vectors: what every runtime must do alike, in JSON that people and Lua can read. The README.md there explains the
+// fields.
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -17,7 +17,7 @@ export interface VectorLimit {
   readonly ttl?: string;
 }
 
-/** What is told of one limit, and what is stored of it afterwards. */
+/** What is reported of one limit, and what is stored of it afterwards. */
 export interface Reported {
   readonly allowed?: boolean;
   readonly remaining?: number;
@@ -33,7 +33,7 @@ export interface Step extends Partial<Reported> {
   readonly limit?: VectorLimit;
   readonly afterUs?: number;
   readonly cost?: number;
-  /** Gives back what the step of this number took, the first being 1. */
+  /** Refunds what the step with this number took; the first is 1. */
   readonly refund?: number;
   readonly renew?: number;
   readonly heldAtUs?: number;
@@ -44,7 +44,7 @@ export interface Step extends Partial<Reported> {
 export interface Vector {
   readonly name: string;
   readonly limit?: VectorLimit;
-  /** Charged together. */
+  /** Limits that are charged together. */
   readonly limits?: readonly VectorLimit[];
   readonly startUs: number;
   readonly steps: readonly Step[];
@@ -118,7 +118,7 @@ export function limitOf({ algorithm, quota, window, burst, precision, ttl }: Vec
   };
 }
 
-/** The vector as a trace; an edit and the request after it are two events. */
+/** @returns the vector as a trace; an edit and the request after it are two events */
 export function traceOf({ limit, limits = [limit as VectorLimit], startUs, steps }: Vector): number[] {
   const trace = [startUs, limits.length];
   for (const one of limits) {
@@ -139,7 +139,7 @@ export function traceOf({ limit, limits = [limit as VectorLimit], startUs, steps
   return trace;
 }
 
-/** What a vector's steps expect, in the words that `toldOf` has for what a runtime said. */
+/** @returns what a vector's steps expect, in the form that `reportedOf` gives to a runtime's answers */
 export function expectationsOf({ limit, limits = [limit as VectorLimit], steps }: Vector): object[] {
   return steps.map((step, at) => {
     const each = step.each ?? [step as Reported];
@@ -154,7 +154,7 @@ export function expectationsOf({ limit, limits = [limit as VectorLimit], steps }
   });
 }
 
-/** @param heard what the runtime answered to the vector's trace */
+/** @param reported what the runtime answered to the vector's trace */
 export function reportedOf({ limits, steps }: Vector, reported: readonly (readonly number[])[]): object[] {
   const count = limits?.length ?? 1;
   const answers = [...reported];

@@ -1,4 +1,4 @@
-// What a soak is held to. README.md says why each criterion is what it is.
+// The criteria of a soak. README.md gives the reason for each.
 
 import { staleUnits } from "../faults/scenario.ts";
 import { type Loss, mostAtOnce } from "../fixtures/bound.ts";
@@ -9,7 +9,7 @@ import type { Possession } from "./possessions.ts";
 import { metricNames, type Sample } from "./samples.ts";
 import { authoritiesOf, type Held, type Kind, kinds, type Traffic } from "./traffic.ts";
 
-/** A step of the schedule as it went, since the load began. */
+/** A step of the schedule as it actually went; times are since the load began. */
 export interface Happened {
   readonly fromMs: number;
   readonly toMs: number;
@@ -27,16 +27,16 @@ export interface Seen {
   readonly workersKilled: number;
 }
 
-/** So long behind a fault nothing is called quiet: breakers close, gateways connect, workers that were told to end do. */
+/** After a fault, nothing counts as quiet for this long: breakers close, gateways connect, and workers that must quit end. */
 export const settleMs = 4000;
-/** Of what a quarter of the time holds in the middle, the last quarter may hold so much more. */
+/** By how much the last quarter of the time may exceed a quarter in the middle. */
 const growth = { percent: 5, kb: 1024 };
-/** V8 decides by itself how much it leaves uncollected. */
+/** V8 decides by itself how much garbage it leaves uncollected. */
 const growthOfControlPlane = { percent: 10, kb: 8 * 1024 };
-/** Of about seven: the rest of the time there are faults. */
+/** The least number of quiet samples. About seven are taken a minute; the rest of the time there are faults. */
 const samplesAMinute = 3;
 const moreSockets = 4;
-/** Those of clients are as many as requests were last under way at once. */
+/** A process has as many client connections as there were last requests under way at once. */
 const moreClients = 20;
 
 export function isQuiet(happened: readonly Happened[], fromMs: number, toMs: number): boolean {
@@ -108,7 +108,7 @@ function slotFacts({ traffic: { held }, forgotten }: Seen): Fact[] {
   const byShare = Array.from({ length: gatewayCount }, (_, gateway) =>
     mostHeld(held.filter((one) => one.limit === share && one.gateway === gateway)),
   );
-  // Who held a slot that Redis forgot has gone within a second.
+  // The holder of a slot that Redis forgot has gone within a second.
   const forgetsAt = (atMs: number) =>
     limit * forgotten.filter(({ fromMs, toMs }) => fromMs <= atMs && toMs >= atMs - 1000).length;
   const byRedis = mostHeld(
@@ -121,13 +121,13 @@ function slotFacts({ traffic: { held }, forgotten }: Seen): Fact[] {
   ];
 }
 
-/** @param allowedAt what is no excess then @returns the most that were in hand at one moment, without that */
+/** @param allowedAt returns how many more may be held at a moment @returns the most held at one moment beyond these */
 function mostHeld(held: readonly Held[], allowedAt: (atMs: number) => number = () => 0): number {
   const changes = held.flatMap(({ fromMs, toMs }) => [
     { atMs: fromMs, by: 1 },
     { atMs: toMs, by: -1 },
   ]);
-  // At one moment, who leaves goes first.
+  // At the same moment, ends come before beginnings.
   changes.sort((a, b) => a.atMs - b.atMs || a.by - b.by);
   let [most, now] = [0, 0];
   for (const { atMs, by } of changes) {
@@ -166,7 +166,7 @@ interface Quarters {
   readonly last: number;
 }
 
-/** Medians of a middle quarter of the quiet samples and of the last. @param quarter 1 is the second, 2 the third */
+/** @param quarter 1 is the second, 2 the third @returns medians of this quarter of the quiet samples and of the last quarter */
 export function quartersOf<Of>(all: readonly Of[], quarter: number, value: (of: Of) => number): Quarters {
   const part = (index: number) =>
     median(all.slice(Math.floor((all.length * index) / 4), Math.ceil((all.length * (index + 1)) / 4)).map(value));
@@ -194,12 +194,12 @@ function rolesOf(samples: readonly Sample[]): [role: string, held: readonly Poss
   return roles.map((role) => [
     role,
     quiet.flatMap((sample) => sample.roles[role] ?? []),
-    // It was started anew until then.
+    // Until then, the control plane was restarted again and again.
     role === "control plane" ? 2 : 1,
   ]);
 }
 
-/** Their workers live as long as the run: those of the other are killed and reloaded, and are of any age. */
+/** These workers live as long as the run; the other gateway's are killed and reloaded, and may be of any age. */
 const oldWorkers = `gateway ${gatewayCount}, workers`;
 
 function memoryFacts(samples: readonly Sample[]): Fact[] {
@@ -209,7 +209,7 @@ function memoryFacts(samples: readonly Sample[]): Fact[] {
   }));
   const ofOldKb = roles.find(({ role }) => role === oldWorkers)?.memory.before ?? 0;
   return roles.map(({ role, memory }) => {
-    // Young ones grow until they are as large as old ones, and no larger.
+    // Young workers grow until they are as large as old ones, and no larger.
     const before = role.endsWith("workers") ? Math.max(memory.before, ofOldKb) : memory.before;
     return flatMemory(
       `memory of ${role}`,
@@ -233,7 +233,7 @@ function socketFacts(samples: readonly Sample[]): Fact[] {
   });
 }
 
-/** Redis, and the dicts. */
+/** Facts about Redis and the shared dicts. */
 function storeFacts({ samples, workersKilled }: Seen): Fact[] {
   const redis = samples.flatMap((sample) => sample.redis ?? []);
   const metrics = samples.flatMap((sample) => (sample.metrics === undefined ? [] : [sample.metrics]));
@@ -254,7 +254,7 @@ function storeFacts({ samples, workersKilled }: Seen): Fact[] {
       moreSockets,
     ),
     flatMemory("shared dicts of counters", quartersOf(metrics, 1, used)),
-    // A lock whose worker was killed is waited for in vain, once by each worker.
+    // A lock whose worker was killed times out, once for each worker that waits for it.
     ...mustNotGrow.map((name) =>
       atMost(name, name === "sluice_lock_timeouts_total" ? workersKilled * workerCount : 0, sumOf(name)),
     ),

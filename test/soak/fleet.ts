@@ -1,5 +1,5 @@
-// What is soaked: two gateways of two workers, a control plane, a Redis behind a proxy, and a service that says when it
-// had each request in hand. As root each gateway is in a network namespace of its own, in which packets can be dropped.
+// The fleet under soak: two gateways of two workers, a control plane, a Redis behind a proxy, and a service that reports when
+// it had each request in hand. As root, each gateway has a network namespace of its own in which packets can be dropped.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
@@ -22,7 +22,7 @@ export interface Fleet {
   readonly system: System;
   readonly redis: RedisServer;
   readonly proxy: TcpProxy;
-  /** Of each gateway; none without root. */
+  /** One namespace for each gateway; empty without root. */
   readonly namespaces: readonly Namespace[];
   readonly upstreamPort: number;
 }
@@ -32,7 +32,7 @@ export async function startFleet(stack: AsyncDisposableStack, asRoot: boolean): 
   const host = asRoot ? "0.0.0.0" : "127.0.0.1";
   const directory = mkdtempSync(join(tmpdir(), "sluice-soak-"));
   stack.defer(() => rmSync(directory, { recursive: true, force: true }));
-  // Started with many keys, it takes a rest for each and replies LOADING meanwhile.
+  // A Redis that starts with many keys pauses for each and replies LOADING meanwhile.
   const slowly = ["--key-load-delay", "100", "--loading-process-events-interval-bytes", "1024"];
   const redis = await startRedis(stack, ["--dir", directory, ...slowly]);
   const proxy = await TcpProxy.start(redis.port, host);
@@ -63,7 +63,7 @@ function createNamespace(stack: AsyncDisposableStack): Namespace {
   return namespace;
 }
 
-/** Answers at once, but holds what comes for /slots, and tells by the clock of the load from when until when. */
+/** Answers at once, except that it holds requests for /slots. It reports from when until when, by the load's clock. */
 async function startService(stack: AsyncDisposableStack, host: string): Promise<number> {
   const server = createServer({ keepAliveTimeout: 75_000 }, async (request, response) => {
     request.resume();

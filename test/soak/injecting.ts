@@ -1,4 +1,4 @@
-// How each fault of the schedule is made, and ended when its time is over.
+// Makes each fault of the schedule, and ends it when its time is over.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Load } from "../fixtures/load.ts";
@@ -16,22 +16,22 @@ export interface Forgetting {
 export interface Injection {
   readonly fleet: Fleet;
   readonly loads: readonly Load[];
-  /** What Redis forgot is noted here. */
+  /** Collects what Redis forgot. */
   readonly forgotten: Forgetting[];
-  /** Workers that were killed are counted here. */
+  /** Counts the workers that were killed. */
   readonly count: { workersKilled: number };
   readonly lastsMs: number;
 }
 
 export type Inject = (injection: Injection) => Promise<void>;
 
-/** Workers of the first gateway end, those of the second live as long as the run: what leaks can be seen there. */
+/** Workers of the first gateway are killed and reloaded; those of the second live as long as the run, and show leaks. */
 export const restartedGateway = 0;
 
 const restarted = (system: System) => system.gateways[restartedGateway] as Gateway;
 
 const usuallyEveryMs = 300;
-/** Longer than a request lasts: the second try of one whose worker was killed is not to be killed too. */
+/** This is longer than a request lasts, so that the second try of a request whose worker was killed is not killed too. */
 const everyKillMs = 2500;
 
 export const injects: Readonly<Record<FaultName, Inject>> = {
@@ -67,12 +67,12 @@ export const injects: Readonly<Record<FaultName, Inject>> = {
     forgotten.push({ fromMs, toMs: performance.now() });
     await sleep(lastsMs);
   },
-  // A replica of nobody that is there.
+  // The primary of this replica does not exist.
   READONLY: ({ fleet: { redis }, lastsMs }) =>
     configured(lastsMs, (...to) => redis.command("REPLICAOF", ...to), ["127.0.0.1", "1"], ["NO", "ONE"]),
   OOM: ({ fleet: { redis }, lastsMs }) =>
     configured(lastsMs, (to) => redis.command("CONFIG", "SET", "maxmemory", to as string), ["1"], ["0"]),
-  /** Lasts as long as it takes to read what was saved. */
+  /** Lasts as long as reading the saved keys takes. */
   async LOADING({ fleet: { redis }, forgotten }) {
     await redis.command("EVAL", "for i = 1, 12000 do redis.call('SET', 'filler:' .. i, i) end", "0");
     const fromMs = performance.now();
@@ -114,7 +114,7 @@ export const injects: Readonly<Record<FaultName, Inject>> = {
     let edits = 0;
     await repeatedly(usuallyEveryMs, lastsMs, async () => {
       const { name, ...document } = editedPolicy(edits++);
-      // Beside a control plane that is restarted just now, nobody may be there to take it.
+      // A control plane that restarts at this moment may not be there to take the change.
       await fleet.system.api("PUT", `/apps/default/policies/${name}`, document).catch(() => undefined);
     });
   },

@@ -1,5 +1,5 @@
-// npm run soak: half an hour of load on a real fleet with random faults in the background. Prints what was expected and
-// what was seen, and draws it. README.md says what is done and what it is held to. Ends with 1 where anything differs.
+// npm run soak: runs half an hour of load on a real fleet with random faults in the background. It prints what was expected
+// and what was seen, and draws it. README.md gives steps and criteria. Exits with 1 if anything differs.
 
 import { writeFileSync } from "node:fs";
 import { resolve } from "node:path";

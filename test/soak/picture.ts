@@ -1,5 +1,5 @@
-// A soak to look at: what was admitted, the memory and the sockets of every process, one below the other, with the time
-// of each fault behind them and its name on a line of its own.
+// Draws a soak: what was admitted, and the memory and the sockets of every process, one below the other, with the time of each
+// fault behind them and its name on a line of its own.
 
 import { round, svg, width } from "../../docs/pictures/frame.ts";
 import type { Possession } from "./possessions.ts";
@@ -12,7 +12,7 @@ const panelHeight = 110;
 const rowHeight = 15;
 const panelGap = 46;
 const top = 76;
-/** A line for each role; paint by place, in both schemes legible. */
+/** Colours of the lines in their order; each can be read in the light and the dark scheme. */
 const paints = ["#2563eb", "#0891b2", "#7c3aed", "#c026d3", "#d97706", "#059669"];
 
 interface Line {
@@ -81,7 +81,7 @@ function row({ happened }: Result, name: FaultName, y: number, x: (atMs: number)
 }
 
 function admittedOf({ seconds, minutes }: Result): Panel {
-  // As many points as can be told apart.
+  // There are as many points as can be distinguished.
   const step = Math.max(1, Math.round(minutes / 6));
   const line = (name: string, paint: string, field: "sent" | "admitted" | "admittedByShare"): Line => {
     const points: [number, number][] = [];
@@ -126,7 +126,7 @@ function minutesAxis(minutes: number, bottom: number, x: (atMs: number) => numbe
   });
 }
 
-/** For those who cannot see it. */
+/** @returns the description for those who cannot see the picture */
 function inWords({ facts }: Result): string {
   return facts
     .filter(({ what }) => what.startsWith("memory") || what.startsWith("sockets"))

@@ -1,18 +1,18 @@
-// What processes hold: memory of their own and open sockets, by who opened them. Looked up in a thread of its own: /proc
-// is read while we wait, and the load and the proxy before Redis are not to wait with us.
+// Reads what processes hold: memory of their own and open sockets, by who opened them. This runs in a thread of its own,
+// because reading /proc blocks, and the load and the proxy before Redis must not be blocked.
 
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
 import { isMainThread, parentPort, Worker } from "node:worker_threads";
 
-/** Of all processes in one role, together. */
+/** The possessions of all processes in one role, together. */
 export interface Possession {
   readonly processes: number;
-  /** RssAnon: without the dicts that workers share, which are as large as they are, and without files. */
+  /** RssAnon: it excludes files, and the dicts that workers share, whose size is fixed. */
   readonly memoryKb: number;
-  /** Connections that others have opened to it. */
+  /** Connections that others have opened to these processes. */
   readonly clients: number;
-  /** Those it has opened to Redis, the service, the control plane. */
+  /** Connections that they have opened to Redis, the service, the control plane. */
   readonly servers: number;
   /** Everything else that is open. */
   readonly others: number;
@@ -23,14 +23,14 @@ function heldBy(pids: readonly number[]): Possession {
   for (const pid of pids) {
     try {
       const memoryKb = Number(/^RssAnon:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]);
-      // What has ended and is not yet waited for has no memory.
+      // A process that has ended and is not yet waited for has no memory.
       if (Number.isNaN(memoryKb)) continue;
       const sockets = tcpSocketsOf(pid);
       for (const fd of readdirSync(`/proc/${pid}/fd`)) held[kindOf(`/proc/${pid}/fd/${fd}`, sockets)] += 1;
       held.memoryKb += memoryKb;
       held.processes += 1;
     } catch {
-      // It ended while we looked.
+      // The process ended meanwhile.
     }
   }
   return held;
@@ -48,7 +48,7 @@ function kindOf(fd: string, sockets: ReadonlyMap<string, Direction>): Direction 
 
 const listening = "0A";
 
-/** `socket:[inode]` → who opened it, of all TCP sockets of the process's network namespace. */
+/** @returns `socket:[inode]` → who opened it, for all TCP sockets in the process's network namespace */
 function tcpSocketsOf(pid: number): Map<string, Direction> {
   const rows = readFileSync(`/proc/${pid}/net/tcp`, "utf8")
     .split("\n")
@@ -65,9 +65,9 @@ function tcpSocketsOf(pid: number): Map<string, Direction> {
 }
 
 export interface Looked {
-  /** Directories of gateways, in their order. */
+  /** Directories of the gateways, in their order. */
   readonly gateways: readonly string[];
-  /** Its process. Absent while it is started anew. */
+  /** The control plane's process. Absent while it restarts. */
   readonly controlPlane?: number | undefined;
 }
 
@@ -85,13 +85,13 @@ function possessionsOf({ gateways, controlPlane }: Looked): Possessions {
   return roles;
 }
 
-/** The thread, as those who ask see it: one question after the other. */
+/** Access to the thread, which answers one request after the other. */
 export class Looking {
   readonly #thread = new Worker(import.meta.filename);
 
   #before: Promise<unknown> = Promise.resolve();
 
-  /** @throws when a gateway is just writing its pid file anew */
+  /** @throws if a gateway is writing its pid file anew at this moment */
   async at(looked: Looked): Promise<Possessions> {
     const answer = this.#before.then(
       () =>

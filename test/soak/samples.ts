@@ -1,16 +1,16 @@
-// What the fleet holds at a moment: its processes, Redis and the dicts.
+// Takes samples of what the fleet holds at a moment: its processes, Redis and the dicts.
 
 import { ask } from "../fixtures/requests.ts";
 import type { Fleet } from "./fleet.ts";
 import type { Looking, Possessions } from "./possessions.ts";
 
 export interface Sample {
-  /** Since the load began. */
+  /** Milliseconds since the load began. */
   readonly atMs: number;
-  /** No fault, and none within the last seconds. */
+  /** True if there is no fault, and was none within the last seconds. */
   readonly quiet: boolean;
   readonly roles: Possessions;
-  /** Asked in quiet times alone. */
+  /** Only read in quiet times. */
   readonly redis: RedisSample | undefined;
   readonly metrics: readonly Readonly<Record<string, number>>[] | undefined;
 }
@@ -21,7 +21,7 @@ export interface RedisSample {
   readonly clients: number;
 }
 
-/** Of /sluice/metrics. */
+/** Names of metrics in /sluice/metrics. */
 export const metricNames = [
   "sluice_counters_free_bytes",
   "sluice_live_gateways",
@@ -31,7 +31,7 @@ export const metricNames = [
 ] as const;
 
 export async function takeSample(fleet: Fleet, looking: Looking, atMs: number, quiet: boolean): Promise<Sample> {
-  // None while it is started anew.
+  // It is undefined while the control plane restarts.
   const controlPlane = fleet.system.controlPlanePid as number | undefined;
   const gateways = fleet.system.gateways.map(({ directory }) => directory);
   const roles = await looking.at({ gateways, controlPlane });
@@ -55,7 +55,7 @@ async function redisSample({ redis }: Fleet): Promise<RedisSample> {
   const figure = (text: unknown, name: string) => Number(new RegExp(`^${name}:(\\d+)`, "m").exec(String(text))?.[1]);
   return {
     usedMemoryKb: Math.round(figure(memory, "used_memory") / 1024),
-    // Ours among them.
+    // This includes our own connection.
     clients: figure(clients, "connected_clients"),
     keys: Number(keys),
   };

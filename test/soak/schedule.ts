@@ -1,9 +1,9 @@
-// When which fault begins and how long it lasts: drawn from a seed before anything runs, so that the same seed gives the
-// same schedule.
+// The schedule: when which fault begins and how long it lasts. It is drawn from a seed before anything runs, so that the same
+// seed gives the same schedule.
 
 import { seeded } from "../limiter/lease-world.ts";
 
-/** What happens to Redis, or between it and all gateways: one at a time. */
+/** Faults of Redis, or between Redis and all gateways: one at a time. */
 export const redisFaults = [
   "refused",
   "black-holed",
@@ -16,7 +16,7 @@ export const redisFaults = [
   "LOADING",
 ] as const;
 
-/** What happens to anything else, alone or beside one of those. */
+/** Faults of anything else, alone or beside one of those. */
 export const otherFaults = [
   "worker killed",
   "nginx reloaded",
@@ -28,25 +28,25 @@ export const otherFaults = [
 
 export type FaultName = (typeof redisFaults)[number] | (typeof otherFaults)[number];
 
-/** One or two faults that begin together and last as long, with a quiet time behind them. */
+/** One or two faults that begin together and last equally long, with a quiet time behind them. */
 export interface Step {
-  /** Since the load began. */
+  /** Milliseconds since the load began. */
   readonly atMs: number;
   readonly lastsMs: number;
   readonly faults: readonly FaultName[];
 }
 
-/** At first nothing happens. */
+/** Nothing happens in this time at the beginning. */
 const firstMs = 10_000;
-/** And at last. */
+/** Nothing happens in this time at the end. */
 const lastMs = 12_000;
 const faultMs = { least: 1000, most: 8000 };
 export const quietMs = { least: 5000, most: 14_000 };
 
-/** @param lengthMs of the whole run */
+/** @param lengthMs length of the whole run */
 export function scheduleOf(seed: number, lengthMs: number): Step[] {
   const below = seeded(seed);
-  // The first number of a small seed is small.
+  // The first number of a small seed is small, so it is dropped.
   below(1);
   const between = ({ least, most }: { least: number; most: number }) => least + below(most - least);
   const ofRedis = new Deck<FaultName>(redisFaults, below);
@@ -62,12 +62,12 @@ export function scheduleOf(seed: number, lengthMs: number): Step[] {
   }
 }
 
-/** In its second half the control plane lives on, so that what leaks there can be seen. */
+/** In the second half the control plane is not restarted, so that its leaks can be seen. */
 function instead(fault: FaultName, inSecondHalf: boolean): FaultName {
   return inSecondHalf && fault === "control plane restarted" ? "policies edited" : fault;
 }
 
-/** Gives each card once before it gives one again. */
+/** Draws each card once before it draws one again. */
 class Deck<Card> {
   readonly #all: readonly Card[];
   readonly #below: (below: number) => number;

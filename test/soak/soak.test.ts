@@ -1,4 +1,4 @@
-// What npm run soak promises of its seed, and that its criteria find what grows.
+// Tests what npm run soak promises about its seed, and that its criteria find growth.
 
 import { expect, it } from "vitest";
 import { flatCount, flatMemory, quartersOf } from "./expectations.ts";
@@ -6,12 +6,12 @@ import { otherFaults, quietMs, redisFaults, scheduleOf } from "./schedule.ts";
 
 const halfAnHourMs = 30 * 60_000;
 
-it("draws the same schedule for the same seed, and another for another", () => {
+it("the schedule is the same for the same seed, and another for another", () => {
   expect(scheduleOf(7, halfAnHourMs)).toEqual(scheduleOf(7, halfAnHourMs));
   expect(scheduleOf(8, halfAnHourMs)).not.toEqual(scheduleOf(7, halfAnHourMs));
 });
 
-it("plays every fault several times in half an hour, each in its turn, with quiet behind it", () => {
+it("the schedule has every fault several times in half an hour, with quiet behind each step", () => {
   const steps = scheduleOf(7, halfAnHourMs);
   for (const fault of [...redisFaults, ...otherFaults]) {
     expect(steps.filter(({ faults }) => faults.includes(fault)).length, fault).toBeGreaterThanOrEqual(3);
@@ -23,20 +23,20 @@ it("plays every fault several times in half an hour, each in its turn, with quie
   }
 });
 
-it("leaves the control plane alone in the second half", () => {
+it("the schedule leaves the control plane alone in the second half", () => {
   const restarts = scheduleOf(7, halfAnHourMs).filter(({ faults }) => faults.includes("control plane restarted"));
   expect(restarts.length).toBeGreaterThan(0);
   for (const { atMs } of restarts) expect(atMs).toBeLessThanOrEqual(halfAnHourMs / 2);
 });
 
-it("finds memory that grows, and lets it breathe", () => {
+it("the criteria find memory that grows, and allow it to go up and down", () => {
   const samples = Array.from({ length: 400 }, (_, i) => i);
   const memory = (kb: (i: number) => number) => flatMemory("memory", quartersOf(samples, 1, kb));
   expect(memory((i) => 50_000 + (i % 20) * 1000).ok).toBe(true);
   expect(memory((i) => 50_000 + i * 40 + (i % 20) * 1000).ok).toBe(false);
 });
 
-it("finds sockets that are left open", () => {
+it("the criteria find sockets that are left open", () => {
   const samples = Array.from({ length: 400 }, (_, i) => i);
   expect(
     flatCount(

@@ -1,4 +1,4 @@
-// One soak: the fleet, its load, the faults of the schedule one after the other, and samples of what each process holds.
+// Runs one soak: the fleet, its load, the faults of the schedule one after the other, and samples of what each process holds.
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -17,9 +17,9 @@ import { editedPolicy, kinds, type Second, Traffic } from "./traffic.ts";
 export interface Options {
   readonly minutes: number;
   readonly seed: number;
-  /** Whether packets can be dropped. */
+  /** Whether packets can be dropped, which needs root. */
   readonly asRoot: boolean;
-  /** Ends it early, without a result. */
+  /** Ends the soak early, without a result. */
   readonly signal: AbortSignal;
 }
 
@@ -29,22 +29,22 @@ export interface Result {
   readonly minutes: number;
   readonly leftOut: readonly FaultName[];
   readonly facts: readonly Fact[];
-  /** Connections of clients that broke, whose request was sent once more. */
+  /** Connections of clients that broke; their requests were sent once more. */
   readonly broken: number;
   readonly loadMemoryMb: number;
   readonly happened: readonly Happened[];
   readonly samples: readonly Sample[];
-  /** Of all kinds of limit together. */
+  /** Sums over all kinds of limit, by second. */
   readonly seconds: readonly Second[];
 }
 
 const digestEveryMs = 1000;
 const sampleEveryMs = 3000;
-/** Redis or a gateway may be away when it is asked. */
+/** Redis or a gateway may be unreachable when a sample is taken. */
 const samplesWithinMs = 10_000;
 const editEveryMs = 5000;
 
-/** @returns undefined when it was ended early */
+/** @returns undefined if it was ended early */
 export async function soak({ minutes, seed, asRoot, signal }: Options): Promise<Result | undefined> {
   const stack = new AsyncDisposableStack();
   try {
@@ -119,7 +119,7 @@ interface Running {
   readonly samples: Sample[];
   readonly leftOut: readonly FaultName[];
   readonly count: { workersKilled: number };
-  /** Whether one is being injected. */
+  /** Whether a fault is being injected. */
   fault: boolean;
 }
 
@@ -164,7 +164,7 @@ async function injectAll(
   );
 }
 
-/** One that cannot be taken is left out. */
+/** Takes a sample; one that cannot be taken is left out. */
 async function sample({ fleet, looking, beganMs, happened, samples, fault }: Running): Promise<void> {
   const atMs = performance.now() - beganMs;
   const quiet = !fault && atMs > settleMs && isQuiet(happened, atMs, atMs);
@@ -185,7 +185,7 @@ function sayMinute({ traffic, beganMs, samples }: Running): void {
   );
 }
 
-/** Descriptions change and policies come, whatever else happens; the control plane may be away. */
+/** Changes descriptions and adds policies, whatever else happens; the control plane may be unreachable. */
 function editPolicies({ system }: Fleet): () => Promise<void> {
   let edits = 0;
   return async () => {
@@ -202,12 +202,12 @@ async function regularly(everyMs: number, signal: AbortSignal, act: () => Promis
   }
 }
 
-/** Ends at once when it is told to. */
+/** Waits, and ends at once when the signal is aborted. */
 async function pause(ms: number, signal: AbortSignal): Promise<void> {
   if (ms > 0) await sleep(ms, undefined, { signal }).catch(() => undefined);
 }
 
-/** What Lua did not expect, or nginx: workers that we kill are in other lines. */
+/** Counts unexpected errors of Lua or nginx. Workers that we kill appear in other lines. */
 function logFact({ system }: Fleet): Fact {
   const unexpected = /lua entry thread aborted|stack traceback|failed to run|\[(?:emerg|crit)\]/;
   const lines = system.gateways.flatMap(({ directory }) =>

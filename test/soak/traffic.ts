@@ -1,5 +1,5 @@
-// What the fleet is asked while it is soaked: each kind of limit by a load of its own, all but one over their limits, and
-// what became of it, kept small: of an admission its two moments, of all else counts by the second.
+// The traffic of a soak: each kind of limit has a load of its own, all but one over their limits. Outcomes are kept small: the
+// two moments of each admission, and counts by the second of everything else.
 
 import type { Admission } from "../fixtures/bound.ts";
 import { check } from "../fixtures/check-api-client.ts";
@@ -11,12 +11,12 @@ import { type Fleet, gatewayCount } from "./fleet.ts";
 export interface Kind {
   readonly name: string;
   readonly scope: "node" | "cluster";
-  /** Absent: not a token bucket. */
+  /** Absent if the limit is not a token bucket. */
   readonly ratePerSecond?: number;
-  /** What X-RateLimit-Limit tells where Redis has decided, or the one node that counts. */
+  /** The value of X-RateLimit-Limit if Redis has decided, or the one node that counts. */
   readonly limit: number;
   readonly offeredPerSecond: number;
-  /** Of a leased policy, gateways may hold as much again as Redis has when it forgets. */
+  /** What gateways may hold of a leased policy in addition when Redis forgets. */
   readonly forgets: number;
   readonly policies: readonly ({ name: string } & Record<string, unknown>)[];
 }
@@ -82,10 +82,10 @@ export const kinds: readonly Kind[] = [
   },
 ];
 
-/** All that there are of random keys come within this part of the time: what is kept of each is then there. */
+/** All random keys come within this part of the time, so that what is kept for each exists by then. */
 const partForRandomKeys = 1 / 5;
 
-/** A policy that nobody meets, or another description of one that is under load: counters stay. */
+/** @returns a policy that no request matches, or another description of one that is under load, which keeps its counters */
 export function editedPolicy(edit: number): { name: string } & Record<string, unknown> {
   const loaded = kinds.flatMap(({ policies }) => policies);
   if (edit % 2 === 0) {
@@ -95,19 +95,19 @@ export function editedPolicy(edit: number): { name: string } & Record<string, un
   return { ...(loaded[((edit - 1) / 2) % loaded.length] as { name: string }), description: `edit ${edit}` };
 }
 
-/** Of one second. */
+/** Counts of one second. */
 export interface Second {
   sent: number;
-  /** By Redis, or by the one node that counts. */
+  /** Admitted by Redis, or by the one node that counts. */
   admitted: number;
   admittedByShare: number;
   refused: number;
-  /** 5xx. */
+  /** Answers 5xx. */
   failed: number;
   unanswered: number;
 }
 
-/** When the service had a request in hand, and which limit had let it in. */
+/** When the service had a request in hand, and which limit had admitted it. */
 export interface Held {
   readonly limit: number;
   readonly gateway: number;
@@ -117,7 +117,7 @@ export interface Held {
 
 export class Traffic {
   readonly loads: ReadonlyMap<string, Load>;
-  /** By kind and by the limit told and, where a node decided, its gateway: `exact 40`, `exact 20 gateway 1`. */
+  /** Keyed by kind and reported limit and, if a node decided, its gateway: `exact 40`, `exact 20 gateway 1`. */
   readonly admissions = new Map<string, Admission[]>();
   readonly reported = new Map<string, Set<number | undefined>>();
   readonly held: Held[] = [];
@@ -167,7 +167,7 @@ export class Traffic {
     return kinds.reduce((sum, kind) => sum + this.secondsOf(kind).reduce((all, second) => all + second[field], 0), 0);
   }
 
-  /** Takes what the loads remember, and keeps what is needed of it. */
+  /** Takes the answers that the loads have recorded, and keeps what is needed of them. */
   digest(): void {
     for (const kind of kinds) {
       for (const served of (this.loads.get(kind.name) as Load).served.splice(0)) this.#note(kind, served);
@@ -219,7 +219,7 @@ export function authoritiesOf({ name, scope, limit }: Kind): {
   return { redis: scope === "cluster" ? [`${name} ${limit}`] : [], nodes };
 }
 
-/** A caller that asks first, told as a client would be. */
+/** A caller of the check API; its answer has the form of a client's. */
 async function askFirst(privateUrl: string, token: string, key: string): Promise<Answer> {
   const { allowed, results } = await check(privateUrl, { app: "default", token }, [{ policy: "asked", key: [key] }]);
   const [{ limit } = {}] = results;

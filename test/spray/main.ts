@@ -1,5 +1,5 @@
-// npm run spray: a spray of ten times as many keys as the dict of counters holds, at a real gateway, and what it does to those who
-// have used up their limits, to newcomers and to how long everybody waits. README.md says how. Ends with 1 where anything differs.
+// npm run spray: sends ten times as many keys as the dict of counters holds to a real gateway, and reports what that does to
+// exhausted limits, to newcomers and to everybody's waiting times. README.md explains how. Exits with 1 if anything differs.
 
 import { resolve } from "node:path";
 import { table, writeJson } from "../../bench/report.ts";
@@ -7,14 +7,14 @@ import { SetupError, say } from "../../launch/step.mjs";
 import { type Outcome, optionsFrom, runTrial } from "../fixtures/trial.ts";
 import { type Newcomers, runSpray, type SprayResult, type Waits } from "./scenario.ts";
 
-/** Of the policy that is sprayed: a few a day, which a shared cell soon has used up, and many a minute. */
+/** Limits of the sprayed policy: a few a day, which soon use up a shared cell, and many a minute. */
 const limits = {
   "3-a-day": { algorithm: "fixed-window", quota: 3, window: "1d" },
   "120-a-minute": { algorithm: "token-bucket", quota: 120, window: "1m" },
 } as const;
 type LimitName = keyof typeof limits;
 
-/** Of at most 114,688 counters, a tenth of the keys, and as much for what overflows as is recommended. */
+/** The dict holds at most 114,688 counters, a tenth of the keys; the overflow has the recommended size for it. */
 const countersMb = 14;
 const overflowMb = 4;
 

@@ -1,5 +1,5 @@
-// A spray of keys under one policy, at one gateway, while others have used up their limits: what becomes of these, of honest
-// newcomers, and of how long everybody waits.
+// Sprays keys under one policy, at one gateway, while other keys have used up their limits, and observes these, honest
+// newcomers, and everybody's waiting times.
 
 import { Agent, request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -17,19 +17,19 @@ export interface SprayPlan {
   readonly countersMb: number;
   readonly overflowMb: number;
   readonly workers: number;
-  /** Of the policy that is sprayed. */
+  /** The limit of the sprayed policy. */
   readonly limit: Readonly<Record<string, unknown>>;
   readonly stopped?: () => boolean;
 }
 
-/** Milliseconds. */
+/** Durations in milliseconds. */
 export interface Waits {
   readonly p50: number;
   readonly p99: number;
   readonly longest: number;
 }
 
-/** How many of these were refused at their first request. */
+/** How many newcomers there were, and how many of them were refused at their first request. */
 export interface Newcomers {
   readonly of: number;
   readonly refused: number;
@@ -40,7 +40,7 @@ export interface SprayResult {
   readonly keys: number;
   readonly keysPerSecond: number;
   readonly refusedOfSpray: number;
-  /** Of requests that are refused: with as many requests of one key beside them, and with the spray. */
+  /** Waits of refused requests: beside as many requests for one key, and beside the spray. */
   readonly waitsBeside: { readonly oneKey: Waits; readonly spray: Waits };
   readonly newcomers: {
     readonly sprayedDuring: Newcomers;
@@ -73,7 +73,7 @@ const policyOf = (name: string, limit: Readonly<Record<string, unknown>>) => ({
 const victimsLimit = (algorithm: Algorithm) =>
   algorithm === "concurrency" ? { algorithm, quota, ttl: "1h" } : { algorithm, quota, window: "1d" };
 
-/** @param stack is told how to end what this starts */
+/** @param stack gets a callback for everything that this starts, to end it */
 export async function runSpray(stack: AsyncDisposableStack, plan: SprayPlan): Promise<SprayResult> {
   const service = await HeldService.start();
   stack.defer(() => service.stop());
@@ -105,7 +105,7 @@ export async function runSpray(stack: AsyncDisposableStack, plan: SprayPlan): Pr
   const sprayedAfter = await newcomers(gateway, "sprayed");
   const otherAfter = await newcomers(gateway, "other");
   const facts = await victims.facts();
-  // Counts of workers are put together now and then.
+  // The counts of workers are summed now and then.
   await sleep(300);
   const evictions = await gateway.metric("sluice_counter_evictions_total");
   const { body } = await ask(`${gateway.privateUrl}/sluice/metrics`);
@@ -155,7 +155,7 @@ async function statusOf(gateway: LoneGateway, name: string, key: string, agent?:
   return (await ask(`${gateway.url}/${name}`, { headers: { "x-key": key }, ...options })).status;
 }
 
-/** Slots of concurrency are used as long as their requests go on. */
+/** Uses up limits. Slots of concurrency are used as long as their requests go on, so those requests are held. */
 async function useUp(gateway: LoneGateway, service: HeldService) {
   const held: Promise<unknown>[] = [];
   const hold = async (keys: readonly string[], slots: number) => {
@@ -177,7 +177,7 @@ async function useUp(gateway: LoneGateway, service: HeldService) {
     for (const algorithm of algorithms) {
       let admitted = 0;
       let exact = 0;
-      // A request that is admitted after all is not waited for.
+      // The service does not hold a request that is wrongly admitted.
       service.holds = false;
       for (const key of exhausted) if ((await statusOf(gateway, `login-${algorithm}`, key)) < 400) admitted += 1;
       seen.push(atMost(`${algorithm}: admitted of ${exhausted.length} keys that were used up`, 0, admitted));
@@ -203,7 +203,7 @@ async function useUp(gateway: LoneGateway, service: HeldService) {
   return { facts, end };
 }
 
-/** However long the answer takes. */
+/** Sends a request without a timeout, however long the answer takes. */
 function askPatiently(url: string, key: string): Promise<void> {
   return new Promise((resolve) => {
     const outgoing = request(url, { agent: false, headers: { "x-key": key } }, (incoming) => {
@@ -227,7 +227,7 @@ async function newcomers(gateway: LoneGateway, name: string): Promise<Newcomers>
   return { of: newcomersAfter, refused };
 }
 
-/** Asks for a key that is used up again and again, and, where newcomers are asked for, for one of each of two policies. */
+/** Requests an exhausted key again and again and, with newcomers, one new key of each of two policies. */
 function probe(gateway: LoneGateway, withNewcomers: boolean) {
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
   const tookMs: number[] = [];
@@ -262,7 +262,7 @@ function* sameKey(count: number): Generator<string> {
   for (let i = 0; i < count; i++) yield "one";
 }
 
-/** Says now and then how far it is. */
+/** Yields the keys, and reports progress now and then. */
 function* said(keys: Iterable<string>, count: number): Generator<string> {
   let given = 0;
   for (const key of keys) {

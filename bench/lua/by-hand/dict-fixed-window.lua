@@ -1,10 +1,10 @@
--- A fixed window in a shared dict: one cell, the units used, and in its flags the window's index modulo 2^32.
+-- A fixed window in a shared dict. Its one cell has the units used, and in its flags the window's index modulo 2^32.
 
 local floor, min, ceil = math.floor, math.min, math.ceil
 
 local _M = {}
 
--- returns a function of key, now (µs) and cost, which returns allowed, remaining, retry after, reset after (µs)
+-- Returns a function of key, now (µs) and cost, which returns allowed, remaining, retry after, reset after (µs).
 function _M.new(dict, quota, window)
   local tolerance = math.max(min(window, 1000000), 50000)
   local life = ceil(2 * window / 1000) / 1000
@@ -21,7 +21,7 @@ function _M.new(dict, quota, window)
       elseif behind < 0 then
         charged = index - behind
         if charged * window - now > tolerance then
-          -- The clock stepped back: what was used counts in the window that it shows.
+          -- The clock stepped back: what was used counts in the window that the clock now shows.
           charged = index
           dict:set(key, used, life, charged % 4294967296)
         end

@@ -1,4 +1,4 @@
--- A leaky bucket in a shared dict: a token bucket with room for one that departs and `burst` that wait, which tells how long.
+-- A leaky bucket in a shared dict: a token bucket with room for one that departs and `burst` that wait, which returns the delay.
 
 local wide = require("by-hand.wide")
 
@@ -8,7 +8,7 @@ local exact = 2 ^ 53
 
 local _M = {}
 
--- returns a function of key, now (µs) and cost, which returns allowed, remaining, retry after, reset after, delay (µs)
+-- Returns a function of key, now (µs) and cost, which returns allowed, remaining, retry after, reset after, delay (µs).
 function _M.new(dict, quota, window, waiting)
   local burst = waiting + 1
   local unit_rest = window % quota

@@ -1,6 +1,6 @@
 -- A sliding window in a shared dict, with ticks of any length. One cell has the newest tick, and in its flags the units
--- that count; others, of half a page at most, have the ring of ticks before it, each with the running sum before it,
--- packed in 32 bits. A log has no use for the first: `head` false keeps tick and sum with the ring.
+-- that count; other cells, of at most half a page, have the ring of ticks before it, each with the running sum before it,
+-- packed in 32 bits. A log does not need the first cell: if `head` is false, tick and sum are stored with the ring.
 
 local ffi = require("ffi")
 
@@ -22,7 +22,7 @@ make_cells(0)
 
 local _M = {}
 
--- ticks: how many a tick still counts. returns two functions:
+-- ticks: for how many ticks a tick still counts. Returns two functions:
 --   take, of key, now (µs) and cost, which returns allowed, remaining, retry after, reset after,
 --   delay, moment (µs)
 --   give_back, of key, now, the moment of the charge and its cost
@@ -34,7 +34,7 @@ function _M.new(dict, quota, window, tick, ticks, waits, head)
 
   local at, count, first, length, room, start, offset, has_ring
 
-  -- The cell of a slot and where its entry lies there.
+  -- Returns the cell of a slot and the position of the slot's entry in it.
   local function place(slot)
     if slot < per_cell then return cells[0], 8 + 2 * slot end
     local index = floor(slot / per_cell)
@@ -45,7 +45,7 @@ function _M.new(dict, quota, window, tick, ticks, waits, head)
       if stored then
         ffi.copy(cells[index], stored, #stored)
       else
-        -- Evicted: its units count as the newest's.
+        -- It was evicted: its units count as part of the newest.
         for entry = 0, per_cell - 1 do
           cells[index][2 * entry], cells[index][2 * entry + 1] = (at / tick + offset) % wrap, start
         end
@@ -81,7 +81,7 @@ function _M.new(dict, quota, window, tick, ticks, waits, head)
       return
     end
     first, length, room, start, offset = numbers[3], numbers[4], numbers[5], numbers[6], numbers[7]
-    -- The first cell was evicted and made anew in the same tick: these sums are not those of its units.
+    -- The first cell was evicted and recreated in the same tick: these sums are not those of its units.
     if (start - sum_of(0)) % wrap > count then
       first, length, room, start, offset = 0, 0, 0, 0, 0
     end
@@ -136,12 +136,12 @@ function _M.new(dict, quota, window, tick, ticks, waits, head)
     if head then dict:set("n" .. current_key, at, life, count) end
   end
 
-  -- How much sooner than the newest tick's units the first `units` come back.
+  -- Returns how much sooner the first `units` become free than the units of the newest tick.
   local function until_last(units)
     if length == 0 then return 0 end
     local oldest = sum_of(0)
     if (start - oldest) % wrap < units then return 0 end
-    -- The last entry before which fewer were taken, which is seldom far.
+    -- Finds the last entry before which fewer were taken, which is seldom far.
     local low, high, stride = 0, length, 1
     while high - low > 1 do
       local middle = low + stride

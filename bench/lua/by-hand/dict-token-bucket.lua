@@ -1,4 +1,4 @@
--- A token bucket in a shared dict: one cell, the moment when it is full again, and in its flags the quota-ths of a µs.
+-- A token bucket in a shared dict. Its one cell has the moment when it is full again, and in its flags the quota-ths of a µs.
 
 local wide = require("by-hand.wide")
 
@@ -8,7 +8,7 @@ local exact = 2 ^ 53
 
 local _M = {}
 
--- returns a function of key, now (µs) and cost, which returns allowed, remaining, retry after, reset after (µs)
+-- Returns a function of key, now (µs) and cost, which returns allowed, remaining, retry after, reset after (µs).
 function _M.new(dict, quota, window, burst)
   local unit_rest = window % quota
   local unit = (window - unit_rest) / quota

@@ -8,7 +8,7 @@ function _M.counter()
   return { at = 0, used = 0 }
 end
 
--- returns a function of counter, now (µs) and cost, which returns allowed, remaining, retry after, reset after (µs)
+-- Returns a function of counter, now (µs) and cost, which returns allowed, remaining, retry after, reset after (µs).
 function _M.new(quota, window)
   local tolerance = math.max(min(window, 1000000), 50000)
 
@@ -18,7 +18,7 @@ function _M.new(quota, window)
     if at < start then
       at, used = start, 0
     elseif at > start and at - now > tolerance then
-      -- The clock stepped back: what was used counts in the window that it shows.
+      -- The clock stepped back: what was used counts in the window that the clock now shows.
       at = start
       counter.at = at
     end

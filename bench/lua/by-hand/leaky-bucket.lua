@@ -1,4 +1,4 @@
--- A leaky bucket in memory: a token bucket with room for one that departs and `burst` that wait, which tells how long.
+-- A leaky bucket in memory: a token bucket with room for one that departs and `burst` that wait, which returns the delay.
 
 local wide = require("by-hand.wide")
 
@@ -12,8 +12,8 @@ function _M.counter()
   return { at = 0, rest = 0 }
 end
 
--- returns a function of counter, now (µs) and cost, which returns allowed, remaining, retry after, reset after,
--- delay (µs)
+-- Returns a function of counter, now (µs) and cost, which returns allowed, remaining, retry after, reset after,
+-- delay (µs).
 function _M.new(quota, window, waiting)
   local burst = waiting + 1
   local unit_rest = window % quota

@@ -1,4 +1,4 @@
--- A fixed window in Redis, two numbers of 64 bits: when it began and the units used in it.
+-- A fixed window in Redis, as two numbers of 64 bits: when it began and the units used in it.
 --
 -- KEYS   the window
 -- ARGV   quota, window (µs), 0, cost
@@ -21,7 +21,7 @@ local stored_at, stepped = at, false
 if at < start then
   at, used = start, 0
 elseif at > start and at - now > math.max(math.min(window, 1000000), 50000) then
-  -- The clock stepped back: what was used counts in the window that it shows.
+  -- The clock stepped back: what was used counts in the window that the clock now shows.
   at, stored_at, stepped = start, start, true
 end
 local after = used + cost

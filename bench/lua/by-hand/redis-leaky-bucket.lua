@@ -1,4 +1,4 @@
--- A leaky bucket in Redis: a token bucket with room for one that departs and `burst` that wait, which tells how long.
+-- A leaky bucket in Redis: a token bucket with room for one that departs and `burst` that wait, which returns the delay.
 --
 -- KEYS   the bucket
 -- ARGV   quota, window (µs), burst, cost
@@ -10,7 +10,7 @@ local exact = 9007199254740992
 local time = call("TIME")
 local now = time[1] * 1000000 + time[2]
 
--- floor(a × b ÷ divisor) and the rest, where a × b is beyond 2^53.
+-- Returns floor(a × b ÷ divisor) and the rest; used if a × b may exceed 2^53.
 local wide
 local unit_rest = window % quota
 local unit = (window - unit_rest) / quota

@@ -1,4 +1,4 @@
--- A sliding log in Redis: each unit counts by the µs that it was taken in; of windows over 17 minutes, by 2, 4 … µs.
+-- A sliding log in Redis: each unit counts by the µs in which it was taken; for windows over 17 minutes, by ticks of 2, 4 … µs.
 --
 -- KEYS   the counter: tick and units that count, 64 bits each; then, where earlier ticks count, first, length, room,
 --        start and offset of a ring, and its entries: tick, running sum before it, 32 bits each
@@ -15,7 +15,8 @@ local ticks = floor((window + tick - 2) / tick)
 local time = call("TIME")
 local now = time[1] * 1000000 + time[2]
 
--- A short counter is read and written whole. Of a long one the head and the first 16 entries are, the others in place.
+-- A short counter is read and written whole. Of a long one, only the head and the first 16 entries are; the others are read
+-- and written in place.
 local at, count, first, length, room, start, offset, entries = 0, 0, 0, 0, 0, 0, 0, ""
 local stored = call("GETRANGE", key, 0, 163)
 if #stored >= 16 then
@@ -26,7 +27,7 @@ if #stored >= 16 then
   end
 end
 
--- Tick and sum of an entry.
+-- Returns tick and sum of an entry.
 local function entry_at(entry)
   local slot = first + entry
   if slot >= room then slot = slot - room end
@@ -43,7 +44,7 @@ if tick_at > at then
     local newest = tick_at / tick + offset
     local oldest, before = entry_at(0)
     if (newest - oldest) % wrap > ticks then
-      -- Seldom more than one, and after a pause many: strides that double, then halves.
+      -- Seldom more than one has expired, but many after a pause: the search doubles its stride, then halves.
       local expired, live, stride, sum = 0, length, 1, start
       while live - expired > 1 do
         local middle = expired + stride
@@ -86,7 +87,7 @@ if allowed then
     if sum ~= start and length < 131072 then
       if length == room then
         local wider = room + math.max(8, floor(room / 16))
-        -- As many as fill a size of Redis' allocator.
+        -- As many entries as fill a size class of Redis' allocator.
         local bytes, step = 46 + wider * 8, 16
         while step * 8 < bytes do step = step * 2 end
         wider = floor((math.ceil(bytes / step) * step - 46) / 8)
@@ -135,7 +136,7 @@ if not allowed then
   if cost > quota then
     retry = -1
   else
-    -- The last entry before which fewer units were taken than must come back first.
+    -- Finds the last entry before which fewer units were taken than must become free first.
     local units, sooner = after - quota, 0
     if length > 0 then
       local oldest, before = entry_at(0)

@@ -1,5 +1,5 @@
--- A sliding window in memory, with ticks of any length: the newest tick and the sum that counts, and a ring of the ticks
--- before it in which units were taken, with the running sum before each.
+-- A sliding window in memory, with ticks of any length: the newest tick and the sum that counts, and a ring of the earlier
+-- ticks in which units were taken, with the running sum before each.
 
 local floor, min, max = math.floor, math.min, math.max
 
@@ -20,13 +20,13 @@ local function grow(counter)
   counter.first, counter.room, counter.times, counter.sums = 0, max(8, 2 * counter.room), times, sums
 end
 
--- How much sooner than the newest tick's units the first `units` come back.
+-- Returns how much sooner the first `units` become free than the units of the newest tick.
 local function until_last(counter, units)
   local first, length, room, sums = counter.first, counter.length, counter.room, counter.sums
   if length == 0 then return 0 end
   local wanted = sums[first] + units
   if counter.start < wanted then return 0 end
-  -- The last entry before which fewer were taken, which is seldom far.
+  -- Finds the last entry before which fewer were taken, which is seldom far.
   local low, high, stride = 0, length, 1
   while high - low > 1 do
     local middle = low + stride
@@ -46,7 +46,7 @@ local function until_last(counter, units)
   return counter.at + counter.offset - counter.times[slot]
 end
 
--- ticks: how many a tick still counts. returns two functions:
+-- ticks: for how many ticks a tick still counts. Returns two functions:
 --   take, of counter, now (µs) and cost, which returns allowed, remaining, retry after, reset after (µs)
 --   give_back, of counter, the moment of the charge and its cost
 function _M.new(quota, window, tick, ticks, waits)

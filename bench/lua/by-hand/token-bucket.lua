@@ -12,7 +12,7 @@ function _M.counter()
   return { at = 0, rest = 0 }
 end
 
--- returns a function of counter, now (µs) and cost, which returns allowed, remaining, retry after, reset after (µs)
+-- Returns a function of counter, now (µs) and cost, which returns allowed, remaining, retry after, reset after (µs).
 function _M.new(quota, window, burst)
   local unit_rest = window % quota
   local unit = (window - unit_rest) / quota

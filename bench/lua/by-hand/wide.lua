@@ -1,4 +1,4 @@
--- Products beyond 2^53, which doubles would round: floor(a × b ÷ divisor) and the rest, six bits of `a` at a time.
+-- Computes floor(a × b ÷ divisor) and the rest for products beyond 2^53, which doubles would round: six bits of `a` at a time.
 
 local floor = math.floor
 
