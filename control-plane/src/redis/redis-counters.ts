@@ -1,10 +1,11 @@
 // Reads, resets and tops up the counters in Redis, where gateways count for policies of cluster scope. It uses only the
 // gateways' scripts and keys, so that it reports exactly what a gateway would report.
 
-import { capacity, sizeOf } from "@sluice/limiter/algorithms/rate.ts";
+import { capacity } from "@sluice/limiter/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "@sluice/limiter/compiled/compile.ts";
 import { describeValue } from "@sluice/limiter/document/validate.ts";
 import type { CounterReading } from "@sluice/limiter/protocol/push-messages.ts";
+import { debtKeyOf, keyOf, ledgerKeyOf, scriptNumbers } from "@sluice/limiter/protocol/redis-keys.ts";
 import type { RedisLink } from "./redis-link.ts";
 import type { RedisScripts } from "./redis-scripts.ts";
 
@@ -33,7 +34,7 @@ export class RedisCounters {
   async forget(policies: readonly CompiledPolicy[], keyValues: string): Promise<void> {
     const keys = policies.flatMap((policy) => policy.limits.map((limit) => keyOf(policy, limit, keyValues)));
     const ledgers = policies.map((policy) => ledgerKeyOf(policy, keyValues));
-    await this.#link.delete([...new Set([...keys.flatMap((key) => [key, `${key}:debt`]), ...ledgers])]);
+    await this.#link.delete([...new Set([...keys.flatMap((key) => [key, debtKeyOf(key)]), ...ledgers])]);
   }
 
   /**
@@ -65,7 +66,7 @@ export class RedisCounters {
     const key = keyOf(policy, limit, keyValues);
     const reply = await this.#link.run(
       this.#scripts.charge_deferred,
-      [key, `${key}:debt`],
+      [key, debtKeyOf(key)],
       [...numbersOf(limit), reportOnly],
     );
     return readReported(reply, 4);
@@ -87,16 +88,7 @@ function readNumbers(reply: unknown, count: number): readonly number[] {
   throw new Error(`expected a reply of ${count} numbers, got ${describeValue(reply)}`);
 }
 
-function keyOf(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string): string {
-  return `sluice:${policy.counterPrefix}${keyValues}${limit.counterSuffix}`;
-}
-
-/** Key of the ledger, where Redis records which units of a policy gateways have on lease. */
-function ledgerKeyOf(policy: CompiledPolicy, keyValues: string): string {
-  return `sluice:${policy.counterPrefix}${keyValues}}::leases`;
-}
-
 /** The arguments that describe a counter to every script. */
 function numbersOf({ rate }: CompiledLimit): (string | number)[] {
-  return [rate.algorithm, rate.quota, rate.windowUs, sizeOf(rate)];
+  return [rate.algorithm, ...scriptNumbers(rate)];
 }

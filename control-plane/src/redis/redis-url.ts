@@ -1,8 +1,7 @@
-// Parses SLUICE_REDIS_URL, which gateways and the control plane read in the same way. docs/cluster.md describes its forms.
-//
-// Gateways have their own parser (limiter/src/protocol/redis-url.ts), which works on bytes and without regular expressions:
-// the two parts do not import each other, and the WHATWG URL does not accept a list of hosts. A test runs both parsers on
-// the same URLs.
+// SLUICE_REDIS_URL as ioredis needs it. Gateways and the control plane have one parser, which works on bytes: a text is converted to bytes
+// and back. docs/cluster.md describes the forms of the URL.
+
+import { type Address as ParsedAddress, parseDeployment, type UrlProblem } from "@sluice/limiter/protocol/redis-url.ts";
 
 export interface Address {
   /** An IPv6 address has no brackets. */
@@ -29,78 +28,46 @@ export type RedisDeployment = Common &
     | { readonly kind: "sentinel"; readonly name: string; readonly sentinel: SignIn }
   );
 
-/** What is wrong with a URL. Neither text repeats any part of it, because it may contain a password. */
-export interface UrlProblem {
-  readonly expected: string;
-  readonly got: string;
-}
-
-const shapes =
-  "redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], redis+sentinel://…HOST[:PORT],…/NAME[/DATABASE] or " +
-  "redis+cluster://…HOST[:PORT],…, or these with rediss for TLS";
-const anonymous: SignIn = { user: "", password: "" };
-/** Our sign-in ends at the last @ before the sentinels' sign-in: so a password may contain an unencoded @. */
-const parts = /^(?:((?:(?!\?sentinel=).)*)@)?([^/?]*)(?:\/([^?]*))?(?:\?(.*))?$/s;
-
 export function parseRedisUrl(url: string): RedisDeployment | UrlProblem {
-  const [, tlsLetter, kindText, rest] = /^redis(s?)(?:\+(sentinel|cluster))?:\/\/(.*)$/s.exec(url) ?? [];
-  if (rest === undefined) return { expected: shapes, got: "another scheme" };
-  const [, signInText, authority = "", pathText = "", options = ""] = parts.exec(rest) ?? [];
-  const signIn = signInText === undefined ? anonymous : parseSignIn(signInText);
-  if (signIn === undefined) return { expected: "USER:PASSWORD, percent-encoded, before the @", got: "something else" };
-  const kind = (kindText ?? "single") as RedisDeployment["kind"];
-  const addresses = authority.split(",").map((text) => parseAddress(text, kind === "sentinel" ? 26379 : 6379));
-  if (!areAll(addresses)) return { expected: "HOST[:PORT], ports from 1 to 65535", got: "something else" };
-  const path = pathText === "" ? [] : pathText.split("/");
-  const common = { tls: tlsLetter === "s", ...signIn, addresses };
-
-  if (kind === "sentinel") {
-    const [name = "", databaseText] = path;
-    const database = parseDatabase(databaseText);
-    if (!/^[\w.-]+$/.test(name) || database === undefined || path.length > 2) {
-      return { expected: "/NAME[/DATABASE] with redis+sentinel://", got: "another path" };
-    }
-    const [, sentinelText] = /^sentinel=(.*)$/s.exec(options) ?? [];
-    const sentinel = options === "" ? anonymous : parseSignIn(sentinelText ?? "");
-    if (sentinel === undefined) return { expected: "?sentinel=USER:PASSWORD, percent-encoded", got: "something else" };
-    return { kind, ...common, database, name, sentinel };
-  }
-  if (options !== "") return { expected: "no ? but with redis+sentinel://", got: "one" };
-  if (kind === "cluster") {
-    if (path.length > 1 || (path[0] ?? "0") !== "0") {
-      return { expected: "no database with redis+cluster://, which has only 0", got: "another path" };
-    }
-    return { kind, ...common, database: 0 };
-  }
-  const database = parseDatabase(path[0]);
-  if (addresses.length !== 1) return { expected: "one HOST with redis://", got: `${addresses.length}` };
-  if (database === undefined || path.length > 1) return { expected: "/DATABASE, a number", got: "another path" };
-  return { kind, ...common, database };
+  const deployment = parseDeployment(bytesOf(url));
+  if ("expected" in deployment) return deployment;
+  const { access } = deployment;
+  const common = { tls: access.tls, ...signInOf(access), database: access.database };
+  if (common.user.includes(notUtf8) || common.password.includes(notUtf8)) return notText;
+  if (deployment.kind === "single")
+    return { kind: "single", ...common, addresses: [withoutBrackets(deployment.address)] };
+  if (deployment.kind === "cluster")
+    return { kind: "cluster", ...common, addresses: deployment.seeds.map(withoutBrackets) };
+  const sentinel = signInOf(deployment.sentinelAccess);
+  if (sentinel.user.includes(notUtf8) || sentinel.password.includes(notUtf8)) return notText;
+  return {
+    kind: "sentinel",
+    ...common,
+    addresses: deployment.sentinels.map(withoutBrackets),
+    name: deployment.name,
+    sentinel,
+  };
 }
 
-/** @returns undefined without a password: an empty one is more often a typing error than intended */
-function parseSignIn(text: string): SignIn | undefined {
-  const [, user, password] = /^([^:]*):(.+)$/s.exec(text) ?? [];
-  if (user === undefined || password === undefined) return undefined;
-  try {
-    return { user: decodeURIComponent(user), password: decodeURIComponent(password) };
-  } catch {
-    return undefined;
-  }
+/** What a decoder of UTF-8 puts in place of bytes that are none. */
+const notUtf8 = "\ufffd";
+const notText: UrlProblem = {
+  expected: "USER:PASSWORD in UTF-8, percent-encoded, before the @",
+  got: "something else",
+};
+
+function bytesOf(text: string): string {
+  return Buffer.from(text, "utf8").toString("latin1");
 }
 
-/** Parses `host`, `host:port`, `[::1]` or `[::1]:port`. */
-function parseAddress(text: string, defaultPort: number): Address | undefined {
-  const [, inBrackets, name, portText] = /^(?:\[([\da-z:.%]+)\]|([\w.-]+))(?::(\d{1,5}))?$/i.exec(text) ?? [];
-  const host = inBrackets ?? name;
-  const port = portText === undefined ? defaultPort : Number(portText);
-  return host === undefined || port < 1 || port > 65535 ? undefined : { host, port };
+function signInOf({ user, password }: SignIn): SignIn {
+  return { user: textOf(user), password: textOf(password) };
 }
 
-function parseDatabase(text = "0"): number | undefined {
-  return /^\d{1,5}$/.test(text) && Number(text) <= 65535 ? Number(text) : undefined;
+function textOf(bytes: string): string {
+  return Buffer.from(bytes, "latin1").toString("utf8");
 }
 
-function areAll<Value>(values: readonly (Value | undefined)[]): values is readonly Value[] {
-  return !values.includes(undefined);
+function withoutBrackets({ host, port }: ParsedAddress): Address {
+  return { host: host.replace(/^\[(.*)\]$/, "$1"), port };
 }

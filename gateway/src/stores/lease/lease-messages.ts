@@ -1,9 +1,10 @@
 // What Redis is told of a leased policy: the messages of its leases, and what is decided exactly. Both know its ledger.
 
-import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
+import type { CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import type { MergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { leaseParameters } from "../../../../limiter/src/lease/holder.ts";
 import type { LeaseAnswer } from "../../../../limiter/src/lease/ledger.ts";
+import { keyOf, ledgerKeyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
 import type { Patience } from "../../redis/patience.ts";
 import { callScript } from "../../redis/script-call.ts";
 import { areNumbers, callForNumbers, oddReply } from "../../redis/script-reply.ts";
@@ -12,7 +13,7 @@ import { wallSeconds } from "../../runtime/stopwatch.ts";
 import type { RedisSettings } from "../../settings.ts";
 import { type Numbers, numbersPerCounter } from "../redis/pending-check.ts";
 import { readReply } from "../redis/replies.ts";
-import { keyOf, pushNumbers } from "../redis/script-arguments.ts";
+import { pushNumbers } from "../redis/script-arguments.ts";
 import type { Check } from "../store.ts";
 import type { LeaseRecord } from "./lease-cells.ts";
 
@@ -41,7 +42,7 @@ export function sendLeaseMessage(
   keyValues: string,
   { name, seq, acknowledged, kept, back, want }: LeaseRecord,
 ): LuaMultiReturn<[LeaseReply | "overtaken" | undefined, string | undefined]> {
-  const keysAndArgs = [ledgerKey(policy, keyValues)];
+  const keysAndArgs = [ledgerKeyOf(policy, keyValues)];
   for (const limit of policy.limits) keysAndArgs.push(keyOf(policy, limit, keyValues));
   const keyCount = keysAndArgs.length;
   keysAndArgs.push(name);
@@ -91,7 +92,7 @@ export function chargeExactly(
   const { policy, keyValues } = check;
   const keysAndArgs: string[] = [];
   for (const limit of policy.limits) keysAndArgs.push(keyOf(policy, limit, keyValues));
-  const ledger = ledgerKey(policy, keyValues);
+  const ledger = ledgerKeyOf(policy, keyValues);
   for (let i = 0; i < policy.limits.length; i++) keysAndArgs.push(ledger);
   const keyCount = keysAndArgs.length;
   for (const limit of policy.limits) {
@@ -107,11 +108,4 @@ export function chargeExactly(
   }
   const numbers = reply as unknown as Numbers;
   return $multi(readReply({ numbers, at: 2, submittedAtSeconds }, [check], merged, false), undefined);
-}
-
-/** In the slot of the counters. No limit has this name. */
-const ledgerOfPolicy = { counterSuffix: "}::leases" } as CompiledLimit;
-
-function ledgerKey(policy: CompiledPolicy, keyValues: string): string {
-  return keyOf(policy, ledgerOfPolicy, keyValues);
 }

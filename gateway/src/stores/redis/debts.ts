@@ -8,6 +8,7 @@
 
 import { capacity } from "../../../../limiter/src/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
+import { debtKeyOf, keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
 import { countForgottenUnits, countLateUnits } from "../../metrics/redis-calls.ts";
 import { theRedis } from "../../redis/redis-settings.ts";
 import { groupOf, isReachable } from "../../redis/script-call.ts";
@@ -20,7 +21,7 @@ import { stopwatchUs, wallSeconds } from "../../runtime/stopwatch.ts";
 import type { RedisSettings } from "../../settings.ts";
 import { liveGateways } from "../../snapshot/live-gateways.ts";
 import type { Owed } from "../store.ts";
-import { keyOf, pushNumbers } from "./script-arguments.ts";
+import { pushNumbers } from "./script-arguments.ts";
 import { firstKey } from "./slot-groups.ts";
 
 /** What all of them took of one policy and key. */
@@ -298,7 +299,7 @@ function pushDebt({ policy, keyValues, units }: Debt, keys: string[], args: stri
     const key = keyOf(policy, limit, keyValues);
     keys.push(key);
     // Where what the limit does not have is kept.
-    if (policy.deferred) keys.push(`${key}:debt`);
+    if (policy.deferred) keys.push(debtKeyOf(key));
     args.push(limit.rate.algorithm);
     pushNumbers(args, limit, whole);
     most = math.max(most, whole);

@@ -5,6 +5,7 @@
 
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import type { MergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
+import { keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import type { RedisSettings } from "../../settings.ts";
 import type { Check } from "../store.ts";
@@ -14,7 +15,6 @@ import { reconcile } from "./reconcile.ts";
 import { refundGroup, refundsOf } from "./refunds.ts";
 import { recallRefusal } from "./refusal-cache.ts";
 import { allAllow, readOne, readReply } from "./replies.ts";
-import { keyOf } from "./script-arguments.ts";
 import { firstKey, type Group, groupsOf } from "./slot-groups.ts";
 import { counterOf, submit, submitAgain } from "./submit.ts";
 

@@ -5,6 +5,7 @@ import { emptyDecision } from "../../../../limiter/src/algorithms/decision.ts";
 import { capacity } from "../../../../limiter/src/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import { type MergedDecision, mergeLimit } from "../../../../limiter/src/compiled/merged-decision.ts";
+import { debtKeyOf, keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
 import { addPending, type Event } from "../../metrics/counts.ts";
 import { newPatience } from "../../redis/patience.ts";
 import { theRedis } from "../../redis/redis-settings.ts";
@@ -13,7 +14,7 @@ import type { Script } from "../../redis/script-request.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import type { RedisSettings } from "../../settings.ts";
 import type { Check, DeferredCharge } from "../store.ts";
-import { keyOf, pushNumbers } from "./script-arguments.ts";
+import { pushNumbers } from "./script-arguments.ts";
 import { groupsOf } from "./slot-groups.ts";
 import { waitLimitMs } from "./submit.ts";
 
@@ -106,7 +107,7 @@ function push(keys: string[], args: string[], policy: CompiledPolicy, keyValues:
   for (const limit of policy.limits) {
     const key = keyOf(policy, limit, keyValues);
     keys.push(key);
-    keys.push(`${key}:debt`);
+    keys.push(debtKeyOf(key));
     args.push(limit.rate.algorithm);
     pushNumbers(args, limit, units);
   }

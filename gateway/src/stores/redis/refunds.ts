@@ -2,6 +2,7 @@
 // is away is told later.
 
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
+import { keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
 import { theRedis } from "../../redis/redis-settings.ts";
 import { type Call, callScripts, groupOf, isReachable } from "../../redis/script-call.ts";
 import { callForNumber, oddReply } from "../../redis/script-reply.ts";
@@ -14,7 +15,7 @@ import type { RedisSettings } from "../../settings.ts";
 import type { Charge, Check } from "../store.ts";
 import { type Numbers, numbersPerCounter } from "./pending-check.ts";
 import { roundTrips } from "./renewals.ts";
-import { keyOf, pushNumbers, whole } from "./script-arguments.ts";
+import { pushNumbers, whole } from "./script-arguments.ts";
 import { firstKey, groupsOf } from "./slot-groups.ts";
 
 /** Each is a key of Redis and at most six arguments: with more, Lua could not pass them all in one call. */

@@ -2,6 +2,7 @@
 // charge by script calls of its own, so that an error is one's alone, and many calls in one round trip.
 
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
+import { keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
 import type { RedisServer } from "../../redis/connection.ts";
 import { theRedis } from "../../redis/redis-settings.ts";
 import { type Call, callScripts, groupOf, serverFor } from "../../redis/script-call.ts";
@@ -9,7 +10,7 @@ import { oddReply } from "../../redis/script-reply.ts";
 import type { Script } from "../../redis/script-request.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import type { Charge, NoteRenewal } from "../store.ts";
-import { keyOf, whole } from "./script-arguments.ts";
+import { whole } from "./script-arguments.ts";
 import { firstKey } from "./slot-groups.ts";
 
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;

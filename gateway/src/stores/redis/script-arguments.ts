@@ -1,15 +1,9 @@
-// What scripts are told of a counter: the key that it has in Redis, and its limit's numbers.
+// Numbers as scripts are given them: as text.
 
-import { sizeOf } from "../../../../limiter/src/algorithms/rate.ts";
-import type { CompiledLimit, CompiledPolicy, NumberTexts } from "../../../../limiter/src/compiled/compile.ts";
+import type { CompiledLimit, NumberTexts } from "../../../../limiter/src/compiled/compile.ts";
+import { scriptNumbers } from "../../../../limiter/src/protocol/redis-keys.ts";
 
-const keyPrefix = "sluice:";
-
-export function keyOf(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string): string {
-  return keyPrefix + policy.counterPrefix + keyValues + limit.counterSuffix;
-}
-
-/** What every script is told of a counter: quota, window, burst or precision, cost. */
+/** Adds what every script is given about a counter: quota, window in µs, burst or precision, cost. */
 export function pushNumbers(args: string[], limit: CompiledLimit, cost: number): void {
   const numbers = limit.numberTexts ?? textsOf(limit);
   args.push(numbers[0]);
@@ -19,13 +13,13 @@ export function pushNumbers(args: string[], limit: CompiledLimit, cost: number):
 }
 
 function textsOf(limit: CompiledLimit): NumberTexts {
-  const { rate } = limit;
-  const texts: NumberTexts = [whole(rate.quota), whole(rate.windowUs), whole(sizeOf(rate))];
+  const [quota, windowUs, size] = scriptNumbers(limit.rate);
+  const texts: NumberTexts = [whole(quota), whole(windowUs), whole(size)];
   limit.numberTexts = texts;
   return texts;
 }
 
-/** Every digit: Lua's own way to text keeps 14. */
+/** Writes every digit: Lua's own conversion keeps 14. */
 export function whole(number: number): string {
   return string.format("%.0f", number);
 }

@@ -1,9 +1,9 @@
 // Which counters one script can be told of: with Redis Cluster those of one slot, elsewhere all.
 
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
+import { keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
 import { groupOf } from "../../redis/script-call.ts";
 import type { RedisSettings } from "../../settings.ts";
-import { keyOf } from "./script-arguments.ts";
 
 /** One policy and the key values that pick its counters. */
 interface Counted {

@@ -2,6 +2,7 @@
 
 import type { Algorithm } from "../../../../limiter/src/algorithms/limit.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
+import { keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
 import { longestWaitMs } from "../../redis/patience.ts";
 import { type Call, groupOf } from "../../redis/script-call.ts";
 import type { Script } from "../../redis/script-request.ts";
@@ -12,7 +13,7 @@ import { queueOf, submitTo } from "./batcher.ts";
 import type { PendingCounter } from "./pending-check.ts";
 import { hasReply, newPendingCheck, type PendingCheck } from "./pending-check.ts";
 import { reconcile } from "./reconcile.ts";
-import { keyOf, pushNumbers } from "./script-arguments.ts";
+import { pushNumbers } from "./script-arguments.ts";
 
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
 const { charge } = scripts as Record<"charge", Script>;

@@ -1,0 +1,27 @@
+// The keys of counters in Redis, and the numbers that scripts are given about a counter. Gateways count under these keys, and the
+// control plane reads and resets what is there.
+
+import { type Rate, sizeOf } from "../algorithms/rate.ts";
+import type { CompiledLimit, CompiledPolicy } from "../compiled/compile.ts";
+
+const prefix = "sluice:";
+
+/** Returns the key of one limit's counter. */
+export function keyOf(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string): string {
+  return prefix + policy.counterPrefix + keyValues + limit.counterSuffix;
+}
+
+/** Returns the key of the debt beside a counter: what responses took beyond the limit. @param key of the counter */
+export function debtKeyOf(key: string): string {
+  return `${key}:debt`;
+}
+
+/** Returns the key of the ledger, where Redis records which units of a policy gateways have on lease. No limit has this name. */
+export function ledgerKeyOf(policy: CompiledPolicy, keyValues: string): string {
+  return `${prefix + policy.counterPrefix + keyValues}}::leases`;
+}
+
+/** Returns what every script is given about a limit, after its algorithm and before the cost: quota, window in µs, burst or precision. */
+export function scriptNumbers(rate: Rate): [quota: number, windowUs: number, size: number] {
+  return [rate.quota, rate.windowUs, sizeOf(rate)];
+}
