@@ -65,7 +65,7 @@ describe("without ngx_lua's code cache", () => {
       return "started";
     });
     await expect(starting).rejects.toThrow(
-      "sluice: lua_code_cache is off: every request would have a Lua of its own, without policies, and none would be limited; expected lua_code_cache on in the blocks http and server",
+      "sluice: lua_code_cache is off: every request would start with an empty Lua state, without policies, so that no request would be limited; expected lua_code_cache on in the blocks http and server",
     );
   });
 
