@@ -45,7 +45,7 @@ describe.skipIf(process.getuid?.() !== 0)("where nginx's workers cannot write", 
     gateway = await LoneGateway.start({ policies: [], env: { SLUICE_GATEWAY_DIR: directory } });
     await until("it is said", 5_000, () => reported().length > 0);
     expect(reported()[0]).toContain("(No such file or directory)");
-    const [, command = ""] = /As root: (.*); then start nginx anew/.exec(reported()[0] ?? "") ?? [];
+    const [, command = ""] = /As root: (.*); then restart nginx/.exec(reported()[0] ?? "") ?? [];
     expect(command).toMatch(/^mkdir -p \S+ && chown www-data \S+$/);
     execFileSync("/bin/sh", ["-c", command]);
     await gateway.restart();

@@ -14,9 +14,9 @@ let roomForTraces = 1000;
 /** The default limit of OpenResty's LuaJIT. */
 const mostTraces = 8000;
 /** In one minute. */
-const manyBeginnings = 3;
+const manyFlushes = 3;
 /** How often LuaJIT has flushed all traces in the current minute. */
-let beginnings = 0;
+let flushes = 0;
 let lookedAtSeconds = 0;
 
 /** A read with the argument as the key calls a function. */
@@ -38,7 +38,7 @@ export type TraceBorder<Argument extends AnyNotNil> = LuaTable<Argument, undefin
 export function suitDecisions(): void {
   jit.opt.start("maxirconst=2000", "loopunroll=200", "hotexit=200", `maxtrace=${roomForTraces}`);
   jit.attach((what) => {
-    if (what === "flush") beginnings += 1;
+    if (what === "flush") flushes += 1;
   }, "trace");
 }
 
@@ -50,10 +50,10 @@ export function makeRoomForTraces(): void {
   const nowSeconds = ngx.now();
   if (nowSeconds >= lookedAtSeconds + 60) {
     lookedAtSeconds = nowSeconds;
-    beginnings = 0;
+    flushes = 0;
   }
-  if (beginnings < manyBeginnings || roomForTraces >= mostTraces) return;
-  beginnings = 0;
+  if (flushes < manyFlushes || roomForTraces >= mostTraces) return;
+  flushes = 0;
   roomForTraces = math.min(2 * roomForTraces, mostTraces);
   jit.opt.start(`maxtrace=${roomForTraces}`);
 }

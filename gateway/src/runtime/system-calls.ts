@@ -96,7 +96,7 @@ function readOpen(
   mostBytes: number,
 ): LuaMultiReturn<[text: string | undefined, failure: string | undefined]> {
   // A pipe or a terminal has no end to seek to.
-  if ((tonumber(ffi.C.sluice_lseek(file, 0, fromEnd)) ?? -1) < 0) return $multi(undefined, "it is no file");
+  if ((tonumber(ffi.C.sluice_lseek(file, 0, fromEnd)) ?? -1) < 0) return $multi(undefined, "it is not a regular file");
   ffi.C.sluice_lseek(file, 0, 0);
   const room = packed.new("uint8_t[?]", readBytes);
   const parts: string[] = [];
