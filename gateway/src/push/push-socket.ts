@@ -82,8 +82,9 @@ function stopOwning(): void {
 }
 
 /**
- * Connects, serves until the connection is lost, and waits before the next try. @returns false if this worker is no longer the
- * owner
+ * Connects, serves until the connection is lost, and waits before the next try.
+ *
+ * @returns false if this worker is no longer the owner
  */
 function own(settings: Settings): boolean {
   if (ngx.worker.exiting()) return false;

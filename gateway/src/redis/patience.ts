@@ -178,8 +178,9 @@ function isWanted(): boolean {
 }
 
 /**
- * Counts the reading of a reply that is not watched. @param step 1 at the start, -1 at the end; for a request that is gone there
- * is no end
+ * Counts the reading of a reply that is not watched.
+ *
+ * @param step 1 at the start, -1 at the end; for a request that is gone there is no end
  */
 export function countReading(step: number): void {
   reading = math.max(0, reading + step);

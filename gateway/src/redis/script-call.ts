@@ -240,8 +240,9 @@ function callTogether(settings: RedisSettings, calls: readonly Call[], patience:
 }
 
 /**
- * What these replies say about the server. @returns an error that a replica sends, or one of a server that would refuse any
- * script now
+ * What these replies say about the server.
+ *
+ * @returns an error that a replica sends, or one of a server that would refuse any script now
  */
 function refusalIn(replies: readonly unknown[]): string | undefined {
   let refusal: string | undefined;
@@ -338,6 +339,7 @@ function noteFailed(settings: RedisSettings, server: RedisServer, patience: Pati
 
 /**
  * Called when the server of a watched call is silent; its reply is still read, but no other request may wait for the server.
+ *
  * @param group of the call's keys
  */
 export function noteSilentServer(settings: RedisSettings, patience: Patience, group: number): void {

@@ -46,8 +46,9 @@ function headOf(text: string): string {
 }
 
 /**
- * Sends one command and waits for its reply. @returns the reply; false and the message of an error reply; undefined and the error
- * message
+ * Sends one command and waits for its reply.
+ *
+ * @returns the reply; false and the message of an error reply; undefined and the error message
  */
 export function exchangeOne(
   redis: RedisConnection,

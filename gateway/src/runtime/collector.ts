@@ -82,8 +82,9 @@ export function isFull(): boolean {
 }
 
 /**
- * Ends the cycle that has begun and runs a whole one, if there is something to gain. @param goesOn returns false to leave the
- * rest for later
+ * Ends the cycle that has begun and runs a whole one, if there is something to gain.
+ *
+ * @param goesOn returns false to leave the rest for later
  */
 export function collect(pause: Pause, goesOn: (this: void) => boolean): void {
   const inUseKB = luaMemoryKb();

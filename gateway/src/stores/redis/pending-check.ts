@@ -4,26 +4,29 @@ import { oddReply } from "../../redis/script-reply.ts";
 import { ffi } from "../../runtime/packed-memory.ts";
 import type { Check, Owed, Unanswered } from "../store.ts";
 
-/** What a script replies of each: see redis-scripts/charge-batch.ts. */
+/** How many numbers a script replies for each counter: see redis-scripts/charge-batch.ts. */
 export const numbersPerCounter = 6;
 const bytesPerNumber = 8;
 
-/** Where the numbers are that a script replied: a table, or packed memory. */
+/** Holds the numbers of a script's reply: a Lua table, or packed memory. */
 export type Numbers = LuaTable<number, number>;
 
-/** Whether there is a reply for whoever asked: one that came after the asker was released is dealt with by others. */
+/**
+ * Returns whether there is a reply for the waiting request. A reply that came after the request was released is handled by
+ * `reconcile`.
+ */
 export function hasReply({ numbers, abandoned }: PendingCheck): boolean {
   return numbers !== undefined && !abandoned;
 }
 
-/** What one request submits, until Redis has replied. */
+/** The checks that one request submits, until Redis has replied. */
 export interface PendingCheck extends Unanswered {
   readonly checks: readonly Check[];
-  /** Since the epoch. */
+  /** Seconds since the epoch. */
   submittedAtSeconds: number;
   /** Undefined until there is a reply. */
   numbers: Numbers | undefined;
-  /** Where those of this check begin. */
+  /** Where the numbers of this check begin. */
   at: number;
   failure: string | undefined;
 }
@@ -42,15 +45,15 @@ export function newPendingCheck<Checks extends readonly Check[]>(checks: Checks,
   };
 }
 
-/** The reply to a question that had a script call of its own. */
+/** Takes the reply to a check with a script call of its own. */
 export function takeReply(pending: PendingCheck, reply: unknown, counters: number): void {
   pending.numbers = unpacked(reply, counters) ?? listed(reply, counters);
   if (pending.numbers === undefined) pending.failure = oddReply;
-  // What a table of Lua holds begins at 1, and there with whether all allow.
+  // A Lua table begins at index 1, and its first number is whether all counters allow.
   else if (typeof reply !== "string") pending.at = 2;
 }
 
-/** @returns undefined where it is no such reply: what lies behind a shorter one is not Redis' */
+/** @returns undefined if it is not such a reply: memory behind a shorter one does not belong to it */
 export function unpacked(reply: unknown, counters: number): Numbers | undefined {
   if (typeof reply !== "string" || reply.length !== counters * numbersPerCounter * bytesPerNumber) return undefined;
   const numbers = ffi.new("double[?]", counters * numbersPerCounter);

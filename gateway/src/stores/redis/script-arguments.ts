@@ -1,4 +1,4 @@
-// What scripts are told of a counter: the key that it has in Redis, and its limit's numbers.
+// The arguments of scripts for a counter: its key in Redis, and the numbers of its limit.
 
 import { sizeOf } from "../../../../limiter/src/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy, NumberTexts } from "../../../../limiter/src/compiled/compile.ts";
@@ -9,7 +9,7 @@ export function keyOf(policy: CompiledPolicy, limit: CompiledLimit, keyValues: s
   return keyPrefix + policy.counterPrefix + keyValues + limit.counterSuffix;
 }
 
-/** What every script is told of a counter: quota, window, burst or precision, cost. */
+/** Adds the numbers that every script takes for a counter: quota, window, burst or precision, cost. */
 export function pushNumbers(args: string[], limit: CompiledLimit, cost: number): void {
   const numbers = limit.numberTexts ?? textsOf(limit);
   args.push(numbers[0]);
@@ -31,7 +31,7 @@ function textsOf(limit: CompiledLimit): NumberTexts {
   return texts;
 }
 
-/** Every digit: Lua's own way to text keeps 14. */
+/** Text with all digits: Lua's own conversion keeps 14. */
 export function whole(number: number): string {
   return string.format("%.0f", number);
 }

@@ -30,7 +30,7 @@ function byAlgorithm(prefix: string): Readonly<Record<Algorithm, Script>> {
   };
 }
 
-/** Asks about checks of one group. @param key of the first counter @returns with numbers, or with what failed */
+/** Submits checks of one group. @param key of the first counter @returns with numbers, or with an error message */
 export function submit(settings: RedisSettings, checks: readonly Check[], key: string): PendingCheck {
   const pending: PendingCheck = newPendingCheck(checks, wallSeconds());
   const { policy } = checks[0] as Check;
@@ -47,12 +47,12 @@ export function waitLimitMs({ deadlineMs }: RedisSettings, { maxStoreWaitUs }: C
   return maxStoreWaitUs === undefined ? longestMs : math.min(longestMs, maxStoreWaitUs / 1000);
 }
 
-/** By the script of its limit's algorithm. */
+/** Submits a check by the script of its limit's algorithm. */
 export function submitOne(settings: RedisSettings, pending: PendingCheck, policy: CompiledPolicy, key: string): void {
   const limit = policy.limits[0] as CompiledLimit;
   const queue = queueOf(settings, groupOf(settings, key), reconcile);
   const kept = policy.holdsSlots;
-  // A reply that is waited for no longer is read by the lane's thread.
+  // If the request stops waiting for the reply, the queue's thread reads it.
   const inQueue = kept || policy.policy.maxStoreWaitUs !== undefined;
   const limitMs = waitLimitMs(settings, policy.policy);
   if (beginDirect(queue, inQueue)) {
@@ -72,7 +72,7 @@ function refuseTooMany(pending: PendingCheck): void {
   pending.lost = false;
 }
 
-/** By the script for any counters. */
+/** Submits checks by the script for any counters. */
 function submitAll(settings: RedisSettings, pending: PendingCheck, key: string): void {
   const { checks } = pending;
   const queue = queueOf(settings, groupOf(settings, key), reconcile);
@@ -115,7 +115,7 @@ function holdSlots(checks: readonly Check[]): boolean {
   return false;
 }
 
-/** One limit, as most requests have. */
+/** For one limit, as most requests have. */
 function callForOne({ policy }: CompiledPolicy, limit: CompiledLimit, key: string): Call {
   const keysAndArgs = [key];
   pushNumbers(keysAndArgs, limit, policy.cost);
