@@ -46,8 +46,8 @@ let generation = 0;
 /** This Lua state serves a single request, in a location without a code cache: it has no policies and never will. */
 let endsWithRequest = false;
 /** Whether `initWorker` was called. */
-let begun = false;
-let decideOne = decideUnbegun;
+let initWorkerCalled = false;
+let decideOne = decideWithoutInitWorker;
 
 /**
  * For init_by_lua: publishes the snapshot that was valid when nginx last ran, and workers start with its compiled form. After a
@@ -68,7 +68,7 @@ export function init(): void {
 
 /** For init_worker_by_lua. */
 export function initWorker(): void {
-  begun = true;
+  initWorkerCalled = true;
   decideOne = decideGuarded;
   keepTasksRunning();
   if (ngx.worker.id() === 0) reportMissing(settings);
@@ -106,7 +106,7 @@ export function access(): void {
   if (!decided) logSparingly("a request passed without a decision, because Sluice failed", `${failure}`);
 }
 
-function decideUnbegun(): void {
+function decideWithoutInitWorker(): void {
   reportMissingInitWorker();
   decideGuarded();
 }
@@ -121,7 +121,7 @@ neverCompile(decideGuarded);
 
 /** For content_by_lua of GET /sluice/healthz. */
 export function healthz(): void {
-  answerHealthz(settings, begun);
+  answerHealthz(settings, initWorkerCalled);
 }
 
 /** For content_by_lua of POST /sluice/v1/check. */

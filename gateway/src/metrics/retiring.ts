@@ -33,14 +33,14 @@ function sweep(pause: Pause): void {
   for (let left = metricsDict.capacity() / leastBytesOfKey; left > 0; left -= mostKeysAtOnce) {
     for (const key of metricsDict.get_keys(mostKeysAtOnce)) {
       if (key === sweepKey) return;
-      lookAt(key);
+      visit(key);
     }
     if (ngx.worker.exiting()) return;
     pause();
   }
 }
 
-function lookAt(key: string): void {
+function visit(key: string): void {
   const [app, policy] = policyOfSeries(key);
   const gone = app !== undefined && policiesOf(app)[policy as string] === undefined;
   if (gone) metricsDict.delete(key);

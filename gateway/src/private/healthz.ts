@@ -10,11 +10,11 @@ import { isConnected } from "../snapshot/live-gateways.ts";
 
 const unavailable = 503;
 
-/** @param begun whether sluice.initWorker() was called in this worker; without it, the worker receives no policies */
-export function healthz({ requireSnapshot }: Settings, begun: boolean): void {
+/** @param initWorkerCalled whether sluice.initWorker() was called in this worker; without it, the worker receives no policies */
+export function healthz({ requireSnapshot }: Settings, initWorkerCalled: boolean): void {
   const { revision } = currentSnapshot();
-  const status = begun ? (hasSnapshot() ? "ok" : "no policies yet") : "sluice.initWorker() was not called";
-  if (!begun || (requireSnapshot && !hasSnapshot())) ngx.status = unavailable;
+  const status = initWorkerCalled ? (hasSnapshot() ? "ok" : "no policies yet") : "sluice.initWorker() was not called";
+  if (!initWorkerCalled || (requireSnapshot && !hasSnapshot())) ngx.status = unavailable;
   ngx.header["Content-Type"] = "application/json";
   ngx.header["Cache-Control"] = "no-store";
   ngx.print(cjson.encode({ status, revision, connected: isConnected() }));

@@ -37,7 +37,7 @@ const longestPauseSeconds = 2;
 /** A connection that lasted this long counts as good: the next pause is short again. */
 const goodSessionSeconds = 5;
 /** The pause after another gateway with the same id took over: two such gateways must not keep displacing each other. */
-const twinPauseSeconds = 20;
+const sameIdPauseSeconds = 20;
 /** The close code that the control plane uses for that. */
 const replacedCode = 4000;
 /** 10,000 policies take about 5 MB. */
@@ -62,12 +62,12 @@ export function keepPushSocket(settings: Settings): void {
     owning = true;
     pauseSeconds = firstPauseSeconds;
     lastFailure = undefined;
-    if (runUntilDone(() => goesOnOwning(settings)) !== undefined) stopOwning();
+    if (runUntilDone(() => staysOwner(settings)) !== undefined) stopOwning();
   });
 }
 
 /** @returns whether this worker still is the owner */
-function goesOnOwning(settings: Settings): boolean {
+function staysOwner(settings: Settings): boolean {
   const [ok, owner] = pcall(own, settings);
   if (!ok) ngx.log(ngx.ERR, "sluice: push: ", `${owner}`);
   if (ok && owner === true) return true;
@@ -102,7 +102,7 @@ function own(settings: Settings): boolean {
         controlPlane,
         `another gateway has the same id ${settings.gatewayId}: set SLUICE_GATEWAY_ID so that each has its own`,
       );
-      pauseAtLeastSeconds = twinPauseSeconds;
+      pauseAtLeastSeconds = sameIdPauseSeconds;
     } else if (ngx.now() - openedAt >= goodSessionSeconds) {
       pauseSeconds = firstPauseSeconds;
     }

@@ -21,10 +21,7 @@ export interface Breaker {
   hurried: boolean;
 }
 
-/**
- * Sends the server a harmless command and returns whether it answered. Also returns true if the server has been replaced for
- * good. Yields.
- */
+/** Sends the server a harmless command and returns whether it answered; if it did, there are no further probes. Yields. */
 type Probe = (this: void) => boolean;
 
 const failuresToOpen = 3;

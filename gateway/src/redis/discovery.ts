@@ -28,7 +28,7 @@ export function newDiscovery(): Discovery {
 
 /**
  * Runs `query` once for all callers that arrive meanwhile, unless it has just run. It runs in the background and is repeated
- * until it succeeds: nginx ends the work of a request when its client leaves, and then the query would never end.
+ * until it succeeds: nginx ends the work of a request when its client leaves, and then no request would ever run the query again.
  *
  * The caller waits until the query has run once. But it does not wait for a run that is older than the deadline, nor if the last
  * run failed: then no source answers, and each request would wait for that.

@@ -37,10 +37,10 @@ export function serverOfSlot(
 }
 
 /**
- * Returns another node for this slot after one that failed, by the map that is being queried or is queried now. While the breaker
- * of the failed node is open, no request waits.
+ * Returns another node for this slot after one that failed. This queries the map, or waits for a query that is running. While a
+ * query runs and the breaker of the failed node is open, no request waits.
  *
- * @param waitMs the longest to wait for a query of the map that another request began
+ * @param waitMs the longest to wait for a query of the map
  * @returns the same node if no other is known
  */
 export function otherServerOfSlot(

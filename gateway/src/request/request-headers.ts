@@ -90,7 +90,7 @@ function countLines(): number {
     lines = ffi.new(linesType, room);
   }
   const filled = ffi.C.ngx_http_lua_ffi_req_get_headers(request, lines, count, 0);
-  // Otherwise the function returned one of its own error codes.
+  // Otherwise the function returned a code of its own, for something that is not a request.
   return filled === 0 ? count : 0;
 }
 

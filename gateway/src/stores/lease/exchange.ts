@@ -89,7 +89,7 @@ function lookClaimed(lease: Lease, token: string): boolean {
   }
   // The count was lost and has started again from zero.
   if (asked < record.askedBefore) record.askedBefore = 0;
-  buryUnits(lease, nowUs);
+  expireUnits(lease, nowUs);
   const next = plan(record, leaseParameters, unitsIn(lease.cell), asked, nowUs);
   // Units for which requests are too expensive would expire.
   const isWorth = next.exchanges && (isLive(record, nowUs) || wayFor(record, lease.cost, nowUs) !== "exact");
@@ -113,7 +113,7 @@ function beginLife(lease: Lease): void {
 }
 
 /** Removes the units of a lease that has expired. */
-function buryUnits({ record, cell }: Lease, nowUs: number): void {
+function expireUnits({ record, cell }: Lease, nowUs: number): void {
   if (record.out === 0 || isLive(record, nowUs)) return;
   const left = math.max(0, unitsIn(cell));
   if (left > 0) takeOut(cell, left);
@@ -166,11 +166,11 @@ function exchange(lease: Lease, token: string): void {
     record.triedUs = stopwatchUs();
     saveRecord(id, record);
   } else {
-    takeUp(lease, answer);
+    applyReply(lease, answer);
   }
 }
 
-function takeUp(lease: Lease, answer: LeaseReply): void {
+function applyReply(lease: Lease, answer: LeaseReply): void {
   const { record, cell } = lease;
   const nowUs = stopwatchUs();
   const { back, out } = record;

@@ -20,7 +20,7 @@ const reserveBytes = countersDict.capacity() * reserve;
 const leastShareBytes = countersDict.capacity() / 64;
 const overflowReserveBytes = overflowDict.capacity() * reserve;
 let lookedAtSeconds = 0;
-let askedSince = 0;
+let newcomersSinceLook = 0;
 let calm = false;
 
 /** Returns whether less than the reserve is free. */
@@ -35,14 +35,15 @@ export function isScarce(): boolean {
  */
 export function isCalm(): boolean {
   const now = ngx.now();
-  askedSince += 1;
-  if (askedSince >= lookEveryNewcomers || now - lookedAtSeconds >= lookEverySeconds || now < lookedAtSeconds) look(now);
+  newcomersSinceLook += 1;
+  if (newcomersSinceLook >= lookEveryNewcomers || now - lookedAtSeconds >= lookEverySeconds || now < lookedAtSeconds)
+    look(now);
   return calm;
 }
 
 function look(now: number): void {
   lookedAtSeconds = now;
-  askedSince = 0;
+  newcomersSinceLook = 0;
   if (isScarce()) beginOverflow();
   calm = !overflowHasBegun();
 }

@@ -122,16 +122,16 @@ function chargeDeferredCell(
 ): undefined {
   const { rate } = limit;
   const found = load(limit, keyValues, now);
-  if (!found && !findPlace(counter, policy, limit, keyValues)) return forgo(policy);
+  if (!found && !findPlace(counter, policy, limit, keyValues)) return noteUnstored(policy);
   loadRing(counter);
   const paidAtUs = chargeDeferred(rate, counter, cellRing, standsUs, units);
-  if (!keepCounter(counter, paidAtUs - now + lifetimeUs(rate, counter, paidAtUs))) return forgo(policy);
+  if (!keepCounter(counter, paidAtUs - now + lifetimeUs(rate, counter, paidAtUs))) return noteUnstored(policy);
   if (paidAtUs === now) return;
   const text = string.format("%.0f %.0f %.0f", paidAtUs, now, rate.quota);
   const key = debtPrefix + counter.key;
   const lifeSeconds = lifeSecondsOf(paidAtUs - now);
   if (!counter.shared && mayKeep(policy, key, text, lifeSeconds) && storeCell(key, text, lifeSeconds, 0)) return;
-  if (!storeShared(key, text, lifeSeconds, 0)) forgo(policy);
+  if (!storeShared(key, text, lifeSeconds, 0)) noteUnstored(policy);
 }
 
 /** For a debt beside its counter: while memory is scarce, a policy takes no more of it with debts than with counters. */
@@ -140,7 +140,7 @@ function mayKeep({ counterPrefix }: CompiledPolicy, key: string, text: string, l
   return takeFromReserve(counterPrefix, slabOfCell(key, text.length), lifeSeconds);
 }
 
-function forgo({ app, policy }: CompiledPolicy): undefined {
+function noteUnstored({ app, policy }: CompiledPolicy): undefined {
   countEvent("unstored-charges");
   warnSparingly("a response was not charged, because there is no memory for the charge", `${app}/${policy.name}`);
 }

@@ -19,7 +19,7 @@ const unobstructedUs = 100;
 /** How many entries each incr of a missing key frees. */
 const freedAtOnce = 2;
 /** No counter has this name. */
-const nobody = "?";
+const missingKey = "?";
 
 interface Swept {
   readonly dict: SharedDict;
@@ -49,7 +49,7 @@ function sweep(swept: Swept): void {
 }
 
 function freeExpired(swept: Swept): void {
-  for (let i = 0; i < freesAtOnce; i++) swept.dict.incr(nobody, 0);
+  for (let i = 0; i < freesAtOnce; i++) swept.dict.incr(missingKey, 0);
   swept.expired -= freesAtOnce * freedAtOnce;
 }
 

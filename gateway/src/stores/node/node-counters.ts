@@ -155,7 +155,7 @@ function refundCell(limit: CompiledLimit, keyValues: string, cost: number, charg
   const key = counterKey(limit, keyValues);
   const [value, flags] = countersDict.get<number | string>(key);
   if (value === undefined) return;
-  takeUp(key, limit.rate, cost, value, flags);
+  loadHead(key, limit.rate, cost, value, flags);
   if (keepsEntries(limit.rate)) return refundEntries(chargedAtUs);
   if (lone.rate.algorithm !== "fixed-window") {
     const now = nowUs();
@@ -190,7 +190,13 @@ function refundEntries(chargedAtUs: number): undefined {
 }
 
 /** Loads the head of a counter into `lone`. */
-function takeUp(key: string, rate: Rate, cost: number, value: number | string | undefined, flags: number | undefined) {
+function loadHead(
+  key: string,
+  rate: Rate,
+  cost: number,
+  value: number | string | undefined,
+  flags: number | undefined,
+) {
   lone.key = key;
   lone.rate = rate;
   lone.cost = cost;
@@ -384,7 +390,7 @@ function chargeCell(
 ): boolean {
   const [value, flags] = countersDict.get<number | string>(key);
   if (value === undefined && !isCalm()) return chargeElsewhere(policy, [limit], keyValues, merged, chargedAt);
-  takeUp(key, limit.rate, policy.policy.cost, value, flags);
+  loadHead(key, limit.rate, policy.policy.cost, value, flags);
   if (keepsEntries(limit.rate)) return chargeEntries(policy, limit, merged, chargedAt);
   return chargeLone(policy, limit, merged, chargedAt);
 }
