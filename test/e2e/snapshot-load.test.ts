@@ -189,16 +189,7 @@ async function push(count: number, edited: number | "all"): Promise<void> {
       limits: [{ algorithm: "fixed-window", quota: 1, window: "1d" }],
     }),
   }));
-  const state = {
-    epoch: "snapshot-load",
-    revision,
-    proofKey: "",
-    policies,
-    apps: [],
-    templates: [],
-    bans: [],
-    callers: [],
-  };
+  const state = { epoch: "snapshot-load", revision, proofKey: "", policies, apps: [], templates: [], bans: [], callers: [] };
   const { bytes } = await snapshotFrame(state, Date.now());
   // In frames, as the control plane sends it.
   for (let from = 0; from < bytes.length; from += 65_536) {

@@ -3,7 +3,7 @@
 // KEYS   the counters
 // ARGV   quota (units), window (µs), burst (units) or precision (µs), cost (units)
 // reply  a string with six numbers for each counter, 8 bytes each: 1 if the counter allows else 0, remaining (units), retry after
-//        (µs, -1 for never), reset after (µs), delay (µs), the time of the charge (µs), which a refund needs
+//        (µs, -1 for never), reset after (µs), delay (µs), charged at (µs): the moment in the counter's state, which a refund needs
 // The time is Redis' own, and the same for all counters. The script is atomic, like every script.
 
 import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";

@@ -3,7 +3,7 @@
 // KEYS   the counters; in `charge_leased` they are followed by the same number of ledgers
 // ARGV   five for each counter: algorithm, quota (units), window (µs), burst (units) or precision (µs), cost (units)
 // reply  [1 if allowed else 0, then six for each counter: 1 if the counter allows else 0, remaining (units), retry after (µs, -1
-//        for never), reset after (µs), delay (µs), the time of the charge (µs), which a refund needs]
+//        for never), reset after (µs), delay (µs), charged at (µs): the moment in the counter's state, which a refund needs]
 // A counter's ledger is that of its policy; for a policy that is not leased, it is the key where its ledger would be. Units that are
 // out on leases have not refilled. Ledgers are only read. The time is Redis' own. The script is atomic, like every script: no other
 // command runs between the first read and the last write.

@@ -1,8 +1,8 @@
 // Refunds charges: those of requests that another policy or store refused, and slots of requests that have ended.
 //
 // KEYS   the counters
-// ARGV   six for each counter: algorithm, quota (units), window (µs), burst (units) or precision (µs), cost (units), the time (µs)
-//        of the charge as in the charge's reply
+// ARGV   six for each counter: algorithm, quota (units), window (µs), burst (units) or precision (µs), cost (units), charged at
+//        (µs): as in the charge's reply
 // reply  how many of the counters existed
 // The time is Redis' own. The script is atomic, like every script.
 

@@ -1,5 +1,5 @@
-// A connection to a Redis server from nginx's keepalive pool: encrypted, authenticated, with its database selected, and with
-// Sentinel verified to be to a primary.
+// A connection to a Redis server from nginx's keepalive pool: encrypted, authenticated, and with its database selected. With
+// Sentinel, the server is verified to be a primary.
 //
 // Debian's lua-resty-redis is older than OpenResty's: it has neither set_timeouts nor TLS, and takes an unknown method for a
 // Redis command. This module uses only what both versions have, and does the TLS handshake itself.
