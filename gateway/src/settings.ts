@@ -1,5 +1,5 @@
-// What the environment says, read once in init_by_lua, where nginx still is root. It passes on only the variables that
-// nginx.conf names with "env". Invalid is refused at start, never replaced by a default.
+// The settings from the environment. They are read once in init_by_lua, where nginx is still root. nginx passes on only the
+// variables that nginx.conf names with "env". An invalid value stops the start; it is never replaced by a default.
 
 import { type Deployment, parseDeployment } from "../../limiter/src/protocol/redis-url.ts";
 import { readFile } from "./runtime/files.ts";
@@ -8,33 +8,33 @@ export type HeaderStyle = "ietf" | "legacy" | "both" | "none";
 
 export interface Settings {
   readonly gatewayId: string;
-  /** Where the last good snapshot is kept. */
+  /** The directory of the last good snapshot. */
   readonly gatewayDir: string;
-  /** Whether SLUICE_GATEWAY_DIR names it, rather than its being nginx's prefix. */
+  /** Whether SLUICE_GATEWAY_DIR names the directory; otherwise it is nginx's prefix. */
   readonly gatewayDirNamed: boolean;
   /** ws:// or wss:// address of the control plane's push route. */
   readonly pushUrl: string;
-  /** Whether the operator has said where that is. */
+  /** Whether the operator has set SLUICE_CONTROL_URL. */
   readonly controlUrlGiven: boolean;
-  /** What the control plane asks for. Undefined: the operator has given none. */
+  /** The token that the control plane expects. Undefined: the operator has set none. */
   readonly gatewayToken: string | undefined;
-  /** Whether the gateway calls itself unhealthy until it has policies. */
+  /** Whether the gateway reports itself as unhealthy until it has policies. */
   readonly requireSnapshot: boolean;
   readonly headers: HeaderStyle;
-  /** Who shows it is told how a request was decided. Undefined: nobody is. */
+  /** A client that sends this secret learns how its request was decided. Undefined: this is off. */
   readonly debugSecret: string | undefined;
-  /** How many requests may wait on a worker at once, of all policies together. */
+  /** How many requests may wait in a worker at the same time, over all policies. */
   readonly maxWaiting: number;
   readonly redis: RedisSettings | undefined;
 }
 
 export interface RedisSettings {
   readonly deployment: Deployment;
-  /** How long Redis may be silent before it counts as away, and the node decides alone. */
+  /** How long Redis may be silent before it counts as away and the node decides alone. */
   readonly deadlineMs: number;
 }
 
-/** Undefined for an empty value: `SLUICE_REDIS_URL= npm start` means without. */
+/** Undefined for an empty value: `SLUICE_REDIS_URL= npm start` means no Redis. */
 function environment(name: string): string | undefined {
   const value = os.getenv(name);
   return value === "" ? undefined : value;
@@ -66,14 +66,14 @@ function refuse(name: string, expected: string, got: string): never {
 }
 
 /**
- * nginx's master reads the file, as root: its workers, which read what strangers send, need not be able to.
+ * nginx's master reads the file as root: its workers, which handle untrusted requests, do not need access to it.
  *
- * @param path is not looked at where there is a token
+ * @param path is ignored if there is a token
  */
 function gatewayToken(token: string | undefined, path: string | undefined): string | undefined {
   if (token !== undefined) {
     if (isToken(token)) return token;
-    // The value is a secret: it is not repeated.
+    // The value is a secret, so the message does not repeat it.
     return refuse("SLUICE_GATEWAY_TOKEN", "printable characters without spaces", "something else");
   }
   if (path === undefined) return undefined;
@@ -94,18 +94,21 @@ function yesOrNo(name: string, text: string | undefined): boolean {
   return refuse(name, "true or false", text);
 }
 
-/** Says what is missing, once the log is the operator's: without it the gateway runs, and limits by what it has on its disk. */
+/**
+ * Reports a missing token when the operator's log is open. Without a token the gateway runs and limits by the snapshot on its
+ * disk.
+ */
 export function reportMissing({ gatewayToken: token }: Settings): void {
   if (token !== undefined) return;
   ngx.log(
     ngx.ERR,
-    "sluice: this gateway has no token, and without one no control plane gives it policies: set SLUICE_GATEWAY_TOKEN or ",
-    "SLUICE_GATEWAY_TOKEN_FILE in the environment that nginx is started with, which a service manager keeps apart from that ",
+    "sluice: this gateway has no token, and without one it receives no policies from the control plane: set SLUICE_GATEWAY_TOKEN or ",
+    "SLUICE_GATEWAY_TOKEN_FILE in the environment that nginx is started with, which under a service manager is not that ",
     'of your shell, and name it at the top of nginx.conf: "env SLUICE_GATEWAY_TOKEN;" or "env SLUICE_GATEWAY_TOKEN_FILE;"',
   );
 }
 
-/** Anyone may try one from outside. */
+/** The minimum length makes it hard to guess: anyone can try from outside. */
 function debugSecret(secret: string | undefined): string | undefined {
   if (secret !== undefined && secret.length < 16) {
     return error(`sluice: SLUICE_DEBUG_SECRET: expected at least 16 characters, got ${secret.length}`, 0);
@@ -113,7 +116,7 @@ function debugSecret(secret: string | undefined): string | undefined {
   return secret;
 }
 
-/** Two gateways of one name would throw each other off the control plane. */
+/** Two gateways with the same id would keep displacing each other at the control plane. */
 function gatewayId(given: string | undefined, gatewayDir: string): string {
   if (given === undefined) return `${hostName()}-${ngx.md5(gatewayDir).slice(0, 8)}`;
   if (given.length > 64 || string.match(given, "^[%w._-]+$")[0] === undefined) {
@@ -148,7 +151,7 @@ function pushUrl(controlUrl: string): string {
 function redisSettings(url: string | undefined, deadlineMs: number): RedisSettings | undefined {
   if (url === undefined) return undefined;
   const deployment = parseDeployment(url);
-  // The value may hold a password: it is not repeated.
+  // The value may contain a password, so the message does not repeat it.
   if ("expected" in deployment) return refuse("SLUICE_REDIS_URL", deployment.expected, deployment.got);
   return { deployment, deadlineMs };
 }
@@ -161,7 +164,7 @@ function maxWaiting(text: string): number {
   return most;
 }
 
-/** Read without a Redis too: what is wrong is found before the Redis is there. */
+/** Read even without a Redis, so that an invalid value is found before Redis is configured. */
 function redisDeadlineMs(text: string): number {
   const deadlineMs = tonumber(text);
   if (deadlineMs === undefined || !(deadlineMs >= 1 && deadlineMs <= 60000)) {

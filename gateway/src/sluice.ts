@@ -1,4 +1,4 @@
-// What nginx.conf calls: one function a phase.
+// The functions that nginx.conf calls: one for each phase.
 
 import { noPause } from "../../limiter/src/basics/pause.ts";
 import { access as decide } from "./access.ts";
@@ -40,18 +40,18 @@ export { metrics } from "./private/metrics.ts";
 
 suitDecisions();
 
-// Read as nginx reads its configuration: a bad setting stops `nginx -t`, not the first request.
+// Read while nginx reads its configuration: an invalid setting fails `nginx -t`, not the first request.
 const settings = readSettings();
 let generation = 0;
-/** Whether this Lua is that of one request, in a location without a code cache: it has no policies and never will. */
+/** This Lua state serves a single request, in a location without a code cache: it has no policies and never will. */
 let endsWithRequest = false;
 /** Whether `initWorker` was called. */
-let begun = false;
-let decideOne = decideUnbegun;
+let initWorkerCalled = false;
+let decideOne = decideWithoutInitWorker;
 
 /**
- * init_by_lua: lays out the snapshot that was good when nginx last ran. Workers begin with what was made of it here. After
- * a reload, shared memory still has one.
+ * For init_by_lua: publishes the snapshot that was valid when nginx last ran, and workers start with its compiled form. After a
+ * reload, shared memory still has a snapshot.
  */
 export function init(): void {
   endsWithRequest = isWorker();
@@ -66,9 +66,9 @@ export function init(): void {
   widenStringTable();
 }
 
-/** init_worker_by_lua. */
+/** For init_worker_by_lua. */
 export function initWorker(): void {
-  begun = true;
+  initWorkerCalled = true;
   decideOne = decideGuarded;
   keepTasksRunning();
   if (ngx.worker.id() === 0) reportMissing(settings);
@@ -93,9 +93,9 @@ export function initWorker(): void {
 }
 
 /**
- * access_by_lua: decides the request, before it goes upstream.
+ * For access_by_lua: decides the request before it goes upstream.
  *
- * A defect of ours must not become the client's error: the request passes, and the log says why.
+ * A defect of Sluice must not become an error for the client: the request passes, and the log has the reason.
  */
 export function access(): void {
   if (endsWithRequest) {
@@ -103,10 +103,10 @@ export function access(): void {
     return;
   }
   const [decided, failure] = pcall(decideOne);
-  if (!decided) logSparingly("a request passed undecided", `${failure}`);
+  if (!decided) logSparingly("a request passed without a decision, because Sluice failed", `${failure}`);
 }
 
-function decideUnbegun(): void {
+function decideWithoutInitWorker(): void {
   reportMissingInitWorker();
   decideGuarded();
 }
@@ -119,22 +119,22 @@ const decision = traceBorder(decide);
 neverCompile(access);
 neverCompile(decideGuarded);
 
-/** content_by_lua of GET /sluice/healthz. */
+/** For content_by_lua of GET /sluice/healthz. */
 export function healthz(): void {
-  answerHealthz(settings, begun);
+  answerHealthz(settings, initWorkerCalled);
 }
 
-/** content_by_lua of POST /sluice/v1/check. */
+/** For content_by_lua of POST /sluice/v1/check. */
 export function check(): void {
   answer(answerCheck);
 }
 
-/** content_by_lua of GET /sluice/v1/auth. */
+/** For content_by_lua of GET /sluice/v1/auth. */
 export function auth(): void {
   answer(answerAuth);
 }
 
-/** A defect of ours is told as one: whoever asks decides what that means. */
+/** A defect of Sluice is answered as an internal error, and the caller decides what that means. */
 function answer(respond: (this: void, settings: Settings) => void): void {
   if (endsWithRequest) {
     reportCodeCacheOff();
@@ -143,7 +143,7 @@ function answer(respond: (this: void, settings: Settings) => void): void {
   }
   const [answered, failure] = pcall(answerGuarded, respond);
   if (answered) return;
-  logSparingly("a question was not answered", `${failure}`);
+  logSparingly("a request of the check API was answered with 500, because Sluice failed", `${failure}`);
   sendProblem({ code: "internal", detail: "The gateway failed. Its error log says why." });
 }
 

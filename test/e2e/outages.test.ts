@@ -117,7 +117,7 @@ it("keeps two gateways with one name from disconnecting each other in turn", asy
   const twin = await system.startTwin(system.gateway);
   await until("one of them says what is wrong", 5000, () =>
     [system.gateway, twin].some(({ directory }) =>
-      readFileSync(join(directory, "error.log"), "utf8").includes("another gateway is called gateway-1 too"),
+      readFileSync(join(directory, "error.log"), "utf8").includes("another gateway has the same id gateway-1"),
     ),
   );
   const connections = new Set<string>();

@@ -45,7 +45,7 @@ describe.skipIf(process.getuid?.() !== 0)("where nginx's workers cannot write", 
     gateway = await LoneGateway.start({ policies: [], env: { SLUICE_GATEWAY_DIR: directory } });
     await until("it is said", 5_000, () => reported().length > 0);
     expect(reported()[0]).toContain("(No such file or directory)");
-    const [, command = ""] = /As root: (.*); then start nginx anew/.exec(reported()[0] ?? "") ?? [];
+    const [, command = ""] = /As root: (.*); then restart nginx/.exec(reported()[0] ?? "") ?? [];
     expect(command).toMatch(/^mkdir -p \S+ && chown www-data \S+$/);
     execFileSync("/bin/sh", ["-c", command]);
     await gateway.restart();
@@ -65,7 +65,7 @@ describe("without ngx_lua's code cache", () => {
       return "started";
     });
     await expect(starting).rejects.toThrow(
-      "sluice: lua_code_cache is off: every request would have a Lua of its own, without policies, and none would be limited; expected lua_code_cache on in the blocks http and server",
+      "sluice: lua_code_cache is off: every request would start with an empty Lua state, without policies, so that no request would be limited; expected lua_code_cache on in the blocks http and server",
     );
   });
 

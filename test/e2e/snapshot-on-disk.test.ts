@@ -56,7 +56,7 @@ async function logOfRestart(): Promise<string> {
 describe("the newer snapshot on disk", () => {
   it("serves if it is whole", async () => {
     const log = await logOfRestart();
-    expect(log).toMatch(/begins with revision 3 of \S+\/snapshot\.json/);
+    expect(log).toMatch(/starts with revision 3 from \S+\/snapshot\.json/);
     expect(log).not.toContain("cannot be used");
     expect(await limitReported()).toBe("7");
     for (const path of [newest, former]) expect((statSync(path).mode & 0o777).toString(8)).toBe("600");
@@ -74,14 +74,14 @@ describe("the newer snapshot on disk", () => {
       why: "it is damaged",
     },
     { what: "is empty", spoil: () => writeFileSync(newest, ""), why: "it is damaged" },
-    { what: "is gone", spoil: () => rmSync(newest), why: "it is not there" },
+    { what: "is gone", spoil: () => rmSync(newest), why: "it does not exist" },
     {
       what: "is a pipe",
       spoil: () => {
         rmSync(newest);
         spawnSync("mkfifo", [newest]);
       },
-      why: "it is no file",
+      why: "it is not a regular file",
     },
     {
       what: "is a directory",
@@ -103,7 +103,7 @@ describe("the newer snapshot on disk", () => {
     spoil();
     const log = await logOfRestart();
     expect(await limitReported()).toBe("5");
-    expect(log).toContain("snapshot-former.json, the one before it, serves with revision 2");
+    expect(log).toContain("snapshot-former.json, the previous snapshot, serves with revision 2");
     expect(log).toContain(why);
   });
 

@@ -139,7 +139,9 @@ describe("a gateway without SLUICE_REDIS_URL that has a policy of scope cluster"
     expect(await askAtOnce([`${gateway?.url}/anything`], 10)).toEqual({ 404: 2, 429: 8 });
     const said = linesWith(gateway?.log ?? "", /SLUICE_REDIS_URL/);
     expect(said).toHaveLength(1);
-    expect(said[0]).toMatch(/\[error\].*a policy of scope cluster is met, and SLUICE_REDIS_URL is not set here/);
+    expect(said[0]).toMatch(
+      /\[error\].*a policy of scope cluster applies to a request, but SLUICE_REDIS_URL is not set here/,
+    );
   });
 });
 

@@ -1,5 +1,5 @@
-// GET /sluice/v1/auth?policy=…&key=…: one check for nginx' auth_request, which looks at the status alone. The request
-// waits its turn here where a leaky-bucket says so: auth_request cannot wait by itself.
+// GET /sluice/v1/auth?policy=…&key=…: one check for nginx's auth_request, which only uses the status. If a leaky-bucket delays
+// the request, it waits here, because auth_request cannot wait by itself.
 
 import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/document/problems.ts";
 import { describeValue } from "../../../limiter/src/document/validate.ts";
@@ -16,7 +16,7 @@ import { allAllowed, decideRequestedChecks, longestDelayUs, type Outcome } from 
 import { aCost, aPolicy, aValue, isCost, isKeyValue } from "./request-body.ts";
 import { readRequestedChecks, type Written } from "./requested-policy.ts";
 
-/** Eight values of a key, policy, cost, and one to see that there are too many. */
+/** Eight key values, policy, cost, and one more to detect that there are too many. */
 const mostParameters = 11;
 const known = ["policy", "key", "cost"];
 
@@ -48,7 +48,7 @@ function answer(settings: Settings): CheckError | undefined {
   return undefined;
 }
 
-/** Too many requests wait already. */
+/** Refuses the request because too many requests wait already. */
 function turnAway(outcome: Outcome, charges: readonly Charge[]): void {
   refuseToWait(outcome.merged, outcome.policy);
   outcome.allowed = false;
@@ -95,7 +95,7 @@ function keyOf(parameter: Parameter, findings: Findings): string[] {
 
 function costOf(parameter: Parameter, findings: Findings): number | undefined {
   if (parameter === undefined) return undefined;
-  // As digits: "1e9", "0x10" and " 1" are numbers to Lua.
+  // Only digits are accepted: "1e9", "0x10" and " 1" are numbers to Lua.
   const digits = typeof parameter === "string" ? string.match(parameter, "^%d+$")[0] : undefined;
   const cost = digits === undefined ? undefined : tonumber(digits);
   if (!isCost(cost)) addProblem(findings, { path: "cost", expected: aCost, got: describeValue(parameter) });
@@ -116,6 +116,6 @@ function send(settings: Settings, outcomes: readonly Outcome[], delayUs: number)
   ngx.status = status;
   countCheckRequest(status);
   if (!allowed) ngx.header["Content-Length"] = 0;
-  // Nothing was printed: this has nginx send the status as it is, with no page of its own.
+  // As nothing has been printed, this makes nginx send the status as it is, without an error page.
   ngx.send_headers();
 }

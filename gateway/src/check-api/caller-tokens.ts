@@ -1,5 +1,5 @@
-// Callers of the check API: who sent a request, by the hash of the token. The table is made once for each snapshot, so that a
-// request looks up and never searches.
+// Identifies the callers of the check API by the hash of their token. The table is made once for each snapshot, so that a request
+// needs one lookup and no search.
 
 import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
@@ -9,11 +9,11 @@ import { readHeader } from "../request/request-headers.ts";
 import { sha256Hex } from "../runtime/sha256.ts";
 import { currentSnapshot, policiesOf } from "../snapshot/current.ts";
 
-/** What a caller's token opens. */
+/** The rights of a caller's token. */
 export interface Caller {
   readonly app: string;
   readonly expiresAtSeconds: number;
-  /** The policies of its app, by name. */
+  /** The policies of its app by name. */
   readonly policies: Readonly<Record<string, CompiledPolicy>>;
 }
 
@@ -21,11 +21,11 @@ const mostVerified = 1000;
 
 let made: CompiledSnapshot | undefined;
 let callersByHash: Record<string, Caller> = {};
-/** By the whole header. Only tokens that are known are remembered: strangers cannot fill it. */
+/** By the whole header. Only known tokens are cached, so strangers cannot fill it. */
 let verified: Record<string, Caller> = {};
 let verifiedCount = 0;
 
-/** @returns who sent the current request; undefined when its token is missing, unknown or expired */
+/** @returns the caller of the current request; undefined if its token is missing, unknown or expired */
 export function currentCaller(): Caller | undefined {
   const header = readHeader("authorization");
   if (header === undefined || header === false) return undefined;

@@ -1,5 +1,5 @@
-// Every error of the ask-first API: callers decide by the code, so a code once given out keeps its meaning.
-// docs/operations.md lists the same, and a test compares the two. To be refused by a limit is no error.
+// Every error of the check API. Callers decide by the code, so a code keeps its meaning once it is in use. docs/operations.md has
+// the same list, and a test compares the two. A refusal by a limit is not an error.
 
 import type { Problem } from "../../../limiter/src/document/problems.ts";
 import { countCheckRequest } from "../metrics/counts.ts";
@@ -43,7 +43,7 @@ const titles: Readonly<Record<CheckErrorCode, string>> = {
 /** Every status that the API answers with. */
 export const checkStatuses: readonly number[] = [200, 204, 400, 401, 403, 404, 405, 413, 415, 429, 500];
 
-/** Why a request is not answered. Nothing of it is charged. */
+/** Why a request is not decided. Nothing of it is charged. */
 export interface CheckError {
   readonly code: CheckErrorCode;
   readonly detail: string;

@@ -1,4 +1,4 @@
-// POST /sluice/v1/check: may these go on? Up to a hundred checks at once, all or nothing.
+// POST /sluice/v1/check: decides up to a hundred checks at once, all or nothing.
 
 import { never } from "../../../limiter/src/algorithms/decision.ts";
 import type { Reading } from "../../../limiter/src/key/key-part.ts";
@@ -22,7 +22,7 @@ export function check(settings: Settings): void {
   if (error !== undefined) sendProblem(error);
 }
 
-/** For nginx' own refusal of a body. */
+/** Called when nginx itself refuses a body as too large. */
 export function bodyTooLarge(): void {
   sendProblem(tooLarge);
 }
@@ -69,7 +69,7 @@ function send(outcomes: readonly Outcome[]): void {
   ngx.print(body);
 }
 
-/** By hand: in none of these texts is there anything that JSON escapes. */
+/** Written by hand: none of these texts contains characters that JSON escapes. */
 function resultOf({ policy, allowed, reason, merged }: Outcome): string {
   const start = `{"policy":"${policy.policy.name}","allowed":${allowed}`;
   if (reason !== undefined) return `${start},"reason":"${reason}"}`;

@@ -1,14 +1,14 @@
-// Decides what a caller asks for, all or nothing: every check is decided and tells its own, and if one refuses, what the
-// others charged is given back.
+// Decides the checks of a caller, all or nothing: every check is decided and gets its own result. If one is refused, the charges
+// of the others are refunded.
 //
-// Checks of one policy and key are decided together, as one of their summed cost: a counter is charged once, so that the
-// stores, which load and save each counter of a group, never meet one twice.
+// Checks of the same policy and key are decided together, as one with the sum of their costs. So a counter is charged once, and
+// the stores, which load and save each counter of a group, never get the same one twice.
 //
-// Bans, exemptions, overrides and the schedule hold as they do for the gateway's own requests, by the key that the caller
-// gives: of a key with the part ip, its value is the client's address.
+// Bans, exemptions, overrides and the schedule apply as they do to the gateway's own requests, by the key that the caller gives:
+// if the key has the part ip, its value is the client's address.
 //
-// Redis is asked first: while it is waited for, nothing of this node is charged. Its checks are charged by one script, all
-// or none; a refusal on this node gives them back.
+// Redis decides first: while the call waits for it, nothing is charged on this node. One script charges all checks in Redis, or
+// none; a refusal on this node refunds them.
 
 import { atCost, type CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { type MergedDecision, newMergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
@@ -29,40 +29,43 @@ export interface RequestedCheck {
   readonly policy: CompiledPolicy;
   /** In the key's order, not encoded, as the gateway would have read them. */
   readonly values: readonly string[];
-  /** Undefined: a value is missing that the policy counts by. */
+  /** Undefined: a value that the policy counts by is missing. */
   readonly keyValues: string | undefined;
-  /** Of the client, where the policy counts by it. */
+  /** The client's address, if the policy counts by it. */
   readonly address: string | undefined;
   readonly cost: number;
 }
 
-/** Why an outcome is not a limit's. */
+/** Why the limits did not decide. */
 export type Reason = "off" | "exempt" | "banned" | "shadow" | "key-missing" | "undecided";
 
 export interface Outcome {
-  /** As it holds whom is asked for: an override of it. */
+  /** The policy as it applies to this check: an override of it. */
   readonly policy: CompiledPolicy;
-  /** As the ask has them. */
+  /** As in the requested check. */
   readonly values: readonly string[];
-  /** Undefined: one is missing. */
+  /** Undefined: a value is missing. */
   readonly keyValues: string | undefined;
   cost: number;
   allowed: boolean;
-  /** Undefined: its limits decided, and `verdict` says how. */
+  /** Undefined: the limits decided, and `merged` has the result. */
   reason: Reason | undefined;
   readonly merged: MergedDecision;
   charged: boolean;
 }
 
-/** One more than any limit holds. Sums beyond are refused alike, and stay in the range that the algorithms are made for. */
+/**
+ * One more than any limit can hold. Larger sums are refused just the same, and this one is in the range that the algorithms
+ * support.
+ */
 const mostCost = 2147483649;
 
-/** Work space: read before anything yields. */
+/** Work space, which is read before anything yields. */
 const applied = {} as AppliedPolicy;
 
 /**
- * @param charges empty; what was charged is in it afterwards, and has been given back already where an outcome refuses
- * @returns an outcome for each of these, in their order; those decided together have one in common
+ * @param charges empty at first; afterwards it has the charges, which are already refunded if an outcome is a refusal
+ * @returns an outcome for each requested check, in their order; checks that were decided together share one
  */
 export function decideRequestedChecks(requested: readonly RequestedCheck[], charges: Charge[]): Outcome[] {
   const outcomes: Outcome[] = [];
@@ -96,14 +99,14 @@ export function allAllowed(outcomes: readonly Outcome[]): boolean {
   return true;
 }
 
-/** The longest that a limit told the caller to wait before it goes on, in µs. */
+/** The longest wait that a limit demands of the caller before it goes on, in µs. */
 export function longestDelayUs(outcomes: readonly Outcome[]): number {
   let longest = 0;
   for (const { merged } of outcomes) longest = math.max(longest, merged.delayUs);
   return longest;
 }
 
-/** Asks of one policy and key are one, unless no counter decides them. */
+/** Combines the checks of one policy and key, unless no counter decides them. */
 function gather(requested: readonly RequestedCheck[], outcomes: Outcome[], distinct: Outcome[]): undefined {
   const byCounters: Record<string, Outcome> = {};
   for (const ask of requested) {
@@ -132,7 +135,7 @@ function gather(requested: readonly RequestedCheck[], outcomes: Outcome[], disti
   }
 }
 
-/** Fills the terms. */
+/** Also fills `applied`. */
 function reasonOf({ policy, values, keyValues, address }: RequestedCheck): Reason | undefined {
   const { mode } = policy.policy;
   applied.policy = policy;
@@ -180,7 +183,7 @@ function watch(outcome: Outcome): void {
   if (observe(checkOf(outcome)) === "shadow-refused") reportShadowRefusal(outcome.policy, outcome.values);
 }
 
-/** What is told to be left has it back. */
+/** Adds refunded units to the remaining units that are reported. */
 function takeBack(outcomes: readonly Outcome[], charges: readonly Charge[]): void {
   for (const { charged, cost, merged } of outcomes) {
     if (charged) merged.decision.remaining = math.min(merged.decision.remaining + cost, merged.decision.limit);

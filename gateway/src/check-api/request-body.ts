@@ -1,7 +1,7 @@
-// Reads the body of POST /sluice/v1/check, strictly: what it does not expect, it refuses, and says where.
+// Reads the body of POST /sluice/v1/check strictly: rejects everything that is not expected, and reports where it is.
 //
-// cjson reads the values. What it passes over in silence, a repeated key (it keeps the last) and {} for [], is found by
-// counting: of a body that is what it should be, the number of keys and of objects is known.
+// cjson reads the values. It silently accepts a repeated key, of which it keeps the last, and {} for []. Both are found by
+// counting: in a valid body, the numbers of keys and of objects are known.
 
 import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/document/problems.ts";
 import { describeValue } from "../../../limiter/src/document/validate.ts";
@@ -14,7 +14,7 @@ const mostChecks = 100;
 const longestValueBytes = 8192;
 const mostCost = 2147483648;
 
-/** The request, its list of checks, a check, its key. */
+/** The depth of the request, its list of checks, a check, its key. */
 const json = strictJson(4);
 const fieldsOfRequest = ["checks"];
 const fieldsOfCheck = ["policy", "key", "cost"];
@@ -36,7 +36,7 @@ export function readChecks(
   body: string,
 ): LuaMultiReturn<[checks: Written[] | undefined, error: CheckError | undefined]> {
   if (!isUtf8(body)) return $multi(undefined, malformed("The body is not UTF-8."));
-  // To cjson it is the end, whatever follows.
+  // cjson takes it for the end of the text, whatever follows.
   if (string.find(body, "%z")[0] !== undefined) return $multi(undefined, malformed("The body has a byte 0 in it."));
   const [request, failure] = json.decode<unknown>(body);
   if (request === undefined)
@@ -113,7 +113,7 @@ function readKey(key: unknown, path: string, findings: Findings): void {
   }
 }
 
-/** Refuses fields that are not there to be. @returns how many fields there are */
+/** Reports unknown fields. @returns how many fields there are */
 function countKnown(
   record: Readonly<Record<string, unknown>>,
   known: readonly string[],
@@ -139,7 +139,7 @@ function isRecord(value: unknown): value is Record<string, unknown> {
 
 function isUtf8(text: string): boolean {
   if (string.find(text, "[^%z\x01-\x7f]")[0] === undefined) return true;
-  // PCRE looks at the whole text before it looks for anything.
+  // PCRE validates the whole text before it searches.
   return ngx.re.find(text, "^", "u")[0] !== undefined;
 }
 

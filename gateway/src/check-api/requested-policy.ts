@@ -1,4 +1,4 @@
-// From what a caller wrote to what is decided: the policy of its app, and the key values as the gateway would have read
+// Translates what a caller wrote into what is decided: the policy of its app, and the key values as the gateway would have read
 // them from a request.
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
@@ -13,17 +13,17 @@ import type { Caller } from "./caller-tokens.ts";
 import type { CheckError } from "./check-errors.ts";
 import type { RequestedCheck } from "./decide.ts";
 
-/** One check as the caller wrote it, of the right types. */
+/** One check as the caller wrote it; its types are valid. */
 export interface Written {
   readonly policy: string;
   readonly key: readonly string[];
-  /** Undefined: the policy's. */
+  /** Undefined: the policy's cost. */
   readonly cost: number | undefined;
-  /** Where it stands in the request: "checks[0]."; "" where it is the request. */
+  /** The place in the request: "checks[0].", or "" if the check is the whole request. */
   readonly path: string;
 }
 
-/** @returns what to decide; or what is wrong, in which case nothing is */
+/** @returns the checks to decide; or what is wrong, and then nothing is decided */
 export function readRequestedChecks(
   caller: Caller,
   written: readonly Written[],
@@ -83,7 +83,7 @@ export function readRequestedChecks(
   return $multi(requested, undefined);
 }
 
-/** @param wrong has what is wrong with the key afterwards */
+/** @param wrong receives what is wrong with the key */
 function requestedCheckOf(
   policy: CompiledPolicy,
   key: readonly string[],
@@ -128,8 +128,8 @@ function requestedCheckOf(
 }
 
 /**
- * Another text would have a counter of its own, and be in no banned network. Zeros in front are octal to some. "unix:" is what
- * nginx says of a peer on a socket of the machine's own.
+ * Other spellings of an address would get a counter of their own, and be in no banned network. Leading zeros are octal to some
+ * readers. nginx reports "unix:" for a peer on a socket of the same machine.
  */
 function isAddress(text: string): boolean {
   if (text === "unix:") return true;

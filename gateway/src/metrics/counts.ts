@@ -1,21 +1,26 @@
-// Decisions by policy and result, and events that are worth a number. Each worker counts in its own memory and adds to
-// the shared dict now and then, so that counting costs a request no shared memory.
+// Counts of decisions by policy and result, and of other events. Each worker counts in its own memory and adds to the shared dict
+// now and then, so that counting costs a request no access to shared memory.
 
 import type { CompiledPolicy, DecisionCounts } from "../../../limiter/src/compiled/compile.ts";
 import { reportSmallMetrics } from "../runtime/missing-parts.ts";
 import { addSafely, metricsDict } from "../runtime/shared-memory.ts";
 
-/** degraded: Redis did not decide. Counted beside what `onStoreFailure` then decided, once a request. */
+/** degraded: Redis did not decide. It is counted once a request, in addition to the result that `onStoreFailure` then gave. */
 export type Result = Exclude<keyof DecisionCounts, "pending">;
 
 export const results: readonly Result[] = ["allowed", "refused", "shadow-refused", "degraded"];
 
 /**
- * lock-timeouts: a charge went on without its lock. evictions: another's counter was dropped for one, which never is to be.
- * overflow-admissions, overflow-refusals: decided by a cell that several keys share, for want of memory. uncounted-refusals: there
- * was no memory even so. unstored-charges: the same for what a response took. unsettled-responses: what a response took was not
- * charged. late-renewals: slots of concurrency were renewed when they had been lost. banned-requests: their address or their key is
- * banned. waiting-refusals: too many requests waited already. unlisted-decisions: there was no memory for a series of their policy.
+ * - lock-timeouts: a charge was made without its lock.
+ * - evictions: a counter of another key was dropped to make room, which must never happen.
+ * - overflow-admissions, overflow-refusals: a cell that several keys share decided, because there was no memory.
+ * - uncounted-refusals: there was no memory even for that.
+ * - unstored-charges: the same for the charge of a response.
+ * - unsettled-responses: a response was not charged.
+ * - late-renewals: concurrency slots were already lost when they were renewed.
+ * - banned-requests: the address or the key of the request is banned.
+ * - waiting-refusals: too many requests waited already.
+ * - unlisted-decisions: there was no memory for a series of the policy.
  */
 export type Event =
   | "lock-timeouts"
@@ -31,10 +36,10 @@ export type Event =
   | "unlisted-decisions";
 
 const flushEverySeconds = 0.1;
-const mostTalliesAtOnce = 500;
+const mostPoliciesAtOnce = 500;
 /**
- * Between app and policy in the key of a series. One character says the result, so that the longest key has 127: LuaJIT's hash
- * of a longer text looks at few of its bytes, and to make the keys of ten thousand such names takes seconds.
+ * Separates app and policy in the key of a series. A single character encodes the result, so that the longest key has 127
+ * characters: LuaJIT hashes only a few bytes of a longer string, and to make the keys of ten thousand such names takes seconds.
  */
 const separators: Readonly<Record<Result, string>> = {
   allowed: "=",
@@ -43,14 +48,17 @@ const separators: Readonly<Record<Result, string>> = {
   degraded: "?",
 };
 const seriesPattern = "^([%w-]+)[=!~?]([%w-]+)$";
-/** Begins what is kept of all policies together, those that are gone too: whoever wants the sum reads no series. */
+/** Prefix of the sums over all policies, including removed ones. A reader of the sum does not have to read the series. */
 const totalKey = "total:";
-/** What series leave free, in whole pages, to all other numbers. There are fewer than a hundred of those: they take a third of it. */
+/**
+ * Space in whole pages that series leave free for all other numbers. There are fewer than a hundred of those, which take a third
+ * of it.
+ */
 const leftToOthersBytes = 65_536;
 const checkKey = "ask:";
 
 let pending: Record<string, number> = {};
-let tallied: CompiledPolicy[] = [];
+let unflushed: CompiledPolicy[] = [];
 let flushedTo = 0;
 
 export function countDecision(policy: CompiledPolicy, result: Result): void {
@@ -58,14 +66,14 @@ export function countDecision(policy: CompiledPolicy, result: Result): void {
   counts[result] += 1;
   if (counts.pending) return;
   counts.pending = true;
-  tallied.push(policy);
+  unflushed.push(policy);
 }
 
 export function countEvent(event: Event): void {
   addPending(event, 1);
 }
 
-/** A request of the ask-first API, by the status of its answer. */
+/** Counts a request of the check API by the status of its answer. */
 export function countCheckRequest(status: number): void {
   addPending(checkKey + status, 1);
 }
@@ -75,12 +83,14 @@ export function addPending(key: string, amount: number): void {
   pending[key] = (pending[key] ?? 0) + amount;
 }
 
-/** The same at once. Nothing is evicted for it: if series have not left it room, it waits for some. */
+/**
+ * Adds to the shared dict at once, and evicts nothing. If series have left no room, the amount stays pending until there is some.
+ */
 export function addNow(key: string, amount: number): void {
   if (addSafely(metricsDict, key, amount, 0) === undefined) addPending(key, amount);
 }
 
-/** What all workers have flushed of one number. */
+/** Returns what all workers have flushed of one number. */
 export function flushedCount(key: string): number {
   return metricsDict.get<number>(key)[0] ?? 0;
 }
@@ -89,25 +99,28 @@ export function eventCount(event: Event): number {
   return flushedCount(event);
 }
 
-/** For each worker's start. The last flush comes as the worker ends. */
+/** Called when a worker starts. The last flush runs when the worker ends. */
 export function flushCounts(): void {
   ngx.timer.every(flushEverySeconds, (premature) => {
-    flushTallies(premature ? tallied.length : mostTalliesAtOnce);
+    flushPolicies(premature ? unflushed.length : mostPoliciesAtOnce);
     const flushed = pending;
     pending = {};
     for (const key in flushed) addNow(key, flushed[key] as number);
   });
 }
 
-/** Those that have waited longest, so that ten thousand take turns and stall nobody. */
-function flushTallies(most: number): void {
-  const end = math.min(tallied.length, flushedTo + most);
+/**
+ * Flushes the policies that have waited longest. The bound makes ten thousand policies take turns, so that no flush stalls
+ * requests.
+ */
+function flushPolicies(most: number): void {
+  const end = math.min(unflushed.length, flushedTo + most);
   while (flushedTo < end) {
-    flushPolicyCounts(tallied[flushedTo] as CompiledPolicy);
+    flushPolicyCounts(unflushed[flushedTo] as CompiledPolicy);
     flushedTo += 1;
   }
-  if (flushedTo < tallied.length) return;
-  tallied = [];
+  if (flushedTo < unflushed.length) return;
+  unflushed = [];
   flushedTo = 0;
 }
 
@@ -124,8 +137,8 @@ function flushPolicyCounts({ app, policy, counts }: CompiledPolicy): void {
 }
 
 /**
- * A new series takes what is free and evicts nothing. Workers that look at the same time may take a page more than they
- * should for each size of key, of which there are three.
+ * Adds to a series. A new series takes free space only and evicts nothing. Workers that check the free space at the same time may
+ * together take one page too many for each size of key, of which there are three.
  *
  * @returns whether there was room
  */
@@ -143,25 +156,25 @@ function seriesKey(app: string, policy: string, result: Result): string {
   return app + separators[result] + policy;
 }
 
-/** What all workers have flushed of a policy. Undefined: nothing. */
+/** Returns what all workers have flushed of a policy; undefined: nothing. */
 export function decisionCount(app: string, policy: string, result: Result): number | undefined {
   return metricsDict.get<number>(seriesKey(app, policy, result))[0];
 }
 
-/** @returns whose the series of this key is; undefined: it is another number's key */
+/** @returns the app and the policy of the series with this key; undefined if the key belongs to another number */
 export function policyOfSeries(key: string): LuaMultiReturn<[app: string | undefined, policy: string | undefined]> {
   const [app, policy] = string.match(key, seriesPattern);
   return $multi(app, policy);
 }
 
-/** Summed over policies, by result; those that are gone are in it. */
+/** Sums over all policies by result, including removed policies. */
 export function decisionTotals(): Record<string, number> {
   const totals: Record<string, number> = {};
   for (const result of results) totals[result] = flushedCount(totalKey + result);
   return totals;
 }
 
-/** Requests of the ask-first API that were answered with this status. */
+/** Returns how many requests of the check API were answered with this status. */
 export function checkCount(status: number): number {
   return flushedCount(checkKey + status);
 }

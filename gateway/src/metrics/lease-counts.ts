@@ -1,11 +1,11 @@
-// What becomes of the units of leases on this node.
+// Counts of the units of leases on this node.
 
 import { addNow, addPending, flushedCount } from "./counts.ts";
 
-/** Each unit that was granted is spent, returned or expired in the end. */
+/** Each granted unit is in the end spent, returned or expired. */
 export type LeaseUnits = "granted" | "spent" | "returned" | "expired";
 
-/** exchanges: messages to Redis, each sending counted. lost: those that had no answer. */
+/** exchanges: messages to Redis, where each attempt counts. lost: messages without a reply. */
 export type LeaseEvent = "exchanges" | "grants" | "lost";
 
 export const leaseUnitStates: readonly LeaseUnits[] = ["granted", "spent", "returned", "expired"];
@@ -16,17 +16,17 @@ const admittedKey = "lease-admitted";
 
 export function countLeaseUnits(state: LeaseUnits, units: number): void {
   if (units <= 0) return;
-  // Before any of them can be admitted: excess is what is admitted beyond.
+  // Counted before any of these units can be admitted: units admitted beyond the granted ones show as excess.
   if (state === "granted") addNow(unitsKey + state, units);
   else addPending(unitsKey + state, units);
 }
 
-/** At each admission from a lease. */
+/** Called at each admission from a lease. */
 export function countLeaseAdmission(units: number): void {
   addPending(admittedKey, units);
 }
 
-/** Of one that was given back: at once, so that nothing looks like an excess meanwhile. */
+/** Takes back the count of a refunded admission, at once, so that it does not look like an excess meanwhile. */
 export function countLeaseRefund(units: number): void {
   addNow(admittedKey, -units);
 }
@@ -43,18 +43,18 @@ export function leaseEvents(event: LeaseEvent): number {
   return flushedCount(eventKey + event);
 }
 
-/** Admitted from leases, request by request. */
+/** Units admitted from leases, counted at each request. */
 export function leaseUnitsAdmitted(): number {
   return flushedCount(admittedKey);
 }
 
-/** Admitted beyond what Redis has granted and did not have back: 0, or the protocol is broken. */
+/** Units admitted beyond those that Redis granted and did not get back. It is 0 unless the protocol is broken. */
 export function leaseUnitsExcess(): number {
   const admitted = leaseUnitsAdmitted();
   return math.max(0, admitted + leaseUnits("returned") + leaseUnits("expired") - leaseUnits("granted"));
 }
 
-/** Granted, and nothing is known of what became of them yet: at most what this node may still spend. */
+/** Granted units whose use is not known yet: the most that this node may still spend. */
 export function leaseUnitsOut(): number {
   return math.max(0, leaseUnits("granted") - leaseUnits("spent") - leaseUnits("returned") - leaseUnits("expired"));
 }

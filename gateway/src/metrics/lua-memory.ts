@@ -1,4 +1,5 @@
-// Lua memory of each worker, told to whichever answers for the metrics, and what other Lua of the same nginx has of it.
+// Publishes the Lua memory of each worker, so that any worker can answer for the metrics. Also calls, every second, the
+// adjustments that protect other Lua code of the same nginx.
 
 import { luaMemoryKb, makeRoomForNeighbours } from "../runtime/collector.ts";
 import { makeRoomForTraces } from "../runtime/jit.ts";
@@ -7,7 +8,7 @@ import { stateDict } from "../runtime/shared-memory.ts";
 const publishEverySeconds = 1;
 const memoryKey = "lua-memory:";
 
-/** For each worker's start. */
+/** Called when a worker starts. */
 export function publishLuaMemory(): void {
   makeRoomForNeighbours();
   const key = memoryKey + ngx.worker.id();
@@ -18,7 +19,7 @@ export function publishLuaMemory(): void {
   });
 }
 
-/** Of a worker, with what is garbage and not yet collected. Undefined before it has told. */
+/** Memory of a worker, including garbage that is not yet collected. Undefined until the worker has published it. */
 export function luaMemoryBytes(worker: number): number | undefined {
   return stateDict.get<number>(memoryKey + worker)[0];
 }

@@ -1,16 +1,22 @@
-// How long calls to Redis take, and how they fail.
+// Durations and failures of calls to Redis.
 
 import { addNow, addPending, flushedCount } from "./counts.ts";
 
 /**
- * Of calls: connect: no connection was to be had. timeout: no reply within the deadline. closed: the connection broke. error:
- * Redis replied with one. Of requests that share calls: late: their deadline came before the reply, or too many waited already.
+ * Failures of calls:
+ * - connect: no connection was available.
+ * - timeout: no reply came within the deadline.
+ * - closed: the connection broke.
+ * - error: Redis replied with an error.
+ *
+ * Failures of requests that share calls:
+ * - late: their deadline came before the reply, or too many requests waited already.
  */
 export type RedisFailure = "connect" | "timeout" | "closed" | "error" | "late";
 
 export const redisFailures: readonly RedisFailure[] = ["connect", "timeout", "closed", "error", "late"];
 
-/** Upper bounds, in seconds, as Prometheus is told them. */
+/** Upper bounds in seconds, as Prometheus expects them. */
 export const callBuckets: readonly string[] = ["0.0005", "0.001", "0.0025", "0.005", "0.01", "0.025", "0.1", "0.5"];
 
 const bounds = callBuckets.map((bound) => tonumber(bound) as number);
@@ -30,13 +36,13 @@ export function observeRedisCall(seconds: number): void {
   addPending(sumKey, seconds);
 }
 
-/** Counters that were asked about together. */
+/** Counts a batch of counters that were checked together. */
 export function countBatch(counters: number): void {
   addPending(batchesKey, 1);
   addPending(batchedKey, counters);
 }
 
-/** A request that Redis need not be asked about: it has refused the same, and nothing can have changed. */
+/** Counts a request that was refused without Redis: Redis has refused the same before, and nothing can have changed. */
 export function countRecalled(): void {
   addPending(recalledKey, 1);
 }
@@ -53,22 +59,22 @@ export function batchedCounters(): number {
   return flushedCount(batchedKey);
 }
 
-/** @param failure as lua-resty-redis told it */
+/** @param failure as lua-resty-redis reported it */
 export function countRedisFailure(during: "connect" | "call" | "reply", failure: string | undefined): void {
   addPending(failureKey + kindOf(during, failure), 1);
 }
 
-/** A request that shares calls with others, and was not decided in time. */
+/** Counts a request that shares calls with others and was not decided in time. */
 export function countLate(): void {
   addPending(`${failureKey}late`, 1);
 }
 
-/** Units that were taken without Redis, and told to it since. */
+/** Counts units that were taken without Redis and have been reported to it since. */
 export function countLateUnits(units: number): void {
   addPending(lateUnitsKey, units);
 }
 
-/** Units that were taken without Redis, and of which it will not hear. Seldom, and of workers that end. */
+/** Counts units that were taken without Redis and will never be reported to it. This is rare, and happens in workers that end. */
 export function countForgottenUnits(units: number): void {
   addNow(forgottenUnitsKey, units);
 }
@@ -91,7 +97,7 @@ export function redisFailureCount(kind: RedisFailure): number {
   return flushedCount(failureKey + kind);
 }
 
-/** @returns of each bucket, how many calls it has by itself; the last has those above every bound */
+/** @returns for each bucket the calls in it alone, not cumulated; the last one has those above every bound */
 export function redisCallCounts(): number[] {
   return bucketKeys.map((key) => flushedCount(key));
 }

@@ -1,21 +1,26 @@
-// Whether Redis answers this nginx, from what its workers' calls came to: nothing is counted for it besides the metrics.
+// Reports whether Redis answers this nginx. It is derived from the metrics of all workers' calls; nothing else is counted for it.
 
 import type { RedisReport } from "../../../limiter/src/protocol/push-messages.ts";
 import { redisCallCounts, redisFailureCount, redisFailures } from "./redis-calls.ts";
 
-/** At the last report; undefined before this worker's first: what others counted is of an unknown time. */
+/**
+ * As of the last report. Undefined before this worker's first report: there is no telling when the other workers counted what
+ * they did.
+ */
 let answered: number | undefined;
 let failed = 0;
 let state: RedisReport["state"] = "unused";
 let sinceSeconds = ngx.now();
 
-/** For the owner of the push socket, each time that it reports: a failure since the last report is a failing Redis. */
+/**
+ * Called by the owner of the push socket at each report. Redis counts as failing if any call has failed since the last report.
+ */
 export function redisReport(): RedisReport {
   let calls = 0;
   for (const count of redisCallCounts()) calls += count;
   let failures = 0;
   for (const kind of redisFailures) failures += redisFailureCount(kind);
-  // A call that had no connection is no call there, nor is a request that was late; every other failed one is.
+  // Calls without a connection and late requests are not among `calls`; every other failed call is.
   const answers = calls - failures + redisFailureCount("connect") + redisFailureCount("late");
   if (answered === undefined) {
     if (failures === 0 && answers > 0) become("ok");

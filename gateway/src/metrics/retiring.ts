@@ -1,5 +1,5 @@
-// Counts of policies that are gone: shown no longer at once, and dropped from shared memory before long, so that what
-// is kept is bounded by the policies that there are.
+// Counts of removed policies disappear from the metrics at once and from shared memory soon afterwards. So the memory is bounded
+// by the policies in force.
 
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import { addSafely, metricsDict } from "../runtime/shared-memory.ts";
@@ -7,15 +7,15 @@ import { besideRequests } from "../runtime/slices.ts";
 import { policiesOf } from "../snapshot/current.ts";
 import { policyOfSeries } from "./counts.ts";
 
-/** Long after the last worker has flushed what it counted of a policy before that went. */
+/** Much longer than it takes the last worker to flush what it counted before the policy was removed. */
 const sweepEverySeconds = 60;
 const sweepKey = "sweeps";
-/** All workers wait for the dict while so many of its keys are listed: some ten µs. */
+/** While the dict lists this many keys, all workers wait for it: some ten µs. */
 const mostKeysAtOnce = 100;
-/** No key with its number takes less. */
+/** No key takes less space with its number. */
 const leastBytesOfKey = 64;
 
-/** For each worker's start. */
+/** Called when a worker starts. */
 export function retireGonePolicies(): void {
   if (ngx.worker.id() !== 0) return;
   ngx.timer.every(sweepEverySeconds, (premature) => {
@@ -24,22 +24,23 @@ export function retireGonePolicies(): void {
 }
 
 /**
- * The dict lists first what was used longest ago, and what is looked at goes to the end. So does the key that the sweep begins
- * with: when it comes, everything that there was has been looked at. Where somebody empties the dict it never comes.
+ * The dict lists the least recently used keys first, and every access moves a key to the end. This includes the sweep's own key,
+ * which it touches first: when that key comes up, all other keys have been visited. If something empties the dict, it never comes
+ * up.
  */
 function sweep(pause: Pause): void {
   if (addSafely(metricsDict, sweepKey, 1, 0) === undefined) return;
   for (let left = metricsDict.capacity() / leastBytesOfKey; left > 0; left -= mostKeysAtOnce) {
     for (const key of metricsDict.get_keys(mostKeysAtOnce)) {
       if (key === sweepKey) return;
-      lookAt(key);
+      visit(key);
     }
     if (ngx.worker.exiting()) return;
     pause();
   }
 }
 
-function lookAt(key: string): void {
+function visit(key: string): void {
   const [app, policy] = policyOfSeries(key);
   const gone = app !== undefined && policiesOf(app)[policy as string] === undefined;
   if (gone) metricsDict.delete(key);

@@ -1,7 +1,7 @@
-// GET /sluice/healthz: 200 while this nginx serves, with the revision that it decides by and whether the control plane
-// is connected. A gateway without its control plane is healthy: it goes on limiting. One that never had any policies lets
-// everything pass, and says so; where the operator requires a snapshot it is not healthy until it has one, and nowhere without
-// the call that begins its workers.
+// GET /sluice/healthz answers 200 while this nginx serves. It reports the revision in force and whether the control plane is
+// connected. A gateway without its control plane is healthy, because it goes on limiting. A gateway that never had any policies
+// lets everything pass, and reports that; if the operator requires a snapshot, it is unhealthy until it has one. Without the call
+// of sluice.initWorker() it is always unhealthy.
 
 import { cjson } from "../runtime/lua-modules.ts";
 import type { Settings } from "../settings.ts";
@@ -10,11 +10,11 @@ import { isConnected } from "../snapshot/live-gateways.ts";
 
 const unavailable = 503;
 
-/** @param begun whether this worker was begun by sluice.initWorker(); without it, it is told of no policy */
-export function healthz({ requireSnapshot }: Settings, begun: boolean): void {
+/** @param initWorkerCalled whether sluice.initWorker() was called in this worker; without it, the worker receives no policies */
+export function healthz({ requireSnapshot }: Settings, initWorkerCalled: boolean): void {
   const { revision } = currentSnapshot();
-  const status = begun ? (hasSnapshot() ? "ok" : "no policies yet") : "sluice.initWorker() was not called";
-  if (!begun || (requireSnapshot && !hasSnapshot())) ngx.status = unavailable;
+  const status = initWorkerCalled ? (hasSnapshot() ? "ok" : "no policies yet") : "sluice.initWorker() was not called";
+  if (!initWorkerCalled || (requireSnapshot && !hasSnapshot())) ngx.status = unavailable;
   ngx.header["Content-Type"] = "application/json";
   ngx.header["Cache-Control"] = "no-store";
   ngx.print(cjson.encode({ status, revision, connected: isConnected() }));

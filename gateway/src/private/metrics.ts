@@ -1,4 +1,5 @@
-// GET /sluice/metrics, in Prometheus' text form. On the private listener only: names of apps and policies are in it.
+// GET /sluice/metrics, in the Prometheus text format. It is on the private listener only, because it shows names of apps and
+// policies.
 
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import { checkStatuses } from "../check-api/check-errors.ts";
@@ -40,13 +41,13 @@ export function metrics(): void {
 
 function answer(this: void, pause: Pause): void {
   let lines: string[] = [];
-  heading(lines, "sluice_build_info", "gauge", "What runs here: always 1.");
+  heading(lines, "sluice_build_info", "gauge", "Versions of Sluice, nginx and ngx_lua. The value is always 1.");
   const { nginx_version: nginx, ngx_lua_version: lua } = ngx.config;
   lines.push(sample("sluice_build_info", { version, nginx: dotted(nginx), ngx_lua: dotted(lua) }, "1"));
   printLines(lines);
   printDecisions(pause);
   lines = [];
-  heading(lines, "sluice_ask_requests_total", "counter", "Requests of the ask-first API by status.");
+  heading(lines, "sluice_ask_requests_total", "counter", "Requests of the check API by status.");
   for (const status of checkStatuses) {
     lines.push(sample("sluice_ask_requests_total", { status: `${status}` }, whole(checkCount(status))));
   }
@@ -54,27 +55,62 @@ function answer(this: void, pause: Pause): void {
   leases(lines);
   gauge(lines, "sluice_workers", "Worker processes of this nginx.", ngx.worker.count());
   luaMemory(lines);
-  gauge(lines, "sluice_snapshot_revision", "Revision that this worker decides by.", currentSnapshot().revision);
-  gauge(lines, "sluice_snapshot_policies", "Policies of that revision.", currentSnapshot().policies.length);
-  gauge(lines, "sluice_snapshot_age_seconds", "Since this worker took that revision.", snapshotAgeSeconds());
-  gauge(lines, "sluice_snapshot_slice_seconds_max", "Longest go at taking a snapshot in.", longestSliceSeconds());
+  gauge(
+    lines,
+    "sluice_snapshot_revision",
+    "Revision of the snapshot that this worker uses.",
+    currentSnapshot().revision,
+  );
+  gauge(
+    lines,
+    "sluice_snapshot_policies",
+    "Policies in the snapshot that this worker uses.",
+    currentSnapshot().policies.length,
+  );
+  gauge(
+    lines,
+    "sluice_snapshot_age_seconds",
+    "Seconds since this worker's snapshot came into force.",
+    snapshotAgeSeconds(),
+  );
+  gauge(
+    lines,
+    "sluice_snapshot_slice_seconds_max",
+    "Longest time that a worker loaded a snapshot without a pause.",
+    longestSliceSeconds(),
+  );
   gauge(lines, "sluice_push_connected", "1 while the control plane is connected.", isConnected() ? 1 : 0);
   gauge(lines, "sluice_redis_breakers_open", "Redis servers that this worker sends nothing to.", openBreakerCount());
-  gauge(lines, "sluice_live_gateways", "Gateways of the fleet, as the control plane last told.", liveGateways());
+  gauge(
+    lines,
+    "sluice_live_gateways",
+    "Live gateways of the fleet, as last reported by the control plane.",
+    liveGateways(),
+  );
   gauge(lines, "sluice_counters_capacity_bytes", "Size of the shared dict of counters.", countersDict.capacity());
-  gauge(lines, "sluice_counters_free_bytes", "Free pages of the shared dict of counters.", countersDict.free_space());
-  gauge(lines, "sluice_overflow_capacity_bytes", "Size of the shared dict of the overflow.", overflowDict.capacity());
+  gauge(
+    lines,
+    "sluice_counters_free_bytes",
+    "Bytes in free pages of the shared dict of counters.",
+    countersDict.free_space(),
+  );
+  gauge(
+    lines,
+    "sluice_overflow_capacity_bytes",
+    "Size of the shared dict of overflow counters.",
+    overflowDict.capacity(),
+  );
   gauge(
     lines,
     "sluice_overflow_free_bytes",
-    "Free pages of the shared dict of the overflow.",
+    "Bytes in free pages of the shared dict of overflow counters.",
     overflowDict.free_space(),
   );
   heading(
     lines,
     "sluice_overflow_decisions_total",
     "counter",
-    "Decisions by a counter that several keys share for want of memory, by result.",
+    "Decisions by counters that several keys share because memory was full, by result.",
   );
   for (const result of ["allowed", "refused"] as const) {
     const count = eventCount(result === "allowed" ? "overflow-admissions" : "overflow-refusals");
@@ -86,24 +122,29 @@ function answer(this: void, pause: Pause): void {
     "Requests that were refused because there was no memory to count them.",
     eventCount("uncounted-refusals"),
   );
-  total(lines, "sluice_lock_timeouts_total", "Charges that went on without their lock.", eventCount("lock-timeouts"));
-  total(lines, "sluice_counter_evictions_total", "Counters evicted for want of memory.", eventCount("evictions"));
+  total(
+    lines,
+    "sluice_lock_timeouts_total",
+    "Charges made without their lock, after a timeout.",
+    eventCount("lock-timeouts"),
+  );
+  total(lines, "sluice_counter_evictions_total", "Counters evicted because memory was full.", eventCount("evictions"));
   total(
     lines,
     "sluice_unstored_charges_total",
-    "Responses that were not charged for want of memory.",
+    "Responses that were not charged because there was no memory.",
     eventCount("unstored-charges"),
   );
   total(
     lines,
     "sluice_unsettled_responses_total",
-    "Responses that were sent and not charged, for want of Redis.",
+    "Responses that were sent but not charged, because Redis failed or too many charges waited.",
     eventCount("unsettled-responses"),
   );
   total(
     lines,
     "sluice_late_renewals_total",
-    "Renewals of concurrency slots that came when the slots had been lost.",
+    "Renewals of concurrency slots that came too late: the slots were already lost.",
     eventCount("late-renewals"),
   );
   total(
@@ -115,13 +156,13 @@ function answer(this: void, pause: Pause): void {
   total(
     lines,
     "sluice_waiting_refusals_total",
-    "Requests that were refused because too many waited already.",
+    "Requests that were refused because too many requests waited already.",
     eventCount("waiting-refusals"),
   );
   total(
     lines,
     "sluice_unlisted_decisions_total",
-    "Decisions that no series of their policy has, for want of memory.",
+    "Decisions missing in sluice_decisions_total, because there was no memory for their series.",
     eventCount("unlisted-decisions"),
   );
   printLines(lines);
@@ -132,9 +173,9 @@ function printLines(lines: readonly string[]): void {
 }
 
 /**
- * Of the policies that there are: the number of series is bounded by the snapshot. There may be tens of thousands, of names so
- * long that LuaJIT's hash would not tell the lines apart: so they are printed in pieces, and no text is made of a line. Names
- * are [a-z0-9-], and need no escape.
+ * Prints the series of the policies in force, so the snapshot bounds their number. There may be tens of thousands, with names so
+ * long that LuaJIT's hash would not distinguish the lines. So they are printed in pieces, and no line becomes a string of its
+ * own. Names are [a-z0-9-] and need no escaping.
  */
 function printDecisions(pause: Pause): void {
   const headings: string[] = [];
@@ -169,7 +210,7 @@ function printDecisions(pause: Pause): void {
 
 function redisCalls(lines: string[]): void {
   const name = "sluice_redis_call_duration_seconds";
-  heading(lines, name, "histogram", "What a call to Redis took, with the wait for its connection.");
+  heading(lines, name, "histogram", "Duration of calls to Redis, including the wait for a connection.");
   const counts = redisCallCounts();
   let calls = 0;
   for (let i = 0; i < counts.length; i++) {
@@ -178,39 +219,39 @@ function redisCalls(lines: string[]): void {
   }
   lines.push(`${name}_sum ${decimal(redisCallSeconds())}`, `${name}_count ${whole(calls)}`);
   total(lines, "sluice_redis_batches_total", "Script calls that several requests shared.", batchCount());
-  total(lines, "sluice_redis_batched_counters_total", "Counters that were decided by these.", batchedCounters());
-  total(lines, "sluice_redis_refusals_remembered_total", "Requests refused without asking again.", recalledCount());
-  heading(lines, "sluice_redis_failures_total", "counter", "Calls to Redis that decided nothing, by kind.");
+  total(lines, "sluice_redis_batched_counters_total", "Counters decided by these shared calls.", batchedCounters());
+  total(
+    lines,
+    "sluice_redis_refusals_remembered_total",
+    "Requests refused without a call, as Redis refused before.",
+    recalledCount(),
+  );
+  heading(lines, "sluice_redis_failures_total", "counter", "Calls to Redis without a decision, by kind of failure.");
   for (const kind of redisFailures) {
     lines.push(sample("sluice_redis_failures_total", { kind }, whole(redisFailureCount(kind))));
   }
-  const late = "Units that were taken while Redis did not decide, and that it was told of since.";
+  const late = "Units that were taken while Redis did not decide, and that were reported to it afterwards.";
   total(lines, "sluice_redis_late_units_total", late, lateUnits());
-  const forgotten = "Units that were taken while Redis did not decide, and that it will not be told of.";
+  const forgotten = "Units that were taken while Redis did not decide, and that will never be reported to it.";
   total(lines, "sluice_redis_forgotten_units_total", forgotten, forgottenUnits());
 }
 
 function leases(lines: string[]): void {
-  heading(lines, "sluice_lease_units_total", "counter", "Units of leases by what became of them.");
+  heading(lines, "sluice_lease_units_total", "counter", "Units of leases by state.");
   for (const state of leaseUnitStates) {
     lines.push(sample("sluice_lease_units_total", { state }, whole(leaseUnits(state))));
   }
-  gauge(lines, "sluice_lease_units_out", "Units that were granted and of which nothing is known yet.", leaseUnitsOut());
+  gauge(lines, "sluice_lease_units_out", "Granted units whose use is not known yet.", leaseUnitsOut());
   total(lines, "sluice_lease_admitted_units_total", "Units admitted from leases.", leaseUnitsAdmitted());
-  const excess = "Units admitted from leases beyond what Redis granted: 0, or something is broken.";
+  const excess = "Units admitted from leases beyond what Redis granted. It must be 0.";
   gauge(lines, "sluice_lease_excess_units", excess, leaseUnitsExcess());
-  total(lines, "sluice_lease_grants_total", "Answers of Redis that granted units.", leaseEvents("grants"));
-  total(lines, "sluice_lease_exchanges_total", "Messages about leases to Redis.", leaseEvents("exchanges"));
-  total(lines, "sluice_lease_lost_replies_total", "Messages about leases without an answer.", leaseEvents("lost"));
+  total(lines, "sluice_lease_grants_total", "Replies of Redis that granted units.", leaseEvents("grants"));
+  total(lines, "sluice_lease_exchanges_total", "Messages about leases sent to Redis.", leaseEvents("exchanges"));
+  total(lines, "sluice_lease_lost_replies_total", "Messages about leases without a reply.", leaseEvents("lost"));
 }
 
 function luaMemory(lines: string[]): void {
-  heading(
-    lines,
-    "sluice_lua_memory_bytes",
-    "gauge",
-    "Memory of Lua in use, garbage that is not yet collected included.",
-  );
+  heading(lines, "sluice_lua_memory_bytes", "gauge", "Lua memory in use, including garbage that is not yet collected.");
   for (let id = 0; id < ngx.worker.count(); id++) {
     const bytes = luaMemoryBytes(id);
     if (bytes !== undefined) lines.push(sample("sluice_lua_memory_bytes", { worker: `${id}` }, whole(bytes)));
@@ -234,7 +275,7 @@ function heading(lines: string[], name: string, type: string, help: string): voi
 function sample(name: string, labels: Readonly<Record<string, string>>, value: string): string {
   const pairs: string[] = [];
   for (const label in labels) pairs.push(`${label}="${escaped(labels[label] as string)}"`);
-  // Lua's tables have no order, and an exposition that moves about is hard to read.
+  // Lua tables have no order, and an exposition whose labels change order is hard to read.
   pairs.sort();
   return `${name}{${pairs.join(",")}} ${value}`;
 }
@@ -243,7 +284,7 @@ function escaped(value: string): string {
   return string.gsub(string.gsub(value, '[\\"]', "\\%0")[0], "\n", "\\n")[0];
 }
 
-/** Lua writes large numbers with an exponent, and with 14 digits only. */
+/** By default Lua writes large numbers with an exponent, and with 14 digits only. */
 function whole(value: number): string {
   return string.format("%.0f", value);
 }
@@ -252,7 +293,7 @@ function decimal(value: number): string {
   return string.format("%.6f", value);
 }
 
-/** 1022001 is 1.22.1. */
+/** Example: 1022001 is 1.22.1. */
 function dotted(version: number): string {
   const patch = version % 1000;
   const minor = ((version - patch) / 1000) % 1000;

@@ -1,4 +1,4 @@
-// What an operator orders about one counter, done on this nginx: it is read, forgotten or topped up.
+// An operator's orders about one counter, executed on this nginx: it is read, forgotten or topped up.
 
 import { type CompiledPolicy, overrideFor } from "../../../limiter/src/compiled/compile.ts";
 import { encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
@@ -10,41 +10,41 @@ import { readOnNode, topUpOnNode } from "../stores/node/operator-changes.ts";
 
 export type CounterMessage = Extract<ControlMessage, { type: "counter" }>;
 
-const deeds = ["read", "forget", "top-up"];
+const actions = ["read", "forget", "top-up"];
 
-/** Whether the message is an order as control planes write it. @param message of type counter, as decoded from JSON */
+/** Returns whether the message is an order as control planes write it. @param message of type counter, as decoded from JSON */
 export function isCounterOrder(message: unknown): message is CounterMessage {
-  const { id, do: deed, app, policy, key, limit, units } = message as Record<string, unknown>;
-  if (!isWhole(id) || !isText(deed) || !deeds.includes(deed) || !isText(app) || !isText(policy)) return false;
+  const { id, do: action, app, policy, key, limit, units } = message as Record<string, unknown>;
+  if (!isWhole(id) || !isText(action) || !actions.includes(action) || !isText(app) || !isText(policy)) return false;
   if (typeof key !== "object" || !(key as unknown[]).every((value) => isText(value))) return false;
   if (limit !== undefined && !isText(limit)) return false;
-  // A control plane of before sends them with each order about a change; they mean something to a top-up alone.
-  return units === undefined ? deed !== "top-up" : isWhole(units) && units > 0;
+  // Earlier control planes send units with each order about a change; only a top-up uses them.
+  return units === undefined ? action !== "top-up" : isWhole(units) && units > 0;
 }
 
 function isText(value: unknown): value is string {
   return typeof value === "string";
 }
 
-/** NaN and the infinities are none. */
+/** Rejects NaN and the infinities. */
 function isWhole(value: unknown): value is number {
   return typeof value === "number" && value >= 0 && value <= 9007199254740991 && value % 1 === 0;
 }
 
-/** @returns the answer. May yield where workers must agree. */
+/** @returns the answer. May yield if workers must agree. */
 export function obey({ id, do: what, app, policy: name, key, limit, units }: CounterMessage): GatewayMessage {
   const policy = knownPolicy(app, name);
-  // Edited a moment ago: its key is not what the control plane knows, or not yet.
+  // If the policy was just edited, its key may differ from the one that the control plane used.
   if (policy === undefined || policy.policy.key.length !== key.length) return { type: "counter", id };
   const keyValues = encodeKeyValues(key, key.length, sha1Hex);
-  const held = overrideFor(policy, key) ?? policy;
+  const applied = overrideFor(policy, key) ?? policy;
   if (what === "forget") {
     counterChanged(policy, keyValues);
-    if (held !== policy) counterChanged(held, keyValues);
+    if (applied !== policy) counterChanged(applied, keyValues);
   } else if (what === "top-up") {
-    topUpOnNode(held, keyValues, limit, units ?? 0);
+    topUpOnNode(applied, keyValues, limit, units ?? 0);
   }
-  return { type: "counter", id, limits: readOnNode(held, keyValues) };
+  return { type: "counter", id, limits: readOnNode(applied, keyValues) };
 }
 
 function knownPolicy(app: string, name: string): CompiledPolicy | undefined {

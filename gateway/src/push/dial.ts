@@ -1,15 +1,16 @@
-// Opens the WebSocket to the control plane. TLS asks for the name that was configured, and so does HTTP, whatever is dialled.
+// Opens the WebSocket to the control plane. TLS and HTTP use the configured host name, whatever address is dialled.
 //
-// Debian's lua-resty-websocket is older than OpenResty's: it has no option for the name, and verifies that of the URL. What is
-// dialled in its stead is told to its socket, which both have.
+// Debian's lua-resty-websocket is older than OpenResty's: it has no option for the name, and verifies the one in the URL. So the
+// address to dial is replaced at its socket, which both versions have.
 
 import { webSocketLibrary } from "../runtime/lua-modules.ts";
 
 /**
  * @param url ws:// or wss://
- * @param options of the library's `new`, and of its `connect`
- * @returns a socket that the other side has answered, what failed where there is none, and the HTTP status of the answer: three
- *   digits, or "" where it is not known. The library takes every status for an open socket
+ * @param options of the library's `new`
+ * @param connectOptions of the library's `connect`
+ * @returns a socket that the other side has answered, or else the error message; and the HTTP status of the answer: three digits,
+ * or "" if it is not known. The library takes every status for an open socket
  */
 export function dial(
   url: string,
@@ -29,7 +30,7 @@ export function dial(
   return $multi(client, undefined, answer.status);
 }
 
-/** nginx's resolver asks DNS alone, which need not know localhost. */
+/** nginx's resolver only asks DNS, which may not know localhost. */
 function reachLocalhost(socket: TcpSocket): void {
   const { connect } = socket;
   socket.connect = function (host, port, options) {
@@ -37,7 +38,7 @@ function reachLocalhost(socket: TcpSocket): void {
   };
 }
 
-/** Where the peer answers at once, ngx_lua reports success for a certificate that it has refused, and has hung up. */
+/** If the peer answers at once, ngx_lua reports success for a certificate that it has rejected, although it has hung up. */
 function reportRefusedCertificates(socket: TcpSocket): void {
   const { sslhandshake } = socket;
   socket.sslhandshake = function (reusedSession, serverName, verify) {
@@ -49,13 +50,13 @@ function reportRefusedCertificates(socket: TcpSocket): void {
   };
 }
 
-/** What the control plane answered to the handshake. */
+/** The control plane's answer to the handshake. */
 interface HandshakeAnswer {
-  /** Three digits; "": not known. */
+  /** Three digits, or "" if it is not known. */
   status: string;
 }
 
-/** lua-resty-websocket takes every answer of HTTP for an open socket, and then reads its text as frames. */
+/** lua-resty-websocket takes every HTTP answer for an open socket, and would then read its text as frames. */
 function readAnswerBeside(socket: TcpSocket): HandshakeAnswer {
   const answer: HandshakeAnswer = { status: "" };
   const { receiveuntil } = socket;
@@ -71,9 +72,12 @@ function readAnswerBeside(socket: TcpSocket): HandshakeAnswer {
   return answer;
 }
 
-/** One sentence for all that may be wrong with it: which one OpenSSL names changes from try to try, and is in nginx's own line. */
+/**
+ * One message for everything that may be wrong with the certificate: which fault OpenSSL names varies from try to try, and nginx
+ * logs it.
+ */
 const untrusted =
-  "its certificate is not trusted, or is another name's: lua_ssl_trusted_certificate in nginx.conf must name a file with the CA that signed it";
+  "its certificate is not trusted, or is for another name: lua_ssl_trusted_certificate in nginx.conf must name a file with the CA that signed it";
 
 function isOfCertificate(failure: string): boolean {
   return failure.includes("certificate") || failure.includes("mismatch");
@@ -83,5 +87,5 @@ function withAdvice(url: string, failure: string | undefined): string | undefine
   if (failure === undefined || !isOfCertificate(failure)) return failure;
   const [isAddress] = string.find(url, "^wss://[%d.]+[:/]");
   if (isAddress === undefined) return untrusted;
-  return `${untrusted}; nginx compares no addresses with a certificate: SLUICE_CONTROL_URL must have a name that is in it`;
+  return `${untrusted}; nginx does not compare IP addresses with a certificate: SLUICE_CONTROL_URL must have a host name that the certificate contains`;
 }

@@ -1,10 +1,10 @@
-// One worker of an nginx holds the push socket. It says so in shared memory again and again; when it dies it falls
-// silent, and the first other worker to notice takes over.
+// One worker of an nginx holds the push socket. It renews its claim in shared memory regularly; if it dies, the claim expires,
+// and the first other worker to notice takes over.
 
 import { stateDict } from "../runtime/shared-memory.ts";
 
 const ownerKey = "push-owner";
-/** An owner that says nothing for so long is gone. */
+/** An owner that has not renewed its claim for this long is gone. */
 const silenceSeconds = 1;
 
 /** @returns whether this worker is the owner from now on */
@@ -12,7 +12,7 @@ export function claim(): boolean {
   return stateDict.add(ownerKey, ngx.worker.pid(), silenceSeconds)[0] === true;
 }
 
-/** Says that the owner lives. @returns false when another has taken over */
+/** Renews the claim of this worker. @returns false if another worker has taken over */
 export function renew(): boolean {
   const [owner] = stateDict.get(ownerKey);
   if (owner === undefined) return claim();

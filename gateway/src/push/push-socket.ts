@@ -1,5 +1,5 @@
-// The outbound WebSocket to the control plane: snapshots come in, what became of them goes out. Owned by one worker;
-// reading has a light thread of its own and so has taking snapshots in, everything else is done in the owner's turns.
+// The outbound WebSocket to the control plane: snapshots come in, results go out. One worker owns it. Reading has a light thread
+// of its own, and so has applying snapshots; everything else happens in the owner's main loop.
 
 import { isUtf8 } from "../../../limiter/src/basics/utf8.ts";
 import type { GatewayMessage } from "../../../limiter/src/protocol/push-messages.ts";
@@ -19,9 +19,9 @@ import { dial } from "./dial.ts";
 import { claim, renew, resign } from "./ownership.ts";
 import { beginsSnapshot, lateAnswer, receive } from "./receive.ts";
 
-/** What outages are told of. */
+/** The name for outages in the log. */
 const controlPlane = "push";
-/** HTTP's status for a handshake that succeeded. */
+/** The HTTP status of a handshake that succeeded. */
 const switchingProtocols = "101";
 
 const notAscii = `[${string.char(128)}-${string.char(255)}]`;
@@ -29,20 +29,20 @@ const notAscii = `[${string.char(128)}-${string.char(255)}]`;
 const claimEverySeconds = 0.2;
 const turnSeconds = 0.2;
 const connectTimeoutMs = 2000;
-/** The control plane pings every 5 s; so long a silence means that it is gone. */
+/** The control plane pings every 5 s, so after this much silence it is gone. */
 const silenceTimeoutMs = 15_000;
 const statusEverySeconds = 2;
 const firstPauseSeconds = 0.1;
 const longestPauseSeconds = 2;
-/** A connection that lived so long was a good one: the next pause is a short one again. */
+/** A connection that lasted this long counts as good: the next pause is short again. */
 const goodSessionSeconds = 5;
-/** After another gateway of the same id took our place: two of them must not throw each other off in turn. */
-const twinPauseSeconds = 20;
-/** The control plane's close code for that. */
+/** The pause after another gateway with the same id took over: two such gateways must not keep displacing each other. */
+const sameIdPauseSeconds = 20;
+/** The close code that the control plane uses for that. */
 const replacedCode = 4000;
-/** 10,000 policies are about 5 MB. */
+/** 10,000 policies take about 5 MB. */
 const longestMessageBytes = 67_108_864;
-/** A frame of a snapshot: to read it takes half a millisecond, and copies that are five times as long. */
+/** The size of a frame of a snapshot. To read one takes half a millisecond, including copies that are five times as long. */
 const mostBytesAtOnce = 65_536;
 
 interface Outgoing {
@@ -51,23 +51,23 @@ interface Outgoing {
 }
 
 let owning = false;
-/** After the connection that there is, or the next try of one. */
+/** The pause after the current connection, or before the next try. */
 let pauseSeconds = firstPauseSeconds;
 let lastFailure: string | undefined;
 
-/** For each worker's start: whoever finds the socket unowned opens it. */
+/** Called when a worker starts. The first worker that finds the socket without an owner opens it. */
 export function keepPushSocket(settings: Settings): void {
   ngx.timer.every(claimEverySeconds, (premature) => {
     if (premature || owning || ngx.worker.exiting() || !claim()) return;
     owning = true;
     pauseSeconds = firstPauseSeconds;
     lastFailure = undefined;
-    if (runUntilDone(() => goesOnOwning(settings)) !== undefined) stopOwning();
+    if (runUntilDone(() => staysOwner(settings)) !== undefined) stopOwning();
   });
 }
 
 /** @returns whether this worker still is the owner */
-function goesOnOwning(settings: Settings): boolean {
+function staysOwner(settings: Settings): boolean {
   const [ok, owner] = pcall(own, settings);
   if (!ok) ngx.log(ngx.ERR, "sluice: push: ", `${owner}`);
   if (ok && owner === true) return true;
@@ -81,7 +81,11 @@ function stopOwning(): void {
   resign();
 }
 
-/** Connects, serves until the connection is lost, and waits before the next. @returns false when this worker is no longer the owner */
+/**
+ * Connects, serves until the connection is lost, and waits before the next try.
+ *
+ * @returns false if this worker is no longer the owner
+ */
 function own(settings: Settings): boolean {
   if (ngx.worker.exiting()) return false;
   let pauseAtLeastSeconds = 0;
@@ -91,20 +95,23 @@ function own(settings: Settings): boolean {
     lastFailure = undefined;
     noteReturn(controlPlane, `connected to the control plane at ${settings.pushUrl} again`);
     const end = serve(settings, socket);
-    // Replaced by another worker of this nginx, or by a stranger? Ownership tells.
+    // The claim shows whether another worker of this nginx has replaced this one, or another gateway has.
     if (end === "resigned" || !renew()) return false;
     if (end === "replaced") {
-      noteOutage(controlPlane, `another gateway is called ${settings.gatewayId} too: set SLUICE_GATEWAY_ID`);
-      pauseAtLeastSeconds = twinPauseSeconds;
+      noteOutage(
+        controlPlane,
+        `another gateway has the same id ${settings.gatewayId}: set SLUICE_GATEWAY_ID so that each has its own`,
+      );
+      pauseAtLeastSeconds = sameIdPauseSeconds;
     } else if (ngx.now() - openedAt >= goodSessionSeconds) {
       pauseSeconds = firstPauseSeconds;
     }
   } else if (failure !== lastFailure) {
-    // Once a failure, not once a try.
+    // Log each failure once, not at each try.
     lastFailure = failure;
     noteOutage(controlPlane, failure ?? "no connection");
   }
-  // Full jitter: gateways that lost one control plane together do not come back together.
+  // Full jitter: gateways that lost the same control plane together do not reconnect at the same moment.
   const until = ngx.now() + pauseAtLeastSeconds + math.random() * pauseSeconds;
   while (ngx.now() < until) {
     ngx.sleep(math.min(turnSeconds, math.max(0.001, until - ngx.now())));
@@ -118,14 +125,14 @@ function open(settings: Settings): LuaMultiReturn<[WebSocketClient | undefined, 
   const { pushUrl, gatewayToken, controlUrlGiven } = settings;
   const options = { timeout: connectTimeoutMs, max_payload_len: longestMessageBytes };
   const [socket, failure, status] = dial(pushUrl, options, {
-    // An empty list would be written as an empty line, which ends the headers.
+    // The library would write an empty list as an empty line, which ends the headers.
     headers: gatewayToken === undefined ? undefined : [`Authorization: Bearer ${gatewayToken}`],
     ssl_verify: true,
-    // A socket of another connection's history would carry its frames.
+    // A unique pool name: a reused socket of another connection could still carry its frames.
     pool: `sluice-push:${ngx.worker.pid()}:${ngx.now()}`,
   });
   if (socket === undefined) {
-    const why = controlUrlGiven ? "" : ", where it is looked for because SLUICE_CONTROL_URL is not set";
+    const why = controlUrlGiven ? "" : " (the default, because SLUICE_CONTROL_URL is not set)";
     return $multi(undefined, `cannot reach the control plane at ${pushUrl}${why}: ${failure}`);
   }
   if (status !== switchingProtocols) {
@@ -140,23 +147,26 @@ function refusalOf({ pushUrl, gatewayToken }: Settings, status: string): string 
   const what = gatewayToken === undefined ? ", which has no token" : "'s token";
   const refused = `the control plane at ${pushUrl} refused this gateway${what} (${status})`;
   if (status === "401") {
-    return `${refused}: SLUICE_GATEWAY_TOKEN, or what the file SLUICE_GATEWAY_TOKEN_FILE holds, must be the control plane's own`;
+    return `${refused}: SLUICE_GATEWAY_TOKEN, or the file that SLUICE_GATEWAY_TOKEN_FILE names, must hold the token that the control plane has`;
   }
-  if (status === "403") return `${refused}: it is somebody's, but not the one for gateways`;
+  if (status === "403") return `${refused}: it is a valid token, but not the one for gateways`;
   if (status === "426") {
-    return `${pushUrl} answers 426: what is in front of the control plane must hand on the headers Upgrade and Connection, as for any WebSocket`;
+    return `${pushUrl} answers 426: the proxy in front of the control plane must pass on the headers Upgrade and Connection, as for any WebSocket`;
   }
   return `expected the control plane at ${pushUrl}, got HTTP ${status}: SLUICE_CONTROL_URL must be its address`;
 }
 
-/** RFC 6455 §8.1: a peer hangs up on text that is not UTF-8, and what was refused may have been none, or be cut within a character. */
+/**
+ * RFC 6455 §8.1: a peer closes the connection on text that is not UTF-8. A refused text may not be UTF-8, or be cut within a
+ * character.
+ */
 function wellFormed(text: string): string {
   return isUtf8(text) ? text : string.gsub(text, notAscii, "?")[0];
 }
 
 /**
- * How a connection ended: this worker is the owner no longer; another gateway of the same id took its place; or it was
- * lost, and another one is to be opened.
+ * How a connection ended: this worker is no longer the owner; another gateway with the same id took its place; or the connection
+ * was lost and has to be opened again.
  */
 type End = "resigned" | "replaced" | "lost";
 
@@ -175,7 +185,7 @@ function serve(settings: Settings, socket: WebSocketClient): End {
   let closed = false;
   let replaced = false;
   const takeMessage = (pieces: readonly string[]) => {
-    // A defect of ours in reading must not leave a socket open that nobody reads.
+    // If reading fails because of a defect, the socket must not stay open without a reader.
     const [received, answer] = pcall(receive, settings, pieces);
     if (!received) {
       ngx.log(ngx.ERR, "sluice: push: ", `${answer}`);
@@ -185,7 +195,7 @@ function serve(settings: Settings, socket: WebSocketClient): End {
     }
   };
 
-  // Of snapshots that come while one is taken in, the newest is taken next: it says all that those before it said.
+  // If several snapshots arrive while one is applied, only the newest is applied next: it includes the ones before it.
   let newest: readonly string[] | undefined;
   const arrived = semaphoreLibrary.new(0);
   const taker = ngx.thread.spawn(() => {
@@ -207,12 +217,12 @@ function serve(settings: Settings, socket: WebSocketClient): End {
         addPart(text, data ?? "");
         if (text.bytes > longestMessageBytes) closed = true;
         if (failure === "again") postponeCollection();
-        // Frames that are there already are read without a yield.
+        // Frames that have already arrived are read without a yield.
         if (text.bytes - restedAtBytes >= mostBytesAtOnce) {
           restedAtBytes = text.bytes;
           rest();
         }
-        // A snapshot, like what a proxy on the way may cut, comes in many frames.
+        // A snapshot arrives in many frames, and so may any message that a proxy on the way fragments.
         if (closed || failure === "again") continue;
         const pieces = endText(text);
         text = noText();

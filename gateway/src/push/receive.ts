@@ -1,5 +1,5 @@
-// What comes in over the push socket: the size of the fleet, orders about one counter, and snapshots. A snapshot is taken
-// whole, by every worker, or refused whole with the reasons.
+// Handles messages from the push socket: the size of the fleet, orders about one counter, and snapshots. A snapshot is applied as
+// a whole by every worker, or refused as a whole with the reasons.
 
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import type { Problem } from "../../../limiter/src/document/validate.ts";
@@ -16,10 +16,12 @@ import { isCounterOrder, obey } from "./counter-orders.ts";
 
 const applyTimeoutSeconds = 10;
 
-/** As control planes write it: not to be decoded to know it. */
+/** As control planes write it: a snapshot is recognised without decoding it. */
 const snapshotBeginning = '{"type":"snapshot",';
 
-/** Told and logged of one refusal: a document that a newer control plane writes may be wrong ten thousand times. */
+/**
+ * Limit for the problems reported and logged of one refusal: a document from a newer control plane may have ten thousand errors.
+ */
 const mostProblems = 20;
 
 interface Position {
@@ -31,14 +33,14 @@ interface Published extends Position {
   readonly version: number;
 }
 
-/** Published, but not by every worker applied in time. */
+/** A published snapshot that not every worker applied in time. */
 let late: Published | undefined;
 
 /**
- * Does what a message of the control plane's asks. Yields.
+ * Executes one message from the control plane. Yields.
  *
  * @param pieces the message as snapshot/text.ts cuts it
- * @returns what to tell it, if anything
+ * @returns the answer, if any
  */
 export function receive(settings: Settings, pieces: readonly string[]): GatewayMessage | undefined {
   if (beginsSnapshot(pieces)) return take(settings, pieces);
@@ -53,16 +55,20 @@ export function receive(settings: Settings, pieces: readonly string[]): GatewayM
   return type === "snapshot"
     ? take(settings, pieces)
     : refuse(pieces, [
-        { path: "", expected: "a message of Sluice's", got: `${bytesOf(pieces)} bytes of something else` },
+        {
+          path: "",
+          expected: "a message that this gateway understands",
+          got: `${bytesOf(pieces)} bytes of something else`,
+        },
       ]);
 }
 
-/** Whether it is a snapshot by its first words: `receive` will be long about it. */
+/** Returns whether the message is a snapshot, by its first characters; `receive` takes long for one. */
 export function beginsSnapshot(pieces: readonly string[]): boolean {
   return string.find(pieces[0] ?? "", snapshotBeginning, 1, true)[0] === 1;
 }
 
-/** For each turn of the socket's owner. @returns that a late revision is in force now, once it is */
+/** Called in each turn of the socket's owner. @returns the report that a late revision is now in force, as soon as it is */
 export function lateAnswer(): GatewayMessage | undefined {
   if (late === undefined || !allApplied(late.version)) return undefined;
   const { epoch, revision } = late;
@@ -70,20 +76,23 @@ export function lateAnswer(): GatewayMessage | undefined {
   return { type: "applied", epoch, revision };
 }
 
-/** Reads a snapshot, and if it is good has every worker decide by it. The old one serves until then, or on. */
+/**
+ * Reads a snapshot and, if it is valid, makes every worker use it. The old one serves until then; after a refusal it goes on
+ * serving.
+ */
 function take(settings: Settings, pieces: readonly string[]): GatewayMessage | undefined {
   const taken = inSlices(bytesOf(pieces), (pause) => publishRead(settings, pieces, pause));
   if ("type" in taken) return taken;
   const { epoch, revision, version } = taken;
   late = undefined;
   if (waitUntilApplied(version, applyTimeoutSeconds)) return { type: "applied", epoch, revision };
-  // Neither applied nor refused: the control plane shows a gateway that lags, which is what it is.
-  ngx.log(ngx.WARN, "sluice: push: a worker has not applied revision ", revision, " yet");
+  // Neither applied nor refused: the control plane shows that this gateway lags, which is true.
+  ngx.log(ngx.WARN, "sluice: push: not every worker has applied revision ", revision, " yet");
   late = taken;
   return undefined;
 }
 
-/** @returns what was published, or why it was not */
+/** @returns the published snapshot, or the refusal */
 function publishRead(settings: Settings, pieces: readonly string[], pause: Pause): Published | GatewayMessage {
   const serving = currentSnapshot();
   const { snapshot, problems } = readPieces((place) => pieces[place], serving, pause);
@@ -99,7 +108,7 @@ function publishRead(settings: Settings, pieces: readonly string[], pause: Pause
   }
   const storeFailure = store(settings.gatewayDir, pieces, pause);
   if (storeFailure !== undefined) {
-    ngx.log(ngx.ERR, "sluice: cannot keep the snapshot in ", settings.gatewayDir, ": ", storeFailure);
+    ngx.log(ngx.ERR, "sluice: cannot write the snapshot to ", settings.gatewayDir, ": ", storeFailure);
   }
   return { epoch, revision, version };
 }
@@ -118,7 +127,7 @@ function refuse(pieces: readonly string[], problems: readonly Problem[]): Gatewa
   return { type: "refused", epoch, revision, problems: reported };
 }
 
-/** Where a message says it stands, even one that cannot be decoded: the operator is to see which one was refused. */
+/** Reads the epoch and revision of a message even if it cannot be decoded, so that the operator sees which one was refused. */
 function positionOf(text: string): Position {
   const [epoch, revision] = string.match(text, '"epoch":"([%w-]*)","revision":(%d+)');
   return { epoch: epoch ?? "", revision: tonumber(revision ?? "0") ?? 0 };

@@ -1,10 +1,10 @@
-// Charges counters of one limit, each by itself, one after the other: what one request asks, or many at once.
+// Charges counters of one limit, each on its own, one after the other. They may belong to one request or to many.
 //
 // KEYS   the counters
 // ARGV   quota (units), window (µs), burst (units) or precision (µs), cost (units)
-// reply  a string of six numbers a counter, 8 bytes each: 1 if it allows else 0, remaining (units), retry after (µs, -1 for
-//        never), reset after (µs), delay (µs), its moment (µs): what a refund asks for
-// Time is Redis' own, and one for all. Atomic as every script is.
+// reply  a string with six numbers for each counter, 8 bytes each: 1 if the counter allows else 0, remaining (units), retry after
+//        (µs, -1 for never), reset after (µs), delay (µs), charged at (µs): the moment in the counter's state, which a refund needs
+// The time is Redis' own, and the same for all counters. The script is atomic, like every script.
 
 import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
 import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";

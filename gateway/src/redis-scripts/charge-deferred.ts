@@ -1,10 +1,12 @@
-// Charges what requests took after they went on, whether it is there or not, and says whether another may go on.
+// Charges units that requests used after they were admitted, available or not, and reports whether another request may pass.
 //
-// KEYS   two a counter: the counter and its debt
-// ARGV   five a counter: algorithm, quota (units), window (µs), burst (units) or precision (µs), units (0: only asks; −1: for an operator to see)
-// reply  four a counter: 1 if nothing is owed and a unit is there else 0, remaining (units), retry after (µs), reset after (µs)
-// Time is Redis' own. Atomic as every script is. Where it asks and another may go on, it fails if Redis takes no writes:
-// what is then taken could not be charged.
+// KEYS   two for each counter: the counter and its debt
+// ARGV   five for each counter: algorithm, quota (units), window (µs), burst (units) or precision (µs), units (0: only checks;
+//        −1: for display to an operator)
+// reply  four for each counter: 1 if nothing is owed and a unit is available else 0, remaining (units), retry after (µs), reset
+//        after (µs)
+// The time is Redis' own. The script is atomic, like every script. If it only checks and another request may pass, the script fails
+// if Redis accepts no writes: the units that this request uses later could not be charged.
 
 import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
 import { admitsWithDebt, chargeDeferred, standsFromUs } from "../../../limiter/src/algorithms/deferred-charge.ts";

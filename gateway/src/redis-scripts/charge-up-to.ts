@@ -1,9 +1,9 @@
-// Charges units that requests took while Redis was not asked: at most what a counter has, and of a bucket what refills soon.
+// Charges units that requests took without Redis: at most the units that a counter has, and for a bucket also those that refill soon.
 //
 // KEYS   the counters
-// ARGV   five a counter: algorithm, quota (units), window (µs), burst (units) or precision (µs), units
-// reply  how many units were charged, of all counters together
-// Time is Redis' own. Atomic as every script is.
+// ARGV   five for each counter: algorithm, quota (units), window (µs), burst (units) or precision (µs), units
+// reply  how many units were charged, summed over all counters
+// The time is Redis' own. The script is atomic, like every script.
 
 import { chargeUpTo } from "../../../limiter/src/algorithms/deferred-charge.ts";
 import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";

@@ -1,12 +1,12 @@
 // Charges a group of counters: all or none.
 //
-// KEYS   the counters; in `charge_leased` then as many ledgers
-// ARGV   five a counter: algorithm, quota (units), window (µs), burst (units) or precision (µs), cost (units)
-// reply  [1 if allowed else 0, then six a counter: 1 if it allows else 0, remaining (units), retry after (µs, -1 for
-//        never), reset after (µs), delay (µs), its moment (µs): what a refund asks for]
-// A counter's ledger is that of its policy (of one that is not leased, the key at which it would be): what is out on leases
-// has not refilled. Ledgers are only read. Time is Redis' own. Atomic as every script is: no other command runs between
-// the first read and the last write.
+// KEYS   the counters; in `charge_leased` they are followed by the same number of ledgers
+// ARGV   five for each counter: algorithm, quota (units), window (µs), burst (units) or precision (µs), cost (units)
+// reply  [1 if allowed else 0, then six for each counter: 1 if the counter allows else 0, remaining (units), retry after (µs, -1
+//        for never), reset after (µs), delay (µs), charged at (µs): the moment in the counter's state, which a refund needs]
+// A counter's ledger is that of its policy; for a policy that is not leased, it is the key where its ledger would be. Units that are
+// out on leases have not refilled. Ledgers are only read. The time is Redis' own. The script is atomic, like every script: no other
+// command runs between the first read and the last write.
 
 import { type Counter, chargeAll } from "../../../limiter/src/algorithms/charge-all.ts";
 import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
@@ -24,7 +24,7 @@ import {
 } from "./counter.ts";
 import { loadLedger } from "./stored-ledger.ts";
 
-/** Whether policies among these are leased. */
+/** Whether any of these policies is leased. */
 declare const LEASED: "yes" | "no";
 
 type RequestedCounter = StoredCounter & Counter;

@@ -1,12 +1,12 @@
-// A counter as it lies in Redis, one string a counter, with a time to live after which it is as if never used:
+// The format of a counter in Redis: one string for each counter, with a time to live after which the counter counts as unused:
 //
 //   all                     16 bytes                         atUs, count, 64 bits each (doubles)
-//   and sliding ones        + 20 bytes + 8 bytes an entry    where units of earlier ticks count: first, length, capacity,
+//   and sliding ones        + 20 bytes + 8 bytes an entry    if units of earlier ticks count: first, length, capacity,
 //                                                            start and offset of the ring and its entries (tick, start),
 //                                                            32 bits each
 //
-// All of it little-endian: numbers as text take Redis three times as long. A short counter is read and written whole. Of a
-// long one the head and the first entries are, the others in place.
+// Everything is little-endian and binary: numbers as text take Redis three times as long. A short counter is read and written as a
+// whole. Of a long one, the head and the first entries are, and the other entries in place.
 
 import { type CounterState, nextCapacity, type Ring } from "../../../limiter/src/algorithms/counter-state.ts";
 import type { Debt } from "../../../limiter/src/algorithms/deferred-charge.ts";
@@ -20,7 +20,7 @@ declare const redis: {
   call(this: void, command: "SET", key: string, value: string, px: "PX", ms: string): void;
   call(this: void, command: "SETRANGE", key: string, offset: number, value: string): void;
   call(this: void, command: "PEXPIRE", key: string, ms: string): void;
-  /** Gives an error as a table, { err: message }, of which the length is 0. */
+  /** Returns an error as a table, { err: message }, whose length is 0. */
   pcall(this: void, command: "GET", key: string): string | false;
   pcall(this: void, command: "GETRANGE", key: string, first: number, last: number): string;
   pcall(this: void, command: "SETRANGE", key: string, offset: number, value: string): unknown;
@@ -35,9 +35,9 @@ declare const struct: {
 
 export interface StoredCounter extends CounterState {
   key: string;
-  /** Of a sliding one: its first entries, as they are to be stored. */
+  /** For a sliding counter: its first entries, in the stored format. */
   text: string;
-  /** The entry beyond those that was fetched last; `none` when there is none. */
+  /** The last fetched entry beyond those; `none` if there is none. */
   fetchedSlot: number;
   fetchedTick: number;
   fetchedStart: number;
@@ -58,7 +58,7 @@ export function redisTimeUs(): number {
   return (tonumber(time[0]) as number) * 1_000_000 + (tonumber(time[1]) as number);
 }
 
-/** @param at where in ARGV quota (units), window (µs), and burst (units) or precision (µs) stand */
+/** @param at index in ARGV of quota (units), window (µs), and burst (units) or precision (µs) */
 export function rateFrom(algorithm: Algorithm, argv: string[], at: number): Rate {
   const size = tonumber(argv[at + 2]) as number;
   return rateOf({
@@ -70,7 +70,7 @@ export function rateFrom(algorithm: Algorithm, argv: string[], at: number): Rate
   });
 }
 
-/** A counter of which nothing is loaded yet. */
+/** Returns a counter that has not been loaded. */
 export function counterAt(key: string): StoredCounter {
   return {
     key,
@@ -91,7 +91,7 @@ export function counterAt(key: string): StoredCounter {
   };
 }
 
-/** What is stored is read as a counter never seen where it is none. */
+/** If the stored value is not a counter, it is read as a counter that was never used. */
 export function loadCounter(rate: Rate, state: StoredCounter): void {
   if (keepsEntries(rate)) loadSliding(state);
   else loadPair(state);
@@ -101,7 +101,7 @@ function loadPair(state: StoredCounter): void {
   const stored = redis.pcall("GET", state.key);
   if (stored !== false && stored.length === headBytes) {
     const [atUs, count] = struct.unpack("<dd", stored);
-    // Neither is what is no number.
+    // This also excludes NaN.
     if (atUs >= 0 && count >= 0) {
       state.atUs = atUs;
       state.count = count;
@@ -112,11 +112,11 @@ function loadPair(state: StoredCounter): void {
 }
 
 /**
- * What is of another type is no counter, nor what else we keep: it is read as if nothing were there, and written over.
- * Raised, it would be the error of all whose counters the script has.
+ * A value of another type is neither a counter nor anything else that Sluice stores. It is read as if nothing were there, and is
+ * overwritten. If its error were raised, it would fail all callers whose counters the script has.
  *
- * @param stored what `pcall` gave that is nothing of ours
- * @throws what else Redis refuses to read it for
+ * @param stored the result of `pcall`, which Sluice has not written
+ * @throws any other error for which Redis refuses to read the key
  */
 export function passOver(stored: unknown, key: string): void {
   if (type(stored) !== "table") return;
@@ -136,7 +136,7 @@ function loadSliding(state: StoredCounter): void {
     state.count = count;
     if (stored.length > entriesAt) {
       const [first, length, capacity, start, offset] = struct.unpack("<I4I4I4I4I4", stored, headBytes + 1);
-      // Of a damaged ring, all that counts is as new as the newest: late, and never too early.
+      // In a damaged ring, all units that count are treated as the newest: they expire late, never too early.
       if (stored.length === entriesAt + math.min(capacity as number, wholeEntries) * entryBytes) {
         state.first = first as number;
         state.length = length as number;
@@ -153,7 +153,7 @@ export function saveCounter(rate: Rate, state: StoredCounter, nowUs: number): vo
   keepCounter(rate, state, lifetimeUs(rate, state, nowUs));
 }
 
-/** The same for a counter that is to be kept for so long. */
+/** The same for a counter with the given lifetime. */
 export function keepCounter(rate: Rate, state: StoredCounter, lifeUs: number): void {
   const life = lifeOf(lifeUs);
   if (!keepsEntries(rate) || state.length === 0) {
@@ -170,7 +170,7 @@ export function keepCounter(rate: Rate, state: StoredCounter, lifeUs: number): v
   }
 }
 
-/** What is owed beside the counter: "1700000120000000 1700000000000000 5", paidAtUs, sinceUs and quota. */
+/** The debt beside the counter: "1700000120000000 1700000000000000 5", paidAtUs, sinceUs and quota. */
 export function loadDebt(key: string): Debt {
   const debt: Debt = { paidAtUs: 0, sinceUs: 0, quota: 1 };
   const stored = redis.pcall("GET", key);
@@ -192,9 +192,9 @@ export function saveDebt(key: string, paidAtUs: number, nowUs: number, quota: nu
 }
 
 /**
- * Writes nothing: an empty text makes no string and changes none.
+ * Writes nothing: an empty text creates no string and changes none.
  *
- * @throws what Redis refuses writes for: it has no memory left, is a replica, cannot write its disk
+ * @throws the reason why Redis refuses writes: it has no memory left, is a replica, or cannot write to its disk
  */
 export function demandWritable(key: string): void {
   const tried = redis.pcall("SETRANGE", key, 0, "");
@@ -203,10 +203,10 @@ export function demandWritable(key: string): void {
   if (wrongType === undefined) redis.call("SETRANGE", key, 0, "");
 }
 
-/** In whole ms: a started one counts. */
+/** Converts to whole milliseconds, rounded up. */
 function lifeOf(lifeUs: number): string {
   const lifeMs = math.min(math.ceil(lifeUs / 1000), longestLifetimeMs);
-  // Which takes a fifth, but 32 bits at most where Redis has no more.
+  // "%d" takes a fifth of the time, but handles at most 32 bits if Redis' Lua has no more.
   return lifeMs < 2_147_483_648 ? string.format("%d", lifeMs) : string.format("%.0f", lifeMs);
 }
 
@@ -215,7 +215,7 @@ function numberAt(state: StoredCounter, slot: number, at: number): number {
     const [number] = struct.unpack("<I4", state.text, slot * entryBytes + at + 1);
     return number as number;
   }
-  // Tick and start of an entry are asked for one after the other: both are fetched at once.
+  // Tick and start of an entry are read one after the other, so both are fetched at once.
   if (slot !== state.fetchedSlot) {
     const offset = entriesAt + slot * entryBytes;
     const entry = redis.call("GETRANGE", state.key, offset, offset + entryBytes - 1);
@@ -228,8 +228,8 @@ function numberAt(state: StoredCounter, slot: number, at: number): number {
 }
 
 /**
- * As many entries as fill the memory that Redis' allocator gives for so many: it has four sizes from each power of two to
- * the next, and a string has up to 10 bytes of its own.
+ * Returns as many entries as fill the memory block that Redis' allocator hands out for this many: the allocator has four sizes
+ * between one power of two and the next, and a string has up to 10 bytes of overhead.
  */
 function roomierCapacity(entries: number): number {
   const bytes = entriesAt + entries * entryBytes + 10;
@@ -252,7 +252,7 @@ export const redisRing: Ring = {
       redis.call("SETRANGE", state.key, entriesAt + offset, entry);
     }
   },
-  // Written whole at its new size: a string that SETRANGE makes longer takes up to twice its bytes.
+  // The ring is rewritten as a whole at its new size: a string that SETRANGE extends takes up to twice its bytes.
   grow: (counter, most) => {
     const state = counter as StoredCounter;
     state.fetchedSlot = none;
@@ -265,7 +265,7 @@ export const redisRing: Ring = {
     moved = moved + string.sub(entries, 1, bytes - moved.length);
     moved = moved + string.rep("\0", capacity * entryBytes - bytes);
     if (capacity > wholeEntries) {
-      // What comes before the entries, and the time to live, is written when the counter is saved.
+      // The bytes before the entries, and the time to live, are written when the counter is saved.
       redis.call("SET", state.key, string.rep("0", entriesAt) + moved, "PX", "1000");
     }
     state.text = string.sub(moved, 1, wholeEntries * entryBytes);

@@ -1,14 +1,14 @@
-// Acts on a gateway's message about its lease: takes back what it returns, grants and debits what it may spend.
+// Processes a gateway's message about its lease: takes back the units that it returns, grants and debits the units that it may spend.
 //
-// KEYS   the ledger, then the counters of the policy's limits, all of one slot
-// ARGV   holder (no blanks), seq, heard, kept (units), back (units), want (units), horizon (µs), lifetime (µs): as in
-//        `LeaseMessage` and `LeaseTerms`; then four a counter: algorithm, quota (units), window (µs), burst (units) or
-//        precision (µs)
-// reply  [1; 0 when a later message had been acted on, seq of the message answered, grant (units), honoured (units),
-//        duration (µs), retry after (µs), elsewhere (units)]: `LeaseAnswer`; then two a counter: remaining (units), reset after (µs)
-// The same message again is answered again, with the same but for what may have changed since, elsewhere and remaining and reset
-// after, and changes nothing. Time is Redis' own. Atomic as every script
-// is: ledger and counters change together or not at all.
+// KEYS   the ledger, then the counters of the policy's limits, all in one slot
+// ARGV   holder (no blanks), seq, acknowledged, kept (units), back (units), want (units), horizon (µs), lifetime (µs): as in
+//        `LeaseMessage` and `LeaseParameters`; then four for each counter: algorithm, quota (units), window (µs), burst (units)
+//        or precision (µs)
+// reply  [1 (0 if a later message has already been processed), seq of the message answered, grant (units), honoured (units),
+//        duration (µs), retry after (µs), elsewhere (units)]: `LeaseAnswer`; then two for each counter: remaining (units),
+//        reset after (µs)
+// A repeated message gets the same reply and changes nothing; only elsewhere, remaining and reset after may have changed since. The
+// time is Redis' own. The script is atomic, like every script: ledger and counters change together or not at all.
 
 import type { Counter } from "../../../limiter/src/algorithms/charge-all.ts";
 import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";

@@ -1,10 +1,10 @@
-// Says what a charge would, and charges nothing.
+// Reports the decision that a charge would get, and charges nothing.
 //
-// KEYS   the counter; of a leased policy then its ledger: what is out on leases has not refilled
+// KEYS   the counter; for a leased policy then its ledger: units that are out on leases have not refilled
 // ARGV   algorithm, quota (units), window (µs), burst (units) or precision (µs), cost (units)
-// reply  [1 if it would be allowed else 0, remaining now (units), retry after (µs, -1 for never), reset after (µs),
+// reply  [1 if the charge would be allowed else 0, remaining now (units), retry after (µs, -1 for never), reset after (µs),
 //        delay (µs)]
-// Time is Redis' own. Writes nothing.
+// The time is Redis' own. The script writes nothing.
 
 import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
 import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";

@@ -1,10 +1,10 @@
-// Gives back what charges took: of requests refused elsewhere, and slots of requests that have ended.
+// Refunds charges: those of requests that another policy or store refused, and slots of requests that have ended.
 //
 // KEYS   the counters
-// ARGV   six a counter: algorithm, quota (units), window (µs), burst (units) or precision (µs), cost (units), the moment (µs)
-//        that the charge's reply told
-// reply  how many counters were there to give back to
-// Time is Redis' own. Atomic as every script is.
+// ARGV   six for each counter: algorithm, quota (units), window (µs), burst (units) or precision (µs), cost (units), charged at
+//        (µs): as in the charge's reply
+// reply  how many of the counters existed
+// The time is Redis' own. The script is atomic, like every script.
 
 import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
 import { refund } from "../../../limiter/src/algorithms/rate.ts";

@@ -1,9 +1,9 @@
-// Holds slots of concurrency for another life.
+// Renews concurrency slots for another lifetime.
 //
 // KEYS   the counter
-// ARGV   quota (slots), time to live (µs), slots, the moment (µs) in which they were taken or last renewed
-// reply  the moment in which they are held now; -1 when they were lost meanwhile and could not be had again
-// Time is Redis' own. Atomic as every script is.
+// ARGV   quota (slots), time to live (µs), slots, the time (µs) at which they were taken or last renewed
+// reply  the new time at which the slots are held; -1 if they were lost meanwhile and could not be taken again
+// The time is Redis' own. The script is atomic, like every script.
 
 import { concurrency, renewSlots } from "../../../limiter/src/algorithms/concurrency.ts";
 import { counterAt, loadCounter, redisRing, redisTimeUs, saveCounter } from "./counter.ts";

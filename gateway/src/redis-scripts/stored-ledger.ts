@@ -1,4 +1,4 @@
-// A ledger of leases as it lies in Redis: one string, a line a holding,
+// The format of a ledger of leases in Redis: one string with a line for each holding,
 //
 //   "node-1:8080:k3f 12 40 1700000000300000 50 25 15 300000 0\n"
 //     holder, seq, outstanding, expiry, want, grant, honoured, duration, retry after: see `Holding`
@@ -15,7 +15,7 @@ declare const redis: {
 
 const line = "^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)\n";
 
-/** What is stored is read as an empty ledger from where it is none. */
+/** The stored value is read up to the first line that is not a holding; the rest is ignored. */
 export function loadLedger(key: string, ledger: Ledger): void {
   ledger.count = 0;
   const stored = redis.pcall("GET", key);

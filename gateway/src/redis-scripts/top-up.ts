@@ -1,9 +1,9 @@
-// Gives back units that count, whoever took them: what an operator does for one key. Not what is owed, nor slots.
+// Adds units back to counters, no matter which requests took them: an operator's order for one key. Debts and slots are not changed.
 //
 // KEYS   the counters
-// ARGV   five a counter: algorithm, quota (units), window (µs), burst (units) or precision (µs), units
-// reply  how many counters were there to give back to
-// Time is Redis' own. Atomic as every script is.
+// ARGV   five for each counter: algorithm, quota (units), window (µs), burst (units) or precision (µs), units
+// reply  how many of the counters existed
+// The time is Redis' own. The script is atomic, like every script.
 
 import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
 import { topUp } from "../../../limiter/src/algorithms/top-up.ts";

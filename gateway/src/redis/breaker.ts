@@ -1,27 +1,27 @@
-// Keeps requests from waiting for a server that does not answer: after a silence, or some failures in a row, nothing is sent
-// to it until it has answered a probe of the worker's own in time. Each worker judges each server for itself.
+// Keeps requests from waiting for a server that does not answer. After one silence, or some failures in a row, the worker sends
+// it nothing until it has answered one of the worker's own probes in time. Each worker decides for itself about each server.
 
 import { runSoon, runUntilDone } from "../runtime/background.ts";
 import { noteOutage, noteReturn } from "../runtime/outages.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 
 export interface Breaker {
-  /** Of the server, for the log. */
+  /** The server's name for the log. */
   readonly name: string;
-  /** In a row. */
+  /** Failures in a row. */
   failures: number;
-  /** Nothing is sent. */
+  /** While open, nothing is sent. */
   open: boolean;
-  /** How often it has opened: a probe belongs to one opening. */
+  /** How often the breaker has opened: a probe belongs to one opening. */
   openings: number;
-  /** Before the next probe. */
+  /** The pause before the next probe. */
   pauseSeconds: number;
   probe: Probe | undefined;
-  /** Whether a late answer has begun one. */
+  /** A late answer has started an extra probe. */
   hurried: boolean;
 }
 
-/** Asks the server something harmless, and tells whether it answered: then there is no other. Yields. */
+/** Sends the server a harmless command and returns whether it answered; if it did, there are no further probes. Yields. */
 type Probe = (this: void) => boolean;
 
 const failuresToOpen = 3;
@@ -42,7 +42,7 @@ export function closedBreaker(name: string): Breaker {
   };
 }
 
-/** How many servers this worker sends nothing to. */
+/** How many servers this worker currently sends nothing to. */
 export function openBreakerCount(): number {
   return openBreakers;
 }
@@ -51,7 +51,10 @@ export function noteAnswer(breaker: Breaker): void {
   breaker.failures = 0;
 }
 
-/** To a call that was given up: the server may be well again, or answer everything that late. A probe tells, without a pause. */
+/**
+ * Called when a server answers a call that was given up: it may have recovered, or may answer everything that late. A probe
+ * without a pause finds out.
+ */
 export function noteLateAnswer(breaker: Breaker): void {
   const { probe, openings } = breaker;
   if (!breaker.open || breaker.hurried || probe === undefined) return;
@@ -64,13 +67,15 @@ export function noteLateAnswer(breaker: Breaker): void {
   if (failure !== undefined) breaker.hurried = false;
 }
 
-/** A call failed at once: a few in a row are an outage. */
+/** Called when a call failed at once: a few failures in a row count as an outage. */
 export function noteFailure(breaker: Breaker, probe: Probe): void {
   breaker.failures += 1;
   if (breaker.failures >= failuresToOpen) open(breaker, probe);
 }
 
-/** The server has been silent for a whole deadline: that is an outage, and nobody else is to wait for it. */
+/**
+ * Called when the server was silent for a whole deadline: this counts as an outage, and no other request may wait for the server.
+ */
 export function noteSilence(breaker: Breaker, probe: Probe): void {
   breaker.failures += 1;
   open(breaker, probe);
@@ -83,27 +88,27 @@ function open(breaker: Breaker, probe: Probe): void {
   breaker.probe = probe;
   const opening = breaker.openings;
   const failure = runUntilDone(() => probeAgain(breaker, opening, probe));
-  // Without a probe nobody would find out that it is back.
+  // Without a probe, no request would find out that the server is back.
   if (failure !== undefined) {
-    warnSparingly("requests wait for a Redis that fails", failure);
+    warnSparingly("requests go on waiting for a failing Redis, because its probe could not start", failure);
     return;
   }
   breaker.open = true;
   openBreakers += 1;
-  noteOutage(breaker.name, "it fails, and is asked nothing until it answers a probe");
+  noteOutage(breaker.name, "it fails; nothing is sent to it until it answers a probe");
 }
 
 function close(breaker: Breaker): void {
   breaker.failures = 0;
   breaker.open = false;
   openBreakers -= 1;
-  if (!ngx.worker.exiting()) noteReturn(breaker.name, "it answers again, or another has taken its place");
+  if (!ngx.worker.exiting()) noteReturn(breaker.name, "it answers again, or another server has taken its place");
 }
 
-/** @returns whether to probe once more */
+/** @returns whether to probe again */
 function probeAgain(breaker: Breaker, opening: number, probe: Probe): boolean {
   if (!ngx.worker.exiting()) {
-    // Never the same in all workers: a server that comes back is not asked by all at once.
+    // The random factor keeps all workers from probing a recovering server at the same moment.
     ngx.sleep(breaker.pauseSeconds * (0.75 + math.random() / 2));
     if (!isOpen(breaker, opening)) return false;
     const [ran, answered] = pcall(probe);
@@ -116,7 +121,7 @@ function probeAgain(breaker: Breaker, opening: number, probe: Probe): boolean {
   return false;
 }
 
-/** The probe that a late answer began may have closed it meanwhile, and a failure opened it again. */
+/** The probe that a late answer started may have closed the breaker meanwhile, and a failure may have opened it again. */
 function isOpen({ open: isStillOpen, openings }: Breaker, opening: number): boolean {
   return isStillOpen && openings === opening;
 }

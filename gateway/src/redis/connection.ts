@@ -1,8 +1,8 @@
-// A connection to a Redis server from nginx's keepalive pool, encrypted, signed in, on its database, and for Sentinel known
-// to be to a primary.
+// A connection to a Redis server from nginx's keepalive pool: encrypted, authenticated, and with its database selected. With
+// Sentinel, the server is verified to be a primary.
 //
-// Debian's lua-resty-redis is older than OpenResty's: it has neither set_timeouts nor TLS, and takes an unknown method for
-// a Redis command. What is used of it here, both have; the TLS handshake is ours.
+// Debian's lua-resty-redis is older than OpenResty's: it has neither set_timeouts nor TLS, and takes an unknown method for a
+// Redis command. This module uses only what both versions have, and does the TLS handshake itself.
 
 import { type Access, type Address, poolName } from "../../../limiter/src/protocol/redis-url.ts";
 import { redisLibrary } from "../runtime/lua-modules.ts";
@@ -25,26 +25,26 @@ import { readPatiently } from "./patient-socket.ts";
 export interface RedisServer extends Answerer {
   readonly access: Access;
   readonly address: Address;
-  /** What is dialled: nginx's resolver asks DNS alone, which need not know localhost. */
+  /** The host to dial: nginx's resolver only asks DNS, which may not know localhost. */
   readonly host: string;
   readonly options: { readonly pool: string; readonly pool_size: number; readonly backlog: number };
   readonly breaker: Breaker;
-  /** By the stopwatch, since when others are named in its stead; undefined: nobody said so. */
+  /** When other servers were first named in its place, by the stopwatch; undefined: it is still named. */
   replacedAtSeconds: number | undefined;
 }
 
 const poolSize = 64;
-/** Requests that may wait for a connection when all of a worker's are busy. */
+/** The number of requests that may wait for a connection while all of a worker's connections are busy. */
 const backlog = 10_000;
 const maxIdleMs = 60_000;
 const probeKey = "sluice:probe";
 const tooLate = "timeout: the new connection took too long";
-/** Those who are asked where Redis is may disagree for a while, and name one and the other in turn. */
+/** Sentinels or cluster nodes may disagree for a while and name one server and another in turn. */
 const expectedBackSeconds = 5;
 
 const servers: Record<string, RedisServer | undefined> = {};
 
-/** The server at this address, as it is used in this role. */
+/** Returns the server at this address in this role. */
 export function serverAt(access: Access, address: Address): RedisServer {
   const pool = poolName(access, address);
   let server = servers[pool];
@@ -66,9 +66,10 @@ export function serverAt(access: Access, address: Address): RedisServer {
 }
 
 /**
- * Whoever else had this role is forgotten, unless it is named again soon: it may never be back, and its address another's.
+ * Forgets the other servers that had this role, unless one is named again soon: a server may never come back, and another may get
+ * its address.
  *
- * @param current all who have this role now
+ * @param current all servers that have this role now
  */
 export function forgetOthers({ role }: Access, current: readonly RedisServer[]): void {
   const now = stopwatchSeconds();
@@ -86,9 +87,9 @@ function isGone({ replacedAtSeconds }: RedisServer): boolean {
 }
 
 /**
- * @param deadlineMs of each step, and of the commands that follow, by nginx's clock
- * @param patience for whoever waits: of each step and each reply, by the patience clock
- * @returns a connection, to be given back by `keep` or `discard`; or what failed, and then no script was sent
+ * @param deadlineMs for each step and for the commands that follow, by nginx's clock
+ * @param patience of the waiting call: for each step and each reply, by the patience clock
+ * @returns a connection, to be released by `keep` or `discard`; or the error message, and then no script was sent
  */
 export function connectTo(
   server: RedisServer,
@@ -107,12 +108,12 @@ export function connectTo(
     return $multi(undefined, greetingFailure);
   }
   if (leftSeconds(patience) > 0) return $multi(redis, undefined);
-  // For the next request.
+  // Keep the connection for the next request.
   keep(redis);
   return $multi(undefined, tooLate);
 }
 
-/** By nginx's clock alone, a worker that was late itself would give up on a connection that is there. */
+/** Tries again if only nginx's clock timed out: a worker that was late itself would otherwise give up on a good connection. */
 function connectPatiently(
   server: RedisServer,
   deadlineMs: number,
@@ -130,7 +131,7 @@ function connectPatiently(
   }
 }
 
-/** The server has replied to something. */
+/** Called when the server has replied to a command. */
 export function noteAnswerOf(server: RedisServer, { released }: Patience): void {
   if (released) {
     noteLateAnswer(server.breaker);
@@ -141,8 +142,8 @@ export function noteAnswerOf(server: RedisServer, { released }: Patience): void 
 }
 
 /**
- * A call to it failed. After a silence, or some failures in a row, it is left alone until it answers a probe, or is gone for
- * good.
+ * Called when a call to the server failed. After a silence, or some failures in a row, the worker sends it nothing until it
+ * answers a probe or has been replaced for good.
  */
 export function noteFailureOf(server: RedisServer, { deadlineMs }: RedisSettings, wasSilent: boolean): void {
   const probe = () => isGone(server) || answersProbe(server, deadlineMs);
@@ -155,10 +156,10 @@ export function noteFailureOf(server: RedisServer, { deadlineMs }: RedisSettings
 }
 
 /**
- * Connections that were kept may all be dead while a new one works: each is tried, until one answers or a new one does not.
+ * All kept connections may be dead while a new one works. So each is tried, until one answers or a new one does not.
  *
- * @param deadlineMs of each step: what is new is kept, so that a server which is too far away for a new connection within one
- *   deadline is asked on this one
+ * @param deadlineMs for each step. New connections are kept: if the server is too far away to connect within one deadline, the
+ * next call uses this connection
  */
 function answersProbe(server: RedisServer, deadlineMs: number): boolean {
   for (let kept = 0; kept <= poolSize; kept++) {
@@ -173,9 +174,9 @@ function answersProbe(server: RedisServer, deadlineMs: number): boolean {
 }
 
 /**
- * By a command that a server refuses which is loading its data, or has lost its primary. Gives the connection back.
+ * Probes with a command that a server refuses while it loads its data or after it has lost its primary. Releases the connection.
  *
- * @returns whether it is fit to decide, undefined without a reply; and why not
+ * @returns whether the server is fit to decide, undefined without a reply; and why it is not
  */
 export function probe(redis: RedisConnection): LuaMultiReturn<[boolean | undefined, string | undefined]> {
   const [reply, failure] = redis.get(probeKey);
@@ -184,23 +185,23 @@ export function probe(redis: RedisConnection): LuaMultiReturn<[boolean | undefin
     return $multi(undefined, failure);
   }
   keep(redis);
-  // A key of another slot is an answer too.
+  // An error because the key belongs to another slot is an answer too.
   return $multi(reply !== false || failure?.startsWith("MOVED") === true, failure);
 }
 
-/** Back to the pool, for the next request. Only for a connection on which nothing is outstanding. */
+/** Returns a connection to the pool, for the next request. Only for a connection on which no reply is outstanding. */
 export function keep(redis: RedisConnection): void {
   redis.set_keepalive(maxIdleMs, poolSize);
 }
 
-/** For a connection on which something may still be outstanding: what comes must reach nobody else. */
+/** Closes a connection on which a reply may be outstanding: another request must not receive that reply. */
 export function discard(redis: RedisConnection): void {
   redis.close();
 }
 
 type Step = (this: void, redis: RedisConnection, server: RedisServer) => string | undefined;
 
-/** What a new connection needs before its first command; each tells what failed. */
+/** The steps before the first command on a new connection; each returns its error message. */
 const greeting: readonly Step[] = [encrypt, signIn, selectDatabase, expectPrimary];
 
 function greet(redis: RedisConnection, server: RedisServer, patience: Patience): string | undefined {
@@ -218,7 +219,7 @@ function encrypt(redis: RedisConnection, { access, address }: RedisServer): stri
   if (socket === undefined) return "tls: this lua-resty-redis hides its socket";
   const [secured, failure] = socket.sslhandshake(false, address.host, true);
   if (!secured) return `tls: ${failure}`;
-  // Where the peer answers at once, ngx_lua reports success for a certificate that it has refused, and has hung up.
+  // If the peer answers at once, ngx_lua reports success for a certificate that it has rejected, although it has hung up.
   const [times] = redis.get_reused_times();
   return times === undefined ? "tls: certificate not trusted, or host mismatch" : undefined;
 }
@@ -236,7 +237,7 @@ function selectDatabase(redis: RedisConnection, { access }: RedisServer): string
   return reply ? undefined : `select: ${failure}`;
 }
 
-/** A deposed primary that still answers would take what is lost when it follows the new one. */
+/** A deposed primary that still answers would accept writes that it loses when it follows the new primary. */
 function expectPrimary(redis: RedisConnection, { access }: RedisServer): string | undefined {
   if (access.role !== "primary") return undefined;
   const [reply, failure] = redis.role();

@@ -1,5 +1,5 @@
-// How a worker learns what sentinels or the nodes of a Redis Cluster know: from the first that answers, and seldom: many
-// requests that want to know the same thing at once have it asked once.
+// How a worker learns the topology that sentinels or the nodes of a Redis Cluster know. It queries them one after the other until
+// one answers, and seldom: if many requests need the same information at once, one query serves them all.
 
 import type { Access, Address } from "../../../limiter/src/protocol/redis-url.ts";
 import { runUntilDone } from "../runtime/background.ts";
@@ -8,17 +8,17 @@ import { warnSparingly } from "../runtime/sparing-log.ts";
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import { connectTo, discard, keep, serverAt } from "./connection.ts";
 
-/** Between two times that a worker asks the same thing: what has failed seldom changes sooner. */
+/** The pause between two runs of the same query. What failed a moment ago will probably fail again. */
 const pauseSeconds = 0.1;
 
-/** Something that is asked for again and again. */
+/** A piece of information that is queried again and again. */
 export interface Discovery {
   running: boolean;
   begunAtSeconds: number;
-  /** What those wait for who came while it runs. */
+  /** Requests that arrive during a run wait for this. */
   done: Semaphore | undefined;
   againAtSeconds: number;
-  /** What failed the last time. */
+  /** The error message of the last run. */
   failure: string | undefined;
 }
 
@@ -27,14 +27,14 @@ export function newDiscovery(): Discovery {
 }
 
 /**
- * Has `ask` run, unless it just was: for all who come meanwhile, and in the background, where it is run again until it succeeds.
- * nginx ends what runs for a request when its client leaves, and nobody would ever ask again.
+ * Runs `query` once for all callers that arrive meanwhile, unless it has just run. It runs in the background and is repeated
+ * until it succeeds: nginx ends the work of a request when its client leaves, and then no request would ever run the query again.
  *
- * The caller waits until it has been run once, but for no inquiry that is older than the deadline, and not while the last thing
- * that is known is that it failed: then nobody who could tell answers, and each request would wait for that.
+ * The caller waits until the query has run once. But it does not wait for a run that is older than the deadline, nor if the last
+ * run failed: then no source answers, and each request would wait for that.
  *
  * @param waitMs the longest that the caller waits
- * @param ask @returns what failed. Yields
+ * @param query @returns its error message. Yields
  */
 export function discover(
   discovery: Discovery,
@@ -54,11 +54,11 @@ function begin(discovery: Discovery, query: () => string | undefined): void {
   discovery.done = semaphoreLibrary.new(0);
   const failure = runUntilDone(() => queryOnce(discovery, query));
   if (failure === undefined) return;
-  warnSparingly("nobody is asked where Redis is", failure);
+  warnSparingly("discovery of the Redis servers could not start", failure);
   end(discovery, failure);
 }
 
-/** @returns whether to ask once more */
+/** @returns whether to run it again */
 function queryOnce(discovery: Discovery, query: () => string | undefined): boolean {
   const [ran, answer] = pcall(query);
   const failure = ran ? answer : tostring(answer);
@@ -77,7 +77,7 @@ function end(discovery: Discovery, failure: string | undefined): void {
   wakeWaiting(discovery, failure);
 }
 
-/** Those who still wait: a request whose client went away does no longer. */
+/** Wakes only the requests that still wait: one whose client went away does not wait any more. */
 function wakeWaiting(discovery: Discovery, failure: string | undefined): void {
   discovery.failure = failure;
   const waiting = -(discovery.done?.count() ?? 0);
@@ -85,12 +85,13 @@ function wakeWaiting(discovery: Discovery, failure: string | undefined): void {
 }
 
 /**
- * Asks these servers one after the other until one answers. Each has a deadline of its own for each step: with one for all, a
- * first that is dead would use it up, and the others were never asked. No request waits for all of that.
+ * Queries these servers one after the other until one answers. Each server has a deadline of its own for each step: a single
+ * deadline for all would be used up by a dead first server, and the others would never be queried. No request waits for all of
+ * that.
  *
- * @param first the index of the one to begin with
- * @param question sends a command; an answer that tells nothing is a failure
- * @returns the answer and the index of who gave it; or what failed last
+ * @param first the index of the server to begin with
+ * @param query sends a command; a reply without the information is a failure
+ * @returns the answer and the index of the server that gave it; or the last error message
  */
 export function queryFirstAnswering<Discovered>(
   access: Access,

@@ -1,8 +1,8 @@
-// Whether Redis still is the one that it was: emptied, or followed by one that knows less, it does not have the epoch that
-// gateways have put there, or has another. What a worker remembers of the old one is then worth nothing. While it cannot be
-// asked, what is remembered is all that anybody knows.
+// Detects whether Redis still is the same instance. If Redis was emptied, or replaced by one that knows less, it does not have
+// the epoch that gateways have stored in it, or has another one. Then what a worker remembers of the old instance is worthless.
+// While Redis cannot be reached, what the worker remembers is the best information there is.
 //
-// Not with Redis Cluster, where each slot has a fate of its own.
+// This does not work with Redis Cluster, where each slot fails on its own.
 
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
@@ -16,12 +16,12 @@ let known: string | undefined;
 let looking = false;
 
 /**
- * For each worker's start. The epoch is read at once, before anything is remembered: what is heard from then on is of the
- * Redis that has it, or is forgotten. Where Redis is away at the start, what is heard until the epoch is first read, within a
- * second, is taken to be of the same one.
+ * Called when a worker starts. The epoch is read at once, before anything is remembered. From then on, everything remembered
+ * belongs to the Redis with this epoch, or is forgotten. If Redis is away at the start, replies that arrive before the epoch is
+ * first read, within a second, are assumed to come from the same instance.
  *
- * @param wanted whether anything is remembered: otherwise nobody looks, once the epoch is known
- * @param forget is called when Redis is another, or does not tell its epoch. May be called for nothing
+ * @param wanted whether anything is remembered: if not, the epoch is not read again once it is known
+ * @param forget called when Redis is another instance or has no epoch. May be called needlessly
  */
 export function watchEpoch(settings: RedisSettings, wanted: () => boolean, forget: () => void): void {
   const look = (premature: boolean) => {
@@ -39,7 +39,7 @@ export function watchEpoch(settings: RedisSettings, wanted: () => boolean, forge
   ngx.timer.every(lookEverySeconds, look);
 }
 
-/** @returns "" when Redis does not tell one, undefined when it cannot be asked */
+/** @returns "" if Redis has no epoch, undefined if Redis cannot be reached */
 function readEpoch(settings: RedisSettings): string | undefined {
   const [server] = serverFor(settings, 0);
   if (server === undefined || server.breaker.open) return undefined;
@@ -47,7 +47,7 @@ function readEpoch(settings: RedisSettings): string | undefined {
   if (redis === undefined) return undefined;
   let [reply] = redis.get(epochKey);
   if (reply !== undefined && type(reply) !== "string") {
-    // Whoever is first names it.
+    // The first gateway to get here chooses the epoch.
     redis.set(epochKey, `${ngx.now()}-${math.random()}`, "NX");
     [reply] = redis.get(epochKey);
   }

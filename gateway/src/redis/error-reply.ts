@@ -1,19 +1,19 @@
-// What an error reply of Redis says about the script that was sent: where to go with it, and whether it was run.
+// What an error reply of Redis says about the script that was sent: where to send it instead, and whether it was executed.
 //
-// All that our scripts write, they write by commands that Redis refuses before the first write or not at all: READONLY,
-// OOM, MISCONF and NOREPLICAS reach a script that has changed nothing. NOPERM and ERR may come after a write.
+// Sluice's scripts write only by commands that Redis refuses before the first write or not at all: READONLY, OOM, MISCONF and
+// NOREPLICAS mean that the script has changed nothing. NOPERM and ERR may come after a write.
 
 export type ErrorCode =
-  /** The slot lies elsewhere, for good or for this key. */
+  /** The slot is on another node, permanently or for this key. */
   | "MOVED"
   | "ASK"
-  /** The keys of one slot lie on two nodes while it moves. */
+  /** While a slot moves, its keys are on two nodes. */
   | "TRYAGAIN"
-  /** Nobody serves the slot; the data is being read; a replica that has lost its primary. */
+  /** No node serves the slot; the server is loading its data; it is a replica that has lost its primary. */
   | "CLUSTERDOWN"
   | "LOADING"
   | "MASTERDOWN"
-  /** A replica, or a primary that was deposed. */
+  /** The server is a replica, or a primary that was deposed. */
   | "READONLY"
   | "NOSCRIPT"
   | "OOM"
@@ -41,7 +41,7 @@ const known: Readonly<Record<string, ErrorCode | undefined>> = {
   NOPERM: "NOPERM",
 };
 
-/** @param message without the leading "-"; of Redis 6, the code of what failed within a script stands inside */
+/** @param message without the leading "-"; in Redis 6 the code of a failure within a script is inside the message */
 export function codeOf(message: string): ErrorCode {
   const first = known[firstWord(message)];
   if (first !== undefined) return first;
@@ -49,23 +49,23 @@ export function codeOf(message: string): ErrorCode {
   return (inner < 0 ? undefined : known[firstWord(message.slice(inner + 3))]) ?? "other";
 }
 
-/** Whether Redis has certainly changed nothing. */
+/** Returns whether Redis has certainly changed nothing. */
 export function changedNothing(code: ErrorCode): boolean {
   return code !== "other" && code !== "NOPERM";
 }
 
-/** Whether the server would refuse any script now. */
+/** Returns whether the server would refuse any script now. */
 export function decidesNothing(code: ErrorCode): boolean {
   const ofThisScript =
     code === "MOVED" || code === "ASK" || code === "TRYAGAIN" || code === "NOSCRIPT" || code === "NOPERM";
   return !ofThisScript && code !== "other";
 }
 
-/** "MOVED 3999 127.0.0.1:6381". @returns host ("" for the one that said so) and port; or undefined */
+/** Example: "MOVED 3999 127.0.0.1:6381". @returns host ("" for the server that replied) and port; or undefined */
 export function redirection(message: string): readonly [host: string, port: number] | undefined {
   const place = message.split(" ")[2];
   if (place === undefined) return undefined;
-  // Of IPv6 the last colon is the port's.
+  // In an IPv6 address, the last colon precedes the port.
   const parts = place.split(":");
   const portText = parts[parts.length - 1] as string;
   const port = Number(portText);

@@ -1,15 +1,15 @@
-// Asks Redis once when nginx starts: a wrong password, name or database is in the log before the first request comes, and
-// not after it. Nothing waits for the answer, and nothing follows from it.
+// Contacts Redis once when nginx starts, so that a wrong password, name or database is logged before the first request comes. No
+// request waits for the reply, and nothing depends on it.
 
 import { runSoon } from "../runtime/background.ts";
 import type { RedisSettings } from "../settings.ts";
 import { connectTo, probe } from "./connection.ts";
 import { serverFor } from "./script-call.ts";
 
-/** Nobody waits, and a machine that starts is busy. */
+/** Long, because no request waits and a starting machine is busy. */
 const patienceMs = 1000;
 
-/** For each worker's start: one of them asks. */
+/** Called when a worker starts; only one worker contacts Redis. */
 export function contactRedisAtStart(settings: RedisSettings): void {
   if (ngx.worker.id() !== 0) return;
   runSoon(() => {
@@ -19,7 +19,7 @@ export function contactRedisAtStart(settings: RedisSettings): void {
   });
 }
 
-/** @returns what failed */
+/** @returns the error message */
 function ask(settings: RedisSettings): string | undefined {
   const [server, unknown] = serverFor(settings, 0);
   if (server === undefined) return unknown ?? "no server";

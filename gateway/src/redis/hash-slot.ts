@@ -1,5 +1,5 @@
-// In which of a Redis Cluster's 16,384 slots a key lies: CRC-16 (XMODEM) of its hash tag, or of the whole key where it has
-// none. https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags
+// Which of a Redis Cluster's 16,384 slots a key belongs to: CRC-16 (XMODEM) of its hash tag, or of the whole key if it has none.
+// https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags
 
 export const slotCount = 16384;
 
@@ -17,7 +17,7 @@ function crcTable(): number[] {
   return entries;
 }
 
-/** @param key bytes, one a character */
+/** @param key bytes, one in each character */
 export function slotOf(key: string): number {
   const open = key.indexOf("{");
   const close = open < 0 ? -1 : key.indexOf("}", open + 1);

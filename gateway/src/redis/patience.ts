@@ -1,47 +1,47 @@
-// How long Redis is waited for. A server that answers, however late, is waited for; one that is silent for a whole deadline is
-// away. Time is counted by a clock of the worker's own, which stands still while the worker does: what a gateway is late by
-// itself (a blocked loop, a machine with too little CPU) does not count against Redis.
+// How long calls wait for Redis. They wait for a server that answers, however late. A server that is silent for a whole deadline
+// counts as away. Time is measured by a clock of the worker's own, which stops while the worker is blocked: delays of the gateway
+// itself (a blocked event loop, a machine with too little CPU) do not count against Redis.
 
 import { runSoon } from "../runtime/background.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 
-/** Who answers. Times are of the patience clock, in seconds. */
+/** A server that answers. Times are by the patience clock, in seconds. */
 export interface Answerer {
   answeredAtSeconds: number;
 }
 
-/** What one call waits for. Times are of the patience clock, in seconds. */
+/** The limits of one call. Times are by the patience clock, in seconds. */
 export interface Patience {
-  /** Longest silence of the server. */
+  /** The longest allowed silence of the server. */
   readonly silenceSeconds: number;
-  /** Longest that the whole call may take, its detours included. */
+  /** The longest that the whole call may take, including redirects. */
   readonly limitSeconds: number;
-  /** Whoever asked is released by `onSilence`, and the reply is read all the same, for as long as `longestLateSeconds`. */
+  /** Releases the requests that wait; the reply is still read, for at most `longestLateSeconds`. */
   readonly onSilence: ((this: void) => void) | undefined;
   beganAtSeconds: number;
-  /** The server that is asked, and since when. */
+  /** The server that the call waits for, and since when. */
   server: Answerer | undefined;
   sinceSeconds: number;
-  /** Nobody waits any more: nothing that was not sent yet is to be sent. */
+  /** No request waits any more: anything not yet sent must not be sent. */
   released: boolean;
 }
 
-/** A call may take so many deadlines in all, where the server answers others meanwhile. */
+/** A call may take this many deadlines in total if the server answers other calls meanwhile. */
 const deadlinesPerCall = 5;
-/** How long a reply is read that nobody waits for. It tells what was charged. */
+/** How long a reply is read although no request waits for it. It shows what was charged. */
 const longestLateSeconds = 10;
-/** Where the clock could not be kept going, time is real time; a wait is then given up after so many of its limits. */
+/** A wait is given up after this many of its limits in real time. This counts if the patience clock cannot be kept running. */
 export const mostLimits = 5;
 
 const tickSeconds = 0.005;
-/** Of a longer time between two ticks, the worker itself was late with the rest. */
+/** If more time than this passed between two ticks, the worker itself was late by the rest. */
 const longestTickSeconds = 0.02;
-/** The clock's timer goes on for so long after the last wait: the next call finds it running. */
+/** The clock's timer runs on for this long after the last wait, so that the next call finds it running. */
 const lingerSeconds = 1;
-/** Longest that nginx is told to wait at a time: then it is asked again whether anybody still waits. */
+/** The longest that nginx waits at a time; then the code checks again whether anybody still waits. */
 const longestPauseMs = 500;
-/** nginx frees what a timer took only when it ends. */
+/** nginx frees what a timer allocated only when the timer ends. */
 const mostTicks = 10_000;
 
 let countedSeconds = 0;
@@ -50,15 +50,15 @@ let ticking = false;
 /** By the stopwatch. */
 let wantedUntilSeconds = 0;
 const watched: Patience[] = [];
-/** Replies that somebody reads now. */
+/** The number of replies that are being read. */
 let reading = 0;
 
-/** The patience clock. It moves only while somebody waits. */
+/** The time by the patience clock. It advances only while a call waits. */
 export function patienceSeconds(): number {
   return countedSeconds;
 }
 
-/** @param limitMs the longest that the call may take; several deadlines unless said */
+/** @param limitMs the longest that the call may take; several deadlines by default */
 export function newPatience(deadlineMs: number, limitMs?: number, onSilence?: (this: void) => void): Patience {
   return {
     silenceSeconds: deadlineMs / 1000,
@@ -71,29 +71,29 @@ export function newPatience(deadlineMs: number, limitMs?: number, onSilence?: (t
   };
 }
 
-/** Longest that a request waits in all, in ms. */
+/** The longest that a request waits in total, in ms. */
 export function longestWaitMs(deadlineMs: number): number {
   return deadlineMs * deadlinesPerCall;
 }
 
-/** For the one that a call now waits for. */
+/** Called when the call begins to wait for this server. */
 export function beginWaiting(patience: Patience, server: Answerer): void {
   patience.server = server;
   askedNow(patience);
 }
 
-/** Something has just been sent to the server that is waited for. */
+/** Called when something has just been sent to the server that the call waits for. */
 export function askedNow(patience: Patience): void {
   patience.sinceSeconds = countedSeconds;
   keepTicking(patience.silenceSeconds);
 }
 
-/** Nobody is asked any more. */
+/** Called when the call no longer waits for any server. */
 export function endWaiting(patience: Patience): void {
   patience.server = undefined;
 }
 
-/** The server has been silent for a whole deadline. */
+/** Returns whether the server has been silent for a whole deadline. */
 export function isSilent({ server, sinceSeconds, silenceSeconds }: Patience): boolean {
   return server !== undefined && secondsSilent(server, sinceSeconds) >= silenceSeconds;
 }
@@ -102,7 +102,7 @@ function secondsSilent({ answeredAtSeconds }: Answerer, sinceSeconds: number): n
   return countedSeconds - math.max(sinceSeconds, answeredAtSeconds);
 }
 
-/** How long to wait for a reply before `isGivenUp` is asked again, in whole ms. */
+/** How long to wait for a reply before `isGivenUp` is checked again, in whole ms. */
 export function pauseMs(patience: Patience): number {
   const { server, sinceSeconds, silenceSeconds, onSilence } = patience;
   if (onSilence !== undefined || server === undefined) return longestPauseMs;
@@ -110,12 +110,12 @@ export function pauseMs(patience: Patience): number {
   return math.min(math.max(1, math.ceil(seconds * 1000)), longestPauseMs);
 }
 
-/** What is left of the call's limit; 0 or less: nothing new is to be sent. */
+/** The rest of the call's limit; at 0 or less, nothing new may be sent. */
 export function leftSeconds({ beganAtSeconds, limitSeconds, released }: Patience): number {
   return released ? 0 : limitSeconds - (countedSeconds - beganAtSeconds);
 }
 
-/** Whether a reply is waited for no longer. @param realSeconds since it was first waited for, by the stopwatch */
+/** Returns whether to stop waiting for a reply. @param realSeconds since the wait began, by the stopwatch */
 export function isGivenUp(patience: Patience, realSeconds: number): boolean {
   if (patience.onSilence !== undefined) {
     return realSeconds >= longestLateSeconds || (patience.released && ngx.worker.exiting());
@@ -124,7 +124,10 @@ export function isGivenUp(patience: Patience, realSeconds: number): boolean {
   return isSilent(patience) || leftSeconds(patience) <= 0;
 }
 
-/** The same for a call whose askers wait elsewhere: silence releases them, once. `endWatch` when the call has ended. */
+/**
+ * Creates the patience of a call whose requests wait elsewhere: silence releases them, once. Call `endWatch` when the call has
+ * ended.
+ */
 export function watchedPatience(deadlineMs: number, onSilence: (this: void) => void): Patience {
   const patience = newPatience(deadlineMs, undefined, onSilence);
   watched.push(patience);
@@ -140,15 +143,15 @@ export function endWatch(patience: Patience): void {
   }
 }
 
-/** Keeps the clock going while somebody waits. @param forSeconds of real time, at least */
+/** Keeps the clock running while a call waits. @param forSeconds of real time, at least */
 export function keepTicking(forSeconds: number): void {
-  // While it goes, the time of its last turn is near enough: reading the clock is dear to a lone call.
+  // While the clock runs, the time of its last tick is accurate enough: reading the clock is expensive for a single call.
   if (!ticking) seenAtSeconds = stopwatchSeconds();
   wantedUntilSeconds = math.max(wantedUntilSeconds, seenAtSeconds + forSeconds);
   if (ticking) return;
   const failure = runSoon(tick);
   if (failure === undefined) ticking = true;
-  else warnSparingly("a silent Redis is noticed late", failure);
+  else warnSparingly("a silent Redis is noticed late, because the timer of its clock could not start", failure);
 }
 
 function tick(): void {
@@ -169,22 +172,26 @@ function tick(): void {
 
 function isWanted(): boolean {
   if (watched.length > 0) return true;
-  // nginx waits for this timer when a worker is to end.
+  // nginx waits for this timer when a worker has to end.
   if (ngx.worker.exiting()) return reading > 0 && seenAtSeconds < wantedUntilSeconds;
   return seenAtSeconds < wantedUntilSeconds + lingerSeconds;
 }
 
-/** Of a reply that is not watched. @param step 1 where it begins, -1 where it ends; one whose request is gone never ends */
+/**
+ * Counts the reading of a reply that is not watched.
+ *
+ * @param step 1 at the start, -1 at the end; for a request that is gone there is no end
+ */
 export function countReading(step: number): void {
   reading = math.max(0, reading + step);
 }
 
-/** A server is silent: nobody waits for it any more, however long ago each of them asked it. */
+/** Called when a server is silent: releases all calls that wait for it, no matter when each of them began. */
 export function releaseAllOf(server: Answerer): void {
   const waiting = watched.filter((patience) => !patience.released && patience.server === server);
   for (const patience of waiting) {
     patience.released = true;
     const [released, defect] = pcall(patience.onSilence as (this: void) => void);
-    if (!released) warnSparingly("requests wait for a silent Redis", `${defect}`);
+    if (!released) warnSparingly("requests were not released from a silent Redis", `${defect}`);
   }
 }

@@ -1,10 +1,10 @@
-// A socket whose reads end by the patience clock. nginx times a read by its own cached clock: a worker that was late itself
+// A socket whose reads time out by the patience clock. nginx times a read by its own cached clock: a worker that was late itself
 // would give up on a reply that Redis sent in time, and lua-resty-redis would then close the connection.
 
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import { askedNow, countReading, isGivenUp, keepTicking, type Patience, pauseMs } from "./patience.ts";
 
-/** Stands in a connection of lua-resty-redis where its socket was. */
+/** Replaces the socket within a connection of lua-resty-redis. */
 export interface PatientSocket extends TcpSocket {
   readonly socket: TcpSocket;
   readonly patience: Patience;
@@ -46,20 +46,20 @@ const methods = {
 };
 const metatable = { __index: methods };
 
-/** From now on this connection is read with patience. */
+/** From now on, reads of this connection time out by the patience clock. */
 export function readPatiently(redis: RedisConnection, patience: Patience): void {
   const socket = rawget(redis, "_sock");
-  // Where lua-resty-redis hides it, reads end by nginx's clock.
+  // If lua-resty-redis hides its socket, reads time out by nginx's clock.
   if (socket === undefined) return;
   rawset(redis, "_sock", setmetatable({ socket, patience } as PatientSocket, metatable));
 }
 
-/** The read timed out by nginx's clock: what came of it is kept, and the rest is waited for. */
+/** Continues a read that timed out by nginx's clock: keeps what has arrived and waits for the rest. */
 function receiveOn({ socket, patience }: PatientSocket, size: number | undefined, before: string): Received {
   const startedAtSeconds = stopwatchSeconds();
   let got = before;
   for (;;) {
-    // A reply that lies in the socket is read before anybody gives up.
+    // A reply that is already in the socket is read before the call gives up.
     const isLast = isGivenUp(patience, stopwatchSeconds() - startedAtSeconds);
     socket.settimeout(isLast ? 1 : pauseMs(patience));
     keepTicking(patience.silenceSeconds);

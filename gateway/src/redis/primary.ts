@@ -1,4 +1,4 @@
-// Which server is the primary, as sentinels say. A worker keeps the answer until the primary fails it.
+// Which server is the primary, according to the sentinels. A worker keeps this information until the primary fails it.
 
 import { type Address, type Deployment, reportedAddress } from "../../../limiter/src/protocol/redis-url.ts";
 import { forgetOthers, type RedisServer, serverAt } from "./connection.ts";
@@ -8,16 +8,17 @@ export type SentinelDeployment = Deployment & { kind: "sentinel" };
 
 const discovery = newDiscovery();
 let primary: RedisServer | undefined;
-/** The last one that failed. */
+/** The last primary that failed. */
 let doubted: RedisServer | undefined;
-/** The sentinel that is asked first. */
+/** The sentinel that is queried first. */
 let first = 0;
 
 /**
- * While the last one that was known is left alone, nobody waits for what sentinels say: they name it until there is another.
+ * While the breaker of the last known primary is open, no request waits for the sentinels: they name that one until there is
+ * another.
  *
  * @param waitMs the longest that the caller waits otherwise
- * @returns the primary, of which nothing is known but that sentinels name it; or what failed
+ * @returns the primary, of which is only known that sentinels name it; or the error message
  */
 export function primaryOf(
   deployment: SentinelDeployment,
@@ -32,7 +33,7 @@ export function primaryOf(
   return $multi(undefined, `sentinel: ${discovery.failure ?? "the primary does not answer"}`);
 }
 
-/** This server did not do what a primary does: before the next command, sentinels are asked, another one first. */
+/** This server did not behave like a primary: before the next command, the sentinels are queried, beginning with another one. */
 export function doubtPrimary(server: RedisServer): void {
   if (primary !== server) return;
   doubted = server;

@@ -1,7 +1,7 @@
-// Runs a script on the server that has its keys, wherever that is by now: it follows a failover and a slot that moves.
+// Runs a script on the server that has its keys now: follows failovers and moving slots.
 //
-// A script that was certainly not run is sent once more where it belongs; all such detours together have one deadline. One
-// whose reply was lost may have been run and is never sent again: nothing is charged twice.
+// A script that was certainly not executed is sent again, to the right server; all such redirects together have one deadline. A
+// script whose reply was lost may have been executed and is never sent again, so nothing is charged twice.
 
 import { reportedAddress } from "../../../limiter/src/protocol/redis-url.ts";
 import { countRedisFailure, observeRedisCall } from "../metrics/redis-calls.ts";
@@ -15,25 +15,25 @@ import { doubtPrimary, primaryOf } from "./primary.ts";
 import { callOf, callWithSource, exchange, exchangeOne, type Script } from "./script-request.ts";
 import { doubtSlots, otherServerOfSlot, serverOfSlot, slotMoved } from "./slot-map.ts";
 
-/** How far a script came that has no reply. connect: it was not sent. call: its reply was lost. reply: an error came. */
+/** How far a script without a reply got. connect: it was not sent. call: its reply was lost. reply: an error came. */
 type Stage = "connect" | "call" | "reply";
 
-/** Where it goes next, and whether that node takes it only if it is told that we were sent (ASKING). */
+/** Where the script goes next, and whether that node only accepts it after ASKING, because its slot is being moved there. */
 interface Detour {
   readonly server: RedisServer;
   readonly asking: boolean;
 }
 
-/** A slot that moves from node to node, and on while we follow, does so within this many. */
+/** Enough for a slot that moves from node to node, and moves on while the script follows. */
 const mostRedirects = 5;
-/** In which several scripts are tried together: each of a few kinds may be unknown. */
+/** Rounds in which several scripts are tried together: Redis may not know any of a few kinds of scripts. */
 const mostRounds = 4;
-/** While the keys of one slot lie on two nodes. */
+/** The pause before a retry while the keys of one slot are on two nodes. */
 const tryAgainSeconds = 0.01;
 
 /**
- * In which group a key's script goes: keys of one group may be given to one script. The slot with Redis Cluster, which runs
- * no script over several; 0 elsewhere.
+ * Returns the group of a key: one script may use any keys of one group. With Redis Cluster, which runs no script over several
+ * slots, it is the slot; otherwise it is 0.
  */
 export function groupOf({ deployment }: RedisSettings, key: string): number {
   return deployment.kind === "cluster" ? slotOf(key) : 0;
@@ -41,8 +41,8 @@ export function groupOf({ deployment }: RedisSettings, key: string): number {
 
 /**
  * @param keysAndArgs the keys, all of one group, then the arguments
- * @param patience of whoever waits for it
- * @returns the reply; or undefined, what failed, and whether the script may have been run all the same
+ * @param patience of the waiting call
+ * @returns the reply; or undefined, the error message, and whether the script may have been executed anyway
  */
 export function callScript(
   settings: RedisSettings,
@@ -78,12 +78,12 @@ export function callScript(
   return $multi(later, lastFailure, mayHaveRun);
 }
 
-/** The longest to wait where somebody else is asked who the server is, in ms. */
+/** The longest to wait while discovery finds the server, in ms. */
 function waitMsOf({ deadlineMs }: RedisSettings, patience: Patience): number {
   return math.min(deadlineMs, math.max(leftSeconds(patience), 0) * 1000);
 }
 
-/** What came of a script, and where. */
+/** The failure of a script, and the server where it happened. */
 interface Trouble {
   server: RedisServer;
   asking: boolean;
@@ -91,7 +91,7 @@ interface Trouble {
   failure: string;
 }
 
-/** @param trouble of the first try; of the last, afterwards */
+/** @param trouble of the first try; afterwards it is that of the last try */
 function followDetours(
   settings: RedisSettings,
   patience: Patience,
@@ -112,7 +112,7 @@ function followDetours(
     const isOwn = isOwnEnd(patience);
     if (!isOwn) learn(settings, server, group, stage, code, failure);
     const late = leftMs < 1 || redirects > mostRedirects;
-    // Who asks now where else to go waits for others.
+    // During the discovery of another server, the call does not wait for this one.
     endWaiting(patience);
     const detour = late ? undefined : detourFor(settings, trouble, group, code, leftMs);
     if (detour === undefined) {
@@ -137,7 +137,7 @@ function followDetours(
   }
 }
 
-/** @param waitMs the longest to wait where that is being asked @returns the one that serves a group's keys, or why nobody is known to */
+/** @param waitMs the longest to wait for a discovery @returns the server for a group's keys, or why none is known */
 export function serverFor(
   settings: RedisSettings,
   group: number,
@@ -149,28 +149,28 @@ export function serverFor(
   return $multi(serverAt(deployment.access, deployment.address), undefined);
 }
 
-/** Whether a call would be sent now. Waits for nobody. */
+/** Returns whether a call would be sent now. Does not wait. */
 export function isReachable(settings: RedisSettings, group: number): boolean {
   const [server] = serverFor(settings, group, 0);
   return server !== undefined && !server.breaker.open;
 }
 
-/** One of several scripts that go together. */
+/** One of several scripts that are sent together. */
 export interface Call {
   readonly script: Script;
   readonly keyCount: number;
-  /** The keys, all of one group with those of the other calls, then the arguments. */
+  /** The keys, of the same group as those of the other calls, then the arguments. */
   readonly keysAndArgs: readonly string[];
-  /** What came of it: a reply, or what failed. */
+  /** The result: a reply or an error message. */
   reply: unknown;
   failure: string | undefined;
-  /** Without a reply: whether Redis may have run it all the same. */
+  /** Without a reply: whether Redis may have executed it anyway. */
   mayHaveRun?: boolean;
 }
 
 /**
- * Calls several scripts in one round trip. Those that were certainly not run are called once more: the first of them by itself,
- * which tells Redis its script, or us where else to go, then the others together again.
+ * Calls several scripts in one round trip. Those that were certainly not executed are called again. The first of them is called
+ * by itself, which loads its script into Redis or yields a redirect; then the others are called together again.
  */
 export function callScripts(
   settings: RedisSettings,
@@ -193,7 +193,7 @@ function callAlone(settings: RedisSettings, call: Call, patience: Patience): voi
   call.mayHaveRun = mayHaveRun;
 }
 
-/** @returns those that were certainly not run */
+/** @returns the calls that were certainly not executed */
 function callTogether(settings: RedisSettings, calls: readonly Call[], patience: Patience): readonly Call[] {
   const startedAt = stopwatchSeconds();
   const first = calls[0] as Call;
@@ -239,14 +239,18 @@ function callTogether(settings: RedisSettings, calls: readonly Call[], patience:
   return notRun;
 }
 
-/** What these replies say of the server. @returns an error of a replica's, or of one that would refuse any script now */
+/**
+ * What these replies say about the server.
+ *
+ * @returns an error that a replica sends, or one of a server that would refuse any script now
+ */
 function refusalIn(replies: readonly unknown[]): string | undefined {
   let refusal: string | undefined;
   let decides = false;
   for (const reply of replies) {
     const error = errorIn(reply);
     const code = error === undefined ? undefined : codeOf(error);
-    // What writes nothing a replica does too.
+    // A replica does execute scripts that write nothing.
     if (code === "READONLY") return error;
     if (code === undefined || !decidesNothing(code)) decides = true;
     else refusal = error;
@@ -254,14 +258,14 @@ function refusalIn(replies: readonly unknown[]): string | undefined {
   return decides ? undefined : refusal;
 }
 
-/** Of a pipeline. */
+/** For a reply of a pipeline. */
 function errorIn(reply: unknown): string | undefined {
   if (type(reply) !== "table") return undefined;
   const [replied, error] = reply as readonly [unknown, string?];
   return replied === false ? error : undefined;
 }
 
-/** After a reply. @param error that it was */
+/** Called after a reply. @param error the reply, if it was an error */
 function endExchange(
   settings: RedisSettings,
   server: RedisServer,
@@ -276,12 +280,12 @@ function endExchange(
     if (!patience.released) server.answeredAtSeconds = patienceSeconds();
     noteFailureOf(server, settings, false);
   }
-  // A replica now: kept connections were to a primary when they were greeted.
+  // The server is a replica now, although it was a primary when this connection was made.
   if (error?.includes("READONLY")) discard(redis);
   else keep(redis);
 }
 
-/** EVALSHA, and EVAL where Redis does not know the script: it was not run then, so nothing is charged twice. */
+/** Sends EVALSHA, and EVAL if Redis does not know the script: then it was not executed, so nothing is charged twice. */
 function callServer(
   settings: RedisSettings,
   server: RedisServer,
@@ -291,7 +295,8 @@ function callServer(
   keyCount: number,
   keysAndArgs: readonly string[],
 ): LuaMultiReturn<[reply: unknown, failure: string | undefined, stage: Stage | undefined]> {
-  if (server.breaker.open) return $multi(undefined, "broken off: it does not answer", "connect");
+  if (server.breaker.open)
+    return $multi(undefined, "not sent: the server has failed and not answered a probe yet", "connect");
   if (leftSeconds(patience) <= 0) return $multi(undefined, "timeout: the call took too long", "connect");
   const [redis, connectFailure] = connectTo(server, settings.deadlineMs, patience);
   if (redis === undefined) {
@@ -305,7 +310,7 @@ function callServer(
     if (asking) redis.asking();
     [reply, failure] = exchangeOne(redis, callWithSource(script, keyCount, keysAndArgs));
   }
-  // undefined: the connection failed, and what Redis may still send on it must reach nobody else.
+  // The connection failed, and another request must not receive what Redis may still send on it.
   if (reply === undefined) {
     discard(redis);
     noteFailed(settings, server, patience);
@@ -321,8 +326,8 @@ function callServer(
 }
 
 /**
- * Whether a failure says nothing of the server: the call was released, and what was to be said was said then; or its own limit was
- * over, and the server had time left.
+ * Returns whether a failure says nothing about the server. Either the call was released, and the failure was recorded then; or
+ * its own limit was over while the server still had time.
  */
 function isOwnEnd(patience: Patience): boolean {
   return patience.released || (leftSeconds(patience) <= 0 && !isSilent(patience));
@@ -332,7 +337,11 @@ function noteFailed(settings: RedisSettings, server: RedisServer, patience: Pati
   if (!isOwnEnd(patience)) noteFailureOf(server, settings, isSilent(patience));
 }
 
-/** The server of a watched call is silent, which is read on: nobody else is to wait for it. @param group of the call's keys */
+/**
+ * Called when the server of a watched call is silent; its reply is still read, but no other request may wait for the server.
+ *
+ * @param group of the call's keys
+ */
 export function noteSilentServer(settings: RedisSettings, patience: Patience, group: number): void {
   const server = patience.server as RedisServer;
   noteFailureOf(server, settings, true);
@@ -340,7 +349,7 @@ export function noteSilentServer(settings: RedisSettings, patience: Patience, gr
   countRedisFailure("call", "timeout");
 }
 
-/** What a failure says of the deployment. */
+/** Applies what a failure says about the deployment. */
 function learn(
   { deployment }: RedisSettings,
   server: RedisServer,
@@ -359,7 +368,7 @@ function learn(
   }
 }
 
-/** @returns undefined where nothing is gained, or something may be charged twice, by sending the script once more */
+/** @returns undefined if another attempt gains nothing, or might charge twice */
 function detourFor(
   settings: RedisSettings,
   { server, asking, stage, failure }: Trouble,
@@ -401,7 +410,7 @@ function redirected(server: RedisServer, failure: string): RedisServer | undefin
   return serverAt(server.access, reportedAddress(place[0], place[1], server.address));
 }
 
-/** What the operator can do about it. */
+/** Adds what the operator can do about the failure. */
 function explained({ deployment }: RedisSettings, code: ErrorCode | undefined, failure: string): string {
   if (failure.includes("NOPERM") || failure.includes("The user executing the script can't")) {
     return `${failure} (the rights that Sluice's user needs are in docs/cluster.md)`;

@@ -1,18 +1,18 @@
-// Replies that are held against what their script gives: a server that speaks Redis' protocol may still be none of ours, and
-// what lies behind a short reply is nobody's.
+// Validates replies against the form that their script gives: a server that speaks Redis's protocol may still be a wrong one, and
+// code must not read beyond the end of a short reply.
 
 import type { RedisSettings } from "../settings.ts";
 import type { Patience } from "./patience.ts";
 import { callScript } from "./script-call.ts";
 import type { Script } from "./script-request.ts";
 
-export const oddReply = "a reply that none of our scripts gives";
+export const oddReply = "Redis sent a reply that does not fit the script";
 
 /**
- * As `callScript`, for a script that replies a list of numbers.
+ * Like `callScript`, for a script that replies with a list of numbers.
  *
- * @param count how many
- * @returns them; or undefined, what failed, and whether the script may have been run all the same
+ * @param count the length of the list
+ * @returns the list; or undefined, the error message, and whether the script may have been executed anyway
  */
 export function callForNumbers(
   settings: RedisSettings,
@@ -28,7 +28,7 @@ export function callForNumbers(
   return $multi(reply, undefined, false);
 }
 
-/** The same for a script that replies one number. */
+/** The same for a script that replies with one number. */
 export function callForNumber(
   settings: RedisSettings,
   script: Script,

@@ -1,6 +1,6 @@
-// Calls of scripts as they go over the wire, in few pieces: lua-resty-redis makes five of each argument, ngx_lua walks them
-// twice, and that is a quarter of what a decision in Redis costs nginx. In one piece each would be a long text of its own, and
-// LuaJIT, which looks at some of its bytes, would take texts that differ by a few digits in the middle for the same at first.
+// Script calls as they are sent, in few pieces: lua-resty-redis makes five pieces of each argument, and ngx_lua walks them twice,
+// which is a quarter of what a decision in Redis costs nginx. If each call were one piece, it would be a long string of its own:
+// LuaJIT's hash looks at some of its bytes only, and would collide for strings that differ by a few digits in the middle.
 
 export interface Script {
   readonly sha1: string;
@@ -8,16 +8,16 @@ export interface Script {
 }
 
 const mostKnown = 256;
-/** What stands before a text of so many bytes, behind what comes before it. */
+/** The length headers of strings by their length, each with the line end of the piece before. */
 const knownHeads: string[] = [];
 for (let bytes = 0; bytes < mostKnown; bytes++) knownHeads[bytes] = `\r\n$${bytes}\r\n`;
 
-/** A command of a pipeline. */
+/** Builds a command of a pipeline. */
 export function callOf({ sha1 }: Script, keyCount: number, keysAndArgs: readonly string[]): string[] {
   return requestOf("evalsha", sha1, keyCount, keysAndArgs);
 }
 
-/** The same with the script itself, for a Redis that does not know it. */
+/** The same with the script's source, for a Redis that does not know the script. */
 export function callWithSource({ source }: Script, keyCount: number, keysAndArgs: readonly string[]): string[] {
   return requestOf("eval", source, keyCount, keysAndArgs);
 }
@@ -45,7 +45,11 @@ function headOf(text: string): string {
   return knownHeads[text.length] ?? string.format("\r\n$%d\r\n", text.length);
 }
 
-/** The same for one. @returns the reply; false and the message of an error; undefined and what failed */
+/**
+ * Sends one command and waits for its reply.
+ *
+ * @returns the reply; false and the message of an error reply; undefined and the error message
+ */
 export function exchangeOne(
   redis: RedisConnection,
   request: string[],
@@ -62,9 +66,9 @@ export function exchangeOne(
 /**
  * Sends commands together and waits for their replies.
  *
- * @param redis a connection on which nothing is outstanding
+ * @param redis a connection on which no reply is outstanding
  * @param requests each as `callOf` makes it: lua-resty-redis may empty them
- * @returns a reply to each, [false, message] for an error; or undefined and what failed
+ * @returns a reply to each, [false, message] for an error reply; or undefined and the error message
  */
 export function exchange(
   redis: RedisConnection,

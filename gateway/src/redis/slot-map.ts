@@ -1,4 +1,5 @@
-// Which node of a Redis Cluster serves a slot, as its nodes say. A worker keeps the map until a node says MOVED or fails.
+// Which node of a Redis Cluster serves a slot, according to its nodes. A worker keeps the map until a node replies MOVED or
+// fails.
 
 import { type Address, type Deployment, reportedAddress } from "../../../limiter/src/protocol/redis-url.ts";
 import { forgetOthers, type RedisServer, serverAt } from "./connection.ts";
@@ -6,25 +7,28 @@ import { discover, newDiscovery, queryFirstAnswering } from "./discovery.ts";
 
 export type ClusterDeployment = Deployment & { kind: "cluster" };
 
-/** Of CLUSTER SLOTS: first and last slot, then the primary: endpoint (null: who tells), port. Replicas follow. */
+/**
+ * An entry of CLUSTER SLOTS: first and last slot, then the primary's endpoint (null: the node that replies) and port. Replicas
+ * follow.
+ */
 type SlotRange = readonly [first: number, last: number, primary: readonly [endpoint: unknown, port: number]];
 
 const discovery = newDiscovery();
 let servers: Record<number, RedisServer | undefined> = {};
-/** Who is asked: the nodes of the map, then the seeds. */
+/** The nodes to query: the nodes of the map, then the seeds. */
 let sources: readonly Address[] | undefined;
-/** The teller that is asked first. */
+/** The index of the source that is queried first. */
 let first = 0;
 let doubted = false;
 
-/** @returns the node that serves this slot, as far as is known; or what failed */
+/** @returns the node that serves this slot, as far as known; or the error message */
 export function serverOfSlot(
   deployment: ClusterDeployment,
   slot: number,
   deadlineMs: number,
   waitMs: number,
 ): LuaMultiReturn<[RedisServer | undefined, string | undefined]> {
-  // Who has a node goes there while the new map is asked for.
+  // If a node is known, requests use it while the new map is queried.
   const patienceMs = servers[slot] === undefined ? waitMs : 0;
   if (doubted || patienceMs > 0) discover(discovery, deadlineMs, patienceMs, () => learnSlots(deployment, deadlineMs));
   const server = servers[slot];
@@ -33,11 +37,11 @@ export function serverOfSlot(
 }
 
 /**
- * Another node for this slot, after one that failed: by the map that is asked for now, or is being asked for. While that one is
- * left alone, nobody waits.
+ * Returns another node for this slot after one that failed. This queries the map, or waits for a query that is running. While a
+ * query runs and the breaker of the failed node is open, no request waits.
  *
- * @param waitMs the longest that one waits for a map that another asks for
- * @returns the same where no other is known
+ * @param waitMs the longest to wait for a query of the map
+ * @returns the same node if no other is known
  */
 export function otherServerOfSlot(
   deployment: ClusterDeployment,
@@ -52,14 +56,14 @@ export function otherServerOfSlot(
   return servers[slot];
 }
 
-/** A node said that this slot lies there; others will have moved too. */
+/** Called when a node replies that this slot is elsewhere; other slots have probably moved too. */
 export function slotMoved(slot: number, server: RedisServer): void {
   servers[slot] = server;
   server.replacedAtSeconds = undefined;
   doubted = true;
 }
 
-/** A node failed, or serves no slots now: the map is asked for anew, from another node first. */
+/** Called when a node failed or serves no slots now: the map is queried again, beginning with another node. */
 export function doubtSlots(): void {
   if (!doubted) first += 1;
   doubted = true;
@@ -77,7 +81,7 @@ function learnSlots(deployment: ClusterDeployment, deadlineMs: number): string |
       const [reply, replyFailure] = redis.cluster("slots");
       if (!reply) return $multi(undefined, replyFailure);
       const ranges = reply as readonly SlotRange[];
-      if (ranges.length === 0) return $multi(undefined, "serves no slots, nor knows who does");
+      if (ranges.length === 0) return $multi(undefined, "serves no slots and knows no node that does");
       const reported: Record<number, RedisServer> = {};
       const nodes: RedisServer[] = [];
       for (const [firstSlot, lastSlot, [endpoint, port]] of ranges) {

@@ -1,5 +1,5 @@
-// On which terms a policy that matches holds the request: by the bans, its schedule, its exemptions, its overrides and the
-// cost that the request states. A policy with none of them costs a few looks at fields.
+// Determines whether and how a policy that matches applies to the request: by bans, schedule, exemptions, overrides and the cost
+// that the request states. A policy with none of these costs a few field reads.
 
 import { isBannedAddress, isBannedKey, type PolicyBans } from "../../../limiter/src/compiled/bans.ts";
 import {
@@ -18,22 +18,29 @@ import { rawKeyValues, readKeyValues } from "./key-values.ts";
 import { readHeader } from "./request-headers.ts";
 
 /**
- * applies: it is to be decided. banned: it is to be refused. off: by schedule or override, the policy is. exempt: it leaves the request
- * alone. key-missing: an attribute of the key is absent, and what then happens is onMissingKey's. key-ambiguous: servers differ on
- * what an attribute is, and the request is to be answered 400. cost-invalid: it states a cost that is none, and is to be too.
+ * - applies: the policy is to be decided.
+ * - banned: the request is to be refused.
+ * - off: the policy is off, by its schedule or an override.
+ * - exempt: the policy ignores the request.
+ * - key-missing: an attribute of the key is absent, and onMissingKey decides what happens.
+ * - key-ambiguous: servers read an attribute differently, and the request is to be answered with 400.
+ * - cost-invalid: the request states an invalid cost, and is to be answered with 400 too.
  */
 export type Applicability = ClientApplicability | "key-missing" | "key-ambiguous" | "cost-invalid";
-/** By who the client is. */
+/** The part of the result that depends on the client. */
 export type ClientApplicability = "applies" | "banned" | "off" | "exempt";
 
-/** Filled where the standing is held; of cost-invalid, the policy alone. */
+/** Filled if the policy applies; for cost-invalid, only the policy is filled. */
 export interface AppliedPolicy {
-  /** As it holds this request: an override of it, and at the request's cost. To be decided, refunded and held as it is. */
+  /**
+   * The policy as it applies to this request: an override of it, at the request's cost. Decide, refund and hold slots with this
+   * one.
+   */
   policy: CompiledPolicy;
   keyValues: string;
 }
 
-/** By what the current request says. */
+/** Decides from the attributes of the current request. */
 export function readApplicability(policy: CompiledPolicy, applied: AppliedPolicy): Applicability {
   const before = applicabilityToAddress(policy, addressFor(policy));
   if (before !== "applies") return before;
@@ -53,7 +60,7 @@ export function readApplicability(policy: CompiledPolicy, applied: AppliedPolicy
   return "applies";
 }
 
-/** Whether app `default` bans this address: it is refused whatever it asks for, and no policy is looked at. */
+/** Returns whether app `default` bans this address: then the request is refused whatever its path, and no policy is evaluated. */
 export function isBannedEverywhere(address: string): boolean {
   const { bannedEverywhere } = currentSnapshot();
   return bannedEverywhere !== undefined && isWithin(bannedEverywhere, address, ngx.now());
@@ -64,10 +71,10 @@ function addressFor({ bans, exempt }: CompiledPolicy): string | undefined {
 }
 
 /**
- * What can be said before the key is known. A ban of an address is its app's: neither the policy's mode nor its schedule or
- * exemptions lift it.
+ * Evaluates everything that does not depend on the key. A ban of an address belongs to the app: neither the policy's mode nor its
+ * schedule or exemptions lift it.
  *
- * @param address the client's; undefined: unknown, and in no network
+ * @param address the client's address; undefined if unknown, which is in no network
  */
 export function applicabilityToAddress(policy: CompiledPolicy, address: string | undefined): ClientApplicability {
   const { bans, schedule, exempt } = policy;
@@ -79,10 +86,10 @@ export function applicabilityToAddress(policy: CompiledPolicy, address: string |
 }
 
 /**
- * What is left to say when it is.
+ * Evaluates the rest when the key is known.
  *
  * @param values in the key's order, not encoded
- * @param terms has the policy as it holds the request afterwards, where it does
+ * @param applied receives the policy as it applies to this request, if it does
  */
 export function applicabilityToKey(
   policy: CompiledPolicy,
@@ -102,12 +109,12 @@ function enforcedBans({ policy, bans }: CompiledPolicy): PolicyBans | undefined 
   return policy.mode === "enforce" ? bans : undefined;
 }
 
-/** @returns false: by several lines, of which each may be another's cost */
+/** @returns false if the header has several lines, as servers may read different ones as the cost */
 function statedCost({ from, name }: CostSource): Reading {
   return from === "header" ? readHeader(name) : ngx.var["content_length"];
 }
 
-/** The answer is kept until it may change, or the clock is before it. */
+/** The result is cached until it may change, or until the clock is set back to before it. */
 function isOpenNow(schedule: CompiledSchedule): boolean {
   const now = ngx.now();
   let { answer } = schedule;

@@ -1,4 +1,4 @@
-// What the request says for each part of a policy's key.
+// Reads the value of each part of a policy's key from the request.
 
 import { encodeKeyValue, encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
 import type { Policy } from "../../../limiter/src/document/policy.ts";
@@ -11,21 +11,24 @@ import { cjson } from "../runtime/lua-modules.ts";
 import { queryValue } from "./query-value.ts";
 import { readHeader } from "./request-headers.ts";
 
-/** What `readKeyValues` read last, in the key's order, not encoded; beyond the key's length left over from others. */
+/**
+ * The values that `readKeyValues` read last, in the key's order, not encoded. Values beyond the key's length are left over from
+ * other keys.
+ */
 export const rawKeyValues: string[] = [];
 
-/** The claims that were read last: several parts and several policies ask for those of one request. */
+/** The claims that were read last: several key parts and policies often read the claims of the same request. */
 let lastToken: string | undefined;
 let lastClaims: unknown;
 
 /**
- * @returns the encoded key values; undefined when one is absent or empty and the policy does not share a counter then; false
- *   when servers differ on what one is
+ * @returns the encoded key values; undefined if one is absent or empty and the policy does not share a counter in that case;
+ * false if servers read one differently
  */
 export function readKeyValues(policy: Policy): Reading {
   const { key } = policy;
   const first = key[0];
-  // By its places: LuaJIT searches for the length of a table.
+  // Indexes instead of the length: LuaJIT has to search for the length of a table.
   if (first !== undefined && key[1] === undefined) {
     const value = readPart(first);
     if (value === false) return false;
@@ -43,10 +46,10 @@ export function readKeyValues(policy: Policy): Reading {
   return encodeKeyValues(rawKeyValues, count, sha1Hex);
 }
 
-/** Not a switch, which the compiler to Lua makes a loop of that LuaJIT tries to trace by itself. */
+/** Not a switch, which the compiler to Lua turns into a loop that LuaJIT tries to trace on its own. */
 function readPart(part: KeyPart): Reading {
   const { source } = part;
-  // nginx's own view of the peer, after the realip module where the operator set it up. No header is trusted here.
+  // The peer's address as nginx sees it, after the realip module if the operator configured it. No header is trusted here.
   if (source === "ip") return ipPrefix(ngx.var["remote_addr"] as string, part.v4Bits, part.v6Bits);
   if (source === "header") return part.name === "authorization" ? readAuthorization() : readHeader(part.name);
   if (source === "cookie") return cookieValue(ngx.var["http_cookie"] ?? "", part.name);
@@ -70,7 +73,7 @@ function claimOf(authorization: Reading, name: string): Reading {
   return token === undefined || token === false ? token : claimText(claimsOf(token), name);
 }
 
-/** Nobody has verified them. Undefined where the token cannot be read. */
+/** The claims are not verified. Undefined if the token cannot be read. */
 function claimsOf(token: string): unknown {
   if (token !== lastToken) {
     lastToken = token;

@@ -1,8 +1,8 @@
-// The value of a name in the arguments of a query. Names are told apart by case: nginx's own $arg_… takes `API_KEY=x` for
-// `api_key`, so that whoever puts one in front would pick his counter anew with each request.
+// Reads the value of a name in the arguments of a query. Names are case-sensitive: nginx's own $arg_… takes `API_KEY=x` for
+// `api_key`, so a client that puts one in front could choose another counter with each request.
 //
-// Of a name that comes twice some servers take the first and others the last, some cut at ";" too, and what is no
-// percent-encoding is dropped, kept or refused: such a value is none that a counter could go by.
+// If a name occurs twice, some servers take the first and others the last; some also split at ";"; and an invalid
+// percent-encoding is dropped, kept or refused. No counter can be chosen by such a value.
 
 import { hexDigit } from "../../../limiter/src/basics/hex-digit.ts";
 import type { Reading } from "../../../limiter/src/key/key-part.ts";
@@ -12,17 +12,17 @@ const percent = 37;
 const plus = 43;
 
 /**
- * @param query without the "?". Both name and value are compared and returned decoded, as an upstream reads them.
+ * @param query without the "?". Name and value are compared and returned decoded, as an upstream reads them.
  * @returns undefined: no such argument. false: servers differ on its value
  */
 export function queryValue(query: string, name: string): Reading {
-  // The first by itself: a loop that mostly turns once ends LuaJIT's trace of all that leads there.
+  // The first argument is handled separately: a loop that mostly runs once ends LuaJIT's trace of everything that leads there.
   const end = endOf(query, "&", 0);
   const first = argumentValue(query, 0, end, name);
   return first === false || end >= query.length ? first : laterValue(query, end + 1, name, first);
 }
 
-/** @param before the value of one that came before these */
+/** @param before the value of an argument before these */
 function laterValue(query: string, from: number, name: string, before: string | undefined): Reading {
   let value = before;
   let start = from;
@@ -37,7 +37,7 @@ function laterValue(query: string, from: number, name: string, before: string | 
   return value;
 }
 
-/** @returns undefined where another name stands there */
+/** @returns undefined if the argument has another name */
 function argumentValue(query: string, start: number, end: number, name: string): Reading {
   if (start === end) return undefined;
   const semicolon = endOf(query, ";", start);
@@ -48,7 +48,7 @@ function argumentValue(query: string, start: number, end: number, name: string):
   return isWellEncoded(written) ? decoded(written) : false;
 }
 
-/** Whether a server that cuts at ";" finds the name there, or one that does not. */
+/** Returns whether the name is found by a server that splits at ";", or by one that does not. */
 function isNamedAmong(query: string, start: number, end: number, name: string): boolean {
   let from = start;
   while (from <= end) {
@@ -60,11 +60,11 @@ function isNamedAmong(query: string, start: number, end: number, name: string): 
 }
 
 /**
- * Whether what stands there is the name, decoded. Compared in place: a client sends names by the hundred, and LuaJIT keeps each
- * text that is made of one; those that its hash does not tell apart it finds one by one.
+ * Returns whether the decoded text at this place is the name. It is compared in place: a client may send hundreds of names, and
+ * LuaJIT interns each string made of one; it searches strings with equal hashes one by one.
  */
 function isNamed(query: string, start: number, end: number, name: string): boolean {
-  // A character is written with one or three.
+  // A character is written as one or three bytes.
   if (end - start < name.length || end - start > 3 * name.length) return false;
   let at = start;
   for (let i = 0; i < name.length; i++) {
@@ -73,7 +73,7 @@ function isNamed(query: string, start: number, end: number, name: string): boole
     if (code === percent) {
       const high = hexDigit(query.charCodeAt(at + 1));
       const low = hexDigit(query.charCodeAt(at + 2));
-      // No encoding: nginx says itself what it makes of it.
+      // This is not a valid encoding, so nginx's decoder decides.
       if (high < 0 || low < 0 || at + 2 >= end) return decoded(query.slice(start, end)) === name;
       code = 16 * high + low;
       at += 2;

@@ -1,7 +1,7 @@
-// The request's headers, line by line: of a header that came twice nginx before 1.23 has the first line in its variable and
-// later ones have all of them joined, and what stands behind it in the service takes the first, the last, or all.
+// Reads the request's headers line by line. If a header occurs twice, nginx before 1.23 has only the first line in its variable,
+// and later versions have all lines joined; the service behind nginx may take the first, the last or all.
 //
-// Of nginx since 1.23, a variable without ", " in it is one line: then the others are not looked through.
+// In nginx since 1.23, a variable without ", " in it is a single line, and then the lines are not searched.
 
 import { shared, sharing } from "../../../limiter/src/basics/sharing.ts";
 import type { Reading } from "../../../limiter/src/key/key-part.ts";
@@ -18,12 +18,12 @@ interface Line {
   readonly value: Text;
 }
 
-// resty.core has declared these types and functions.
+// resty.core has declared these types and functions to the ffi.
 const ffi = require("ffi") as {
   "new"(this: void, type: string, count: number): LuaTable<number, Line>;
   string(this: void, data: object, bytes: number): string;
   readonly C: {
-    /** @param max 0: no bound */
+    /** @param max 0: no limit */
     ngx_http_lua_ffi_req_get_headers_count(this: void, request: unknown, max: number, truncated: unknown): number;
     ngx_http_lua_ffi_req_get_headers(
       this: void,
@@ -37,19 +37,19 @@ const ffi = require("ffi") as {
 
 const linesType = "ngx_http_lua_ffi_table_elt_t[?]";
 const truncated = ffi.new("int[?]", 1);
-/** nginx's variables, by header name. */
+/** nginx's variables by header name. */
 const variables = sharing<string>();
 const joinsLines = ngx.config.nginx_version >= 1_023_000;
 
-/** Work space: read before anything yields. */
+/** Work space, which is read before anything yields. */
 let room = 64;
 let lines = ffi.new(linesType, room);
 
 /**
- * Without the blanks around it: nginx leaves tabs, and servers take away what they know as such.
+ * Returns the value without surrounding blanks: nginx leaves tabs, and servers strip whatever they consider a blank.
  *
  * @param name in lower case
- * @returns false: it came more than once
+ * @returns false if the header occurred more than once
  */
 export function readHeader(this: void, name: string): Reading {
   const value = ngx.var[variables.known[name] ?? shared(variables, name, () => variableOf(name))];
@@ -67,8 +67,8 @@ export function readHeader(this: void, name: string): Reading {
 }
 
 /**
- * Whether the request has the header with one of these values, in any of its lines: what a policy is for, it is also for
- * when something else is said beside it.
+ * Returns whether any line of the header has one of these values: a policy that matches a value also matches if the request sends
+ * other values beside it.
  */
 export function hasHeader(this: void, name: string, values: Readonly<Record<string, boolean>>): boolean {
   const value = readHeader(name);
@@ -81,7 +81,7 @@ export function hasHeader(this: void, name: string, values: Readonly<Record<stri
   return false;
 }
 
-/** Fills `lines`. @returns how many there are */
+/** Fills `lines`. @returns the number of lines */
 function countLines(): number {
   const request = requestPointer();
   const count = ffi.C.ngx_http_lua_ffi_req_get_headers_count(request, 0, truncated);
@@ -90,11 +90,11 @@ function countLines(): number {
     lines = ffi.new(linesType, room);
   }
   const filled = ffi.C.ngx_http_lua_ffi_req_get_headers(request, lines, count, 0);
-  // Otherwise, its own codes for what is no request.
+  // Otherwise the function returned a code of its own, for something that is not a request.
   return filled === 0 ? count : 0;
 }
 
-/** "_" is "-" to nginx, where it takes such names at all, and to services by the rules of CGI. */
+/** nginx treats "_" like "-", if it accepts such names at all, and so do services that follow the rules of CGI. */
 function isNamed({ key }: Line, name: string): boolean {
   const written = ffi.string(key.data, key.len);
   return written === name || string.gsub(written, "_", "-")[0] === string.gsub(name, "_", "-")[0];
@@ -107,7 +107,7 @@ function lineValue({ value }: Line): string {
 function withoutBlanks(text: string): string {
   let start = 0;
   let end = text.length;
-  // No pattern: one that looks for the blanks at the end goes through each run of blanks again from each of them.
+  // No pattern is used here: one that searches for blanks at the end scans each run of blanks again from each of its characters.
   while (start < end && isBlank(text.charCodeAt(start))) start += 1;
   while (end > start && isBlank(text.charCodeAt(end - 1))) end -= 1;
   return start === 0 && end === text.length ? text : text.slice(start, end);

@@ -1,62 +1,62 @@
-// What a request of this worker leaves for its end: slots to release, a response to charge, a place in a queue. One record for each
-// request that leaves anything, whose fields belong to the modules that fill them.
+// State of a request that is needed at its end: slots to release, a response to charge, a place in a queue. There is one record
+// for each request that has any, with fields that belong to the modules which fill them.
 //
-// A request is known by its address in nginx, which stays the same through internal redirects, where ngx.ctx does not. Its log
-// phase is always its last. Where the operator left `sluice.log()` out, that phase never calls Sluice: a look each 100 ms asks
-// whether the requests still live.
+// A request is identified by its address in nginx, which stays the same through internal redirects, unlike ngx.ctx. The log phase
+// is always its last phase. If the operator left out `sluice.log()`, that phase never calls Sluice. So a check every 100 ms finds
+// the requests that no longer live.
 
 import { requestAddress } from "../runtime/lua-modules.ts";
 import { reportMissingLog } from "../runtime/missing-parts.ts";
 import { currentLife, hasEnded, type Life } from "../runtime/request-life.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 
-/** What one module keeps for a request. */
+/** The data that one module keeps for a request. */
 export interface RequestField<Value> {
   readonly index: number;
   /**
-   * Called when a request has ended that still has this. Does not yield.
+   * Called when a request that still has this value has ended. Must not yield.
    *
-   * @param inLogPhase false: the request ended unnoticed, and what nginx knew of it is gone
+   * @param inLogPhase false: the end was only noticed later, and nginx's data about the request is gone
    */
   readonly end: (this: void, value: Value, inLogPhase: boolean) => void;
 }
 
 interface RequestState {
-  /** Undefined: there was no memory for it, and the log phase alone tells when the request ends. */
+  /** Undefined: there was no memory for it, and only the log phase shows when the request ends. */
   readonly life: Life | undefined;
-  /** By the fields' indexes. */
+  /** By the index of the field. */
   readonly values: LuaTable<number, unknown>;
 }
 
 const lookEverySeconds = 0.1;
 
 const fields: RequestField<unknown>[] = [];
-/** By address. */
+/** By request address. */
 const states: Record<string, RequestState | undefined> = {};
 let stateCount = 0;
 
-/** For modules, as they load. When a request ends, fields end in the order in which they were made. */
+/** Called by modules as they load. When a request ends, fields are ended in the order in which they were created. */
 export function newRequestField<Value>(end: RequestField<Value>["end"]): RequestField<Value> {
   const field: RequestField<Value> = { index: fields.length, end };
   fields.push(field as RequestField<unknown>);
   return field;
 }
 
-/** For each worker's start. */
+/** Called when a worker starts. */
 export function watchRequests(): void {
   ngx.timer.every(lookEverySeconds, () => {
     endUnnoticed();
   });
 }
 
-/** What the current request has; undefined: nothing. */
+/** The value that the current request has; undefined if none. */
 export function ofRequest<Value>(field: RequestField<Value>): Value | undefined {
   if (stateCount === 0) return undefined;
   const state = liveState(requestAddress());
   return state === undefined ? undefined : (state.values.get(field.index) as Value | undefined);
 }
 
-/** @returns whether it is known when the request ends, even without its log phase */
+/** @returns whether the end of the request is noticed even without its log phase */
 export function keepForRequest<Value>(field: RequestField<Value>, value: Value): boolean {
   const address = requestAddress();
   let state = liveState(address);
@@ -69,14 +69,14 @@ export function keepForRequest<Value>(field: RequestField<Value>, value: Value):
   return state.life !== undefined;
 }
 
-/** The current request has it no longer. @returns what it had */
+/** Removes the value from the current request. @returns the value */
 export function takeFromRequest<Value>(field: RequestField<Value>): Value | undefined {
   const value = ofRequest(field);
   if (value !== undefined) (states[requestAddress()] as RequestState).values.delete(field.index);
   return value;
 }
 
-/** In the log phase of the current request. */
+/** Called in the log phase of the current request. */
 export function endRequest(): void {
   if (stateCount === 0) return;
   const address = requestAddress();
@@ -105,8 +105,8 @@ function end(address: string, { values }: RequestState, inLogPhase: boolean): vo
   for (const field of fields) {
     const value = values.get(field.index);
     if (value === undefined) continue;
-    // What fails for one module must not keep the others from their part.
+    // An error in one module must not keep the other fields from being ended.
     const [ended, failure] = pcall(field.end, value, inLogPhase);
-    if (!ended) warnSparingly("a request did not end properly", `${failure}`);
+    if (!ended) warnSparingly("cleanup at the end of a request failed", `${failure}`);
   }
 }

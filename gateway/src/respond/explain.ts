@@ -1,5 +1,5 @@
-// The debugging answer: an operator who shows the secret is told which policies were met, which keys were charged, who
-// decided and why the request was refused, in the response's headers.
+// The debugging headers: an operator who sends the secret learns in the response's headers which policies matched, which keys
+// were charged, which store decided and why the request was refused.
 
 import { never } from "../../../limiter/src/algorithms/decision.ts";
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
@@ -12,14 +12,14 @@ import { refusalKnownSince } from "../stores/redis/refusal-cache.ts";
 import { firstKey } from "../stores/redis/slot-groups.ts";
 import type { Charge, Check, Outcome } from "../stores/store.ts";
 
-/** Of the request: the secret. Of the response: one line a policy, and one for the whole. */
+/** On a request: the secret. On a response: one line for each policy, and one for the result. */
 const headerName = "x-sluice-debug";
-/** A request that meets more is told of the first: a response's headers have to fit somewhere. */
+/** If more policies match, only the first are listed: a response's headers must not become too large. */
 const mostLines = 32;
 
-/** What is told of the current request, in the order of evaluation. */
+/** The data to report about the current request, in the order of evaluation. */
 export interface Explanation {
-  /** Since the epoch. */
+  /** Seconds since the epoch. */
   readonly beganAtSeconds: number;
   /** By the stopwatch. */
   readonly beganAtUs: number;
@@ -29,17 +29,17 @@ export interface Explanation {
 interface Met {
   readonly policy: CompiledPolicy;
   readonly keyValues: string | undefined;
-  /** Known at once, or asked of the check when the request is decided. */
+  /** Known at once, or a check whose result is read when the request is decided. */
   readonly outcome: string | Check;
 }
 
-/** @param secret SLUICE_DEBUG_SECRET @returns undefined: nothing is told, as nearly always */
+/** @param secret SLUICE_DEBUG_SECRET @returns undefined: nothing is reported, as in nearly all requests */
 export function beginExplanation(secret: string): Explanation | undefined {
   const shown = readHeader(headerName);
   if (shown === undefined || shown === "") return undefined;
-  // Upstream nobody is to see it.
+  // The upstream must not see the secret.
   ngx.req.clear_header(headerName);
-  // Digests: how long the comparison takes tells nothing of the secret.
+  // Digests are compared, so that the time of the comparison reveals nothing about the secret.
   if (shown === false || ngx.sha1_bin(shown) !== ngx.sha1_bin(secret)) return undefined;
   return { beganAtSeconds: wallSeconds(), beganAtUs: stopwatchUs(), met: [] };
 }
@@ -53,7 +53,7 @@ export function explain(
   if (met.length < mostLines && !isBanEntry(policy)) met.push({ policy, keyValues, outcome });
 }
 
-/** Sets the header, before the request goes on or is answered, and before anything is given back. */
+/** Sets the header before the request goes on or is answered, and before anything is refunded. */
 export function reportExplanation(explanation: Explanation, ending: Outcome): void {
   const { met } = explanation;
   const { denial } = ending;
@@ -71,14 +71,14 @@ export function reportExplanation(explanation: Explanation, ending: Outcome): vo
   ngx.header["X-Sluice-Debug"] = lines;
 }
 
-/** The same for a request that is refused by its address, before any policy is met. */
+/** The same for a request that is refused by its address before any policy is evaluated. */
 export function reportBan(app: string): void {
   ngx.header["X-Sluice-Debug"] = `refused by a ban of app ${app}`;
 }
 
 function outcomeOf(check: Check, explanation: Explanation, { merged, charges, denial }: Outcome): string {
   const charge = charges.find(({ chargedAt }) => chargedAt === check.chargedAt);
-  // A charge without limits: onStoreFailure let the request pass.
+  // A charge without limits means that onStoreFailure let the request pass.
   if (charge !== undefined && charge.limits.length > 0) return chargedBy(check, charge);
   const refused = refusedBy(check, explanation);
   const isLast = explanation.met[explanation.met.length - 1]?.outcome === check;
@@ -105,7 +105,7 @@ function refusedBy(check: Check, explanation: Explanation): string {
   return wasKnown(check, explanation) ? "refused as before" : "refused by Redis";
 }
 
-/** Whether the refusal was known before the request came: what Redis is asked meanwhile is remembered too. */
+/** Returns whether the refusal was known before the request came: refusals that arrive during the request are cached too. */
 function wasKnown(check: Check, began: Explanation): boolean {
   const { policy } = check;
   if (policy.store === "leased") {

@@ -1,4 +1,4 @@
-// Tells the client where it stands: the IETF draft's two fields, the older X-RateLimit-*, both or none.
+// Tells the client its limits: by the two fields of the IETF draft, by the older X-RateLimit-*, by both or by none.
 
 import { shared, sharing } from "../../../limiter/src/basics/sharing.ts";
 import type { MergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
@@ -9,16 +9,16 @@ import type { HeaderStyle } from "../settings.ts";
 const { header } = ngx;
 const { is_internal } = ngx.req;
 const { tobit } = require("bit") as {
-  /** An integer of 32 bits, with its sign. */
+  /** Returns a signed 32-bit integer. */
   tobit(this: void, number: number): number;
 };
 
-/** Of quotas and bursts, which are few: a number that nginx is given becomes a text anew each time. */
+/** Texts of quotas and bursts, of which there are few: nginx would convert a number to text anew each time. */
 const limitTexts = sharing<string>();
 
 export function setHeaders(style: HeaderStyle, { policy, limitName, decision }: MergedDecision): void {
   if (policy === undefined || style === "none") return;
-  // Where a request comes by a redirect of nginx's own, it may have been decided before: its headers are replaced.
+  // If nginx redirected the request internally, it may have been decided before: then its headers are replaced.
   const set = is_internal() ? replaceHeader : addHeader;
   const remaining = textOf(decision.remaining);
   const reset = textOf(wholeSeconds(decision.resetAfterUs));
@@ -37,7 +37,7 @@ function replaceHeader(this: void, name: string, value: string): void {
   header[name] = value;
 }
 
-/** Of a whole number. LuaJIT writes what it knows to be an integer of 32 bits twenty times as fast as any number. */
+/** Text of a whole number. LuaJIT formats a number that it knows to be a 32-bit integer twenty times as fast as any other. */
 function textOf(whole: number): string {
   return whole < 2147483648 ? `${tobit(whole)}` : `${whole}`;
 }

@@ -1,4 +1,4 @@
-// What becomes of a request that is over the limit, as the policy that refused it says.
+// Handles a request that is over the limit, as the policy that refused it specifies.
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import type { MergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
@@ -7,13 +7,13 @@ import type { HeaderStyle } from "../settings.ts";
 import { setHeaders } from "./headers.ts";
 import { answer, refusalOf, refuseOverLimit } from "./refuse.ts";
 
-/** Whether the request was sent elsewhere: where it arrives, it is not decided again. */
+/** Set if the request was redirected elsewhere: it is not decided again there. */
 const redirected = newRequestField<boolean>(() => {
   redirectedCount -= 1;
 });
 let redirectedCount = 0;
 
-/** Ends the request, or sends it elsewhere. */
+/** Ends the request, or redirects it. */
 export function answerOverLimit(style: HeaderStyle, merged: MergedDecision): undefined {
   const { onLimit } = (merged.policy as CompiledPolicy).policy;
   const refusal = refusalOf(onLimit);
@@ -28,7 +28,7 @@ export function answerOverLimit(style: HeaderStyle, merged: MergedDecision): und
   ngx.exec(target);
 }
 
-/** Whether the current request was decided before it was sent here. */
+/** Returns whether the current request was decided before it was redirected here. */
 export function wasRedirected(): boolean {
   return redirectedCount > 0 && ngx.req.is_internal() && ofRequest(redirected) === true;
 }

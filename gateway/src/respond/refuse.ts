@@ -1,4 +1,4 @@
-// Ends a request that is refused: with a problem document (RFC 9457) that says why, or as its policy says.
+// Ends a request that is refused: with a problem document (RFC 9457) that gives the reason, or with the response of its policy.
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import type { MergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
@@ -16,7 +16,7 @@ const forbidden = 403;
 const unavailable = 503;
 const noContent = 204;
 
-/** The request is over a limit. */
+/** For a request that is over a limit. */
 export function refuseOverLimit(
   style: HeaderStyle,
   merged: MergedDecision,
@@ -33,39 +33,39 @@ export function refuseOverLimit(
   sendProblem(status, quotaExceeded, "Quota exceeded", detail, violated);
 }
 
-/** Redis did not decide, and the policy says to deny then. */
+/** For a request that Redis did not decide, under a policy that then denies. */
 export function refuseUndecided({ policy }: CompiledPolicy): undefined {
   ngx.header["Retry-After"] = 1;
   const detail = "The limit of this request cannot be checked at the moment.";
   sendProblem(refusalOf(policy.onLimit)?.status ?? unavailable, "about:blank", "Limit cannot be checked", detail, "");
 }
 
-/** The request lacks what the policy counts by, and the policy says to deny then. */
+/** For a request without an attribute that the policy counts by, under a policy that then denies. */
 export function refuseWithoutKey({ policy }: CompiledPolicy): undefined {
   const detail = `The request lacks an attribute that policy ${policy.name} counts by.`;
   sendProblem(forbidden, "about:blank", "Key missing", detail, "");
 }
 
-/** The request spells what the policy counts by in a way that servers read differently. */
+/** For a request whose key attribute is written in a way that servers read differently. */
 export function refuseAmbiguousKey({ policy }: CompiledPolicy): undefined {
   const detail = `What policy ${policy.name} counts by came twice, or is written in a way that servers read differently.`;
   sendProblem(badRequest, "about:blank", "Key ambiguous", detail, "");
 }
 
-/** The client or its key is banned. */
+/** For a request of a banned client or key. */
 export function refuseBanned(): undefined {
   countEvent("banned-requests");
   sendProblem(forbidden, "about:blank", "Banned", "Requests of this client are not served.", "");
 }
 
-/** The request states a cost that is none. */
+/** For a request that states an invalid cost. */
 export function refuseCost({ policy }: CompiledPolicy): undefined {
   const { max } = policy.costSource as CostSource;
   const detail = `Policy ${policy.name} expects a cost in digits, an integer from 1 to ${string.format("%d", max)}.`;
   sendProblem(badRequest, "about:blank", "Cost invalid", detail, "");
 }
 
-/** Ends the request with this answer, in place of what it asked for. */
+/** Ends the request with this response instead of the requested one. */
 export function answer(status: number, headers: readonly HeaderLines[], body: string): undefined {
   ngx.status = status;
   ngx.header["Content-Type"] = "text/plain; charset=utf-8";
@@ -73,13 +73,13 @@ export function answer(status: number, headers: readonly HeaderLines[], body: st
   end(body);
 }
 
-/** How a request is refused that can neither wait nor get something else; undefined where the policy never refuses. */
+/** Returns how to refuse a request that can neither wait nor get another response; undefined if the policy never refuses. */
 export function refusalOf(onLimit: OnLimit): Reject | undefined {
   if (onLimit.action === "reject") return onLimit;
   return onLimit.action === "delay" ? onLimit.otherwise : undefined;
 }
 
-/** None of these texts can hold what JSON escapes: names are [a-z0-9-], the rest is ours. */
+/** None of these texts can contain characters that JSON escapes: names are [a-z0-9-], and the rest is fixed. */
 function sendProblem(status: number, type: string, title: string, detail: string, more: string): void {
   ngx.status = status;
   ngx.header["Content-Type"] = "application/problem+json";
@@ -91,9 +91,9 @@ function setLines(headers: readonly HeaderLines[]): void {
 }
 
 function end(body: string): void {
-  // By HTTP, 204 has neither a body nor its length; nginx leaves out what else is of a body.
+  // By HTTP, a 204 has neither a body nor its length; nginx omits the other headers of a body.
   ngx.header["Content-Length"] = ngx.status === noContent ? undefined : body.length;
   ngx.print(body);
-  // The answer is out; to exit by 408, 444 or 499 would mean to nginx that there is none.
+  // The response has been sent. Exiting with 408, 444 or 499 would make nginx treat it as missing.
   ngx.exit(ngx.HTTP_OK);
 }

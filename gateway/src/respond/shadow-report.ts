@@ -1,8 +1,9 @@
-// What a policy in shadow mode would have refused, in the error log: at the level that error_log has by default, with the key, so
-// that the operator sees whom it would hit. A flood is a line a second for each policy and worker, with how many it stands for.
+// Logs what a policy in shadow mode would have refused. The lines are at the level that error_log has by default and include the
+// key, so that the operator sees whom the policy would affect. A flood is reduced to one line a second for each policy and
+// worker, with the number of refusals that it stands for.
 //
-// Key values come from clients: each is cut and escaped, so that none ends the line or writes another. Credentials are no use
-// to whoever reads a log, other than to tell them apart: of these there is a digest.
+// Key values come from clients: each is cut and escaped, so that none can end the line or forge another. Credentials are logged
+// only as a digest, which distinguishes them and is useless otherwise.
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
@@ -10,21 +11,21 @@ import { rawKeyValues, readKeyValues, sha1Hex } from "../request/key-values.ts";
 import { beginLine, type Quiet } from "../runtime/sparing-log.ts";
 import { currentSnapshot } from "../snapshot/current.ts";
 
-/** By what the policy's counters have in common, of one snapshot: there are as many as its shadow policies. */
+/** By the common prefix of the policy's counters, for one snapshot: there are as many entries as shadow policies. */
 let quiets: Record<string, Quiet | undefined> = {};
 let quietIn = currentSnapshot();
 
-/** Of each value, escaped: with eight parts, a line still fits into what nginx writes at once. */
+/** Limit for each value, before escaping. With eight parts, a line still fits into what nginx writes at once. */
 const mostBytesOfValue = 100;
 const digestDigits = 8;
 
-/** In lower case, in names of headers and arguments that hold credentials. */
+/** Lower-case words in names of headers and arguments that hold credentials. */
 const credentialWords = ["auth", "token", "secret", "passw", "session", "apikey", "api-key", "api_key"];
 
 /**
- * A shadow policy would have refused the current request.
+ * Logs that a shadow policy would have refused the current request.
  *
- * @param values of the policy's key, in its order; absent: to be read from the request
+ * @param values of the policy's key, in its order; if absent, they are read from the request
  */
 export function reportShadowRefusal(policy: CompiledPolicy, values?: readonly string[]): void {
   if (quietIn !== currentSnapshot()) {
@@ -43,7 +44,7 @@ export function reportShadowRefusal(policy: CompiledPolicy, values?: readonly st
   ngx.log(ngx.ERR, "sluice: shadow policy would have refused: ", name, ", key: ", key, more);
 }
 
-/** Since they were read for the decision, another request's may have been. */
+/** Since the decision, values of another request may have been read. */
 function valuesOfRequest({ policy }: CompiledPolicy): readonly string[] {
   readKeyValues(policy);
   return rawKeyValues;
@@ -77,7 +78,7 @@ function holdsCredentials(part: KeyPart): boolean {
   return false;
 }
 
-/** Printable ASCII but for quotes and backslashes, as it is. */
+/** Keeps printable ASCII other than quotes and backslashes. */
 function escaped(text: string, mostBytes: number): string {
   const [safe] = string.gsub(string.sub(text, 1, mostBytes), "[^ !#-Z%[%]^-~]", (byte) =>
     string.format("\\x%02x", string.byte(byte)),

@@ -1,6 +1,6 @@
-// Work in the background, in a timer of nginx. nginx drops a timer that it cannot run, for want of a connection to spare
-// (worker_connections) or because too many run (lua_max_running_timers), and tells its log alone. Whoever waits for what was
-// to be done would wait for ever: so what has not begun after a while is begun anew, until it has.
+// Work that runs in the background, in an nginx timer. nginx drops a timer that it cannot run, because it has no free connection
+// (worker_connections) or because too many timers run (lua_max_running_timers), and reports that in its log only. Code that waits
+// for the work would wait for ever. So a task that has not begun after a while is started again, until it has begun.
 
 type Work = (this: void) => void;
 
@@ -11,11 +11,11 @@ interface BackgroundTask {
 
 const lookEverySeconds = 0.1;
 
-/** Since the last look, and between that and the one before. */
+/** Tasks started since the last check, and those started between that check and the one before it. */
 let recent: BackgroundTask[] = [];
 let overdue: BackgroundTask[] = [];
 
-/** For each worker's start. nginx begins the timers that repeat anew even where it could not run them. */
+/** Called when a worker starts. nginx restarts repeating timers even if it could not run them. */
 export function keepTasksRunning(): void {
   ngx.timer.every(lookEverySeconds, () => {
     if (recent.length === 0 && overdue.length === 0) return;
@@ -30,7 +30,7 @@ export function keepTasksRunning(): void {
   });
 }
 
-/** Runs this soon, and once. @returns what failed: it will not be run */
+/** Runs the work soon, and once. @returns the error message if the work will not run */
 export function runSoon(work: Work): string | undefined {
   const task: BackgroundTask = { work, begun: false };
   const failure = begin(task);
@@ -39,15 +39,15 @@ export function runSoon(work: Work): string | undefined {
 }
 
 /**
- * Runs `step` until it says that it has done, each time in a timer of its own: what nginx takes for a connection that a timer
- * opens, some 200 bytes even where none comes about, it gives back when the timer has ended.
+ * Runs `step` until it reports that it is done, each time in a timer of its own. For every connection that a timer opens, nginx
+ * takes some 200 bytes, even if the connection fails, and frees them only when the timer ends.
  *
- * @param step is to yield before it runs again. @returns whether it is to
- * @returns what failed: it will not be run
+ * @param step must yield before it runs again. @returns whether to run it again
+ * @returns the error message if it will not run
  */
 export function runUntilDone(step: (this: void) => boolean): string | undefined {
   return runSoon(() => {
-    // Where there is no other timer, in this one.
+    // If no other timer can be started, the loop goes on in this one.
     while (step()) {
       if (runUntilDone(step) === undefined) return;
     }

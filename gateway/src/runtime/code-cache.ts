@@ -1,12 +1,13 @@
-// Without ngx_lua's code cache every request has a Lua of its own, in which nothing lasts: no policies, no push socket. It would
-// be let through undecided, so an nginx that is configured so is not started.
+// Without ngx_lua's code cache every request gets a Lua state of its own, in which nothing persists: no policies, no push socket.
+// All requests would pass unlimited, so Sluice keeps an nginx with such a configuration from starting.
 //
-// Lua cannot ask for the directive. What nginx read stands in its memory, where its modules say where: their tables are part of
-// the interface that modules are built against, and the name of each is compared before anything else is believed.
+// Lua cannot query the directive. The parsed value is in nginx's memory, and the tables of nginx's modules say where. These
+// tables are part of the interface that modules are built against. The code compares the name of each module before it trusts
+// anything else.
 
 import { stateDict } from "./shared-memory.ts";
 
-/** A pointer, which is equal to nil where it is null. */
+/** A pointer; a null pointer is equal to nil. */
 type Pointer<To> = To | undefined;
 type CArray<Of> = Readonly<Record<number, Of>>;
 type CNumber = object;
@@ -23,7 +24,7 @@ interface Command {
   readonly offset: CNumber;
 }
 
-/** What nginx read at one place: of each module something. */
+/** The configuration that nginx parsed for one block, with one entry for each module. */
 interface Context {
   readonly main_conf: CArray<object>;
   readonly loc_conf: CArray<object>;
@@ -52,8 +53,8 @@ const ffi = require("ffi") as {
   };
 };
 
-// The beginnings of nginx's ngx_module_t, ngx_command_t, ngx_cycle_t, ngx_http_conf_ctx_t, ngx_http_core_srv_conf_t, and of
-// ngx_http_core_main_conf_t, which is the list of servers: the same from nginx 1.9.11 on.
+// The first fields of nginx's ngx_module_t, ngx_command_t, ngx_cycle_t, ngx_http_conf_ctx_t, ngx_http_core_srv_conf_t, and of
+// ngx_http_core_main_conf_t, which is the list of servers. They are the same from nginx 1.9.11 on.
 ffi.cdef(`
   struct sluice_text { size_t len; const char *data; };
   struct sluice_command {
@@ -75,17 +76,17 @@ ffi.cdef(`
 `);
 
 const directive = "lua_code_cache";
-const explanation = `${directive} is off: every request would have a Lua of its own, without policies, and none would be limited`;
+const explanation = `${directive} is off: every request would start with an empty Lua state, without policies, so that no request would be limited`;
 
-/** For init_by_lua, where nginx has read its configuration. An nginx that hides its modules is not looked into. */
+/** Called in init_by_lua, when nginx has read its configuration. The check is skipped if nginx does not export its modules. */
 export function requireCodeCache(): void {
   const [looked, isOff] = pcall(isCodeCacheOff);
   if (looked && isOff) error(`sluice: ${explanation}; expected ${directive} on in the blocks http and server`, 0);
 }
 
-/** For what a location with the directive calls. */
+/** Called by entry points that run in a location with the directive off. */
 export function reportCodeCacheOff(): void {
-  // This Lua ends with the request: whether it was said a moment ago is known elsewhere.
+  // This Lua state ends with the request, so the shared dict remembers whether the message was logged within the last second.
   if (!stateDict.add("code-cache-told", true, 1)[0]) return;
   ngx.log(
     ngx.ERR,
@@ -120,7 +121,7 @@ function isNamed({ name }: Module, expected: string): boolean {
   return name !== undefined && ffi.string(name) === expected;
 }
 
-/** Where a location's configuration has the directive; commands end with one without a name. */
+/** Returns the offset of the directive in a location's configuration. A command without a name ends the list of commands. */
 function offsetOf({ commands }: Module): number | undefined {
   for (let i = 0; ; i++) {
     const { name, offset } = commands[i] as Command;

@@ -1,79 +1,96 @@
-// LuaJIT's garbage collector beside a long intake. Left alone it works a little at every allocation, and ends its marking in
-// one go: what was made meanwhile and hangs on a table that it had been through is then marked at once, 10 ms of ten
-// thousand policies. So it waits while a snapshot is taken in, and goes round afterwards, in slices, when nothing is made.
+// Tunes LuaJIT's garbage collector around long snapshot loads. By default it works a little at every allocation and ends its mark
+// phase in one go: everything that was made meanwhile and hangs on a table that it had already traversed is then marked at once,
+// which takes 10 ms for ten thousand policies. So the collector pauses while a snapshot is loaded, and runs a cycle afterwards,
+// in slices, when nothing is being allocated.
 //
-// All Lua of an nginx has one collector. Whoever makes garbage pays for its rounds, and a round looks at all that Sluice has as
-// well. So that Sluice's neighbours do not pay for that, the rounds are rarer by a few MB of garbage.
+// All Lua code of an nginx shares one collector. Whoever makes garbage pays for its cycles, and each cycle also traverses
+// everything that Sluice keeps. So that other Lua code in the same nginx does not pay for that, cycles start later, by a few MB
+// of garbage.
 
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
 
-/** As in Lua's manual; LuaJIT knows one argument more than its type declarations. */
+/** As in Lua's manual. LuaJIT accepts one argument more than its type declarations have. */
 declare function collectgarbage(
   this: void,
   what: "count" | "restart" | "setpause" | "setstepmul" | "step",
   argument?: number,
 ): number | boolean;
 
-/** In %: how large memory may be, against what is in use, before the collector goes round, in an intake. */
+/** During a snapshot load: how far memory may grow, in % of the memory in use, before the collector starts a cycle. */
 const growthDuringLoad = 400;
-/** Less than this since the last round is not worth another, in %: a snapshot of one edited policy is mostly its text. */
+/**
+ * In %. Below this growth since the last cycle, another cycle is not worth its cost: a snapshot of one edited policy is mostly
+ * its text.
+ */
 const worthCollecting = 150;
-/** Whatever its step is called, LuaJIT works off its whole debt in it: let little work go with a KB. In %. */
+/**
+ * In %. LuaJIT works off its whole debt in one step, whatever the size of the step. A low multiplier keeps the work for each KB
+ * small.
+ */
 const workInSteps = 20;
-/** With more than this in use, in %, the next snapshot waits for the round. */
+/** In %. Above this growth since the last cycle, the next snapshot load waits until the cycle has ended. */
 const mostLeft = 250;
-/** Memory is small where a text of this part of it is to be taken in. */
+/** Memory counts as small if the text to be loaded is larger than the memory in use divided by this number. */
 const smallBesideText = 4;
-/** One step looks at 6 KB, or 32 objects where they are larger, or frees 1,300: a quarter of a millisecond. */
+/** One step traverses 6 KB, or 32 objects if they are larger, or frees 1,300 objects. It takes a quarter of a millisecond. */
 const stepKB = 32;
 
-/** What rounds are rarer by. A gateway with few policies has 1.7 MB, and this makes up for them. */
+/** Cycles start later by this much garbage. A gateway with few policies uses 1.7 MB, so this makes up for it. */
 const roomForNeighboursKB = 3072;
-/** The least that was in use lately is nearest to what a round leaves; it may grow by so much from look to look. */
+/**
+ * The least memory that was in use lately is the best estimate of what a cycle leaves. It may grow by this factor between two
+ * checks.
+ */
 const growthOfLeast = 1.5;
 
 let leastKB = math.huge;
 let growthWithRoom = 0;
 let growthOfNeighbours = 0;
-/** How many KB were in use when a round had ended. */
+/** How many KB were in use when the last cycle ended. */
 let keptKB = 0;
-/** Whether snapshots came in between: much of what is garbage by now outlives the round. */
+/** Snapshots were loaded during the cycle, so much of what is garbage by now survives it. */
 let interrupted = false;
 
 /**
- * The collector does nothing until memory has grown to four times of what it is. Of a round that has begun, the rest
- * waits: it is not told of what is made meanwhile, and need not be.
+ * The collector does nothing until memory has grown to four times its current size. The rest of a cycle that has begun waits:
+ * without steps, the collector does not have to know what is allocated meanwhile.
  */
 export function postponeCollection(): void {
   waitForGrowth(growthDuringLoad);
 }
 
-/** In use, with what is garbage and not yet collected. */
+/** KB in use, including garbage that is not yet collected. */
 export function luaMemoryKb(): number {
   return collectgarbage("count") as number;
 }
 
 /**
- * Ends the round that has begun, before a text of so many bytes is taken in, where memory is small beside the text.
+ * Ends the cycle that has begun before a text of this many bytes is loaded, if memory is small compared to the text.
  *
- * While a round frees texts, LuaJIT does not widen the table that holds them all. A round that waits there leaves hundreds of
- * thousands of new texts to a few thousand places: 3 to 10 times the CPU. Where memory is not small, the table is wide.
+ * While a cycle frees strings, LuaJIT does not enlarge its string table. If a cycle pauses in that phase, hundreds of thousands
+ * of new strings share a few thousand buckets, which takes 3 to 10 times the CPU. If memory is not small, the table is large
+ * enough.
  */
 export function endRoundBefore(bytes: number, pause: Pause): void {
   if (bytes < (luaMemoryKb() * 1024) / smallBesideText) return;
   while (!stepOfRound()) pause();
 }
 
-/** Whether so much waits to be collected that no more is to be made. */
+/** Returns whether so much garbage waits to be collected that no more may be made. */
 export function isFull(): boolean {
   return luaMemoryKb() > (keptKB * mostLeft) / 100;
 }
 
-/** Ends a round of the collector, and a whole one, where there is something to gain. @param goesOn false: the rest is for later */
+/**
+ * Ends the cycle that has begun and runs a whole one, if there is something to gain.
+ *
+ * @param goesOn returns false to leave the rest for later
+ */
 export function collect(pause: Pause, goesOn: (this: void) => boolean): void {
   const inUseKB = luaMemoryKb();
   if (inUseKB < (keptKB * worthCollecting) / 100) {
-    // Of what the last round has left, and not of what has been made since: edits in a row would let memory grow to three times that.
+    // Relative to what the last cycle left, not to what is in use now: otherwise a series of edits would let memory grow to three
+    // times that.
     waitForGrowth((usualGrowth() * keptKB) / inUseKB);
     return;
   }
@@ -92,17 +109,17 @@ export function collect(pause: Pause, goesOn: (this: void) => boolean): void {
   interrupted = true;
 }
 
-/** @returns whether the round has ended */
+/** @returns whether the cycle has ended */
 function stepOfRound(): boolean {
   const usualWork = collectgarbage("setstepmul", workInSteps) as number;
   const ended = collectgarbage("step", stepKB) === true;
   collectgarbage("setstepmul", usualWork);
-  // What is made between two steps of ours would call for steps of its own, as if nobody else took any.
+  // Without this, allocations between two of these steps would trigger steps of their own.
   waitForGrowth(growthDuringLoad);
   return ended;
 }
 
-/** For each second: what other Lua has set is what the room is added to. */
+/** Called every second. The room is added to the setting that other Lua code has made. */
 export function makeRoomForNeighbours(): void {
   const inUseKB = luaMemoryKb();
   leastKB = math.min(inUseKB, leastKB * growthOfLeast);
@@ -112,7 +129,7 @@ export function makeRoomForNeighbours(): void {
   collectgarbage("setpause", growthWithRoom);
 }
 
-/** In %, as the nginx has it: its other Lua may have set it. */
+/** The collector's pause in %, as the nginx has it: its other Lua code may have set it. */
 function usualGrowth(): number {
   const growth = collectgarbage("setpause", growthDuringLoad) as number;
   collectgarbage("setpause", growth);
@@ -121,7 +138,7 @@ function usualGrowth(): number {
 
 function waitForGrowth(percent: number): void {
   const usual = collectgarbage("setpause", percent) as number;
-  // -1: the next round is to begin as if one had just ended.
+  // With -1, the next cycle is timed as if one had just ended.
   collectgarbage("restart", -1);
   collectgarbage("setpause", usual);
 }

@@ -1,4 +1,4 @@
-// Files, as LuaJIT has them: the published types speak of later Luas.
+// File functions as LuaJIT has them: the published types describe later versions of Lua.
 
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import { createPrivateFile } from "./system-calls.ts";
@@ -15,17 +15,17 @@ const open = io.open as unknown as (
   mode: "rb" | "wb",
 ) => LuaMultiReturn<[file: File | undefined, failure: string | undefined]>;
 
-/** The whole text, or undefined where it cannot be read, and why. */
+/** Returns the whole text; if the file cannot be read, undefined and the reason. */
 export function readFile(path: string): LuaMultiReturn<[text: string | undefined, failure: string | undefined]> {
   const [file, failure] = open(path, "rb");
   if (file === undefined) return $multi(undefined, failure ?? "it cannot be opened");
-  // A directory, for one, opens but cannot be read.
+  // A directory, for example, can be opened but not read.
   const text = file.read("*a");
   file.close();
   return $multi(text, text === undefined ? "it cannot be read" : undefined);
 }
 
-/** Bytes that nobody can guess; undefined where the system has none for us. */
+/** Returns bytes that cannot be guessed; undefined if the system provides none. */
 export function randomBytes(count: number): string | undefined {
   const [file] = open("/dev/urandom", "rb");
   if (file === undefined) return undefined;
@@ -35,12 +35,12 @@ export function randomBytes(count: number): string | undefined {
 }
 
 /**
- * Replaces a file in one step: whoever reads it sees the old text or the new one. None but the owner can: the temporary file
- * is closed to others before there is anything in it.
+ * Replaces a file atomically: readers see the old text or the new one. Only the owner can read it: the temporary file has no
+ * rights for others before anything is written to it.
  *
- * @param pause called between two pieces; another worker may be writing the same file then
- * @param keepAs where the file that is there goes to, if anywhere
- * @returns what failed
+ * @param pause called between two pieces; another worker may write the same file meanwhile
+ * @param keepAs the path to move the existing file to, if it is to be kept
+ * @returns the error message
  */
 export function replaceFile(
   path: string,
@@ -49,7 +49,7 @@ export function replaceFile(
   keepAs?: string,
 ): string | undefined {
   const temporary = `${path}.new.${ngx.worker.id()}`;
-  // A worker that was killed while it wrote has left one.
+  // Removes the file of a worker that was killed while it wrote.
   os.remove(temporary);
   const createFailure = createPrivateFile(temporary);
   if (createFailure !== undefined) return `${temporary}: ${createFailure}`;
@@ -64,7 +64,7 @@ export function replaceFile(
   }
   const [closed, closeFailure] = file.close();
   if (failure !== undefined || !closed) return failure ?? closeFailure ?? "write failed";
-  // Should the machine stop between the two, there is the former one.
+  // If the machine stops between the two renames, the former file is still there.
   if (keepAs !== undefined) os.rename(path, keepAs);
   const [renamed, renameFailure] = os.rename(temporary, path);
   return renamed ? undefined : (renameFailure ?? "rename failed");

@@ -1,4 +1,4 @@
-// LuaJIT's compiler, where its own defaults do not suit a decision.
+// Settings of LuaJIT's compiler where the defaults do not suit a decision.
 
 declare namespace jit {
   function off(this: void, compiled: (this: void, ...args: never[]) => void): void;
@@ -11,55 +11,57 @@ declare namespace jit {
 declare function setmetatable<T>(this: void, table: T, metatable: object): T;
 
 let roomForTraces = 1000;
-/** As many as OpenResty's LuaJIT keeps by default. */
+/** The default limit of OpenResty's LuaJIT. */
 const mostTraces = 8000;
-/** Within a minute. */
-const manyBeginnings = 3;
-/** How often LuaJIT has thrown all traces away since the last look at the clock. */
-let beginnings = 0;
+/** In one minute. */
+const manyFlushes = 3;
+/** How often LuaJIT has flushed all traces in the current minute. */
+let flushes = 0;
 let lookedAtSeconds = 0;
 
-/** Read with the argument as the key, it calls a function. */
+/** A read with the argument as the key calls a function. */
 export type TraceBorder<Argument extends AnyNotNil> = LuaTable<Argument, undefined>;
 
 /**
- * For all Lua of this nginx, at its start.
+ * Changes settings for all Lua code of this nginx, when it starts.
  *
- * What a decision calls from the dict's get to its set is to be one trace, and two bounds of LuaJIT are too low for that:
- * 500 constants, and 15 tail calls, which count as turns of a loop that is unrolled. Where a trace is given up, what leads
- * there is interpreted for good.
+ * All code that a decision runs from the dict's get to its set has to fit into one trace. Two limits of LuaJIT are too low for
+ * that: 500 constants, and 15 tail calls, which count as iterations of an unrolled loop. If LuaJIT aborts a trace, the code that
+ * leads to it stays interpreted for good.
  *
- * Traces of such length have thousands of exits, and LuaJIT compiles what follows one that was taken ten times: a worker grew by
- * a MB a minute for hours, of what faults and refusals call once a second. 200 is as far as it counts. And with 1,000 traces
- * it begins anew, as LuaJIT itself does and OpenResty's with 8,000 only: a worker's memory has an end. A steady load has some
- * 500. Where the nginx has so much other Lua that more are in use, see `makeRoomForTraces`.
+ * Traces of this length have thousands of exits, and LuaJIT compiles a side trace for each exit that was taken ten times. Exits
+ * that faults and refusals take once a second made a worker grow by a MB a minute for hours. So the threshold is 200, the highest
+ * count that LuaJIT supports. At 1,000 traces LuaJIT flushes all of them; this is LuaJIT's own default, while OpenResty's is
+ * 8,000. So a worker's memory is bounded. A steady load has some 500 traces. For an nginx with so much other Lua code that more
+ * are in use, see `makeRoomForTraces`.
  */
 export function suitDecisions(): void {
   jit.opt.start("maxirconst=2000", "loopunroll=200", "hotexit=200", `maxtrace=${roomForTraces}`);
   jit.attach((what) => {
-    if (what === "flush") beginnings += 1;
+    if (what === "flush") flushes += 1;
   }, "trace");
 }
 
 /**
- * For each second. Whoever uses more traces than there is room for begins anew again and again, and runs at a tenth of its speed.
- * In a worker that has taken all the room once in hours, nothing changes.
+ * Called every second. If more traces are in use than the limit allows, LuaJIT flushes them again and again, and the worker runs
+ * at a tenth of its speed. A worker that reaches the limit once in hours keeps it.
  */
 export function makeRoomForTraces(): void {
   const nowSeconds = ngx.now();
   if (nowSeconds >= lookedAtSeconds + 60) {
     lookedAtSeconds = nowSeconds;
-    beginnings = 0;
+    flushes = 0;
   }
-  if (beginnings < manyBeginnings || roomForTraces >= mostTraces) return;
-  beginnings = 0;
+  if (flushes < manyFlushes || roomForTraces >= mostTraces) return;
+  flushes = 0;
   roomForTraces = math.min(2 * roomForTraces, mostTraces);
   jit.opt.start(`maxtrace=${roomForTraces}`);
 }
 
 /**
- * The frame between a pcall and what is to be compiled. LuaJIT gives up a trace that would return to a pcall's frame, and, where
- * it continues another one, to any of a function. Where the frame below is a metamethod's, it ends the trace there.
+ * Provides the stack frame between a pcall and the code to be compiled. LuaJIT aborts a trace that would return to a pcall's
+ * frame, and a side trace that would return to the frame of any function. If the frame below belongs to a metamethod, LuaJIT ends
+ * the trace there instead.
  */
 export function traceBorder<Argument extends AnyNotNil>(
   call: (this: void, argument: Argument) => undefined,
@@ -67,7 +69,7 @@ export function traceBorder<Argument extends AnyNotNil>(
   return setmetatable(new LuaTable(), { __index: (_: unknown, argument: Argument) => call(argument) });
 }
 
-/** The function stays interpreted, and what it calls begins traces of its own. */
+/** The function stays interpreted, and the functions that it calls start traces of their own. */
 export function neverCompile(interpreted: (this: void, ...args: never[]) => void): void {
   jit.off(interpreted);
 }

@@ -1,6 +1,6 @@
-// Debian packages the lua-resty libraries as nginx.*, OpenResty ships them as resty.*: whichever is there is taken.
+// Debian packages the lua-resty libraries as nginx.*, OpenResty ships them as resty.*. This module loads whichever exists.
 
-/** The first of these modules that can be loaded, or undefined. */
+/** Returns the first of these modules that can be loaded, or undefined. */
 function firstOf<Module>(...names: string[]): Module | undefined {
   for (const name of names) {
     const [loaded, module] = pcall(require, name);
@@ -17,9 +17,9 @@ function demand<Module>(what: string, ...names: string[]): Module {
   return module;
 }
 
-const { type: processType } = demand<{ type(this: void): string }>("knowing workers", "ngx.process");
+const { type: processType } = demand<{ type(this: void): string }>("detecting worker processes", "ngx.process");
 
-/** Whether this process serves requests: where it does, nginx reads no configuration. */
+/** Returns whether this process serves requests. nginx does not read its configuration in such a process. */
 export function isWorker(): boolean {
   return processType() === "worker";
 }
@@ -27,7 +27,7 @@ export function isWorker(): boolean {
 interface Cjson {
   decode<Value>(this: void, text: string): LuaMultiReturn<[value: Value | undefined, error: string | undefined]>;
   encode(this: void, value: unknown): string;
-  /** An instance with settings of its own. */
+  /** Returns an instance with settings of its own. */
   "new"(this: void): Cjson;
   decode_invalid_numbers(this: void, allowed: boolean): void;
   decode_max_depth(this: void, depth: number): void;
@@ -35,7 +35,7 @@ interface Cjson {
 
 export const cjson = demand<Cjson>("reading snapshots", "cjson.safe");
 
-/** For texts of strangers: NaN, Infinity and hexadecimal are no numbers, and nothing is nested deeper than `depth`. */
+/** For untrusted text: rejects NaN, Infinity, hexadecimal numbers, and values nested deeper than `depth`. */
 export function strictJson(depth: number): Cjson {
   const strict = cjson.new();
   strict.decode_invalid_numbers(false);
@@ -48,11 +48,7 @@ interface Sha256 {
   final(): string;
 }
 
-export const sha256Library = demand<{ "new"(): Sha256 }>(
-  "knowing callers by their tokens",
-  "resty.sha256",
-  "nginx.sha256",
-);
+export const sha256Library = demand<{ "new"(): Sha256 }>("hashing caller tokens", "resty.sha256", "nginx.sha256");
 
 export const redisLibrary = firstOf<{ new (): RedisConnection; "new"(): RedisConnection }>(
   "resty.redis",
@@ -69,21 +65,21 @@ export const lockLibrary = firstOf<{
 
 export const resty = demand<{
   get_request(this: void): unknown;
-  /** Puts a value into a free slot of a table. @returns which */
+  /** Puts a value into a free slot of a table. @returns the slot */
   ref_in_table(this: void, table: LuaTable<number, object>, value: object): number;
-}>("knowing requests", "resty.core.base");
+}>("identifying requests", "resty.core.base");
 
-/** The current request, as nginx' own functions take it. */
+/** The current request, in the form that nginx's own functions take. */
 export const requestPointer = resty.get_request;
 
-/** What the current request is known by in this worker, from its first phase to its last. */
+/** Identifies the current request in this worker, from its first phase to its last. */
 export function requestAddress(): string {
   return tostring(requestPointer());
 }
 
-/** As `ngx.header`, but without a search for a header of the same name, which would be replaced. */
+/** Like a write to `ngx.header`, but does not look for a header of the same name to replace. */
 export const { add_header: addHeader } = demand<{ add_header(this: void, name: string, value: string): void }>(
-  "telling clients where they stand",
+  "sending rate limit headers",
   "ngx.resp",
 );
 

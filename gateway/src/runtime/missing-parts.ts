@@ -1,44 +1,45 @@
-// Parts of a configuration whose lack looks well for a long time: what shows that one is missing is told, once an hour and nginx.
+// Parts of a configuration that can be missing for a long time before anybody notices. Each is reported when a symptom shows, at
+// most once an hour in each nginx.
 
 import { stateDict } from "./shared-memory.ts";
 
 const reportedKey = "told-missing:";
 const quietSeconds = 3600;
 
-/** A request has ended and its log phase has not come by here. */
+/** Called when a request has ended and its log phase did not run Sluice. */
 export function reportMissingLog(): void {
   report(
     "log",
-    "a request ended without sluice.log(): call it in a log_by_lua_block of every server, or of every location that has one of " +
-      "its own, where requests come through sluice.access(). Without it, slots of concurrency come back late and responses " +
-      "are not charged by their bytes",
+    "a request ended without sluice.log(): where requests pass sluice.access(), call it in the log_by_lua_block of every server, " +
+      "and of every location that has such a block of its own. Without it, concurrency slots are freed late and responses are " +
+      "not charged by their bytes",
   );
 }
 
-/** A worker is asked to decide, and nobody has begun it. */
+/** Called when a worker has to decide and sluice.initWorker() has not run in it. */
 export function reportMissingInitWorker(): void {
   report(
     "init-worker",
-    "sluice.initWorker() was not called: call it in an init_worker_by_lua_block of the http block. Without it, no policy and no " +
-      "change of one reaches this nginx",
+    "sluice.initWorker() was not called: call it in an init_worker_by_lua_block of the http block. Without it, this nginx " +
+      "receives no policies and no changes of policies",
   );
 }
 
-/** A policy of scope cluster is met, and there is no Redis. */
+/** Called when a policy of scope cluster matches and no Redis is configured. */
 export function reportMissingRedis(): void {
   report(
     "redis",
-    "a policy of scope cluster is met, and SLUICE_REDIS_URL is not set here: set it as at the control plane, and let nginx have it " +
-      'by "env SLUICE_REDIS_URL;". Without it, such policies are decided by their onStoreFailure',
+    "a policy of scope cluster applies to a request, but SLUICE_REDIS_URL is not set here: set it to the value that the control " +
+      'plane has, and write "env SLUICE_REDIS_URL;" into nginx.conf. Without it, such policies are decided by their onStoreFailure',
   );
 }
 
-/** A series of a policy finds no room. */
+/** Called when there is no room for a series of a policy. */
 export function reportSmallMetrics(): void {
   report(
     "metrics-memory",
-    "lua_shared_dict sluice_metrics is full: decisions of some policies are not in sluice_decisions_total, and are counted in " +
-      "sluice_unlisted_decisions_total. Make it larger: 1 KB for each policy does",
+    "lua_shared_dict sluice_metrics is full: decisions of some policies are missing in sluice_decisions_total and counted in " +
+      "sluice_unlisted_decisions_total instead. Make the dict larger: 1 KB for each policy is enough",
   );
 }
 

@@ -1,4 +1,4 @@
-// What Sluice uses of the ngx_lua API, which OpenResty and Debian's nginx share.
+// The part of the ngx_lua API that Sluice uses. OpenResty and Debian's nginx share it.
 
 declare interface SharedDict {
   get<Value extends string | number | boolean>(
@@ -10,7 +10,7 @@ declare interface SharedDict {
     exptimeSeconds?: number,
     flags?: number,
   ): LuaMultiReturn<[ok: boolean | undefined, error: string | undefined, forcible: boolean]>;
-  /** Evicts nothing: fails where there is no memory. */
+  /** Evicts nothing: fails if there is no memory. */
   safe_set(
     key: string,
     value: string | number | boolean,
@@ -45,9 +45,9 @@ declare interface SharedDict {
 /** A cosocket client of lua-resty-redis. */
 declare interface RedisConnection {
   readonly _sock: TcpSocket;
-  /** What commit_pipeline sends: of each command a list of texts. */
+  /** The commands that commit_pipeline sends, each as a list of strings. */
   readonly _reqs: string[][] | undefined;
-  /** Of whatever comes next: connecting, sending, reading. */
+  /** Applies to all that follows: connecting, sending, reading. */
   set_timeout(ms: number): void;
   connect(
     host: string,
@@ -63,9 +63,9 @@ declare interface RedisConnection {
   asking(): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
   cluster(...args: string[]): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
   sentinel(...args: string[]): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
-  /** What is called next is sent by commit_pipeline. */
+  /** commit_pipeline sends the commands that are called next. */
   init_pipeline(commands: number): void;
-  /** Of a command that Redis refused, [false, error]. */
+  /** The reply is [false, error] for a command that Redis refused. */
   commit_pipeline(): LuaMultiReturn<[replies: readonly unknown[] | undefined, error: string | undefined]>;
   set_keepalive(
     maxIdleMs: number,
@@ -81,11 +81,11 @@ declare interface TcpSocket {
     options: object,
   ): LuaMultiReturn<[ok: number | undefined, error: string | undefined]>;
   send(data: unknown): LuaMultiReturn<[bytes: number | undefined, error: string | undefined]>;
-  /** A line without its end, or so many bytes. After a time-out the rest may be asked for. */
+  /** Reads a line without its end, or so many bytes. After a time-out, another call can read the rest. */
   receive(
     size?: number,
   ): LuaMultiReturn<[data: string | undefined, error: string | undefined, partial: string | undefined]>;
-  /** @returns reads up to the pattern */
+  /** @returns a function that reads up to the pattern */
   receiveuntil(pattern: string): (this: void) => LuaMultiReturn<[text: string | undefined, error: string | undefined]>;
   settimeout(ms: number): void;
   setkeepalive(
@@ -94,7 +94,7 @@ declare interface TcpSocket {
   ): LuaMultiReturn<[ok: number | undefined, error: string | undefined]>;
   getreusedtimes(): LuaMultiReturn<[times: number | undefined, error: string | undefined]>;
   close(): LuaMultiReturn<[ok: number | undefined, error: string | undefined]>;
-  /** @param reusedSession false: none, and none is returned */
+  /** @param reusedSession false: reuses no session and returns none */
   sslhandshake(
     reusedSession: boolean,
     serverName: string,
@@ -124,7 +124,7 @@ declare interface RestyLock {
 declare interface Semaphore {
   post(count: number): void;
   wait(seconds: number): LuaMultiReturn<[ok: boolean | undefined, error: string | undefined]>;
-  /** What is there to be had; negative: how many wait. */
+  /** The number of available resources; if negative, how many threads wait. */
   count(): number;
 }
 
@@ -149,7 +149,7 @@ declare namespace ngx {
   export const HTTP_OK: number;
 
   export function now(): number;
-  /** Reads the clock anew. */
+  /** Refreshes the cached time. */
   export function update_time(): void;
   export function log(level: number, ...parts: (string | number | boolean | undefined)[]): void;
   export function exit(status: number): never;
@@ -178,17 +178,17 @@ declare namespace ngx {
   }
   export namespace req {
     export function get_method(): string;
-    /** When it began: of all its phases, through internal redirects too. */
+    /** When the request began. It is the same in all its phases, through internal redirects too. */
     export function start_time(): number;
-    /** Whether nginx sent it here from another location. */
+    /** Returns whether nginx redirected the request here from another location. */
     export function is_internal(): boolean;
     export function set_header(name: string, value: string): void;
     export function clear_header(name: string): void;
     export function read_body(): void;
-    /** Undefined: there is none, or it lies in a file because it is larger than client_body_buffer_size. */
+    /** Undefined: there is no body, or it is in a file because it is larger than client_body_buffer_size. */
     export function get_body_data(): string | undefined;
     export function get_body_file(): string | undefined;
-    /** A parameter that came more than once is a list, one without a value is true. */
+    /** A parameter that occurs more than once is a list; one without a value is true. */
     export function get_uri_args(
       max: number,
     ): LuaMultiReturn<[args: Record<string, string | true | (string | true)[]>, error: string | undefined]>;

@@ -1,4 +1,4 @@
-// LuaJIT's own way to packed memory, as far as it is used here.
+// The part of LuaJIT's ffi that is used here for packed memory.
 
 interface Ffi {
   "new"(this: void, type: string, size: number): LuaTable<number, number>;

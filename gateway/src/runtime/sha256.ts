@@ -1,4 +1,4 @@
-// SHA-256, by which callers' tokens are known, and whether what lies on disk is whole.
+// SHA-256. It identifies callers by their tokens, and detects damaged files on disk.
 
 import { noPause, type Pause } from "../../../limiter/src/basics/pause.ts";
 import { sha256Library } from "./lua-modules.ts";
@@ -8,7 +8,7 @@ export function sha256Hex(text: string): string {
   return sha256HexOf([text], noPause);
 }
 
-/** The same of a text in pieces. @param pause called between two */
+/** The SHA-256 of a text in pieces. @param pause called between two pieces */
 export function sha256HexOf(pieces: readonly string[], pause: Pause): string {
   const hash = sha256Library.new();
   for (const piece of pieces) {

@@ -1,7 +1,7 @@
-// The shared dicts that nginx.conf declares. Counters have one for themselves, and what finds no room there another, so that a
-// flood of keys takes no memory from a lock or the snapshot.
+// The shared dicts that nginx.conf declares. Counters have a dict of their own, and the cells for keys that find no room there
+// have another one. So a flood of keys takes no memory from locks or the snapshot.
 
-/** As nginx.conf has it. @param size of nginx's, such as 16m */
+/** Returns the dict that nginx.conf declares. @param size in nginx's notation, such as 16m */
 function sharedDict(name: string, size: string): SharedDict {
   const dict = ngx.shared[name];
   if (dict === undefined) {
@@ -20,16 +20,16 @@ export const stateDict = sharedDict("sluice_state", "32m");
 export const metricsDict = sharedDict("sluice_metrics", "24m");
 
 /**
- * Adds to a number, and makes it where it is not there, without evicting anything: `incr` by itself would.
+ * Adds to a number and creates it if needed, without evicting anything: `incr` with an initial value would evict.
  *
- * @param lifeSeconds of a number that is made
- * @returns what it is then; undefined: there was no memory to make it
+ * @param lifeSeconds lifetime of a number that is created
+ * @returns the new value; undefined: there was no memory to create it
  */
 export function addSafely(dict: SharedDict, key: string, amount: number, lifeSeconds: number): number | undefined {
   const [sum] = dict.incr(key, amount);
   if (sum !== undefined) return sum;
   const [made, failure] = dict.safe_add(key, amount, lifeSeconds);
   if (made) return amount;
-  // Another worker has made it meanwhile.
+  // Another worker has created it meanwhile.
   return failure === "exists" ? dict.incr(key, amount)[0] : undefined;
 }

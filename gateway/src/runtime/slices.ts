@@ -1,4 +1,4 @@
-// Long work beside requests, in slices: when one has lasted for long enough, nginx turns to everything else that waits.
+// Long work beside requests, in slices: after a slice of a fixed length, nginx handles everything else that waits.
 
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import { runSoon } from "./background.ts";
@@ -8,19 +8,21 @@ import { stopwatchSeconds } from "./stopwatch.ts";
 import { keepTableOpen } from "./string-table.ts";
 
 const sliceSeconds = 0.001;
-/** The shortest that nginx without OpenResty's patches keeps: a sleep of 0 ends before anything else is looked at. */
+/**
+ * The shortest sleep that works in an nginx without OpenResty's patches: a sleep of 0 ends before nginx handles anything else.
+ */
 const restSeconds = 0.001;
 const longestKey = "longest-slice:";
 let collecting = false;
 let takingIn = false;
 
 /**
- * A snapshot's worth of work. What it leaves behind is collected when it has ended, in slices too; the next
- * one goes first, unless too much is left.
+ * Runs the work of loading one snapshot. The garbage that it leaves is collected afterwards, in slices too. The next snapshot
+ * goes first, unless too much garbage is left.
  *
- * @param bytes how long the snapshot's text is
- * @param work is to call `pause` between its steps, which yields when a slice is over; it yields nowhere else
- * @throws what `work` throws, whose leavings are collected as well
+ * @param bytes length of the snapshot's text
+ * @param work must call `pause` between its steps, which yields when a slice is over; it must not yield anywhere else
+ * @throws what `work` throws; its garbage is collected as well
  */
 export function inSlices<Result>(bytes: number, work: (this: void, pause: Pause) => Result): Result {
   while (collecting && isFull()) rest();
@@ -40,7 +42,7 @@ export function inSlices<Result>(bytes: number, work: (this: void, pause: Pause)
   return result as Result;
 }
 
-/** Other long work, which leaves little behind. @param work as above */
+/** Runs other long work, which leaves little garbage. @param work as above */
 export function besideRequests(work: (this: void, pause: Pause) => void): void {
   sliced(work, () => {});
 }
@@ -49,7 +51,7 @@ function collectSoon(): void {
   if (collecting) return;
   const failedToBegin = runSoon(() => {
     if (ngx.worker.exiting()) return;
-    // Whatever happens: a snapshot may wait for this.
+    // Errors must not escape: a snapshot load may wait for the end of this.
     const [ok, failure] = pcall(
       sliced<void>,
       (pause: Pause) => {
@@ -64,7 +66,7 @@ function collectSoon(): void {
   collecting = failedToBegin === undefined;
 }
 
-/** @param ended is told how long each slice has lasted */
+/** @param ended receives the length of each slice */
 function sliced<Result>(
   work: (this: void, pause: Pause) => Result,
   ended: (this: void, seconds: number) => void,
@@ -87,12 +89,12 @@ export function rest(): void {
 }
 
 function noteSlice(seconds: number): void {
-  // A key of its own for each worker: nobody else writes it between our two calls.
+  // Each worker has its own key, so nobody else writes it between the two calls.
   const key = `${longestKey}${ngx.worker.id()}`;
   if (seconds > (stateDict.get<number>(key)[0] ?? 0)) stateDict.set(key, seconds);
 }
 
-/** Of all workers, since nginx started. */
+/** The longest slice of all workers, since nginx started. */
 export function longestSliceSeconds(): number {
   let longest = 0;
   for (let id = 0; id < ngx.worker.count(); id++) {

@@ -1,8 +1,9 @@
-// A line for what may happen at every request: at most one a second and worker, with how many it stands for.
+// Log lines for events that may happen at every request: at most one line a second in each worker, with the number of events it
+// stands for.
 
 const pauseSeconds = 1;
 
-/** What has become of the lines of one kind. */
+/** The state of one kind of log line. */
 export interface Quiet {
   silentUntilSeconds: number;
   suppressed: number;
@@ -16,13 +17,13 @@ export function warnSparingly(message: string, detail: string | undefined): void
   if (more !== undefined) ngx.log(ngx.WARN, "sluice: ", message, ": ", detail, more);
 }
 
-/** The same of a defect of ours, at the level that error_log has by default. */
+/** Like `warnSparingly`, for a defect of Sluice itself, at the level that error_log has by default. */
 export function logSparingly(message: string, detail: string | undefined): void {
   const more = beginLine(defects);
   if (more !== undefined) ngx.log(ngx.ERR, "sluice: ", message, ": ", detail, more);
 }
 
-/** @returns what to end the line with; undefined: none is to be written, this one is counted */
+/** @returns the text to end the line with; undefined: write no line, the event has been counted */
 export function beginLine(quiet: Quiet): string | undefined {
   const now = ngx.now();
   if (now < quiet.silentUntilSeconds) {

@@ -1,39 +1,42 @@
-// LuaJIT keeps every text that there is in one table. When that is full it is made anew, twice as large, in one go, which takes
-// 30 ms of CPU at 131,072 texts, 10 at half of that and 5 at a quarter: as many as 10,000 policies may have while they are
-// replaced again and again. So a worker that begins with many policies makes the table as large as it will have to be before
-// anybody waits, and keeps texts that hold it open: LuaJIT halves it where no more than a quarter is taken.
+// LuaJIT keeps all strings in one table. When it is full, LuaJIT rebuilds it at twice the size, in one go. This takes 30 ms of
+// CPU at 131,072 strings, 10 ms at half of that and 5 ms at a quarter. 10,000 policies that are replaced again and again may have
+// that many strings. So a worker that starts with many policies enlarges the table to its final size before anybody waits, and
+// keeps filler strings so that the table stays large: LuaJIT halves it if no more than a quarter is in use.
 //
-// A worker with fewer policies keeps none. Each round of the collector looks at every text, and whoever makes garbage pays for
-// the rounds: 65,792 texts made all other Lua of the same nginx dearer by a fifth.
+// A worker with fewer policies keeps no filler strings. Each cycle of the collector visits every string, and whoever makes
+// garbage pays for the cycles: 65,792 strings made all other Lua code of the same nginx slower by a fifth.
 
 import { noPause, type Pause } from "../../../limiter/src/basics/pause.ts";
 
 const manyPolicies = 5000;
-/** What a policy has at least that is its own. */
+/** The least number of strings that belong to one policy alone. */
 const textsOfPolicy = 3;
-/** Above this number the table has room for `room`, and it keeps that as long as a quarter is taken. */
+/** The table has room for this many strings once it holds more than half as many, and keeps the room while a quarter is in use. */
 const room = 262_144;
-/** A table of Lua is marked in one go: short ones. */
+/** The collector marks a Lua table in one go, so the tables are short. */
 const textsTogether = 256;
 
 let expected = 0;
 const kept: string[][] = [];
 
-/** How many policies are in force, and will be replaced. */
+/** Sets how many policies are in force; these will be replaced. */
 export function expectPolicies(count: number): void {
   expected = count;
 }
 
-/** For init_by_lua and init_worker_by_lua, when the first policies are in force. With many it takes 5 MB and 100 ms, once. */
+/**
+ * Called in init_by_lua and init_worker_by_lua, when the first policies are in force. With many policies it takes 5 MB and 100
+ * ms, once.
+ */
 export function widenStringTable(): void {
   if (expected < manyPolicies || kept.length > 0) return;
   keepTableOpen(noPause);
-  // Those that make it grow need to be there together, and no longer.
+  // The other strings, which make the table grow, have to exist at the same time, but no longer than that.
   const others: string[][] = [];
   for (let place = kept.length; place * textsTogether <= room / 2; place++) others.push(texts(place));
 }
 
-/** Keeps as many texts as those of the policies in force leave to be kept. */
+/** Keeps as many filler strings as are needed besides the strings of the policies in force. */
 export function keepTableOpen(pause: Pause): void {
   const wanted = expected < manyPolicies ? 0 : room / 4 + textsTogether - expected * textsOfPolicy;
   while ((kept.length - 1) * textsTogether >= wanted && kept.length > 0) kept.pop();
@@ -43,7 +46,7 @@ export function keepTableOpen(pause: Pause): void {
   }
 }
 
-/** Texts that nobody else has. */
+/** Returns strings that no other code has. */
 function texts(place: number): string[] {
   const list: string[] = [];
   for (let i = 0; i < textsTogether; i++) list.push(`~${place * textsTogether + i}`);

@@ -1,9 +1,9 @@
-// What Lua's own library lacks of the system: the mode that a file is made with, what is on disk for good, reading what may be no
-// file, who may write where, and who we are.
+// System calls that Lua's own library lacks: creating a file with a mode, flushing to disk, reading a path that may not be a
+// regular file, checking who may write where, and looking up the account of this process.
 
 import { ffi as packed } from "./packed-memory.ts";
 
-/** 64 bits or a pointer: nothing that Lua can count with. */
+/** A 64-bit value or a pointer: Lua cannot do arithmetic with it. */
 type CValue = object;
 
 const ffi = require("ffi") as {
@@ -24,13 +24,13 @@ const ffi = require("ffi") as {
     sluice_chmod(this: void, path: string, mode: number): number;
     sluice_access(this: void, path: string, what: number): number;
     sluice_geteuid(this: void): number;
-    /** A null pointer, which is equal to nil, where nobody has the id. */
+    /** Returns a null pointer, which is equal to nil, if no account has the id. */
     sluice_getpwuid(this: void, uid: number): CValue | undefined;
     sluice_strerror(this: void, code: number): CValue;
   };
 };
 
-// Names of ours for the system's functions: other Lua in this nginx may have declared these in its own words.
+// The system's functions get names of their own here: other Lua code in this nginx may have declared them with another signature.
 ffi.cdef(`
   int sluice_open(const char *path, int flags, ...) asm("open");
   int sluice_close(int file) asm("close");
@@ -45,25 +45,25 @@ ffi.cdef(`
   const char *sluice_strerror(int code) asm("strerror");
 `);
 
-/** O_WRONLY, O_CREAT and O_EXCL, whose numbers are not the same everywhere. */
+/** O_WRONLY, O_CREAT and O_EXCL. Their values differ between systems. */
 const createAnew = ffi.os === "Linux" ? 0x1 + 0x40 + 0x80 : 0x1 + 0x200 + 0x800;
-/** O_RDONLY, O_NONBLOCK and O_NOFOLLOW: a pipe is not waited for, and no name is followed elsewhere. */
+/** O_RDONLY, O_NONBLOCK and O_NOFOLLOW: the open does not wait for a pipe, and does not follow a symbolic link. */
 const noFollow = ffi.os !== "Linux" ? 0x100 : ffi.arch === "arm" || ffi.arch === "arm64" ? 0x8000 : 0x20000;
 const readAtOnce = noFollow + (ffi.os === "Linux" ? 0x800 : 0x4);
 const readOnly = 0;
 /** SEEK_END. */
 const fromEnd = 2;
 const readBytes = 65536;
-/** Read and written by its owner alone: 0600. */
+/** Only the owner may read and write: 0600. */
 const ownersAlone = 0x180;
 /** W_OK and X_OK. */
 const writeAndPass = 0x2 + 0x1;
 const noSuchFile = 2;
 
 /**
- * Makes an empty file that none but its owner ever can open, whatever the umask: nginx in the background has none.
+ * Creates an empty file that only its owner can ever open, whatever the umask: an nginx that runs in the background has none.
  *
- * @returns what failed; also where the path exists already
+ * @returns the error message; a path that exists already is an error too
  */
 export function createPrivateFile(path: string): string | undefined {
   const file = ffi.C.sluice_open(path, createAnew, ffi.cast("int", ownersAlone));
@@ -73,9 +73,9 @@ export function createPrivateFile(path: string): string | undefined {
 }
 
 /**
- * The text of a file of our own, which may have been replaced by anything: waits for nobody, and reads no more than `mostBytes`.
+ * Reads a file of Sluice's own, which may have been replaced by anything. Does not block, and reads no more than `mostBytes`.
  *
- * @returns what failed, and nothing where there is nothing at the path
+ * @returns the text or the error message; neither if nothing exists at the path
  */
 export function readOwnFile(
   path: string,
@@ -95,8 +95,8 @@ function readOpen(
   file: number,
   mostBytes: number,
 ): LuaMultiReturn<[text: string | undefined, failure: string | undefined]> {
-  // Of a pipe or a terminal there is no end to go to.
-  if ((tonumber(ffi.C.sluice_lseek(file, 0, fromEnd)) ?? -1) < 0) return $multi(undefined, "it is no file");
+  // A pipe or a terminal has no end to seek to.
+  if ((tonumber(ffi.C.sluice_lseek(file, 0, fromEnd)) ?? -1) < 0) return $multi(undefined, "it is not a regular file");
   ffi.C.sluice_lseek(file, 0, 0);
   const room = packed.new("uint8_t[?]", readBytes);
   const parts: string[] = [];
@@ -114,19 +114,22 @@ function readOpen(
 /** SYNC_FILE_RANGE_WRITE. */
 const beginWriting = 2;
 
-/** Has the system begin to write a file that it would hold back for half a minute: `flushToDisk` is quicker then. Where it can. */
+/**
+ * Makes the system start to write a file that it would hold back for half a minute, so that `flushToDisk` is quicker. Does
+ * nothing if the system cannot do this.
+ */
 export function beginFlush(path: string): void {
   const file = ffi.C.sluice_open(path, readOnly, ffi.cast("int", 0));
   if (file < 0) return;
-  // Linux alone has it, by this name not on every processor.
+  // Only Linux has this call, and not under this name on every processor.
   pcall(() => ffi.C.sluice_sync_file_range(file, 0, 0, beginWriting));
   ffi.C.sluice_close(file);
 }
 
 /**
- * Has the system write what it holds back of a file or directory. Nothing else runs in this process until it has.
+ * Makes the system write what it holds back of a file or directory. Blocks this process until that is done.
  *
- * @returns what failed
+ * @returns the error message
  */
 export function flushToDisk(path: string): string | undefined {
   const file = ffi.C.sluice_open(path, readOnly, ffi.cast("int", 0));
@@ -136,22 +139,22 @@ export function flushToDisk(path: string): string | undefined {
   return failure;
 }
 
-/** Takes the rights to a file from all but its owner. @returns what failed; a file that is not there is closed */
+/** Removes the rights to a file from everybody but its owner. @returns the error message; a missing file is no error */
 export function closeToOthers(path: string): string | undefined {
   if (ffi.C.sluice_chmod(path, ownersAlone) === 0 || ffi.errno() === noSuchFile) return undefined;
   return lastFailure();
 }
 
-/** @returns why this process can make no files in the directory; undefined: it can */
+/** @returns why this process cannot create files in the directory; undefined: it can */
 export function whyNotWritable(directory: string): string | undefined {
   return ffi.C.sluice_access(directory, writeAndPass) === 0 ? undefined : lastFailure();
 }
 
-/** Who this process runs as: a name, or where nobody has the id, the id. */
+/** The account that this process runs as: its name, or the id if the id has no name. */
 export function ownAccount(): string {
   const uid = ffi.C.sluice_geteuid();
   const account = ffi.C.sluice_getpwuid(uid);
-  // A null pointer is equal to nil, but true. A struct passwd begins with the name.
+  // A null pointer is equal to nil, but true as a condition. A struct passwd begins with the name.
   return account === undefined ? string.format("%d", uid) : ffi.string(ffi.cast("const char **", account).get(0));
 }
 

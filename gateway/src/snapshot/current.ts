@@ -1,4 +1,4 @@
-// The snapshot that this worker decides by. It is replaced whole, between requests, never changed.
+// The snapshot that this worker decides by. It is replaced as a whole between requests, and never modified.
 
 import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
@@ -26,12 +26,12 @@ export function currentSnapshot(): CompiledSnapshot {
   return current;
 }
 
-/** The policies of an app by name, whoever may use them. */
+/** The policies of an app by name, regardless of who may use them. */
 export function policiesOf(app: string): Readonly<Record<string, CompiledPolicy>> {
   return current.policiesByName[app] ?? noPoliciesOfApp;
 }
 
-/** Whether there is one, of the control plane's or of the disk's; it may be empty. */
+/** Returns whether there is a snapshot, from the control plane or from disk; it may be empty. */
 export function hasSnapshot(): boolean {
   return current !== noPolicies;
 }
@@ -41,7 +41,7 @@ export function replaceSnapshot(snapshot: CompiledSnapshot): void {
   takenAtSeconds = ngx.now();
 }
 
-/** How long this worker has been deciding by its snapshot. */
+/** How long this worker has been using its snapshot. */
 export function snapshotAgeSeconds(): number {
   return ngx.now() - takenAtSeconds;
 }

@@ -1,8 +1,9 @@
-// The last good snapshot on disk: a gateway starts with it and limits while the control plane is down. The one before is kept
-// beside it, for a disk that lost the newer one or a part of it. Which one serves, and why, is in the log.
+// Keeps the last valid snapshot on disk, so that a gateway can start with it and limit while the control plane is down. The
+// snapshot before is kept beside it, in case the disk loses the newer one or a part of it. The log says which one serves, and
+// why.
 //
-// Behind a snapshot's text stands a line with its checksum. A file without one is an earlier version's, and is whole if it can be
-// read.
+// A line with a checksum follows a snapshot's text. A file without one is from an earlier version, and counts as whole if it can
+// be read.
 
 import { noPause, type Pause } from "../../../limiter/src/basics/pause.ts";
 import type { CompiledSnapshot } from "../../../limiter/src/protocol/read-snapshot.ts";
@@ -17,31 +18,32 @@ import { addPart, endText, noText, readPieces } from "./text.ts";
 export const snapshotFile = "snapshot.json";
 export const formerSnapshotFile = "snapshot-former.json";
 
-/** More than the push socket takes. */
+/** More than the push socket accepts. */
 const mostBytes = 70_000_000;
 const checksumBeginning = "\nsha256:";
 const checksumPattern = "^\nsha256:(%x+)\n$";
-/** Of the line, with the line's end before it. */
+/** Length of the checksum line, including the line end before it. */
 const checksumBytes = checksumBeginning.length + 64 + 1;
 /**
- * The data have been written by then, and of changes that come one after the other the last is waited for. What is left keeps the worker,
- * and nobody but those whom it serves, for about 8 ms: seen were 14 ms in one case of ten, and 64 ms at most, where others wrote too.
+ * By then the system has written the data, and of several changes in a row only the last is flushed. The remaining flush blocks
+ * the worker and the requests that it serves, but nobody else, for about 8 ms. In one case of ten it took 14 ms, and 64 ms at
+ * most, while other processes wrote too.
  */
 const flushAfterSeconds = 1;
 
-/** A snapshot of the disk's. */
+/** A snapshot read from disk. */
 interface Stored {
   readonly pieces: readonly string[];
   readonly snapshot: CompiledSnapshot;
 }
 
-/** Whether the newest is certainly on disk, and whole: only then it may take the former one's place. */
+/** The newest snapshot is certainly on disk and whole. Only then may it replace the former one. */
 let isSafe = false;
-/** What has been stored by this worker. */
+/** How many snapshots this worker has stored. */
 let stores = 0;
 let flushing = false;
 
-/** For the start. @returns undefined: there is none, or none is whole */
+/** Called at the start. @returns undefined if no snapshot is on disk or none is whole */
 export function readNewestWhole(directory: string): Stored | undefined {
   const [newest, whyNot] = read(directory + snapshotFile);
   if (newest !== undefined) {
@@ -49,9 +51,9 @@ export function readNewestWhole(directory: string): Stored | undefined {
     const { revision } = newest.snapshot;
     ngx.log(
       ngx.NOTICE,
-      "sluice: begins with revision ",
+      "sluice: starts with revision ",
       string.format("%d", revision),
-      " of ",
+      " from ",
       directory,
       snapshotFile,
     );
@@ -59,9 +61,9 @@ export function readNewestWhole(directory: string): Stored | undefined {
   }
   const [former, whyNotFormer] = read(directory + formerSnapshotFile);
   if (whyNot === undefined && former === undefined && whyNotFormer === undefined) return undefined;
-  const newestReported = `${directory}${snapshotFile} cannot be used: ${whyNot ?? "it is not there"}`;
+  const newestReported = `${directory}${snapshotFile} cannot be used: ${whyNot ?? "it does not exist"}`;
   if (former === undefined) {
-    const formerReported = `${formerSnapshotFile}: ${whyNotFormer ?? "it is not there"}`;
+    const formerReported = `${formerSnapshotFile}: ${whyNotFormer ?? "it does not exist"}`;
     ngx.log(
       ngx.ERR,
       "sluice: ",
@@ -73,12 +75,12 @@ export function readNewestWhole(directory: string): Stored | undefined {
     return undefined;
   }
   const { revision } = former.snapshot;
-  const serves = `${formerSnapshotFile}, the one before it, serves with revision ${string.format("%d", revision)}`;
+  const serves = `${formerSnapshotFile}, the previous snapshot, serves with revision ${string.format("%d", revision)}`;
   ngx.log(ngx.ERR, "sluice: ", newestReported, ". ", serves, " until the control plane sends a later one");
   return former;
 }
 
-/** @returns it; or undefined and why it cannot be used, and nothing where there is no such file */
+/** @returns the snapshot; or undefined and why it cannot be used; neither if there is no such file */
 function read(path: string): LuaMultiReturn<[stored: Stored | undefined, whyNot: string | undefined]> {
   const [whole, failure] = readOwnFile(path, mostBytes);
   if (whole === undefined) return $multi(undefined, failure);
@@ -87,7 +89,7 @@ function read(path: string): LuaMultiReturn<[stored: Stored | undefined, whyNot:
   addPart(incoming, checksum === undefined ? whole : string.sub(whole, 1, -checksumBytes - 1));
   const pieces = endText(incoming);
   if (checksum !== undefined && sha256HexOf(pieces, noPause) !== checksum) {
-    return $multi(undefined, "it is damaged: its checksum is another one");
+    return $multi(undefined, "it is damaged: its checksum does not match");
   }
   const { snapshot, problems } = readPieces((place) => pieces[place], currentSnapshot(), noPause);
   if (snapshot !== undefined) return $multi({ pieces, snapshot }, undefined);
@@ -95,7 +97,7 @@ function read(path: string): LuaMultiReturn<[stored: Stored | undefined, whyNot:
   return $multi(undefined, `it is damaged: ${problem?.path}: expected ${problem?.expected}, got ${problem?.got}`);
 }
 
-/** @returns what failed */
+/** @returns the error message */
 export function store(directory: string, pieces: readonly string[], pause: Pause): string | undefined {
   const checksum = `${checksumBeginning}${sha256HexOf(pieces, pause)}\n`;
   const path = directory + snapshotFile;
@@ -107,19 +109,19 @@ export function store(directory: string, pieces: readonly string[], pause: Pause
   return failure;
 }
 
-/** Not while a change is awaited: the disk may take longer than all the rest. */
+/** The flush runs later, and not while a change waits to be acknowledged: the disk may take longer than everything else. */
 function flushSoon(directory: string): void {
   if (flushing) return;
   const notBegun = runUntilDone(() => {
     const before = stores;
     beginFlush(directory + snapshotFile);
     ngx.sleep(flushAfterSeconds);
-    // Another one came: it is looked at after as long again.
+    // Another snapshot was stored meanwhile: the wait starts again.
     if (stores !== before && !ngx.worker.exiting()) return true;
     flushing = false;
     const failure = flushToDisk(directory + snapshotFile) ?? flushToDisk(directory);
     if (failure === undefined) isSafe = true;
-    else warnSparingly("the snapshot may be lost if the machine stops", failure);
+    else warnSparingly("the snapshot was not flushed to disk and may be lost if the machine stops", failure);
     return false;
   });
   flushing = notBegun === undefined;

@@ -1,6 +1,7 @@
-// How a snapshot reaches every worker: its text lies in shared memory, in pieces, under a version that only grows; each worker
-// looks at the version every few ms, reads the text when it has moved, and notes the version that it applied. A text is
-// laid out before its version is told and the one before goes after that: one that does not fit harms nothing.
+// Distributes a snapshot to every worker. Its text is in shared memory, in pieces, under a version that only grows. Each worker
+// checks the version every few ms, reads the text if the version has changed, and records the version that it applied. A text is
+// written completely before its version is published, and the text before it is removed after that. So a text that does not fit
+// does no harm.
 
 import { noPause, type Pause } from "../../../limiter/src/basics/pause.ts";
 import type { CompiledSnapshot } from "../../../limiter/src/protocol/read-snapshot.ts";
@@ -12,9 +13,9 @@ import { pieceBytes, readPieces } from "./text.ts";
 
 const pieceKey = "snapshot-piece:";
 const pieceCountKey = "snapshot-pieces:";
-/** The version that is in force. */
+/** The version in force. */
 const versionKey = "snapshot-published";
-/** The last version that anybody has begun to lay out. */
+/** The last version that any worker has begun to write. */
 const begunKey = "snapshot-begun";
 const appliedKey = "snapshot-applied:";
 const lookEverySeconds = 0.01;
@@ -28,16 +29,16 @@ export function hasPublished(): boolean {
 }
 
 /**
- * Lays a snapshot out for all workers, and decides by it in this one.
+ * Writes a snapshot to shared memory for all workers, and makes this worker use it.
  *
- * @returns its version, or undefined and why there was no room for it
+ * @returns its version; or undefined, and why it could not be published
  */
 export function publish(
   pieces: readonly string[],
   snapshot: CompiledSnapshot,
   pause: Pause,
 ): LuaMultiReturn<[version: number | undefined, failure: string | undefined]> {
-  // A number of its own, whatever another worker does meanwhile that takes itself for the owner of the push socket.
+  // This makes the version unique, even if another worker also takes itself for the owner of the push socket.
   const [version = 1] = stateDict.incr(begunKey, 1, 0);
   const failure = layOut(version, pieces, pause);
   const before = stateDict.get<number>(versionKey)[0] ?? 0;
@@ -47,7 +48,7 @@ export function publish(
   }
   stateDict.set(versionKey, version);
   apply(version, snapshot);
-  // Those between are of publishers that ended before they were done.
+  // Versions in between belong to publishers that ended before they were done.
   for (let gone = math.max(1, before); gone < version; gone++) clear(gone);
   return $multi(version, undefined);
 }
@@ -70,7 +71,7 @@ function clear(version: number): void {
   for (let place = 0; place < count; place++) stateDict.delete(`${pieceKey}${version}:${place}`);
 }
 
-/** Waits until every worker decides by this version. Yields. @returns false when that took longer than `seconds` */
+/** Waits until every worker uses this version. Yields. @returns false if that took longer than `seconds` */
 export function waitUntilApplied(version: number, seconds: number): boolean {
   const deadline = ngx.now() + seconds;
   while (!allApplied(version)) {
@@ -88,7 +89,7 @@ export function allApplied(version: number): boolean {
   return true;
 }
 
-/** Takes what is published now, at once, and from here on whatever will be, in slices. For each worker's start. */
+/** Called when a worker starts. Applies the published snapshot at once, and later ones in slices. */
 export function followPublications(): void {
   if (appliedVersion > 0) noteApplied();
   takePublished(noPause);
@@ -98,11 +99,11 @@ export function followPublications(): void {
     taking = true;
     const [ok, failure] = pcall(inSlices<void>, publishedBytes(), takePublished);
     taking = false;
-    if (!ok) ngx.log(ngx.ERR, "sluice: a published snapshot was not taken: ", `${failure}`);
+    if (!ok) ngx.log(ngx.ERR, "sluice: a worker could not apply a published snapshot: ", `${failure}`);
   });
 }
 
-/** At most. */
+/** An upper bound of the text's length. */
 function publishedBytes(): number {
   const [version = 0] = stateDict.get<number>(versionKey);
   const [count = 0] = stateDict.get<number>(`${pieceCountKey}${version}`);
@@ -124,11 +125,17 @@ function takePublished(pause: Pause): void {
     currentSnapshot(),
     pause,
   );
-  // While we read a later one was published, here or by this worker itself: the next look finds what there is to do.
+  // A later snapshot was published while this one was read, possibly by this worker itself. The next check applies it.
   if (replaced || version <= appliedVersion) return;
   if (snapshot === undefined) {
-    // Whoever published it had read it: this is a defect, and the worker keeps what it has.
-    ngx.log(ngx.ERR, "sluice: a published snapshot cannot be read: ", problems[0]?.path, ": ", problems[0]?.expected);
+    // The publisher was able to read it, so this is a defect. The worker keeps its current snapshot.
+    ngx.log(
+      ngx.ERR,
+      "sluice: a worker keeps its snapshot, because it cannot read the published one: ",
+      problems[0]?.path,
+      ": ",
+      problems[0]?.expected,
+    );
   }
   apply(version, snapshot);
 }
@@ -145,6 +152,6 @@ function apply(version: number, snapshot: CompiledSnapshot | undefined): void {
 
 function noteApplied(): void {
   const id = ngx.worker.id();
-  // A worker that was started while this one ends, on a reload, bears the same id and has the say.
+  // During a reload, a worker that starts has the same id as one that ends. The new one's record counts.
   if (id !== undefined && !ngx.worker.exiting()) stateDict.set(`${appliedKey}${id}`, appliedVersion);
 }

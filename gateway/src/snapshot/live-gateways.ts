@@ -1,5 +1,5 @@
-// What the control plane and this gateway know of each other, for all workers to read. How many gateways there are is kept on
-// disk too: one that starts while the control plane is down would take the whole quota for its share.
+// What the control plane and this gateway know of each other, shared by all workers. The number of gateways is also kept on disk:
+// a gateway that starts while the control plane is down would otherwise take the whole quota as its share.
 
 import { noPause } from "../../../limiter/src/basics/pause.ts";
 import { replaceFile } from "../runtime/files.ts";
@@ -11,28 +11,28 @@ export const liveGatewaysFile = "live-gateways";
 const gatewaysKey = "fleet-gateways";
 const moreGatewaysKey = "fleet-more-gateways";
 const connectedKey = "push-connected";
-/** Renewed by the owner's every turn. */
+/** Renewed in every turn of the owner. */
 const connectedSeconds = 2;
 
 /**
- * A gateway that the control plane has lost from sight may well go on by its share: one that is cut off or reconnects, or
- * all of them when the control plane is started anew. So long it is counted still.
+ * A gateway that the control plane no longer sees may still use its share: it may be cut off or reconnecting, or the control
+ * plane may have restarted and lost all of them. So it is counted for this much longer.
  */
 const countedOnSeconds = 30;
 
 const numberPattern = "^(%d+)\n$";
-/** More has it only where something else lies in its place. */
+/** A file with more bytes is not one that Sluice wrote. */
 const mostFileBytes = 100;
-/** More are believed neither of the control plane nor of the disk. */
+/** Larger numbers are ignored, whether they come from the control plane or from disk. */
 const mostGateways = 1_000_000;
 
-/** How many gateways are live, this one among them: the most that the control plane has told of late. */
+/** The number of live gateways including this one: the largest number that the control plane has reported lately. */
 export function liveGateways(): number {
   const gateways = stateDict.get<number>(gatewaysKey)[0] ?? 1;
   return math.max(gateways, stateDict.get<number>(moreGatewaysKey)[0] ?? 1);
 }
 
-/** More are believed at once. */
+/** A larger number takes effect at once. */
 function setLiveGateways(gateways: number): void {
   const before = liveGateways();
   stateDict.set(gatewaysKey, gateways);
@@ -43,16 +43,16 @@ export function isFleetSize(reported: unknown): reported is number {
   return typeof reported === "number" && reported >= 1 && reported <= mostGateways && reported % 1 === 0;
 }
 
-/** As `setLiveGateways`, and on disk, where a failure is logged. @param gateways a whole number from 1 on */
+/** Like `setLiveGateways`, and also writes the number to disk; a failure is logged. @param gateways a whole number from 1 on */
 export function keepLiveGateways(directory: string, gateways: number): void {
   setLiveGateways(gateways);
   const failure = replaceFile(directory + liveGatewaysFile, [string.format("%d\n", gateways)], noPause);
   if (failure !== undefined) {
-    ngx.log(ngx.ERR, "sluice: cannot keep the number of live gateways in ", directory, ": ", failure);
+    ngx.log(ngx.ERR, "sluice: cannot write the number of live gateways to ", directory, ": ", failure);
   }
 }
 
-/** For the start: what was last told before nginx stopped. After a reload, shared memory has it. */
+/** Called at the start: restores the number last reported before nginx stopped. After a reload, shared memory still has it. */
 export function recallLiveGateways(directory: string): void {
   if (stateDict.get<number>(gatewaysKey)[0] !== undefined) return;
   const [text, failure] = readOwnFile(directory + liveGatewaysFile, mostFileBytes);
@@ -60,7 +60,14 @@ export function recallLiveGateways(directory: string): void {
   const [digits] = string.match(text ?? "", numberPattern);
   const gateways = tonumber(digits ?? "");
   if (isFleetSize(gateways)) setLiveGateways(gateways);
-  else ngx.log(ngx.ERR, "sluice: ", directory, liveGatewaysFile, " is damaged: this gateway counts as the only one");
+  else
+    ngx.log(
+      ngx.ERR,
+      "sluice: ",
+      directory,
+      liveGatewaysFile,
+      " is damaged: this gateway counts as the only one until the control plane reports how many there are",
+    );
 }
 
 export function isConnected(): boolean {

@@ -1,5 +1,5 @@
-// The text of a snapshot, in pieces that are short enough to be copied, hashed and decoded between two requests. They end
-// where lines end, as long as lines are shorter: a policy is whole in one piece.
+// The text of a snapshot, in pieces that are short enough to be copied, hashed and decoded between two requests. Pieces end at
+// line ends as long as lines are shorter than a piece, so that each policy is whole within one piece.
 
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import {
@@ -12,10 +12,10 @@ import { cjson } from "../runtime/lua-modules.ts";
 
 export const pieceBytes = 65_536;
 
-/** A text that is still coming in. */
+/** A text that is still arriving. */
 export interface IncomingText {
   readonly pieces: string[];
-  /** The line that has not ended yet. */
+  /** The unfinished last line. */
   rest: string[];
   bytes: number;
 }
@@ -49,8 +49,8 @@ export function endText({ pieces, rest }: IncomingText): readonly string[] {
 /**
  * Reads a snapshot, or finds everything that is wrong with it.
  *
- * @param pieceAt from 0 on; undefined after the last. Asked for each more than once
- * @param previous what it has in common with this one is taken from there
+ * @param pieceAt counts from 0; returns undefined after the last piece. Called more than once for each piece
+ * @param previous the parts that this snapshot shares with it are reused
  */
 export function readPieces(
   pieceAt: (this: void, place: number) => string | undefined,
@@ -59,7 +59,7 @@ export function readPieces(
 ): SnapshotReading {
   const reading = readSnapshotLines(pieceAt, decode, previous, pause);
   if (reading !== undefined) return reading;
-  // Not laid out by lines: an older control plane's. It has to be decoded at once.
+  // A text that is not laid out in lines comes from an older control plane. It has to be decoded in one go.
   const pieces: string[] = [];
   for (let place = 0; ; place++) {
     const piece = pieceAt(place);

@@ -1,4 +1,4 @@
-// Decides a check of a leased policy: from the lease if that has the units. A request waits only if the units ran out before.
+// Decides a check of a leased policy: from the lease if that has the units. A request waits only if the units have run out.
 
 import type { MergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { mergeAll, newMergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
@@ -18,19 +18,19 @@ import { type Lease, leaseOf, refresh } from "./leases.ts";
 import { allow, refuse, spend, spendElse } from "./spend.ts";
 import { keepWatching, lookAndWatch } from "./watch.ts";
 
-/** A lease that is not watched is looked at no more often, in µs, unless so many units were asked for. */
+/** A lease that is not watched is checked at most this often, in µs, unless this many units were requested. */
 const lookEveryUs = 10_000;
 const manyUnits = 5;
-/** A request looks so often whether another worker had an answer. */
+/** How often a waiting request checks whether another worker has received a reply. */
 const waitSeconds = 0.002;
-/** How often a request waits, for an answer or until one may be asked for, while Redis grants all that is asked for. */
+/** How often a request waits, for a reply or until a message may be sent, while Redis grants everything that is requested. */
 const mostRounds = 10;
 
 /**
- * Decides a check of a leased policy: from the lease where that has the units. Yields where it has not, and waits for Redis as an
- * exact decision does: for an answer to the lease and for an exact decision together.
+ * Decides a check of a leased policy: from the lease if it has the units. Otherwise it yields, and waits for Redis as long as an
+ * exact decision does: for a reply to the lease and for an exact decision together.
  *
- * @returns whether the request is allowed; undefined when Redis did not decide
+ * @returns whether the request is allowed; undefined if Redis did not decide
  */
 export function admitLeased(check: Check, outcome: Outcome): boolean | undefined {
   const { cost } = check.policy.policy;
@@ -53,7 +53,7 @@ export function admitLeased(check: Check, outcome: Outcome): boolean | undefined
       return refuse(lease, check, outcome, record.retryAtUs);
     }
     if (way === "refuse") {
-      // There is more, and it has only been asked for too often at a stretch.
+      // Redis has more units; messages were only sent too often in a row.
       if (record.plenty === 0) break;
       sleepMs(math.ceil((refusedUntil(record) - stopwatchUs()) / 1000));
       refresh(lease);
@@ -70,7 +70,7 @@ export function admitLeased(check: Check, outcome: Outcome): boolean | undefined
   return refuse(lease, check, outcome, refusedUntil(record));
 }
 
-/** @param limitMs what is left of the longest that the request waits */
+/** @param limitMs the rest of the longest time that the request waits */
 function decideExactly(lease: Lease, check: Check, outcome: Outcome, limitMs: number): boolean | undefined {
   const { policy, keyValues, chargedAt } = check;
   const { cost } = policy.policy;
@@ -106,12 +106,12 @@ function rememberExactRefusal(lease: Lease, cost: number, { limitName, decision 
   lease.record.resetAtUs = nowUs + resetAfterUs;
 }
 
-/** While memory is scarce, what a spray of keys asks for must not take it: only the leases that there are go on. */
+/** While memory is scarce, a spray of keys must not take it for leases: only existing leases go on. */
 function mayLease(lease: Lease): boolean {
   return !isScarce() || refresh(lease);
 }
 
-/** Until the exchange that is under way, here or in another worker, has ended. @returns how long it took */
+/** Waits until the exchange that is in flight, in this worker or another, has ended. @returns how long it took */
 function awaitAnswer(lease: Lease, patienceUs: number): number {
   const { record } = lease;
   const startUs = stopwatchUs();

@@ -1,5 +1,5 @@
-// Exchanges messages with Redis for a lease, one worker at a time, in a timer: what was asked for, what is to be returned, and what Redis
-// grants.
+// Exchanges messages with Redis for a lease, one worker at a time, in a timer: the units requested, the units returned, and the
+// units that Redis grants.
 
 import {
   acceptAnswer,
@@ -31,25 +31,25 @@ import {
 import { type LeaseReply, sendLeaseMessage } from "./lease-messages.ts";
 import { type Lease, recordOfNewLife, refresh } from "./leases.ts";
 
-/** A message without an answer is sent again at most so often, after the first two times. */
+/** A message without a reply is sent again at most this often, after the first two attempts. */
 const tryEveryUs = 42_000;
 const sendings = 2;
-/** In one worker: nginx drops timers of which more than 256 run. */
+/** In one worker: nginx drops timers if more than 256 run. */
 const mostExchanges = 100;
 
-/** Exchanges that run in this worker, and those begun since the watcher last looked. */
+/** Exchanges that run in this worker, and those started since the watcher last ran. */
 let running = 0;
 let begun = 0;
 
-/** Called by the watcher, before it looks. */
+/** Called by the watcher before it checks the leases. */
 export function forgetBegun(): void {
   begun = 0;
 }
 
 /**
- * Adds to the record what was asked for here, and begins an exchange if one is due.
+ * Adds this worker's requested units to the record, and starts an exchange if one is due.
  *
- * @returns whether the lease is to be watched from now on
+ * @returns whether to watch the lease from now on
  */
 export function look(lease: Lease): boolean {
   lease.lookedUs = stopwatchUs();
@@ -67,7 +67,7 @@ function claimSeconds(): number {
   return (theRedis().deadlineMs * sendings * 3) / 1000 + 0.1;
 }
 
-/** @returns whether an exchange has begun, which keeps the claim */
+/** @returns whether an exchange has started, which keeps the claim */
 function lookClaimed(lease: Lease, token: string): boolean {
   const { id, record } = lease;
   lease.worthWatching = false;
@@ -80,18 +80,18 @@ function lookClaimed(lease: Lease, token: string): boolean {
   lease.asked = 0;
   const nowUs = stopwatchUs();
   if (record.waiting === 1) {
-    // Whoever sent it was killed, or had no answer.
+    // The sender was killed, or got no reply.
     if (nowUs - record.sentUs < leaseParameters.lifetimeUs) {
       return nowUs - record.triedUs >= tryEveryUs && hasRoom() && beginExchange(lease, token);
     }
     giveUp(record);
     isChanged = true;
   }
-  // The count was evicted, and began anew.
+  // The count was lost and has started again from zero.
   if (asked < record.askedBefore) record.askedBefore = 0;
-  buryUnits(lease, nowUs);
+  expireUnits(lease, nowUs);
   const next = plan(record, leaseParameters, unitsIn(lease.cell), asked, nowUs);
-  // Units that requests are too dear for would expire.
+  // Units for which requests are too expensive would expire.
   const isWorth = next.exchanges && (isLive(record, nowUs) || wayFor(record, lease.cost, nowUs) !== "exact");
   lease.worthWatching = isWorth || isLive(record, nowUs);
   if (!isWorth || !hasRoom()) {
@@ -104,7 +104,7 @@ function lookClaimed(lease: Lease, token: string): boolean {
   return beginExchange(lease, token);
 }
 
-/** Under a name that nobody had: what an earlier life holds counts as spent when it expires. */
+/** Starts under a name that was never used: the units that an earlier life holds count as spent when they expire. */
 function beginLife(lease: Lease): void {
   const { demand, askedBefore, estimatedUs, clientsAtUs } = lease.record;
   Object.assign(lease.record, recordOfNewLife(), { demand, askedBefore, estimatedUs, clientsAtUs });
@@ -112,8 +112,8 @@ function beginLife(lease: Lease): void {
   takeOut(lease.cell, 0);
 }
 
-/** Those of a lease that has expired. */
-function buryUnits({ record, cell }: Lease, nowUs: number): void {
+/** Removes the units of a lease that has expired. */
+function expireUnits({ record, cell }: Lease, nowUs: number): void {
   if (record.out === 0 || isLive(record, nowUs)) return;
   const left = math.max(0, unitsIn(cell));
   if (left > 0) takeOut(cell, left);
@@ -126,7 +126,7 @@ export function hasRoom(): boolean {
   return running + begun < mostExchanges;
 }
 
-/** The message is in the record. @returns whether it will be sent */
+/** Sends the message in the record. @returns whether it will be sent */
 function beginExchange(lease: Lease, token: string): boolean {
   begun += 1;
   lease.record.triedUs = stopwatchUs();
@@ -143,7 +143,7 @@ function beginExchange(lease: Lease, token: string): boolean {
   return started !== undefined;
 }
 
-/** Sends the message that waits, and acts on its answer. */
+/** Sends the pending message and processes the reply. */
 function exchange(lease: Lease, token: string): void {
   const { id, record } = lease;
   const message = { ...record };
@@ -155,7 +155,7 @@ function exchange(lease: Lease, token: string): void {
     [answer, failure] = sendLeaseMessage(theRedis(), lease.policy, lease.keyValues, message);
     if (answer === undefined) countLeaseEvent("lost");
   }
-  // Another may have sent it again by now, and acts on the answer.
+  // Another worker may have sent the message again by now, and processes its reply.
   if (stopwatchUs() >= untilUs || !isClaimed(id, token)) return;
   if (!refresh(lease) || record.name !== message.name) return;
   if (answer === "overtaken") {
@@ -166,11 +166,11 @@ function exchange(lease: Lease, token: string): void {
     record.triedUs = stopwatchUs();
     saveRecord(id, record);
   } else {
-    takeUp(lease, answer);
+    applyReply(lease, answer);
   }
 }
 
-function takeUp(lease: Lease, answer: LeaseReply): void {
+function applyReply(lease: Lease, answer: LeaseReply): void {
   const { record, cell } = lease;
   const nowUs = stopwatchUs();
   const { back, out } = record;
@@ -186,7 +186,7 @@ function takeUp(lease: Lease, answer: LeaseReply): void {
   record.resetAtUs = nowUs + answer.resetAfterUs;
   saveRecord(lease.id, record);
   countLeaseUnits("granted", answer.grant);
-  // Without its cell it is of no use: without its record too, another begins.
+  // Without its cell the record is useless; when it is dropped too, another life begins.
   if (!thaw(cell, units)) dropRecord(lease.id);
   if (answer.grant > 0) countLeaseEvent("grants");
   countLeaseUnits("returned", math.min(back, out));
@@ -194,7 +194,7 @@ function takeUp(lease: Lease, answer: LeaseReply): void {
   countLeaseUnits("spent", out - back - unspent);
 }
 
-/** Those who still wait: a request whose client went away does no longer. */
+/** Wakes only the requests that still wait: one whose client went away does not wait any more. */
 function wake({ waiting }: Lease): void {
   const count = waiting?.count() ?? 0;
   if (count < 0) waiting?.post(-count);

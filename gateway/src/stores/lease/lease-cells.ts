@@ -1,29 +1,32 @@
-// What the workers of a node share of a lease, in the dict of counters, by an id of the policy's limits and the key:
+// The data of a lease that the workers of a node share, in the dict of counters, by an id of the policy's limits and the key:
 //
 //   lease:ID          the record: packed numbers, then the name under which Redis knows this life of the lease
-//   lease:ID:asked    units that clients asked for, ever
+//   lease:ID:asked    units that clients have requested in total
 //   lease:ID:NAME     the units that may be spent: see holder.ts
 //
-// Any of them may find no room, and nothing is evicted for it. Without its record a lease begins another life, under another name
-// and with other units; units that are gone go unused. While memory is scarce, none begins: Redis decides each request. The record is written only by whoever has the claim (in the dict of locks), which falls open by
-// itself should its worker be killed: whoever waited for Redis meanwhile asks whether he still has it.
+// Any of them may find no room, and nothing is evicted for it. A lease without its record begins another life, with another name and
+// other units; units that are lost stay unused. While memory is scarce, no lease begins: Redis decides each request. Only the worker
+// that holds the claim (in the dict of locks) writes the record. The claim expires if its worker is killed; a worker that has waited
+// for Redis checks whether it still holds the claim.
 
 import { type Holder, newHolder } from "../../../../limiter/src/lease/holder.ts";
 import { ffi } from "../../runtime/packed-memory.ts";
 import { addSafely, countersDict, locksDict } from "../../runtime/shared-memory.ts";
 import { stopwatchUs } from "../../runtime/stopwatch.ts";
 
-/** Numbers but for the name. Times are of the stopwatch, in µs. */
+/** All fields are numbers except the name. Times are by the stopwatch, in µs. */
 export interface LeaseRecord extends Holder {
-  /** Under which Redis knows it, in this life: no blanks. */
+  /** The name under which Redis knows this life; no blanks. */
   name: string;
-  /** The waiting message was sent last. */
+  /** When the pending message was last sent. */
   triedUs: number;
   /** 1 while Redis does not answer. */
   lost: number;
-  /** Units that the last answer left in the cell, those kept and those granted. */
+  /** Units that the last reply left in the cell: those kept and those granted. */
   out: number;
-  /** Of the limit with the least left, as Redis last said: which one, whole units, and when it is as if never used. */
+  /**
+   * Of the limit with the fewest units left, as Redis last reported: its index, its whole units, and when it is as if never used.
+   */
   mostRestrictive: number;
   remaining: number;
   resetAtUs: number;
@@ -32,14 +35,14 @@ export interface LeaseRecord extends Holder {
 const numbers = 23;
 const bytes = numbers * 8;
 const packed = ffi.new("double[?]", numbers);
-/** Nothing is known any more of what nobody asked for so long. */
+/** A lease that nobody has used for this long is forgotten. */
 const lifeSeconds = 60;
-/** From when it was last filled. What it holds then goes unused; should it be needed still, it is made again. */
+/** From the last fill. Units that are then left stay unused; if the lease is still in use, a cell is made again. */
 const cellLifeSeconds = 600;
-/** More than any cell holds: while it is frozen, nobody finds units in it. */
+/** More than any cell holds: while the cell is frozen, nobody finds units in it. */
 const frozen = 2 ** 40;
 
-/** Of this worker: distinguishes claims. */
+/** Counts this worker's claims, to distinguish them. */
 let claims = 0;
 
 export function newRecord(gatewayName: string): LeaseRecord {
@@ -59,7 +62,7 @@ export function cellOf(id: string, name: string): string {
   return `${id}:${name}`;
 }
 
-/** @returns whether there is one */
+/** @returns whether a record exists */
 export function loadRecord(id: string, record: LeaseRecord): boolean {
   const [text] = countersDict.get<string>(id);
   if (text === undefined) return false;
@@ -91,7 +94,7 @@ export function loadRecord(id: string, record: LeaseRecord): boolean {
   return true;
 }
 
-/** @returns false: there was no memory for it, and it is another life's from now on */
+/** @returns false: there was no memory, and from now on the record belongs to another life */
 export function saveRecord(id: string, record: LeaseRecord): boolean {
   packed.set(0, record.seq);
   packed.set(1, record.waiting);
@@ -119,31 +122,31 @@ export function saveRecord(id: string, record: LeaseRecord): boolean {
   return countersDict.safe_set(id, ffi.string(packed, bytes) + record.name, lifeSeconds)[0] === true;
 }
 
-/** The next who asks for it begins another life. */
+/** The next worker that uses the lease begins another life. */
 export function dropRecord(id: string): void {
   countersDict.delete(id);
 }
 
-/** @returns all that clients have asked for, with these */
+/** @returns all units that clients have requested, including these */
 export function addAsked(id: string, units: number): number {
   return addSafely(countersDict, `${id}:asked`, units, cellLifeSeconds) ?? units;
 }
 
-/** @returns the units in the cell, negative or 0 where there are none */
+/** @returns the units in the cell; negative or 0 if there are none */
 export function unitsIn(cell: string): number {
   return countersDict.get<number>(cell)[0] ?? 0;
 }
 
-/** @returns what is in the cell then; 0 where there was no memory to make it */
+/** @returns the cell's content afterwards; 0 if there was no memory to create it */
 export function takeOut(cell: string, units: number): number {
   return addSafely(countersDict, cell, -units, cellLifeSeconds) ?? 0;
 }
 
 /**
- * Makes the cell hold what of its units was honoured, and the grant. The record is to be written in between: should this worker
- * be killed on the way, there is nothing to spend.
+ * Freezes the cell, so that nobody finds units in it, until `thaw` sets it to the honoured units and the grant. The record must be
+ * written in between: if this worker is killed on the way, there is nothing to spend.
  *
- * @returns what was in the cell
+ * @returns the cell's previous content
  */
 export function freeze(cell: string): number {
   const left = addSafely(countersDict, cell, -frozen, cellLifeSeconds);
@@ -151,16 +154,16 @@ export function freeze(cell: string): number {
 }
 
 /**
- * Nobody has spent since, so whatever is there is replaced: should this worker have stood still on the way, and another have
- * done the same meanwhile, there are no more units than these.
+ * Sets the cell. Nobody has spent from it since `freeze`, so any content is replaced: if this worker was blocked on the way, and
+ * another has done the same meanwhile, there are no more units than these.
  *
- * @returns false: there was no memory for them, and they go unused
+ * @returns false: there was no memory for them, and they stay unused
  */
 export function thaw(cell: string, units: number): boolean {
   return countersDict.safe_set(cell, units, cellLifeSeconds)[0] === true;
 }
 
-/** @returns what proves that one has it; undefined: another has */
+/** @returns a token that proves the claim; undefined: another worker has the claim */
 export function claim(id: string, seconds: number): string | undefined {
   claims += 1;
   const token = `${ngx.worker.pid()} ${claims}`;

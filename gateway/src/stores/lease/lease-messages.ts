@@ -1,4 +1,4 @@
-// What Redis is told of a leased policy: the messages of its leases, and what is decided exactly. Both know its ledger.
+// Script calls for a leased policy: the messages of its leases, and exact decisions. Both use its ledger.
 
 import type { CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import type { MergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
@@ -22,7 +22,7 @@ const leaseScript = scripts["lease"] as Script;
 const chargeLeased = scripts["charge_leased"] as Script;
 
 export interface LeaseReply extends LeaseAnswer {
-  /** Of the limit with the least left: which one, whole units, and µs until it is as if never used. */
+  /** Of the limit with the fewest units left: its index, its whole units, and µs until it is as if never used. */
   readonly mostRestrictive: number;
   readonly remaining: number;
   readonly resetAfterUs: number;
@@ -32,9 +32,9 @@ const numbersBefore = 7;
 const numbersPerLimit = 2;
 
 /**
- * Sends the message that waits in the record. Yields.
+ * Sends the pending message of the record. Yields.
  *
- * @returns the answer; "overtaken" where the holder's name has been used by a later message; undefined and what failed
+ * @returns the reply; "overtaken" if a later message has used the holder's name; undefined and the error message
  */
 export function sendLeaseMessage(
   settings: RedisSettings,
@@ -58,7 +58,7 @@ export function sendLeaseMessage(
   if (reply === undefined) return $multi(undefined, failure);
   const limits = policy.limits.length;
   if (areNumbers(reply, numbersBefore + limits * numbersPerLimit)) return $multi(answerFrom(reply, limits), undefined);
-  // Of the counters nothing is told then.
+  // Then the reply has no numbers of the counters.
   if (areNumbers(reply, numbersBefore) && reply[0] === 0) return $multi("overtaken", undefined);
   return $multi(undefined, oddReply);
 }
@@ -82,7 +82,10 @@ function answerFrom(reply: readonly number[], limits: number): LeaseReply {
   };
 }
 
-/** Decides a check of a leased policy in Redis: with `charge`, a bucket would refill while its units are out. Yields. */
+/**
+ * Decides a check of a leased policy in Redis: with the script `charge`, a bucket would refill while its units are out on leases.
+ * Yields.
+ */
 export function chargeExactly(
   settings: RedisSettings,
   check: Check,

@@ -1,5 +1,5 @@
-// The store of scope cluster, consistency leased: units that Redis has debited ahead are spent on this node, and what leases do not have is
-// decided exactly.
+// The store of scope cluster, consistency leased: units that Redis has debited in advance are spent on this node, and requests
+// that leases cannot cover are decided exactly.
 
 import { configuredRedis } from "../../redis/redis-settings.ts";
 import { reportMissingRedis } from "../../runtime/missing-parts.ts";
@@ -11,9 +11,9 @@ import { refundLeased } from "./spend.ts";
 export const leaseStore: Store = {
   admit,
   refund,
-  // Units go back to a cell of shared memory.
+  // Units are refunded to a cell of shared memory, which does not yield.
   refundLater: (charge) => refund([charge]),
-  // Only limits without slots, whose cost is known, are leased.
+  // Only limits without slots whose cost is known in advance are leased.
   renew: () => {},
   batches: () => [],
   chargesAtOnce: () => true,

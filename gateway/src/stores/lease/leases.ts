@@ -1,4 +1,4 @@
-// What this worker knows of leases: their records, as it last saw them, and what Redis refused. Leases that nobody uses are forgotten.
+// What this worker knows of leases: their records as of its last read, and refusals by Redis. Unused leases are forgotten.
 
 import { capacity } from "../../../../limiter/src/algorithms/rate.ts";
 import type { LastKnown } from "../../../../limiter/src/algorithms/share.ts";
@@ -9,7 +9,7 @@ import { stopwatchUs } from "../../runtime/stopwatch.ts";
 import type { Check } from "../store.ts";
 import { cellOf, claim, type LeaseRecord, loadRecord, newRecord, saveRecord, unclaim } from "./lease-cells.ts";
 
-/** Times are of the stopwatch, in µs. */
+/** Times are by the stopwatch, in µs. */
 export interface LeaseRefusal {
   readonly cost: number;
   readonly atUs: number;
@@ -22,28 +22,28 @@ export interface Lease {
   /** At any cost. */
   readonly policy: CompiledPolicy;
   readonly keyValues: string;
-  /** Names the limits and the key: other limits are another lease. */
+  /** Identifies the limits and the key: other limits are another lease. */
   readonly id: string;
-  /** The record as it was when this worker last looked. */
+  /** The record as of this worker's last read. */
   readonly record: LeaseRecord;
   cell: string;
-  /** Units that clients asked for here, which the record does not know of. */
+  /** Units that clients requested in this worker and that are not in the record yet. */
   asked: number;
   lookedUs: number;
-  /** The cost of the last request that the units were not there for. */
+  /** The cost of the last request for which the units were missing. */
   cost: number;
-  /** Whether it is among those that are looked at every few ms. */
+  /** Whether the lease is checked every few milliseconds. */
   watched: boolean;
-  /** Whether it was when this worker last looked: units are in hand, or worth asking for. */
+  /** Whether the last check found units in the lease, or found it worth requesting some. */
   worthWatching: boolean;
   waiting: Semaphore | undefined;
-  /** What was refused exactly: until `askAgainUs` the same again, or more, costs Redis nothing. */
+  /** The last exact refusal: until `askAgainUs`, a request of the same cost or more is refused without Redis. */
   refusal: LeaseRefusal | undefined;
 }
 
-/** Leases that nobody has asked for so long are forgotten by this worker. */
+/** This worker forgets leases that nobody has used for this long. */
 const generationUs = 2_000_000;
-/** Longer than Redis is waited for. */
+/** Together longer than a call waits for Redis. */
 const mostForgetTries = 50;
 const forgetEveryMs = 5;
 
@@ -94,7 +94,7 @@ function newLease(policy: CompiledPolicy, keyValues: string): Lease {
     record: newRecord(gatewayName),
     cell: "",
     asked: 0,
-    // Of a key that is asked for once, shared memory keeps nothing.
+    // As if just checked: for a key that is requested only once, shared memory stores nothing.
     lookedUs: stopwatchUs(),
     cost: 1,
     watched: false,
@@ -107,7 +107,7 @@ function newLease(policy: CompiledPolicy, keyValues: string): Lease {
   return lease;
 }
 
-/** @returns whether there is a record */
+/** @returns whether a record exists */
 export function refresh(lease: Lease): boolean {
   const { name } = lease.record;
   const found = loadRecord(lease.id, lease.record);
@@ -131,12 +131,14 @@ export function forgetKnownLeases(): void {
   older = {};
 }
 
-/** Returns a record for a new life, under a name that nobody had. */
+/** Returns a record for a new life, under a name that was never used. */
 export function recordOfNewLife(): LeaseRecord {
   return newRecord(gatewayName);
 }
 
-/** What Redis last said of a leased key, to any worker; undefined where it was not asked for units of late, and refused none. */
+/**
+ * What Redis last reported of a leased key, to any worker; undefined if it was not asked for units recently, and refused none.
+ */
 export function lastKnownOfLease({ policy, keyValues }: Pick<Check, "policy" | "keyValues">): LastKnown | undefined {
   const lease = leaseOf(policy, keyValues);
   refresh(lease);
@@ -148,19 +150,22 @@ export function lastKnownOfLease({ policy, keyValues }: Pick<Check, "policy" | "
   return { atUs: aheadUs + atUs, nothingUntilUs, limits: undefined };
 }
 
-/** When Redis was asked who answered last about a leased key, by the stopwatch; 0: nobody remembers. */
+/** When the message was sent to which Redis last replied about a leased key, by the stopwatch; 0: unknown. */
 export function leaseKnownSinceUs({ policy, keyValues }: Check): number {
   const lease = leaseOf(policy, keyValues);
   refresh(lease);
   return math.max(askedAt(lease.record), lease.refusal?.atUs ?? 0);
 }
 
-/** An operator has changed the counters: Redis is asked again. The other workers, and this one, are to `forgetLeases` then. */
+/**
+ * Called when an operator has changed the counters: makes workers ask Redis again. All workers, including this one, must then
+ * call `forgetLeases`.
+ */
 export function forgetLeaseRefusal(this: void, policy: CompiledPolicy, keyValues: string): void {
   if (policy.store !== "leased") return;
   const id = idOf(policy, keyValues);
   let token = claim(id, 1);
-  // Whoever has it is being answered, perhaps from before the change.
+  // Another worker holds the claim and may get a reply from before the change.
   for (let tries = 0; token === undefined && tries < mostForgetTries; tries++) {
     sleepMs(forgetEveryMs);
     token = claim(id, 1);

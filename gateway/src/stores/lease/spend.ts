@@ -1,6 +1,6 @@
-// Spends units of a lease: a request subtracts from a cell that all workers share, and that is all. What else it needs to know, a worker
-// knows since it last looked at the record. Its deadline can only be earlier than the record's, and the units of another life lie in
-// another cell.
+// Spends units of a lease: a request only subtracts from a cell that all workers share. Everything else is what the worker knows
+// from its last read of the record. The deadline that it knows can only be earlier than the record's, and the units of another
+// life are in another cell.
 
 import { emptyDecision } from "../../../../limiter/src/algorithms/decision.ts";
 import { capacity } from "../../../../limiter/src/algorithms/rate.ts";
@@ -17,9 +17,9 @@ import { type Lease, leaseOf, refresh } from "./leases.ts";
 const decision = emptyDecision();
 
 /**
- * Decides one policy where that needs nobody else: the lease has the units, or Redis has said that there are none. Never yields.
+ * Decides one policy if that needs no waiting: the lease has the units, or Redis has reported that there are none. Never yields.
  *
- * @param verdict hears the limit with the least left, unless it is quiet and the request allowed
+ * @param merged receives the limit with the fewest units left, unless it is quiet and the request is allowed
  * @returns whether the request is allowed; undefined: nothing was decided
  */
 export function spendLease(policy: CompiledPolicy, keyValues: string, merged: MergedDecision): boolean | undefined {
@@ -35,7 +35,7 @@ export function spendLease(policy: CompiledPolicy, keyValues: string, merged: Me
 }
 
 /**
- * Takes the units from the lease, or nothing: while Redis does not decide.
+ * Takes the units from the lease, or nothing. Used while Redis does not decide.
  *
  * @returns whether the request is allowed
  */
@@ -45,10 +45,13 @@ export function spendUnspent(check: Check, outcome: Outcome): boolean {
   return allow(lease, check, outcome);
 }
 
-/** Units that were spent for a request that another policy refused: of the lease again, where Redis does not count them as spent. */
+/**
+ * Refunds units that were spent for a request that another policy refused: to the lease, unless Redis already counts them as
+ * spent.
+ */
 export function refundLeased({ policy, keyValues }: Charge, spent: Spent): void {
   const lease = leaseOf(policy, keyValues);
-  // Nobody may tell Redis meanwhile what there is.
+  // The claim keeps other workers from reporting the lease's units to Redis meanwhile.
   const token = claim(lease.id, 1);
   if (token === undefined) return;
   refresh(lease);
@@ -60,7 +63,7 @@ export function refundLeased({ policy, keyValues }: Charge, spent: Spent): void 
   unclaim(lease.id);
 }
 
-/** One subtraction, from the cell of all workers. */
+/** Subtracts once from the cell of all workers. */
 export function spend({ record, cell }: Lease, cost: number, nowUs: number): boolean {
   if (!isLive(record, nowUs)) return false;
   if (cost > 1 && unitsIn(cell) < cost) return false;
@@ -71,7 +74,7 @@ export function spend({ record, cell }: Lease, cost: number, nowUs: number): boo
   return true;
 }
 
-/** The units are not there, as far as this worker knows: another may have heard of more. */
+/** This worker knows of no units, but another worker may have received more: reads the record again. */
 export function spendElse(lease: Lease, cost: number): boolean {
   const { record } = lease;
   const { acknowledged, name } = record;
@@ -90,7 +93,7 @@ export function allow(lease: Lease, check: Check, outcome: Outcome): boolean {
   return true;
 }
 
-/** After a spend. */
+/** Called after units were spent. */
 function mergePermission({ record }: Lease, policy: CompiledPolicy, merged: MergedDecision): void {
   const limit = policy.limits[record.mostRestrictive] as CompiledLimit;
   decision.allowed = true;
@@ -107,7 +110,7 @@ export function refuse(lease: Lease, check: Check, outcome: Outcome, untilUs: nu
   return false;
 }
 
-/** @param untilUs when units may be had again, by the stopwatch */
+/** @param untilUs when units may be available again, by the stopwatch */
 function mergeRefusal({ record }: Lease, policy: CompiledPolicy, merged: MergedDecision, untilUs: number): void {
   const nowUs = stopwatchUs();
   const limit = policy.limits[record.mostRestrictive] as CompiledLimit;

@@ -1,4 +1,4 @@
-// Looks every few ms at the leases that were asked for, so that units are there before requests need them.
+// Checks the leases in use every few milliseconds, so that units are there before requests need them.
 
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import { stopwatchUs } from "../../runtime/stopwatch.ts";
@@ -6,22 +6,24 @@ import { forgetBegun, look } from "./exchange.ts";
 import { forgetKnownLeases, keepLease, knownLease, type Lease, refresh } from "./leases.ts";
 
 const lookEverySeconds = 0.005;
-/** Of a watcher that was not seen for so long nginx has dropped the timer. */
+/** If a watcher has not run for this long, nginx has dropped its timer. */
 const watcherGoneUs = 1_000_000;
-/** Units a horizon. */
+/** In units per horizon. */
 const leastDemand = 0.1;
 
 let watched: Lease[] = [];
-/** When the watcher was last seen, or begun. */
+/** When the watcher last ran, or was started. */
 let watcherSeenUs = 0;
 let watchers = 0;
 
-/** Looks at a lease, and watches it if it is in use. */
+/** Checks a lease, and watches it if it is in use. */
 export function lookAndWatch(lease: Lease): void {
   if (look(lease)) watch(lease);
 }
 
-/** What this worker knows of them besides the records. Those that are watched are so until they have given back what they hold. */
+/**
+ * Forgets what this worker knows of leases besides the records. Watched leases stay watched until they have returned their units.
+ */
 export function forgetLeases(): void {
   forgetKnownLeases();
   for (const lease of watched) {
@@ -37,7 +39,7 @@ function watch(lease: Lease): void {
   keepWatching(stopwatchUs());
 }
 
-/** Where leases are to be watched, and nobody does. */
+/** Starts a watcher if there are leases to watch and none runs. */
 export function keepWatching(nowUs: number): void {
   if (watched.length === 0 || nowUs - watcherSeenUs < watcherGoneUs || ngx.worker.exiting()) return;
   watchers += 1;
@@ -46,7 +48,10 @@ export function keepWatching(nowUs: number): void {
   if (started !== undefined) watcherSeenUs = nowUs;
 }
 
-/** Until there are none to be watched, another does, or the worker is to end: the others go on with what it leaves. */
+/**
+ * Runs until there are no leases to watch, another watcher runs, or the worker ends: then the other workers go on with its
+ * leases.
+ */
 function watchAll(watcher: number): void {
   while (watched.length > 0 && watcher === watchers && !ngx.worker.exiting()) {
     watcherSeenUs = stopwatchUs();
@@ -55,7 +60,7 @@ function watchAll(watcher: number): void {
     watched = [];
     for (const lease of leases) {
       const [looked, failure] = pcall(look, lease);
-      if (!looked) warnSparingly("a lease was not looked at", `${failure}`);
+      if (!looked) warnSparingly("a lease was not checked", `${failure}`);
       if (isInUse(lease)) keepWatched(lease);
       else lease.watched = false;
     }
@@ -64,12 +69,15 @@ function watchAll(watcher: number): void {
   if (watcher === watchers) watcherSeenUs = 0;
 }
 
-/** Not where next to nothing is asked for and nothing in hand. */
+/** A lease is not in use if next to nothing is requested and no units are left. */
 function isInUse({ record }: Lease): boolean {
   return record.demand >= leastDemand || record.out > 0 || record.waiting === 1;
 }
 
-/** Or whoever has its place in this worker: only the policy may have been compiled anew. Not where it has other limits by now. */
+/**
+ * Keeps watching the lease, or the one that has taken its place in this worker: perhaps only the policy was compiled again. A
+ * lease with other limits is not watched.
+ */
 function keepWatched(lease: Lease): void {
   const known = knownLease(lease);
   if (known === undefined || known === lease) {

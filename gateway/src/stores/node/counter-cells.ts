@@ -1,16 +1,16 @@
-// A counter as it lies in the shared dict. Its head is one cell: a number with 32 bits of flags beside it.
+// The format of a counter in the shared dict. Its head is one cell: a number with 32 bits of flags beside it.
 //
-//   buckets        value: the moment in whole µs           flags: the quota-ths of a µs
+//   buckets        value: the moment in whole µs           flags: the fraction of a µs, in quota-ths
 //   fixed-window   value: units used, so that incr works   flags: the window's index, modulo 2^32
 //   sliding ones   value: the newest tick in µs            flags: units that count
 //
-// The entries of the sliding ones are packed numbers of 32 bits in further cells, of half a page of the dict at most: the
-// first begins with the head's moment and count, then first, length, capacity, start and offset of the ring. A sliding-log,
-// which asks for entries every time, has this cell in the head's place; until there are entries, moment and count are all
-// that is there.
+// The entries of the sliding ones are packed numbers of 32 bits in further cells, each of half a page of the dict at most. The first
+// of these cells begins with the head's moment and count, followed by first, length, capacity, start and offset of the ring. A
+// sliding-log, which needs its entries every time, has this cell in place of the head; until there are entries, the cell holds only
+// moment and count.
 //
-// A key is 16 characters that stand for the counter's family (96 bits of the SHA-1 of app, policy, limit, algorithm and
-// window, in base64, so that a counter takes 128 bytes), then the key values; of a cell of entries, behind its number and ":".
+// A key is 16 characters for the counter's family (96 bits of the SHA-1 of app, policy, limit, algorithm and window, in base64, so
+// that a counter takes 128 bytes), followed by the key values. The key of a cell of entries has the cell's number and ":" in front.
 
 import { type Counter, newCounter } from "../../../../limiter/src/algorithms/charge-all.ts";
 import { type CounterState, type Ring, wrap } from "../../../../limiter/src/algorithms/counter-state.ts";
@@ -25,26 +25,31 @@ import { isCalm, overflowMayGrow, takeFromReserve } from "./counter-memory.ts";
 import { loadPacked, savePacked } from "./packed-cells.ts";
 
 export interface CellCounter extends Counter {
-  /** Of the head's cell: what incr counts at. */
+  /** Key of the head's cell, which incr counts at. */
   key: string;
-  /** Whether it lies in the overflow, where several keys have one counter: see shared-cells.ts. */
+  /** Whether the counter is in the overflow, where several keys share one counter: see shared-cells.ts. */
   shared: boolean;
-  /** There, without entries, the page that it lies in, and where: see packed-cells.ts. */
+  /** In the overflow, for a counter without entries: the key of its page and its place in it, see packed-cells.ts. */
   page: string;
   slot: number;
-  /** Whether the entries were fetched: they are saved with the head then. */
+  /** Whether the entries were fetched; if so, they are saved with the head. */
   ringLoaded: boolean;
-  /** Whether entries were found, of this head or an earlier one: left there, a clock that steps could make them its own. */
+  /**
+   * Whether entries were found, of this head or an earlier one. If they stayed in the dict, a step of the clock could make the
+   * head take them for its own.
+   */
   ringStored: boolean;
-  /** A cell that was asked for had been evicted. */
+  /** A requested cell had been evicted. */
   cellMissing: boolean;
-  /** Of the first cell of entries as it is stored; 0 where it is not, or was not fetched. */
+  /** Bytes of the first cell of entries as stored; 0 if it is not stored or was not fetched. */
   storedBytes: number;
-  /** Entries that there is room for in what is stored. */
+  /** How many entries the stored cells have room for. */
   storedCapacity: number;
-  /** The running sum before the oldest entry, when it was fetched. */
+  /** The running sum before the oldest entry, as of the fetch. */
   oldestStart: number;
-  /** The first cell of entries. What lies here or later beyond the counter's capacity is an earlier counter's. */
+  /**
+   * The first cell of entries. Data beyond the counter's capacity, here or in later cells, is left over from an earlier counter.
+   */
   readonly firstCell: LuaTable<number, number>;
   readonly laterCells: LaterCell[];
 }
@@ -55,25 +60,25 @@ interface LaterCell {
   changed: boolean;
 }
 
-/** A hundred years; the shared dict counts its ms in a long. */
+/** A hundred years: the shared dict keeps its milliseconds in a long. */
 const longestLifetimeSeconds = 3_155_760_000;
 
 const headNumbers = 8;
-/** Of a head without entries: its moment and count. */
+/** For a head without entries: its moment and count. */
 const loneHeadNumbers = 3;
 const entriesInFirstCell = 236;
 const entriesPerCell = 240;
 const bytesPerNumber = 4;
 const bytesPerEntry = 8;
 const bytesInFirstCell = headNumbers * bytesPerNumber + entriesInFirstCell * bytesPerEntry;
-/** What the dict takes for a cell besides its key and value. */
+/** The bytes that the dict takes for a cell besides its key and value. */
 const cellBytes = 68;
 
-/** By counter family: limits that were edited, and bring up their counters again, are of the same. */
+/** By counter family. Limits that were edited but keep their counters have the same family. */
 const familyCharacters = sharing<string>();
 /** A log without entries: moment and count. */
 const emptyLog = string.rep("\0", loneHeadNumbers * bytesPerNumber);
-/** Of the characters that stand for the counter's family. */
+/** Length of the characters for the counter's family. */
 const prefixLength = 16;
 /** No counter's key has ":" among its first 16 characters. */
 const trialPrefix = "?:";
@@ -101,12 +106,12 @@ export function counterKey(limit: CompiledLimit, keyValues: string): string {
   return (limit.cellPrefix ?? newPrefix(limit)) + keyValues;
 }
 
-/** Where the counter lies. */
+/** Returns the dict that holds the counter. */
 export function dictOf({ shared }: CellCounter): SharedDict {
   return shared ? overflowDict : countersDict;
 }
 
-/** A value that says nothing, such as a counter of this kind begins with. */
+/** Returns an empty value, with which a counter of this kind begins. */
 export function emptyCell({ algorithm }: Rate): string | number {
   return algorithm === "sliding-log" ? emptyLog : 0;
 }
@@ -121,7 +126,7 @@ function newPrefix(limit: CompiledLimit): string {
 /**
  * Reads a counter; `rate`, `cost` and `key` are set.
  *
- * @returns false, with the state of a counter never seen, when there is no such cell
+ * @returns false if there is no such cell; the state is then that of a counter that was never used
  */
 export function loadCounter(counter: CellCounter, nowUs: number): boolean {
   if (counter.shared) return loadShared(counter, nowUs);
@@ -143,7 +148,7 @@ function loadShared(counter: CellCounter, nowUs: number): boolean {
   return found;
 }
 
-/** The head alone, from what the dict has at the counter's key. */
+/** Reads only the head, from the dict's value at the counter's key. */
 export function takeHead(
   counter: CellCounter,
   value: number | string | undefined,
@@ -151,12 +156,12 @@ export function takeHead(
   nowUs: number,
 ): boolean {
   const { rate } = counter;
-  // What another counter had here, of another algorithm perhaps, must not be saved under this one's name.
+  // Data of another counter in this work space, perhaps of another algorithm, must not be saved under this key.
   if (counter.ringLoaded) forgetRing(counter);
   if (rate.algorithm === "sliding-log") {
     takeLog(counter, value as string | undefined);
   } else if (rate.algorithm === "fixed-window" && value !== undefined) {
-    // The index nearest to now's among those that end in the stored 32 bits.
+    // Takes the index nearest to the current one that ends in the stored 32 bits.
     const index = math.floor(nowUs / rate.windowUs);
     let behind = (index - (flags ?? 0)) % wrap;
     if (behind >= wrap / 2) behind -= wrap;
@@ -169,7 +174,7 @@ export function takeHead(
   return value !== undefined;
 }
 
-/** Whether deciding takes entries that are not there yet. */
+/** Returns whether the decision needs entries that have not been fetched. */
 export function asksForEntries(counter: CellCounter, nowUs: number): boolean {
   const { rate } = counter;
   return keepsEntries(rate) && !counter.ringLoaded && needsRing(rate, counter, nowUs, counter.cost);
@@ -180,7 +185,7 @@ export function saveCounter(counter: CellCounter, nowUs: number): boolean {
   return keepCounter(counter, lifetimeUs(counter.rate, counter, nowUs));
 }
 
-/** The same for a counter that is to be kept for so long. */
+/** The same for a counter with the given lifetime. */
 export function keepCounter(counter: CellCounter, lifeUs: number): boolean {
   const { rate } = counter;
   if (counter.shared && !keepsEntries(rate)) return savePacked(counter, counter.page, counter.slot, lifeUs);
@@ -194,23 +199,23 @@ export function keepCounter(counter: CellCounter, lifeUs: number): boolean {
   if (counter.ringLoaded && (isLog || counter.ringStored || counter.length > 0))
     stored = saveRing(counter, lifeSeconds);
   if (isLog) return stored;
-  // Entries that found no room are missed as evicted ones are: late, and never too early.
+  // Entries that found no room are treated like evicted ones: their units expire late, never too early.
   return storeWhereItLies(counter, counter.key, counter.atUs, lifeSeconds, counter.count);
 }
 
-/** A lifetime of 0 would be for ever, so a started ms counts whole. */
+/** Rounds up to whole milliseconds, because a lifetime of 0 would mean for ever. */
 export function lifeSecondsOf(lifeUs: number): number {
   return math.min(math.ceil(lifeUs / 1000) / 1000, longestLifetimeSeconds);
 }
 
-/** Fetches the entries, where deciding did not ask for them: a refund does. */
+/** Fetches the entries if the decision did not need them: a refund does. */
 export function loadRing(counter: CellCounter): void {
   if (!keepsEntries(counter.rate) || counter.ringLoaded) return;
   const [stored] = dictOf(counter).get<string>(entriesKey(counter, 0));
   takeEntries(counter, stored);
 }
 
-/** The entries, from what the dict has at the key of their first cell. */
+/** Reads the entries, from the dict's value at the key of their first cell. */
 export function takeEntries(counter: CellCounter, stored: string | undefined): void {
   counter.ringLoaded = true;
   counter.storedBytes = stored === undefined ? 0 : stored.length;
@@ -218,7 +223,7 @@ export function takeEntries(counter: CellCounter, stored: string | undefined): v
   takeCell(firstCell, stored);
   const moment = momentIn(firstCell);
   counter.ringStored = moment > 0;
-  // Entries of a time before this head are no longer its own.
+  // Entries with a moment earlier than the head's do not belong to it any more.
   if (moment === counter.atUs) takeRing(counter, firstCell);
 }
 
@@ -250,7 +255,8 @@ function takeRing(counter: CellCounter, numbers: LuaTable<number, number>): void
   counter.offset = numbers.get(7);
   if (counter.length === 0) return;
   counter.oldestStart = cellRing.startAt(counter, counter.first);
-  // The oldest entry was evicted; or the head was, and made anew in the same tick: these sums are not those of its units.
+  // Either the oldest entry was evicted, or the head was, and was made again in the same tick: these sums are not those of its
+  // units.
   const taken = (counter.start - counter.oldestStart) % wrap;
   if (counter.cellMissing || taken > counter.count) forgetEntries(counter);
   counter.cellMissing = false;
@@ -285,9 +291,9 @@ function momentIn(numbers: LuaTable<number, number>): number {
   return numbers.get(0) * wrap + numbers.get(1);
 }
 
-/** @returns whether the first cell is stored */
+/** @returns whether the first cell was stored */
 function saveRing(counter: CellCounter, lifeSeconds: number): boolean {
-  // What stood in for an evicted cell holds for this request alone: stored, it would be taken for entries.
+  // The stand-in for an evicted cell is valid for this request only: if stored, it would be taken for entries.
   if (counter.cellMissing || (counter.capacity > counter.storedCapacity && !mayGrow(counter))) forgetEntries(counter);
   packHead(counter);
   const key = entriesKey(counter, 0);
@@ -302,7 +308,7 @@ function saveRing(counter: CellCounter, lifeSeconds: number): boolean {
   return stored;
 }
 
-/** Where memory is scarce, what grows takes it from those who come as newcomers do. */
+/** While memory is scarce, a ring that grows takes memory from the same reserve as new counters do. */
 function mayGrow(counter: CellCounter): boolean {
   if (counter.shared) return overflowMayGrow();
   if (isCalm()) return true;
@@ -311,21 +317,21 @@ function mayGrow(counter: CellCounter): boolean {
   return takeFromReserve(string.sub(key, 1, prefixLength), (capacity - storedCapacity) * bytesPerEntry, lifeSeconds);
 }
 
-/** What a cell takes of the dict. @param bytes of its value */
+/** Returns the memory that a cell takes in the dict. @param bytes of its value */
 export function slabOfCell(key: string, bytes: number): number {
   return slabOf(cellBytes + key.length + bytes);
 }
 
-/** To store a value of another size, nginx frees the old one first, and may not find room for the new one then. */
+/** To store a value of another size, nginx frees the old one first, and may then find no room for the new one. */
 function isSameSlab(key: string, bytes: number, storedBytes: number): boolean {
   return slabOfCell(key, bytes) === slabOfCell(key, storedBytes);
 }
 
 /**
- * Makes sure that a first cell of another size will find room before the one that is stored is freed. Where there is none, the
- * cell keeps its size, and a counter that no longer fits forgets its entries: all its units count as the newest ones then.
+ * Makes sure that there is room for a first cell of another size before the stored one is freed. If there is none, the cell keeps
+ * its size, and a counter that no longer fits forgets its entries: then all its units count as the newest.
  *
- * @returns the bytes to store
+ * @returns the number of bytes to store
  */
 function roomFor(counter: CellCounter, key: string, bytes: number): number {
   const dict = dictOf(counter);
@@ -359,7 +365,7 @@ function saveLaterCells(counter: CellCounter, lifeSeconds: number): void {
     const cell = counter.laterCells[later] as LaterCell;
     if (!cell.changed) continue;
     const bytes = bytesOfCell(counter, later + 1);
-    // One that finds no room is missed as an evicted one is.
+    // A cell that finds no room is treated like an evicted one.
     if (bytes > 0) {
       storeWhereItLies(counter, entriesKey(counter, later + 1), ffi.string(cell.numbers, bytes), lifeSeconds, 0);
     }
@@ -379,7 +385,7 @@ export function entriesKey({ rate, key }: CellCounter, index: number): string {
   return index === 0 && rate.algorithm === "sliding-log" ? key : `${index}:${key}`;
 }
 
-/** A later cell of entries, fetched when it is first asked for. */
+/** Returns a later cell of entries, which is fetched when it is first needed. */
 function openCell(counter: CellCounter, index: number): LaterCell {
   const cell = counter.laterCells[index - 1] ?? newCell(counter, index);
   if (!cell.loaded) {
@@ -393,7 +399,7 @@ function openCell(counter: CellCounter, index: number): LaterCell {
 
 function newCell(counter: CellCounter, index: number): LaterCell {
   const { laterCells } = counter;
-  // In order, so that the list has no holes.
+  // Created in order, so that the list has no holes.
   for (let made = laterCells.length; made < index; made++) {
     laterCells.push({ numbers: ffi.new("uint32_t[?]", 2 * entriesPerCell), loaded: false, changed: false });
   }
@@ -401,9 +407,9 @@ function newCell(counter: CellCounter, index: number): LaterCell {
 }
 
 /**
- * An evicted cell: as if nothing that is older had come back, and none of its units before the newest's do. Late, and
- * never too early. At the next charge, or when one of its entries has become the oldest, all entries are forgotten, and
- * count as the newest's.
+ * Stands in for an evicted cell: it is as if no older unit had expired, and as if none of this cell's units expired before the
+ * newest. So units expire late, never too early. At the next charge, or when one of these entries becomes the oldest, all entries
+ * are forgotten, and their units count as the newest.
  */
 function standIn(counter: CellCounter, cell: LaterCell): void {
   counter.cellMissing = true;
@@ -435,7 +441,10 @@ function putEntry(counter: CellCounter, slot: number, tick: number, start: numbe
   cell.changed = true;
 }
 
-/** Room for one more entry at least, such that the last cell fills its slab; a sixteenth more where there are very many. */
+/**
+ * Returns a capacity for at least one more entry, such that the last cell fills its slab; for very many entries, a sixteenth
+ * more.
+ */
 function roomierCapacity(counter: CellCounter, most: number): number {
   const { capacity } = counter;
   const wanted = capacity + 1 + (capacity >= 16 * entriesPerCell ? math.floor(capacity / 16) : 0);
@@ -447,7 +456,7 @@ function roomierCapacity(counter: CellCounter, most: number): number {
   return math.min(before + math.min(room, index === 0 ? entriesInFirstCell : entriesPerCell), most);
 }
 
-/** What nginx's slabs have for so many bytes: powers of two up to half a page, then whole pages. */
+/** Returns the slab size that nginx uses for this many bytes: powers of two up to half a page, then whole pages. */
 function slabOf(bytes: number): number {
   if (bytes <= 128) return 128;
   if (bytes <= 256) return 256;
@@ -470,7 +479,7 @@ export const cellRing: Ring = {
   },
 };
 
-/** Moves the oldest entry to slot 0, and those before it behind the last; a ring that grows is full. */
+/** Moves the oldest entry to slot 0, and the entries before it behind the last one. A ring that grows is full. */
 function turnFirstCell({ firstCell, first, capacity }: CellCounter): void {
   if (first === 0) return;
   const headBytes = headNumbers * bytesPerNumber;
@@ -495,7 +504,7 @@ function turnEntries(counter: CellCounter): void {
   }
 }
 
-/** What lies in the dict under the number of a new cell is not asked for. */
+/** Opens new cells without reading data that may be in the dict under their numbers. */
 function openCells(counter: CellCounter, capacity: number): void {
   const cells = math.ceil((capacity - entriesInFirstCell) / entriesPerCell);
   for (let index = 1; index <= cells; index++) {
@@ -506,24 +515,24 @@ function openCells(counter: CellCounter, capacity: number): void {
 }
 
 /**
- * Evicts nothing: an existing cell of the same size is overwritten where it is, and takes no memory.
+ * Stores a cell without evicting anything: an existing cell of the same size is overwritten in place and takes no further memory.
  *
  * @returns false: there is no memory for it
  */
 export function storeCell(key: string, value: number | string, lifeSeconds: number, flags: number): boolean {
-  // The dict takes flags as signed numbers of 32 bits.
+  // The dict takes flags as signed 32-bit numbers.
   const signedFlags = flags < wrap / 2 ? flags : flags - wrap;
   const [stored, , forcible] = countersDict.safe_set(key, value, lifeSeconds, signedFlags);
   if (forcible) countEvent("evictions");
   return stored === true;
 }
 
-/** The same in the overflow. By itself, so that LuaJIT knows on the way of every decision which dict it is. */
+/** The same in the overflow. It is a separate function so that LuaJIT knows the dict on every path of a decision. */
 export function storeShared(key: string, value: number | string, lifeSeconds: number, flags: number): boolean {
   return overflowDict.safe_set(key, value, lifeSeconds, flags < wrap / 2 ? flags : flags - wrap)[0] === true;
 }
 
-/** Where the counter lies. */
+/** Stores a cell in the dict that holds the counter. */
 function storeWhereItLies(
   { shared }: CellCounter,
   key: string,

@@ -1,8 +1,8 @@
-// Where the counter of a key lies: in a cell of its own where there is one, else in the overflow while the cell that the key shares
-// there still counts something, else wherever there is memory. So a key whose units lie in the overflow stays there until that cell
-// has emptied, and every operation finds the same place again.
+// Where the counter of a key is: in a cell of its own if there is one; else in the overflow, while the cell that the key shares
+// there still counts something; else wherever there is memory. So a key whose units are in the overflow stays there until that
+// cell is empty, and every operation finds the same place again.
 //
-// The lock of the policy and the key is held meanwhile, where workers must agree. That of the shared cells is taken after it.
+// If workers must agree, the caller holds the lock of the policy and the key. The lock of the shared cells is acquired after it.
 
 import { capacity, keepsEntries, type Rate } from "../../../../limiter/src/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
@@ -14,15 +14,17 @@ import { acquire, acquireBeside, release } from "./key-lock.ts";
 import { emptyPage, loadPacked } from "./packed-cells.ts";
 import { type SharedCell, sharedCell, sharedLock } from "./shared-cells.ts";
 
-/** nowhere: there is no memory left at all, and what would be counted there is refused. */
+/** nowhere: there is no memory left at all, and a request that would be counted there is refused. */
 export type Place = "own" | "shared" | "nowhere";
 
-/** What a cell takes at least. */
+/** The least memory that a cell takes. */
 const cellBytes = 128;
-/** What was taken for a counter is free again, should the request not use it. */
+/** If the request does not use the memory reserved for a counter, it is free again after this time. */
 const reservedSeconds = 1;
 
-/** For a limit that has no cell of its own for this key. Where memory is scarce, the cell is there afterwards and says nothing. */
+/**
+ * Finds a place for a limit that has no cell of its own for this key. If memory is scarce, an empty cell exists there afterwards.
+ */
 export function placeNewcomer(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string): Place {
   if (isCalm()) return "own";
   const shared = sharedCell(limit, keyValues);
@@ -32,7 +34,7 @@ export function placeNewcomer(policy: CompiledPolicy, limit: CompiledLimit, keyV
   return shared !== undefined && reserveShared(limit, shared) ? "shared" : "nowhere";
 }
 
-/** The counter is that of the overflow: to be loaded. */
+/** Points the counter to its cell in the overflow; the caller then loads it. */
 export function moveToShared(counter: CellCounter, limit: CompiledLimit, keyValues: string): void {
   const cell = sharedCell(limit, keyValues);
   if (cell === undefined) return;
@@ -43,9 +45,9 @@ export function moveToShared(counter: CellCounter, limit: CompiledLimit, keyValu
 }
 
 /**
- * Reads a counter from where it lies; `rate` and `cost` are set.
+ * Reads a counter from its place; `rate` and `cost` are set.
  *
- * @returns false, with the state of a counter never seen, where it lies nowhere
+ * @returns false if it has no place; the state is then that of a counter that was never used
  */
 export function loadPlaced(counter: CellCounter, limit: CompiledLimit, keyValues: string, nowUs: number): boolean {
   counter.shared = false;
@@ -59,7 +61,7 @@ export function loadPlaced(counter: CellCounter, limit: CompiledLimit, keyValues
   return false;
 }
 
-/** Finds a place for one that lies nowhere yet, and is to be saved. @returns false: there is no memory for it */
+/** Finds a place for a counter that has none yet and will be saved. @returns false: there is no memory for it */
 export function findPlace(
   counter: CellCounter,
   policy: CompiledPolicy,
@@ -72,10 +74,10 @@ export function findPlace(
 }
 
 /**
- * Waits for the locks of all counters of a policy and key, those of the overflow too. Yields.
+ * Waits for the locks of all counters of a policy and key, including those of the overflow. Yields.
  *
  * @param lock that of the counters' own cells
- * @returns which are to be released
+ * @returns the locks to release
  */
 export function acquireAll(lock: string, policy: CompiledPolicy, keyValues: string): string[] {
   const held: string[] = [];
@@ -109,7 +111,7 @@ function reserve(dict: SharedDict, key: string, value: string | number): boolean
   return made === true || failure === "exists";
 }
 
-/** A bucket that is empty needs so long to fill; of a window two are kept. */
+/** An empty bucket needs this long to fill; of a window, two are kept. */
 function longestLifeSeconds(rate: Rate): number {
   const windows = math.max(2, capacity(rate) / rate.quota);
   return math.max(1, (windows * rate.windowUs) / 1_000_000);

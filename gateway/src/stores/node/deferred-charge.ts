@@ -1,5 +1,6 @@
-// What requests took after they went on, in this nginx's shared memory: see limiter/src/algorithms/deferred-charge.ts. A debt is a cell of its
-// own behind "debt:", a text "1700000120000000 1700000000000000 5": paidAtUs, sinceUs and quota.
+// Charges that are made after requests were admitted, in this nginx's shared memory: see
+// limiter/src/algorithms/deferred-charge.ts. A debt is a cell of its own whose key begins with "debt:". Its value is a text,
+// "1700000120000000 1700000000000000 5": paidAtUs, sinceUs and quota.
 
 import { type Decision, emptyDecision } from "../../../../limiter/src/algorithms/decision.ts";
 import {
@@ -35,21 +36,21 @@ import { lockOf, mustAgree } from "./node-counters.ts";
 /** No counter's key has ":" among its first 16 characters. */
 const debtPrefix = "debt:";
 
-/** Tells clients when to try again where there is no memory to count them. */
+/** Clients are told to try again after this time if there is no memory to count them. */
 const uncountedRetryUs = 1_000_000;
 
 /** Work space: what is read here is written before anything yields. */
 const counter = newCellCounter();
 const debt: Debt = { paidAtUs: 0, sinceUs: 0, quota: 1 };
 const decision = emptyDecision();
-/** The moment from which the counter stands for itself: what it owes is paid then. */
+/** The moment from which the counter's state is in force: its debt is paid then. */
 let standsUs = 0;
 
 /**
- * Whether a request may go on whose units are settled later. Charges nothing. May yield where workers must agree.
+ * Returns whether a request may pass whose charge is deferred. Charges nothing. May yield if workers must agree.
  *
- * @param limits those of the policy, or a node's share of them
- * @param verdict hears every limit; undefined when nobody is to be told
+ * @param limits of the policy, or a node's share of them
+ * @param merged receives every limit; undefined if nothing is reported
  */
 export function admitDeferredOnNode(
   policy: CompiledPolicy,
@@ -68,7 +69,11 @@ export function admitDeferredOnNode(
   return allowed;
 }
 
-/** Charges every limit what a request took, whether it is there or not. May yield where workers must agree. @param units 1 or more */
+/**
+ * Charges the units that a request used to every limit, available or not. May yield if workers must agree.
+ *
+ * @param units 1 or more
+ */
 export function chargeDeferredOnNode(
   policy: CompiledPolicy,
   limits: readonly CompiledLimit[],
@@ -81,7 +86,7 @@ export function chargeDeferredOnNode(
   if (held !== undefined) releaseAll(held);
 }
 
-/** What a request would be told of one limit. Charges nothing. @returns work space: to be read before the next call */
+/** Returns what a request would be told about one limit. Charges nothing. @returns work space: read it before the next call */
 export function describeWithDebt(limit: CompiledLimit, keyValues: string, now: number): Decision {
   load(limit, keyValues, now);
   admitsWithDebt(limit.rate, counter, cellRing, now, standsUs, decision);
@@ -97,7 +102,7 @@ export function forgetDebt(key: string): void {
 function admitDeferredCell(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string, now: number): boolean {
   const found = load(limit, keyValues, now);
   let allowed = admitsWithDebt(limit.rate, counter, cellRing, now, standsUs, decision);
-  // Where there is no memory now, what the response takes could not be charged.
+  // If there is no memory now, the units that the response uses could not be charged.
   if (allowed && !found && !isCalm() && !findPlace(counter, policy, limit, keyValues)) {
     allowed = false;
     decision.allowed = false;
@@ -117,30 +122,30 @@ function chargeDeferredCell(
 ): undefined {
   const { rate } = limit;
   const found = load(limit, keyValues, now);
-  if (!found && !findPlace(counter, policy, limit, keyValues)) return forgo(policy);
+  if (!found && !findPlace(counter, policy, limit, keyValues)) return noteUnstored(policy);
   loadRing(counter);
   const paidAtUs = chargeDeferred(rate, counter, cellRing, standsUs, units);
-  if (!keepCounter(counter, paidAtUs - now + lifetimeUs(rate, counter, paidAtUs))) return forgo(policy);
+  if (!keepCounter(counter, paidAtUs - now + lifetimeUs(rate, counter, paidAtUs))) return noteUnstored(policy);
   if (paidAtUs === now) return;
   const text = string.format("%.0f %.0f %.0f", paidAtUs, now, rate.quota);
   const key = debtPrefix + counter.key;
   const lifeSeconds = lifeSecondsOf(paidAtUs - now);
   if (!counter.shared && mayKeep(policy, key, text, lifeSeconds) && storeCell(key, text, lifeSeconds, 0)) return;
-  if (!storeShared(key, text, lifeSeconds, 0)) forgo(policy);
+  if (!storeShared(key, text, lifeSeconds, 0)) noteUnstored(policy);
 }
 
-/** Beside its counter: where memory is scarce, a policy takes no more of it with debts than with counters. */
+/** For a debt beside its counter: while memory is scarce, a policy takes no more of it with debts than with counters. */
 function mayKeep({ counterPrefix }: CompiledPolicy, key: string, text: string, lifeSeconds: number): boolean {
   if (isCalm() || countersDict.get(key)[0] !== undefined) return true;
   return takeFromReserve(counterPrefix, slabOfCell(key, text.length), lifeSeconds);
 }
 
-function forgo({ app, policy }: CompiledPolicy): undefined {
+function noteUnstored({ app, policy }: CompiledPolicy): undefined {
   countEvent("unstored-charges");
-  warnSparingly("what a response took was not charged, because there is no memory for it", `${app}/${policy.name}`);
+  warnSparingly("a response was not charged, because there is no memory for the charge", `${app}/${policy.name}`);
 }
 
-/** Fills `standsUs`. @returns whether the counter is there */
+/** Fills `standsUs`. @returns whether the counter exists */
 function load(limit: CompiledLimit, keyValues: string, now: number): boolean {
   const { rate } = limit;
   counter.rate = rate;
@@ -155,7 +160,7 @@ function load(limit: CompiledLimit, keyValues: string, now: number): boolean {
   return found;
 }
 
-/** A debt that found no room beside its counter lies in the overflow. */
+/** A debt that found no room beside its counter is in the overflow. */
 function storedDebt(): string | undefined {
   const key = debtPrefix + counter.key;
   const [stored] = dictOf(counter).get<string>(key);

@@ -1,7 +1,7 @@
-// One holder at a time for a key, among all workers of this nginx. A free lock is taken by one `safe_add` of its key, as
-// lua-resty-lock's first step is an `add`, which would evict another's lock where the dict is full. Only who finds it taken waits:
-// by lua-resty-lock where the runtime has it, else by the same contract in our own words. A lock whose holder was killed falls
-// open by itself.
+// A lock for a key, with one holder at a time among all workers of this nginx. A free lock is acquired by one `safe_add` of its
+// key: lua-resty-lock begins with `add`, which would evict another lock if the dict is full. Only a caller that finds the lock
+// taken waits, by lua-resty-lock if it is installed, else by an implementation of the same contract here. A lock whose holder was
+// killed expires.
 
 import { countEvent } from "../../metrics/counts.ts";
 import { lockLibrary } from "../../runtime/lua-modules.ts";
@@ -9,27 +9,33 @@ import { locksDict } from "../../runtime/shared-memory.ts";
 import { stopwatchSeconds } from "../../runtime/stopwatch.ts";
 
 /**
- * How long a lock outlives a holder that was killed. Holding takes microseconds: nothing yields meanwhile but the wait for a
- * second lock, which is shorter.
+ * How long a lock outlives a holder that was killed. A lock is held for microseconds: nothing yields meanwhile except the wait
+ * for a second lock, which is shorter than this.
  */
 const holdSeconds = 0.5;
 const timeoutSeconds = 0.6;
-/** Beside a lock that is held. What is left of that one then is for a worker that stands still as long. */
+/**
+ * The timeout while another lock is held. The rest of that lock's lifetime is a margin for a worker that is blocked for that
+ * long.
+ */
 const timeoutBesideSeconds = 0.4;
-/** Where there is no memory for a lock. It comes back when others are released, which takes microseconds, or not soon. */
+/**
+ * The timeout if there is no memory for a lock. Memory is available again when other locks are released, which takes
+ * microseconds, or not soon.
+ */
 const memoryTimeoutSeconds = 0.02;
 const firstPauseSeconds = 0.001;
 const pauseGrowth = 2;
 const longestPauseSeconds = 0.02;
 
-/** The lua-resty-locks that this worker had to wait for and holds now. */
+/** The lua-resty-locks that this worker had to wait for and now holds. */
 const heldLocks: Record<string, RestyLock | undefined> = {};
 let heldCount = 0;
 
 /**
- * Waits for the lock. May yield to other requests before it is had, never after.
+ * Waits for the lock. May yield to other requests before it is acquired, never after.
  *
- * @returns false when it was not had in time: whoever goes on without it may lose another's simultaneous charge
+ * @returns false if it was not acquired in time: going on without it may lose a simultaneous charge by another worker
  */
 export function acquire(key: string): boolean {
   const [free, failure] = locksDict.safe_add(key, true, holdSeconds);
@@ -37,8 +43,8 @@ export function acquire(key: string): boolean {
 }
 
 /**
- * The same for who has just taken another lock, and releases it after this wait: that one must not have lapsed meanwhile, and be
- * another's.
+ * The same for a caller that has just acquired another lock, and releases that one after this wait: the first lock must not
+ * expire meanwhile and be acquired by another worker.
  */
 export function acquireBeside(key: string): boolean {
   const [free, failure] = locksDict.safe_add(key, true, holdSeconds);
@@ -46,15 +52,15 @@ export function acquireBeside(key: string): boolean {
 }
 
 /**
- * Deletes the key, as lua-resty-lock does. A holder must be done within `holdSeconds`: after that another may hold the lock,
- * and would lose it.
+ * Deletes the key, as lua-resty-lock does. A holder must be done within `holdSeconds`: after that another worker may hold the
+ * lock, and would lose it.
  */
 export function release(key: string): void {
   if (heldCount === 0 || !releaseResty(key)) locksDict.delete(key);
 }
 
 function waitFor(key: string, failure: string | undefined): boolean {
-  // Where it is memory that was missing, lua-resty-lock would evict a lock that another holds.
+  // If memory was missing, lua-resty-lock would evict another worker's lock.
   return counted(
     lockLibrary === undefined || failure !== "exists" ? waitOwn(key, failure, timeoutSeconds) : waitResty(key),
   );
@@ -65,7 +71,7 @@ function counted(acquired: boolean): boolean {
   return acquired;
 }
 
-/** @param failure why it was not had at once */
+/** @param failure why the lock was not acquired at once */
 function waitOwn(key: string, failure: string | undefined, longestSeconds: number): boolean {
   const begunAtSeconds = stopwatchSeconds();
   let pause = firstPauseSeconds;
@@ -73,7 +79,7 @@ function waitOwn(key: string, failure: string | undefined, longestSeconds: numbe
   while (true) {
     const patience = reason === "no memory" ? memoryTimeoutSeconds : longestSeconds;
     const left = patience - (stopwatchSeconds() - begunAtSeconds);
-    // nginx sleeps whole ms.
+    // nginx sleeps for whole milliseconds.
     if (left < firstPauseSeconds) return false;
     ngx.sleep(math.min(pause, left));
     const [free, again] = locksDict.safe_add(key, true, holdSeconds);
@@ -84,7 +90,8 @@ function waitOwn(key: string, failure: string | undefined, longestSeconds: numbe
 }
 
 function waitResty(key: string): boolean {
-  // An object for each wait: lua-resty-lock frees the key of one that is thrown away, which must not be another's by then.
+  // A new object for each wait: lua-resty-lock deletes its key when an object is collected, which must not be another holder's by
+  // then.
   const [lock] = (lockLibrary as NonNullable<typeof lockLibrary>).new("sluice_locks", {
     exptime: holdSeconds,
     timeout: timeoutSeconds,
@@ -100,7 +107,7 @@ function waitResty(key: string): boolean {
   return true;
 }
 
-/** @returns false when the lock was free and no lua-resty-lock holds it */
+/** @returns false if no lua-resty-lock holds the lock */
 function releaseResty(key: string): boolean {
   const lock = heldLocks[key];
   if (lock === undefined) return false;

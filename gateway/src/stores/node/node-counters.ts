@@ -1,7 +1,7 @@
 // Counts in this nginx's shared memory.
 //
-// Deciding is read, compute, write with no yield between, which needs no lock with one worker. With several, a single
-// fixed window takes an atomic incr; everything else holds the lock of its policy and key values.
+// A decision reads, computes and writes without a yield in between, so it needs no lock with one worker. With several workers, a
+// policy with a single fixed window uses an atomic incr; everything else holds the lock of its policy and key values.
 
 import { chargeAll } from "../../../../limiter/src/algorithms/charge-all.ts";
 import { renewSlots } from "../../../../limiter/src/algorithms/concurrency.ts";
@@ -50,16 +50,16 @@ import {
 import { acquire, acquireBeside, release } from "./key-lock.ts";
 import { sharedLock } from "./shared-cells.ts";
 
-/** How long a former generation of workers may still be answering after a reload. */
+/** How long workers of the previous generation may still answer requests after a reload. */
 const reloadOverlapSeconds = 60;
-/** Tells clients when to try again where there is no memory to count them. */
+/** Clients are told to try again after this time if there is no memory to count them. */
 const uncountedRetryUs = 1_000_000;
-/** Should it pass after all, locks are taken that need not be. */
+/** If this time does pass, locks are acquired needlessly. */
 const longestTimerSeconds = 86_400 * 365;
 
 /** Work space: what is read here is written before anything yields. */
 const counters: CellCounter[] = [];
-/** The one of a policy with a single limit. */
+/** The counter of a policy with a single limit. */
 const lone = newCellCounter();
 const decision = emptyDecision();
 
@@ -67,11 +67,11 @@ let workersShare = true;
 let overlapUntilSeconds = 0;
 let exiting = false;
 
-/** @param generation how many times this nginx has read its configuration */
+/** @param generation how often this nginx has read its configuration */
 export function openNodeStore(workers: number, generation: number): void {
   workersShare = workers > 1;
   overlapUntilSeconds = generation > 1 ? ngx.now() + reloadOverlapSeconds : 0;
-  // nginx calls all timers early as the worker begins to exit. To ask it for every decision costs as much as a tenth of one.
+  // nginx runs all timers early when the worker begins to exit. To query that at every decision would cost up to a tenth of one.
   ngx.timer.at(longestTimerSeconds, () => {
     exiting = true;
   });
@@ -80,10 +80,10 @@ export function openNodeStore(workers: number, generation: number): void {
 /**
  * Decides one policy for one key and charges it: all limits or none.
  *
- * @param limits those of the policy, or a node's share of them
- * @param verdict hears every limit; undefined when nobody is to be told
- * @param receipt is filled with the moment that each counter's state has after its charge, which a refund asks for, negative
- *   where the counter lies in the overflow; undefined when there will be none
+ * @param limits of the policy, or a node's share of them
+ * @param merged receives every limit; undefined if nothing is reported
+ * @param chargedAt receives the moment of each counter's state after its charge, which a refund needs. It is negative if the
+ * counter is in the overflow. Undefined if there will be no refund
  * @returns whether the request is allowed
  */
 export function decideOnNode(
@@ -105,10 +105,10 @@ export function decideOnNode(
   }
   const lock = lockOf(policy, keyValues);
   const locked = acquire(lock);
-  // Another worker may have opened the window while we waited; its cell is then charged by incr alone.
+  // Another worker may have opened the window during the wait; then its cell is charged by incr alone.
   if (window !== undefined) allowed = chargeByIncr(policy, first, window, keyValues, merged, chargedAt);
   if (allowed === undefined) {
-    // The lock bears the name of the first limit's cell.
+    // The lock has the name of the first limit's cell.
     if (alone) allowed = chargeCell(policy, first, lock, keyValues, merged, chargedAt);
     else allowed = chargeCells(policy, limits, keyValues, merged, chargedAt);
   }
@@ -117,12 +117,12 @@ export function decideOnNode(
 }
 
 /**
- * Gives back what `decideOnNode` charged, when a later policy refused the request.
+ * Refunds what `decideOnNode` charged, when a later policy refused the request.
  *
- * Only what is still owed: units of a window that has ended, or that a bucket has refilled meanwhile, are the next
- * requests' already, and to give them back as well would mint them.
+ * Refunds only units that are still owed: units of a window that has ended, or that a bucket has refilled meanwhile, are already
+ * available to the next requests, and refunding them as well would create units.
  *
- * @param receipt what the charge filled
+ * @param chargedAt as the charge filled it
  */
 export function refundOnNode(
   policy: CompiledPolicy,
@@ -149,20 +149,20 @@ function refundCells(
   }
 }
 
-/** From the place that was charged: another that the counter has meanwhile owes nothing. */
+/** Refunds at the place that was charged: if the counter has another place by now, nothing is owed there. */
 function refundCell(limit: CompiledLimit, keyValues: string, cost: number, chargedAtUs: number): undefined {
   if (chargedAtUs < 0) return refundShared(limit, keyValues, cost, -chargedAtUs);
   const key = counterKey(limit, keyValues);
   const [value, flags] = countersDict.get<number | string>(key);
   if (value === undefined) return;
-  takeUp(key, limit.rate, cost, value, flags);
+  loadHead(key, limit.rate, cost, value, flags);
   if (keepsEntries(limit.rate)) return refundEntries(chargedAtUs);
   if (lone.rate.algorithm !== "fixed-window") {
     const now = nowUs();
     refund(lone.rate, lone, cellRing, now, chargedAtUs, cost);
     saveCounter(lone, now);
   } else if (lone.atUs === chargedAtUs) {
-    // A clock that stepped may have left this window and met it again, and its units with it: no fewer than none are used.
+    // A clock step may have left this window and entered it again, and dropped its units: the count must not become negative.
     countersDict.incr(key, -math.min(cost, lone.count));
   }
 }
@@ -189,8 +189,14 @@ function refundEntries(chargedAtUs: number): undefined {
   saveCounter(lone, now);
 }
 
-/** The head of a counter into `lone`. */
-function takeUp(key: string, rate: Rate, cost: number, value: number | string | undefined, flags: number | undefined) {
+/** Loads the head of a counter into `lone`. */
+function loadHead(
+  key: string,
+  rate: Rate,
+  cost: number,
+  value: number | string | undefined,
+  flags: number | undefined,
+) {
   lone.key = key;
   lone.rate = rate;
   lone.cost = cost;
@@ -199,11 +205,11 @@ function takeUp(key: string, rate: Rate, cost: number, value: number | string | 
 }
 
 /**
- * Holds slots of concurrency for another life.
+ * Renews concurrency slots for another lifetime.
  *
- * @param receipt of the charge or the last renewal
- * @returns the moment in which they are held now, as a receipt has it; undefined when they were lost and are not to be had
- *   again yet
+ * @param chargedAt of the charge or the last renewal
+ * @returns the moment at which the slots are now held, in the form of `chargedAt`; undefined if they were lost and cannot be
+ * taken again yet
  */
 export function renewOnNode(
   policy: CompiledPolicy,
@@ -216,7 +222,7 @@ export function renewOnNode(
   const counter = prepared(0, limit, keyValues, policy.policy.cost);
   let renewedAtUs: number | undefined;
   if (chargedAt < 0) moveToShared(counter, limit, keyValues);
-  // What was held in a cell that is gone is held where the key counts now.
+  // Slots held in a cell that is gone are renewed where the key counts now.
   const found = loadCounter(counter, now) || loadPlaced(counter, limit, keyValues, now);
   if (found || findPlace(counter, policy, limit, keyValues)) {
     loadRing(counter);
@@ -228,7 +234,8 @@ export function renewOnNode(
 }
 
 /**
- * Makes a node's share begin where Redis left off: to be called before each decision by it. Yields where workers must agree.
+ * Makes a node's share start from what Redis last reported. Call this before each decision by the share. Yields if workers must
+ * agree.
  *
  * @param limits the share
  */
@@ -246,23 +253,23 @@ export function beginShareOnNode(
     const found = loadPlaced(counter, limit, keyValues, now);
     if (keepsEntries(limit.rate)) loadRing(counter);
     if (!beginShare(limit.rate, counter, cellRing, known, now)) continue;
-    // Where there is no memory, the decision refuses.
+    // If there is no memory, the decision refuses.
     if (found || findPlace(counter, policy, limit, keyValues)) saveCounter(counter, now);
   }
   if (held !== undefined) releaseAll(held);
 }
 
-/** For all limits of the policy; the first one's cell has its name already. */
+/** Returns the lock for all limits of the policy: the key of the first limit's cell, which exists as a string anyway. */
 export function lockOf({ limits }: CompiledPolicy, keyValues: string): string {
   return counterKey(limits[0] as CompiledLimit, keyValues);
 }
 
-/** Whether another worker may be deciding at the same moment: of this generation, or one that a reload is replacing. */
+/** Returns whether another worker may decide at the same moment: one of this generation, or one that a reload is replacing. */
 export function mustAgree(): boolean {
   return workersShare || (overlapUntilSeconds > 0 && ngx.now() < overlapUntilSeconds) || exiting;
 }
 
-/** Reads, decides and writes every counter. The caller sees to it that nobody else does meanwhile. */
+/** Reads, decides and writes every counter. The caller ensures that no other worker does so meanwhile. */
 function chargeCells(
   policy: CompiledPolicy,
   limits: readonly CompiledLimit[],
@@ -270,7 +277,7 @@ function chargeCells(
   merged: MergedDecision | undefined,
   chargedAt: number[] | undefined,
 ): boolean {
-  // By its places: LuaJIT searches for the length of a table.
+  // Indexes instead of the length: LuaJIT has to search for the length of a table.
   if (limits[1] === undefined) {
     const limit = limits[0] as CompiledLimit;
     return chargeCell(policy, limit, counterKey(limit, keyValues), keyValues, merged, chargedAt);
@@ -285,7 +292,7 @@ function chargeCells(
   return chargeLoaded(policy, limits, merged, chargedAt, now);
 }
 
-/** Of counters that are loaded, wherever they lie. */
+/** Charges counters that are loaded, wherever they are. */
 function chargeLoaded(
   policy: CompiledPolicy,
   limits: readonly CompiledLimit[],
@@ -310,8 +317,9 @@ function chargeLoaded(
 }
 
 /**
- * The same where a counter has no cell of its own, and memory is or was scarce: it may lie in the overflow, which has locks of its
- * own. Places first, while the lock of the key is held and nothing is loaded, since the other lock may have to be waited for.
+ * The same if a counter has no cell of its own, and memory is or was scarce: the counter may be in the overflow, which has locks
+ * of its own. Places are found first, while the lock of the key is held and nothing is loaded, because the other lock may require
+ * a wait.
  */
 function chargeElsewhere(
   policy: CompiledPolicy,
@@ -344,7 +352,7 @@ function chargeElsewhere(
   return allowed;
 }
 
-/** What cannot be counted is not admitted. */
+/** A request that cannot be counted is not admitted. */
 function refuseUncounted(
   policy: CompiledPolicy,
   { name, rate }: CompiledLimit,
@@ -367,11 +375,10 @@ function refuseUncounted(
 }
 
 /**
- * The same for one limit, as most policies have: loops that turn once cost LuaJIT a trace each.
+ * The same for one limit, as most policies have: loops that run once cost LuaJIT a trace each.
  *
- * The dict is asked while as little as possible is in hand. Traces part behind that call, where a counter is new or its
- * entries are; what is in hand there has to be carried over into the next trace, and LuaJIT gives up where that is more
- * than there are registers.
+ * The dict is read while as few values as possible are live. Traces branch after that call, if a counter or its entries are new.
+ * All live values have to be carried over into the next trace, and LuaJIT aborts if they are more than there are registers.
  */
 function chargeCell(
   policy: CompiledPolicy,
@@ -383,7 +390,7 @@ function chargeCell(
 ): boolean {
   const [value, flags] = countersDict.get<number | string>(key);
   if (value === undefined && !isCalm()) return chargeElsewhere(policy, [limit], keyValues, merged, chargedAt);
-  takeUp(key, limit.rate, policy.policy.cost, value, flags);
+  loadHead(key, limit.rate, policy.policy.cost, value, flags);
   if (keepsEntries(limit.rate)) return chargeEntries(policy, limit, merged, chargedAt);
   return chargeLone(policy, limit, merged, chargedAt);
 }
@@ -402,7 +409,7 @@ function chargeEntries(
   return chargeLone(policy, limit, merged, chargedAt);
 }
 
-/** Decides for `lone`, which is there whole. */
+/** Decides for `lone`, which is completely loaded. */
 function chargeLone(
   policy: CompiledPolicy,
   limit: CompiledLimit,
@@ -424,9 +431,9 @@ function chargeLone(
 }
 
 /**
- * One fixed window without a lock: reads the cell, and where its window is open charges it by one atomic incr.
+ * Charges one fixed window without a lock: reads the cell, and if its window is open charges it by one atomic incr.
  *
- * @returns undefined when the cell's window is another one: opening a window needs the lock
+ * @returns undefined if the cell has another window: opening a window needs the lock
  */
 function chargeByIncr(
   policy: CompiledPolicy,
@@ -447,7 +454,7 @@ function chargeByIncr(
     const key = counter.key;
     const [used] = countersDict.incr(key, cost);
     if (used === undefined) return undefined;
-    // Others may have charged between our read and our incr: what incr says is what counts.
+    // Other workers may have charged between the read and the incr: the result of the incr is authoritative.
     counter.count = used;
     if (used > rate.quota) {
       countersDict.incr(key, -cost);
@@ -463,7 +470,7 @@ function chargeByIncr(
   return allowed;
 }
 
-/** A counter of the work space, ready to be loaded. */
+/** Returns a counter of the work space, ready to be loaded. */
 function prepared(index: number, limit: CompiledLimit, keyValues: string, cost: number): CellCounter {
   let counter = counters[index];
   if (counter === undefined) {

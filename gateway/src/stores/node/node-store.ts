@@ -38,9 +38,9 @@ function admit(this: void, checks: readonly Check[], outcome: Outcome): boolean 
 }
 
 /**
- * Decides one check by these limits, and charges it unless its response is charged later.
+ * Decides one check by these limits, and charges it unless its charge is deferred.
  *
- * @param limits those of the policy, or a node's share of them
+ * @param limits of the policy, or a node's share of them
  */
 export function admitOnNode(
   { policy, keyValues, chargedAt }: Check,
@@ -67,7 +67,7 @@ export function refundOnNodeLater(this: void, charge: Charge): void {
     const charges = late;
     late = [];
     for (const each of charges) {
-      // What goes wrong with one refund does not keep the others.
+      // An error in one refund must not prevent the others.
       const [refunded, defect] = pcall(refundNow, [each]);
       if (!refunded) warnSparingly(stayCharged, `${defect}`);
     }
@@ -77,7 +77,7 @@ export function refundOnNodeLater(this: void, charge: Charge): void {
   warnSparingly(stayCharged, failure);
 }
 
-const stayCharged = "units stay charged, and slots until their time to live is over";
+const stayCharged = "a refund failed: units stay charged, and slots stay taken until their time to live is over";
 
 function renew(this: void, charges: readonly Charge[], note: NoteRenewal): void {
   for (const charge of charges) {

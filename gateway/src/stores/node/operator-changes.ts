@@ -1,4 +1,4 @@
-// What operators do with one counter in this nginx's shared memory: look at it, forget it, give units back.
+// Operators' orders about one counter in this nginx's shared memory: read it, forget it, or add units back.
 
 import { emptyDecision } from "../../../../limiter/src/algorithms/decision.ts";
 import { admits, capacity, describe, lifetimeUs } from "../../../../limiter/src/algorithms/rate.ts";
@@ -27,13 +27,13 @@ import { lockOf, mustAgree } from "./node-counters.ts";
 const counter = newCellCounter();
 const decision = emptyDecision();
 
-/** What the counters say now; charges nothing. */
+/** Reads the current state of the counters; charges nothing. */
 export function readOnNode(policy: CompiledPolicy, keyValues: string): CounterReading[] {
   const now = nowUs();
   const readings: CounterReading[] = [];
   for (const limit of policy.limits) {
     const { name, rate } = limit;
-    // What is told of a limit is told as to a request of one unit; of what is settled later, with what is owed.
+    // A limit is reported as to a request of one unit; if the charge is deferred, the debt is included.
     let reported = decision;
     if (policy.deferred) {
       reported = describeWithDebt(limit, keyValues, now);
@@ -49,10 +49,10 @@ export function readOnNode(policy: CompiledPolicy, keyValues: string): CounterRe
 }
 
 /**
- * As if they were never used, debts too. May yield where workers must agree.
+ * Resets the counters to unused, and their debts too. May yield if workers must agree.
  *
- * A counter in the overflow is others' too, whose units stay: the key gets a cell of its own, which goes before the shared one for
- * as long as that remembers what it counts now.
+ * A counter in the overflow belongs to other keys too, whose units stay. So the key gets an empty cell of its own, which takes
+ * precedence over the shared one for as long as the shared one remembers its current units.
  */
 export function forgetOnNode(policy: CompiledPolicy, keyValues: string): void {
   const held = mustAgree() ? acquireAll(lockOf(policy, keyValues), policy, keyValues) : undefined;
@@ -65,7 +65,7 @@ export function forgetOnNode(policy: CompiledPolicy, keyValues: string): void {
     counter.key = counterKey(limit, keyValues);
     const dict = dictOf(counter);
     dict.delete(counter.key);
-    // Later cells of entries are those of no counter then, and end by themselves.
+    // Later cells of entries then belong to no counter, and expire.
     dict.delete(entriesKey(counter, 0));
     forgetDebt(counter.key);
     if (lifeUs > 0 && !storeCell(counter.key, emptyCell(rate), lifeSecondsOf(lifeUs), 0)) {
@@ -79,9 +79,9 @@ export function forgetOnNode(policy: CompiledPolicy, keyValues: string): void {
 }
 
 /**
- * Gives units back, as far as they count. May yield where workers must agree.
+ * Adds units back, as far as they count. May yield if workers must agree.
  *
- * @param name of the limit; undefined: of every one
+ * @param name of the limit; undefined: all limits
  */
 export function topUpOnNode(policy: CompiledPolicy, keyValues: string, name: string | undefined, units: number): void {
   const held = mustAgree() ? acquireAll(lockOf(policy, keyValues), policy, keyValues) : undefined;
@@ -99,14 +99,14 @@ function topUpCell(limit: CompiledLimit, keyValues: string, units: number, now: 
   const { atUs, count } = counter;
   topUp(rate, counter, cellRing, now, units);
   if (rate.algorithm === "fixed-window" && counter.atUs === atUs && !counter.shared) {
-    // Others may charge by incr meanwhile, which needs no lock.
+    // Other workers may charge by incr meanwhile, which needs no lock.
     dictOf(counter).incr(counter.key, counter.count - count);
   } else {
     saveCounter(counter, now);
   }
 }
 
-/** @returns whether the counter is there */
+/** @returns whether the counter exists */
 function load(limit: CompiledLimit, keyValues: string, now: number): boolean {
   counter.rate = limit.rate;
   counter.cost = 1;

@@ -1,27 +1,28 @@
-// When the overflow has begun, and the secret by which keys are dealt out to its cells: nobody outside can tell which keys share
-// one. Both lie in its dict, so that all workers, and those after a reload, know the same.
+// The start time of the overflow, and the secret that assigns keys to its cells, so that nobody outside can find out which keys
+// share one. Both are stored in the overflow's dict, so that all workers, including those after a reload, use the same.
 
 import { randomBytes } from "../../runtime/files.ts";
 import { overflowDict } from "../../runtime/shared-memory.ts";
 
 const seedKey = "seed";
 const secretBytes = 32;
-/** Every worker has noticed by then: until all know of it, nobody puts a counter there. */
+/** By then every worker has noticed the start: before that, no worker puts a counter into the overflow. */
 const noticedAfterSeconds = 0.05;
 
 let seed: string | undefined;
 let begunAtSeconds = 0;
 
-/** Memory has become scarce. */
+/** Called when memory has become scarce. */
 export function beginOverflow(): void {
   if (overflowHasBegun()) return;
-  // LuaJIT's own numbers are the same in each process, and pid and time can be tried: whoever has the secret picks a victim's cell.
+  // LuaJIT's own random numbers are the same in each process, and pid and time can be guessed: whoever knows the secret can
+  // choose a victim's cell.
   const random = randomBytes(secretBytes) ?? "";
   const secret = ngx.md5(`${random} ${ngx.worker.pid()} ${ngx.now()} ${math.random()} ${tostring({})}`);
   overflowDict.safe_add(seedKey, string.format("%.3f %s", ngx.now(), secret));
 }
 
-/** Whether counters may be there, for as long as nginx runs. */
+/** Returns whether the overflow may contain counters. Once true, this stays so as long as nginx runs. */
 export function overflowHasBegun(): boolean {
   if (seed !== undefined) return true;
   const [stored] = overflowDict.get<string>(seedKey);
@@ -35,6 +36,6 @@ export function overflowHasBegun(): boolean {
 export function overflowSeed(): string | undefined {
   if (!overflowHasBegun()) return undefined;
   const now = ngx.now();
-  // A clock that has stepped back says nothing about how long ago it was.
+  // If the clock has stepped back, it does not show how long ago the start was.
   return now - begunAtSeconds >= noticedAfterSeconds || now < begunAtSeconds ? seed : undefined;
 }

@@ -1,9 +1,9 @@
-// Counters of the overflow that are no more than a moment and a count lie close together, some fifty in one entry of its dict: each
-// takes 18 bytes there instead of 128, so that there are seven times as many, and as many fewer keys share one.
+// Counters of the overflow that consist only of a moment and a count are packed, some fifty in one entry of its dict. Each takes
+// 18 bytes there instead of 128, so there are seven times as many cells, and as many fewer keys share one.
 //
-//   8 bytes: when the page ends, in µs since the epoch; then of each counter 8 bytes its moment and 8 bytes its count
+//   8 bytes: when the page ends, in µs since the epoch; then for each counter 8 bytes for its moment and 8 bytes for its count
 //
-// Whoever writes a page holds its lock, where workers must agree.
+// If workers must agree, the writer of a page holds its lock.
 
 import type { Rate } from "../../../../limiter/src/algorithms/rate.ts";
 import { nowUs } from "../../runtime/clock.ts";
@@ -15,19 +15,19 @@ interface State {
   count: number;
 }
 
-/** Such that a page with its key and what nginx adds fills a slab of 1024 bytes. */
+/** Chosen so that a page, with its key and nginx's overhead, fills a slab of 1024 bytes. */
 export const statesPerPage = 57;
 export const pageBytes = 1024;
 const numbers = 1 + 2 * statesPerPage;
 const bytes = 8 * numbers;
 
-/** In which nothing was counted. */
+/** A page without any counts. */
 export const emptyPage = string.rep("\0", bytes);
 
 /** Work space: what is read here is written before anything yields. */
 const page = ffi.new("double[?]", numbers);
 
-/** @returns false, with the state of a counter never seen, where nothing counts there any more */
+/** @returns false if nothing counts there any more; the state is then that of a counter that was never used */
 export function loadPacked(state: State, rate: Rate, key: string, slot: number, now: number): boolean {
   takePage(key);
   state.atUs = page.get(1 + 2 * slot);
@@ -50,7 +50,7 @@ export function savePacked({ atUs, count }: State, key: string, slot: number, li
   return overflowDict.safe_set(key, ffi.string(page, bytes), lifeSeconds)[0] === true;
 }
 
-/** Whether a cell of its own would still be kept for it: what has run out is as if never used. */
+/** Returns whether a cell of its own would still be kept for this state: a state that has run out counts as never used. */
 function isCounting({ atUs }: State, rate: Rate, now: number): boolean {
   if (atUs === 0) return false;
   return rate.algorithm === "fixed-window" ? now < atUs + 2 * rate.windowUs : now <= atUs;

@@ -1,6 +1,7 @@
-// The overflow: what finds no memory for a cell of its own is counted in a cell that several keys of the limit share. Nobody is
-// counted too little by that, and its price is that some are refused for what others took. A key is always dealt to the same cell,
-// by a hash that nobody outside can compute; all limits of a policy deal it to pages of the same number, under one lock.
+// The overflow: a counter that finds no memory for a cell of its own is counted in a cell that several keys of the limit share.
+// No key is counted too low because of that; the price is that some requests are refused for units that other keys took. A key is
+// always assigned to the same cell, by a hash that nobody outside can compute. All limits of a policy assign it to pages with the
+// same number, under one lock.
 
 import { keepsEntries, type Rate } from "../../../../limiter/src/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
@@ -10,20 +11,20 @@ import { overflowSeed } from "./overflow-seed.ts";
 import { pageBytes, statesPerPage } from "./packed-cells.ts";
 
 export interface SharedCell {
-  /** Distinguishes it; with entries, its key in the dict of the overflow. */
+  /** Identifies the cell; with entries, this is its key in the overflow's dict. */
   readonly key: string;
-  /** Without entries: the key of the page that it lies in, and where. */
+  /** Without entries: the key of its page, and its place there. */
   readonly page: string;
   readonly slot: number;
 }
 
-/** One limit takes a quarter of the dict at most, where a cell with entries is no larger than 128 bytes. */
+/** One limit takes at most a quarter of the dict if a cell with entries is no larger than 128 bytes. */
 const pages = math.max(1, math.floor(overflowDict.capacity() / 4 / pageBytes));
 const cellsWithEntriesPerPage = pageBytes / 128;
 /** No counter's key has ":" among its first 16 characters. */
 const lockPrefix = "shared:";
 
-/** The cell that this key has a part in; undefined: the overflow has not begun. */
+/** Returns the cell that this key shares; undefined: the overflow has not begun. */
 export function sharedCell(limit: CompiledLimit, keyValues: string): SharedCell | undefined {
   const seed = overflowSeed();
   if (seed === undefined) return undefined;
@@ -34,14 +35,17 @@ export function sharedCell(limit: CompiledLimit, keyValues: string): SharedCell 
 }
 
 /**
- * Overrides have cells of their own: what a large bucket owes is more than a small one can, which would take it for a clock that has
- * stepped back, and forgive it. By eight characters, with which a page fits its slab.
+ * Overrides have cells of their own: a large bucket may owe more than a small one can, and the small one would take that for a
+ * step of the clock and forgive it. Eight characters are used, with which a page fits its slab.
  */
 function ownerOf({ owner }: CompiledLimit): string {
   return owner === undefined ? "" : `:${string.sub(ngx.md5(owner), 1, 8)}`;
 }
 
-/** The lock of the pages that this key has a part in, for all limits of the policy and its overrides; undefined: the overflow has not begun. */
+/**
+ * Returns the lock of the pages of this key, for all limits of the policy and its overrides; undefined: the overflow has not
+ * begun.
+ */
 export function sharedLock({ counterPrefix }: CompiledPolicy, keyValues: string): string | undefined {
   const seed = overflowSeed();
   return seed === undefined ? undefined : `${lockPrefix}${counterPrefix}${hashOf(seed, keyValues) % pages}`;
@@ -51,7 +55,7 @@ function cellsPerPage(rate: Rate): number {
   return keepsEntries(rate) ? cellsWithEntriesPerPage : statesPerPage;
 }
 
-/** 48 bits: what a page and a place in it are taken from. */
+/** 48 bits, from which the page and the place in it are derived. */
 function hashOf(seed: string, keyValues: string): number {
   const [a, b, c, d, e, f] = string.byte(ngx.sha1_bin(seed + keyValues), 1, 6);
   const high = ((a as number) * 256 + (b as number)) * 256 + (c as number);

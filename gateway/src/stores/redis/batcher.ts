@@ -1,12 +1,12 @@
-// Group commit: what many requests ask of Redis at the same time goes there together. While one light thread of the worker
-// waits for replies, requests put what they ask into the batch that it sends next; nothing waits for a batch to fill. A
-// request that comes when nobody else is asking calls Redis itself. Where Redis takes long, a few batches are under way at a
-// time: a request waits for one reply at most, not for the one before its own as well.
+// Group commit: the checks that many requests submit at the same time go to Redis together. While one light thread of the worker
+// waits for replies, requests add their checks to the batch that it sends next; nothing waits for a batch to fill. A request that
+// comes while no other request waits calls Redis itself. If Redis is slow, a few batches are in flight at a time: a request waits
+// for at most one reply, and not also for the one before its own.
 //
-// A request waits as long as Redis answers anybody. Once Redis has been silent for a whole deadline, all who wait are released
-// and decided without it. The reply is read all the same: it tells what was charged.
+// A request waits as long as Redis answers anything. Once Redis has been silent for a whole deadline, all waiting requests are
+// released and decided without it. The reply is still read, because it shows what was charged.
 //
-// With Redis Cluster there is a lane for each slot, because no script may be given keys of several.
+// With Redis Cluster there is a batch queue for each slot, because no script may be given keys of several slots.
 
 import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
 import { countBatch, countLate } from "../../metrics/redis-calls.ts";
@@ -55,45 +55,45 @@ interface Batch {
   waiting: number;
   /** Undefined until it is sent. */
   patience: Patience | undefined;
-  /** Nobody waits for it any more, though its reply is still read. */
+  /** No request waits for it any more, though its reply is still read. */
   released: boolean;
 }
 
-/** Deals with questions, at most a batch's, that nobody waited for: what was charged in vain goes back. Yields. */
+/** Processes checks, at most a batch's, whose requests did not wait: refunds what was charged in vain. Yields. */
 type Reconcile = (this: void, settings: RedisSettings, pendingChecks: readonly PendingCheck[]) => void;
 
 interface BatchQueue {
   readonly settings: RedisSettings;
   readonly group: number;
   readonly reconcile: Reconcile;
-  /** Those that wait to be sent, in this order; requests join the last. */
+  /** Batches that wait to be sent, in this order; requests join the last. */
   batches: Batch[];
-  /** Whether the thread lives. */
+  /** Whether the queue's thread lives. */
   running: boolean;
   idle: boolean;
   readonly work: Semaphore;
-  /** Threads that live besides, as long as there is something to send. */
+  /** Additional threads, which live as long as there is something to send. */
   beside: number;
-  /** Whether one of them has not begun yet. */
+  /** Whether one of them has not started yet. */
   coming: boolean;
   /** Requests that are calling Redis themselves, and when the last of them began. */
   direct: number;
   directAtMs: number;
 }
 
-/** Redis does nothing else meanwhile: about a ms. */
+/** Redis does nothing else while it executes a batch, which takes about a millisecond. */
 const mostCountersPerBatch = 256;
-/** Of a lane. What a request asks beyond is not decided by Redis. */
+/** For each queue. Redis does not decide checks beyond this. */
 const mostBatchesWaiting = 32;
-/** Each is a running timer, of which nginx allows 256 unless told otherwise. */
+/** Each thread is a running timer, of which nginx allows 256 by default. */
 const mostThreads = 64;
 const lingerSeconds = 0.05;
-/** What has not been sent after that is sent by a thread beside the lane's. */
+/** A batch that has not been sent after this time is sent by an additional thread. */
 const besideAfterSeconds = 0.005;
 const mostBeside = 3;
 const silent = "no reply within the deadline";
 const tooMany = "too many requests wait for Redis";
-/** nginx frees what a thread's connections took only when the thread ends. */
+/** nginx frees what a thread's connections allocated only when the thread ends. */
 const mostFlushesPerThread = 10_000;
 
 const queues: Record<number, BatchQueue | undefined> = {};
@@ -146,7 +146,7 @@ export function submitTo(queue: BatchQueue, pending: PendingCheck): void {
 function mayCallDirectly(queue: BatchQueue, inQueue: boolean): boolean {
   if (queue.running || (inQueue && startThread(queue))) return false;
   const now = nowMs();
-  // A request whose client went away in the middle of its call never ended it.
+  // A request whose client went away during its call never ended it.
   if (queue.direct > 0 && now - queue.directAtMs > 2 * longestWaitMs(queue.settings.deadlineMs)) queue.direct = 0;
   if (queue.direct > 0 && startThread(queue)) return false;
   queue.direct += 1;
@@ -190,7 +190,7 @@ function join(batch: Batch, pending: PendingCheck): void {
   shared.pendingChecks.push(pending);
 }
 
-/** The batch that is sent next and still has room. */
+/** Returns the batch that is sent next and still has room. */
 function openBatch(queue: BatchQueue, counters: number): Batch | undefined {
   const { batches } = queue;
   let batch = batches[batches.length - 1];
@@ -235,7 +235,7 @@ function awaitLateReply(queue: BatchQueue, batch: Batch, pending: PendingCheck, 
   while (leftSeconds > 0) {
     keepTicking(leftSeconds);
     const [ready] = batch.ready.wait(leftSeconds);
-    // Where the reply came in the same moment, it counts.
+    // A reply that came at the same moment counts.
     if (ready || pending.numbers !== undefined || pending.failure !== undefined) return;
     leftSeconds = limitSeconds - (patienceSeconds() - beganAtSeconds);
     if (stopwatchSeconds() >= endsAtSeconds) break;
@@ -254,41 +254,45 @@ interface Kept {
   readonly pending: PendingCheck;
 }
 
-/** What a request has submitted and must not lose: the last comes last. */
+/** The checks that a request has submitted and must not lose, in the order of submission. */
 const pendingField = newRequestField<Kept[]>((kept) => {
   for (const { queue, pending } of kept) {
-    // The queue's thread refunds what there is no reply to yet.
+    // The queue's thread refunds checks that have no reply yet.
     if (pending.numbers === undefined) pending.abandoned = true;
     else reconcileSoon(queue, [pending]);
   }
 });
 
-/** For a check that must not be lost with its request: should the client go away while it waits, what it was charged is refunded. */
+/** For a check that must not be lost with its request: if the client goes away during the wait, its charge is refunded. */
 export function keepPending(queue: BatchQueue, pending: PendingCheck): void {
   const kept = ofRequest(pendingField);
   if (kept === undefined) keepForRequest(pendingField, [{ queue, pending }]);
   else kept.push({ queue, pending });
 }
 
-/** Forgets what the current request has submitted last. */
+/** Forgets the last check that the current request submitted. */
 export function forgetPending(): void {
   const kept = ofRequest(pendingField) as Kept[];
   kept.pop();
   if (kept.length === 0) takeFromRequest(pendingField);
 }
 
-/** In a thread of its own: nobody who waits for Redis waits for it. */
+/** Runs in a thread of its own, so that no request that waits for Redis waits for this. */
 export function reconcileSoon({ settings, reconcile }: BatchQueue, pendingChecks: readonly PendingCheck[]): void {
   for (const pending of pendingChecks) pending.abandoned = true;
   const failure = runSoon(() => reconcile(settings, pendingChecks));
-  if (failure !== undefined) warnSparingly("units stay charged, and slots until their time to live is over", failure);
+  if (failure !== undefined)
+    warnSparingly(
+      "a refund failed: units stay charged, and slots stay taken until their time to live is over",
+      failure,
+    );
 }
 
 function startThread(queue: BatchQueue): boolean {
   if (threads >= mostThreads) return false;
   const failure = runSoon(() => serve(queue));
   if (failure !== undefined) {
-    warnSparingly("requests ask Redis one by one", failure);
+    warnSparingly("requests call Redis one by one, because a thread for batches could not start", failure);
     return false;
   }
   threads += 1;
@@ -296,7 +300,7 @@ function startThread(queue: BatchQueue): boolean {
   return true;
 }
 
-/** The thread of a lane. It ends when nobody has asked for a while. */
+/** The thread of a queue. It ends when nothing has been submitted for a while. */
 function serve(queue: BatchQueue): void {
   for (let flushes = 0; flushes < mostFlushesPerThread; flushes++) {
     if (queue.batches.length === 0) {
@@ -312,7 +316,7 @@ function serve(queue: BatchQueue): void {
   if (queue.batches.length > 0) startThread(queue);
 }
 
-/** Sends what waits although replies to what went before are still to come. */
+/** Sends waiting batches although replies to earlier batches are still outstanding. */
 function sendBeside(queue: BatchQueue): void {
   if (queue.batches.length === 0 || queue.coming || queue.beside >= mostBeside || threads >= mostThreads) return;
   if (runSoon(() => serveBeside(queue)) !== undefined) return;
@@ -330,7 +334,7 @@ function serveBeside(queue: BatchQueue): void {
   queue.beside -= 1;
 }
 
-/** @returns false: the lane went on without this thread, because Redis was silent for so long */
+/** @returns false: the queue went on without this thread, because Redis was silent for so long */
 function sendNext(queue: BatchQueue, beside: boolean): boolean {
   const batch = queue.batches.shift() as Batch;
   const { settings } = queue;
@@ -338,8 +342,8 @@ function sendNext(queue: BatchQueue, beside: boolean): boolean {
   batch.patience = patience;
   const [flushed, failure] = pcall(flush, settings, batch, patience);
   endWatch(patience);
-  if (!flushed) warnSparingly("a batch was not decided", `${failure}`);
-  // Before anybody who has his reply goes on: his question may then be another's.
+  if (!flushed) warnSparingly("a defect in Sluice left a batch of requests undecided by Redis", `${failure}`);
+  // Before a request with a reply goes on: it may reuse its pending check for another one.
   const abandoned = abandonedOf(batch, flushed);
   if (batch.released) threads -= 1;
   else batch.ready.post(batch.waiting);
@@ -347,7 +351,7 @@ function sendNext(queue: BatchQueue, beside: boolean): boolean {
   return !batch.released;
 }
 
-/** Redis has been silent for a whole deadline. */
+/** Called when Redis has been silent for a whole deadline. */
 function release(queue: BatchQueue, batch: Batch, beside: boolean): void {
   noteSilentServer(queue.settings, batch.patience as Patience, queue.group);
   batch.released = true;
@@ -402,7 +406,7 @@ function flush(settings: RedisSettings, batch: Batch, patience: Patience): void 
   }
 }
 
-/** Of those whose asker still waits. */
+/** Returns the keys of the checks whose requests still wait. */
 function keysOf({ keys, pendingChecks }: SharedCall): string[] {
   const sent: string[] = [];
   for (let i = 0; i < keys.length; i++) {
@@ -417,7 +421,7 @@ function keysOf({ keys, pendingChecks }: SharedCall): string[] {
   return sent;
 }
 
-/** @returns false when nothing of it was asked */
+/** @returns false if none of these checks was sent */
 function takeReplies({ pendingChecks }: SharedCall, { keyCount, reply, failure, mayHaveRun }: Call): boolean {
   let sent = false;
   const numbers = unpacked(reply, keyCount);
@@ -433,7 +437,7 @@ function takeReplies({ pendingChecks }: SharedCall, { keyCount, reply, failure, 
   return sent;
 }
 
-/** Those whose asker gave up. @param flushed whether it is known what became of each that was sent */
+/** Returns the checks whose requests gave up. @param flushed whether the result of every call that was sent is known */
 function abandonedOf({ sharedCalls, callers }: Batch, flushed: boolean): PendingCheck[] {
   const abandoned: PendingCheck[] = [];
   for (const { pendingChecks } of sharedCalls) addAbandoned(abandoned, pendingChecks, flushed);

@@ -1,10 +1,10 @@
-// What requests took while Redis did not decide: it is charged there when Redis answers again, so that a limit does not begin
-// anew after a stutter. Each worker remembers its own.
+// Units that requests took while Redis did not decide. They are charged when Redis answers again, so that a limit does not start
+// afresh after a short outage. Each worker keeps its own debts.
 //
-// What Redis is told is what would still count, had it been asked. While Redis was not asked its own counter refilled, by a whole
-// burst or window at most: for that long all of it counts. After that it shrinks, at the rate of this worker's share of the limit. What
-// a fixed window took ends with the window. Of a policy that charges what responses took, all of it is settled, also what the
-// limit does not have.
+// The charge is what would still count if Redis had been charged at once. While it was not charged, its own counter refilled, by
+// a whole burst or window at most; for that long the whole debt counts. After that the debt shrinks, at the rate of this worker's
+// share of the limit. Units of a fixed window expire with the window. For a policy that charges responses, all units are charged,
+// even those that the limit does not have.
 
 import { capacity } from "../../../../limiter/src/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
@@ -24,64 +24,64 @@ import type { Owed } from "../store.ts";
 import { pushNumbers } from "./script-arguments.ts";
 import { firstKey } from "./slot-groups.ts";
 
-/** What all of them took of one policy and key. */
+/** The units that all requests together took of one policy and key. */
 interface Debt {
   readonly group: number;
   readonly policy: CompiledPolicy;
   readonly keyValues: string;
-  /** Of each limit, as of `atUs`; fractions are of what has refilled. */
+  /** For each limit, as of `atUs`; fractions come from refills. */
   readonly units: number[];
-  /** By the stopwatch: since when something is owed, and when it was last brought up to date. */
+  /** By the stopwatch: when the debt began, and when it was last updated. */
   readonly sinceUs: number;
   atUs: number;
-  /** Of each limit that counts by fixed windows, the one that the units belong to. */
+  /** For each limit with fixed windows: the window that the units belong to. */
   readonly windows: number[];
 }
 
-/** The debts of one group, by policy and key: one script can be told of all of them. */
+/** The debts of one group, by policy and key: one script call can charge several of them. */
 type Debts = Record<string, Debt | undefined>;
 
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
 const chargeUpTo = scripts["charge_up_to"] as Script;
 const chargeDeferredScript = scripts["charge_deferred"] as Script;
-/** What `settle` replies of each counter. */
+/** How many numbers `charge_deferred` replies for each counter. */
 const numbersPerDeferred = 4;
-/** Policies and keys: a few MB. What is owed of more is forgotten. */
+/** In policies and keys, which take a few MB. Further debts are dropped. */
 const mostDebts = 10_000;
-/** A policy has at most 16 limits: with many more, Lua could not pass them all in one call. */
+/** A policy has at most 16 limits; with many more debts, Lua could not pass all keys in one call. */
 const mostDebtsPerCall = 50;
-/** Requests that come when Redis answers again find what it has been told, in nearly all cases. */
+/** Short, so that in nearly all cases the debts are charged before requests reach a Redis that answers again. */
 const firstPauseMs = 10;
-/** While the nodes of a Cluster that are owed something are all away. */
+/** Used while all nodes of a Cluster that are owed something are away. */
 const longestPauseMs = 250;
-/** What has refilled to the last unit is looked for no more often than this, in µs. */
+/** Debts that have completely refilled are removed no more often than this, in µs. */
 const sweepEveryUs = 1_000_000;
 
 const groups: Record<number, Debts | undefined> = {};
-/** Whether Redis has refused to charge a response that it had let on, and has not been told all since. By group. */
+/** By group: whether Redis refused to charge a response that it had admitted, and not all debts have been charged since. */
 const uncharged: Record<number, boolean | undefined> = {};
 let count = 0;
 let paying = false;
 let pauseMs = firstPauseMs;
 let sweptUs = 0;
 
-/** Redis has not charged it. */
+/** Called when Redis has not charged these units. */
 export function noteOwed(owed: Owed): void {
   if (!owed.wentOn || owed.noted) return;
   owed.noted = true;
   owe(owed.policy, owed.keyValues, owed.policy.policy.cost);
 }
 
-/** The request was refused after all. */
+/** Called when the request was refused after all. */
 export function retractOwed(owed: Owed): void {
   owed.wentOn = false;
   if (!owed.noted) return;
   const debt = groups[groupOf(theRedis(), firstKey(owed))]?.[nameOf(owed)];
-  // Otherwise Redis has been told by now, and it stays charged.
+  // Otherwise Redis has charged the debt by now, and the units stay charged.
   if (debt !== undefined) add(debt, -owed.policy.policy.cost);
 }
 
-/** @param units that were taken just now */
+/** @param units that were just taken */
 export function owe(policy: CompiledPolicy, keyValues: string, units: number): void {
   if (!policy.limits.some(({ rate }) => rate.algorithm !== "concurrency")) return;
   const debt = debtOf(groupOf(theRedis(), firstKey({ policy, keyValues })), policy, keyValues);
@@ -93,19 +93,19 @@ export function owe(policy: CompiledPolicy, keyValues: string, units: number): v
   if (paying) return;
   pauseMs = firstPauseMs;
   const failure = runUntilDone(payOnce);
-  // Without a timer it is paid with the next.
-  if (failure !== undefined) warnSparingly("Redis is told late what was taken without it", failure);
+  // Without a timer, the debt is paid with the next one.
+  if (failure !== undefined) warnSparingly("units that were taken without Redis are charged late", failure);
   else paying = true;
 }
 
-/** Redis has refused to charge what a response of this policy and key took, which is owed now. */
+/** Called when Redis has refused to charge a response of this policy and key, which is now a debt. */
 export function noteUncharged(policy: CompiledPolicy, keyValues: string): void {
   uncharged[groupOf(theRedis(), firstKey({ policy, keyValues }))] = true;
 }
 
 /**
- * Whether that is so still, and so what Redis says of the key is too much. Only until it has taken what was owed once: while
- * requests come one after the other, there is always something that it will be told next.
+ * Returns whether that is still so, and Redis therefore reports too much as remaining for the key. It ends once Redis has taken
+ * all debts: while requests keep coming, there is always a new debt to charge next.
  */
 export function isUncharged(policy: CompiledPolicy, keyValues: string): boolean {
   if (count === 0) return false;
@@ -113,7 +113,7 @@ export function isUncharged(policy: CompiledPolicy, keyValues: string): boolean 
   return uncharged[group] === true && groups[group]?.[nameOf({ policy, keyValues })] !== undefined;
 }
 
-/** @returns undefined where there is room for no more */
+/** @returns undefined if there is no more room */
 function debtOf(group: number, policy: CompiledPolicy, keyValues: string): Debt | undefined {
   const debts = groups[group] ?? {};
   groups[group] = debts;
@@ -126,7 +126,7 @@ function debtOf(group: number, policy: CompiledPolicy, keyValues: string): Debt 
     count += 1;
   }
   const nowUs = stopwatchUs();
-  // Of a policy that was edited meanwhile, the same limits go on.
+  // If the policy was edited meanwhile, the debts of unchanged limits are kept.
   const units = policy.limits.map(({ counterFamily }) => unitsOf(known, counterFamily));
   const debt = { group, policy, keyValues, units, sinceUs: nowUs, atUs: nowUs, windows: windowsOf(policy) };
   debts[name] = debt;
@@ -145,7 +145,7 @@ function nameOf({ policy, keyValues }: Pick<Debt, "policy" | "keyValues">): stri
   return policy.counterPrefix + keyValues;
 }
 
-/** Makes room: drops what has refilled. */
+/** Makes room: removes debts that have completely refilled. */
 function sweep(): void {
   const nowUs = stopwatchUs();
   if (nowUs - sweptUs < sweepEveryUs) return;
@@ -170,7 +170,7 @@ function add(debt: Debt, units: number): void {
   for (let i = 0; i < debt.units.length; i++) debt.units[i] = math.max(0, (debt.units[i] as number) + units);
 }
 
-/** What has refilled meanwhile is owed no longer. */
+/** Units that have refilled meanwhile are no longer owed. */
 function shrink(debt: Debt): void {
   const { policy, units, windows } = debt;
   const nowUs = stopwatchUs();
@@ -179,7 +179,7 @@ function shrink(debt: Debt): void {
   for (let i = 0; i < units.length; i++) {
     const { rate } = policy.limits[i] as CompiledLimit;
     if (rate.algorithm === "concurrency") {
-      // Slots come back with the requests that hold them.
+      // Slots are freed by the requests that hold them.
       units[i] = 0;
     } else if (rate.algorithm === "fixed-window") {
       if (windows[i] !== windowsNow[i]) units[i] = 0;
@@ -193,23 +193,23 @@ function shrink(debt: Debt): void {
   debt.atUs = nowUs;
 }
 
-/** @returns whether to try once more */
+/** @returns whether to run again */
 function payOnce(): boolean {
   sleepMs(pauseMs);
   const [paid, reached] = pcall(pay);
-  if (!paid) warnSparingly("Redis was not told what was taken without it", `${reached}`);
+  if (!paid) warnSparingly("units that were taken without Redis could not be charged yet", `${reached}`);
   pauseMs = paid && reached ? firstPauseMs : math.min(pauseMs * 2, longestPauseMs);
   paying = count > 0 && !ngx.worker.exiting();
   if (!paying) forgetAll();
   return paying;
 }
 
-/** Tells Redis all of it, until Redis cannot be told. @returns whether to look again soon */
+/** Charges all debts in Redis, until Redis cannot be reached. @returns whether to try again soon */
 function pay(): boolean {
   const settings = theRedis();
-  // One server is soon asked about.
+  // A single server can be tried again soon.
   let soon = settings.deployment.kind !== "cluster";
-  // Others come while one is paid.
+  // Further debts may be added while one is paid.
   const owed: number[] = [];
   for (const group in groups) owed.push(tonumber(group) as number);
   for (const group of owed) {
@@ -240,7 +240,7 @@ function someOf(debts: Debts): Debt[] {
   return some;
 }
 
-/** @param members of one group. @returns false: Redis cannot be told now */
+/** @param members of one group. @returns false: Redis cannot be reached now */
 function payTogether(settings: RedisSettings, members: readonly Debt[]): boolean {
   const reconciled = members.filter(({ policy }) => policy.deferred);
   const others = members.filter(({ policy }) => !policy.deferred);
@@ -254,7 +254,7 @@ function payBy(settings: RedisSettings, script: Script, members: readonly Debt[]
   for (const debt of members) {
     shrink(debt);
     units += pushDebt(debt, keys, args);
-    // What is taken while the call is under way is another debt.
+    // Units that are taken during the call become a new debt.
     forget(debt);
   }
   if (keys.length === 0) return true;
@@ -288,17 +288,17 @@ function callFor(
   return $multi(failure, mayHaveRun);
 }
 
-/** @returns the most units of a limit */
+/** @returns the largest number of units over all limits */
 function pushDebt({ policy, keyValues, units }: Debt, keys: string[], args: string[]): number {
   let most = 0;
   for (let i = 0; i < units.length; i++) {
     const limit = policy.limits[i] as CompiledLimit;
-    // What has begun to refill still counts whole.
+    // A unit that has partly refilled counts as a whole.
     const whole = math.ceil(units[i] as number);
     if (whole === 0) continue;
     const key = keyOf(policy, limit, keyValues);
     keys.push(key);
-    // Where what the limit does not have is kept.
+    // The key for units that the limit does not have.
     if (policy.deferred) keys.push(debtKeyOf(key));
     args.push(limit.rate.algorithm);
     pushNumbers(args, limit, whole);
@@ -315,7 +315,7 @@ function forget(debt: Debt): void {
   count -= 1;
 }
 
-/** With what came meanwhile. */
+/** Adds the debt again, to any debt that arose meanwhile. */
 function remember(debt: Debt): void {
   const debts = groups[debt.group] ?? {};
   groups[debt.group] = debts;
@@ -332,7 +332,7 @@ function remember(debt: Debt): void {
   }
 }
 
-/** A worker that ends tells nobody any more. */
+/** A worker that ends cannot charge its debts any more. */
 function forgetAll(): void {
   for (const group in groups) {
     const debts = groups[group] as Debts;

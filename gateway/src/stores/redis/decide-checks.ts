@@ -1,7 +1,7 @@
-// Decides checks in Redis: all cluster policies of a request are charged by one script call, all or none.
+// Decides checks in Redis: one script call charges all cluster policies of a request, all or none.
 //
-// Redis Cluster runs no script over several slots. There, a call for each slot charges one after the other, and what was
-// charged is refunded when a later one refuses: for about the time of the calls, others may be refused because of it.
+// Redis Cluster runs no script over several slots. There, one call for each slot charges one after the other, and the charges are
+// refunded if a later call refuses. For about the duration of the calls, other requests may be refused because of it.
 
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import type { MergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
@@ -22,8 +22,8 @@ import { counterOf, submit, submitAgain } from "./submit.ts";
  * Decides these checks in Redis: all are charged or none. Yields.
  *
  * @param checks have at most `mostCountersAtOnce` limits together
- * @param verdict hears every limit when Redis decided, of checks that have none of their own
- * @returns whether the request is allowed; or undefined and what failed, when Redis did not decide
+ * @param merged receives every limit if Redis decided, except of checks that have a merged decision of their own
+ * @returns whether the request is allowed; or undefined and the error message, if Redis did not decide
  */
 export function decideInRedis(
   settings: RedisSettings,
@@ -40,11 +40,14 @@ export function decideInRedis(
   return $multi(readReply(pending, checks, merged, false), undefined);
 }
 
-/** Of requests that have their reply: used again, because tables are half of what a decision costs beyond the wire. */
+/**
+ * Pending checks of requests that have their reply. They are reused, because tables are half of the cost of a decision besides
+ * the wire.
+ */
 const idlePending: SinglePendingCheck[] = [];
-/** Work space: of the request that was decided last by itself. */
+/** Work space: the charge time of the last request that was decided by `decideOneInRedis`. */
 let lastChargedAt = 0;
-/** More are under way at once only where Redis is late. */
+/** More checks are in flight at once only if Redis is slow. */
 const mostIdlePending = 1024;
 
 interface SinglePendingCheck extends PendingCheck {
@@ -57,7 +60,7 @@ interface SingleCheck extends Check {
   allowed: boolean;
 }
 
-/** The same for one policy of one limit, which holds no slots: the commonest by far. */
+/** The same for one policy with one limit that holds no slots, which is by far the most common case. */
 export function decideOneInRedis(
   settings: RedisSettings,
   policy: CompiledPolicy,
@@ -71,17 +74,17 @@ export function decideOneInRedis(
   check.policy = policy;
   check.keyValues = keyValues;
   submitAgain(settings, pending, policy, key);
-  // A question that was given up stays with whoever reconciles it.
+  // A pending check that was given up stays with `reconcile`.
   if (!hasReply(pending)) return $multi(undefined, pending.failure, pending);
   const allowed = readOne(pending, check, merged);
   lastChargedAt = check.chargedAt[0] as number;
-  // They are those of a whole batch.
+  // The numbers may belong to a whole batch, and must not be kept alive.
   pending.numbers = undefined;
   if (idlePending.length < mostIdlePending) idlePending.push(pending);
   return $multi(allowed, undefined, undefined);
 }
 
-/** What a refund asks for of the charge that `decideOneInRedis` has just told of: to be read before anything yields. */
+/** The charge time of the last `decideOneInRedis`, which a refund needs: read it before anything yields. */
 export function chargedAtByLast(): number[] {
   return [lastChargedAt];
 }
@@ -104,14 +107,14 @@ function decideSeveral(
   return $multi(readReply(pending, checks, merged, false), undefined);
 }
 
-/** Whether a check is refused without asking. */
+/** Returns whether a cached refusal decides the check without Redis. */
 function recall(check: Check, key: string, merged: MergedDecision): boolean {
   if (!recallRefusal(check.policy, key, merged)) return false;
   check.allowed = false;
   return true;
 }
 
-/** Not where each check's caller is told of each. */
+/** Does not apply to checks that report a result of their own. */
 function recallAny(checks: readonly Check[], merged: MergedDecision): boolean {
   for (const check of checks) {
     if (check.merged === undefined && recall(check, firstKey(check), merged)) return true;
@@ -119,7 +122,7 @@ function recallAny(checks: readonly Check[], merged: MergedDecision): boolean {
   return false;
 }
 
-/** Nothing is heard before all have replied: where Redis fails half-way, the verdict is as it was. */
+/** Nothing is merged before all calls have replied: if Redis fails half-way, the merged decision is unchanged. */
 function decideGroups(
   settings: RedisSettings,
   groups: readonly Group<Check>[],
@@ -129,7 +132,7 @@ function decideGroups(
   let allowed = true;
   for (const group of groups) {
     const checks = group.members;
-    // After a refusal only those are asked whose caller is told of each check.
+    // After a refusal, only checks that report a result of their own are submitted.
     if (!allowed && (checks[0] as Check).merged === undefined) break;
     const pending = submit(settings, checks, firstKey(checks[0] as Check));
     if (!hasReply(pending)) {
@@ -154,7 +157,10 @@ function decideGroups(
   return $multi(allowed, undefined);
 }
 
-/** The last first: each counter is then found as its charge left it. Those that are kept are so until their turn. */
+/**
+ * In reverse order, so that each refund finds the counter as its charge left it. Pending checks that are kept stay so until their
+ * turn.
+ */
 function refundGroups(
   settings: RedisSettings,
   groups: readonly Group<Check>[],
@@ -166,6 +172,6 @@ function refundGroups(
     const checks = (groups[i] as Group<Check>).members;
     if (!allAllow(numbers as Numbers, at, checks)) continue;
     const failure = refundGroup(settings, refundsOf(checks, numbers as Numbers, at));
-    if (failure !== undefined) warnSparingly("units of a refused request stay charged", failure);
+    if (failure !== undefined) warnSparingly("a refund failed: units of a refused request stay charged", failure);
   }
 }

@@ -1,5 +1,5 @@
-// What requests took after they went on, in Redis: see limiter/src/algorithms/deferred-charge.ts. A debt lies beside its counter, in the same
-// hash slot.
+// Charges that are made after requests were admitted, in Redis: see limiter/src/algorithms/deferred-charge.ts. A debt is stored
+// beside its counter, in the same hash slot.
 
 import { emptyDecision } from "../../../../limiter/src/algorithms/decision.ts";
 import { capacity } from "../../../../limiter/src/algorithms/rate.ts";
@@ -21,14 +21,14 @@ import { waitLimitMs } from "./submit.ts";
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
 const deferredScript = scripts["charge_deferred"] as Script;
 const numbersPerCounter = 4;
-/** Two keys and five arguments each: with many more, Lua could not pass them all in one call. */
+/** Each has two keys and five arguments; with many more counters, Lua could not pass all of them in one call. */
 const mostCountersPerCall = 200;
 
 /**
- * Whether a request may go on whose units are settled later. Charges nothing.
+ * Returns whether a request may pass whose charge is deferred. Charges nothing.
  *
- * @param verdictOfAll hears every limit when Redis decided, unless the check has a verdict of its own
- * @returns undefined and what failed, when Redis did not decide
+ * @param mergedOfAll receives every limit if Redis decided, unless the check has a merged decision of its own
+ * @returns undefined and the error message if Redis did not decide
  */
 export function admitDeferredInRedis(
   settings: RedisSettings,
@@ -59,10 +59,10 @@ export function admitDeferredInRedis(
 }
 
 /**
- * Charges what responses took, by calls of a bounded size, one for each slot with Redis Cluster. A call that failed may have been run:
- * what it was to charge is not charged a second time.
+ * Charges responses, by calls of a bounded size, one for each slot with Redis Cluster. A call that failed may have been executed,
+ * so its charges are not repeated.
  *
- * @returns those that were certainly not charged
+ * @returns the charges that were certainly not made
  */
 export function chargeDeferredInRedis(this: void, charges: readonly DeferredCharge[]): readonly DeferredCharge[] {
   const notCharged: DeferredCharge[] = [];
@@ -90,7 +90,7 @@ function chargeTogether(charges: readonly DeferredCharge[], notCharged: Deferred
     const count = (keys.length / 2) * numbersPerCounter;
     const [, failure, mayHaveRun] = callForNumbers(redis, deferredScript, keys.length, [...keys, ...args], count);
     if (failure === undefined) continue;
-    warnSparingly("what responses took was not charged at once", failure);
+    warnSparingly("responses were not charged at once", failure);
     for (const charge of members) {
       if (mayHaveRun) countUncharged(charge.responses);
       else notCharged.push(charge);

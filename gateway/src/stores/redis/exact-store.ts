@@ -23,7 +23,10 @@ export const exactStore: Store = {
   forget: () => forgetRefusalsEverywhere(),
 };
 
-/** By one call to Redis, or several if the checks have very many limits. What was charged when a later call refuses is among the charges. */
+/**
+ * Uses one call to Redis, or several if the checks have very many limits. If a later call refuses, the charges of earlier calls
+ * are in the outcome.
+ */
 function admit(this: void, checks: readonly Check[], outcome: Outcome): boolean | undefined {
   const redis = configuredRedis();
   if (redis === undefined) {
@@ -51,7 +54,7 @@ function admitByOneCall(redis: RedisSettings, checks: readonly Check[], outcome:
   return true;
 }
 
-/** A policy whose responses are charged later comes by itself. */
+/** A policy whose charges are deferred comes alone. */
 function decide(
   redis: RedisSettings,
   checks: readonly Check[],
@@ -60,7 +63,7 @@ function decide(
   const first = checks[0] as Check;
   if (!first.policy.deferred) return decideInRedis(redis, checks, merged);
   if (isUncharged(first.policy, first.keyValues)) {
-    return $multi(undefined, "it has not been charged what responses took");
+    return $multi(undefined, "earlier responses are not charged there yet");
   }
   return admitDeferredInRedis(redis, first, merged);
 }

@@ -8,11 +8,11 @@ import { ffi } from "../../runtime/packed-memory.ts";
 import { wallSeconds } from "../../runtime/stopwatch.ts";
 import type { Check, Owed, Unanswered } from "../store.ts";
 
-/** What a script replies of each: see redis-scripts/charge-batch.ts. */
+/** How many numbers a script replies for each counter: see redis-scripts/charge-batch.ts. */
 export const numbersPerCounter = 6;
 const bytesPerNumber = 8;
 
-/** Where the numbers are that a script replied: a table, or packed memory. */
+/** Holds the numbers of a script's reply: a Lua table, or packed memory. */
 export type Numbers = LuaTable<number, number>;
 
 /** What one request submits, until Redis has replied. */
@@ -72,15 +72,15 @@ export function hasReply({ numbers, abandoned }: PendingCheck): boolean {
   return numbers !== undefined && !abandoned;
 }
 
-/** The reply to a question that had a script call of its own. */
+/** Takes the reply to a check with a script call of its own. */
 export function takeReply(pending: PendingCheck, reply: unknown, counters: number): void {
   pending.numbers = unpacked(reply, counters) ?? listed(reply, counters);
   if (pending.numbers === undefined) pending.failure = oddReply;
-  // What a table of Lua holds begins at 1, and there with whether all allow.
+  // A Lua table begins at index 1, and its first number is whether all counters allow.
   else if (typeof reply !== "string") pending.at = 2;
 }
 
-/** @returns undefined where it is no such reply: what lies behind a shorter one is not Redis' */
+/** @returns undefined if it is not such a reply: memory behind a shorter one does not belong to it */
 export function unpacked(reply: unknown, counters: number): Numbers | undefined {
   if (typeof reply !== "string" || reply.length !== counters * numbersPerCounter * bytesPerNumber) return undefined;
   const numbers = ffi.new("double[?]", counters * numbersPerCounter);

@@ -1,4 +1,4 @@
-// Deals with the checks of requests that did not wait for the reply.
+// Handles the checks of requests that did not wait for the reply.
 
 import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
 import { groupOf, isReachable } from "../../redis/script-call.ts";
@@ -12,14 +12,15 @@ import { type Refund, refundGroup, refundsOf } from "./refunds.ts";
 import { allAllow } from "./replies.ts";
 import { firstKey } from "./slot-groups.ts";
 
-/** A request that was released has been decided after that, in nearly all cases. */
+/** By this time a released request has been decided, in nearly all cases. */
 const decidedAfterMs = 50;
-/** A server that has replied late is soon asked again, or away for good. */
+/** A server that has replied late can soon be called again, or is away for good. */
 const mostTries = 40;
 
 /**
- * Deals with what Redis was asked for requests that did not wait for the reply. What went on stays charged, and is charged where
- * Redis has not done so; the rest is refunded. The last first: each counter is then found as its charge left it.
+ * Corrects the charges of requests that did not wait for the reply. If the request passed, its charge stays, and becomes a debt
+ * if Redis has not made it; every other charge is refunded. This goes in reverse order, so that each refund finds the counter as
+ * its charge left it.
  */
 export function reconcile(settings: RedisSettings, pendingChecks: readonly PendingCheck[]): void {
   sleepMs(decidedAfterMs);
@@ -41,10 +42,14 @@ export function reconcile(settings: RedisSettings, pendingChecks: readonly Pendi
   const group = groupOf(settings, firstKey(refunds[0] as Refund));
   for (let tries = 0; tries < mostTries && !isReachable(settings, group); tries++) sleepMs(decidedAfterMs);
   const failure = refundGroup(settings, refunds);
-  if (failure !== undefined) warnSparingly("units of requests that did not wait stay charged", failure);
+  if (failure !== undefined)
+    warnSparingly("a refund failed: units of requests that did not wait for Redis stay charged", failure);
 }
 
-/** Who goes on without Redis holds no slots there: nobody would renew them, or give them back. */
+/**
+ * Returns the refund of slots only: a request that passes without Redis holds no slots there, because nothing would renew or
+ * release them.
+ */
 function slotsOf({ policy, limits, keyValues, chargedAt }: Refund): Refund {
   const slots: CompiledLimit[] = [];
   const takenAtUs: number[] = [];

@@ -1,5 +1,5 @@
-// Refunds of charges in Redis: at once for a request that waits, or by one timer for all that ended. What Redis cannot be told because it
-// is away is told later.
+// Refunds of charges in Redis: at once for a request that waits, or by one timer for all requests that have ended. Refunds that
+// fail because Redis is away are made later.
 
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import { keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
@@ -18,14 +18,14 @@ import { roundTrips } from "./renewals.ts";
 import { pushNumbers, whole } from "./script-arguments.ts";
 import { firstKey, groupsOf } from "./slot-groups.ts";
 
-/** Each is a key of Redis and at most six arguments: with more, Lua could not pass them all in one call. */
+/** Each is a key of Redis and at most six arguments; with more counters, Lua could not pass all of them in one call. */
 export const mostCountersAtOnce = 1000;
 
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
 const refund = scripts["refund"] as Script;
-const stayCharged = "units stay charged, and slots until their time to live is over";
+const stayCharged = "a refund failed: units stay charged, and slots stay taken until their time to live is over";
 
-/** Returns the refunds of these checks, by the moments that a reply reported. */
+/** Returns the refunds of these checks, with the charge times from a reply. */
 export function refundsOf(checks: readonly Check[], numbers: Numbers, from: number): Refund[] {
   let at = from + numbersPerCounter - 1;
   const refunds: Refund[] = [];
@@ -41,7 +41,9 @@ export function refundsOf(checks: readonly Check[], numbers: Numbers, from: numb
   return refunds;
 }
 
-/** Refunds these charges by one call, or one for each slot with Redis Cluster, or several if they have very many limits. Yields. */
+/**
+ * Refunds these charges by one call, or one for each slot with Redis Cluster, or several if they have very many limits. Yields.
+ */
 export function refundInRedis(this: void, charges: readonly Charge[]): void {
   let from = 0;
   while (from < charges.length) {
@@ -54,7 +56,7 @@ export function refundInRedis(this: void, charges: readonly Charge[]): void {
   }
 }
 
-/** Returns where those end that one call can take. */
+/** Returns the end of the members that fit into one call. */
 export function endOfCall(members: readonly { readonly policy: CompiledPolicy }[], from: number): number {
   let end = from;
   let counters = 0;
@@ -73,7 +75,7 @@ export function refundGroup(settings: RedisSettings, refunds: readonly Refund[])
   return callForNumber(settings, script, keyCount, keysAndArgs)[1];
 }
 
-/** @param refunds of one group. The script replies a number */
+/** @param refunds of one group. The script replies with a number */
 export function refundCall(refunds: readonly Refund[]): Call {
   const keys: string[] = [];
   const args: string[] = [];
@@ -97,7 +99,7 @@ export function refundCall(refunds: readonly Refund[]): Call {
 
 let late: Charge[] = [];
 
-/** Refunds the charge by a timer: nothing yields here. */
+/** Refunds the charge in a timer, so that nothing yields here. */
 export function refundInRedisLater(this: void, charge: Charge): void {
   late.push(charge);
   if (late.length > 1) return;
@@ -111,13 +113,13 @@ export function refundInRedisLater(this: void, charge: Charge): void {
   warnSparingly(stayCharged, failure);
 }
 
-/** What goes wrong with some refunds does not keep the others. */
+/** An error in some refunds must not prevent the others. */
 function refundGuarded(charges: readonly Charge[]): void {
   const [refunded, defect] = pcall(refundTogether, charges);
   if (!refunded) warnSparingly(stayCharged, `${defect}`);
 }
 
-/** @param charges at one server, one or more */
+/** @param charges one or more, at the same server */
 function refundTogether(this: void, charges: readonly Charge[]): void {
   const calls = charges.map((charge) => refundCall([charge]));
   const [called, defect] = pcall(callScripts, theRedis(), calls);
@@ -131,14 +133,14 @@ function refundTogether(this: void, charges: readonly Charge[]): void {
   }
 }
 
-/** A refund that Redis could not be told, because it is away. */
+/** A refund that could not be made, because Redis is away. */
 interface Postponed {
   readonly charge: Charge;
   readonly untilSeconds: number;
 }
 
 const mostPostponed = 1000;
-/** After that, what counted then counts no longer in most limits, and slots have come back by themselves. */
+/** After this time, the units no longer count in most limits, and slots have expired. */
 const postponedForSeconds = 60;
 const tryAgainEveryMs = 100;
 let postponed: Postponed[] = [];
@@ -156,7 +158,7 @@ function postpone(charge: Charge, failure: string): void {
   else warnSparingly(stayCharged, notBegun);
 }
 
-/** @returns whether to try once more */
+/** @returns whether to run again */
 function refundPostponed(): boolean {
   sleepMs(tryAgainEveryMs);
   const redis = theRedis();

@@ -1,6 +1,6 @@
-// Refusals by Redis, remembered on the worker that heard them until they can first change, so that a flood over the limit asks
-// Redis nothing. What is refused cannot be admitted earlier, unless units are given back meanwhile: those are had a little
-// later. A refusal by slots of concurrency, which come back at any moment, is not remembered.
+// Caches refusals by Redis in the worker that received them, until they may first change, so that a flood over the limit causes
+// no calls to Redis. A refused request cannot be admitted earlier, unless units are refunded meanwhile; these become available a
+// little later. A refusal by concurrency slots, which may be released at any moment, is not cached.
 
 import { never } from "../../../../limiter/src/algorithms/decision.ts";
 import type { LastKnown } from "../../../../limiter/src/algorithms/share.ts";
@@ -15,12 +15,12 @@ import type { RedisSettings } from "../../settings.ts";
 import { readSharedRefusal, shareRefusal } from "./shared-refusals.ts";
 
 interface Refusal {
-  /** As it was compiled: one that was edited since is another. */
+  /** The compiled policy: if it was edited since, the refusal does not apply. */
   readonly policy: CompiledPolicy;
   readonly submittedAtSeconds: number;
-  /** As Redis said, there is nothing before: clients are told so. */
+  /** By Redis' reply, no units are available before this time; clients are told so. */
   readonly retryAtSeconds: number;
-  /** Then Redis is asked again. */
+  /** Then Redis decides again. */
   readonly untilSeconds: number;
   readonly resetAtSeconds: number;
   readonly merged: MergedDecision;
@@ -28,9 +28,9 @@ interface Refusal {
 
 /** In each of two generations, which take turns: a few MB. */
 const mostRemembered = 4096;
-/** Then Redis is asked in any case. */
+/** After this time Redis decides again in any case. */
 const longestSeconds = 120;
-/** With Redis Cluster, of which no epoch tells that a node was emptied. */
+/** For Redis Cluster, where no epoch shows that a node was emptied. */
 const longestInClusterSeconds = 1;
 
 const versionKey = "refusals";
@@ -42,12 +42,12 @@ let older: Record<string, Refusal | undefined> = {};
 let recentCount = 0;
 let longest = longestSeconds;
 let seenVersion: number | undefined;
-/** What was asked before says nothing any more: its reply may come still. */
+/** Replies to checks submitted before this time are not cached, although they may still arrive. */
 let forgottenAtSeconds = 0;
-/** Longer than a reply is waited for; the clock has stepped back where it is more. */
+/** Longer than a reply is waited for. If the difference is larger, the clock has stepped back. */
 const latestReplySeconds = 60;
 
-/** For each worker's start. @param forgetMore what else is not so when an operator has changed counters by hand */
+/** Called when a worker starts. @param forgetMore clears other caches that are wrong after an operator has changed counters */
 export function keepRefusalsTrue(settings: RedisSettings, forgetMore: () => void): void {
   ngx.timer.every(lookEverySeconds, () => {
     if (followVersion()) forgetMore();
@@ -60,9 +60,9 @@ export function keepRefusalsTrue(settings: RedisSettings, forgetMore: () => void
 }
 
 /**
- * @param name the key of its first counter
- * @param told what each limit of the policy said: it refused
- * @param askedAtSeconds since the epoch, when Redis was asked
+ * @param name the key of the policy's first counter
+ * @param merged the decisions of the limits that refused
+ * @param submittedAtSeconds since the epoch, when the check was submitted
  */
 export function rememberRefusal(
   policy: CompiledPolicy,
@@ -71,7 +71,7 @@ export function rememberRefusal(
   retryAfterUs: number,
   submittedAtSeconds: number,
 ): void {
-  // A cost beyond capacity is refused always, but what is told to be left changes.
+  // A cost beyond the capacity is always refused, but the remaining units that are reported change.
   if (retryAfterUs === never) return;
   if (submittedAtSeconds < forgottenAtSeconds && submittedAtSeconds > forgottenAtSeconds - latestReplySeconds) return;
   const retrySeconds = retryAfterUs / 1_000_000;
@@ -92,12 +92,17 @@ export function rememberRefusal(
   shareRefusal(policy.counterPrefix, name, seenVersion ?? 0, lastKnownOf(recent[name] as Refusal));
 }
 
-/** Whether the policy refuses for sure. @param name the key of its first counter @param verdict hears it then */
+/**
+ * Returns whether the policy refuses for sure.
+ *
+ * @param name the key of its first counter
+ * @param merged then receives the refusal
+ */
 export function recallRefusal(policy: CompiledPolicy, name: string, merged: MergedDecision): boolean {
   const refusal = recent[name] ?? older[name];
   if (refusal === undefined || refusal.policy !== policy) return false;
   const now = wallSeconds();
-  // Nor where the clock has stepped back behind it.
+  // The cached refusal does not apply either if the clock has stepped back behind it.
   if (now >= refusal.untilSeconds || now < refusal.submittedAtSeconds) return false;
   countRecalled();
   const { merged: remembered } = refusal;
@@ -110,10 +115,10 @@ export function recallRefusal(policy: CompiledPolicy, name: string, merged: Merg
 }
 
 /**
- * What is known of a key that Redis refused, however long ago: of the limits that refused. The others had units, and how many
- * was not said to whoever was refused.
+ * Returns what is known of a key that Redis refused, however long ago: of the limits that refused. The other limits had units,
+ * but the reply to a refused request does not say how many.
  *
- * @param name the key of its first counter
+ * @param name the key of the policy's first counter
  */
 export function lastRefusal(policy: CompiledPolicy, name: string): LastKnown | undefined {
   const refusal = recent[name] ?? older[name];
@@ -130,13 +135,16 @@ function lastKnownOf({ submittedAtSeconds, retryAtSeconds, merged }: Refusal): L
   };
 }
 
-/** When Redis was asked who refused last, in seconds since the epoch; 0: nobody remembers. @param name the key of its first counter */
+/**
+ * When the check of the last cached refusal was submitted, in seconds since the epoch; 0: none is cached.
+ *
+ * @param name the key of the policy's first counter
+ */
 export function refusalKnownSince(policy: CompiledPolicy, name: string): number {
   const refusal = recent[name] ?? older[name];
   return refusal?.policy === policy ? refusal.submittedAtSeconds : 0;
 }
 
-/** All of them. */
 export function forgetRefusals(): void {
   recent = {};
   older = {};
@@ -144,13 +152,16 @@ export function forgetRefusals(): void {
   forgottenAtSeconds = wallSeconds();
 }
 
-/** By every worker of this nginx: an operator has changed counters by hand. Yields until they have had time to look. */
+/**
+ * Makes every worker of this nginx forget its refusals, because an operator has changed counters. Yields until they have had time
+ * to notice.
+ */
 export function forgetRefusalsEverywhere(): void {
   stateDict.incr(versionKey, 1, 0);
   sleepMs(lookedAfterMs);
 }
 
-/** @returns whether there was another */
+/** @returns whether the version has changed */
 function followVersion(): boolean {
   const [version] = stateDict.get<number>(versionKey);
   if (version === seenVersion) return false;

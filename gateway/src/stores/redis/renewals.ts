@@ -1,5 +1,5 @@
-// What Redis is told of charges when no request waits for it: that slots are held for another life, or that units go back. Each
-// charge by script calls of its own, so that an error is one's alone, and many calls in one round trip.
+// Calls to Redis for charges when no request waits: renewals of slots, and round trips that refunds share. Each charge has script
+// calls of its own, so that an error affects only this charge, and many calls share one round trip.
 
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import { keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
@@ -15,10 +15,10 @@ import { firstKey } from "./slot-groups.ts";
 
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
 const renew = scripts["renew"] as Script;
-/** Redis does nothing else meanwhile. */
+/** Redis does nothing else while it executes these. */
 const mostCountersTogether = 100;
 
-/** @param heldAtUs the moment that the slots were taken or last renewed in */
+/** @param heldAtUs the moment at which the slots were taken or last renewed */
 function renewalOf(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string, heldAtUs: number): Call {
   const { quota, windowUs } = limit.rate;
   const args = [whole(quota), whole(windowUs), whole(policy.policy.cost), whole(heldAtUs)];
@@ -33,9 +33,8 @@ interface RoundTrip<Member> {
 }
 
 /**
- * Which of these share a round trip: with Redis Cluster, those whose slots one node serves. A slot that has moved meanwhile is
- * followed by those calls alone that it concerns. Yields.
- *
+ * Groups charges by round trip: with Redis Cluster, those whose slots are served by the same node. If a slot has moved meanwhile,
+ * only the calls that use it follow. Yields.
  */
 export function roundTrips<Member extends Charge>(this: void, charges: readonly Member[]): Member[][] {
   const trips: RoundTrip<Member>[] = [];

@@ -14,7 +14,7 @@ import { type Numbers, numbersPerCounter, type PendingCheck } from "./pending-ch
 import { rememberRefusal } from "./refusal-cache.ts";
 import { firstKey } from "./slot-groups.ts";
 
-/** Work space: nothing yields between writing and hearing it. */
+/** Work space: nothing yields between writing and merging it. */
 const oneDecision = emptyDecision();
 export function allAllow(numbers: Numbers, from: number, checks: readonly Check[]): boolean {
   let at = from;
@@ -27,7 +27,7 @@ export function allAllow(numbers: Numbers, from: number, checks: readonly Check[
   return true;
 }
 
-/** The same for one limit: loops that turn once cost LuaJIT a trace each. */
+/** The same for one limit: loops that run once cost LuaJIT a trace each. */
 export function readOne(pending: PendingCheck, check: Check, mergedOfAll: MergedDecision): boolean {
   const { policy } = check;
   const limit = policy.limits[0] as CompiledLimit;
@@ -64,10 +64,10 @@ function readCounter(numbers: Numbers, at: number, { rate }: CompiledLimit, deci
   return allowed;
 }
 
-/** Where a reply is read. */
+/** The place of a reply. */
 export type ReplyPlace = Pick<PendingCheck, "numbers" | "at" | "submittedAtSeconds">;
 
-/** @param givenBack what it charged was given back: what is told to be left has it again */
+/** @param refunded whether the charges have been refunded; then the refunded units are added to the remaining ones */
 export function readReply(
   pending: ReplyPlace,
   checks: readonly Check[],
@@ -82,7 +82,7 @@ export function readReply(
   for (const check of checks) {
     const { policy, chargedAt } = check;
     const remembered = newMergedDecision();
-    /** Undefined: nobody knows. */
+    /** Undefined: unknown. */
     let retryAfterUs: number | undefined = 0;
     check.allowed = true;
     for (let i = 0; i < policy.limits.length; i++) {
@@ -97,11 +97,11 @@ export function readReply(
         if (limit.rate.algorithm === "concurrency") retryAfterUs = undefined;
         else if (retryAfterUs !== undefined) retryAfterUs = longerWait(retryAfterUs, decision.retryAfterUs);
       }
-      // In its place, not behind what was there: a request that waits for its units asks more than once.
+      // Overwritten, not appended: a request that waits for its units may submit more than once.
       chargedAt[i] = numbers.get(at + 5);
       at += numbersPerCounter;
     }
-    // Of leased policies, leases remember what there is to be had.
+    // For leased policies, the lease remembers what is available.
     if (!check.allowed && retryAfterUs !== undefined && policy.store !== "leased") {
       rememberRefusal(policy, firstKey(check), remembered, retryAfterUs, pending.submittedAtSeconds);
     }

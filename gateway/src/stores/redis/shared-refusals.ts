@@ -1,5 +1,5 @@
-// Refusals by Redis that one worker heard, kept for all workers of this nginx. They are read only where Redis does not decide: a
-// limit that is used up has nothing left then, whichever worker a request comes to, and also after a reload.
+// Refusals by Redis that one worker received, shared with all workers of this nginx. They are read only if Redis does not decide:
+// then a limit that is used up has nothing left, whichever worker handles the request, and also after a reload.
 
 import type { LastKnown } from "../../../../limiter/src/algorithms/share.ts";
 import { countersDict } from "../../runtime/shared-memory.ts";
@@ -9,13 +9,13 @@ import { isCalm, takeFromReserve } from "../node/counter-memory.ts";
 import { whole } from "./script-arguments.ts";
 
 const prefix = "heard:";
-/** A share that begins with nothing has refilled after a window; what was heard of longer ones is kept for a day. */
+/** A share that starts empty has refilled after a window; refusals of limits with longer windows are kept for a day. */
 const longestSeconds = 86_400;
 
 /**
- * @param owner names the policy: where memory is scarce, it takes no more of it than with its counters
- * @param name the key of its first counter
- * @param version of what operators changed by hand: what was heard before is void
+ * @param owner names the policy: while memory is scarce, refusals and counters of the policy share one limit of memory
+ * @param name the key of the policy's first counter
+ * @param version of operators' changes: refusals with an earlier version are void
  */
 export function shareRefusal(
   owner: string,
@@ -28,14 +28,14 @@ export function shareRefusal(
   const key = prefix + name;
   const text = `${version} ${whole(atUs)} ${whole(nothingUntilUs)} ${limits.join(" ")}`;
   const lifeSeconds = math.ceil(seconds);
-  // A spray of keys is refused with each of them: neither others' counters nor their newcomers make room for that.
+  // A spray of keys is refused with each of them: no counters of other policies, and no new counters, may lose memory to that.
   if (!isCalm() && countersDict.get(key)[0] === undefined) {
     if (!takeFromReserve(owner, slabOfCell(key, text.length), lifeSeconds)) return;
   }
   countersDict.safe_set(key, text, lifeSeconds);
 }
 
-/** @returns undefined: nothing, or nothing that still holds */
+/** @returns undefined: there is no refusal, or none that is still valid */
 export function readSharedRefusal(name: string, version: number): LastKnown | undefined {
   const [text] = countersDict.get<string>(prefix + name);
   if (text === undefined) return undefined;

@@ -1,28 +1,31 @@
-// Which counters one script can be told of: with Redis Cluster those of one slot, elsewhere all.
+// Groups counters that one script may use: with Redis Cluster those of one slot, otherwise all.
 
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import { keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
 import { groupOf } from "../../redis/script-call.ts";
 import type { RedisSettings } from "../../settings.ts";
 
-/** One policy and the key values that pick its counters. */
+/** A policy and the key values that select its counters. */
 interface Counted {
   readonly policy: CompiledPolicy;
   readonly keyValues: string;
 }
 
-/** What one script can be told of. */
+/** Counters that one script may use. */
 export interface Group<Member> {
   readonly id: number;
   readonly members: Member[];
 }
 
-/** Of its first counter. */
+/** The key of the first counter. */
 export function firstKey({ policy, keyValues }: Counted): string {
   return keyOf(policy, policy.limits[0] as CompiledLimit, keyValues);
 }
 
-/** In the order of their first members. A policy's limits for one key value are always in one group: so their keys are made. */
+/**
+ * In the order of their first members. The limits of a policy for one key are always in the same group, by the way their keys are
+ * made.
+ */
 export function groupsOf<Member extends Counted>(settings: RedisSettings, members: readonly Member[]): Group<Member>[] {
   const groups: Group<Member>[] = [];
   for (const member of members) {
