@@ -34,9 +34,10 @@ import templateRoutes from "./routes/templates.ts";
 import tokenRoutes from "./routes/tokens.ts";
 import { parseWait } from "./schemas/parameters.ts";
 import { listLegacyApps } from "./storage/apps.ts";
-import { type Database, openDatabase } from "./storage/database.ts";
+import { openDatabase } from "./storage/database.ts";
 import { DatabaseBusy, DatabaseUnwritable } from "./storage/sqlite-errors.ts";
 import type { StorageHealth } from "./storage/storage-health.ts";
+import type { Database } from "./storage/tables.ts";
 import { ensureFirstTokens } from "./tokens/first-tokens.ts";
 
 declare module "fastify" {

@@ -4,7 +4,13 @@
 import { resolve } from "node:path";
 import type { TotalBounds } from "./bounds/bounds.ts";
 import { parseRedisUrl, type RedisDeployment } from "./redis/redis-url.ts";
-import type { HistoryRetention } from "./storage/history-retention.ts";
+
+export interface HistoryRetention {
+  /** Older entries are deleted, except for the newest `keptEntries` of all apps. */
+  readonly days: number;
+  /** The bound for each app on the size of its entries, including the documents before and after. */
+  readonly bytesOfApp: number;
+}
 
 export interface Configuration {
   readonly host: string;

@@ -8,8 +8,8 @@ import type { Policy } from "@sluice/limiter/document/policy.ts";
 import { describeValue, type Problem, validatePolicy } from "@sluice/limiter/document/validate.ts";
 import { addressGroups, ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
 import { parseKeyPart } from "@sluice/limiter/key/key-part.ts";
-import { resolveTemplates, type Templates } from "../policies/resolve-templates.ts";
 import { refuseProblems } from "../schemas/read-body.ts";
+import { resolveTemplates, type Templates } from "../templates/resolve-templates.ts";
 
 export interface AskedCounter {
   /** The policy that applies to the key: the policy itself, or the override that matches its values. */

@@ -2,9 +2,10 @@
 // database takes no changes (a full disk), the log says so once, and a write is tried repeatedly until one succeeds.
 
 import fp from "fastify-plugin";
-import { type Database, probeWriting } from "../storage/database.ts";
+import { probeWriting } from "../storage/database.ts";
 import { DatabaseUnwritable } from "../storage/sqlite-errors.ts";
 import type { StorageHealth } from "../storage/storage-health.ts";
+import type { Database } from "../storage/tables.ts";
 
 const retryMs = 1_000;
 

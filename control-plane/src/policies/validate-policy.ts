@@ -5,7 +5,7 @@ import type { Policy } from "@sluice/limiter/document/policy.ts";
 import { maxTimezoneBytes } from "@sluice/limiter/document/policy-shape.ts";
 import { describeValue, type Problem, validatePolicy } from "@sluice/limiter/document/validate.ts";
 import { warningsOf } from "@sluice/limiter/document/warnings.ts";
-import { problemAsPut, resolveTemplates, type Templates } from "./resolve-templates.ts";
+import { problemAsPut, resolveTemplates, type Templates } from "../templates/resolve-templates.ts";
 import { forbiddenHeaders, outsideProblems, type PolicyContext, realmWarnings } from "./validate-realm.ts";
 import { isTimezone } from "./zone-transitions.ts";
 

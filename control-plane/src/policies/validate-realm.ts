@@ -10,7 +10,7 @@ import { type RealmDocument, realmFrom } from "@sluice/limiter/realm/realm.ts";
 import { redirectProblems } from "@sluice/limiter/realm/redirects.ts";
 import type { Caller } from "../plugins/authentication.ts";
 import type { App, AppRealm, PolicyOfApp } from "../storage/apps.ts";
-import { problemAsPut, resolveTemplates, type Templates } from "./resolve-templates.ts";
+import { problemAsPut, resolveTemplates, type Templates } from "../templates/resolve-templates.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 

@@ -1,21 +1,12 @@
 // Validates a template: its content must be valid in a policy, and in each policy that uses it.
 
 import { setImmediate } from "node:timers/promises";
-import { policyShape } from "@sluice/limiter/document/policy-shape.ts";
 import { maxProblems } from "@sluice/limiter/document/problems.ts";
-import type { Shape } from "@sluice/limiter/document/shape.ts";
 import { type Problem, validatePolicy } from "@sluice/limiter/document/validate.ts";
 import { shapeProblems } from "../schemas/read-body.ts";
-import { resolveTemplates, type Templates, templateFields } from "./resolve-templates.ts";
+import { resolveTemplates, type Templates, templateFields } from "../templates/resolve-templates.ts";
+import { templateShape } from "../templates/template-shape.ts";
 import { forbiddenHeaders, type PolicyContext, redirectsOutside } from "./validate-realm.ts";
-
-/** The fields of a policy that a template can have. A template has exactly one of them. */
-export const templateShape: Shape & { kind: "record" } = {
-  kind: "record",
-  fields: Object.fromEntries(
-    Object.entries(policyShape.fields).filter(([name]) => templateFields.some((field) => field === name)),
-  ),
-};
 
 /** A policy with which every valid template is valid. */
 const roomyPolicy = {

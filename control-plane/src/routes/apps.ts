@@ -8,13 +8,13 @@ import type { FastifyInstance } from "fastify";
 import { boundNames, boundsOf, type TotalBounds, type Usage } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { callerOf } from "../plugins/authentication.ts";
-import type { Templates } from "../policies/resolve-templates.ts";
 import { outsiders } from "../policies/validate-realm.ts";
 import { appBodySchema, readAppBody } from "../schemas/app-body.ts";
 import { afterParameter, appSegment, limitParameter, querySchema, waitParameter } from "../schemas/parameters.ts";
 import { answers } from "../schemas/responses.ts";
 import { type App, deleteApp, getApp, listApps, type PolicyOfApp, putApp } from "../storage/apps.ts";
 import { noUsage, readUsage, readUsages } from "../storage/usage.ts";
+import type { Templates } from "../templates/resolve-templates.ts";
 import { announceChange, originOf } from "./applied.ts";
 import { etagOf, isKnown, preconditionOf } from "./preconditions.ts";
 

@@ -16,7 +16,7 @@ import { answers } from "../schemas/responses.ts";
 import { trace } from "../storage/audit.ts";
 import { getPolicy } from "../storage/policies.ts";
 import { DatabaseUnwritable } from "../storage/sqlite-errors.ts";
-import { readTemplates } from "../storage/templates.ts";
+import { readTemplates } from "../storage/template-documents.ts";
 import { originOf } from "./applied.ts";
 
 const params = { type: "object", properties: { app: appSegment } } as const;

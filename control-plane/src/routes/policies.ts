@@ -2,11 +2,9 @@
 
 import type { Problem } from "@sluice/limiter/document/validate.ts";
 import type { FastifyInstance } from "fastify";
-import { checkDocumentBytes, documentProblems } from "../bounds/check-bounds.ts";
 import { documentBytes } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { callerOf } from "../plugins/authentication.ts";
-import type { Templates } from "../policies/resolve-templates.ts";
 import { validatePut } from "../policies/validate-policy.ts";
 import { contextOf } from "../policies/validate-realm.ts";
 import type { Gateway } from "../push/fleet.ts";
@@ -21,8 +19,10 @@ import {
 import { policyBodySchema } from "../schemas/policy-schema.ts";
 import { answers } from "../schemas/responses.ts";
 import { type App, getApp } from "../storage/apps.ts";
+import { checkDocumentBytes, documentProblems } from "../storage/check-bounds.ts";
 import { deletePolicy, getPolicy, listPolicies, putPolicy, type StoredPolicy } from "../storage/policies.ts";
-import { readTemplates } from "../storage/templates.ts";
+import { readTemplates } from "../storage/template-documents.ts";
+import type { Templates } from "../templates/resolve-templates.ts";
 import { announceChange, originOf } from "./applied.ts";
 import { etagOf, isKnown, preconditionOf } from "./preconditions.ts";
 

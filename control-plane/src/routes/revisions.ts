@@ -4,7 +4,7 @@ import type { FastifyInstance } from "fastify";
 import { callerOf } from "../plugins/authentication.ts";
 import { beforeParameter, limitParameter, querySchema } from "../schemas/parameters.ts";
 import { answers } from "../schemas/responses.ts";
-import type { Action } from "../storage/change.ts";
+import type { Action } from "../storage/entry.ts";
 import { listRevisions, type Revision } from "../storage/revisions.ts";
 
 const verbs: Record<Action, string> = {

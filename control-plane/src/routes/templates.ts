@@ -3,13 +3,11 @@
 import { isName, nameRule } from "@sluice/limiter/document/policy-shape.ts";
 import { describeValue, type Problem } from "@sluice/limiter/document/validate.ts";
 import type { FastifyInstance } from "fastify";
-import { checkDocumentBytes } from "../bounds/check-bounds.ts";
 import { documentBytes } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { callerOf } from "../plugins/authentication.ts";
-import type { Templates } from "../policies/resolve-templates.ts";
 import { contextOf } from "../policies/validate-realm.ts";
-import { misfits, templateShape, validateTemplate, validateTemplateInApp } from "../policies/validate-template.ts";
+import { misfits, validateTemplate, validateTemplateInApp } from "../policies/validate-template.ts";
 import {
   afterParameter,
   appSegment,
@@ -21,6 +19,7 @@ import {
 import { schemaOf } from "../schemas/policy-schema.ts";
 import { answers } from "../schemas/responses.ts";
 import type { App } from "../storage/apps.ts";
+import { checkDocumentBytes } from "../storage/check-bounds.ts";
 import {
   deleteTemplate,
   getTemplate,
@@ -30,6 +29,8 @@ import {
   templateBytes,
   type UsingPolicy,
 } from "../storage/templates.ts";
+import type { Templates } from "../templates/resolve-templates.ts";
+import { templateShape } from "../templates/template-shape.ts";
 import { announceChange, originOf } from "./applied.ts";
 import { etagOf, isKnown, preconditionOf } from "./preconditions.ts";
 

@@ -3,7 +3,7 @@
 
 import { policyShape } from "@sluice/limiter/document/policy-shape.ts";
 import type { Field, Shape } from "@sluice/limiter/document/shape.ts";
-import { templateFields } from "../policies/resolve-templates.ts";
+import { templateFields } from "../templates/resolve-templates.ts";
 
 export interface JsonSchema {
   readonly [keyword: string]: unknown;

@@ -3,9 +3,9 @@
 import { realmShape } from "@sluice/limiter/realm/realm-shape.ts";
 import { boundNames } from "../bounds/bounds.ts";
 import { errorCatalogue } from "../errors/catalogue.ts";
-import { templateShape } from "../policies/validate-template.ts";
 import { alarmNames } from "../push/alarms.ts";
 import { appRoles } from "../storage/tokens.ts";
+import { templateShape } from "../templates/template-shape.ts";
 import { type JsonSchema, schemaOf, storedPolicySchema } from "./policy-schema.ts";
 
 const text = { type: "string" };

@@ -5,11 +5,10 @@ import type { RealmDocument } from "@sluice/limiter/realm/realm.ts";
 import type { Transaction } from "kysely";
 import type { Bounds } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";
-import type { Templates } from "../policies/resolve-templates.ts";
+import type { Templates } from "../templates/resolve-templates.ts";
 import { change, type Origin, type Precondition } from "./change.ts";
-import type { Database } from "./database.ts";
-import type { AppTable, Tables } from "./tables.ts";
-import { readTemplates } from "./templates.ts";
+import type { AppTable, Database, Tables } from "./tables.ts";
+import { readTemplates } from "./template-documents.ts";
 import { addUsage, parseBounds, readUsage } from "./usage.ts";
 
 export interface App {

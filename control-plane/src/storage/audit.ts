@@ -4,9 +4,8 @@
 
 import type { Transaction } from "kysely";
 import type { Origin } from "./change.ts";
-import type { Database } from "./database.ts";
 import { newId } from "./new-id.ts";
-import type { AuditTable, Tables } from "./tables.ts";
+import type { AuditTable, Database, Tables } from "./tables.ts";
 import { emptyRow } from "./usage.ts";
 
 export type AuditAction = "create-token" | "delete-token" | "read-counter" | "reset-counter" | "top-up-counter";

@@ -7,9 +7,8 @@ import type { TotalBounds } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { getApp } from "./apps.ts";
 import { change, type Origin } from "./change.ts";
-import type { Database } from "./database.ts";
 import { newId } from "./new-id.ts";
-import type { BanTable, Tables } from "./tables.ts";
+import type { BanTable, Database, Tables } from "./tables.ts";
 import { addUsage, takeRoom } from "./usage.ts";
 
 /** Who is banned: a network, or the requests with these values of the policy's key. */

@@ -2,26 +2,9 @@
 // entry in the history. So no revision is skipped, shared or without a change.
 
 import type { Transaction } from "kysely";
-import type { Database } from "./database.ts";
+import type { Entry } from "./entry.ts";
 import { countEntry } from "./history-retention.ts";
-import type { Tables } from "./tables.ts";
-
-export type Action =
-  | "create-app"
-  | "update-app"
-  | "delete-app"
-  | "create-policy"
-  | "update-policy"
-  | "delete-policy"
-  | "create-ban"
-  | "delete-ban"
-  | "create-template"
-  | "update-template"
-  | "delete-template"
-  | "create-caller"
-  | "delete-caller"
-  | "new-epoch"
-  | "begin-epoch";
+import type { Database, Tables } from "./tables.ts";
 
 /** Who asked for a change, and when. */
 export interface Origin {
@@ -29,18 +12,6 @@ export interface Origin {
   readonly atMs: number;
   /** The address that the request came from. */
   readonly from?: string;
-}
-
-export interface Entry {
-  readonly action: Action;
-  /** Absent if the change belongs to no app. */
-  readonly app?: string;
-  readonly policy?: string;
-  /** The name of the template or token that changed, or the id of the ban. */
-  readonly subject?: string;
-  /** Documents as JSON text. */
-  readonly before?: string;
-  readonly after?: string;
 }
 
 /** @returns the revision that the change got */

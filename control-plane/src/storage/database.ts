@@ -9,9 +9,7 @@ import { sqliteDialect } from "./sqlite.ts";
 import { DatabaseUnwritable } from "./sqlite-errors.ts";
 import { DatabaseInUse } from "./sqlite-lock.ts";
 import { StorageHealth } from "./storage-health.ts";
-import type { Tables } from "./tables.ts";
-
-export type Database = Kysely<Tables>;
+import type { Database, Tables } from "./tables.ts";
 
 /** @throws when the database cannot be opened or migrated; then what was opened is closed again */
 export async function openDatabase(

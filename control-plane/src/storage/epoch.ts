@@ -4,8 +4,7 @@
 import { randomUUID } from "node:crypto";
 import type { Transaction } from "kysely";
 import { change, type Origin, type RecordEntry } from "./change.ts";
-import type { Database } from "./database.ts";
-import type { Tables } from "./tables.ts";
+import type { Database, Tables } from "./tables.ts";
 
 /** A revision of one history. */
 export interface Position {

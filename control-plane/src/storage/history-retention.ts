@@ -3,17 +3,10 @@
 // steps.
 
 import type { Transaction } from "kysely";
-import type { Entry } from "./change.ts";
-import type { Database } from "./database.ts";
-import type { Tables } from "./tables.ts";
+import type { HistoryRetention } from "../configuration.ts";
+import type { Entry } from "./entry.ts";
+import type { Database, Tables } from "./tables.ts";
 import { emptyRow } from "./usage.ts";
-
-export interface HistoryRetention {
-  /** Older entries are deleted, except for the newest `keptEntries` of all apps. */
-  readonly days: number;
-  /** The bound for each app on the size of its entries, including the documents before and after. */
-  readonly bytesOfApp: number;
-}
 
 /** The newest entries that are kept however old they are. */
 export const keptEntries = 1_000;

@@ -4,7 +4,7 @@
 import { randomBytes } from "node:crypto";
 import { type Kysely, sql } from "kysely";
 import { policySize } from "../bounds/policy-size.ts";
-import { resolveTemplates, type Templates } from "../policies/resolve-templates.ts";
+import { resolveTemplates, type Templates } from "../templates/resolve-templates.ts";
 import { banBytes, banFrom } from "./bans.ts";
 import { bytesOfEntry } from "./history-retention.ts";
 import type { Tables, UsageTable } from "./tables.ts";

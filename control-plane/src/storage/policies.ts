@@ -3,16 +3,15 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
-import { checkDocumentBytes } from "../bounds/check-bounds.ts";
 import { type PolicySize, policySize } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
-import type { Templates } from "../policies/resolve-templates.ts";
+import type { Templates } from "../templates/resolve-templates.ts";
 import { type App, getApp } from "./apps.ts";
 import { deleteBansOfPolicy } from "./bans.ts";
 import { change, type Origin, type Precondition } from "./change.ts";
-import type { Database } from "./database.ts";
-import type { PolicyTable, Tables } from "./tables.ts";
-import { readTemplates } from "./templates.ts";
+import { checkDocumentBytes } from "./check-bounds.ts";
+import type { Database, PolicyTable, Tables } from "./tables.ts";
+import { readTemplates } from "./template-documents.ts";
 import { addUsage, takeRoom } from "./usage.ts";
 
 export interface StoredPolicy {

@@ -6,10 +6,9 @@ import type { SnapshotCaller } from "@sluice/limiter/protocol/push-messages.ts";
 import { sql, type Transaction } from "kysely";
 import { type App, readApps } from "./apps.ts";
 import { readBans } from "./bans.ts";
-import type { Action } from "./change.ts";
-import type { Database } from "./database.ts";
+import type { Action } from "./entry.ts";
 import type { Position } from "./epoch.ts";
-import type { Tables } from "./tables.ts";
+import type { Database, Tables } from "./tables.ts";
 import { readCallers } from "./tokens.ts";
 
 export interface Revision {

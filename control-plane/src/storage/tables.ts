@@ -1,7 +1,9 @@
 // The tables as queries see them. Times are milliseconds since 1970 and documents are JSON text: SQLite, MySQL and
 // PostgreSQL read both in the same way.
 
-import type { Generated } from "kysely";
+import type { Generated, Kysely } from "kysely";
+
+export type Database = Kysely<Tables>;
 
 export interface Tables {
   meta: MetaTable;

@@ -5,14 +5,14 @@ import { setImmediate } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import type { Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
-import { checkDocumentBytes } from "../bounds/check-bounds.ts";
 import { documentBytes, type PolicySize } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { resolveTemplates, type Templates, usesTemplate } from "../policies/resolve-templates.ts";
+import { resolveTemplates, type Templates, usesTemplate } from "../templates/resolve-templates.ts";
 import { type App, getApp } from "./apps.ts";
 import { change, type Origin, type Precondition } from "./change.ts";
-import type { Database } from "./database.ts";
-import type { Tables, TemplateTable } from "./tables.ts";
+import { checkDocumentBytes } from "./check-bounds.ts";
+import type { Database, Tables, TemplateTable } from "./tables.ts";
+import { readTemplates } from "./template-documents.ts";
 import { addUsage, takeRoom } from "./usage.ts";
 
 export interface StoredTemplate {
@@ -60,12 +60,6 @@ export async function getTemplate(database: Database, app: string, name: string)
 export async function templateBytes(database: Database, app: string, name: string): Promise<number | undefined> {
   const row = await findRow(database, app, name);
   return row === undefined ? undefined : Buffer.byteLength(row.document);
-}
-
-/** Reads all templates of an app. A change that depends on them passes its transaction. */
-export async function readTemplates(database: Database | Transaction<Tables>, app: string): Promise<Templates> {
-  const rows = await database.selectFrom("templates").select(["name", "document"]).where("app", "=", app).execute();
-  return new Map(rows.map(({ name, document }) => [name, JSON.parse(document)]));
 }
 
 /**

@@ -8,8 +8,7 @@ import { ApiError } from "../errors/api-error.ts";
 import { getApp } from "./apps.ts";
 import { writeTrace } from "./audit.ts";
 import { change, type Origin } from "./change.ts";
-import type { Database } from "./database.ts";
-import type { Tables, TokenTable } from "./tables.ts";
+import type { Database, Tables, TokenTable } from "./tables.ts";
 import { addUsage, takeRoom } from "./usage.ts";
 
 /** How long an expired token stays in lists. */

@@ -3,9 +3,8 @@
 
 import type { Transaction } from "kysely";
 import { type Bounds, boundsOf, type TotalBounds } from "../bounds/bounds.ts";
-import { type CountedUsage, checkBounds, type UsageChange } from "../bounds/check-bounds.ts";
-import type { Database } from "./database.ts";
-import type { Tables, UsageTable } from "./tables.ts";
+import { type CountedUsage, checkBounds, type UsageChange } from "./check-bounds.ts";
+import type { Database, Tables, UsageTable } from "./tables.ts";
 
 /** The name of the row with the sums of all apps; no app has this name. */
 const all = "";

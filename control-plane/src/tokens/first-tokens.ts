@@ -4,7 +4,7 @@
 import { chmod, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { type Configuration, ConfigurationError, minTokenLength } from "../configuration.ts";
-import type { Database } from "../storage/database.ts";
+import type { Database } from "../storage/tables.ts";
 import { deleteToken, hasToken, replaceToken } from "../storage/tokens.ts";
 import { mintToken, tokenRecord } from "./token.ts";
 

@@ -7,8 +7,8 @@ import { sleepMs } from "../runtime/clock.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { shareStore } from "../stores/share/share-store.ts";
 import type { Charge, Charged, Check, Outcome } from "../stores/store.ts";
-import { stores } from "../stores/stores.ts";
 import { refundLater } from "./refunds.ts";
+import { stores } from "./stores.ts";
 
 /** What was charged for a request that is not decided yet and waits: refunded if its client goes away meanwhile. */
 const undecidedField = newRequestField<readonly Charge[]>((charges) => {

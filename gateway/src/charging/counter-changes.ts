@@ -1,7 +1,7 @@
 // What this nginx keeps about a counter that an operator has changed, here or in Redis, is out of date.
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
-import { stores } from "../stores/stores.ts";
+import { stores } from "./stores.ts";
 
 /**
  * Drops all that is kept about these counters: the cells that count on this node, also as a share while Redis is away, and what

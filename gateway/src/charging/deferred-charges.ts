@@ -12,7 +12,7 @@ import { owe } from "../stores/redis/debts.ts";
 import { countUncharged } from "../stores/redis/deferred-charge.ts";
 import { chargeShareInstead } from "../stores/share/share-store.ts";
 import type { Charge, DeferredCharge } from "../stores/store.ts";
-import { stores } from "../stores/stores.ts";
+import { stores } from "./stores.ts";
 
 /** Whose counters a response is charged to. A charge without limits: onStoreFailure let the request pass. */
 type Payer = Pick<Charge, "policy" | "limits" | "keyValues" | "store" | "owed">;

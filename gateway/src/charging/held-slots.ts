@@ -7,8 +7,8 @@ import { countEvent } from "../metrics/counts.ts";
 import { endUnnoticed, keepForRequest, newRequestField, ofRequest } from "../request/request-state.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { Charge } from "../stores/store.ts";
-import { stores } from "../stores/stores.ts";
 import { refundLater } from "./refunds.ts";
+import { stores } from "./stores.ts";
 
 /**
  * Slots of one policy that a request was given: of its limits, those that are concurrency; `chargedAt` has for each the moment

@@ -2,7 +2,7 @@
 
 import type { StoreName } from "../../../limiter/src/compiled/compile.ts";
 import type { Charge } from "../stores/store.ts";
-import { stores } from "../stores/stores.ts";
+import { stores } from "./stores.ts";
 
 /** Refunds all of these. May yield. */
 export function refundAll(charges: readonly Charge[]): void {

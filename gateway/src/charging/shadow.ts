@@ -2,9 +2,9 @@
 
 import { countDecision, type Result } from "../metrics/counts.ts";
 import { type Check, newOutcome } from "../stores/store.ts";
-import { stores } from "../stores/stores.ts";
 import { deferCharge } from "./deferred-charges.ts";
 import { holdSlots } from "./held-slots.ts";
+import { stores } from "./stores.ts";
 
 /** Counts the decision. Slots are the request's until it ends, when its response is charged. @returns what would have become of it */
 export function observe(check: Check): Result {

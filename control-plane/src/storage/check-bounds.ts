@@ -2,7 +2,6 @@
 // later keeps what it has, and may shrink.
 
 import type { Problem } from "@sluice/limiter/document/validate.ts";
-import { ApiError, type ExceededBound } from "../errors/api-error.ts";
 import {
   always,
   type Bounds,
@@ -14,7 +13,8 @@ import {
   type TotalBounds,
   type Usage,
   urgentBytesInAll,
-} from "./bounds.ts";
+} from "../bounds/bounds.ts";
+import { ApiError, type ExceededBound } from "../errors/api-error.ts";
 
 /** How much more, or less, the app uses after a change. */
 export type UsageChange = Partial<Usage & { readonly callers: number }>;

@@ -1,0 +1,30 @@
+// An entry of the history: what was changed, by documents before and after.
+
+export type Action =
+  | "create-app"
+  | "update-app"
+  | "delete-app"
+  | "create-policy"
+  | "update-policy"
+  | "delete-policy"
+  | "create-ban"
+  | "delete-ban"
+  | "create-template"
+  | "update-template"
+  | "delete-template"
+  | "create-caller"
+  | "delete-caller"
+  | "new-epoch"
+  | "begin-epoch";
+
+export interface Entry {
+  readonly action: Action;
+  /** Absent if the change belongs to no app. */
+  readonly app?: string;
+  readonly policy?: string;
+  /** The name of the template or token that changed, or the id of the ban. */
+  readonly subject?: string;
+  /** Documents as JSON text. */
+  readonly before?: string;
+  readonly after?: string;
+}
