@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { zoneTransitions } from "../../control-plane/src/policies/zone-transitions.ts";
+import { zoneTransitions } from "../../control-plane/src/zones/zone-transitions.ts";
 import { snapshotFrame } from "../../control-plane/src/push/snapshot-frame.ts";
 import { readSnapshot } from "../../limiter/src/protocol/read-snapshot.ts";
 import { onePerSecond, startControlPlane } from "./control-plane-under-test.ts";

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { zoneTransitions } from "../../control-plane/src/policies/zone-transitions.ts";
+import { zoneTransitions } from "../../control-plane/src/zones/zone-transitions.ts";
 import {
   type CompiledSchedule,
   compileSchedule,

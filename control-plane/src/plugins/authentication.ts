@@ -6,6 +6,7 @@ import type { FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
 import { ApiError } from "../errors/api-error.ts";
 import { findToken, type Role } from "../storage/tokens.ts";
+import type { Caller } from "../tokens/caller.ts";
 import { hashToken } from "../tokens/token.ts";
 
 /**
@@ -21,16 +22,6 @@ const rolesFor: Readonly<Record<Exclude<Access, "public">, readonly Role[]>> = {
   manage: ["admin"],
   own: ["admin"],
 };
-
-export interface Caller {
-  /** The token's id. Unlike names, ids are unique. */
-  readonly tokenId: string;
-  /** The token's name. */
-  readonly name: string;
-  readonly role: Role;
-  /** The app that the token is for; undefined means all apps. */
-  readonly app: string | undefined;
-}
 
 declare module "fastify" {
   interface FastifyContextConfig {

@@ -6,8 +6,8 @@ import { maxTimezoneBytes } from "@sluice/limiter/document/policy-shape.ts";
 import { describeValue, type Problem, validatePolicy } from "@sluice/limiter/document/validate.ts";
 import { warningsOf } from "@sluice/limiter/document/warnings.ts";
 import { problemAsPut, resolveTemplates, type Templates } from "../templates/resolve-templates.ts";
+import { isTimezone } from "../zones/zone-transitions.ts";
 import { forbiddenHeaders, outsideProblems, type PolicyContext, realmWarnings } from "./validate-realm.ts";
-import { isTimezone } from "./zone-transitions.ts";
 
 export interface Validation {
   /** The document to store: with its name, and with its references to templates. */

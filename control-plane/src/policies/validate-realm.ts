@@ -8,9 +8,9 @@ import { headerProblems } from "@sluice/limiter/realm/headers.ts";
 import { matchProblems } from "@sluice/limiter/realm/match-within.ts";
 import { type RealmDocument, realmFrom } from "@sluice/limiter/realm/realm.ts";
 import { redirectProblems } from "@sluice/limiter/realm/redirects.ts";
-import type { Caller } from "../plugins/authentication.ts";
 import type { App, AppRealm, PolicyOfApp } from "../storage/apps.ts";
 import { problemAsPut, resolveTemplates, type Templates } from "../templates/resolve-templates.ts";
+import type { Caller } from "../tokens/caller.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 

@@ -4,9 +4,9 @@ import { setImmediate } from "node:timers/promises";
 import type { ZoneTransition } from "@sluice/limiter/document/schedule.ts";
 import { type Snapshot, type SnapshotApp, snapshotFormat } from "@sluice/limiter/protocol/push-messages.ts";
 import { type ListName, layOut } from "@sluice/limiter/protocol/snapshot-lines.ts";
-import { knownZone } from "../policies/zone-transitions.ts";
 import type { StoredState } from "../storage/revisions.ts";
 import { resolveTemplates, type Templates } from "../templates/resolve-templates.ts";
+import { knownZone } from "../zones/zone-transitions.ts";
 import { proofOf } from "./position-proof.ts";
 
 export interface SnapshotFrame {
