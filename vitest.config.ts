@@ -1,6 +1,6 @@
 // Three kinds of tests, one kind after the other. Units compute: as many files at once as there are processors. Those of
 // the system mostly wait, and have time: two files at once, each with servers of its own. Those that measure start the
-// whole system and count what happens within a second, or judge how long something took: one file at a time.
+// whole system and count what happens within a second, or measure how long something took: one file at a time.
 
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
@@ -46,7 +46,7 @@ const unhurried = [
   "worked-cases",
 ].map((name) => `test/e2e/${name}.test.ts`);
 
-/** Starts the system, and judges nothing by the clock but what repeats. */
+/** Starts the system, and expects nothing of the clock but what repeats. */
 const fuzzers = "test/fuzz/fuzz.test.ts";
 
 /** Beside which all others of their kind find room. */

@@ -135,7 +135,7 @@ describe("an app without a realm", () => {
   it("takes any policy, and warns with each that it matches no traffic", async () => {
     const { running, call } = await startWith(undefined);
     const put = await call("PUT", "/policies/p", { body: onePerSecond });
-    expect(put.body.warnings).toMatchObject([{ path: "match", got: expect.stringContaining("ask-first API") }]);
+    expect(put.body.warnings).toMatchObject([{ path: "match", got: expect.stringContaining("check API") }]);
     expect((await call("POST", "/policies/validate", { body: onePerSecond })).body.warnings).toHaveLength(1);
     const snapshot = await (await connectGateway(running, "g1")).next("snapshot");
     expect(readSnapshot(snapshot).snapshot?.index.everywhere).toEqual([]);

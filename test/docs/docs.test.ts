@@ -214,3 +214,38 @@ describe("rights in Redis", () => {
     expect(rules?.split(" ")).toEqual(rightsOf("control plane, one Redis"));
   });
 });
+
+describe("words that Sluice no longer uses", () => {
+  const retired =
+    /\b(verdicts?|outspeaks?|receipts?|(?:give[ns]?|gave) back|giveBack\w*|lanes?|asking[- ]around|settlements?|tally|tallies|upkeep|errands?|intakes?|judge[sd]?|judge?ments?|judging|ask-first)\b/i;
+  const files = globSync("{limiter,gateway,control-plane,launch,test,bench,docs}/**/*.{ts,mjs,lua,md,json}", {
+    cwd: project,
+    exclude: (name) => /node_modules|^dist$|results|package-lock|docs\.test\.ts$|^vectors$/.test(name),
+  }).concat([
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "nginx.conf",
+    "docker-compose.yml",
+    "vitest.config.ts",
+  ]);
+
+  it("are neither in the code nor in the docs", () => {
+    expect(files.length).toBeGreaterThan(500);
+    const found = files.flatMap((file) =>
+      readFileSync(join(project, file), "utf8")
+        .split("\n")
+        .flatMap((line, i) => (retired.test(line) ? [`${file}:${i + 1}: ${line.trim()}`] : [])),
+    );
+    expect(found).toEqual([]);
+  });
+
+  it("are replaced by at most 25 words of our own, which the architecture explains", () => {
+    const section =
+      readFileSync(join(project, "docs/architecture.md"), "utf8").split("\n## Words\n")[1]?.split("\n## ")[0] ?? "";
+    const words = section.split("\n").filter((line) => /^\| (?!word |---)/.test(line));
+    expect(words.length).toBeGreaterThan(15);
+    expect(words.length).toBeLessThanOrEqual(25);
+  });
+});

@@ -18,7 +18,7 @@ product.module("limiter.src.compiled.merged-decision").mergeLimit = function(_, 
   reported[#reported + 1] = "[" .. table.concat(numbers, ",") .. "]"
 end
 
-local settlement = product.module("gateway.src.stores.node.deferred-charge")
+local deferred = product.module("gateway.src.stores.node.deferred-charge")
 local rateOf = product.module("limiter.src.algorithms.rate").rateOf
 
 ngx.req.read_body()
@@ -30,9 +30,9 @@ for life, steps in ipairs(cjson.decode(ngx.req.get_body_data())) do
     time = step.nowUs
     limits[1].rate = rateOf(step.limit)
     if step.units > 0 then
-      settlement.chargeDeferredOnNode(policy, limits, "key", step.units)
+      deferred.chargeDeferredOnNode(policy, limits, "key", step.units)
     end
-    settlement.admitDeferredOnNode(policy, limits, "key", {})
+    deferred.admitDeferredOnNode(policy, limits, "key", {})
   end
   ngx.say("[" .. table.concat(reported, ",") .. "]")
 end

@@ -84,7 +84,7 @@ test.each(["lua5.1", "luajit"])("the script, in %s, reports what Node reports", 
 
 test("the shared dict of a real nginx reports what Node reports", async () => {
   const lives = fc.sample(life, { numRuns: 500, seed: 11 });
-  const player = `location = /settlement {
+  const player = `location = /deferred {
     client_max_body_size 8m;
     client_body_buffer_size 8m;
     content_by_lua_file ${project}/test/parity/deferred-charge-nginx.lua;
@@ -95,7 +95,7 @@ test("the shared dict of a real nginx reports what Node reports", async () => {
     edit: (config) => config.replace("location = /sluice/healthz {", player),
   });
   try {
-    const { status, body } = await ask(`${gateway.url}/settlement`, { method: "POST", body: JSON.stringify(lives) });
+    const { status, body } = await ask(`${gateway.url}/deferred`, { method: "POST", body: JSON.stringify(lives) });
     expect(status, gateway.log).toBe(200);
     expectAsInNode(lives, body);
   } finally {

@@ -228,7 +228,7 @@ function eventInWords([kind, a, b, c]: TraceEvent): string {
   if (kind === ask) return `${when}: ask ${b}`;
   if (kind === peek) return `${when}: peek ${b}`;
   const charged = `what was asked ${b === 1 ? "last" : `${b} asks ago`}`;
-  return kind === refund ? `${when}: give back ${charged}` : `${when}: renew ${charged}`;
+  return kind === refund ? `${when}: refund ${charged}` : `${when}: renew ${charged}`;
 }
 
 function answerInWords([kind]: TraceEvent, numbers: readonly number[], limits: number): string {

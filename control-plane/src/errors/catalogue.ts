@@ -45,7 +45,7 @@ export const errorCatalogue = {
     status: 403,
     title: "Forbidden",
     meaning:
-      "The token is good, but its role or its app may not do this. Gateway tokens are for the push socket, caller tokens for the ask-first API of gateways.",
+      "The token is good, but its role or its app may not do this. Gateway tokens are for the push socket, caller tokens for the check API of gateways.",
   },
   "not-found": { status: 404, title: "Not found", meaning: "There is nothing at this URL." },
   "app-not-found": { status: 404, title: "App not found", meaning: "There is no app of this name." },

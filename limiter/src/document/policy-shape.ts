@@ -106,7 +106,7 @@ const limit: Shape = {
     ttl: {
       // The shortest ttl is 1s because the gateway looks for slots to renew ten times a second.
       shape: { kind: "duration", min: "1s", max: "366d" },
-      description: "How long a slot of concurrency is held that nobody gives back or renews. Absent: 60s.",
+      description: "How long a slot of concurrency is held that nobody releases or renews. Absent: 60s.",
     },
   },
 };
