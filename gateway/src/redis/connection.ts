@@ -17,6 +17,7 @@ import {
   newPatience,
   type Patience,
   patienceSeconds,
+  pauseMs,
   releaseAllOf,
 } from "./patience.ts";
 import { readPatiently } from "./patient-socket.ts";
@@ -123,7 +124,8 @@ function connectPatiently(
   for (;;) {
     const redis = (redisLibrary as NonNullable<typeof redisLibrary>).new();
     readPatiently(redis, patience);
-    redis.set_timeout(deadlineMs);
+    // What is left by the patience clock: it may be a tick behind nginx's, and a second try is not to take a whole deadline.
+    redis.set_timeout(math.min(deadlineMs, pauseMs(patience)));
     const [connected, failure] = redis.connect(server.host, server.address.port, server.options);
     if (connected !== undefined) return $multi(redis, undefined);
     const isOver = isSilent(patience) || leftSeconds(patience) <= 0 || stopwatchSeconds() >= endsAtSeconds;

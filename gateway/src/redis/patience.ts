@@ -189,8 +189,9 @@ export function countReading(step: number): void {
 /** Called when a server is silent: releases all calls that wait for it, no matter when each of them began. */
 export function releaseAllOf(server: Answerer): void {
   const waiting = watched.filter((patience) => !patience.released && patience.server === server);
+  // All of them first: releasing one reports the silent server, which leads here again.
+  for (const patience of waiting) patience.released = true;
   for (const patience of waiting) {
-    patience.released = true;
     const [released, defect] = pcall(patience.onSilence as (this: void) => void);
     if (!released) warnSparingly("requests were not released from a silent Redis", `${defect}`);
   }

@@ -91,6 +91,7 @@ const lingerSeconds = 0.05;
 /** A batch that has not been sent after this time is sent by an additional thread. */
 const besideAfterSeconds = 0.005;
 const mostBeside = 3;
+const shortestWaitSeconds = 0.001;
 const silent = "no reply within the deadline";
 const tooMany = "too many requests wait for Redis";
 /** nginx frees what a thread's connections allocated only when the thread ends. */
@@ -234,7 +235,8 @@ function awaitLateReply(queue: BatchQueue, batch: Batch, pending: PendingCheck, 
   let leftSeconds = limitSeconds;
   while (leftSeconds > 0) {
     keepTicking(leftSeconds);
-    const [ready] = batch.ready.wait(leftSeconds);
+    // For less than a ms nginx does not wait at all: the patience clock would stand still, and this loop spin.
+    const [ready] = batch.ready.wait(math.max(leftSeconds, shortestWaitSeconds));
     // A reply that came at the same moment counts.
     if (ready || pending.numbers !== undefined || pending.failure !== undefined) return;
     leftSeconds = limitSeconds - (patienceSeconds() - beganAtSeconds);
