@@ -70,7 +70,9 @@ export default defineConfig({
       {
         test: {
           name: "units",
-          include: ["test/{architecture,limiter,gateway,gateway-build,parity,launch,docs,soak,fixtures,fuzz}/**/*.test.ts"],
+          include: [
+            "test/{architecture,limiter,gateway,gateway-build,parity,launch,docs,soak,fixtures,fuzz}/**/*.test.ts",
+          ],
           exclude: [fuzzers],
           testTimeout: 30_000,
           hookTimeout: 60_000,

@@ -3,7 +3,7 @@
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { requireGatewayBuild } from "./gateway-build.ts";
 import { projectDir, readSettings } from "./settings.ts";
 import { fail, say } from "./step.mjs";
@@ -13,6 +13,8 @@ interface Outcome {
   readonly passed: number;
   readonly failed: number;
 }
+
+const mostSlowest = 10;
 
 try {
   await requireSystemPackages("test", readSettings(process.env).nginx);
@@ -45,9 +47,28 @@ async function vitest(): Promise<Outcome> {
     `--outputFile.json=${report}`,
     ...process.argv.slice(2),
   ]);
-  const counts = existsSync(report) ? JSON.parse(readFileSync(report, "utf8")) : {};
+  const counts: Report = existsSync(report) ? JSON.parse(readFileSync(report, "utf8")) : {};
   rmSync(directory, { recursive: true });
+  say(`the slowest files:\n${slowestFiles(counts.testResults ?? []).join("\n")}`);
   return outcomeOf(code, Number(counts.numPassedTests ?? 0), Number(counts.numFailedTests ?? 0));
+}
+
+/** What vitest writes, as far as it is used here. Times are in ms. */
+interface Report {
+  readonly numPassedTests?: number;
+  readonly numFailedTests?: number;
+  readonly testResults?: readonly { readonly name: string; readonly startTime: number; readonly endTime: number }[];
+}
+
+function slowestFiles(results: NonNullable<Report["testResults"]>): string[] {
+  const files = results.map(({ name, startTime, endTime }) => ({
+    name: relative(projectDir, name),
+    seconds: (endTime - startTime) / 1000,
+  }));
+  return files
+    .sort((a, b) => b.seconds - a.seconds)
+    .slice(0, mostSlowest)
+    .map(({ name, seconds }) => `${seconds.toFixed(1).padStart(7)} s  ${name}`);
 }
 
 /** Tests the Lua that runs in nginx, under the same LuaJIT. */

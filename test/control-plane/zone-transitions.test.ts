@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { zoneTransitions } from "../../control-plane/src/zones/zone-transitions.ts";
 import { snapshotFrame } from "../../control-plane/src/push/snapshot-frame.ts";
+import { zoneTransitions } from "../../control-plane/src/zones/zone-transitions.ts";
 import { readSnapshot } from "../../limiter/src/protocol/read-snapshot.ts";
 import { onePerSecond, startControlPlane } from "./control-plane-under-test.ts";
 

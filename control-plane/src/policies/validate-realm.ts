@@ -47,9 +47,7 @@ export function forbiddenHeaders(document: unknown, { forAllApps }: PolicyContex
 export function realmWarnings({ name, realm }: App): Problem[] {
   const expected = `a realm of hosts and paths, which an admin of all apps sets: PUT /api/v1/apps/${name}`;
   if (realm.state === "none") {
-    return [
-      { path: "match", expected, got: "none: the policy matches no traffic, and is for the check API alone" },
-    ];
+    return [{ path: "match", expected, got: "none: the policy matches no traffic, and is for the check API alone" }];
   }
   if (realm.state === "legacy") {
     return [
