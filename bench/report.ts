@@ -1,7 +1,8 @@
 // Prints the results as tables in Markdown, which are also easy to read on a terminal, and as JSON.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
-import type { Figures, Results } from "./results.ts";
+import type { Figures } from "./figures.ts";
+import type { Results } from "./results.ts";
 
 const absent = "–";
 

@@ -1,5 +1,5 @@
 // The speed targets that this bench checks, each with the figures that decide it.
-import type { Figures } from "./results.ts";
+import type { Figures } from "./figures.ts";
 import { ratio } from "./statistics.ts";
 
 export interface TargetResult {

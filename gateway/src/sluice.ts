@@ -35,8 +35,8 @@ import { openNodeStore } from "./stores/node/node-counters.ts";
 import { keepRefusalsTrue } from "./stores/redis/refusal-cache.ts";
 
 export { bodyTooLarge } from "./check-api/check.ts";
-export { log } from "./log.ts";
 export { metrics } from "./private/metrics.ts";
+export { endRequest as log } from "./request/request-state.ts";
 
 suitDecisions();
 
