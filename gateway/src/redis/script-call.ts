@@ -11,8 +11,8 @@ import { connectTo, discard, keep, noteAnswerOf, noteFailureOf, type RedisServer
 import { changedNothing, codeOf, decidesNothing, type ErrorCode, redirection } from "./error-reply.ts";
 import { slotOf } from "./hash-slot.ts";
 import { endWaiting, isSilent, leftSeconds, newPatience, type Patience, patienceSeconds } from "./patience.ts";
-import { doubtPrimary, primaryOf } from "./primary.ts";
 import { callOf, callWithSource, exchange, exchangeOne, type Script } from "./script-request.ts";
+import { doubtPrimary, primaryOf } from "./sentinel.ts";
 import { doubtSlots, otherServerOfSlot, serverOfSlot, slotMoved } from "./slot-map.ts";
 
 /** How far a script without a reply got. connect: it was not sent. call: its reply was lost. reply: an error came. */
