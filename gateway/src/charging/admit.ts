@@ -49,6 +49,7 @@ export function admitWithoutRedis(checks: readonly Check[], outcome: Outcome): b
     if (!check.degraded) countDecision(policy, "degraded");
     check.degraded = true;
     const allowed = shareStore.admit([check], outcome) === true;
+    check.allowed = allowed;
     if (!separate) countDecision(policy, allowed ? "allowed" : "refused");
     if (!allowed && check.merged === undefined) return false;
     if (!allowed) all = false;

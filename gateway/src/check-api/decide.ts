@@ -153,12 +153,11 @@ function passes(reason: Reason | undefined, { policy }: CompiledPolicy): boolean
   return reason !== "banned";
 }
 
-function checkOf({ policy, keyValues, cost, merged }: Outcome): Check {
+function checkOf({ policy, keyValues, cost }: Outcome): Check {
   return {
     policy: atCost(policy, cost),
     keyValues: keyValues as string,
     chargedAt: [],
-    merged,
     separate: true,
     degraded: false,
   };
@@ -167,7 +166,7 @@ function checkOf({ policy, keyValues, cost, merged }: Outcome): Check {
 /** Decides these outcomes by the stores of their policies. */
 function decideByStores(outcomes: readonly Outcome[], charges: Charge[]): void {
   if (outcomes.length === 0) return;
-  const checks = outcomes.map((outcome) => checkOf(outcome));
+  const checks = outcomes.map((outcome): Check => ({ ...checkOf(outcome), merged: outcome.merged }));
   admit(checks, { ...newOutcome(), charges });
   for (let i = 0; i < outcomes.length; i++) {
     const outcome = outcomes[i] as Outcome;
