@@ -100,7 +100,7 @@ it.each([
     const port = await encrypt(certificate);
     gateway = await start(`https://127.0.0.1:${port}`, trusted);
     const expected =
-      /cannot reach the control plane at wss:\/\/127\.0\.0\.1:.* nginx compares no addresses with a certificate: .*SLUICE_CONTROL_URL/;
+      /cannot reach the control plane at wss:\/\/127\.0\.0\.1:.* nginx does not compare IP addresses with a certificate: .*SLUICE_CONTROL_URL/;
     await until("it is logged", 10_000, () => /cannot reach/.test(gateway.log));
     expect(gateway.log).toMatch(expected);
     expect(await isConnected()).toBe(false);

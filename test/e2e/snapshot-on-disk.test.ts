@@ -66,7 +66,7 @@ describe("the newer snapshot on disk", () => {
     {
       what: "has another number in it",
       spoil: () => writeFileSync(newest, texts.newest.replace('"quota":7', '"quota":9')),
-      why: "its checksum is another one",
+      why: "its checksum does not match",
     },
     {
       what: "was cut short",
