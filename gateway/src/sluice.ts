@@ -42,6 +42,7 @@ suitDecisions();
 
 // Read while nginx reads its configuration: an invalid setting fails `nginx -t`, not the first request.
 const settings = readSettings();
+openRedis(settings.redis);
 let generation = 0;
 /** This Lua state serves a single request, in a location without a code cache: it has no policies and never will. */
 let endsWithRequest = false;
@@ -83,7 +84,6 @@ export function initWorker(): void {
   keepSlots();
   watchRequests();
   boundWaiting(settings.maxWaiting);
-  openRedis(settings.redis);
   if (settings.redis !== undefined) {
     keepRefusalsTrue(settings.redis, forgetLeases);
     contactRedisAtStart(settings.redis);

@@ -80,6 +80,7 @@ const refused = [
   "localhost",
   "redis:h",
   "http://:s3cret@h",
+  "constructor://:s3cret@h",
   "redis+x://:s3cret@h",
   "redis://:s3cret@",
   "redis://:s3cret@h:0",

@@ -32,25 +32,21 @@ export function parseRedisUrl(url: string): RedisDeployment | UrlProblem {
   const deployment = parseDeployment(bytesOf(url));
   if ("expected" in deployment) return deployment;
   const { access } = deployment;
-  const common = { tls: access.tls, ...signInOf(access), database: access.database };
-  if (common.user.includes(notUtf8) || common.password.includes(notUtf8)) return notText;
-  if (deployment.kind === "single")
+  const signIn = signInOf(access);
+  if (signIn === undefined) return notText;
+  const common = { tls: access.tls, ...signIn, database: access.database };
+  if (deployment.kind === "single") {
     return { kind: "single", ...common, addresses: [withoutBrackets(deployment.address)] };
-  if (deployment.kind === "cluster")
+  }
+  if (deployment.kind === "cluster") {
     return { kind: "cluster", ...common, addresses: deployment.seeds.map(withoutBrackets) };
+  }
   const sentinel = signInOf(deployment.sentinelAccess);
-  if (sentinel.user.includes(notUtf8) || sentinel.password.includes(notUtf8)) return notText;
-  return {
-    kind: "sentinel",
-    ...common,
-    addresses: deployment.sentinels.map(withoutBrackets),
-    name: deployment.name,
-    sentinel,
-  };
+  if (sentinel === undefined) return notText;
+  const { name, sentinels } = deployment;
+  return { kind: "sentinel", ...common, addresses: sentinels.map(withoutBrackets), name, sentinel };
 }
 
-/** What a decoder of UTF-8 puts in place of bytes that are none. */
-const notUtf8 = "\ufffd";
 const notText: UrlProblem = {
   expected: "USER:PASSWORD in UTF-8, percent-encoded, before the @",
   got: "something else",
@@ -60,12 +56,18 @@ function bytesOf(text: string): string {
   return Buffer.from(text, "utf8").toString("latin1");
 }
 
-function signInOf({ user, password }: SignIn): SignIn {
-  return { user: textOf(user), password: textOf(password) };
+/** @returns undefined if they are not UTF-8 */
+function signInOf({ user, password }: SignIn): SignIn | undefined {
+  try {
+    return { user: textOf(user), password: textOf(password) };
+  } catch {
+    return undefined;
+  }
 }
 
+/** @throws TypeError if these bytes are not UTF-8 */
 function textOf(bytes: string): string {
-  return Buffer.from(bytes, "latin1").toString("utf8");
+  return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(Buffer.from(bytes, "latin1"));
 }
 
 function withoutBrackets({ host, port }: ParsedAddress): Address {

@@ -45,7 +45,7 @@ function chargeResponse(this: void, payers: readonly Payer[], inLogPhase: boolea
   for (const { policy, limits, keyValues, store, owed } of payers) {
     if (owed !== undefined) owe(policy, keyValues, units);
     const charge = { policy, limits, keyValues, store, units, responses: 1 };
-    if (stores[store].chargesAtOnce()) stores[store].chargeDeferred([charge]);
+    if (stores[store].chargesAtOnce()) stores[store].chargeDeferred([charge], chargeShareInstead);
     else queueCharge(charge);
   }
 }
@@ -86,6 +86,6 @@ function chargeAll(charges: readonly DeferredCharge[]): void {
   for (const name of ["node", "share", "exact"] as const) {
     const own = charges.filter(({ store }) => store === name);
     if (own.length === 0) continue;
-    for (const notCharged of stores[name].chargeDeferred(own)) chargeShareInstead(notCharged);
+    stores[name].chargeDeferred(own, chargeShareInstead);
   }
 }

@@ -121,15 +121,17 @@ function connectPatiently(
   patience: Patience,
 ): LuaMultiReturn<[RedisConnection | undefined, string | undefined]> {
   const endsAtSeconds = stopwatchSeconds() + patience.limitSeconds;
+  let timeoutMs = deadlineMs;
   for (;;) {
     const redis = (redisLibrary as NonNullable<typeof redisLibrary>).new();
     readPatiently(redis, patience);
-    // What is left by the patience clock: it may be a tick behind nginx's, and a second try is not to take a whole deadline.
-    redis.set_timeout(math.min(deadlineMs, pauseMs(patience)));
+    redis.set_timeout(timeoutMs);
     const [connected, failure] = redis.connect(server.host, server.address.port, server.options);
     if (connected !== undefined) return $multi(redis, undefined);
     const isOver = isSilent(patience) || leftSeconds(patience) <= 0 || stopwatchSeconds() >= endsAtSeconds;
     if (failure !== "timeout" || isOver) return $multi(undefined, failure);
+    // The patience clock may be a tick behind nginx's: the next try takes what is left by it, and not a whole deadline.
+    timeoutMs = math.min(deadlineMs, pauseMs(patience));
   }
 }
 

@@ -22,10 +22,11 @@ export interface RequestField<Value> {
 }
 
 interface RequestState {
-  /** Undefined: there was no memory for it, and only the log phase shows when the request ends. */
+  /** Undefined: there was no memory for it, and the log phase alone tells when the request ends. */
   readonly life: Life | undefined;
-  /** By the index of the field. */
+  /** Keyed by the fields' indexes. */
   readonly values: LuaTable<number, unknown>;
+  valueCount: number;
 }
 
 const lookEverySeconds = 0.1;
@@ -56,23 +57,32 @@ export function ofRequest<Value>(field: RequestField<Value>): Value | undefined 
   return state === undefined ? undefined : (state.values.get(field.index) as Value | undefined);
 }
 
-/** @returns whether the end of the request is noticed even without its log phase */
+/** Keeps this for the current request. @returns whether this worker learns when the request ends, even without its log phase */
 export function keepForRequest<Value>(field: RequestField<Value>, value: Value): boolean {
   const address = requestAddress();
   let state = liveState(address);
   if (state === undefined) {
-    state = { life: currentLife(), values: new LuaTable() };
+    state = { life: currentLife(), values: new LuaTable(), valueCount: 0 };
     states[address] = state;
     stateCount += 1;
   }
+  if (state.values.get(field.index) === undefined) state.valueCount += 1;
   state.values.set(field.index, value);
   return state.life !== undefined;
 }
 
-/** Removes the value from the current request. @returns the value */
+/** Takes this from the current request, which has it no longer. A request that leaves nothing has no record. */
 export function takeFromRequest<Value>(field: RequestField<Value>): Value | undefined {
   const value = ofRequest(field);
-  if (value !== undefined) (states[requestAddress()] as RequestState).values.delete(field.index);
+  if (value === undefined) return undefined;
+  const address = requestAddress();
+  const state = states[address] as RequestState;
+  state.values.delete(field.index);
+  state.valueCount -= 1;
+  if (state.valueCount === 0) {
+    states[address] = undefined;
+    stateCount -= 1;
+  }
   return value;
 }
 

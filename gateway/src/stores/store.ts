@@ -26,9 +26,13 @@ export interface Store {
   /**
    * Charges what responses took, whether the limits have it or not. May yield, unless `chargesAtOnce`.
    *
-   * @returns those that were certainly not charged
+   * @param notCharged is called at once for each that was certainly not charged
    */
-  readonly chargeDeferred: (this: void, charges: readonly DeferredCharge[]) => readonly DeferredCharge[];
+  readonly chargeDeferred: (
+    this: void,
+    charges: readonly DeferredCharge[],
+    notCharged: (this: void, charge: DeferredCharge) => void,
+  ) => void;
   /** Drops what this nginx keeps about these counters, which an operator has changed. May yield. */
   readonly forget: (this: void, policy: CompiledPolicy, keyValues: string) => void;
 }
@@ -91,6 +95,9 @@ export interface Charge {
   /** What Redis is still to be charged; absent: nothing. */
   readonly owed?: Owed | undefined;
 }
+
+/** What a refund needs of a charge. */
+export type Refund = Pick<Charge, "policy" | "limits" | "keyValues" | "chargedAt">;
 
 /** What responses of one policy and key took together. */
 export interface DeferredCharge {

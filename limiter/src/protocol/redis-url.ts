@@ -7,6 +7,8 @@
 // The same schemes with rediss use TLS. User and password may be percent-encoded. Messages about an invalid value never repeat
 // any of it. This also runs in Node: a text is a sequence of bytes, one per character.
 
+import { emptyTable } from "../basics/table.ts";
+
 export interface Address {
   /** A name, an IPv4 address, or an IPv6 address in brackets. TLS expects a certificate with this name. */
   readonly host: string;
@@ -54,14 +56,13 @@ export const deploymentShapes =
   "redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], redis+sentinel://…HOST[:PORT],…/NAME[/DATABASE] or " +
   "redis+cluster://…HOST[:PORT],…, or these with rediss for TLS";
 
-const schemes: Readonly<Record<string, readonly [kind: Deployment["kind"], tls: boolean]>> = {
-  redis: ["single", false],
-  rediss: ["single", true],
-  "redis+sentinel": ["sentinel", false],
-  "rediss+sentinel": ["sentinel", true],
-  "redis+cluster": ["cluster", false],
-  "rediss+cluster": ["cluster", true],
-};
+const schemes = emptyTable<readonly [kind: Deployment["kind"], tls: boolean]>();
+schemes["redis"] = ["single", false];
+schemes["rediss"] = ["single", true];
+schemes["redis+sentinel"] = ["sentinel", false];
+schemes["rediss+sentinel"] = ["sentinel", true];
+schemes["redis+cluster"] = ["cluster", false];
+schemes["rediss+cluster"] = ["cluster", true];
 
 const redisPort = 6379;
 const sentinelPort = 26379;

@@ -17,7 +17,7 @@ export const leaseStore: Store = {
   renew: () => {},
   batches: () => [],
   chargesAtOnce: () => true,
-  chargeDeferred: () => [],
+  chargeDeferred: () => {},
   forget: forgetLeaseRefusal,
 };
 

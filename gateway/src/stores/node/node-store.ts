@@ -96,7 +96,6 @@ function chargesAtOnce(this: void): boolean {
   return !mustAgree();
 }
 
-function chargeDeferred(this: void, charges: readonly DeferredCharge[]): readonly DeferredCharge[] {
+function chargeDeferred(this: void, charges: readonly DeferredCharge[]): void {
   for (const { policy, limits, keyValues, units } of charges) chargeDeferredOnNode(policy, limits, keyValues, units);
-  return [];
 }

@@ -62,10 +62,13 @@ export function admitDeferredInRedis(
  * Charges responses, by calls of a bounded size, one for each slot with Redis Cluster. A call that failed may have been executed,
  * so its charges are not repeated.
  *
- * @returns the charges that were certainly not made
+ * @param notCharged is called, after its call, for each charge that was certainly not made
  */
-export function chargeDeferredInRedis(this: void, charges: readonly DeferredCharge[]): readonly DeferredCharge[] {
-  const notCharged: DeferredCharge[] = [];
+export function chargeDeferredInRedis(
+  this: void,
+  charges: readonly DeferredCharge[],
+  notCharged: (this: void, charge: DeferredCharge) => void,
+): void {
   let together: DeferredCharge[] = [];
   let counters = 0;
   for (const charge of charges) {
@@ -78,10 +81,12 @@ export function chargeDeferredInRedis(this: void, charges: readonly DeferredChar
     counters += charge.limits.length;
   }
   if (together.length > 0) chargeTogether(together, notCharged);
-  return notCharged;
 }
 
-function chargeTogether(charges: readonly DeferredCharge[], notCharged: DeferredCharge[]): void {
+function chargeTogether(
+  charges: readonly DeferredCharge[],
+  notCharged: (this: void, charge: DeferredCharge) => void,
+): void {
   const redis = theRedis();
   for (const { members } of groupsOf(redis, charges)) {
     const keys: string[] = [];
@@ -93,7 +98,7 @@ function chargeTogether(charges: readonly DeferredCharge[], notCharged: Deferred
     warnSparingly("responses were not charged at once", failure);
     for (const charge of members) {
       if (mayHaveRun) countUncharged(charge.responses);
-      else notCharged.push(charge);
+      else notCharged(charge);
     }
   }
 }

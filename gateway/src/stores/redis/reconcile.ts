@@ -5,10 +5,10 @@ import { groupOf, isReachable } from "../../redis/script-call.ts";
 import { sleepMs } from "../../runtime/clock.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import type { RedisSettings } from "../../settings.ts";
-import type { Owed } from "../store.ts";
+import type { Owed, Refund } from "../store.ts";
 import { noteOwed } from "./debts.ts";
 import type { PendingCheck } from "./pending-check.ts";
-import { type Refund, refundGroup, refundsOf } from "./refunds.ts";
+import { refundGroup, refundsOf } from "./refunds.ts";
 import { allAllow } from "./replies.ts";
 import { firstKey } from "./slot-groups.ts";
 

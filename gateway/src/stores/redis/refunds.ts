@@ -12,7 +12,7 @@ import { sleepMs } from "../../runtime/clock.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import { stopwatchSeconds } from "../../runtime/stopwatch.ts";
 import type { RedisSettings } from "../../settings.ts";
-import type { Charge, Check } from "../store.ts";
+import type { Charge, Check, Refund } from "../store.ts";
 import { type Numbers, numbersPerCounter } from "./pending-check.ts";
 import { roundTrips } from "./renewals.ts";
 import { pushNumbers, whole } from "./script-arguments.ts";
@@ -68,11 +68,18 @@ export function endOfCall(members: readonly { readonly policy: CompiledPolicy }[
   return end;
 }
 
-export type Refund = Pick<Charge, "policy" | "limits" | "keyValues" | "chargedAt">;
-
+/**
+ * Refunds these by one call. Yields. A refund that was certainly not made is made later.
+ *
+ * @param refunds of one group
+ * @returns what failed, if the refund may have been made
+ */
 export function refundGroup(settings: RedisSettings, refunds: readonly Refund[]): string | undefined {
   const { script, keyCount, keysAndArgs } = refundCall(refunds);
-  return callForNumber(settings, script, keyCount, keysAndArgs)[1];
+  const [, failure, mayHaveRun] = callForNumber(settings, script, keyCount, keysAndArgs);
+  if (failure === undefined || mayHaveRun) return failure;
+  for (const each of refunds) postpone(each, failure);
+  return undefined;
 }
 
 /** @param refunds of one group. The script replies with a number */
@@ -114,28 +121,28 @@ export function refundInRedisLater(this: void, charge: Charge): void {
 }
 
 /** An error in some refunds must not prevent the others. */
-function refundGuarded(charges: readonly Charge[]): void {
+function refundGuarded(charges: readonly Refund[]): void {
   const [refunded, defect] = pcall(refundTogether, charges);
   if (!refunded) warnSparingly(stayCharged, `${defect}`);
 }
 
 /** @param charges one or more, at the same server */
-function refundTogether(this: void, charges: readonly Charge[]): void {
+function refundTogether(this: void, charges: readonly Refund[]): void {
   const calls = charges.map((charge) => refundCall([charge]));
   const [called, defect] = pcall(callScripts, theRedis(), calls);
   if (!called && calls.length === 1) error(defect, 0);
   for (let i = 0; i < calls.length; i++) {
     const { reply, failure, mayHaveRun } = calls[i] as Call;
-    if (failure !== undefined && mayHaveRun === false) postpone(charges[i] as Charge, failure);
+    if (failure !== undefined && mayHaveRun === false) postpone(charges[i] as Refund, failure);
     else if (failure !== undefined) warnSparingly(stayCharged, failure);
-    else if (reply === undefined) refundGuarded([charges[i] as Charge]);
+    else if (reply === undefined) refundGuarded([charges[i] as Refund]);
     else if (type(reply) !== "number") warnSparingly(stayCharged, oddReply);
   }
 }
 
 /** A refund that could not be made, because Redis is away. */
 interface Postponed {
-  readonly charge: Charge;
+  readonly charge: Refund;
   readonly untilSeconds: number;
 }
 
@@ -146,7 +153,7 @@ const tryAgainEveryMs = 100;
 let postponed: Postponed[] = [];
 let trying = false;
 
-function postpone(charge: Charge, failure: string): void {
+function postpone(charge: Refund, failure: string): void {
   if (postponed.length >= mostPostponed || ngx.worker.exiting()) {
     warnSparingly(stayCharged, failure);
     return;
@@ -164,7 +171,7 @@ function refundPostponed(): boolean {
   const redis = theRedis();
   const before = postponed;
   const now = stopwatchSeconds();
-  const ready: Charge[] = [];
+  const ready: Refund[] = [];
   postponed = [];
   for (const each of before) {
     const { charge, untilSeconds } = each;

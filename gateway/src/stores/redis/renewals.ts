@@ -9,7 +9,7 @@ import { type Call, callScripts, groupOf, serverFor } from "../../redis/script-c
 import { oddReply } from "../../redis/script-reply.ts";
 import type { Script } from "../../redis/script-request.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
-import type { Charge, NoteRenewal } from "../store.ts";
+import type { Charge, NoteRenewal, Refund } from "../store.ts";
 import { whole } from "./script-arguments.ts";
 import { firstKey } from "./slot-groups.ts";
 
@@ -36,7 +36,7 @@ interface RoundTrip<Member> {
  * Groups charges by round trip: with Redis Cluster, those whose slots are served by the same node. If a slot has moved meanwhile,
  * only the calls that use it follow. Yields.
  */
-export function roundTrips<Member extends Charge>(this: void, charges: readonly Member[]): Member[][] {
+export function roundTrips<Member extends Refund>(this: void, charges: readonly Member[]): Member[][] {
   const trips: RoundTrip<Member>[] = [];
   for (const charge of charges) {
     const { limits } = charge;

@@ -40,7 +40,7 @@ export function submit(settings: RedisSettings, checks: readonly Check[], key: s
     : newPendingCheck(checks, undefined, callForAll(checks));
   for (const check of checks) if (check.policy.holdsSlots) pending.mustKeep = true;
   pending.limitMs = shortestWaitMs(settings, checks);
-  pending.inQueue = pending.mustKeep || pending.limitMs < longestWaitMs(settings.deadlineMs);
+  pending.inQueue = pending.mustKeep || checks.some((check) => check.policy.policy.maxStoreWaitUs !== undefined);
   submitTo(queueOf(settings, groupOf(settings, key), reconcile), pending);
   const unanswered = hasReply(pending) ? undefined : pending;
   for (const check of checks) check.unanswered = unanswered;

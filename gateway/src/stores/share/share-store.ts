@@ -7,6 +7,7 @@ import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts"
 import { configuredRedis } from "../../redis/redis-settings.ts";
 import { lastKnownOfLease } from "../lease/leases.ts";
 import { spendUnspent } from "../lease/spend.ts";
+import { chargeDeferredOnNode } from "../node/deferred-charge.ts";
 import { beginShareOnNode } from "../node/node-counters.ts";
 import { admitOnNode, nodeStore, refundNow, refundOnNodeLater } from "../node/node-store.ts";
 import { noteOwed, noteUncharged, owe, retractOwed } from "../redis/debts.ts";
@@ -88,10 +89,9 @@ function lastKnown(check: Check): LastKnown | undefined {
 }
 
 /** Charges the share with what Redis refused to be charged for responses: the share decides until Redis has been charged. */
-export function chargeShareInstead({ policy, keyValues, units }: DeferredCharge): void {
+export function chargeShareInstead(this: void, { policy, keyValues, units }: DeferredCharge): void {
   owe(policy, keyValues, units);
   noteUncharged(policy, keyValues);
   if (policy.policy.onStoreFailure !== "local") return;
-  const limits = nodeShare(policy);
-  nodeStore.chargeDeferred([{ policy, limits, keyValues, store: "share", units, responses: 1 }]);
+  chargeDeferredOnNode(policy, nodeShare(policy), keyValues, units);
 }
