@@ -107,7 +107,9 @@ local function ffiFor(worker)
   function ffi.cdef(text)
     if not declared[text] then
       declared[text] = true
-      realFfi.cdef(text)
+      -- Another spec of this process may have declared it before.
+      local ok, failure = pcall(realFfi.cdef, text)
+      assert(ok or tostring(failure):find("redefine"), failure)
     end
   end
 
@@ -777,6 +779,48 @@ local function newWorker(world, number)
   -- Loads a module of this worker's instance by its name, as gateway.src.redis.breaker.
   worker.module = chunk()
 
+  -- A local variable of a module, by its name: what its functions share and do not tell. Functions are followed one level deep.
+  function worker.inner(moduleName, name)
+    local seen = {}
+    local function find(value, depth)
+      if type(value) ~= "function" or seen[value] then
+        return nil
+      end
+      seen[value] = true
+      local functions = {}
+      for i = 1, 255 do
+        local upvalue, inside = debug.getupvalue(value, i)
+        if not upvalue then
+          break
+        end
+        if upvalue == name then
+          return value, i, inside
+        end
+        functions[#functions + 1] = inside
+      end
+      for _, inside in ipairs(functions) do
+        if depth > 0 then
+          local owner, i, found = find(inside, depth - 1)
+          if owner then
+            return owner, i, found
+          end
+        end
+      end
+    end
+    for _, exported in orderedPairs(worker.module(moduleName)) do
+      local owner, _, found = find(exported, 2)
+      if owner then
+        return found
+      end
+    end
+    error(("module %s has no variable %s that its functions share"):format(moduleName, name))
+  end
+
+  -- What the worker knows of requests that have not ended, by their addresses.
+  function worker.states()
+    return worker.inner("gateway.src.request.request-state", "states")
+  end
+
   local function runInTurn(phase, work, ended)
     worker.turn(function()
       local request = newRequest({ isTimer = true })
@@ -1073,6 +1117,15 @@ function nginx.world(options)
       counts[status] = (counts[status] or 0) + 1
     end
     return counts
+  end
+
+  -- Requests that have not ended.
+  function world.requestsOpen()
+    local count = 0
+    for _, worker in pairs(world.workers) do
+      count = count + (worker.gone and 0 or #worker.requests)
+    end
+    return count
   end
 
   -- How many wait at semaphores.

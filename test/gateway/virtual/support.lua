@@ -1,5 +1,6 @@
 -- What the specs of the virtual nginx have in common.
 
+local assert = require("luassert")
 local product = require("test.gateway.product")
 local nginx = require("test.gateway.virtual.nginx")
 
