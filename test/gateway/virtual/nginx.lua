@@ -128,6 +128,7 @@ end
 local interrupted, waits, exits, redirects = {}, {}, {}, {}
 local levels = { STDERR = 0, EMERG = 1, ALERT = 2, CRIT = 3, ERR = 4, WARN = 5, NOTICE = 6, INFO = 7, DEBUG = 8 }
 local mostPendingTimers = 1024
+local mostLooks = 2000
 -- What the machine's stopwatch says when a world begins.
 local upSinceUs = 5000000000
 
@@ -148,7 +149,7 @@ local function newWorker(world, number)
     waitingTasks = 0,
     task = nil,
   }
-  local spentUs = 0
+  local spentUs, looks = 0, 0
   local cachedUs, cachedWallUs = 0, 0
   local midTurn = false
 
@@ -156,6 +157,14 @@ local function newWorker(world, number)
   function worker.stopwatchUs()
     if world.lookUs > 0 and worker.task then
       spentUs = spentUs + clock.random(0, world.lookUs)
+    end
+    -- Whoever looks at the clock so often waits for it without letting others go on, and burns time.
+    looks = looks + 1
+    if looks > mostLooks then
+      if looks == mostLooks + 1 then
+        world.spins[#world.spins + 1] = { atUs = clock.nowUs, worker = number, where = debug.traceback() }
+      end
+      spentUs = spentUs + 1000
     end
     return upSinceUs + clock.nowUs + spentUs
   end
@@ -208,7 +217,7 @@ local function newWorker(world, number)
   end
 
   local function turnNow(happen)
-    spentUs = 0
+    spentUs, looks = 0, 0
     updateTime()
     goOn(happen)
   end
@@ -1022,6 +1031,8 @@ function nginx.world(options)
     log = {},
     -- What ended a request or a timer of Lua by an error: a defect.
     errors = {},
+    -- Turns that did not end by themselves until time had passed: { atUs, worker, where }.
+    spins = {},
     workerCount = options.workers or 1,
     wallUs = 1700000000000000,
     generation = 1,

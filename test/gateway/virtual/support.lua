@@ -34,6 +34,19 @@ function support.policy(name, limit, more)
   return policy
 end
 
+-- What a policy says so that a request which Redis does not decide is answered by 503.
+support.denies = { onStoreFailure = "deny", onLimit = { action = "reject", status = 503 } }
+
+function support.with(fields, more)
+  local all = {}
+  for _, each in ipairs({ fields, more }) do
+    for name, value in pairs(each) do
+      all[name] = value
+    end
+  end
+  return all
+end
+
 -- A world whose workers have begun: the epoch is known, scripts are loaded unless `options.cold`.
 function support.world(options)
   local world = nginx.world(options)
