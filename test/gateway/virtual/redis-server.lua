@@ -195,7 +195,7 @@ function redisServer.new(clock, options)
     end)
   end
 
-  local function reply(connection, text)
+  local function reply(connection, text, downUs)
     if connection.closedByServer or connection.closedByClient then
       return
     end
@@ -205,7 +205,7 @@ function redisServer.new(clock, options)
       server.close(connection)
       return
     end
-    deliver(connection, us(server.downUs), function()
+    deliver(connection, downUs or us(server.downUs), function()
       local function take()
         if connection.client.closed or connection.cut then
           return
@@ -221,7 +221,7 @@ function redisServer.new(clock, options)
     end)
   end
 
-  local function process(connection, commands)
+  local function process(connection, commands, downUs)
     if connection.closedByServer then
       return
     end
@@ -229,7 +229,7 @@ function redisServer.new(clock, options)
     for i, words in ipairs(commands) do
       texts[i] = run(connection, words)
     end
-    reply(connection, table.concat(texts))
+    reply(connection, table.concat(texts), downUs)
   end
 
   -- Calls `happen` when the server gets to it.
@@ -256,6 +256,7 @@ function redisServer.new(clock, options)
     end)
   end
 
+  -- `server.fate(commands)` may say of what is sent together: `upUs`, `downUs`, and `loses`: "request" or "reply", with the connection.
   function server.connect(client)
     server.made = (server.made or 0) + 1
     local connection = { client = client, down = {}, up = {}, number = server.made }
@@ -283,7 +284,7 @@ function redisServer.new(clock, options)
           if connection.reset then
             return
           end
-          process(connection, commands)
+          process(connection, commands, fate.downUs)
         end)
       end
       clock.at(dueUs, function()

@@ -37,6 +37,15 @@ end
 -- What a policy says so that a request which Redis does not decide is answered by 503.
 support.denies = { onStoreFailure = "deny", onLimit = { action = "reject", status = 503 } }
 
+-- A spec that fails because of a defect that is known. SLUICE_PENDING=1 has it run.
+function support.pending(title, test)
+  if os.getenv("SLUICE_PENDING") then
+    getfenv(2).it(title, test)
+  else
+    getfenv(2).pending(title .. ": a known defect, see the comment above")
+  end
+end
+
 function support.with(fields, more)
   local all = {}
   for _, each in ipairs({ fields, more }) do
