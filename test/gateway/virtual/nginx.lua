@@ -857,8 +857,8 @@ local function newWorker(world, number)
       state:set("generation", world.generation - 1)
       sluice.init()
     end)
-    worker.begun = true
     runInTurn("init_worker", function()
+      worker.begun = true
       sluice.initWorker()
     end)
   end
@@ -1016,11 +1016,11 @@ local sizes = {
 }
 
 -- Makes a world. `options`: `seed`, `workers` (1), `policies` (documents), `redis` (false: none; a table: see redis-server.lua),
--- `environment` (variables), `sizes` (of dicts, in bytes), `log` (false: the log phase does not call Sluice), `begins` (false: workers
+-- `beside` (a world, with whose clock and Redis this is another gateway), `environment` (variables), `sizes` (of dicts, in bytes), `log` (false: the log phase does not call Sluice), `begins` (false: workers
 -- are begun by the test).
 function nginx.world(options)
   loadCode()
-  local clock = newClock(options.seed or 1)
+  local clock = options.beside and options.beside.clock or newClock(options.seed or 1)
   local world = {
     clock = clock,
     seed = options.seed or 1,
@@ -1054,7 +1054,7 @@ function nginx.world(options)
   end
   local listeners = {}
   if options.redis ~= false then
-    world.redis = newRedisServer(clock, options.redis)
+    world.redis = options.beside and options.beside.redis or newRedisServer(clock, options.redis)
     listeners["127.0.0.1:6379"] = world.redis
     local credentials = world.redis.password and (":" .. world.redis.password .. "@") or ""
     world.environment.SLUICE_REDIS_URL = "redis://" .. credentials .. "127.0.0.1:6379"

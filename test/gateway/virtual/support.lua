@@ -103,6 +103,8 @@ end
 -- What is left when nothing happens any more: nobody waits, and no request is known.
 function support.assertQuiet(world)
   assert.same({}, world.errors)
+  assert.same({}, world.logged("a request passed undecided"))
+  assert.same({}, world.logged("did not end properly"))
   assert.is_nil(world.redis and world.redis.defect)
   assert.equal(0, world.requestsOpen())
   for _, worker in pairs(world.workers) do
