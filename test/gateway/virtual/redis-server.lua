@@ -107,7 +107,10 @@ function redisServer.new(clock, options)
   local held = {}
 
   local function us(value, words)
-    return type(value) == "function" and value(words) or value
+    if type(value) == "function" then
+      return value(words)
+    end
+    return value
   end
 
   function server.timeUs()
