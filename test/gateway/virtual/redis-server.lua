@@ -93,6 +93,8 @@ function redisServer.new(clock, options)
     known = {},
     -- What it was told, in order: { atUs, name, keys, argv, reply, connection }; `name` is a script's, or a command.
     calls = {},
+    -- Each script call that a worker has sent: { keys, ran, delivered }.
+    sent = {},
     -- Each way; a number, or a function that returns one.
     upUs = options.upUs or 100,
     downUs = options.downUs or 100,
@@ -198,7 +200,7 @@ function redisServer.new(clock, options)
     end)
   end
 
-  local function reply(connection, text, downUs)
+  local function reply(connection, text, downUs, allSent)
     if connection.closedByServer or connection.closedByClient then
       return
     end
@@ -214,6 +216,9 @@ function redisServer.new(clock, options)
           return
         end
         connection.client.received = connection.client.received .. text
+        for _, sent in ipairs(allSent) do
+          sent.delivered = true
+        end
         connection.client.arrived()
       end
       if server.state == "unreachable" then
@@ -232,7 +237,10 @@ function redisServer.new(clock, options)
     for i, words in ipairs(commands) do
       texts[i] = run(connection, words)
     end
-    reply(connection, table.concat(texts), downUs)
+    for _, sent in ipairs(commands.sent) do
+      sent.ran = true
+    end
+    reply(connection, table.concat(texts), downUs, commands.sent)
   end
 
   -- Calls `happen` when the server gets to it.
@@ -270,6 +278,14 @@ function redisServer.new(clock, options)
     end
     function client.send(text)
       local commands = commandsIn(text)
+      commands.sent = {}
+      for _, words in ipairs(commands) do
+        if words[1] == "evalsha" or words[1] == "eval" then
+          local sent = { keys = { unpack(words, 4, 3 + tonumber(words[3])) }, ran = false, delivered = false }
+          server.sent[#server.sent + 1] = sent
+          commands.sent[#commands.sent + 1] = sent
+        end
+      end
       local fate = server.fate and server.fate(commands, connection) or {}
       local dueUs = math.max(clock.nowUs + (fate.upUs or us(server.upUs, commands[1])), connection.lastUpUs or 0)
       connection.lastUpUs = dueUs
