@@ -184,6 +184,21 @@ describe("a Redis that takes long", function()
     assert.is_true(longestUs < 65000, tostring(longestUs))
   end)
 
+  -- A defect: reconcile waits for a server whose breaker is open, and gives a refund up that was refused a connection before the
+  -- breaker has opened. It was certainly not made, and others that Redis cannot be told are made later, for up to a minute.
+  support.pending("has that refunded also where Redis refuses connections in that moment", function()
+    local limit = fixed("100000/1d")
+    local world = support.world({ policies = { policy("a", limit, support.with(denies, { maxStoreWait = "50ms" })) } })
+    world.redis.downUs = 120000
+    ask(world, "a", 20)
+    world.run(150)
+    world.redis.kill()
+    world.run(100)
+    world.redis.begin(true)
+    world.run(2000)
+    assert.equal(0, used(world, "a", limit))
+  end)
+
   it("has what it charged too late stay charged where the request went on meanwhile, and charged once", function()
     local hurried = policy("a", day, { maxStoreWait = "50ms" })
     local world = support.world({ policies = { hurried } })

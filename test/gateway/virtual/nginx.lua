@@ -869,6 +869,9 @@ local function newWorker(world, number)
     end
     request.ended = true
     request.endedUs = clock.nowUs
+    if not request.startSeconds then
+      return
+    end
     while request.tasks[1] do
       endTask(table.remove(request.tasks))
     end
@@ -956,6 +959,10 @@ local function newWorker(world, number)
     end
 
     worker.turn(function()
+      -- Its client left before nginx had time to read it.
+      if request.ended then
+        return
+      end
       request.startSeconds = ngx.now()
       worker.requests[#worker.requests + 1] = request
       access(request)

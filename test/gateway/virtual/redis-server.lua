@@ -279,12 +279,16 @@ function redisServer.new(clock, options)
     function client.send(text)
       local commands = commandsIn(text)
       commands.sent = {}
+      -- What is written to a connection that has ended is noted all the same: whoever wrote it cannot know.
       for _, words in ipairs(commands) do
         if words[1] == "evalsha" or words[1] == "eval" then
           local sent = { keys = { unpack(words, 4, 3 + tonumber(words[3])) }, ran = false, delivered = false }
           server.sent[#server.sent + 1] = sent
           commands.sent[#commands.sent + 1] = sent
         end
+      end
+      if client.ended then
+        return
       end
       local fate = server.fate and server.fate(commands, connection) or {}
       local dueUs = math.max(clock.nowUs + (fate.upUs or us(server.upUs, commands[1])), connection.lastUpUs or 0)

@@ -202,13 +202,13 @@ function sockets.new(worker, listenerAt)
     if not connection or connection.closed then
       return nil, "closed"
     end
-    if connection.ended then
-      return nil, "broken pipe"
-    end
     local pieces = {}
     flatten(data, pieces)
     local text = table.concat(pieces)
     connection.send(text)
+    if connection.ended then
+      return nil, "broken pipe"
+    end
     return #text
   end
 
