@@ -302,7 +302,7 @@ describe("a Redis that falls silent", function()
   for _, onStoreFailure in ipairs({ "deny", "local" }) do
     it("and replies in the moment of the deadline, charges whoever went on, and nobody else: " .. onStoreFailure, function()
       local redisDecided, without = 0, 0
-      for seed = 1, 60 do
+      for seed = 1, 40 do
         local world = support.world({ seed = seed, policies = { policy("a", day, onStoreFailure == "deny" and denies or {}) } })
         ask(world, "a", 2)
         world.run(7)

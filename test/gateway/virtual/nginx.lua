@@ -41,6 +41,8 @@ local function loadCode()
   end
   assert(libraryChunk, "there is no lua-resty-redis")
   redisScripts = dofile("gateway/dist/sluice_redis_scripts.lua")
+  -- Worlds leave much behind, and what lasts is large: half of the time would go into collecting.
+  collectgarbage("setpause", 500)
 end
 
 -- In an order that does not depend on where tables lie: a seed means the same in each run.
