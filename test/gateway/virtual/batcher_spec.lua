@@ -199,6 +199,51 @@ describe("a Redis that takes long", function()
     assert.equal(0, used(world, "a", limit))
   end)
 
+  it("is not sent what nobody waits for any more when its turn comes", function()
+    local hurried = policy("b", day, support.with(denies, { maxStoreWait = "50ms" }))
+    local world = support.world({ policies = { policy("a", day, denies), hurried } })
+    world.redis.upUs, world.redis.downUs = 80000, 80000
+    for i = 0, 30 do
+      world.at(i, function()
+        ask(world, "a")
+      end)
+    end
+    world.run(40)
+    -- All four batches are under way by now.
+    local requests = ask(world, "b", 5, { key = "late" })
+    requests[6] = ask(world, "b", 1, { key = "in-time" })[1]
+    world.run(1500)
+    assert.same({ [503] = 6 }, world.statuses(requests))
+    for _, call in ipairs(world.redis.calls) do
+      for _, key in ipairs(call.keys) do
+        assert.is_nil(key:find("shop:b:", 1, true), key)
+      end
+    end
+    support.assertQuiet(world)
+  end)
+
+  it("that replies in the moment in which a request waits no longer, decides it or refunds it", function()
+    for seed = 1, 40 do
+      local hurried = policy("a", day, support.with(denies, { maxStoreWait = "50ms" }))
+      local world = support.world({ seed = seed, policies = { hurried } })
+      world.redis.downUs = 46000
+      ask(world, "a", 2)
+      world.run(20)
+      local requests = ask(world, "a", 10)
+      world.run(40)
+      -- Reply and timer are both there when the worker goes on.
+      world.workers[1].block(30000)
+      world.run(1000)
+      local passed = 0
+      for _, request in ipairs(world.requests) do
+        passed = passed + (request.passed and 1 or 0)
+      end
+      assert.equal(passed, used(world, "a", day), "seed " .. seed)
+      assert.is_nil(world.statuses(requests).open)
+      support.assertQuiet(world)
+    end
+  end)
+
   it("has what it charged too late stay charged where the request went on meanwhile, and charged once", function()
     local hurried = policy("a", day, { maxStoreWait = "50ms" })
     local world = support.world({ policies = { hurried } })
@@ -343,6 +388,25 @@ describe("a connection that is lost", function()
     assert.same({ [200] = 12 }, world.statuses())
     -- The ten were charged, and their replies lost: they are not charged again.
     assert.equal(12, used(world, "a", day))
+    assert.equal(0, world.redis.count("charge_up_to"))
+  end)
+
+  it("has none of several scripts sent again that went together", function()
+    local world = support.world({ policies = { policy("a", day), policy("b", day) } })
+    ask(world, "a", 2)
+    world.run(10)
+    world.redis.fate = function(commands)
+      return commands[1][1] == "evalsha" and { loses = "reply" } or nil
+    end
+    local requests = ask(world, "a", 5)
+    for _, request in ipairs(ask(world, "b", 5)) do
+      requests[#requests + 1] = request
+    end
+    world.run(20)
+    world.redis.fate = nil
+    world.run(1000)
+    assert.same({ [200] = 10 }, world.statuses(requests))
+    assert.same({ 7, 5 }, { used(world, "a", day), used(world, "b", day) })
     assert.equal(0, world.redis.count("charge_up_to"))
   end)
 

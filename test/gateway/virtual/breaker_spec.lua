@@ -83,6 +83,18 @@ describe("a server that is silent for a deadline", function()
     assert.equal(200, world.requests[#world.requests].status)
   end)
 
+  it("decides again by such a probe also where the next one is not due yet", function()
+    local world = worldWith()
+    world.redis.downUs = 207000
+    ask(world, "a", 2)
+    world.run(206)
+    assert.is_true(openAt(world))
+    world.redis.downUs = 100
+    -- The first probe is not due for 37 ms after that.
+    world.run(6)
+    assert.is_false(openAt(world))
+  end)
+
   it("is probed every 50 to 250 ms, and not by all workers at once", function()
     -- It takes connections and loses what it is sent: no reply comes late.
     local world = worldWith({ workers = 2 })
@@ -105,6 +117,16 @@ describe("a server that is silent for a deadline", function()
       gaps[#gaps + 1] = refused[i] - refused[i - 1]
     end
     table.sort(gaps)
+    -- Never the same: without chance in them, two workers would take turns at the same distance.
+    local steps = {}
+    for _, gap in ipairs(gaps) do
+      steps[math.floor(gap / 10)] = true
+    end
+    local kinds = 0
+    for _ in pairs(steps) do
+      kinds = kinds + 1
+    end
+    assert.is_true(kinds > 5, tostring(kinds))
     assert.is_true(gaps[1] < 125 and gaps[#gaps] > 125, gaps[1] .. " " .. gaps[#gaps])
   end)
 
@@ -169,16 +191,15 @@ describe("a server that fails at once", function()
   end)
 
   it("whose kept connections are all dead is probed by a new one", function()
-    local world = worldWith()
-    -- Ten connections are kept.
-    ask(world, "a", 1)
+    local leased = policy("b", day, { consistency = "leased" })
+    local world = worldWith({ policies = { policy("a", day, support.denies), leased } })
+    -- Cold keys of a leased policy are asked about one by one: thirty connections are kept.
     world.redis.upUs, world.redis.downUs = 20000, 20000
-    for i = 1, 40 do
-      world.at(i, function()
-        ask(world, "a")
-      end)
+    for i = 1, 30 do
+      ask(world, "b", 1, { key = "cold" .. i })
     end
     world.run(200)
+    assert.is_true(world.redis.made >= 30, tostring(world.redis.made))
     world.redis.upUs, world.redis.downUs = 100, 100
     world.redis.cutOff()
     ask(world, "a")
@@ -194,6 +215,40 @@ describe("a server that fails at once", function()
     world.redis.go()
     world.run(400)
     assert.is_false(openAt(world))
+  end)
+end)
+
+describe("a probe of an outage that is over", function()
+  it("does not go on in the next outage, which has its own", function()
+    local most = 0
+    for seed = 1, 20 do
+      local world = worldWith({ seed = seed })
+      -- A batch that is released, and whose reply comes a second later.
+      world.redis.fate = function(commands)
+        return commands[1][1] == "evalsha" and { downUs = 1400000 } or nil
+      end
+      ask(world, "a", 2)
+      world.run(220)
+      assert.is_true(openAt(world))
+      world.redis.fate = nil
+      -- Meanwhile probes are refused, and come ever later.
+      world.redis.error = "OOM command not allowed when used memory > 'maxmemory'."
+      world.run(1150)
+      world.redis.error = nil
+      world.run(40)
+      local closed = not openAt(world)
+      world.redis.error = "OOM command not allowed when used memory > 'maxmemory'."
+      for _ = 1, 4 do
+        ask(world, "a")
+        world.run(2)
+      end
+      if closed then
+        assert.is_true(openAt(world))
+        most = math.max(most, #sentWithin(world, 3000, isProbe))
+      end
+    end
+    -- One every 187 ms at most, and three sooner.
+    assert.is_true(most > 0 and most <= 3000 / 187 + 3, tostring(most))
   end)
 end)
 

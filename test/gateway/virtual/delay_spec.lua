@@ -43,6 +43,28 @@ for _, scope in ipairs({ "node", "cluster" }) do
       support.assertQuiet(w)
     end)
 
+    it("are not overtaken by those who come just when there is a unit", function()
+      for seed = 1, 5 do
+        local w = world(steady, delays("20s"), { seed = seed })
+        local requests = {}
+        for i = 1, 40 do
+          w.at(i * 7 + w.clock.random() * 7, function()
+            requests[#requests + 1] = ask(w, "a")[1]
+          end)
+        end
+        for i = 1, 30 do
+          w.at(300 + i * 10 + w.clock.random() * 10, function()
+            requests[#requests + 1] = ask(w, "a")[1]
+          end)
+        end
+        w.run(8000)
+        for i = 2, #requests do
+          assert.equal(200, requests[i].status)
+          assert.is_true(requests[i].decidedUs > requests[i - 1].decidedUs, ("seed %d, %d"):format(seed, i))
+        end
+      end
+    end)
+
     it("are refused at once where their turn would come too late", function()
       local w = world(steady, delays("500ms"))
       local requests = ask(w, "a", 20)
@@ -186,6 +208,22 @@ describe("a leaky-bucket", function()
 end)
 
 describe("a request that waits for one policy and was charged by another before", function()
+  it("has its units of this node back when its client leaves", function()
+    local first = policy("b", fixed("5/1h"), { scope = "node", priority = 2 })
+    local second = policy("a", steady, delays("5s"))
+    first.match = { paths = { "/a" } }
+    local world = support.world({ policies = { first, second } })
+    local requests = ask(world, "a", 5)
+    world.run(20)
+    requests[4].abort()
+    requests[5].abort()
+    world.run(1500)
+    assert.equal(3, world.statuses(requests)[200])
+    local later = ask(world, "a", 3)
+    world.run(1500)
+    assert.same({ [200] = 2, [429] = 1 }, world.statuses(later))
+  end)
+
   it("has those units back when its client leaves, and keeps them when it goes on", function()
     local first = policy("b", fixed("100/1h"), { priority = 2 })
     local second = policy("a", steady, delays("5s"))

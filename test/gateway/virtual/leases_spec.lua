@@ -213,6 +213,30 @@ describe("leases, when something is lost,", function()
   end)
 end)
 
+describe("leases of a fixed window", function()
+  it("end with it: no window admits more than its quota, whenever units were asked for", function()
+    local limit = fixed("500/1s")
+    for seed = 1, 4 do
+      local world = support.world({ seed = seed, workers = 2, policies = { policy("a", limit, support.with(leased, support.denies)) } })
+      -- Less than the limit, so that units are in hand when the window ends, and then more than it.
+      world.run(180)
+      demand({ world }, "a", 450, 800)
+      world.run(800)
+      demand({ world }, "a", 1500, 1500)
+      world.run(1800)
+      local windows = {}
+      for _, us in ipairs(passedAt({ world })) do
+        local window = math.floor(us / 1000000)
+        windows[window] = (windows[window] or 0) + 1
+      end
+      for window, count in pairs(windows) do
+        assert.is_true(count <= 500, ("seed %d, window %d: %d"):format(seed, window, count))
+      end
+      assert.is_true((windows[1] or 0) >= 480, tostring(windows[1]))
+    end
+  end)
+end)
+
 describe("workers that share a lease", function()
   it("spend no unit twice, wherever between two accesses to shared memory another has its turn", function()
     for seed = 1, 6 do

@@ -188,8 +188,13 @@ local function newWorker(world, number)
   local loop = coroutine.create(function(happen)
     while true do
       happen()
+      -- Timers that are due go before what was posted.
       while worker.posted[1] do
-        table.remove(worker.posted, 1)()
+        if worker.ready[1] and clock.random() < 0.5 then
+          table.remove(worker.ready, clock.random(1, #worker.ready))()
+        else
+          table.remove(worker.posted, 1)()
+        end
       end
       happen = coroutine.yield(waits)
     end

@@ -147,6 +147,62 @@ describe("a reply", function()
   end)
 end)
 
+describe("a reply that nginx' own clock has given up", function()
+  -- Its second half comes so many ms after the first; the worker stands still from 10 ms on, for 220 ms.
+  local function inHalves(ms, seed)
+    local world = support.world({ seed = seed, policies = { policy("a", day, support.denies) } })
+    local connect = world.redis.connect
+    world.redis.closeAll()
+    function world.redis.connect(client)
+      local told = 0
+      connect(client)
+      local arrived = client.arrived
+      function client.arrived()
+        local text = client.received:sub(told + 1)
+        if #text < 40 then
+          return arrived()
+        end
+        local rest = text:sub(21)
+        client.received = client.received:sub(1, told + 20)
+        arrived()
+        world.clock.at(world.clock.nowUs + ms * 1000, function()
+          client.received = client.received .. rest
+          arrived()
+        end)
+      end
+    end
+    world.run(10)
+    local request = ask(world, "a")[1]
+    world.run(10)
+    world.workers[1].block(220000)
+    world.run(1000)
+    return request
+  end
+
+  it("is read on from where it was, also when its rest came while the worker stood still", function()
+    for seed = 1, 10 do
+      for _, ms in ipairs({ 150, 245 }) do
+        assert.equal(200, inHalves(ms, seed).status, ("%d ms, seed %d"):format(ms, seed))
+      end
+    end
+  end)
+
+  it("and that lies in the socket is read before anybody gives up", function()
+    for seed = 1, 40 do
+      local world = support.world({ seed = seed, policies = { policy("a", day, support.denies) } })
+      ask(world, "a")
+      world.run(10)
+      world.redis.downUs = 190000
+      local request = ask(world, "a")[1]
+      world.run(185)
+      -- The last ms of its patience: the worker goes on when the reply has come, and the time of the patience clock is over too.
+      world.workers[1].block(19000)
+      world.run(500)
+      assert.equal(200, request.status, "seed " .. seed)
+    end
+  end)
+end)
+
 describe("the patience clock", function()
   it("stands when nobody has waited for a while", function()
     local world = support.world({ policies = { policy("a", day) } })

@@ -101,7 +101,8 @@ function sockets.new(worker, listenerAt)
           timer.cancelled = true
         end
       end)
-      if failure and not isReady() then
+      -- nginx does not look whether something has come meanwhile that it was not told of.
+      if failure then
         return failure
       end
     end
@@ -231,6 +232,9 @@ function sockets.new(worker, listenerAt)
         return #connection.received >= size or connection.ended
       end)
       if #connection.received >= size then
+        if failure then
+          return nil, failure, ""
+        end
         return take(connection, size)
       end
       return nil, failure or "closed", take(connection, #connection.received)
@@ -239,6 +243,9 @@ function sockets.new(worker, listenerAt)
       return connection.received:find("\n", 1, true) or connection.ended
     end)
     local at = connection.received:find("\n", 1, true)
+    if at and failure then
+      return nil, failure, ""
+    end
     if at then
       return (take(connection, at):sub(1, -2):gsub("\r", ""))
     end
