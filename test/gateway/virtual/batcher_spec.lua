@@ -199,6 +199,31 @@ describe("a Redis that takes long", function()
     assert.equal(0, used(world, "a", limit))
   end)
 
+  -- The same with the limit that all policies have, of five deadlines: the worker stands still for four seconds.
+  support.pending("lets its worker go on while the five deadlines of a request end", function()
+    local world = support.world({ policies = { policy("a", fixed("100000/1d"), denies) } })
+    world.redis.fate = function(commands)
+      for _, words in ipairs(commands) do
+        if table.concat(words, " "):find(":slow}", 1, true) then
+          return { upUs = 2500000 }
+        end
+      end
+    end
+    for i = 1, 60 do
+      world.at(i * 20, function()
+        ask(world, "a", 2, { key = "other" })
+      end)
+    end
+    world.run(30)
+    ask(world, "a", 1, { key = "first" })
+    local requests = ask(world, "a", 3, { key = "slow" })
+    world.run(6000)
+    assert.equal(0, #world.spins)
+    for _, request in ipairs(requests) do
+      assert.is_true(request.decidedUs - request.beganUs <= 1060000, tostring(request.decidedUs - request.beganUs))
+    end
+  end)
+
   it("is not sent what nobody waits for any more when its turn comes", function()
     local hurried = policy("b", day, support.with(denies, { maxStoreWait = "50ms" }))
     local world = support.world({ policies = { policy("a", day, denies), hurried } })
