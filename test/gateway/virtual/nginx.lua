@@ -672,7 +672,7 @@ local function newWorker(world, number)
   local semaphores = {}
   local semaphoreMethods = {}
   function semaphores.new(resources)
-    local semaphore = setmetatable({ resources = resources or 0, waiting = {} }, { __index = semaphoreMethods })
+    local semaphore = setmetatable({ resources = resources or 0, waiting = {}, worker = worker }, { __index = semaphoreMethods })
     world.semaphores[#world.semaphores + 1] = semaphore
     return semaphore
   end
@@ -1157,7 +1157,7 @@ function nginx.world(options)
   function world.waitingAtSemaphores()
     local count = 0
     for _, semaphore in ipairs(world.semaphores) do
-      count = count + #semaphore.waiting
+      count = count + (semaphore.worker.gone and 0 or #semaphore.waiting)
     end
     return count
   end
