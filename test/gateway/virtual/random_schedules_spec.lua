@@ -326,12 +326,12 @@ describe("in worlds of any seed", function()
       playAndCheck(one, counts, true)
       return
     end
-    local worlds = tonumber(os.getenv("SLUICE_WORLDS")) or 250
+    local worlds = tonumber(os.getenv("SLUICE_WORLDS")) or 200
     for seed = 1, worlds do
       playAndCheck(seed, counts)
     end
     for what, count in pairs(counts) do
-      assert.is_true(count > 0 or worlds < 250, "no world had anything to check of: " .. what)
+      assert.is_true(count > 0 or worlds < 200, "no world had anything to check of: " .. what)
     end
   end)
 
