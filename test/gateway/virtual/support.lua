@@ -1,0 +1,121 @@
+-- What the specs of the virtual nginx have in common.
+
+local assert = require("luassert")
+local product = require("test.gateway.product")
+local nginx = require("test.gateway.virtual.nginx")
+
+local support = {}
+
+-- A limit of a policy: fixed("5/1h"), bucket("5/1s", 10).
+function support.fixed(text)
+  local quota, window = text:match("^(%d+)/(%w+)$")
+  return { algorithm = "fixed-window", quota = tonumber(quota), window = window }
+end
+
+function support.bucket(text, burst)
+  local limit = support.fixed(text)
+  limit.algorithm = "token-bucket"
+  limit.burst = burst
+  return limit
+end
+
+-- A cluster policy of this limit for requests to /NAME, by the header x-key. `more`: its other fields.
+function support.policy(name, limit, more)
+  local policy = {
+    name = name,
+    scope = "cluster",
+    key = { "header:x-key" },
+    match = { paths = { "/" .. name } },
+    limits = { limit },
+  }
+  for field, value in pairs(more or {}) do
+    policy[field] = value
+  end
+  return policy
+end
+
+-- What a policy says so that a request which Redis does not decide is answered by 503.
+support.denies = { onStoreFailure = "deny", onLimit = { action = "reject", status = 503 } }
+
+-- A spec that fails because of a defect that is known. SLUICE_PENDING=1 has it run.
+function support.pending(title, test)
+  if os.getenv("SLUICE_PENDING") then
+    getfenv(2).it(title, test)
+  else
+    getfenv(2).pending(title .. ": a known defect, see the comment above")
+  end
+end
+
+function support.with(fields, more)
+  local all = {}
+  for _, each in ipairs({ fields, more }) do
+    for name, value in pairs(each) do
+      all[name] = value
+    end
+  end
+  return all
+end
+
+-- A world whose workers have begun: the epoch is known, scripts are loaded unless `options.cold`.
+function support.world(options)
+  local world = nginx.world(options)
+  world.run(20)
+  if world.redis and not options.cold then
+    for _, script in pairs(dofile("gateway/dist/sluice_redis_scripts.lua")) do
+      world.redis.known[script.sha1] = true
+    end
+  end
+  if world.redis then
+    world.redis.calls = {}
+  end
+  return world
+end
+
+-- So many requests to /NAME with this key at this moment, at one worker (1) or at each in turn (`worker` 0).
+function support.ask(world, name, count, options)
+  options = options or {}
+  local requests = {}
+  for i = 1, count or 1 do
+    local number = options.worker == 0 and (i - 1) % world.workerCount + 1 or options.worker or 1
+    requests[i] = world.workers[number].request({
+      uri = "/" .. name,
+      variables = { http_x_key = options.key or "k" },
+      serviceUs = options.serviceUs,
+    })
+  end
+  return requests
+end
+
+-- Where Redis has the counter of a policy of one limit.
+function support.counterKey(name, limit, key)
+  local us = product.limitOf(limit).windowUs
+  return ("sluice:s3:{shop:%s:1:%s}:default:%s:%.0f"):format(name, key or "k", limit.algorithm, us)
+end
+
+-- Units that Redis counts now for a policy of one limit.
+function support.used(world, name, limit, key)
+  local rate = product.limitOf(limit)
+  local left = world.redis.peek(support.counterKey(name, limit, key), rate)
+  local capacity = limit.algorithm == "fixed-window" and rate.quota or rate.burst
+  return capacity - left
+end
+
+-- What is left when nothing happens any more: nobody waits, and no request is known.
+function support.assertQuiet(world)
+  assert.same({}, world.errors)
+  for _, spin in ipairs(world.spins) do
+    -- But for a defect that is known, see batcher_spec.lua.
+    assert.is_truthy(spin.where:find("awaitLateReply", 1, true), spin.where)
+  end
+  assert.same({}, world.logged("a request passed undecided"))
+  assert.same({}, world.logged("did not end properly"))
+  assert.is_nil(world.redis and world.redis.defect)
+  assert.equal(0, world.requestsOpen())
+  for _, worker in pairs(world.workers) do
+    if not worker.gone then
+      assert.same({}, worker.states())
+    end
+  end
+end
+
+return support
