@@ -163,9 +163,8 @@ describe("a Redis that takes long", function()
     support.assertQuiet(world)
   end)
 
-  -- A defect: awaitLateReply asks the semaphore to wait for what is left. Less than a ms of that is no time for nginx: the wait ends
-  -- at once and without yielding, the patience clock stands, and the loop goes round and round until five times the limit is over by
-  -- the stopwatch. The worker does nothing else until then, and its requests wait for more than four times of maxStoreWait.
+  -- A wait for less than a ms ends at once in nginx, and without yielding. The patience clock would stand still then, and the worker would
+  -- do nothing else until five times the limit had passed by the stopwatch.
   local function requestsThatSpin()
     local spun, longestUs = 0, 0
     for us = 0, 9900, 300 do
@@ -178,29 +177,14 @@ describe("a Redis that takes long", function()
     return spun, longestUs
   end
 
-  support.pending("lets its worker go on while a wait ends that has less than a ms left", function()
+  it("lets its worker go on while a wait ends that has less than a ms left", function()
     local spun, longestUs = requestsThatSpin()
     assert.equal(0, spun)
     assert.is_true(longestUs < 65000, tostring(longestUs))
   end)
 
-  -- A defect: reconcile waits for a server whose breaker is open, and gives a refund up that was refused a connection before the
-  -- breaker has opened. It was certainly not made, and others that Redis cannot be told are made later, for up to a minute.
-  support.pending("has that refunded also where Redis refuses connections in that moment", function()
-    local limit = fixed("100000/1d")
-    local world = support.world({ policies = { policy("a", limit, support.with(denies, { maxStoreWait = "50ms" })) } })
-    world.redis.downUs = 120000
-    ask(world, "a", 20)
-    world.run(150)
-    world.redis.kill()
-    world.run(100)
-    world.redis.begin(true)
-    world.run(2000)
-    assert.equal(0, used(world, "a", limit))
-  end)
-
-  -- The same with the limit that all policies have, of five deadlines: the worker stands still for four seconds.
-  support.pending("lets its worker go on while the five deadlines of a request end", function()
+  -- The same with the limit that all policies have, of five deadlines: the worker would stand still for four seconds.
+  it("lets its worker go on while the five deadlines of a request end", function()
     local world = support.world({ policies = { policy("a", fixed("100000/1d"), denies) } })
     world.redis.fate = function(commands)
       for _, words in ipairs(commands) do
@@ -320,10 +304,9 @@ describe("a Redis that falls silent", function()
     support.assertQuiet(world)
   end)
 
-  -- A defect: releaseAllOf lists who waits, and the release of the first calls releaseAllOf again, by noteSilentServer. That one
-  -- releases the others, and then the first one's loop releases them once more. Each release counts a thread beside the lane's out:
-  -- afterwards there are fewer than none, and more than four batches may be under way, for the rest of the worker's life.
-  support.pending("has each batch released once, where several are under way", function()
+  -- Releasing the first batch reports a silent server, which releases the others. None of them may be released a second time: each
+  -- release takes one from the number of threads beside the queue's.
+  it("has each batch released once, where several are under way", function()
     local world = support.world({ policies = { policy("a", day) } })
     ask(world, "a", 2)
     world.run(10)

@@ -172,7 +172,7 @@ describe("what modules keep for a request", function()
     ask(world, "a")
     world.run(500)
     assert.same({ { "kept", true } }, ended)
-    assert.equal(1, #world.logged("a request did not end properly"))
+    assert.equal(1, #world.logged("cleanup at the end of a request failed"))
     assert.same({}, worker.states())
   end)
 

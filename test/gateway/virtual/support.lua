@@ -37,15 +37,6 @@ end
 -- What a policy says so that a request which Redis does not decide is answered by 503.
 support.denies = { onStoreFailure = "deny", onLimit = { action = "reject", status = 503 } }
 
--- A spec that fails because of a defect that is known. SLUICE_PENDING=1 has it run.
-function support.pending(title, test)
-  if os.getenv("SLUICE_PENDING") then
-    getfenv(2).it(title, test)
-  else
-    getfenv(2).pending(title .. ": a known defect, see the comment above")
-  end
-end
-
 function support.with(fields, more)
   local all = {}
   for _, each in ipairs({ fields, more }) do
@@ -103,12 +94,9 @@ end
 -- What is left when nothing happens any more: nobody waits, and no request is known.
 function support.assertQuiet(world)
   assert.same({}, world.errors)
-  for _, spin in ipairs(world.spins) do
-    -- But for a defect that is known, see batcher_spec.lua.
-    assert.is_truthy(spin.where:find("awaitLateReply", 1, true), spin.where)
-  end
+  assert.same({}, world.spins)
   assert.same({}, world.logged("a request passed undecided"))
-  assert.same({}, world.logged("did not end properly"))
+  assert.same({}, world.logged("cleanup at the end of a request failed"))
   assert.is_nil(world.redis and world.redis.defect)
   assert.equal(0, world.requestsOpen())
   for _, worker in pairs(world.workers) do

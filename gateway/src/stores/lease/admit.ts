@@ -14,6 +14,7 @@ import { waitLimitMs } from "../redis/submit.ts";
 import type { Check, Outcome } from "../store.ts";
 import { hasRoom } from "./exchange.ts";
 import { chargeExactly } from "./lease-messages.ts";
+import type { LeaseRefusal } from "./leases.ts";
 import { type Lease, leaseOf, refresh } from "./leases.ts";
 import { allow, refuse, spend, spendElse } from "./spend.ts";
 import { keepWatching, lookAndWatch } from "./watch.ts";
@@ -76,6 +77,7 @@ function decideExactly(lease: Lease, check: Check, outcome: Outcome, limitMs: nu
   const { cost } = policy.policy;
   const { refusal } = lease;
   if (refusal !== undefined && cost >= refusal.cost && stopwatchUs() < refusal.askAgainUs) {
+    recall(lease, refusal);
     return refuse(lease, check, outcome, refusal.untilUs);
   }
   if (limitMs < 1) return undefined;
@@ -100,10 +102,24 @@ function rememberExactRefusal(lease: Lease, cost: number, { limitName, decision 
   const nowUs = stopwatchUs();
   if (retryAfterUs <= 0) return;
   const untilUs = nowUs + retryAfterUs;
-  lease.refusal = { cost, atUs: nowUs, untilUs, askAgainUs: askAgainAt(untilUs, nowUs) };
-  lease.record.mostRestrictive = lease.policy.limits.findIndex(({ name }) => name === limitName);
-  lease.record.remaining = math.min(remaining, limit);
-  lease.record.resetAtUs = nowUs + resetAfterUs;
+  const refusal: LeaseRefusal = {
+    cost,
+    atUs: nowUs,
+    untilUs,
+    askAgainUs: askAgainAt(untilUs, nowUs),
+    mostRestrictive: lease.policy.limits.findIndex(({ name }) => name === limitName),
+    remaining: math.min(remaining, limit),
+    resetAtUs: nowUs + resetAfterUs,
+  };
+  lease.refusal = refusal;
+  recall(lease, refusal);
+}
+
+/** Makes the record say what the refusal said: it may have been read anew since. */
+function recall({ record }: Lease, { mostRestrictive, remaining, resetAtUs }: LeaseRefusal): void {
+  record.mostRestrictive = mostRestrictive;
+  record.remaining = remaining;
+  record.resetAtUs = resetAtUs;
 }
 
 /** While memory is scarce, a spray of keys must not take it for leases: only existing leases go on. */

@@ -15,6 +15,10 @@ export interface LeaseRefusal {
   readonly atUs: number;
   readonly untilUs: number;
   readonly askAgainUs: number;
+  /** What the refusal said: its limit's place in the policy, what was left, and when the limit is as if never used. */
+  readonly mostRestrictive: number;
+  readonly remaining: number;
+  readonly resetAtUs: number;
 }
 
 /** What this worker knows of the lease of one policy and key. */
