@@ -61,7 +61,7 @@ describe("a server that is silent for a deadline", function()
     assert.same({}, scripts)
   end)
 
-  it("is open at this worker alone: each judges by what it has sent", function()
+  it("is open at this worker alone: each decides by what it has sent itself", function()
     local world = worldWith({ workers = 2 })
     world.redis.stop()
     ask(world, "a")
