@@ -1,4 +1,4 @@
-// What was measured of one variant.
+// The figures that the bench measured for one variant.
 
 import type { Run } from "./measure.ts";
 

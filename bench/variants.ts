@@ -1,4 +1,4 @@
-// What is compared, and in which nginx each variant runs: headers, policies and workers belong to one nginx as a whole, so
+// This list says what the bench compares, and in which nginx each variant runs: headers, policies and workers belong to one nginx as a whole, so
 // variants which differ in them have their own nginx, all started from bench/nginx.conf and measured in turns.
 import { type PolicyDocument, policies } from "./policies.ts";
 

@@ -1,4 +1,4 @@
--- What articles recommend: under a lock, read a counter of the shared dict and increment it, by client address and minute.
+-- Articles recommend this: under a lock, read a counter of the shared dict and increment it, by client address and minute.
 -- It uses lua-resty-lock if the runtime has it, and otherwise a short form of its loop, as on Debian's nginx.
 
 local limit = 1e9

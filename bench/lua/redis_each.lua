@@ -1,4 +1,4 @@
--- What gateways usually do today: one EVALSHA a request, over a pool of kept connections. The bucket is that of
+-- Most gateways do this today: one EVALSHA a request, over a pool of kept connections. The bucket is that of
 -- bench/policies.ts.
 
 local found, redis_client = pcall(require, "resty.redis")

@@ -187,7 +187,7 @@ class SqliteFileDriver implements Driver {
     try {
       return openTogether(this.#path);
     } catch (error) {
-      // Whether changes can be stored is found out at the next change.
+      // The next change finds out whether changes can be stored.
       if (writeFaultOf(error, dirname(this.#path)) === undefined) throw error;
       this.#triedToShareAtMs = performance.now();
     }

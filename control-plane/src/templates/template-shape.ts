@@ -1,4 +1,4 @@
-// What a template may hold.
+// A template holds one of these fields of a policy.
 
 import { policyShape } from "@sluice/limiter/document/policy-shape.ts";
 import type { Shape } from "@sluice/limiter/document/shape.ts";

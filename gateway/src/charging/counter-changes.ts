@@ -1,4 +1,4 @@
-// What this nginx keeps about a counter that an operator has changed, here or in Redis, is out of date.
+// An operator changes a counter, here or in Redis: this nginx then drops what it keeps about it, which is out of date.
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { stores } from "./stores.ts";

@@ -142,7 +142,7 @@ function renew(store: Charge["store"], due: readonly Hold[]): void {
   }
   if (renewed) return;
   if (held.length === 1) warnSparingly(notRenewed, `${failure}`);
-  // What goes wrong with one does not keep the others.
+  // A failure of one does not keep the others.
   else for (const hold of held) renew(store, [hold]);
 }
 

@@ -1,4 +1,4 @@
-// What an error reply of Redis says about the script that was sent: where to send it instead, and whether it was executed.
+// An error reply of Redis says where to send the script instead, and whether it was executed.
 //
 // Sluice's scripts write only by commands that Redis refuses before the first write or not at all: READONLY, OOM, MISCONF and
 // NOREPLICAS mean that the script has changed nothing. NOPERM and ERR may come after a write.
