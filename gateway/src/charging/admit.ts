@@ -6,7 +6,7 @@ import { runSoon } from "../runtime/background.ts";
 import { sleepMs } from "../runtime/clock.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { shareStore } from "../stores/share/share-store.ts";
-import type { Charge, Charged, Check, Outcome } from "../stores/store.ts";
+import { type Charge, type Charged, type Check, type Outcome, stayCharged } from "../stores/store.ts";
 import { refundLater } from "./refunds.ts";
 import { stores } from "./stores.ts";
 
@@ -105,5 +105,5 @@ function takeBack(checks: readonly Check[], charges: Charge[], before: number): 
     sleepMs(decidedAfterMs);
     for (const { charge, wentOn } of charged) if (!wentOn) refundLater(charge);
   });
-  if (failure !== undefined) warnSparingly("units stay charged, and slots until their time to live is over", failure);
+  if (failure !== undefined) warnSparingly(stayCharged, failure);
 }

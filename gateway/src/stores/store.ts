@@ -77,6 +77,9 @@ export interface Denial {
   readonly reason: "banned" | "key-missing" | "key-ambiguous" | "cost-invalid" | "undecided";
 }
 
+/** For the log, if a refund failed. */
+export const stayCharged = "a refund failed: units stay charged, and slots stay taken until their time to live is over";
+
 export function newOutcome(): Outcome {
   return { merged: newMergedDecision(), charges: [], denial: undefined };
 }

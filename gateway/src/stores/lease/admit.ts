@@ -1,7 +1,6 @@
 // Decides a check of a leased policy: from the lease if that has the units. A request waits only if the units have run out.
 
-import type { MergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
-import { mergeAll, newMergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
+import { type MergedDecision, mergeAll, newMergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { askAgainAt, refusedUntil, wayFor } from "../../../../limiter/src/lease/holder.ts";
 import { newPatience } from "../../redis/patience.ts";
 import { theRedis } from "../../redis/redis-settings.ts";
@@ -14,8 +13,7 @@ import { waitLimitMs } from "../redis/submit.ts";
 import type { Check, Outcome } from "../store.ts";
 import { hasRoom } from "./exchange.ts";
 import { chargeExactly } from "./lease-messages.ts";
-import type { LeaseRefusal } from "./leases.ts";
-import { type Lease, leaseOf, refresh } from "./leases.ts";
+import { type Lease, type LeaseRefusal, leaseOf, refresh } from "./leases.ts";
 import { allow, refuse, spend, spendElse } from "./spend.ts";
 import { keepWatching, lookAndWatch } from "./watch.ts";
 

@@ -4,7 +4,15 @@ import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts"
 import type { MergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { runSoon } from "../../runtime/background.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
-import type { Charge, Check, DeferredCharge, NoteRenewal, Outcome, Store } from "../store.ts";
+import {
+  type Charge,
+  type Check,
+  type DeferredCharge,
+  type NoteRenewal,
+  type Outcome,
+  type Store,
+  stayCharged,
+} from "../store.ts";
 import { admitDeferredOnNode, chargeDeferredOnNode } from "./deferred-charge.ts";
 import { decideOnNode, mustAgree, refundOnNode, renewOnNode } from "./node-counters.ts";
 import { forgetOnNode } from "./operator-changes.ts";
@@ -76,8 +84,6 @@ export function refundOnNodeLater(this: void, charge: Charge): void {
   late = [];
   warnSparingly(stayCharged, failure);
 }
-
-const stayCharged = "a refund failed: units stay charged, and slots stay taken until their time to live is over";
 
 function renew(this: void, charges: readonly Charge[], note: NoteRenewal): void {
   for (const charge of charges) {

@@ -30,8 +30,8 @@ import { semaphoreLibrary } from "../../runtime/lua-modules.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import { stopwatchSeconds } from "../../runtime/stopwatch.ts";
 import type { RedisSettings } from "../../settings.ts";
-import type { PendingCounter } from "./pending-check.ts";
-import { numbersPerCounter, type PendingCheck, takeReply, unpacked } from "./pending-check.ts";
+import { stayCharged } from "../store.ts";
+import { numbersPerCounter, type PendingCheck, type PendingCounter, takeReply, unpacked } from "./pending-check.ts";
 import { pushNumbers } from "./script-arguments.ts";
 
 /** Counters of one limit at one cost, which one script charges one after the other. */
@@ -283,11 +283,7 @@ export function forgetPending(): void {
 export function reconcileSoon({ settings, reconcile }: BatchQueue, pendingChecks: readonly PendingCheck[]): void {
   for (const pending of pendingChecks) pending.abandoned = true;
   const failure = runSoon(() => reconcile(settings, pendingChecks));
-  if (failure !== undefined)
-    warnSparingly(
-      "a refund failed: units stay charged, and slots stay taken until their time to live is over",
-      failure,
-    );
+  if (failure !== undefined) warnSparingly(stayCharged, failure);
 }
 
 function startThread(queue: BatchQueue): boolean {

@@ -12,7 +12,7 @@ import { sleepMs } from "../../runtime/clock.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import { stopwatchSeconds } from "../../runtime/stopwatch.ts";
 import type { RedisSettings } from "../../settings.ts";
-import type { Charge, Check, Refund } from "../store.ts";
+import { type Charge, type Check, type Refund, stayCharged } from "../store.ts";
 import { type Numbers, numbersPerCounter } from "./pending-check.ts";
 import { roundTrips } from "./renewals.ts";
 import { pushNumbers, whole } from "./script-arguments.ts";
@@ -23,8 +23,6 @@ export const mostCountersAtOnce = 1000;
 
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
 const refund = scripts["refund"] as Script;
-const stayCharged = "a refund failed: units stay charged, and slots stay taken until their time to live is over";
-
 /** Returns the refunds of these checks, with the charge times from a reply. */
 export function refundsOf(checks: readonly Check[], numbers: Numbers, from: number): Refund[] {
   let at = from + numbersPerCounter - 1;

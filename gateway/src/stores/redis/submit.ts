@@ -10,8 +10,7 @@ import { wallSeconds } from "../../runtime/stopwatch.ts";
 import type { RedisSettings } from "../../settings.ts";
 import type { Check } from "../store.ts";
 import { queueOf, submitTo } from "./batcher.ts";
-import type { PendingCounter } from "./pending-check.ts";
-import { hasReply, newPendingCheck, type PendingCheck } from "./pending-check.ts";
+import { hasReply, newPendingCheck, type PendingCheck, type PendingCounter } from "./pending-check.ts";
 import { reconcile } from "./reconcile.ts";
 import { pushNumbers } from "./script-arguments.ts";
 
