@@ -21,6 +21,7 @@ import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts"
 import { countEvent } from "../../metrics/counts.ts";
 import { ffi } from "../../runtime/packed-memory.ts";
 import { countersDict, overflowDict } from "../../runtime/shared-memory.ts";
+import { weakTable } from "../../runtime/weak-table.ts";
 import { isCalm, overflowMayGrow, takeFromReserve } from "./counter-memory.ts";
 import { loadPacked, savePacked } from "./packed-cells.ts";
 
@@ -76,6 +77,8 @@ const cellBytes = 68;
 
 /** By counter family. Limits that were edited but keep their counters have the same family. */
 const familyCharacters = sharing<string>();
+/** The same by limit, where it is found sooner. */
+const prefixes = weakTable<CompiledLimit, string>();
 /** A log without entries: moment and count. */
 const emptyLog = string.rep("\0", loneHeadNumbers * bytesPerNumber);
 /** Length of the characters for the counter's family. */
@@ -103,7 +106,7 @@ export function newCellCounter(): CellCounter {
 }
 
 export function counterKey(limit: CompiledLimit, keyValues: string): string {
-  return (limit.cellPrefix ?? newPrefix(limit)) + keyValues;
+  return (prefixes.get(limit) ?? newPrefix(limit)) + keyValues;
 }
 
 /** Returns the dict that holds the counter. */
@@ -119,7 +122,7 @@ export function emptyCell({ algorithm }: Rate): string | number {
 function newPrefix(limit: CompiledLimit): string {
   const family = limit.counterFamily;
   const characters = shared(familyCharacters, family, () => ngx.encode_base64(string.sub(ngx.sha1_bin(family), 1, 12)));
-  limit.cellPrefix = characters;
+  prefixes.set(limit, characters);
   return characters;
 }
 
