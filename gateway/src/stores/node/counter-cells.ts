@@ -16,7 +16,6 @@ import { type Counter, newCounter } from "../../../../limiter/src/algorithms/cha
 import { type CounterState, type Ring, wrap } from "../../../../limiter/src/algorithms/counter-state.ts";
 import { keepsEntries, lifetimeUs, type Rate } from "../../../../limiter/src/algorithms/rate.ts";
 import { needsRing, type SlidingWindow } from "../../../../limiter/src/algorithms/sliding-window.ts";
-import { shared, sharing } from "../../../../limiter/src/basics/sharing.ts";
 import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
 import { countEvent } from "../../metrics/counts.ts";
 import { ffi } from "../../runtime/packed-memory.ts";
@@ -75,9 +74,7 @@ const bytesInFirstCell = headNumbers * bytesPerNumber + entriesInFirstCell * byt
 /** The bytes that the dict takes for a cell besides its key and value. */
 const cellBytes = 68;
 
-/** By counter family. Limits that were edited but keep their counters have the same family. */
-const familyCharacters = sharing<string>();
-/** The same by limit, where it is found sooner. */
+/** What the keys of a limit's counters begin with. */
 const prefixes = weakTable<CompiledLimit, string>();
 /** A log without entries: moment and count. */
 const emptyLog = string.rep("\0", loneHeadNumbers * bytesPerNumber);
@@ -120,10 +117,9 @@ export function emptyCell({ algorithm }: Rate): string | number {
 }
 
 function newPrefix(limit: CompiledLimit): string {
-  const family = limit.counterFamily;
-  const characters = shared(familyCharacters, family, () => ngx.encode_base64(string.sub(ngx.sha1_bin(family), 1, 12)));
-  prefixes.set(limit, characters);
-  return characters;
+  const prefix = ngx.encode_base64(string.sub(ngx.sha1_bin(limit.counterFamily), 1, 12));
+  prefixes.set(limit, prefix);
+  return prefix;
 }
 
 /**
