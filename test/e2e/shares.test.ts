@@ -1,16 +1,17 @@
 // While Redis is unreachable, a gateway limits by its share. These tests show it with real gateways, a Redis that hangs, and a
 // restart; all else is in test/gateway/virtual/shares_spec.lua.
 
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
-import { freePort } from "../fixtures/free-ports.ts";
+import { ControlPlaneDouble } from "../fixtures/control-plane-double.ts";
+import { freePort, freePorts } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { RedisServer } from "../fixtures/redis-server.ts";
 import { ask } from "../fixtures/requests.ts";
 import { admitted, excess, load } from "../fixtures/steady-load.ts";
-import { System, until } from "../fixtures/system.ts";
+import { until } from "../fixtures/system.ts";
 
 /** Units per second, and units of the burst. A share that started anew would admit one more second's worth. */
 const perSecond = 100;
@@ -70,30 +71,32 @@ describe("while Redis is unreachable,", () => {
   });
 
   it("a gateway that starts while the control plane is down too has its share, not the whole", async () => {
-    const system = await System.start({ gateways: 2, redis: true });
+    const [controlPort, closedPort] = (await freePorts(2)) as [number, number];
+    const control = new ControlPlaneDouble(controlPort);
+    const gateway = await LoneGateway.start({
+      env: {
+        SLUICE_CONTROL_URL: `http://127.0.0.1:${controlPort}`,
+        SLUICE_GATEWAY_TOKEN: "token",
+        SLUICE_REDIS_URL: `redis://127.0.0.1:${closedPort}`,
+      },
+    });
     try {
       const limit = { algorithm: "token-bucket", quota: 10, window: "366d" };
-      await system.put({ name: "all", scope: "cluster", match: { paths: ["/all"] }, limits: [limit] });
-      const { gateway } = system;
-      const restart = async () => {
-        await gateway.program.stop();
-        await system.startGatewayAgain(gateway);
-      };
+      await control.push([{ app: "default", document: policy("all", { limits: [limit] }) }], [], 2);
       const limitReported = async () => (await ask(`${gateway.url}/all`)).headers["x-ratelimit-limit"];
-      const log = () => readFileSync(join(gateway.directory, "error.log"), "utf8");
-      const file = join(gateway.directory, "workers", "live-gateways");
-      await until("both are told of each other", 5000, () => readFileSync(file, "utf8") === "2\n");
-      await Promise.all([system.killControlPlane(), system.redis?.stop("SIGKILL")]);
-      await restart();
+      const file = join(gateway.snapshotDir, "live-gateways");
+      await until("it is told of another gateway", 5000, () => existsSync(file) && readFileSync(file, "utf8") === "2\n");
+      await until("the snapshot is stored", 5000, () => existsSync(join(gateway.snapshotDir, "snapshot.json")));
+      await control.stop();
+      await gateway.restart();
       expect(await limitReported()).toBe("5");
 
-      expect(log()).not.toContain("live-gateways is damaged");
-      writeFileSync(file, "0\n");
-      await restart();
+      expect(gateway.log).not.toContain("live-gateways is damaged");
+      await gateway.restart(() => writeFileSync(file, "0\n"));
       expect(await limitReported()).toBe("10");
-      expect(log().split("live-gateways is damaged")).toHaveLength(2);
+      expect(gateway.log.split("live-gateways is damaged")).toHaveLength(2);
     } finally {
-      await system.stop();
+      await gateway.stop();
     }
   });
 });
