@@ -105,20 +105,22 @@ describe.concurrent("a gateway", () => {
     const without = await timed();
     expect(without.remaining).toBe("7");
     expect(without.tookMs).toBeGreaterThan(500);
-    await until("the time-out is counted", 3000, async () => (await gateway.metric("sluice_lock_timeouts_total")) === 1);
+    await until(
+      "the time-out is counted",
+      3000,
+      async () => (await gateway.metric("sluice_lock_timeouts_total")) === 1,
+    );
   });
 
   it("counts a key even if a flood has filled the memory with counters of another size", async () => {
     const flooded = await LoneGateway.start({
       policies: [perHeader("flood", 1), perHeader("victim", 2)],
       edit: (config) =>
-        config
-          .replace("sluice_counters 64m", "sluice_counters 1m")
-          .replace(
-            "location / {",
-            `location / { access_by_lua_block { sluice.access() } content_by_lua_block { ngx.exit(204) } }
+        config.replace("sluice_counters 64m", "sluice_counters 1m").replace(
+          "location / {",
+          `location / { access_by_lua_block { sluice.access() } content_by_lua_block { ngx.exit(204) } }
              location /unused {`,
-          ),
+        ),
     });
     try {
       // Short keys fill every page with small cells; a long key needs a page of larger ones.

@@ -85,7 +85,11 @@ describe("while Redis is unreachable,", () => {
       await control.push([{ app: "default", document: policy("all", { limits: [limit] }) }], [], 2);
       const limitReported = async () => (await ask(`${gateway.url}/all`)).headers["x-ratelimit-limit"];
       const file = join(gateway.snapshotDir, "live-gateways");
-      await until("it is told of another gateway", 5000, () => existsSync(file) && readFileSync(file, "utf8") === "2\n");
+      await until(
+        "it is told of another gateway",
+        5000,
+        () => existsSync(file) && readFileSync(file, "utf8") === "2\n",
+      );
       await until("the snapshot is stored", 5000, () => existsSync(join(gateway.snapshotDir, "snapshot.json")));
       await control.stop();
       await gateway.restart();
