@@ -11,7 +11,7 @@ import { RedisServer } from "../fixtures/redis-server.ts";
 import { admitted, excess, load } from "../fixtures/steady-load.ts";
 import { childrenOf } from "../fixtures/system.ts";
 
-const perSecond = 200;
+const perSecond = 150;
 
 const policy = (name: string, limit: object, more: object = {}) => ({
   name,
@@ -67,8 +67,8 @@ it("two gateways of two workers saturate a token bucket and a fixed window: all 
   const steadySeconds = 2;
   const calls = sleep((seconds - steadySeconds) * 1000).then(scriptCalls);
   const [ofBucket, ofWindow] = await Promise.all([
-    load(urls("bucket"), 0.75 * perSecond, seconds),
-    load(urls("window"), 0.75 * perSecond, seconds),
+    load(urls("bucket"), perSecond, seconds),
+    load(urls("window"), perSecond, seconds),
   ]);
   const callsPerLease = ((await scriptCalls()) - (await calls)) / steadySeconds / 4;
   expect(callsPerLease).toBeLessThanOrEqual(25);
@@ -108,7 +108,7 @@ it("workers that are killed during an exchange are replaced, and lost replies ad
       await sleep(200);
     }
   })();
-  const { admissions, startedMs } = await load(urls("bucket"), 0.75 * perSecond, 4);
+  const { admissions, startedMs } = await load(urls("bucket"), 1.5 * perSecond, 4);
   await faults;
   expect(proxy.lost).toBe(4);
   let counted = 0;
