@@ -24,8 +24,8 @@ function fleet.start(options)
   return worlds
 end
 
--- Sends so many requests a second, for so many ms from now, to the workers of all these gateways in turn. A gateway without a
--- worker gets none, and what another worker of it serves comes to that one. Returns the requests, which come while time goes on.
+-- Sends so many requests a second, for so many ms from now, to the workers of all these gateways in turn. Another worker of the
+-- same gateway serves what a killed one would get. Returns the requests, which come while time goes on.
 function fleet.load(worlds, name, perSecond, ms, options)
   options = support.with({ serviceUs = 0 }, options or {})
   local requests = {}
