@@ -8,8 +8,9 @@ import { afterEach, expect, it } from "vitest";
 import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { RedisServer } from "../fixtures/redis-server.ts";
+import { ask } from "../fixtures/requests.ts";
 import { admitted, excess, load } from "../fixtures/steady-load.ts";
-import { childrenOf } from "../fixtures/system.ts";
+import { childrenOf, until } from "../fixtures/system.ts";
 
 const perSecond = 150;
 
@@ -59,6 +60,21 @@ async function scriptCalls(): Promise<number> {
   );
 }
 
+/** Waits until idle units are returned: then each granted unit is spent, returned or expired, by the gateway's own metrics. */
+async function expectEveryUnitAccounted(gateway: LoneGateway): Promise<void> {
+  await until("no units are out", 5000, async () => (await gateway.metric("sluice_lease_units_out")) === 0);
+  const { body } = await ask(`${gateway.privateUrl}/sluice/metrics`);
+  const unitsOf = (state: string) =>
+    Number(new RegExp(`^sluice_lease_units_total{state="${state}"} (\\S+)$`, "m").exec(body)?.[1]);
+  expect(unitsOf("granted")).toBeGreaterThan(perSecond);
+  expect(unitsOf("granted")).toBe(unitsOf("spent") + unitsOf("returned") + unitsOf("expired"));
+  // This counts requests, and not the cell's units: a unit lost to a race of workers is spent without admitting a request.
+  const taken = await gateway.metric("sluice_lease_admitted_units_total");
+  expect(taken).toBeLessThanOrEqual(unitsOf("spent"));
+  expect(taken).toBeGreaterThan(unitsOf("spent") * 0.9);
+  expect(await gateway.metric("sluice_lease_excess_units")).toBe(0);
+}
+
 it("two gateways of two workers saturate a token bucket and a fixed window: all that they have is admitted, and no more", async () => {
   const { url } = await startRedis();
   const window = { algorithm: "fixed-window", quota: perSecond, window: "1s" };
@@ -86,6 +102,7 @@ it("two gateways of two workers saturate a token bucket and a fixed window: all 
     if (number === windowOf(answeredAtMs)) certain.set(number, (certain.get(number) ?? 0) + 1);
   }
   expect(Math.max(...certain.values())).toBeLessThanOrEqual(perSecond);
+  await Promise.all(gateways.map(expectEveryUnitAccounted));
 });
 
 it("workers that are killed during an exchange are replaced, and lost replies admit nothing beyond the limit", async () => {
