@@ -69,3 +69,8 @@ export function problemDocument(error: ApiError): ProblemDocument {
     ...error.extras,
   };
 }
+
+/** The number of errors, for the detail of an error that lists them: "1 error". */
+export function countOfErrors(count: number): string {
+  return count === 1 ? "1 error" : `${count} errors`;
+}

@@ -12,24 +12,24 @@ export const errorCatalogue = {
     status: 400,
     title: "Invalid policy",
     meaning:
-      "The document is not a policy, or reaches outside of its app's realm, or says what your token may not. `errors` lists everything wrong with it; nothing was stored.",
+      "The document is no valid policy, it reaches outside of its app's realm, or your token does not allow what it says. `errors` lists all errors. Nothing was stored.",
   },
   "invalid-template": {
     status: 400,
     title: "Invalid template",
     meaning:
-      "The document is not a template, its app or your token may not have what it says, or a policy that uses it could not have it. Nothing was stored.",
+      "The document is no valid template, or a policy that uses it would be invalid: by itself, for its app's realm or for your token. `errors` lists all errors. Nothing was stored.",
   },
   "invalid-request": {
     status: 400,
     title: "Invalid request",
-    meaning: "A query parameter, path segment or body field is not what is expected. `errors` lists each.",
+    meaning: "A query parameter, a path segment or a field of the body is invalid. `errors` lists each.",
   },
   "malformed-body": {
     status: 400,
     title: "Malformed body",
     meaning:
-      "The body is not the JSON or YAML that its Content-Type says, is not UTF-8, repeats a key, or nests too deeply.",
+      "The body is not the JSON or YAML that its Content-Type announces, is not UTF-8, has a key twice, or is nested too deeply.",
   },
   "bad-request": {
     status: 400,
@@ -39,91 +39,96 @@ export const errorCatalogue = {
   unauthorized: {
     status: 401,
     title: "Unauthorized",
-    meaning: "No token came, or one that is unknown or expired. Send `Authorization: Bearer TOKEN`.",
+    meaning: "The request has no token, or its token is unknown or expired. Send `Authorization: Bearer TOKEN`.",
   },
   forbidden: {
     status: 403,
     title: "Forbidden",
     meaning:
-      "The token is good, but its role or its app may not do this. Gateway tokens are for the push socket, caller tokens for the check API of gateways.",
+      "The token is valid, but its role or its app does not allow this. Gateway tokens are only for the push socket, and caller tokens only for the check API of gateways.",
   },
   "not-found": { status: 404, title: "Not found", meaning: "There is nothing at this URL." },
   "app-not-found": { status: 404, title: "App not found", meaning: "There is no app of this name." },
   "policy-not-found": { status: 404, title: "Policy not found", meaning: "The app has no policy of this name." },
   "template-not-found": { status: 404, title: "Template not found", meaning: "The app has no template of this name." },
-  "ban-not-found": { status: 404, title: "Ban not found", meaning: "The app has no ban of this id, or it is over." },
+  "ban-not-found": {
+    status: 404,
+    title: "Ban not found",
+    meaning: "The app has no ban with this id, or the ban has ended.",
+  },
   "token-not-found": {
     status: 404,
     title: "Token not found",
-    meaning: "There is no token of this id, or it is of another app than yours.",
+    meaning: "There is no token with this id, or it belongs to an app that your token is not for.",
   },
   "method-not-allowed": {
     status: 405,
     title: "Method not allowed",
-    meaning: "The URL exists, but not for this method. `Allow` lists those it has.",
+    meaning: "The URL exists, but not for this method. `Allow` lists its methods.",
   },
   "request-timeout": {
     status: 408,
     title: "Request timeout",
-    meaning: "The request did not arrive whole in time.",
+    meaning: "The whole request did not arrive in time.",
   },
   "app-not-empty": {
     status: 409,
     title: "App not empty",
-    meaning: "The app still has policies or templates; delete them first.",
+    meaning: "The app still has policies or templates. Delete them first.",
   },
   "app-protected": {
     status: 409,
     title: "App protected",
-    meaning: "The app `default` always exists, cannot be deleted, and has every host and path: it takes no realm.",
+    meaning: "The app `default` cannot be deleted and has no realm: it has every host and path.",
   },
   "outside-realm": {
     status: 409,
     title: "Policies outside of the realm",
     meaning:
-      "Policies of the app reach outside of the realm that was to be set: `policies` names them, `errors` their fields. Nothing was changed.",
+      "Policies of the app reach outside of the new realm. `policies` names them, and `errors` names their fields. Nothing was changed.",
   },
   "template-in-use": {
     status: 409,
     title: "Template in use",
-    meaning: "Policies use the template: `policies` names them.",
+    meaning: "Policies use the template. `policies` names them.",
   },
   "too-many-bans": {
     status: 409,
     title: "Too many bans",
-    meaning: "The app has as many bans in force as its bounds allow: 10,000, unless an admin set another number.",
+    meaning: "The app has as many bans in force as its bounds allow: 10,000, or what an admin has set.",
   },
   "bound-exceeded": {
     status: 409,
     title: "Bound exceeded",
     meaning:
-      "There would be more than the bounds of the document, the app or all apps together allow. `bounds` says of what, how much is used, allowed and wanted. Nothing was stored; what makes less is always accepted.",
+      "The change would exceed the bounds of the document, of the app or of all apps together. `bounds` says which bound, how much is used, how much is allowed and how much the change needs. Nothing was stored. A change that needs less than before is always accepted.",
   },
   "precondition-failed": {
     status: 412,
     title: "Precondition failed",
-    meaning: "If-Match or If-None-Match does not hold. `ETag` and `etag` tell the current version, if there is one.",
+    meaning:
+      "The condition of If-Match or If-None-Match is false. `ETag` and `etag` have the current version, if there is one.",
   },
   "body-too-large": { status: 413, title: "Body too large", meaning: "The body is larger than 256 KiB." },
   "unsupported-media-type": {
     status: 415,
     title: "Unsupported media type",
-    meaning: "The Content-Type is absent or none that this URL reads. Policies are read as JSON or YAML.",
+    meaning: "The request has no Content-Type, or one that this URL does not accept. Policies may be JSON or YAML.",
   },
   "upgrade-required": {
     status: 426,
     title: "Upgrade required",
-    meaning: "This URL is a WebSocket for gateways; the request did not ask for the upgrade.",
+    meaning: "This URL is a WebSocket for gateways, and the request did not ask for the upgrade.",
   },
   "headers-too-large": {
     status: 431,
     title: "Headers too large",
-    meaning: "The request's headers are larger than the server takes.",
+    meaning: "The headers of the request are larger than the server accepts.",
   },
   internal: {
     status: 500,
     title: "Internal error",
-    meaning: "The control plane failed. `requestId` finds the cause in its log.",
+    meaning: "The control plane failed. Search its log for `requestId` to find the cause.",
   },
   "yaml-busy": {
     status: 503,
@@ -133,25 +138,25 @@ export const errorCatalogue = {
   "redis-unavailable": {
     status: 503,
     title: "Redis unavailable",
-    meaning:
-      "The counter is in Redis, which does not do what it is asked (`detail` says why), or SLUICE_REDIS_URL is not set.",
+    meaning: "The counter is in Redis, and Redis failed (`detail` says why) or SLUICE_REDIS_URL is not set.",
   },
-  "not-ready": { status: 503, title: "Not ready", meaning: "The database does not answer." },
+  "not-ready": { status: 503, title: "Not ready", meaning: "The database does not respond." },
   "database-busy": {
     status: 503,
     title: "Database busy",
     meaning:
-      "Another process holds the database's lock, and did not let go in time. Nothing was changed; try again after `Retry-After`.",
+      "Another process held the database's lock for too long. Nothing was changed. Try again after `Retry-After`.",
   },
   "storage-unwritable": {
     status: 503,
     title: "Storage unwritable",
-    meaning: "The database cannot be written to; the log says why. Nothing was changed; what is stored is served on.",
+    meaning:
+      "The control plane cannot write to the database; its log says why. Nothing was changed, and stored policies stay in force.",
   },
   "storage-full": {
     status: 507,
     title: "Storage full",
-    meaning: "The disk of the database is full. Nothing was changed; what is stored is served on.",
+    meaning: "The disk of the database is full. Nothing was changed, and stored policies stay in force.",
   },
 } as const satisfies Record<string, ErrorEntry>;
 

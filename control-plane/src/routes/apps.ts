@@ -33,7 +33,7 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
       config: { access: "read" },
       schema: {
         tags,
-        summary: "The apps that the token is for, by name",
+        summary: "List the apps that your token is for, by name",
         querystring: querySchema({ after: afterParameter, limit: limitParameter }),
         response: answers({ 200: "AppPage" }),
       },
@@ -57,7 +57,7 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
     "/apps/:app",
     {
       config: { access: "read" },
-      schema: { tags, summary: "One app", params, querystring: querySchema({}), response: answers({ 200: "App" }) },
+      schema: { tags, summary: "Read an app", params, querystring: querySchema({}), response: answers({ 200: "App" }) },
     },
     async (request, reply) => {
       const found = await getApp(app.database, request.params.app);
@@ -74,7 +74,7 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
       config: { body: appBodySchema },
       schema: {
         tags,
-        summary: "Make an app, or change what is set of it; with a token for all apps",
+        summary: "Create an app or change its settings (requires a token for all apps)",
         description:
           "The realm is what the app's policies may match and redirect to. Without a realm they match no traffic and are only for the check API. An absent field keeps its value; null removes the setting.",
         params,
@@ -101,7 +101,7 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
       schema: {
         tags,
         summary:
-          "Delete an app that has no policies and no templates, with its bans and tokens; with a token for all apps",
+          "Delete an app without policies and templates, with its bans and tokens (requires a token for all apps)",
         params,
         querystring: querySchema({ wait: waitParameter }),
         response: answers({ 200: "Change" }),

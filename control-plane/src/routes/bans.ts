@@ -31,7 +31,7 @@ export default async function banRoutes(app: FastifyInstance): Promise<void> {
       config: { access: "read" },
       schema: {
         tags,
-        summary: "An app's bans in force, in the order they were made",
+        summary: "List an app's bans in force, oldest first",
         params: appParams,
         querystring: querySchema({ after: afterIdParameter, limit: limitParameter }),
         response: answers({ 200: "BanPage" }),
@@ -74,7 +74,7 @@ export default async function banRoutes(app: FastifyInstance): Promise<void> {
       config: { access: "read" },
       schema: {
         tags,
-        summary: "One ban in force",
+        summary: "Read a ban in force",
         params,
         querystring: querySchema({}),
         response: answers({ 200: "Ban" }),

@@ -38,7 +38,7 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
       config: { access: "read" },
       schema: {
         tags,
-        summary: "What one key of a policy has left: in Redis, or on each gateway",
+        summary: "Read what a key of a policy has left, in Redis or on each gateway",
         params,
         querystring,
         response: answers({ 200: "Counter" }),
@@ -58,7 +58,7 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
       config: { access: "write" },
       schema: {
         tags,
-        summary: "Reset one key of a policy, as if it had never asked; answers what it has then",
+        summary: "Reset a key of a policy, as if it were new, and read what it has left",
         params,
         querystring,
         response: answers({ 200: "Counter" }),
@@ -78,7 +78,7 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
       config: { access: "write", body: schemaOf(topUpShape) },
       schema: {
         tags,
-        summary: "Give one key of a policy units back; answers what it has then",
+        summary: "Refund units to a key of a policy, and read what it has left",
         description: "Refunds at most the units that are charged and still count. Each gateway refunds its own units.",
         params,
         querystring: querySchema({ literal: literalParameter }),

@@ -12,7 +12,8 @@ export default async function epochRoutes(app: FastifyInstance): Promise<void> {
     {
       schema: {
         tags: ["revisions"],
-        summary: "Begin a new history, which every gateway takes whatever revision it holds; with a token for all apps",
+        summary:
+          "Begin a new epoch: every gateway loads the snapshot again, whatever its revision (requires a token for all apps)",
         description:
           "For a database that was restored from a backup from before gateways got proofs. In all other cases the control plane notices the restore by itself. The stored documents do not change.",
         querystring: querySchema({ wait: waitParameter }),

@@ -16,7 +16,7 @@ export default async function gatewayRoutes(app: FastifyInstance): Promise<void>
       config: { access: "read" },
       schema: {
         tags: ["gateways"],
-        summary: "Gateways connected now or within the last hour",
+        summary: "List the gateways that are connected or were within the last hour",
         querystring: querySchema({}),
         response: answers({ 200: "Fleet" }),
       },

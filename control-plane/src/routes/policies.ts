@@ -3,7 +3,7 @@
 import type { Problem } from "@sluice/limiter/document/validate.ts";
 import type { FastifyInstance } from "fastify";
 import { documentBytes } from "../bounds/policy-size.ts";
-import { ApiError } from "../errors/api-error.ts";
+import { ApiError, countOfErrors } from "../errors/api-error.ts";
 import { callerOf } from "../plugins/authentication.ts";
 import { validatePut } from "../policies/validate-policy.ts";
 import { contextOf } from "../policies/validate-realm.ts";
@@ -58,7 +58,7 @@ export default async function policyRoutes(
       config: { access: "read" },
       schema: {
         tags,
-        summary: "An app's policies, by name",
+        summary: "List an app's policies by name",
         params: appParams,
         querystring: querySchema({ after: afterParameter, limit: limitParameter }),
         response: answers({ 200: "PolicyPage" }),
@@ -80,7 +80,7 @@ export default async function policyRoutes(
         tags,
         summary: "Check a document without storing it",
         description:
-          "Answers 200 for a valid document, with warnings such as settings without effect, and 422 for an invalid one, with everything that is wrong with it. The name may be absent, as for PUT.",
+          "Answers 200 for a valid document, with warnings such as settings without effect, and 422 for an invalid one, with all errors. The name may be absent, as for PUT.",
         params: appParams,
         querystring: querySchema({}),
         response: answers({ 200: "Validity", 422: "Validity" }),
@@ -106,7 +106,7 @@ export default async function policyRoutes(
       config: { access: "read" },
       schema: {
         tags,
-        summary: "One policy's document",
+        summary: "Read a policy",
         params,
         querystring: querySchema({}),
         response: answers({ 200: "Policy" }),
@@ -189,6 +189,5 @@ function listed({ name, revision, updatedAtMs, document }: StoredPolicy) {
 }
 
 function invalidPolicy(problems: readonly Problem[]): ApiError {
-  const detail = problems.length === 1 ? "1 thing is wrong with it." : `${problems.length} things are wrong with it.`;
-  return new ApiError("invalid-policy", `This is not a policy: ${detail}`, { errors: problems });
+  return new ApiError("invalid-policy", `Invalid policy: ${countOfErrors(problems.length)}.`, { errors: problems });
 }

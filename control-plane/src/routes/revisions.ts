@@ -32,7 +32,7 @@ export default async function revisionRoutes(app: FastifyInstance): Promise<void
       config: { access: "read" },
       schema: {
         tags: ["revisions"],
-        summary: "The history of the apps that the token is for, newest first",
+        summary: "List the changes to the apps that your token is for, newest first",
         querystring: querySchema({ before: beforeParameter, limit: limitParameter }),
         response: answers({ 200: "RevisionPage" }),
       },

@@ -4,7 +4,7 @@ import { isName, nameRule } from "@sluice/limiter/document/policy-shape.ts";
 import { describeValue, type Problem } from "@sluice/limiter/document/validate.ts";
 import type { FastifyInstance } from "fastify";
 import { documentBytes } from "../bounds/policy-size.ts";
-import { ApiError } from "../errors/api-error.ts";
+import { ApiError, countOfErrors } from "../errors/api-error.ts";
 import { callerOf } from "../plugins/authentication.ts";
 import { contextOf } from "../policies/validate-realm.ts";
 import { misfits, validateTemplate, validateTemplateInApp } from "../policies/validate-template.ts";
@@ -50,7 +50,7 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
       config: { access: "read" },
       schema: {
         tags,
-        summary: "An app's templates, by name",
+        summary: "List an app's templates by name",
         params: appParams,
         querystring: querySchema({ after: afterParameter, limit: limitParameter }),
         response: answers({ 200: "TemplatePage" }),
@@ -70,7 +70,7 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
       config: { access: "read" },
       schema: {
         tags,
-        summary: "One template's document",
+        summary: "Read a template",
         params,
         querystring: querySchema({}),
         response: answers({ 200: "Template" }),
@@ -90,7 +90,7 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
       config: { access: "write", body: schemaOf(templateShape) },
       schema: {
         tags,
-        summary: "Store a template, and push the policies that use it",
+        summary: "Store a template and push the policies that use it",
         description:
           "A template has either onLimit or cost, as in a policy. Every policy that uses it must stay valid.",
         params,
@@ -104,7 +104,7 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
       checkDocumentBytes("template", documentBytes(body), await templateBytes(app.database, appName, name));
       const problems = validateTemplate(body);
       if (!isName(name)) problems.push({ path: "name", expected: nameRule, got: describeValue(name) });
-      refuse(problems, "This is not a template");
+      refuse(problems, "Invalid template");
       const put = {
         app: appName,
         name,
@@ -146,8 +146,7 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
 /** @throws ApiError invalid-template if there are problems */
 function refuse(problems: readonly Problem[], what: string): void {
   if (problems.length === 0) return;
-  const detail = problems.length === 1 ? "1 thing is wrong" : `${problems.length} things are wrong`;
-  throw new ApiError("invalid-template", `${what}: ${detail}.`, { errors: problems });
+  throw new ApiError("invalid-template", `${what}: ${countOfErrors(problems.length)}.`, { errors: problems });
 }
 
 function listed({ name, revision, updatedAtMs, document }: StoredTemplate) {

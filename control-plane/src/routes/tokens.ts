@@ -71,7 +71,7 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
       config: { access: "manage" },
       schema: {
         tags,
-        summary: "The tokens of the apps that yours is for, in the order they were made; never what they are",
+        summary: "List the tokens of the apps that your token is for, oldest first, without their values",
         querystring: querySchema({ after: afterIdParameter, limit: limitParameter }),
         response: answers({ 200: "TokenPage" }),
       },
@@ -94,7 +94,7 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
       config: { access: "manage", body: schemaOf(bodyShape) },
       schema: {
         tags,
-        summary: "Make a token",
+        summary: "Create a token",
         description:
           "Only this answer contains the token: it can never be read again. A caller's token is pushed to the gateways as a hash, and the answer waits for them: `applied` says how many of the connected gateways know it.",
         querystring: querySchema({ wait: tokenWaitParameter }),
@@ -131,7 +131,7 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
       config: { access: "manage" },
       schema: {
         tags,
-        summary: "Delete a token: it is worth nothing from now on",
+        summary: "Delete a token, which is invalid from now on",
         description:
           "If it is a caller's token, the answer waits for the gateways: `applied` says how many of the connected gateways refuse it.",
         params,
