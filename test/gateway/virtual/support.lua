@@ -91,6 +91,12 @@ function support.used(world, name, limit, key)
   return capacity - left
 end
 
+-- How often an event was counted, by workers that flush their counts each 0.1 s.
+function support.eventCount(world, event)
+  world.run(110)
+  return world.dict("sluice_metrics"):get(event) or 0
+end
+
 -- What is left when nothing happens any more: nobody waits, and no request is known.
 function support.assertQuiet(world)
   assert.same({}, world.errors)
