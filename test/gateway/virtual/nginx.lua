@@ -545,9 +545,20 @@ local function newWorker(world, number)
     end,
   }
 
+  local function flat(value)
+    if type(value) ~= "table" then
+      return tostring(value)
+    end
+    local pieces = {}
+    for i, piece in ipairs(value) do
+      pieces[i] = flat(piece)
+    end
+    return table.concat(pieces)
+  end
+
   function ngx.print(...)
     local request = current()
-    request.body = (request.body or "") .. table.concat({ ... })
+    request.body = (request.body or "") .. flat({ ... })
   end
 
   function ngx.exit()

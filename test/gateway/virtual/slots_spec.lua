@@ -2,7 +2,7 @@
 -- free again when the request has ended, however it ends.
 
 local support = require("test.gateway.virtual.support")
-local ask, eventCount, policy, used = support.ask, support.eventCount, support.policy, support.used
+local ask, metric, policy, used = support.ask, support.metric, support.policy, support.used
 
 local function slots(quota, ttl)
   return { algorithm = "concurrency", quota = quota, ttl = ttl or "1s" }
@@ -201,7 +201,7 @@ describe("slots that are renewed at a Redis which stands still again and again",
     over = true
     world.run(50)
     assert.same({ [429] = 250 }, world.statuses(probes))
-    assert.equal(0, eventCount(world, "late-renewals"))
+    assert.equal(0, metric(world, "sluice_late_renewals_total"))
     finish(running)
     finish(others)
     world.run(500)
@@ -252,7 +252,7 @@ describe("three hundred slots of one worker at a Redis 40 ms away", function()
         end
         world.run(200)
         assert.same({ [429] = 300 }, world.statuses(probes), "seed " .. seed)
-        assert.equal(0, eventCount(world, "late-renewals"))
+        assert.equal(0, metric(world, "sluice_late_renewals_total"))
         -- Each slot is renewed about once a second, many of them in one round trip.
         local renewals, trips = 0, {}
         for _, call in ipairs(world.redis.calls) do
@@ -290,7 +290,7 @@ describe("three hundred slots of one worker at a Redis 40 ms away", function()
     local unknown = world.redis.count("noscript")
     assert.is_true(unknown > 0 and unknown < 110, tostring(unknown))
     assert.equal(300, used(world, "a", slots(300, "3s")))
-    assert.equal(0, eventCount(world, "late-renewals"))
+    assert.equal(0, metric(world, "sluice_late_renewals_total"))
     finish(running)
     world.run(500)
     assert.equal(0, used(world, "a", slots(300, "3s")))
@@ -324,13 +324,13 @@ describe("three hundred slots of one worker at a Redis 40 ms away", function()
     world.run(8000)
     world.redis.upUs, world.redis.downUs = 20000, 20000
     world.run(9000)
-    local late = eventCount(world, "late-renewals")
+    local late = metric(world, "sluice_late_renewals_total")
     assert.is_true(late >= 10 and late <= 30, tostring(late))
     assert.is_true(#world.logged("slots were lost before they were renewed") > 0)
     -- They are held again, and renewed in time from now on.
     world.run(5000)
     assert.equal(10, held(world))
-    assert.equal(late, eventCount(world, "late-renewals"))
+    assert.equal(late, metric(world, "sluice_late_renewals_total"))
     finish(running)
     world.run(500)
     assert.equal(0, held(world))

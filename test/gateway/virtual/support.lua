@@ -91,10 +91,18 @@ function support.used(world, name, limit, key)
   return capacity - left
 end
 
--- How often an event was counted, by workers that flush their counts each 0.1 s.
-function support.eventCount(world, event)
+-- The number that the metrics of a worker have without labels, when all workers have flushed their counts.
+function support.metric(world, name, worker)
   world.run(110)
-  return world.dict("sluice_metrics"):get(event) or 0
+  local request
+  worker = worker or world.workers[1]
+  worker.call(function()
+    request = worker.task.request
+    request.headers = {}
+    worker.module("gateway.src.private.metrics").metrics()
+  end)
+  world.run(1)
+  return tonumber(("\n" .. request.body):match("\n" .. name .. " (%S+)"))
 end
 
 -- What is left when nothing happens any more: nobody waits, and no request is known.
