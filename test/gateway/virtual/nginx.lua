@@ -944,7 +944,7 @@ local function newWorker(world, number)
   end
 
   -- A request comes. `options`: `uri`, `variables` of nginx (http_x_key = …), `method`, and `serviceUs`, how long the service behind
-  -- takes to respond; negative: until `finish` is called.
+  -- takes to respond; negative: until `finish` is called. `internal`: nginx itself sent it here, as an index or an error page does.
   function worker.request(options)
     if type(options) == "string" then
       options = { uri = options }
@@ -956,6 +956,7 @@ local function newWorker(world, number)
     local request = newRequest({
       variables = variables,
       method = options.method or "GET",
+      internal = options.internal,
       headers = {},
       sent = {},
       serviceUs = options.serviceUs or 1000,
