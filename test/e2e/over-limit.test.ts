@@ -75,11 +75,15 @@ const policies = [
   delayed("delayed", 5, "50ms"),
   delayed("waits", 10, "10s"),
   once("units", {}, { match: { paths: ["/waits", "/units"] }, priority: 1, limits: [units("two", 2)] }),
-  once("slots", {}, {
-    match: { paths: ["/waits", "/slots"] },
-    priority: 1,
-    limits: [{ algorithm: "concurrency", quota: 1, ttl: "1h" }],
-  }),
+  once(
+    "slots",
+    {},
+    {
+      match: { paths: ["/waits", "/slots"] },
+      priority: 1,
+      limits: [{ algorithm: "concurrency", quota: 1, ttl: "1h" }],
+    },
+  ),
 ];
 
 /** Ninety policies that a request meets, and one more on one of the paths. */
