@@ -402,6 +402,8 @@ describe("a policy that delays", function()
           assert.equal(200, request.status)
           atUs[i] = request.decidedUs - requests[1].beganUs
         end
+        -- Each that waits asks twice: as the first of the line, and when its turn has come.
+        assert.equal(scope == "cluster" and 1 + 2 * 20 or 0, world.redis.count())
         table.sort(atUs)
         for i, us in ipairs(atUs) do
           local turnUs = (i - 1) * 50000
