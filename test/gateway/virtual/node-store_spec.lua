@@ -41,7 +41,7 @@ for _, restyLock in ipairs({ true, false }) do
     end)
 
     it("admit as many in each window also while requests come at its very end and the next one's beginning", function()
-      for seed = 1, 10 do
+      for seed = 1, 4 do
         local world = worldWith({ node("a", fixed("10/1s")) }, seed, 0.3)
         world.run(500)
         local requests = spread(world, 400, 4000)
@@ -96,7 +96,7 @@ for _, restyLock in ipairs({ true, false }) do
     }
     for _, limit in ipairs(algorithms) do
       it("admit exactly as many as a " .. limit.algorithm .. " allows, of hundreds of concurrent requests", function()
-        for seed = 1, 5 do
+        for seed = 1, 3 do
           local world = worldWith({ node("a", limit) }, seed, 0.1)
           local requests = ask(world, "a", 300, { worker = 0, serviceUs = 0 })
           world.run(5000)
@@ -109,7 +109,7 @@ for _, restyLock in ipairs({ true, false }) do
     end
 
     it("charge several limits of one policy together or not at all", function()
-      for seed = 1, 10 do
+      for seed = 1, 4 do
         local function pair(quota)
           local few = support.with(fixed(quota .. "/366d"), { name = "few" })
           return node("a", few, { limits = { few, support.with(bucket("1/1d", 1000), { name = "many" }) } })
@@ -129,7 +129,7 @@ for _, restyLock in ipairs({ true, false }) do
     end)
 
     it("refund exactly what policies before charged to requests that a later policy refuses", function()
-      for seed = 1, 10 do
+      for seed = 1, 4 do
         local first = node("first", fixed("100/366d"), { priority = 2, match = { paths = { "/a", "/first" } } })
         local bucketed = node("second", bucket("1/1d", 100), { priority = 1, match = { paths = { "/a", "/second" } } })
         local world = worldWith({ first, bucketed, node("a", fixed("10/366d")) }, seed, 0.1)
