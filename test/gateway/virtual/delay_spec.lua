@@ -374,8 +374,6 @@ describe("a thousand requests that wait, as many as may", function()
     end
     world.run(200)
     assert.same(nobody, counted(world))
-    local first = leaving[3].decidedUs
-    assert.is_nil(first)
     local nextOnes = ask(world, "a", 200)
     world.run(2000)
     -- They do not wait behind those that left, whose turns would take ten seconds.
