@@ -1,8 +1,9 @@
 // The operator of this nginx left `sluice.log()` out: concurrency slots are freed all the same, and a worker that is told to
-// quit ends.
+// quit ends. test/gateway/virtual/request-state_spec.lua plays it with many schedules.
 
 import { connect } from "node:http2";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { freePorts } from "../fixtures/free-ports.ts";
 import { HeldService } from "../fixtures/held-service.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
@@ -13,15 +14,19 @@ import { childrenOf, until } from "../fixtures/system.ts";
 const slots = (name: string, quota: number, more: object = {}) => ({
   name,
   match: { paths: [`/${name}`] },
-  limits: [{ algorithm: "concurrency", quota, ttl: "2s" }],
+  limits: [{ algorithm: "concurrency", quota, ttl: "1s" }],
   ...more,
 });
 
 /** Removes a line that an operator may have left out, or put elsewhere. */
 const withoutLog = (config: string) => config.replace(/log_by_lua_block \{\s*sluice\.log\(\)\s*\}/, "");
 
-/** These locations end in another one, and have other Lua that keeps its own ctx. */
+/** These locations end in another one. Some have other Lua that keeps its own ctx. */
 const elsewhere = `
+  location = /full { access_by_lua_block { sluice.access() } content_by_lua_block { ngx.print("full") } }
+  location = /cheap { access_by_lua_block { sluice.access() } content_by_lua_block { ngx.print("cheap") } }
+  location = /index/ { content_by_lua_block { ngx.exec("/index/page") } }
+  location = /index/page { access_by_lua_block { sluice.access() } content_by_lua_block { ngx.print("page") } }
   location = /moved {
     access_by_lua_block {
       sluice.access()
@@ -41,18 +46,38 @@ const elsewhere = `
   }
 `;
 
+const once = (name: string, path: string, more: object = {}) => ({
+  name,
+  match: { paths: [path] },
+  limits: [{ algorithm: "fixed-window", quota: 1, window: "366d" }],
+  ...more,
+});
+
+/** Longer than a slot lives, so that the slots of requests must be renewed. */
+const longMs = 1_500;
+
 let service: HeldService;
 let redis: RedisServer;
 let gateway: LoneGateway;
+let h2Url = "";
 
-beforeEach(async () => {
+beforeAll(async () => {
   service = await HeldService.start();
   const [redisPort, h2Port] = (await freePorts(2)) as [number, number];
   redis = new RedisServer(redisPort);
   await redis.start();
   h2Url = `http://127.0.0.1:${h2Port}`;
   gateway = await LoneGateway.start({
-    policies: [slots("node", 2), slots("cluster", 2, { scope: "cluster" }), slots("moved", 1)],
+    policies: [
+      slots("node", 2),
+      slots("cluster", 2, { scope: "cluster" }),
+      slots("moved", 1),
+      slots("node-again", 2),
+      slots("cluster-again", 2, { scope: "cluster" }),
+      once("degraded", "/full", { onLimit: { action: "degrade", uri: "/cheap" } }),
+      once("cheap", "/cheap"),
+      once("indexed", "/index/page"),
+    ],
     env: { SLUICE_UPSTREAM: service.url, SLUICE_REDIS_URL: redis.url, SLUICE_REDIS_DEADLINE_MS: "2000" },
     edit: (config) =>
       withoutLog(config)
@@ -60,13 +85,13 @@ beforeEach(async () => {
         .replace(/(listen [^;]*);/, `$1; listen 127.0.0.1:${h2Port} http2;`),
   });
 });
-afterEach(async () => {
+afterEach(() => service.reset());
+afterAll(async () => {
   service?.stop();
   await gateway?.stop();
   await redis?.stop();
 });
 
-let h2Url = "";
 const status = async (path: string) => (await ask(`${gateway.url}${path}`)).status;
 
 /** Sends the requests over HTTP/2, all on one connection. */
@@ -93,70 +118,47 @@ async function untilFree(path: string): Promise<void> {
   await until(`a slot of ${path} is free`, 5000, async () => (await status(path)) === 200);
 }
 
-describe.each(["/node", "/cluster"])("without sluice.log(), slots of %s", (path) => {
-  it("are freed when their requests have ended, and not before", async () => {
-    const running = [ask(`${gateway.url}${path}`), ask(`${gateway.url}${path}`)];
-    await until("both run", 2000, () => service.running === 2);
-    // This is longer than a slot lives, so the slots must be renewed.
-    const endsAt = Date.now() + 3500;
-    while (Date.now() < endsAt) expect(await status(path)).toBe(429);
+/** Expects for longer than a slot lives that requests to these paths get only such answers. */
+async function stays(paths: readonly string[], expected: readonly number[]): Promise<void> {
+  const endsAt = Date.now() + longMs;
+  while (Date.now() < endsAt) {
+    for (const path of paths) expect(expected, path).toContain(await status(path));
+    await sleep(10);
+  }
+}
+
+describe("without sluice.log()", () => {
+  it("slots are freed when their requests have ended, and not before, whatever happens to ngx.ctx in other locations", async () => {
+    const paths = ["/node", "/node", "/cluster", "/cluster", "/moved"];
+    const running = paths.map((path) => ask(`${gateway.url}${path}`));
+    await until("all run", 2000, () => service.running === 5);
+    await stays(["/node", "/cluster", "/moved"], [429]);
     service.answer();
-    expect((await Promise.all(running)).map((answer) => answer.status)).toEqual([200, 200]);
+    expect((await Promise.all(running)).map((answer) => answer.status)).toEqual([200, 200, 200, 200, 200]);
     service.holds = false;
-    for (let i = 0; i < 5; i++) await untilFree(path);
+    await Promise.all(
+      ["/node", "/cluster", "/moved"].map(async (path) => {
+        for (let i = 0; i < 5; i++) await untilFree(path);
+      }),
+    );
   });
 
-  it("are freed over HTTP/2 too", async () => {
+  it.each(["/node", "/cluster"])("slots of %s are freed over HTTP/2 too", async (path) => {
     service.holds = false;
-    await statusesOverHttp2(path, 2);
+    await until("slots are free", 5000, async () => {
+      const statuses = await statusesOverHttp2(path, 2);
+      return statuses.every((each) => each === 200);
+    });
     for (let i = 0; i < 5; i++) {
       await until("a slot is free", 5000, async () => (await statusesOverHttp2(path, 1))[0] === 200);
     }
   });
-});
 
-it("without sluice.log(), a slot is kept while its request runs on in another location, whatever happens to ngx.ctx", async () => {
-  const running = ask(`${gateway.url}/moved`);
-  await until("it runs", 2000, () => service.running === 1);
-  const endsAt = Date.now() + 3500;
-  while (Date.now() < endsAt) expect(await status("/moved")).toBe(429);
-  service.answer();
-  expect((await running).status).toBe(200);
-  service.holds = false;
-  await untilFree("/moved");
-});
-
-describe("without sluice.log(), a request that was sent to a cheaper location", () => {
-  const cheaper = `
-    location = /full { access_by_lua_block { sluice.access() } content_by_lua_block { ngx.print("full") } }
-    location = /cheap { access_by_lua_block { sluice.access() } content_by_lua_block { ngx.print("cheap") } }
-    location = /index/ { content_by_lua_block { ngx.exec("/index/page") } }
-    location = /index/page { access_by_lua_block { sluice.access() } content_by_lua_block { ngx.print("page") } }
-  `;
-  const once = (name: string, path: string, more: object = {}) => ({
-    name,
-    match: { paths: [path] },
-    limits: [{ algorithm: "fixed-window", quota: 1, window: "366d" }],
-    ...more,
-  });
-  let cheap: LoneGateway;
-  beforeEach(async () => {
-    cheap = await LoneGateway.start({
-      policies: [
-        once("degraded", "/full", { onLimit: { action: "degrade", uri: "/cheap" } }),
-        once("cheap", "/cheap"),
-        once("indexed", "/index/page"),
-      ],
-      edit: (config) => withoutLog(config).replace("location / {", `${cheaper}location / {`),
-    });
-  });
-  afterEach(() => cheap?.stop());
-  const answerOf = async (path: string) => {
-    const { status: code, body } = await ask(`${cheap.url}${path}`);
-    return code === 200 ? body : code;
-  };
-
-  it("is not decided where it arrives, and lets no later request pass undecided", async () => {
+  it("a request that was sent to a cheaper location is not decided where it arrives, and lets no later request pass undecided", async () => {
+    const answerOf = async (path: string) => {
+      const { status: code, body } = await ask(`${gateway.url}${path}`);
+      return code === 200 ? body : code;
+    };
     expect(await answerOf("/full")).toBe("full");
     expect(await answerOf("/cheap"), "the only one that may ask for it by itself").toBe("cheap");
     expect(await answerOf("/index/")).toBe("page");
@@ -165,39 +167,32 @@ describe("without sluice.log(), a request that was sent to a cheaper location", 
       expect(await answerOf("/full")).toBe("cheap");
       expect(await answerOf("/index/"), `after ${i + 1} that were sent elsewhere`).toBe(429);
     }
-    await until("the log says what is missing", 5000, () => cheap.log.includes("without sluice.log()"));
   });
-});
 
-it("without sluice.log(), the log says once what is missing and where it belongs", async () => {
-  service.holds = false;
-  for (let i = 0; i < 5; i++) await untilFree("/node");
-  const lines = gateway.log.split("\n").filter((line) => line.includes("sluice.log()"));
-  expect(lines).toHaveLength(1);
-  expect(lines[0]).toMatch(/\[error\].*a request ended without sluice\.log\(\).*log_by_lua_block/);
-});
+  it("the log says once what is missing and where it belongs", async () => {
+    await until("the log says it", 5000, () => gateway.log.includes("without sluice.log()"));
+    const lines = gateway.log.split("\n").filter((line) => line.includes("sluice.log()"));
+    expect(lines).toHaveLength(1);
+    expect(lines[0]).toMatch(/\[error\].*a request ended without sluice\.log\(\).*log_by_lua_block/);
+  });
 
-it.each(["/node", "/cluster"])(
-  "without sluice.log(), a worker that held slots of %s ends after a reload, and nginx on QUIT",
-  async (path) => {
+  it("a worker that held slots ends after a reload, and nginx on QUIT", async () => {
     const workers = () => childrenOf(gateway.pid);
     const [before] = workers() as [number];
-    const running = ask(`${gateway.url}${path}`);
-    const other = ask(`${gateway.url}${path}`);
-    await until("both run", 2000, () => service.running === 2);
+    const paths = ["/node-again", "/cluster-again"];
+    const running = paths.flatMap((path) => [ask(`${gateway.url}${path}`), ask(`${gateway.url}${path}`)]);
+    await until("all run", 2000, () => service.running === 4);
     process.kill(gateway.pid, "SIGHUP");
     await until("there is a new worker", 5000, () => workers().some((pid) => pid !== before));
-    // The old worker goes on renewing the slots of its requests for longer than a slot lives.
-    const endsAt = Date.now() + 3500;
-    while (Date.now() < endsAt) expect([429, 502]).toContain(await status(path));
+    // The old worker goes on renewing the slots of its requests.
+    await stays(paths, [429, 502]);
     expect(workers()).toContain(before);
     service.answer();
-    expect((await running).status).toBe(200);
-    expect((await other).status).toBe(200);
+    expect((await Promise.all(running)).map((answer) => answer.status)).toEqual([200, 200, 200, 200]);
     await until("the old worker has ended", 5000, () => !workers().includes(before));
     service.holds = false;
-    await untilFree(path);
+    for (const path of paths) await untilFree(path);
     process.kill(gateway.pid, "SIGQUIT");
     await until("nginx has ended", 5000, () => gateway.ended);
-  },
-);
+  });
+});

@@ -1,9 +1,9 @@
 // More requests would wait than a worker may hold, for units and for their turn: the next one is refused and charged nothing,
-// and the others go on.
+// and the others go on. test/gateway/virtual/waiting-requests_spec.lua plays it with several workers and many schedules.
 
 import { type ClientHttp2Session, connect } from "node:http2";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { auth, callerOf } from "../fixtures/check-api-client.ts";
 import { freePorts } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
@@ -50,28 +50,30 @@ interface Answer {
 }
 
 let redis: RedisServer;
-let gateway: LoneGateway;
-let url = "";
-let session: ClientHttp2Session;
+/** One whose operator left `sluice.log()` out, and one as it should be. */
+const gateways: Gateway[] = [];
+
+interface Gateway {
+  readonly lone: LoneGateway;
+  readonly url: string;
+}
 
 beforeAll(async () => {
-  const [port] = (await freePorts(1)) as [number];
+  const [port, ...ports] = (await freePorts(3)) as [number, number, number];
   redis = new RedisServer(port);
   await redis.start();
+  const withoutLog = (config: string) => config.replace(/log_by_lua_block \{\s*sluice\.log\(\)\s*\}/, "");
+  gateways.push(...(await Promise.all([start(ports[0], withoutLog), start(ports[1], (config) => config)])));
 });
-afterAll(() => redis?.stop());
-afterEach(async () => {
-  session?.destroy();
-  await gateway?.stop();
+afterAll(async () => {
+  await Promise.all(gateways.map(({ lone }) => lone.stop()));
+  await redis?.stop();
 });
 
-async function start(workers: number, edit = (config: string) => config): Promise<void> {
-  const [port] = (await freePorts(1)) as [number];
-  url = `http://127.0.0.1:${port}`;
-  gateway = await LoneGateway.start({
+async function start(port: number, edit: (config: string) => string): Promise<Gateway> {
+  const lone = await LoneGateway.start({
     policies,
     callers: [callerOf(shop)],
-    workers,
     env: { SLUICE_MAX_WAITING: `${mostWaiting}`, SLUICE_REDIS_URL: redis.url, SLUICE_REDIS_DEADLINE_MS: "2000" },
     edit: (config) =>
       edit(config)
@@ -81,13 +83,13 @@ async function start(workers: number, edit = (config: string) => config): Promis
           `content_by_lua_block { ngx.print(ngx.req.get_headers()["x-mark"] or "served") }`,
         ),
   });
-  session = open();
+  return { lone, url: `http://127.0.0.1:${port}` };
 }
 
-/** Opens one connection, and so reaches one worker. */
-const open = () => connect(url).on("error", () => {});
+/** Opens one connection of a client. */
+const open = ({ url }: Gateway) => connect(url).on("error", () => {});
 
-function ask(path: string, client: string, over = session): Promise<Answer> {
+function ask(over: ClientHttp2Session, path: string, client: string): Promise<Answer> {
   return new Promise((resolve) => {
     const stream = over.request({ ":path": path, "x-client": client });
     let [status, retryAfter, body] = [0, 0, ""];
@@ -105,101 +107,91 @@ function ask(path: string, client: string, over = session): Promise<Answer> {
 }
 
 /** Makes as many requests wait as may, by two policies. */
-async function fill(over = session): Promise<void> {
-  for (let i = 0; i < mostWaiting; i++) {
+async function fill(over: ClientHttp2Session): Promise<void> {
+  const waiting = Array.from({ length: mostWaiting }, async (_, i) => {
     const path = i % 2 === 0 ? "/leaky" : "/delayed";
-    expect((await ask(path, `filler-${i}`, over)).status).toBe(200);
-    void ask(path, `filler-${i}`, over);
-  }
+    expect((await ask(over, path, `filler-${i}`)).status).toBe(200);
+    void ask(over, path, `filler-${i}`);
+  });
+  await Promise.all(waiting);
 }
 
-/** @returns the answer to the next request that would wait, or "waits" after two seconds */
-const atOnce = (path: string, client: string) =>
-  Promise.race([ask(path, client), sleep(2000).then(() => "waits" as const)]);
+/** @returns whether a request like this waits: it is not answered soon */
+const waits = (over: ClientHttp2Session, path: string, client: string) =>
+  Promise.race([ask(over, path, client).then(() => false), sleep(500).then(() => true)]);
 
-describe.each([1, 2])("with %d workers, beyond the bound of waiting requests,", (workers) => {
-  it("a request is refused as its policy says and charged nothing, and requests that need not wait are served", async () => {
-    await start(workers);
-    await fill();
-    for (const [path, status] of [
-      ["/leaky", 429],
-      ["/several", 429],
-      ["/cluster", 429],
-      ["/delayed", 503],
-    ] as const) {
-      // Redis has the counters of more than one gateway.
-      const client = `late-${workers}`;
-      expect((await ask(path, client)).status, path).toBe(200);
-      for (let i = 0; i < 6; i++) {
-        const answer = await atOnce(path, client);
-        expect(answer, path).toMatchObject({ status });
-        expect((answer as Answer).retryAfter).toBeGreaterThan(50);
-        // Refused requests hold no place in the bucket; each would add a minute.
-        expect((answer as Answer).retryAfter, `${path}: ${i + 1} were refused`).toBeLessThanOrEqual(60);
-        // With several workers, a timer makes the refund.
-        await sleep(100);
+it("with and without sluice.log(), clients that go away while they wait free their turn for those behind them", () =>
+  Promise.all(
+    gateways.map(async (gateway) => {
+      const session = open(gateway);
+      expect((await ask(session, "/quick", "one")).status).toBe(200);
+      const begun = performance.now();
+      const leaving = open(gateway);
+      void ask(leaving, "/quick", "one");
+      await sleep(100);
+      const behind = ask(session, "/quick", "one");
+      await sleep(100);
+      leaving.destroy();
+      expect(await Promise.race([behind, sleep(10_000)])).toMatchObject({ status: 200 });
+      expect(performance.now() - begun).toBeGreaterThan(500);
+      session.destroy();
+    }),
+  ));
+
+it("with and without sluice.log(), a request beyond the bound is refused as its policy says and charged nothing, others are served, and clients that go away leave their places", () =>
+  Promise.all(
+    gateways.map(async (gateway, which) => {
+      const { lone } = gateway;
+      const session = open(gateway);
+      const filling = open(gateway);
+      await fill(filling);
+
+      const refused = [
+        ["/leaky", 429],
+        ["/several", 429],
+        ["/cluster", 429],
+        ["/delayed", 503],
+      ] as const;
+      for (const [path, status] of refused) {
+        // Redis has the counters of more than one gateway.
+        const client = `late-${which}`;
+        expect((await ask(session, path, client)).status, path).toBe(200);
+        for (let i = 0; i < 3; i++) {
+          const answer = await ask(session, path, client);
+          expect(answer, path).toMatchObject({ status });
+          expect(answer.retryAfter).toBeGreaterThan(50);
+          // Refused requests hold no place in the bucket; each would add a minute.
+          expect(answer.retryAfter, `${path}: ${i + 1} were refused`).toBeLessThanOrEqual(60);
+          // What was charged in Redis is refunded by then.
+          if (path === "/cluster") await sleep(50);
+        }
       }
-    }
-    await expect.poll(() => gateway.metric("sluice_waiting_refusals_total"), { timeout: 5000 }).toBe(24);
-    expect(gateway.log).toMatch(/requests are refused, because too many wait already: default\/leaky/);
-  });
-});
+      await expect.poll(() => lone.metric("sluice_waiting_refusals_total"), { timeout: 5000 }).toBe(12);
+      expect(lone.log).toMatch(/requests are refused, because too many wait already: default\/leaky/);
 
-it("beyond the bound of waiting requests, a request gets its policy's mark or something cheaper", async () => {
-  await start(1);
-  await fill();
-  for (const [path, body] of [
-    ["/marked", "over"],
-    ["/degraded", "cheaper"],
-  ] as const) {
-    expect((await ask(path, "late")).body).toBe("served");
-    for (let i = 0; i < 3; i++) expect(await atOnce(path, "late")).toMatchObject({ status: 200, body });
-  }
-});
+      for (const [path, body] of [
+        ["/marked", "over"],
+        ["/degraded", "cheaper"],
+      ] as const) {
+        expect((await ask(session, path, "late")).body).toBe("served");
+        for (let i = 0; i < 3; i++) expect(await ask(session, path, "late")).toMatchObject({ status: 200, body });
+      }
 
-it("beyond the bound of waiting requests, a check is refused and charged nothing, and does not wait", async () => {
-  await start(1);
-  await fill();
-  const asked = () => auth(gateway.privateUrl, shop, "policy=leaky&key=late");
-  expect((await asked()).status).toBe(204);
-  for (let i = 0; i < 6; i++) {
-    const { status, headers } = await asked();
-    expect(status).toBe(429);
-    expect(Number(headers["retry-after"]), `${i + 1} were refused`).toBeGreaterThan(50);
-    expect(Number(headers["retry-after"]), `${i + 1} were refused`).toBeLessThanOrEqual(60);
-  }
-});
+      const check = () => auth(lone.privateUrl, shop, "policy=leaky&key=checked");
+      expect((await check()).status).toBe(204);
+      for (let i = 0; i < 3; i++) {
+        const { status, headers } = await check();
+        expect(status).toBe(429);
+        expect(Number(headers["retry-after"]), `${i + 1} were refused`).toBeGreaterThan(50);
+        expect(Number(headers["retry-after"]), `${i + 1} were refused`).toBeLessThanOrEqual(60);
+      }
 
-describe.each([
-  ["with sluice.log()", (config: string) => config],
-  ["without sluice.log()", (config: string) => config.replace(/log_by_lua_block \{\s*sluice\.log\(\)\s*\}/, "")],
-])("%s, clients that go away while they wait", (_, edit) => {
-  beforeEach(() => start(1, edit));
-
-  it("are no longer counted", async () => {
-    const leaving = open();
-    await fill(leaving);
-    expect((await ask("/leaky", "late")).status).toBe(200);
-    expect(await atOnce("/leaky", "late")).toMatchObject({ status: 429 });
-    leaving.destroy();
-    await until("others may wait", 5000, async () => (await atOnce("/leaky", "late")) === "waits");
-    // As many may wait as before.
-    for (let i = 1; i < mostWaiting; i++) void ask("/leaky", "late");
-    await sleep(200);
-    expect((await ask("/delayed", "late")).status).toBe(200);
-    expect(await atOnce("/delayed", "late")).toMatchObject({ status: 503 });
-  });
-
-  it("free their turn for those behind them", async () => {
-    expect((await ask("/quick", "one")).status).toBe(200);
-    const begun = performance.now();
-    const leaving = open();
-    void ask("/quick", "one", leaving);
-    await sleep(100);
-    const behind = ask("/quick", "one");
-    await sleep(100);
-    leaving.destroy();
-    expect(await Promise.race([behind, sleep(10_000)])).toMatchObject({ status: 200 });
-    expect(performance.now() - begun).toBeGreaterThan(500);
-  });
-});
+      filling.destroy();
+      await until("others may wait", 5000, () => waits(session, "/leaky", `late-${which}`));
+      // As many may wait as before.
+      for (let i = 1; i < mostWaiting; i++) void ask(session, "/leaky", `late-${which}`);
+      expect((await ask(session, "/delayed", "last")).status).toBe(200);
+      await until("no more may wait", 5000, async () => (await ask(session, "/delayed", "last")).status === 503);
+      session.destroy();
+    }),
+  ));

@@ -192,6 +192,67 @@ describe("a leaky-bucket", function()
     end
   end)
 
+  for _, scope in ipairs({ "node", "cluster" }) do
+    it("of scope " .. scope .. " lets one request go at once and five wait, 200 ms apart, and refuses the rest at once", function()
+      for seed = 1, 5 do
+        local limit = { algorithm = "leaky-bucket", quota = 5, window = "1s", burst = 5 }
+        local world = support.world({ seed = seed, policies = { policy("a", limit, { scope = scope }) } })
+        local requests = ask(world, "a", 9)
+        world.run(5)
+        assert.same({ [200] = 1, [429] = 3, open = 5 }, world.statuses(requests))
+        world.run(1100)
+        local atUs = {}
+        for _, request in ipairs(requests) do
+          if request.passed then
+            atUs[#atUs + 1] = request.decidedUs - requests[1].beganUs
+          end
+        end
+        table.sort(atUs)
+        assert.equal(6, #atUs)
+        for i, us in ipairs(atUs) do
+          -- nginx sleeps for whole ms, and the way to Redis and back takes 0.2 ms.
+          local turnUs = (i - 1) * 200000
+          assert.is_true(us >= turnUs and us <= turnUs + 1500, ("seed %d, %d: %d"):format(seed, i, us))
+        end
+        support.assertQuiet(world)
+      end
+    end)
+  end
+
+  it("never lets a request go before its turn, not even by a part of a ms", function()
+    local limit = { algorithm = "leaky-bucket", quota = 200, window = "1s", burst = 5 }
+    local world = support.world({ policies = { policy("a", limit) }, lookUs = 40 })
+    local random = world.clock.random
+    world.turnUs = function()
+      return random(0, 700)
+    end
+    for i = 1, 400 do
+      local options = { key = "k" .. i, serviceUs = 0 }
+      local first = ask(world, "a", 1, options)[1]
+      world.run(random(300, 2500) / 1000)
+      local second = ask(world, "a", 1, options)[1]
+      world.run(random(7000, 9000) / 1000)
+      assert.is_true(first.passed and second.passed)
+      assert.is_true(second.decidedUs - first.beganUs >= 5000, ("%d: %d"):format(i, second.decidedUs - first.beganUs))
+    end
+    support.assertQuiet(world)
+  end)
+
+  it("delays requests even where its policy's action is to mark them", function()
+    local limit = { algorithm = "leaky-bucket", quota = 5, window = "1s", burst = 5 }
+    local tags = { action = "tag", header = "x-mark: over" }
+    local world = support.world({ policies = { policy("a", limit, { scope = "node", onLimit = tags }) }, redis = false })
+    local requests = ask(world, "a", 7)
+    world.run(1100)
+    assert.same({ [200] = 7 }, world.statuses(requests))
+    local marked, waited = 0, 0
+    for _, request in ipairs(requests) do
+      marked = marked + (request.sent["x-mark"] == "over" and 1 or 0)
+      waited = waited + (request.decidedUs - request.beganUs >= 199000 and 1 or 0)
+    end
+    assert.same({ 1, 5 }, { marked, waited })
+  end)
+
   it("counts those out that leave while they wait", function()
     local limit = { algorithm = "leaky-bucket", quota = 10, window = "1s", burst = 20 }
     local world = support.world({ policies = { policy("a", limit) } })
@@ -237,5 +298,227 @@ describe("a request that waits for one policy and was charged by another before"
     assert.equal(3, world.statuses(requests)[200])
     assert.equal(3, used(world, "b", fixed("100/1h")))
     support.assertQuiet(world)
+  end)
+end)
+
+describe("a thousand requests at once, of ten clients that may have 20/s each,", function()
+  local leaky = { algorithm = "leaky-bucket", quota = 20, window = "1s", burst = 1000 }
+  local kinds = {
+    { "of a leaky-bucket", leaky, {}, 1 },
+    { "delayed by a token bucket of burst 2", bucket("20/1s", 2), delays("60s", 1000), 2 },
+  }
+  for _, scope in ipairs({ "node", "cluster" }) do
+    for _, kind in ipairs(kinds) do
+      local name, limit, onLimit, atOnce = unpack(kind)
+      it(("%s, scope %s, depart 50 ms apart, in their order, while others are served, and leave nothing"):format(name, scope), function()
+        local world = support.world({
+          policies = { policy("a", limit, support.with(onLimit, { scope = scope })) },
+          environment = { SLUICE_REDIS_DEADLINE_MS = "10000" },
+        })
+        local startUs = world.clock.nowUs
+        local requests = {}
+        for i = 1, 1000 do
+          requests[i] = ask(world, "a", 1, { key = "k" .. i % 10, serviceUs = 0 })[1]
+        end
+        local slowestUs = 0
+        for _ = 1, 90 do
+          world.run(50)
+          local other = ask(world, "other", 1, { serviceUs = 0 })[1]
+          world.run(5)
+          slowestUs = math.max(slowestUs, other.decidedUs - other.beganUs)
+        end
+        -- The worker serves others at once, however many wait.
+        assert.is_true(slowestUs < 1000, tostring(slowestUs))
+        world.run(1000)
+        local departures = {}
+        for i, request in ipairs(requests) do
+          assert.equal(200, request.status)
+          local own = departures[i % 10] or {}
+          departures[i % 10] = own
+          own[#own + 1] = request.decidedUs - startUs
+        end
+        for client = 0, 9 do
+          assert.equal(100, #departures[client])
+          -- Those that go at once may overtake each other; the others go as they came.
+          for i, us in ipairs(departures[client]) do
+            local turnUs = math.max(0, i - atOnce) * 50000
+            assert.is_true(us >= turnUs - 1000 and us <= turnUs + 25000, ("client %d, %d: %d"):format(client, i, us))
+            if i > atOnce + 1 then
+              assert.is_true(us > departures[client][i - 1], ("client %d, %d"):format(client, i))
+            end
+          end
+        end
+        assert.same(nobody, counted(world))
+        assert.equal(0, world.waitingAtSemaphores())
+        support.assertQuiet(world)
+        -- Nothing is in shared memory but their counters, which expire.
+        assert.is_true(#world.dict("sluice_counters"):get_keys(0) <= 10)
+        world.run(60000)
+        assert.same({}, world.dict("sluice_counters"):get_keys(0))
+      end)
+    end
+  end
+end)
+
+describe("a thousand requests that wait, as many as may", function()
+  it("leave their places to others when their clients go away", function()
+    local world = support.world({
+      policies = { policy("a", bucket("100/1s", 2), support.with(delays("60s", 1000), { scope = "node" })) },
+      redis = false,
+    })
+    local leaving = ask(world, "a", 1300)
+    world.run(5)
+    assert.same({ [200] = 2, [429] = 298, open = 1000 }, world.statuses(leaving))
+    for _, request in ipairs(leaving) do
+      request.abort()
+    end
+    world.run(200)
+    assert.same(nobody, counted(world))
+    local nextOnes = ask(world, "a", 200)
+    world.run(2000)
+    -- They do not wait behind those that left, whose turns would take ten seconds.
+    assert.same({ [200] = 200 }, world.statuses(nextOnes))
+    support.assertQuiet(world)
+  end)
+end)
+
+describe("a policy that delays", function()
+  for _, scope in ipairs({ "node", "cluster" }) do
+    it("of scope " .. scope .. " has requests go on one every 50 ms and never sooner, and lets others pass meanwhile", function()
+      for seed = 1, 5 do
+        local world = support.world({
+          seed = seed,
+          policies = { policy("a", bucket("20/1s", 1), support.with(delays("3s"), { scope = scope })) },
+        })
+        local requests = ask(world, "a", 21)
+        local other = ask(world, "other")[1]
+        world.run(1)
+        assert.is_true(other.passed)
+        world.run(1500)
+        local atUs = {}
+        for i, request in ipairs(requests) do
+          assert.equal(200, request.status)
+          atUs[i] = request.decidedUs - requests[1].beganUs
+        end
+        -- Each that waits asks twice: as the first of the line, and when its turn has come.
+        assert.equal(scope == "cluster" and 1 + 2 * 20 or 0, world.redis.count())
+        table.sort(atUs)
+        for i, us in ipairs(atUs) do
+          local turnUs = (i - 1) * 50000
+          -- Each asks a started ms after its turn at the latest, and the next one's turn counts from the limit, not from that.
+          assert.is_true(us >= turnUs - 1000 and us <= turnUs + 5000, ("seed %d, %d: %d"):format(seed, i, us))
+        end
+      end
+    end)
+  end
+
+  it("refuses with its status those that would wait too long, or find too many waiting", function()
+    for _, case in ipairs({ { "3s", 5, 6 }, { "120ms", 100, 3 } }) do
+      local maxDelay, maxWaiting, admitted = unpack(case)
+      local onLimit = { action = "delay", maxDelay = maxDelay, maxWaiting = maxWaiting, status = 503 }
+      local world = support.world({ policies = { policy("a", bucket("20/1s", 1), { scope = "node", onLimit = onLimit }) }, redis = false })
+      local requests = ask(world, "a", 10)
+      world.run(1)
+      assert.same({ 10 - admitted, admitted - 1 }, { world.statuses(requests)[503], world.statuses(requests).open })
+      world.run(1000)
+      assert.same({ [200] = admitted, [503] = 10 - admitted }, world.statuses(requests))
+    end
+  end)
+
+  it("has what others charged, units and a slot, refunded for a client that leaves while it waits", function()
+    local function beside(name, limit)
+      return policy(name, limit, { scope = "node", priority = 1, match = { paths = { "/a", "/" .. name } } })
+    end
+    local world = support.world({
+      policies = {
+        beside("units", fixed("2/366d")),
+        beside("slots", { algorithm = "concurrency", quota = 1, ttl = "1h" }),
+        policy("a", bucket("1/10s", 1), support.with(delays("60s", 10), { scope = "node" })),
+      },
+      redis = false,
+    })
+    local function status(name)
+      local request = ask(world, name, 1, { serviceUs = 0 })[1]
+      world.run(5)
+      return request.status
+    end
+    assert.equal(200, status("a"))
+    local gone = ask(world, "a")[1]
+    world.run(50)
+    assert.equal(429, status("slots"))
+    gone.abort()
+    world.run(5)
+    assert.equal(200, status("slots"))
+    assert.same({ 200, 429 }, { status("units"), status("units") })
+    support.assertQuiet(world)
+  end)
+
+  it("has what a request waited for refunded when a later policy refuses it", function()
+    for _, scope in ipairs({ "node", "cluster" }) do
+      local waits = policy("waits", fixed("1/2s"), support.with(delays("3s"), { scope = scope, priority = 1, match = { paths = { "/own", "/alone" } } }))
+      local world = support.world({ policies = { waits, policy("own", fixed("1/366d"), { scope = "node" }) } })
+      world.clock.runUntil(2000000)
+      local first = ask(world, "own")[1]
+      world.run(100)
+      local waited = ask(world, "own")[1]
+      world.run(2000)
+      assert.same({ 200, 429 }, { first.status, waited.status })
+      assert.is_near(1900000, waited.decidedUs - waited.beganUs, 5000)
+      -- The window has just begun: had its unit not been refunded, this request would wait for the next one.
+      local alone = ask(world, "alone")[1]
+      world.run(10)
+      assert.equal(200, alone.status)
+      support.assertQuiet(world)
+    end
+  end)
+
+  it("has its units in Redis refunded when a later policy refuses, also where nobody waited", function()
+    local shared = policy("shared", fixed("2/366d"), support.with(delays("1ms"), { priority = 1, match = { paths = { "/own", "/alone" } } }))
+    local world = support.world({ policies = { shared, policy("own", fixed("1/366d"), { scope = "node" }) } })
+    local statuses = {}
+    for i, name in ipairs({ "own", "own", "own", "alone", "alone" }) do
+      local request = ask(world, name)[1]
+      world.run(20)
+      statuses[i] = request.status
+    end
+    assert.same({ 200, 429, 429, 200, 429 }, statuses)
+    support.assertQuiet(world)
+  end)
+
+  it("names all of its limits that refuse", function()
+    local function named(name)
+      return support.with(fixed("1/366d"), { name = name })
+    end
+    local both = policy("a", named("a"), support.with(delays("1ms"), { scope = "node", limits = { named("a"), named("b") } }))
+    local world = support.world({ policies = { both }, redis = false })
+    local requests = ask(world, "a", 2)
+    world.run(20)
+    assert.equal(429, requests[2].status)
+    assert.is_truthy(requests[2].body:find('"violated-policies":["a","b"]', 1, true), requests[2].body)
+  end)
+
+  it("denies at once where there is no Redis and onStoreFailure is deny, and counts one refusal", function()
+    local denies = support.with(delays("2s"), { onStoreFailure = "deny" })
+    local world = support.world({ policies = { policy("a", { algorithm = "concurrency", quota = 1 }, denies) }, redis = false })
+    local request = ask(world, "a")[1]
+    world.run(1)
+    assert.equal(429, request.status)
+    world.run(200)
+    local metrics = world.dict("sluice_metrics")
+    assert.same({ 1, 1 }, { metrics:get("shop?a"), metrics:get("shop!a") })
+  end)
+
+  it("denies a request that finds Redis gone after it has waited", function()
+    local denies = support.with(delays("4s"), { onStoreFailure = "deny" })
+    local world = support.world({ policies = { policy("a", bucket("1/1s", 1), denies) } })
+    ask(world, "a")
+    world.run(5)
+    local waiting = ask(world, "a")[1]
+    world.run(200)
+    world.redis.kill()
+    world.run(1000)
+    assert.equal(429, waiting.status)
+    assert.is_truthy(waiting.body:find("Limit cannot be checked", 1, true), waiting.body)
+    assert.is_true(waiting.decidedUs - waiting.beganUs < 1500000)
   end)
 end)

@@ -8,6 +8,7 @@ local newClock = require("test.gateway.virtual.clock").new
 local sharedDict = require("test.gateway.virtual.shared-dict")
 local newSockets = require("test.gateway.virtual.sockets").new
 local newRedisServer = require("test.gateway.virtual.redis-server").new
+local newRestyLock = require("test.gateway.virtual.resty-lock").new
 
 local nginx = {}
 
@@ -565,9 +566,20 @@ local function newWorker(world, number)
     end,
   }
 
+  local function flat(value)
+    if type(value) ~= "table" then
+      return tostring(value)
+    end
+    local pieces = {}
+    for i, piece in ipairs(value) do
+      pieces[i] = flat(piece)
+    end
+    return table.concat(pieces)
+  end
+
   function ngx.print(...)
     local request = current()
-    request.body = (request.body or "") .. table.concat({ ... })
+    request.body = (request.body or "") .. flat({ ... })
   end
 
   function ngx.exit()
@@ -811,6 +823,9 @@ local function newWorker(world, number)
   end
   setfenv(libraryChunk, libraryEnvironment())
   modules["resty.redis"] = libraryChunk()
+  if world.hasRestyLock then
+    modules["resty.lock"] = newRestyLock(environment)
+  end
 
   setfenv(chunk, environment)
   -- Loads a module of this worker's instance by its name, as gateway.src.redis.breaker.
@@ -950,7 +965,7 @@ local function newWorker(world, number)
   end
 
   -- A request comes. `options`: `uri`, `variables` of nginx (http_x_key = …), `method`, and `serviceUs`, how long the service behind
-  -- takes to respond; negative: until `finish` is called.
+  -- takes to respond; negative: until `finish` is called. `internal`: nginx itself sent it here, as an index or an error page does.
   function worker.request(options)
     if type(options) == "string" then
       options = { uri = options }
@@ -962,6 +977,7 @@ local function newWorker(world, number)
     local request = newRequest({
       variables = variables,
       method = options.method or "GET",
+      internal = options.internal,
       headers = {},
       sent = {},
       serviceUs = options.serviceUs or 1000,
@@ -1051,8 +1067,8 @@ local sizes = {
 }
 
 -- Makes a world. `options`: `seed`, `workers` (1), `policies` (documents), `redis` (false: none; a table: see redis-server.lua),
--- `beside` (a world, with whose clock and Redis this is another gateway), `environment` (variables), `sizes` (of dicts, in bytes), `log` (false: the log phase does not call Sluice), `begins` (false: workers
--- are begun by the test).
+-- `beside` (a world, with whose clock and Redis this is another gateway), `environment` (variables), `sizes` (of dicts, in bytes), `log` (false: the log phase does not call Sluice), `restyLock` (true: there
+-- is lua-resty-lock), `begins` (false: workers are begun by the test).
 function nginx.world(options)
   loadCode()
   local clock = options.beside and options.beside.clock or newClock(options.seed or 1)
@@ -1076,6 +1092,7 @@ function nginx.world(options)
     interruptedUs = options.interruptedUs or 200,
     mostRunningTimers = 256,
     hasLogPhase = options.log ~= false,
+    hasRestyLock = options.restyLock == true,
     environment = { SLUICE_GATEWAY_ID = "g1", SLUICE_GATEWAY_TOKEN = "t", SLUICE_HEADERS = "both" },
   }
   local pids = 1000

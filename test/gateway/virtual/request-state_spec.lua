@@ -248,3 +248,56 @@ describe("what modules keep for a request", function()
     end
   end)
 end)
+
+describe("without sluice.log(), a request that was sent to a cheaper path", function()
+  local function once(name, more)
+    return policy(name, { algorithm = "fixed-window", quota = 1, window = "366d" }, support.with({ scope = "node" }, more or {}))
+  end
+
+  it("is not decided where it arrives, and lets no later request pass undecided", function()
+    for seed = 1, 5 do
+      local world = support.world({
+        seed = seed,
+        redis = false,
+        log = false,
+        policies = { once("full", { onLimit = { action = "degrade", uri = "/cheap" } }), once("cheap"), once("other") },
+      })
+      -- The path that the request came to, or the status that it was refused with.
+      local function answerOf(name)
+        -- What the operator's own configuration sends to a path has a limit there.
+        local request = world.workers[1].request({ uri = "/" .. name, variables = { http_x_key = "k" }, serviceUs = 0, internal = name == "other" })
+        world.run(world.clock.random(1, 10))
+        return request.passed and request.variables.uri or request.status
+      end
+      assert.same({ "/full", "/cheap", "/other" }, { answerOf("full"), answerOf("cheap"), answerOf("other") })
+      -- nginx gives a request the memory of one that has ended, and with it the address.
+      for i = 1, 50 do
+        assert.equal("/cheap", answerOf("full"), ("seed %d, %d"):format(seed, i))
+        assert.equal(429, answerOf("other"), ("seed %d, after %d that were sent elsewhere"):format(seed, i))
+        assert.equal(429, answerOf("cheap"), ("seed %d, after %d that were sent elsewhere"):format(seed, i))
+      end
+      world.run(500)
+      assert.equal(1, #world.logged("a request ended without sluice.log()"))
+      support.assertQuiet(world)
+    end
+  end)
+end)
+
+describe("without sluice.log(), all workers of an nginx that is to end", function()
+  it("end when their last request has", function()
+    for _, scope in ipairs({ "node", "cluster" }) do
+      local world = worldWith(scope, { workers = 2, log = false })
+      local holders = ask(world, "a", 2, { worker = 0, serviceUs = -1 })
+      world.run(100)
+      for _, worker in ipairs(world.workers) do
+        worker.quit()
+      end
+      holders[1].finish()
+      world.run(4000)
+      assert.same({ true, false }, { world.workers[1].gone, world.workers[2].gone })
+      holders[2].finish()
+      world.run(500)
+      assert.is_true(world.workers[2].gone)
+    end
+  end)
+end)

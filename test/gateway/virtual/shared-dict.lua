@@ -163,6 +163,7 @@ function sharedDict.view(dict, nowMs, between)
   function view.delete(_, key)
     between()
     remove(key)
+    return true, nil, false
   end
 
   function view.expire(_, key, seconds)

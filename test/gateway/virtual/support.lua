@@ -96,6 +96,20 @@ function support.used(world, name, limit, key)
   return capacity - left
 end
 
+-- The number that the metrics of a worker have without labels, when all workers have flushed their counts.
+function support.metric(world, name, worker)
+  world.run(110)
+  local request
+  worker = worker or world.workers[1]
+  worker.call(function()
+    request = worker.task.request
+    request.headers = {}
+    worker.module("gateway.src.private.metrics").metrics()
+  end)
+  world.run(1)
+  return tonumber(("\n" .. request.body):match("\n" .. name .. " (%S+)"))
+end
+
 -- What is left when nothing happens any more: nobody waits, and no request is known.
 function support.assertQuiet(world)
   assert.same({}, world.errors)
