@@ -1030,6 +1030,7 @@ local sizes = {
 }
 
 -- Makes a world. `options`: `seed`, `workers` (1), `policies` (documents), `redis` (false: none; a table: see redis-server.lua),
+-- `deploys` (instead of `redis`: makes several servers, as redis-cluster.lua and redis-sentinel.lua do),
 -- `beside` (a world, with whose clock and Redis this is another gateway), `environment` (variables), `sizes` (of dicts, in bytes), `log` (false: the log phase does not call Sluice), `begins` (false: workers
 -- are begun by the test).
 function nginx.world(options)
@@ -1067,14 +1068,19 @@ function nginx.world(options)
     world.dicts[name] = sharedDict.new(name, options.sizes and options.sizes[name] or bytes)
   end
   local listeners = {}
-  if options.redis ~= false then
+  if options.redis ~= false and not options.deploys then
     world.redis = options.beside and options.beside.redis or newRedisServer(clock, options.redis)
     listeners["127.0.0.1:6379"] = world.redis
     local credentials = world.redis.password and (":" .. world.redis.password .. "@") or ""
     world.environment.SLUICE_REDIS_URL = "redis://" .. credentials .. "127.0.0.1:6379"
   end
+  if options.deploys then
+    world.deployment = options.beside and options.beside.deployment or options.deploys(clock)
+    world.environment.SLUICE_REDIS_URL = world.deployment.url
+  end
   function world.listenerAt(host, port)
-    return listeners[host .. ":" .. port]
+    local address = host .. ":" .. port
+    return listeners[address] or world.deployment and world.deployment.listeners[address]
   end
   for name, value in pairs(options.environment or {}) do
     world.environment[name] = value
