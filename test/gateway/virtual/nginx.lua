@@ -426,7 +426,8 @@ local function newWorker(world, number)
     end
   end
 
-  local ngx = { null = setmetatable({}, { __tostring = function() return "null" end }) }
+  -- The same light userdata as cjson's, as in ngx_lua.
+  local ngx = { null = cjson.null }
   worker.ngx = ngx
   for name, level in pairs(levels) do
     ngx[name] = level
