@@ -118,8 +118,7 @@ it("counts exactly while a slot moves under load (ASK, then MOVED)", async () =>
       }
     }),
   );
-  const untilAdmitted = (count: number) =>
-    until(`${count} are admitted`, 20_000, () => (statuses[404] ?? 0) >= count);
+  const untilAdmitted = (count: number) => until(`${count} are admitted`, 20_000, () => (statuses[404] ?? 0) >= count);
   try {
     await untilAdmitted(30);
     await redis.beginMove(slot, from, to);
@@ -201,7 +200,4 @@ it("follows a replica that takes a dead node's place, keeps its counts, and show
   expect(left).toBeLessThan(40);
   const all = await askAtOnce([`${busy.url}/${lost}`], 100);
   expect([all[404] ?? 0, all[429]]).toEqual([left, 100 - left]);
-  await until("the dead one is forgotten", 15_000, async () => {
-    return (await busy.metric("sluice_redis_breakers_open")) === 0;
-  });
 });
