@@ -41,6 +41,7 @@ const unhurried = [
   "shadow-log",
   "snapshot-on-disk",
   "something-missing",
+  "stopping",
   "too-many-wait",
   "worker-memory",
   "worked-cases",
