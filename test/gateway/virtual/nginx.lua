@@ -130,7 +130,6 @@ end
 local interrupted, waits, exits, redirects = {}, {}, {}, {}
 local levels = { STDERR = 0, EMERG = 1, ALERT = 2, CRIT = 3, ERR = 4, WARN = 5, NOTICE = 6, INFO = 7, DEBUG = 8 }
 local mostPendingTimers = 1024
-local mostLooks = 2000
 -- What the machine's stopwatch says when a world begins.
 local upSinceUs = 5000000000
 
@@ -162,8 +161,8 @@ local function newWorker(world, number)
     end
     -- Whoever looks at the clock so often waits for it without letting others go on, and burns time.
     looks = looks + 1
-    if looks > mostLooks then
-      if looks == mostLooks + 1 then
+    if looks > world.mostLooks then
+      if looks == world.mostLooks + 1 then
         world.spins[#world.spins + 1] = { atUs = clock.nowUs, worker = number, where = debug.traceback() }
       end
       spentUs = spentUs + 1000
@@ -1065,6 +1064,8 @@ function nginx.world(options)
     interruptions = options.interruptions or 0,
     interruptedUs = options.interruptedUs or 200,
     mostRunningTimers = 256,
+    -- More looks at the clock in one turn than this are a loop that waits.
+    mostLooks = 2000,
     hasLogPhase = options.log ~= false,
     environment = { SLUICE_GATEWAY_ID = "g1", SLUICE_GATEWAY_TOKEN = "t", SLUICE_HEADERS = "both" },
   }
