@@ -742,6 +742,27 @@ describe("a node that is down", function()
   end)
 end)
 
+describe("a node that has forgotten where a slot is", function()
+  it("says CLUSTERDOWN, and another one is asked for the map", function()
+    for seed = 1, 5 do
+      local world = clusterWorld({ seed = seed, policies = { policy("a", day, allows) } })
+      ask(world, "a", 2)
+      world.run(150)
+      local slot, from = slotOf("a", day), ownerOf(world, "a", day)
+      world.deployment.move(slot, anotherNode(world, from))
+      from.beliefs[slot] = false
+      ask(world, "a", 2)
+      world.run(150)
+      local requests = ask(world, "a", 10)
+      world.run(20)
+      assert.equal(10, decided(requests), "seed " .. seed)
+      world.run(500)
+      assert.equal(14, used(world, "a", day))
+      support.assertQuiet(world)
+    end
+  end)
+end)
+
 describe("a replica that takes a dead node's place", function()
   local function worldWithReplica(seed, limit)
     local world = clusterWorld({ seed = seed, policies = { policy("a", limit, allows) }, workers = 2 })
@@ -808,6 +829,32 @@ describe("a replica that takes a dead node's place", function()
       assert.equal(40, decided(requests), "seed " .. seed)
       assert.equal(44, used(world, "a", day))
     end
+  end)
+
+  it("is sent no script again whose reply was lost with the dead one", function()
+    local lost = 0
+    for seed = 1, 8 do
+      local world, cluster, node, replica = worldWithReplica(seed, day)
+      ask(world, "a", 2)
+      world.run(150)
+      -- The script is run, and copied to the replica; then the node dies.
+      node.fate = function(commands)
+        if commands[1][1] == "evalsha" then
+          lost = lost + 1
+          world.at(0.3, function()
+            cluster.failOver(node, replica)
+            node.kill()
+          end)
+          return { downUs = 1000 }
+        end
+      end
+      local requests = ask(world, "a")
+      world.run(1500)
+      assert.equal(200, requests[1].status)
+      assert.equal(3, used(world, "a", day), "seed " .. seed)
+      support.assertQuiet(world)
+    end
+    assert.equal(8, lost)
   end)
 
   it("and of which only some nodes have heard is found all the same", function()

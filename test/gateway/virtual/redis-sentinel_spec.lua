@@ -193,6 +193,8 @@ describe("with a primary, a replica and three sentinels", function()
     local request = ask(world, "a")[1]
     world.run(10)
     assert.equal(200, request.status)
+    -- The sentinels were asked meanwhile, and not for this request.
+    assert.is_true(slowestUs({ request }) <= 1000, tostring(slowestUs({ request })))
     support.assertQuiet(world)
   end)
 
