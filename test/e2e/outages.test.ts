@@ -104,10 +104,18 @@ it("refuses a snapshot that does not validate, serves by the old one, and report
   expect(after.gateways[0]).toMatchObject({ lag: 0, refused: null });
 });
 
-it("still limits with the control plane killed, also after nginx was restarted, but not by a snapshot that was cut short", async () => {
+it("still limits with the control plane killed, also after nginx was restarted, but not by a snapshot that was cut short, and logs the loss and the return", async () => {
   const { gateway } = system;
+  const log = () => readFileSync(join(gateway.directory, "error.log"), "utf8");
+  const again = /\[error\].*push: connected to the control plane at ws:\S+ again/;
+  const returns = () =>
+    log()
+      .split("\n")
+      .filter((line) => again.test(line)).length;
   await system.put(fixedWindow("lost", 3));
+  const returnsBefore = returns();
   await system.killControlPlane();
+  await until("the loss is logged", 5000, () => /\[error\].*push: (connection lost|cannot reach)/.test(log()));
   expect(await limitReported("lost")).toBe("3");
   await gateway.program.stop();
   await system.startGatewayAlone(gateway);
@@ -123,12 +131,14 @@ it("still limits with the control plane killed, also after nginx was restarted, 
   await system.startGatewayAlone(gateway);
   const { status, headers } = await ask(`${gateway.url}/lost`);
   expect([status, headers["x-ratelimit-limit"]]).toEqual([200, undefined]);
-  expect(readFileSync(join(gateway.directory, "error.log"), "utf8")).toContain("is damaged");
+  expect(log()).toContain("is damaged");
+  expect(returns()).toBe(returnsBefore);
 
   await system.startControlPlane();
   await until("the snapshot is pushed again", 10_000, async () => (await limitReported("lost")) === "3");
   await system.put(fixedWindow("lost", 7));
   expect(await limitReported("lost")).toBe("7");
+  expect(returns()).toBe(returnsBefore + 1);
 });
 
 it("keeps two gateways with one name from disconnecting each other in turn", async () => {

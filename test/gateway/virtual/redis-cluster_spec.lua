@@ -336,6 +336,24 @@ describe("the map of slots", function()
     support.assertQuiet(world)
   end)
 
+  it("is asked for in the background until a node reports it, though nobody asks the gateway", function()
+    local world = worldOf({ policy("a", day, support.denies) }, function(node)
+      node.upUs, node.downUs = 20000, 20000
+      node.cutOff()
+    end)
+    -- The first round has ended: each of three nodes had a second.
+    world.run(3500)
+    for _, node in ipairs(world.deployment.nodes) do
+      node.go()
+    end
+    world.run(800)
+    local request = ask(world, "a")[1]
+    world.run(200)
+    assert.equal(200, request.status)
+    -- Its own call takes 40 ms, and a map would take as long.
+    assert.is_true(slowestUs({ request }) <= 45000, tostring(slowestUs({ request })))
+  end)
+
   it("is had of the next node where the first is dead, refuses or never answers", function()
     for _, how in ipairs({ "kill", "cutOff", "stop" }) do
       local world = worldOf({ policy("a", day, support.denies) }, function(node)
@@ -746,18 +764,21 @@ describe("a node that has forgotten where a slot is", function()
   it("says CLUSTERDOWN, and another one is asked for the map", function()
     for seed = 1, 5 do
       local world = clusterWorld({ seed = seed, policies = { policy("a", day, allows) } })
-      ask(world, "a", 2)
+      -- The node that was asked for the map, and would be the first to be asked again.
+      local from = world.deployment.nodes[1]
+      local key = keyAt(world, "a", day, from)
+      ask(world, "a", 2, { key = key })
       world.run(150)
-      local slot, from = slotOf("a", day), ownerOf(world, "a", day)
+      local slot = slotOf("a", day, key)
       world.deployment.move(slot, anotherNode(world, from))
       from.beliefs[slot] = false
-      ask(world, "a", 2)
+      ask(world, "a", 2, { key = key })
       world.run(150)
-      local requests = ask(world, "a", 10)
+      local requests = ask(world, "a", 10, { key = key })
       world.run(20)
       assert.equal(10, decided(requests), "seed " .. seed)
       world.run(500)
-      assert.equal(14, used(world, "a", day))
+      assert.equal(14, used(world, "a", day, key))
       support.assertQuiet(world)
     end
   end)
@@ -845,7 +866,7 @@ describe("a replica that takes a dead node's place", function()
             cluster.failOver(node, replica)
             node.kill()
           end)
-          return { downUs = 1000 }
+          return { loses = "reply" }
         end
       end
       local requests = ask(world, "a")

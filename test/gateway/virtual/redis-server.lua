@@ -107,6 +107,8 @@ function redisServer.new(clock, options)
     lostReplies = 0,
     -- Commands beyond those of every Redis: each is given the words of the command and the connection, and returns the reply.
     commands = {},
+    -- `says(words)` may return the bytes of the reply to a command: those of something that is no Redis.
+    says = nil,
     -- What it calls itself; `refusal(words, connection)` may return the error reply to a command that another server must run.
     role = options.role or "master",
     refusal = nil,
@@ -151,6 +153,10 @@ function redisServer.new(clock, options)
 
   local function run(connection, words)
     local command = words[1]:lower()
+    local said = server.says and server.says(words)
+    if said then
+      return said
+    end
     if server.error then
       local text = us(server.error, words)
       if text then

@@ -126,10 +126,10 @@ describe("a Redis that is silent for longer than the deadline, and then goes on,
   it("refunds a node counter only what belongs to its current window", function()
     local windowMs = 3000
     local first, second = fixed("30/" .. windowMs .. "ms"), fixed("1/366d")
-    local at = { match = { paths = { "/border" } }, key = { "header:x-key" } }
+    local at = { match = { paths = { "/border" } } }
     for seed = 1, 10 do
       local policies = {
-        policy("first", first, support.with(at, { scope = "node", priority = 1 })),
+        policy("first", first, { scope = "node", priority = 1, match = { paths = { "/border", "/free" } } }),
         policy("second", second, at),
       }
       local world = support.world({ seed = seed, policies = policies, environment = { SLUICE_REDIS_DEADLINE_MS = "5000" } })
@@ -142,15 +142,15 @@ describe("a Redis that is silent for longer than the deadline, and then goes on,
       world.redis.stop()
       local before = ask(world, "border", 20)
       world.run(untilBorderMs() + 200 + world.clock.random(0, 400))
-      -- This request opens the next window, so that a wrong refund would take from it.
+      -- These requests open the next window, so that a wrong refund would take from it. Ten of them stay charged.
       local behind = ask(world, "border")
-      world.run(100)
+      assert.same({ [200] = 10 }, (askAndWait(world, "free", 10, 100)))
       world.redis.go()
       world.run(100)
       assert.same({ { [429] = 20 }, { [429] = 1 } }, { world.statuses(before), world.statuses(behind) })
       world.publish({ policies[1] })
       world.run(20)
-      assert.same({ [200] = 30, [429] = 30 }, (askAndWait(world, "border", 60, 50)), "seed " .. seed)
+      assert.same({ [200] = 20, [429] = 40 }, (askAndWait(world, "border", 60, 50)), "seed " .. seed)
       support.assertQuiet(world)
     end
   end)
@@ -350,24 +350,34 @@ describe("a Redis that refuses every call", function()
     ask(world, "b", 2)
     -- By now no call is under way.
     world.run(200)
-    local sent = 0
-    world.redis.error = function(words)
-      if words[1] == "evalsha" then
-        sent = sent + 1
+    local packets = {}
+    world.redis.fate = function(commands)
+      if commands[1][1] == "evalsha" then
+        packets[#packets + 1] = #commands
       end
+    end
+    world.redis.error = function()
       return "OOM command not allowed when used memory > 'maxmemory'."
     end
     world.redis.stop()
     -- The first request is sent by itself, the second in the first batch, and the others together in the next.
-    for i, name in ipairs({ "a", "a", "a", "b" }) do
-      world.at((i - 1) * 30, function()
-        ask(world, name)
+    for at, names in ipairs({ { "a" }, { "a" }, { "a", "b" } }) do
+      world.at(at * 30, function()
+        for _, name in ipairs(names) do
+          ask(world, name)
+        end
       end)
     end
     world.run(120)
+    -- It replies to them in this order.
+    local upUs = 0
+    function world.redis.upUs()
+      upUs = upUs + 1000
+      return upUs
+    end
     world.redis.go()
     world.run(40)
-    assert.equal(4, sent)
+    assert.same({ 1, 1, 2 }, packets)
     assert.equal(1, openBreakers(world))
   end)
 end)
