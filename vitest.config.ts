@@ -9,6 +9,7 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 /** Whatever else is in test/e2e/ measures: a file comes here when nothing in it depends on how busy the machine is. */
 const unhurried = [
   "abuse",
+  "batcher",
   "check-api",
   "check-api-outages",
   "callers-tokens",
