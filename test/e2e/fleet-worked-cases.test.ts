@@ -59,7 +59,7 @@ describe.concurrent("a fleet", () => {
     for (const gateways of [2, 4]) {
       const fleet = { put: system.put.bind(system), gateways: gatewaysOf(gateways), redis: system.redis };
       const policies = vendorPolicies.map((policy) => ({ ...policy, name: `${policy.name}-${gateways}` }));
-      for (const [{ name }, facts] of await playVendor(fleet, vendor, policies, 1.5, 80)) {
+      for (const [{ name }, facts] of await playVendor(fleet, vendor, policies, 2, 80)) {
         expect(
           facts.filter(({ ok }) => !ok),
           name,

@@ -126,7 +126,8 @@ it("counts exactly while a slot moves under load (ASK, then MOVED)", async () =>
     await redis.moveKeys(slot, from, to);
     // Since the counter has moved, each request was redirected by ASK.
     await untilAdmitted(200);
-    expect(await errorsOf(from, "ASK")).toBeGreaterThan(20);
+    // Requests that come together share a call.
+    expect(await errorsOf(from, "ASK")).toBeGreaterThan(5);
     await redis.endMove(slot, to);
     await until("some are refused", 20_000, () => (statuses[429] ?? 0) > 50);
   } finally {
