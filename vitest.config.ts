@@ -9,10 +9,10 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 /** Whatever else is in test/e2e/ measures: a file comes here when nothing in it depends on how busy the machine is. */
 const unhurried = [
   "abuse",
+  "batcher",
   "check-api",
   "check-api-outages",
   "callers-tokens",
-  "back-again",
   "counter-cells",
   "debugging-answer",
   "first-policy",
@@ -25,7 +25,6 @@ const unhurried = [
   "metrics-of-many",
   "missing-log-phase",
   "malformed-push",
-  "odd-replies",
   "openresty-names",
   "outages",
   "oversize-snapshot",
@@ -42,6 +41,7 @@ const unhurried = [
   "shadow-log",
   "snapshot-on-disk",
   "something-missing",
+  "stopping",
   "too-many-wait",
   "worker-memory",
   "worked-cases",

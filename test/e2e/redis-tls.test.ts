@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { Redis } from "ioredis";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, it } from "vitest";
 import { freePort, freePorts } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { Program } from "../fixtures/program.ts";
@@ -24,9 +24,8 @@ const policy = {
 
 let port: number;
 let server: Program;
-let gateway: LoneGateway;
-/** Stops what a test has started besides the server and the gateway. */
-let stopOthers: (() => Promise<void>) | undefined;
+/** Stops what a test has started besides the server. */
+const stopOthers: (() => Promise<void>)[] = [];
 beforeAll(async () => {
   port = await freePort();
   server = await Program.start({
@@ -39,47 +38,50 @@ beforeAll(async () => {
     readyWhen: /Ready to accept connections/,
   });
 });
-afterAll(() => server?.stop());
-afterEach(async () => {
-  await gateway?.stop();
-  await stopOthers?.();
-  stopOthers = undefined;
+afterAll(async () => {
+  await Promise.all(stopOthers.map((stop) => stop()));
+  await server?.stop();
 });
 
 /** @param trusted the file of certificates that nginx trusts */
-const startAt = (url: string, trusted = join(tls, "authority.pem")) =>
-  LoneGateway.start({
+const startAt = async (url: string, trusted = join(tls, "authority.pem")) => {
+  const gateway = await LoneGateway.start({
     policies: [policy],
     env: { SLUICE_REDIS_URL: url, SLUICE_REDIS_DEADLINE_MS: "5000" },
     edit: (config) => config.replace(/lua_ssl_trusted_certificate .*;/, `lua_ssl_trusted_certificate ${trusted};`),
   });
+  stopOthers.push(() => gateway.stop());
+  return gateway;
+};
 /** @param host the host in the URL */
 const start = (host: string, trusted?: string) =>
   startAt(`rediss://:${encodeURIComponent(password)}@${host}:${port}/2`, trusted);
-const ask = () => askAtOnce([`${gateway.url}/fleet`], 10);
+const ask = (gateway: LoneGateway) => askAtOnce([`${gateway.url}/fleet`], 10);
 
-it("counts in a Redis whose certificate is trusted and has its name, signed in and on its database", async () => {
-  gateway = await start("localhost");
+it.concurrent("counts in a Redis whose certificate is trusted and has its name, signed in and on its database", async ({
+  expect,
+}) => {
+  const gateway = await start("localhost");
   // The upstream of this test answers 404.
-  expect(await ask()).toEqual({ 404: 3, 503: 7 });
+  expect(await ask(gateway)).toEqual({ 404: 3, 503: 7 });
   const client = new Redis({ host: "127.0.0.1", port, password, db: 2, tls: { rejectUnauthorized: false } });
   expect(await client.keys("sluice:s3:*")).toHaveLength(1);
   client.disconnect();
 });
 
-it("sends nothing to a Redis whose certificate has another name", async () => {
-  gateway = await start("127.0.0.1");
-  expect(await ask()).toEqual({ 503: 10 });
+it.concurrent("sends nothing to a Redis whose certificate has another name", async ({ expect }) => {
+  const gateway = await start("127.0.0.1");
+  expect(await ask(gateway)).toEqual({ 503: 10 });
   expect(gateway.log).toMatch(/Redis did not decide: tls: .*host mismatch/);
 });
 
-it("sends nothing to a Redis whose certificate is not trusted", async () => {
-  gateway = await start("localhost", "/etc/ssl/certs/ca-certificates.crt");
-  expect(await ask()).toEqual({ 503: 10 });
+it.concurrent("sends nothing to a Redis whose certificate is not trusted", async ({ expect }) => {
+  const gateway = await start("localhost", "/etc/ssl/certs/ca-certificates.crt");
+  expect(await ask(gateway)).toEqual({ 503: 10 });
   expect(gateway.log).toMatch(/Redis did not decide: tls: .*certificate/);
 });
 
-describe("with a primary that a sentinel names,", () => {
+describe.concurrent("with a primary that a sentinel names,", () => {
   /** @param announce whether the sentinel reports the primary by its name, or by its address */
   const startSentinel = async (announce: "yes" | "no") => {
     const directory = mkdtempSync(join(tmpdir(), "sluice-tls-sentinel-"));
@@ -98,29 +100,29 @@ describe("with a primary that a sentinel names,", () => {
       args: [file, "--sentinel"],
       readyWhen: /\+monitor/,
     });
-    stopOthers = async () => {
+    stopOthers.push(async () => {
       await sentinel.stop("SIGKILL");
       rmSync(directory, { recursive: true, force: true });
-    };
+    });
     return `rediss+sentinel://:${encodeURIComponent(password)}@localhost:${sentinelPort}/fleet/3`;
   };
 
-  it("counts if both certificates have the names by which the servers are reached", async () => {
-    gateway = await startAt(await startSentinel("yes"));
-    expect(await ask()).toEqual({ 404: 3, 503: 7 });
+  it("counts if both certificates have the names by which the servers are reached", async ({ expect }) => {
+    const gateway = await startAt(await startSentinel("yes"));
+    expect(await ask(gateway)).toEqual({ 404: 3, 503: 7 });
     const client = new Redis({ host: "127.0.0.1", port, password, db: 3, tls: { rejectUnauthorized: false } });
     expect(await client.keys("sluice:s3:*")).toHaveLength(1);
     client.disconnect();
   });
 
-  it("sends nothing to a primary that the sentinel names by its address", async () => {
-    gateway = await startAt(await startSentinel("no"));
-    expect(await ask()).toEqual({ 503: 10 });
+  it("sends nothing to a primary that the sentinel names by its address", async ({ expect }) => {
+    const gateway = await startAt(await startSentinel("no"));
+    expect(await ask(gateway)).toEqual({ 503: 10 });
     expect(gateway.log).toMatch(/Redis did not decide: tls: .*host mismatch/);
   });
 });
 
-describe("with a cluster,", () => {
+describe.concurrent("with a cluster,", () => {
   /** @param args how the node announces itself */
   const startCluster = async (args: readonly string[]) => {
     const directory = mkdtempSync(join(tmpdir(), "sluice-tls-cluster-"));
@@ -135,10 +137,10 @@ describe("with a cluster,", () => {
       ],
       readyWhen: /Ready to accept connections/,
     });
-    stopOthers = async () => {
+    stopOthers.push(async () => {
       await node.stop();
       rmSync(directory, { recursive: true, force: true });
-    };
+    });
     const client = new Redis({ host: "127.0.0.1", port: clusterPort, tls: { rejectUnauthorized: false } });
     await client.call("CLUSTER", "ADDSLOTSRANGE", "0", "16383");
     await until("the cluster is up", 10_000, async () =>
@@ -148,15 +150,17 @@ describe("with a cluster,", () => {
     return `rediss+cluster://localhost:${clusterPort}`;
   };
 
-  it("counts if nodes announce the names of their certificates", async () => {
+  it("counts if nodes announce the names of their certificates", async ({ expect }) => {
     const named = ["--cluster-announce-hostname", "localhost", "--cluster-preferred-endpoint-type", "hostname"];
-    gateway = await startAt(await startCluster(named));
-    expect(await ask()).toEqual({ 404: 3, 503: 7 });
+    const gateway = await startAt(await startCluster(named));
+    expect(await ask(gateway)).toEqual({ 404: 3, 503: 7 });
   });
 
-  it("sends nothing to a node whose certificate does not have the name that the cluster announces", async () => {
-    gateway = await startAt(await startCluster(["--cluster-announce-ip", "127.0.0.1"]));
-    expect(await ask()).toEqual({ 503: 10 });
+  it("sends nothing to a node whose certificate does not have the name that the cluster announces", async ({
+    expect,
+  }) => {
+    const gateway = await startAt(await startCluster(["--cluster-announce-ip", "127.0.0.1"]));
+    expect(await ask(gateway)).toEqual({ 503: 10 });
     expect(gateway.log).toMatch(/Redis did not decide: tls: .*host mismatch/);
   });
 });

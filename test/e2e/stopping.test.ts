@@ -2,78 +2,83 @@
 
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
-import { createServer, request, type Server } from "node:http";
+import { createServer, request, type Server, type ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, it } from "vitest";
 import { freePorts } from "../fixtures/free-ports.ts";
 import { Program } from "../fixtures/program.ts";
 import { type Answer, ask } from "../fixtures/requests.ts";
-import { adminToken, gatewayToken, System, until } from "../fixtures/system.ts";
+import { adminToken, gatewayToken, until } from "../fixtures/system.ts";
 
 const project = resolve(import.meta.dirname, "../..");
-const parts = 10;
-const whole = Array.from({ length: parts }, (_, i) => `part ${i}\n`).join("");
+const directory = mkdtempSync(join(tmpdir(), "sluice-stopping-"));
+/** Longer than any test takes. */
+const timeout = 60_000;
 
-let directory: string;
+/** A service that sends the first part of each answer at once, and the second when a test says so; at `/at-once` both. */
 let slow: Server;
-let slowUrl: string;
-let program: Program | undefined;
-let gatewayUrl: string;
-let controlUrl: string;
-
-beforeEach(async () => {
-  directory = mkdtempSync(join(tmpdir(), "sluice-stopping-"));
-  // The service sends its answer part by part, over as many seconds as the URL says.
-  slow = createServer(async (incoming, response) => {
-    const seconds = Number(incoming.url?.slice(1));
-    for (let i = 0; i < parts; i++) {
-      response.write(`part ${i}\n`);
-      await sleep((seconds * 1000) / parts);
-    }
-    response.end();
+const held = new Map<string, ServerResponse>();
+beforeAll(async () => {
+  slow = createServer((incoming, response) => {
+    response.write("part 1\n");
+    if (incoming.url === "/at-once") response.end("part 2\n");
+    else held.set(incoming.url as string, response);
   }).listen(0, "127.0.0.1");
   await once(slow, "listening");
-  slowUrl = `http://127.0.0.1:${(slow.address() as { port: number }).port}`;
 });
-afterEach(async () => {
-  await program?.stop("SIGKILL");
-  program = undefined;
+afterAll(() => {
   slow.closeAllConnections();
   slow.close();
   rmSync(directory, { recursive: true, force: true });
 });
 
-/** Starts what `npm start` starts: the bootstrap, which then runs launch/start.ts. */
-async function start(env: NodeJS.ProcessEnv = {}): Promise<Program> {
+const untilHeld = (path: string) => until("the service has the request", 10_000, () => held.has(path));
+const whole = "200 part 1\npart 2\n";
+
+interface Started {
+  readonly program: Program;
+  readonly gatewayUrl: string;
+  readonly controlUrl: string;
+}
+
+/** @param args what is started: by default what `npm start` starts, the bootstrap, which then runs launch/start.ts */
+async function start(
+  env: NodeJS.ProcessEnv = {},
+  args = [join(project, "launch/bootstrap.mjs"), "launch/start.ts"],
+): Promise<Started> {
   const [gateway, gatewayPrivate, control, upstream] = (await freePorts(4)) as [number, number, number, number];
-  gatewayUrl = `http://127.0.0.1:${gateway}`;
-  controlUrl = `http://127.0.0.1:${control}`;
-  program = await Program.start({
+  const isWhole = args.length > 1;
+  const program = await Program.start({
     command: process.execPath,
-    args: [join(project, "launch/bootstrap.mjs"), "launch/start.ts"],
+    args,
     env: {
-      SLUICE_DATA_DIR: directory,
+      SLUICE_DATA_DIR: mkdtempSync(join(directory, "data-")),
       SLUICE_GATEWAY_PORT: `${gateway}`,
       SLUICE_GATEWAY_PRIVATE_PORT: `${gatewayPrivate}`,
       SLUICE_CONTROL_PORT: `${control}`,
       SLUICE_UPSTREAM_PORT: `${upstream}`,
       SLUICE_ADMIN_TOKEN: adminToken,
       SLUICE_GATEWAY_TOKEN: gatewayToken,
-      SLUICE_UPSTREAM: slowUrl,
+      SLUICE_UPSTREAM: `http://127.0.0.1:${(slow.address() as { port: number }).port}`,
       SLUICE_WORKERS: "1",
       ...env,
     },
-    readyWhen: /^sluice: ready$/m,
+    readyWhen: isWhole
+      ? /^sluice: ready$/m
+      : () =>
+          ask(`http://127.0.0.1:${gatewayPrivate}/sluice/healthz`).then(
+            () => true,
+            () => false,
+          ),
   });
-  return program;
+  return { program, gatewayUrl: `http://127.0.0.1:${gateway}`, controlUrl: `http://127.0.0.1:${control}` };
 }
 
-async function endOf({ child }: Program): Promise<{ code: number | null; tookMs: number }> {
-  const startedAtMs = performance.now();
+async function endOf({ child }: Program): Promise<number | null> {
   if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
-  return { code: child.exitCode, tookMs: performance.now() - startedAtMs };
+  return child.exitCode;
 }
 
 const outcome = (answer: Promise<Answer>) =>
@@ -82,93 +87,109 @@ const outcome = (answer: Promise<Answer>) =>
     (error: NodeJS.ErrnoException) => error.code ?? error.message,
   );
 
-describe("SIGTERM", { timeout: 60_000 }, () => {
-  it("lets a response that takes three seconds end whole, while it admits no new request and the rest still runs", async () => {
-    const { child, ...started } = await start();
-    const answer = outcome(ask(`${gatewayUrl}/3`));
-    await sleep(500);
-    child.kill("SIGTERM");
-    await sleep(500);
-    expect(await outcome(ask(`${gatewayUrl}/0`))).toBe("ECONNREFUSED");
-    expect((await ask(`${controlUrl}/healthz`)).status).toBe(200);
-    expect(await answer).toBe(`200 ${whole}`);
-    expect((await endOf(program as Program)).code, started.output).toBe(0);
-    await expect(ask(`${controlUrl}/healthz`)).rejects.toThrow("ECONNREFUSED");
-  });
+const untilRefused = (url: string) =>
+  // A connection that comes while the socket closes is reset.
+  until("nobody listens", 10_000, async () => (await outcome(ask(url))) === "ECONNREFUSED");
 
-  it("lets a response end whole too if only the gateway gets it, as from docker stop", async () => {
-    const system = await System.start({ env: { SLUICE_UPSTREAM: slowUrl } });
+// Each has its own system, and mostly waits.
+describe.concurrent("SIGTERM", { timeout }, () => {
+  it("lets a response end whole, while it admits no new request and the rest still runs", async ({ expect }) => {
+    const { program, gatewayUrl, controlUrl } = await start();
     try {
-      const answer = outcome(ask(`${system.gateway.url}/3`));
+      const answer = outcome(ask(`${gatewayUrl}/whole`));
+      await untilHeld("/whole");
+      program.child.kill("SIGTERM");
+      await untilRefused(`${gatewayUrl}/at-once`);
+      // By now, a part that did not wait for the gateway would have ended.
       await sleep(500);
-      system.gateway.program.child.kill("SIGTERM");
-      expect(await answer).toBe(`200 ${whole}`);
-      expect((await endOf(system.gateway.program)).code).toBe(0);
+      expect((await ask(`${controlUrl}/healthz`)).status).toBe(200);
+      held.get("/whole")?.end("part 2\n");
+      expect(await answer).toBe(whole);
+      expect(await endOf(program), program.output).toBe(0);
+      await expect(ask(`${controlUrl}/healthz`)).rejects.toThrow("ECONNREFUSED");
     } finally {
-      await system.stop();
+      await program.stop("SIGKILL");
     }
   });
 
-  it("keeps the upstream for a request whose body is still on its way", async () => {
-    const { child } = await start({ SLUICE_UPSTREAM: "" });
-    const answer = new Promise<string>((done) => {
-      const outgoing = request(
-        `${gatewayUrl}/late`,
-        { method: "POST", headers: { "content-length": "2" } },
-        (response) => {
-          let body = "";
-          response.on("data", (data) => (body += data)).on("end", () => done(`${response.statusCode} ${body}`));
-        },
-      );
-      outgoing.on("error", (error) => done(error.message));
-      outgoing.write("a");
-      setTimeout(() => child.kill("SIGTERM"), 500);
-      setTimeout(() => outgoing.end("b"), 2_000);
-    });
-    expect(await answer).toMatch(/^200 .*"path":"\/late"/);
-    expect((await endOf(program as Program)).code).toBe(0);
+  it("lets a response end whole too if only the gateway gets it, as from docker stop", async ({ expect }) => {
+    const { program, gatewayUrl } = await start({}, [join(project, "launch/gateway.ts")]);
+    try {
+      const answer = outcome(ask(`${gatewayUrl}/docker`));
+      await untilHeld("/docker");
+      program.child.kill("SIGTERM");
+      await untilRefused(`${gatewayUrl}/at-once`);
+      await sleep(500);
+      held.get("/docker")?.end("part 2\n");
+      expect(await answer).toBe(whole);
+      expect(await endOf(program), program.output).toBe(0);
+    } finally {
+      await program.stop("SIGKILL");
+    }
   });
 
-  it("waits for no request longer than SLUICE_DRAIN_SECONDS, and says what it cut", async () => {
-    const started = await start({ SLUICE_DRAIN_SECONDS: "1" });
-    const answer = outcome(ask(`${gatewayUrl}/30`));
-    await sleep(500);
-    started.child.kill("SIGTERM");
-    const { code, tookMs } = await endOf(started);
-    expect([code, await answer]).toEqual([0, "ECONNRESET"]);
-    expect(tookMs).toBeGreaterThan(900);
-    expect(tookMs).toBeLessThan(8_000);
-    expect(started.output).toContain("gateway was not done with its requests after 1 s; they are cut");
+  it("waits for no request longer than SLUICE_DRAIN_SECONDS, and says what it cut", async ({ expect }) => {
+    const { program, gatewayUrl } = await start({ SLUICE_DRAIN_SECONDS: "1" });
+    try {
+      const answer = outcome(ask(`${gatewayUrl}/cut`));
+      await untilHeld("/cut");
+      const startedAtMs = performance.now();
+      program.child.kill("SIGTERM");
+      expect([await endOf(program), await answer]).toEqual([0, "ECONNRESET"]);
+      const tookMs = performance.now() - startedAtMs;
+      expect(tookMs).toBeGreaterThan(900);
+      expect(tookMs).toBeLessThan(8_000);
+      expect(program.output).toContain("gateway was not done with its requests after 1 s; they are cut");
+    } finally {
+      await program.stop("SIGKILL");
+    }
   });
 });
 
-describe("Ctrl-C", { timeout: 60_000 }, () => {
-  it("ends everything at once if pressed twice", async () => {
-    const started = await start();
-    const answer = outcome(ask(`${gatewayUrl}/30`));
-    await sleep(500);
-    started.child.kill("SIGINT");
-    await sleep(800);
-    expect(started.child.exitCode).toBe(null);
-    started.child.kill("SIGINT");
-    const { code, tookMs } = await endOf(started);
-    expect(code).toBe(130);
-    expect(tookMs).toBeLessThan(2_000);
-    expect(await answer).toBe("ECONNRESET");
-    for (const url of [gatewayUrl, controlUrl]) {
-      // A connection that comes while the socket closes is reset.
-      await until("nobody listens", 2_000, async () => (await outcome(ask(url))) === "ECONNREFUSED");
+describe.concurrent("Ctrl-C", { timeout }, () => {
+  it("ends everything at once if pressed twice", async ({ expect }) => {
+    const { program, gatewayUrl, controlUrl } = await start();
+    try {
+      const answer = outcome(ask(`${gatewayUrl}/twice`));
+      await untilHeld("/twice");
+      program.child.kill("SIGINT");
+      await sleep(800);
+      expect(program.child.exitCode).toBe(null);
+      const startedAtMs = performance.now();
+      program.child.kill("SIGINT");
+      expect(await endOf(program)).toBe(130);
+      expect(performance.now() - startedAtMs).toBeLessThan(5_000);
+      expect(await answer).toBe("ECONNRESET");
+      for (const url of [gatewayUrl, controlUrl]) await untilRefused(`${url}/at-once`);
+    } finally {
+      await program.stop("SIGKILL");
     }
   });
 
-  it("counts once if it comes from the terminal and from npm at the same time", async () => {
-    const started = await start();
-    const answer = outcome(ask(`${gatewayUrl}/2`));
-    await sleep(500);
-    started.child.kill("SIGINT");
-    await sleep(30);
-    started.child.kill("SIGINT");
-    expect(await answer).toBe(`200 ${whole}`);
-    expect((await endOf(started)).code).toBe(0);
+  it("counts once if it comes from the terminal and from npm at the same time: a request whose body is on its way keeps its upstream", async ({
+    expect,
+  }) => {
+    const { program, gatewayUrl } = await start({ SLUICE_UPSTREAM: "" });
+    try {
+      const answer = new Promise<string>((done) => {
+        const outgoing = request(
+          `${gatewayUrl}/late`,
+          { method: "POST", headers: { "content-length": "2" } },
+          (response) => {
+            let body = "";
+            response.on("data", (data) => (body += data)).on("end", () => done(`${response.statusCode} ${body}`));
+          },
+        );
+        outgoing.on("error", (error) => done(error.message));
+        outgoing.write("a");
+        setTimeout(() => program.child.kill("SIGINT"), 500);
+        setTimeout(() => program.child.kill("SIGINT"), 530);
+        setTimeout(() => outgoing.end("b"), 1500);
+      });
+      expect(await answer).toMatch(/^200 .*"path":"\/late"/);
+      expect(await endOf(program), program.output).toBe(0);
+    } finally {
+      await program.stop("SIGKILL");
+    }
   });
 });

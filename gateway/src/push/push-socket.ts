@@ -115,7 +115,8 @@ function own(settings: Settings): boolean {
   const until = ngx.now() + pauseAtLeastSeconds + math.random() * pauseSeconds;
   while (ngx.now() < until) {
     ngx.sleep(math.min(turnSeconds, math.max(0.001, until - ngx.now())));
-    if (!renew()) return false;
+    // nginx waits for whoever sleeps: a worker that is to end would last as long as the pause.
+    if (ngx.worker.exiting() || !renew()) return false;
   }
   pauseSeconds = math.min(pauseSeconds * 2, longestPauseSeconds);
   return renew();

@@ -132,7 +132,6 @@ local interrupted, waits, exits, redirects = {}, {}, {}, {}
 local levels = { STDERR = 0, EMERG = 1, ALERT = 2, CRIT = 3, ERR = 4, WARN = 5, NOTICE = 6, INFO = 7, DEBUG = 8 }
 local base64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 local mostPendingTimers = 1024
-local mostLooks = 2000
 -- What the machine's stopwatch says when a world begins.
 local upSinceUs = 5000000000
 
@@ -164,8 +163,8 @@ local function newWorker(world, number)
     end
     -- Whoever looks at the clock so often waits for it without letting others go on, and burns time.
     looks = looks + 1
-    if looks > mostLooks then
-      if looks == mostLooks + 1 then
+    if looks > world.mostLooks then
+      if looks == world.mostLooks + 1 then
         world.spins[#world.spins + 1] = { atUs = clock.nowUs, worker = number, where = debug.traceback() }
       end
       spentUs = spentUs + 1000
@@ -428,7 +427,8 @@ local function newWorker(world, number)
     end
   end
 
-  local ngx = { null = setmetatable({}, { __tostring = function() return "null" end }) }
+  -- The same light userdata as cjson's, as in ngx_lua.
+  local ngx = { null = cjson.null }
   worker.ngx = ngx
   for name, level in pairs(levels) do
     ngx[name] = level
@@ -786,7 +786,16 @@ local function newWorker(world, number)
     },
     ["resty.sha256"] = {
       new = function()
-        error("no spec has a checksum")
+        local pieces = {}
+        return {
+          update = function(_, text)
+            pieces[#pieces + 1] = text
+            return true
+          end,
+          final = function()
+            return ngx.sha1_bin(table.concat(pieces))
+          end,
+        }
       end,
     },
     sluice_redis_scripts = redisScripts,
@@ -1067,8 +1076,9 @@ local sizes = {
 }
 
 -- Makes a world. `options`: `seed`, `workers` (1), `policies` (documents), `redis` (false: none; a table: see redis-server.lua),
--- `beside` (a world, with whose clock and Redis this is another gateway), `environment` (variables), `sizes` (of dicts, in bytes), `log` (false: the log phase does not call Sluice), `restyLock` (true: there
--- is lua-resty-lock), `begins` (false: workers are begun by the test).
+-- `deploys` (instead of `redis`: makes several servers, as redis-cluster.lua and redis-sentinel.lua do), `beside` (a world, with whose
+-- clock and Redis this is another gateway), `environment` (variables), `sizes` (of dicts, in bytes), `log` (false: the log phase does not
+-- call Sluice), `restyLock` (true: there is lua-resty-lock), `begins` (false: workers are begun by the test).
 function nginx.world(options)
   loadCode()
   local clock = options.beside and options.beside.clock or newClock(options.seed or 1)
@@ -1091,6 +1101,8 @@ function nginx.world(options)
     interruptions = options.interruptions or 0,
     interruptedUs = options.interruptedUs or 200,
     mostRunningTimers = 256,
+    -- More looks at the clock in one turn than this are a loop that waits.
+    mostLooks = 2000,
     hasLogPhase = options.log ~= false,
     hasRestyLock = options.restyLock == true,
     environment = { SLUICE_GATEWAY_ID = "g1", SLUICE_GATEWAY_TOKEN = "t", SLUICE_HEADERS = "both" },
@@ -1105,14 +1117,19 @@ function nginx.world(options)
     world.dicts[name] = sharedDict.new(name, options.sizes and options.sizes[name] or bytes)
   end
   local listeners = {}
-  if options.redis ~= false then
+  if options.redis ~= false and not options.deploys then
     world.redis = options.beside and options.beside.redis or newRedisServer(clock, options.redis)
     listeners["127.0.0.1:6379"] = world.redis
     local credentials = world.redis.password and (":" .. world.redis.password .. "@") or ""
     world.environment.SLUICE_REDIS_URL = "redis://" .. credentials .. "127.0.0.1:6379"
   end
+  if options.deploys then
+    world.deployment = options.beside and options.beside.deployment or options.deploys(clock)
+    world.environment.SLUICE_REDIS_URL = world.deployment.url
+  end
   function world.listenerAt(host, port)
-    return listeners[host .. ":" .. port]
+    local address = host .. ":" .. port
+    return listeners[address] or world.deployment and world.deployment.listeners[address]
   end
   for name, value in pairs(options.environment or {}) do
     world.environment[name] = value

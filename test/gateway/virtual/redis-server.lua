@@ -105,6 +105,15 @@ function redisServer.new(clock, options)
     -- "running"; "stopped": connections are taken and nothing is done; "unreachable": nothing arrives; "refusing"
     state = "running",
     lostReplies = 0,
+    -- Commands beyond those of every Redis: each is given the words of the command and the connection, and returns the reply.
+    commands = {},
+    -- `says(words)` may return the bytes of the reply to a command: those of something that is no Redis.
+    says = nil,
+    -- What it calls itself; `refusal(words, connection)` may return the error reply to a command that another server must run.
+    role = options.role or "master",
+    refusal = nil,
+    -- What was refused in that way: { atUs, name, error }.
+    refused = {},
   }
   local held = {}
 
@@ -144,6 +153,10 @@ function redisServer.new(clock, options)
 
   local function run(connection, words)
     local command = words[1]:lower()
+    local said = server.says and server.says(words)
+    if said then
+      return said
+    end
     if server.error then
       local text = us(server.error, words)
       if text then
@@ -152,6 +165,11 @@ function redisServer.new(clock, options)
     end
     if server.password and not connection.signedIn and command ~= "auth" then
       return failed("NOAUTH Authentication required.")
+    end
+    local refused = server.refusal and server.refusal(words, connection)
+    if refused then
+      server.refused[#server.refused + 1] = { atUs = clock.nowUs, name = command, error = refused }
+      return failed(refused)
     end
     if command == "evalsha" then
       local name = scripts.bySha1[words[2]]
@@ -170,6 +188,11 @@ function redisServer.new(clock, options)
       return evaluate(name, words)
     end
     server.calls[#server.calls + 1] = { atUs = clock.nowUs, name = command, keys = { words[2] }, argv = words }
+    local own = server.commands[command]
+    if own then
+      local reply = own(words, connection)
+      return reply == "OK" and "+OK\r\n" or encode(reply)
+    end
     if command == "auth" then
       connection.signedIn = words[#words] == server.password
       return connection.signedIn and "+OK\r\n" or failed("WRONGPASS invalid username-password pair or user is disabled.")
@@ -184,7 +207,7 @@ function redisServer.new(clock, options)
     elseif command == "select" then
       return "+OK\r\n"
     elseif command == "role" then
-      return encode({ options.role or "master", 0, {} })
+      return encode({ server.role, 0, {} })
     end
     return failed("ERR unknown command '" .. words[1] .. "'")
   end
@@ -341,6 +364,22 @@ function redisServer.new(clock, options)
     held = {}
     for _, happen in ipairs(waiting) do
       clock.at(clock.nowUs + us(server.upUs), happen)
+    end
+  end
+
+  -- How many commands were refused with this code, as MOVED.
+  function server.refusals(code)
+    local count = 0
+    for _, refused in ipairs(server.refused) do
+      count = count + (refused.error:match("^%u+") == code and 1 or 0)
+    end
+    return count
+  end
+
+  -- Knows all scripts, as a server that has run them.
+  function server.learnScripts()
+    for sha1 in pairs(scripts.bySha1) do
+      server.known[sha1] = true
     end
   end
 

@@ -64,6 +64,12 @@ function support.world(options)
   if world.redis then
     world.redis.calls = {}
   end
+  for _, server in ipairs(world.deployment and world.deployment.servers or {}) do
+    if not options.cold then
+      server.learnScripts()
+    end
+    server.calls = {}
+  end
   return world
 end
 
@@ -91,7 +97,7 @@ end
 -- Units that Redis counts now for a policy of one limit.
 function support.used(world, name, limit, key)
   local rate = product.limitOf(limit)
-  local left = world.redis.peek(support.counterKey(name, limit, key), rate)
+  local left = (world.redis or world.deployment).peek(support.counterKey(name, limit, key), rate)
   local capacity = limit.algorithm == "fixed-window" and rate.quota or rate.burst
   return capacity - left
 end
@@ -117,6 +123,9 @@ function support.assertQuiet(world)
   assert.same({}, world.logged("a request passed undecided"))
   assert.same({}, world.logged("cleanup at the end of a request failed"))
   assert.is_nil(world.redis and world.redis.defect)
+  for _, server in ipairs(world.deployment and world.deployment.servers or {}) do
+    assert.is_nil(server.defect)
+  end
   assert.equal(0, world.requestsOpen())
   for _, worker in pairs(world.workers) do
     if not worker.gone then
