@@ -59,7 +59,10 @@ test("a policy at another cost differs only in the cost, and is the same object 
 test("few costs are remembered, however many are stated, and each is right", () => {
   const large = { name: "large", algorithm: "fixed-window", quota: 100_000, window: "1d" };
   const policy = compilePolicy("shop", policyNamed("books", { limits: [large], cost: { from: "header:c" } }));
-  for (let cost = 1; cost <= 100_000; cost++) expect(atCost(policy, cost).policy.cost).toBe(cost);
+  for (let cost = 1; cost <= 100_000; cost++) {
+    const found = atCost(policy, cost).policy.cost;
+    if (found !== cost) expect(found).toBe(cost);
+  }
   expect(Object.keys(policy.byCost?.policies ?? {})).toHaveLength(256);
 });
 

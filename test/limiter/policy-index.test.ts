@@ -258,8 +258,10 @@ describe("an index of 10,000 policies", () => {
     for (let i = 0; i < count; i++) {
       const host = `h${i % 1_000}.example.com`;
       const path = `/p${Math.floor(i / 1_000)}`;
-      expect(candidates(index, host, path).map(nameOf)).toEqual([`p${i}`]);
-      expect(candidates(index, host, `${path}/x`).map(nameOf)).toEqual([`p${i}`]);
+      for (const asked of [path, `${path}/x`]) {
+        const found = candidates(index, host, asked).map(nameOf);
+        if (found.join() !== `p${i}`) expect(found).toEqual([`p${i}`]);
+      }
     }
     expect(candidates(index, "h5.example.com", "/p3/books").map(nameOf)).toEqual(["any-books", "p3005"]);
     expect(candidates(index, "other", "/p3/books").map(nameOf)).toEqual(["any-books"]);
@@ -311,8 +313,9 @@ describe("what an index keeps", () => {
     let most = 0;
     for (let i = 0; i < 1_000; i++) {
       const found = candidates(index, "", `/${i % 500}`);
-      expect(found).toHaveLength(3_001);
-      expect(found[3_000]?.policy.name).toBe(`path-${i % 500}`);
+      const last = found[3_000]?.policy.name;
+      if (found.length !== 3_001 || last !== `path-${i % 500}`)
+        expect([found.length, last]).toEqual([3_001, `path-${i % 500}`]);
       most = Math.max(most, kept(index));
     }
     expect(most).toBeGreaterThan(900_000);
