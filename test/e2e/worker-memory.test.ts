@@ -7,6 +7,7 @@ import { expect, it } from "vitest";
 import { ControlPlaneDouble } from "../fixtures/control-plane-double.ts";
 import { freePort, freePorts } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { withShortPauses } from "../fixtures/quick-nginx.ts";
 import { ask } from "../fixtures/requests.ts";
 import { childrenOf, until } from "../fixtures/system.ts";
 
@@ -108,11 +109,9 @@ it.concurrent("LuaJIT has room for more traces if other Lua of the nginx uses mo
   }
 });
 
-/** Makes the pauses before another try some milliseconds long, and counts the tries at each port. */
-const triesSooner = `
-    local sleep, random, tcp = ngx.sleep, math.random, ngx.socket.tcp
-    ngx.sleep = function(seconds) return sleep(math.max(seconds / 10, 0.001)) end
-    math.random = function(...) if select("#", ...) > 0 then return random(...) end return 0.01 end
+/** Counts the tries at each port. */
+const countsTries = `
+    local tcp = ngx.socket.tcp
     tries = {}
     ngx.socket.tcp = function()
       local socket = tcp()
@@ -137,7 +136,7 @@ it.concurrent("a worker whose Redis and control plane are unreachable probes the
     ],
     env: { SLUICE_REDIS_URL: `redis://127.0.0.1:${redisPort}`, SLUICE_CONTROL_URL: `http://127.0.0.1:${controlPort}` },
     edit: (config) =>
-      config.replace('sluice = require("sluice")', `${triesSooner}\n    sluice = require("sluice")`).replace(
+      withShortPauses(config, countsTries).replace(
         "location / {",
         `location = /tries { content_by_lua_block { ngx.print(tries[${redisPort}] or 0, " ", tries[${controlPort}] or 0) } }
     location / {`,
