@@ -12,7 +12,6 @@ import { readSettings } from "../../launch/settings.ts";
 import { ControlPlaneDouble } from "../fixtures/control-plane-double.ts";
 import { freePorts } from "../fixtures/free-ports.ts";
 import { nginxUnderTest } from "../fixtures/nginx-under-test.ts";
-import { withOneAuthority } from "../fixtures/quick-nginx.ts";
 import { ask } from "../fixtures/requests.ts";
 import { until } from "../fixtures/system.ts";
 
@@ -33,7 +32,6 @@ async function startDaemon(
   };
   const nginx = nginxUnderTest();
   const { config, snapshotDir } = writeGatewayFiles(readSettings(env), nginx);
-  writeFileSync(config, withOneAuthority(readFileSync(config, "utf8")));
   const directory = join(dataDir, `gateway-${port}`);
   prepare(snapshotDir, directory);
   const command = ["-p", `${directory}/`, "-e", "error.log", "-c", config];

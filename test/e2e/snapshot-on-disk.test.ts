@@ -9,8 +9,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { ControlPlaneDouble } from "../fixtures/control-plane-double.ts";
 import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { withShortPauses } from "../fixtures/quick-nginx.ts";
 import { ask } from "../fixtures/requests.ts";
+import { withShortPauses } from "../fixtures/short-pauses.ts";
 import { until } from "../fixtures/system.ts";
 
 const policies = (quota: number) => [

@@ -7,8 +7,8 @@ import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway, type LoneGatewayOptions } from "../fixtures/lone-gateway.ts";
-import { withShortPauses } from "../fixtures/quick-nginx.ts";
 import { ask, askAtOnce } from "../fixtures/requests.ts";
+import { withShortPauses } from "../fixtures/short-pauses.ts";
 import { gatewayToken, System, until } from "../fixtures/system.ts";
 import { TcpProxy } from "../fixtures/tcp-proxy.ts";
 

@@ -7,8 +7,8 @@ import { expect, it } from "vitest";
 import { ControlPlaneDouble } from "../fixtures/control-plane-double.ts";
 import { freePort, freePorts } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { withShortPauses } from "../fixtures/quick-nginx.ts";
 import { ask } from "../fixtures/requests.ts";
+import { withShortPauses } from "../fixtures/short-pauses.ts";
 import { childrenOf, until } from "../fixtures/system.ts";
 
 /** @returns KB that malloc has from the kernel: nginx's own memory. Lua's is elsewhere, and grows until it is collected. */
