@@ -1,6 +1,7 @@
 // The gateway with this nginx.conf takes the largest snapshot that the control plane admits, again and again, in many small
 // policies and in few large ones. Its shared memory must hold two of them.
 
+import { setImmediate } from "node:timers/promises";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { policyBytesInAll } from "../../control-plane/src/bounds/bounds.ts";
 import { readConfiguration } from "../../control-plane/src/configuration.ts";
@@ -48,10 +49,12 @@ async function largest(revision: number, pathsOfEach: number) {
   };
   const bytes = document(63).length + 100;
   const count = Math.min(totalBounds.policies, Math.floor(policyBytesInAll(totalBounds) / bytes));
-  const policies = Array.from({ length: count }, (_, i) => ({
-    app: "default",
-    document: document(i),
-  }));
+  const policies: { app: string; document: string }[] = [];
+  for (let i = 0; i < count; i++) {
+    policies.push({ app: "default", document: document(i) });
+    // The gateway's pings must be answered meanwhile.
+    if (policies.length % 20 === 0) await setImmediate();
+  }
   const ban = (i: number) => ({
     id: `${i}`.padStart(25, "b"),
     app: "default",
