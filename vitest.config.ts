@@ -36,6 +36,7 @@ const unhurried = [
   "openresty-names",
   "outages",
   "oversize-snapshot",
+  "overflow",
   "own-nginx",
   "policy-applicability",
   "push-tls",

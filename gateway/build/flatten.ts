@@ -10,7 +10,7 @@ import { inlineProgram } from "./lua/inline.ts";
 import { keepLibraryFunctions } from "./lua/library-locals.ts";
 import { nameReadably, plainName } from "./lua/names.ts";
 import { type LuaModule, link } from "./lua/program.ts";
-import { propagateCopies, useInPlace } from "./lua/propagate.ts";
+import { propagateCopies } from "./lua/propagate.ts";
 import { replaceRecords } from "./lua/scalar-replace.ts";
 import { rewriteBlock, rewriteExpression } from "./lua/walk.ts";
 
@@ -54,7 +54,6 @@ export function flattenScript(
       openBlocks,
       sinkDeclarations,
       propagateCopies,
-      useInPlace,
       prune,
     ]) {
       statements = pass(statements);

@@ -194,7 +194,7 @@ function anchorsOf(markdown: string): Set<string> {
 }
 
 it("README.md's figures are those of bench/README.md", () => {
-  const [, section = ""] = /^## What it costs$(.*?)^## /ms.exec(read("README.md")) ?? [];
+  const [, section = ""] = /^## Performance$(.*?)^## /ms.exec(read("README.md")) ?? [];
   const rows = [...section.matchAll(/^\| [^|]+(\| [\d,]+ \|.*\|)$/gm)].map(([, figures]) => figures as string);
   expect(rows).toHaveLength(8);
   const measured = read("bench/README.md");

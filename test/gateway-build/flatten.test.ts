@@ -301,7 +301,9 @@ describe("a constant known when the script is built", () => {
   test("chooses the branches of the script", () => {
     const { reply, script: lua } = run(source, { KIND: "bucket" });
     expect(reply).toBe("14");
-    expect(lua).toBe('local n = tonumber(ARGV[1])\nlocal limit_n = n * 2\nreturn redis.call("BUCKET", limit_n)\n');
+    expect(lua).toContain("local n = tonumber(ARGV[1])\nlocal limit_n = n * 2\n");
+    expect(lua).toContain('redis.call("BUCKET", limit_n)');
+    expect(lua).not.toContain("WINDOW");
     expect(run(source, { KIND: "window" }).reply).toBe("7");
   });
 

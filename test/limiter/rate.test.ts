@@ -9,10 +9,9 @@ import {
   keepsEntries,
   type Rate,
   rateOf,
-  shareOf,
   sizeOf,
 } from "../../limiter/src/algorithms/rate.ts";
-import { Counter, second, startUs } from "./counter.ts";
+import { second, startUs } from "./counter.ts";
 import { everyAlgorithm } from "./legal-limits.ts";
 
 const limit = { quota: 7, windowUs: second, burst: 20, precisionUs: 250_000 };
@@ -63,42 +62,4 @@ test("a decision is written completely, whatever its record had before", () => {
       expect(clean).toMatchObject({ allowed, limit: capacity(rate) });
     }
   }
-});
-
-describe("one node's share of a rate", () => {
-  const share = (rate: Rate, shares: number, cost: number) => shareOf(rate, shares, cost);
-
-  test("is the whole rate for one node", () => {
-    for (const rate of all) if (rate !== window) expect(share(rate, 1, 1)).toEqual(rate);
-  });
-
-  test("is a bucket for a fixed window, so that an outage over its end does not give two windows", () => {
-    expect(share(window, 1, 1)).toStrictEqual(rateOf({ algorithm: "token-bucket", ...limit, burst: 7 }));
-    expect(share(window, 3, 1)).toStrictEqual(rateOf({ algorithm: "token-bucket", ...limit, quota: 2, burst: 2 }));
-    expect(share(window, 3, 5)).toStrictEqual(rateOf({ algorithm: "token-bucket", ...limit, quota: 2, burst: 5 }));
-  });
-
-  test("is rounded down, so that all shares together are no more than the whole", () => {
-    expect(share(bucket, 3, 1)).toStrictEqual(rateOf({ algorithm: "token-bucket", ...limit, quota: 2, burst: 6 }));
-    expect(share(sliding, 3, 1)).toStrictEqual(rateOf({ algorithm: "sliding-window", ...limit, quota: 2 }));
-    expect(share(log, 3, 1)).toStrictEqual(rateOf({ algorithm: "sliding-log", ...limit, quota: 2 }));
-    expect(share(slots, 3, 1)).toStrictEqual(rateOf({ algorithm: "concurrency", ...limit, quota: 2 }));
-  });
-
-  test("is a share of all that a leaky bucket holds, including the one that departs", () => {
-    expect(share(leaky, 3, 1)).toEqual(rateOf({ algorithm: "leaky-bucket", ...limit, quota: 2, burst: 6 }));
-    expect(share(leaky, 20, 1)).toMatchObject({ quota: 1, burst: 1 });
-  });
-
-  test("has room for one request, or it would refuse them all", () => {
-    for (const rate of all) {
-      for (const cost of [1, 5]) {
-        const least = share(rate, 100, cost);
-        expect(capacity(least)).toBe(cost);
-        expect(new Counter(least).allowedOf(3, startUs, cost)).toBe(1);
-      }
-    }
-    expect(share(bucket, 3, 5)).toMatchObject({ quota: 2, burst: 6 });
-    expect(share(bucket, 100, 5)).toMatchObject({ quota: 1, burst: 5 });
-  });
 });

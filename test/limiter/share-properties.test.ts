@@ -3,8 +3,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
-import { capacity, rateOf, shareOf } from "../../limiter/src/algorithms/rate.ts";
-import { beginShare, type LastKnown } from "../../limiter/src/algorithms/share.ts";
+import { capacity, rateOf } from "../../limiter/src/algorithms/rate.ts";
+import { beginShare, type LastKnown, shareOf } from "../../limiter/src/algorithms/share.ts";
 import { Counter, ms } from "./counter.ts";
 import { starts } from "./legal-limits.ts";
 

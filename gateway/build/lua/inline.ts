@@ -160,7 +160,7 @@ class Inliner {
       out,
     );
     const bound = passed.map(
-      ({ name }, i) => [name ?? this.#program.names.temporary("unused"), lowered[i] as lua.Expression] as const,
+      ({ name }, i) => [name ?? this.#program.names.fresh("unused"), lowered[i] as lua.Expression] as const,
     );
     const missing = params.slice(call.params.length).map((name) => [name, lua.createNilLiteral()] as const);
     return [...bound, ...missing];
@@ -186,7 +186,7 @@ class Inliner {
       throw new Error(`${this.#label(called)} returns several values, of which ${this.#print(call)} could take one`);
     }
     if (!isOneExpression(called)) {
-      const result = this.#program.names.temporary(this.#program.labelOf(called)?.replace(/.*\./, "") ?? "result");
+      const result = this.#program.names.fresh(this.#program.labelOf(called)?.replace(/.*\./, "") ?? "result");
       out.push(declare([result]));
       this.#callInto(called, call, [result], out);
       return lua.createIdentifier(result);
@@ -264,7 +264,7 @@ class Inliner {
       out.push(...before);
       const after = parts.slice(i + 1).flatMap((part) => part.before);
       if (after.length === 0 || commutes(value, after)) return value;
-      const name = this.#program.names.temporary("before");
+      const name = this.#program.names.fresh("before");
       out.push(declare([name], [value]));
       return lua.createIdentifier(name);
     });
@@ -286,7 +286,7 @@ class Inliner {
       const left = this.#expression(expression.left, out);
       return lua.createBinaryExpression(left, this.#expression(expression.right, []), expression.operator);
     }
-    const name = this.#program.names.temporary("value");
+    const name = this.#program.names.fresh("value");
     out.push(declare([name]));
     this.#into(name, expression, out);
     return lua.createIdentifier(name);
@@ -422,7 +422,7 @@ class Inliner {
     const value = this.#expression(expression, out);
     if (lua.isCallExpression(value) || lua.isMethodCallExpression(value)) {
       out.push(lua.createExpressionStatement(value));
-    } else out.push(declare([this.#program.names.temporary("unused")], [value]));
+    } else out.push(declare([this.#program.names.fresh("unused")], [value]));
   }
 
   #declaration({ left, right }: lua.VariableDeclarationStatement, out: lua.Statement[]): void {

@@ -7,20 +7,13 @@ import { rewriteBlock } from "./walk.ts";
 export class Names {
   #given = 0;
 
-  /** Returns a name for a new local that stands for one in a function's source. */
+  /** Returns a name for a new local. @param base its name in the printed script */
   fresh(base: string): string {
     return `${plainName(base)}@${++this.#given}`;
-  }
-
-  /** Returns a name for a new local that no source has. It is removed wherever its value can be used in place. */
-  temporary(base: string): string {
-    return `${plainName(base)}@${++this.#given}t`;
   }
 }
 
 export const isLocal = (name: string) => name.includes("@");
-
-export const isTemporary = (name: string) => name.endsWith("t") && isLocal(name);
 
 /** Returns the name without the part that makes it unique, and without the marks of TypeScriptToLua's own names. */
 export function plainName(name: string): string {

@@ -1,4 +1,5 @@
-// Ordinary charging: decides checks by the stores of their policies, all or none, and without Redis if Redis does not decide.
+// Ordinary charging of everything that is not on the fast path (decide/fast-path.ts): decides checks by the stores of their
+// policies, all or none, and without Redis if Redis does not decide.
 
 import { countDecision } from "../metrics/counts.ts";
 import { keepForRequest, newRequestField, takeFromRequest } from "../request/request-state.ts";

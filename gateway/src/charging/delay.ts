@@ -1,9 +1,9 @@
-// Requests that wait for units (onLimit: delay). Those of one counter stand in line on each worker: the first sleeps until
-// the limit has units again and asks, the others sleep until it is their turn, and whoever comes while others wait asks
-// for nothing before them. So nobody is overtaken, and a long line asks no more often than a short one. Only the requests
-// wait: the worker serves others meanwhile.
+// Requests that wait for units (onLimit: delay). Each worker has a queue for each counter: the first request sleeps until the
+// limit has units again and is then decided anew. The others sleep until it is their turn, and a request that arrives while
+// others wait is decided after them. So nobody is overtaken, and a long queue causes no more decisions than a short one. Only the
+// requests wait: the worker serves others meanwhile.
 //
-// A place is given up when the request ends at the latest: nginx ends that of a client that is gone.
+// A request leaves its queue when it ends at the latest: nginx ends the request of a client that has gone.
 
 import { never } from "../../../limiter/src/algorithms/decision.ts";
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
@@ -19,41 +19,42 @@ import { nowMs, sleepMs } from "../runtime/clock.ts";
 import { semaphoreLibrary } from "../runtime/lua-modules.ts";
 import { beginWaiting, endWaiting, mayWait } from "./waiting-requests.ts";
 
-/** Of a limit that cannot say when it is worth asking again: a slot of concurrency comes back at any moment. */
-const askAgainMs = 10;
+/** The pause between decisions if the limit cannot say when it has units again: a concurrency slot may be freed at any moment. */
+const decideAgainMs = 10;
 
-interface Place {
-  readonly line: Line;
+interface QueuedRequest {
+  readonly queue: Queue;
   readonly turn: Semaphore;
-  before: Place | undefined;
-  behind: Place | undefined;
+  before: QueuedRequest | undefined;
+  behind: QueuedRequest | undefined;
 }
 
-/** Those who wait for one counter of one policy. */
-interface Line {
+/** The requests that wait for one counter of one policy. */
+interface Queue {
   readonly policy: string;
   readonly counter: string;
-  /** What the first was told when it last asked. */
+  /** The last decision of the first request. */
   readonly refusal: MergedDecision;
-  /** When the first asks again. */
+  /** When the first request is decided again. */
   nextAtMs: number;
   length: number;
-  first: Place | undefined;
-  last: Place | undefined;
+  first: QueuedRequest | undefined;
+  last: QueuedRequest | undefined;
 }
 
-/** On this worker: how many wait by policy, and the lines by policy and key values. */
+/** How many requests wait on this worker, by policy. */
 const waitingFor: Record<string, number | undefined> = {};
-const lines: Record<string, Line | undefined> = {};
-/** Its end gives the place of a request to the next. */
-const placeField = newRequestField<Place>(leave);
+/** By policy and key values. */
+const queues: Record<string, Queue | undefined> = {};
+/** When the request ends, the next one has its turn. */
+const queuedField = newRequestField<QueuedRequest>(leave);
 
 /**
- * Charges the request, now or when its turn has come. Yields.
+ * Charges the request, now or when it is its turn. Yields.
  *
- * @param own empty; has the decision of the policy afterwards, and nothing if the policy could not decide
- * @param decide charges the request if it may go on now, and fills `own` anew
- * @returns whether it may go on; false when the wait would be too long, or too many wait already, of this policy or of all
+ * @param own empty; receives the decision of the policy, and stays empty if the policy cannot decide
+ * @param decide charges the request if it is allowed now, and fills `own` anew
+ * @returns whether it is allowed; false: the wait would be too long, or too many requests wait already, of this policy or of all
  */
 export function admitInTurn(
   policy: CompiledPolicy,
@@ -64,8 +65,8 @@ export function admitInTurn(
 ): boolean {
   const name = policy.counterPrefix;
   const counter = name + keyValues;
-  const refusal = lines[counter]?.refusal;
-  // Not of a former snapshot's policy: what that said is not told under this one's name.
+  const refusal = queues[counter]?.refusal;
+  // A refusal by the policy of a former snapshot is not reported under this policy's name.
   if (refusal?.policy?.limits === policy.limits) {
     mergeAll(own, refusal);
   } else {
@@ -73,42 +74,42 @@ export function admitInTurn(
     if (own.policy === undefined) return false;
   }
   if ((waitingFor[name] ?? 0) >= maxWaiting || !mayWait(policy)) return false;
-  const line = lines[counter] ?? beginLine(name, counter, own);
+  const queue = queues[counter] ?? beginQueue(name, counter, own);
   const untilMs = nowMs() + maxDelayUs / 1000;
-  const turnAtMs = math.max(line.nextAtMs, nowMs()) + line.length * slowestMs(policy);
+  const turnAtMs = math.max(queue.nextAtMs, nowMs()) + queue.length * slowestMs(policy);
   if (own.decision.retryAfterUs === never || turnAtMs > untilMs) {
-    if (line.length === 0) lines[counter] = undefined;
+    if (queue.length === 0) queues[counter] = undefined;
     return false;
   }
   beginWaiting();
-  const place = enter(line);
-  keepForRequest(placeField, place);
-  const allowed = waitIn(place, own, untilMs, decide);
+  const queued = enter(queue);
+  keepForRequest(queuedField, queued);
+  const allowed = waitIn(queued, own, untilMs, decide);
   endWaiting();
-  takeFromRequest(placeField);
-  leave(place);
+  takeFromRequest(queuedField);
+  leave(queued);
   return allowed;
 }
 
-function waitIn(place: Place, own: MergedDecision, untilMs: number, decide: () => boolean): boolean {
-  const { line, turn } = place;
-  if (line.first === place) {
-    sleepMs(line.nextAtMs - nowMs());
+function waitIn(queued: QueuedRequest, own: MergedDecision, untilMs: number, decide: () => boolean): boolean {
+  const { queue, turn } = queued;
+  if (queue.first === queued) {
+    sleepMs(queue.nextAtMs - nowMs());
   } else {
     turn.wait((untilMs - nowMs()) / 1000);
-    if (line.first !== place) return false;
+    if (queue.first !== queued) return false;
   }
   while (!decide()) {
     if (own.policy === undefined) return false;
-    note(line, own);
-    if (own.decision.retryAfterUs === never || line.nextAtMs > untilMs) return false;
-    sleepMs(line.nextAtMs - nowMs());
+    noteRefusal(queue, own);
+    if (own.decision.retryAfterUs === never || queue.nextAtMs > untilMs) return false;
+    sleepMs(queue.nextAtMs - nowMs());
   }
   return true;
 }
 
-function beginLine(policy: string, counter: string, own: MergedDecision): Line {
-  const line: Line = {
+function beginQueue(policy: string, counter: string, own: MergedDecision): Queue {
+  const queue: Queue = {
     policy,
     counter,
     refusal: newMergedDecision(),
@@ -117,45 +118,48 @@ function beginLine(policy: string, counter: string, own: MergedDecision): Line {
     first: undefined,
     last: undefined,
   };
-  note(line, own);
-  lines[counter] = line;
-  return line;
+  noteRefusal(queue, own);
+  queues[counter] = queue;
+  return queue;
 }
 
-/** A started ms counts whole: nginx's clock has no parts of one. */
-function note(line: Line, own: MergedDecision): void {
+/** Rounds up to whole ms, because nginx's clock has no parts of one. */
+function noteRefusal(queue: Queue, own: MergedDecision): void {
   const { retryAfterUs } = own.decision;
-  clearMerged(line.refusal);
-  mergeAll(line.refusal, own);
-  line.nextAtMs = nowMs() + (retryAfterUs > 0 ? math.ceil(retryAfterUs / 1000) : askAgainMs);
+  clearMerged(queue.refusal);
+  mergeAll(queue.refusal, own);
+  queue.nextAtMs = nowMs() + (retryAfterUs > 0 ? math.ceil(retryAfterUs / 1000) : decideAgainMs);
 }
 
-function enter(line: Line): Place {
-  const place: Place = { line, turn: semaphoreLibrary.new(0), before: line.last, behind: undefined };
-  if (line.last === undefined) line.first = place;
-  else line.last.behind = place;
-  line.last = place;
-  line.length += 1;
-  waitingFor[line.policy] = (waitingFor[line.policy] ?? 0) + 1;
-  return place;
+function enter(queue: Queue): QueuedRequest {
+  const queued: QueuedRequest = { queue, turn: semaphoreLibrary.new(0), before: queue.last, behind: undefined };
+  if (queue.last === undefined) queue.first = queued;
+  else queue.last.behind = queued;
+  queue.last = queued;
+  queue.length += 1;
+  waitingFor[queue.policy] = (waitingFor[queue.policy] ?? 0) + 1;
+  return queued;
 }
 
-function leave(this: void, place: Place): void {
-  const { line, before, behind } = place;
-  if (behind === undefined) line.last = before;
+function leave(this: void, queued: QueuedRequest): void {
+  const { queue, before, behind } = queued;
+  if (behind === undefined) queue.last = before;
   else behind.before = before;
-  if (before === undefined) line.first = behind;
+  if (before === undefined) queue.first = behind;
   else before.behind = behind;
-  // It was its turn, and now it is the next one's.
+  // The request that had its turn leaves, so it is the next one's turn.
   if (before === undefined && behind !== undefined) behind.turn.post(1);
-  line.length -= 1;
-  // Nothing instead of 0, so that what nobody waits for is not kept.
-  if (line.length === 0) lines[line.counter] = undefined;
-  const others = (waitingFor[line.policy] as number) - 1;
-  waitingFor[line.policy] = others > 0 ? others : undefined;
+  queue.length -= 1;
+  // An entry without waiting requests is removed, so that nothing is kept of keys that are gone.
+  if (queue.length === 0) queues[queue.counter] = undefined;
+  const others = (waitingFor[queue.policy] as number) - 1;
+  waitingFor[queue.policy] = others > 0 ? others : undefined;
 }
 
-/** What one request's units take to come back under the slowest of the policy's limits, in ms; of slots nobody knows. */
+/**
+ * How long the slowest limit of the policy needs to refill the units of one request, in ms. For concurrency slots, this is not
+ * known.
+ */
 function slowestMs({ policy, limits }: CompiledPolicy): number {
   let ms = 0;
   for (const { rate } of limits) {

@@ -10,7 +10,7 @@
 // Redis decides first: while the call waits for it, nothing is charged on this node. One script charges all checks in Redis, or
 // none; a refusal on this node refunds them.
 
-import { atCost, type CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { type MergedDecision, newMergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
 import { admit, forgetUndecided } from "../charging/admit.ts";
 import { refundAll } from "../charging/refunds.ts";
@@ -22,6 +22,7 @@ import {
   applicabilityToKey,
   isBannedEverywhere,
 } from "../request/applicability.ts";
+import { pricedPolicy } from "../request/costs.ts";
 import { reportShadowRefusal } from "../respond/shadow-report.ts";
 import { type Charge, type Check, newOutcome } from "../stores/store.ts";
 
@@ -155,7 +156,7 @@ function passes(reason: Reason | undefined, { policy }: CompiledPolicy): boolean
 
 function checkOf({ policy, keyValues, cost }: Outcome): Check {
   return {
-    policy: atCost(policy, cost),
+    policy: pricedPolicy(policy, cost),
     keyValues: keyValues as string,
     chargedAt: [],
     separate: true,

@@ -1,9 +1,20 @@
 // Counts of decisions by policy and result, and of other events. Each worker counts in its own memory and adds to the shared dict
 // now and then, so that counting costs a request no access to shared memory.
 
-import type { CompiledPolicy, DecisionCounts } from "../../../limiter/src/compiled/compile.ts";
+import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { reportSmallMetrics } from "../runtime/missing-parts.ts";
 import { addSafely, metricsDict } from "../runtime/shared-memory.ts";
+import { weakTable } from "../runtime/weak-table.ts";
+
+/** Decisions of one policy since its counts were last flushed. */
+interface DecisionCounts {
+  allowed: number;
+  refused: number;
+  "shadow-refused": number;
+  degraded: number;
+  /** True if the policy is among those whose counts wait to be flushed. */
+  pending: boolean;
+}
 
 /** degraded: Redis did not decide. It is counted once a request, in addition to the result that `onStoreFailure` then gave. */
 export type Result = Exclude<keyof DecisionCounts, "pending">;
@@ -58,15 +69,22 @@ const leftToOthersBytes = 65_536;
 const checkKey = "ask:";
 
 let pending: Record<string, number> = {};
+const countsOfPolicies = weakTable<CompiledPolicy, DecisionCounts>();
 let unflushed: CompiledPolicy[] = [];
 let flushedTo = 0;
 
 export function countDecision(policy: CompiledPolicy, result: Result): void {
-  const { counts } = policy;
+  const counts = countsOfPolicies.get(policy) ?? newCounts(policy);
   counts[result] += 1;
   if (counts.pending) return;
   counts.pending = true;
   unflushed.push(policy);
+}
+
+function newCounts(policy: CompiledPolicy): DecisionCounts {
+  const counts = { allowed: 0, refused: 0, "shadow-refused": 0, degraded: 0, pending: false };
+  countsOfPolicies.set(policy, counts);
+  return counts;
 }
 
 export function countEvent(event: Event): void {
@@ -116,7 +134,8 @@ export function flushCounts(): void {
 function flushPolicies(most: number): void {
   const end = math.min(unflushed.length, flushedTo + most);
   while (flushedTo < end) {
-    flushPolicyCounts(unflushed[flushedTo] as CompiledPolicy);
+    const policy = unflushed[flushedTo] as CompiledPolicy;
+    flushPolicyCounts(policy, countsOfPolicies.get(policy) as DecisionCounts);
     flushedTo += 1;
   }
   if (flushedTo < unflushed.length) return;
@@ -124,7 +143,7 @@ function flushPolicies(most: number): void {
   flushedTo = 0;
 }
 
-function flushPolicyCounts({ app, policy, counts }: CompiledPolicy): void {
+function flushPolicyCounts({ app, policy }: CompiledPolicy, counts: DecisionCounts): void {
   counts.pending = false;
   for (const result of results) {
     const count = counts[result];

@@ -3,7 +3,6 @@
 
 import { isBannedAddress, isBannedKey, type PolicyBans } from "../../../limiter/src/compiled/bans.ts";
 import {
-  atCost,
   type CompiledPolicy,
   isExemptAddress,
   isExemptKey,
@@ -13,7 +12,9 @@ import { type CostSource, costFrom } from "../../../limiter/src/document/cost.ts
 import { type CompiledSchedule, isOpen, nextChangeSeconds } from "../../../limiter/src/document/schedule.ts";
 import type { Reading } from "../../../limiter/src/key/key-part.ts";
 import { isWithin } from "../../../limiter/src/key/networks.ts";
+import { weakTable } from "../runtime/weak-table.ts";
 import { currentSnapshot } from "../snapshot/current.ts";
+import { pricedPolicy } from "./costs.ts";
 import { rawKeyValues, readKeyValues } from "./key-values.ts";
 import { readHeader } from "./request-headers.ts";
 
@@ -40,6 +41,14 @@ export interface AppliedPolicy {
   keyValues: string;
 }
 
+interface ScheduleState {
+  readonly open: boolean;
+  readonly fromSeconds: number;
+  readonly untilSeconds: number;
+}
+
+const scheduleStates = weakTable<CompiledSchedule, ScheduleState>();
+
 /** Decides from the attributes of the current request. */
 export function readApplicability(policy: CompiledPolicy, applied: AppliedPolicy): Applicability {
   const before = applicabilityToAddress(policy, addressFor(policy));
@@ -55,7 +64,7 @@ export function readApplicability(policy: CompiledPolicy, applied: AppliedPolicy
     const stated = statedCost(costSource);
     const cost = stated === false ? undefined : costFrom(stated, costSource);
     if (cost === undefined) return "cost-invalid";
-    applied.policy = atCost(applied.policy, cost);
+    applied.policy = pricedPolicy(applied.policy, cost);
   }
   return "applies";
 }
@@ -117,10 +126,10 @@ function statedCost({ from, name }: CostSource): Reading {
 /** The result is cached until it may change, or until the clock is set back to before it. */
 function isOpenNow(schedule: CompiledSchedule): boolean {
   const now = ngx.now();
-  let { answer } = schedule;
-  if (answer === undefined || now < answer.fromSeconds || now >= answer.untilSeconds) {
-    answer = { open: isOpen(schedule, now), fromSeconds: now, untilSeconds: nextChangeSeconds(schedule, now) };
-    schedule.answer = answer;
+  let state = scheduleStates.get(schedule);
+  if (state === undefined || now < state.fromSeconds || now >= state.untilSeconds) {
+    state = { open: isOpen(schedule, now), fromSeconds: now, untilSeconds: nextChangeSeconds(schedule, now) };
+    scheduleStates.set(schedule, state);
   }
-  return answer.open;
+  return state.open;
 }

@@ -20,7 +20,6 @@ import {
   refundSliding,
   type SlidingWindow,
   slidingLifetimeUs,
-  slidingOf,
   slidingWindow,
 } from "./sliding-window.ts";
 import {
@@ -134,23 +133,4 @@ export function lifetimeUs(rate: Rate, state: CounterState, nowUs: number): numb
   // A window is kept for the length of a second one, so that it is still there when the clock steps back over a border.
   if (rate.algorithm === "fixed-window") return rate.windowUs * 2;
   return slidingLifetimeUs(rate, state, nowUs);
-}
-
-/**
- * Returns one of `shares` shares of a rate: what a node may admit alone while it cannot ask the others. The share of a fixed
- * window is a bucket that holds and refills as much, because a short outage that touches two windows would give one share for
- * each.
- *
- * @param cost what one request takes; a share has room for at least one request, or it would refuse them all
- */
-export function shareOf(rate: Rate, shares: number, cost: number): Rate {
-  const share = Math.floor(rate.quota / shares);
-  if (rate.algorithm === "token-bucket" || rate.algorithm === "fixed-window") {
-    const burst = Math.floor(capacity(rate) / shares);
-    return tokenBucket(Math.max(1, share), rate.windowUs, Math.max(cost, burst));
-  }
-  if (rate.algorithm === "leaky-bucket") {
-    return leakyBucket(Math.max(1, share), rate.windowUs, Math.max(cost, Math.floor(rate.burst / shares)) - 1);
-  }
-  return slidingOf(rate.algorithm, Math.max(cost, share), rate.windowUs, rate.tickUs, rate.ticks);
 }

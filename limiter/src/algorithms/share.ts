@@ -1,4 +1,4 @@
-// Sets the state in which a node's share of a limit begins when Redis no longer decides. Where the node knows that Redis has just
+// Computes a node's share of a limit, and the state in which it begins when Redis no longer decides. Where the node knows that Redis has just
 // been counting, the share does not begin full, but as if the node had used it evenly until then. So a bucket begins empty and
 // refills at the share's rate, and the units of a sliding window come back as a full one's would.
 //
@@ -7,9 +7,10 @@
 // decision. When one outage ends and another begins, the share begins again where Redis left off.
 
 import type { CounterState, Ring } from "./counter-state.ts";
-import { admits, charge, type Rate } from "./rate.ts";
-import type { SlidingWindow } from "./sliding-window.ts";
-import { owesAtLeast } from "./token-bucket.ts";
+import { leakyBucket } from "./leaky-bucket.ts";
+import { admits, capacity, charge, type Rate } from "./rate.ts";
+import { type SlidingWindow, slidingOf } from "./sliding-window.ts";
+import { owesAtLeast, tokenBucket } from "./token-bucket.ts";
 
 /** What a node knows of a counter in Redis, by the node's own clock, in µs since the epoch. */
 export interface LastKnown {
@@ -19,6 +20,25 @@ export interface LastKnown {
   readonly nothingUntilUs: number;
   /** Names of the policy's limits that this applies to. Undefined: all of them. */
   readonly limits: readonly string[] | undefined;
+}
+
+/**
+ * Returns one of `shares` equal shares of a rate: what a node may admit alone while Redis does not decide. The share of a fixed
+ * window is a bucket that holds and refills as much, because a short outage that touches two windows would give one share for
+ * each.
+ *
+ * @param cost what one request takes; a share has room for at least one request, or it would refuse them all
+ */
+export function shareOf(rate: Rate, shares: number, cost: number): Rate {
+  const share = Math.floor(rate.quota / shares);
+  if (rate.algorithm === "token-bucket" || rate.algorithm === "fixed-window") {
+    const burst = Math.floor(capacity(rate) / shares);
+    return tokenBucket(Math.max(1, share), rate.windowUs, Math.max(cost, burst));
+  }
+  if (rate.algorithm === "leaky-bucket") {
+    return leakyBucket(Math.max(1, share), rate.windowUs, Math.max(cost, Math.floor(rate.burst / shares)) - 1);
+  }
+  return slidingOf(rate.algorithm, Math.max(cost, share), rate.windowUs, rate.tickUs, rate.ticks);
 }
 
 /** A window that is used evenly is represented by this many charges. */

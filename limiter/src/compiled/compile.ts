@@ -21,6 +21,7 @@ import { rateLimitPolicyItem } from "../response-headers.ts";
 import type { PolicyBans } from "./bans.ts";
 import { counterPrefix, counterSuffix } from "./counter-key.ts";
 
+/** It never changes. What a part of the gateway keeps beside it is in a weak table of that part. */
 export interface CompiledPolicy {
   readonly app: string;
   readonly policy: Policy;
@@ -44,10 +45,6 @@ export interface CompiledPolicy {
   readonly headers: readonly CompiledHeader[];
   /** True if the policy is enforced, by rejection, for every candidate: it is decided without further checks. */
   readonly fastPath: boolean;
-  /** Decisions since the counts were last collected. */
-  readonly counts: DecisionCounts;
-  /** The same policy at other costs than its own, once there were any. */
-  byCost?: CostMemory;
   /** Undefined: none. */
   readonly overrides: CompiledOverrides | undefined;
   /** Undefined: none. */
@@ -66,26 +63,6 @@ export interface CompiledExempt {
   readonly patterns: KeyPatterns;
 }
 
-/** The same policy at other costs; only `atCost` uses it. */
-export interface CostMemory {
-  count: number;
-  readonly policies: Record<number, CompiledPolicy>;
-}
-
-/** Decisions by result. Each policy has its own numbers, so that counting needs no lookup. */
-export interface DecisionCounts {
-  allowed: number;
-  refused: number;
-  "shadow-refused": number;
-  degraded: number;
-  /** True if the policy is among those whose counts wait to be collected. */
-  pending: boolean;
-}
-
-export function noDecisions(): DecisionCounts {
-  return { allowed: 0, refused: 0, "shadow-refused": 0, degraded: 0, pending: false };
-}
-
 export interface CompiledHeader {
   /** In lower case. */
   readonly name: string;
@@ -98,17 +75,11 @@ export interface CompiledLimit {
   readonly counterSuffix: string;
   /** The prefix and the suffix of the counters' keys. They tell this limit's counters from those of all other limits. */
   readonly counterFamily: string;
-  /** What a store's own keys of these counters begin with. The store sets it, once. */
-  cellPrefix?: string;
-  /** The limit's numbers in the form in which a store sends them. The store sets it, once. */
-  numberTexts?: NumberTexts;
   /**
    * For an override's own limits: the override's key. Undefined: the limit is the policy's. Different owners never share cells.
    */
   readonly owner?: string | undefined;
 }
-
-export type NumberTexts = readonly [quota: string, windowUs: string, size: string];
 
 /** The same policy for particular key values. */
 export interface CompiledOverrides {
@@ -148,7 +119,6 @@ export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, ba
       bans === undefined &&
       policy.mode === "enforce" &&
       policy.onLimit.action === "reject",
-    counts: noDecisions(),
     overrides: undefined,
     bans,
     exempt: policy.exempt === undefined ? undefined : compileExempt(policy.key, policy.exempt),
@@ -219,7 +189,6 @@ function compileOverrides(compiled: CompiledPolicy, overrides: readonly Override
       limits: own,
       store: storeOf(policy, own),
       policyHeader: policyHeaderOf(own),
-      byCost: noCosts(),
     });
   }
   return { patterns: indexKeyPatterns(policy.key, keys), policies };
@@ -243,13 +212,6 @@ function policyHeaderOf(limits: readonly CompiledLimit[]): string {
   return limits.map(({ name, rate }) => rateLimitPolicyItem(name, rate)).join(", ");
 }
 
-function noCosts(): CostMemory {
-  return { count: 0, policies: emptyTable() };
-}
-
-/** How many costs of one policy are remembered: more than honest clients state, and a bound for what a hostile one can state. */
-const mostCostsRemembered = 256;
-
 /**
  * Returns the policy for a request of this cost, with which the request is both decided and refunded: `policy.cost` is what the
  * request stated. It shares its list of limits with the original policy, so that stores recognize the counters.
@@ -257,17 +219,7 @@ const mostCostsRemembered = 256;
  * @param cost the result of `costFrom`
  */
 export function atCost(policy: CompiledPolicy, cost: number): CompiledPolicy {
-  if (cost === policy.policy.cost) return policy;
-  const byCost = policy.byCost ?? noCosts();
-  policy.byCost = byCost;
-  const known = byCost.policies[cost];
-  if (known !== undefined) return known;
-  const priced = { ...policy, policy: { ...policy.policy, cost } };
-  if (byCost.count < mostCostsRemembered) {
-    byCost.policies[cost] = priced;
-    byCost.count += 1;
-  }
-  return priced;
+  return cost === policy.policy.cost ? policy : { ...policy, policy: { ...policy.policy, cost } };
 }
 
 function setOf(texts: readonly string[]): Record<string, boolean> {

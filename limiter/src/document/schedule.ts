@@ -28,14 +28,6 @@ export interface CompiledSchedule {
   readonly transitions: readonly ZoneTransition[];
   /** In seconds of the week, which begins on Monday. No span passes the end of the week. */
   readonly spans: readonly Span[];
-  /** The last answer; the gateway keeps it here. */
-  answer?: ScheduleAnswer;
-}
-
-export interface ScheduleAnswer {
-  readonly open: boolean;
-  readonly fromSeconds: number;
-  readonly untilSeconds: number;
 }
 
 interface Span {

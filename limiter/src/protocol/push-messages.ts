@@ -1,5 +1,6 @@
-// The snapshot as the control plane sends it to a gateway and as the gateway keeps it on disk: every policy at one revision, who
-// is banned, and who may use the check API.
+// The push protocol: the messages of both sides. The control plane sends a snapshot, which the gateway also keeps on disk (every
+// policy at one revision, who is banned, and who may use the check API), and orders about counters. The gateway says hello, which
+// revision it has applied or refused, and how it fares.
 
 import type { SnapshotBan } from "../compiled/bans.ts";
 import type { Zones } from "../document/schedule.ts";

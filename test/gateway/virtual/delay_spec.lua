@@ -11,13 +11,13 @@ end
 local function counted(world, number)
   local worker = world.workers[number or 1]
   return {
-    lines = worker.inner("gateway.src.charging.delay", "lines"),
+    queues = worker.inner("gateway.src.charging.delay", "queues"),
     waitingFor = worker.inner("gateway.src.charging.delay", "waitingFor"),
     waiting = worker.inner("gateway.src.charging.waiting-requests", "waiting"),
   }
 end
 
-local nobody = { lines = {}, waitingFor = {}, waiting = 0 }
+local nobody = { queues = {}, waitingFor = {}, waiting = 0 }
 local steady = bucket("10/1s", 1)
 
 for _, scope in ipairs({ "node", "cluster" }) do

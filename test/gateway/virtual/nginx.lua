@@ -129,6 +129,7 @@ end
 
 local interrupted, waits, exits, redirects = {}, {}, {}, {}
 local levels = { STDERR = 0, EMERG = 1, ALERT = 2, CRIT = 3, ERR = 4, WARN = 5, NOTICE = 6, INFO = 7, DEBUG = 8 }
+local base64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 local mostPendingTimers = 1024
 local mostLooks = 2000
 -- What the machine's stopwatch says when a world begins.
@@ -465,7 +466,7 @@ local function newWorker(world, number)
     return ("%08x"):format(realBit.tobit(#text * 2654435761 + (text:byte(-1) or 0)) % 4294967296):rep(4)
   end
 
-  -- None of the world's keys is secret, but two of them must not have the same hash.
+  -- None of the world's keys is secret, but two of them must not have the same hash, and hashes must be spread.
   function ngx.sha1_bin(text)
     local one, other = 5381, 52711
     for i = 1, #text do
@@ -473,11 +474,31 @@ local function newWorker(world, number)
       one = (one * 33 + byte) % 4294967296
       other = (other * 31 + byte) % 4294967291
     end
-    return ("%08x%08x%04x"):format(one, other, #text % 65536)
+    local bytes = {}
+    for i = 1, 20 do
+      one, other = (other * 48271 + i) % 4294967296, (one * 69621 + other) % 4294967291
+      bytes[i] = string.char(math.floor(one / 65536) % 256)
+    end
+    return table.concat(bytes)
   end
 
   function ngx.encode_base64(text)
-    return (text:gsub("[^%w]", "_"))
+    local digits = {}
+    for i = 1, #text, 3 do
+      local a, b, c = text:byte(i, i + 2)
+      local bits = (a * 256 + (b or 0)) * 256 + (c or 0)
+      for shift = 3, 0, -1 do
+        local place = math.floor(bits / 64 ^ shift) % 64 + 1
+        digits[#digits + 1] = base64:sub(place, place)
+      end
+      if not c then
+        digits[#digits] = "="
+      end
+      if not b then
+        digits[#digits - 1] = "="
+      end
+    end
+    return table.concat(digits)
   end
 
   function ngx.escape_uri(text)

@@ -47,14 +47,19 @@ function support.with(fields, more)
   return all
 end
 
+-- Has Redis know all scripts, as if they had been run before.
+function support.knowScripts(redis)
+  for _, script in pairs(dofile("gateway/dist/sluice_redis_scripts.lua")) do
+    redis.known[script.sha1] = true
+  end
+end
+
 -- A world whose workers have begun: the epoch is known, scripts are loaded unless `options.cold`.
 function support.world(options)
   local world = nginx.world(options)
   world.run(20)
   if world.redis and not options.cold then
-    for _, script in pairs(dofile("gateway/dist/sluice_redis_scripts.lua")) do
-      world.redis.known[script.sha1] = true
-    end
+    support.knowScripts(world.redis)
   end
   if world.redis then
     world.redis.calls = {}

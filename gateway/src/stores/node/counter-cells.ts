@@ -16,11 +16,11 @@ import { type Counter, newCounter } from "../../../../limiter/src/algorithms/cha
 import { type CounterState, type Ring, wrap } from "../../../../limiter/src/algorithms/counter-state.ts";
 import { keepsEntries, lifetimeUs, type Rate } from "../../../../limiter/src/algorithms/rate.ts";
 import { needsRing, type SlidingWindow } from "../../../../limiter/src/algorithms/sliding-window.ts";
-import { shared, sharing } from "../../../../limiter/src/basics/sharing.ts";
 import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
 import { countEvent } from "../../metrics/counts.ts";
 import { ffi } from "../../runtime/packed-memory.ts";
 import { countersDict, overflowDict } from "../../runtime/shared-memory.ts";
+import { weakTable } from "../../runtime/weak-table.ts";
 import { isCalm, overflowMayGrow, takeFromReserve } from "./counter-memory.ts";
 import { loadPacked, savePacked } from "./packed-cells.ts";
 
@@ -74,8 +74,8 @@ const bytesInFirstCell = headNumbers * bytesPerNumber + entriesInFirstCell * byt
 /** The bytes that the dict takes for a cell besides its key and value. */
 const cellBytes = 68;
 
-/** By counter family. Limits that were edited but keep their counters have the same family. */
-const familyCharacters = sharing<string>();
+/** What the keys of a limit's counters begin with. */
+const prefixes = weakTable<CompiledLimit, string>();
 /** A log without entries: moment and count. */
 const emptyLog = string.rep("\0", loneHeadNumbers * bytesPerNumber);
 /** Length of the characters for the counter's family. */
@@ -103,7 +103,7 @@ export function newCellCounter(): CellCounter {
 }
 
 export function counterKey(limit: CompiledLimit, keyValues: string): string {
-  return (limit.cellPrefix ?? newPrefix(limit)) + keyValues;
+  return (prefixes.get(limit) ?? newPrefix(limit)) + keyValues;
 }
 
 /** Returns the dict that holds the counter. */
@@ -117,10 +117,9 @@ export function emptyCell({ algorithm }: Rate): string | number {
 }
 
 function newPrefix(limit: CompiledLimit): string {
-  const family = limit.counterFamily;
-  const characters = shared(familyCharacters, family, () => ngx.encode_base64(string.sub(ngx.sha1_bin(family), 1, 12)));
-  limit.cellPrefix = characters;
-  return characters;
+  const prefix = ngx.encode_base64(string.sub(ngx.sha1_bin(limit.counterFamily), 1, 12));
+  prefixes.set(limit, prefix);
+  return prefix;
 }
 
 /**

@@ -1,21 +1,27 @@
 // Numbers as scripts are given them: as text.
 
-import type { CompiledLimit, NumberTexts } from "../../../../limiter/src/compiled/compile.ts";
+import type { Rate } from "../../../../limiter/src/algorithms/rate.ts";
+import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
 import { scriptNumbers } from "../../../../limiter/src/protocol/redis-keys.ts";
+import { weakTable } from "../../runtime/weak-table.ts";
+
+type NumberTexts = readonly [quota: string, windowUs: string, size: string];
+
+const numberTexts = weakTable<Rate, NumberTexts>();
 
 /** Adds what every script is given about a counter: quota, window in µs, burst or precision, cost. */
-export function pushNumbers(args: string[], limit: CompiledLimit, cost: number): void {
-  const numbers = limit.numberTexts ?? textsOf(limit);
+export function pushNumbers(args: string[], { rate }: CompiledLimit, cost: number): void {
+  const numbers = numberTexts.get(rate) ?? textsOf(rate);
   args.push(numbers[0]);
   args.push(numbers[1]);
   args.push(numbers[2]);
   args.push(cost === 1 ? "1" : whole(cost));
 }
 
-function textsOf(limit: CompiledLimit): NumberTexts {
-  const [quota, windowUs, size] = scriptNumbers(limit.rate);
+function textsOf(rate: Rate): NumberTexts {
+  const [quota, windowUs, size] = scriptNumbers(rate);
   const texts: NumberTexts = [whole(quota), whole(windowUs), whole(size)];
-  limit.numberTexts = texts;
+  numberTexts.set(rate, texts);
   return texts;
 }
 

@@ -1,6 +1,7 @@
 // What one node of the fleet may spend of a cluster policy by itself, while Redis does not decide.
 
-import { capacity, shareOf } from "../../../../limiter/src/algorithms/rate.ts";
+import { capacity } from "../../../../limiter/src/algorithms/rate.ts";
+import { shareOf } from "../../../../limiter/src/algorithms/share.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import { liveGateways } from "../../snapshot/live-gateways.ts";
 

@@ -1,0 +1,7 @@
+// What parts of the gateway keep beside compiled policies, limits and schedules, which never change. The collector removes an entry
+// together with its key, so that nothing is left of policies that are gone.
+
+/** A table whose values must not refer to their keys. */
+export function weakTable<Key extends object, Value>(): LuaTable<Key, Value | undefined> {
+  return setmetatable(new LuaTable<Key, Value | undefined>(), { __mode: "k" });
+}
