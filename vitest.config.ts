@@ -1,5 +1,5 @@
 // Three kinds of tests, one kind after the other. Units compute: as many files at once as there are processors. Those of
-// the system mostly wait, and have time: two files at once, each with servers of its own. Those that measure start the
+// the system mostly wait, and have time: three files at once, each with servers of its own. Those that measure start the
 // whole system and count what happens within a second, or measure how long something took: one file at a time.
 
 import { availableParallelism } from "node:os";
@@ -9,42 +9,51 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 /** Whatever else is in test/e2e/ measures: a file comes here when nothing in it depends on how busy the machine is. */
 const unhurried = [
   "abuse",
+  "bans",
   "batcher",
+  "both-paths",
+  "callers-tokens",
   "check-api",
   "check-api-outages",
-  "callers-tokens",
+  "costly-requests",
   "counter-cells",
+  "counters",
   "debugging-answer",
+  "edited-under-load",
+  "files-on-disk",
   "first-policy",
+  "full-disk",
   "key-lock",
   "key-parts",
   "key-spellings",
+  "malformed-push",
+  "marks-and-keys",
   "matching",
-  "files-on-disk",
-  "full-disk",
+  "metrics",
   "metrics-of-many",
   "missing-log-phase",
-  "malformed-push",
   "openresty-names",
   "outages",
-  "oversize-snapshot",
   "overflow",
+  "oversize-snapshot",
   "own-nginx",
   "policy-applicability",
   "push-tls",
+  "realms",
   "redis-cluster",
   "redis-sign-in",
   "redis-tls",
   "response-bytes",
   "response-headers",
+  "restored-database",
   "secrets",
   "shadow-log",
   "snapshot-on-disk",
   "something-missing",
   "stopping",
   "too-many-wait",
-  "worker-memory",
   "worked-cases",
+  "worker-memory",
 ].map((name) => `test/e2e/${name}.test.ts`);
 
 /** Starts the system, and expects nothing of the clock but what repeats. */
@@ -86,7 +95,8 @@ export default defineConfig({
           ...ofTheSystem,
           name: "system",
           include: ["test/control-plane/**/*.test.ts", fuzzers, ...unhurried],
-          maxWorkers: 2,
+          // Each takes a quarter to two thirds of a processor, so three take two processors.
+          maxWorkers: Math.max(3, Math.ceil(1.5 * availableParallelism())),
           sequence: { groupOrder: 1 },
         },
       },

@@ -40,7 +40,8 @@ export function renderNginxConfig(settings: Settings, nginx: Nginx): string {
     SLUICE_UPSTREAM_ADDRESS: upstreamAddress(settings),
     SLUICE_LUA_DIR: gatewayDist,
     SLUICE_GATEWAY_DIR: settings.gatewayDir,
-    SLUICE_TRUST: existsSync(certificates) ? `lua_ssl_trusted_certificate ${certificates};` : "",
+    SLUICE_TRUST:
+      connectsByTls(settings) && existsSync(certificates) ? `lua_ssl_trusted_certificate ${certificates};` : "",
     SLUICE_RESOLVER: resolverDirective(readResolvConf()),
   };
   const text = readFileSync(template, "utf8");
@@ -57,6 +58,11 @@ export function renderNginxConfig(settings: Settings, nginx: Nginx): string {
     }
     return value;
   });
+}
+
+/** Returns whether certificates are needed. It takes nginx 0.3 s of CPU to read them, at each start and reload. */
+function connectsByTls({ controlUrl, redisUrl }: Settings): boolean {
+  return controlUrl.startsWith("https:") || redisUrl?.startsWith("rediss") === true;
 }
 
 /**

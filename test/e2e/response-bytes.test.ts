@@ -149,7 +149,7 @@ describe.each(gateways)("by $name, a response", ({ scope, workers }) => {
   const left = (path: string, headers = {}) => get(`${path}/0`, headers, "HEAD");
   /** Waits until the charge shows: responses are charged a moment after they have been sent. */
   const settled = (path: string, remaining: number, headers = {}) =>
-    expect.poll(async () => (await left(path, headers)).remaining).toBe(remaining);
+    expect.poll(async () => (await left(path, headers)).remaining, { interval: 10 }).toBe(remaining);
 
   it("is charged when it has been sent: 10 MB a minute in blocks of 5 s, and an excess must be paid first", async () => {
     clock.set(fullHour);
@@ -344,7 +344,7 @@ const refusals = [
 ] as const;
 
 describe.each(refusals)("while Redis answers, but takes no writes because it $what", ({ begin, end }) => {
-  const within = { timeout: 5000 };
+  const within = { timeout: 5000, interval: 10 };
   let own: RedisServer;
   let gateway: LoneGateway;
   beforeAll(async () => {

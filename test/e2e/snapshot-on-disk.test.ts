@@ -10,6 +10,7 @@ import { ControlPlaneDouble } from "../fixtures/control-plane-double.ts";
 import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway } from "../fixtures/lone-gateway.ts";
 import { ask } from "../fixtures/requests.ts";
+import { withShortPauses } from "../fixtures/short-pauses.ts";
 import { until } from "../fixtures/system.ts";
 
 const policies = (quota: number) => [
@@ -23,12 +24,16 @@ let texts: { newest: string; former: string };
 beforeAll(async () => {
   const port = await freePort();
   const control = new ControlPlaneDouble(port);
-  gateway = await LoneGateway.start({ env: { SLUICE_CONTROL_URL: `http://127.0.0.1:${port}` }, policies: undefined });
+  gateway = await LoneGateway.start({
+    env: { SLUICE_CONTROL_URL: `http://127.0.0.1:${port}` },
+    policies: undefined,
+    edit: (config) => withShortPauses(config),
+  });
   newest = join(gateway.snapshotDir, "snapshot.json");
   former = join(gateway.snapshotDir, "snapshot-former.json");
   await control.push(policies(5), []);
-  // Once it is on disk for good, the next snapshot makes it the former one.
-  await sleep(2500);
+  // Once it is on disk for good, after 0.1 s here, the next snapshot makes it the former one.
+  await sleep(800);
   await control.push(policies(7), []);
   await until("the former one is kept", 5000, () => statSync(former, { throwIfNoEntry: false }) !== undefined);
   await control.stop();

@@ -4,12 +4,13 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { freePort } from "../fixtures/free-ports.ts";
 import { LoneGateway, type LoneGatewayOptions } from "../fixtures/lone-gateway.ts";
 import { ask, askAtOnce } from "../fixtures/requests.ts";
+import { withShortPauses } from "../fixtures/short-pauses.ts";
 import { gatewayToken, System, until } from "../fixtures/system.ts";
+import { TcpProxy } from "../fixtures/tcp-proxy.ts";
 
 let system: System;
 let gateway: LoneGateway | undefined;
@@ -57,7 +58,10 @@ describe("a gateway with a wrong token", () => {
   const wrong = "a-token-that-nobody-gave-to-gateways";
 
   it("is reported once in its own log and in the control plane's, and nothing else obscures it", async () => {
-    await start({ SLUICE_GATEWAY_TOKEN: wrong });
+    const proxy = await TcpProxy.start(Number(new URL(system.controlUrl).port));
+    onTestFinished(() => proxy.refuse());
+    const env = { SLUICE_GATEWAY_TOKEN: wrong, SLUICE_CONTROL_URL: `http://127.0.0.1:${proxy.port}` };
+    await start(env, { edit: (config) => withShortPauses(config) });
     await until("the gateway says it", 5000, () => linesWith(gateway?.log ?? "", /\(401\)/).length > 0);
     const [said] = linesWith(gateway?.log ?? "", /\(401\)/);
     expect(said).toMatch(
@@ -71,7 +75,8 @@ describe("a gateway with a wrong token", () => {
       reason: "The token is unknown.",
     });
     // It tries again and again, which is no reason for a line each time.
-    await sleep(3000);
+    const before = proxy.accepted;
+    await until("it has tried ten times more", 20_000, () => proxy.accepted >= before + 10);
     expect(linesWith(system.controlPlaneOutput, /The token is unknown/)).toHaveLength(1);
     expect(linesWith(gateway?.log ?? "", /\(401\)/)).toHaveLength(1);
     expect(gateway?.log).not.toContain("RSV");
@@ -161,7 +166,7 @@ describe("before the first snapshot, healthz", () => {
   it("is 503 with SLUICE_REQUIRE_SNAPSHOT until there is one, and requests pass meanwhile", async () => {
     const env = { SLUICE_GATEWAY_TOKEN: gatewayToken, SLUICE_REQUIRE_SNAPSHOT: "true" };
     await system.stopControlPlane();
-    await start(env, { ...withoutSnapshot, workers: 2 });
+    await start(env, { ...withoutSnapshot, workers: 2, edit: (config) => withShortPauses(config) });
     expect(await health()).toEqual({ status: 503, body: none });
     // The upstream here answers 404 to a path that it does not know.
     expect((await ask(`${gateway?.url}/anything`)).status).toBe(404);

@@ -365,11 +365,11 @@ test("a library function that is used in a loop is looked up once", () => {
 });
 
 test("more locals than Lua allows at once are put in blocks", () => {
-  const sums = Array.from({ length: 300 }, (_, i) => `redis.call("S", weigh(n + ${i}));`).join("\n");
+  const sums = Array.from({ length: 150 }, (_, i) => `redis.call("S", weigh(n + ${i}));`).join("\n");
   const weigh =
     "function weigh(n: number): number { const a = n * 2; const b = a % 7; if (a > 20) return redis.call('BIG', a, b, a, b); return a + b + a * b; }";
   expect(run(script(weigh, `const n = tonumber(argv[0]) as number;\n${sums}\nreturn n;`)).calls.length).toBeGreaterThan(
-    300,
+    150,
   );
 });
 

@@ -117,14 +117,14 @@ describe("when Redis loses", () => {
     test(what, async () => {
       const tested = await product(limiter);
       let broken = 0;
-      for (let number = 0; number < 2_000; number++) {
+      for (let number = 0; number < 1_000; number++) {
         const policy = policies[number % policies.length] as readonly Limit[];
         const world = new World(tested, policy, seeded(seed + number));
         for (let step = 0; step < 200; step++) world.step();
         expect(world.excess).toBeLessThanOrEqual(0);
         const atRisk = lose(world);
         for (let step = 0; step < 200; step++) world.step();
-        expect(world.excess).toBeLessThanOrEqual(atRisk);
+        if (world.excess > atRisk) expect(world.excess).toBeLessThanOrEqual(atRisk);
         if (world.excess > 0) broken += 1;
       }
       expect(broken).toBeGreaterThan(0);

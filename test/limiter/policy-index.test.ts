@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { type CompiledPolicy, compilePolicy } from "../../limiter/src/compiled/compile.ts";
 import { candidates, indexPolicies, meets, type PolicyIndex } from "../../limiter/src/index/policy-index.ts";
+import { cpuMs } from "./cpu-time.ts";
 import { policyNamed } from "./policies.ts";
 import { inJavaScript } from "./regexes.ts";
 
@@ -208,10 +209,10 @@ describe("an index of 10,000 policies", () => {
 
   /** @returns how long making the index and a request's first answer from it take */
   const elapsedMs = (policies: readonly CompiledPolicy[], request: Request, names: readonly string[]) => {
-    const startMs = performance.now();
+    const startMs = cpuMs();
     const index = indexPolicies(policies);
     const first = namesMet(index, request);
-    const elapsed = performance.now() - startMs;
+    const elapsed = cpuMs() - startMs;
     expect(first).toEqual(names);
     expect(namesMet(index, request)).toEqual(names);
     return elapsed;
@@ -252,14 +253,16 @@ describe("an index of 10,000 policies", () => {
       paths: [`/p${Math.floor(i / 1_000)}`, `/p${Math.floor(i / 1_000)}/*`],
     }));
     policies.push(compiled("any-books", { paths: ["/p3/books"] }));
-    const startMs = performance.now();
+    const startMs = cpuMs();
     const index = indexPolicies(policies);
-    expect(performance.now() - startMs).toBeLessThan(500);
+    expect(cpuMs() - startMs).toBeLessThan(500);
     for (let i = 0; i < count; i++) {
       const host = `h${i % 1_000}.example.com`;
       const path = `/p${Math.floor(i / 1_000)}`;
-      expect(candidates(index, host, path).map(nameOf)).toEqual([`p${i}`]);
-      expect(candidates(index, host, `${path}/x`).map(nameOf)).toEqual([`p${i}`]);
+      for (const asked of [path, `${path}/x`]) {
+        const found = candidates(index, host, asked).map(nameOf);
+        if (found.join() !== `p${i}`) expect(found).toEqual([`p${i}`]);
+      }
     }
     expect(candidates(index, "h5.example.com", "/p3/books").map(nameOf)).toEqual(["any-books", "p3005"]);
     expect(candidates(index, "other", "/p3/books").map(nameOf)).toEqual(["any-books"]);
@@ -274,9 +277,9 @@ describe("an index of 10,000 policies", () => {
         ),
       );
       const times = Array.from({ length: 20 }, () => {
-        const startMs = performance.now();
+        const startMs = cpuMs();
         for (let i = 0; i < 10_000; i++) candidates(index, "h7", i % 2 === 0 ? "/api/7/books" : "/exact/7");
-        return performance.now() - startMs;
+        return cpuMs() - startMs;
       });
       return Math.min(...times);
     };
@@ -311,8 +314,9 @@ describe("what an index keeps", () => {
     let most = 0;
     for (let i = 0; i < 1_000; i++) {
       const found = candidates(index, "", `/${i % 500}`);
-      expect(found).toHaveLength(3_001);
-      expect(found[3_000]?.policy.name).toBe(`path-${i % 500}`);
+      const last = found[3_000]?.policy.name;
+      if (found.length !== 3_001 || last !== `path-${i % 500}`)
+        expect([found.length, last]).toEqual([3_001, `path-${i % 500}`]);
       most = Math.max(most, kept(index));
     }
     expect(most).toBeGreaterThan(900_000);
@@ -322,9 +326,9 @@ describe("what an index keeps", () => {
   test("costs no more for a host with very many dots", () => {
     const index = indexPolicies([compiled("below", { hosts: ["*.example.com"] })]);
     const host = `${"a.".repeat(500_000)}example.com`;
-    const startMs = performance.now();
+    const startMs = cpuMs();
     expect(candidates(index, host, "/").map(nameOf)).toEqual(["below"]);
-    expect(performance.now() - startMs).toBeLessThan(50);
+    expect(cpuMs() - startMs).toBeLessThan(50);
   });
 });
 

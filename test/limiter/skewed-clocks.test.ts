@@ -71,7 +71,7 @@ for (const algorithm of everyAlgorithm) {
               ofBoth += 1;
               admitted.push({ us, cost: 1 });
             }
-            expect(shared.state.stepped).toBe(false);
+            if (shared.state.stepped) expect.fail("a clock behind was taken for a step");
           }
           expect(minted(limit, admitted)).toBe(0);
           expect(ofBoth).toBeLessThanOrEqual(ofAhead);
@@ -106,7 +106,7 @@ for (const algorithm of everyAlgorithm) {
         const clockUs = isBehind ? nowUs - behindUs : nowUs;
         shownUs = Math.max(shownUs, clockUs);
         if (counter.allows(clockUs, cost)) admitted.push({ us: shownUs, cost });
-        expect(counter.state.stepped).toBe(false);
+        if (counter.state.stepped) expect.fail("a clock behind was taken for a step");
       }
       return admitted;
     }

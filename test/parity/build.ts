@@ -8,6 +8,7 @@ import { join, resolve } from "node:path";
 import * as tstl from "typescript-to-lua";
 import { build as bundle, type Rollup } from "vite";
 import type { Break } from "./breaks.ts";
+import type { RuntimeName } from "./runtimes.ts";
 
 export const project = resolve(import.meta.dirname, "../..");
 
@@ -17,14 +18,15 @@ export interface Build {
   /** The traces in Lua, one module per file. */
   readonly luaDir: string;
   readonly trace: string;
+  /** Empty if no browser plays. */
   readonly browserScript: string;
   remove(): void;
 }
 
 /** @param broken the break to make first; undefined: none, and `gateway/dist` is used as it is */
-export async function build(broken: Break | undefined): Promise<Build> {
+export async function build(broken: Break | undefined, runtimes: readonly RuntimeName[]): Promise<Build> {
   const directory = mkdtempSync(join(tmpdir(), "sluice-parity-"));
-  const root = broken === undefined ? project : brokenCopy(directory, broken);
+  const root = broken === undefined ? project : brokenCopy(directory, broken, runtimes);
   const luaDir = join(directory, "lua");
   mkdirSync(luaDir);
   const lua = tracesInLua(root);
@@ -33,12 +35,12 @@ export async function build(broken: Break | undefined): Promise<Build> {
     root,
     luaDir,
     trace: lua.get("trace") as string,
-    browserScript: await browserBundle(root),
+    browserScript: runtimes.includes("browser") ? await browserBundle(root) : "",
     remove: () => rmSync(directory, { recursive: true }),
   };
 }
 
-function brokenCopy(directory: string, { file, line, becomes }: Break): string {
+function brokenCopy(directory: string, { file, line, becomes }: Break, runtimes: readonly RuntimeName[]): string {
   const root = join(directory, "broken");
   mkdirSync(root);
   for (const part of ["limiter", "gateway", "test/parity", "test/gateway", "tsconfig.base.json", "package.json"]) {
@@ -52,7 +54,9 @@ function brokenCopy(directory: string, { file, line, becomes }: Break): string {
   const parts = readFileSync(path, "utf8").split(line);
   if (parts.length !== 2) throw new Error(`${file}: expected one line with "${line}", got ${parts.length - 1}`);
   writeFileSync(path, parts.join(becomes));
-  execFileSync(process.execPath, [join(root, "gateway/build/build.ts")], { cwd: root, stdio: "pipe" });
+  const command = [join(root, "gateway/build/build.ts")];
+  if (!runtimes.includes("redis") && !runtimes.includes("lua5.1")) command.push("--without-redis-scripts");
+  execFileSync(process.execPath, command, { cwd: root, stdio: "pipe" });
   return root;
 }
 

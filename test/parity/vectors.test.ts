@@ -10,7 +10,7 @@ let built: Build;
 
 beforeAll(async () => {
   await requireGatewayBuild();
-  built = await build(undefined);
+  built = await build(undefined, runtimeNames);
 });
 
 afterAll(() => built?.remove());
