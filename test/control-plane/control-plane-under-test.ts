@@ -1,12 +1,12 @@
 // A real control plane in a directory of its own, on a free port, with an HTTP client for it.
 
 import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { FastifyInstance } from "fastify";
 import { onTestFinished } from "vitest";
 import { buildControlPlane, type Surroundings } from "../../control-plane/src/app.ts";
 import { readConfiguration } from "../../control-plane/src/configuration.ts";
+import { memoryDir } from "../fixtures/memory-dir.ts";
 
 export const adminToken = "test-admin-token-0123456789";
 export const gatewayToken = "test-gateway-token-0123456789";
@@ -38,7 +38,7 @@ export interface Running {
 
 /** Makes a directory that is deleted after the test. */
 export async function temporaryDir(): Promise<string> {
-  const dir = await mkdtemp(join(tmpdir(), "sluice-control-"));
+  const dir = await mkdtemp(join(memoryDir, "sluice-control-"));
   onTestFinished(() => rm(dir, { recursive: true, force: true }));
   return dir;
 }
