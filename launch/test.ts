@@ -1,6 +1,6 @@
 // `npm test`: sets everything up, runs every suite, and prints one line with the totals. A suite that cannot run counts as
 // failed, and so does a run without any test.
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
@@ -14,12 +14,19 @@ interface Outcome {
   readonly failed: number;
 }
 
+interface VitestOutcome extends Outcome {
+  readonly files: readonly TestFile[];
+}
+
 const mostSlowest = 10;
+const args = process.argv.slice(2);
+const running = new Set<ChildProcess>();
 
 try {
   await requireSystemPackages("test", readSettings(process.env).nginx);
   await requireGatewayBuild();
-  const outcomes = [await lint(), await vitest(), await busted()];
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(signal, endAll);
+  const outcomes = await allSuites();
   const passed = outcomes.reduce((sum, outcome) => sum + outcome.passed, 0);
   const failed = outcomes.reduce((sum, outcome) => sum + outcome.failed, 0);
   process.stdout.write(`${passed} passed, ${failed} failed\n`);
@@ -28,39 +35,60 @@ try {
   fail(error);
 }
 
+/** Tests that measure run alone. The others leave the processors time, which style, types and Lua take. */
+async function allSuites(): Promise<Outcome[]> {
+  // A caller who names projects wants no others.
+  if (args.some((arg) => arg.startsWith("--project")))
+    return [await lint(), await busted(), await vitest("vitest", [])];
+  const beside = vitest("vitest: units and system", ["--project=units", "--project=system"]);
+  const [first, ...others] = await Promise.all([beside, lint(beside), busted(beside)]);
+  const last = await vitest("vitest: measured", ["--project=measured"]);
+  say(`the slowest files:\n${slowestFiles([...first.files, ...last.files]).join("\n")}`);
+  return [first, ...others, last];
+}
+
 /** Checks style and types. It counts only if something is wrong. */
-async function lint(): Promise<Outcome> {
-  const { code } = await runSuite("style and types", "npm", ["run", "--silent", "lint"]);
+async function lint(beside?: Promise<unknown>): Promise<Outcome> {
+  const { code } = await runSuite("style and types", "npm", ["run", "--silent", "lint"], beside);
   if (code !== 0) say("style and types: failed");
   return { passed: 0, failed: code === 0 ? 0 : 1 };
 }
 
-async function vitest(): Promise<Outcome> {
+async function vitest(name: string, which: readonly string[]): Promise<VitestOutcome> {
   const directory = mkdtempSync(join(tmpdir(), "sluice-test-"));
   const report = join(directory, "vitest.json");
-  const { code } = await runSuite("vitest", process.execPath, [
+  const { code } = await runSuite(name, process.execPath, [
     join(projectDir, "node_modules/vitest/vitest.mjs"),
     "run",
     "--dir=test",
+    // If the caller names files, one of the runs may have none. A run of everything without a test fails in the end.
+    "--passWithNoTests",
+    ...which,
     "--reporter=default",
     "--reporter=json",
     `--outputFile.json=${report}`,
-    ...process.argv.slice(2),
+    ...args,
   ]);
   const counts: Report = existsSync(report) ? JSON.parse(readFileSync(report, "utf8")) : {};
   rmSync(directory, { recursive: true });
-  say(`the slowest files:\n${slowestFiles(counts.testResults ?? []).join("\n")}`);
-  return outcomeOf(code, Number(counts.numPassedTests ?? 0), Number(counts.numFailedTests ?? 0));
+  const outcome = outcomeOf(code, Number(counts.numPassedTests ?? 0), Number(counts.numFailedTests ?? 0));
+  return { ...outcome, files: counts.testResults ?? [] };
+}
+
+interface TestFile {
+  readonly name: string;
+  readonly startTime: number;
+  readonly endTime: number;
 }
 
 /** What vitest writes, as far as it is used here. Times are in ms. */
 interface Report {
   readonly numPassedTests?: number;
   readonly numFailedTests?: number;
-  readonly testResults?: readonly { readonly name: string; readonly startTime: number; readonly endTime: number }[];
+  readonly testResults?: readonly TestFile[];
 }
 
-function slowestFiles(results: NonNullable<Report["testResults"]>): string[] {
+function slowestFiles(results: readonly TestFile[]): string[] {
   const files = results.map(({ name, startTime, endTime }) => ({
     name: relative(projectDir, name),
     seconds: (endTime - startTime) / 1000,
@@ -72,18 +100,14 @@ function slowestFiles(results: NonNullable<Report["testResults"]>): string[] {
 }
 
 /** Tests the Lua that runs in nginx, under the same LuaJIT. */
-async function busted(): Promise<Outcome> {
+async function busted(beside?: Promise<unknown>): Promise<Outcome> {
   const directory = "test/gateway";
   const hasSpecs =
     existsSync(join(projectDir, directory)) &&
     readdirSync(join(projectDir, directory), { recursive: true }).some((name) => String(name).endsWith("_spec.lua"));
   if (!hasSpecs) return { passed: 0, failed: 0 };
-  const { code, output } = await runSuite("busted", "busted", [
-    "--lua=/usr/bin/luajit",
-    "-o",
-    "plainTerminal",
-    directory,
-  ]);
+  const options = ["--lua=/usr/bin/luajit", "-o", "plainTerminal", directory];
+  const { code, output } = await runSuite("busted", "busted", options, beside);
   const counts = /(\d+) success(?:es)? \/ (\d+) failures? \/ (\d+) errors?/.exec(output);
   return outcomeOf(code, Number(counts?.[1] ?? 0), Number(counts?.[2] ?? 0) + Number(counts?.[3] ?? 0));
 }
@@ -93,26 +117,50 @@ function outcomeOf(code: number, passed: number, failed: number): Outcome {
   return { passed, failed: code !== 0 && failed === 0 ? 1 : failed };
 }
 
-/** Runs one suite and shows its output. A signal ends the suite and all that it has started, and then this run. */
-function runSuite(name: string, command: string, args: string[]): Promise<{ code: number; output: string }> {
-  say(`${name} …`);
-  return new Promise((resolve, reject) => {
-    const child = spawn(command, args, { cwd: projectDir, stdio: ["ignore", "pipe", "inherit"], detached: true });
-    const endSuite = () => {
-      if (child.pid !== undefined) process.kill(-child.pid, "SIGTERM");
-      process.exit(1);
-    };
-    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(signal, endSuite);
+/**
+ * Runs one suite and shows its output.
+ *
+ * @param beside another suite, whose output is shown meanwhile: this one gets a low priority, and is shown whole at the end
+ */
+function runSuite(
+  name: string,
+  command: string,
+  options: readonly string[],
+  beside?: Promise<unknown>,
+): Promise<{ code: number; output: string }> {
+  const isLive = beside === undefined;
+  say(isLive ? `${name} …` : `${name}: meanwhile …`);
+  return new Promise((resolve) => {
+    const [program = command, ...rest] = isLive ? [command, ...options] : ["nice", "-n", "10", command, ...options];
+    const stdio = ["ignore", "pipe", isLive ? "inherit" : "pipe"] as const;
+    const child = spawn(program, rest, { cwd: projectDir, stdio: [...stdio], detached: true });
+    running.add(child);
     let output = "";
-    child.stdout.setEncoding("utf8");
-    child.stdout.on("data", (text: string) => {
-      process.stdout.write(text);
-      output = (output + text).slice(-65536);
+    for (const stream of [child.stdout, child.stderr]) {
+      stream?.setEncoding("utf8").on("data", (text: string) => {
+        if (isLive) process.stdout.write(text);
+        output += text;
+      });
+    }
+    const end = (code: number) => {
+      running.delete(child);
+      if (isLive) return resolve({ code, output });
+      const show = () => {
+        process.stdout.write(`sluice: ${name}:\n${output}`);
+        resolve({ code, output });
+      };
+      beside.then(show, show);
+    };
+    child.on("error", (error) => {
+      output += `cannot be started: ${error.message}\n`;
+      end(1);
     });
-    child.on("error", reject);
-    child.on("close", (code) => {
-      for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.off(signal, endSuite);
-      resolve({ code: code ?? 1, output });
-    });
+    child.on("close", (code) => end(code ?? 1));
   });
+}
+
+/** A signal ends each suite with all that it has started, and then this run. */
+function endAll(): void {
+  for (const { pid } of running) if (pid !== undefined) process.kill(-pid, "SIGTERM");
+  process.exit(1);
 }

@@ -33,6 +33,7 @@ import revisionRoutes from "./routes/revisions.ts";
 import templateRoutes from "./routes/templates.ts";
 import tokenRoutes from "./routes/tokens.ts";
 import { parseWait } from "./schemas/parameters.ts";
+import { compileOnce } from "./schemas/validators.ts";
 import { listLegacyApps } from "./storage/apps.ts";
 import { openDatabase } from "./storage/database.ts";
 import { DatabaseBusy, DatabaseUnwritable } from "./storage/sqlite-errors.ts";
@@ -140,7 +141,10 @@ async function buildApp(
     frameworkErrors: (error, request, reply) => void answerError(error, request, reply),
     clientErrorHandler: answerClientError,
     ajv: {
+      onCreate: compileOnce,
       customOptions: {
+        // Our schemas are constants: a test checks them, once, and not each start.
+        validateSchema: false,
         // A misspelt parameter is reported, not dropped. All problems are reported at once, with the value that caused each.
         removeAdditional: false,
         coerceTypes: true,

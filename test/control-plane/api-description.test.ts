@@ -5,6 +5,7 @@ import { Ajv } from "ajv";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { policySchema } from "../../control-plane/src/schemas/policy-schema.ts";
+import { schemasInUse } from "../../control-plane/src/schemas/validators.ts";
 import { documents, likelyDocuments } from "../fixtures/policy-documents.ts";
 import { onePerSecond, startControlPlane } from "./control-plane-under-test.ts";
 import { connectGateway } from "./gateway-double.ts";
@@ -22,6 +23,14 @@ function fieldPaths(shape: Shape, path: string): string[] {
 function at(node: unknown, steps: string[]): Record<string, unknown> | undefined {
   return steps.reduce<unknown>((inner, step) => (inner as Record<string, unknown> | undefined)?.[step], node) as never;
 }
+
+it("holds requests to schemas that are valid JSON Schemas, which no start checks", async () => {
+  await startControlPlane();
+  const ajv = new Ajv({ strict: false, formats: { wait: true } });
+  const schemas = schemasInUse();
+  expect(schemas.length).toBeGreaterThan(5);
+  for (const schema of schemas) expect([ajv.validateSchema(schema), ajv.errors]).toEqual([true, null]);
+});
 
 describe("the policy's JSON Schema", () => {
   const accepts = new Ajv({ strict: false, logger: false }).compile(policySchema);

@@ -1,6 +1,6 @@
-import { describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { addUsage } from "../../control-plane/src/storage/usage.ts";
-import { onePerSecond, type Running, startControlPlane } from "./control-plane-under-test.ts";
+import { onePerSecond, type Running, sharedControlPlane, startControlPlane } from "./control-plane-under-test.ts";
 import { connectGateway } from "./gateway-double.ts";
 
 const bans = "/apps/default/bans";
@@ -174,6 +174,13 @@ describe("an invalid ban is refused, and nothing is pushed:", () => {
   const cidr = "10.0.0.0/8";
   const key = ["a", "b"];
   const policy = "books-per-user";
+  const shared = sharedControlPlane({}, { now: () => nowMs });
+  beforeAll(async () => {
+    const { call } = shared();
+    await call("PUT", `/apps/default/policies/${policy}`, { body: byUser });
+    await call("PUT", "/apps/default/policies/by-address", { body: { ...onePerSecond, key: ["ip"] } });
+  });
+
   it.each([
     [{}, [": neither", ": none of them"]],
     [{ cidr }, [": neither"]],
@@ -201,8 +208,7 @@ describe("an invalid ban is refused, and nothing is pushed:", () => {
     [{ policy, key: ["a", "\ud800"], for: "1h" }, ['key[1]: "?"']],
     [{ policy, key: ["a", "x".repeat(257)], for: "1h" }, [`key[1]: "${"x".repeat(80)}…"`]],
   ])("%j", async (body, faults) => {
-    const { call } = await start();
-    await call("PUT", "/apps/default/policies/by-address", { body: { ...onePerSecond, key: ["ip"] } });
+    const { call } = shared();
     const answer = await call("POST", bans, { body });
     expect([answer.status, answer.body.code]).toEqual([400, "invalid-request"]);
     const reported = answer.body.errors.map(({ path, got }: { path: string; got: string }) => `${path}: ${got}`);
@@ -211,7 +217,7 @@ describe("an invalid ban is refused, and nothing is pushed:", () => {
   });
 
   it("one for an app that does not exist", async () => {
-    const { call } = await start();
+    const { call } = shared();
     for (const [method, path] of [
       ["POST", "/apps/none/bans"],
       ["GET", "/apps/none/bans"],

@@ -2,7 +2,8 @@
 
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import { expect, onTestFinished, vi } from "vitest";
+import { expect, vi } from "vitest";
+import { onFinished } from "../fixtures/side-by-side.ts";
 import { adminToken, gatewayToken, temporaryDir } from "./control-plane-under-test.ts";
 
 const main = fileURLToPath(new URL("../../control-plane/src/main.ts", import.meta.url));
@@ -12,6 +13,7 @@ export async function startProcess(env: NodeJS.ProcessEnv = {}): Promise<string>
   const child = spawn(process.execPath, [main], {
     env: {
       PATH: process.env["PATH"],
+      NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
       SLUICE_CONTROL_PORT: "0",
       SLUICE_ADMIN_TOKEN: adminToken,
       SLUICE_GATEWAY_TOKEN: gatewayToken,
@@ -20,7 +22,7 @@ export async function startProcess(env: NodeJS.ProcessEnv = {}): Promise<string>
     },
     stdio: ["ignore", "pipe", "ignore"],
   });
-  onTestFinished(() => void child.kill("SIGKILL"));
+  onFinished(() => void child.kill("SIGKILL"));
   let printed = "";
   child.stdout.on("data", (data) => (printed += data));
   const isUp = /http:\/\/127\.0\.0\.1:\d+$/m;

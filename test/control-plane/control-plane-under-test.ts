@@ -1,12 +1,13 @@
 // A real control plane in a directory of its own, on a free port, with an HTTP client for it.
 
 import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { FastifyInstance } from "fastify";
-import { onTestFinished } from "vitest";
+import { afterAll, beforeAll } from "vitest";
 import { buildControlPlane, type Surroundings } from "../../control-plane/src/app.ts";
 import { readConfiguration } from "../../control-plane/src/configuration.ts";
+import { memoryDir } from "../fixtures/memory-dir.ts";
+import { onFinished } from "../fixtures/side-by-side.ts";
 
 export const adminToken = "test-admin-token-0123456789";
 export const gatewayToken = "test-gateway-token-0123456789";
@@ -37,18 +38,52 @@ export interface Running {
 }
 
 /** Makes a directory that is deleted after the test. */
-export async function temporaryDir(): Promise<string> {
-  const dir = await mkdtemp(join(tmpdir(), "sluice-control-"));
-  onTestFinished(() => rm(dir, { recursive: true, force: true }));
+export function temporaryDir(): Promise<string> {
+  return makeDir(onFinished);
+}
+
+async function makeDir(cleanUp: CleanUp): Promise<string> {
+  const dir = await mkdtemp(join(memoryDir, "sluice-control-"));
+  cleanUp(() => rm(dir, { recursive: true, force: true }));
   return dir;
 }
 
+/** Takes what is to be done at the end, last things first. */
+type CleanUp = (step: () => Promise<void>) => void;
+
 /** Starts a control plane that stops after the test at the latest. It has tokens unless the environment says otherwise. */
-export async function startControlPlane(
+export function startControlPlane(
   environment: Record<string, string> = {},
   surroundings: Surroundings = {},
 ): Promise<Running> {
-  const dataDir = environment["SLUICE_DATA_DIR"] ?? (await temporaryDir());
+  return start(environment, surroundings, onFinished);
+}
+
+/** Starts one control plane for all tests of a file or a group: they either change nothing, or have names of their own. */
+export function sharedControlPlane(
+  environment: Record<string, string> = {},
+  surroundings: Surroundings = {},
+): () => Running {
+  const steps: (() => Promise<void>)[] = [];
+  let running: Running;
+  beforeAll(async () => {
+    running = await start(environment, surroundings, (step) => void steps.unshift(step));
+  });
+  afterAll(async () => {
+    for (const step of steps) await step();
+  });
+  return () => running;
+}
+
+/** Control planes are built one after the other: many at once would keep those that run from their connections for seconds. */
+let built: Promise<unknown> = Promise.resolve();
+
+async function start(
+  environment: Record<string, string>,
+  surroundings: Surroundings,
+  cleanUp: CleanUp,
+): Promise<Running> {
+  const dataDir = environment["SLUICE_DATA_DIR"] ?? (await makeDir(cleanUp));
   const configuration = readConfiguration({
     SLUICE_DATA_DIR: dataDir,
     SLUICE_CONTROL_PORT: "0",
@@ -57,13 +92,15 @@ export async function startControlPlane(
     SLUICE_LOG_LEVEL: "silent",
     ...environment,
   });
-  const { app, firstAdminToken } = await buildControlPlane(configuration, surroundings);
+  const building = built.then(() => buildControlPlane(configuration, surroundings));
+  built = building.catch(() => undefined);
+  const { app, firstAdminToken } = await building;
   let stopped: Promise<void> | undefined;
   const stop = () => {
     stopped ??= Promise.resolve(app.close());
     return stopped;
   };
-  onTestFinished(stop);
+  cleanUp(stop);
   const url = await app.listen({ host: "127.0.0.1", port: configuration.port });
   const call = (method: string, path: string, options: CallOptions = {}) => send(url, method, path, options);
   return { app, url, dataDir, firstAdminToken, call, stop };

@@ -4,9 +4,17 @@ import { connect } from "node:net";
 import { sql } from "kysely";
 import { describe, expect, it } from "vitest";
 import { errorCatalogue } from "../../control-plane/src/errors/catalogue.ts";
-import { gatewayToken, onePerSecond, perSecond, startControlPlane } from "./control-plane-under-test.ts";
+import {
+  gatewayToken,
+  onePerSecond,
+  perSecond,
+  sharedControlPlane,
+  startControlPlane,
+} from "./control-plane-under-test.ts";
 
 describe("errors", () => {
+  const shared = sharedControlPlane();
+
   it("are documented code by code", async () => {
     const page = await readFile(new URL("../../docs/errors.md", import.meta.url), "utf8");
     const documented = [...page.matchAll(/^\| `([a-z-]+)` \| (\d+) \| (.+) \|$/gm)].map(([, ...row]) => row);
@@ -47,7 +55,7 @@ describe("errors", () => {
   ];
 
   it.each(cases)("answers %s with a problem", async (_, method, path, options, status, code) => {
-    const { call } = await startControlPlane();
+    const { call } = shared();
     const answer = await call(method, path, options);
     expect([answer.status, answer.body.code, answer.body.status]).toEqual([status, code, status]);
     expect(answer.headers.get("content-type")).toContain("application/problem+json");
@@ -55,7 +63,7 @@ describe("errors", () => {
   });
 
   it("lists the methods that a URL has", async () => {
-    const { call } = await startControlPlane();
+    const { call } = shared();
     expect((await call("POST", "/apps/default/policies/p", { body: {} })).headers.get("allow")).toBe(
       "DELETE, GET, HEAD, PUT",
     );
@@ -67,20 +75,20 @@ describe("errors", () => {
     ["wait=-1s", "wait", 'a duration from 0s to 60s, like "5s"', '"-1s"'],
     ["wiat=5s", "wiat", "no such field; known here: wait", '"5s"'],
   ])("refuses ?%s and changes nothing", async (query, path, expected, got) => {
-    const { call } = await startControlPlane();
+    const { call } = shared();
     const { status, body } = await call("PUT", `/apps/default/policies/p?${query}`, { body: onePerSecond });
     expect([status, body.code, body.errors]).toEqual([400, "invalid-request", [{ path, expected, got }]]);
     expect((await call("GET", "/revisions")).body.revisions).toEqual([]);
   });
 
   it.each(["0", "1001", "x", "1.5", "1e999", "-1e999", "Infinity"])("refuses pages of %s", async (limit) => {
-    const { call } = await startControlPlane();
+    const { call } = shared();
     const { status, body } = await call("GET", `/apps/default/policies?limit=${limit}`);
     expect([status, body.errors[0].path, body.errors[0].expected]).toEqual([400, "limit", "an integer from 1 to 1000"]);
   });
 
   it("answers bytes that are not HTTP with a problem too", async () => {
-    const { url } = await startControlPlane();
+    const { url } = shared();
     const socket = connect(Number(new URL(url).port), "127.0.0.1");
     socket.write("this is not HTTP\r\n\r\n");
     let answer = "";

@@ -1,8 +1,8 @@
 // Plays the gateway's side of the push socket, and keeps received messages in order.
 
 import type { ControlMessage, GatewayMessage, Snapshot } from "@sluice/limiter/protocol/push-messages.ts";
-import { onTestFinished } from "vitest";
 import { type ClientOptions, WebSocket } from "ws";
+import { onFinished } from "../fixtures/side-by-side.ts";
 import { gatewayToken, type Running } from "./control-plane-under-test.ts";
 
 export interface GatewayDouble {
@@ -32,7 +32,7 @@ export async function openSocket(url: string, options: ClientOptions = {}): Prom
     headers: { authorization: `Bearer ${gatewayToken}` },
     ...options,
   });
-  onTestFinished(() => socket.terminate());
+  onFinished(() => socket.terminate());
   const received: ControlMessage[] = [];
   const untaken: ControlMessage[] = [];
   const takers: { type: string; take(message: ControlMessage): void }[] = [];

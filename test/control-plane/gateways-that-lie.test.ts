@@ -122,13 +122,13 @@ describe("gateways that have left", () => {
     expect(fleet.remembered).toBe(1);
   });
 
-  it("take few bytes, even if they reported as much as they can: 1,500 ids", async () => {
+  it("take few bytes, even if they reported as much as they can: 400 ids", async () => {
     const running = await startControlPlane();
     const text = "x".repeat(1_000);
     const problems = Array.from({ length: 10 }, () => ({ path: text, expected: text, got: text }));
     globalThis.gc?.();
     const before = process.memoryUsage().heapUsed;
-    for (let i = 0; i < 1_500; i++) {
+    for (let i = 0; i < 400; i++) {
       const gateway = await connectGateway(running, `${i}`.padEnd(128, "x"));
       gateway.say({ type: "refused", epoch: "e", revision: 1, problems });
       gateway.say({ type: "status", counters: Object.fromEntries(problems.map((_, j) => [`c${j}`, j])) });
@@ -139,7 +139,7 @@ describe("gateways that have left", () => {
     await vi.waitFor(() => expect(running.app.fleet.links()).toHaveLength(0));
     globalThis.gc?.();
     const mb = (process.memoryUsage().heapUsed - before) / 1e6;
-    console.log(`1,500 gateways that came, told 30 KB each and left: ${mb.toFixed(0)} MB`);
+    console.log(`400 gateways that came, told 30 KB each and left: ${mb.toFixed(0)} MB`);
     expect(running.app.fleet.remembered).toBe(200);
     const kept = JSON.stringify(running.app.fleet.list()).length;
     expect(kept).toBeLessThan(200 * 3_000);

@@ -178,7 +178,7 @@ describe("YAML", () => {
           ({ status }) => {
             if (status !== 503) answered += 1;
           },
-          // The rest is cut when the control plane stops; nothing waits for it.
+          // The rest is cut at the end of the test.
           () => undefined,
         );
       }
@@ -187,6 +187,7 @@ describe("YAML", () => {
     const before = answered;
     expect((await running.call("PUT", p, { text: limits, type: yaml })).status).toBe(201);
     expect(answered - before).toBeLessThan(30);
+    running.app.server.closeAllConnections();
   });
 });
 

@@ -72,7 +72,7 @@ describe("requests that wait for the fleet", () => {
     const looks = [vi.spyOn(fleet, "settled"), vi.spyOn(fleet, "applied")];
     const looked = () => looks.reduce((sum, { mock }) => sum + mock.calls.length, 0);
     const all = putAndWait(running.call, 50, adminToken, []);
-    await vi.waitFor(() => expect(looked()).toBeGreaterThanOrEqual(50));
+    await vi.waitFor(() => expect(looked()).toBeGreaterThanOrEqual(50), 10_000);
     const before = looked();
     for (let i = 0; i < 100; i++) {
       fleet.emit("progress");

@@ -16,7 +16,12 @@ interface Started {
 
 function start(environment: Record<string, string>, stdio: "ipc" | "ignore" = "ignore"): Started {
   const child = spawn(process.execPath, [main], {
-    env: { PATH: process.env["PATH"], SLUICE_CONTROL_PORT: "0", ...environment },
+    env: {
+      PATH: process.env["PATH"],
+      NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
+      SLUICE_CONTROL_PORT: "0",
+      ...environment,
+    },
     stdio: ["ignore", "pipe", "pipe", stdio],
   });
   onTestFinished(() => void child.kill("SIGKILL"));
@@ -30,11 +35,11 @@ function start(environment: Record<string, string>, stdio: "ipc" | "ignore" = "i
 const isUp = /^sluice: control plane on (http:\/\/127\.0\.0\.1:\d+)$/m;
 
 async function urlOf({ printed }: Started): Promise<string> {
-  await vi.waitFor(() => expect(printed.out).toMatch(isUp), { timeout: 10_000 });
+  await vi.waitFor(() => expect(printed.out).toMatch(isUp), { timeout: 30_000 });
   return isUp.exec(printed.out)?.[1] ?? "";
 }
 
-describe("the process", { timeout: 30_000 }, () => {
+describe("the process", { timeout: 90_000 }, () => {
   it("prints an admin token that works at its first start, and none at the second", async () => {
     const SLUICE_DATA_DIR = await temporaryDir();
     const first = start({ SLUICE_DATA_DIR });

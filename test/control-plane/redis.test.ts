@@ -9,7 +9,7 @@ import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { Redis } from "ioredis";
-import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { readRedisScripts } from "../../control-plane/src/redis/redis-scripts.ts";
 import { requireGatewayBuild } from "../../launch/gateway-build.ts";
 import { rightsOf } from "../fixtures/documented-rights.ts";
@@ -18,6 +18,7 @@ import { Program } from "../fixtures/program.ts";
 import { RedisCluster } from "../fixtures/redis-cluster.ts";
 import { primaryName, RedisSentinel, sentinelPassword } from "../fixtures/redis-sentinel.ts";
 import { RedisServer } from "../fixtures/redis-server.ts";
+import { beside, onFinished } from "../fixtures/side-by-side.ts";
 import { until } from "../fixtures/system.ts";
 import { type Running, startControlPlane } from "./control-plane-under-test.ts";
 import { connectGateway } from "./gateway-double.ts";
@@ -51,57 +52,9 @@ async function worksFor(control: Running, keys: readonly string[]): Promise<void
 }
 
 describe("one Redis", () => {
-  it("has the scripts before a gateway needs them, and again after it has forgotten them", async () => {
-    const rights = rightsOf("control plane, one Redis");
-    const server = new RedisServer(await freePort(), {}, ["--user", "sluice-control", "on", ">s3cret", ...rights]);
-    onTestFinished(() => server.stop());
-    await server.start();
-    const control = await startControlPlane({
-      SLUICE_REDIS_URL: `redis://sluice-control:s3cret@127.0.0.1:${server.port}/3`,
-    });
-    await untilRedis(control, "ok");
-    expect(hasScripts(await server.command("SCRIPT", "EXISTS", ...sha1s))).toBe(true);
-
-    await server.stop();
-    await untilRedis(control, "failing");
-    await server.start();
-    expect(hasScripts(await server.command("SCRIPT", "EXISTS", ...sha1s))).toBe(false);
-    await untilRedis(control, "ok");
-    expect(hasScripts(await server.command("SCRIPT", "EXISTS", ...sha1s))).toBe(true);
-  });
-
-  it("has its state shown to operators, and does not change whether the control plane is ready", async () => {
-    const server = new RedisServer(await freePort());
-    onTestFinished(() => server.stop("SIGKILL"));
-    const control = await startControlPlane({ SLUICE_REDIS_URL: server.url });
-    const shown = async () => (await control.call("GET", "/gateways")).body;
-    await untilRedis(control, "failing");
-    expect((await shown()).redis).toMatchObject({ state: "failing", error: expect.stringContaining("ECONNREFUSED") });
-    const startedMs = Date.now();
-    await server.start();
-    await untilRedis(control, "ok");
-    const { redis, connected } = await shown();
-    expect([redis.state, connected]).toEqual(["ok", 0]);
-    expect(Date.parse(redis.since)).toBeGreaterThanOrEqual(startedMs);
-    const metrics = await control.call("GET", "metrics");
-    expect(metrics.body).toMatch(/^sluice_control_redis_up 1$/m);
-
-    server.hang();
-    await untilRedis(control, "failing");
-    const ready = await control.call("GET", "readyz");
-    expect([ready.status, ready.body]).toEqual([
-      200,
-      { status: "ok", storage: "ok", redis: "failing", gateways: 0, alarms: [] },
-    ]);
-    const policy = await control.call("PUT", "/apps/default/policies/books", { body: books });
-    expect(policy.status).toBe(201);
-    server.goOn();
-    await untilRedis(control, "ok");
-  });
-
   it("has its reason for refusing a sign-in shown to admins of all apps only", async () => {
     const server = new RedisServer(await freePort(), {}, ["--user", "few", "on", ">s3cret", "+@all"]);
-    onTestFinished(() => server.stop());
+    onFinished(() => server.stop());
     await server.start();
     for (const database of ["0", "1"]) {
       const control = await startControlPlane({
@@ -128,7 +81,7 @@ describe("one Redis", () => {
         ["other-keys", [...named, "~other:*"]] as const,
       ].flatMap(([name, rules]) => [...["--user", name, "on", ">s3cret", ...rules]]),
     );
-    onTestFinished(() => server.stop());
+    onFinished(() => server.stop());
     await server.start();
     const errorAs = async (user: string) => {
       const control = await startControlPlane({
@@ -138,17 +91,18 @@ describe("one Redis", () => {
       await control.call("PUT", "/apps/default/policies/books", { body: books });
       return [control, (await control.call("GET", "/gateways")).body.redis.error] as const;
     };
-    for (const [command] of users) {
+    const withoutOne = async (command: string) => {
       const [control, error] = await errorAs(command.replace("|", "%7C"));
       expect(error).toMatch(/NOPERM .* \(the rights that Sluice's user needs are in docs\/cluster.md\)$/);
       expect(error.match(/'[^' ]+'/g)).toEqual([`'${command}'`]);
-      if (command !== "del") continue;
+      if (command !== "del") return;
       const refused = await control.call("DELETE", "/apps/default/counters?policy=books&key=ann");
       expect([refused.status, refused.body.detail]).toEqual([
         503,
         "The policy counts in Redis, which does not let the control plane's user run 'del': docs/cluster.md has the rights that it needs.",
       ]);
-    }
+    };
+    await Promise.all(users.map(([command]) => withoutOne(command)));
     const [, error] = await errorAs("many");
     const missing = ["script|load", "evalsha", "time", "getrange", "set", "setrange", "pexpire", "del"];
     expect(error).toContain(` to run ${missing.map((command) => `'${command}'`).join(", ")} on keys of sluice:* (`);
@@ -160,13 +114,13 @@ describe("one Redis", () => {
 
   it("is reported as not Redis, or as requiring a password, if so", async () => {
     const server = new RedisServer(await freePort(), {}, ["--requirepass", "s3cret"]);
-    onTestFinished(() => server.stop());
+    onFinished(() => server.stop());
     await server.start();
     const open = new RedisServer(await freePort());
-    onTestFinished(() => open.stop());
+    onFinished(() => open.stop());
     await open.start();
     const web = createServer((_request, response) => response.end("hello"));
-    onTestFinished(() => void web.close());
+    onFinished(() => void web.close());
     await new Promise<void>((resolve) => web.listen(0, "127.0.0.1", resolve));
     const there = `127.0.0.1:${(web.address() as AddressInfo).port}`;
     const here = `127.0.0.1:${server.port}`;
@@ -199,129 +153,6 @@ describe("one Redis", () => {
       `what answers at ${there} does not speak TLS, as rediss:// has it`,
       expect.stringMatching(`: nobody spoke TLS at ${here}, as rediss:// has it$`),
     ]);
-  });
-
-  it("is logged once when it begins to fail and once when that is over, and each failed call is logged once", async () => {
-    const server = new RedisServer(await freePort());
-    onTestFinished(() => server.stop());
-    const lines: { level: number; msg: string; error?: string }[] = [];
-    const control = await startControlPlane(
-      { SLUICE_REDIS_URL: server.url, SLUICE_LOG_LEVEL: "warn" },
-      { logTo: { write: (line) => void lines.push(JSON.parse(line)) } },
-    );
-    await untilRedis(control, "failing");
-    await control.call("PUT", "/apps/default/policies/books", { body: books });
-    const refused = await control.call("GET", "/apps/default/counters?policy=books&key=ann");
-    expect([refused.status, refused.body.detail]).toEqual([
-      503,
-      "The policy counts in Redis, which cannot be reached now.",
-    ]);
-    await server.start();
-    await untilRedis(control, "ok");
-    await server.stop("SIGKILL");
-    await untilRedis(control, "failing");
-    const reported = lines.map(({ msg }) => msg);
-    const begins = "Redis does not do what the control plane needs; trying again";
-    expect(reported).toEqual([
-      begins,
-      "Redis did not do what was asked of a counter",
-      "Redis does what the control plane needs again",
-      begins,
-    ]);
-    for (const line of lines.slice(0, 2)) {
-      expect(line.error).toBe(`connect ECONNREFUSED 127.0.0.1:${server.port}`);
-      expect(JSON.stringify(line)).not.toMatch(/stack|at .*\.ts/);
-    }
-  });
-
-  it("is reported as closing every connection, if so", async () => {
-    const server = createTcpServer((socket) => socket.end());
-    onTestFinished(() => void server.close());
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    const address = `127.0.0.1:${(server.address() as AddressInfo).port}`;
-    for (const url of [`redis://${address}`, `redis://:s3cret@${address}/1`, `redis+cluster://${address}`]) {
-      const control = await startControlPlane({ SLUICE_REDIS_URL: url });
-      await untilRedis(control, "failing");
-      expect((await control.call("GET", "/gateways")).body.redis.error).toMatch(/no connection$/);
-    }
-  });
-
-  it("is retried without a leak while it lacks rights", async () => {
-    const few = rightsOf("control plane, one Redis").filter((rule) => rule !== "+script|load");
-    const server = new RedisServer(await freePort(), {}, ["--user", "few", "on", ">s3cret", ...few]);
-    onTestFinished(() => server.stop());
-    await server.start();
-    const former = EventEmitter.defaultMaxListeners;
-    const warnings: string[] = [];
-    const note = (warning: Error & { emitter?: unknown }) => {
-      if (warning.emitter instanceof Redis) warnings.push(warning.message);
-    };
-    process.on("warning", note);
-    onTestFinished(() => {
-      EventEmitter.defaultMaxListeners = former;
-      process.off("warning", note);
-    });
-    EventEmitter.defaultMaxListeners = 3;
-    const control = await startControlPlane({ SLUICE_REDIS_URL: `redis://few:s3cret@127.0.0.1:${server.port}` });
-    await untilRedis(control, "failing");
-    await sleep(4_000);
-    expect(warnings).toEqual([]);
-  });
-
-  it.each([
-    ["99", ["+@all"], /^select: ERR DB index is out of range/],
-    ["1", rightsOf("control plane, one Redis").filter((rule) => rule !== "+select"), /^select: NOPERM .*'select'/],
-  ])("is left alone if database %s is not available, also after a restart", async (database, rights, error) => {
-    const user = ["--user", "sluice-control", "on", ">s3cret", "~sluice:*", ...rights];
-    const server = new RedisServer(await freePort(), {}, user);
-    onTestFinished(() => server.stop());
-    await server.start();
-    const control = await startControlPlane({
-      SLUICE_REDIS_URL: `redis://sluice-control:s3cret@127.0.0.1:${server.port}/${database}`,
-    });
-    await control.call("PUT", "/apps/default/policies/books", { body: books });
-    const isLeftAlone = async () => {
-      await until("the reason is told", 15_000, async () =>
-        error.test((await control.call("GET", "/gateways")).body.redis.error),
-      );
-      const key = "sluice:s3:{default:books:1:ann}:default:fixed-window:31622400000000";
-      await server.command("SET", key, "somebody's");
-      for (const method of ["GET", "DELETE"]) {
-        for (let i = 0; i < 10; i++) {
-          const { status } = await control.call(method, "/apps/default/counters?policy=books&key=ann");
-          expect(status).toBe(503);
-          await sleep(20);
-        }
-      }
-      expect(await state(control)).toBe("failing");
-      expect(await server.command("GET", key)).toBe("somebody's");
-      expect(await server.command("INFO", "commandstats")).not.toMatch(/cmdstat_(evalsha|eval|del|script)/);
-    };
-    await isLeftAlone();
-    await server.stop();
-    await server.start();
-    await isLeftAlone();
-  });
-
-  it("is sent nothing on a connection whose SELECT has no reply", async () => {
-    const asked = new Set<string>();
-    const server = createTcpServer((socket) => {
-      socket.on("error", () => {});
-      socket.on("data", (sent) => {
-        for (const [, name] of sent.toString("latin1").matchAll(/^\*\d+\r\n\$\d+\r\n(\w+)/gm)) {
-          asked.add(name as string);
-          if (name !== "select") socket.write(":0\r\n");
-        }
-      });
-    });
-    onTestFinished(() => void server.close());
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    const { port } = server.address() as AddressInfo;
-    const control = await startControlPlane({ SLUICE_REDIS_URL: `redis://:s3cret@127.0.0.1:${port}/1` });
-    await untilRedis(control, "failing");
-    await sleep(1_500);
-    expect([...asked]).toEqual(["auth", "select"]);
-    expect((await control.call("GET", "/gateways")).body.redis.error).toBe("Command timed out");
   });
 
   it("is not required if none is configured", async () => {
@@ -359,9 +190,9 @@ it("reaches one Redis by TLS, if its certificate has the name", async () => {
     ],
     readyWhen: /Ready to accept connections/,
   });
-  onTestFinished(() => server.stop());
+  onFinished(() => server.stop());
   const trusted = getCACertificates();
-  onTestFinished(() => setDefaultCACertificates(trusted));
+  onFinished(() => setDefaultCACertificates(trusted));
   const stateAt = async (host: string, expected: string) => {
     const control = await startControlPlane({ SLUICE_REDIS_URL: `rediss://:s3%2Fcret@${host}:${port}` });
     await untilRedis(control, expected);
@@ -373,35 +204,223 @@ it("reaches one Redis by TLS, if its certificate has the name", async () => {
   expect(await stateAt("127.0.0.1", "failing")).toMatch(/does not match/);
 });
 
-it("a Redis Cluster has the scripts on every primary, also on one that has just taken over, with the documented rights", async () => {
-  const user = ["--user", "sluice-control", "on", ">s3cret", ...rightsOf("control plane, Cluster")];
-  const cluster = await RedisCluster.start(3, user);
-  onTestFinished(() => cluster.stop());
-  const first = cluster.nodes[0] as RedisServer;
-  const replica = await cluster.addReplicaOf(first);
-  const control = await startControlPlane({ SLUICE_REDIS_URL: cluster.url("sluice-control:s3cret@") });
-  await untilRedis(control, "ok");
-  for (const node of cluster.nodes.slice(0, 3)) {
-    expect(hasScripts(await node.command("SCRIPT", "EXISTS", ...sha1s))).toBe(true);
-  }
-  await control.call("PUT", "/apps/default/policies/books", { body: books });
-  const keys = Array.from({ length: 12 }, (_, i) => `user-${i}`);
-  await worksFor(control, keys);
+// From here on tests run side by side, because each mostly waits.
+describe.concurrent("one Redis that is watched", () => {
+  beside("has the scripts before a gateway needs them, and again after it has forgotten them", async () => {
+    const rights = rightsOf("control plane, one Redis");
+    const server = new RedisServer(await freePort(), {}, ["--user", "sluice-control", "on", ">s3cret", ...rights]);
+    onFinished(() => server.stop());
+    await server.start();
+    const control = await startControlPlane({
+      SLUICE_REDIS_URL: `redis://sluice-control:s3cret@127.0.0.1:${server.port}/3`,
+    });
+    await untilRedis(control, "ok");
+    expect(hasScripts(await server.command("SCRIPT", "EXISTS", ...sha1s))).toBe(true);
 
-  await first.stop("SIGKILL");
-  await until("the replica has taken over and has the scripts", 40_000, async () => {
-    const role = (await replica.command("ROLE")) as string[];
-    return role[0] === "master" && hasScripts(await replica.command("SCRIPT", "EXISTS", ...sha1s));
+    await server.stop();
+    await untilRedis(control, "failing");
+    await server.start();
+    expect(hasScripts(await server.command("SCRIPT", "EXISTS", ...sha1s))).toBe(false);
+    await untilRedis(control, "ok");
+    expect(hasScripts(await server.command("SCRIPT", "EXISTS", ...sha1s))).toBe(true);
   });
-  await untilRedis(control, "ok", 30_000);
-  await worksFor(control, keys);
-}, 120_000);
 
-it.each(["yes", "no"])(
+  beside("has its state shown to operators, and does not change whether the control plane is ready", async () => {
+    const server = new RedisServer(await freePort());
+    onFinished(() => server.stop("SIGKILL"));
+    const control = await startControlPlane({ SLUICE_REDIS_URL: server.url });
+    const shown = async () => (await control.call("GET", "/gateways")).body;
+    await untilRedis(control, "failing");
+    expect((await shown()).redis).toMatchObject({ state: "failing", error: expect.stringContaining("ECONNREFUSED") });
+    const startedMs = Date.now();
+    await server.start();
+    await untilRedis(control, "ok");
+    const { redis, connected } = await shown();
+    expect([redis.state, connected]).toEqual(["ok", 0]);
+    expect(Date.parse(redis.since)).toBeGreaterThanOrEqual(startedMs);
+    const metrics = await control.call("GET", "metrics");
+    expect(metrics.body).toMatch(/^sluice_control_redis_up 1$/m);
+
+    server.hang();
+    await untilRedis(control, "failing");
+    const ready = await control.call("GET", "readyz");
+    expect([ready.status, ready.body]).toEqual([
+      200,
+      { status: "ok", storage: "ok", redis: "failing", gateways: 0, alarms: [] },
+    ]);
+    const policy = await control.call("PUT", "/apps/default/policies/books", { body: books });
+    expect(policy.status).toBe(201);
+    server.goOn();
+    await untilRedis(control, "ok");
+  });
+
+  beside(
+    "is logged once when it begins to fail and once when that is over, and each failed call is logged once",
+    async () => {
+      const server = new RedisServer(await freePort());
+      onFinished(() => server.stop());
+      const lines: { level: number; msg: string; error?: string }[] = [];
+      const control = await startControlPlane(
+        { SLUICE_REDIS_URL: server.url, SLUICE_LOG_LEVEL: "warn" },
+        { logTo: { write: (line) => void lines.push(JSON.parse(line)) } },
+      );
+      await untilRedis(control, "failing");
+      await control.call("PUT", "/apps/default/policies/books", { body: books });
+      const refused = await control.call("GET", "/apps/default/counters?policy=books&key=ann");
+      expect([refused.status, refused.body.detail]).toEqual([
+        503,
+        "The policy counts in Redis, which cannot be reached now.",
+      ]);
+      await server.start();
+      await untilRedis(control, "ok");
+      await server.stop("SIGKILL");
+      await untilRedis(control, "failing");
+      const reported = lines.map(({ msg }) => msg);
+      const begins = "Redis does not do what the control plane needs; trying again";
+      expect(reported).toEqual([
+        begins,
+        "Redis did not do what was asked of a counter",
+        "Redis does what the control plane needs again",
+        begins,
+      ]);
+      for (const line of lines.slice(0, 2)) {
+        expect(line.error).toBe(`connect ECONNREFUSED 127.0.0.1:${server.port}`);
+        expect(JSON.stringify(line)).not.toMatch(/stack|at .*\.ts/);
+      }
+    },
+  );
+
+  beside("is reported as closing every connection, if so", async () => {
+    const server = createTcpServer((socket) => socket.end());
+    onFinished(() => void server.close());
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const address = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const urls = [`redis://${address}`, `redis://:s3cret@${address}/1`, `redis+cluster://${address}`];
+    await Promise.all(
+      urls.map(async (url) => {
+        const control = await startControlPlane({ SLUICE_REDIS_URL: url });
+        await untilRedis(control, "failing");
+        expect((await control.call("GET", "/gateways")).body.redis.error).toMatch(/no connection$/);
+      }),
+    );
+  });
+
+  beside("is retried without a leak while it lacks rights", async () => {
+    const few = rightsOf("control plane, one Redis").filter((rule) => rule !== "+script|load");
+    const server = new RedisServer(await freePort(), {}, ["--user", "few", "on", ">s3cret", ...few]);
+    onFinished(() => server.stop());
+    await server.start();
+    const former = EventEmitter.defaultMaxListeners;
+    const warnings: string[] = [];
+    const note = (warning: Error & { emitter?: unknown }) => {
+      const { emitter } = warning;
+      if (emitter instanceof Redis && emitter.options.port === server.port) warnings.push(warning.message);
+    };
+    process.on("warning", note);
+    onFinished(() => {
+      EventEmitter.defaultMaxListeners = former;
+      process.off("warning", note);
+    });
+    EventEmitter.defaultMaxListeners = 3;
+    const control = await startControlPlane({ SLUICE_REDIS_URL: `redis://few:s3cret@127.0.0.1:${server.port}` });
+    await untilRedis(control, "failing");
+    await sleep(4_000);
+    expect(warnings).toEqual([]);
+  });
+
+  beside.each([
+    ["99", ["+@all"], /^select: ERR DB index is out of range/],
+    ["1", rightsOf("control plane, one Redis").filter((rule) => rule !== "+select"), /^select: NOPERM .*'select'/],
+  ] as [string, string[], RegExp][])(
+    "is left alone if database %s is not available, also after a restart",
+    async (database, rights, error) => {
+      const user = ["--user", "sluice-control", "on", ">s3cret", "~sluice:*", ...rights];
+      const server = new RedisServer(await freePort(), {}, user);
+      onFinished(() => server.stop());
+      await server.start();
+      const control = await startControlPlane({
+        SLUICE_REDIS_URL: `redis://sluice-control:s3cret@127.0.0.1:${server.port}/${database}`,
+      });
+      await control.call("PUT", "/apps/default/policies/books", { body: books });
+      const isLeftAlone = async () => {
+        await until("the reason is told", 15_000, async () =>
+          error.test((await control.call("GET", "/gateways")).body.redis.error),
+        );
+        const key = "sluice:s3:{default:books:1:ann}:default:fixed-window:31622400000000";
+        await server.command("SET", key, "somebody's");
+        for (const method of ["GET", "DELETE"]) {
+          for (let i = 0; i < 10; i++) {
+            const { status } = await control.call(method, "/apps/default/counters?policy=books&key=ann");
+            expect(status).toBe(503);
+            await sleep(20);
+          }
+        }
+        expect(await state(control)).toBe("failing");
+        expect(await server.command("GET", key)).toBe("somebody's");
+        expect(await server.command("INFO", "commandstats")).not.toMatch(/cmdstat_(evalsha|eval|del|script)/);
+      };
+      await isLeftAlone();
+      await server.stop();
+      await server.start();
+      await isLeftAlone();
+    },
+  );
+
+  beside("is sent nothing on a connection whose SELECT has no reply", async () => {
+    const asked = new Set<string>();
+    const server = createTcpServer((socket) => {
+      socket.on("error", () => {});
+      socket.on("data", (sent) => {
+        for (const [, name] of sent.toString("latin1").matchAll(/^\*\d+\r\n\$\d+\r\n(\w+)/gm)) {
+          asked.add(name as string);
+          if (name !== "select") socket.write(":0\r\n");
+        }
+      });
+    });
+    onFinished(() => void server.close());
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { port } = server.address() as AddressInfo;
+    const control = await startControlPlane({ SLUICE_REDIS_URL: `redis://:s3cret@127.0.0.1:${port}/1` });
+    await untilRedis(control, "failing");
+    await sleep(1_500);
+    expect([...asked]).toEqual(["auth", "select"]);
+    expect((await control.call("GET", "/gateways")).body.redis.error).toBe("Command timed out");
+  });
+});
+
+beside(
+  "a Redis Cluster has the scripts on every primary, also on one that has just taken over, with the documented rights",
+  async () => {
+    const user = ["--user", "sluice-control", "on", ">s3cret", ...rightsOf("control plane, Cluster")];
+    const cluster = await RedisCluster.start(3, user);
+    onFinished(() => cluster.stop());
+    const first = cluster.nodes[0] as RedisServer;
+    const replica = await cluster.addReplicaOf(first);
+    const control = await startControlPlane({ SLUICE_REDIS_URL: cluster.url("sluice-control:s3cret@") });
+    await untilRedis(control, "ok");
+    for (const node of cluster.nodes.slice(0, 3)) {
+      expect(hasScripts(await node.command("SCRIPT", "EXISTS", ...sha1s))).toBe(true);
+    }
+    await control.call("PUT", "/apps/default/policies/books", { body: books });
+    const keys = Array.from({ length: 12 }, (_, i) => `user-${i}`);
+    await worksFor(control, keys);
+
+    await first.stop("SIGKILL");
+    await until("the replica has taken over and has the scripts", 40_000, async () => {
+      const role = (await replica.command("ROLE")) as string[];
+      return role[0] === "master" && hasScripts(await replica.command("SCRIPT", "EXISTS", ...sha1s));
+    });
+    await untilRedis(control, "ok", 30_000);
+    await worksFor(control, keys);
+  },
+  120_000,
+);
+
+beside.each([["yes"], ["no"]])(
   "a Redis Cluster with full coverage %s is reported as failing, steadily, when a primary is lost or nobody serves a slot",
   async (fullCoverage) => {
     const cluster = await RedisCluster.start(3, ["--cluster-require-full-coverage", fullCoverage]);
-    onTestFinished(() => cluster.stop());
+    onFinished(() => cluster.stop());
     const third = cluster.nodes[2] as RedisServer;
     const control = await startControlPlane({ SLUICE_REDIS_URL: cluster.url() });
     const reason = async () => (await control.call("GET", "/gateways")).body.redis.error;
@@ -429,43 +448,52 @@ it.each(["yes", "no"])(
   120_000,
 );
 
-it("with Sentinel, the new primary has the scripts, with the documented rights", async () => {
-  const redis = await RedisSentinel.start(["sluice-control", "on", ">s3cret", ...rightsOf("control plane, Sentinel")]);
-  onTestFinished(() => redis.stop());
-  const hosts = redis.sentinels.map(({ port }) => `127.0.0.1:${port}`).join(",");
-  const urlOf = (database: number) =>
-    `redis+sentinel://sluice-control:s3cret@${hosts}/${primaryName}/${database}?sentinel=:${sentinelPassword}`;
-  const dead = `127.0.0.1:${await freePort()}`;
-  const failing: [url: string, reason: RegExp][] = [
-    [urlOf(99), /^select: ERR DB index is out of range/],
-    [
-      urlOf(1).replace(/\?.*/, ""),
-      /^sentinel: NOAUTH Authentication required. \(SLUICE_REDIS_URL has it behind the name/,
-    ],
-    [urlOf(1).replace(`/${primaryName}/`, "/other/"), /^the sentinels know no primary of this name$/],
-    [urlOf(1).replace(hosts, dead), /^no sentinel can be reached$/],
-    [urlOf(1).replace(hosts, `127.0.0.1:${redis.servers[0]?.port}`), /^sentinel: WRONGPASS/],
-    [urlOf(1).replace("s3cret", "another"), /^WRONGPASS/],
-  ];
-  await Promise.all(
-    failing.map(async ([url, reason]) => {
-      const elsewhere = await startControlPlane({ SLUICE_REDIS_URL: url });
-      await untilRedis(elsewhere, "failing");
-      expect((await elsewhere.call("GET", "/gateways")).body.redis.error).toMatch(reason);
-      await elsewhere.stop();
-    }),
-  );
-  const control = await startControlPlane({ SLUICE_REDIS_URL: urlOf(1) });
-  await untilRedis(control, "ok");
-  await control.call("PUT", "/apps/default/policies/books", { body: books });
-  await worksFor(control, ["ann"]);
-  const [sentinel] = redis.sentinels.map(({ port }) => port) as [number];
-  const former = await redis.primaryOf(sentinel);
-  await redis.kill(former);
-  await untilRedis(control, "failing");
-  await until("there is another primary", 40_000, async () => (await redis.primaryOf(sentinel)) !== former);
-  await untilRedis(control, "ok", 30_000);
-  const now = await redis.primaryOf(sentinel);
-  expect(hasScripts(await redis.command(now, "SCRIPT", "EXISTS", ...sha1s))).toBe(true);
-  await worksFor(control, ["ann"]);
-}, 120_000);
+beside(
+  "with Sentinel, the new primary has the scripts, with the documented rights",
+  async () => {
+    const redis = await RedisSentinel.start([
+      "sluice-control",
+      "on",
+      ">s3cret",
+      ...rightsOf("control plane, Sentinel"),
+    ]);
+    onFinished(() => redis.stop());
+    const hosts = redis.sentinels.map(({ port }) => `127.0.0.1:${port}`).join(",");
+    const urlOf = (database: number) =>
+      `redis+sentinel://sluice-control:s3cret@${hosts}/${primaryName}/${database}?sentinel=:${sentinelPassword}`;
+    const dead = `127.0.0.1:${await freePort()}`;
+    const failing: [url: string, reason: RegExp][] = [
+      [urlOf(99), /^select: ERR DB index is out of range/],
+      [
+        urlOf(1).replace(/\?.*/, ""),
+        /^sentinel: NOAUTH Authentication required. \(SLUICE_REDIS_URL has it behind the name/,
+      ],
+      [urlOf(1).replace(`/${primaryName}/`, "/other/"), /^the sentinels know no primary of this name$/],
+      [urlOf(1).replace(hosts, dead), /^no sentinel can be reached$/],
+      [urlOf(1).replace(hosts, `127.0.0.1:${redis.servers[0]?.port}`), /^sentinel: WRONGPASS/],
+      [urlOf(1).replace("s3cret", "another"), /^WRONGPASS/],
+    ];
+    await Promise.all(
+      failing.map(async ([url, reason]) => {
+        const elsewhere = await startControlPlane({ SLUICE_REDIS_URL: url });
+        await untilRedis(elsewhere, "failing");
+        expect((await elsewhere.call("GET", "/gateways")).body.redis.error).toMatch(reason);
+        await elsewhere.stop();
+      }),
+    );
+    const control = await startControlPlane({ SLUICE_REDIS_URL: urlOf(1) });
+    await untilRedis(control, "ok");
+    await control.call("PUT", "/apps/default/policies/books", { body: books });
+    await worksFor(control, ["ann"]);
+    const [sentinel] = redis.sentinels.map(({ port }) => port) as [number];
+    const former = await redis.primaryOf(sentinel);
+    await redis.kill(former);
+    await untilRedis(control, "failing");
+    await until("there is another primary", 40_000, async () => (await redis.primaryOf(sentinel)) !== former);
+    await untilRedis(control, "ok", 30_000);
+    const now = await redis.primaryOf(sentinel);
+    expect(hasScripts(await redis.command(now, "SCRIPT", "EXISTS", ...sha1s))).toBe(true);
+    await worksFor(control, ["ann"]);
+  },
+  120_000,
+);

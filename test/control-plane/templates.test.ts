@@ -1,7 +1,7 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { readSnapshot } from "@sluice/limiter/protocol/read-snapshot.ts";
-import { describe, expect, it } from "vitest";
-import { onePerSecond, perSecond, startControlPlane } from "./control-plane-under-test.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import { onePerSecond, perSecond, sharedControlPlane, startControlPlane } from "./control-plane-under-test.ts";
 import { connectGateway } from "./gateway-double.ts";
 
 const polite = "/apps/default/templates/polite-429";
@@ -38,6 +38,7 @@ describe("a template", () => {
     expect((await call("DELETE", polite, { headers: { "if-match": '"7"' } })).status).toBe(412);
   });
 
+  const untouched = sharedControlPlane();
   it.each([
     [{}, ": neither"],
     [{ onLimit: {}, cost: 1 }, ": both"],
@@ -50,7 +51,7 @@ describe("a template", () => {
     [{ limits: [] }, "limits: a list of 0"],
     [[], ": a list of 0"],
   ])("is not %j", async (body, fault) => {
-    const { call } = await startControlPlane();
+    const { call } = untouched();
     const answer = await call("PUT", polite, { body });
     expect([answer.status, answer.body.code]).toEqual([400, "invalid-template"]);
     const [{ path, got }] = answer.body.errors;
@@ -125,6 +126,11 @@ describe("a policy that uses a template", () => {
     expect((await running.call("DELETE", polite)).status).toBe(200);
   });
 
+  const withTemplates = sharedControlPlane();
+  beforeAll(async () => {
+    await withTemplates().call("PUT", polite, { body: { onLimit: { status: 503 } } });
+    await withTemplates().call("PUT", "/apps/default/templates/heavy", { body: { cost: 3 } });
+  });
   it.each([
     [{ onLimit: { template: "none" } }, "onLimit.template", "onLimit: polite-429", '"none"'],
     [{ onLimit: { template: "heavy" } }, "onLimit.template", "onLimit: polite-429", '"heavy"'],
@@ -140,9 +146,7 @@ describe("a policy that uses a template", () => {
     ],
     [{ mode: { template: "polite-429" } }, "mode", "one of enforce", "an object"],
   ])("is refused for %j, by the paths of its own document", async (fields, path, expected, got) => {
-    const { call } = await startControlPlane();
-    await call("PUT", polite, { body: { onLimit: { status: 503 } } });
-    await call("PUT", "/apps/default/templates/heavy", { body: { cost: 3 } });
+    const { call } = withTemplates();
     const body = { ...onePerSecond, ...fields };
     const { errors } = (await call("PUT", books, { body })).body;
     expect(errors).toEqual([{ path, expected: expect.stringContaining(expected), got }]);

@@ -3,13 +3,15 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
-import { gatewayToken, startControlPlane, temporaryDir } from "./control-plane-under-test.ts";
+import { gatewayToken, sharedControlPlane, startControlPlane, temporaryDir } from "./control-plane-under-test.ts";
 import { connectGateway } from "./gateway-double.ts";
 
 const nowMs = 1_800_000_000_000;
 const sha256 = (token: string) => createHash("sha256").update(token).digest("hex");
 
 describe("POST /tokens", () => {
+  const shared = sharedControlPlane();
+
   it.each([
     ["admin", /^sluice_adm_/],
     ["editor", /^sluice_edt_/],
@@ -47,7 +49,7 @@ describe("POST /tokens", () => {
     [{ name: "x", app: "default", role: "viewer", token: "mine" }, ['token: "mine"']],
     [[], [": a list of 0"]],
   ])("refuses %j, field by field", async (body, faults) => {
-    const { call } = await startControlPlane();
+    const { call } = shared();
     const answer = await call("POST", "/tokens", { body });
     expect([answer.status, answer.body.code]).toEqual([400, "invalid-request"]);
     const reported = answer.body.errors.map(({ path, got }: { path: string; got: string }) => `${path}: ${got}`);
@@ -56,7 +58,7 @@ describe("POST /tokens", () => {
   });
 
   it("refuses a missing body, and an app that does not exist", async () => {
-    const { call } = await startControlPlane();
+    const { call } = shared();
     expect((await call("POST", "/tokens")).body.errors).toEqual([{ path: "", expected: "an object", got: "nothing" }]);
     const none = await call("POST", "/tokens", { body: { name: "x", app: "none", role: "caller" } });
     expect([none.status, none.body.code]).toEqual([404, "app-not-found"]);

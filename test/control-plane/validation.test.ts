@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { onePerSecond, startControlPlane } from "./control-plane-under-test.ts";
+import { onePerSecond, sharedControlPlane, startControlPlane } from "./control-plane-under-test.ts";
 
 const books = "/apps/default/policies/books";
 const validate = "/apps/default/policies/validate";
@@ -27,15 +27,17 @@ function byPath(errors: { path: string }[]) {
 }
 
 describe("validation", () => {
+  const shared = sharedControlPlane();
+
   it("lists everything wrong with a document at once: path, expected, got", async () => {
-    const { call } = await startControlPlane();
+    const { call } = shared();
     const { body } = await call("POST", validate, { body: faulty });
     expect(body.valid).toBe(false);
     expect(byPath(body.errors)).toEqual(faults);
   });
 
   it("answers 422 for an invalid document and 200 for a valid one, so that a script need not read the body", async () => {
-    const { call } = await startControlPlane();
+    const { call } = shared();
     const invalid = await call("POST", validate, { body: faulty });
     expect([invalid.status, invalid.body.valid]).toEqual([422, false]);
     const valid = await call("POST", validate, { body: onePerSecond });
@@ -49,7 +51,7 @@ describe("validation", () => {
     "gopher://127.0.0.1:6379/_FLUSHALL",
     "/../../etc/passwd",
   ])("refuses addresses that would make a gateway connect elsewhere (SSRF): %s", async (address) => {
-    const { call } = await startControlPlane();
+    const { call } = shared();
     for (const field of ["uri", "location"]) {
       const onLimit = { action: "degrade", [field]: address };
       const { status, body } = await call("PUT", books, { body: { ...onePerSecond, onLimit } });
@@ -68,7 +70,7 @@ describe("validation", () => {
   });
 
   it("finds a good document valid, with its name and without, and stores nothing", async () => {
-    const { call } = await startControlPlane();
+    const { call } = shared();
     expect((await call("POST", validate, { body: onePerSecond })).body).toEqual({ valid: true });
     expect((await call("POST", validate, { body: { name: "p", ...onePerSecond } })).body).toEqual({ valid: true });
     expect((await call("GET", "/apps/default/policies")).body.policies).toEqual([]);
@@ -90,14 +92,14 @@ describe("validation", () => {
   });
 
   it("refuses a name other than the URL's", async () => {
-    const { call } = await startControlPlane();
+    const { call } = shared();
     const { status, body } = await call("PUT", books, { body: { name: "films", ...onePerSecond } });
     expect(status).toBe(400);
     expect(body.errors).toEqual([{ path: "name", expected: '"books", as in the URL, or nothing', got: '"films"' }]);
   });
 
   it("refuses a URL with an invalid name", async () => {
-    const { call } = await startControlPlane();
+    const { call } = shared();
     for (const name of ["Books", "a_b", "a".repeat(64), "-a"]) {
       const { status, body } = await call("PUT", `/apps/default/policies/${name}`, { body: onePerSecond });
       expect([status, body.errors[0].path]).toEqual([400, "name"]);
@@ -116,14 +118,14 @@ describe("validation", () => {
   });
 
   it.each(["null", "[]", '"text"', "7"])("refuses %s, which is not an object", async (text) => {
-    const { call } = await startControlPlane();
+    const { call } = shared();
     const { status, body } = await call("PUT", books, { text });
     expect(status).toBe(400);
     expect(body.errors[0]).toMatchObject({ path: "", expected: "an object" });
   });
 
   it.each(["constructor", "toString", "hasOwnProperty"])("knows no field %s", async (field) => {
-    const { call } = await startControlPlane();
+    const { call } = shared();
     const { status, body } = await call("PUT", books, { body: { ...onePerSecond, [field]: 1 } });
     expect(status).toBe(400);
     expect(body.errors.map(({ path }: { path: string }) => path)).toEqual([field]);
@@ -131,6 +133,8 @@ describe("validation", () => {
 });
 
 describe("bodies", () => {
+  const shared = sharedControlPlane();
+
   const malformed: [string, string, string][] = [
     ["JSON that ends early", "application/json", '{"limits":['],
     ["a key twice in JSON", "application/json", '{"limits":[{"quota":1,"\\u0071uota":2}]}'],
@@ -147,14 +151,14 @@ describe("bodies", () => {
   ];
 
   it.each(malformed)("refuses %s", async (_, type, text) => {
-    const { call } = await startControlPlane();
+    const { call } = shared();
     expect(await call("PUT", books, { text, type })).toMatchObject({ status: 400, body: { code: "malformed-body" } });
   });
 
   it.each(["application/json", "application/json; charset=utf-8", "application/yaml"])(
     "may be absent from a deletion that says %s",
     async (type) => {
-      const { call } = await startControlPlane();
+      const { call } = shared();
       for (const options of [{ headers: { "content-type": type } }, { text: "", type }]) {
         await call("PUT", books, { body: onePerSecond });
         expect((await call("DELETE", books, options)).status).toBe(200);
@@ -163,7 +167,7 @@ describe("bodies", () => {
   );
 
   it("allows the same key in two objects", async () => {
-    const { call } = await startControlPlane();
+    const { call } = shared();
     const limits = ["a", "b"].map((name) => ({ name, algorithm: "fixed-window", quota: 1, window: "1s" }));
     expect((await call("PUT", books, { body: { description: 'a "quoted\\ {text', limits } })).status).toBe(201);
   });
