@@ -18,16 +18,16 @@ interface Subject {
 }
 
 const subjects: readonly Subject[] = [
-  { files: ["gateway/src/stores/lease/*.ts"], specs: ["leases", "lease-exchanges"] },
+  { files: ["gateway/src/stores/lease/*.ts"], specs: ["leases", "lease-decisions", "lease-exchanges"] },
   {
     files: [
       "gateway/src/stores/redis/{batcher,submit,pending-check,replies,script-arguments}.ts",
       "gateway/src/stores/redis/{refunds,reconcile,decide-checks,exact-store}.ts",
     ],
-    specs: ["batcher", "charges", "refunds"],
+    specs: ["batcher", "batch-queue", "redis-refunds"],
   },
   { files: ["gateway/src/stores/redis/{refusal-cache,shared-refusals}.ts"], specs: ["refusal-cache"] },
-  { files: ["gateway/src/redis/{breaker,patience}.ts"], specs: ["breaker", "patience"] },
+  { files: ["gateway/src/redis/{breaker,patience}.ts"], specs: ["breaker", "breaker-probes", "patience", "patience-clock"] },
 ];
 
 const directory = join(projectDir, "dist/mutation/gateway");
