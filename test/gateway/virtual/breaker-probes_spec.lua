@@ -173,6 +173,7 @@ describe("a late answer", function()
     local self = breakerWorld()
     self.note("noteSilence")
     self.world.run(10)
+    local timers = self.worker.runningTimers
     self.answer = true
     self.note("noteLateAnswer")
     self.world.run(0.1)
@@ -182,6 +183,7 @@ describe("a late answer", function()
     self.world.run(2000)
     assert.equal(1, #self.probes)
     assertClosed(self)
+    assert.equal(timers - 1, self.worker.runningTimers)
   end)
 
   it("is nothing to a closed breaker", function()

@@ -101,6 +101,31 @@ describe("a look at a lease", function()
     assert.same({ 2, 1, 0 }, { metric(self, "lease-event:exchanges"), metric(self, "lease-event:grants"), metric(self, "lease-event:lost") })
   end)
 
+  it("keeps what is left when it asks for more", function()
+    local self = leaseWorld()
+    self.put({ deadlineUs = 0 }, 0)
+    look(self)
+    self.world.run(1)
+    for _ = 1, 40 do
+      self.ask()
+    end
+    self.world.run(20)
+    look(self)
+    self.world.run(1)
+    local second = messages(self)[2]
+    assert.equal(10, second.kept)
+    local units = self.units()
+    assert.is_true(units > 10)
+    assert.equal(units, self.record().out)
+    self.world.run(3000)
+    assert.same({ 50 + units - 10, 40, 0, 0 }, {
+      metric(self, "lease-units:granted"),
+      metric(self, "lease-units:spent"),
+      metric(self, "lease-units:returned"),
+      metric(self, "lease-units:expired"),
+    })
+  end)
+
   it("leaves a lease alone that another worker has claimed, but reads its record", function()
     local self = leaseWorld()
     self.put({ deadlineUs = 0 }, 0)
@@ -325,6 +350,8 @@ describe("an exchange", function()
     self.world.run(100)
     assert.same({ 2, 2, 0, 50 }, { sent, #messages(self), self.record().lost, self.units() })
     assert.equal(messages(self)[1].seq, messages(self)[2].seq)
+    self.world.run(3000)
+    assert.same({ 2, 1, 1 }, { metric(self, "lease-event:exchanges"), metric(self, "lease-event:grants"), metric(self, "lease-event:lost") })
   end)
 
   it("is not begun without a timer: the claim is free, and the log tells", function()

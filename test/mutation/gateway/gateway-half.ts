@@ -27,7 +27,10 @@ const subjects: readonly Subject[] = [
     specs: ["batcher", "batch-queue", "redis-refunds"],
   },
   { files: ["gateway/src/stores/redis/{refusal-cache,shared-refusals}.ts"], specs: ["refusal-cache"] },
-  { files: ["gateway/src/redis/{breaker,patience}.ts"], specs: ["breaker", "breaker-probes", "patience", "patience-clock"] },
+  {
+    files: ["gateway/src/redis/{breaker,patience}.ts"],
+    specs: ["breaker", "breaker-probes", "patience", "patience-clock"],
+  },
 ];
 
 const directory = join(projectDir, "dist/mutation/gateway");
@@ -40,6 +43,8 @@ const sayEveryMs = 30_000;
 /** What earlier runs found of a mutant. Tests go by a hash of their name and their file's text. */
 interface Known {
   killer?: string;
+  /** The killer is tried first where it has changed. */
+  killerName?: string;
   timeout?: boolean;
   survived: string[];
 }
@@ -111,7 +116,8 @@ async function judgeAll(
     for (let place = waiting.shift(); place !== undefined; place = waiting.shift()) {
       const tests = reaching.get(place) as readonly Test[];
       const before = known[keyOf(place)];
-      const found = await judgeOne(judge, place, orderOf(tests, lastKillers), before);
+      const likely = [...tests.filter(({ name }) => name === before?.killerName), ...lastKillers];
+      const found = await judgeOne(judge, place, orderOf(tests, likely), before);
       known[keyOf(place)] = found;
       const killer = tests.find((test) => test.hash === found.killer);
       if (killer !== undefined) lastKillers.splice(0, lastKillers.length, killer, ...lastKillers.slice(0, 2));
@@ -132,13 +138,13 @@ async function judgeOne(judge: Judge, place: Place, tests: readonly Test[], befo
   const left = tests.filter((test) => !survived.includes(test.hash));
   if (left.length === 0) return { survived };
   const { killer, timeout } = await judge.judge(place.number, left);
-  if (killer !== undefined) return { killer: killer.hash, timeout, survived };
+  if (killer !== undefined) return { killer: killer.hash, killerName: killer.name, timeout, survived };
   return { survived: [...hashes] };
 }
 
-/** Mutants that lie side by side often have the same killer. */
-function orderOf(tests: readonly Test[], lastKillers: readonly Test[]): Test[] {
-  const first = lastKillers.filter((killer) => tests.includes(killer));
+/** The quickest first, after those that are likely to fail: mutants that lie side by side often have the same killer. */
+function orderOf(tests: readonly Test[], likely: readonly Test[]): Test[] {
+  const first = likely.filter((test) => tests.includes(test));
   return [...new Set([...first, ...[...tests].sort((a, b) => a.seconds - b.seconds)])];
 }
 
