@@ -18,7 +18,7 @@ interface Subject {
 }
 
 const subjects: readonly Subject[] = [
-  { files: ["gateway/src/stores/lease/*.ts"], specs: ["leases", "lease-decisions", "lease-exchanges"] },
+  { files: ["gateway/src/stores/lease/*.ts"], specs: ["leases", "lease-decisions", "lease-exchanges", "lease-messages"] },
   {
     files: [
       "gateway/src/stores/redis/{batcher,submit,pending-check,replies,script-arguments}.ts",
