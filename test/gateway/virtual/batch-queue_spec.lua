@@ -123,8 +123,10 @@ describe("a check that comes alone", function()
     assert.same({ nil, true }, { lost.numbers, lost.lost })
     self.world.redis.fate = nil
     -- A reply that is none: the script was run all the same.
-    local odd = self.counter()
-    odd.counter.script = self.worker.inner("gateway.src.stores.redis.refunds", "refund")
+    local odd = self.caller(1, { call = false })
+    odd.call = self.worker.module("gateway.src.stores.redis.refunds").refundCall({
+      { policy = self.policy(), limits = self.policy().limits, keyValues = "1:k", chargedAt = { 1 } },
+    })
     self.submit(odd)
     self.world.run(5)
     assert.same({ true, nil, true }, { odd.done, odd.numbers, odd.lost })
@@ -143,6 +145,24 @@ describe("a check that comes alone", function()
     assert.equal(2, self.queue().batches[1].counters)
     self.world.run(5)
     assert.equal(3, self.world.redis.count("charge_fixed_window") + 1)
+  end)
+
+  it("that ends after its place was given to others takes none from them", function()
+    local self = queueWorld()
+    self.submit(self.counter())
+    self.queue().direct = 0
+    self.world.run(5)
+    assert.equal(0, self.queue().direct)
+  end)
+
+  it("is nothing to keep for its request any more, once it has its reply", function()
+    local self = queueWorld()
+    local one = self.submit(self.counter("k", { mustKeep = true, inQueue = true }))
+    assert.are_not.same({}, self.worker.states())
+    self.world.run(5)
+    assert.equal(1, one.numbers[0])
+    assert.same({}, self.worker.states())
+    assert.same({}, self.reconciled)
   end)
 
   it("does not wait for a request that went away in its call, once that must have ended", function()
@@ -303,6 +323,45 @@ describe("checks that wait together", function()
     assert.same({ nil, 0 }, { one.done, queue.beside })
     self.world.run(10)
     assert.same({ true, "no reply within the deadline", true }, { one.done, one.failure, one.abandoned })
+  end)
+
+  it("have their time by the patience clock, which they keep running", function()
+    local self = queueWorld()
+    local patience = self.worker.module("gateway.src.redis.patience")
+    -- The clock does not begin with them.
+    self.worker.call(function()
+      patience.keepTicking(0.3)
+    end)
+    self.world.run(5000)
+    local queue = self.held()
+    queue.beside = 3
+    local one = self.submit(self.counter("k", { limitMs = 60 }))
+    self.world.run(30)
+    self.worker.block(100000)
+    self.world.run(100)
+    assert.is_nil(one.done)
+    self.world.run(40)
+    assert.is_true(one.done)
+    assert.is_true(one.tookUs > 135000 and one.tookUs < 160000, tostring(one.tookUs))
+  end)
+
+  it("wait five times as long by the stopwatch where that clock has no timer", function()
+    local self = queueWorld()
+    self.world.run(5000)
+    local queue = self.held()
+    queue.beside = 3
+    local at = self.worker.ngx.timer.at
+    self.worker.ngx.timer.at = function(seconds, ...)
+      if seconds == 0 then
+        return nil, "too many pending timers"
+      end
+      return at(seconds, ...)
+    end
+    local one = self.submit(self.counter("k", { limitMs = 105 }))
+    self.world.run(2000)
+    self.worker.ngx.timer.at = at
+    assert.is_true(one.done)
+    assert.is_true(one.tookUs >= 504000 and one.tookUs <= 608000, tostring(one.tookUs))
   end)
 
   it("are given up after their own time, and counted, and others wait on", function()

@@ -7,8 +7,8 @@ import { basename, join } from "node:path";
 import { projectDir } from "../../../launch/settings.ts";
 import { SetupError, say } from "../../../launch/step.mjs";
 import type { Mutant, Report } from "../scores.ts";
-import { beginJudge, type Judge, measure, type Test } from "./judge.ts";
 import { buildMutatedBundle, type Place } from "./mutated-bundle.ts";
+import { beginRunner, measure, type SpecRunner, type Test } from "./spec-runner.ts";
 
 interface Subject {
   /** Patterns, from the project's directory. */
@@ -18,7 +18,10 @@ interface Subject {
 }
 
 const subjects: readonly Subject[] = [
-  { files: ["gateway/src/stores/lease/*.ts"], specs: ["leases", "lease-decisions", "lease-exchanges", "lease-messages"] },
+  {
+    files: ["gateway/src/stores/lease/*.ts"],
+    specs: ["leases", "lease-decisions", "lease-exchanges", "lease-messages"],
+  },
   {
     files: [
       "gateway/src/stores/redis/{batcher,submit,pending-check,replies,script-arguments}.ts",
@@ -26,7 +29,10 @@ const subjects: readonly Subject[] = [
     ],
     specs: ["batcher", "batch-queue", "cluster-checks", "redis-refunds"],
   },
-  { files: ["gateway/src/stores/redis/{refusal-cache,shared-refusals}.ts"], specs: ["refusal-cache"] },
+  {
+    files: ["gateway/src/stores/redis/{refusal-cache,shared-refusals}.ts"],
+    specs: ["refusal-cache", "refusal-records"],
+  },
   {
     files: ["gateway/src/redis/{breaker,patience}.ts"],
     specs: ["breaker", "breaker-probes", "patience", "patience-clock"],
@@ -83,11 +89,11 @@ export async function mutateGateway({ files, force }: Options): Promise<Report["
       ),
     ]),
   );
-  const judges = Array.from({ length: processes }, () => beginJudge(path, specs));
+  const runners = Array.from({ length: processes }, () => beginRunner(path, specs));
   try {
-    await judgeAll(reaching, judges, known);
+    await findAll(reaching, runners, known);
   } finally {
-    for (const judge of judges) judge.end();
+    for (const runner of runners) runner.end();
     writeFileSync(knownFile, JSON.stringify(known));
   }
   const report = reportOf(chosen, reaching, known);
@@ -104,20 +110,20 @@ function subjectOf(spec: string): string {
   return basename(spec, "_spec.lua");
 }
 
-async function judgeAll(
+async function findAll(
   reaching: ReadonlyMap<Place, readonly Test[]>,
-  judges: readonly Judge[],
+  runners: readonly SpecRunner[],
   known: KnownOfAll,
 ): Promise<void> {
   const waiting = [...reaching.keys()];
   const lastKillers: Test[] = [];
   let saidAtMs = Date.now();
-  const work = async (judge: Judge) => {
+  const work = async (runner: SpecRunner) => {
     for (let place = waiting.shift(); place !== undefined; place = waiting.shift()) {
       const tests = reaching.get(place) as readonly Test[];
       const before = known[keyOf(place)];
       const likely = [...tests.filter(({ name }) => name === before?.killerName), ...lastKillers];
-      const found = await judgeOne(judge, place, orderOf(tests, likely), before);
+      const found = await findOne(runner, place, orderOf(tests, likely), before);
       known[keyOf(place)] = found;
       const killer = tests.find((test) => test.hash === found.killer);
       if (killer !== undefined) lastKillers.splice(0, lastKillers.length, killer, ...lastKillers.slice(0, 2));
@@ -127,17 +133,22 @@ async function judgeAll(
       writeFileSync(knownFile, JSON.stringify(known));
     }
   };
-  await Promise.all(judges.map(work));
+  await Promise.all(runners.map(work));
 }
 
 /** Runs only what the mutant was not yet held against. */
-async function judgeOne(judge: Judge, place: Place, tests: readonly Test[], before: Known | undefined): Promise<Known> {
+async function findOne(
+  runner: SpecRunner,
+  place: Place,
+  tests: readonly Test[],
+  before: Known | undefined,
+): Promise<Known> {
   const hashes = new Set(tests.map((test) => test.hash));
   if (before?.killer !== undefined && hashes.has(before.killer)) return before;
   const survived = (before?.survived ?? []).filter((hash) => hashes.has(hash));
   const left = tests.filter((test) => !survived.includes(test.hash));
   if (left.length === 0) return { survived };
-  const { killer, timeout } = await judge.judge(place.number, left);
+  const { killer, timeout } = await runner.findKiller(place.number, left);
   if (killer !== undefined) return { killer: killer.hash, killerName: killer.name, timeout, survived };
   return { survived: [...hashes] };
 }

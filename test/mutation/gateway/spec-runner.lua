@@ -108,7 +108,7 @@ end
 local current = ffi.cast("int *", ffi.C.mmap(nil, 4096, 3, ffi.os == "OSX" and 0x1001 or 0x21, -1, 0))
 local status = ffi.new("int[1]")
 
-local function judge(mutant, numbers)
+local function findKiller(mutant, numbers)
   _G.sluiceMutant = tonumber(mutant)
   function _G.sluiceReached() end
   for number, seconds in numbers:gmatch("(%d+):([%d.]+)") do
@@ -129,7 +129,7 @@ for line in io.lines() do
     local child = ffi.C.fork()
     assert(child >= 0, "there is no other process to be had")
     if child == 0 then
-      say(mutant, judge(mutant, numbers))
+      say(mutant, findKiller(mutant, numbers))
       ffi.C._exit(0)
     end
     ffi.C.waitpid(child, status, 0)

@@ -1,4 +1,4 @@
-// Talks to judge.lua, which runs specs of the virtual nginx with one mutant or without any.
+// Talks to spec-runner.lua, which runs specs of the virtual nginx with one mutant or without any.
 
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -20,9 +20,9 @@ export interface Test {
   readonly reaches: ReadonlySet<number>;
 }
 
-export interface Judge {
+export interface SpecRunner {
   /** Runs these tests one after the other, until one fails or runs for ever. */
-  judge(mutant: number, tests: readonly Test[]): Promise<{ killer: Test | undefined; timeout: boolean }>;
+  findKiller(mutant: number, tests: readonly Test[]): Promise<{ killer: Test | undefined; timeout: boolean }>;
   end(): void;
 }
 
@@ -88,10 +88,10 @@ function hash(text: string): string {
   return createHash("sha256").update(text).digest("hex").slice(0, 16);
 }
 
-export function beginJudge(bundle: string, specs: readonly string[]): Judge {
+export function beginRunner(bundle: string, specs: readonly string[]): SpecRunner {
   const { tell, next, end } = begin(bundle, specs);
   return {
-    judge: async (mutant, tests) => {
+    findKiller: async (mutant, tests) => {
       const limits = tests.map(({ number, seconds }) => `${number}:${(seconds * timesUsual + moreSeconds).toFixed(3)}`);
       tell(`${mutant} ${limits.join(",")}`);
       const [, result, number] = (await next()).split(" ");
@@ -110,7 +110,7 @@ interface Process {
 
 function begin(bundle: string, specs: readonly string[]): Process {
   const limited = `ulimit -v ${mostKilobytes}; exec "$@"`;
-  const child = spawn("sh", ["-c", limited, "sh", "luajit", "test/mutation/gateway/judge.lua", ...specs], {
+  const child = spawn("sh", ["-c", limited, "sh", "luajit", "test/mutation/gateway/spec-runner.lua", ...specs], {
     cwd: projectDir,
     env: { ...process.env, SLUICE_BUNDLE: bundle },
     stdio: ["pipe", "pipe", "inherit"],
@@ -120,7 +120,7 @@ function begin(bundle: string, specs: readonly string[]): Process {
     tell: (line) => child.stdin.write(`${line}\n`),
     next: async () => {
       const { value, done } = await lines.next();
-      if (done) throw new SetupError("judge.lua ended before it answered");
+      if (done) throw new SetupError("spec-runner.lua ended before it answered");
       return value;
     },
     end: () => child.stdin.end(),
