@@ -411,6 +411,39 @@ describe("checks that wait together", function()
     assert.equal(0, queue.beside)
   end)
 
+  it("are read right where nobody is left of the last call", function()
+    local self = queueWorld()
+    self.held()
+    local there, gone = self.submit(self.counter("k1")), self.submit(self.counter("k2", nil, "b"))
+    gone.abandoned = true
+    self.world.run(20)
+    assert.same({ true, 1, nil }, { there.done, there.numbers and there.numbers[0], there.lost })
+    assert.same({}, self.world.logged("a defect"))
+    assert.equal(1, #self.reconciled)
+  end)
+
+  it("have what failed for their failure, and nothing lost where there is a reply", function()
+    local self = queueWorld()
+    self.held()
+    local call = self.submit(self.caller(1))
+    self.world.redis.error = "LOADING Redis is loading the dataset in memory"
+    self.world.run(20)
+    assert.is_truthy(call.failure:find("LOADING", 1, true))
+    self.world.redis.error = nil
+    self.world.run(1000)
+    self.held()
+    local good, charged = self.submit(self.caller(1)), self.submit(self.counter("k2"))
+    self.world.redis.downUs = 5000
+    self.world.run(7)
+    -- It is charged, and its request waits no more when the reply comes.
+    charged.abandoned = true
+    self.world.run(20)
+    assert.same({ true, nil, nil }, { good.done, good.failure, good.lost })
+    assert.equal(1, charged.numbers[charged.at])
+    assert.is_nil(charged.lost)
+    assert.equal(1, #self.reconciled)
+  end)
+
   it("of which nobody is left are no call, and no batch in the counts", function()
     local self = queueWorld()
     self.held()
@@ -500,10 +533,13 @@ describe("the thread of a queue", function()
     local queue = self.queue()
     local first = self.submit(self.counter("k1", { inQueue = true }))
     local call = self.submit(self.caller(1, { inQueue = true }))
-    self.world.run(1)
-    self.world.run(230)
-    assert.same({ true, "no reply within the deadline", true }, { first.done, first.failure, first.abandoned })
-    assert.is_true(call.done)
+    local hurried = self.submit(self.counter("k2", { inQueue = true, limitMs = 50 }))
+    self.world.run(231)
+    for _, pending in ipairs({ first, call, hurried }) do
+      assert.same({ true, "no reply within the deadline", true }, { pending.done, pending.failure, pending.abandoned })
+    end
+    self.world.run(1500)
+    assert.equal(3, self.metric("redis-failure:late"))
     self.world.run(100)
     assert.is_false(queue.running)
     -- The thread that still reads is counted.
