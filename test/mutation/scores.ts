@@ -20,10 +20,12 @@ interface Place {
 /**
  * Prints the survivors, the score of each file, and that of all.
  *
- * @returns killed mutants, those that made tests run for ever among them, of all that are valid, in percent: of all files
+ * @returns killed mutants, those that made tests run for ever among them, of all that are valid, in percent: of all files, and of
+ *   the file that has the fewest
  */
-export function printScores(files: Report["files"], title: string): number {
+export function printScores(files: Report["files"], title: string): { all: number; lowest: number } {
   let [allKilled, all] = [0, 0];
+  let lowest = 100;
   const survivors: string[] = [];
   const lines: string[] = [];
   for (const [file, { source, mutants }] of Object.entries(files).sort(([a], [b]) => (a < b ? -1 : 1))) {
@@ -31,13 +33,14 @@ export function printScores(files: Report["files"], title: string): number {
     const alive = mutants.filter(({ status }) => status === "Survived" || status === "NoCoverage");
     if (killed + alive.length === 0) continue;
     lines.push(`${percent(killed, killed + alive.length).padStart(7)}  ${killed}/${killed + alive.length}  ${file}`);
+    lowest = Math.min(lowest, (100 * killed) / (killed + alive.length));
     allKilled += killed;
     all += killed + alive.length;
     for (const mutant of alive) survivors.push(describe(file, source, mutant));
   }
   process.stdout.write(`${survivors.join("\n")}\n\n${lines.join("\n")}\n`);
   process.stdout.write(`${percent(allKilled, all).padStart(7)}  ${allKilled}/${all}  ${title}\n`);
-  return all === 0 ? 0 : (100 * allKilled) / all;
+  return all === 0 ? { all: 0, lowest: 0 } : { all: (100 * allKilled) / all, lowest };
 }
 
 /** `limiter/src/x.ts:7:3 a < b → a <= b` */
