@@ -27,7 +27,15 @@ const subjects: readonly Subject[] = [
       "gateway/src/stores/redis/{batcher,submit,pending-check,replies,script-arguments}.ts",
       "gateway/src/stores/redis/{refunds,reconcile,decide-checks,exact-store}.ts",
     ],
-    specs: ["batcher", "batch-queue", "refusal-cache", "cluster-checks", "redis-decisions", "redis-refunds"],
+    specs: [
+      "batcher",
+      "batch-queue",
+      "refusal-cache",
+      "cluster-checks",
+      "redis-decisions",
+      "redis-refunds",
+      "redis-submit",
+    ],
   },
   {
     files: ["gateway/src/stores/redis/{refusal-cache,shared-refusals}.ts"],
