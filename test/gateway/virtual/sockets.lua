@@ -140,7 +140,8 @@ function sockets.new(worker, listenerAt)
         local timer, place
         place = function()
           timer.cancelled = true
-          worker.turn(function()
+          -- Not within the turn of whoever gave the connection back.
+          worker.timer(0, function()
             wake(nil)
           end)
         end

@@ -1,0 +1,331 @@
+-- gateway/src/stores/redis/refusal-cache.ts and shared-refusals.ts by themselves: what is kept of a refusal, to the microsecond.
+
+local support = require("test.gateway.virtual.support")
+
+-- A moment that floating point holds exactly.
+local atSeconds = 1700000010.25
+
+local function cacheWorld(options)
+  local limits = { support.fixed("3/1h"), support.fixed("9/1d") }
+  limits[1].name, limits[2].name = "hour", "day"
+  local two = support.policy("a", limits[1])
+  two.limits = limits
+  local world = support.world(support.with({ policies = { two, support.policy("b", limits[1]) } }, options or {}))
+  local worker = world.workers[1]
+  local self = { world = world, worker = worker }
+  self.cache = worker.module("gateway.src.stores.redis.refusal-cache")
+  self.shared = worker.module("gateway.src.stores.redis.shared-refusals")
+  self.counters = world.dict("sluice_counters")
+  local new = worker.module("limiter.src.compiled.merged-decision").newMergedDecision
+
+  function self.policy(name, of)
+    return (of or worker).module("gateway.src.snapshot.current").policiesOf("shop")[name or "a"]
+  end
+
+  function self.merged(violated, resetAfterUs)
+    local merged = new()
+    if violated then
+      merged.allowed, merged.policy, merged.limitName, merged.violated = false, self.policy(), violated[1], violated
+      merged.decision.allowed, merged.decision.resetAfterUs, merged.decision.limit = false, resetAfterUs, 3
+    end
+    return merged
+  end
+
+  -- The wall clock says this.
+  function self.setClock(seconds)
+    world.wallUs = math.floor(seconds * 1000000) - world.clock.nowUs
+  end
+
+  function self.call(work)
+    local result
+    worker.call(function()
+      result = work()
+    end)
+    return result
+  end
+
+  function self.remember(name, retrySeconds, fields)
+    fields = fields or {}
+    self.call(function()
+      self.cache.rememberRefusal(fields.policy or self.policy(), name, self.merged(fields.violated or { "hour" }, (fields.resetSeconds or 9) * 1000000),
+        fields.retryUs or retrySeconds * 1000000, fields.submittedAt or atSeconds)
+    end)
+  end
+
+  function self.recall(name, policy)
+    local merged = self.merged()
+    local known = self.call(function()
+      return self.cache.recallRefusal(policy or self.policy(), name, merged)
+    end)
+    return known, merged
+  end
+
+  function self.last(name, policy)
+    return self.call(function()
+      return self.cache.lastRefusal(policy or self.policy(), name)
+    end)
+  end
+
+  self.setClock(atSeconds)
+  return self
+end
+
+describe("a remembered refusal", function()
+  it("says what is left of its waits", function()
+    local self = cacheWorld()
+    self.remember("n", 5, { resetSeconds = 9 })
+    self.setClock(atSeconds + 2)
+    local known, merged = self.recall("n")
+    assert.is_true(known)
+    local decision = merged.decision
+    assert.same({ false, false, "hour", 3000000, 7000000 },
+      { merged.allowed, decision.allowed, merged.limitName, decision.retryAfterUs, decision.resetAfterUs })
+    assert.same({ "hour" }, merged.violated)
+    self.remember("past", 5, { resetSeconds = 1 })
+    known, merged = self.recall("past")
+    assert.same({ true, 0 }, { known, merged.decision.resetAfterUs })
+  end)
+
+  it("names all limits that refused", function()
+    local self = cacheWorld()
+    self.remember("n", 5, { violated = { "hour", "day" } })
+    local _, merged = self.recall("n")
+    assert.same({ "hour", "day" }, merged.violated)
+    assert.equal("hour", merged.limitName)
+  end)
+
+  it("is believed from the moment of the question to the moment that it named, and not at that", function()
+    local self = cacheWorld()
+    self.remember("n", 0.5)
+    assert.is_true((self.recall("n")))
+    self.setClock(atSeconds + 0.499999)
+    assert.is_true((self.recall("n")))
+    self.setClock(atSeconds + 0.5)
+    assert.is_false((self.recall("n")))
+    self.setClock(atSeconds - 0.000001)
+    assert.is_false((self.recall("n")))
+    self.setClock(atSeconds)
+    assert.is_false((self.recall("another")))
+    assert.is_false((self.recall("n", self.policy("b"))))
+  end)
+
+  it("is believed for two minutes at most, and for a second in a cluster, whose nodes tell no epoch", function()
+    local self = cacheWorld()
+    self.remember("n", 300)
+    self.setClock(atSeconds + 119.999999)
+    assert.is_true((self.recall("n")))
+    self.setClock(atSeconds + 120)
+    assert.is_false((self.recall("n")))
+    assert.equal((atSeconds + 300) * 1000000, self.last("n").nothingUntilUs)
+    self.setClock(atSeconds)
+    self.call(function()
+      self.cache.keepRefusalsTrue({ deployment = { kind = "cluster" } }, function() end)
+    end)
+    self.remember("n", 300)
+    self.setClock(atSeconds + 0.999999)
+    assert.is_true((self.recall("n")))
+    self.setClock(atSeconds + 1)
+    assert.is_false((self.recall("n")))
+  end)
+
+  it("is none where it would hold for ever: less may be left then than it says", function()
+    local self = cacheWorld()
+    self.remember("n", nil, { retryUs = self.worker.module("limiter.src.algorithms.decision").never })
+    assert.is_false((self.recall("n")))
+    assert.is_nil(self.last("n"))
+  end)
+
+  it("is counted when it decides", function()
+    local self = cacheWorld()
+    self.remember("n", 5)
+    self.recall("n")
+    self.recall("n")
+    self.recall("another")
+    self.world.run(3000)
+    assert.equal(2, self.world.dict("sluice_metrics"):get("redis-refusals-remembered"))
+  end)
+
+  it("is not one from before the last change by an operator, unless the clock has stepped back since", function()
+    local self = cacheWorld()
+    local function remembersOf(secondsBefore)
+      self.call(self.cache.forgetRefusals)
+      self.remember("n" .. secondsBefore, 100, { submittedAt = atSeconds - secondsBefore })
+      return (self.recall("n" .. secondsBefore))
+    end
+    assert.is_true(remembersOf(0))
+    assert.is_false(remembersOf(0.000001))
+    assert.is_false(remembersOf(59.999999))
+    assert.is_true(remembersOf(60))
+    assert.is_true(remembersOf(70))
+  end)
+
+  it("is one of 4096 that are kept, and of as many before them", function()
+    local self = cacheWorld()
+    -- The same one again and again is one.
+    for _ = 1, 5000 do
+      self.remember("same", 5)
+    end
+    local function rememberUpTo(from, to)
+      local merged = self.merged({ "hour" }, 9000000)
+      self.call(function()
+        for i = from, to do
+          self.cache.rememberRefusal(self.policy(), "n" .. i, merged, 5000000, atSeconds)
+        end
+      end)
+    end
+    rememberUpTo(1, 4095)
+    assert.is_true((self.recall("same")))
+    rememberUpTo(4096, 4096 + 4095)
+    assert.same({ true, true, true }, { (self.recall("same")), (self.recall("n1")), (self.recall("n8191")) })
+    rememberUpTo(8192, 8192)
+    assert.same({ false, false, true, true }, { (self.recall("same")), (self.recall("n1")), (self.recall("n4096")), (self.recall("n8192")) })
+  end)
+
+  it("says since when it is known, of its policy", function()
+    local self = cacheWorld()
+    self.remember("n", 5)
+    assert.equal(atSeconds, self.cache.refusalKnownSince(self.policy(), "n"))
+    assert.equal(0, self.cache.refusalKnownSince(self.policy("b"), "n"))
+    assert.equal(0, self.cache.refusalKnownSince(self.policy(), "another"))
+    self.call(self.cache.forgetRefusals)
+    assert.equal(0, self.cache.refusalKnownSince(self.policy(), "n"))
+  end)
+
+  it("is forgotten by every worker, with what else is wrong then, when one is told of a change", function()
+    local self = cacheWorld({ workers = 2 })
+    local forgotten = { 0, 0 }
+    for number = 1, 2 do
+      local worker = self.world.workers[number]
+      worker.call(function()
+        worker.module("gateway.src.stores.redis.refusal-cache").keepRefusalsTrue({ deployment = { kind = "cluster" } }, function()
+          forgotten[number] = forgotten[number] + 1
+        end)
+      end)
+    end
+    self.world.run(100)
+    self.setClock(atSeconds)
+    self.remember("n", 100)
+    assert.same({ 0, 0 }, forgotten)
+    local other = self.world.workers[2]
+    local tookMs
+    other.call(function()
+      local beganUs = self.world.clock.nowUs
+      other.module("gateway.src.stores.redis.refusal-cache").forgetRefusalsEverywhere()
+      tookMs = (self.world.clock.nowUs - beganUs) / 1000
+    end)
+    self.world.run(41)
+    assert.is_true(tookMs >= 39 and tookMs <= 41, tostring(tookMs))
+    self.setClock(atSeconds + 0.1)
+    assert.is_false((self.recall("n")))
+    assert.is_true(forgotten[1] + forgotten[2] >= 1)
+    self.world.run(200)
+    local after = forgotten[1] + forgotten[2]
+    self.world.run(200)
+    assert.equal(after, forgotten[1] + forgotten[2])
+  end)
+end)
+
+describe("a refusal for the time without Redis", function()
+  it("is what this worker or another heard last: whichever says that there is nothing for longer", function()
+    local self = cacheWorld()
+    self.remember("n", 300, { violated = { "hour", "day" } })
+    assert.same({ atUs = atSeconds * 1000000, nothingUntilUs = (atSeconds + 300) * 1000000, limits = { "hour", "day" } }, self.last("n"))
+    local function others(seconds)
+      self.call(function()
+        self.shared.shareRefusal("owner", "n", 0, { atUs = 7, nothingUntilUs = (atSeconds + seconds) * 1000000, limits = { "day" } })
+      end)
+    end
+    others(301)
+    assert.same({ 7, { "day" } }, { self.last("n").atUs, self.last("n").limits })
+    others(299)
+    assert.same({ atSeconds * 1000000, { "hour", "day" } }, { self.last("n").atUs, self.last("n").limits })
+    others(300)
+    assert.equal(atSeconds * 1000000, self.last("n").atUs)
+    -- Of other limits, this worker knows nothing.
+    assert.same({ 7, { "day" } }, { self.last("n", self.policy("b")).atUs, self.last("n").limits and { "day" } })
+    assert.is_nil(self.last("another"))
+    self.counters:delete("heard:n")
+    assert.is_nil(self.last("n", self.policy("b")))
+    assert.is_table(self.last("n"))
+  end)
+
+  it("reaches all workers, and is void after an operator's change", function()
+    local self = cacheWorld({ workers = 2 })
+    self.remember("n", 300)
+    local other = self.world.workers[2]
+    local function heard(version)
+      return other.module("gateway.src.stores.redis.shared-refusals").readSharedRefusal("n", version)
+    end
+    assert.same({ atUs = atSeconds * 1000000, nothingUntilUs = (atSeconds + 300) * 1000000, limits = { "hour" } }, heard(0))
+    assert.is_nil(heard(1))
+    local known = other.module("gateway.src.stores.redis.refusal-cache").lastRefusal(self.policy("a", other), "n")
+    assert.equal(atSeconds * 1000000, known.atUs)
+    self.worker.call(function()
+      self.cache.forgetRefusalsEverywhere()
+    end)
+    self.world.run(100)
+    assert.is_nil(other.module("gateway.src.stores.redis.refusal-cache").lastRefusal(self.policy("a", other), "n"))
+    -- One that is heard after the change has the new version.
+    self.setClock(atSeconds + 10)
+    self.remember("n", 300, { submittedAt = atSeconds + 10 })
+    assert.is_table(heard(1))
+    assert.is_nil(heard(0))
+  end)
+
+  it("is kept until its time, for a day at most", function()
+    local self = cacheWorld()
+    local function keptFor(seconds)
+      self.setClock(atSeconds)
+      self.remember("n", seconds)
+      local entry = self.world.dicts.sluice_counters.entries["heard:n"]
+      self.world.dicts.sluice_counters.entries["heard:n"] = nil
+      return entry and math.floor((entry.expiresMs - atSeconds * 1000) / 1000 + 0.5)
+    end
+    assert.equal(300, keptFor(300))
+    assert.equal(2, keptFor(1.5))
+    assert.equal(86400, keptFor(86400 * 3))
+    assert.is_nil(keptFor(0))
+    self.setClock(atSeconds + 1)
+    self.remember("n", 1)
+    assert.is_nil(self.world.dicts.sluice_counters.entries["heard:n"])
+  end)
+
+  it("takes no more than its policy's part of memory that is scarce, and is renewed there", function()
+    local self = cacheWorld({ sizes = { sluice_counters = 1048576 } })
+    for i = 1, 50 do
+      self.counters:set("filled" .. i, ("x"):rep(14000))
+    end
+    self.world.run(23)
+    self.setClock(atSeconds)
+    local stored = 0
+    local function storedNow(i)
+      return self.counters:get("heard:n" .. i) ~= nil
+    end
+    for i = 1, 3000 do
+      self.remember("n" .. i, 300)
+      stored = stored + (storedNow(i) and 1 or 0)
+    end
+    assert.is_true(stored > 10 and stored < 2900, tostring(stored))
+    assert.is_false(storedNow(3000))
+    assert.is_true(storedNow(1))
+    -- Another policy has a part of its own.
+    self.remember("other", 300, { policy = self.policy("b") })
+    assert.is_true(self.counters:get("heard:other") ~= nil)
+    -- What is there is replaced.
+    self.remember("n1", 400)
+    assert.equal((atSeconds + 400) * 1000000, self.shared.readSharedRefusal("n1", 0).nothingUntilUs)
+  end)
+
+  it("has as many names of limits as refused, or none", function()
+    local self = cacheWorld()
+    self.call(function()
+      self.shared.shareRefusal("owner", "n", 3, { atUs = 5, nothingUntilUs = (atSeconds + 10) * 1000000 })
+    end)
+    assert.same({ atUs = 5, nothingUntilUs = (atSeconds + 10) * 1000000, limits = {} }, (function()
+      local read = self.shared.readSharedRefusal("n", 3)
+      read.limits = read.limits[1] == "" and {} or read.limits
+      return read
+    end)())
+    assert.is_nil(self.shared.readSharedRefusal("another", 3))
+  end)
+end)
