@@ -10,61 +10,11 @@ import { join } from "node:path";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
-/** Whatever else is in test/e2e/ measures: a file comes here when nothing in it depends on how busy the machine is. */
-const unhurried = [
-  "abuse",
-  "bans",
-  "batcher",
-  "both-paths",
-  "callers-tokens",
-  "check-api",
-  "check-api-outages",
-  "costly-requests",
-  "counter-cells",
-  "counters",
-  "debugging-answer",
-  "edited-under-load",
-  "files-on-disk",
-  "first-policy",
-  "full-disk",
-  "key-lock",
-  "key-parts",
-  "key-spellings",
-  "malformed-push",
-  "marks-and-keys",
-  "matching",
-  "metrics",
-  "metrics-of-many",
-  "missing-log-phase",
-  "openresty-names",
-  "outages",
-  "overflow",
-  "oversize-snapshot",
-  "own-nginx",
-  "policy-applicability",
-  "push-tls",
-  "realms",
-  "redis-cluster",
-  "redis-sign-in",
-  "redis-tls",
-  "response-bytes",
-  "response-headers",
-  "restored-database",
-  "secrets",
-  "shadow-log",
-  "snapshot-on-disk",
-  "something-missing",
-  "stopping",
-  "too-many-wait",
-  "worked-cases",
-  "worker-memory",
-].map((name) => `test/e2e/${name}.test.ts`);
-
 /** Starts the system, and expects nothing of the clock but what repeats. */
 const fuzzers = "test/fuzz/fuzz.test.ts";
 
 /** Beside which all others of their kind find room. */
-const longest = /(parity\/parity|e2e\/outages|e2e\/redis-cluster|control-plane\/redis)\.test\.ts$/;
+const longest = /(parity\/parity|e2e\/outages|e2e\/redis-cluster|control-plane\/redis\/redis)\.test\.ts$/;
 
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
@@ -102,7 +52,7 @@ export default defineConfig({
         test: {
           ...ofTheSystem,
           name: "system",
-          include: ["test/control-plane/**/*.test.ts", fuzzers, ...unhurried],
+          include: ["test/control-plane/**/*.test.ts", "test/e2e/*.test.ts", fuzzers],
           // Each takes a quarter to two thirds of a processor, so three take two processors.
           maxWorkers: Math.max(3, Math.ceil(1.5 * availableParallelism())),
           sequence: { groupOrder: 1 },
@@ -112,8 +62,7 @@ export default defineConfig({
         test: {
           ...ofTheSystem,
           name: "measured",
-          include: ["test/e2e/**/*.test.ts"],
-          exclude: unhurried,
+          include: ["test/e2e/measured/*.test.ts"],
           fileParallelism: false,
           sequence: { groupOrder: 2 },
         },

@@ -5,11 +5,11 @@ import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { requireGatewayBuild } from "../launch/gateway-build.ts";
-import { callerOf } from "../test/fixtures/check-api-client.ts";
-import { freePort } from "../test/fixtures/free-ports.ts";
-import { LoneGateway } from "../test/fixtures/lone-gateway.ts";
-import { RedisServer } from "../test/fixtures/redis-server.ts";
-import { ask } from "../test/fixtures/requests.ts";
+import { callerOf } from "../test/fixtures/clients/check-api-client.ts";
+import { freePort } from "../test/fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../test/fixtures/servers/lone-gateway.ts";
+import { RedisServer } from "../test/fixtures/servers/redis-server.ts";
+import { ask } from "../test/fixtures/clients/requests.ts";
 
 interface Run {
   readonly name: string;

@@ -1,12 +1,12 @@
 // Compares what a fleet admitted with its limit, and with what one exact counter admits of the same requests.
 
 import { rateOf } from "../../limiter/src/algorithms/rate.ts";
-import { type Admission, mostAtOnce, mostWithin, takenPerWindow } from "../fixtures/bound.ts";
-import { atLeast, atMost, type Fact, fact } from "../fixtures/fact.ts";
-import type { Served } from "../fixtures/load.ts";
-import { byRedisClock, type RedisClock } from "../fixtures/redis-clock.ts";
-import { Counter } from "../limiter/counter.ts";
-import { seeded } from "../limiter/lease-world.ts";
+import type { Served } from "../fixtures/clients/load.ts";
+import { type Admission, mostAtOnce, mostWithin, takenPerWindow } from "../fixtures/measures/bound.ts";
+import { atLeast, atMost, type Fact, fact } from "../fixtures/measures/fact.ts";
+import { byRedisClock, type RedisClock } from "../fixtures/servers/redis-clock.ts";
+import { Counter } from "../limiter/algorithms/counter.ts";
+import { seeded } from "../limiter/lease/lease-world.ts";
 import { type Measured, perSecond } from "./policies.ts";
 
 export interface Account {

@@ -2,12 +2,12 @@
 // time, and unevenly in the second. Then it plays worked case 2 at its full length.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { atMost, type Fact } from "../fixtures/fact.ts";
-import { countsOf } from "../fixtures/gateway-counts.ts";
-import { Load } from "../fixtures/load.ts";
-import { between, type RedisClock, readRedisClock } from "../fixtures/redis-clock.ts";
-import { playVendor, Vendor, vendorPolicies } from "../fixtures/sms-vendor.ts";
-import { System } from "../fixtures/system.ts";
+import { Load } from "../fixtures/clients/load.ts";
+import { playVendor, Vendor, vendorPolicies } from "../fixtures/documents/sms-vendor.ts";
+import { atMost, type Fact } from "../fixtures/measures/fact.ts";
+import { countsOf } from "../fixtures/measures/gateway-counts.ts";
+import { between, type RedisClock, readRedisClock } from "../fixtures/servers/redis-clock.ts";
+import { System } from "../fixtures/servers/system.ts";
 import { type Account, accountOf } from "./account.ts";
 import { documentOf, type Measured, overload, perSecond } from "./policies.ts";
 

@@ -4,8 +4,8 @@
 import { resolve } from "node:path";
 import { table, writeJson } from "../../bench/report.ts";
 import { SetupError, say } from "../../launch/step.mjs";
-import { figure } from "../fixtures/fact.ts";
-import { type Outcome, optionsFrom, runTrial } from "../fixtures/trial.ts";
+import { figure } from "../fixtures/measures/fact.ts";
+import { type Outcome, optionsFrom, runTrial } from "../fixtures/measures/trial.ts";
 import { type FleetRun, fleetSizes, runFleet, vendorCase } from "./fleet-run.ts";
 import { inWords, measured, overload } from "./policies.ts";
 

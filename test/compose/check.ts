@@ -8,11 +8,11 @@
 
 import { table } from "../../bench/report.ts";
 import { fail, SetupError, say } from "../../launch/step.mjs";
-import { BusyLoops } from "../fixtures/busy-loops.ts";
-import { askAsCrowd, type CrowdAnswer, percentileOf } from "../fixtures/crowd.ts";
-import { failuresInWords, type GatewayCounts } from "../fixtures/gateway-counts.ts";
-import { ask } from "../fixtures/requests.ts";
-import { optionsFrom } from "../fixtures/trial.ts";
+import { BusyLoops } from "../fixtures/clients/busy-loops.ts";
+import { askAsCrowd, type CrowdAnswer, percentileOf } from "../fixtures/clients/crowd.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { failuresInWords, type GatewayCounts } from "../fixtures/measures/gateway-counts.ts";
+import { optionsFrom } from "../fixtures/measures/trial.ts";
 import { countsOfContainers, restartGateways } from "./containers.ts";
 
 const controlUrl = "http://127.0.0.1:8081";

@@ -3,9 +3,9 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { SetupError } from "../../launch/step.mjs";
-import { countsIn, type GatewayCounts, sumOfCounts } from "../fixtures/gateway-counts.ts";
-import { ask } from "../fixtures/requests.ts";
-import { until } from "../fixtures/system.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { countsIn, type GatewayCounts, sumOfCounts } from "../fixtures/measures/gateway-counts.ts";
+import { until } from "../fixtures/servers/system.ts";
 
 const services = ["gateway-1", "gateway-2"];
 const command = process.env["COMPOSE"] || "docker compose";

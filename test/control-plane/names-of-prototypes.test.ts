@@ -7,8 +7,13 @@ import { readSnapshot } from "@sluice/limiter/protocol/read-snapshot.ts";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { readGatewayMessage } from "../../control-plane/src/push/gateway-message.ts";
-import { namesOfPrototypes } from "../fixtures/names-of-prototypes.ts";
-import { type Answer, onePerSecond, type Running, startControlPlane } from "./control-plane-under-test.ts";
+import { namesOfPrototypes } from "../fixtures/documents/names-of-prototypes.ts";
+import {
+  type Answer,
+  onePerSecond,
+  type Running,
+  startControlPlane,
+} from "../fixtures/servers/control-plane-under-test.ts";
 
 const document = {
   name: "p",

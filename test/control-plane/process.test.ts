@@ -4,7 +4,7 @@ import { connect, createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { adminToken, temporaryDir } from "./control-plane-under-test.ts";
+import { adminToken, temporaryDir } from "../fixtures/servers/control-plane-under-test.ts";
 
 const main = fileURLToPath(new URL("../../control-plane/src/main.ts", import.meta.url));
 

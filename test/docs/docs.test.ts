@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest";
 import { algorithms, policyShape } from "../../limiter/src/document/policy-shape.ts";
 import type { Field } from "../../limiter/src/document/shape.ts";
 import { beginningsForAdmins, namesForAdmins } from "../../limiter/src/realm/headers.ts";
-import { rightsOf } from "../fixtures/documented-rights.ts";
+import { rightsOf } from "../fixtures/documents/documented-rights.ts";
 
 const project = resolve(import.meta.dirname, "../..");
 const read = (path: string) => readFileSync(join(project, path), "utf8");

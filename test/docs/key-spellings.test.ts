@@ -8,7 +8,7 @@ import { Cookie } from "tough-cookie";
 import { describe, expect, it } from "vitest";
 import { bearerToken } from "../../limiter/src/key/authorization.ts";
 import { cookieValue } from "../../limiter/src/key/cookie.ts";
-import { documentedSpellings } from "../fixtures/documented-spellings.ts";
+import { documentedSpellings } from "../fixtures/documents/documented-spellings.ts";
 
 const parsers: Record<string, (cookies: string) => string | undefined> = {
   "`cookie` 0.7 (Express)": (cookies) => parseOfExpress(cookies)["sid"],

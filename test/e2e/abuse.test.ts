@@ -3,7 +3,7 @@
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, it, test } from "vitest";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 
 const quota = 1_000_000;
 const counting = (name: string, key: string[], match: object = { paths: [`/${name}`] }) => ({

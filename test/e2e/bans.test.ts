@@ -2,8 +2,8 @@
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { days } from "../../limiter/src/document/schedule.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { ask } from "../fixtures/requests.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 
 const limits = [{ algorithm: "fixed-window", quota: 1000, window: "366d" }];
 const at = (name: string) => ({ name, match: { paths: [`/${name}`] }, key: ["header:x-user"], limits });

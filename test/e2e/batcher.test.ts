@@ -1,12 +1,12 @@
 // What a gateway spares a real Redis: requests that come together share a call, and a refusal is remembered instead of requested again.
-// test/gateway/virtual/batcher_spec.lua, refusal-cache_spec.lua and breaker_spec.lua play the rest in virtual time.
+// test/gateway/stores/redis/batcher_spec.lua, refusal-cache_spec.lua and breaker_spec.lua play the rest in virtual time.
 
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { freePort } from "../fixtures/free-ports.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { RedisServer } from "../fixtures/redis-server.ts";
-import { ask, askAtOnce } from "../fixtures/requests.ts";
-import { until } from "../fixtures/system.ts";
+import { ask, askAtOnce } from "../fixtures/clients/requests.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { RedisServer } from "../fixtures/servers/redis-server.ts";
+import { until } from "../fixtures/servers/system.ts";
 
 const algorithms = ["token-bucket", "fixed-window", "sliding-window", "sliding-log"];
 const limits = [

@@ -2,10 +2,10 @@
 // takes the other path, and so the same policy is asked both ways, each way with a key of its own.
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { freePort } from "../fixtures/free-ports.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { RedisServer } from "../fixtures/redis-server.ts";
-import { type Answer, ask } from "../fixtures/requests.ts";
+import { type Answer, ask } from "../fixtures/clients/requests.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { RedisServer } from "../fixtures/servers/redis-server.ts";
 
 const secret = "a secret of the operator";
 const kinds: Readonly<Record<string, object>> = {

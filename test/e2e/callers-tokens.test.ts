@@ -1,8 +1,8 @@
 // A caller's token works at every gateway once the answer with it has arrived, and at none once its deletion is answered.
 
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { ask } from "../fixtures/requests.ts";
-import { type Gateway, System } from "../fixtures/system.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { type Gateway, System } from "../fixtures/servers/system.ts";
 
 let system: System;
 beforeAll(async () => {

@@ -1,13 +1,13 @@
 // Tests the check API where something is missing, and behind auth_request of another nginx.
 
 import { afterEach, expect, it } from "vitest";
-import { auth, callerOf, check } from "../fixtures/check-api-client.ts";
-import { ControlPlaneDouble } from "../fixtures/control-plane-double.ts";
-import { freePort, freePorts } from "../fixtures/free-ports.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { RedisServer } from "../fixtures/redis-server.ts";
-import { ask } from "../fixtures/requests.ts";
-import { SetClock } from "../fixtures/set-clock.ts";
+import { auth, callerOf, check } from "../fixtures/clients/check-api-client.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { ControlPlaneDouble } from "../fixtures/servers/control-plane-double.ts";
+import { freePort, freePorts } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { RedisServer } from "../fixtures/servers/redis-server.ts";
+import { SetClock } from "../fixtures/servers/set-clock.ts";
 
 const shop = { app: "default", token: "a-token-of-the-shop" };
 const fleet = (onStoreFailure: string) => ({

@@ -4,13 +4,13 @@
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { auth, type Caller, callerOf, check, post } from "../fixtures/check-api-client.ts";
-import { freePort } from "../fixtures/free-ports.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { RedisServer } from "../fixtures/redis-server.ts";
-import { ask } from "../fixtures/requests.ts";
-import { SetClock } from "../fixtures/set-clock.ts";
-import { fullHour } from "../fixtures/worked-cases.ts";
+import { auth, type Caller, callerOf, check, post } from "../fixtures/clients/check-api-client.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { fullHour } from "../fixtures/documents/worked-cases.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { RedisServer } from "../fixtures/servers/redis-server.ts";
+import { SetClock } from "../fixtures/servers/set-clock.ts";
 
 const scopes = ["node", "cluster"] as const;
 const shop: Caller = { app: "default", token: "a-token-of-the-shop" };

@@ -3,7 +3,7 @@
 import { connect } from "node:net";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { childrenOf, cpuUs } from "../../bench/cpu-time.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 
 /** Plain requests of 8 KB take 0.1 to 0.4 ms. Those below took 3.6 to 400 ms each. */
 const mostUs = 1_500;

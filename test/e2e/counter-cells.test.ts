@@ -1,12 +1,12 @@
 // Some counters have several cells in the shared dict. Each counter writes only its own cells. If nginx evicts one of them,
 // the counter admits later than it might, and never more than it may. This shows it in nginx' own dict, with two cells; counters
-// of five, each of which is lost at several moments, are in test/gateway/virtual/counter-cells_spec.lua.
+// of five, each of which is lost at several moments, are in test/gateway/stores/node/counter-cells_spec.lua.
 
 import { Agent } from "node:http";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { ask } from "../fixtures/requests.ts";
-import { SetClock } from "../fixtures/set-clock.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { SetClock } from "../fixtures/servers/set-clock.ts";
 
 const quota = 300;
 const windowSeconds = 60;

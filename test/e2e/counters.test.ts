@@ -3,8 +3,8 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { readRedisScripts } from "../../control-plane/src/redis/redis-scripts.ts";
 import { counterPrefix, encodeKeyValues } from "../../limiter/src/compiled/counter-key.ts";
-import { ask, askAtOnce } from "../fixtures/requests.ts";
-import { System, until } from "../fixtures/system.ts";
+import { ask, askAtOnce } from "../fixtures/clients/requests.ts";
+import { System, until } from "../fixtures/servers/system.ts";
 
 let system: System;
 beforeAll(async () => {

@@ -1,10 +1,10 @@
 // A client that sends the secret learns how its request was decided; other clients do not.
 
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { freePort } from "../fixtures/free-ports.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { RedisServer } from "../fixtures/redis-server.ts";
-import { ask } from "../fixtures/requests.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { RedisServer } from "../fixtures/servers/redis-server.ts";
 
 const secret = "a secret of the operator";
 const limits = (quota: number) => [{ name: "few", algorithm: "fixed-window", quota, window: "366d" }];

@@ -5,8 +5,8 @@ import { readdirSync, readFileSync } from "node:fs";
 import { Agent } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Answer, ask } from "../fixtures/requests.ts";
-import { nginxProcesses, System } from "../fixtures/system.ts";
+import { type Answer, ask } from "../fixtures/clients/requests.ts";
+import { nginxProcesses, System } from "../fixtures/servers/system.ts";
 
 const edits = 400;
 const quota = 1_000_000;

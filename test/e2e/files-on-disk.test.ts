@@ -9,11 +9,11 @@ import { setImmediate } from "node:timers/promises";
 import { expect, it, onTestFinished } from "vitest";
 import { errorLogOf, writeGatewayFiles } from "../../launch/nginx-config.ts";
 import { readSettings } from "../../launch/settings.ts";
-import { ControlPlaneDouble } from "../fixtures/control-plane-double.ts";
-import { freePorts } from "../fixtures/free-ports.ts";
-import { nginxUnderTest } from "../fixtures/nginx-under-test.ts";
-import { ask } from "../fixtures/requests.ts";
-import { until } from "../fixtures/system.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { ControlPlaneDouble } from "../fixtures/servers/control-plane-double.ts";
+import { freePorts } from "../fixtures/servers/free-ports.ts";
+import { nginxUnderTest } from "../fixtures/servers/nginx-under-test.ts";
+import { until } from "../fixtures/servers/system.ts";
 
 /** Starts an nginx in the background that is gone after the test. @param prepare receives the directory of the workers */
 async function startDaemon(

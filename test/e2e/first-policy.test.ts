@@ -7,8 +7,8 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { freePorts } from "../fixtures/free-ports.ts";
-import { Program } from "../fixtures/program.ts";
+import { freePorts } from "../fixtures/servers/free-ports.ts";
+import { Program } from "../fixtures/servers/program.ts";
 
 const project = resolve(import.meta.dirname, "../..");
 const directory = mkdtempSync(join(tmpdir(), "sluice-first-policy-"));

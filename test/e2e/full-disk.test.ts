@@ -3,11 +3,11 @@
 import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { freePorts } from "../fixtures/free-ports.ts";
-import { Program } from "../fixtures/program.ts";
-import { ask } from "../fixtures/requests.ts";
-import { SmallDisk } from "../fixtures/small-disk.ts";
-import { adminToken, childrenOf, until } from "../fixtures/system.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { freePorts } from "../fixtures/servers/free-ports.ts";
+import { Program } from "../fixtures/servers/program.ts";
+import { SmallDisk } from "../fixtures/servers/small-disk.ts";
+import { adminToken, childrenOf, until } from "../fixtures/servers/system.ts";
 
 const project = resolve(import.meta.dirname, "../..");
 let disk: SmallDisk;

@@ -1,10 +1,10 @@
 // Tests the lock of a counter that several workers share: a free lock costs one `add`; a taken lock is waited for. Its schedules, and
-// what happens to those who wait in vain, are in test/gateway/virtual/key-lock_spec.lua.
+// what happens to those who wait in vain, are in test/gateway/stores/node/key-lock_spec.lua.
 
 import { resolve } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { ask } from "../fixtures/requests.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 
 const heldSeconds = 0.2;
 

@@ -3,7 +3,7 @@
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 
 const perPart = (name: string, part: string) => ({
   name,

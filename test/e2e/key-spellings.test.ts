@@ -7,9 +7,9 @@ import { connect as connectHttp2 } from "node:http2";
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { documentedSpellings, type Spelling } from "../fixtures/documented-spellings.ts";
-import { freePort } from "../fixtures/free-ports.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { documentedSpellings, type Spelling } from "../fixtures/documents/documented-spellings.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 
 const quota = 1_000_000;
 const secret = "a-debugging-secret-of-the-tests";

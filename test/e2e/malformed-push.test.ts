@@ -1,10 +1,10 @@
 // Messages over the push socket that no control plane of ours writes change nothing and end nothing.
 
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { freePort } from "../fixtures/free-ports.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { PushServer } from "../fixtures/push-server.ts";
-import { until } from "../fixtures/system.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { PushServer } from "../fixtures/servers/push-server.ts";
+import { until } from "../fixtures/servers/system.ts";
 
 let server: PushServer;
 let gateway: LoneGateway;

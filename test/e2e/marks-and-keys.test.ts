@@ -1,7 +1,7 @@
 // A header that one app's policy sets on requests for the service does not change what other policies count by.
 
 import { expect, it, onTestFinished } from "vitest";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 
 const quota = (units: number) => [{ algorithm: "fixed-window", quota: units, window: "366d" }];
 

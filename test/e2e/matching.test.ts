@@ -1,8 +1,8 @@
 // Tests which policies match in nginx: by hosts, paths, methods and headers as a client sends them.
 
 import { afterAll, beforeAll, describe, expect, it, test } from "vitest";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { ask, type RequestOptions } from "../fixtures/requests.ts";
+import { ask, type RequestOptions } from "../fixtures/clients/requests.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 
 /** Each policy refuses everything, by a status of its own. */
 const refusing = (status: number, match: object) => ({

@@ -2,13 +2,13 @@
 // gone through, and when the dict of metrics is full, no series that is in it is lost.
 
 import { afterEach, describe, expect, it } from "vitest";
-import { callerOf, post } from "../fixtures/check-api-client.ts";
-import { ControlPlaneDouble } from "../fixtures/control-plane-double.ts";
-import { freePorts } from "../fixtures/free-ports.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { readPrometheusText } from "../fixtures/prometheus-text.ts";
-import { ask } from "../fixtures/requests.ts";
-import { until } from "../fixtures/system.ts";
+import { callerOf, post } from "../fixtures/clients/check-api-client.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { readPrometheusText } from "../fixtures/measures/prometheus-text.ts";
+import { ControlPlaneDouble } from "../fixtures/servers/control-plane-double.ts";
+import { freePorts } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { until } from "../fixtures/servers/system.ts";
 
 /** Each request matches all of them, and each has one more series for either result: the first request is allowed. */
 const shadows = (count: number, prefix: string) =>

@@ -1,14 +1,14 @@
 // Reads a gateway's metrics for Prometheus with a strict reader of the text format.
 
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { callerOf, check, post } from "../fixtures/check-api-client.ts";
-import { ControlPlaneDouble } from "../fixtures/control-plane-double.ts";
-import { freePorts } from "../fixtures/free-ports.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { type Family, readPrometheusText } from "../fixtures/prometheus-text.ts";
-import { RedisServer } from "../fixtures/redis-server.ts";
-import { ask } from "../fixtures/requests.ts";
-import { until } from "../fixtures/system.ts";
+import { callerOf, check, post } from "../fixtures/clients/check-api-client.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { type Family, readPrometheusText } from "../fixtures/measures/prometheus-text.ts";
+import { ControlPlaneDouble } from "../fixtures/servers/control-plane-double.ts";
+import { freePorts } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { RedisServer } from "../fixtures/servers/redis-server.ts";
+import { until } from "../fixtures/servers/system.ts";
 
 const shop = { app: "default", token: "a-token-of-the-shop" };
 const bucket = (name: string, more: object = {}) => ({

@@ -1,15 +1,15 @@
 // The operator of this nginx left `sluice.log()` out: concurrency slots are freed all the same, and a worker that is told to
-// quit ends. test/gateway/virtual/request-state_spec.lua plays it with many schedules.
+// quit ends. test/gateway/request/request-state_spec.lua plays it with many schedules.
 
 import { connect } from "node:http2";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { freePorts } from "../fixtures/free-ports.ts";
-import { HeldService } from "../fixtures/held-service.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { RedisServer } from "../fixtures/redis-server.ts";
-import { ask } from "../fixtures/requests.ts";
-import { childrenOf, until } from "../fixtures/system.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { freePorts } from "../fixtures/servers/free-ports.ts";
+import { HeldService } from "../fixtures/servers/held-service.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { RedisServer } from "../fixtures/servers/redis-server.ts";
+import { childrenOf, until } from "../fixtures/servers/system.ts";
 
 const slots = (name: string, quota: number, more: object = {}) => ({
   name,

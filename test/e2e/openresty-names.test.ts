@@ -2,10 +2,10 @@
 
 import { resolve } from "node:path";
 import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { nginxUnderTest } from "../fixtures/nginx-under-test.ts";
-import { ask, askAtOnce } from "../fixtures/requests.ts";
-import { System } from "../fixtures/system.ts";
+import { ask, askAtOnce } from "../fixtures/clients/requests.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { nginxUnderTest } from "../fixtures/servers/nginx-under-test.ts";
+import { System } from "../fixtures/servers/system.ts";
 
 const standIns = resolve(import.meta.dirname, "../fixtures/openresty");
 /** The real OpenResty looks among its own libraries first. */

@@ -6,9 +6,9 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { ask } from "../fixtures/requests.ts";
-import { connectedTo } from "../fixtures/sockets.ts";
-import { nginxProcesses, System, until } from "../fixtures/system.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { connectedTo } from "../fixtures/clients/sockets.ts";
+import { nginxProcesses, System, until } from "../fixtures/servers/system.ts";
 
 let system: System;
 beforeAll(async () => {
@@ -58,7 +58,7 @@ it("keeps policies and counters over a reload", async () => {
   expect(await limitReported("reloaded")).toBe("9");
 });
 
-// What happens when a worker hangs for longer than a gateway waits is in test/gateway/virtual/receive_spec.lua.
+// What happens when a worker hangs for longer than a gateway waits is in test/gateway/push/receive_spec.lua.
 it("shows a hanging worker as lag, and the change as applied when the worker goes on", async () => {
   const controlPort = Number(new URL(system.controlUrl).port);
   const { workers } = nginxProcesses(system.gateway);

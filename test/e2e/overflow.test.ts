@@ -1,11 +1,11 @@
 // A spray has taken nginx' own memory, so several keys share a counter. What happens to such a counter and to its lock is in
-// test/gateway/virtual/overflow_spec.lua.
+// test/gateway/stores/node/overflow_spec.lua.
 
 import { Agent } from "node:http";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { keysFrom, spray } from "../fixtures/key-spray.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { ask } from "../fixtures/requests.ts";
+import { keysFrom, spray } from "../fixtures/clients/key-spray.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 
 const dictBytes = 512 * 1024;
 const cellsInDict = dictBytes / 128;

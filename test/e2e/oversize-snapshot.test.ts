@@ -1,9 +1,9 @@
 // A snapshot that does not fit the shared memory that the operator configured is refused, and nothing of the old one is lost.
 
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { ask } from "../fixtures/requests.ts";
-import { childrenOf, gatewayToken, System, until } from "../fixtures/system.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { childrenOf, gatewayToken, System, until } from "../fixtures/servers/system.ts";
 
 let system: System;
 let gateway: LoneGateway;

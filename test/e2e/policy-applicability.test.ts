@@ -4,7 +4,7 @@ import { connect } from "node:net";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { days } from "../../limiter/src/document/schedule.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 
 const quota = (units: number) => [{ algorithm: "fixed-window", quota: units, window: "366d" }];
 const at = (name: string) => ({ name, match: { paths: [`/${name}`] } });

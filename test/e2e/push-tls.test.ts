@@ -7,9 +7,9 @@ import { type AddressInfo, connect } from "node:net";
 import { join, resolve } from "node:path";
 import { createServer, type Server, type TLSSocket } from "node:tls";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { ask } from "../fixtures/requests.ts";
-import { gatewayToken, System, until } from "../fixtures/system.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { gatewayToken, System, until } from "../fixtures/servers/system.ts";
 
 const tls = resolve(import.meta.dirname, "../fixtures/tls");
 const authority = join(tls, "authority.pem");

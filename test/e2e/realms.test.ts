@@ -2,8 +2,8 @@
 // token, and what a ban of the app refuses.
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ask } from "../fixtures/requests.ts";
-import { System } from "../fixtures/system.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { System } from "../fixtures/servers/system.ts";
 
 const bannedByCrm = "127.0.0.40";
 const bannedBySms = "127.0.0.41";

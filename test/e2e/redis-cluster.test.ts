@@ -1,15 +1,15 @@
 // With redis+cluster://, counters are where a real cluster places them, and each request is counted once while it moves them or a node
-// dies. test/gateway/virtual/redis-cluster_spec.lua plays all the rest in virtual time.
+// dies. test/gateway/redis/redis-cluster_spec.lua plays all the rest in virtual time.
 
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { slotOf } from "../../gateway/src/redis/hash-slot.ts";
-import { callerOf, check } from "../fixtures/check-api-client.ts";
-import { rightsOf } from "../fixtures/documented-rights.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { RedisCluster } from "../fixtures/redis-cluster.ts";
-import type { RedisServer } from "../fixtures/redis-server.ts";
-import { ask, askAtOnce } from "../fixtures/requests.ts";
-import { until } from "../fixtures/system.ts";
+import { callerOf, check } from "../fixtures/clients/check-api-client.ts";
+import { ask, askAtOnce } from "../fixtures/clients/requests.ts";
+import { rightsOf } from "../fixtures/documents/documented-rights.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { RedisCluster } from "../fixtures/servers/redis-cluster.ts";
+import type { RedisServer } from "../fixtures/servers/redis-server.ts";
+import { until } from "../fixtures/servers/system.ts";
 
 const caller = { app: "default", token: "a-caller-of-these-tests" };
 const names = Array.from({ length: 12 }, (_, i) => `spread-${i}`);

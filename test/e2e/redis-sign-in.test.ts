@@ -2,13 +2,13 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
-import { rightsOf } from "../fixtures/documented-rights.ts";
-import { freePort } from "../fixtures/free-ports.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { RedisServer } from "../fixtures/redis-server.ts";
-import { ask, askAtOnce } from "../fixtures/requests.ts";
-import { until } from "../fixtures/system.ts";
-import { TcpProxy } from "../fixtures/tcp-proxy.ts";
+import { ask, askAtOnce } from "../fixtures/clients/requests.ts";
+import { rightsOf } from "../fixtures/documents/documented-rights.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { RedisServer } from "../fixtures/servers/redis-server.ts";
+import { until } from "../fixtures/servers/system.ts";
+import { TcpProxy } from "../fixtures/servers/tcp-proxy.ts";
 
 const rights = rightsOf("one Redis");
 const users = {

@@ -5,11 +5,11 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, it } from "vitest";
-import { freePort, freePorts } from "../fixtures/free-ports.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { Program } from "../fixtures/program.ts";
-import { askAtOnce } from "../fixtures/requests.ts";
-import { until } from "../fixtures/system.ts";
+import { askAtOnce } from "../fixtures/clients/requests.ts";
+import { freePort, freePorts } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { Program } from "../fixtures/servers/program.ts";
+import { until } from "../fixtures/servers/system.ts";
 
 const tls = resolve(import.meta.dirname, "../fixtures/tls");
 const password = "p@ss:wörd/%";

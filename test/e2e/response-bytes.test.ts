@@ -4,12 +4,12 @@
 import { createServer, request, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { freePort } from "../fixtures/free-ports.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { RedisServer } from "../fixtures/redis-server.ts";
-import { ask } from "../fixtures/requests.ts";
-import { SetClock } from "../fixtures/set-clock.ts";
-import { fullHour } from "../fixtures/worked-cases.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { fullHour } from "../fixtures/documents/worked-cases.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { RedisServer } from "../fixtures/servers/redis-server.ts";
+import { SetClock } from "../fixtures/servers/set-clock.ts";
 
 const megabyte = 1_000_000;
 const cost = { from: "response-bytes" };

@@ -2,8 +2,8 @@
 // and nginx's own redirects, by which a request may be decided twice.
 
 import { afterEach, describe, expect, it } from "vitest";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { ask } from "../fixtures/requests.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 
 let gateway: LoneGateway;
 afterEach(() => gateway?.stop());

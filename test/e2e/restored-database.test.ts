@@ -4,8 +4,8 @@
 import { copyFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { ask } from "../fixtures/requests.ts";
-import { System, until } from "../fixtures/system.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { System, until } from "../fixtures/servers/system.ts";
 
 let system: System;
 beforeAll(async () => {

@@ -3,8 +3,8 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { ask } from "../fixtures/requests.ts";
-import { adminToken, gatewayToken, nginxProcesses, System } from "../fixtures/system.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { adminToken, gatewayToken, nginxProcesses, System } from "../fixtures/servers/system.ts";
 
 const redisPassword = "a-redis-password-of-the-tests";
 const debugSecret = "a-debug-secret-of-the-tests";

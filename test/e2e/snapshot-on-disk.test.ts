@@ -6,12 +6,12 @@ import { mkdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, wri
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { ControlPlaneDouble } from "../fixtures/control-plane-double.ts";
-import { freePort } from "../fixtures/free-ports.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { ask } from "../fixtures/requests.ts";
-import { withShortPauses } from "../fixtures/short-pauses.ts";
-import { until } from "../fixtures/system.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { withShortPauses } from "../fixtures/clients/short-pauses.ts";
+import { ControlPlaneDouble } from "../fixtures/servers/control-plane-double.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { until } from "../fixtures/servers/system.ts";
 
 const policies = (quota: number) => [
   { app: "default", document: { name: "daily", limits: [{ algorithm: "fixed-window", quota, window: "366d" }] } },

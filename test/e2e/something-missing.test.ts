@@ -5,12 +5,12 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { freePort } from "../fixtures/free-ports.ts";
-import { LoneGateway, type LoneGatewayOptions } from "../fixtures/lone-gateway.ts";
-import { ask, askAtOnce } from "../fixtures/requests.ts";
-import { withShortPauses } from "../fixtures/short-pauses.ts";
-import { gatewayToken, System, until } from "../fixtures/system.ts";
-import { TcpProxy } from "../fixtures/tcp-proxy.ts";
+import { ask, askAtOnce } from "../fixtures/clients/requests.ts";
+import { withShortPauses } from "../fixtures/clients/short-pauses.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway, type LoneGatewayOptions } from "../fixtures/servers/lone-gateway.ts";
+import { gatewayToken, System, until } from "../fixtures/servers/system.ts";
+import { TcpProxy } from "../fixtures/servers/tcp-proxy.ts";
 
 let system: System;
 let gateway: LoneGateway | undefined;

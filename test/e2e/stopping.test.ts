@@ -7,10 +7,10 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, it } from "vitest";
-import { freePorts } from "../fixtures/free-ports.ts";
-import { Program } from "../fixtures/program.ts";
-import { type Answer, ask } from "../fixtures/requests.ts";
-import { adminToken, gatewayToken, until } from "../fixtures/system.ts";
+import { type Answer, ask } from "../fixtures/clients/requests.ts";
+import { freePorts } from "../fixtures/servers/free-ports.ts";
+import { Program } from "../fixtures/servers/program.ts";
+import { adminToken, gatewayToken, until } from "../fixtures/servers/system.ts";
 
 const project = resolve(import.meta.dirname, "../..");
 const directory = mkdtempSync(join(tmpdir(), "sluice-stopping-"));

@@ -1,14 +1,14 @@
 // More requests would wait than a worker may hold, for units and for their turn: the next one is refused and charged nothing,
-// and the others go on. test/gateway/virtual/waiting-requests_spec.lua plays it with several workers and many schedules.
+// and the others go on. test/gateway/charging/waiting-requests_spec.lua plays it with several workers and many schedules.
 
 import { type ClientHttp2Session, connect } from "node:http2";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { auth, callerOf } from "../fixtures/check-api-client.ts";
-import { freePorts } from "../fixtures/free-ports.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { RedisServer } from "../fixtures/redis-server.ts";
-import { until } from "../fixtures/system.ts";
+import { auth, callerOf } from "../fixtures/clients/check-api-client.ts";
+import { freePorts } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { RedisServer } from "../fixtures/servers/redis-server.ts";
+import { until } from "../fixtures/servers/system.ts";
 
 const mostWaiting = 20;
 

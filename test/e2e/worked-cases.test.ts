@@ -4,9 +4,7 @@
 
 import { Agent } from "node:http";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ask, askAtOnce } from "../fixtures/requests.ts";
-import { SetClock } from "../fixtures/set-clock.ts";
-import { adminToken, System } from "../fixtures/system.ts";
+import { ask, askAtOnce } from "../fixtures/clients/requests.ts";
 import {
   booksPerMinute,
   burstAcrossABorder,
@@ -17,7 +15,9 @@ import {
   tenPerMinute,
   type WorkedCase,
   wrongCosts,
-} from "../fixtures/worked-cases.ts";
+} from "../fixtures/documents/worked-cases.ts";
+import { SetClock } from "../fixtures/servers/set-clock.ts";
+import { adminToken, System } from "../fixtures/servers/system.ts";
 
 const scopes = ["node", "cluster"] as const;
 type Scope = (typeof scopes)[number];

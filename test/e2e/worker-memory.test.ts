@@ -4,12 +4,12 @@
 import { readFileSync } from "node:fs";
 import { Agent } from "node:http";
 import { expect, it } from "vitest";
-import { ControlPlaneDouble } from "../fixtures/control-plane-double.ts";
-import { freePort, freePorts } from "../fixtures/free-ports.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { ask } from "../fixtures/requests.ts";
-import { withShortPauses } from "../fixtures/short-pauses.ts";
-import { childrenOf, until } from "../fixtures/system.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { withShortPauses } from "../fixtures/clients/short-pauses.ts";
+import { ControlPlaneDouble } from "../fixtures/servers/control-plane-double.ts";
+import { freePort, freePorts } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { childrenOf, until } from "../fixtures/servers/system.ts";
 
 /** @returns KB that malloc has from the kernel: nginx's own memory. Lua's is elsewhere, and grows until it is collected. */
 function mallocKb(pid: number): number {

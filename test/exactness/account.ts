@@ -1,8 +1,8 @@
 // Results of a scenario's runs, and the facts that they must satisfy.
 
-import { type CrowdAnswer, percentileOf } from "../fixtures/crowd.ts";
-import type { Fact } from "../fixtures/fact.ts";
-import type { GatewayCounts } from "../fixtures/gateway-counts.ts";
+import { type CrowdAnswer, percentileOf } from "../fixtures/clients/crowd.ts";
+import type { Fact } from "../fixtures/measures/fact.ts";
+import type { GatewayCounts } from "../fixtures/measures/gateway-counts.ts";
 
 export interface Run {
   readonly admitted: number;

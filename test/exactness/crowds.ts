@@ -1,11 +1,11 @@
 // Sends a crowd to gateways that have just been started: none has opened a connection to Redis or compiled a line yet. Each
 // run has gateways, a policy and counters of its own.
 
-import { BusyLoops } from "../fixtures/busy-loops.ts";
-import { askAsCrowd } from "../fixtures/crowd.ts";
-import { atMost, type Fact, fact } from "../fixtures/fact.ts";
-import { countsOf, type GatewayCounts, sumOfCounts } from "../fixtures/gateway-counts.ts";
-import { type Gateway, System, until } from "../fixtures/system.ts";
+import { BusyLoops } from "../fixtures/clients/busy-loops.ts";
+import { askAsCrowd } from "../fixtures/clients/crowd.ts";
+import { atMost, type Fact, fact } from "../fixtures/measures/fact.ts";
+import { countsOf, type GatewayCounts, sumOfCounts } from "../fixtures/measures/gateway-counts.ts";
+import { type Gateway, System, until } from "../fixtures/servers/system.ts";
 import { type Account, inWords, type Run, runOf } from "./account.ts";
 import { type CrowdScenario, crowdWindow } from "./scenarios.ts";
 

@@ -1,9 +1,9 @@
 // Much more load comes than usual: many requests for one key, or everybody's connections at once.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { atMost, fact } from "../fixtures/fact.ts";
-import { Load } from "../fixtures/load.ts";
-import { askAtOnce } from "../fixtures/requests.ts";
+import { Load } from "../fixtures/clients/load.ts";
+import { askAtOnce } from "../fixtures/clients/requests.ts";
+import { atMost, fact } from "../fixtures/measures/fact.ts";
 import type { Fault } from "./fault.ts";
 import { observe, startRedis, startSystem } from "./scenario.ts";
 

@@ -1,12 +1,12 @@
 // The store of a counter moves: to a replica that takes a killed primary's place, and from node to node of a Cluster.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { rightsOf } from "../fixtures/documented-rights.ts";
-import { atLeast } from "../fixtures/fact.ts";
-import { RedisCluster } from "../fixtures/redis-cluster.ts";
-import { primaryName, RedisSentinel, sentinelPassword } from "../fixtures/redis-sentinel.ts";
-import type { RedisServer } from "../fixtures/redis-server.ts";
-import { until } from "../fixtures/system.ts";
+import { rightsOf } from "../fixtures/documents/documented-rights.ts";
+import { atLeast } from "../fixtures/measures/fact.ts";
+import { RedisCluster } from "../fixtures/servers/redis-cluster.ts";
+import { primaryName, RedisSentinel, sentinelPassword } from "../fixtures/servers/redis-sentinel.ts";
+import type { RedisServer } from "../fixtures/servers/redis-server.ts";
+import { until } from "../fixtures/servers/system.ts";
 import type { Fault } from "./fault.ts";
 import { repliesFact } from "./redis-replies.ts";
 import { observe, startSystem } from "./scenario.ts";

@@ -1,6 +1,6 @@
 // A fault as the runner sees it, and the observations that it must return.
 
-import type { Fact } from "../fixtures/fact.ts";
+import type { Fact } from "../fixtures/measures/fact.ts";
 
 /** What happened in a tenth of a second. */
 export interface Window {

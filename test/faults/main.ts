@@ -3,7 +3,7 @@
 
 import { resolve } from "node:path";
 import { SetupError, say } from "../../launch/step.mjs";
-import { type Outcome, optionsFrom, runTrial } from "../fixtures/trial.ts";
+import { type Outcome, optionsFrom, runTrial } from "../fixtures/measures/trial.ts";
 import * as crowds from "./crowds.ts";
 import * as failovers from "./failovers.ts";
 import type { Fault, Observation } from "./fault.ts";

@@ -1,8 +1,8 @@
 // One gateway is cut off from Redis and from the control plane, but not from its clients.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { fact } from "../fixtures/fact.ts";
-import { ask } from "../fixtures/requests.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { fact } from "../fixtures/measures/fact.ts";
 import type { Fault } from "./fault.ts";
 import { Namespace } from "./namespace.ts";
 import { observe, startRedis, startSystem } from "./scenario.ts";

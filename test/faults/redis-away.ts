@@ -1,8 +1,8 @@
 // Redis cannot be reached, or not in time.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { freePort } from "../fixtures/free-ports.ts";
-import { Program } from "../fixtures/program.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import { Program } from "../fixtures/servers/program.ts";
 import type { Fault } from "./fault.ts";
 import { Namespace } from "./namespace.ts";
 import { deadlineMs, observe, startBehindProxy, startSystem } from "./scenario.ts";

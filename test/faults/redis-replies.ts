@@ -4,9 +4,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Loss } from "../fixtures/bound.ts";
-import { atLeast, atMost, type Fact } from "../fixtures/fact.ts";
-import { RedisServer } from "../fixtures/redis-server.ts";
+import type { Loss } from "../fixtures/measures/bound.ts";
+import { atLeast, atMost, type Fact } from "../fixtures/measures/fact.ts";
+import { RedisServer } from "../fixtures/servers/redis-server.ts";
 import type { Fault } from "./fault.ts";
 import { observe, oneKey, startBehindProxy, startRedis, startSystem } from "./scenario.ts";
 

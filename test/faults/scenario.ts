@@ -2,14 +2,14 @@
 // with a control plane; and certain facts must hold throughout.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Loss, mostAtOnce } from "../fixtures/bound.ts";
-import { atLeast, atMost, type Fact, fact, figure } from "../fixtures/fact.ts";
-import { freePort } from "../fixtures/free-ports.ts";
-import { Load, type Served } from "../fixtures/load.ts";
-import { RedisServer } from "../fixtures/redis-server.ts";
-import { ask } from "../fixtures/requests.ts";
-import { System, type SystemOptions, until } from "../fixtures/system.ts";
-import { TcpProxy } from "../fixtures/tcp-proxy.ts";
+import { Load, type Served } from "../fixtures/clients/load.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { type Loss, mostAtOnce } from "../fixtures/measures/bound.ts";
+import { atLeast, atMost, type Fact, fact, figure } from "../fixtures/measures/fact.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import { RedisServer } from "../fixtures/servers/redis-server.ts";
+import { System, type SystemOptions, until } from "../fixtures/servers/system.ts";
+import { TcpProxy } from "../fixtures/servers/tcp-proxy.ts";
 import type { Observation, Window } from "./fault.ts";
 
 /** The gateways' deadline for Redis, which is also what they may add to a request's latency. */

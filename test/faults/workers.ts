@@ -1,8 +1,8 @@
 // Workers of one nginx end under load, killed or by a reload; what they have counted together is kept.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { atLeast } from "../fixtures/fact.ts";
-import { nginxProcesses } from "../fixtures/system.ts";
+import { atLeast } from "../fixtures/measures/fact.ts";
+import { nginxProcesses } from "../fixtures/servers/system.ts";
 import type { Fault } from "./fault.ts";
 import { observe, startSystem } from "./scenario.ts";
 

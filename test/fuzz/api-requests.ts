@@ -3,7 +3,7 @@
 
 import { policyShape } from "@sluice/limiter/document/policy-shape.ts";
 import fc from "fast-check";
-import { documents, likelyDocuments } from "../fixtures/policy-documents.ts";
+import { documents, likelyDocuments } from "../fixtures/documents/policy-documents.ts";
 import { changed, changedText, changes, hostileTexts, hostileValues, textChanges } from "./hostile.ts";
 
 export const roles = ["admin", "app admin", "editor", "viewer", "caller", "gateway", "stranger", "nobody"] as const;

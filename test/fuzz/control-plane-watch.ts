@@ -4,8 +4,8 @@
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { errorCatalogue } from "../../control-plane/src/errors/catalogue.ts";
-import { askAndLeave } from "../fixtures/requests.ts";
-import { adminToken, type System, until } from "../fixtures/system.ts";
+import { askAndLeave } from "../fixtures/clients/requests.ts";
+import { adminToken, type System, until } from "../fixtures/servers/system.ts";
 import { GatewayWatch } from "./gateway-watch.ts";
 import { type Answer, Client, type Sent } from "./http-client.ts";
 import { Fault } from "./target.ts";

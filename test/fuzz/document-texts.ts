@@ -2,7 +2,7 @@
 // and policies whose bytes have been changed.
 
 import fc from "fast-check";
-import { namesOfPrototypes } from "../fixtures/names-of-prototypes.ts";
+import { namesOfPrototypes } from "../fixtures/documents/names-of-prototypes.ts";
 import { type ByteChange, byteChanges, changedBytes } from "./hostile.ts";
 
 export type TextType = "application/json" | "application/yaml";

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import type { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { WebSocket } from "ws";
-import { gatewayToken, until } from "../fixtures/system.ts";
+import { gatewayToken, until } from "../fixtures/servers/system.ts";
 import type { ControlPlaneWatch } from "./control-plane-watch.ts";
 import { conversations, messageText, type Step } from "./gateway-messages.ts";
 import { readable } from "./hostile.ts";

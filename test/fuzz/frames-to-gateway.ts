@@ -4,11 +4,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
 import { readSnapshot } from "../../limiter/src/protocol/read-snapshot.ts";
-import { freePort } from "../fixtures/free-ports.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { PushServer } from "../fixtures/push-server.ts";
-import { ask } from "../fixtures/requests.ts";
-import { until } from "../fixtures/system.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { PushServer } from "../fixtures/servers/push-server.ts";
+import { until } from "../fixtures/servers/system.ts";
 import { GatewayWatch } from "./gateway-watch.ts";
 import {
   type ByteChange,

@@ -2,8 +2,8 @@
 // what every process holds are taken. Findings and the growth of memory become facts.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { atMost, type Fact, fact } from "../fixtures/fact.ts";
-import { System } from "../fixtures/system.ts";
+import { atMost, type Fact, fact } from "../fixtures/measures/fact.ts";
+import { System } from "../fixtures/servers/system.ts";
 import { flatMemory, quartersOf } from "../soak/expectations.ts";
 import { Looking, type Possessions } from "../soak/possessions.ts";
 import { ControlPlaneWatch, mostStallMs } from "./control-plane-watch.ts";

@@ -4,7 +4,7 @@
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { GatewayWatch } from "./gateway-watch.ts";
 import { type Exchange, exchanges } from "./request-heads.ts";
 import { type Spelling, spellings } from "./spellings.ts";

@@ -2,7 +2,7 @@
 // them. The result is plain text, so that it can contain what no object could hold.
 
 import fc from "fast-check";
-import { namesOfPrototypes } from "../fixtures/names-of-prototypes.ts";
+import { namesOfPrototypes } from "../fixtures/documents/names-of-prototypes.ts";
 
 const oddTexts = [
   "",

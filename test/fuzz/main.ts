@@ -4,7 +4,7 @@
 import { resolve } from "node:path";
 import { table, writeJson } from "../../bench/report.ts";
 import { SetupError, say } from "../../launch/step.mjs";
-import { type Outcome, optionsFrom, runTrial } from "../fixtures/trial.ts";
+import { type Outcome, optionsFrom, runTrial } from "../fixtures/measures/trial.ts";
 import { fuzz, targets } from "./fuzz.ts";
 
 const usage = "npm run fuzz -- [--seconds NUMBER] [--seed NUMBER] [--only NAME,NAME] [--json FILE]";

@@ -2,7 +2,7 @@
 // in heads.ts.
 
 import fc from "fast-check";
-import { namesOfPrototypes } from "../fixtures/names-of-prototypes.ts";
+import { namesOfPrototypes } from "../fixtures/documents/names-of-prototypes.ts";
 import { byteChanges, changedBytes, hostileTexts, seldom } from "./hostile.ts";
 
 const base64Url = (text: string) => Buffer.from(text).toString("base64url");

@@ -1,6 +1,6 @@
 // Sends the requests of api-requests.ts to a control plane whose gateway enforces what is accepted.
 
-import { adminToken, gatewayToken } from "../fixtures/system.ts";
+import { adminToken, gatewayToken } from "../fixtures/servers/system.ts";
 import { type ApiRequest, anId, apiRequests, apps, operationsOf, ownApp, type Role } from "./api-requests.ts";
 import type { ControlPlaneWatch } from "./control-plane-watch.ts";
 import type { Answer } from "./http-client.ts";

@@ -4,11 +4,11 @@
 import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import fc from "fast-check";
-import { freePort } from "../fixtures/free-ports.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { PushServer } from "../fixtures/push-server.ts";
-import { ask } from "../fixtures/requests.ts";
-import { until } from "../fixtures/system.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { PushServer } from "../fixtures/servers/push-server.ts";
+import { until } from "../fixtures/servers/system.ts";
 import { GatewayWatch } from "./gateway-watch.ts";
 import { type ByteChange, changedBytes, readable } from "./hostile.ts";
 import { goodSnapshot, telltalePath, textDamage } from "./snapshot-texts.ts";

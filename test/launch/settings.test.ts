@@ -6,7 +6,7 @@ import { join, resolve } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { unknownSettings } from "../../launch/setting-names.ts";
 import { readSettings } from "../../launch/settings.ts";
-import { freePorts } from "../fixtures/free-ports.ts";
+import { freePorts } from "../fixtures/servers/free-ports.ts";
 
 it.each(["redis+other://a:1", "redis+cluster://", "localhost"])("refuses %s for a Redis", (url) => {
   expect(() => readSettings({ SLUICE_REDIS_URL: url })).toThrow(

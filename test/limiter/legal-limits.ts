@@ -2,7 +2,7 @@
 
 import fc from "fast-check";
 import type { Algorithm, Limit } from "../../limiter/src/algorithms/limit.ts";
-import { day, maxUnits, ms, second, startUs } from "./counter.ts";
+import { day, maxUnits, ms, second, startUs } from "./algorithms/counter.ts";
 
 export type LegalLimit = Omit<Limit, "name">;
 

@@ -10,7 +10,7 @@ import {
   retryAfterSeconds,
   wholeSeconds,
 } from "../../limiter/src/response-headers.ts";
-import { Counter, day, maxUnits, second, startUs } from "./counter.ts";
+import { Counter, day, maxUnits, second, startUs } from "./algorithms/counter.ts";
 import { policyNamed } from "./policies.ts";
 
 /** Reads a structured field as a client does. @returns each item's text and its parameters */

@@ -18,7 +18,7 @@ import {
   tenPerMinute,
   type WorkedCase,
   wrongCosts,
-} from "../fixtures/worked-cases.ts";
+} from "../fixtures/documents/worked-cases.ts";
 import { policyNamed } from "./policies.ts";
 
 /** The counters of a policy's limits for one key. */

@@ -7,9 +7,9 @@ import fc from "fast-check";
 import { beforeAll, expect, test } from "vitest";
 import { requireGatewayBuild } from "../../launch/gateway-build.ts";
 import { rateOf } from "../../limiter/src/algorithms/rate.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { ask } from "../fixtures/requests.ts";
-import { DeferredCounter } from "../limiter/deferred-counter.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { DeferredCounter } from "../limiter/algorithms/deferred-counter.ts";
 import { crowdedTraces, type LegalLimit, limitedTraces } from "../limiter/legal-limits.ts";
 
 interface Step {

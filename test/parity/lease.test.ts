@@ -13,9 +13,9 @@ import * as memory from "../../limiter/src/algorithms/memory-ring.ts";
 import * as rates from "../../limiter/src/algorithms/rate.ts";
 import * as holder from "../../limiter/src/lease/holder.ts";
 import * as ledger from "../../limiter/src/lease/ledger.ts";
-import { freePort } from "../fixtures/free-ports.ts";
-import { RedisServer } from "../fixtures/redis-server.ts";
-import { Redis as RedisInNode, seeded } from "../limiter/lease-world.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import { RedisServer } from "../fixtures/servers/redis-server.ts";
+import { Redis as RedisInNode, seeded } from "../limiter/lease/lease-world.ts";
 
 const project = resolve(import.meta.dirname, "../..");
 const product = { ...rates, ...memory, ...charging, ...holder, ...ledger };

@@ -7,7 +7,7 @@ import fc from "fast-check";
 import { beforeAll, expect, test } from "vitest";
 import { requireGatewayBuild } from "../../launch/gateway-build.ts";
 import { matchesRegex, pathRegex } from "../../limiter/src/match/path-regex.ts";
-import { regex, subject } from "../limiter/regexes.ts";
+import { regex, subject } from "../limiter/match/regexes.ts";
 
 const script = `
 local cjson = require("cjson")

@@ -7,8 +7,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { requireGatewayBuild } from "../../launch/gateway-build.ts";
 import type { Limit } from "../../limiter/src/algorithms/limit.ts";
 import { counterPrefix, counterSuffix, encodeKeyValues } from "../../limiter/src/compiled/counter-key.ts";
-import { freePort } from "../fixtures/free-ports.ts";
-import { RedisServer } from "../fixtures/redis-server.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import { RedisServer } from "../fixtures/servers/redis-server.ts";
 
 const project = resolve(import.meta.dirname, "../..");
 

@@ -1,8 +1,8 @@
 // The criteria of a soak. README.md gives the reason for each.
 
 import { staleUnits } from "../faults/scenario.ts";
-import { type Loss, mostAtOnce } from "../fixtures/bound.ts";
-import { atLeast, atMost, type Fact, fact } from "../fixtures/fact.ts";
+import { type Loss, mostAtOnce } from "../fixtures/measures/bound.ts";
+import { atLeast, atMost, type Fact, fact } from "../fixtures/measures/fact.ts";
 import { gatewayCount, workerCount } from "./fleet.ts";
 import type { Forgetting } from "./injecting.ts";
 import type { Possession } from "./possessions.ts";

@@ -8,10 +8,10 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Namespace } from "../faults/namespace.ts";
 import { startRedis, startSystem } from "../faults/scenario.ts";
-import { freePort } from "../fixtures/free-ports.ts";
-import type { RedisServer } from "../fixtures/redis-server.ts";
-import type { System } from "../fixtures/system.ts";
-import { TcpProxy } from "../fixtures/tcp-proxy.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import type { RedisServer } from "../fixtures/servers/redis-server.ts";
+import type { System } from "../fixtures/servers/system.ts";
+import { TcpProxy } from "../fixtures/servers/tcp-proxy.ts";
 
 export const gatewayCount = 2;
 export const workerCount = 2;

@@ -1,8 +1,8 @@
 // Makes each fault of the schedule, and ends it when its time is over.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Load } from "../fixtures/load.ts";
-import { type Gateway, nginxProcesses, type System } from "../fixtures/system.ts";
+import type { Load } from "../fixtures/clients/load.ts";
+import { type Gateway, nginxProcesses, type System } from "../fixtures/servers/system.ts";
 import type { Fleet } from "./fleet.ts";
 import type { FaultName } from "./schedule.ts";
 import { editedPolicy } from "./traffic.ts";

@@ -6,7 +6,7 @@ import { resolve } from "node:path";
 import { table, writeJson } from "../../bench/report.ts";
 import { SetupError, say } from "../../launch/step.mjs";
 import { namespacesMissing } from "../faults/namespace.ts";
-import { type Outcome, optionsFrom, runTrial } from "../fixtures/trial.ts";
+import { type Outcome, optionsFrom, runTrial } from "../fixtures/measures/trial.ts";
 import { pictureOf } from "./picture.ts";
 import { soak } from "./soak.ts";
 

@@ -1,6 +1,6 @@
 // Takes samples of what the fleet holds at a moment: its processes, Redis and the dicts.
 
-import { ask } from "../fixtures/requests.ts";
+import { ask } from "../fixtures/clients/requests.ts";
 import type { Fleet } from "./fleet.ts";
 import type { Looking, Possessions } from "./possessions.ts";
 

@@ -1,7 +1,7 @@
 // The schedule: when which fault begins and how long it lasts. It is drawn from a seed before anything runs, so that the same
 // seed gives the same schedule.
 
-import { seeded } from "../limiter/lease-world.ts";
+import { seeded } from "../limiter/lease/lease-world.ts";
 
 /** Faults of Redis, or between Redis and all gateways: one at a time. */
 export const redisFaults = [

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { say } from "../../launch/step.mjs";
 import { configurationKept } from "../faults/scenario.ts";
-import { atMost, type Fact } from "../fixtures/fact.ts";
+import { atMost, type Fact } from "../fixtures/measures/fact.ts";
 import { assess, type Happened, isQuiet, settleMs } from "./expectations.ts";
 import { type Fleet, startFleet } from "./fleet.ts";
 import { type Forgetting, injects, needRoot } from "./injecting.ts";

@@ -1,11 +1,11 @@
 // The traffic of a soak: each kind of limit has a load of its own, all but one over their limits. Outcomes are kept small: the
 // two moments of each admission, and counts by the second of everything else.
 
-import type { Admission } from "../fixtures/bound.ts";
-import { check } from "../fixtures/check-api-client.ts";
-import type { Connections } from "../fixtures/connections.ts";
-import { getting, Load, type Served } from "../fixtures/load.ts";
-import type { Answer } from "../fixtures/requests.ts";
+import { check } from "../fixtures/clients/check-api-client.ts";
+import type { Connections } from "../fixtures/clients/connections.ts";
+import { getting, Load, type Served } from "../fixtures/clients/load.ts";
+import type { Answer } from "../fixtures/clients/requests.ts";
+import type { Admission } from "../fixtures/measures/bound.ts";
 import { type Fleet, gatewayCount } from "./fleet.ts";
 
 export interface Kind {

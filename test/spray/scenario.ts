@@ -4,13 +4,13 @@
 import { Agent, request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { say } from "../../launch/step.mjs";
-import { atMost, type Fact, fact } from "../fixtures/fact.ts";
-import { HeldService } from "../fixtures/held-service.ts";
-import { keysFrom, spray } from "../fixtures/key-spray.ts";
-import { LoneGateway } from "../fixtures/lone-gateway.ts";
-import { readPrometheusText } from "../fixtures/prometheus-text.ts";
-import { ask } from "../fixtures/requests.ts";
-import { until } from "../fixtures/system.ts";
+import { keysFrom, spray } from "../fixtures/clients/key-spray.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { atMost, type Fact, fact } from "../fixtures/measures/fact.ts";
+import { readPrometheusText } from "../fixtures/measures/prometheus-text.ts";
+import { HeldService } from "../fixtures/servers/held-service.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { until } from "../fixtures/servers/system.ts";
 
 export interface SprayPlan {
   readonly keys: number;

@@ -13,7 +13,7 @@ import { beginRunner, measure, type SpecRunner, type Test } from "./spec-runner.
 interface Subject {
   /** Patterns, from the project's directory. */
   readonly files: readonly string[];
-  /** Of test/gateway/virtual. Random worlds are nobody's: they find more, but take as long as all other specs together. */
+  /** By name, of test/gateway. Random worlds are nobody's: they find more, but take as long as all other specs together. */
   readonly specs: readonly string[];
 }
 
@@ -82,7 +82,7 @@ export async function mutateGateway({ files, force }: Options): Promise<Report["
   if (chosen.length === 0) throw new SetupError(`no mutants are made of ${files.join(", ")}`);
   say("building the gateway with all mutants …");
   const { path, mutants } = await buildMutatedBundle(all, directory);
-  const specs = filesOf(["test/gateway/virtual/*_spec.lua"]).filter((file) =>
+  const specs = filesOf(["test/gateway/**/*_spec.lua"]).filter((file) =>
     subjects.some((subject) => subject.specs.includes(subjectOf(file))),
   );
   say("running the specs without a mutant …");
@@ -113,7 +113,7 @@ function filesOf(patterns: readonly string[]): string[] {
   return patterns.flatMap((pattern) => globSync(pattern, { cwd: projectDir })).sort();
 }
 
-/** `test/gateway/virtual/leases_spec.lua` → `leases` */
+/** `test/gateway/stores/lease/leases_spec.lua` → `leases` */
 function subjectOf(spec: string): string {
   return basename(spec, "_spec.lua");
 }

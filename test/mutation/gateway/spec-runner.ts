@@ -40,7 +40,7 @@ const mostKilobytes = 4_194_304;
  */
 export async function measure(bundle: string, specs: readonly string[], directory: string): Promise<Test[]> {
   const keptFile = join(directory, "measured.json");
-  const inputs = [bundle, ...specs, ...globSync("test/gateway/{virtual/*,*}.lua", { cwd: projectDir }).sort()];
+  const inputs = [bundle, ...specs, ...globSync("test/gateway/**/*.lua", { cwd: projectDir }).sort()];
   const key = hash(inputs.map((file) => hash(readFileSync(resolve(projectDir, file), "utf8"))).join());
   let lines: string[] | undefined;
   if (existsSync(keptFile)) {

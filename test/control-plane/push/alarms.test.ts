@@ -1,0 +1,85 @@
+// A gateway that does not have what is stored raises an alarm wherever the control plane shows its state.
+
+import { describe, expect, it, vi } from "vitest";
+import { onePerSecond, type Running, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
+import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
+
+const books = "/apps/default/policies/books";
+const tooLarge = {
+  path: "",
+  expected: "a snapshot that fits the shared dict sluice_state: make it larger in nginx.conf",
+  got: "16777216 bytes: no memory",
+};
+
+async function seen(running: Running) {
+  const ready = await running.call("GET", "readyz", { token: undefined });
+  const metrics = (await running.call("GET", "metrics")).body.split("\n");
+  const gateways = (await running.call("GET", "/gateways")).body.gateways;
+  return {
+    status: ready.status,
+    alarms: ready.body.alarms,
+    metrics: metrics.filter(
+      (line: string) => line.startsWith("sluice_control_gateway_alarms{") && !line.endsWith(" 0"),
+    ),
+    gateways: gateways.map(({ id, alarm }: { id: string; alarm: string | null }) => [id, alarm]),
+  };
+}
+
+describe("a gateway that cannot take a snapshot", () => {
+  it("appears in /readyz, which stays ready, in /metrics, in GET /gateways and in the answer, until it takes one", async () => {
+    const running = await startControlPlane();
+    const good = await connectGateway(running, "good");
+    const full = await connectGateway(running, "full");
+    for (const gateway of [good, full]) gateway.apply(await gateway.next("snapshot"));
+    const put = running.call("PUT", `${books}?wait=60s`, { body: onePerSecond });
+    good.apply(await good.next("snapshot"));
+    const { epoch, revision } = await full.next("snapshot");
+    full.say({ type: "refused", epoch, revision, problems: [tooLarge] });
+    expect((await put).body.applied).toEqual({
+      gateways: 2,
+      acked: 1,
+      refused: 1,
+      refusals: [{ gateway: "full", revision: 1, errors: [tooLarge] }],
+    });
+    expect(await seen(running)).toEqual({
+      status: 200,
+      alarms: [{ alarm: "snapshot-refused", gateways: 1 }],
+      metrics: ['sluice_control_gateway_alarms{alarm="snapshot-refused"} 1'],
+      gateways: [
+        ["full", "snapshot-refused"],
+        ["good", null],
+      ],
+    });
+    await running.call("DELETE", books);
+    full.apply(await full.next("snapshot"));
+    await vi.waitFor(async () => expect((await seen(running)).alarms).toEqual([]));
+  });
+
+  it("shows an app's editor that it is full, and not the faults of other policies", async () => {
+    const running = await startControlPlane();
+    const gateway = await connectGateway(running, "g1");
+    await gateway.next("snapshot");
+    const { token } = (await running.call("POST", "/tokens", { body: { name: "x", app: "default", role: "editor" } }))
+      .body;
+    const put = running.call("PUT", `${books}?wait=60s`, { token, body: onePerSecond });
+    const { epoch, revision } = await gateway.next("snapshot");
+    const problems = [{ path: "policies[3].document.key", expected: "a key", got: "a secret" }, tooLarge];
+    gateway.say({ type: "refused", epoch, revision, problems });
+    expect((await put).body.applied.refusals).toEqual([{ gateway: "g1", revision, errors: [tooLarge] }]);
+    const [shown] = (await running.call("GET", "/gateways", { token })).body.gateways;
+    expect(shown.refused.errors).toEqual([tooLarge]);
+  });
+
+  it("is an alarm too if it says nothing for half a minute, and none once it goes away", async () => {
+    let nowMs = Date.now();
+    const running = await startControlPlane({}, { now: () => nowMs });
+    const gateway = await connectGateway(running, "hung");
+    await gateway.next("snapshot");
+    nowMs += 30_000;
+    expect((await seen(running)).alarms).toEqual([]);
+    nowMs += 1_000;
+    expect((await seen(running)).alarms).toEqual([{ alarm: "snapshot-late", gateways: 1 }]);
+    gateway.socket.terminate();
+    await vi.waitFor(async () => expect((await seen(running)).alarms).toEqual([]));
+  });
+});

@@ -1,0 +1,164 @@
+// A gateway's token may be used by a broken gateway, or by somebody else: it is believed about itself only, and what it sends
+// is kept within bounds.
+
+import { copyFile } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { describe, expect, it, vi } from "vitest";
+import { Fleet } from "../../../control-plane/src/push/fleet.ts";
+import type { GatewayLink } from "../../../control-plane/src/push/gateway-link.ts";
+import {
+  onePerSecond,
+  perSecond,
+  type Running,
+  startControlPlane,
+  temporaryDir,
+} from "../../fixtures/servers/control-plane-under-test.ts";
+import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
+
+const books = "/apps/default/policies/books";
+const history = async (running: Running) => (await running.call("GET", "/revisions")).body.revisions;
+
+describe("a gateway that claims revisions which never were", () => {
+  it.each([
+    ["no proof", undefined],
+    ["a made-up proof", "0".repeat(64)],
+  ])("writes no history and pushes nothing, with %s", async (_, proof) => {
+    const running = await startControlPlane();
+    await running.call("PUT", books, { body: onePerSecond });
+    const honest = await connectGateway(running, "honest");
+    const { epoch, revision } = await honest.next("snapshot");
+    const liar = await connectGateway(running, "liar", { epoch, revision: 1_000, proof });
+    await liar.next("fleet");
+    for (let i = 1; i <= 500; i++) liar.say({ type: "applied", epoch, revision: 1_000 * i });
+    for (let i = 0; i < 20; i++) await connectGateway(running, `liar${i}`, { epoch, revision: 1_000 + i, proof });
+    await sleep(200);
+    expect(await history(running)).toHaveLength(1);
+    expect(running.app.publisher.current).toMatchObject({ epoch, revision });
+    expect(honest.received.filter(({ type }) => type === "snapshot")).toHaveLength(1);
+    const { alarms } = (await running.call("GET", "readyz")).body;
+    expect(alarms).toEqual([{ alarm: "revision-unknown", gateways: 21 }]);
+  });
+
+  it("gets proofs of past revisions, which prove nothing else", async () => {
+    const running = await startControlPlane();
+    await running.call("PUT", books, { body: onePerSecond });
+    const first = await (await connectGateway(running, "g1")).next("snapshot");
+    await connectGateway(running, "liar", { epoch: first.epoch, revision: 2, proof: first.proof });
+    await running.call("DELETE", books);
+    await connectGateway(running, "late", { epoch: first.epoch, revision: 1, proof: first.proof });
+    await sleep(100);
+    expect((await history(running)).map(({ action }: { action: string }) => action)).toEqual([
+      "delete-policy",
+      "create-policy",
+    ]);
+  });
+});
+
+describe("a gateway that answers what another one was asked", () => {
+  it("is not believed: each gateway reports only its own counters", async () => {
+    const running = await startControlPlane();
+    await running.call("PUT", books, { body: onePerSecond });
+    const asked = await connectGateway(running, "asked");
+    asked.apply(await asked.next("snapshot"));
+    const liar = await connectGateway(running, "liar");
+    liar.apply(await liar.next("snapshot"));
+    const answer = running.call("GET", "/apps/default/counters?policy=books");
+    const { id: idOfLiar } = await liar.next("counter");
+    const { id } = await asked.next("counter");
+    const limits = (remaining: number) => [{ name: "default", capacity: 1, remaining, resetAfterUs: 0 }];
+    for (const guess of [id, idOfLiar]) liar.say({ type: "counter", id: guess, limits: limits(1) });
+    await sleep(100);
+    asked.say({ type: "counter", id, limits: limits(0) });
+    expect((await answer).body.gateways).toMatchObject([
+      { id: "asked", state: "done", limits: [{ remaining: 0 }] },
+      { id: "liar", state: "done", limits: [{ remaining: 1 }] },
+    ]);
+  });
+});
+
+describe("a database that was restored from a backup made before there were proofs", () => {
+  it("is an alarm, until an admin of all apps starts a new history", async () => {
+    const SLUICE_DATA_DIR = await temporaryDir();
+    const file = join(SLUICE_DATA_DIR, "sluice.db");
+    const first = await startControlPlane({ SLUICE_DATA_DIR });
+    await first.call("PUT", books, { body: perSecond(1) });
+    await first.stop();
+    await copyFile(file, `${file}.backup`);
+    const second = await startControlPlane({ SLUICE_DATA_DIR });
+    await second.call("PUT", books, { body: perSecond(2) });
+    const { epoch } = second.app.publisher.current;
+    await second.stop();
+    await copyFile(`${file}.backup`, file);
+
+    const running = await startControlPlane({ SLUICE_DATA_DIR });
+    const gateway = await connectGateway(running, "g1", { epoch, revision: 2 });
+    await gateway.next("fleet");
+    expect((await running.call("GET", "readyz")).body.alarms).toEqual([{ alarm: "revision-unknown", gateways: 1 }]);
+    const { token } = (await running.call("POST", "/tokens", { body: { name: "x", app: "default", role: "admin" } }))
+      .body;
+    expect((await running.call("POST", "/epoch", { token })).status).toBe(403);
+    const begun = running.call("POST", "/epoch?wait=5s");
+    const snapshot = await gateway.next("snapshot");
+    expect(snapshot.epoch).not.toBe(epoch);
+    gateway.apply(snapshot);
+    expect((await begun).body).toEqual({ revision: 2, applied: { gateways: 1, acked: 1, refused: 0 } });
+    expect((await history(running))[0]).toMatchObject({ action: "begin-epoch", who: "environment" });
+    await vi.waitFor(async () => expect((await running.call("GET", "readyz")).body.alarms).toEqual([]));
+  });
+});
+
+describe("gateways that have left", () => {
+  const hello = (gateway: string) =>
+    ({ type: "hello", gateway, version: "1", workers: 1, epoch: "e", revision: 1 }) as const;
+
+  it("are forgotten without anybody asking: after an hour, and the first to leave where there are very many", () => {
+    let nowMs = 0;
+    const fleet = new Fleet(() => nowMs);
+    for (let i = 0; i < 1_500; i++) {
+      const link = {} as GatewayLink;
+      fleet.join(hello(`g${i}`), link);
+      fleet.leave(`g${i}`, link);
+      nowMs += 1;
+    }
+    expect(fleet.remembered).toBe(200);
+    expect(fleet.list().map(({ id }) => id)).toEqual(Array.from({ length: 200 }, (_, i) => `g${1_300 + i}`));
+    nowMs += 3_600_001;
+    fleet.join(hello("new"), {} as GatewayLink);
+    expect(fleet.remembered).toBe(1);
+  });
+
+  it("take few bytes, even if they reported as much as they can: 400 ids", async () => {
+    const running = await startControlPlane();
+    const text = "x".repeat(1_000);
+    const problems = Array.from({ length: 10 }, () => ({ path: text, expected: text, got: text }));
+    globalThis.gc?.();
+    const before = process.memoryUsage().heapUsed;
+    for (let i = 0; i < 400; i++) {
+      const gateway = await connectGateway(running, `${i}`.padEnd(128, "x"));
+      gateway.say({ type: "refused", epoch: "e", revision: 1, problems });
+      gateway.say({ type: "status", counters: Object.fromEntries(problems.map((_, j) => [`c${j}`, j])) });
+      await gateway.next("snapshot");
+      gateway.socket.close();
+      await gateway.closed;
+    }
+    await vi.waitFor(() => expect(running.app.fleet.links()).toHaveLength(0));
+    globalThis.gc?.();
+    const mb = (process.memoryUsage().heapUsed - before) / 1e6;
+    console.log(`400 gateways that came, told 30 KB each and left: ${mb.toFixed(0)} MB`);
+    expect(running.app.fleet.remembered).toBe(200);
+    const kept = JSON.stringify(running.app.fleet.list()).length;
+    expect(kept).toBeLessThan(200 * 3_000);
+  });
+
+  it("may have an id of at most 128 characters, and report few counters, with short names", async () => {
+    const running = await startControlPlane();
+    expect(await (await connectGateway(running, "x".repeat(129))).closed).toBe(1008);
+    const names = await connectGateway(running, "names");
+    names.say({ type: "status", counters: { ["x".repeat(129)]: 1 } });
+    expect(await names.closed).toBe(1008);
+    const many = await connectGateway(running, "many");
+    many.say({ type: "status", counters: Object.fromEntries(Array.from({ length: 33 }, (_, i) => [`c${i}`, i])) });
+    expect(await many.closed).toBe(1008);
+  });
+});

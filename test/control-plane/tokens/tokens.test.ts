@@ -1,0 +1,124 @@
+import { readFile, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { replaceToken } from "../../../control-plane/src/storage/tokens.ts";
+import { tokenRecord } from "../../../control-plane/src/tokens/token.ts";
+import {
+  adminToken,
+  gatewayToken,
+  startControlPlane,
+  temporaryDir,
+} from "../../fixtures/servers/control-plane-under-test.ts";
+
+describe("tokens", () => {
+  it("answers 401 without one, with an unknown one and with another scheme", async () => {
+    const { call } = await startControlPlane();
+    const answers = [
+      await call("GET", "/apps", { token: undefined }),
+      await call("GET", "/apps", { token: "sluice_adm_guess" }),
+      await call("GET", "/apps", { token: undefined, headers: { authorization: `Basic ${adminToken}` } }),
+    ];
+    for (const { status, headers, body } of answers) {
+      expect(status).toBe(401);
+      expect(headers.get("www-authenticate")).toBe("Bearer");
+      expect(headers.get("content-type")).toContain("application/problem+json");
+      expect(body.code).toBe("unauthorized");
+    }
+  });
+
+  it("answers 401 for one that has expired", async () => {
+    let nowMs = 1_000_000;
+    const { app, call } = await startControlPlane({}, { now: () => nowMs });
+    const record = tokenRecord("a-token-for-an-hour", "hourly", "admin", nowMs);
+    await replaceToken(app.database, { ...record, expiresAtMs: nowMs + 3_600_000 });
+    expect((await call("GET", "/apps", { token: "a-token-for-an-hour" })).status).toBe(200);
+    nowMs += 3_600_000;
+    expect((await call("GET", "/apps", { token: "a-token-for-an-hour" })).status).toBe(401);
+  });
+
+  it("answers 403 to a gateway's token on every REST route", async () => {
+    const { call } = await startControlPlane();
+    for (const path of ["/apps", "/apps/default", "/apps/default/policies", "/revisions", "/gateways"]) {
+      const { status, body } = await call("GET", path, { token: gatewayToken });
+      expect([path, status, body.code]).toEqual([path, 403, "forbidden"]);
+    }
+  });
+
+  it("leaves health, metrics and the description of the API open", async () => {
+    const { call } = await startControlPlane();
+    for (const path of ["healthz", "readyz", "metrics", "openapi.json", "docs/"]) {
+      expect([path, (await call("GET", path, { token: undefined })).status]).toEqual([path, 200]);
+    }
+  });
+
+  it("makes an admin token at the first start only, and stores only its hash", async () => {
+    const SLUICE_DATA_DIR = await temporaryDir();
+    const environment = { SLUICE_DATA_DIR, SLUICE_ADMIN_TOKEN: "", SLUICE_GATEWAY_TOKEN: "" };
+    const first = await startControlPlane(environment);
+    const token = first.firstAdminToken ?? "";
+    expect(token).toMatch(/^sluice_adm_[A-Za-z0-9_-]{43}$/);
+    expect((await first.call("GET", "/apps", { token })).status).toBe(200);
+    await first.stop();
+    expect((await readFile(join(SLUICE_DATA_DIR, "sluice.db"))).includes(token)).toBe(false);
+
+    const second = await startControlPlane(environment);
+    expect(second.firstAdminToken).toBeUndefined();
+    expect((await second.call("GET", "/apps", { token })).status).toBe(200);
+  });
+
+  it("forgets the token of the environment when the variable changes or is removed", async () => {
+    const SLUICE_DATA_DIR = await temporaryDir();
+    await (await startControlPlane({ SLUICE_DATA_DIR })).stop();
+
+    const changed = await startControlPlane({ SLUICE_DATA_DIR, SLUICE_ADMIN_TOKEN: "another-admin-token" });
+    expect((await changed.call("GET", "/apps", { token: adminToken })).status).toBe(401);
+    expect((await changed.call("GET", "/apps", { token: "another-admin-token" })).status).toBe(200);
+    await changed.stop();
+
+    const gone = await startControlPlane({ SLUICE_DATA_DIR, SLUICE_ADMIN_TOKEN: "" });
+    expect((await gone.call("GET", "/apps", { token: "another-admin-token" })).status).toBe(401);
+    expect((await gone.call("GET", "/apps", { token: gone.firstAdminToken })).status).toBe(200);
+  });
+
+  it("keeps the gateways' token in a file that only its owner reads, over restarts", async () => {
+    const SLUICE_DATA_DIR = await temporaryDir();
+    const path = join(SLUICE_DATA_DIR, "gateway-token");
+    await (await startControlPlane({ SLUICE_DATA_DIR, SLUICE_GATEWAY_TOKEN: "" })).stop();
+    const made = await readFile(path, "utf8");
+    expect(made).toMatch(/^sluice_gw_[A-Za-z0-9_-]{43}\n$/);
+    expect((await stat(path)).mode & 0o777).toBe(0o600);
+
+    const { call } = await startControlPlane({ SLUICE_DATA_DIR, SLUICE_GATEWAY_TOKEN: "" });
+    expect(await readFile(path, "utf8")).toBe(made);
+    expect((await call("GET", "/apps", { token: made.trim() })).status).toBe(403);
+  });
+
+  it("keeps their hashes in a database that only its owner reads", async () => {
+    const { dataDir } = await startControlPlane();
+    // The directory itself is open to the gateway's workers if root starts nginx.
+    for (const name of ["sluice.db", "sluice.db-wal", "sluice.db-shm"]) {
+      expect((await stat(join(dataDir, name))).mode & 0o777).toBe(0o600);
+    }
+  });
+
+  it("does not start with a gateways' token that was cut short", async () => {
+    const SLUICE_DATA_DIR = await temporaryDir();
+    await writeFile(join(SLUICE_DATA_DIR, "gateway-token"), "oops");
+    const start = startControlPlane({ SLUICE_DATA_DIR, SLUICE_GATEWAY_TOKEN: "" });
+    await expect(start).rejects.toThrow("expected a token of at least 16 characters, got 4 characters");
+  });
+
+  it("writes no token to the log, whatever its level", async () => {
+    const lines: string[] = [];
+    const logTo = { write: (line: string) => void lines.push(line) };
+    const { call, app } = await startControlPlane({ SLUICE_LOG_LEVEL: "trace" }, { logTo });
+    await call("GET", "/apps");
+    app.log.info(
+      { upstream: { headers: { authorization: `Bearer ${adminToken}` } }, token: gatewayToken },
+      "a mistake",
+    );
+    expect(lines.join("")).toContain("[redacted]");
+    expect(lines.join("")).not.toContain(adminToken);
+    expect(lines.join("")).not.toContain(gatewayToken);
+  });
+});

@@ -1,0 +1,104 @@
+import { describe, expect, it } from "vitest";
+import { snapshotFrame } from "../../../control-plane/src/push/snapshot-frame.ts";
+import { zoneTransitions } from "../../../control-plane/src/zones/zone-transitions.ts";
+import { readSnapshot } from "../../../limiter/src/protocol/read-snapshot.ts";
+import { onePerSecond, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
+
+const now = Date.UTC(2026, 5, 15, 12, 30);
+const written = (timezone: string) =>
+  zoneTransitions(timezone, now / 1000)?.map(([from, offset]) => `${new Date(from * 1000).toISOString()} ${offset}`);
+const office = { timezone: "Europe/Berlin", windows: [{ days: ["mon"], from: "09:00", to: "18:00" }] };
+
+describe("the transitions of a time zone", () => {
+  it("begin a day before now and go ten years on, each to the second", () => {
+    const berlin = written("Europe/Berlin") as string[];
+    expect(berlin.slice(0, 3)).toEqual([
+      "2026-06-14T00:00:00.000Z 120",
+      "2026-10-25T01:00:00.000Z 60",
+      "2027-03-28T01:00:00.000Z 120",
+    ]);
+    expect(berlin).toHaveLength(21);
+    expect(berlin.at(-1)).toBe("2036-03-30T01:00:00.000Z 120");
+  });
+
+  it("are a single one if clocks do not change, with any part of an hour", () => {
+    expect(written("Asia/Shanghai")).toEqual(["2026-06-14T00:00:00.000Z 480"]);
+    expect(written("Asia/Kathmandu")).toEqual(["2026-06-14T00:00:00.000Z 345"]);
+    expect(written("UTC")).toEqual(["2026-06-14T00:00:00.000Z 0"]);
+    expect(written("America/St_Johns")?.[0]).toBe("2026-06-14T00:00:00.000Z -150");
+  });
+
+  it("are undefined for an unknown zone", () => {
+    for (const timezone of ["Europe/Nowhere", "", "__proto__", "mars"]) expect(written(timezone)).toBeUndefined();
+  });
+
+  it("are worked out once, however often they are asked for", () => {
+    const first = zoneTransitions("America/New_York", now / 1000);
+    const day = 86_400;
+    expect(zoneTransitions("America/New_York", now / 1000 + 29 * day)).toBe(first);
+    const later = zoneTransitions("America/New_York", now / 1000 + 31 * day);
+    expect(later?.[0]?.[0]).toBe((first?.[0]?.[0] ?? 0) + 31 * day);
+    // A clock that was put back may be before the first transition.
+    expect(zoneTransitions("America/New_York", now / 1000 - day)?.[0]?.[0]).toBe((first?.[0]?.[0] ?? 0) - day);
+  });
+});
+
+describe("a snapshot", () => {
+  const state = (...documents: object[]) => ({
+    epoch: "e",
+    revision: 1,
+    apps: [],
+    proofKey: "",
+    templates: [],
+    bans: [],
+    callers: [],
+    policies: documents.map((document) => ({ app: "default", document: JSON.stringify({ name: "p", ...document }) })),
+  });
+
+  it("has the zones that schedules name, each once, and a gateway reads it", async () => {
+    const shanghai = { ...office, timezone: "Asia/Shanghai" };
+    const documents = [{ ...onePerSecond, schedule: office }, { ...onePerSecond, schedule: shanghai }, onePerSecond];
+    const { bytes } = await snapshotFrame(state(...documents, { ...onePerSecond, schedule: office }), now);
+    const message = JSON.parse(bytes.toString());
+    expect(Object.keys(message.zones).sort()).toEqual(["Asia/Shanghai", "Europe/Berlin"]);
+    const { snapshot, problems } = readSnapshot(message);
+    expect(problems).toEqual([]);
+    expect(snapshot?.policies.map(({ schedule }) => schedule?.transitions.length)).toEqual([21, 1, undefined, 21]);
+  });
+
+  it("has a zone once, by one name, however policies spell it", async () => {
+    const spelt = (timezone: string) => ({ ...onePerSecond, schedule: { ...office, timezone } });
+    const spellings = ["Europe/Berlin", "europe/berlin", "EUROPE/BERLIN", "eUROPE/bERLIN"];
+    const { bytes } = await snapshotFrame(state(...spellings.map(spelt)), now);
+    const message = JSON.parse(bytes.toString());
+    expect(Object.keys(message.zones)).toEqual(["Europe/Berlin"]);
+    expect(readSnapshot(message).problems).toEqual([]);
+  });
+
+  it("has no zones if no policy has a schedule, even if one mentions it", async () => {
+    const { bytes } = await snapshotFrame(state({ ...onePerSecond, description: 'a "schedule"' }), now);
+    expect(JSON.parse(bytes.toString())).not.toHaveProperty("zones");
+  });
+});
+
+describe("a policy's time zone", () => {
+  it("is refused if no zone has the name, along with the other faults", async () => {
+    const { call } = await startControlPlane();
+    const put = (timezone: unknown, more = {}) =>
+      call("PUT", "/apps/default/policies/p", {
+        body: { ...onePerSecond, ...more, schedule: { ...office, timezone } },
+      });
+    expect((await put("Europe/Nowhere", { cost: 0 })).body.errors).toEqual([
+      expect.objectContaining({ path: "cost" }),
+      {
+        path: "schedule.timezone",
+        expected: 'a time zone that there is, like "Europe/Berlin"',
+        got: '"Europe/Nowhere"',
+      },
+    ]);
+    expect((await put("a zone")).body.errors).toEqual([
+      { path: "schedule.timezone", expected: 'a time zone, like "Europe/Berlin"', got: '"a zone"' },
+    ]);
+    expect((await put("Europe/Berlin")).status).toBe(201);
+  });
+});

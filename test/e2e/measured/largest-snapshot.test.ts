@@ -1,0 +1,91 @@
+// The gateway with this nginx.conf takes the largest snapshot that the control plane admits, again and again, in many small
+// policies and in few large ones. Its shared memory must hold two of them.
+
+import { setImmediate } from "node:timers/promises";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { policyBytesInAll } from "../../../control-plane/src/bounds/bounds.ts";
+import { readConfiguration } from "../../../control-plane/src/configuration.ts";
+import { snapshotFrame } from "../../../control-plane/src/push/snapshot-frame.ts";
+import { freePorts } from "../../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../../fixtures/servers/lone-gateway.ts";
+import { PushServer } from "../../fixtures/servers/push-server.ts";
+import { until } from "../../fixtures/servers/system.ts";
+
+const { totalBounds } = readConfiguration({});
+
+let server: PushServer;
+let gateway: LoneGateway;
+
+beforeAll(async () => {
+  const [port = 0] = await freePorts(1);
+  server = new PushServer(port);
+  gateway = await LoneGateway.start({
+    policies: [],
+    env: { SLUICE_CONTROL_URL: `http://127.0.0.1:${port}`, SLUICE_GATEWAY_TOKEN: "t", SLUICE_GATEWAY_ID: "g" },
+  });
+  await until("the gateway is connected", 20_000, () => server.socket !== undefined);
+});
+afterAll(async () => {
+  await gateway?.stop();
+  await server?.stop();
+});
+
+/**
+ * The texts have many lengths: LuaJIT's hash looks at the length and at some bytes of a long text, so texts of one length
+ * that differ elsewhere are found one by one.
+ */
+const filling = (i: number) => "x".repeat(170 + (i % 64));
+
+/** Makes a frame with as many policies of so many paths as there may be, and as many bans. */
+async function largest(revision: number, pathsOfEach: number) {
+  const document = (nth: number) => {
+    const name = `p${`${nth}`.padStart(5, "0")}`;
+    return JSON.stringify({
+      name,
+      match: { paths: Array.from({ length: pathsOfEach }, (_, i) => `/${name}/${i}/${filling(nth + i)}`) },
+      key: ["header:x-user"],
+      limits: [{ algorithm: "fixed-window", quota: revision, window: "1d" }],
+    });
+  };
+  const bytes = document(63).length + 100;
+  const count = Math.min(totalBounds.policies, Math.floor(policyBytesInAll(totalBounds) / bytes));
+  const policies: { app: string; document: string }[] = [];
+  for (let i = 0; i < count; i++) {
+    policies.push({ app: "default", document: document(i) });
+    // The gateway's pings must be answered meanwhile.
+    if (policies.length % 20 === 0) await setImmediate();
+  }
+  const ban = (i: number) => ({
+    id: `${i}`.padStart(25, "b"),
+    app: "default",
+    policy: "p00000",
+    key: [`${i}${filling(i)}`],
+    untilSeconds: 4_000_000_000,
+  });
+  const bans = Array.from({ length: 11_000 }, (_, i) => ban(i));
+  const state = { epoch: "e", revision, proofKey: "", policies, apps: [], templates: [], bans, callers: [] };
+  return snapshotFrame(state, Date.now());
+}
+
+it("takes the largest possible snapshots, one after another", { timeout: 360_000 }, async () => {
+  const sizes: number[] = [];
+  const frameOf = (revision: number) => largest(revision, revision % 2 === 0 ? 1 : 250);
+  let next = await frameOf(2);
+  // Small policies follow large ones here, and large ones small ones.
+  for (let revision = 2; revision < 6; revision++) {
+    const { bytes } = next;
+    sizes.push(bytes.length);
+    for (let from = 0; from < bytes.length; from += 65_536) {
+      server.socket?.send(bytes.subarray(from, from + 65_536), { binary: false, fin: from + 65_536 >= bytes.length });
+    }
+    await until("the snapshot has been sent", 60_000, () => server.socket?.bufferedAmount === 0);
+    // The next one is made while the gateway loads this one.
+    if (revision < 5) next = await frameOf(revision + 1);
+    await until(`revision ${revision} is answered`, 60_000, () =>
+      server.received.some((message) => message.revision === revision),
+    );
+    expect(server.received.at(-1)).toEqual({ type: "applied", epoch: "e", revision });
+  }
+  console.log(`snapshots of ${sizes.map((size) => (size / 1e6).toFixed(1)).join(", ")} MB`);
+  expect(Math.max(...sizes)).toBeGreaterThan(0.9 * totalBounds.snapshotBytes);
+});

@@ -1,0 +1,78 @@
+import { describe, expect, it } from "vitest";
+import { compilePolicy } from "../../../limiter/src/compiled/compile.ts";
+import { warningsOf } from "../../../limiter/src/document/warnings.ts";
+import { policyNamed } from "../policies.ts";
+
+const fast = { name: "fast", algorithm: "token-bucket", quota: 400, window: "1s" };
+const inVain = "; as it is, Redis decides every request in spite of leased";
+const leased = (limit: object, more: object = {}) =>
+  policyNamed("p", { scope: "cluster", consistency: "leased", limits: [limit], ...more });
+
+describe("a warning about a setting without effect", () => {
+  it("is absent if every setting has an effect", () => {
+    expect(warningsOf(policyNamed("p", { limits: [fast], scope: "node", consistency: "exact" }))).toEqual([]);
+    expect(warningsOf(policyNamed("p", { limits: [fast], onStoreFailure: "local" }))).toEqual([]);
+    expect(warningsOf(leased(fast, { onStoreFailure: "deny" }))).toEqual([]);
+    expect(warningsOf(leased({ ...fast, quota: 2, window: "1m" }, { cost: { from: "header:c" } }))).toEqual([]);
+  });
+
+  it("names what only Redis could do, with scope node", () => {
+    expect(warningsOf(leased(fast, { scope: "node", onStoreFailure: "deny" }))).toEqual([
+      { path: "consistency", expected: "exact, or scope cluster: on a node nothing is leased", got: '"leased"' },
+      {
+        path: "onStoreFailure",
+        expected: "nothing, or scope cluster: a node asks nobody who could fail",
+        got: '"deny"',
+      },
+    ]);
+  });
+
+  it.each([
+    [{ ...fast, burst: 199 }, "burst", `at least 200, what refills in 500ms${inVain}`, "199"],
+    [{ algorithm: "fixed-window", quota: 9, window: "499ms" }, "window", `at least 500ms${inVain}`, "499ms"],
+    [{ algorithm: "sliding-window", quota: 9, window: "4s" }, "precision", `at least 500ms${inVain}`, "400ms"],
+    ...["sliding-log", "leaky-bucket", "concurrency"].map((algorithm) => [
+      { algorithm, quota: 9, ...(algorithm === "concurrency" ? {} : { window: "1m" }) },
+      "algorithm",
+      `token-bucket, fixed-window or sliding-window${inVain}`,
+      `"${algorithm}"`,
+    ]),
+  ] as [object, string, string, string][])("names leasing, for the limit %o", (limit, field, expected, got) => {
+    const policy = leased(limit);
+    expect(warningsOf(policy)).toEqual([{ path: `limits[0].${field}`, expected, got }]);
+    expect(compilePolicy("shop", policy).store).toBe("exact");
+    const beside = { key: ["ip"], overrides: [{ key: ["192.0.2.1"], mode: "off" }] };
+    expect(warningsOf(leased(limit, beside))).toHaveLength(1);
+  });
+
+  it("names leasing, for a limit without room for two requests", () => {
+    const expected = "at least 6, for two requests: a lease for one saves no call to Redis";
+    const limit = { algorithm: "fixed-window", quota: 5, window: "1m" };
+    expect(warningsOf(leased(limit, { cost: 3 }))).toEqual([{ path: "limits[0].quota", expected, got: "5" }]);
+    expect(warningsOf(leased({ ...fast, quota: 1, window: "1m" }))).toMatchObject([
+      { path: "limits[0].burst", got: "1" },
+    ]);
+    expect(warningsOf(leased(limit, { cost: 2 }))).toEqual([]);
+  });
+
+  it("names leasing, for a cost that only the response shows", () => {
+    const policy = leased({ ...fast, burst: 1 }, { cost: { from: "response-bytes" } });
+    expect(warningsOf(policy)).toEqual([
+      { path: "cost.from", expected: `a cost that is known before the response${inVain}`, got: '"response-bytes"' },
+    ]);
+  });
+
+  it("names leasing, for an override only", () => {
+    const overrides = [
+      { key: ["192.0.2.1"], mode: "off" },
+      { key: ["*"], limits: [{ ...fast, burst: 50 }] },
+    ];
+    expect(warningsOf(leased(fast, { key: ["ip"], overrides }))).toEqual([
+      {
+        path: "overrides[1].limits",
+        expected: `"fast": burst at least 200, what refills in 500ms${inVain}`,
+        got: "50",
+      },
+    ]);
+  });
+});
