@@ -239,10 +239,15 @@ describe("an editor who changes the template of very many policies", { timeout: 
     const refused = await call("PUT", "/apps/default/templates/heavy", { body: { cost: 6 } });
     expect([refused.status, refused.body.code]).toEqual([400, "invalid-template"]);
     expect(refused.body.errors).toHaveLength(100);
-    const stall = monitorEventLoopDelay({ resolution: 1 });
-    stall.enable();
-    expect((await call("PUT", "/apps/default/templates/heavy", { body: { cost: 2 } })).status).toBe(200);
-    stall.disable();
-    expect(stall.max / 1e6).toBeLessThan(60);
+    // A process that the machine interrupts stands still too, but hardly in each of three changes.
+    const stalls: number[] = [];
+    for (const cost of [2, 3, 4]) {
+      const stall = monitorEventLoopDelay({ resolution: 1 });
+      stall.enable();
+      expect((await call("PUT", "/apps/default/templates/heavy", { body: { cost } })).status).toBe(200);
+      stall.disable();
+      stalls.push(stall.max / 1e6);
+    }
+    expect(Math.min(...stalls)).toBeLessThan(60);
   });
 });
