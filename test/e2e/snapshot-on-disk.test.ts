@@ -94,7 +94,8 @@ describe("the newer snapshot on disk", () => {
         rmSync(newest);
         mkdirSync(newest);
       },
-      why: "directory",
+      // What reading a directory gives depends on the file system.
+      why: /[Dd]irectory|not a regular file/,
     },
     {
       what: "is a name for another file",
@@ -109,7 +110,7 @@ describe("the newer snapshot on disk", () => {
     const log = await logOfRestart();
     expect(await limitReported()).toBe("5");
     expect(log).toContain("snapshot-former.json, the previous snapshot, serves with revision 2");
-    expect(log).toContain(why);
+    expect(log).toMatch(why);
   });
 
   it("and the one before leave the gateway without policies if both are spoilt, and it still starts", async () => {
