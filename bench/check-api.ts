@@ -6,10 +6,10 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { requireGatewayBuild } from "../launch/gateway-build.ts";
 import { callerOf } from "../test/fixtures/clients/check-api-client.ts";
+import { ask } from "../test/fixtures/clients/requests.ts";
 import { freePort } from "../test/fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../test/fixtures/servers/lone-gateway.ts";
 import { RedisServer } from "../test/fixtures/servers/redis-server.ts";
-import { ask } from "../test/fixtures/clients/requests.ts";
 
 interface Run {
   readonly name: string;

@@ -35,7 +35,7 @@ const malformed: Record<string, object> = {
 };
 
 it("a snapshot that is not UTF-8 is refused in UTF-8, and the socket stays open", async () => {
-  await until("the gateway is connected", 20_000, () => server.socket !== undefined);
+  await until("the gateway has said hello", 20_000, () => server.received.some(({ type }) => type === "hello"));
   const { socket } = server;
   server.received = [];
   const policies = '[{"app":"default","document":{"na\xa4me":"users","description":"\xff"}}]';
