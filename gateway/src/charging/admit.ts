@@ -6,6 +6,7 @@ import { keepForRequest, newRequestField, takeFromRequest } from "../request/req
 import { runSoon } from "../runtime/background.ts";
 import { sleepMs } from "../runtime/clock.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
+import { admitTogether as admitTogetherInRedis } from "../stores/redis/exact-store.ts";
 import { shareStore } from "../stores/share/share-store.ts";
 import { type Charge, type Charged, type Check, type Outcome, stayCharged } from "../stores/store.ts";
 import { refundLater } from "./refunds.ts";
@@ -17,23 +18,41 @@ const undecidedField = newRequestField<readonly Charge[]>((charges) => {
 });
 
 /**
- * Decides these checks and charges them. May yield. Counts the decisions, except those of checks that are decided separately.
+ * Decides this check and charges it. May yield. Counts the decision, unless the check is decided separately.
  *
- * @param checks of scope node one, or of scope cluster any
- * @param outcome gets the decisions, the charges, also those made before a later check refused, and the denial if a policy denies while
- *   Redis does not decide
- * @returns whether the request is allowed by them
+ * @param outcome gets the decision, the charge, and the denial if the policy denies while Redis does not decide
+ * @returns whether the request is allowed by it
  */
-export function admit(checks: readonly Check[], outcome: Outcome): boolean {
+export function admit(check: Check, outcome: Outcome): boolean {
+  const { policy, separate } = check;
+  const { store } = policy;
   const { charges } = outcome;
   const before = charges.length;
-  const { store } = (checks[0] as Check).policy;
-  if (store !== "node" && (before > 0 || checks.length > 1)) keepUndecided(charges);
-  const isOneStore = store === "node" || checks.length === 1;
-  const allowed = isOneStore ? stores[store].admit(checks, outcome) : admitInFleet(checks, outcome);
+  if (store !== "node" && before > 0) keepUndecided(charges);
+  const allowed = stores[store].admit(check, outcome);
+  if (allowed === undefined) {
+    takeBack([check], charges, before);
+    return admitWithoutRedis(check, outcome);
+  }
+  if (!separate) countDecision(policy, allowed ? "allowed" : "refused");
+  return allowed;
+}
+
+/**
+ * Does the same for several checks, all or none. After a refusal, only those are decided that have a merged decision of
+ * their own, because their caller is told about each.
+ *
+ * @param outcome also gets the charges that were made before a later check refused
+ */
+export function admitTogether(checks: readonly Check[], outcome: Outcome): boolean {
+  if (checks.length === 1) return admit(checks[0] as Check, outcome);
+  const { charges } = outcome;
+  const before = charges.length;
+  keepUndecided(charges);
+  const allowed = admitAll(checks, outcome);
   if (allowed === undefined) {
     takeBack(checks, charges, before);
-    return admitWithoutRedis(checks, outcome);
+    return admitAllWithoutRedis(checks, outcome);
   }
   for (const { policy, separate, allowed: own } of checks) {
     // Undefined: another check had refused before this one was decided.
@@ -42,18 +61,23 @@ export function admit(checks: readonly Check[], outcome: Outcome): boolean {
   return allowed;
 }
 
-/** Decides these checks without Redis, which did not. May yield. */
-export function admitWithoutRedis(checks: readonly Check[], outcome: Outcome): boolean {
+/** Decides this check without Redis, which did not. May yield. */
+export function admitWithoutRedis(check: Check, outcome: Outcome): boolean {
+  const { policy, separate } = check;
+  if (!check.degraded) countDecision(policy, "degraded");
+  check.degraded = true;
+  const allowed = shareStore.admit(check, outcome) === true;
+  check.allowed = allowed;
+  if (!separate) countDecision(policy, allowed ? "allowed" : "refused");
+  return allowed;
+}
+
+function admitAllWithoutRedis(checks: readonly Check[], outcome: Outcome): boolean {
   let all = true;
   for (const check of checks) {
-    const { policy, separate } = check;
-    if (!check.degraded) countDecision(policy, "degraded");
-    check.degraded = true;
-    const allowed = shareStore.admit([check], outcome) === true;
-    check.allowed = allowed;
-    if (!separate) countDecision(policy, allowed ? "allowed" : "refused");
-    if (!allowed && check.merged === undefined) return false;
-    if (!allowed) all = false;
+    if (admitWithoutRedis(check, outcome)) continue;
+    if (check.merged === undefined) return false;
+    all = false;
   }
   return all;
 }
@@ -68,17 +92,24 @@ export function forgetUndecided(): void {
   takeFromRequest(undecidedField);
 }
 
-/** Leased policies first, one by one: the others are charged by one call. */
-function admitInFleet(checks: readonly Check[], outcome: Outcome): boolean | undefined {
-  const leased = checks.filter(({ policy }) => policy.store === "leased");
-  if (leased.length === 0) return stores.exact.admit(checks, outcome);
-  const allowed = stores.leased.admit(leased, outcome);
-  if (allowed === undefined || leased.length === checks.length) return allowed;
-  // After a refusal only those checks are decided whose caller is told about each.
-  if (!allowed && (checks[0] as Check).merged === undefined) return false;
-  const exact = checks.filter(({ policy }) => policy.store !== "leased");
-  const allowedByRedis = stores.exact.admit(exact, outcome);
-  return allowedByRedis === undefined ? undefined : allowedByRedis && allowed;
+/** Exact policies come last, because one call to Redis charges all of them. */
+function admitAll(checks: readonly Check[], outcome: Outcome): boolean | undefined {
+  const exact: Check[] = [];
+  let all = true;
+  for (const check of checks) {
+    const { store } = check.policy;
+    if (store === "exact") {
+      exact.push(check);
+      continue;
+    }
+    const allowed = stores[store].admit(check, outcome);
+    if (allowed === undefined) return undefined;
+    if (!allowed && check.merged === undefined) return false;
+    if (!allowed) all = false;
+  }
+  if (exact.length === 0) return all;
+  const allowed = admitTogetherInRedis(exact, outcome);
+  return allowed === undefined ? undefined : allowed && all;
 }
 
 /** A request that Redis did not decide as a whole has been decided without it after that, in nearly all cases. */

@@ -10,7 +10,7 @@ import { stores } from "./stores.ts";
 export function observe(check: Check): Result {
   const { policy } = check;
   const outcome = newOutcome();
-  const allowed = stores[policy.store].admit([check], outcome);
+  const allowed = stores[policy.store].admit(check, outcome);
   for (const charge of outcome.charges) {
     if (policy.holdsSlots) holdSlots(charge);
     if (policy.deferred) deferCharge(charge);

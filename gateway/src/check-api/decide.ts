@@ -12,7 +12,7 @@
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { type MergedDecision, newMergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
-import { admit, forgetUndecided } from "../charging/admit.ts";
+import { admitTogether, forgetUndecided } from "../charging/admit.ts";
 import { refundAll } from "../charging/refunds.ts";
 import { observe } from "../charging/shadow.ts";
 import { countDecision } from "../metrics/counts.ts";
@@ -168,7 +168,7 @@ function checkOf({ policy, keyValues, cost }: Outcome): Check {
 function decideByStores(outcomes: readonly Outcome[], charges: Charge[]): void {
   if (outcomes.length === 0) return;
   const checks = outcomes.map((outcome): Check => ({ ...checkOf(outcome), merged: outcome.merged }));
-  admit(checks, { ...newOutcome(), charges });
+  admitTogether(checks, { ...newOutcome(), charges });
   for (let i = 0; i < outcomes.length; i++) {
     const outcome = outcomes[i] as Outcome;
     const { allowed, degraded, chargedAt } = checks[i] as Check;

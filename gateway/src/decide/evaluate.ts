@@ -4,7 +4,7 @@
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { clearMerged, mergeAll, showIfMoreRestrictive } from "../../../limiter/src/compiled/merged-decision.ts";
 import { meets } from "../../../limiter/src/index/policy-index.ts";
-import { admit, keepUndecided } from "../charging/admit.ts";
+import { admit, admitTogether, keepUndecided } from "../charging/admit.ts";
 import { admitInTurn } from "../charging/delay.ts";
 import { observe } from "../charging/shadow.ts";
 import { countDecision } from "../metrics/counts.ts";
@@ -49,9 +49,9 @@ export function evaluate(
     }
     if (explanation !== undefined) explain(explanation, policy, keyValues, check);
     if (policy.store !== "node" && !separate) inFleet.push(check);
-    else if (!(separate ? decideSeparately(check, outcome, marks) : admit([check], outcome))) return;
+    else if (!(separate ? decideSeparately(check, outcome, marks) : admit(check, outcome))) return;
   }
-  if (inFleet.length > 0) admit(inFleet, outcome);
+  if (inFleet.length > 0) admitTogether(inFleet, outcome);
 }
 
 /** Returns why a policy that does not decide the request refuses it; undefined: it lets the request pass. */
@@ -82,7 +82,7 @@ function decideSeparately(check: Check, outcome: Outcome, marks: Marks): boolean
   const decide = () => {
     clearMerged(own.merged);
     own.denial = undefined;
-    return admit([check], own);
+    return admit(check, own);
   };
   const waits = onLimit.action === "delay";
   if (waits && outcome.charges.length > 0) keepUndecided(outcome.charges);

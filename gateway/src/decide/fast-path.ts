@@ -101,7 +101,7 @@ function decideByStores(style: HeaderStyle, check: Check, withRedis: boolean): u
   const { policy } = check;
   const outcome = newOutcome();
   const { merged, charges } = outcome;
-  const allowed = withRedis ? admit([check], outcome) : admitWithoutRedis([check], outcome);
+  const allowed = withRedis ? admit(check, outcome) : admitWithoutRedis(check, outcome);
   if (outcome.denial !== undefined) {
     countDecision(policy, "refused");
     return refuseUndecided(policy);

@@ -6,13 +6,12 @@ import { type MergedDecision, newMergedDecision } from "../../../limiter/src/com
 
 export interface Store {
   /**
-   * Decides these checks and charges them: all or none. May yield. A store that decides one by one stops at the first refusal, and
-   * goes on with those checks that have a merged decision of their own: their caller is told about each.
+   * Decides this check and charges it: all of its limits or none. May yield.
    *
-   * @param outcome gets what the limits decide, and the charges of what is allowed
-   * @returns whether the checks are allowed; undefined: the store could not decide
+   * @param outcome gets what the limits decide, and the charge if the check is allowed
+   * @returns whether the check is allowed; undefined: the store could not decide
    */
-  readonly admit: (this: void, checks: readonly Check[], outcome: Outcome) => boolean | undefined;
+  readonly admit: (this: void, check: Check, outcome: Outcome) => boolean | undefined;
   /** Refunds these charges, as far as their units still count. May yield. */
   readonly refund: (this: void, charges: readonly Charge[]) => void;
   /** Does the same where nothing may yield: what needs a lock or Redis is refunded by a timer. */

@@ -61,8 +61,15 @@ for _, kind in ipairs(kinds) do
     local function admit(checks)
       return inWorker(function()
         local outcome = outcomes.newOutcome()
-        local allowed = store.admit(checks, outcome)
-        return allowed, outcome
+        local all = true
+        for _, check in ipairs(checks) do
+          local allowed = store.admit(check, outcome)
+          all = all and allowed
+          if not allowed and not check.merged then
+            break
+          end
+        end
+        return all, outcome
       end)
     end
 

@@ -21,20 +21,10 @@ export const leaseStore: Store = {
   forget: forgetLeaseRefusal,
 };
 
-function admit(this: void, checks: readonly Check[], outcome: Outcome): boolean | undefined {
-  if (configuredRedis() === undefined) {
-    reportMissingRedis();
-    return undefined;
-  }
-  let all = true;
-  for (const check of checks) {
-    const allowed = admitLeased(check, outcome);
-    if (allowed === undefined) return undefined;
-    if (allowed) continue;
-    if (check.merged === undefined) return false;
-    all = false;
-  }
-  return all;
+function admit(this: void, check: Check, outcome: Outcome): boolean | undefined {
+  if (configuredRedis() !== undefined) return admitLeased(check, outcome);
+  reportMissingRedis();
+  return undefined;
 }
 
 function refund(this: void, charges: readonly Charge[]): void {

@@ -31,18 +31,13 @@ export const nodeStore: Store = {
 /** Refunds that wait for one timer. */
 let late: Charge[] = [];
 
-function admit(this: void, checks: readonly Check[], outcome: Outcome): boolean {
-  let all = true;
-  for (const check of checks) {
-    const { policy, keyValues, chargedAt, merged } = check;
-    const { limits } = policy;
-    const allowed = admitOnNode(check, limits, merged ?? outcome.merged);
-    check.allowed = allowed;
-    if (allowed) outcome.charges.push({ policy, limits, keyValues, chargedAt, store: "node" });
-    else if (merged === undefined) return false;
-    else all = false;
-  }
-  return all;
+function admit(this: void, check: Check, outcome: Outcome): boolean {
+  const { policy, keyValues, chargedAt, merged } = check;
+  const { limits } = policy;
+  const allowed = admitOnNode(check, limits, merged ?? outcome.merged);
+  check.allowed = allowed;
+  if (allowed) outcome.charges.push({ policy, limits, keyValues, chargedAt, store: "node" });
+  return allowed;
 }
 
 /**

@@ -23,11 +23,15 @@ export const exactStore: Store = {
   forget: () => forgetRefusalsEverywhere(),
 };
 
+function admit(this: void, check: Check, outcome: Outcome): boolean | undefined {
+  return admitTogether([check], outcome);
+}
+
 /**
- * Uses one call to Redis, or several if the checks have very many limits. If a later call refuses, the charges of earlier calls
- * are in the outcome.
+ * Does the same for several checks, all or none. Uses one call to Redis, or several if the checks have very many limits. If a
+ * later call refuses, the charges of earlier calls are in the outcome.
  */
-function admit(this: void, checks: readonly Check[], outcome: Outcome): boolean | undefined {
+export function admitTogether(checks: readonly Check[], outcome: Outcome): boolean | undefined {
   const redis = configuredRedis();
   if (redis === undefined) {
     reportMissingRedis();

@@ -29,20 +29,15 @@ export const shareStore: Store = {
   },
 };
 
-/** Decides these checks one by one. Sets the outcome's denial if a policy denies while Redis does not decide. */
-function admit(this: void, checks: readonly Check[], outcome: Outcome): boolean {
-  let all = true;
-  for (const check of checks) {
-    if (admitOne(check, outcome)) continue;
-    const { policy } = check;
-    if (policy.policy.onStoreFailure === "deny") outcome.denial = { policy, reason: "undecided" };
-    if (check.merged === undefined) return false;
-    all = false;
-  }
-  return all;
+/** Sets the outcome's denial if the policy denies while Redis does not decide. */
+function admit(this: void, check: Check, outcome: Outcome): boolean {
+  if (admitWithout(check, outcome)) return true;
+  const { policy } = check;
+  if (policy.policy.onStoreFailure === "deny") outcome.denial = { policy, reason: "undecided" };
+  return false;
 }
 
-function admitOne(check: Check, outcome: Outcome): boolean {
+function admitWithout(check: Check, outcome: Outcome): boolean {
   const { policy, keyValues, chargedAt, charged } = check;
   const { onStoreFailure } = policy.policy;
   const redis = configuredRedis();

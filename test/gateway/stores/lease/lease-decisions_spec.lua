@@ -601,11 +601,19 @@ describe("units that were spent in vain", function()
   end)
 end)
 
-describe("the store of leased policies", function()
+local function twoLeases()
+  local self = leaseWorld()
+  self.put({}, 10, self.of("full"))
+  self.put({ deadlineUs = 0, refusedUntilUs = self.nowUs() + 1000000 }, nil, self.of("empty"))
+  self.put({ deadlineUs = 0, lost = 1 }, nil, self.of("lost"))
+  return self
+end
+
+describe("several checks of leased policies", function()
   local function admitAll(self, checks)
     local outcome, allowed = self.newOutcome(), nil
     self.worker.call(function()
-      allowed = self.store.admit(checks, outcome)
+      allowed = self.worker.module("gateway.src.charging.admit").admitTogether(checks, outcome)
     end)
     self.world.run(10)
     return allowed, outcome
@@ -615,22 +623,14 @@ describe("the store of leased policies", function()
     return { policy = self.policy, keyValues = keyValues, chargedAt = {}, separate = true, degraded = false, merged = merged }
   end
 
-  local function twoLeases()
-    local self = leaseWorld()
-    self.put({}, 10, self.of("full"))
-    self.put({ deadlineUs = 0, refusedUntilUs = self.nowUs() + 1000000 }, nil, self.of("empty"))
-    self.put({ deadlineUs = 0, lost = 1 }, nil, self.of("lost"))
-    return self
-  end
-
-  it("allows what all leases allow", function()
+  it("are allowed if all leases allow them", function()
     local self = twoLeases()
     local allowed, outcome = admitAll(self, { check(self, "full"), check(self, "full") })
     assert.is_true(allowed)
     assert.equal(2, #outcome.charges)
   end)
 
-  it("stops at the first that refuses, unless that has a merged decision of its own", function()
+  it("end at the first that refuses, unless that has a merged decision of its own", function()
     local self = twoLeases()
     local after = check(self, "full")
     local allowed, outcome = admitAll(self, { check(self, "empty"), after })
@@ -643,18 +643,29 @@ describe("the store of leased policies", function()
     assert.equal(1, #outcome.charges)
     assert.same({ false, true }, { own.allowed, after.allowed })
   end)
+end)
 
-  it("does not decide where one lease does not", function()
-    local self = twoLeases()
-    local after = check(self, "full")
-    assert.is_nil((admitAll(self, { check(self, "lost"), after })))
-    assert.is_nil(after.allowed)
+describe("the store of leased policies", function()
+  local function admit(self, keyValues)
+    local allowed = "not asked"
+    self.worker.call(function()
+      local check = { policy = self.policy, keyValues = keyValues, chargedAt = {}, separate = true, degraded = false }
+      allowed = self.store.admit(check, self.newOutcome())
+    end)
+    self.world.run(10)
+    return allowed
+  end
+
+  it("does not decide where the lease has lost Redis", function()
+    local self = leaseWorld()
+    self.put({ deadlineUs = 0, lost = 1 }, nil, self.of("lost"))
+    assert.is_nil(admit(self, "lost"))
   end)
 
   it("does not decide without a Redis, and says what is missing", function()
     local self = leaseWorld({ world = { redis = false } })
     self.put({}, 10)
-    assert.is_nil((admitAll(self, { check(self, "k") })))
+    assert.is_nil(admit(self, "k"))
     assert.equal(10, self.units())
     assert.is_true(#self.world.log > 0)
   end)

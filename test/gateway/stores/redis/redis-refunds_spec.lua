@@ -17,6 +17,7 @@ local function storeWorld(options)
   end
   local self = { world = world, worker = worker, load = load }
   self.refunds, self.store, self.replies = load("refunds"), load("exact-store").exactStore, load("replies")
+  self.admitTogether = load("exact-store").admitTogether
   self.settings = worker.module("gateway.src.redis.redis-settings").theRedis()
   local merging = worker.module("limiter.src.compiled.merged-decision")
 
@@ -51,7 +52,7 @@ local function storeWorld(options)
     local outcome = { merged = self.merged(), charges = {} }
     for i = 1, count do
       self.call(function()
-        self.store.admit({ self.check(name, "1:k" .. i) }, outcome)
+        self.admitTogether({ self.check(name, "1:k" .. i) }, outcome)
       end)
     end
     world.run(30)
@@ -728,7 +729,7 @@ describe("the store of exact policies", function()
       local outcome = { merged = self.merged(), charges = {} }
       local checks = { self.check("a"), self.check("b") }
       local result = self.call(function()
-        return self.store.admit(checks, outcome)
+        return self.admitTogether(checks, outcome)
       end)
       self.world.run(10)
       return result.value, outcome, checks
@@ -758,7 +759,7 @@ describe("the store of exact policies", function()
     for i = 1, 3 do
       local checks = { self.check("a", "1:k", { merged = self.merged() }), self.check("b", "1:k", { merged = own }) }
       self.call(function()
-        return self.store.admit(checks, { merged = self.merged(), charges = {} })
+        return self.admitTogether(checks, { merged = self.merged(), charges = {} })
       end)
       self.world.run(10)
       assert.equal(i, self.world.redis.count("charge"))
@@ -768,7 +769,7 @@ describe("the store of exact policies", function()
   it("does not decide without a Redis, nor while it does not answer, which the log tells", function()
     local self = storeWorld({ world = { redis = false } })
     assert.is_nil(self.call(function()
-      return self.store.admit({ self.check("a") }, { merged = self.merged(), charges = {} })
+      return self.admitTogether({ self.check("a") }, { merged = self.merged(), charges = {} })
     end).value)
     assert.is_true(#self.world.log > 0)
     self = storeWorld({ policies = { support.policy("a", day), support.policy("b", day) } })
@@ -776,7 +777,7 @@ describe("the store of exact policies", function()
     local outcome = { merged = self.merged(), charges = {} }
     local checks = { self.check("a"), self.check("b") }
     local result = self.call(function()
-      return self.store.admit(checks, outcome)
+      return self.admitTogether(checks, outcome)
     end)
     self.world.run(10)
     assert.same({ true, nil, 0 }, { result.done, result.value, #outcome.charges })
@@ -789,7 +790,7 @@ describe("the store of exact policies", function()
     local self = storeWorld({ policies = { support.policy("a", day), support.policy("b", support.fixed("1/1d")) } })
     local full = self.check("b", "1:full")
     self.call(function()
-      self.store.admit({ full }, { merged = self.merged(), charges = {} })
+      self.admitTogether({ full }, { merged = self.merged(), charges = {} })
     end)
     self.world.run(10)
     self.world.redis.calls = {}
@@ -800,7 +801,7 @@ describe("the store of exact policies", function()
     checks[1001] = self.check("b", "1:full")
     local outcome = { merged = self.merged(), charges = {} }
     local result = self.call(function()
-      return self.store.admit(checks, outcome)
+      return self.admitTogether(checks, outcome)
     end)
     self.world.run(100)
     assert.is_false(result.value)
@@ -808,7 +809,7 @@ describe("the store of exact policies", function()
     checks[1001] = self.check("b", "1:free")
     outcome = { merged = self.merged(), charges = {} }
     result = self.call(function()
-      return self.store.admit(checks, outcome)
+      return self.admitTogether(checks, outcome)
     end)
     self.world.run(100)
     assert.is_true(result.value)
