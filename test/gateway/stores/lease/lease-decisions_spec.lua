@@ -601,6 +601,10 @@ describe("units that were spent in vain", function()
   end)
 end)
 
+local function check(self, keyValues, merged)
+  return { policy = self.policy, keyValues = keyValues, chargedAt = {}, separate = true, degraded = false, merged = merged }
+end
+
 local function twoLeases()
   local self = leaseWorld()
   self.put({}, 10, self.of("full"))
@@ -617,10 +621,6 @@ describe("several checks of leased policies", function()
     end)
     self.world.run(10)
     return allowed, outcome
-  end
-
-  local function check(self, keyValues, merged)
-    return { policy = self.policy, keyValues = keyValues, chargedAt = {}, separate = true, degraded = false, merged = merged }
   end
 
   it("are allowed if all leases allow them", function()
