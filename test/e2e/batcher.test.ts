@@ -1,4 +1,4 @@
-// What a gateway spares a real Redis: requests that come together share a call, and a refusal is remembered instead of requested again.
+// A gateway sends a real Redis few calls: requests that come together share a call, and a refusal is remembered instead of requested again.
 // test/gateway/stores/redis/batcher_spec.lua, refusal-cache_spec.lua and breaker_spec.lua play the rest in virtual time.
 
 import { afterAll, beforeAll, expect, it } from "vitest";

@@ -58,7 +58,7 @@ it("keeps policies and counters over a reload", async () => {
   expect(await limitReported("reloaded")).toBe("9");
 });
 
-// What happens when a worker hangs for longer than a gateway waits is in test/gateway/push/receive_spec.lua.
+// test/gateway/push/receive_spec.lua tests a worker that hangs for longer than a gateway waits.
 it("shows a hanging worker as lag, and the change as applied when the worker goes on", async () => {
   const controlPort = Number(new URL(system.controlUrl).port);
   const { workers } = nginxProcesses(system.gateway);

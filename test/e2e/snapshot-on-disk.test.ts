@@ -94,7 +94,7 @@ describe("the newer snapshot on disk", () => {
         rmSync(newest);
         mkdirSync(newest);
       },
-      // What reading a directory gives depends on the file system.
+      // File systems differ in what they reply to the read of a directory.
       why: /[Dd]irectory|not a regular file/,
     },
     {

@@ -162,7 +162,7 @@ it("with and without sluice.log(), a request beyond the bound is refused as its 
           expect(answer.retryAfter).toBeGreaterThan(50);
           // Refused requests hold no place in the bucket; each would add a minute.
           expect(answer.retryAfter, `${path}: ${i + 1} were refused`).toBeLessThanOrEqual(60);
-          // What was charged in Redis is refunded by then.
+          // By then, Redis has the refund of what it had charged.
           if (path === "/cluster") await sleep(50);
         }
       }

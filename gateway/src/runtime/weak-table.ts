@@ -1,5 +1,5 @@
-// What parts of the gateway keep beside compiled policies, limits and schedules, which never change. The collector removes an entry
-// together with its key, so that nothing is left of policies that are gone.
+// Compiled policies, limits and schedules never change. Parts of the gateway keep their state beside them, in weak tables: the
+// collector removes an entry together with its key, so that nothing is left of policies that are gone.
 
 /** A table whose values must not refer to their keys. */
 export function weakTable<Key extends object, Value>(): LuaTable<Key, Value | undefined> {

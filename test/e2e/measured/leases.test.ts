@@ -1,4 +1,4 @@
-// What only real gateways and a real Redis can show of consistency: leased. All gateways together never admit more than the limit,
+// Tests consistency: leased with real gateways and a real Redis, as far as only these can show it. All gateways together never admit more than the limit,
 // admit hardly less, and call Redis seldom, also when workers are killed and replies are lost. Everything else about leases is in
 // test/gateway/stores/lease/leases_spec.lua.
 

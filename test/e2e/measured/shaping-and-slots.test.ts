@@ -125,7 +125,7 @@ it("a leaky-bucket never lets a request go before its turn, not even by a part o
       }
     }),
   );
-  // Of each key the second request is the last that arrived.
+  // The second request of each key arrives last.
   const arrivals = service.arrivals.filter(({ path }) => path === "/swift");
   const arrivedAtMs = new Map(arrivals.map(({ key, atMs }) => [Number(key), atMs]));
   expect(arrivedAtMs.size).toBe(400);

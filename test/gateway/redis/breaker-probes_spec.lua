@@ -35,7 +35,7 @@ local function breakerWorld(seed)
   return self
 end
 
--- What is left of an outage that is over.
+-- Asserts that nothing is left of an outage that is over, but how often the breaker has opened.
 local function assertClosed(self, openings)
   assert.same({ false, 0, 0 }, { self.breaker.open, self.breaker.failures, self.module.openBreakerCount() })
   assert.equal(openings or 1, self.breaker.openings)

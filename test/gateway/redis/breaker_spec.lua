@@ -15,7 +15,7 @@ local function worldWith(options)
 end
 
 local function openAt(world, number)
-  return world.workers[number or 1].module("gateway.src.redis.breaker").openBreakerCount() == 1
+  return support.openBreakers(world, number) == 1
 end
 
 local function breakerOf(world, number)

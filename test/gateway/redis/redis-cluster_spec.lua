@@ -73,17 +73,7 @@ local function refusals(world, code)
   return sum
 end
 
-local function slowestUs(requests)
-  local slowest = 0
-  for _, request in ipairs(requests) do
-    slowest = math.max(slowest, request.decidedUs - request.beganUs)
-  end
-  return slowest
-end
-
-local function openBreakers(world, number)
-  return world.workers[number or 1].module("gateway.src.redis.breaker").openBreakerCount()
-end
+local slowestUs, openBreakers = support.slowestUs, support.openBreakers
 
 -- Whether Redis has decided: who passed without it is told no remaining units.
 local function decided(requests)
@@ -807,7 +797,7 @@ describe("a replica that takes a dead node's place", function()
       end
       assert.same({ [200] = 10 }, world.statuses(meanwhile))
       cluster.failOver(node, replica)
-      -- Whoever still asks for the dead one learns of the replica.
+      -- A client that still asks for the dead node learns of the replica.
       local since = 0
       while true do
         local both = { ask(world, "a", 1, { worker = 1 })[1], ask(world, "a", 1, { worker = 2 })[1] }
@@ -818,7 +808,7 @@ describe("a replica that takes a dead node's place", function()
         end
         assert.is_true(since < 500, "seed " .. seed)
       end
-      -- What passed meanwhile is charged there.
+      -- The replica is charged for the requests that passed meanwhile.
       world.run(500)
       local count = used(world, "a", limit)
       assert.is_true(count >= 32, tostring(count))
@@ -843,7 +833,7 @@ describe("a replica that takes a dead node's place", function()
       world.run(150)
       node.kill()
       cluster.failOver(node, replica)
-      -- What is sent to a connection whose end has not been heard of yet is lost.
+      -- A connection may have ended without the worker knowing it yet: what it sends there is lost.
       world.run(1)
       local requests = ask(world, "a", 40, { worker = 0 })
       world.run(200)

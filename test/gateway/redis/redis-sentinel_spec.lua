@@ -28,17 +28,7 @@ local function worldWhere(how, options)
   }, options))
 end
 
-local function slowestUs(requests)
-  local slowest = 0
-  for _, request in ipairs(requests) do
-    slowest = math.max(slowest, request.decidedUs - request.beganUs)
-  end
-  return slowest
-end
-
-local function openBreakers(world, number)
-  return world.workers[number or 1].module("gateway.src.redis.breaker").openBreakerCount()
-end
+local slowestUs, openBreakers = support.slowestUs, support.openBreakers
 
 local function evals(server)
   local count = 0
@@ -288,7 +278,7 @@ describe("a failover", function()
       end
       assert.is_true(lastDenied > 0)
       assert.is_true(lastDenied - agreedUs <= 200000, ("seed %d: %d"):format(seed, lastDenied - agreedUs))
-      -- Of leases, units are had of the new one; at most one limit more than in 4 s.
+      -- The new primary grants leases as well: at most one limit more is admitted than in 4 s.
       local passed, after = 0, 0
       for _, request in ipairs(leased) do
         passed = passed + (request.passed and 1 or 0)

@@ -116,6 +116,20 @@ function support.metric(world, name, worker)
   return tonumber(("\n" .. request.body):match("\n" .. name .. " (%S+)"))
 end
 
+-- The longest time that one of these requests waited for its decision, in µs.
+function support.slowestUs(requests)
+  local slowest = 0
+  for _, request in ipairs(requests) do
+    slowest = math.max(slowest, request.decidedUs - request.beganUs)
+  end
+  return slowest
+end
+
+-- How many circuit breakers are open in a worker (1).
+function support.openBreakers(world, number)
+  return world.workers[number or 1].module("gateway.src.redis.breaker").openBreakerCount()
+end
+
 -- What is left when nothing happens any more: nobody waits, and no request is known.
 function support.assertQuiet(world)
   assert.same({}, world.errors)

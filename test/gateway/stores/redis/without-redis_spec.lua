@@ -13,9 +13,7 @@ local function waitedUs(request)
   return request.decidedUs - request.beganUs
 end
 
-local function openBreakers(world)
-  return world.workers[1].module("gateway.src.redis.breaker").openBreakerCount()
-end
+local openBreakers = support.openBreakers
 
 local function metric(world, name)
   return world.dict("sluice_metrics"):get(name) or 0
