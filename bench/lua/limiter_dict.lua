@@ -33,7 +33,7 @@ local sides = {}
 function sides.product(directory)
   local module = bundle.open(directory)
   local file = assert(io.open(directory .. "/snapshot.json"))
-  local reading = module("limiter.src.protocol.read-snapshot").readSnapshot(require("cjson.safe").decode(file:read("*a")))
+  local reading = module("limiter.src.protocol.load-snapshot").loadSnapshot(require("cjson.safe").decode(file:read("*a")))
   file:close()
   assert(#reading.problems == 0, "the policy is not valid")
   local policy = reading.snapshot.policies[1]

@@ -16,7 +16,7 @@ local policy, decide_on_node, address_of
 function _M.start(_, directory)
   local module = bundle.open(directory)
   local file = assert(io.open(directory .. "/snapshot.json"))
-  local reading = module("limiter.src.protocol.read-snapshot").readSnapshot(require("cjson.safe").decode(file:read("*a")))
+  local reading = module("limiter.src.protocol.load-snapshot").loadSnapshot(require("cjson.safe").decode(file:read("*a")))
   file:close()
   assert(#reading.problems == 0, "the policy is not valid")
   policy = reading.snapshot.policies[1]

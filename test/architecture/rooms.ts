@@ -9,7 +9,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   "limiter/src/key": ["limiter/src/basics"],
   "limiter/src/match": ["limiter/src/basics"],
   "limiter/src/lease": ["limiter/src/algorithms"],
-  "limiter/src/response-headers.ts": ["limiter/src/algorithms"],
+  "limiter/src/header-values.ts": ["limiter/src/algorithms"],
   "limiter/src/document": [
     "limiter/src/algorithms",
     "limiter/src/basics",
@@ -24,7 +24,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
     "limiter/src/key",
     "limiter/src/lease",
     "limiter/src/match",
-    "limiter/src/response-headers.ts",
+    "limiter/src/header-values.ts",
   ],
   "limiter/src/index": ["limiter/src/basics", "limiter/src/compiled", "limiter/src/match"],
   "limiter/src/realm": ["limiter/src/document", "limiter/src/match"],

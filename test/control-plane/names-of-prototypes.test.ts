@@ -2,8 +2,8 @@
 
 import { policyShape } from "@sluice/limiter/document/policy-shape.ts";
 import { validatePolicy } from "@sluice/limiter/document/validate.ts";
+import { loadSnapshot } from "@sluice/limiter/protocol/load-snapshot.ts";
 import { snapshotFormat } from "@sluice/limiter/protocol/push-messages.ts";
-import { readSnapshot } from "@sluice/limiter/protocol/read-snapshot.ts";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { readGatewayMessage } from "../../control-plane/src/push/gateway-message.ts";
@@ -216,12 +216,12 @@ describe("names of prototypes", () => {
         callers: [],
         policies: [{ app: name, document: policy }],
       };
-      const read = readSnapshot(snapshot);
+      const read = loadSnapshot(snapshot);
       expect(read.problems).toEqual([]);
       expect(read.snapshot?.policiesByName[name]?.[name]?.policy.name).toBe(name);
       expect(read.snapshot?.policiesByName["valueOf"]).toBeUndefined();
       // No zone of that name was sent; the property of that name that every object inherits is no zone.
-      expect(readSnapshot({ ...snapshot, zones: {} }).problems.map(({ path }) => path)).toEqual([`zones.${name}`]);
+      expect(loadSnapshot({ ...snapshot, zones: {} }).problems.map(({ path }) => path)).toEqual([`zones.${name}`]);
     }
   });
 

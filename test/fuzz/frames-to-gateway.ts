@@ -3,7 +3,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
-import { readSnapshot } from "../../limiter/src/protocol/read-snapshot.ts";
+import { loadSnapshot } from "../../limiter/src/protocol/load-snapshot.ts";
 import { ask } from "../fixtures/clients/requests.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
@@ -248,7 +248,7 @@ async function assess(
     const soleSnapshot = said.length === 1 ? said[0] : undefined;
     if (type !== "refused" || soleSnapshot?.says !== "snapshot" || soleSnapshot.snapshot.where !== "policies") continue;
     // The control plane uses the same validation, so it would have accepted and pushed what this one accepts.
-    const assessed = readSnapshot(JSON.parse(changedSnapshot(good, soleSnapshot.snapshot)));
+    const assessed = loadSnapshot(JSON.parse(changedSnapshot(good, soleSnapshot.snapshot)));
     if (assessed.problems.length === 0)
       throw new Fault(`refused a snapshot that Node accepts: ${JSON.stringify(problems)}`);
   }

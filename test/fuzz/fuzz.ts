@@ -13,7 +13,7 @@ import type { GatewayWatch } from "./gateway-watch.ts";
 import { heads } from "./heads.ts";
 import { rest } from "./rest.ts";
 import { type Finding, playRound } from "./round.ts";
-import { snapshotReading } from "./snapshot-reading.ts";
+import { snapshotLoad } from "./snapshot-load.ts";
 import { snapshotsOnDisk } from "./snapshots-on-disk.ts";
 import type { Fuzzer, Target } from "./target.ts";
 import { texts } from "./texts.ts";
@@ -25,7 +25,7 @@ export const targets: readonly Target[] = [
   framesToGateway,
   heads,
   snapshotsOnDisk,
-  snapshotReading,
+  snapshotLoad,
 ];
 
 export interface Options {

@@ -10,7 +10,7 @@ local cidr = product.module("limiter.src.key.cidr")
 local keys = product.module("limiter.src.compiled.counter-key")
 local validatePolicy = product.module("limiter.src.document.validate").validatePolicy
 local compilePolicy = product.module("limiter.src.compiled.compile").compilePolicy
-local readSnapshot = product.module("limiter.src.protocol.read-snapshot").readSnapshot
+local loadSnapshot = product.module("limiter.src.protocol.load-snapshot").loadSnapshot
 local index = product.module("limiter.src.index.policy-index")
 
 -- Sorts problems by their words, and the known fields within them, because Lua's tables have no order.
@@ -265,12 +265,12 @@ describe("in nginx, a schedule", function()
     "limits":[{"algorithm":"fixed-window","quota":5,"window":"1d"}],
     "schedule":{"timezone":"Europe/Berlin","windows":[{"days":["sun"],"from":"22:00","to":"06:00"}]}}}],
     "zones":{"Europe/Berlin":[[1767225600,60],[1774746000,120]]}}]==])
-  local reading = readSnapshot(message)
+  local reading = loadSnapshot(message)
 
   it("is read with its zone", function()
     assert.same({}, reading.problems)
     message.zones["Europe/Berlin"] = nil
-    assert.equal("zones.Europe/Berlin", readSnapshot(message).problems[1].path)
+    assert.equal("zones.Europe/Berlin", loadSnapshot(message).problems[1].path)
   end)
 
   it("is open by its zone's clocks, over the end of the week too", function()
@@ -313,21 +313,21 @@ describe("in nginx, a snapshot", function()
 
   it("is read from decoded JSON", function()
     local message = { type = "snapshot", format = 1, epoch = "e1", revision = 7, policies = matching.policies }
-    local reading = readSnapshot(cjson.decode(cjson.encode(message)))
+    local reading = loadSnapshot(cjson.decode(cjson.encode(message)))
     assert.same({}, reading.problems)
     assert.equal(#matching.policies, #reading.snapshot.policies)
     assert.equal(7, reading.snapshot.revision)
   end)
 
   it("without policies is read, though Lua cannot tell an empty list from an empty object", function()
-    local reading = readSnapshot(cjson.decode('{"format":1,"epoch":"e1","revision":0,"policies":[]}'))
+    local reading = loadSnapshot(cjson.decode('{"format":1,"epoch":"e1","revision":0,"policies":[]}'))
     assert.same({}, reading.problems)
     assert.same({}, reading.snapshot.policies)
   end)
 
   it("contains bans and callers, and has none if it does not mention them", function()
     local head = '{"format":1,"epoch":"e1","revision":0,"policies":[]'
-    local without = readSnapshot(cjson.decode(head .. "}")).snapshot
+    local without = loadSnapshot(cjson.decode(head .. "}")).snapshot
     assert.same({ {}, {} }, { without.bans, without.callers })
     local bans = {
       { id = "1", app = "shop", cidr = "2001:db8::/32", untilSeconds = 1800000000 },
@@ -336,7 +336,7 @@ describe("in nginx, a snapshot", function()
     }
     local callers = { { app = "shop", sha256 = ("0a"):rep(32), expiresAtSeconds = 1800000000 } }
     local entries = (',"bans":%s,"callers":%s}'):format(cjson.encode(bans), cjson.encode(callers))
-    local reading = readSnapshot(cjson.decode(head .. entries))
+    local reading = loadSnapshot(cjson.decode(head .. entries))
     assert.same({}, reading.problems)
     assert.same({ bans, callers }, { reading.snapshot.bans, reading.snapshot.callers })
   end)
@@ -346,7 +346,7 @@ describe("in nginx, a snapshot", function()
       "apps":[{"app":"sms"},{"app":"crm","realm":{"hosts":[],"paths":["/crm"]}}],
       "bans":[{"id":"1","app":"crm","cidr":"10.0.0.0/8","untilSeconds":1800000000}],
       "policies":[{"app":"sms","document":{"name":"a","limits":[{"algorithm":"fixed-window","quota":1,"window":"1s"}]}}]}]]
-    local reading = readSnapshot(cjson.decode(text))
+    local reading = loadSnapshot(cjson.decode(text))
     assert.same({}, reading.problems)
     local met = {}
     for i, policy in ipairs(reading.snapshot.index.live) do
@@ -361,7 +361,7 @@ describe("in nginx, a snapshot", function()
       "bans":[null,{"id":"1","app":"shop","cidr":"10.0.0.0/33","untilSeconds":null},{"id":"1","app":"shop","untilSeconds":1}],
       "callers":[5,{"app":"shop","sha256":"0A"}]}]]
     local places = {}
-    for i, problem in ipairs(readSnapshot(cjson.decode(text)).problems) do
+    for i, problem in ipairs(loadSnapshot(cjson.decode(text)).problems) do
       places[i] = problem.path .. ": " .. problem.got
     end
     table.sort(places)
@@ -378,7 +378,7 @@ describe("in nginx, a snapshot", function()
   it("that is damaged is refused with the place of every fault", function()
     local text = '{"format":1,"epoch":null,"revision":-1,"policies":[{"app":"Shop"},{"app":"shop","document":null},5,null]}'
     local places = {}
-    for i, problem in ipairs(readSnapshot(cjson.decode(text)).problems) do
+    for i, problem in ipairs(loadSnapshot(cjson.decode(text)).problems) do
       places[i] = problem.path .. ": " .. problem.got
     end
     assert.same({
@@ -393,7 +393,7 @@ describe("in nginx, a snapshot", function()
 
   it("of any wrong kind is refused, and nothing throws", function()
     for _, text in ipairs({ "5", '"x"', "null", "true", "[]", "[1]", "{}", '{"format":2}', '{"format":{"a":1}}' }) do
-      local reading = readSnapshot(cjson.decode(text))
+      local reading = loadSnapshot(cjson.decode(text))
       assert.is_nil(reading.snapshot)
       assert.equal(1, #reading.problems)
     end

@@ -3,7 +3,7 @@
 
 import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/document/problems.ts";
 import { describeValue } from "../../../limiter/src/document/validate.ts";
-import { retryAfterSeconds } from "../../../limiter/src/response-headers.ts";
+import { retryAfterSeconds } from "../../../limiter/src/header-values.ts";
 import { refundAll } from "../charging/refunds.ts";
 import { mayWait, refuseToWait, waitUs } from "../charging/waiting-requests.ts";
 import { countCheckRequest } from "../metrics/counts.ts";

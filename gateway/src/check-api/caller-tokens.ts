@@ -4,7 +4,7 @@
 import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { bearerToken } from "../../../limiter/src/key/authorization.ts";
-import type { CompiledSnapshot, SnapshotCaller } from "../../../limiter/src/protocol/read-snapshot.ts";
+import type { CompiledSnapshot, SnapshotCaller } from "../../../limiter/src/protocol/load-snapshot.ts";
 import { readHeader } from "../request/request-headers.ts";
 import { sha256Hex } from "../runtime/sha256.ts";
 import { currentSnapshot, policiesOf } from "../snapshot/current.ts";

@@ -1,8 +1,8 @@
 // POST /sluice/v1/check: decides up to a hundred checks at once, all or nothing.
 
 import { never } from "../../../limiter/src/algorithms/decision.ts";
+import { retryAfterSeconds, wholeSeconds } from "../../../limiter/src/header-values.ts";
 import type { Reading } from "../../../limiter/src/key/key-part.ts";
-import { retryAfterSeconds, wholeSeconds } from "../../../limiter/src/response-headers.ts";
 import { countCheckRequest } from "../metrics/counts.ts";
 import { readHeader } from "../request/request-headers.ts";
 import type { Settings } from "../settings.ts";

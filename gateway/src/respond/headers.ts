@@ -2,7 +2,7 @@
 
 import { shared, sharing } from "../../../limiter/src/basics/sharing.ts";
 import type { MergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
-import { rateLimitItem, wholeSeconds } from "../../../limiter/src/response-headers.ts";
+import { rateLimitItem, wholeSeconds } from "../../../limiter/src/header-values.ts";
 import { addHeader } from "../runtime/lua-modules.ts";
 import type { HeaderStyle } from "../settings.ts";
 

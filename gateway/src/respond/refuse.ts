@@ -4,7 +4,7 @@ import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import type { MergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
 import type { CostSource } from "../../../limiter/src/document/cost.ts";
 import type { HeaderLines, OnLimit, Reject } from "../../../limiter/src/document/on-limit.ts";
-import { retryAfterSeconds } from "../../../limiter/src/response-headers.ts";
+import { retryAfterSeconds } from "../../../limiter/src/header-values.ts";
 import { countEvent } from "../metrics/counts.ts";
 import type { HeaderStyle } from "../settings.ts";
 import { setHeaders } from "./headers.ts";

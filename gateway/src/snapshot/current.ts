@@ -3,7 +3,7 @@
 import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { indexPolicies } from "../../../limiter/src/index/policy-index.ts";
-import type { CompiledSnapshot } from "../../../limiter/src/protocol/read-snapshot.ts";
+import type { CompiledSnapshot } from "../../../limiter/src/protocol/load-snapshot.ts";
 
 const noPolicies: CompiledSnapshot = {
   epoch: "",

@@ -6,7 +6,7 @@
 // be read.
 
 import { noPause, type Pause } from "../../../limiter/src/basics/pause.ts";
-import type { CompiledSnapshot } from "../../../limiter/src/protocol/read-snapshot.ts";
+import type { CompiledSnapshot } from "../../../limiter/src/protocol/load-snapshot.ts";
 import { runUntilDone } from "../runtime/background.ts";
 import { replaceFile } from "../runtime/files.ts";
 import { sha256HexOf } from "../runtime/sha256.ts";

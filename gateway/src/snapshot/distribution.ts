@@ -4,7 +4,7 @@
 // does no harm.
 
 import { noPause, type Pause } from "../../../limiter/src/basics/pause.ts";
-import type { CompiledSnapshot } from "../../../limiter/src/protocol/read-snapshot.ts";
+import type { CompiledSnapshot } from "../../../limiter/src/protocol/load-snapshot.ts";
 import { stateDict } from "../runtime/shared-memory.ts";
 import { inSlices } from "../runtime/slices.ts";
 import { expectPolicies } from "../runtime/string-table.ts";

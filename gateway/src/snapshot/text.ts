@@ -4,10 +4,10 @@
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import {
   type CompiledSnapshot,
-  readSnapshot,
-  readSnapshotLines,
-  type SnapshotReading,
-} from "../../../limiter/src/protocol/read-snapshot.ts";
+  loadSnapshot,
+  loadSnapshotLines,
+  type SnapshotLoad,
+} from "../../../limiter/src/protocol/load-snapshot.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 
 export const pieceBytes = 65_536;
@@ -56,9 +56,9 @@ export function readPieces(
   pieceAt: (this: void, place: number) => string | undefined,
   previous: CompiledSnapshot,
   pause: Pause,
-): SnapshotReading {
-  const reading = readSnapshotLines(pieceAt, decode, previous, pause);
-  if (reading !== undefined) return reading;
+): SnapshotLoad {
+  const load = loadSnapshotLines(pieceAt, decode, previous, pause);
+  if (load !== undefined) return load;
   // A text that is not laid out in lines comes from an older control plane. It has to be decoded in one go.
   const pieces: string[] = [];
   for (let place = 0; ; place++) {
@@ -70,7 +70,7 @@ export function readPieces(
   if (message === undefined) {
     return { problems: [{ path: "", expected: "JSON", got: failure ?? "something else" }] };
   }
-  return readSnapshot(message, pause);
+  return loadSnapshot(message, pause);
 }
 
 function decode(this: void, text: string): unknown {

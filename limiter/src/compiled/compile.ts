@@ -12,12 +12,12 @@ import {
   type Zones,
   type ZoneTransition,
 } from "../document/schedule.ts";
+import { rateLimitPolicyItem } from "../header-values.ts";
 import { firstMatch, indexKeyPatterns, type KeyPatterns } from "../key/key-patterns.ts";
 import { isWithin, type Networks, networksOf } from "../key/networks.ts";
 import { leaseParameters } from "../lease/holder.ts";
 import { isLeasable } from "../lease/ledger.ts";
 import { type PathTest, pathTest } from "../match/path-pattern.ts";
-import { rateLimitPolicyItem } from "../response-headers.ts";
 import type { PolicyBans } from "./bans.ts";
 import { counterPrefix, counterSuffix } from "./counter-key.ts";
 

@@ -4,7 +4,7 @@
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, it } from "vitest";
-import { readSnapshot } from "../../../limiter/src/protocol/read-snapshot.ts";
+import { loadSnapshot } from "../../../limiter/src/protocol/load-snapshot.ts";
 import {
   type CallOptions,
   onePerSecond,
@@ -66,7 +66,7 @@ describe("a realm", () => {
     expect((await call("GET", "/apps/crm")).headers.get("etag")).toBe('"3"');
     const pushed = await gateway.next("snapshot");
     expect(pushed).toMatchObject({ revision: 3, apps: [{ app: "crm", realm: { hosts: [], paths: [] } }] });
-    expect(readSnapshot(pushed).problems).toEqual([]);
+    expect(loadSnapshot(pushed).problems).toEqual([]);
     const [newest] = (await call("GET", "/revisions")).body.revisions;
     expect(newest).toMatchObject({ n: 3, action: "update-app", app: "crm", summary: "changed app crm" });
     const row = await running.app.database
@@ -138,7 +138,7 @@ describe("an app without a realm", () => {
     expect(put.body.warnings).toMatchObject([{ path: "match", got: expect.stringContaining("check API") }]);
     expect((await call("POST", "/policies/validate", { body: onePerSecond })).body.warnings).toHaveLength(1);
     const snapshot = await (await connectGateway(running, "g1")).next("snapshot");
-    expect(readSnapshot(snapshot).snapshot?.index.everywhere).toEqual([]);
+    expect(loadSnapshot(snapshot).snapshot?.index.everywhere).toEqual([]);
   });
 });
 
@@ -171,7 +171,7 @@ describe("an app from before there were realms", () => {
     const gateway = await connectGateway(running, "g1");
     const snapshot = await gateway.next("snapshot");
     expect(snapshot).not.toHaveProperty("apps");
-    expect(readSnapshot(snapshot).snapshot?.index.everywhere).toHaveLength(1);
+    expect(loadSnapshot(snapshot).snapshot?.index.everywhere).toHaveLength(1);
 
     expect((await running.call("PUT", "/apps/old", { body: { realm: crm } })).body.code).toBe("outside-realm");
     expect((await running.call("PUT", "/apps/old", { body: { realm: {} } })).status).toBe(200);

@@ -1,5 +1,5 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
-import { readSnapshot } from "@sluice/limiter/protocol/read-snapshot.ts";
+import { loadSnapshot } from "@sluice/limiter/protocol/load-snapshot.ts";
 import { beforeAll, describe, expect, it } from "vitest";
 import {
   onePerSecond,
@@ -97,7 +97,7 @@ describe("a policy that uses a template", () => {
     const resolved = { name: "books", ...perSecond(5), onLimit: { status: 503 }, cost: 3 };
     const films = { app: "default", document: { name: "films", ...onePerSecond } };
     expect(first.policies).toEqual([{ app: "default", document: resolved }, films]);
-    expect(readSnapshot(first).problems).toEqual([]);
+    expect(loadSnapshot(first).problems).toEqual([]);
 
     expect((await running.call("PUT", polite, { body: { onLimit: { status: 429 } } })).body).toEqual({ revision: 5 });
     const second = await gateway.next("snapshot");

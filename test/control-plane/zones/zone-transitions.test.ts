@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { snapshotFrame } from "../../../control-plane/src/push/snapshot-frame.ts";
 import { zoneTransitions } from "../../../control-plane/src/zones/zone-transitions.ts";
-import { readSnapshot } from "../../../limiter/src/protocol/read-snapshot.ts";
+import { loadSnapshot } from "../../../limiter/src/protocol/load-snapshot.ts";
 import { onePerSecond, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
 
 const now = Date.UTC(2026, 5, 15, 12, 30);
@@ -61,7 +61,7 @@ describe("a snapshot", () => {
     const { bytes } = await snapshotFrame(state(...documents, { ...onePerSecond, schedule: office }), now);
     const message = JSON.parse(bytes.toString());
     expect(Object.keys(message.zones).sort()).toEqual(["Asia/Shanghai", "Europe/Berlin"]);
-    const { snapshot, problems } = readSnapshot(message);
+    const { snapshot, problems } = loadSnapshot(message);
     expect(problems).toEqual([]);
     expect(snapshot?.policies.map(({ schedule }) => schedule?.transitions.length)).toEqual([21, 1, undefined, 21]);
   });
@@ -72,7 +72,7 @@ describe("a snapshot", () => {
     const { bytes } = await snapshotFrame(state(...spellings.map(spelt)), now);
     const message = JSON.parse(bytes.toString());
     expect(Object.keys(message.zones)).toEqual(["Europe/Berlin"]);
-    expect(readSnapshot(message).problems).toEqual([]);
+    expect(loadSnapshot(message).problems).toEqual([]);
   });
 
   it("has no zones if no policy has a schedule, even if one mentions it", async () => {

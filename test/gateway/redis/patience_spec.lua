@@ -29,6 +29,35 @@ local function slowWorld(slowUs, busy)
   return world
 end
 
+-- Cuts what arrives on new connections. `cut(length)` returns how many bytes come at once, and after how many µs the others
+-- follow; nil: all come at once.
+local function cutReplies(world, cut)
+  local connect = world.redis.connect
+  world.redis.closeAll()
+  function world.redis.connect(client)
+    connect(client)
+    local arrived = client.arrived
+    function client.arrived()
+      local text = client.received
+      local first, laterUs = nil, nil
+      if text ~= "" and not client.ended then
+        first, laterUs = cut(#text)
+      end
+      if first == nil then
+        return arrived()
+      end
+      client.received = text:sub(1, first)
+      if first > 0 then
+        arrived()
+      end
+      world.clock.at(world.clock.nowUs + laterUs, function()
+        client.received = client.received .. text:sub(first + 1)
+        arrived()
+      end)
+    end
+  end
+end
+
 describe("a request whose reply takes longer than the deadline", function()
   it("waits for it while Redis answers others", function()
     local world = slowWorld(600000, true)
@@ -112,30 +141,9 @@ describe("a reply", function()
     for seed = 1, 30 do
       local world = support.world({ seed = seed, policies = { policy("a", fixed("9/1d"), support.denies) } })
       -- What arrives is cut anywhere, and the rest follows up to 150 ms later.
-      local connect = world.redis.connect
-      world.redis.closeAll()
-      function world.redis.connect(client)
-        local arrived, whole, told = nil, "", 0
-        connect(client)
-        arrived = client.arrived
-        function client.arrived()
-          local text = client.received:sub(told + 1)
-          if text == "" or client.ended then
-            return arrived()
-          end
-          whole = client.received:sub(1, told) .. text
-          local cut = world.clock.random(0, #text)
-          client.received = whole:sub(1, told + cut)
-          if cut > 0 then
-            arrived()
-          end
-          local rest = text:sub(cut + 1)
-          world.clock.at(world.clock.nowUs + world.clock.random(0, 150000), function()
-            client.received = client.received .. rest
-            arrived()
-          end)
-        end
-      end
+      cutReplies(world, function(length)
+        return world.clock.random(0, length), world.clock.random(0, 150000)
+      end)
       world.run(10)
       ask(world, "a", 1)
       world.run(700)
@@ -150,26 +158,11 @@ describe("a reply that nginx' own clock has given up", function()
   -- Its second half comes so many ms after the first; the worker stands still from 10 ms on, for 220 ms.
   local function inHalves(ms, seed)
     local world = support.world({ seed = seed, policies = { policy("a", day, support.denies) } })
-    local connect = world.redis.connect
-    world.redis.closeAll()
-    function world.redis.connect(client)
-      local told = 0
-      connect(client)
-      local arrived = client.arrived
-      function client.arrived()
-        local text = client.received:sub(told + 1)
-        if #text < 40 then
-          return arrived()
-        end
-        local rest = text:sub(21)
-        client.received = client.received:sub(1, told + 20)
-        arrived()
-        world.clock.at(world.clock.nowUs + ms * 1000, function()
-          client.received = client.received .. rest
-          arrived()
-        end)
+    cutReplies(world, function(length)
+      if length >= 40 then
+        return 20, ms * 1000
       end
-    end
+    end)
     world.run(10)
     local request = ask(world, "a")[1]
     world.run(10)

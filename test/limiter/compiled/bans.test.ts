@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { SnapshotBan } from "../../../limiter/src/compiled/bans.ts";
 import { isBannedAddress, isBannedKey, type PolicyBans } from "../../../limiter/src/compiled/bans.ts";
 import { isWithin, type Networks } from "../../../limiter/src/key/networks.ts";
-import { readSnapshot } from "../../../limiter/src/protocol/read-snapshot.ts";
+import { loadSnapshot } from "../../../limiter/src/protocol/load-snapshot.ts";
 
 const document = (name: string, key: string[]) => ({
   name,
@@ -12,7 +12,7 @@ const document = (name: string, key: string[]) => ({
 
 /** @returns the bans that each policy of apps "shop" and "bank" applies */
 function bansOf(bans: SnapshotBan[]): Record<string, PolicyBans | undefined> {
-  const { snapshot, problems } = readSnapshot({
+  const { snapshot, problems } = loadSnapshot({
     format: 1,
     epoch: "e",
     revision: 1,
@@ -31,7 +31,7 @@ function bansOf(bans: SnapshotBan[]): Record<string, PolicyBans | undefined> {
 
 describe("a ban", () => {
   test("of a network by app default applies everywhere, and belongs to no policy", () => {
-    const { snapshot } = readSnapshot({
+    const { snapshot } = loadSnapshot({
       format: 1,
       epoch: "e",
       revision: 1,

@@ -3,7 +3,7 @@
 import { describe, expect, test } from "vitest";
 import { isBannedAddress } from "../../../limiter/src/compiled/bans.ts";
 import { candidates, type PolicyIndex } from "../../../limiter/src/index/policy-index.ts";
-import { type CompiledSnapshot, readSnapshot, readSnapshotLines } from "../../../limiter/src/protocol/read-snapshot.ts";
+import { type CompiledSnapshot, loadSnapshot, loadSnapshotLines } from "../../../limiter/src/protocol/load-snapshot.ts";
 import { isBanEntry } from "../../../limiter/src/protocol/snapshot-apps.ts";
 import { layOut } from "../../../limiter/src/protocol/snapshot-lines.ts";
 import { smallestDocument } from "../policies.ts";
@@ -18,7 +18,7 @@ const ban = (app: string) => ({ id: `of-${app}`, app, cidr: "192.0.2.0/24", unti
 const head = { type: "snapshot", format: 1, epoch: "e", revision: 1 };
 
 function read(parts: { apps?: unknown; bans?: unknown; policies?: unknown[] }): CompiledSnapshot {
-  const { snapshot, problems } = readSnapshot({ ...head, policies: [], ...parts });
+  const { snapshot, problems } = loadSnapshot({ ...head, policies: [], ...parts });
   expect(problems).toEqual([]);
   return snapshot as CompiledSnapshot;
 }
@@ -94,7 +94,7 @@ test("a list of apps with an invalid one is refused, and each problem names its 
     { app: "e" },
     { app: "e" },
   ];
-  const { snapshot, problems } = readSnapshot({ ...head, policies: [], apps });
+  const { snapshot, problems } = loadSnapshot({ ...head, policies: [], apps });
   expect(snapshot).toBeUndefined();
   expect(problems.map(({ path }) => path)).toEqual([
     "apps[0].app",
@@ -109,7 +109,7 @@ test("a list of apps with an invalid one is refused, and each problem names its 
     "apps[9].app",
   ]);
   for (const entries of [null, "x", 5, { app: "crm" }]) {
-    expect(readSnapshot({ ...head, policies: [], apps: entries }).problems).toMatchObject([{ path: "apps" }]);
+    expect(loadSnapshot({ ...head, policies: [], apps: entries }).problems).toMatchObject([{ path: "apps" }]);
   }
 });
 
@@ -118,7 +118,7 @@ describe("in a text of lines", () => {
   const text = (apps: readonly object[], policies: readonly object[]) =>
     layOut(JSON.stringify(head), { apps: lines(apps), bans: [], callers: [], policies: lines(policies) });
   const readText = (from: string, previous?: CompiledSnapshot) =>
-    readSnapshotLines(
+    loadSnapshotLines(
       (place) => (place === 0 ? from : undefined),
       (json) => {
         try {
@@ -135,7 +135,7 @@ describe("in a text of lines", () => {
   test("apps read the same as in the JSON document, and are left out if there are none", () => {
     const from = text([crm, { app: "sms" }], policies);
     expect(JSON.parse(from).apps).toHaveLength(2);
-    const whole = readSnapshot(JSON.parse(from)).snapshot;
+    const whole = loadSnapshot(JSON.parse(from)).snapshot;
     expect({ ...readText(from)?.snapshot, source: undefined }).toEqual(whole);
     // Gateways from before there were realms can read this.
     expect(text([], policies)).not.toContain("apps");

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { type CompiledSnapshot, readSnapshot, readSnapshotLines } from "../../../limiter/src/protocol/read-snapshot.ts";
+import { type CompiledSnapshot, loadSnapshot, loadSnapshotLines } from "../../../limiter/src/protocol/load-snapshot.ts";
 import { layOut } from "../../../limiter/src/protocol/snapshot-lines.ts";
 import { smallestDocument } from "../policies.ts";
 
@@ -28,13 +28,13 @@ function decode(json: string): unknown {
 function read(from: string, previous?: CompiledSnapshot, pause = () => {}) {
   // A piece ends at the end of a line.
   const half = from.indexOf("\n", from.length / 2) + 1;
-  return readSnapshotLines((place) => [from.slice(0, half), from.slice(half)][place], decode, previous, pause);
+  return loadSnapshotLines((place) => [from.slice(0, half), from.slice(half)][place], decode, previous, pause);
 }
 
 describe("a snapshot that is laid out by lines", () => {
   test("is a valid JSON document, and reads the same as one", () => {
     const from = text([policy("a"), policy("b")], [ban]);
-    const whole = readSnapshot(JSON.parse(from)).snapshot;
+    const whole = loadSnapshot(JSON.parse(from)).snapshot;
     const byLines = read(from)?.snapshot;
     expect({ ...byLines, source: undefined }).toEqual(whole);
     expect(byLines).toMatchObject({ epoch: "e1", revision: 7, bans: [ban], callers: [] });

@@ -10,7 +10,7 @@ import { decideInRedis } from "./decide-checks.ts";
 import { admitDeferredInRedis, chargeDeferredInRedis } from "./deferred-charge.ts";
 import { endOfCall, refundInRedis, refundInRedisLater } from "./refunds.ts";
 import { forgetRefusalsEverywhere } from "./refusal-cache.ts";
-import { renewInRedis, roundTrips } from "./renewals.ts";
+import { renewInRedis, roundTrips } from "./slot-renewals.ts";
 
 export const exactStore: Store = {
   admit,

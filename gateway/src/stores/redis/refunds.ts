@@ -14,9 +14,9 @@ import { stopwatchSeconds } from "../../runtime/stopwatch.ts";
 import type { RedisSettings } from "../../settings.ts";
 import { type Charge, type Check, type Refund, stayCharged } from "../store.ts";
 import { type Numbers, numbersPerCounter } from "./pending-check.ts";
-import { roundTrips } from "./renewals.ts";
 import { pushNumbers, whole } from "./script-arguments.ts";
 import { firstKey, groupsOf } from "./slot-groups.ts";
+import { roundTrips } from "./slot-renewals.ts";
 
 /** Each is a key of Redis and at most six arguments; with more counters, Lua could not pass all of them in one call. */
 export const mostCountersAtOnce = 1000;

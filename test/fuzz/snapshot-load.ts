@@ -5,7 +5,7 @@ import { setImmediate } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import { noPause } from "../../limiter/src/basics/pause.ts";
-import { readSnapshot, readSnapshotLines, type SnapshotReading } from "../../limiter/src/protocol/read-snapshot.ts";
+import { loadSnapshot, loadSnapshotLines, type SnapshotLoad } from "../../limiter/src/protocol/load-snapshot.ts";
 import { changedBytes } from "./hostile.ts";
 import { changedSnapshot, changedSnapshots, goodSnapshot, textDamage } from "./snapshot-texts.ts";
 import { Fault, type Fuzzer, type Target } from "./target.ts";
@@ -36,8 +36,8 @@ export const readingFuzzer: Fuzzer<string> = {
   show: (text) => JSON.stringify(text),
 };
 
-export const snapshotReading: Target = {
-  name: "snapshot-reading",
+export const snapshotLoad: Target = {
+  name: "snapshot-load",
   worker: "gateway",
   start: async () => readingFuzzer as Fuzzer<unknown>,
 };
@@ -52,7 +52,7 @@ function assess(text: string): void {
     throw new Fault("another reading after a snapshot with the same lines");
   const value = decoded(text);
   if (lines === undefined) {
-    if (value !== undefined) readSnapshot(value);
+    if (value !== undefined) loadSnapshot(value);
     return;
   }
   // A reading by lines reports a broken head before what follows it is read.
@@ -60,7 +60,7 @@ function assess(text: string): void {
     if (lines.problems.length === 0) throw new Fault("read by lines what is not JSON");
     return;
   }
-  const whole = reportedOf(readSnapshot(value));
+  const whole = reportedOf(loadSnapshot(value));
   if (!isDeepStrictEqual(reportedOf(lines), whole)) {
     throw new Fault(
       `by lines ${JSON.stringify(reportedOf(lines)).slice(0, 300)}, in one ${JSON.stringify(whole).slice(0, 300)}`,
@@ -68,8 +68,8 @@ function assess(text: string): void {
   }
 }
 
-function readByLines(text: string, previous: Parameters<typeof readSnapshotLines>[2]): SnapshotReading | undefined {
-  return readSnapshotLines((place) => (place === 0 ? text : undefined), decoded, previous, noPause);
+function readByLines(text: string, previous: Parameters<typeof loadSnapshotLines>[2]): SnapshotLoad | undefined {
+  return loadSnapshotLines((place) => (place === 0 ? text : undefined), decoded, previous, noPause);
 }
 
 function decoded(text: string): unknown {
@@ -81,7 +81,7 @@ function decoded(text: string): unknown {
 }
 
 /** @returns the reading without what only one of the ways keeps for the next time */
-function reportedOf(reading: SnapshotReading | undefined): unknown {
+function reportedOf(reading: SnapshotLoad | undefined): unknown {
   if (reading?.snapshot === undefined) return reading?.problems;
   const { epoch, revision, policies, bans, callers } = reading.snapshot;
   return { epoch, revision, policies: policies.map(({ app, policy }) => ({ app, policy })), bans, callers };

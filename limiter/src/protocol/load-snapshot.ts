@@ -49,31 +49,31 @@ export interface SnapshotSource {
   readonly policiesByLine: PoliciesByLine;
 }
 
-export interface SnapshotReading {
+export interface SnapshotLoad {
   /** Present when there are no problems. */
   snapshot?: CompiledSnapshot;
   problems: Problem[];
 }
 
 /** Never throws. @param message as parsed from JSON; it may come from anyone */
-export function readSnapshot(message: unknown, pause: Pause = noPause): SnapshotReading {
+export function loadSnapshot(message: unknown, pause: Pause = noPause): SnapshotLoad {
   if (typeof message !== "object" || message === null) {
     return { problems: [{ path: "", expected: "a snapshot", got: describeValue(message) }] };
   }
   const { policies, apps, bans, callers } = message as Json;
-  const reading = beginReading(message as Json, undefined);
-  if (!reading.broken && !Array.isArray(policies)) {
-    addProblem(reading.findings, { path: "policies", expected: "a list", got: describeValue(policies) });
-    reading.broken = true;
+  const load = beginLoad(message as Json, undefined);
+  if (!load.broken && !Array.isArray(policies)) {
+    addProblem(load.findings, { path: "policies", expected: "a list", got: describeValue(policies) });
+    load.broken = true;
   }
-  if (reading.broken) return { problems: listProblems(reading.findings) };
-  reading.apps = readApps(apps, reading.findings, pause);
-  takeBans(reading, readBans(bans, reading.findings, pause));
+  if (load.broken) return { problems: listProblems(load.findings) };
+  load.apps = readApps(apps, load.findings, pause);
+  takeBans(load, readBans(bans, load.findings, pause));
   for (const entry of policies as unknown[]) {
-    addPolicy(reading, readPolicy(reading, entry));
+    addPolicy(load, readPolicy(load, entry));
     pause();
   }
-  return endReading(reading, callers, undefined, pause);
+  return endLoad(load, callers, undefined, pause);
 }
 
 /**
@@ -84,35 +84,35 @@ export function readSnapshot(message: unknown, pause: Pause = noPause): Snapshot
  * @param previous policies and bans whose lines are the same are taken from it
  * @returns undefined: the text has another layout, or is not JSON
  */
-export function readSnapshotLines(
+export function loadSnapshotLines(
   chunkAt: (this: void, place: number) => string | undefined,
   decode: (this: void, text: string) => unknown,
   previous: CompiledSnapshot | undefined,
   pause: Pause,
-): SnapshotReading | undefined {
+): SnapshotLoad | undefined {
   const lines = newLineReader();
   const texts = { apps: [] as string[], bans: [] as string[], callers: [] as string[] };
   const policiesByLine = noLines();
-  let reading: Reading | undefined;
+  let load: Load | undefined;
   const taker: LineTaker = {
     head(text) {
       const head = decode(text);
       if (typeof head !== "object" || head === null || Array.isArray(head)) return false;
       const { apps, bans, callers, policies } = head as Json;
       if (apps !== undefined || bans !== undefined || callers !== undefined || policies !== undefined) return false;
-      reading = beginReading(head as Json, previous);
+      load = beginLoad(head as Json, previous);
       return true;
     },
     begin(list) {
-      if (list !== "policies" || reading === undefined) return true;
-      return appsFromLines(reading, texts.apps, decode, pause) && bansFromLines(reading, texts.bans, decode, pause);
+      if (list !== "policies" || load === undefined) return true;
+      return appsFromLines(load, texts.apps, decode, pause) && bansFromLines(load, texts.bans, decode, pause);
     },
     entry(list, text) {
       if (list !== "policies") {
         texts[list].push(text);
         return true;
       }
-      return reading === undefined || policyFromLine(reading, text, decode, policiesByLine);
+      return load === undefined || policyFromLine(load, text, decode, policiesByLine);
     },
   };
   for (let place = 0; ; place++) {
@@ -123,22 +123,22 @@ export function readSnapshotLines(
       const end = chunk.indexOf("\n", from);
       if (end < 0 || !takeLine(lines, chunk.slice(from, end), taker)) return undefined;
       // The format determines how to read the rest: in another format the lines mean nothing.
-      if (reading?.broken === true) return { problems: listProblems(reading.findings) };
+      if (load?.broken === true) return { problems: listProblems(load.findings) };
       from = end + 1;
       pause();
     }
   }
-  if (!isComplete(lines) || reading === undefined) return undefined;
+  if (!isComplete(lines) || load === undefined) return undefined;
   const callers = decodeAll(texts.callers, decode, pause);
   if (callers === undefined) return undefined;
-  const { bansByPlace } = reading;
-  return endReading(reading, callers, { banLines: texts.bans, bansByPlace, policiesByLine }, pause);
+  const { bansByPlace } = load;
+  return endLoad(load, callers, { banLines: texts.bans, bansByPlace, policiesByLine }, pause);
 }
 
 type Json = Record<string, unknown>;
 
 /** A snapshot while it is loaded. */
-interface Reading {
+interface Load {
   readonly findings: Findings;
   readonly epoch: string;
   readonly revision: number;
@@ -158,7 +158,7 @@ interface Reading {
   readonly policiesByName: Record<string, Record<string, CompiledPolicy>>;
 }
 
-function beginReading(head: Json, previous: CompiledSnapshot | undefined): Reading {
+function beginLoad(head: Json, previous: CompiledSnapshot | undefined): Load {
   const findings = noFindings();
   const { format, epoch, revision, proof, zones = {} } = head;
   let broken = false;
@@ -196,40 +196,40 @@ function beginReading(head: Json, previous: CompiledSnapshot | undefined): Readi
   };
 }
 
-function takeBans(reading: Reading, bans: readonly SnapshotBan[]): void {
-  reading.bans = bans;
-  if (reading.findings.problems.length === 0) reading.bansByPlace = sortBans(bans);
+function takeBans(load: Load, bans: readonly SnapshotBan[]): void {
+  load.bans = bans;
+  if (load.findings.problems.length === 0) load.bansByPlace = sortBans(bans);
 }
 
 /** @returns false: a line is not JSON */
 function appsFromLines(
-  reading: Reading,
+  load: Load,
   lines: readonly string[],
   decode: (this: void, text: string) => unknown,
   pause: Pause,
 ): boolean {
   const entries = decodeAll(lines, decode, pause);
-  if (entries !== undefined) reading.apps = readApps(entries, reading.findings, pause);
+  if (entries !== undefined) load.apps = readApps(entries, load.findings, pause);
   return entries !== undefined;
 }
 
 /** @returns false: a line is not JSON */
 function bansFromLines(
-  reading: Reading,
+  load: Load,
   lines: readonly string[],
   decode: (this: void, text: string) => unknown,
   pause: Pause,
 ): boolean {
-  const { previous } = reading;
+  const { previous } = load;
   if (previous?.source !== undefined && isSameList(previous.source.banLines, lines)) {
-    reading.sameBans = true;
-    reading.bans = previous.bans;
-    reading.bansByPlace = previous.source.bansByPlace;
+    load.sameBans = true;
+    load.bans = previous.bans;
+    load.bansByPlace = previous.source.bansByPlace;
     return true;
   }
   const entries = decodeAll(lines, decode, pause);
   if (entries === undefined) return false;
-  takeBans(reading, readBans(entries, reading.findings, pause));
+  takeBans(load, readBans(entries, load.findings, pause));
   return true;
 }
 
@@ -251,46 +251,46 @@ function decodeAll(
 
 /** @returns false: the line is not JSON */
 function policyFromLine(
-  reading: Reading,
+  load: Load,
   line: string,
   decode: (this: void, text: string) => unknown,
   policiesByLine: PoliciesByLine,
 ): boolean {
-  const before = reading.previous?.source?.policiesByLine;
+  const before = load.previous?.source?.policiesByLine;
   const known = before === undefined ? undefined : policyOfLine(before, line);
   let policy: CompiledPolicy | undefined;
   if (known !== undefined) {
-    policy = isStillTrue(reading, known) ? known : compileIn(reading, known.app, known.policy);
+    policy = isStillTrue(load, known) ? known : compileIn(load, known.app, known.policy);
   } else {
     const entry = decode(line);
     if (entry === undefined) return false;
-    policy = readPolicy(reading, entry);
+    policy = readPolicy(load, entry);
   }
   if (policy !== undefined) addLine(policiesByLine, line, policy);
-  addPolicy(reading, policy);
+  addPolicy(load, policy);
   return true;
 }
 
 /** Returns whether everything that the policy was compiled with, besides its own document, is known to be the same. */
-function isStillTrue({ sameBans, bansByPlace }: Reading, { app, policy, bans, schedule }: CompiledPolicy): boolean {
+function isStillTrue({ sameBans, bansByPlace }: Load, { app, policy, bans, schedule }: CompiledPolicy): boolean {
   if (schedule !== undefined) return false;
   return sameBans || (bans === undefined && bansOn(bansByPlace, app, policy.name, policy.key) === undefined);
 }
 
 /** @param policy undefined: it has a problem */
-function addPolicy(reading: Reading, policy: CompiledPolicy | undefined): void {
-  reading.entries += 1;
+function addPolicy(load: Load, policy: CompiledPolicy | undefined): void {
+  load.entries += 1;
   if (policy === undefined) return;
-  const { policies, policiesByName } = reading;
+  const { policies, policiesByName } = load;
   policies.push(policy);
   const ofApp = policiesByName[policy.app] ?? emptyTable<CompiledPolicy>();
   policiesByName[policy.app] = ofApp;
   ofApp[policy.policy.name] = policy;
 }
 
-function readPolicy(reading: Reading, entry: unknown): CompiledPolicy | undefined {
-  const { findings } = reading;
-  const path = `policies[${reading.entries}]`;
+function readPolicy(load: Load, entry: unknown): CompiledPolicy | undefined {
+  const { findings } = load;
+  const path = `policies[${load.entries}]`;
   if (typeof entry !== "object" || entry === null) {
     addProblem(findings, { path, expected: "an object", got: describeValue(entry) });
     return undefined;
@@ -305,21 +305,21 @@ function readPolicy(reading: Reading, entry: unknown): CompiledPolicy | undefine
     const inner = problem.path === "" ? "" : `.${problem.path}`;
     addProblem(findings, { path: `${path}.document${inner}`, expected: problem.expected, got: problem.got });
   }
-  return validation.policy === undefined ? undefined : compileIn(reading, app, validation.policy);
+  return validation.policy === undefined ? undefined : compileIn(load, app, validation.policy);
 }
 
 /** @returns undefined if the zone of its schedule is missing */
-function compileIn({ zones, bansByPlace, findings }: Reading, app: string, policy: Policy): CompiledPolicy | undefined {
+function compileIn({ zones, bansByPlace, findings }: Load, app: string, policy: Policy): CompiledPolicy | undefined {
   if (policy.schedule !== undefined && !checkZone(policy.schedule.timezone, zones, findings)) return undefined;
   return compilePolicy(app, policy, zones, bansOn(bansByPlace, app, policy.name, policy.key));
 }
 
-function endReading(
-  { findings, epoch, revision, proof, policies, policiesByName, apps, bans, bansByPlace }: Reading,
+function endLoad(
+  { findings, epoch, revision, proof, policies, policiesByName, apps, bans, bansByPlace }: Load,
   callers: unknown,
   source: SnapshotSource | undefined,
   pause: Pause,
-): SnapshotReading {
+): SnapshotLoad {
   const callersRead = readCallers(callers, findings, pause);
   const problems = listProblems(findings);
   if (problems.length > 0) return { problems };

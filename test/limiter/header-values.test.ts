@@ -9,7 +9,7 @@ import {
   rateLimitPolicyItem,
   retryAfterSeconds,
   wholeSeconds,
-} from "../../limiter/src/response-headers.ts";
+} from "../../limiter/src/header-values.ts";
 import { Counter, day, maxUnits, second, startUs } from "./algorithms/counter.ts";
 import { policyNamed } from "./policies.ts";
 

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { readSnapshot } from "../../../limiter/src/protocol/read-snapshot.ts";
+import { loadSnapshot } from "../../../limiter/src/protocol/load-snapshot.ts";
 import { smallestDocument, smallestLimit } from "../policies.ts";
 
 const snapshot = {
@@ -16,7 +16,7 @@ const snapshot = {
 
 describe("a snapshot", () => {
   test("is read completely: epoch, revision, every policy, and the index of those that are on", () => {
-    const { snapshot: read, problems } = readSnapshot(snapshot);
+    const { snapshot: read, problems } = loadSnapshot(snapshot);
     expect(problems).toEqual([]);
     expect(read).toMatchObject({ epoch: "e1", revision: 7 });
     expect(read?.policies.map(({ app, policy }) => `${app}/${policy.name}`)).toEqual(["shop/books", "bank/off"]);
@@ -24,7 +24,7 @@ describe("a snapshot", () => {
   });
 
   test("may have no policies, at revision 0", () => {
-    expect(readSnapshot({ format: 1, epoch: "e", revision: 0, policies: [] })).toMatchObject({
+    expect(loadSnapshot({ format: 1, epoch: "e", revision: 0, policies: [] })).toMatchObject({
       problems: [],
       snapshot: { revision: 0, policies: [] },
     });
@@ -37,7 +37,7 @@ describe("a snapshot", () => {
       [undefined, "nothing"],
       [null, "null"],
     ]) {
-      expect(readSnapshot({ ...snapshot, format, epoch: 5 })).toEqual({
+      expect(loadSnapshot({ ...snapshot, format, epoch: 5 })).toEqual({
         problems: [{ path: "format", expected: "1", got }],
       });
     }
@@ -45,7 +45,7 @@ describe("a snapshot", () => {
 
   test("is refused with every fault named", () => {
     const damaged = { ...snapshot, epoch: "", revision: 1.5, policies: [5] };
-    expect(readSnapshot(damaged)).toEqual({
+    expect(loadSnapshot(damaged)).toEqual({
       problems: [
         { path: "epoch", expected: "a non-empty text", got: '""' },
         { path: "revision", expected: "a whole number", got: "1.5" },
@@ -56,7 +56,7 @@ describe("a snapshot", () => {
 
   test("has a revision that is a whole number from 0", () => {
     for (const revision of [-1, 0.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53, "7", null, undefined, {}]) {
-      expect(readSnapshot({ ...snapshot, revision }).problems).toMatchObject([{ path: "revision" }]);
+      expect(loadSnapshot({ ...snapshot, revision }).problems).toMatchObject([{ path: "revision" }]);
     }
   });
 
@@ -67,13 +67,13 @@ describe("a snapshot", () => {
       ["x", '"x"'],
       [5, "5"],
     ]) {
-      expect(readSnapshot(message)).toEqual({ problems: [{ path: "", expected: "a snapshot", got }] });
+      expect(loadSnapshot(message)).toEqual({ problems: [{ path: "", expected: "a snapshot", got }] });
     }
   });
 
   test("has an epoch that is a text", () => {
     for (const epoch of [5, undefined, null, ""]) {
-      expect(readSnapshot({ ...snapshot, epoch }).problems).toMatchObject([
+      expect(loadSnapshot({ ...snapshot, epoch }).problems).toMatchObject([
         { path: "epoch", expected: "a non-empty text" },
       ]);
     }
@@ -81,7 +81,7 @@ describe("a snapshot", () => {
 
   test("has a list of policies", () => {
     for (const policies of [undefined, null, {}, "x", 5]) {
-      expect(readSnapshot({ ...snapshot, policies })).toMatchObject({
+      expect(loadSnapshot({ ...snapshot, policies })).toMatchObject({
         problems: [{ path: "policies", expected: "a list" }],
       });
     }
@@ -96,7 +96,7 @@ describe("a snapshot", () => {
       null,
       { app: "a".repeat(64), document: smallestDocument },
     ];
-    const { snapshot: read, problems } = readSnapshot({ ...snapshot, policies });
+    const { snapshot: read, problems } = loadSnapshot({ ...snapshot, policies });
     expect(read).toBeUndefined();
     expect(problems.map(({ path, got }) => `${path}: ${got}`)).toEqual([
       "policies[2].document.limits[0].quota: 0",
@@ -108,7 +108,7 @@ describe("a snapshot", () => {
   });
 
   test("has no bans and no callers if it does not mention them", () => {
-    expect(readSnapshot(snapshot).snapshot).toMatchObject({ bans: [], callers: [] });
+    expect(loadSnapshot(snapshot).snapshot).toMatchObject({ bans: [], callers: [] });
   });
 
   test("contains bans and callers", () => {
@@ -121,7 +121,7 @@ describe("a snapshot", () => {
       { app: "shop", sha256: "0a".repeat(32) },
       { app: "bank", sha256: "ff".repeat(32), expiresAtSeconds: 1_800_000_000 },
     ];
-    expect(readSnapshot({ ...snapshot, bans, callers })).toMatchObject({ problems: [], snapshot: { bans, callers } });
+    expect(loadSnapshot({ ...snapshot, bans, callers })).toMatchObject({ problems: [], snapshot: { bans, callers } });
   });
 
   test("with an invalid ban or caller is refused, and each fault is named by its place", () => {
@@ -137,7 +137,7 @@ describe("a snapshot", () => {
       null,
     ];
     const callers = [{ app: "Shop", sha256: "0a".repeat(32) }, { app: "shop", sha256: "0A".repeat(32) }, "x"];
-    const { problems } = readSnapshot({ ...snapshot, bans, callers });
+    const { problems } = loadSnapshot({ ...snapshot, bans, callers });
     expect(problems.map(({ path, got }) => `${path}: ${got}`).sort()).toEqual([
       'bans[0].cidr: "10.0.0.0/33"',
       "bans[1]: cidr policy key",
@@ -151,15 +151,15 @@ describe("a snapshot", () => {
       'callers[2]: "x"',
     ]);
     for (const entries of [null, "x", 5, { app: "shop" }]) {
-      expect(readSnapshot({ ...snapshot, bans: entries }).problems).toMatchObject([{ path: "bans" }]);
-      expect(readSnapshot({ ...snapshot, callers: entries }).problems).toMatchObject([{ path: "callers" }]);
+      expect(loadSnapshot({ ...snapshot, bans: entries }).problems).toMatchObject([{ path: "bans" }]);
+      expect(loadSnapshot({ ...snapshot, callers: entries }).problems).toMatchObject([{ path: "callers" }]);
     }
   });
 
   test("has the zones of its schedules, and is refused without them", () => {
     const schedule = { timezone: "Europe/Berlin", windows: [{ from: "09:00", to: "18:00" }] };
     const policies = [{ app: "shop", document: { ...smallestDocument, schedule } }];
-    const read = (zones: unknown) => readSnapshot({ ...snapshot, policies, zones });
+    const read = (zones: unknown) => loadSnapshot({ ...snapshot, policies, zones });
     const good = [
       [0, 60],
       [100, 120],
@@ -180,7 +180,7 @@ describe("a snapshot", () => {
     for (const zones of [null, 5, "x"]) expect(read(zones).problems).toMatchObject([{ path: "zones" }]);
     for (const timezone of ["constructor", "toString"]) {
       const named = [{ app: "shop", document: { ...smallestDocument, schedule: { ...schedule, timezone } } }];
-      expect(readSnapshot({ ...snapshot, policies: named }).problems).toMatchObject([{ path: `zones.${timezone}` }]);
+      expect(loadSnapshot({ ...snapshot, policies: named }).problems).toMatchObject([{ path: `zones.${timezone}` }]);
     }
   });
 
@@ -196,7 +196,7 @@ describe("a snapshot", () => {
     });
     fc.assert(
       fc.property(fc.oneof(nearly, anything), (message) => {
-        const { snapshot: read, problems } = readSnapshot(message);
+        const { snapshot: read, problems } = loadSnapshot(message);
         expect(read === undefined).toBe(problems.length > 0);
       }),
       { numRuns: 2_000, examples: [[{ format: { toString: 1 } }]] },
