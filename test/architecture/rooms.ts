@@ -47,7 +47,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   "gateway/src/metrics": ["gateway/src/runtime", "gateway/src/snapshot"],
   "gateway/src/request": ["gateway/src/runtime", "gateway/src/snapshot"],
   "gateway/src/redis": ["gateway/src/metrics", "gateway/src/runtime", "gateway/src/settings.ts"],
-  "gateway/src/stores": [],
+  "gateway/src/stores": ["gateway/src/runtime"],
   "gateway/src/stores/node": ["gateway/src/metrics", "gateway/src/runtime", "gateway/src/stores"],
   "gateway/src/stores/redis": [
     "gateway/src/metrics",

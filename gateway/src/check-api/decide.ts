@@ -24,7 +24,7 @@ import {
 } from "../request/applicability.ts";
 import { pricedPolicy } from "../request/costs.ts";
 import { reportShadowRefusal } from "../respond/shadow-report.ts";
-import { type Charge, type Check, newOutcome } from "../stores/store.ts";
+import { type Charge, type Check, newCheck, newOutcome } from "../stores/store.ts";
 
 export interface RequestedCheck {
   readonly policy: CompiledPolicy;
@@ -155,13 +155,7 @@ function passes(reason: Reason | undefined, { policy }: CompiledPolicy): boolean
 }
 
 function checkOf({ policy, keyValues, cost }: Outcome): Check {
-  return {
-    policy: pricedPolicy(policy, cost),
-    keyValues: keyValues as string,
-    chargedAt: [],
-    separate: true,
-    degraded: false,
-  };
+  return newCheck(pricedPolicy(policy, cost), keyValues as string, true);
 }
 
 /** Decides these outcomes by the stores of their policies. */

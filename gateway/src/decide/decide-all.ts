@@ -24,7 +24,7 @@ export function decideAll(
   explanation: Explanation | undefined,
 ): undefined {
   const outcome = newOutcome();
-  const marks: Marks = { unset: [], set: [] };
+  const marks: Marks = {};
   evaluate(policies, path, outcome, marks, explanation);
   forgetUndecided();
   const { merged, charges } = outcome;

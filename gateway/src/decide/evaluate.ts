@@ -13,7 +13,7 @@ import { hasHeader } from "../request/request-headers.ts";
 import { type Explanation, explain } from "../respond/explain.ts";
 import { type Marks, setMark, unsetMark } from "../respond/marks.ts";
 import { reportShadowRefusal } from "../respond/shadow-report.ts";
-import { type Check, type Denial, newOutcome, type Outcome } from "../stores/store.ts";
+import { type Check, type Denial, newCheck, newOutcome, type Outcome } from "../stores/store.ts";
 
 /** Work space: read before anything yields. */
 const applied = {} as AppliedPolicy;
@@ -26,7 +26,7 @@ export function evaluate(
   marks: Marks,
   explanation: Explanation | undefined,
 ): undefined {
-  const inFleet: Check[] = [];
+  let inFleet: Check[] | undefined;
   for (const candidate of policies) {
     if (candidate.conditional && !meets(candidate, path, methodFor(candidate), hasHeader)) continue;
     unsetMark(candidate, marks);
@@ -40,7 +40,7 @@ export function evaluate(
     const { policy, keyValues } = applied;
     // A refusal by such a policy need not be the end, or it charges nothing before the response has been sent.
     const separate = policy.policy.onLimit.action !== "reject" || policy.deferred;
-    const check: Check = { policy, keyValues, chargedAt: [], separate, degraded: false };
+    const check = newCheck(policy, keyValues, separate);
     if (policy.policy.mode === "shadow") {
       const result = observe(check);
       if (result === "shadow-refused") reportShadowRefusal(policy);
@@ -48,10 +48,12 @@ export function evaluate(
       continue;
     }
     if (explanation !== undefined) explain(explanation, policy, keyValues, check);
-    if (policy.store !== "node" && !separate) inFleet.push(check);
-    else if (!(separate ? decideSeparately(check, outcome, marks) : admit(check, outcome))) return;
+    if (policy.store !== "node" && !separate) {
+      inFleet ??= [];
+      inFleet.push(check);
+    } else if (!(separate ? decideSeparately(check, outcome, marks) : admit(check, outcome))) return;
   }
-  if (inFleet.length > 0) admitTogether(inFleet, outcome);
+  if (inFleet !== undefined) admitTogether(inFleet, outcome);
 }
 
 /** Returns why a policy that does not decide the request refuses it; undefined: it lets the request pass. */

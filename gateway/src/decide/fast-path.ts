@@ -20,7 +20,7 @@ import type { HeaderStyle, Settings } from "../settings.ts";
 import { spendLease } from "../stores/lease/spend.ts";
 import { decideOnNode } from "../stores/node/node-counters.ts";
 import { chargedAtByLast, decideOneInRedis } from "../stores/redis/decide-checks.ts";
-import { type Charge, type Check, newOutcome } from "../stores/store.ts";
+import { type Charge, type Check, newCheck, newOutcome } from "../stores/store.ts";
 
 /** Pool of decisions; a lock wait may interleave requests, so one for all would not do. */
 const idleMerged: MergedDecision[] = [];
@@ -77,14 +77,14 @@ function decideByLease({ headers: style, redis }: Settings, policy: CompiledPoli
 function decideByRedis({ headers: style }: Settings, policy: CompiledPolicy, keyValues: string): undefined {
   const redis = configuredRedis();
   if (redis === undefined || policy.store === "leased" || policy.holdsSlots || policy.limits.length > 1) {
-    return decideByStores(style, checkOf(policy, keyValues), true);
+    return decideByStores(style, newCheck(policy, keyValues, true), true);
   }
   const merged = takeMerged();
   merged.quiet = false;
   const [allowed, failure, unanswered] = decideOneInRedis(redis, policy, keyValues, merged);
   if (allowed === undefined) {
     warnSparingly("Redis did not decide", failure);
-    const check = checkOf(policy, keyValues);
+    const check = newCheck(policy, keyValues, true);
     check.unanswered = unanswered;
     return decideByStores(style, check, false);
   }
@@ -109,10 +109,6 @@ function decideByStores(style: HeaderStyle, check: Check, withRedis: boolean): u
   if (allowed && merged.delayUs > 0 && refuseIfFull(merged, policy)) for (const charge of charges) refundLater(charge);
   else if (allowed && policy.holdsSlots) for (const charge of charges) holdSlots(charge);
   return respond(style, policy, merged);
-}
-
-function checkOf(policy: CompiledPolicy, keyValues: string): Check {
-  return { policy, keyValues, chargedAt: [], separate: true, degraded: false };
 }
 
 function chargeOf(policy: CompiledPolicy, keyValues: string, chargedAt: number[], store: Charge["store"]): Charge {

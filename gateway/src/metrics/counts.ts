@@ -4,7 +4,7 @@
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { reportSmallMetrics } from "../runtime/missing-parts.ts";
 import { addSafely, metricsDict } from "../runtime/shared-memory.ts";
-import { weakTable } from "../runtime/weak-table.ts";
+import { weakTable } from "../runtime/tables.ts";
 
 /** Decisions of one policy since its counts were last flushed. */
 interface DecisionCounts {

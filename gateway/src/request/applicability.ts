@@ -12,7 +12,7 @@ import { type CostSource, costFrom } from "../../../limiter/src/document/cost.ts
 import { type CompiledSchedule, isOpen, nextChangeSeconds } from "../../../limiter/src/document/schedule.ts";
 import type { Reading } from "../../../limiter/src/key/key-part.ts";
 import { isWithin } from "../../../limiter/src/key/networks.ts";
-import { weakTable } from "../runtime/weak-table.ts";
+import { weakTable } from "../runtime/tables.ts";
 import { currentSnapshot } from "../snapshot/current.ts";
 import { pricedPolicy } from "./costs.ts";
 import { rawKeyValues, readKeyValues } from "./key-values.ts";

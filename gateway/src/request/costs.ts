@@ -2,7 +2,7 @@
 // request makes no table.
 
 import { atCost, type CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
-import { weakTable } from "../runtime/weak-table.ts";
+import { weakTable } from "../runtime/tables.ts";
 
 interface KnownCosts {
   count: number;

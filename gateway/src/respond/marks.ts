@@ -8,8 +8,8 @@ import type { HeaderLine, OnLimit } from "../../../limiter/src/document/on-limit
  * one's mark.
  */
 export interface Marks {
-  readonly unset: string[];
-  readonly set: HeaderLine[];
+  unset?: string[];
+  set?: HeaderLine[];
 }
 
 /**
@@ -19,13 +19,16 @@ export interface Marks {
 export function unsetMark({ policy }: CompiledPolicy, marks: Marks): void {
   if (policy.onLimit.action === "reject" || policy.mode !== "enforce") return;
   const mark = markOf(policy.onLimit);
-  if (mark !== undefined) marks.unset.push(mark.name);
+  if (mark === undefined) return;
+  marks.unset ??= [];
+  marks.unset.push(mark.name);
 }
 
 /** Marks a request that passes over the limit. @returns false: the policy has no mark */
 export function setMark({ policy }: CompiledPolicy, marks: Marks): boolean {
   const mark = markOf(policy.onLimit);
   if (mark === undefined) return false;
+  marks.set ??= [];
   marks.set.push(mark);
   return true;
 }
@@ -37,8 +40,8 @@ export function hasMark({ policy }: CompiledPolicy): boolean {
 
 /** Called when everything has been decided from the headers that the client sent. */
 export function applyMarks({ unset, set }: Marks): void {
-  for (const name of unset) ngx.req.clear_header(name);
-  for (const { name, value } of set) ngx.req.set_header(name, value);
+  if (unset !== undefined) for (const name of unset) ngx.req.clear_header(name);
+  if (set !== undefined) for (const { name, value } of set) ngx.req.set_header(name, value);
 }
 
 function markOf(onLimit: OnLimit): HeaderLine | undefined {

@@ -3,6 +3,7 @@
 
 import type { CompiledLimit, CompiledPolicy, StoreName } from "../../../limiter/src/compiled/compile.ts";
 import { type MergedDecision, newMergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
+import { listWithRoom } from "../runtime/tables.ts";
 
 export interface Store {
   /**
@@ -55,7 +56,7 @@ export interface Check {
   /** Redis did not decide. */
   degraded: boolean;
   /** Whether the check's own limits allow it, whatever those of others say. Undefined: it was not decided. */
-  allowed?: boolean;
+  allowed: boolean | undefined;
   /** What Redis was last sent about it, if the reply was not waited for or was lost. */
   unanswered?: Unanswered | undefined;
   /** Redis has charged it, and did not decide another policy of the request. */
@@ -79,8 +80,17 @@ export interface Denial {
 /** For the log, if a refund failed. */
 export const stayCharged = "a refund failed: units stay charged, and slots stay taken until their time to live is over";
 
+/** @param separate as in the check */
+export function newCheck(policy: CompiledPolicy, keyValues: string, separate: boolean): Check {
+  // The number makes room for the first limit's moment.
+  return { policy, keyValues, chargedAt: [0], separate, degraded: false, allowed: undefined };
+}
+
+/** Most requests are charged by few policies. */
+const usualCharges = 3;
+
 export function newOutcome(): Outcome {
-  return { merged: newMergedDecision(), charges: [], denial: undefined };
+  return { merged: newMergedDecision(), charges: listWithRoom(usualCharges), denial: undefined };
 }
 
 /** What one policy charged for a request, and where. */

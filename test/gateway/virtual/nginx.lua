@@ -4,6 +4,7 @@
 local cjson = require("cjson.safe")
 local realBit = require("bit")
 local realFfi = require("ffi")
+local newTable = require("table.new")
 local newClock = require("test.gateway.virtual.clock").new
 local sharedDict = require("test.gateway.virtual.shared-dict")
 local newSockets = require("test.gateway.virtual.sockets").new
@@ -768,6 +769,7 @@ local function newWorker(world, number)
   local modules = {
     ffi = ffiFor(worker),
     bit = realBit,
+    ["table.new"] = newTable,
     ["cjson.safe"] = cjson,
     ["ngx.process"] = {
       type = function()

@@ -10,7 +10,7 @@ import { warnSparingly } from "../../runtime/sparing-log.ts";
 import { stopwatchUs } from "../../runtime/stopwatch.ts";
 import { isScarce } from "../node/counter-memory.ts";
 import { waitLimitMs } from "../redis/submit.ts";
-import type { Check, Outcome } from "../store.ts";
+import { type Check, newCheck, type Outcome } from "../store.ts";
 import { hasRoom } from "./exchange.ts";
 import { chargeExactly } from "./lease-messages.ts";
 import { type Lease, type LeaseRefusal, leaseOf, refresh } from "./leases.ts";
@@ -80,7 +80,7 @@ function decideExactly(lease: Lease, check: Check, outcome: Outcome, limitMs: nu
   }
   if (limitMs < 1) return undefined;
   const own = newMergedDecision();
-  const asked: Check = { policy, keyValues, chargedAt, separate: true, degraded: false };
+  const asked: Check = { ...newCheck(policy, keyValues, true), chargedAt };
   const patience = newPatience(theRedis().deadlineMs, limitMs);
   const [allowed, failure] = chargeExactly(theRedis(), asked, own, patience);
   if (allowed === undefined) {

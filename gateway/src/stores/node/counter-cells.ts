@@ -20,7 +20,7 @@ import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts"
 import { countEvent } from "../../metrics/counts.ts";
 import { ffi } from "../../runtime/packed-memory.ts";
 import { countersDict, overflowDict } from "../../runtime/shared-memory.ts";
-import { weakTable } from "../../runtime/weak-table.ts";
+import { weakTable } from "../../runtime/tables.ts";
 import { isCalm, overflowMayGrow, takeFromReserve } from "./counter-memory.ts";
 import { loadPacked, savePacked } from "./packed-cells.ts";
 

@@ -3,7 +3,7 @@
 import type { Rate } from "../../../../limiter/src/algorithms/rate.ts";
 import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
 import { scriptNumbers } from "../../../../limiter/src/protocol/redis-keys.ts";
-import { weakTable } from "../../runtime/weak-table.ts";
+import { weakTable } from "../../runtime/tables.ts";
 
 type NumberTexts = readonly [quota: string, windowUs: string, size: string];
 
