@@ -6,7 +6,7 @@ import { keepForRequest, newRequestField, takeFromRequest } from "../request/req
 import { runSoon } from "../runtime/background.ts";
 import { sleepMs } from "../runtime/clock.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
-import { admitTogether as admitTogetherInRedis } from "../stores/redis/exact-store.ts";
+import { admitTogether as admitTogetherInRedis, chargesByOneCall } from "../stores/redis/exact-store.ts";
 import { shareStore } from "../stores/share/share-store.ts";
 import { type Charge, type Charged, type Check, type Outcome, stayCharged } from "../stores/store.ts";
 import { refundLater } from "./refunds.ts";
@@ -48,7 +48,8 @@ export function admitTogether(checks: readonly Check[], outcome: Outcome): boole
   if (checks.length === 1) return admit(checks[0] as Check, outcome);
   const { charges } = outcome;
   const before = charges.length;
-  keepUndecided(charges);
+  // Until the reply to a single call, there is nothing to refund.
+  if (before > 0 || !chargesByOneCall(checks)) keepUndecided(charges);
   const allowed = admitAll(checks, outcome);
   if (allowed === undefined) {
     takeBack(checks, charges, before);

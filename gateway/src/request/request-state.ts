@@ -73,10 +73,11 @@ export function keepForRequest<Value>(field: RequestField<Value>, value: Value):
 
 /** Takes this from the current request, which has it no longer. A request that leaves nothing has no record. */
 export function takeFromRequest<Value>(field: RequestField<Value>): Value | undefined {
-  const value = ofRequest(field);
-  if (value === undefined) return undefined;
+  if (stateCount === 0) return undefined;
   const address = requestAddress();
-  const state = states[address] as RequestState;
+  const state = liveState(address);
+  const value = state?.values.get(field.index) as Value | undefined;
+  if (state === undefined || value === undefined) return undefined;
   state.values.delete(field.index);
   state.valueCount -= 1;
   if (state.valueCount === 0) {

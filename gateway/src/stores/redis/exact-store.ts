@@ -48,6 +48,12 @@ export function admitTogether(checks: readonly Check[], outcome: Outcome): boole
   return true;
 }
 
+/** Returns whether one call to Redis charges all of these checks. */
+export function chargesByOneCall(checks: readonly Check[]): boolean {
+  for (const { policy } of checks) if (policy.store !== "exact") return false;
+  return endOfCall(checks, 0) === checks.length;
+}
+
 function admitByOneCall(redis: RedisSettings, checks: readonly Check[], outcome: Outcome): boolean | undefined {
   const [allowed, failure] = decide(redis, checks, outcome);
   if (allowed === undefined) warnSparingly("Redis did not decide", failure);
