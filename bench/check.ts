@@ -36,7 +36,7 @@ export async function checkVariant(variant: Variant, nginx: NginxInstance, redis
     return `expected ${requests} requests more to be counted under the lock`;
   }
   if (variant.path !== "/sluice") return undefined;
-  return decided(nginx, decisionsBefore + requests);
+  return decided(nginx, decisionsBefore + requests * (variant.policies ?? 1));
 }
 
 function headersOf({ path, instance }: Variant): boolean {

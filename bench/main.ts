@@ -5,6 +5,8 @@ import { gatewayDist, requireGatewayBuild } from "../launch/gateway-build.ts";
 import { type Nginx, requireNginx } from "../launch/nginx-binary.ts";
 import { fail, SetupError, say } from "../launch/step.mjs";
 import { requireSystemPackages } from "../launch/system-packages.ts";
+import { against } from "./against/main.ts";
+import { readAgainstOptions } from "./against/options.ts";
 import { checkVariant } from "./check.ts";
 import { machineCpu } from "./cpu-time.ts";
 import { freePorts } from "./free-ports.ts";
@@ -180,6 +182,14 @@ try {
     processes = new Processes();
     const { nginx, luaDir } = await prepare(processes);
     await neighbour(processes, nginx, luaDir, options);
+    await processes.stop();
+    process.exit(0);
+  }
+  if (command === "against") {
+    const options = readAgainstOptions(args);
+    processes = new Processes();
+    const { nginx, luaDir } = await prepare(processes);
+    await against(processes, nginx, luaDir, options);
     await processes.stop();
     process.exit(0);
   }

@@ -22,8 +22,16 @@ export const policies = {
   nodeHostsKeys: [{ name: "node", key: ["host", "path"], limits: [bucket] }],
   nodeFixedWindow: [{ name: "node", key: ["ip"], limits: [window] }],
   nodeTwoLimits: [{ name: "node", key: ["ip"], limits: [bucket, window] }],
+  nodeTwoPolicies: [
+    { name: "node", key: ["ip"], limits: [bucket] },
+    { name: "everybody", limits: [window] },
+  ],
   nodeFlood: [{ name: "node", key: ["query:k"], limits: [spent] }],
   cluster: [{ name: "cluster", scope: "cluster", key: ["query:k"], limits: [bucket] }],
+  clusterTwoPolicies: [
+    { name: "cluster", scope: "cluster", key: ["query:k"], limits: [bucket] },
+    { name: "address", scope: "cluster", key: ["ip"], limits: [window] },
+  ],
   clusterFlood: [{ name: "cluster", scope: "cluster", key: ["query:k"], limits: [spent] }],
   clusterLeased: [{ name: "cluster", scope: "cluster", consistency: "leased", key: ["query:k"], limits: [hot] }],
   tenThousand: Array.from({ length: 10_000 }, (_, i) => ({

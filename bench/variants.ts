@@ -16,10 +16,12 @@ export const instances = {
   fixedWindow: { ...alone, policies: policies.nodeFixedWindow },
   hostsKeys: { ...alone, policies: policies.nodeHostsKeys },
   twoLimits: { ...alone, policies: policies.nodeTwoLimits },
+  twoPolicies: { ...alone, policies: policies.nodeTwoPolicies },
   tenThousand: { ...alone, policies: policies.tenThousand },
   twoWorkers: { ...alone, workers: 2, policies: policies.node },
   nodeFlood: { ...alone, policies: policies.nodeFlood },
   cluster: { ...alone, policies: policies.cluster },
+  clusterTwoPolicies: { ...alone, policies: policies.clusterTwoPolicies },
   clusterFlood: { ...alone, policies: policies.clusterFlood },
   clusterLeased: { ...alone, policies: policies.clusterLeased },
 } satisfies Record<string, Instance>;
@@ -45,6 +47,8 @@ export interface Variant {
   readonly flood?: boolean;
   /** Sends checks to Redis, at least for the first request. */
   readonly asksRedis?: boolean;
+  /** How many policies decide a request; absent: one. */
+  readonly policies?: number;
   /** Used in place of --connections. */
   readonly connections?: number;
   /** The variants to which this one's ratios are taken. */
@@ -112,6 +116,7 @@ export const variants: readonly Variant[] = [
   },
   { ...sluice, name: "node-fixed-window", about: "node, a fixed window instead", instance: "fixedWindow" },
   { ...sluice, name: "node-two-limits", about: "node, token bucket and fixed window", instance: "twoLimits" },
+  { ...sluice, name: "node-two-policies", about: "node, two policies", instance: "twoPolicies", policies: 2 },
   {
     ...sluice,
     name: "node-hosts",
@@ -167,6 +172,15 @@ export const variants: readonly Variant[] = [
     ...cluster,
     name: "cluster",
     about: "cluster scope, exact, 100,000 keys",
+    keys: "many",
+    redisEach: "redis-each",
+  },
+  {
+    ...cluster,
+    name: "cluster-two-policies",
+    about: "cluster, two policies",
+    instance: "clusterTwoPolicies",
+    policies: 2,
     keys: "many",
     redisEach: "redis-each",
   },

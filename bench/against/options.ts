@@ -1,0 +1,62 @@
+// Reads the command line of npm run bench -- against.
+import { existsSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { SetupError } from "../../launch/step.mjs";
+import { integer } from "../options.ts";
+import { type Variant, variants } from "../variants.ts";
+
+export interface AgainstOptions {
+  /** The directory of another build of the gateway's Lua. */
+  readonly luaDir: string;
+  readonly variants: readonly Variant[];
+  readonly rounds: number;
+  /** Slices of each build in a round. */
+  readonly slices: number;
+  readonly connections: number;
+}
+
+/** Variants in which Sluice decides. */
+const ours = variants.filter(({ path }) => path === "/sluice");
+
+const usage = `npm run bench -- against DIR [--only NAME,…] [--rounds 5] [--slices 8] [--connections 32]
+DIR is the gateway/dist of another checkout; NAME is one of ${ours.map(({ name }) => name).join(", ")}`;
+
+/** @throws SetupError with what was expected and what came */
+export function readAgainstOptions(args: readonly string[]): AgainstOptions {
+  const { values, positionals } = parse(args);
+  const [directory] = positionals;
+  if (directory === undefined || positionals.length > 1) {
+    throw new SetupError(`expected one directory, got ${positionals.length}\n${usage}`);
+  }
+  const luaDir = resolve(directory);
+  if (!existsSync(join(luaDir, "sluice.lua"))) {
+    throw new SetupError(`${luaDir}: expected a build of the gateway, got a directory without sluice.lua\n${usage}`);
+  }
+  return {
+    luaDir,
+    variants: values.only === undefined ? ours : values.only.split(",").map(named),
+    rounds: integer("rounds", values.rounds, 5, 1000),
+    slices: integer("slices", values.slices, 8, 100),
+    connections: integer("connections", values.connections, 32, 4000),
+  };
+}
+
+function parse(args: readonly string[]) {
+  const text = { type: "string" } as const;
+  try {
+    return parseArgs({
+      args: [...args],
+      allowPositionals: true,
+      options: { only: text, rounds: text, slices: text, connections: text },
+    });
+  } catch (error) {
+    throw new SetupError(`${(error as Error).message}\n${usage}`);
+  }
+}
+
+function named(name: string): Variant {
+  const variant = ours.find((candidate) => candidate.name === name);
+  if (variant === undefined) throw new SetupError(`expected the name of a variant of Sluice, got "${name}"\n${usage}`);
+  return variant;
+}
