@@ -50,7 +50,7 @@ export async function against(
   process.stdout.write(`\n${cpu}, ${cores} cores; ${version}\n${table(head, rows).join("\n")}\n`);
 }
 
-/** The builds take turns, and in each pair the other one begins. */
+/** The builds take turns: a different one begins each pair, so that none always runs second. */
 async function takePairs(
   processes: Processes,
   variant: Variant,

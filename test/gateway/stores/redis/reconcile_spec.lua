@@ -14,7 +14,7 @@ describe("checks of requests that did not wait", function()
     return support.with({ checks = { check }, numbers = #numbers > 0 and all or nil, at = 0, abandoned = true, reconciled = false }, fields or {})
   end
 
-  -- What a request that went on owes for this check.
+  -- Returns the debt of a request that went on without the reply to this check.
   local function owedFor(check)
     return { policy = check.policy, keyValues = check.keyValues, wentOn = true, noted = false }
   end
@@ -48,7 +48,7 @@ describe("checks of requests that did not wait", function()
     reconcile(self, { pending(self, check, { { 1, charge.chargedAt[1] } }, { owed = { owed } }) })
     self.world.run(1000)
     assert.same({ 1, false, 0 }, { self.used("k1"), owed.noted, self.world.redis.count() })
-    -- What another key, another policy, or a request that was refused after all owes, keeps nothing.
+    -- Debts of another key, of another policy, or of a request that was refused after all keep no charge.
     for _, other in ipairs({
       { policy = check.policy, keyValues = "1:other", wentOn = true, noted = false },
       { policy = setmetatable({}, { __index = check.policy }), keyValues = check.keyValues, wentOn = true, noted = false },

@@ -134,7 +134,7 @@ describe("a reply of the charge scripts", function()
     assert.equal(4, remaining(false, 4, 9))
     assert.equal(5, remaining(true, 4, 9))
     assert.equal(10, remaining(true, 10, 40))
-    -- What was refused was not charged, and not refunded.
+    -- A refused check was not charged, so nothing of it was refunded.
     local merged = self.merged()
     self.call(function()
       self.replies.readReply({
