@@ -19,6 +19,7 @@ interface VitestOutcome extends Outcome {
 }
 
 const mostSlowest = 10;
+const mostLinesOfFailure = 6;
 const args = process.argv.slice(2);
 const running = new Set<ChildProcess>();
 
@@ -44,6 +45,8 @@ async function allSuites(): Promise<Outcome[]> {
   const [first, ...others] = await Promise.all([beside, lint(beside), busted(beside)]);
   const last = await vitest("vitest: measured", ["--project=measured"]);
   say(`the slowest files:\n${slowestFiles([...first.files, ...last.files]).join("\n")}`);
+  const failures = [...failedTests(first.files), ...failedTests(last.files)];
+  if (failures.length > 0) say(`the failed tests:\n${failures.join("\n")}`);
   return [first, ...others, last];
 }
 
@@ -79,6 +82,15 @@ interface TestFile {
   readonly name: string;
   readonly startTime: number;
   readonly endTime: number;
+  /** Why the file could not be run. */
+  readonly message: string;
+  readonly assertionResults: readonly TestResult[];
+}
+
+interface TestResult {
+  readonly fullName: string;
+  readonly status: string;
+  readonly failureMessages?: readonly string[];
 }
 
 /** What vitest writes, as far as it is used here. Times are in ms. */
@@ -97,6 +109,23 @@ function slowestFiles(results: readonly TestFile[]): string[] {
     .sort((a, b) => b.seconds - a.seconds)
     .slice(0, mostSlowest)
     .map(({ name, seconds }) => `${seconds.toFixed(1).padStart(7)} s  ${name}`);
+}
+
+/** The failed tests with their reasons, once more at the end, where a reader of a long output looks first. */
+function failedTests(results: readonly TestFile[]): string[] {
+  return results.flatMap(({ name, message, assertionResults }) => {
+    const file = relative(projectDir, name);
+    const failed = assertionResults.filter(({ status }) => status === "failed");
+    const ofFile = message === "" || failed.length > 0 ? [] : [`  ${file}: ${firstLines(message)}`];
+    const ofTests = failed.map(
+      ({ fullName, failureMessages = [] }) => `  ${file}: ${fullName}: ${failureMessages.map(firstLines).join("; ")}`,
+    );
+    return [...ofFile, ...ofTests];
+  });
+}
+
+function firstLines(text: string): string {
+  return text.split("\n").slice(0, mostLinesOfFailure).join("\n    ");
 }
 
 /** Tests the Lua that runs in nginx, under the same LuaJIT. */
