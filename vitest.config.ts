@@ -58,13 +58,24 @@ export default defineConfig({
           sequence: { groupOrder: 1 },
         },
       },
+      ...["mariadb", "postgres"].map((database) => ({
+        test: {
+          ...ofTheSystem,
+          name: `on ${database}`,
+          // What SQLite's tests show of the API, on a server.
+          include: ["test/control-plane/{routes,tokens}/*.test.ts"],
+          env: { SLUICE_TEST_DATABASE: database },
+          maxWorkers: Math.max(2, availableParallelism()),
+          sequence: { groupOrder: 2 },
+        },
+      })),
       {
         test: {
           ...ofTheSystem,
           name: "measured",
           include: ["test/e2e/measured/*.test.ts"],
           fileParallelism: false,
-          sequence: { groupOrder: 2 },
+          sequence: { groupOrder: 3 },
         },
       },
     ],

@@ -1,4 +1,5 @@
-// `npm run control-plane`: starts only the control plane.
+// `npm run control-plane`: starts only the control plane. With arguments, the control plane does what they say, and ends.
+import { spawnSync } from "node:child_process";
 import { requireGatewayBuild } from "./gateway-build.ts";
 import { shareGatewayToken } from "./gateway-token.ts";
 import { controlPlane, controlPorts } from "./parts.ts";
@@ -10,6 +11,11 @@ import { fail, say } from "./step.mjs";
 
 try {
   const settings = readSettingsAloud(process.env);
+  const wanted = process.argv.slice(2);
+  if (wanted.length > 0) {
+    const { command, args, env } = controlPlane(settings, undefined);
+    process.exit(spawnSync(command, [...args, ...wanted], { env, stdio: "inherit" }).status ?? 1);
+  }
   await requireFreePorts(controlPorts(settings));
   // The control plane loads the gateways' scripts into Redis, and the gateway's build makes them.
   if (settings.redisUrl !== undefined) await requireGatewayBuild();

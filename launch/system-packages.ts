@@ -27,11 +27,14 @@ const gatewayPackages: readonly SystemPackage[] = [
 ];
 
 /**
- * What the tests need in addition to the gateway's packages: their own Redis, the other runtimes, a load generator, a clock,
+ * What the tests need in addition to the gateway's packages: their own Redis and databases, the other runtimes, a load generator, a clock,
  * certificates.
  */
 const testPackages: readonly SystemPackage[] = [
   { name: "redis-server", file: "/usr/bin/redis-server" },
+  { name: "mariadb-server-core", file: "/usr/sbin/mariadbd" },
+  { name: "mariadb-client", file: "/usr/bin/my_print_defaults" },
+  { name: "postgresql", file: "/usr/lib/postgresql" },
   { name: "luajit2", file: "/usr/bin/luajit" },
   { name: "lua5.1", file: "/usr/bin/lua5.1" },
   { name: "chromium", file: "/usr/bin/chromium" },

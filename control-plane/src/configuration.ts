@@ -4,6 +4,11 @@
 import { resolve } from "node:path";
 import type { TotalBounds } from "./bounds/bounds.ts";
 import { parseRedisUrl, type RedisDeployment } from "./redis/redis-url.ts";
+import {
+  parseDatabaseUrl,
+  type ServerConfiguration,
+  type SqliteConfiguration,
+} from "./storage/engines/database-url.ts";
 
 export interface HistoryRetention {
   /** Older entries are deleted, except for the newest `keptEntries` of all apps. */
@@ -32,18 +37,15 @@ export interface Retention {
   readonly auditDays: number;
 }
 
-export interface DatabaseConfiguration {
+export type DatabaseConfiguration = (SqliteConfiguration | ServerConfiguration) & {
   /** The environment variable that determines where the database is, for error messages. */
   readonly variable: string;
-  readonly kind: "sqlite";
-  readonly path: string;
-}
+};
 
 const logLevels = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
 export type LogLevel = (typeof logLevels)[number];
 
 export const minTokenLength = 16;
-const laterSchemes = ["mysql:", "mariadb:", "postgres:", "postgresql:"];
 
 /** A value that cannot be used. The message is for the operator and never contains a secret. */
 export class ConfigurationError extends Error {
@@ -136,18 +138,19 @@ function readToken(environment: NodeJS.ProcessEnv, variable: string): string | u
 
 function readDatabase(environment: NodeJS.ProcessEnv, dataDir: string): DatabaseConfiguration {
   const variable = "SLUICE_DATABASE_URL";
-  const expected = "sqlite:/path/to/file, or nothing (SQLite in the data directory)";
   const url = read(environment, variable);
   if (url === undefined) return { variable: "SLUICE_DATA_DIR", kind: "sqlite", path: resolve(dataDir, "sluice.db") };
-  const scheme = schemeOf(url);
-  if (laterSchemes.includes(scheme)) {
-    throw new ConfigurationError(variable, expected, `${scheme}…, which is not available yet`);
+  const connections = readWhole(environment, "SLUICE_DATABASE_CONNECTIONS", 10, 2, 1_000);
+  const database = parseDatabaseUrl(url, connections);
+  // The error does not repeat the value, because it may contain a password.
+  if ("expected" in database) {
+    throw new ConfigurationError(
+      variable,
+      `${database.expected}, or nothing (SQLite in the data directory)`,
+      database.got,
+    );
   }
-  const path = url.slice("sqlite:".length).replace(/^\/\/(?=\/)/, "");
-  if (scheme !== "sqlite:" || path === "") {
-    throw new ConfigurationError(variable, expected, scheme === "" ? "a text without a scheme" : `${scheme}…`);
-  }
-  return { variable, kind: "sqlite", path: resolve(path) };
+  return { variable, ...database };
 }
 
 function readRedis(environment: NodeJS.ProcessEnv): RedisDeployment | undefined {
@@ -167,9 +170,4 @@ function readLogLevel(environment: NodeJS.ProcessEnv): LogLevel {
     throw new ConfigurationError("SLUICE_LOG_LEVEL", `one of ${logLevels.join(", ")}`, JSON.stringify(text));
   }
   return level;
-}
-
-/** Returns the part of a URL that can be shown: the rest may contain a password. */
-function schemeOf(url: string): string {
-  return /^[a-z][a-z0-9+.-]*:/i.exec(url)?.[0].toLowerCase() ?? "";
 }

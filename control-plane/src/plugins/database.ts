@@ -3,8 +3,8 @@
 
 import fp from "fastify-plugin";
 import { probeWriting } from "../storage/database.ts";
-import { DatabaseUnwritable } from "../storage/sqlite-errors.ts";
-import type { StorageHealth } from "../storage/storage-health.ts";
+import { DatabaseUnreachable, DatabaseUnwritable } from "../storage/engines/database-errors.ts";
+import type { StorageHealth } from "../storage/engines/storage-health.ts";
 import type { Database } from "../storage/tables.ts";
 
 const retryMs = 1_000;
@@ -18,6 +18,7 @@ declare module "fastify" {
 
 const troubles = {
   full: "the disk of the database is full: what is stored is served and pushed, and changes are refused until there is room",
+  unreachable: "the database does not answer: policies in force stay in force, and the API is out of service",
   unwritable: "the database cannot be written to: what is stored is served and pushed, and changes are refused",
 };
 
@@ -36,8 +37,8 @@ export default fp<{ database: Database; health: StorageHealth }>(
       try {
         await probeWriting(database);
       } catch (error) {
-        // StorageHealth already reports errors that come from the disk.
-        if (!(error instanceof DatabaseUnwritable))
+        // StorageHealth already reports errors that come from the disk or the network.
+        if (!(error instanceof DatabaseUnwritable || error instanceof DatabaseUnreachable))
           app.log.warn({ err: error }, "cannot try whether changes are stored");
       }
     };

@@ -2,29 +2,73 @@
 
 import { mkdir } from "node:fs/promises";
 import { dirname } from "node:path";
-import { type Dialect, Kysely, sql } from "kysely";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Kysely, sql } from "kysely";
 import { ConfigurationError, type DatabaseConfiguration } from "../configuration.ts";
-import { migrate } from "./migrations.ts";
-import { sqliteDialect } from "./sqlite.ts";
-import { DatabaseUnwritable } from "./sqlite-errors.ts";
-import { DatabaseInUse } from "./sqlite-lock.ts";
-import { StorageHealth } from "./storage-health.ts";
+import { DatabaseUnreachable, DatabaseUnwritable } from "./engines/database-errors.ts";
+import type { ServerConfiguration } from "./engines/database-url.ts";
+import { dialectFor, migrationDialectFor } from "./engines/engine.ts";
+import { DatabaseInUse } from "./engines/sqlite-lock.ts";
+import { StorageHealth } from "./engines/storage-health.ts";
+import { migrate } from "./schema/migrations.ts";
 import type { Database, Tables } from "./tables.ts";
 
-/** @throws when the database cannot be opened or migrated; then what was opened is closed again */
+/** A server may start at the same time as the control plane, and later. */
+const serverPatienceMs = 30_000;
+const serverRetryMs = 500;
+
+/**
+ * @param onWait is called once if the server of the database does not answer yet
+ * @throws when the database cannot be opened or migrated; then what was opened is closed again
+ */
 export async function openDatabase(
   configuration: DatabaseConfiguration,
+  onWait: (error: unknown) => void = () => {},
 ): Promise<{ database: Database; health: StorageHealth }> {
   const health = new StorageHealth();
-  await mkdir(dirname(configuration.path), { recursive: true, mode: 0o700 });
-  const database = new Kysely<Tables>({ dialect: dialectFor(configuration, health) });
+  if (configuration.kind === "sqlite") {
+    await mkdir(dirname(configuration.path), { recursive: true, mode: 0o700 });
+    const database = new Kysely<Tables>({ dialect: dialectFor(configuration, health) });
+    await migrateOrClose(database, configuration);
+    return { database, health };
+  }
+  const migrating = new Kysely<Tables>({ dialect: migrationDialectFor(configuration, new StorageHealth()) });
+  await untilReachable(migrating, configuration, onWait);
+  await migrateOrClose(migrating, configuration);
+  await migrating.destroy();
+  return { database: new Kysely<Tables>({ dialect: dialectFor(configuration, health) }), health };
+}
+
+async function migrateOrClose(database: Database, configuration: DatabaseConfiguration): Promise<void> {
   try {
     await migrate(database);
   } catch (error) {
     await database.destroy().catch(() => undefined);
     throw reported(error, configuration);
   }
-  return { database, health };
+}
+
+/** @throws ConfigurationError when the server does not answer in time, or refuses us */
+async function untilReachable(
+  database: Database,
+  configuration: DatabaseConfiguration & ServerConfiguration,
+  onWait: (error: unknown) => void,
+): Promise<void> {
+  const giveUpAtMs = performance.now() + serverPatienceMs;
+  for (let tries = 0; ; tries += 1) {
+    try {
+      await probeDatabase(database);
+      return;
+    } catch (error) {
+      if (error instanceof DatabaseUnreachable && performance.now() < giveUpAtMs) {
+        if (tries === 0) onWait(error);
+        await sleep(serverRetryMs);
+        continue;
+      }
+      await database.destroy().catch(() => undefined);
+      throw reported(error, configuration);
+    }
+  }
 }
 
 /** @throws when the database does not answer */
@@ -34,7 +78,7 @@ export async function probeDatabase(database: Database): Promise<void> {
 
 /**
  * Tries a write that changes nothing.
- * @throws DatabaseUnwritable when the disk is full or cannot be written to, DatabaseBusy
+ * @throws DatabaseUnwritable when the disk is full or cannot be written to, DatabaseUnreachable, DatabaseBusy
  */
 export async function probeWriting(database: Database): Promise<void> {
   await database
@@ -45,14 +89,19 @@ export async function probeWriting(database: Database): Promise<void> {
 }
 
 /** Rewords an error for the operator who starts the control plane. */
-function reported(error: unknown, { variable, path }: DatabaseConfiguration): unknown {
+function reported(error: unknown, configuration: DatabaseConfiguration): unknown {
+  const { variable } = configuration;
+  const where =
+    configuration.kind === "sqlite"
+      ? configuration.path
+      : `${configuration.kind} at ${configuration.host} port ${configuration.port}`;
   if (error instanceof DatabaseInUse) {
     const who = error.pid === undefined ? "another one" : `the one with pid ${error.pid}`;
     return new ConfigurationError(
       variable,
       "a database file that no other control plane has open (one process per SQLite file)",
       `${error.path}, which ${who} has: stop that one, or give this one another SLUICE_DATA_DIR. Several control planes ` +
-        "on one database need MySQL or PostgreSQL, which are not available yet",
+        "on one database need MySQL or PostgreSQL: set SLUICE_DATABASE_URL",
     );
   }
   if (error instanceof DatabaseUnwritable) {
@@ -60,15 +109,39 @@ function reported(error: unknown, { variable, path }: DatabaseConfiguration): un
     return new ConfigurationError(
       variable,
       "room to make the database or bring it up to date",
-      `${path}, ${why}; nothing was changed`,
+      `${where}, ${why}; nothing was changed`,
+    );
+  }
+  if (error instanceof DatabaseUnreachable) {
+    const waited = `${serverPatienceMs / 1_000} s`;
+    return new ConfigurationError(
+      variable,
+      "a database that answers",
+      `${where}, which did not for ${waited} (${error.message})`,
+    );
+  }
+  // The messages of servers about a sign-in or a database that is missing name the user and the database, never the password.
+  if (configuration.kind !== "sqlite" && isRefusal(error)) {
+    return new ConfigurationError(
+      variable,
+      "a user and a database that the server knows",
+      `${where}: ${error.message}`,
     );
   }
   return error;
 }
 
-function dialectFor(configuration: DatabaseConfiguration, health: StorageHealth): Dialect {
-  switch (configuration.kind) {
-    case "sqlite":
-      return sqliteDialect(configuration.path, health);
-  }
+/** A password, a user or a database is wrong, or the user may not use the database. */
+const refusals = new Set([
+  "28000",
+  "28P01",
+  "3D000",
+  "42501",
+  "ER_ACCESS_DENIED_ERROR",
+  "ER_DBACCESS_DENIED_ERROR",
+  "ER_BAD_DB_ERROR",
+]);
+
+function isRefusal(error: unknown): error is Error {
+  return error instanceof Error && "code" in error && refusals.has(String(error.code));
 }

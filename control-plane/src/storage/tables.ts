@@ -15,6 +15,10 @@ export interface Tables {
   templates: TemplateTable;
   usage: UsageTable;
   audit: AuditTable;
+  control_planes: ControlPlaneTable;
+  live_gateways: LiveGatewayTable;
+  members: MemberTable;
+  member_roles: MemberRoleTable;
 }
 
 /** A single row with id 1: the head of the history. */
@@ -48,6 +52,8 @@ export interface PolicyTable {
   /** The revision that last changed it. */
   revision: number;
   updated_at: number;
+  /** Who created it, as in the history; null if a former version did. */
+  owner: string | null;
   /** What the policy uses of the app's bounds, with templates resolved. */
   bytes: number;
   steps: number;
@@ -57,6 +63,8 @@ export interface RevisionTable {
   number: number;
   at: number;
   who: string;
+  /** The address that the request came from; null if the control plane itself acted, or a former version wrote the entry. */
+  source: string | null;
   action: string;
   /** Empty if the change belongs to no app. */
   app: string;
@@ -77,6 +85,32 @@ export interface TokenTable {
   created_at: number;
   expires_at: number | null;
   last_four: string;
+  /** The member to whom the token belongs; null: a service's token. */
+  member: string | null;
+  /** Written now and then. */
+  last_used_at: number | null;
+}
+
+/** A person. Their rights in an app are in `member_roles`. */
+export interface MemberTable {
+  name: string;
+  /** 1 if the member has all rights in all apps, otherwise 0. */
+  is_admin: number;
+  /** Null: not disabled. */
+  disabled_at: number | null;
+  created_at: number;
+  created_by: string;
+  /** Grows with each change of the member or their roles. */
+  version: number;
+  /** The provider's URL and the subject there, for those who sign in by OpenID Connect. */
+  issuer: string | null;
+  subject: string | null;
+}
+
+export interface MemberRoleTable {
+  member: string;
+  app: string;
+  role: string;
 }
 
 /** A ban of a network, or of a policy's key values. */
@@ -139,4 +173,21 @@ export interface AuditTable {
   before: string | null;
   after: string | null;
   bytes: number;
+}
+
+/** A control plane that runs, or has just ended. */
+export interface ControlPlaneTable {
+  id: string;
+  /** Grows with each change of its gateways' records. */
+  version: number;
+  /** By the database's clock. */
+  seen_at: number;
+}
+
+/** A gateway that is connected to a control plane. */
+export interface LiveGatewayTable {
+  control_plane: string;
+  gateway: string;
+  /** As JSON. */
+  record: string;
 }

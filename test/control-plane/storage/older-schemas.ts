@@ -1,6 +1,15 @@
 // Reverts steps of a database's schema, to a database as an older control plane left it.
 
+const undoPeople = `
+  drop table control_planes; drop table live_gateways;
+  drop index revisions_at; alter table revisions drop column source;
+  drop table members; drop table member_roles;
+  drop index tokens_member; alter table tokens drop column member; alter table tokens drop column last_used_at;
+  alter table policies drop column owner;
+`;
+
 const undoBoundsAndAudit = `
+  ${undoPeople}
   drop table usage; drop table audit;
   drop index revisions_app; drop index bans_until; drop index bans_app;
   alter table meta drop column proof_key; alter table apps drop column bounds;

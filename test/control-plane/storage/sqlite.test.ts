@@ -6,8 +6,8 @@ import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Kysely, sql } from "kysely";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { sqliteDialect } from "../../../control-plane/src/storage/sqlite.ts";
-import { DatabaseInUse } from "../../../control-plane/src/storage/sqlite-lock.ts";
+import { sqliteDialect } from "../../../control-plane/src/storage/engines/sqlite.ts";
+import { DatabaseInUse } from "../../../control-plane/src/storage/engines/sqlite-lock.ts";
 import {
   type Answer,
   onePerSecond,

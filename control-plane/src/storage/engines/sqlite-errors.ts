@@ -1,28 +1,9 @@
 // Interprets SQLite's error codes: another process is writing, or the database cannot be written to.
 
 import { statfsSync } from "node:fs";
+import type { DatabaseUnwritable } from "./database-errors.ts";
 
-/** Why the database takes no change. `full`: its disk is full; `unwritable`: any other reason. */
-export type WriteFault = "full" | "unwritable";
-
-/** A change that could not be stored. No part of it was stored. */
-export class DatabaseUnwritable extends Error {
-  readonly fault: WriteFault;
-
-  constructor(fault: WriteFault, cause: unknown) {
-    super(cause instanceof Error ? cause.message : String(cause), { cause });
-    this.name = "DatabaseUnwritable";
-    this.fault = fault;
-  }
-}
-
-/** Another process locked the database for longer than we wait. Nothing was done. */
-export class DatabaseBusy extends Error {
-  constructor(waitedMs: number, cause?: unknown) {
-    super(`another process has locked the database, or earlier changes wait for it, for ${waitedMs} ms`, { cause });
-    this.name = "DatabaseBusy";
-  }
-}
+type WriteFault = DatabaseUnwritable["fault"];
 
 /** From https://sqlite.org/rescode.html: the lowest byte of a code is the kind of error. */
 const kinds = { busy: 5, readOnly: 8, inputOutput: 10, full: 13, cannotOpen: 14 };

@@ -2,13 +2,14 @@
 // already.
 
 import { randomBytes } from "node:crypto";
-import { type Kysely, sql } from "kysely";
-import { policySize } from "../bounds/policy-size.ts";
-import { resolveTemplates, type Templates } from "../templates/resolve-templates.ts";
-import { banBytes, banFrom } from "./bans.ts";
-import { bytesOfEntry } from "./history-retention.ts";
-import type { Tables, UsageTable } from "./tables.ts";
-import { emptyRow } from "./usage.ts";
+import { type CreateTableBuilder, type Kysely, sql } from "kysely";
+import { policySize } from "../../bounds/policy-size.ts";
+import { resolveTemplates, type Templates } from "../../templates/resolve-templates.ts";
+import { banBytes, banFrom } from "../bans.ts";
+import { bytesOfEntry } from "../history-retention.ts";
+import type { Tables, UsageTable } from "../tables.ts";
+import { emptyRow } from "../usage.ts";
+import { Schema } from "./columns.ts";
 
 const pageSize = 500;
 const sums = [
@@ -31,7 +32,10 @@ export async function addBoundsAndAudit(database: Kysely<Tables>): Promise<void>
   await database
     .updateTable("meta")
     .set({ proof_key: randomBytes(32).toString("hex") })
+    .where("proof_key", "is", null)
     .execute();
+  // Sums of an earlier run of this migration that did not end.
+  await database.deleteFrom("usage").execute();
   const rows = new Map<string, UsageTable>();
   const rowOf = (app: string): UsageTable => {
     const row = rows.get(app) ?? emptyRow(app);
@@ -56,7 +60,9 @@ export async function addBoundsAndAudit(database: Kysely<Tables>): Promise<void>
     .select((row) => [
       "app",
       row.fn.countAll<number>().as("entries"),
-      sql<number>`sum(coalesce(length(before), 0) + coalesce(length(after), 0))`.as("bytes"),
+      sql<number>`sum(coalesce(length(${sql.ref("before")}), 0) + coalesce(length(${sql.ref("after")}), 0))`.as(
+        "bytes",
+      ),
     ])
     .groupBy("app")
     .execute();
@@ -68,42 +74,39 @@ export async function addBoundsAndAudit(database: Kysely<Tables>): Promise<void>
   for (const row of rows.values()) await database.insertInto("usage").values(row).execute();
 }
 
-async function changeTables({ schema }: Kysely<Tables>): Promise<void> {
-  await schema
-    .createTable("usage")
-    .addColumn("app", "varchar(63)", (column) => column.primaryKey())
-    .$call((table) => sums.reduce((made, name) => made.addColumn(name, "bigint", (column) => column.notNull()), table))
-    .execute();
-  await schema
-    .createTable("audit")
-    .addColumn("id", "varchar(36)", (column) => column.primaryKey())
-    .addColumn("at", "bigint", (column) => column.notNull())
-    .addColumn("who", "varchar(255)", (column) => column.notNull())
-    .addColumn("source", "varchar(64)")
-    .addColumn("action", "varchar(63)", (column) => column.notNull())
-    .addColumn("app", "varchar(63)", (column) => column.notNull())
-    .addColumn("subject", "text")
-    .addColumn("before", "text")
-    .addColumn("after", "text")
-    .addColumn("bytes", "bigint", (column) => column.notNull())
-    .execute();
-  await schema.createIndex("audit_app").on("audit").columns(["app", "action", "id"]).execute();
-  await schema.createIndex("audit_at").on("audit").column("at").execute();
-  await schema.createIndex("revisions_app").on("revisions").columns(["app", "number"]).execute();
-  await schema.createIndex("bans_until").on("bans").column("until_at").execute();
-  await schema.createIndex("bans_app").on("bans").columns(["app", "policy"]).execute();
-  await schema.alterTable("meta").addColumn("proof_key", "varchar(64)").execute();
-  await schema.alterTable("apps").addColumn("bounds", "text").execute();
+async function changeTables(database: Kysely<Tables>): Promise<void> {
+  const schema = new Schema(database);
+  const { longText } = schema;
+  await schema.createTable("usage", (table) =>
+    sums.reduce(
+      (made, name) => made.addColumn(name, "bigint", (column) => column.notNull()),
+      table.addColumn("app", schema.name(63), (column) => column.primaryKey()) as CreateTableBuilder<string, string>,
+    ),
+  );
+  await schema.createTable("audit", (table) =>
+    table
+      .addColumn("id", schema.name(36), (column) => column.primaryKey())
+      .addColumn("at", "bigint", (column) => column.notNull())
+      .addColumn("who", "varchar(255)", (column) => column.notNull())
+      .addColumn("source", "varchar(64)")
+      .addColumn("action", "varchar(63)", (column) => column.notNull())
+      .addColumn("app", schema.name(63), (column) => column.notNull())
+      .addColumn("subject", longText)
+      .addColumn("before", longText)
+      .addColumn("after", longText)
+      .addColumn("bytes", "bigint", (column) => column.notNull()),
+  );
+  await schema.createIndex("audit", "audit_app", ["app", "action", "id"]);
+  await schema.createIndex("audit", "audit_at", ["at"]);
+  await schema.createIndex("revisions", "revisions_app", ["app", "number"]);
+  await schema.createIndex("bans", "bans_until", ["until_at"]);
+  await schema.createIndex("bans", schema.indexBesideKey("bans_app"), ["app", "policy"]);
+  await schema.addColumn("meta", "proof_key", "varchar(64)");
+  await schema.addColumn("apps", "bounds", longText);
   for (const name of ["bytes", "steps"]) {
-    await schema
-      .alterTable("policies")
-      .addColumn(name, "bigint", (column) => column.notNull().defaultTo(0))
-      .execute();
+    await schema.addColumn("policies", name, "bigint", (column) => column.notNull().defaultTo(0));
   }
-  await schema
-    .alterTable("bans")
-    .addColumn("bytes", "bigint", (column) => column.notNull().defaultTo(0))
-    .execute();
+  await schema.addColumn("bans", "bytes", "bigint", (column) => column.notNull().defaultTo(0));
 }
 
 async function countPolicies(database: Kysely<Tables>, rowOf: (app: string) => UsageTable): Promise<void> {

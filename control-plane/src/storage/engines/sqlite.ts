@@ -17,7 +17,8 @@ import {
   SqliteQueryCompiler,
   type TransactionSettings,
 } from "kysely";
-import { DatabaseBusy, DatabaseUnwritable, isBusy, isDiskFull, writeFaultOf } from "./sqlite-errors.ts";
+import { DatabaseBusy, DatabaseUnwritable } from "./database-errors.ts";
+import { isBusy, isDiskFull, writeFaultOf } from "./sqlite-errors.ts";
 import { type OpenedFile, openAlone, openTogether, requireSqliteFile } from "./sqlite-file.ts";
 import { type FileLock, lockSqliteFile } from "./sqlite-lock.ts";
 import { StorageHealth } from "./storage-health.ts";

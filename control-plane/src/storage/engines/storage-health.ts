@@ -1,9 +1,9 @@
 // Records whether the database takes changes, as learned from the changes that are made. While it takes none, its owner
 // tries to write again and again, and so notices when there is room again.
 
-import type { WriteFault } from "./sqlite-errors.ts";
+import type { DatabaseFault } from "./database-errors.ts";
 
-export type StorageState = "ok" | WriteFault;
+export type StorageState = "ok" | DatabaseFault;
 
 export class StorageHealth {
   #state: StorageState = "ok";
@@ -21,11 +21,16 @@ export class StorageHealth {
 
   #error: unknown;
 
-  failed(fault: WriteFault, error: unknown): void {
+  failed(fault: DatabaseFault, error: unknown): void {
     if (this.#state === fault) return;
     this.#state = fault;
     this.#error = error;
     this.#onChange(fault, error);
+  }
+
+  /** The server of the database answers again. Whether it stores changes is another question. */
+  answered(): void {
+    if (this.#state === "unreachable") this.worked();
   }
 
   worked(): void {

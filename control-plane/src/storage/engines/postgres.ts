@@ -1,0 +1,101 @@
+// PostgreSQL by the package pg.
+
+import { readFileSync } from "node:fs";
+import { type Dialect, PostgresDialect, type PostgresPool, type PostgresPoolClient } from "kysely";
+import { DatabaseError, Pool, type PoolClient } from "pg";
+import type { DatabaseFault } from "./database-errors.ts";
+import type { ServerConfiguration } from "./database-url.ts";
+import { isNetworkError } from "./network-errors.ts";
+import { type ServerTimes, serverDialect } from "./server-dialect.ts";
+import type { StorageHealth } from "./storage-health.ts";
+
+export function postgresDialect(
+  configuration: ServerConfiguration,
+  times: ServerTimes,
+  health: StorageHealth,
+): Dialect {
+  return serverDialect(new PostgresDialect({ pool: async () => poolOf(configuration, times) }), faultOf, times, health);
+}
+
+function poolOf(configuration: ServerConfiguration, { connectMs, statementMs, lockMs }: ServerTimes): PostgresPool {
+  const { host, port, user, password, database, tls, connections } = configuration;
+  const ca = tls?.caFile === undefined ? {} : { ca: readFileSync(tls.caFile) };
+  const pool = new Pool({
+    host,
+    port,
+    user,
+    password,
+    database,
+    max: connections,
+    ssl: tls === undefined ? false : { rejectUnauthorized: tls.verify, ...ca },
+    connectionTimeoutMillis: connectMs,
+    // The server cancels first. Our own limit is for a server that does not answer at all.
+    query_timeout: statementMs * 2,
+    options: `-c statement_timeout=${statementMs} -c lock_timeout=${lockMs} -c idle_in_transaction_session_timeout=${statementMs * 3}`,
+    application_name: "sluice",
+    keepAlive: true,
+    idleTimeoutMillis: 30_000,
+  });
+  // A connection that breaks while nobody uses it leaves the pool by itself.
+  pool.on("error", () => {});
+  return {
+    connect: async () => guarded(await pool.connect()),
+    end: () => pool.end(),
+  };
+}
+
+/** Gives a connection that failed back to nobody: its next user would get the reply of this one. */
+function guarded(client: PoolClient): PostgresPoolClient {
+  let broken = false;
+  // Without a listener, an error between two statements would end the process.
+  const note = () => {
+    broken = true;
+  };
+  client.on("error", note);
+  return {
+    query: async (text: string, values: unknown[]) => {
+      try {
+        return await client.query(text, values);
+      } catch (error) {
+        if (faultOf(error) === "unreachable") broken = true;
+        throw error;
+      }
+    },
+    release: () => {
+      client.off("error", note);
+      client.release(broken);
+    },
+  } as unknown as PostgresPoolClient;
+}
+
+/** From https://www.postgresql.org/docs/current/errcodes-appendix.html. */
+const faults: Readonly<Record<string, DatabaseFault | "busy">> = {
+  "40001": "busy", // serialization_failure
+  "40P01": "busy", // deadlock_detected
+  "55P03": "busy", // lock_not_available
+  "57014": "busy", // query_canceled
+  "53100": "full", // disk_full
+  "25006": "unwritable", // read_only_sql_transaction
+  "58030": "unwritable", // io_error
+  "53300": "unreachable", // too_many_connections
+  "57P01": "unreachable", // admin_shutdown
+  "57P02": "unreachable", // crash_shutdown
+  "57P03": "unreachable", // cannot_connect_now
+};
+
+export function faultOf(error: unknown): DatabaseFault | "busy" | undefined {
+  if (error instanceof DatabaseError && error.code !== undefined) {
+    return faults[error.code] ?? (error.code.startsWith("08") ? "unreachable" : undefined);
+  }
+  return isNetworkError(error) || isOfDriver(error) ? "unreachable" : undefined;
+}
+
+/** The driver reports these without a code. */
+function isOfDriver(error: unknown): boolean {
+  return (
+    error instanceof Error &&
+    /^(Connection terminated|timeout exceeded when trying to connect|Query read timeout|Client has encountered a connection error)/.test(
+      error.message,
+    )
+  );
+}

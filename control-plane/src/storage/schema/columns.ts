@@ -1,0 +1,94 @@
+// Column types and steps of the schema that differ between databases.
+//
+// MySQL commits each change of the schema by itself. If the process dies within a migration, the next start runs that migration
+// again: so each step does nothing if it was done before.
+
+import {
+  type ColumnDefinitionBuilder,
+  type CreateTableBuilder,
+  type Kysely,
+  MysqlAdapter,
+  PostgresAdapter,
+  type RawBuilder,
+  sql,
+} from "kysely";
+import type { Tables } from "../tables.ts";
+
+type Column = (column: ColumnDefinitionBuilder) => ColumnDefinitionBuilder;
+type TextType = "text" | RawBuilder<unknown>;
+
+export class Schema {
+  readonly #database: Kysely<Tables>;
+  readonly #isMysql: boolean;
+  readonly #isPostgres: boolean;
+
+  constructor(database: Kysely<Tables>) {
+    this.#database = database;
+    const { adapter } = database.getExecutor();
+    this.#isMysql = adapter instanceof MysqlAdapter;
+    this.#isPostgres = adapter instanceof PostgresAdapter;
+  }
+
+  /** The type of a text of any length. MySQL's own `text` ends at 65,535 bytes. */
+  get longText(): TextType {
+    return this.#isMysql ? sql`longtext` : "text";
+  }
+
+  /**
+   * The type of a short text by which rows are found and sorted: by its bytes, as SQLite does, whatever the database's language
+   * is.
+   */
+  name(length: number): RawBuilder<unknown> {
+    return this.#isPostgres ? sql`varchar(${sql.lit(length)}) collate "C"` : sql`varchar(${sql.lit(length)})`;
+  }
+
+  /** MySQL gives the index of a foreign key the name of the key: an index whose name is the same has another one there. */
+  indexBesideKey(name: string): string {
+    return this.#isMysql ? `${name}_index` : name;
+  }
+
+  async createTable(
+    name: keyof Tables,
+    build: (table: CreateTableBuilder<string, never>) => CreateTableBuilder<string, string>,
+  ): Promise<void> {
+    let table = this.#database.schema.createTable(name).ifNotExists();
+    if (this.#isMysql) table = table.modifyEnd(sql`engine = InnoDB default charset = utf8mb4 collate = utf8mb4_bin`);
+    await build(table as CreateTableBuilder<string, never>).execute();
+  }
+
+  async addColumn(
+    table: keyof Tables,
+    name: string,
+    type: "bigint" | `varchar(${number})` | TextType,
+    build: Column = same,
+  ): Promise<void> {
+    if (this.#isMysql && (await this.#hasColumn(table, name))) return;
+    await this.#database.schema.alterTable(table).addColumn(name, type, build).execute();
+  }
+
+  async createIndex(table: keyof Tables, name: string, columns: readonly string[], unique = false): Promise<void> {
+    if (this.#isMysql && (await this.#hasIndex(table, name))) return;
+    let index = this.#database.schema
+      .createIndex(name)
+      .on(table)
+      .columns([...columns]);
+    if (!this.#isMysql) index = index.ifNotExists();
+    await (unique ? index.unique() : index).execute();
+  }
+
+  async #hasColumn(table: string, name: string): Promise<boolean> {
+    const tables = await this.#database.introspection.getTables();
+    return tables.some((known) => known.name === table && known.columns.some((column) => column.name === name));
+  }
+
+  async #hasIndex(table: string, name: string): Promise<boolean> {
+    const { rows } = await sql`
+      select 1 from information_schema.statistics
+      where table_schema = database() and table_name = ${table} and index_name = ${name}`.execute(this.#database);
+    return rows.length > 0;
+  }
+}
+
+function same(column: ColumnDefinitionBuilder): ColumnDefinitionBuilder {
+  return column;
+}

@@ -1,0 +1,140 @@
+// Control planes and database servers that are killed while changes are made: what was acknowledged is stored, nothing is stored by
+// half, and everything starts again by itself.
+
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { adminToken, perSecond, send, temporaryDir } from "../../fixtures/servers/control-plane-under-test.ts";
+import { MariadbServer } from "../../fixtures/servers/mariadb-server.ts";
+import { PostgresServer } from "../../fixtures/servers/postgres-server.ts";
+import { ServedProcess } from "./served-process.ts";
+
+const writes = Number(process.env["SLUICE_CRASH_WRITES"] ?? 300);
+const kills = 6;
+const names = ["a", "b", "c"];
+
+interface Written {
+  /** The last quota that was answered with success. */
+  acknowledged: number;
+  /** The last quota that was sent. */
+  sent: number;
+}
+
+/** Puts policies with growing quotas. A request without an answer may have been stored or not. */
+class Writer {
+  readonly policies = new Map<string, Written>(names.map((name) => [name, { acknowledged: 0, sent: 0 }]));
+  unanswered = 0;
+  #count = 0;
+
+  get isDone(): boolean {
+    return this.#count >= writes;
+  }
+
+  async write(url: string): Promise<boolean> {
+    const name = names[this.#count % names.length] as string;
+    const written = this.policies.get(name) as Written;
+    this.#count += 1;
+    written.sent += 1;
+    const quota = written.sent;
+    try {
+      const path = `/apps/default/policies/${name}`;
+      const { status, body } = await send(url, "PUT", path, { token: adminToken, body: perSecond(quota) });
+      if (status >= 500) {
+        expect(["database-unreachable", "database-busy", "internal"]).toContain(body.code);
+        this.unanswered += 1;
+        return false;
+      }
+      expect(status).toBeLessThan(300);
+      written.acknowledged = quota;
+      return true;
+    } catch (error) {
+      if ((error as Error).name === "AssertionError") throw error;
+      this.unanswered += 1;
+      return false;
+    }
+  }
+}
+
+/** What is stored is what was acknowledged or sent later, revisions have no gaps, and the sums are those of what is stored. */
+async function verify(url: string, { policies }: Writer): Promise<void> {
+  const read = async (path: string) => (await send(url, "GET", path, { token: adminToken })).body;
+  for (const [name, { acknowledged, sent }] of policies) {
+    const { limits } = await read(`/apps/default/policies/${name}`);
+    expect([name, limits[0].quota >= acknowledged && limits[0].quota <= sent]).toEqual([name, true]);
+  }
+  const numbers: number[] = [];
+  for (let before = ""; ; ) {
+    const { revisions, next } = await read(`/revisions?limit=1000${before}`);
+    numbers.push(...revisions.map(({ n }: { n: number }) => n));
+    if (next === undefined) break;
+    before = `&before=${next}`;
+  }
+  expect(numbers).toEqual(Array.from({ length: numbers.length }, (_, i) => numbers.length - i));
+  const { used } = await read("/apps/default");
+  const stored = (await read("/apps/default/policies")).policies.map(({ document }: { document: unknown }) => document);
+  const bytes = stored.reduce((sum: number, one: unknown) => sum + Buffer.byteLength(JSON.stringify(one)), 0);
+  expect(used).toMatchObject({ policies: names.length, bytes });
+}
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+describe.each(["SQLite", "MariaDB", "PostgreSQL"] as const)("with %s", (kind) => {
+  let server: MariadbServer | PostgresServer | undefined;
+  beforeAll(async () => {
+    if (kind === "MariaDB") server = await MariadbServer.start();
+    if (kind === "PostgreSQL") server = await PostgresServer.start();
+  });
+  afterAll(() => server?.remove());
+
+  async function place(): Promise<Record<string, string>> {
+    const SLUICE_DATA_DIR = await temporaryDir();
+    return server === undefined
+      ? { SLUICE_DATA_DIR }
+      : { SLUICE_DATA_DIR, SLUICE_DATABASE_URL: await server.createDatabase() };
+  }
+
+  it(`a control plane that is killed ${kills} times during ${writes} writes loses nothing`, async () => {
+    const where = await place();
+    const writer = new Writer();
+    let running = await ServedProcess.start(where);
+    for (let killed = 0; !writer.isDone; ) {
+      const worker = (async () => {
+        while (!writer.isDone && (await writer.write(running.url)));
+      })();
+      if (killed < kills) {
+        await Promise.race([worker, pause(50 + Math.random() * 400)]);
+        await running.stop("SIGKILL");
+        await worker;
+        killed += 1;
+        running = await ServedProcess.start(where);
+      } else {
+        await worker;
+      }
+    }
+    await verify(running.url, writer);
+  }, 300_000);
+
+  it.skipIf(kind === "SQLite")(
+    `a database server that is killed ${kills} times during ${writes} writes loses nothing, and the control plane goes on`,
+    async () => {
+      const where = await place();
+      const writer = new Writer();
+      const running = await ServedProcess.start(where);
+      let stopped = false;
+      const killer = (async () => {
+        for (let killed = 0; killed < kills && !stopped; killed++) {
+          await pause(100 + Math.random() * 600);
+          await server?.stop("SIGKILL");
+          await server?.start();
+        }
+      })();
+      while (!writer.isDone) if (!(await writer.write(running.url))) await pause(20);
+      stopped = true;
+      await killer;
+      // The last writes may have failed while the server was away.
+      while (!(await writer.write(running.url))) await pause(50);
+      for (const name of names) if (writer.policies.get(name)?.acknowledged === 0) await writer.write(running.url);
+      await verify(running.url, writer);
+      expect(writer.unanswered).toBeGreaterThan(0);
+    },
+    300_000,
+  );
+});
