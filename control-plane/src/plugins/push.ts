@@ -8,6 +8,7 @@ import { AppliedWaits } from "../push/applied-waits.ts";
 import { CounterOrders } from "../push/counter-orders.ts";
 import { Fleet } from "../push/fleet.ts";
 import { GatewayLog } from "../push/gateway-log.ts";
+import { Peers } from "../push/peers.ts";
 import { Publisher } from "../push/publisher.ts";
 import { announceFleet, type PushTimes, runPushSession } from "../push/push-session.ts";
 import { renewEpoch } from "../storage/epoch.ts";
@@ -25,8 +26,15 @@ declare module "fastify" {
 
 export const pushUrl = "/api/v1/push";
 
-export default fp<{ now: () => number; times: PushTimes }>(
-  async (app, { now, times }) => {
+/** `isShared`: other control planes may use the same database. */
+interface PushOptions {
+  readonly now: () => number;
+  readonly times: PushTimes;
+  readonly isShared: boolean;
+}
+
+export default fp<PushOptions>(
+  async (app, { now, times, isShared }) => {
     const fleet = new Fleet(now);
     const publisher = await Publisher.start({
       fleet,
@@ -49,6 +57,13 @@ export default fp<{ now: () => number; times: PushTimes }>(
     app.decorate("counterOrders", counterOrders);
     app.decorate("appliedWaits", new AppliedWaits(fleet, () => publisher.current));
     announceFleet(fleet);
+    const peers = new Peers({
+      database: app.database,
+      fleet,
+      publisher,
+      onError: (error) => app.log.error({ err: error }, "cannot exchange with other control planes; trying again"),
+    });
+    if (isShared) peers.start();
     const gatewayLog = new GatewayLog(app.log, now);
 
     app.addHook("preClose", async () => {
@@ -100,7 +115,10 @@ export default fp<{ now: () => number; times: PushTimes }>(
       () => publisher.current.bytes.length,
     );
     addAlarmGauge(app.metrics, () => alarmsOf(fleet.list(), publisher.current, now()));
-    app.addHook("onClose", () => publisher.stop());
+    app.addHook("onClose", async () => {
+      await publisher.stop();
+      if (isShared) await peers.stop();
+    });
   },
   { name: "push", dependencies: ["database", "websockets", "authentication", "metrics"] },
 );

@@ -76,6 +76,8 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
   readonly #members = new Map<string, Member>();
   /** Ids of the members that disconnected, in the order in which they left. */
   readonly #departed = new Set<string>();
+  /** Gateways that are connected to other control planes of the same database, by id. */
+  #elsewhere = new Map<string, Gateway>();
   readonly #now: () => number;
 
   constructor(now: () => number) {
@@ -166,10 +168,40 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
     }
   }
 
-  /** Connected gateways, and those that left less than an hour ago. */
+  /** Replaces what is known of gateways that are connected to other control planes. */
+  setElsewhere(gateways: readonly Gateway[]): void {
+    this.#elsewhere = new Map(gateways.map((gateway) => [gateway.id, gateway]));
+    this.emit("members");
+    this.emit("progress");
+  }
+
+  /** Connected gateways, here or elsewhere, and those that left less than an hour ago. */
   list(): Gateway[] {
     this.#forget();
-    return [...this.#members.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
+    const all = new Map<string, Gateway>(this.#elsewhere);
+    for (const member of this.#members.values()) {
+      if (member.link !== undefined || !all.has(member.id)) all.set(member.id, member);
+    }
+    return [...all.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
+  }
+
+  /** Returns the gateways that are connected to this control plane, without what only this process can use. */
+  connectedHere(): Gateway[] {
+    return [...this.#members.values()]
+      .filter(({ link }) => link !== undefined)
+      .map(({ link, sent, ...gateway }) => gateway);
+  }
+
+  /** Returns the ids of the connected gateways, here or elsewhere. */
+  connectedIds(): string[] {
+    return this.#connected()
+      .map(({ id }) => id)
+      .sort();
+  }
+
+  /** The number of connected gateways, here or elsewhere. */
+  get connectedCount(): number {
+    return this.#connected().length;
   }
 
   /** Returns the number of gateways that are connected or still remembered. */
@@ -197,8 +229,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
     let acked = 0;
     let refused = 0;
     const refusals: Refused[] = [];
-    for (const member of this.#members.values()) {
-      if (member.link === undefined) continue;
+    for (const member of this.#connected()) {
       gateways += 1;
       if (member.refused?.epoch === newest.epoch && member.refused.revision >= revision) {
         refused += 1;
@@ -216,14 +247,22 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
    */
   settled(newest: Position): number {
     let settled = Number.POSITIVE_INFINITY;
-    for (const { link, epoch, revision, refused } of this.#members.values()) {
-      if (link === undefined) continue;
+    for (const { epoch, revision, refused } of this.#connected()) {
       const isHeld = epoch === newest.epoch && revision <= newest.revision;
       const held = isHeld ? revision : Number.NEGATIVE_INFINITY;
       const validated = refused?.epoch === newest.epoch ? refused.revision : Number.NEGATIVE_INFINITY;
       settled = Math.min(settled, Math.max(held, validated));
     }
     return settled;
+  }
+
+  /** A gateway that has just changed its control plane may be connected to both: it counts once, as it is here. */
+  #connected(): Gateway[] {
+    const connected: Gateway[] = [...this.#members.values()].filter(({ link }) => link !== undefined);
+    for (const gateway of this.#elsewhere.values()) {
+      if (this.#members.get(gateway.id)?.link === undefined) connected.push(gateway);
+    }
+    return connected;
   }
 
   /** Records that a gateway reported on a snapshot: the last one that it was sent, or an earlier one. */

@@ -72,6 +72,12 @@ export class Publisher {
     return this.#round;
   }
 
+  /** Reads the state if another control plane has changed it. @throws when the database cannot be read */
+  async publishIfBehind(): Promise<void> {
+    const { epoch, revision } = await this.#dependencies.readHead();
+    if (epoch !== this.#current.epoch || revision !== this.#current.revision) await this.publish();
+  }
+
   /** Waits for the current round, so that the database can be closed afterwards. */
   async stop(): Promise<void> {
     this.#stopped = true;

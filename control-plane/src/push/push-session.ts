@@ -98,12 +98,13 @@ export function announceFleet(fleet: Fleet): void {
   const reportedLinks = new WeakSet<GatewayLink>();
   fleet.on("members", () => {
     const links = fleet.links();
-    const changed = links.length !== reported;
-    reported = links.length;
+    const gateways = fleet.connectedCount;
+    const changed = gateways !== reported;
+    reported = gateways;
     for (const link of links) {
       if (!changed && reportedLinks.has(link)) continue;
       reportedLinks.add(link);
-      link.send({ type: "fleet", gateways: links.length });
+      link.send({ type: "fleet", gateways });
     }
   });
 }

@@ -2,23 +2,34 @@
 
 import type { Problem } from "@sluice/limiter/document/validate.ts";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { showChange } from "../history/diff.ts";
 import { callerOf } from "../plugins/authentication.ts";
 import type { Applied } from "../push/fleet.ts";
 import { parseWait } from "../schemas/parameters.ts";
-import type { Origin } from "../storage/change.ts";
+import type { DryRun, Origin } from "../storage/change.ts";
+import { changesOfEntry } from "../storage/history.ts";
 
 export interface ChangeAnswer {
   revision: number;
+  dryRun?: true;
+  /** With a dry run: what would change, and which gateways would get it. */
+  changes?: ReturnType<typeof showChange>[];
+  gateways?: string[];
   applied?: Omit<Applied, "refusals"> & {
     refusals?: { gateway: string; revision: number; errors: readonly Problem[] }[];
   };
 }
 
+/** Where a dry run notes what would change. */
+const dryRuns = new WeakMap<FastifyRequest, DryRun>();
+
 export function originOf(request: FastifyRequest): Origin {
-  const { name, app } = callerOf(request);
-  // An app's admin chooses the names of its tokens. The prefix keeps such a token from looking like one of another app, or
-  // of all apps.
-  return { who: app === undefined ? name : `${app}/${name}`, atMs: request.server.now(), from: request.ip };
+  const origin = { who: callerOf(request).who, atMs: request.server.now(), from: request.ip };
+  const { dryRun } = request.query as { dryRun?: boolean };
+  if (dryRun !== true) return origin;
+  const entries: DryRun = { entries: [] };
+  dryRuns.set(request, entries);
+  return { ...origin, dryRun: entries };
 }
 
 /**
@@ -36,15 +47,23 @@ export async function announceChange(
   revision: number,
   wait: string | undefined,
 ): Promise<ChangeAnswer> {
+  const dryRun = dryRuns.get(reply.request);
+  if (dryRun !== undefined) {
+    reply.code(200).removeHeader("etag");
+    const gateways = app.fleet.connectedIds();
+    return { revision, dryRun: true, changes: dryRun.entries.flatMap(changesOfEntry).map(showChange), gateways };
+  }
   void app.publisher.publish();
   const waitMs = wait === undefined ? undefined : parseWait(wait);
   if (waitMs === undefined) return { revision };
   const gone = new AbortController();
   reply.raw.once("close", () => gone.abort());
-  const applied = await app.appliedWaits.wait(revision, waitMs, callerOf(reply.request), gone.signal);
+  const { id, member, roles } = callerOf(reply.request);
+  const asker = { tokenId: id, app: roles.size === 1 ? [...roles.keys()][0] : member };
+  const applied = await app.appliedWaits.wait(revision, waitMs, asker, gone.signal);
   const { refusals, ...counts } = applied;
   if (refusals === undefined) return { revision, applied: counts };
-  const seesAll = callerOf(reply.request).app === undefined;
+  const seesAll = callerOf(reply.request).isAdmin;
   const reported = refusals.map(({ problems, ...one }) => ({ ...one, errors: problemsFor(problems, seesAll) }));
   return { revision, applied: { ...counts, refusals: reported } };
 }

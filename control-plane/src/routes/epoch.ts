@@ -1,7 +1,7 @@
 // /api/v1/epoch: begins a new history, for gateways that hold revisions which this database never had or has lost.
 
 import type { FastifyInstance } from "fastify";
-import { querySchema, waitParameter } from "../schemas/parameters.ts";
+import { changeParameters, querySchema } from "../schemas/parameters.ts";
 import { answers } from "../schemas/responses.ts";
 import { beginEpoch } from "../storage/epoch.ts";
 import { announceChange, originOf } from "./applied.ts";
@@ -13,10 +13,10 @@ export default async function epochRoutes(app: FastifyInstance): Promise<void> {
       schema: {
         tags: ["revisions"],
         summary:
-          "Begin a new epoch: every gateway loads the snapshot again, whatever its revision (requires a token for all apps)",
+          "Begin a new epoch: every gateway loads the snapshot again, whatever its revision (requires the role admin)",
         description:
           "For a database that was restored from a backup from before gateways got proofs. In all other cases the control plane notices the restore by itself. The stored documents do not change.",
-        querystring: querySchema({ wait: waitParameter }),
+        querystring: querySchema(changeParameters),
         response: answers({ 200: "Change" }),
       },
     },

@@ -23,9 +23,9 @@ export default async function gatewayRoutes(app: FastifyInstance): Promise<void>
     },
     async (request) => {
       const { current } = app.publisher;
-      const seesAll = callerOf(request).app === undefined;
+      const seesAll = callerOf(request).isAdmin;
       const redis = redisSeenHere(app, seesAll);
-      const connected = app.fleet.links().length;
+      const connected = app.fleet.connectedCount;
       return {
         revision: current.revision,
         connected,

@@ -95,7 +95,7 @@ describe("a database that was restored from a backup made before there were proo
     const gateway = await connectGateway(running, "g1", { epoch, revision: 2 });
     await gateway.next("fleet");
     expect((await running.call("GET", "readyz")).body.alarms).toEqual([{ alarm: "revision-unknown", gateways: 1 }]);
-    const { token } = (await running.call("POST", "/tokens", { body: { name: "x", app: "default", role: "admin" } }))
+    const { token } = (await running.call("POST", "/tokens", { body: { name: "x", app: "default", role: "owner" } }))
       .body;
     expect((await running.call("POST", "/epoch", { token })).status).toBe(403);
     const begun = running.call("POST", "/epoch?wait=5s");

@@ -49,7 +49,7 @@ describe("the push socket", () => {
     expect(lines).toMatchObject([
       { level: 40, msg, address: "127.0.0.1", reason: "The token is unknown." },
       { level: 40, msg, address: "127.0.0.1", reason: "No bearer token came with the request." },
-      { level: 40, msg, address: "127.0.0.1", reason: "The token has the role admin: this needs a gateway's." },
+      { level: 40, msg, address: "127.0.0.1", reason: "This needs a gateway's token." },
       { level: 40, msg, address: "127.0.0.1", reason: "The token is unknown.", timesSince: 2 },
     ]);
     expect(JSON.stringify(lines)).not.toMatch(`${adminToken}|guess`);

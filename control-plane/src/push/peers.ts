@@ -1,0 +1,126 @@
+// Keeps the fleet informed about gateways that are connected to other control planes of the same database, and others about
+// ours. It also notices what other control planes have changed.
+
+import { randomUUID } from "node:crypto";
+import { announce, forgetGonePeers, readPeers, readRecords, withdraw } from "../storage/peers.ts";
+import type { Database } from "../storage/tables.ts";
+import type { Fleet, Gateway } from "./fleet.ts";
+import type { Publisher } from "./publisher.ts";
+
+/** A change elsewhere is pushed here within this time. */
+const roundMs = 250;
+/** Even if nothing has changed. */
+const announceEveryMs = 1_000;
+/** Counters change all the time: they are told this often. */
+const countersEveryMs = 5_000;
+const forgetEveryMs = 60_000;
+
+export interface PeersDependencies {
+  readonly database: Database;
+  readonly fleet: Fleet;
+  readonly publisher: Publisher;
+  onError(error: unknown): void;
+}
+
+export class Peers {
+  readonly #dependencies: PeersDependencies;
+  readonly #id = randomUUID();
+  #version = 0;
+  /** What was last announced, by gateway. */
+  #told = new Map<string, string>();
+  #toldAtMs = Number.NEGATIVE_INFINITY;
+  #countersAtMs = Number.NEGATIVE_INFINITY;
+  #forgotAtMs = performance.now();
+  #known = new Map<string, { version: number; gateways: readonly Gateway[] }>();
+  #timer: NodeJS.Timeout | undefined;
+  #round: Promise<void> | undefined;
+  #stopped = false;
+  #failing = false;
+
+  constructor(dependencies: PeersDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  start(): void {
+    this.#timer = setTimeout(() => {
+      this.#round = this.#runRound().finally(() => {
+        this.#round = undefined;
+        if (!this.#stopped) this.start();
+      });
+    }, roundMs);
+    this.#timer.unref();
+  }
+
+  /** Withdraws what was announced, so that nobody counts our gateways any more. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    await this.#round;
+    await withdraw(this.#dependencies.database, this.#id).catch(() => undefined);
+  }
+
+  async #runRound(): Promise<void> {
+    const { database, publisher, onError } = this.#dependencies;
+    try {
+      await publisher.publishIfBehind();
+      await this.#announce();
+      await this.#read();
+      if (performance.now() - this.#forgotAtMs > forgetEveryMs) {
+        this.#forgotAtMs = performance.now();
+        await forgetGonePeers(database);
+      }
+      this.#failing = false;
+    } catch (error) {
+      if (!this.#failing) onError(error);
+      this.#failing = true;
+    }
+  }
+
+  async #announce(): Promise<void> {
+    const nowMs = performance.now();
+    const withCounters = nowMs - this.#countersAtMs > countersEveryMs;
+    const records = new Map(this.#dependencies.fleet.connectedHere().map((gateway) => [gateway.id, gateway] as const));
+    const changed: { gateway: string; record: string }[] = [];
+    for (const [gateway, state] of records) {
+      const { counters, ...rest } = state;
+      const before = this.#told.get(gateway);
+      const essence = JSON.stringify(rest);
+      if (before === essence && !withCounters) continue;
+      this.#told.set(gateway, essence);
+      changed.push({ gateway, record: JSON.stringify(state) });
+    }
+    const left = [...this.#told.keys()].filter((gateway) => !records.has(gateway));
+    if (changed.length === 0 && left.length === 0 && nowMs - this.#toldAtMs < announceEveryMs) return;
+    if (changed.length > 0 || left.length > 0) this.#version += 1;
+    try {
+      await announce(this.#dependencies.database, { id: this.#id, version: this.#version }, changed, left);
+    } catch (error) {
+      // Everything is told again.
+      this.#told.clear();
+      throw error;
+    }
+    for (const gateway of left) this.#told.delete(gateway);
+    this.#toldAtMs = nowMs;
+    if (withCounters) this.#countersAtMs = nowMs;
+  }
+
+  async #read(): Promise<void> {
+    const { database, fleet } = this.#dependencies;
+    const peers = await readPeers(database, this.#id);
+    const known = new Map<string, { version: number; gateways: readonly Gateway[] }>();
+    let changed = peers.length !== this.#known.size;
+    for (const { id, version } of peers) {
+      const before = this.#known.get(id);
+      if (before?.version === version) {
+        known.set(id, before);
+        continue;
+      }
+      const records = await readRecords(database, id);
+      known.set(id, { version, gateways: records.map(({ record }) => JSON.parse(record) as Gateway) });
+      changed = true;
+    }
+    if (!changed) return;
+    this.#known = known;
+    fleet.setElsewhere([...known.values()].flatMap(({ gateways }) => gateways));
+  }
+}
