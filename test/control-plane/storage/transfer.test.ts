@@ -1,0 +1,120 @@
+// Everything that is stored moves to another database, of another kind too.
+
+import { mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { readConfiguration } from "../../../control-plane/src/configuration.ts";
+import { runTransfer } from "../../../control-plane/src/transfer-command.ts";
+import {
+  onePerSecond,
+  type Running,
+  startControlPlane,
+  temporaryDir,
+} from "../../fixtures/servers/control-plane-under-test.ts";
+import { MariadbServer } from "../../fixtures/servers/mariadb-server.ts";
+import { PostgresServer } from "../../fixtures/servers/postgres-server.ts";
+
+let mariadb: MariadbServer;
+let postgres: PostgresServer;
+let directory: string;
+beforeAll(async () => {
+  [mariadb, postgres] = await Promise.all([MariadbServer.start(), PostgresServer.start()]);
+  directory = await mkdtemp(join(tmpdir(), "sluice-transfer-"));
+});
+afterAll(async () => {
+  await Promise.all([mariadb.remove(), postgres.remove()]);
+  await rm(directory, { recursive: true });
+});
+
+type Place = Record<string, string>;
+
+async function transfer(command: string, file: string, place: Place): Promise<void> {
+  expect(await runTransfer([command, file], readConfiguration(place))).toBe(true);
+}
+
+/** Something of everything, with characters that databases like to change. */
+async function fill({ call }: Running): Promise<void> {
+  await call("PUT", "/apps/shop", { body: { realm: { hosts: ["shop.test"] } } });
+  for (let i = 0; i < 450; i++) {
+    const body = {
+      ...onePerSecond,
+      description: `“${i}” ≤ 😀 \\ '`,
+      key: ["header:x-user"],
+      match: { hosts: ["shop.test"] },
+    };
+    expect((await call("PUT", `/apps/shop/policies/p${i}`, { body })).status).toBe(201);
+  }
+  await call("PUT", "/apps/shop/templates/polite", { body: { onLimit: { status: 503 } } });
+  const ban = { policy: "p1", key: ["é\u0000"], for: "1h", reason: "ünwanted" };
+  expect((await call("POST", "/apps/shop/bans", { body: ban })).status).toBe(201);
+  await call("POST", "/members", { body: { name: "ann", roles: { shop: "editor" } } });
+  await call("POST", "/tokens", { body: { name: "CI", app: "shop", role: "caller" } });
+}
+
+async function contentOf({ call }: Running): Promise<unknown> {
+  const paths = ["/apps", "/apps/shop/policies?limit=1000", "/apps/shop/templates", "/apps/shop/bans", "/members"];
+  const read = paths.map(async (path) => (await call("GET", path)).body);
+  const revisions = (await call("GET", "/revisions?limit=1000")).body;
+  const tokens = (await call("GET", "/tokens")).body.tokens.map(
+    ({ lastUsedAt: _, ...token }: object & { lastUsedAt?: string }) => token,
+  );
+  const audit = (await call("GET", "/audit?limit=1000")).body;
+  return { answers: await Promise.all(read), revisions, tokens, audit };
+}
+
+it("from SQLite to MariaDB, to PostgreSQL and back, nothing is lost or changed", async () => {
+  const sqlite: Place = { SLUICE_DATA_DIR: await temporaryDir() };
+  const first = await startControlPlane(sqlite);
+  await fill(first);
+  const content = await contentOf(first);
+  await first.stop();
+
+  const places: Place[] = [
+    sqlite,
+    { SLUICE_DATABASE_URL: await mariadb.createDatabase() },
+    { SLUICE_DATABASE_URL: await postgres.createDatabase() },
+    { SLUICE_DATA_DIR: await temporaryDir() },
+  ];
+  for (const [i, place] of places.entries()) {
+    if (i === 0) continue;
+    const file = join(directory, `${i}.jsonl`);
+    await transfer("export", file, places[i - 1] as Place);
+    expect((await stat(file)).mode & 0o777).toBe(0o600);
+    await transfer("import", file, place);
+    const next = await startControlPlane(place);
+    expect(await contentOf(next)).toEqual(content);
+    await next.stop();
+  }
+  // The second text is that of the first, but for what a start adds.
+  const [one, other] = await Promise.all([1, 3].map((i) => readFile(join(directory, `${i}.jsonl`), "utf8")));
+  const rowsOf = (text = "") => text.split("\n").filter((line) => line.startsWith('{"table":"policies"'));
+  expect(rowsOf(other).map((line) => JSON.parse(line))).toEqual(rowsOf(one).map((line) => JSON.parse(line)));
+}, 240_000);
+
+it("a text that was cut, or into a database that is not empty, changes nothing", async () => {
+  const full: Place = { SLUICE_DATA_DIR: await temporaryDir() };
+  const running = await startControlPlane(full);
+  await running.call("PUT", "/apps/default/policies/books", { body: onePerSecond });
+  await running.stop();
+  const file = join(directory, "whole.jsonl");
+  await transfer("export", file, full);
+  await expect(transfer("import", file, full)).rejects.toThrow(/expected an empty database/);
+  await expect(transfer("export", file, full)).rejects.toThrow(/expected a file that does not exist yet/);
+
+  const lines = (await readFile(file, "utf8")).trimEnd().split("\n");
+  const cut = join(directory, "cut.jsonl");
+  for (const [text, message] of [
+    [lines.slice(0, -1), /cut/],
+    [[...lines.slice(0, 3), ...lines.slice(4)], /rows of/],
+    [[...lines.slice(0, 3), "nonsense", ...lines.slice(3)], /line 4: expected JSON/],
+    [['{"sluiceExport":1,"schema":"0001-skeleton"}', ...lines.slice(1)], /schema 0001-skeleton/],
+  ] as const) {
+    await writeFile(cut, text.join("\n"));
+    const empty: Place = { SLUICE_DATA_DIR: await temporaryDir() };
+    await expect(transfer("import", cut, empty)).rejects.toThrow(message);
+    const after = await startControlPlane(empty);
+    expect((await after.call("GET", "/apps/default/policies")).body.policies).toEqual([]);
+    await after.stop();
+  }
+});
