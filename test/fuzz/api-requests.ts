@@ -6,7 +6,7 @@ import fc from "fast-check";
 import { documents, likelyDocuments } from "../fixtures/documents/policy-documents.ts";
 import { changed, changedText, changes, hostileTexts, hostileValues, textChanges } from "./hostile.ts";
 
-export const roles = ["admin", "app admin", "editor", "viewer", "caller", "gateway", "stranger", "nobody"] as const;
+export const roles = ["admin", "owner", "editor", "viewer", "caller", "gateway", "stranger", "nobody"] as const;
 export type Role = (typeof roles)[number];
 
 /** The app that the roles for one app belong to. */

@@ -56,7 +56,7 @@ class Session {
     const gone = [...this.#made.splice(0), ...this.#roleTokens.splice(0)];
     for (const { collection, id } of gone) await this.#asAdmin("DELETE", `${collection}/${encodeURIComponent(id)}`);
     for (const app of apps) await this.#asAdmin("PUT", `/api/v1/apps/${app}`);
-    const roles = { "app admin": "admin", editor: "editor", viewer: "viewer", caller: "caller" } as const;
+    const roles = { owner: "owner", editor: "editor", viewer: "viewer", caller: "caller" } as const;
     const tokens: Partial<Record<Role, string>> = {
       admin: adminToken,
       gateway: gatewayToken,

@@ -4,36 +4,34 @@ import { parseDuration } from "@sluice/limiter/document/duration.ts";
 import { nameShape } from "@sluice/limiter/document/policy-shape.ts";
 import type { Shape } from "@sluice/limiter/document/shape.ts";
 import type { FastifyInstance } from "fastify";
-import { callerOf, refuseOtherApp } from "../plugins/authentication.ts";
+import { ApiError } from "../errors/api-error.ts";
+import { appsOf, callerOf, requireRight } from "../plugins/authentication.ts";
+import type { Caller } from "../rights/caller.ts";
+import { type AppRole, appRoles, type Role } from "../rights/roles.ts";
 import {
   afterIdParameter,
   limitParameter,
   querySchema,
+  tokenChangeParameters,
   tokenSegment,
-  tokenWaitParameter,
 } from "../schemas/parameters.ts";
 import { schemaOf } from "../schemas/policy-schema.ts";
 import { readBody } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
 import { newId } from "../storage/new-id.ts";
-import {
-  type AppRole,
-  appRoles,
-  createToken,
-  deleteTokenById,
-  listTokens,
-  type TokenRecord,
-} from "../storage/tokens.ts";
+import { createToken, deleteTokenById, listTokens, type TokenRecord, type TokenScope } from "../storage/tokens.ts";
 import { hashToken, mintToken } from "../tokens/token.ts";
 import { announceChange, originOf } from "./applied.ts";
+import { nameField } from "./members.ts";
 
 const params = { type: "object", properties: { id: tokenSegment } } as const;
 const tags = ["tokens"];
 
 interface TokenBody {
   readonly name: string;
-  readonly app: string;
-  readonly role: AppRole;
+  readonly app?: string;
+  readonly role?: AppRole;
+  readonly member?: string;
   readonly expiresIn?: string;
 }
 
@@ -50,12 +48,15 @@ const bodyShape: Shape = {
       description: "Who has the token. The history shows changes under this name.",
       required: true,
     },
-    app: { shape: nameShape, description: "The app that the token is for.", required: true },
+    app: { shape: nameShape, description: "The app that the token is for. It needs a role then." },
     role: {
       shape: { kind: "choice", of: appRoles },
       description:
-        "viewer may read. editor may also change policies, templates and bans. admin may also make tokens. caller may only use the check API of gateways.",
-      required: true,
+        "viewer may read. editor may also change policies, templates, bans and counters. owner may also manage tokens and members. caller may only use the check API of gateways.",
+    },
+    member: {
+      shape: nameField.shape,
+      description: "The member to whom the token belongs, instead of an app: it has the member's rights.",
     },
     expiresIn: {
       shape: { kind: "duration", min: "1s", max: "3650d" },
@@ -68,17 +69,17 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
   app.get<{ Querystring: { after: string; limit: number } }>(
     "/tokens",
     {
-      config: { access: "manage" },
+      config: { access: "member" },
       schema: {
         tags,
-        summary: "List the tokens of the apps that your token is for, oldest first, without their values",
+        summary: "List your own tokens and those of the apps that you own, oldest first, without their values",
         querystring: querySchema({ after: afterIdParameter, limit: limitParameter }),
         response: answers({ 200: "TokenPage" }),
       },
     },
     async (request) => {
       const { after, limit } = request.query;
-      const found = await listTokens(app.database, callerOf(request).app, after, limit + 1);
+      const found = await listTokens(app.database, scopeOf(callerOf(request)), after, limit + 1);
       const tokens = found.slice(0, limit);
       const nowMs = app.now();
       return {
@@ -91,30 +92,33 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
   app.post<{ Querystring: { wait: string } }>(
     "/tokens",
     {
-      config: { access: "manage", body: schemaOf(bodyShape) },
+      config: { access: "member", body: schemaOf(bodyShape) },
       schema: {
         tags,
         summary: "Create a token",
         description:
           "Only this answer contains the token: it can never be read again. A caller's token is pushed to the gateways as a hash, and the answer waits for them: `applied` says how many of the connected gateways know it.",
-        querystring: querySchema({ wait: tokenWaitParameter }),
+        querystring: querySchema(tokenChangeParameters),
         response: answers({ 201: "NewToken" }),
       },
     },
     async (request, reply) => {
       const body = readBody<TokenBody>(bodyShape, request.body);
-      refuseOtherApp(callerOf(request), body.app);
-      const token = mintToken(body.role);
+      requireAllowed(callerOf(request), body);
+      const role: Role = body.role ?? "member";
+      const token = mintToken(role);
       const nowMs = app.now();
       const record = {
         id: newId(nowMs),
         hash: hashToken(token),
         name: body.name,
-        role: body.role,
+        role,
         app: body.app,
+        member: body.member,
         createdAtMs: nowMs,
         expiresAtMs: body.expiresIn === undefined ? undefined : expiry(nowMs, body.expiresIn),
         lastFour: token.slice(-4),
+        lastUsedAtMs: undefined,
       };
       const revision = await createToken(app.database, originOf(request), record, app.totalBounds);
       // The response contains a secret.
@@ -128,20 +132,20 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
   app.delete<{ Params: { id: string }; Querystring: { wait: string } }>(
     "/tokens/:id",
     {
-      config: { access: "manage" },
+      config: { access: "member" },
       schema: {
         tags,
         summary: "Delete a token, which is invalid from now on",
         description:
           "If it is a caller's token, the answer waits for the gateways: `applied` says how many of the connected gateways refuse it.",
         params,
-        querystring: querySchema({ wait: tokenWaitParameter }),
+        querystring: querySchema(tokenChangeParameters),
         response: answers({ 200: "TokenChange" }),
       },
     },
     async (request, reply) => {
-      const { app: ofApp } = callerOf(request);
-      const revision = await deleteTokenById(app.database, originOf(request), ofApp, request.params.id);
+      const scope = scopeOf(callerOf(request));
+      const revision = await deleteTokenById(app.database, originOf(request), scope, request.params.id);
       return revision === undefined ? {} : announceChange(app, reply, revision, request.query.wait);
     },
   );
@@ -152,19 +156,37 @@ function expiry(nowMs: number, expiresIn: string): number {
   return Math.ceil((nowMs + (parseDuration(expiresIn) ?? 0) / 1_000) / 1_000) * 1_000;
 }
 
-function shown({ id, name, app, role, expiresAtMs }: TokenRecord) {
+function scopeOf(caller: Caller): TokenScope {
+  return { apps: appsOf(caller, "manage"), member: caller.member };
+}
+
+/** Members make their own tokens: with one of another member, somebody would have rights that nobody gave them. */
+function requireAllowed(caller: Caller, { app, role, member }: TokenBody): void {
+  if ((app === undefined) !== (role === undefined) || (app === undefined) === (member === undefined)) {
+    const problem = { path: "", expected: "app and role, or member", got: "another choice of these" };
+    throw new ApiError("invalid-request", "The body: expected app and role, or member.", { errors: [problem] });
+  }
+  if (app !== undefined) requireRight(caller, "manage", app);
+  else if (!caller.isAdmin && member !== caller.member) {
+    throw new ApiError("forbidden", "Only the member and admins may make a token of a member.");
+  }
+}
+
+function shown({ id, name, app, member, role, expiresAtMs }: TokenRecord) {
   return {
     id,
     name,
     app,
+    member,
     role,
     expiresAt: expiresAtMs === undefined ? undefined : new Date(expiresAtMs).toISOString(),
   };
 }
 
-function kept({ lastFour, createdAtMs, expiresAtMs }: TokenRecord, nowMs: number) {
+function kept({ lastFour, lastUsedAtMs, createdAtMs, expiresAtMs }: TokenRecord, nowMs: number) {
   return {
     lastFour,
+    lastUsedAt: lastUsedAtMs === undefined ? undefined : new Date(lastUsedAtMs).toISOString(),
     createdAt: new Date(createdAtMs).toISOString(),
     expired: expiresAtMs !== undefined && expiresAtMs <= nowMs,
   };

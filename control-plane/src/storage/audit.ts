@@ -7,8 +7,17 @@ import type { Origin } from "./change.ts";
 import { newId } from "./new-id.ts";
 import type { AuditTable, Database, Tables } from "./tables.ts";
 import { emptyRow } from "./usage.ts";
+import { write } from "./write.ts";
 
-export type AuditAction = "create-token" | "delete-token" | "read-counter" | "reset-counter" | "top-up-counter";
+export type AuditAction =
+  | "create-token"
+  | "delete-token"
+  | "create-member"
+  | "update-member"
+  | "delete-member"
+  | "read-counter"
+  | "reset-counter"
+  | "top-up-counter";
 
 export interface Trace {
   readonly action: AuditAction;
@@ -50,19 +59,23 @@ export async function writeTrace(
 
 /** Writes an entry in its own transaction, for an action that changes nothing else in the database. */
 export function trace(database: Database, origin: Origin, what: Trace): Promise<void> {
-  return database.transaction().execute((transaction) => writeTrace(transaction, origin, what));
+  return write(database, (transaction) => writeTrace(transaction, origin, what));
 }
 
 /** Deletes a small number of old entries. @returns whether there may be more to delete */
-export function pruneAudit(database: Database, days: number, nowMs: number): Promise<boolean> {
-  return database.transaction().execute(async (transaction) => {
-    const old = await transaction
+export async function pruneAudit(database: Database, days: number, nowMs: number): Promise<boolean> {
+  const readOld = (from: Database | Transaction<Tables>) =>
+    from
       .selectFrom("audit")
       .select(["id", "app", "bytes"])
       .where("at", "<", nowMs - days * dayMs)
       .orderBy("at")
       .limit(rowsAtOnce)
       .execute();
+  if ((await readOld(database)).length === 0) return false;
+  return write(database, async (transaction) => {
+    // Read again: another control plane may have deleted them.
+    const old = await readOld(transaction);
     await deleteRows(transaction, old);
     return old.length === rowsAtOnce;
   });
@@ -75,7 +88,7 @@ export function pruneAudit(database: Database, days: number, nowMs: number): Pro
 const deletionOrder: readonly (readonly AuditAction[])[] = [
   ["read-counter"],
   ["reset-counter", "top-up-counter"],
-  ["create-token", "delete-token"],
+  ["create-token", "delete-token", "create-member", "update-member", "delete-member"],
 ];
 
 /** Deletes as many entries as the new row needs, and no more. */

@@ -2,43 +2,59 @@
 // about them. Gateways get callers' tokens, so making or deleting one changes what gateways enforce.
 
 import type { SnapshotCaller } from "@sluice/limiter/protocol/push-messages.ts";
-import type { Transaction } from "kysely";
+import { type ExpressionBuilder, type SqlBool, sql, type Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";
+import type { Role } from "../rights/roles.ts";
 import { getApp } from "./apps.ts";
 import { writeTrace } from "./audit.ts";
 import { change, type Origin } from "./change.ts";
 import type { Database, Tables, TokenTable } from "./tables.ts";
 import { addUsage, takeRoom } from "./usage.ts";
+import { write } from "./write.ts";
 
 /** How long an expired token stays in lists. */
 const rememberExpiredMs = 30 * 86_400_000;
-
-/** The roles that a token of an app can have. */
-export const appRoles = ["admin", "editor", "viewer", "caller"] as const;
-export type AppRole = (typeof appRoles)[number];
-export type Role = AppRole | "gateway";
 
 export interface TokenRecord {
   readonly id: string;
   readonly hash: string;
   readonly name: string;
   readonly role: Role;
-  /** The app that the token is for; undefined means all apps. */
+  /** The app that the token is for; undefined: all apps, or those of the member. */
   readonly app: string | undefined;
+  /** The member to whom the token belongs; undefined: a service's token. */
+  readonly member: string | undefined;
   readonly createdAtMs: number;
   /** A whole second, in milliseconds since 1970. */
   readonly expiresAtMs: number | undefined;
   readonly lastFour: string;
+  /** Up to a minute late; undefined: never used. */
+  readonly lastUsedAtMs: number | undefined;
 }
 
-export async function findToken(database: Database, hash: string): Promise<TokenRecord | undefined> {
-  const row = await database.selectFrom("tokens").selectAll().where("hash", "=", hash).executeTakeFirst();
-  return row === undefined ? undefined : tokenFrom(row);
+/** Whose tokens somebody may see and delete. */
+export interface TokenScope {
+  /** Undefined: of all apps and members. */
+  readonly apps: readonly string[] | undefined;
+  /** The member's own. */
+  readonly member: string | undefined;
 }
 
-/** Returns whether there is a token with this role for all apps. */
-export async function hasToken(database: Database, role: Role): Promise<boolean> {
+/**
+ * Stores a token for all apps, unless there is one with its role already: control planes that start at once make one together.
+ * @returns whether it was stored
+ */
+export async function insertFirstToken(database: Database, token: TokenRecord): Promise<boolean> {
+  if (await hasToken(database, token.role)) return false;
+  return write(database, async (transaction) => {
+    if (await hasToken(transaction, token.role)) return false;
+    await transaction.insertInto("tokens").values(rowFrom(token)).execute();
+    return true;
+  });
+}
+
+async function hasToken(database: Database | Transaction<Tables>, role: Role): Promise<boolean> {
   const row = await database
     .selectFrom("tokens")
     .select("hash")
@@ -56,7 +72,7 @@ export async function hasToken(database: Database, role: Role): Promise<boolean>
 export async function replaceToken(database: Database, token: TokenRecord): Promise<void> {
   const present = await tokensOf(database, token.role, token.name);
   if (present.length === 1 && present[0]?.hash === token.hash) return;
-  await database.transaction().execute(async (transaction) => {
+  await write(database, async (transaction) => {
     await transaction
       .deleteFrom("tokens")
       .where("name", "=", token.name)
@@ -96,11 +112,18 @@ function tokensOf(database: Database, role: Role, name: string): Promise<{ hash:
 export function createToken(
   database: Database,
   origin: Origin,
-  token: TokenRecord & { readonly app: string },
+  token: TokenRecord,
   total: TotalBounds,
 ): Promise<number | undefined> {
   return change(database, origin, async (transaction, record) => {
-    const { app } = token;
+    const { app, member } = token;
+    if (app === undefined) {
+      if (member !== undefined) await requireRoom(transaction, member, origin.atMs);
+      await transaction.insertInto("tokens").values(rowFrom(token)).execute();
+      const trace = { action: "create-token", subject: token.name, after: described(token) } as const;
+      await writeTrace(transaction, origin, { ...trace, app: "" });
+      return undefined;
+    }
     await getApp(transaction, app);
     await sweepTokens(transaction, app, origin.atMs);
     await takeRoom(transaction, app, { tokens: 1, callers: token.role === "caller" ? 1 : 0 }, total);
@@ -112,35 +135,67 @@ export function createToken(
       after: described(token),
     });
     if (token.role !== "caller") return undefined;
-    return record({ action: "create-caller", app: token.app, subject: token.name, after: described(token) });
+    return record({ action: "create-caller", app, subject: token.name, after: described(token) });
   });
 }
 
-/**
- * Lists tokens in the order they were made, after the given id, without gateways' tokens.
- * @param app lists only tokens for this app; undefined lists all
- */
+const mostOfMember = 50;
+
+/** Deletes a member's expired tokens. @throws ApiError member-not-found, too-many-tokens */
+async function requireRoom(transaction: Transaction<Tables>, member: string, nowMs: number): Promise<void> {
+  const row = await transaction.selectFrom("members").select("name").where("name", "=", member).executeTakeFirst();
+  if (row === undefined) throw new ApiError("member-not-found", `There is no member "${member}".`);
+  const goneMs = nowMs - rememberExpiredMs;
+  await transaction.deleteFrom("tokens").where("member", "=", member).where("expires_at", "<=", goneMs).execute();
+  const { count } = await transaction
+    .selectFrom("tokens")
+    .select(({ fn }) => fn.countAll().as("count"))
+    .where("member", "=", member)
+    .executeTakeFirstOrThrow();
+  if (Number(count) < mostOfMember) return;
+  throw new ApiError(
+    "too-many-tokens",
+    `The member "${member}" has ${count} tokens, which is the most: delete one first.`,
+  );
+}
+
+/** Lists tokens in the order they were made, after the given id, without gateways' tokens. */
 export async function listTokens(
   database: Database,
-  app: string | undefined,
+  scope: TokenScope,
   after: string,
   limit: number,
 ): Promise<TokenRecord[]> {
-  let query = database.selectFrom("tokens").selectAll().where("role", "!=", "gateway").where("id", ">", after);
-  if (app !== undefined) query = query.where("app", "=", app);
-  const rows = await query.orderBy("id").limit(limit).execute();
+  const rows = await database
+    .selectFrom("tokens")
+    .selectAll()
+    .where("role", "!=", "gateway")
+    .where("id", ">", after)
+    .where(within(scope))
+    .orderBy("id")
+    .limit(limit)
+    .execute();
   return rows.map(tokenFrom);
 }
 
+function within({ apps, member }: TokenScope) {
+  return (row: ExpressionBuilder<Tables, "tokens">) => {
+    if (apps === undefined) return sql<SqlBool>`1 = 1`;
+    return row.or([
+      ...(apps.length === 0 ? [sql<SqlBool>`1 = 0`] : [row("app", "in", apps)]),
+      ...(member === undefined ? [] : [row("member", "=", member)]),
+    ]);
+  };
+}
+
 /**
- * @param app the app that the token must be for; undefined allows any
  * @returns the revision by which gateways learn of the deletion; undefined if they do not
  * @throws ApiError token-not-found
  */
 export function deleteTokenById(
   database: Database,
   origin: Origin,
-  app: string | undefined,
+  scope: TokenScope,
   id: string,
 ): Promise<number | undefined> {
   return change(database, origin, async (transaction, record) => {
@@ -149,8 +204,9 @@ export function deleteTokenById(
       .selectAll()
       .where("id", "=", id)
       .where("role", "!=", "gateway")
+      .where(within(scope))
       .executeTakeFirst();
-    if (row === undefined || (app !== undefined && row.app !== app)) {
+    if (row === undefined) {
       throw new ApiError("token-not-found", `There is no token "${id}".`);
     }
     await transaction.deleteFrom("tokens").where("id", "=", id).execute();
@@ -182,16 +238,16 @@ export async function readCallers(transaction: Transaction<Tables>, nowMs: numbe
 
 /** Deletes an app's tokens that expired so long ago that nobody will ask any more why they do not work. */
 async function sweepTokens(transaction: Transaction<Tables>, app: string, nowMs: number): Promise<void> {
-  const gone = transaction
+  const goneMs = nowMs - rememberExpiredMs;
+  const roles = await transaction
     .selectFrom("tokens")
     .where("app", "=", app)
-    .where("expires_at", "<=", nowMs - rememberExpiredMs);
-  const roles = await gone
+    .where("expires_at", "<=", goneMs)
     .select((row) => ["role", row.fn.countAll().as("count")])
     .groupBy("role")
     .execute();
   if (roles.length === 0) return;
-  await transaction.deleteFrom("tokens").where("hash", "in", gone.select("hash")).execute();
+  await transaction.deleteFrom("tokens").where("app", "=", app).where("expires_at", "<=", goneMs).execute();
   for (const { role, count } of roles) {
     const tokens = -Number(count);
     await addUsage(transaction, app, { tokens, callers: role === "caller" ? tokens : 0 });
@@ -199,9 +255,9 @@ async function sweepTokens(transaction: Transaction<Tables>, app: string, nowMs:
 }
 
 /** Describes a token for the history, without any secret. */
-function described({ id, name, role, expiresAtMs }: TokenRecord): string {
+function described({ id, name, role, member, expiresAtMs }: TokenRecord): string {
   const expiresAt = expiresAtMs === undefined ? undefined : new Date(expiresAtMs).toISOString();
-  return JSON.stringify({ id, name, role, expiresAt });
+  return JSON.stringify({ id, name, role, member, expiresAt });
 }
 
 function tokenFrom(row: TokenTable): TokenRecord {
@@ -211,9 +267,11 @@ function tokenFrom(row: TokenTable): TokenRecord {
     name: row.name,
     role: row.role as Role,
     app: row.app ?? undefined,
+    member: row.member ?? undefined,
     createdAtMs: Number(row.created_at),
     expiresAtMs: row.expires_at === null ? undefined : Number(row.expires_at),
     lastFour: row.last_four,
+    lastUsedAtMs: row.last_used_at === null ? undefined : Number(row.last_used_at),
   };
 }
 
@@ -227,5 +285,7 @@ function rowFrom(token: TokenRecord): TokenTable {
     created_at: token.createdAtMs,
     expires_at: token.expiresAtMs ?? null,
     last_four: token.lastFour,
+    member: token.member ?? null,
+    last_used_at: token.lastUsedAtMs ?? null,
   };
 }

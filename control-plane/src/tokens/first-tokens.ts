@@ -5,8 +5,8 @@ import { chmod, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises"
 import { dirname, join } from "node:path";
 import { type Configuration, ConfigurationError, minTokenLength } from "../configuration.ts";
 import type { Database } from "../storage/tables.ts";
-import { deleteToken, hasToken, replaceToken } from "../storage/tokens.ts";
-import { mintToken, tokenRecord } from "./token.ts";
+import { deleteToken, insertFirstToken, replaceToken } from "../storage/tokens.ts";
+import { hashToken, mintToken, tokenRecord } from "./token.ts";
 
 const gatewayTokenFile = "gateway-token";
 
@@ -23,7 +23,10 @@ export async function ensureFirstTokens(
   if (gatewayToken === configuration.adminToken) {
     throw new ConfigurationError("SLUICE_ADMIN_TOKEN", "another token than the gateways'", "the same");
   }
-  await replaceToken(database, tokenRecord(gatewayToken, "gateway", "gateway", nowMs));
+  // Control planes that share a database and have made tokens of their own must not replace each other's.
+  const isOwn = configuration.gatewayToken === undefined && configuration.database.kind !== "sqlite";
+  const name = isOwn ? `gateway-${hashToken(gatewayToken).slice(0, 8)}` : "gateway";
+  await replaceToken(database, tokenRecord(gatewayToken, name, "gateway", nowMs));
   return ensureAdminToken(database, configuration.adminToken, nowMs);
 }
 
@@ -38,10 +41,8 @@ async function ensureAdminToken(
   }
   // The operator removed the variable: the token that it contained must not stay valid.
   await deleteToken(database, "admin", "environment");
-  if (await hasToken(database, "admin")) return undefined;
   const made = mintToken("admin");
-  await replaceToken(database, tokenRecord(made, "first-admin", "admin", nowMs));
-  return made;
+  return (await insertFirstToken(database, tokenRecord(made, "first-admin", "admin", nowMs))) ? made : undefined;
 }
 
 /** Only the gateway on the same machine reads this file; its mode keeps other users out. */

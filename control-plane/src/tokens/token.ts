@@ -2,11 +2,14 @@
 // hash.
 
 import { createHash, randomBytes } from "node:crypto";
+import type { Role } from "../rights/roles.ts";
 import { newId } from "../storage/new-id.ts";
-import type { Role, TokenRecord } from "../storage/tokens.ts";
+import type { TokenRecord } from "../storage/tokens.ts";
 
 const prefixes: Record<Role, string> = {
   admin: "sluice_adm_",
+  owner: "sluice_own_",
+  member: "sluice_mbr_",
   editor: "sluice_edt_",
   viewer: "sluice_vwr_",
   caller: "sluice_call_",
@@ -30,8 +33,10 @@ export function tokenRecord(token: string, name: string, role: Role, createdAtMs
     name,
     role,
     app: undefined,
+    member: undefined,
     createdAtMs,
     expiresAtMs: undefined,
     lastFour: token.slice(-4),
+    lastUsedAtMs: undefined,
   };
 }

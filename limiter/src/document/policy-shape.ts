@@ -26,7 +26,7 @@ export const most = {
 export const nameRule = "a name of a-z, 0-9 and -, beginning with a letter or digit, at most 63 long";
 const maxUnits = 2147483648;
 
-const name: Shape = { kind: "text", expected: nameRule, maxBytes: 63, accepts: isName };
+const name: Shape & { kind: "text" } = { kind: "text", expected: nameRule, maxBytes: 63, accepts: isName };
 
 export { name as nameShape };
 

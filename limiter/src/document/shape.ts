@@ -13,6 +13,7 @@ export type Shape =
   | { readonly kind: "integer"; readonly min: number; readonly max: number }
   | { readonly kind: "duration"; readonly min: string; readonly max: string }
   | { readonly kind: "choice"; readonly of: readonly string[] }
+  | { readonly kind: "boolean" }
   | { readonly kind: "list"; readonly of: Shape; readonly minItems: number; readonly maxItems: number }
   | {
       /** Keyed by names that the document chooses. */

@@ -422,6 +422,8 @@ function fits(shape: Shape, value: unknown): boolean {
     }
     case "choice":
       return typeof value === "string" && shape.of.includes(value);
+    case "boolean":
+      return typeof value === "boolean";
     case "list":
       return isList(value) && value.length >= shape.minItems && value.length <= shape.maxItems;
     case "map": {
@@ -446,6 +448,8 @@ function expectation(shape: Shape): string {
       return `a duration from ${shape.min} to ${shape.max}: an integer and one of ms, s, m, h, d, like "30s"`;
     case "choice":
       return shape.of.length === 1 ? `"${shape.of[0]}"` : `one of ${shape.of.join(", ")}`;
+    case "boolean":
+      return "true or false";
     case "list":
       return `a list of ${shape.minItems} to ${shape.maxItems}`;
     case "map":

@@ -65,7 +65,7 @@ describe("the API refuses", () => {
     const running = await startWithApps();
     for (const role of ["viewer", "editor"]) {
       const token = await tokenFor(running, role);
-      const body = { name: "me", app: "shop", role: "admin" };
+      const body = { name: "me", app: "shop", role: "owner" };
       for (const [method, path] of [
         ["POST", "/tokens"],
         ["GET", "/tokens"],
@@ -100,9 +100,9 @@ describe("the API refuses", () => {
     }
   });
 
-  it("an admin of app A who makes, sees or deletes tokens of app B", async () => {
+  it("an owner of app A who makes, sees or deletes tokens of app B", async () => {
     const running = await startWithApps();
-    const token = await tokenFor(running, "admin");
+    const token = await tokenFor(running, "owner");
     await tokenFor(running, "caller", "bank");
     const made = await running.call("POST", "/tokens", { token, body: { name: "x", app: "bank", role: "viewer" } });
     expect([made.status, made.body.code]).toEqual([403, "forbidden"]);
@@ -120,9 +120,9 @@ describe("the API refuses", () => {
     }
   });
 
-  it("an admin of app A who makes or deletes apps", async () => {
+  it("an owner of app A who makes or deletes apps", async () => {
     const running = await startWithApps();
-    const token = await tokenFor(running, "admin");
+    const token = await tokenFor(running, "owner");
     for (const [method, path, body] of management) {
       const answer = await running.call(method, path, { token, body });
       expect([method, path, answer.status, answer.body.code]).toEqual([method, path, 403, "forbidden"]);
@@ -153,7 +153,7 @@ describe("the API refuses", () => {
   it("the token of an app that was deleted and made again", async () => {
     const running = await startControlPlane();
     await running.call("PUT", "/apps/shop");
-    const token = await tokenFor(running, "admin");
+    const token = await tokenFor(running, "owner");
     await running.call("DELETE", "/apps/shop");
     await running.call("PUT", "/apps/shop");
     expect((await running.call("GET", "/apps/shop", { token })).status).toBe(401);
@@ -178,7 +178,7 @@ describe("the API refuses", () => {
     expect(tried).toBeGreaterThan(20);
   });
 
-  it.each(["caller", "viewer", "editor", "admin"])("a token of the role %s on the push socket", async (role) => {
+  it.each(["caller", "viewer", "editor", "owner"])("a token of the role %s on the push socket", async (role) => {
     const running = await startWithApps();
     const headers = { authorization: `Bearer ${await tokenFor(running, role)}` };
     await expect(openSocket(running.url, { headers })).rejects.toThrow("Unexpected server response: 403");
@@ -234,7 +234,7 @@ describe("the API lets", () => {
     expect((await running.call("POST", "/apps/shop/policies/validate", check)).body).toEqual({ valid: true });
   });
 
-  it.each(["editor", "admin"])("an %s change policies, templates and bans of its app", async (role) => {
+  it.each(["editor", "owner"])("an %s change policies, templates and bans of its app", async (role) => {
     const running = await startWithApps();
     const token = await tokenFor(running, role);
     const statuses: number[] = [];
@@ -264,7 +264,7 @@ describe("the API lets", () => {
 
   it("an admin of an app make and delete tokens of that app", async () => {
     const running = await startWithApps();
-    const token = await tokenFor(running, "admin");
+    const token = await tokenFor(running, "owner");
     const made = await running.call("POST", "/tokens", { token, body: { name: "x", app: "shop", role: "editor" } });
     expect(made.status).toBe(201);
     expect((await running.call("DELETE", `/tokens/${made.body.id}`, { token })).status).toBe(200);

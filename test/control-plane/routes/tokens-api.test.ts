@@ -1,6 +1,4 @@
 import { createHash } from "node:crypto";
-import { readFile } from "node:fs/promises";
-import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import {
@@ -10,6 +8,7 @@ import {
   temporaryDir,
 } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
+import { storedText } from "../../fixtures/servers/test-database.ts";
 
 const nowMs = 1_800_000_000_000;
 const sha256 = (token: string) => createHash("sha256").update(token).digest("hex");
@@ -18,7 +17,7 @@ describe("POST /tokens", () => {
   const shared = sharedControlPlane();
 
   it.each([
-    ["admin", /^sluice_adm_/],
+    ["owner", /^sluice_own_/],
     ["editor", /^sluice_edt_/],
     ["viewer", /^sluice_vwr_/],
     ["caller", /^sluice_call_/],
@@ -40,9 +39,11 @@ describe("POST /tokens", () => {
   });
 
   it.each([
-    [{}, ["app: nothing", "name: nothing", "role: nothing"]],
+    [{}, ["name: nothing"]],
+    [{ name: "x" }, [": another choice of these"]],
+    [{ name: "x", app: "default" }, [": another choice of these"]],
     [{ name: "x", app: "default", role: "gateway" }, ['role: "gateway"']],
-    [{ name: "x", app: "default", role: "owner" }, ['role: "owner"']],
+    [{ name: "x", app: "default", role: "admin" }, ['role: "admin"']],
     [{ name: "", app: "Default", role: "viewer" }, ['app: "Default"', 'name: ""']],
     [{ name: "a\nb", app: "default", role: "viewer" }, ['name: "a?b"']],
     [{ name: "admin\u202etxt", app: "default", role: "viewer" }, ['name: "admin\u202etxt"']],
@@ -70,12 +71,11 @@ describe("POST /tokens", () => {
   });
 
   it("stores only the token's hash", async () => {
-    const SLUICE_DATA_DIR = await temporaryDir();
-    const { call, stop } = await startControlPlane({ SLUICE_DATA_DIR });
-    const { token } = (await call("POST", "/tokens", { body: { name: "x", app: "default", role: "caller" } })).body;
-    await stop();
-    const file = await readFile(join(SLUICE_DATA_DIR, "sluice.db"));
-    expect([file.includes(token), file.includes(sha256(token))]).toEqual([false, true]);
+    const running = await startControlPlane();
+    const body = { name: "x", app: "default", role: "caller" };
+    const { token } = (await running.call("POST", "/tokens", { body })).body;
+    const text = await storedText(running);
+    expect([text.includes(token), text.includes(sha256(token))]).toEqual([false, true]);
   });
 });
 
@@ -230,7 +230,7 @@ describe("the tokens of the environment", () => {
   it("do not replace an app's tokens of the same name at the next start", async () => {
     const SLUICE_DATA_DIR = await temporaryDir();
     const first = await startControlPlane({ SLUICE_DATA_DIR });
-    const body = { name: "environment", app: "default", role: "admin" };
+    const body = { name: "environment", app: "default", role: "owner" };
     const { token } = (await first.call("POST", "/tokens", { body })).body;
     await first.stop();
     for (const environment of [{}, { SLUICE_ADMIN_TOKEN: "" }]) {
@@ -243,7 +243,7 @@ describe("the tokens of the environment", () => {
   it("are made anew when only admins of single apps are left", async () => {
     const SLUICE_DATA_DIR = await temporaryDir();
     const first = await startControlPlane({ SLUICE_DATA_DIR });
-    await first.call("POST", "/tokens", { body: { name: "x", app: "default", role: "admin" } });
+    await first.call("POST", "/tokens", { body: { name: "x", app: "default", role: "owner" } });
     await first.stop();
     const next = await startControlPlane({ SLUICE_DATA_DIR, SLUICE_ADMIN_TOKEN: "" });
     expect((await next.call("GET", "/tokens", { token: next.firstAdminToken })).status).toBe(200);

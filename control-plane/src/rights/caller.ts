@@ -1,0 +1,47 @@
+// Who sends a request, and what they may do.
+
+import type { AppRole } from "./roles.ts";
+
+export interface Caller {
+  /** The id of the token or the session. Unlike names, ids are unique. */
+  readonly id: string;
+  /** How the history names the caller. */
+  readonly who: string;
+  /** The member whose token or session it is; undefined: a service's token, or a gateway's. */
+  readonly member: string | undefined;
+  readonly isGateway: boolean;
+  /** May do everything in all apps. */
+  readonly isAdmin: boolean;
+  /** What the caller is in each app, if not an admin. */
+  readonly roles: ReadonlyMap<string, AppRole>;
+}
+
+/**
+ * What a route lets its callers do in the app that its URL names.
+ * read: look at everything but tokens and members. write: change policies, templates, bans and counters. manage: change
+ * tokens and members, and read the audit trail.
+ */
+export type Right = "read" | "write" | "manage";
+
+const rightsOf: Readonly<Record<AppRole, readonly Right[]>> = {
+  owner: ["read", "write", "manage"],
+  editor: ["read", "write"],
+  viewer: ["read"],
+  caller: [],
+};
+
+/** Returns the roles that have this right, without admins. */
+export function rolesWith(right: Right): AppRole[] {
+  return (Object.keys(rightsOf) as AppRole[]).filter((role) => rightsOf[role].includes(right));
+}
+
+export function hasRight({ isAdmin, roles }: Caller, right: Right, app: string): boolean {
+  const role = roles.get(app);
+  return isAdmin || (role !== undefined && rightsOf[role].includes(right));
+}
+
+/** Returns the apps in which the caller has this right; undefined: in all. */
+export function appsWith({ isAdmin, roles }: Caller, right: Right): readonly string[] | undefined {
+  if (isAdmin) return undefined;
+  return [...roles].filter(([, role]) => rightsOf[role].includes(right)).map(([app]) => app);
+}

@@ -1,0 +1,229 @@
+// /api/v1/members: people, and what they may do in each app.
+
+import { nameShape } from "@sluice/limiter/document/policy-shape.ts";
+import type { Field, Shape } from "@sluice/limiter/document/shape.ts";
+import type { FastifyInstance } from "fastify";
+import { ApiError } from "../errors/api-error.ts";
+import { appsOf, callerOf, requireRight } from "../plugins/authentication.ts";
+import type { Caller } from "../rights/caller.ts";
+import { type MemberRole, memberRoles } from "../rights/roles.ts";
+import { afterParameter, dryRunParameter, limitParameter, memberSegment, querySchema } from "../schemas/parameters.ts";
+import { schemaOf } from "../schemas/policy-schema.ts";
+import { readBody } from "../schemas/read-body.ts";
+import { answers } from "../schemas/responses.ts";
+import { createMember, deleteMember, getMember, listMembers, type Member, updateMember } from "../storage/members.ts";
+import { originOf } from "./applied.ts";
+import { etagOf, preconditionOf } from "./preconditions.ts";
+
+const tags = ["members"];
+const params = { type: "object", properties: { member: memberSegment } } as const;
+const memberName = /^[a-z0-9][a-z0-9._@+-]{0,99}$/;
+
+interface MemberBody {
+  readonly name?: string;
+  readonly roles?: Readonly<Record<string, MemberRole | "none">>;
+  readonly admin?: boolean;
+  readonly disabled?: boolean;
+}
+
+interface OneMember {
+  Params: { member: string };
+  Querystring: { dryRun: boolean };
+}
+
+const mostApps = 1_000;
+
+export const nameField = {
+  shape: {
+    kind: "text",
+    expected: 'a name of 1 to 100 characters from a-z, 0-9 and . _ @ + -, like "ann" or "ann@example.com"',
+    maxBytes: 100,
+    accepts: (text: string) => memberName.test(text),
+  },
+  description: "Identifies the member, and is how the history shows them. It never changes.",
+  required: true,
+} as const;
+
+const changeFields = {
+  roles: {
+    shape: {
+      kind: "map",
+      names: nameShape,
+      of: { kind: "choice", of: [...memberRoles, "none"] },
+      minItems: 0,
+      maxItems: mostApps,
+    },
+    description:
+      "What the member is in each app. viewer may read. editor may also change policies, templates, bans and counters. owner may also manage tokens and members. none takes the role away. Apps that are absent stay as they are.",
+  },
+  admin: {
+    shape: { kind: "boolean" },
+    description: "Whether the member may do everything in all apps. Only an admin may set it.",
+  },
+  disabled: {
+    shape: { kind: "boolean" },
+    description: "Whether the member's tokens are refused, from the next request on. Only an admin may set it.",
+  },
+} as const satisfies Record<string, Field>;
+
+const newMemberShape = { kind: "record", fields: { name: nameField, ...changeFields } } as const satisfies Shape;
+const changeShape = { kind: "record", fields: changeFields } as const satisfies Shape;
+
+export default async function memberRoutes(app: FastifyInstance): Promise<void> {
+  app.get<{ Querystring: { after: string; limit: number } }>(
+    "/members",
+    {
+      config: { access: "manage" },
+      schema: {
+        tags,
+        summary: "List the members of the apps that you own, by name",
+        description: "Roles in other apps are not shown.",
+        querystring: querySchema({ after: afterParameter, limit: limitParameter }),
+        response: answers({ 200: "MemberPage" }),
+      },
+    },
+    async (request) => {
+      const { after, limit } = request.query;
+      const caller = callerOf(request);
+      const found = await listMembers(app.database, appsOf(caller, "manage"), after, limit + 1);
+      const members = found.slice(0, limit);
+      return {
+        members: members.map((member) => shown(member, caller)),
+        next: found.length > limit ? members.at(-1)?.name : undefined,
+      };
+    },
+  );
+
+  app.get<OneMember>(
+    "/members/:member",
+    {
+      config: { access: "manage" },
+      schema: {
+        tags,
+        summary: "Read a member",
+        params,
+        querystring: querySchema({}),
+        response: answers({ 200: "Member" }),
+      },
+    },
+    async (request, reply) => {
+      const caller = callerOf(request);
+      const member = await requireVisible(app, caller, request.params.member);
+      reply.header("etag", etagOf(member.version));
+      return shown(member, caller);
+    },
+  );
+
+  app.post<{ Querystring: { dryRun: boolean } }>(
+    "/members",
+    {
+      config: { access: "manage", body: schemaOf(newMemberShape) },
+      schema: {
+        tags,
+        summary: "Add a member",
+        description: "An app's owner may give roles in that app alone. Give the member a token by POST /tokens.",
+        querystring: querySchema({ dryRun: dryRunParameter }),
+        response: answers({ 200: "Member", 201: "Member" }),
+      },
+    },
+    async (request, reply) => {
+      const { name = "", ...asked } = readBody<MemberBody>(newMemberShape, request.body);
+      const caller = callerOf(request);
+      requireAllowed(caller, asked);
+      if (!caller.isAdmin && Object.values(asked.roles ?? {}).every((role) => role === "none")) {
+        const problem = { path: "roles", expected: "a role in an app that you own", got: "none" };
+        throw new ApiError("invalid-request", "roles: expected a role in an app that you own.", { errors: [problem] });
+      }
+      const member = await createMember(app.database, originOf(request), name, changeOf(asked));
+      reply.code(request.query.dryRun ? 200 : 201).header("etag", etagOf(member.version));
+      return shown(member, caller);
+    },
+  );
+
+  app.patch<OneMember>(
+    "/members/:member",
+    {
+      config: { access: "manage", body: schemaOf(changeShape) },
+      schema: {
+        tags,
+        summary: "Change a member's roles, or disable a member",
+        params,
+        querystring: querySchema({ dryRun: dryRunParameter }),
+        response: answers({ 200: "Member" }),
+      },
+    },
+    async (request, reply) => {
+      const asked = readBody<MemberBody>(changeShape, request.body);
+      const caller = callerOf(request);
+      requireAllowed(caller, asked);
+      const { member: name } = request.params;
+      const member = await updateMember(
+        app.database,
+        originOf(request),
+        name,
+        changeOf(asked),
+        preconditionOf(request),
+      );
+      reply.header("etag", etagOf(member.version));
+      return shown(member, caller);
+    },
+  );
+
+  app.delete<OneMember>(
+    "/members/:member",
+    {
+      schema: {
+        tags,
+        summary: "Delete a member with their tokens (requires the role admin)",
+        params,
+        querystring: querySchema({ dryRun: dryRunParameter }),
+        response: answers({ 200: "Nothing" }),
+      },
+    },
+    async (request) => {
+      await deleteMember(app.database, originOf(request), request.params.member, preconditionOf(request));
+      return {};
+    },
+  );
+}
+
+/** @throws ApiError member-not-found, also for a member whom the caller may not see */
+async function requireVisible(app: FastifyInstance, caller: Caller, name: string): Promise<Member> {
+  const member = await getMember(app.database, name);
+  const apps = appsOf(caller, "manage");
+  if (apps !== undefined && !apps.some((one) => member.roles[one] !== undefined)) {
+    throw new ApiError("member-not-found", `There is no member "${name}" in the apps that you own.`);
+  }
+  return member;
+}
+
+/** @throws ApiError forbidden */
+function requireAllowed(caller: Caller, { roles = {}, admin, disabled }: MemberBody): void {
+  for (const app of Object.keys(roles)) requireRight(caller, "manage", app);
+  if (caller.isAdmin) return;
+  if (admin !== undefined || disabled !== undefined) {
+    throw new ApiError("forbidden", "Only an admin may make a member an admin, or disable one.");
+  }
+}
+
+function changeOf({ roles, admin, disabled }: MemberBody) {
+  const stored =
+    roles === undefined
+      ? undefined
+      : Object.fromEntries(Object.entries(roles).map(([app, role]) => [app, role === "none" ? null : role]));
+  return { roles: stored, admin, disabled };
+}
+
+function shown({ name, isAdmin, disabledAtMs, createdAtMs, createdBy, roles, hasIdentity }: Member, caller: Caller) {
+  const apps = appsOf(caller, "manage");
+  return {
+    name,
+    admin: isAdmin,
+    disabled: disabledAtMs !== undefined,
+    disabledAt: disabledAtMs === undefined ? undefined : new Date(disabledAtMs).toISOString(),
+    createdAt: new Date(createdAtMs).toISOString(),
+    createdBy,
+    roles: Object.fromEntries(Object.entries(roles).filter(([app]) => apps === undefined || apps.includes(app))),
+    signsInByOpenId: hasIdentity,
+  };
+}

@@ -1,0 +1,72 @@
+// Finds who a token or a session belongs to, with their rights of now: a change of a member's roles is in force for the next
+// request.
+
+import type { Transaction } from "kysely";
+import type { Caller } from "../rights/caller.ts";
+import type { AppRole, Role } from "../rights/roles.ts";
+import type { Database, MemberTable, Tables } from "./tables.ts";
+import { write } from "./write.ts";
+
+/** Why a token does not identify anybody. */
+export type TokenRefusal = "unknown" | "expired" | "disabled";
+
+export async function findCaller(database: Database, hash: string, nowMs: number): Promise<Caller | TokenRefusal> {
+  const row = await database
+    .selectFrom("tokens")
+    .select(["id", "name", "role", "app", "member", "expires_at"])
+    .where("hash", "=", hash)
+    .executeTakeFirst();
+  if (row === undefined) return "unknown";
+  if (row.expires_at !== null && Number(row.expires_at) <= nowMs) return "expired";
+  if (row.member !== null) return findMember(database, row.id, row.member);
+  const role = row.role as Role;
+  const { id, name, app } = row;
+  // An app's owner chooses the names of its tokens. The prefix keeps such a token from looking like one of another app, or of
+  // all apps.
+  return {
+    id,
+    who: app === null ? name : `${app}/${name}`,
+    member: undefined,
+    isGateway: role === "gateway",
+    isAdmin: role === "admin" && app === null,
+    roles: new Map(app === null ? [] : [[app, role as AppRole]]),
+  };
+}
+
+/** @param id of the token or the session */
+export async function findMember(
+  database: Database | Transaction<Tables>,
+  id: string,
+  member: string,
+): Promise<Caller | TokenRefusal> {
+  const row: MemberTable | undefined = await database
+    .selectFrom("members")
+    .selectAll()
+    .where("name", "=", member)
+    .executeTakeFirst();
+  if (row === undefined) return "unknown";
+  if (row.disabled_at !== null) return "disabled";
+  const roles = await database
+    .selectFrom("member_roles")
+    .select(["app", "role"])
+    .where("member", "=", member)
+    .orderBy("app")
+    .execute();
+  return {
+    id,
+    who: row.name,
+    member: row.name,
+    isGateway: false,
+    isAdmin: Number(row.is_admin) === 1,
+    roles: new Map(roles.map(({ app, role }) => [app, role as AppRole])),
+  };
+}
+
+/** Stores when tokens were last used. @param uses times in milliseconds since 1970, by the tokens' ids */
+export function storeUses(database: Database, uses: ReadonlyMap<string, number>): Promise<void> {
+  return write(database, async (transaction) => {
+    for (const [id, lastUsedAtMs] of uses) {
+      await transaction.updateTable("tokens").set({ last_used_at: lastUsedAtMs }).where("id", "=", id).execute();
+    }
+  });
+}

@@ -1,0 +1,227 @@
+// Stores members, who are people, and their roles. Every change of a member is an entry of the audit trail for each app that it
+// concerns: an app's owners see who got or lost a role in it, and nothing of other apps.
+
+import type { Transaction } from "kysely";
+import { ApiError } from "../errors/api-error.ts";
+import type { MemberRole } from "../rights/roles.ts";
+import { getApp } from "./apps.ts";
+import { type AuditAction, writeTrace } from "./audit.ts";
+import { type Origin, rehearsed } from "./change.ts";
+import type { Database, MemberTable, Tables } from "./tables.ts";
+
+export interface Member {
+  readonly name: string;
+  readonly isAdmin: boolean;
+  /** Undefined: not disabled. */
+  readonly disabledAtMs: number | undefined;
+  readonly createdAtMs: number;
+  readonly createdBy: string;
+  /** Grows with each change: for the ETag. */
+  readonly version: number;
+  readonly roles: Readonly<Record<string, MemberRole>>;
+  /** Whether the member can sign in by OpenID Connect. */
+  readonly hasIdentity: boolean;
+}
+
+/** An absent field stays as it is. */
+export interface MemberChange {
+  /** Null takes the role away. Apps that are absent keep theirs. */
+  readonly roles?: Readonly<Record<string, MemberRole | null>> | undefined;
+  readonly admin?: boolean | undefined;
+  readonly disabled?: boolean | undefined;
+}
+
+/** Throws when the caller's condition does not hold for the version that is stored. */
+export type MemberPrecondition = (version: number | undefined) => void;
+
+/**
+ * Lists members by name.
+ *
+ * @param apps only members who have a role in one of these; undefined: all
+ */
+export async function listMembers(
+  database: Database,
+  apps: readonly string[] | undefined,
+  after: string,
+  limit: number,
+): Promise<Member[]> {
+  if (apps?.length === 0) return [];
+  let query = database.selectFrom("members").selectAll().where("name", ">", after);
+  if (apps !== undefined) {
+    const named = database.selectFrom("member_roles").select("member").where("app", "in", apps);
+    query = query.where("name", "in", named);
+  }
+  const rows = await query.orderBy("name").limit(limit).execute();
+  return membersFrom(database, rows);
+}
+
+/** @throws ApiError member-not-found */
+export async function getMember(database: Database | Transaction<Tables>, name: string): Promise<Member> {
+  const member = await findStored(database, name);
+  if (member === undefined) throw memberNotFound(name);
+  return member;
+}
+
+/** @throws ApiError member-exists, app-not-found */
+export function createMember(
+  database: Database,
+  origin: Origin,
+  name: string,
+  change: MemberChange,
+  identity?: { readonly issuer: string; readonly subject: string },
+): Promise<Member> {
+  return rehearsed(database, origin, async (transaction) => {
+    if ((await findStored(transaction, name)) !== undefined) {
+      throw new ApiError("member-exists", `There is already a member "${name}".`);
+    }
+    const row: MemberTable = {
+      name,
+      is_admin: change.admin === true ? 1 : 0,
+      disabled_at: change.disabled === true ? origin.atMs : null,
+      created_at: origin.atMs,
+      created_by: origin.who,
+      version: 1,
+      issuer: identity?.issuer ?? null,
+      subject: identity?.subject ?? null,
+    };
+    await transaction.insertInto("members").values(row).execute();
+    await storeRoles(transaction, name, change.roles ?? {});
+    const after = await getMember(transaction, name);
+    await traceMember(transaction, origin, "create-member", undefined, after);
+    return after;
+  });
+}
+
+/** @throws ApiError member-not-found, app-not-found, last-admin, or what the precondition throws */
+export function updateMember(
+  database: Database,
+  origin: Origin,
+  name: string,
+  change: MemberChange,
+  precondition: MemberPrecondition,
+): Promise<Member> {
+  return rehearsed(database, origin, async (transaction) => {
+    const before = await getMember(transaction, name);
+    precondition(before.version);
+    await transaction
+      .updateTable("members")
+      .set({
+        version: before.version + 1,
+        ...(change.admin === undefined ? {} : { is_admin: change.admin ? 1 : 0 }),
+        ...(change.disabled === undefined
+          ? {}
+          : { disabled_at: change.disabled ? (before.disabledAtMs ?? origin.atMs) : null }),
+      })
+      .where("name", "=", name)
+      .execute();
+    await storeRoles(transaction, name, change.roles ?? {});
+    const after = await getMember(transaction, name);
+    await traceMember(transaction, origin, "update-member", before, after);
+    return after;
+  });
+}
+
+/** Deletes the member with their tokens. @throws ApiError member-not-found, or what the precondition throws */
+export function deleteMember(
+  database: Database,
+  origin: Origin,
+  name: string,
+  precondition: MemberPrecondition,
+): Promise<void> {
+  return rehearsed(database, origin, async (transaction) => {
+    const before = await getMember(transaction, name);
+    precondition(before.version);
+    await transaction.deleteFrom("tokens").where("member", "=", name).execute();
+    await transaction.deleteFrom("member_roles").where("member", "=", name).execute();
+    await transaction.deleteFrom("members").where("name", "=", name).execute();
+    await traceMember(transaction, origin, "delete-member", before, undefined);
+  });
+}
+
+/** Returns the member who signs in by OpenID Connect with this identity. */
+export async function findByIdentity(database: Database, issuer: string, subject: string): Promise<Member | undefined> {
+  const row = await database
+    .selectFrom("members")
+    .selectAll()
+    .where("subject", "=", subject)
+    .where("issuer", "=", issuer)
+    .executeTakeFirst();
+  return row === undefined ? undefined : (await membersFrom(database, [row]))[0];
+}
+
+async function storeRoles(
+  transaction: Transaction<Tables>,
+  member: string,
+  roles: Readonly<Record<string, MemberRole | null>>,
+): Promise<void> {
+  for (const [app, role] of Object.entries(roles)) {
+    await transaction.deleteFrom("member_roles").where("member", "=", member).where("app", "=", app).execute();
+    if (role === null) continue;
+    await getApp(transaction, app);
+    await transaction.insertInto("member_roles").values({ member, app, role }).execute();
+  }
+}
+
+/** One entry for each app in which the member's role changed, and one without an app for everything else. */
+async function traceMember(
+  transaction: Transaction<Tables>,
+  origin: Origin,
+  action: AuditAction,
+  before: Member | undefined,
+  after: Member | undefined,
+): Promise<void> {
+  const subject = (after ?? before)?.name ?? "";
+  const entry = async (app: string, was: unknown, is: unknown) => {
+    const [from, to] = [was, is].map((value) => (value === undefined ? undefined : JSON.stringify(value)));
+    if (from === to) return;
+    const documents = { ...(from === undefined ? {} : { before: from }), ...(to === undefined ? {} : { after: to }) };
+    await writeTrace(transaction, origin, { action, app, subject, ...documents });
+  };
+  await entry("", stateOf(before), stateOf(after));
+  const apps = new Set([...Object.keys(before?.roles ?? {}), ...Object.keys(after?.roles ?? {})]);
+  for (const app of [...apps].sort()) await entry(app, roleIn(before, app), roleIn(after, app));
+}
+
+function stateOf(member: Member | undefined) {
+  return member === undefined ? undefined : { admin: member.isAdmin, disabled: member.disabledAtMs !== undefined };
+}
+
+function roleIn(member: Member | undefined, app: string) {
+  const role = member?.roles[app];
+  return role === undefined ? undefined : { role };
+}
+
+async function findStored(database: Database | Transaction<Tables>, name: string): Promise<Member | undefined> {
+  const row = await database.selectFrom("members").selectAll().where("name", "=", name).executeTakeFirst();
+  return row === undefined ? undefined : (await membersFrom(database, [row]))[0];
+}
+
+async function membersFrom(database: Database | Transaction<Tables>, rows: readonly MemberTable[]): Promise<Member[]> {
+  if (rows.length === 0) return [];
+  const roles = await database
+    .selectFrom("member_roles")
+    .selectAll()
+    .where(
+      "member",
+      "in",
+      rows.map(({ name }) => name),
+    )
+    .orderBy("app")
+    .execute();
+  return rows.map((row) => ({
+    name: row.name,
+    isAdmin: Number(row.is_admin) === 1,
+    disabledAtMs: row.disabled_at === null ? undefined : Number(row.disabled_at),
+    createdAtMs: Number(row.created_at),
+    createdBy: row.created_by,
+    version: Number(row.version),
+    roles: Object.fromEntries(
+      roles.filter(({ member }) => member === row.name).map(({ app, role }) => [app, role as MemberRole]),
+    ),
+    hasIdentity: row.subject !== null,
+  }));
+}
+
+function memberNotFound(name: string): ApiError {
+  return new ApiError("member-not-found", `There is no member "${name}".`);
+}

@@ -1,0 +1,188 @@
+// People, what they may do, and their tokens.
+
+import { describe, expect, it } from "vitest";
+import { onePerSecond, type Running, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
+
+const books = "/apps/shop/policies/books";
+
+async function start(): Promise<Running> {
+  const running = await startControlPlane();
+  for (const app of ["shop", "bank"]) await running.call("PUT", `/apps/${app}`, { body: { realm: {} } });
+  return running;
+}
+
+/** Adds a member, and makes a token of theirs. */
+async function add({ call }: Running, name: string, body: object = {}): Promise<string> {
+  expect((await call("POST", "/members", { body: { name, ...body } })).status).toBe(201);
+  const made = await call("POST", "/tokens", { body: { name: "laptop", member: name } });
+  expect(made.status).toBe(201);
+  expect(made.body.token).toMatch(/^sluice_mbr_/);
+  return made.body.token;
+}
+
+describe("a member", () => {
+  it("may do in each app what their role there says, and the history has their name", async () => {
+    const running = await start();
+    const token = await add(running, "ann", { roles: { shop: "editor", bank: "viewer" } });
+    const put = await running.call("PUT", books, { token, body: onePerSecond });
+    expect(put.status).toBe(201);
+    expect((await running.call("GET", "/revisions")).body.revisions[0]).toMatchObject({ who: "ann", app: "shop" });
+    expect((await running.call("GET", "/apps/shop/policies")).body.policies[0].owner).toBe("ann");
+    expect((await running.call("GET", "/apps/bank", { token })).status).toBe(200);
+    const refused = await running.call("PUT", "/apps/bank/policies/x", { token, body: onePerSecond });
+    expect([refused.status, refused.body.code]).toEqual([403, "forbidden"]);
+    const { apps } = (await running.call("GET", "/apps", { token })).body;
+    expect(apps.map(({ name }: { name: string }) => name)).toEqual(["bank", "shop"]);
+    expect((await running.call("GET", "/apps/default", { token })).status).toBe(403);
+  });
+
+  it("has other rights from the next request on when their roles change", async () => {
+    const running = await start();
+    const token = await add(running, "ann", { roles: { shop: "viewer" } });
+    const write = async () => (await running.call("PUT", books, { token, body: onePerSecond })).status;
+    expect(await write()).toBe(403);
+    await running.call("PATCH", "/members/ann", { body: { roles: { shop: "editor" } } });
+    expect(await write()).toBe(201);
+    await running.call("PATCH", "/members/ann", { body: { roles: { shop: "none" } } });
+    expect(await write()).toBe(403);
+    await running.call("PATCH", "/members/ann", { body: { admin: true } });
+    expect((await running.call("PUT", "/apps/new", { token })).status).toBe(201);
+  });
+
+  it("who is disabled is refused at once, and may come back", async () => {
+    const running = await start();
+    const token = await add(running, "ann", { roles: { shop: "editor" } });
+    const status = async () => (await running.call("GET", "/apps/shop", { token })).status;
+    expect(await status()).toBe(200);
+    const { body } = await running.call("PATCH", "/members/ann", { body: { disabled: true } });
+    expect(body).toMatchObject({ name: "ann", disabled: true });
+    expect(await status()).toBe(401);
+    await running.call("PATCH", "/members/ann", { body: { disabled: false } });
+    expect(await status()).toBe(200);
+    expect((await running.call("DELETE", "/members/ann")).status).toBe(200);
+    expect(await status()).toBe(401);
+    expect((await running.call("GET", "/members/ann")).body.code).toBe("member-not-found");
+  });
+
+  it("makes, lists and deletes their own tokens, and nobody else does but admins", async () => {
+    const running = await start();
+    const ann = await add(running, "ann", { roles: { shop: "viewer" } });
+    const bob = await add(running, "bob", { roles: { shop: "owner" } });
+    const made = await running.call("POST", "/tokens", { token: ann, body: { name: "phone", member: "ann" } });
+    expect(made.status).toBe(201);
+    const forged = await running.call("POST", "/tokens", { token: bob, body: { name: "x", member: "ann" } });
+    expect([forged.status, forged.body.code]).toEqual([403, "forbidden"]);
+    const namesOf = async (token: string) =>
+      (await running.call("GET", "/tokens", { token })).body.tokens.map(({ name }: { name: string }) => name);
+    expect(await namesOf(ann)).toEqual(["laptop", "phone"]);
+    expect(await namesOf(bob)).toEqual(["laptop"]);
+    expect((await running.call("DELETE", `/tokens/${made.body.id}`, { token: bob })).body.code).toBe("token-not-found");
+    expect((await running.call("DELETE", `/tokens/${made.body.id}`, { token: ann })).status).toBe(200);
+    expect((await running.call("GET", "/apps/shop", { token: made.body.token })).status).toBe(401);
+  });
+
+  it("has 50 tokens at most", async () => {
+    const running = await start();
+    await add(running, "ann");
+    const statuses: number[] = [];
+    for (let i = 0; i < 50; i++) {
+      statuses.push((await running.call("POST", "/tokens", { body: { name: `t${i}`, member: "ann" } })).status);
+    }
+    expect(statuses.slice(-2)).toEqual([201, 409]);
+  });
+});
+
+describe("an owner", () => {
+  it("manages the members and tokens of their app, and of no other", async () => {
+    const running = await start();
+    const token = await add(running, "ann", { roles: { shop: "owner", bank: "editor" } });
+    const statusOf = async (method: string, path: string, body?: object) =>
+      (await running.call(method, path, { token, ...(body === undefined ? {} : { body }) })).status;
+    expect(await statusOf("POST", "/members", { name: "bob", roles: { shop: "editor" } })).toBe(201);
+    expect(await statusOf("POST", "/members", { name: "eve", roles: { bank: "viewer" } })).toBe(403);
+    expect(await statusOf("POST", "/members", { name: "eve" })).toBe(400);
+    expect(await statusOf("PATCH", "/members/bob", { roles: { shop: "owner" } })).toBe(200);
+    expect(await statusOf("PATCH", "/members/bob", { roles: { bank: "viewer" } })).toBe(403);
+    expect(await statusOf("PATCH", "/members/bob", { admin: true })).toBe(403);
+    expect(await statusOf("PATCH", "/members/ann", { disabled: true })).toBe(403);
+    expect(await statusOf("DELETE", "/members/bob")).toBe(403);
+    expect(await statusOf("POST", "/tokens", { name: "ci", app: "shop", role: "editor" })).toBe(201);
+    expect(await statusOf("POST", "/tokens", { name: "ci", app: "bank", role: "viewer" })).toBe(403);
+  });
+
+  it("sees the members of their app, without their roles in others", async () => {
+    const running = await start();
+    const token = await add(running, "ann", { roles: { shop: "owner" } });
+    await add(running, "bob", { roles: { shop: "viewer", bank: "owner" } });
+    await add(running, "eve", { roles: { bank: "viewer" } });
+    const { members } = (await running.call("GET", "/members", { token })).body;
+    expect(members.map(({ name, roles }: { name: string; roles: object }) => [name, roles])).toEqual([
+      ["ann", { shop: "owner" }],
+      ["bob", { shop: "viewer" }],
+    ]);
+    expect((await running.call("GET", "/members/eve", { token })).body.code).toBe("member-not-found");
+    expect((await running.call("GET", "/members")).body.members).toHaveLength(3);
+  });
+});
+
+describe("a change of a member", () => {
+  it("is in the audit trail of the apps that it concerns", async () => {
+    const running = await start();
+    await add(running, "ann", { roles: { shop: "viewer" } });
+    await running.call("PATCH", "/members/ann", { body: { roles: { bank: "owner" }, disabled: true } });
+    await running.call("DELETE", "/members/ann");
+    const { entries } = (await running.call("GET", "/audit?subject=ann")).body;
+    const said = entries
+      .map(({ action, app, before, after }: Record<string, unknown>) => [action, app, before, after])
+      .sort();
+    expect(said).toEqual(
+      [
+        ["create-member", undefined, undefined, { admin: false, disabled: false }],
+        ["create-member", "shop", undefined, { role: "viewer" }],
+        ["update-member", undefined, { admin: false, disabled: false }, { admin: false, disabled: true }],
+        ["update-member", "bank", undefined, { role: "owner" }],
+        ["delete-member", undefined, { admin: false, disabled: true }, undefined],
+        ["delete-member", "bank", { role: "owner" }, undefined],
+        ["delete-member", "shop", { role: "viewer" }, undefined],
+      ].sort(),
+    );
+  });
+
+  it("honours If-Match, and a dry run changes nothing", async () => {
+    const running = await start();
+    await add(running, "ann", { roles: { shop: "viewer" } });
+    const read = await running.call("GET", "/members/ann");
+    const headers = { "if-match": read.headers.get("etag") ?? "" };
+    const body = { roles: { shop: "editor" } };
+    const dry = await running.call("PATCH", "/members/ann?dryRun=true", { headers, body });
+    expect(dry.body.roles).toEqual({ shop: "editor" });
+    expect((await running.call("GET", "/members/ann")).body).toEqual(read.body);
+    expect((await running.call("PATCH", "/members/ann", { headers, body })).status).toBe(200);
+    expect((await running.call("PATCH", "/members/ann", { headers, body })).status).toBe(412);
+  });
+
+  it.each([
+    [{ name: "Ann" }, "name"],
+    [{ name: "ann", roles: { shop: "admin" } }, "roles.shop"],
+    [{ name: "ann", admin: "yes" }, "admin"],
+    [{ name: "ann", roles: { none: "viewer" } }, undefined],
+    [{}, "name"],
+  ])("that is wrong (%j) is refused with its place", async (body, path) => {
+    const running = await start();
+    const answer = await running.call("POST", "/members", { body });
+    expect([400, 404]).toContain(answer.status);
+    expect(answer.body.errors?.[0].path).toBe(path);
+    expect((await running.call("GET", "/members")).body.members).toEqual([]);
+  });
+});
+
+it("a token says when it was last used, and who has it", async () => {
+  const running = await start();
+  const token = await add(running, "ann", { roles: { shop: "viewer" } });
+  await running.call("GET", "/apps/shop", { token });
+  await running.app.storeTokenUses();
+  const { tokens } = (await running.call("GET", "/tokens")).body;
+  const own = tokens.find(({ member }: { member?: string }) => member === "ann");
+  expect(own).toMatchObject({ name: "laptop", member: "ann", role: "member" });
+  expect(Date.parse(own.lastUsedAt)).toBeGreaterThan(Date.now() - 10_000);
+});
