@@ -18,16 +18,19 @@ import metrics from "./plugins/metrics.ts";
 import push from "./plugins/push.ts";
 import redis from "./plugins/redis.ts";
 import retention from "./plugins/retention.ts";
+import tokenUses from "./plugins/token-uses.ts";
 import unreadBodies from "./plugins/unread-bodies.ts";
 import websockets from "./plugins/websockets.ts";
 import wellFormedQueries from "./plugins/well-formed-queries.ts";
 import { defaultPushTimes, type PushTimes } from "./push/push-session.ts";
 import appRoutes from "./routes/apps.ts";
+import auditRoutes from "./routes/audit.ts";
 import banRoutes from "./routes/bans.ts";
 import counterRoutes from "./routes/counters.ts";
 import epochRoutes from "./routes/epoch.ts";
 import gatewayRoutes from "./routes/gateways.ts";
 import healthRoutes from "./routes/health.ts";
+import memberRoutes from "./routes/members.ts";
 import policyRoutes from "./routes/policies.ts";
 import revisionRoutes from "./routes/revisions.ts";
 import templateRoutes from "./routes/templates.ts";
@@ -36,8 +39,8 @@ import { parseWait } from "./schemas/parameters.ts";
 import { compileOnce } from "./schemas/validators.ts";
 import { listLegacyApps } from "./storage/apps.ts";
 import { openDatabase } from "./storage/database.ts";
-import { DatabaseBusy, DatabaseUnwritable } from "./storage/sqlite-errors.ts";
-import type { StorageHealth } from "./storage/storage-health.ts";
+import { DatabaseBusy, DatabaseUnreachable, DatabaseUnwritable } from "./storage/engines/database-errors.ts";
+import type { StorageHealth } from "./storage/engines/storage-health.ts";
 import type { Database } from "./storage/tables.ts";
 import { ensureFirstTokens } from "./tokens/first-tokens.ts";
 
@@ -77,7 +80,9 @@ export async function buildControlPlane(
   surroundings: Surroundings = {},
 ): Promise<ControlPlane> {
   const now = surroundings.now ?? Date.now;
-  const { database, health } = await openDatabase(configuration.database);
+  const { database, health } = await openDatabase(configuration.database, (error) => {
+    console.error(`sluice: waiting for the database: ${error instanceof Error ? error.message : String(error)}`);
+  });
   try {
     const app = await buildApp(configuration, surroundings, database, health, now);
     // This comes last: a token that is made before another step fails would never be shown.
@@ -121,7 +126,7 @@ async function tokensOrLater(
 }
 
 function isPassing(error: unknown): boolean {
-  return error instanceof DatabaseUnwritable || error instanceof DatabaseBusy;
+  return error instanceof DatabaseUnwritable || error instanceof DatabaseUnreachable || error instanceof DatabaseBusy;
 }
 
 async function buildApp(
@@ -176,12 +181,17 @@ async function buildApp(
   await app.register(wellFormedQueries);
   await app.register(websockets);
   await app.register(databasePlugin, { database, health });
+  await app.register(tokenUses, { now });
   await app.register(authentication, { now });
   await app.register(documentBodies, { yamlDeadlineMs: surroundings.yamlDeadlineMs ?? defaultYamlDeadlineMs });
   await app.register(apiDescription);
   await app.register(methods.watch);
   await app.register(metrics);
-  await app.register(push, { now, times: surroundings.pushTimes ?? defaultPushTimes });
+  await app.register(push, {
+    now,
+    times: surroundings.pushTimes ?? defaultPushTimes,
+    isShared: configuration.database.kind !== "sqlite",
+  });
   await app.register(retention, { now, retention: configuration.retention });
   await app.register(redis, { now, deployment: configuration.redis });
   await app.register(healthRoutes);
@@ -213,7 +223,9 @@ const api = fp<{ redisIsSet: boolean }>(
     await app.register(templateRoutes, { prefix });
     await app.register(banRoutes, { prefix });
     await app.register(tokenRoutes, { prefix });
-    await app.register(revisionRoutes, { prefix });
+    await app.register(memberRoutes, { prefix });
+    await app.register(auditRoutes, { prefix });
+    await app.register(revisionRoutes, { prefix, redisIsSet });
     await app.register(epochRoutes, { prefix });
     await app.register(gatewayRoutes, { prefix });
     await app.register(counterRoutes, { prefix });

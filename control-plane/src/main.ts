@@ -3,12 +3,14 @@
 import { collectDefaultMetrics } from "prom-client";
 import { buildControlPlane } from "./app.ts";
 import { type Configuration, ConfigurationError, readConfiguration } from "./configuration.ts";
+import { runTransfer } from "./transfer-command.ts";
 
 /** Shorter than the time that supervisors wait before they kill a process. */
 const maxStopMs = 5_000;
 
 try {
-  await run(readConfiguration(process.env));
+  const configuration = readConfiguration(process.env);
+  if (!(await runTransfer(process.argv.slice(2), configuration))) await run(configuration);
 } catch (error) {
   console.error(`sluice: ${describeFailure(error)}`);
   process.exit(1);

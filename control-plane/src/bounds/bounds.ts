@@ -1,4 +1,4 @@
-// Bounds on how much of the shared resources an app may use. An admin of all apps can set them; these are the defaults. In
+// Bounds on how much of the shared resources an app may use. An admin can set them; these are the defaults. In
 // addition, the bounds of all apps together say what gateways can hold.
 
 import type { Shape } from "@sluice/limiter/document/shape.ts";

@@ -56,6 +56,26 @@ export const errorCatalogue = {
     title: "Ban not found",
     meaning: "The app has no ban with this id, or the ban has ended.",
   },
+  "member-not-found": {
+    status: 404,
+    title: "Member not found",
+    meaning: "There is no such member, or none in the apps that you own.",
+  },
+  "member-exists": {
+    status: 409,
+    title: "Member exists",
+    meaning: "There is already a member with this name. Change the member by PATCH.",
+  },
+  "too-many-tokens": {
+    status: 409,
+    title: "Too many tokens",
+    meaning: "The member has as many tokens as a member may have. Delete one first.",
+  },
+  "revision-not-found": {
+    status: 404,
+    title: "Revision not found",
+    meaning: "There is no such revision, it is not kept any more, or it is not of an app that you may read.",
+  },
   "token-not-found": {
     status: 404,
     title: "Token not found",
@@ -146,6 +166,12 @@ export const errorCatalogue = {
     title: "Database busy",
     meaning:
       "Another process held the database's lock for too long. Nothing was changed. Try again after `Retry-After`.",
+  },
+  "database-unreachable": {
+    status: 503,
+    title: "Database unreachable",
+    meaning:
+      "The server of the database does not answer. Stored policies stay in force. Nothing was changed, unless the detail says that a change may be stored. Try again after `Retry-After`.",
   },
   "storage-unwritable": {
     status: 503,

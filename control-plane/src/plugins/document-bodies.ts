@@ -40,8 +40,8 @@ export default fp<{ yamlDeadlineMs: number }>(
     );
     app.addContentTypeParser(yamlTypes, { parseAs: "buffer" }, async (request: FastifyRequest, bytes: Buffer) => {
       if (isNone(request, bytes)) return undefined;
-      const { app: ofApp = "", name = "" } = request.caller ?? {};
-      return yaml.read(decode(bytes), { app: ofApp, name });
+      const { app: named = "" } = (request.params ?? {}) as { app?: string };
+      return yaml.read(decode(bytes), { app: named, name: request.caller?.who ?? "" });
     });
   },
   { name: "document-bodies", dependencies: ["error-responses", "authentication"] },

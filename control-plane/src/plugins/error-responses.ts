@@ -9,7 +9,7 @@ import { maxBodyBytes } from "../bodies/bounds.ts";
 import { ApiError, problemDocument } from "../errors/api-error.ts";
 import type { ErrorCode } from "../errors/catalogue.ts";
 import { problemsOf } from "../schemas/validation-problems.ts";
-import { DatabaseBusy, DatabaseUnwritable } from "../storage/sqlite-errors.ts";
+import { DatabaseBusy, DatabaseUnreachable, DatabaseUnwritable } from "../storage/engines/database-errors.ts";
 
 const lingerMs = 1_000;
 const retryAfterBusySeconds = 1;
@@ -111,6 +111,12 @@ function apiErrorFrom(thrown: unknown, request: FastifyRequest): ApiError {
       return new ApiError("storage-unwritable", "The database cannot be written to: nothing was changed.");
     }
     return new ApiError("storage-full", "The disk of the database is full: nothing was changed.");
+  }
+  if (thrown instanceof DatabaseUnreachable) {
+    const detail = thrown.mayBeStored
+      ? "The database went away during the change: it was stored whole, or nothing was. Read what is stored before you repeat it."
+      : "The database does not answer: nothing was changed.";
+    return new ApiError("database-unreachable", detail, {}, { "retry-after": String(retryAfterBusySeconds) });
   }
   if (thrown instanceof DatabaseBusy) {
     request.log.warn({ err: error }, "the database was busy for too long");

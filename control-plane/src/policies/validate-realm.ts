@@ -8,21 +8,21 @@ import { headerProblems } from "@sluice/limiter/realm/headers.ts";
 import { matchProblems } from "@sluice/limiter/realm/match-within.ts";
 import { type RealmDocument, realmFrom } from "@sluice/limiter/realm/realm.ts";
 import { redirectProblems } from "@sluice/limiter/realm/redirects.ts";
+import type { Caller } from "../rights/caller.ts";
 import type { App, AppRealm, PolicyOfApp } from "../storage/apps.ts";
 import { problemAsPut, resolveTemplates, type Templates } from "../templates/resolve-templates.ts";
-import type { Caller } from "../tokens/caller.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 
 /** Who wants to store a document, and in which app. */
 export interface PolicyContext {
   readonly app: App;
-  /** Whether the token is an admin's token for all apps. */
+  /** Whether the caller is an admin. */
   readonly forAllApps: boolean;
 }
 
-export function contextOf(app: App, { app: own, role }: Caller): PolicyContext {
-  return { app, forAllApps: own === undefined && role === "admin" };
+export function contextOf(app: App, { isAdmin }: Caller): PolicyContext {
+  return { app, forAllApps: isAdmin };
 }
 
 /** Returns the places where the policy reaches outside the realm. @param policy with its templates resolved */
@@ -45,7 +45,7 @@ export function forbiddenHeaders(document: unknown, { forAllApps }: PolicyContex
 
 /** Returns warnings for an app whose policies may match other requests than their editor thinks. */
 export function realmWarnings({ name, realm }: App): Problem[] {
-  const expected = `a realm of hosts and paths, which an admin of all apps sets: PUT /api/v1/apps/${name}`;
+  const expected = `a realm of hosts and paths, which an admin sets: PUT /api/v1/apps/${name}`;
   if (realm.state === "none") {
     return [{ path: "match", expected, got: "none: the policy matches no traffic, and is for the check API alone" }];
   }

@@ -7,10 +7,10 @@ import type { RealmDocument } from "@sluice/limiter/realm/realm.ts";
 import type { FastifyInstance } from "fastify";
 import { boundNames, boundsOf, type TotalBounds, type Usage } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { callerOf } from "../plugins/authentication.ts";
+import { appsOf, callerOf } from "../plugins/authentication.ts";
 import { outsiders } from "../policies/validate-realm.ts";
 import { appBodySchema, readAppBody } from "../schemas/app-body.ts";
-import { afterParameter, appSegment, limitParameter, querySchema, waitParameter } from "../schemas/parameters.ts";
+import { afterParameter, appSegment, changeParameters, limitParameter, querySchema } from "../schemas/parameters.ts";
 import { answers } from "../schemas/responses.ts";
 import { type App, deleteApp, getApp, listApps, type PolicyOfApp, putApp } from "../storage/apps.ts";
 import { noUsage, readUsage, readUsages } from "../storage/usage.ts";
@@ -40,7 +40,7 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
     },
     async (request) => {
       const { after, limit } = request.query;
-      const found = await listApps(app.database, callerOf(request).app, after, limit + 1);
+      const found = await listApps(app.database, appsOf(callerOf(request), "read"), after, limit + 1);
       const apps = found.slice(0, limit);
       const usages = await readUsages(
         app.database,
@@ -74,11 +74,11 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
       config: { body: appBodySchema },
       schema: {
         tags,
-        summary: "Create an app or change its settings (requires a token for all apps)",
+        summary: "Create an app or change its settings (requires the role admin)",
         description:
           "The realm is what the app's policies may match and redirect to. Without a realm they match no traffic and are only for the check API. An absent field keeps its value; null removes the setting.",
         params,
-        querystring: querySchema({ wait: waitParameter }),
+        querystring: querySchema(changeParameters),
         response: answers({ 200: "AppChange", 201: "AppChange" }),
       },
     },
@@ -100,10 +100,9 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
     {
       schema: {
         tags,
-        summary:
-          "Delete an app without policies and templates, with its bans and tokens (requires a token for all apps)",
+        summary: "Delete an app without policies and templates, with its bans and tokens (requires the role admin)",
         params,
-        querystring: querySchema({ wait: waitParameter }),
+        querystring: querySchema(changeParameters),
         response: answers({ 200: "Change" }),
       },
     },

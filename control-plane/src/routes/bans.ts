@@ -6,9 +6,9 @@ import {
   afterIdParameter,
   appSegment,
   banSegment,
+  changeParameters,
   limitParameter,
   querySchema,
-  waitParameter,
 } from "../schemas/parameters.ts";
 import { schemaOf } from "../schemas/policy-schema.ts";
 import { answers } from "../schemas/responses.ts";
@@ -54,7 +54,7 @@ export default async function banRoutes(app: FastifyInstance): Promise<void> {
         summary: "Ban a network, or key values of a policy, and push it",
         description: "The body contains either cidr, or policy and key; and either until or for.",
         params: appParams,
-        querystring: querySchema({ wait: waitParameter }),
+        querystring: querySchema(changeParameters),
         response: answers({ 201: "NewBan" }),
       },
     },
@@ -91,7 +91,7 @@ export default async function banRoutes(app: FastifyInstance): Promise<void> {
         tags,
         summary: "End a ban now",
         params,
-        querystring: querySchema({ wait: waitParameter }),
+        querystring: querySchema(changeParameters),
         response: answers({ 200: "Change" }),
       },
     },

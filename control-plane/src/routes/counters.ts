@@ -14,8 +14,8 @@ import { schemaOf } from "../schemas/policy-schema.ts";
 import { readBody, refuseProblems } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
 import { trace } from "../storage/audit.ts";
+import { DatabaseUnwritable } from "../storage/engines/database-errors.ts";
 import { getPolicy } from "../storage/policies.ts";
-import { DatabaseUnwritable } from "../storage/sqlite-errors.ts";
 import { readTemplates } from "../storage/template-documents.ts";
 import { originOf } from "./applied.ts";
 

@@ -29,6 +29,6 @@ export default async function healthRoutes(app: FastifyInstance): Promise<void> 
     // either.
     const alarms = alarmsOf(app.fleet.list(), app.publisher.current, app.now());
     const storage = app.storageHealth.state;
-    return { status: "ok", storage, redis, gateways: app.fleet.links().length, alarms };
+    return { status: "ok", storage, redis, gateways: app.fleet.connectedCount, alarms };
   });
 }

@@ -11,10 +11,10 @@ import type { Gateway } from "../push/fleet.ts";
 import {
   afterParameter,
   appSegment,
+  changeParameters,
   limitParameter,
   policySegment,
   querySchema,
-  waitParameter,
 } from "../schemas/parameters.ts";
 import { policyBodySchema } from "../schemas/policy-schema.ts";
 import { answers } from "../schemas/responses.ts";
@@ -130,7 +130,7 @@ export default async function policyRoutes(
         description:
           "The policy gets the name in the URL, which may be absent from the document. Putting the same document again changes nothing.",
         params,
-        querystring: querySchema({ wait: waitParameter }),
+        querystring: querySchema(changeParameters),
         response: answers({ 200: "PolicyChange", 201: "PolicyChange" }),
       },
     },
@@ -166,7 +166,7 @@ export default async function policyRoutes(
         tags,
         summary: "Delete a policy, with the bans of its keys",
         params,
-        querystring: querySchema({ wait: waitParameter }),
+        querystring: querySchema(changeParameters),
         response: answers({ 200: "Change" }),
       },
     },
@@ -184,8 +184,8 @@ function reported(warnings: readonly Problem[]): { warnings?: readonly Problem[]
   return warnings.length === 0 ? {} : { warnings };
 }
 
-function listed({ name, revision, updatedAtMs, document }: StoredPolicy) {
-  return { name, etag: etagOf(revision), revision, updatedAt: new Date(updatedAtMs).toISOString(), document };
+function listed({ name, revision, updatedAtMs, owner, document }: StoredPolicy) {
+  return { name, etag: etagOf(revision), revision, updatedAt: new Date(updatedAtMs).toISOString(), owner, document };
 }
 
 function invalidPolicy(problems: readonly Problem[]): ApiError {

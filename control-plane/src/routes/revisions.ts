@@ -1,11 +1,30 @@
 // /api/v1/revisions: the changes, with their time and author.
 
+import { nameShape } from "@sluice/limiter/document/policy-shape.ts";
+import type { Shape } from "@sluice/limiter/document/shape.ts";
 import type { FastifyInstance } from "fastify";
-import { callerOf } from "../plugins/authentication.ts";
-import { beforeParameter, limitParameter, querySchema } from "../schemas/parameters.ts";
+import { ApiError } from "../errors/api-error.ts";
+import { showChange } from "../history/diff.ts";
+import { appsOf, callerOf, requireRight } from "../plugins/authentication.ts";
+import { validatePut } from "../policies/validate-policy.ts";
+import { contextOf } from "../policies/validate-realm.ts";
+import {
+  beforeParameter,
+  changeParameters,
+  limitParameter,
+  querySchema,
+  revisionSegment,
+} from "../schemas/parameters.ts";
+import { schemaOf } from "../schemas/policy-schema.ts";
+import { readBody } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
+import type { App } from "../storage/apps.ts";
 import type { Action } from "../storage/entry.ts";
+import { changesBetween, getRevision, reversed } from "../storage/history.ts";
 import { listRevisions, type Revision } from "../storage/revisions.ts";
+import { rollBack } from "../storage/roll-back.ts";
+import type { Templates } from "../templates/resolve-templates.ts";
+import { announceChange, originOf } from "./applied.ts";
 
 const verbs: Record<Action, string> = {
   "create-app": "created app",
@@ -21,17 +40,29 @@ const verbs: Record<Action, string> = {
   "delete-template": "deleted template",
   "create-caller": "created caller token",
   "delete-caller": "deleted caller token",
+  "roll-back": "rolled back",
   "begin-epoch": "began a new history, as an admin asked: gateways take it whatever they hold",
   "new-epoch": "began a new history: gateways held revisions that this database had lost, as after a restore",
 };
 
-export default async function revisionRoutes(app: FastifyInstance): Promise<void> {
+const rollbackShape: Shape = {
+  kind: "record",
+  fields: {
+    app: { shape: nameShape, description: "The app to roll back.", required: true },
+    policy: { shape: nameShape, description: "Only this policy. Absent: all policies and templates of the app." },
+  },
+};
+
+export default async function revisionRoutes(
+  app: FastifyInstance,
+  { redisIsSet }: { redisIsSet: boolean },
+): Promise<void> {
   app.get<{ Querystring: { before?: number; limit: number } }>(
     "/revisions",
     {
       config: { access: "read" },
       schema: {
-        tags: ["revisions"],
+        tags: ["history"],
         summary: "List the changes to the apps that your token is for, newest first",
         querystring: querySchema({ before: beforeParameter, limit: limitParameter }),
         response: answers({ 200: "RevisionPage" }),
@@ -39,14 +70,95 @@ export default async function revisionRoutes(app: FastifyInstance): Promise<void
     },
     async (request) => {
       const { before, limit } = request.query;
-      const found = await listRevisions(app.database, callerOf(request).app, before, limit + 1);
+      const found = await listRevisions(app.database, appsOf(callerOf(request), "read"), before, limit + 1);
       const revisions = found.slice(0, limit);
       return { revisions: revisions.map(shown), next: found.length > limit ? revisions.at(-1)?.number : undefined };
     },
   );
+
+  app.get<{ Params: { revision: number } }>(
+    "/revisions/:revision",
+    {
+      config: { access: "read" },
+      schema: {
+        tags: ["history"],
+        summary: "Read a revision with the documents before and after it",
+        params: { type: "object", properties: { revision: revisionSegment } },
+        querystring: querySchema({}),
+        response: answers({ 200: "RevisionDetails" }),
+      },
+    },
+    async (request) => {
+      const apps = appsOf(callerOf(request), "read");
+      const { before, after, ...revision } = await getRevision(app.database, { apps }, request.params.revision);
+      return { ...shown(revision), before: before ?? null, after: after ?? null };
+    },
+  );
+
+  app.get<{ Params: { from: number; to: number }; Querystring: { app?: string; policy?: string } }>(
+    "/revisions/:from/diff/:to",
+    {
+      config: { access: "read" },
+      schema: {
+        tags: ["history"],
+        summary: "Show what changed between two revisions, as JSON Patches and as text",
+        description:
+          "The order of the two decides the direction: a diff from the newer one shows what a roll-back would do.",
+        params: { type: "object", properties: { from: revisionSegment, to: revisionSegment } },
+        querystring: querySchema({
+          app: { type: "string", description: "Only documents of this app.", "x-expected": "the name of an app, once" },
+          policy: { type: "string", description: "Only this policy.", "x-expected": "the name of a policy, once" },
+        }),
+        response: answers({ 200: "Diff" }),
+      },
+    },
+    async (request) => {
+      const { from, to } = request.params;
+      const scope = { apps: appsOf(callerOf(request), "read"), ...request.query };
+      const changes = await changesBetween(app.database, scope, Math.min(from, to), Math.max(from, to));
+      return { from, to, changes: changes.map((change) => showChange(from <= to ? change : reversed(change))) };
+    },
+  );
+
+  app.post<{ Params: { revision: number }; Querystring: { wait?: string } }>(
+    "/revisions/:revision/rollback",
+    {
+      config: { access: "write", body: schemaOf(rollbackShape) },
+      schema: {
+        tags: ["history"],
+        summary: "Bring a policy, or all policies and templates of an app, back to what they were at a revision",
+        description:
+          "This makes one new revision. What would be stored must be valid now. Bans, tokens and the app's settings stay as they are.",
+        params: { type: "object", properties: { revision: revisionSegment } },
+        querystring: querySchema(changeParameters),
+        response: answers({ 200: "RollBack" }),
+      },
+    },
+    async (request, reply) => {
+      const { app: name, policy } = readBody<{ app: string; policy?: string }>(rollbackShape, request.body);
+      const caller = callerOf(request);
+      requireRight(caller, "write", name);
+      const what = {
+        app: name,
+        policy,
+        to: request.params.revision,
+        total: app.totalBounds,
+        validate: (ofPolicy: string, document: unknown, templates: Templates, owner: App) => {
+          const validation = validatePut(document, ofPolicy, redisIsSet, templates, contextOf(owner, caller));
+          if (validation.problems.length === 0) return validation.resolved;
+          const errors = validation.problems.map((one) => ({ ...one, path: `policies.${ofPolicy}.${one.path}` }));
+          throw new ApiError("invalid-policy", `The policy "${ofPolicy}" would not be valid now.`, { errors });
+        },
+      };
+      const { revision, changes } = await rollBack(app.database, originOf(request), what);
+      const shownChanges = changes.map(showChange);
+      if (revision === undefined) return { changes: shownChanges };
+      return { changes: shownChanges, ...(await announceChange(app, reply, revision, request.query.wait)) };
+    },
+  );
 }
 
-function shown({ number, atMs, who, action, app, policy, subject }: Revision) {
+function shown({ number, atMs, who, from, action, app, policy, subject }: Revision) {
   const what = subject ?? policy;
   const path = what === undefined ? app : `${app}/${what}`;
   const summary = path === undefined ? verbs[action] : `${verbs[action]} ${path}`;
@@ -54,6 +166,7 @@ function shown({ number, atMs, who, action, app, policy, subject }: Revision) {
     n: number,
     at: new Date(atMs).toISOString(),
     who,
+    from,
     action,
     app,
     policy,

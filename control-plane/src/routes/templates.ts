@@ -11,10 +11,10 @@ import { misfits, validateTemplate, validateTemplateInApp } from "../policies/va
 import {
   afterParameter,
   appSegment,
+  changeParameters,
   limitParameter,
   querySchema,
   templateSegment,
-  waitParameter,
 } from "../schemas/parameters.ts";
 import { schemaOf } from "../schemas/policy-schema.ts";
 import { answers } from "../schemas/responses.ts";
@@ -94,7 +94,7 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
         description:
           "A template has either onLimit or cost, as in a policy. Every policy that uses it must stay valid.",
         params,
-        querystring: querySchema({ wait: waitParameter }),
+        querystring: querySchema(changeParameters),
         response: answers({ 200: "Change", 201: "Change" }),
       },
     },
@@ -130,7 +130,7 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
         tags,
         summary: "Delete a template that no policy uses",
         params,
-        querystring: querySchema({ wait: waitParameter }),
+        querystring: querySchema(changeParameters),
         response: answers({ 200: "Change" }),
       },
     },

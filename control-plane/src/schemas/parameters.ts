@@ -11,6 +11,22 @@ export const templateSegment = { type: "string", description: "Name of the templ
 export const banSegment = { type: "string", description: "Id of the ban." } as const;
 export const tokenSegment = { type: "string", description: "Id of the token." } as const;
 
+export const memberSegment = { type: "string", description: "Name of the member." } as const;
+export const revisionSegment = {
+  type: "integer",
+  minimum: 0,
+  maximum: Number.MAX_SAFE_INTEGER,
+  description: "Number of the revision.",
+  "x-expected": "a revision number",
+} as const;
+
+export const dryRunParameter = {
+  type: "boolean",
+  default: false,
+  description: "Say what would change, and change nothing.",
+  "x-expected": "true or false",
+} as const;
+
 export const waitParameter = {
   type: "string",
   format: "wait",
@@ -23,6 +39,11 @@ export const waitParameter = {
 
 /** Used for callers' tokens: a caller uses a new token at once, and a gateway that does not know it yet answers 401. */
 export const tokenWaitParameter = { ...waitParameter, default: "1s" } as const;
+
+/** Of every route that changes what gateways enforce. */
+export const changeParameters = { wait: waitParameter, dryRun: dryRunParameter } as const;
+
+export const tokenChangeParameters = { wait: tokenWaitParameter, dryRun: dryRunParameter } as const;
 
 export const limitParameter = {
   type: "integer",

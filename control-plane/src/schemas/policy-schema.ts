@@ -41,6 +41,8 @@ export function schemaOf(shape: Shape): JsonSchema {
       };
     case "choice":
       return { type: "string", enum: shape.of };
+    case "boolean":
+      return { type: "boolean" };
     case "list":
       return { type: "array", items: schemaOf(shape.of), minItems: shape.minItems, maxItems: shape.maxItems };
     case "map":

@@ -4,7 +4,7 @@ import { realmShape } from "@sluice/limiter/realm/realm-shape.ts";
 import { boundNames } from "../bounds/bounds.ts";
 import { errorCatalogue } from "../errors/catalogue.ts";
 import { alarmNames } from "../push/alarms.ts";
-import { appRoles } from "../storage/tokens.ts";
+import { appRoles, memberRoles } from "../rights/roles.ts";
 import { templateShape } from "../templates/template-shape.ts";
 import { type JsonSchema, schemaOf, storedPolicySchema } from "./policy-schema.ts";
 
@@ -54,11 +54,34 @@ const refusals = {
 
 const applied = object({ gateways: count, acked: count, refused: count, refusals }, ["refusals"]);
 
-const change = { $id: "Change", ...object({ revision: count, applied }, ["applied"]) };
+const anything = {};
+
+const documentChange = object({
+  kind: { type: "string", enum: ["app", "policy", "template", "ban"] },
+  app: text,
+  name: text,
+  change: { type: "string", enum: ["created", "updated", "deleted"] },
+  patch: {
+    type: "array",
+    description: "A JSON Patch (RFC 6902) from the document before to the one after.",
+    items: object({ op: text, path: text, value: anything, from: text }, ["value", "from"]),
+  },
+  text: { ...text, description: "A unified diff of both documents as YAML." },
+});
+
+/** What a change answers in addition, with ?dryRun=true. */
+const dryRun = {
+  dryRun: { type: "boolean", enum: [true], description: "Nothing was changed." },
+  changes: { type: "array", description: "What would change.", items: documentChange },
+  gateways: { type: "array", description: "The connected gateways, which would get the change.", items: text },
+};
+const ofDryRun = Object.keys(dryRun);
+
+const change = { $id: "Change", ...object({ revision: count, applied, ...dryRun }, ["applied", ...ofDryRun]) };
 
 const policyChange = {
   $id: "PolicyChange",
-  ...object({ revision: count, applied, warnings: problems }, ["applied", "warnings"]),
+  ...object({ revision: count, applied, warnings: problems, ...dryRun }, ["applied", "warnings", ...ofDryRun]),
 };
 
 const bounds = object(Object.fromEntries(boundNames.map((name) => [name, count])));
@@ -86,7 +109,7 @@ const app = {
 
 const appChange = {
   $id: "AppChange",
-  ...object({ revision: count, applied, warnings: problems }, ["applied", "warnings"]),
+  ...object({ revision: count, applied, warnings: problems, ...dryRun }, ["applied", "warnings", ...ofDryRun]),
 };
 
 const validity = {
@@ -100,7 +123,17 @@ const policyPage = {
     {
       policies: {
         type: "array",
-        items: object({ name: text, etag: text, revision: count, updatedAt: time, document: { $ref: "Policy#" } }),
+        items: object(
+          {
+            name: text,
+            etag: text,
+            revision: count,
+            updatedAt: time,
+            owner: { ...text, description: "Who created the policy." },
+            document: { $ref: "Policy#" },
+          },
+          ["owner"],
+        ),
       },
       next: text,
     },
@@ -113,22 +146,108 @@ const appPage = {
   ...object({ apps: { type: "array", items: { $ref: "App#" } }, next: text }, ["next"]),
 };
 
+const revisionFields = {
+  n: count,
+  at: time,
+  who: text,
+  from: { ...text, description: "The address that the request came from." },
+  action: text,
+  app: text,
+  policy: text,
+  subject: text,
+  summary: text,
+};
+const optionalRevisionFields = ["from", "app", "policy", "subject"];
+
 const revisionPage = {
   $id: "RevisionPage",
+  ...object({ revisions: { type: "array", items: object(revisionFields, optionalRevisionFields) }, next: count }, [
+    "next",
+  ]),
+};
+
+const revisionDetails = {
+  $id: "RevisionDetails",
   ...object(
     {
-      revisions: {
+      ...revisionFields,
+      before: { description: "The document before the change; null if there was none." },
+      after: { description: "The document after the change; null if there is none." },
+    },
+    optionalRevisionFields,
+  ),
+};
+
+const diff = {
+  $id: "Diff",
+  ...object({ from: count, to: count, changes: { type: "array", items: documentChange } }),
+};
+
+const rollBack = {
+  $id: "RollBack",
+  ...object(
+    {
+      revision: { ...count, description: "The new revision; absent if nothing had to change." },
+      applied,
+      ...dryRun,
+      changes: { type: "array", items: documentChange },
+    },
+    ["revision", "applied", "dryRun", "gateways"],
+  ),
+};
+
+const auditPage = {
+  $id: "AuditPage",
+  ...object(
+    {
+      entries: {
         type: "array",
         items: object(
-          { n: count, at: time, who: text, action: text, app: text, policy: text, subject: text, summary: text },
-          ["app", "policy", "subject"],
+          {
+            id: text,
+            at: time,
+            who: text,
+            from: { ...text, description: "The address that the request came from." },
+            action: text,
+            app: text,
+            policy: text,
+            subject: text,
+            revision: { ...count, description: "The revision, if the change is one that gateways enforce." },
+            before: anything,
+            after: anything,
+          },
+          ["from", "app", "policy", "subject", "revision", "before", "after"],
         ),
       },
-      next: count,
+      next: text,
     },
     ["next"],
   ),
 };
+
+const member = {
+  $id: "Member",
+  ...object(
+    {
+      name: text,
+      admin: { type: "boolean" },
+      disabled: { type: "boolean" },
+      disabledAt: time,
+      createdAt: time,
+      createdBy: text,
+      roles: { type: "object", additionalProperties: { type: "string", enum: memberRoles } },
+      signsInByOpenId: { type: "boolean" },
+    },
+    ["disabledAt"],
+  ),
+};
+
+const memberPage = {
+  $id: "MemberPage",
+  ...object({ members: { type: "array", items: { $ref: "Member#" } }, next: text }, ["next"]),
+};
+
+const nothing = { $id: "Nothing", ...object({}) };
 
 const redisOfControlPlane = {
   ...object(
@@ -223,11 +342,28 @@ const counter = {
   ),
 };
 
-const tokenFields = { id: text, name: text, app: text, role: { type: "string", enum: appRoles }, expiresAt: time };
+const tokenFields = {
+  id: text,
+  name: text,
+  app: text,
+  member: text,
+  role: { type: "string", enum: [...appRoles, "admin", "member"] },
+  expiresAt: time,
+};
+const optionalTokenFields = ["app", "member", "expiresAt"];
 
 const token = {
   $id: "Token",
-  ...object({ ...tokenFields, lastFour: text, createdAt: time, expired: { type: "boolean" } }, ["app", "expiresAt"]),
+  ...object(
+    {
+      ...tokenFields,
+      lastFour: text,
+      lastUsedAt: { ...time, description: "Up to a minute late; absent if the token was never used." },
+      createdAt: time,
+      expired: { type: "boolean" },
+    },
+    [...optionalTokenFields, "lastUsedAt"],
+  ),
 };
 
 const newToken = {
@@ -238,8 +374,9 @@ const newToken = {
       token: { ...text, description: "The token itself, which is shown only here." },
       revision: count,
       applied,
+      ...dryRun,
     },
-    ["expiresAt", "revision", "applied"],
+    [...optionalTokenFields, "revision", "applied", ...ofDryRun],
   ),
 };
 
@@ -249,7 +386,10 @@ const tokenPage = {
 };
 
 /** The revision counts changes that gateways see: a token that gateways never see has none. */
-const tokenChange = { $id: "TokenChange", ...object({ revision: count, applied }, ["revision", "applied"]) };
+const tokenChange = {
+  $id: "TokenChange",
+  ...object({ revision: count, applied, ...dryRun }, ["revision", "applied", ...ofDryRun]),
+};
 
 const banFields = {
   id: text,
@@ -267,7 +407,10 @@ const optionalBanFields = ["cidr", "policy", "key", "reason"];
 
 const ban = { $id: "Ban", ...object(banFields, optionalBanFields) };
 
-const newBan = { $id: "NewBan", ...object({ ...banFields, applied }, [...optionalBanFields, "applied"]) };
+const newBan = {
+  $id: "NewBan",
+  ...object({ ...banFields, applied, ...dryRun }, [...optionalBanFields, "applied", ...ofDryRun]),
+};
 
 const banPage = {
   $id: "BanPage",
@@ -301,6 +444,13 @@ export const sharedSchemas = [
   policyPage,
   appPage,
   revisionPage,
+  revisionDetails,
+  diff,
+  rollBack,
+  auditPage,
+  member,
+  memberPage,
+  nothing,
   fleet,
   counter,
   token,
@@ -324,6 +474,13 @@ export type SharedSchema =
   | "PolicyPage"
   | "AppPage"
   | "RevisionPage"
+  | "RevisionDetails"
+  | "Diff"
+  | "RollBack"
+  | "AuditPage"
+  | "Member"
+  | "MemberPage"
+  | "Nothing"
   | "Fleet"
   | "Counter"
   | "Token"

@@ -35,15 +35,16 @@ export type AppRealm =
   | { readonly state: "all" | "legacy" | "none" }
   | { readonly state: "set"; readonly document: RealmDocument };
 
-/** Lists apps by name, after the given one. @param only the one app to list, or undefined for all */
+/** Lists apps by name, after the given one. @param only the apps to list; undefined: all */
 export async function listApps(
   database: Database,
-  only: string | undefined,
+  only: readonly string[] | undefined,
   after: string,
   limit: number,
 ): Promise<App[]> {
+  if (only?.length === 0) return [];
   let query = database.selectFrom("apps").selectAll().where("name", ">", after);
-  if (only !== undefined) query = query.where("name", "=", only);
+  if (only !== undefined) query = query.where("name", "in", only);
   const rows = await query.orderBy("name").limit(limit).execute();
   return rows.map(appFrom);
 }
@@ -206,6 +207,7 @@ export function deleteApp(
     }
     await transaction.deleteFrom("bans").where("app", "=", name).execute();
     await transaction.deleteFrom("tokens").where("app", "=", name).execute();
+    await transaction.deleteFrom("member_roles").where("app", "=", name).execute();
     const { bans, banBytes, tokens, callers } = await readUsage(transaction, name);
     await addUsage(transaction, name, { bans: -bans, banBytes: -banBytes, tokens: -tokens, callers: -callers });
     await transaction.deleteFrom("apps").where("name", "=", name).execute();

@@ -2,7 +2,7 @@
 // are deleted when the next ban is made.
 
 import type { SnapshotBan } from "@sluice/limiter/compiled/bans.ts";
-import type { SelectQueryBuilder, Transaction } from "kysely";
+import type { Expression, ExpressionBuilder, SqlBool, Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { getApp } from "./apps.ts";
@@ -126,7 +126,7 @@ export function deleteBan(database: Database, origin: Origin, app: string, id: s
   return change(database, origin, async (transaction, record) => {
     const ban = await getBan(transaction, app, origin.atMs, id);
     const { banned, untilMs, reason } = ban;
-    await deleteBans(transaction, (bans) => bans.where("id", "=", id));
+    await deleteBans(transaction, (row) => row("id", "=", id));
     const before = JSON.stringify({ ...banned, until: new Date(untilMs).toISOString(), reason });
     const ofPolicy = "policy" in banned ? { policy: banned.policy } : {};
     return record({ action: "delete-ban", app, ...ofPolicy, subject: id, before });
@@ -135,27 +135,25 @@ export function deleteBan(database: Database, origin: Origin, app: string, id: s
 
 /** Deletes expired bans. They are not in any list any more. */
 export function sweepBans(transaction: Transaction<Tables>, nowMs: number): Promise<void> {
-  return deleteBans(transaction, (bans) => bans.where("until_at", "<=", nowMs));
+  return deleteBans(transaction, (row) => row("until_at", "<=", nowMs));
 }
 
 /** Deletes the bans of a policy's key values. */
 export function deleteBansOfPolicy(transaction: Transaction<Tables>, app: string, policy: string): Promise<void> {
-  return deleteBans(transaction, (bans) => bans.where("app", "=", app).where("policy", "=", policy));
+  return deleteBans(transaction, (row) => row.and([row("app", "=", app), row("policy", "=", policy)]));
 }
 
-type BanSelection = SelectQueryBuilder<Tables, "bans", unknown>;
+type BanCondition = (row: ExpressionBuilder<Tables, "bans">) => Expression<SqlBool>;
 
-async function deleteBans(
-  transaction: Transaction<Tables>,
-  choose: (bans: BanSelection) => BanSelection,
-): Promise<void> {
-  const chosen = choose(transaction.selectFrom("bans"));
-  const sums = await chosen
+async function deleteBans(transaction: Transaction<Tables>, chosen: BanCondition): Promise<void> {
+  const sums = await transaction
+    .selectFrom("bans")
     .select((row) => ["app", row.fn.countAll().as("count"), row.fn.sum("bytes").as("bytes")])
+    .where(chosen)
     .groupBy("app")
     .execute();
   if (sums.length === 0) return;
-  await transaction.deleteFrom("bans").where("id", "in", chosen.select("id")).execute();
+  await transaction.deleteFrom("bans").where(chosen).execute();
   for (const { app, count, bytes } of sums) {
     await addUsage(transaction, app, { bans: -Number(count), banBytes: -Number(bytes) });
   }

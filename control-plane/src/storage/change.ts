@@ -5,6 +5,7 @@ import type { Transaction } from "kysely";
 import type { Entry } from "./entry.ts";
 import { countEntry } from "./history-retention.ts";
 import type { Database, Tables } from "./tables.ts";
+import { write } from "./write.ts";
 
 /** Who asked for a change, and when. */
 export interface Origin {
@@ -12,6 +13,13 @@ export interface Origin {
   readonly atMs: number;
   /** The address that the request came from. */
   readonly from?: string;
+  /** Present: nothing is stored, and what would be is noted here. */
+  readonly dryRun?: DryRun;
+}
+
+/** What a change would be. */
+export interface DryRun {
+  readonly entries: Entry[];
 }
 
 /** @returns the revision that the change got */
@@ -29,16 +37,43 @@ export function change<T>(
   origin: Origin,
   body: (transaction: Transaction<Tables>, record: RecordEntry) => Promise<T>,
 ): Promise<T> {
-  return database.transaction().execute(async (transaction) => {
-    // Every writer first writes to the single row of `meta`, so writers queue here on every database and at any isolation
-    // level. What `body` reads afterwards stays true until it commits.
-    await transaction
-      .updateTable("meta")
-      .set((row) => ({ revision: row.ref("revision") }))
-      .where("id", "=", 1)
-      .execute();
-    return body(transaction, (entry) => append(transaction, origin, entry));
-  });
+  const { dryRun } = origin;
+  const work = (transaction: Transaction<Tables>) =>
+    body(transaction, (entry) => {
+      dryRun?.entries.push(entry);
+      return append(transaction, origin, entry);
+    });
+  return rehearsed(database, origin, work);
+}
+
+/** Runs `body` as the only writer, for what is no revision. In a dry run, nothing is stored. */
+export function rehearsed<T>(
+  database: Database,
+  { dryRun }: Origin,
+  body: (transaction: Transaction<Tables>) => Promise<T>,
+): Promise<T> {
+  return dryRun === undefined ? write(database, body) : tryOut(database, body);
+}
+
+/** Ends a transaction with its result, and without a change. */
+class RolledBack<T> extends Error {
+  readonly result: T;
+
+  constructor(result: T) {
+    super("a dry run ends");
+    this.result = result;
+  }
+}
+
+async function tryOut<T>(database: Database, work: (transaction: Transaction<Tables>) => Promise<T>): Promise<T> {
+  try {
+    return await write(database, async (transaction) => {
+      throw new RolledBack(await work(transaction));
+    });
+  } catch (error) {
+    if (error instanceof RolledBack) return error.result;
+    throw error;
+  }
 }
 
 async function append(transaction: Transaction<Tables>, origin: Origin, entry: Entry): Promise<number> {
@@ -55,6 +90,7 @@ async function append(transaction: Transaction<Tables>, origin: Origin, entry: E
       number: revision,
       at: origin.atMs,
       who: origin.who,
+      source: origin.from ?? null,
       action: entry.action,
       app: entry.app ?? "",
       policy: entry.policy ?? null,

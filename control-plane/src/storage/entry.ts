@@ -14,6 +14,7 @@ export type Action =
   | "delete-template"
   | "create-caller"
   | "delete-caller"
+  | "roll-back"
   | "new-epoch"
   | "begin-epoch";
 

@@ -7,6 +7,7 @@ import type { HistoryRetention } from "../configuration.ts";
 import type { Entry } from "./entry.ts";
 import type { Database, Tables } from "./tables.ts";
 import { emptyRow } from "./usage.ts";
+import { write } from "./write.ts";
 
 /** The newest entries that are kept however old they are. */
 export const keptEntries = 1_000;
@@ -24,12 +25,13 @@ export async function countEntry(transaction: Transaction<Tables>, entry: Entry)
 }
 
 /** Deletes a small number of entries. @returns whether there may be more to delete */
-export function pruneHistory(
+export async function pruneHistory(
   database: Database,
   { days, bytesOfApp }: HistoryRetention,
   nowMs: number,
 ): Promise<boolean> {
-  return database.transaction().execute(async (transaction) => {
+  if (!(await hasOutdated(database, { days, bytesOfApp }, nowMs))) return false;
+  return write(database, async (transaction) => {
     const { revision } = await transaction.selectFrom("meta").select("revision").executeTakeFirstOrThrow();
     const old = await transaction
       .selectFrom("revisions")
@@ -69,6 +71,24 @@ export function pruneHistory(
     else await transaction.updateTable("usage").set({ history_bytes: 0 }).where("app", "=", tooLarge.app).execute();
     return true;
   });
+}
+
+/** Returns whether there is anything to delete, without becoming a writer. */
+async function hasOutdated(
+  database: Database,
+  { days, bytesOfApp }: HistoryRetention,
+  nowMs: number,
+): Promise<boolean> {
+  const { revision } = await database.selectFrom("meta").select("revision").executeTakeFirstOrThrow();
+  const old = database
+    .selectFrom("revisions")
+    .select("number")
+    .where("number", "<=", Number(revision) - keptEntries)
+    .where("at", "<", nowMs - days * dayMs)
+    .limit(1);
+  if ((await old.executeTakeFirst()) !== undefined) return true;
+  const tooLarge = database.selectFrom("usage").select("app").where("history_bytes", ">", bytesOfApp).limit(1);
+  return (await tooLarge.executeTakeFirst()) !== undefined;
 }
 
 type StoredEntry = Pick<Tables["revisions"], "number" | "app" | "before" | "after">;

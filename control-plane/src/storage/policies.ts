@@ -21,6 +21,8 @@ export interface StoredPolicy {
   /** The revision that last changed it. */
   readonly revision: number;
   readonly updatedAtMs: number;
+  /** Who created it; undefined if a former version of Sluice stored it. */
+  readonly owner: string | undefined;
 }
 
 /**
@@ -87,7 +89,7 @@ export function putPolicy(
       const revision = await record({ action: "create-policy", app, policy: name, after });
       await transaction
         .insertInto("policies")
-        .values({ app, name, document: after, revision, updated_at: origin.atMs, ...size })
+        .values({ app, name, document: after, revision, updated_at: origin.atMs, owner: origin.who, ...size })
         .execute();
       return { revision, created: true, changed: true };
     }
@@ -156,5 +158,6 @@ function policyFrom(row: PolicyTable): StoredPolicy {
     document: JSON.parse(row.document),
     revision: Number(row.revision),
     updatedAtMs: Number(row.updated_at),
+    owner: row.owner ?? undefined,
   };
 }

@@ -3,18 +3,20 @@
 import { setImmediate } from "node:timers/promises";
 import type { SnapshotBan } from "@sluice/limiter/compiled/bans.ts";
 import type { SnapshotCaller } from "@sluice/limiter/protocol/push-messages.ts";
-import { sql, type Transaction } from "kysely";
+import type { Transaction } from "kysely";
 import { type App, readApps } from "./apps.ts";
 import { readBans } from "./bans.ts";
 import type { Action } from "./entry.ts";
 import type { Position } from "./epoch.ts";
-import type { Database, Tables } from "./tables.ts";
+import type { Database, RevisionTable, Tables } from "./tables.ts";
 import { readCallers } from "./tokens.ts";
 
 export interface Revision {
   readonly number: number;
   readonly atMs: number;
   readonly who: string;
+  /** The address that the request came from; undefined if it is not known. */
+  readonly from: string | undefined;
   readonly action: Action;
   /** Undefined if the change belongs to no app. */
   readonly app: string | undefined;
@@ -37,36 +39,49 @@ export interface StoredState {
 
 /**
  * Lists revisions, newest first.
- * @param app lists only revisions of this app since it was last created; undefined lists all
+ * @param apps lists only revisions of these apps since they were last created; undefined lists all
  * @param before lists only revisions with a lower number; undefined lists all
  */
 export async function listRevisions(
   database: Database,
-  app: string | undefined,
+  apps: readonly string[] | undefined,
   before: number | undefined,
   limit: number,
 ): Promise<Revision[]> {
-  let query = database.selectFrom("revisions").select(["number", "at", "who", "action", "app", "policy", "subject"]);
-  if (app !== undefined) {
+  let query = database
+    .selectFrom("revisions")
+    .select(["number", "at", "who", "source", "action", "app", "policy", "subject"]);
+  if (apps?.length === 0) return [];
+  if (apps !== undefined) {
+    query = query.where("app", "in", apps);
     // Revisions of a deleted app with the same name are left out: it may have belonged to somebody else.
-    const deleted = database
+    const deleted = await database
       .selectFrom("revisions")
-      .select(({ fn }) => fn.coalesce(fn.max("number"), sql.lit(0)).as("number"))
-      .where("app", "=", app)
-      .where("action", "=", "delete-app" satisfies Action);
-    query = query.where("app", "=", app).where("number", ">", deleted);
+      .select(({ fn }) => ["app", fn.max("number").as("number")])
+      .where("app", "in", apps)
+      .where("action", "=", "delete-app" satisfies Action)
+      .groupBy("app")
+      .execute();
+    for (const { app, number } of deleted) {
+      query = query.where((row) => row.or([row("app", "!=", app), row("number", ">", Number(number))]));
+    }
   }
   if (before !== undefined) query = query.where("number", "<", before);
   const rows = await query.orderBy("number", "desc").limit(limit).execute();
-  return rows.map((row) => ({
+  return rows.map(revisionFrom);
+}
+
+export function revisionFrom(row: Omit<RevisionTable, "before" | "after">): Revision {
+  return {
     number: Number(row.number),
     atMs: Number(row.at),
     who: row.who,
+    from: row.source ?? undefined,
     action: row.action as Action,
     app: row.app === "" ? undefined : row.app,
     policy: row.policy ?? undefined,
     subject: row.subject ?? undefined,
-  }));
+  };
 }
 
 /** Policies that are read without a pause, which takes a millisecond or two. */

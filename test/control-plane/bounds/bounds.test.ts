@@ -148,7 +148,7 @@ describe("an app", () => {
   it("cannot set its own bounds, not even with its admin's token", async () => {
     const running = await startControlPlane();
     await running.call("PUT", "/apps/shop");
-    const { token } = (await running.call("POST", "/tokens", { body: { name: "x", app: "shop", role: "admin" } })).body;
+    const { token } = (await running.call("POST", "/tokens", { body: { name: "x", app: "shop", role: "owner" } })).body;
     const answer = await running.call("PUT", "/apps/shop", { token, body: { bounds: { policies: 9 } } });
     expect([answer.status, answer.body.code]).toEqual([403, "forbidden"]);
   });

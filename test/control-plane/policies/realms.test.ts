@@ -212,7 +212,7 @@ describe("an app's editor is refused, with the field,", () => {
   });
 
   it("a realm other than the admin's, also as an admin of the app", async () => {
-    for (const role of ["editor", "admin"]) {
+    for (const role of ["editor", "owner"]) {
       const { call } = await startWith(crm, role);
       expect((await call("PUT", "", { body: { realm: {} } })).status).toBe(403);
     }
@@ -250,7 +250,7 @@ describe("an app's editor is refused, with the field,", () => {
     }
   });
 
-  it.each(["editor", "admin"])(
+  it.each(["editor", "owner"])(
     "as an %s of the app, headers that speak for others; an admin of all apps may set them",
     async (role) => {
       const { running, call } = await startWith(crm, role);

@@ -1,0 +1,80 @@
+// /api/v1/audit: who did what, when and from where.
+
+import type { FastifyInstance } from "fastify";
+import { ApiError } from "../errors/api-error.ts";
+import { appsOf, callerOf } from "../plugins/authentication.ts";
+import { limitParameter, querySchema } from "../schemas/parameters.ts";
+import { answers } from "../schemas/responses.ts";
+import { type AuditEntry, isEntryId, listAudit } from "../storage/audit-trail.ts";
+
+const textParameter = (description: string) =>
+  ({ type: "string", maxLength: 255, description, "x-expected": "a text of at most 255 characters, once" }) as const;
+const timeParameter = (description: string) =>
+  ({ type: "string", format: "date-time", description, "x-expected": 'a time like "2026-11-23T12:00:00Z"' }) as const;
+
+const querystring = querySchema({
+  app: textParameter("Only entries about this app."),
+  who: textParameter("Only what this person or token did."),
+  action: textParameter("Only this action, like update-policy or create-token."),
+  subject: textParameter("Only entries about this template, token, member or ban."),
+  since: timeParameter("Only entries from this time on."),
+  until: timeParameter("Only entries before this time."),
+  before: {
+    type: "string",
+    description: "Return entries older than the one with this id: `next` of the previous page.",
+    "x-expected": "the id of an entry, once",
+  },
+  limit: limitParameter,
+} as const);
+
+interface AuditQuery {
+  app?: string;
+  who?: string;
+  action?: string;
+  subject?: string;
+  since?: string;
+  until?: string;
+  before?: string;
+  limit: number;
+}
+
+export default async function auditRoutes(app: FastifyInstance): Promise<void> {
+  app.get<{ Querystring: AuditQuery }>(
+    "/audit",
+    {
+      config: { access: "manage" },
+      schema: {
+        tags: ["history"],
+        summary: "List who did what to the apps that you own, newest first",
+        description:
+          "Every change has an entry, and so has every counter that was read, reset or topped up by hand. Entries are kept for SLUICE_AUDIT_DAYS; changes of what gateways enforce for SLUICE_HISTORY_DAYS.",
+        querystring,
+        response: answers({ 200: "AuditPage" }),
+      },
+    },
+    async (request) => {
+      const { since, until, before, limit, ...filter } = request.query;
+      if (before !== undefined && !isEntryId(before)) {
+        const problem = {
+          path: "before",
+          expected: "the id of an entry, as `next` has it",
+          got: JSON.stringify(before),
+        };
+        throw new ApiError("invalid-request", "before: expected the id of an entry.", { errors: [problem] });
+      }
+      const times = { sinceMs: msOf(since), untilMs: msOf(until) };
+      const apps = appsOf(callerOf(request), "manage");
+      const found = await listAudit(app.database, { apps, ...filter, ...times }, before, limit + 1);
+      const entries = found.slice(0, limit);
+      return { entries: entries.map(shown), next: found.length > limit ? entries.at(-1)?.id : undefined };
+    },
+  );
+}
+
+function msOf(time: string | undefined): number | undefined {
+  return time === undefined ? undefined : Date.parse(time);
+}
+
+function shown({ atMs, ...entry }: AuditEntry) {
+  return { ...entry, at: new Date(atMs).toISOString() };
+}

@@ -1,0 +1,177 @@
+// The audit trail: the history of what gateways enforce and the audit entries of everything else, in one list by time.
+
+import type { ExpressionBuilder } from "kysely";
+import { type SqlBool, sql } from "kysely";
+import type { AuditAction } from "./audit.ts";
+import type { Action } from "./entry.ts";
+import type { Database, Tables } from "./tables.ts";
+
+export interface AuditEntry {
+  readonly id: string;
+  readonly atMs: number;
+  readonly who: string;
+  readonly from: string | undefined;
+  readonly action: Action | AuditAction;
+  readonly app: string | undefined;
+  readonly policy: string | undefined;
+  readonly subject: string | undefined;
+  /** The revision; undefined if nothing changed for gateways. */
+  readonly revision: number | undefined;
+  /** Documents, as they were stored. */
+  readonly before: unknown;
+  readonly after: unknown;
+}
+
+export interface AuditFilter {
+  /** Undefined: entries of all apps, and those of no app. */
+  readonly apps: readonly string[] | undefined;
+  readonly app?: string | undefined;
+  readonly who?: string | undefined;
+  readonly action?: string | undefined;
+  readonly subject?: string | undefined;
+  readonly sinceMs?: number | undefined;
+  readonly untilMs?: number | undefined;
+}
+
+/** Where a page ends: entries are sorted by time, and within a millisecond by their ids. */
+interface Position {
+  readonly atMs: number;
+  readonly id: string;
+}
+
+type Sortable = "revisions" | "audit";
+
+/** Ids of revisions sort as their numbers do. */
+const revisionDigits = 16;
+
+/**
+ * Lists entries, newest first.
+ *
+ * @param before the id of the last entry of the previous page; undefined: the first page
+ */
+export async function listAudit(
+  database: Database,
+  filter: AuditFilter,
+  before: string | undefined,
+  limit: number,
+): Promise<AuditEntry[]> {
+  const from = before === undefined ? undefined : positionOf(before);
+  const former = filter.apps === undefined ? [] : await readFormerApps(database, filter.apps);
+  const revisions = database
+    .selectFrom("revisions")
+    .selectAll()
+    .where(matching(filter, former))
+    .$if(from !== undefined, (query) => query.where(earlier("revisions", from as Position)))
+    .orderBy("at", "desc")
+    .orderBy("number", "desc")
+    .limit(limit);
+  const traces = database
+    .selectFrom("audit")
+    .selectAll()
+    .where(matching(filter, former))
+    .$if(from !== undefined, (query) => query.where(earlier("audit", from as Position)))
+    .orderBy("at", "desc")
+    .orderBy("id", "desc")
+    .limit(limit);
+  const entries: AuditEntry[] = [
+    ...(await revisions.execute()).map((row) => ({
+      ...common(row),
+      id: idOf({ atMs: Number(row.at), id: `r${String(row.number).padStart(revisionDigits, "0")}` }),
+      policy: row.policy ?? undefined,
+      revision: Number(row.number),
+    })),
+    ...(await traces.execute()).map((row) => ({
+      ...common(row),
+      id: idOf({ atMs: Number(row.at), id: `a${row.id}` }),
+      policy: undefined,
+      revision: undefined,
+    })),
+  ];
+  return entries.sort((a, b) => (a.id < b.id ? 1 : -1)).slice(0, limit);
+}
+
+/** Returns whether a text is the id of an entry. */
+export function isEntryId(text: string): boolean {
+  return /^[0-9]{15}-(r[0-9]{16}|a[0-9a-z]{1,36})$/.test(text);
+}
+
+function idOf({ atMs, id }: Position): string {
+  return `${String(atMs).padStart(15, "0")}-${id}`;
+}
+
+function positionOf(id: string): Position {
+  return { atMs: Number(id.slice(0, 15)), id: id.slice(16) };
+}
+
+/** Audit entries sort before revisions of the same millisecond, because "a" sorts before "r". */
+function earlier<Table extends Sortable>(table: Table, { atMs, id }: Position) {
+  return (row: ExpressionBuilder<Tables, Sortable>) => {
+    const kind = id.slice(0, 1);
+    const within =
+      table === "revisions"
+        ? kind === "a"
+          ? sql<SqlBool>`1 = 0`
+          : row("number", "<", Number(id.slice(1)))
+        : kind === "r"
+          ? sql<SqlBool>`1 = 1`
+          : row("id", "<", id.slice(1));
+    return row.or([row("at", "<", atMs), row.and([row("at", "=", atMs), within])]);
+  };
+}
+
+interface FormerApp {
+  readonly app: string;
+  readonly deletedAtMs: number;
+}
+
+/** Finds apps of the same names that were deleted: they may have belonged to somebody else. */
+async function readFormerApps(database: Database, apps: readonly string[]): Promise<FormerApp[]> {
+  if (apps.length === 0) return [];
+  const rows = await database
+    .selectFrom("revisions")
+    .select((row) => ["app", row.fn.max("at").as("at")])
+    .where("app", "in", [...apps])
+    .where("action", "=", "delete-app" satisfies Action)
+    .groupBy("app")
+    .execute();
+  return rows.map(({ app, at }) => ({ app, deletedAtMs: Number(at) }));
+}
+
+function matching(filter: AuditFilter, former: readonly FormerApp[]) {
+  const { apps, app, who, action, subject, sinceMs, untilMs } = filter;
+  return (row: ExpressionBuilder<Tables, Sortable>) =>
+    row.and([
+      ...(apps === undefined ? [] : [apps.length === 0 ? sql<SqlBool>`1 = 0` : row("app", "in", [...apps])]),
+      ...(app === undefined ? [] : [row("app", "=", app)]),
+      ...(who === undefined ? [] : [row("who", "=", who)]),
+      ...(action === undefined ? [] : [row("action", "=", action)]),
+      ...(subject === undefined ? [] : [row("subject", "=", subject)]),
+      ...(sinceMs === undefined ? [] : [row("at", ">=", sinceMs)]),
+      ...(untilMs === undefined ? [] : [row("at", "<", untilMs)]),
+      ...former.map(({ app: name, deletedAtMs }) => row.or([row("app", "!=", name), row("at", ">", deletedAtMs)])),
+    ]);
+}
+
+interface CommonRow {
+  readonly at: number;
+  readonly who: string;
+  readonly source: string | null;
+  readonly action: string;
+  readonly app: string;
+  readonly subject: string | null;
+  readonly before: string | null;
+  readonly after: string | null;
+}
+
+function common({ at, who, source, action, app, subject, before, after }: CommonRow) {
+  return {
+    atMs: Number(at),
+    who,
+    from: source ?? undefined,
+    action: action as Action | AuditAction,
+    app: app === "" ? undefined : app,
+    subject: subject ?? undefined,
+    before: before === null ? undefined : JSON.parse(before),
+    after: after === null ? undefined : JSON.parse(after),
+  };
+}

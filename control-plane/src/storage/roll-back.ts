@@ -1,0 +1,157 @@
+// Brings policies and templates of an app back to what they were at a revision. This is a change like any other: one new revision,
+// which can be rolled back too. Bans, tokens and the app's settings stay as they are.
+
+import type { Transaction } from "kysely";
+import type { TotalBounds } from "../bounds/bounds.ts";
+import { documentBytes, type PolicySize, policySize } from "../bounds/policy-size.ts";
+import type { Templates } from "../templates/resolve-templates.ts";
+import { type App, getApp } from "./apps.ts";
+import { deleteBansOfPolicy } from "./bans.ts";
+import { change, type Origin, type RecordEntry } from "./change.ts";
+import { checkDocumentBytes } from "./check-bounds.ts";
+import { changesBetween, type DocumentChange, type ManyDocuments, reversed } from "./history.ts";
+import type { Database, Tables } from "./tables.ts";
+import { readTemplates } from "./template-documents.ts";
+import { takeRoom } from "./usage.ts";
+
+export interface RollBack {
+  readonly app: string;
+  /** Only this policy; undefined: all policies and templates of the app. */
+  readonly policy: string | undefined;
+  /** The revision to go back to. */
+  readonly to: number;
+  readonly total: TotalBounds;
+  /** Returns what gateways will get of a policy. Throws if it is not valid now, in the app's realm and with these templates. */
+  validate(name: string, document: unknown, templates: Templates, owner: App): unknown;
+}
+
+export interface RolledBack {
+  /** The new revision; undefined if everything was as it had been. */
+  readonly revision: number | undefined;
+  readonly changes: readonly DocumentChange[];
+}
+
+/** @throws ApiError app-not-found, revision-not-found, bound-exceeded, or what `validate` throws */
+export function rollBack(database: Database, origin: Origin, what: RollBack): Promise<RolledBack> {
+  return change(database, origin, async (transaction, record) => {
+    const owner = await getApp(transaction, what.app);
+    const { revision: head } = await transaction.selectFrom("meta").select("revision").executeTakeFirstOrThrow();
+    const scope = { apps: undefined, app: what.app, policy: what.policy };
+    const since = await changesBetween(transaction, scope, what.to, Number(head));
+    const changes = since.filter(({ kind }) => kind === "policy" || kind === "template").map(reversed);
+    if (changes.length === 0) return { revision: undefined, changes };
+    await store(transaction, origin, record, owner, changes, what);
+    return { revision: Number(head) + 1, changes };
+  });
+}
+
+async function store(
+  transaction: Transaction<Tables>,
+  origin: Origin,
+  record: RecordEntry,
+  owner: App,
+  changes: readonly DocumentChange[],
+  what: RollBack,
+): Promise<void> {
+  const { app, total, to } = what;
+  const policies = changes.filter(({ kind }) => kind === "policy");
+  const templates = changes.filter(({ kind }) => kind === "template");
+  const revision = await record({
+    action: "roll-back",
+    app,
+    ...(what.policy === undefined ? {} : { policy: what.policy }),
+    subject: `to revision ${to}`,
+    before: JSON.stringify(manyOf(changes, "before")),
+    after: JSON.stringify(manyOf(changes, "after")),
+  });
+  const room = { policies: 0, bytes: 0, steps: 0, templates: 0, templateBytes: 0 };
+  for (const { name, before, after } of templates) {
+    room.templates += Number(after !== undefined) - Number(before !== undefined);
+    room.templateBytes += bytesOf(after) - bytesOf(before);
+    await transaction.deleteFrom("templates").where("app", "=", app).where("name", "=", name).execute();
+    if (after === undefined) continue;
+    const row = { app, name, document: JSON.stringify(after), revision, updated_at: origin.atMs };
+    await transaction.insertInto("templates").values(row).execute();
+  }
+  const known = await readTemplates(transaction, app);
+  const stored = await readSizes(transaction, app);
+  for (const { name, before, after } of policies) {
+    const sizeBefore = stored.get(name) ?? { bytes: 0, steps: 0 };
+    const size = after === undefined ? { bytes: 0, steps: 0 } : policySize(what.validate(name, after, known, owner));
+    checkDocumentBytes("policy", size.bytes, before === undefined ? undefined : sizeBefore.bytes);
+    room.policies += Number(after !== undefined) - Number(before !== undefined);
+    room.bytes += size.bytes - sizeBefore.bytes;
+    room.steps += size.steps - sizeBefore.steps;
+    const { owner: creator = origin.who } = stored.get(name) ?? {};
+    await transaction.deleteFrom("policies").where("app", "=", app).where("name", "=", name).execute();
+    if (after === undefined) {
+      await deleteBansOfPolicy(transaction, app, name);
+      continue;
+    }
+    const row = { app, name, document: JSON.stringify(after), revision, updated_at: origin.atMs, owner: creator };
+    await transaction
+      .insertInto("policies")
+      .values({ ...row, ...size })
+      .execute();
+  }
+  if (templates.length > 0)
+    room.bytes += await resizeOthers(transaction, owner, known, new Set(policies.map(({ name }) => name)), what);
+  await takeRoom(transaction, app, room, total);
+}
+
+/** Policies that did not change may use templates that did: they must be valid with those, and their sizes change. */
+async function resizeOthers(
+  transaction: Transaction<Tables>,
+  owner: App,
+  templates: Templates,
+  changed: ReadonlySet<string>,
+  { app, validate }: RollBack,
+): Promise<number> {
+  const rows = await transaction
+    .selectFrom("policies")
+    .select(["name", "document", "bytes"])
+    .where("app", "=", app)
+    .where("document", "like", '%"template":"%')
+    .execute();
+  let more = 0;
+  for (const { name, document, bytes } of rows) {
+    if (changed.has(name)) continue;
+    const size = documentBytes(validate(name, JSON.parse(document), templates, owner));
+    if (size === Number(bytes)) continue;
+    more += size - Number(bytes);
+    await transaction
+      .updateTable("policies")
+      .set({ bytes: size })
+      .where("app", "=", app)
+      .where("name", "=", name)
+      .execute();
+  }
+  return more;
+}
+
+async function readSizes(
+  transaction: Transaction<Tables>,
+  app: string,
+): Promise<Map<string, PolicySize & { readonly owner: string | null }>> {
+  const rows = await transaction
+    .selectFrom("policies")
+    .select(["name", "bytes", "steps", "owner"])
+    .where("app", "=", app)
+    .execute();
+  return new Map(
+    rows.map(({ name, bytes, steps, owner }) => [name, { bytes: Number(bytes), steps: Number(steps), owner }]),
+  );
+}
+
+function manyOf(changes: readonly DocumentChange[], side: "before" | "after"): ManyDocuments {
+  const many: Record<string, Record<string, unknown>> = {};
+  for (const { kind, name, [side]: document } of changes) {
+    many[kind] ??= {};
+    (many[kind] as Record<string, unknown>)[name] = document ?? null;
+  }
+  return many;
+}
+
+function bytesOf(document: unknown): number {
+  return document === undefined ? 0 : Buffer.byteLength(JSON.stringify(document));
+}

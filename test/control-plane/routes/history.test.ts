@@ -1,0 +1,249 @@
+// What changed can be read, compared and undone, and a change can be tried without being made.
+
+import { applyPatch } from "rfc6902";
+import { describe, expect, it } from "vitest";
+import { perSecond, type Running, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
+
+const books = "/apps/shop/policies/books";
+
+/** An app with three revisions of a policy: 2 to 4. */
+async function start(): Promise<Running> {
+  const running = await startControlPlane();
+  await running.call("PUT", "/apps/shop", { body: { realm: {} } });
+  for (const quota of [1, 2, 3]) await running.call("PUT", books, { body: perSecond(quota) });
+  return running;
+}
+
+async function tokenFor({ call }: Running, role: string, app: string): Promise<string> {
+  return (await call("POST", "/tokens", { body: { name: role, app, role } })).body.token;
+}
+
+const quotaOf = async ({ call }: Running) => (await call("GET", books)).body.limits?.[0].quota;
+
+describe("a revision", () => {
+  it("shows who changed what, when and from where, with both documents", async () => {
+    const { call } = await start();
+    const { status, body } = await call("GET", "/revisions/3");
+    expect(status).toBe(200);
+    expect(body).toMatchObject({ n: 3, who: "environment", from: "127.0.0.1", action: "update-policy", app: "shop" });
+    expect(body.before.limits[0].quota).toBe(1);
+    expect(body.after.limits[0].quota).toBe(2);
+    expect((await call("GET", "/revisions/2")).body.before).toBeNull();
+  });
+
+  it("that there is not, or that is of another app, is not found", async () => {
+    const running = await start();
+    const stranger = await tokenFor(running, "owner", "default");
+    for (const [path, token] of [
+      ["/revisions/99", undefined],
+      ["/revisions/0", undefined],
+      ["/revisions/3", stranger],
+    ] as const) {
+      const answer = await running.call("GET", path, token === undefined ? {} : { token });
+      expect([path, answer.status, answer.body.code]).toEqual([path, 404, "revision-not-found"]);
+    }
+    expect((await running.call("GET", "/revisions/x")).body.code).toBe("invalid-request");
+  });
+});
+
+describe("a diff", () => {
+  it("is a JSON Patch that makes one document of the other, and a text", async () => {
+    const { call } = await start();
+    const before = (await call("GET", "/revisions/2")).body.after;
+    const { body } = await call("GET", "/revisions/2/diff/4");
+    expect(body).toMatchObject({ from: 2, to: 4 });
+    expect(body.changes).toHaveLength(1);
+    const [change] = body.changes;
+    expect(change).toMatchObject({ kind: "policy", app: "shop", name: "books", change: "updated" });
+    applyPatch(before, change.patch);
+    expect(before).toEqual((await call("GET", books)).body);
+    expect(change.text).toContain("-    quota: 1\n+    quota: 3\n");
+  });
+
+  it("shows what was created and deleted, and the other way round in the other direction", async () => {
+    const { call } = await start();
+    await call("DELETE", books);
+    await call("PUT", "/apps/shop/templates/polite", { body: { onLimit: { status: 503 } } });
+    const forward = (await call("GET", "/revisions/4/diff/6")).body.changes;
+    expect(forward).toMatchObject([
+      { kind: "policy", name: "books", change: "deleted", patch: [{ op: "remove", path: "" }] },
+      { kind: "template", name: "polite", change: "created" },
+    ]);
+    const back = (await call("GET", "/revisions/6/diff/4")).body.changes;
+    expect(back).toMatchObject([
+      { kind: "policy", name: "books", change: "created" },
+      { kind: "template", name: "polite", change: "deleted" },
+    ]);
+    // What came and went in between is no difference.
+    expect((await call("GET", "/revisions/1/diff/5?policy=books")).body.changes).toEqual([]);
+  });
+
+  it("shows no documents of apps that the reader may not read", async () => {
+    const running = await start();
+    const stranger = await tokenFor(running, "viewer", "default");
+    expect((await running.call("GET", "/revisions/1/diff/4", { token: stranger })).body.changes).toEqual([]);
+  });
+
+  it("to a revision that is not there yet, or from one that is not kept any more, says so", async () => {
+    const running = await start();
+    expect((await running.call("GET", "/revisions/1/diff/9")).body.code).toBe("revision-not-found");
+    await running.app.database.deleteFrom("revisions").where("number", "=", 3).execute();
+    const answer = await running.call("GET", "/revisions/2/diff/4");
+    expect([answer.status, answer.body.code]).toEqual([404, "revision-not-found"]);
+    expect(answer.body.detail).toContain("not kept any more");
+  });
+});
+
+describe("a roll-back", () => {
+  it("of a policy is a new revision with its document of then, and can be rolled back", async () => {
+    const running = await start();
+    const body = { app: "shop", policy: "books" };
+    const answer = await running.call("POST", "/revisions/2/rollback", { body });
+    expect(answer.body).toMatchObject({ revision: 5, changes: [{ name: "books", change: "updated" }] });
+    expect(await quotaOf(running)).toBe(1);
+    const [newest] = (await running.call("GET", "/revisions")).body.revisions;
+    expect(newest).toMatchObject({ n: 5, action: "roll-back", app: "shop", policy: "books", subject: "to revision 2" });
+    await running.call("POST", "/revisions/4/rollback", { body });
+    expect(await quotaOf(running)).toBe(3);
+    // To where it is already: nothing changes.
+    expect((await running.call("POST", "/revisions/6/rollback", { body })).body).toEqual({ changes: [] });
+    expect((await running.call("GET", "/revisions")).body.revisions[0].n).toBe(6);
+  });
+
+  it("of an app brings back deleted policies and templates, deletes what is newer, and is one revision", async () => {
+    const running = await start();
+    const { call } = running;
+    await call("PUT", "/apps/shop/templates/polite", { body: { onLimit: { status: 503 } } });
+    await call("PUT", "/apps/shop/policies/films", { body: { ...perSecond(1), onLimit: { template: "polite" } } });
+    await call("DELETE", "/apps/shop/policies/films");
+    await call("DELETE", "/apps/shop/templates/polite");
+    await call("PUT", "/apps/shop/policies/newer", { body: perSecond(1) });
+    const used = (await call("GET", "/apps/shop")).body.used;
+    const answer = await call("POST", "/revisions/6/rollback", { body: { app: "shop" } });
+    expect(answer.body.revision).toBe(10);
+    const { policies } = (await call("GET", "/apps/shop/policies")).body;
+    expect(policies.map(({ name }: { name: string }) => name)).toEqual(["books", "films"]);
+    expect((await call("GET", "/apps/shop/templates/polite")).status).toBe(200);
+    const after = (await call("GET", "/apps/shop")).body.used;
+    expect(after).toMatchObject({ policies: used.policies, templates: used.templates + 1 });
+    // The sums are those of an app that has the same documents by ordinary ways.
+    const { bytes, steps } = after;
+    await call("DELETE", "/apps/shop/policies/films");
+    await call("PUT", "/apps/shop/policies/films", { body: { ...perSecond(1), onLimit: { template: "polite" } } });
+    expect((await call("GET", "/apps/shop")).body.used).toMatchObject({ bytes, steps });
+  });
+
+  it("to what is not valid any more is refused, and changes nothing", async () => {
+    const running = await startControlPlane();
+    const { call } = running;
+    await call("PUT", "/apps/shop", { body: { realm: { hosts: ["a.test", "b.test"] } } });
+    await call("PUT", books, { body: { ...perSecond(1), match: { hosts: ["b.test"] } } });
+    await call("PUT", books, { body: { ...perSecond(1), match: { hosts: ["a.test"] } } });
+    await call("PUT", "/apps/shop", { body: { realm: { hosts: ["a.test"] } } });
+    const answer = await call("POST", "/revisions/2/rollback", { body: { app: "shop" } });
+    expect([answer.status, answer.body.code]).toEqual([400, "invalid-policy"]);
+    expect(answer.body.errors[0].path).toMatch(/^policies\.books\.match/);
+    expect((await call("GET", "/revisions")).body.revisions[0].n).toBe(4);
+  });
+
+  it("is for editors of the app", async () => {
+    const running = await start();
+    for (const [role, app, status] of [
+      ["viewer", "shop", 403],
+      ["editor", "default", 403],
+      ["editor", "shop", 200],
+    ] as const) {
+      const token = await tokenFor(running, role, app);
+      const answer = await running.call("POST", "/revisions/2/rollback", { token, body: { app: "shop" } });
+      expect([role, app, answer.status]).toEqual([role, app, status]);
+    }
+  });
+});
+
+describe("a dry run", () => {
+  it.each([
+    ["PUT", books, perSecond(9), { kind: "policy", name: "books", change: "updated" }],
+    ["PUT", "/apps/shop/policies/new", perSecond(9), { kind: "policy", name: "new", change: "created" }],
+    ["DELETE", books, undefined, { kind: "policy", name: "books", change: "deleted" }],
+    ["PUT", "/apps/other", { realm: {} }, { kind: "app", name: "other", change: "created" }],
+    ["POST", "/apps/shop/bans", { cidr: "203.0.113.0/24", for: "1h" }, { kind: "ban", change: "created" }],
+    ["PUT", "/apps/shop/templates/t", { onLimit: { status: 503 } }, { kind: "template", name: "t", change: "created" }],
+    ["POST", "/revisions/2/rollback", { app: "shop" }, { kind: "policy", name: "books", change: "updated" }],
+  ] as const)("of %s %s says what would change, and changes nothing", async (method, path, body, change) => {
+    const running = await start();
+    const before = (await running.call("GET", "/revisions")).body;
+    const answer = await running.call(method, `${path}?dryRun=true`, body === undefined ? {} : { body });
+    expect(answer.status).toBe(200);
+    expect(answer.body).toMatchObject({ dryRun: true, revision: 5, changes: [change], gateways: [] });
+    expect((await running.call("GET", "/revisions")).body).toEqual(before);
+    expect(await quotaOf(running)).toBe(3);
+    // The change itself does what the dry run said.
+    const { status } = await running.call(method, path, body === undefined ? {} : { body });
+    expect(status).toBeLessThan(300);
+    expect((await running.call("GET", "/revisions")).body.revisions[0].n).toBe(5);
+  });
+
+  it("of what would be refused is refused in the same way", async () => {
+    const running = await start();
+    for (const [path, body] of [
+      [books, { limits: [] }],
+      ["/apps/none/policies/x", perSecond(1)],
+    ] as const) {
+      const real = await running.call("PUT", path, { body });
+      const dry = await running.call("PUT", `${path}?dryRun=true`, { body });
+      expect([dry.status, dry.body]).toEqual([real.status, real.body]);
+    }
+  });
+});
+
+describe("the audit trail", () => {
+  it("has every change, newest first, with both documents, in pages", async () => {
+    const running = await start();
+    await running.call("POST", "/tokens", { body: { name: "ann", app: "shop", role: "viewer" } });
+    await running.call("GET", "/apps/shop/counters?policy=books");
+    const all = (await running.call("GET", "/audit")).body.entries;
+    expect(all.map(({ action }: { action: string }) => action)).toEqual([
+      "read-counter",
+      "create-token",
+      "update-policy",
+      "update-policy",
+      "create-policy",
+      "create-app",
+    ]);
+    expect(all[2]).toMatchObject({ who: "environment", from: "127.0.0.1", app: "shop", policy: "books", revision: 4 });
+    expect(all[2].before.limits[0].quota).toBe(2);
+    const paged: unknown[] = [];
+    for (let next = ""; ; ) {
+      const { body } = await running.call("GET", `/audit?limit=1${next}`);
+      paged.push(...body.entries);
+      if (body.next === undefined) break;
+      next = `&before=${body.next}`;
+    }
+    expect(paged).toEqual(all);
+  });
+
+  it("is filtered by app, person, action, subject and time", async () => {
+    const running = await start();
+    const token = await tokenFor(running, "editor", "shop");
+    await running.call("PUT", books, { token, body: perSecond(7) });
+    const count = async (query: string) => (await running.call("GET", `/audit?${query}`)).body.entries.length;
+    expect(await count("app=shop")).toBe(6);
+    expect(await count("app=default")).toBe(0);
+    expect(await count("who=shop/editor")).toBe(1);
+    expect(await count("action=update-policy")).toBe(3);
+    expect(await count("subject=editor")).toBe(1);
+    expect(await count("since=2999-01-01T00:00:00Z")).toBe(0);
+    expect(await count("until=2999-01-01T00:00:00Z")).toBe(6);
+    expect((await running.call("GET", "/audit?since=yesterday")).body.code).toBe("invalid-request");
+    expect((await running.call("GET", "/audit?before=x")).body.code).toBe("invalid-request");
+  });
+
+  it("is for owners, who see their own apps", async () => {
+    const running = await start();
+    const owner = await tokenFor(running, "owner", "default");
+    const { body } = await running.call("GET", "/audit", { token: owner });
+    expect(body.entries.map(({ app }: { app: string }) => app)).toEqual(["default"]);
+    const editor = await tokenFor(running, "editor", "shop");
+    expect((await running.call("GET", "/audit", { token: editor })).status).toBe(403);
+  });
+});
