@@ -7,6 +7,7 @@ import { defaultYamlDeadlineMs } from "./bodies/yaml-thread.ts";
 import type { TotalBounds } from "./bounds/bounds.ts";
 import type { Configuration } from "./configuration.ts";
 import { defaultHttpTimes, type HttpTimes, serverOptions } from "./http-server.ts";
+import activity from "./plugins/activity.ts";
 import apiDescription from "./plugins/api-description.ts";
 import authentication from "./plugins/authentication.ts";
 import databasePlugin from "./plugins/database.ts";
@@ -23,11 +24,13 @@ import unreadBodies from "./plugins/unread-bodies.ts";
 import websockets from "./plugins/websockets.ts";
 import wellFormedQueries from "./plugins/well-formed-queries.ts";
 import { defaultPushTimes, type PushTimes } from "./push/push-session.ts";
+import activityRoutes from "./routes/activity.ts";
 import appRoutes from "./routes/apps.ts";
 import auditRoutes from "./routes/audit.ts";
 import banRoutes from "./routes/bans.ts";
 import counterRoutes from "./routes/counters.ts";
 import epochRoutes from "./routes/epoch.ts";
+import eventRoutes from "./routes/events.ts";
 import gatewayRoutes from "./routes/gateways.ts";
 import healthRoutes from "./routes/health.ts";
 import memberRoutes from "./routes/members.ts";
@@ -187,10 +190,12 @@ async function buildApp(
   await app.register(apiDescription);
   await app.register(methods.watch);
   await app.register(metrics);
+  const isShared = configuration.database.kind !== "sqlite";
+  await app.register(activity, { now, isShared });
   await app.register(push, {
     now,
     times: surroundings.pushTimes ?? defaultPushTimes,
-    isShared: configuration.database.kind !== "sqlite",
+    isShared,
   });
   await app.register(retention, { now, retention: configuration.retention });
   await app.register(redis, { now, deployment: configuration.redis });
@@ -229,6 +234,8 @@ const api = fp<{ redisIsSet: boolean }>(
     await app.register(epochRoutes, { prefix });
     await app.register(gatewayRoutes, { prefix });
     await app.register(counterRoutes, { prefix });
+    await app.register(activityRoutes, { prefix });
+    await app.register(eventRoutes, { prefix });
   },
   { name: "api", dependencies: ["database", "authentication", "document-bodies", "push", "redis", "api-description"] },
 );

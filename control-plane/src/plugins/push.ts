@@ -97,6 +97,7 @@ export default fp<PushOptions>(
           times,
           log: request.log as FastifyBaseLogger,
           gatewayLog,
+          takeActivity: app.takeActivity,
           address: request.ip,
         }),
     });
@@ -120,7 +121,7 @@ export default fp<PushOptions>(
       if (isShared) await peers.stop();
     });
   },
-  { name: "push", dependencies: ["database", "websockets", "authentication", "metrics"] },
+  { name: "push", dependencies: ["activity", "database", "websockets", "authentication", "metrics"] },
 );
 
 /** Returns whether the request was refused because of its token. */

@@ -3,6 +3,7 @@
 
 import { cutToBytes } from "@sluice/limiter/basics/byte-length.ts";
 import type { Problem } from "@sluice/limiter/document/problems.ts";
+import type { KeyActivity, WorkerActivity } from "@sluice/limiter/protocol/activity.ts";
 import type { GatewayMessage } from "@sluice/limiter/protocol/push-messages.ts";
 import { Ajv } from "ajv";
 
@@ -14,6 +15,11 @@ const keptProblems = 21;
 const maxProblemBytes = 500;
 /** More than a policy may have limits. */
 const mostReadings = 100;
+/** More than a gateway reports at once: workers, policies of a worker, and lists of keys. */
+const mostActive = 1_000;
+const mostKeysReported = 1_000;
+/** Key values are stored in so many bytes at most (limiter/src/compiled/counter-key.ts). */
+const mostKeyCharacters = 200;
 
 /** A short text without control characters, because it goes into logs, pages and metrics. */
 const text = { type: "string", maxLength: 128, pattern: "^[^\\u0000-\\u001f\\u007f]*$" };
@@ -27,6 +33,32 @@ const counters = {
     { type: "object", maxProperties: 32, propertyNames: text, additionalProperties: { type: "number" } },
   ],
 };
+const time = { type: "number", minimum: 0, maximum: Number.MAX_SAFE_INTEGER };
+const policyActivity = recordSchema({
+  app: text,
+  policy: text,
+  allowed: count,
+  refused: count,
+  shadowRefused: count,
+  degraded: count,
+  delayed: count,
+});
+const keyActivity = recordSchema({
+  app: text,
+  policy: text,
+  result: { enum: ["admitted", "refused"] },
+  sinceMs: time,
+  keys: listSchema({ type: "string", maxLength: mostKeyCharacters }, mostKeysReported),
+  counts: listSchema(count, mostKeysReported),
+  error: count,
+  unlisted: count,
+});
+const workerActivity = recordSchema({
+  fromMs: time,
+  toMs: time,
+  policies: listSchema(policyActivity, mostActive),
+  keys: listSchema(keyActivity, mostActive),
+});
 const redis = recordSchema({ state: { enum: ["ok", "failing", "unused"] }, sinceSeconds: count });
 
 const messages: Record<GatewayMessage["type"], object> = {
@@ -37,6 +69,7 @@ const messages: Record<GatewayMessage["type"], object> = {
   applied: messageSchema({ epoch: text, revision: count }),
   refused: messageSchema({ epoch: text, revision: count, problems: listSchema(problem) }),
   status: messageSchema({ counters }, { redis }),
+  activity: messageSchema({ nowMs: time, workers: listSchema(workerActivity, mostActive) }),
   counter: messageSchema({ id: count }, { limits: listSchema(reading, mostReadings) }),
 };
 
@@ -54,11 +87,22 @@ export function readGatewayMessage(text: string): GatewayMessage | undefined {
       return { ...message, problems: toList(message.problems).slice(0, keptProblems).map(shortenedProblem) };
     case "status":
       return { ...message, counters: Array.isArray(message.counters) ? {} : message.counters };
+    case "activity":
+      return { ...message, workers: toList(message.workers).map(readWorkerActivity) };
     case "counter":
       return message.limits === undefined ? message : { ...message, limits: toList(message.limits) };
     default:
       return message;
   }
+}
+
+function readWorkerActivity({ policies, keys, ...times }: WorkerActivity): WorkerActivity {
+  const readKeys = (activity: KeyActivity) => ({
+    ...activity,
+    keys: toList(activity.keys),
+    counts: toList(activity.counts),
+  });
+  return { ...times, policies: toList(policies), keys: toList(keys).map(readKeys) };
 }
 
 /** Requires the fields in `required`, allows those in `optional`, and removes all others. */

@@ -2,6 +2,7 @@
 
 import type { FastifyBaseLogger } from "fastify";
 import type { RawData, WebSocket } from "ws";
+import type { ActivityMessage } from "../activity/activity.ts";
 import type { CounterOrders } from "./counter-orders.ts";
 import type { Fleet } from "./fleet.ts";
 import { closeCodes, GatewayLink } from "./gateway-link.ts";
@@ -32,13 +33,14 @@ export interface SessionDependencies {
   readonly times: PushTimes;
   readonly log: FastifyBaseLogger;
   readonly gatewayLog: GatewayLog;
+  readonly takeActivity: (message: ActivityMessage) => void;
   /** The gateway's IP address. */
   readonly address: string;
 }
 
 export function runPushSession(
   socket: WebSocket,
-  { fleet, publisher, counterOrders, counts, times, log, gatewayLog, address }: SessionDependencies,
+  { fleet, publisher, counterOrders, counts, times, log, gatewayLog, takeActivity, address }: SessionDependencies,
 ): void {
   const link = new GatewayLink(socket, counts.snapshotSent);
   let gateway: string | undefined;
@@ -77,6 +79,10 @@ export function runPushSession(
       counterOrders.answered(link, message);
       return;
     }
+    if (message.type === "activity") {
+      takeActivity(message);
+      return;
+    }
     if (message.type === "refused") {
       counts.snapshotRefused();
       log.warn({ gateway, revision: message.revision, problems: message.problems }, "a gateway refused a snapshot");
@@ -104,7 +110,7 @@ export function announceFleet(fleet: Fleet): void {
     for (const link of links) {
       if (!changed && reportedLinks.has(link)) continue;
       reportedLinks.add(link);
-      link.send({ type: "fleet", gateways });
+      link.send({ type: "fleet", gateways, takesActivity: true });
     }
   });
 }

@@ -97,7 +97,7 @@ async function deletePeers(database: Database, ids: readonly string[]): Promise<
 }
 
 /** The database's clock, in milliseconds since 1970. */
-function databaseNowMs(database: Database): Expression<number> {
+export function databaseNowMs(database: Database): Expression<number> {
   return database.getExecutor().adapter instanceof MysqlAdapter
     ? sql<number>`cast(unix_timestamp(now(3)) * 1000 as signed)`
     : sql<number>`cast(extract(epoch from clock_timestamp()) * 1000 as bigint)`;

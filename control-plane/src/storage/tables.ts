@@ -17,6 +17,8 @@ export interface Tables {
   audit: AuditTable;
   control_planes: ControlPlaneTable;
   live_gateways: LiveGatewayTable;
+  traffic_minutes: TrafficMinuteTable;
+  relayed_activity: RelayedActivityTable;
   members: MemberTable;
   member_roles: MemberRoleTable;
 }
@@ -182,6 +184,24 @@ export interface ControlPlaneTable {
   version: number;
   /** By the database's clock. */
   seen_at: number;
+}
+
+/** Traffic of one minute, of all gateways. */
+export interface TrafficMinuteTable {
+  at: number;
+  /** As JSON. */
+  traffic: string;
+}
+
+/** What one control plane's gateways have reported, for the others. */
+export interface RelayedActivityTable {
+  control_plane: string;
+  /** Grows with each report of a control plane. */
+  number: number;
+  /** By the database's clock. */
+  written_at: number;
+  /** As JSON. */
+  report: string;
 }
 
 /** A gateway that is connected to a control plane. */

@@ -24,7 +24,7 @@ const undecidedField = newRequestField<readonly Charge[]>((charges) => {
  * @returns whether the request is allowed by it
  */
 export function admit(check: Check, outcome: Outcome): boolean {
-  const { policy, separate } = check;
+  const { policy, keyValues, separate } = check;
   const { store } = policy;
   const { charges } = outcome;
   const before = charges.length;
@@ -34,7 +34,7 @@ export function admit(check: Check, outcome: Outcome): boolean {
     takeBack([check], charges, before);
     return admitWithoutRedis(check, outcome);
   }
-  if (!separate) countDecision(policy, allowed ? "allowed" : "refused");
+  if (!separate) countDecision(policy, allowed ? "allowed" : "refused", keyValues);
   return allowed;
 }
 
@@ -55,21 +55,21 @@ export function admitTogether(checks: readonly Check[], outcome: Outcome): boole
     takeBack(checks, charges, before);
     return admitAllWithoutRedis(checks, outcome);
   }
-  for (const { policy, separate, allowed: own } of checks) {
+  for (const { policy, keyValues, separate, allowed: own } of checks) {
     // Undefined: another check had refused before this one was decided.
-    if (!separate && own !== undefined) countDecision(policy, own ? "allowed" : "refused");
+    if (!separate && own !== undefined) countDecision(policy, own ? "allowed" : "refused", keyValues);
   }
   return allowed;
 }
 
 /** Decides this check without Redis, which did not. May yield. */
 export function admitWithoutRedis(check: Check, outcome: Outcome): boolean {
-  const { policy, separate } = check;
-  if (!check.degraded) countDecision(policy, "degraded");
+  const { policy, keyValues, separate } = check;
+  if (!check.degraded) countDecision(policy, "degraded", undefined);
   check.degraded = true;
   const allowed = shareStore.admit(check, outcome) === true;
   check.allowed = allowed;
-  if (!separate) countDecision(policy, allowed ? "allowed" : "refused");
+  if (!separate) countDecision(policy, allowed ? "allowed" : "refused", keyValues);
   return allowed;
 }
 

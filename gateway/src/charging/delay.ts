@@ -14,6 +14,7 @@ import {
   newMergedDecision,
 } from "../../../limiter/src/compiled/merged-decision.ts";
 import type { Delay } from "../../../limiter/src/document/on-limit.ts";
+import { countDecision } from "../metrics/counts.ts";
 import { keepForRequest, newRequestField, takeFromRequest } from "../request/request-state.ts";
 import { nowMs, sleepMs } from "../runtime/clock.ts";
 import { semaphoreLibrary } from "../runtime/lua-modules.ts";
@@ -88,6 +89,7 @@ export function admitInTurn(
   endWaiting();
   takeFromRequest(queuedField);
   leave(queued);
+  if (allowed) countDecision(policy, "delayed", undefined);
   return allowed;
 }
 

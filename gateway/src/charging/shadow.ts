@@ -16,6 +16,6 @@ export function observe(check: Check): Result {
     if (policy.deferred) deferCharge(charge);
   }
   const result = allowed === undefined ? "degraded" : allowed ? "allowed" : "shadow-refused";
-  countDecision(policy, result);
+  countDecision(policy, result, result === "degraded" ? undefined : check.keyValues);
   return result;
 }

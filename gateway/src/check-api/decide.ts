@@ -85,10 +85,11 @@ export function decideRequestedChecks(requested: readonly RequestedCheck[], char
   forgetUndecided();
   for (const outcome of distinct) if (outcome.reason === "shadow") watch(outcome);
   if (!allAllowed(distinct)) takeBack(distinct, charges);
-  for (const { policy, reason, allowed } of outcomes) {
+  for (const { policy, keyValues, reason, allowed, merged } of outcomes) {
     if (reason === undefined || reason === "undecided" || !allowed) {
-      countDecision(policy, allowed ? "allowed" : "refused");
+      countDecision(policy, allowed ? "allowed" : "refused", keyValues);
     }
+    if (allowed && merged.delayUs > 0) countDecision(policy, "delayed", undefined);
   }
   return outcomes;
 }

@@ -7,6 +7,7 @@ import { deferCharge } from "../charging/deferred-charges.ts";
 import { holdSlots } from "../charging/held-slots.ts";
 import { refundAll } from "../charging/refunds.ts";
 import { mayWait, refuseToWait, waitUs } from "../charging/waiting-requests.ts";
+import { countDecision } from "../metrics/counts.ts";
 import { type Explanation, reportExplanation } from "../respond/explain.ts";
 import { setHeaders } from "../respond/headers.ts";
 import { applyMarks, hasMark, type Marks, setMark } from "../respond/marks.ts";
@@ -46,7 +47,14 @@ function goOn({ headers: style }: Settings, { merged, charges }: Outcome): undef
     if (charge.policy.deferred) deferCharge(charge);
   }
   if (style !== "none") setHeaders(style, merged);
-  if (merged.delayUs > 0) waitUs(merged.delayUs);
+  if (merged.delayUs > 0) {
+    for (const charge of charges) if (isShaping(charge)) countDecision(charge.policy, "delayed", undefined);
+    waitUs(merged.delayUs);
+  }
+}
+
+function isShaping({ limits }: Charge): boolean {
+  return limits.some(({ rate }) => rate.algorithm === "leaky-bucket");
 }
 
 function deny({ policy, reason }: Denial): undefined {
@@ -61,7 +69,7 @@ function deny({ policy, reason }: Denial): undefined {
  * over the limit, the request goes on at once with their marks, and stays charged.
  */
 function turnAwayIfFull(charges: readonly Charge[], merged: MergedDecision, marks: Marks): undefined {
-  const shaping = charges.filter(({ limits }) => limits.some(({ rate }) => rate.algorithm === "leaky-bucket"));
+  const shaping = charges.filter((charge) => isShaping(charge));
   const refusing = shaping.find(({ policy }) => !hasMark(policy)) ?? shaping[0];
   if (refusing === undefined || mayWait(refusing.policy)) return;
   if (!hasMark(refusing.policy)) return refuseToWait(merged, refusing.policy);

@@ -64,7 +64,7 @@ function denialFor(candidate: CompiledPolicy, applicability: Exclude<Applicabili
   if (mode === "shadow" && applicability !== "banned") return undefined;
   if (applicability === "key-missing" && onMissingKey === "skip") return undefined;
   if (applicability === "cost-invalid" && applied.policy.policy.mode === "shadow") return undefined;
-  if (mode === "enforce") countDecision(candidate, "refused");
+  if (mode === "enforce") countDecision(candidate, "refused", undefined);
   return { policy: candidate, reason: applicability };
 }
 
@@ -89,7 +89,7 @@ function decideSeparately(check: Check, outcome: Outcome, marks: Marks): boolean
   const waits = onLimit.action === "delay";
   if (waits && outcome.charges.length > 0) keepUndecided(outcome.charges);
   const allowed = waits ? admitInTurn(policy, keyValues, onLimit, own.merged, decide) : decide();
-  countDecision(policy, allowed ? "allowed" : "refused");
+  countDecision(policy, allowed ? "allowed" : "refused", keyValues);
   outcome.denial = own.denial;
   if (own.denial !== undefined) return false;
   if (allowed || !setMark(policy, marks)) {

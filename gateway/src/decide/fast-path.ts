@@ -35,11 +35,11 @@ export function decideFast(settings: Settings, policy: CompiledPolicy): undefine
   const keyValues = readKeyValues(policy.policy);
   if (keyValues === undefined) {
     if (policy.policy.onMissingKey === "skip") return;
-    countDecision(policy, "refused");
+    countDecision(policy, "refused", undefined);
     return refuseWithoutKey(policy);
   }
   if (keyValues === false) {
-    countDecision(policy, "refused");
+    countDecision(policy, "refused", undefined);
     return refuseAmbiguousKey(policy);
   }
   if (policy.store === "node") return decideByNode(settings.headers, policy, keyValues);
@@ -59,7 +59,7 @@ function decideByNode(style: HeaderStyle, policy: CompiledPolicy, keyValues: str
   } else if (allowed && policy.holdsSlots) {
     holdSlots(chargeOf(policy, keyValues, chargedAt, "node"));
   }
-  return respond(style, policy, merged);
+  return respond(style, policy, keyValues, merged);
 }
 
 /** Decides from the units of a lease, or by what is known to be left of the limit. @returns false: Redis is to be asked */
@@ -70,7 +70,7 @@ function decideByLease({ headers: style, redis }: Settings, policy: CompiledPoli
   const allowed = spendLease(policy, keyValues, merged);
   releaseMerged(merged);
   if (allowed === undefined) return false;
-  respond(style, policy, merged);
+  respond(style, policy, keyValues, merged);
   return true;
 }
 
@@ -93,36 +93,39 @@ function decideByRedis({ headers: style }: Settings, policy: CompiledPolicy, key
   if (allowed && merged.delayUs > 0 && refuseIfFull(merged, policy)) {
     refundLater(chargeOf(policy, keyValues, chargedAtByLast(), "exact"));
   }
-  return respond(style, policy, merged);
+  return respond(style, policy, keyValues, merged);
 }
 
 /** @param withRedis false: Redis has not decided */
 function decideByStores(style: HeaderStyle, check: Check, withRedis: boolean): undefined {
-  const { policy } = check;
+  const { policy, keyValues } = check;
   const outcome = newOutcome();
   const { merged, charges } = outcome;
   const allowed = withRedis ? admit(check, outcome) : admitWithoutRedis(check, outcome);
   if (outcome.denial !== undefined) {
-    countDecision(policy, "refused");
+    countDecision(policy, "refused", keyValues);
     return refuseUndecided(policy);
   }
   if (allowed && merged.delayUs > 0 && refuseIfFull(merged, policy)) for (const charge of charges) refundLater(charge);
   else if (allowed && policy.holdsSlots) for (const charge of charges) holdSlots(charge);
-  return respond(style, policy, merged);
+  return respond(style, policy, keyValues, merged);
 }
 
 function chargeOf(policy: CompiledPolicy, keyValues: string, chargedAt: number[], store: Charge["store"]): Charge {
   return { policy, limits: policy.limits, keyValues, chargedAt, store };
 }
 
-function respond(style: HeaderStyle, policy: CompiledPolicy, merged: MergedDecision): undefined {
+function respond(style: HeaderStyle, policy: CompiledPolicy, keyValues: string, merged: MergedDecision): undefined {
   if (!merged.allowed) {
-    countDecision(policy, "refused");
+    countDecision(policy, "refused", keyValues);
     return answerOverLimit(style, merged);
   }
-  countDecision(policy, "allowed");
+  countDecision(policy, "allowed", keyValues);
   if (style !== "none") setHeaders(style, merged);
-  if (merged.delayUs > 0) waitUs(merged.delayUs);
+  if (merged.delayUs > 0) {
+    countDecision(policy, "delayed", undefined);
+    waitUs(merged.delayUs);
+  }
 }
 
 function takeMerged(): MergedDecision {

@@ -2,24 +2,33 @@
 // now and then, so that counting costs a request no access to shared memory.
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import type { KeyCounts } from "../../../limiter/src/sketch/key-counts.ts";
 import { reportSmallMetrics } from "../runtime/missing-parts.ts";
 import { addSafely, metricsDict } from "../runtime/shared-memory.ts";
 import { weakTable } from "../runtime/tables.ts";
+import { countNewKey, handActivityOver, newTopKeys, noteDecisions } from "./activity.ts";
 
-/** Decisions of one policy since its counts were last flushed. */
+/** Decisions of one policy since its counts were last flushed, and the keys that had them. */
 interface DecisionCounts {
   allowed: number;
   refused: number;
   "shadow-refused": number;
   degraded: number;
+  delayed: number;
   /** True if the policy is among those whose counts wait to be flushed. */
   pending: boolean;
+  readonly admittedKeys: KeyCounts;
+  /** In shadow mode, of the requests that would have been refused. */
+  readonly refusedKeys: KeyCounts;
 }
 
-/** degraded: Redis did not decide. It is counted once a request, in addition to the result that `onStoreFailure` then gave. */
-export type Result = Exclude<keyof DecisionCounts, "pending">;
+/**
+ * degraded: Redis did not decide. delayed: the request had to wait, or its caller was told to. Both are counted once a request, in
+ * addition to the result that it then had.
+ */
+export type Result = Exclude<keyof DecisionCounts, "pending" | "admittedKeys" | "refusedKeys">;
 
-export const results: readonly Result[] = ["allowed", "refused", "shadow-refused", "degraded"];
+export const results: readonly Result[] = ["allowed", "refused", "shadow-refused", "degraded", "delayed"];
 
 /**
  * - lock-timeouts: a charge was made without its lock.
@@ -57,8 +66,9 @@ const separators: Readonly<Record<Result, string>> = {
   refused: "!",
   "shadow-refused": "~",
   degraded: "?",
+  delayed: "+",
 };
-const seriesPattern = "^([%w-]+)[=!~?]([%w-]+)$";
+const seriesPattern = "^([%w-]+)[=!~?+]([%w-]+)$";
 /** Prefix of the sums over all policies, including removed ones. A reader of the sum does not have to read the series. */
 const totalKey = "total:";
 /**
@@ -73,16 +83,32 @@ const countsOfPolicies = weakTable<CompiledPolicy, DecisionCounts>();
 let unflushed: CompiledPolicy[] = [];
 let flushedTo = 0;
 
-export function countDecision(policy: CompiledPolicy, result: Result): void {
+/** @param keyValues encoded; undefined: the request has none, or nobody asks whose it was */
+export function countDecision(policy: CompiledPolicy, result: Result, keyValues: string | undefined): void {
   const counts = countsOfPolicies.get(policy) ?? newCounts(policy);
   counts[result] += 1;
+  if (keyValues !== undefined) {
+    const keys = result === "allowed" ? counts.admittedKeys : counts.refusedKeys;
+    const counted = keys.counts[keyValues];
+    if (counted === undefined) countNewKey(keys, keyValues);
+    else keys.counts[keyValues] = counted + 1;
+  }
   if (counts.pending) return;
   counts.pending = true;
   unflushed.push(policy);
 }
 
 function newCounts(policy: CompiledPolicy): DecisionCounts {
-  const counts = { allowed: 0, refused: 0, "shadow-refused": 0, degraded: 0, pending: false };
+  const counts = {
+    allowed: 0,
+    refused: 0,
+    "shadow-refused": 0,
+    degraded: 0,
+    delayed: 0,
+    pending: false,
+    admittedKeys: newTopKeys(),
+    refusedKeys: newTopKeys(),
+  };
   countsOfPolicies.set(policy, counts);
   return counts;
 }
@@ -121,6 +147,7 @@ export function eventCount(event: Event): number {
 export function flushCounts(): void {
   ngx.timer.every(flushEverySeconds, (premature) => {
     flushPolicies(premature ? unflushed.length : mostPoliciesAtOnce);
+    handActivityOver();
     const flushed = pending;
     pending = {};
     for (const key in flushed) addNow(key, flushed[key] as number);
@@ -145,6 +172,7 @@ function flushPolicies(most: number): void {
 
 function flushPolicyCounts({ app, policy }: CompiledPolicy, counts: DecisionCounts): void {
   counts.pending = false;
+  noteDecisions(app, policy.name, counts);
   for (const result of results) {
     const count = counts[result];
     counts[result] = 0;

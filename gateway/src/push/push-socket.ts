@@ -1,7 +1,6 @@
 // The outbound WebSocket to the control plane: snapshots come in, results go out. One worker owns it. Reading has a light thread
 // of its own, and so has applying snapshots; everything else happens in the owner's main loop.
 
-import { isUtf8 } from "../../../limiter/src/basics/utf8.ts";
 import type { GatewayMessage } from "../../../limiter/src/protocol/push-messages.ts";
 import { decisionTotals } from "../metrics/counts.ts";
 import { redisReport } from "../metrics/redis-health.ts";
@@ -10,11 +9,13 @@ import { postponeCollection } from "../runtime/collector.ts";
 import { cjson, semaphoreLibrary } from "../runtime/lua-modules.ts";
 import { noteOutage, noteReturn } from "../runtime/outages.ts";
 import { rest } from "../runtime/slices.ts";
+import { wellFormed } from "../runtime/well-formed.ts";
 import type { Settings } from "../settings.ts";
 import { currentSnapshot } from "../snapshot/current.ts";
 import { setConnected } from "../snapshot/live-gateways.ts";
 import { addPart, endText, noText } from "../snapshot/text.ts";
 import { version } from "../version.ts";
+import { nextActivity, setActivityTaken } from "./activity-reports.ts";
 import { dial } from "./dial.ts";
 import { claim, renew, resign } from "./ownership.ts";
 import { beginsSnapshot, lateAnswer, receive } from "./receive.ts";
@@ -23,8 +24,6 @@ import { beginsSnapshot, lateAnswer, receive } from "./receive.ts";
 const controlPlane = "push";
 /** The HTTP status of a handshake that succeeded. */
 const switchingProtocols = "101";
-
-const notAscii = `[${string.char(128)}-${string.char(255)}]`;
 
 const claimEverySeconds = 0.2;
 const turnSeconds = 0.2;
@@ -158,14 +157,6 @@ function refusalOf({ pushUrl, gatewayToken }: Settings, status: string): string 
 }
 
 /**
- * RFC 6455 §8.1: a peer closes the connection on text that is not UTF-8. A refused text may not be UTF-8, or be cut within a
- * character.
- */
-function wellFormed(text: string): string {
-  return isUtf8(text) ? text : string.gsub(text, notAscii, "?")[0];
-}
-
-/**
  * How a connection ended: this worker is no longer the owner; another gateway with the same id took its place; or the connection
  * was lost and has to be opened again.
  */
@@ -180,6 +171,7 @@ function serve(settings: Settings, socket: WebSocketClient): End {
   };
   const say = (message: GatewayMessage) => send("text", wellFormed(cjson.encode(message)));
 
+  setActivityTaken(false);
   const { epoch, revision, proof } = currentSnapshot();
   say({ type: "hello", gateway: settings.gatewayId, version, workers: ngx.worker.count(), epoch, revision, proof });
 
@@ -260,6 +252,8 @@ function serve(settings: Settings, socket: WebSocketClient): End {
     }
     const answer = lateAnswer();
     if (answer !== undefined) say(answer);
+    const activity = nextActivity();
+    if (activity !== undefined) send("text", activity);
     while (!closed && outgoing.length > 0) {
       const { kind, data } = outgoing.shift() as Outgoing;
       const [sent, failure] = kind === "text" ? socket.send_text(data) : socket.send_pong(data);

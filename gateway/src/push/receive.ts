@@ -12,6 +12,7 @@ import { store } from "../snapshot/disk.ts";
 import { allApplied, publish, waitUntilApplied } from "../snapshot/distribution.ts";
 import { isFleetSize, keepLiveGateways } from "../snapshot/live-gateways.ts";
 import { readPieces } from "../snapshot/text.ts";
+import { setActivityTaken } from "./activity-reports.ts";
 import { isCounterOrder, obey } from "./counter-orders.ts";
 
 const applyTimeoutSeconds = 10;
@@ -47,7 +48,8 @@ export function receive(settings: Settings, pieces: readonly string[]): GatewayM
   const [message] = cjson.decode<ControlMessage>(pieces.join(""));
   const type = typeof message === "object" ? message.type : undefined;
   if (type === "fleet") {
-    const { gateways } = message as { gateways: unknown };
+    const { gateways, takesActivity } = message as { gateways: unknown; takesActivity: unknown };
+    setActivityTaken(takesActivity === true);
     if (isFleetSize(gateways)) keepLiveGateways(settings.gatewayDir, gateways);
     return undefined;
   }

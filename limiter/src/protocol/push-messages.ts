@@ -5,6 +5,7 @@
 import type { SnapshotBan } from "../compiled/bans.ts";
 import type { Zones } from "../document/schedule.ts";
 import type { Problem } from "../document/validate.ts";
+import type { WorkerActivity } from "./activity.ts";
 
 export const snapshotFormat = 1;
 
@@ -108,10 +109,13 @@ export type GatewayMessage =
    * Replies to the order with this id: what the gateway's own counters say afterwards. `limits` is absent if it knows no such
    * policy.
    */
-  | { type: "counter"; id: number; limits?: CounterReading[] };
+  | { type: "counter"; id: number; limits?: CounterReading[] }
+  /** Sent only to a control plane that said `takesActivity`. */
+  | { type: "activity"; nowMs: number; workers: WorkerActivity[] };
 
 /** Messages of a control plane over the push socket, in JSON text frames. */
 export type ControlMessage =
   | Snapshot
-  | { type: "fleet"; gateways: number }
+  /** `takesActivity` is absent if the control plane knows no messages of type activity. */
+  | { type: "fleet"; gateways: number; takesActivity?: true }
   | ({ type: "counter"; id: number } & CounterOrder);

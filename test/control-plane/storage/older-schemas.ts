@@ -1,6 +1,7 @@
 // Reverts steps of a database's schema, to a database as an older control plane left it.
 
 const undoPeople = `
+  drop table traffic_minutes; drop table relayed_activity;
   drop table control_planes; drop table live_gateways;
   drop index revisions_at; alter table revisions drop column source;
   drop table members; drop table member_roles;

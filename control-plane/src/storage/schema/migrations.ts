@@ -15,6 +15,7 @@ const migrations: Record<string, Migration> = {
   "0005-control-planes": { up: addControlPlanes },
   "0006-sources": { up: addSources },
   "0007-people": { up: addPeople },
+  "0010-activity": { up: addActivity },
 };
 
 /**
@@ -208,4 +209,23 @@ async function addPeople(database: Kysely<Tables>): Promise<void> {
     .where("role", "=", "admin")
     .where("app", "is not", null)
     .execute();
+}
+
+/** What gateways report of their traffic. */
+async function addActivity(database: Kysely<Tables>): Promise<void> {
+  const schema = new Schema(database);
+  await schema.createTable("traffic_minutes", (table) =>
+    table
+      .addColumn("at", "bigint", (column) => column.primaryKey())
+      .addColumn("traffic", schema.longText, (column) => column.notNull()),
+  );
+  await schema.createTable("relayed_activity", (table) =>
+    table
+      .addColumn("control_plane", schema.name(36), (column) => column.notNull())
+      .addColumn("number", "bigint", (column) => column.notNull())
+      .addColumn("written_at", "bigint", (column) => column.notNull())
+      .addColumn("report", schema.longText, (column) => column.notNull())
+      .addPrimaryKeyConstraint("relayed_activity_key", ["control_plane", "number"]),
+  );
+  await schema.createIndex("relayed_activity", "relayed_activity_written_at", ["written_at"]);
 }

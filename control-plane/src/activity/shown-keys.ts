@@ -1,0 +1,38 @@
+// Keys as people see them. Those who may not change a policy do not learn the credentials of its clients.
+
+import { createHash } from "node:crypto";
+import { parseKeyPart } from "@sluice/limiter/key/key-part.ts";
+import { decodeKeyValues } from "./key-values.ts";
+import type { Bounds } from "./merged-keys.ts";
+
+/** Headers and parameters with such a name usually carry a credential. */
+const credential = /auth|api-?key|apikey|token|secret|session|password/i;
+const shownDigits = 12;
+
+export interface ShownKey extends Bounds {
+  /** The values in the order of the policy's key; absent if they are so long that only their hash is known. */
+  readonly key?: readonly string[];
+  /** How the key is stored, if it is absent. */
+  readonly hash?: string;
+}
+
+/** @param key the key of the policy's document @param mayChange whether the reader may change the policy */
+export function showKeys(keys: readonly [string, Bounds][], key: readonly string[], mayChange: boolean): ShownKey[] {
+  const isHidden = key.map((part) => !mayChange && isCredential(part));
+  return keys.map(([encoded, bounds]) => {
+    const values = decodeKeyValues(encoded);
+    if (values === undefined) return { hash: encoded, ...bounds };
+    return { key: values.map((value, i) => (isHidden[i] ? hidden(value) : value)), ...bounds };
+  });
+}
+
+function isCredential(text: string): boolean {
+  const part = parseKeyPart(text);
+  if (part === undefined || part.source === "cookie") return true;
+  return (part.source === "header" || part.source === "query") && credential.test(part.name);
+}
+
+/** Different values stay different. */
+function hidden(value: string): string {
+  return `sha256:${createHash("sha256").update(value).digest("hex").slice(0, shownDigits)}`;
+}

@@ -1,0 +1,131 @@
+// /api/v1/apps/{app}/traffic and /top: what the gateways decided, and for which keys.
+
+import type { FastifyInstance } from "fastify";
+import { trafficName } from "../activity/activity.ts";
+import { showKeys } from "../activity/shown-keys.ts";
+import type { KeyResult, Window } from "../activity/top-keys.ts";
+import type { Step, TrafficPoint } from "../activity/traffic.ts";
+import { callerOf } from "../plugins/authentication.ts";
+import { type Caller, hasRight } from "../rights/caller.ts";
+import { appSegment, limitParameter, policyParameter, querySchema } from "../schemas/parameters.ts";
+import { answers } from "../schemas/responses.ts";
+import { readSince, sinceParameter } from "../schemas/since-parameter.ts";
+import { getApp } from "../storage/apps.ts";
+import { getPolicy } from "../storage/policies.ts";
+
+const params = { type: "object", properties: { app: appSegment } } as const;
+const tags = ["activity"];
+const hourMs = 3_600_000;
+
+const windowParameter = {
+  type: "string",
+  enum: ["minute", "hour"],
+  default: "minute",
+  description: "Count the requests of the last minute, or of the last hour.",
+  "x-expected": "minute or hour",
+} as const;
+
+const stepParameter = {
+  type: "string",
+  enum: ["second", "minute"],
+  description:
+    "Return one point for each second, which are kept for an hour, or for each minute, which are kept for a day. " +
+    "Default: seconds if `since` is within the last hour.",
+  "x-expected": "second or minute",
+} as const;
+
+export default async function activityRoutes(app: FastifyInstance): Promise<void> {
+  app.get<{ Params: { app: string }; Querystring: { policy: string; window: Window; limit: number } }>(
+    "/apps/:app/top",
+    {
+      config: { access: "read" },
+      schema: {
+        tags,
+        summary: "List the keys of a policy that were admitted and refused most",
+        description:
+          "Gateways count keys in bounded memory, so each number is a range: a key had at least `atLeast` requests and at " +
+          "most `atMost`, and no other key had more than `othersAtMost`. Requests appear 10 to 15 seconds after they were " +
+          "decided. Who may not change the policy sees a hash in place of values that are credentials.",
+        params,
+        querystring: {
+          ...querySchema({ policy: policyParameter, window: windowParameter, limit: { ...limitParameter, default: 10 } }),
+          required: ["policy"],
+        },
+        response: answers({ 200: "TopKeys" }),
+      },
+    },
+    async (request) => {
+      const { policy, window, limit } = request.query;
+      const { document } = await getPolicy(app.database, request.params.app, policy);
+      return topKeys(app, callerOf(request), { app: request.params.app, policy, document }, window, limit);
+    },
+  );
+
+  app.get<{ Params: { app: string }; Querystring: { policy?: string; since: string; step?: Step } }>(
+    "/apps/:app/traffic",
+    {
+      config: { access: "read" },
+      schema: {
+        tags,
+        summary: "List what was admitted and refused, by second or minute",
+        description:
+          "Of one policy, or of all policies of the app together. Seconds and minutes without a decision are left out. A " +
+          "request appears within two seconds. Minutes outlive a restart of the control plane; seconds do not.",
+        params,
+        querystring: querySchema({ policy: policyParameter, since: sinceParameter, step: stepParameter }),
+        response: answers({ 200: "Traffic" }),
+      },
+    },
+    async (request) => {
+      const { app: name } = request.params;
+      const { policy } = request.query;
+      if (policy === undefined) await getApp(app.database, name);
+      else await getPolicy(app.database, name, policy);
+      const now = app.now();
+      const sinceMs = readSince(request.query.since, now);
+      const step = request.query.step ?? (sinceMs >= now - hourMs ? "second" : "minute");
+      const { traffic } = app.activity;
+      return {
+        app: name,
+        policy,
+        step,
+        since: new Date(sinceMs).toISOString(),
+        until: new Date(now).toISOString(),
+        complete: !traffic.isFull,
+        points: traffic.points(trafficName(name, policy), step, sinceMs, now + 1).map(showPoint),
+      };
+    },
+  );
+}
+
+export interface AskedPolicy {
+  readonly app: string;
+  readonly policy: string;
+  readonly document: unknown;
+}
+
+export function topKeys(
+  { activity, now }: FastifyInstance,
+  caller: Caller,
+  { app, policy, document }: AskedPolicy,
+  window: Window,
+  limit: number,
+) {
+  const key = (document as { key?: readonly string[] }).key ?? [];
+  const mayChange = hasRight(caller, "write", app);
+  const top = (result: KeyResult) => activity.topKeys.top(trafficName(app, policy), result, window, now(), limit);
+  const [admitted, refused] = [top("admitted"), top("refused")];
+  return {
+    app,
+    policy,
+    window,
+    since: new Date(admitted.sinceMs).toISOString(),
+    admitted: showKeys(admitted.keys, key, mayChange),
+    refused: showKeys(refused.keys, key, mayChange),
+    othersAtMost: { admitted: admitted.others, refused: refused.others },
+  };
+}
+
+export function showPoint({ atMs, ...counts }: TrafficPoint) {
+  return { at: new Date(atMs).toISOString(), ...counts };
+}
