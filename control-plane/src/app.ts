@@ -5,7 +5,7 @@ import fp from "fastify-plugin";
 import { maxBodyBytes } from "./bodies/bounds.ts";
 import { defaultYamlDeadlineMs } from "./bodies/yaml-thread.ts";
 import type { TotalBounds } from "./bounds/bounds.ts";
-import type { Configuration } from "./configuration.ts";
+import type { Configuration, OpenIdConfiguration } from "./configuration.ts";
 import { defaultHttpTimes, type HttpTimes, serverOptions } from "./http-server.ts";
 import activity from "./plugins/activity.ts";
 import apiDescription from "./plugins/api-description.ts";
@@ -13,12 +13,14 @@ import authentication from "./plugins/authentication.ts";
 import databasePlugin from "./plugins/database.ts";
 import documentBodies from "./plugins/document-bodies.ts";
 import errorResponses, { answerClientError, answerError } from "./plugins/error-responses.ts";
+import groups from "./plugins/groups.ts";
 import lastResponses from "./plugins/last-responses.ts";
 import { watchMethods } from "./plugins/method-not-allowed.ts";
 import metrics from "./plugins/metrics.ts";
 import push from "./plugins/push.ts";
 import redis from "./plugins/redis.ts";
 import retention from "./plugins/retention.ts";
+import sessions from "./plugins/sessions.ts";
 import tokenUses from "./plugins/token-uses.ts";
 import unreadBodies from "./plugins/unread-bodies.ts";
 import websockets from "./plugins/websockets.ts";
@@ -34,8 +36,10 @@ import eventRoutes from "./routes/events.ts";
 import gatewayRoutes from "./routes/gateways.ts";
 import healthRoutes from "./routes/health.ts";
 import memberRoutes from "./routes/members.ts";
+import openIdRoutes from "./routes/openid.ts";
 import policyRoutes from "./routes/policies.ts";
 import revisionRoutes from "./routes/revisions.ts";
+import sessionRoutes from "./routes/session.ts";
 import templateRoutes from "./routes/templates.ts";
 import tokenRoutes from "./routes/tokens.ts";
 import { parseWait } from "./schemas/parameters.ts";
@@ -185,7 +189,10 @@ async function buildApp(
   await app.register(websockets);
   await app.register(databasePlugin, { database, health });
   await app.register(tokenUses, { now });
-  await app.register(authentication, { now });
+  const { publicOrigin, openId } = configuration;
+  await app.register(groups, { mapping: openId?.groups ?? new Map() });
+  await app.register(sessions, { now, limits: configuration.sessions, publicOrigin });
+  await app.register(authentication, { now, publicOrigin });
   await app.register(documentBodies, { yamlDeadlineMs: surroundings.yamlDeadlineMs ?? defaultYamlDeadlineMs });
   await app.register(apiDescription);
   await app.register(methods.watch);
@@ -197,10 +204,10 @@ async function buildApp(
     times: surroundings.pushTimes ?? defaultPushTimes,
     isShared,
   });
-  await app.register(retention, { now, retention: configuration.retention });
+  await app.register(retention, { now, retention: configuration.retention, sessions: configuration.sessions });
   await app.register(redis, { now, deployment: configuration.redis });
   await app.register(healthRoutes);
-  await app.register(api, { redisIsSet: configuration.redis !== undefined });
+  await app.register(api, { redisIsSet: configuration.redis !== undefined, publicOrigin, openId });
   await app.register(methods.refuse);
   await app.ready();
   await warnOfLegacyApps(app);
@@ -220,8 +227,14 @@ async function warnOfLegacyApps(app: FastifyInstance): Promise<void> {
   );
 }
 
-const api = fp<{ redisIsSet: boolean }>(
-  async (app, { redisIsSet }) => {
+interface ApiOptions {
+  readonly redisIsSet: boolean;
+  readonly publicOrigin: string | undefined;
+  readonly openId: OpenIdConfiguration | undefined;
+}
+
+const api = fp<ApiOptions>(
+  async (app, { redisIsSet, publicOrigin, openId }) => {
     const prefix = "/api/v1";
     await app.register(appRoutes, { prefix });
     await app.register(policyRoutes, { prefix, redisIsSet });
@@ -229,6 +242,8 @@ const api = fp<{ redisIsSet: boolean }>(
     await app.register(banRoutes, { prefix });
     await app.register(tokenRoutes, { prefix });
     await app.register(memberRoutes, { prefix });
+    await app.register(sessionRoutes, { prefix, publicOrigin });
+    await app.register(openIdRoutes, { prefix, openId });
     await app.register(auditRoutes, { prefix });
     await app.register(revisionRoutes, { prefix, redisIsSet });
     await app.register(epochRoutes, { prefix });

@@ -4,6 +4,7 @@
 import { resolve } from "node:path";
 import type { TotalBounds } from "./bounds/bounds.ts";
 import { parseRedisUrl, type RedisDeployment } from "./redis/redis-url.ts";
+import { type GroupMapping, parseGroupMapping } from "./rights/group-rights.ts";
 import {
   parseDatabaseUrl,
   type ServerConfiguration,
@@ -29,6 +30,32 @@ export interface Configuration {
   readonly logLevel: LogLevel;
   readonly totalBounds: TotalBounds;
   readonly retention: Retention;
+  readonly sessions: SessionLimits;
+  /** The origin at which browsers see the control plane, like `https://sluice.example.com`; undefined: not set. */
+  readonly publicOrigin: string | undefined;
+  /** Undefined: people sign in by tokens alone. */
+  readonly openId: OpenIdConfiguration | undefined;
+}
+
+/** How long people stay signed in. */
+export interface SessionLimits {
+  readonly lastMs: number;
+  /** How long a session lasts that is not used. */
+  readonly idleMs: number;
+}
+
+/** The provider by which people sign in. */
+export interface OpenIdConfiguration {
+  /** The issuer's identifier, exactly as its tokens have it. */
+  readonly issuer: string;
+  readonly clientId: string;
+  readonly clientSecret: string;
+  readonly scopes: string;
+  /** The claim that has the names of the person's groups. */
+  readonly groupsClaim: string;
+  readonly groups: GroupMapping;
+  /** As registered at the provider. */
+  readonly redirectUri: string;
 }
 
 /** How long the history and the audit entries are kept. */
@@ -63,6 +90,7 @@ export function readConfiguration(environment: NodeJS.ProcessEnv): Configuration
   if (adminToken !== undefined && adminToken === gatewayToken) {
     throw new ConfigurationError("SLUICE_GATEWAY_TOKEN", "another token than SLUICE_ADMIN_TOKEN", "the same");
   }
+  const publicOrigin = readPublicOrigin(environment);
   return Object.freeze({
     host: read(environment, "SLUICE_CONTROL_HOST") ?? "127.0.0.1",
     port: readPort(environment, "SLUICE_CONTROL_PORT", 8081),
@@ -84,6 +112,12 @@ export function readConfiguration(environment: NodeJS.ProcessEnv): Configuration
       }),
       auditDays: readWhole(environment, "SLUICE_AUDIT_DAYS", 365, 1, 36_500),
     }),
+    sessions: Object.freeze({
+      lastMs: readWhole(environment, "SLUICE_SESSION_HOURS", 12, 1, 720) * 3_600_000,
+      idleMs: readWhole(environment, "SLUICE_SESSION_IDLE_MINUTES", 60, 5, 43_200) * 60_000,
+    }),
+    publicOrigin,
+    openId: readOpenId(environment, publicOrigin),
   });
 }
 
@@ -161,6 +195,73 @@ function readRedis(environment: NodeJS.ProcessEnv): RedisDeployment | undefined 
   // The error does not repeat the value, because it may contain a password.
   if ("expected" in deployment) throw new ConfigurationError(variable, deployment.expected, deployment.got);
   return deployment;
+}
+
+function readPublicOrigin(environment: NodeJS.ProcessEnv): string | undefined {
+  const variable = "SLUICE_PUBLIC_URL";
+  const text = read(environment, variable);
+  if (text === undefined) return undefined;
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  const isOrigin = url !== undefined && /^https?:$/.test(url.protocol) && `${url.origin}/` === url.href;
+  if (!isOrigin) {
+    const expected = "the URL at which browsers see the control plane, without a path, like https://sluice.example.com";
+    throw new ConfigurationError(variable, expected, JSON.stringify(text));
+  }
+  return url.origin;
+}
+
+function readOpenId(environment: NodeJS.ProcessEnv, publicOrigin: string | undefined): OpenIdConfiguration | undefined {
+  const issuer = readIssuer(environment);
+  if (issuer === undefined) {
+    const lonely = ["SLUICE_OIDC_CLIENT_ID", "SLUICE_OIDC_CLIENT_SECRET", "SLUICE_OIDC_GROUPS"].find(
+      (variable) => read(environment, variable) !== undefined,
+    );
+    if (lonely !== undefined) {
+      throw new ConfigurationError("SLUICE_OIDC_ISSUER", `the provider's URL, because ${lonely} is set`, "nothing");
+    }
+    return undefined;
+  }
+  const needed = (variable: string, expected: string) => {
+    const value = read(environment, variable);
+    if (value === undefined) {
+      throw new ConfigurationError(variable, `${expected}, because SLUICE_OIDC_ISSUER is set`, "nothing");
+    }
+    return value;
+  };
+  const clientId = needed("SLUICE_OIDC_CLIENT_ID", "the client's id at the provider");
+  const clientSecret = needed("SLUICE_OIDC_CLIENT_SECRET", "the client's secret at the provider");
+  const groups = parseGroupMapping(needed("SLUICE_OIDC_GROUPS", "what groups may do, like platform=admin"));
+  if ("expected" in groups) throw new ConfigurationError("SLUICE_OIDC_GROUPS", groups.expected, groups.got);
+  const scopes = read(environment, "SLUICE_OIDC_SCOPES") ?? "openid profile email";
+  if (!scopes.split(" ").includes("openid")) {
+    throw new ConfigurationError(
+      "SLUICE_OIDC_SCOPES",
+      "scopes separated by spaces, openid among them",
+      JSON.stringify(scopes),
+    );
+  }
+  if (publicOrigin === undefined) needed("SLUICE_PUBLIC_URL", "the URL at which browsers see the control plane");
+  return Object.freeze({
+    issuer,
+    clientId,
+    clientSecret,
+    scopes,
+    groupsClaim: read(environment, "SLUICE_OIDC_GROUPS_CLAIM") ?? "groups",
+    groups,
+    redirectUri: `${publicOrigin}/api/v1/session/oidc/callback`,
+  });
+}
+
+/** Without TLS, somebody on the way could be the provider, so only one on this machine may do without. */
+function readIssuer(environment: NodeJS.ProcessEnv): string | undefined {
+  const variable = "SLUICE_OIDC_ISSUER";
+  const text = read(environment, variable);
+  if (text === undefined) return undefined;
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  const isLocal = ["127.0.0.1", "[::1]", "localhost"].includes(url?.hostname ?? "");
+  if (url !== undefined && (url.protocol === "https:" || (url.protocol === "http:" && isLocal))) return text;
+  const expected = "the provider's issuer URL with https:// (http:// only for this machine)";
+  throw new ConfigurationError(variable, expected, JSON.stringify(text));
 }
 
 function readLogLevel(environment: NodeJS.ProcessEnv): LogLevel {

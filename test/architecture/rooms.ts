@@ -160,9 +160,11 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   "control-plane/src/redis": [],
   "control-plane/src/rights": [],
   "control-plane/src/storage/engines": [],
+  "control-plane/src/sessions": [],
   "control-plane/src/configuration.ts": [
     "control-plane/src/bounds",
     "control-plane/src/redis",
+    "control-plane/src/rights",
     "control-plane/src/storage/engines",
   ],
   "control-plane/src/storage": [
@@ -178,6 +180,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
     "control-plane/src/rights",
     "control-plane/src/storage",
   ],
+  "control-plane/src/openid": ["control-plane/src/configuration.ts", "control-plane/src/errors"],
   "control-plane/src/push": ["control-plane/src/storage", "control-plane/src/templates", "control-plane/src/zones"],
   "control-plane/src/schemas": [
     "control-plane/src/bounds",
@@ -203,15 +206,18 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
     "control-plane/src/redis",
     "control-plane/src/rights",
     "control-plane/src/schemas",
+    "control-plane/src/sessions",
     "control-plane/src/storage",
     "control-plane/src/storage/engines",
     "control-plane/src/tokens",
   ],
   "control-plane/src/routes": [
     "control-plane/src/bounds",
+    "control-plane/src/configuration.ts",
     "control-plane/src/counters",
     "control-plane/src/errors",
     "control-plane/src/history",
+    "control-plane/src/openid",
     "control-plane/src/plugins",
     "control-plane/src/policies",
     "control-plane/src/push",

@@ -39,7 +39,14 @@ export const errorCatalogue = {
   unauthorized: {
     status: 401,
     title: "Unauthorized",
-    meaning: "The request has no token, or its token is unknown or expired. Send `Authorization: Bearer TOKEN`.",
+    meaning:
+      "The request has no token, or its token is unknown or expired, or its session has ended. Send `Authorization: Bearer TOKEN`, or sign in again.",
+  },
+  "sign-in-failed": {
+    status: 401,
+    title: "Sign-in failed",
+    meaning:
+      "The sign-in by OpenID Connect was not completed: the provider refused, it took too long, or what came back is not the answer to a sign-in that this browser began. Begin again.",
   },
   forbidden: {
     status: 403,
@@ -47,7 +54,24 @@ export const errorCatalogue = {
     meaning:
       "The token is valid, but its role or its app does not allow this. Gateway tokens are only for the push socket, and caller tokens only for the check API of gateways.",
   },
+  "cross-site-request": {
+    status: 403,
+    title: "Cross-site request",
+    meaning:
+      "A request with a session's cookie that changes something needs `X-CSRF-Token`, and must come from a page of the control plane. `detail` names the header.",
+  },
+  "sign-in-refused": {
+    status: 403,
+    title: "Sign-in refused",
+    meaning:
+      "The OpenID provider knows the person, who may not sign in: none of their groups gives rights here, the member is disabled, or another member has the name.",
+  },
   "not-found": { status: 404, title: "Not found", meaning: "There is nothing at this URL." },
+  "openid-not-configured": {
+    status: 404,
+    title: "OpenID Connect not configured",
+    meaning: "SLUICE_OIDC_ISSUER is not set: sign in by a token.",
+  },
   "app-not-found": { status: 404, title: "App not found", meaning: "There is no app of this name." },
   "policy-not-found": { status: 404, title: "Policy not found", meaning: "The app has no policy of this name." },
   "template-not-found": { status: 404, title: "Template not found", meaning: "The app has no template of this name." },
@@ -159,6 +183,12 @@ export const errorCatalogue = {
     status: 503,
     title: "Redis unavailable",
     meaning: "The counter is in Redis, and Redis failed (`detail` says why) or SLUICE_REDIS_URL is not set.",
+  },
+  "sign-in-unavailable": {
+    status: 503,
+    title: "Sign-in unavailable",
+    meaning:
+      "The OpenID provider does not answer, or not as one. Try again after `Retry-After`, or sign in by a token. The log says why.",
   },
   "not-ready": { status: 503, title: "Not ready", meaning: "The database does not respond." },
   "database-busy": {

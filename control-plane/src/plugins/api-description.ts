@@ -31,8 +31,13 @@ export default fp(
           description: "Keeps rate limit policies and pushes them to gateways.",
           version: manifest.version,
         },
-        components: { securitySchemes: { token: { type: "http", scheme: "bearer" } } },
-        security: [{ token: [] }],
+        components: {
+          securitySchemes: {
+            token: { type: "http", scheme: "bearer" },
+            session: { type: "apiKey", in: "cookie", name: "sluice-session" },
+          },
+        },
+        security: [{ token: [] }, { session: [] }],
       },
       refResolver: { buildLocalReference: (json, _baseUri, _fragment, i) => String(json.$id ?? `schema-${i}`) },
       transform: ({ schema, url, route }) => {

@@ -2,18 +2,20 @@
 // not is for admins, so that a route for which somebody forgot this is closed, not open. If a URL names an app, the caller
 // needs the right in that app: other callers do not learn whether such an app exists.
 
-import type { FastifyRequest } from "fastify";
+import type { FastifyReply, FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
 import { ApiError } from "../errors/api-error.ts";
 import { appsWith, type Caller, hasRight, type Right, rolesWith } from "../rights/caller.ts";
 import { findCaller } from "../storage/callers.ts";
 import { hashToken } from "../tokens/token.ts";
+import { requireOwnPage } from "./same-site.ts";
+import type { SessionRefusal } from "./sessions.ts";
 
 /**
- * Who may use a route: anybody; gateways; members, and who manages an app; those who have a right in the app that its URL names, or in
+ * Who may use a route: anybody; gateways; all others who may do anything here; members, and who manages an app; those who have a right in the app that its URL names, or in
  * any app if it names none; `own`: admins. A route for an app that its URL does not name must check the caller's right itself.
  */
-export type Access = "public" | "gateway" | "member" | Right | "own";
+export type Access = "public" | "gateway" | "person" | "member" | Right | "own";
 
 declare module "fastify" {
   interface FastifyContextConfig {
@@ -23,30 +25,46 @@ declare module "fastify" {
     /** Set on every route that is not public. */
     caller: Caller | undefined;
   }
+  interface FastifyInstance {
+    /** Every failed identification by a token, here and at a sign-in, is this error. @throws ApiError unauthorized */
+    identifyToken(token: string): Promise<Caller>;
+  }
 }
 
-export default fp<{ now: () => number }>(
-  async (app, { now }) => {
+export default fp<{ now: () => number; publicOrigin: string | undefined }>(
+  async (app, { now, publicOrigin }) => {
     app.decorateRequest("caller", undefined);
-    app.addHook("onRequest", async (request) => {
+    app.addHook("onRequest", async (request, reply) => {
       const access = request.is404 ? "public" : (request.routeOptions.config.access ?? "own");
       if (access === "public") return;
-      const caller = await identify(request);
+      const caller = await identify(request, reply, access);
       const { app: named } = (request.params ?? {}) as { app?: string };
       requireAccess(caller, access, named);
       request.caller = caller;
     });
 
-    async function identify(request: FastifyRequest): Promise<Caller> {
+    /** A token comes before a cookie: no other site's page can send one. */
+    async function identify(request: FastifyRequest, reply: FastifyReply, access: Access): Promise<Caller> {
       const token = /^bearer +(\S+) *$/i.exec(request.headers.authorization ?? "")?.[1];
-      if (token === undefined) throw unauthorized("No bearer token came with the request.");
-      const found = await findCaller(app.database, hashToken(token), now());
+      if (token !== undefined) return identifyToken(token);
+      // Gateways have no cookies, and every site's page may open a WebSocket.
+      const found = access === "gateway" ? undefined : await app.sessions.identify(request, reply);
+      if (found === undefined) throw unauthorized("No bearer token came with the request.");
+      if (typeof found === "string") throw unauthorized(sessionRefusals[found]);
+      requireOwnPage(request, publicOrigin);
+      return found;
+    }
+
+    async function identifyToken(token: string): Promise<Caller> {
+      const rights = { nowMs: now(), groups: app.groupMapping };
+      const found = await findCaller(app.database, { hash: hashToken(token) }, rights);
       if (typeof found === "string") throw unauthorized(refusals[found]);
       app.noteTokenUse(found.id);
       return found;
     }
+    app.decorate("identifyToken", identifyToken);
   },
-  { name: "authentication", dependencies: ["database", "error-responses", "token-uses"] },
+  { name: "authentication", dependencies: ["database", "error-responses", "token-uses", "sessions", "groups"] },
 );
 
 const refusals = {
@@ -55,18 +73,34 @@ const refusals = {
   disabled: "The member to whom the token belongs is disabled.",
 } as const;
 
+const sessionRefusals: Readonly<Record<SessionRefusal, string>> = {
+  ended: "The session has ended: sign in again.",
+  stolen:
+    "A former secret of the session was used, as by somebody who has copied the cookie. The session has ended: sign in again.",
+  unknown: "The token or the member of the session was deleted: sign in again.",
+  expired: "The token of the session has expired: sign in again.",
+  disabled: "The member who is signed in is disabled.",
+};
+
 /** @throws ApiError forbidden */
 function requireAccess(caller: Caller, access: Exclude<Access, "public">, app: string | undefined): void {
   if (access === "gateway") {
     if (!caller.isGateway) throw new ApiError("forbidden", "This needs a gateway's token.");
     return;
   }
-  if (caller.isGateway) throw new ApiError("forbidden", "A gateway's token may only open the push socket.");
-  if (caller.isAdmin || (access === "member" && caller.member !== undefined)) return;
+  requirePerson(caller);
+  if (access === "person" || caller.isAdmin || (access === "member" && caller.member !== undefined)) return;
   if (access === "own") throw new ApiError("forbidden", "This needs the role admin.");
   const right = access === "member" ? "manage" : access;
   if (app !== undefined) requireRight(caller, right, app);
   else if (appsWith(caller, right)?.length === 0) throw lacks(right, "any app");
+}
+
+/** @throws ApiError forbidden for tokens that may do nothing here */
+export function requirePerson(caller: Caller): void {
+  if (caller.isGateway) throw new ApiError("forbidden", "A gateway's token may only open the push socket.");
+  const isCallers = caller.member === undefined && !caller.isAdmin && appsWith(caller, "read")?.length === 0;
+  if (isCallers) throw new ApiError("forbidden", "A caller's token may only use the check API of gateways.");
 }
 
 /** @throws ApiError forbidden */

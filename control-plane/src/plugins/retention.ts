@@ -1,10 +1,11 @@
-// Deletes history and audit entries that are too old, or exceed their app's share. It deletes a few at a time between
+// Deletes history and audit entries that are too old, or exceed their app's share, and sessions that have ended. It deletes a few at a time between
 // requests. What fails is tried again in the next round.
 
 import fp from "fastify-plugin";
-import type { Retention } from "../configuration.ts";
+import type { Retention, SessionLimits } from "../configuration.ts";
 import { pruneAudit } from "../storage/audit.ts";
 import { pruneHistory } from "../storage/history-retention.ts";
+import { pruneSessions } from "../storage/sessions.ts";
 
 const everyMs = 10_000;
 /** Lets requests run in between. */
@@ -17,8 +18,8 @@ declare module "fastify" {
   }
 }
 
-export default fp<{ now: () => number; retention: Retention }>(
-  async (app, { now, retention }) => {
+export default fp<{ now: () => number; retention: Retention; sessions: SessionLimits }>(
+  async (app, { now, retention, sessions }) => {
     let round: Promise<void> | undefined;
     let stopped = false;
 
@@ -26,6 +27,7 @@ export default fp<{ now: () => number; retention: Retention }>(
       const steps = [
         () => pruneHistory(app.database, retention.history, now()),
         () => pruneAudit(app.database, retention.auditDays, now()),
+        () => pruneSessions(app.database, sessions.idleMs, now()),
       ];
       for (const step of steps) {
         while (!stopped && (await step())) await new Promise((resolve) => setTimeout(resolve, pauseMs));

@@ -6,6 +6,7 @@ import type { FastifyInstance } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
 import { appsOf, callerOf, requireRight } from "../plugins/authentication.ts";
 import type { Caller } from "../rights/caller.ts";
+import { groupsIn, withGroups } from "../rights/group-rights.ts";
 import { type MemberRole, memberRoles } from "../rights/roles.ts";
 import { afterParameter, dryRunParameter, limitParameter, memberSegment, querySchema } from "../schemas/parameters.ts";
 import { schemaOf } from "../schemas/policy-schema.ts";
@@ -85,10 +86,12 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
     async (request) => {
       const { after, limit } = request.query;
       const caller = callerOf(request);
-      const found = await listMembers(app.database, appsOf(caller, "manage"), after, limit + 1);
+      const apps = appsOf(caller, "manage");
+      const scope = apps === undefined ? undefined : { apps, groups: groupsIn(app.groupMapping, apps) };
+      const found = await listMembers(app.database, scope, after, limit + 1);
       const members = found.slice(0, limit);
       return {
-        members: members.map((member) => shown(member, caller)),
+        members: members.map((member) => shown(app, member, caller)),
         next: found.length > limit ? members.at(-1)?.name : undefined,
       };
     },
@@ -110,7 +113,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
       const caller = callerOf(request);
       const member = await requireVisible(app, caller, request.params.member);
       reply.header("etag", etagOf(member.version));
-      return shown(member, caller);
+      return shown(app, member, caller);
     },
   );
 
@@ -136,7 +139,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
       }
       const member = await createMember(app.database, originOf(request), name, changeOf(asked));
       reply.code(request.query.dryRun ? 200 : 201).header("etag", etagOf(member.version));
-      return shown(member, caller);
+      return shown(app, member, caller);
     },
   );
 
@@ -165,7 +168,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
         preconditionOf(request),
       );
       reply.header("etag", etagOf(member.version));
-      return shown(member, caller);
+      return shown(app, member, caller);
     },
   );
 
@@ -191,7 +194,11 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
 async function requireVisible(app: FastifyInstance, caller: Caller, name: string): Promise<Member> {
   const member = await getMember(app.database, name);
   const apps = appsOf(caller, "manage");
-  if (apps !== undefined && !apps.some((one) => member.roles[one] !== undefined)) {
+  if (apps === undefined) return member;
+  const ofApps = groupsIn(app.groupMapping, apps);
+  const isVisible =
+    apps.some((one) => member.roles[one] !== undefined) || member.groups.some((group) => ofApps.includes(group));
+  if (!isVisible) {
     throw new ApiError("member-not-found", `There is no member "${name}" in the apps that you own.`);
   }
   return member;
@@ -214,8 +221,11 @@ function changeOf({ roles, admin, disabled }: MemberBody) {
   return { roles: stored, admin, disabled };
 }
 
-function shown({ name, isAdmin, disabledAtMs, createdAtMs, createdBy, roles, hasIdentity }: Member, caller: Caller) {
+function shown(app: FastifyInstance, member: Member, caller: Caller) {
+  const { name, isAdmin, disabledAtMs, createdAtMs, createdBy, roles, hasIdentity } = member;
   const apps = appsOf(caller, "manage");
+  const inApps = <Role>(entries: Iterable<[string, Role]>) =>
+    Object.fromEntries([...entries].filter(([one]) => apps === undefined || apps.includes(one)));
   return {
     name,
     admin: isAdmin,
@@ -223,7 +233,23 @@ function shown({ name, isAdmin, disabledAtMs, createdAtMs, createdBy, roles, has
     disabledAt: disabledAtMs === undefined ? undefined : new Date(disabledAtMs).toISOString(),
     createdAt: new Date(createdAtMs).toISOString(),
     createdBy,
-    roles: Object.fromEntries(Object.entries(roles).filter(([app]) => apps === undefined || apps.includes(app))),
+    roles: inApps(Object.entries(roles)),
     signsInByOpenId: hasIdentity,
+    ...(hasIdentity ? byGroups(app, member, apps, inApps) : {}),
+  };
+}
+
+function byGroups(
+  { groupMapping }: FastifyInstance,
+  { groups }: Member,
+  apps: readonly string[] | undefined,
+  inApps: <Role>(entries: Iterable<[string, Role]>) => Record<string, Role>,
+) {
+  const given = withGroups({ isAdmin: false, roles: new Map() }, groups, groupMapping);
+  const known = apps === undefined ? [...groupMapping.keys()] : groupsIn(groupMapping, apps);
+  return {
+    groups: groups.filter((group) => known.includes(group)),
+    rolesByGroups: inApps(given.roles),
+    adminByGroups: given.isAdmin,
   };
 }

@@ -237,8 +237,37 @@ const member = {
       createdBy: text,
       roles: { type: "object", additionalProperties: { type: "string", enum: memberRoles } },
       signsInByOpenId: { type: "boolean" },
+      groups: {
+        type: "array",
+        description: "The groups that the OpenID provider named at the last sign-in and that give rights here.",
+        items: text,
+      },
+      rolesByGroups: { type: "object", additionalProperties: { type: "string", enum: memberRoles } },
+      adminByGroups: { type: "boolean" },
     },
-    ["disabledAt"],
+    ["disabledAt", "groups", "rolesByGroups", "adminByGroups"],
+  ),
+};
+
+const session = {
+  $id: "Session",
+  ...object(
+    {
+      who: { ...text, description: "How the history names the caller." },
+      member: text,
+      admin: { type: "boolean" },
+      roles: {
+        type: "object",
+        description: "What the caller is in each app, if not an admin.",
+        additionalProperties: { type: "string", enum: appRoles },
+      },
+      signedInBy: { type: "string", enum: ["token", "openid"] },
+      startedAt: time,
+      endsAt: { ...time, description: "When the session ends at the latest." },
+      endsUnusedAt: { ...time, description: "When the session ends if it is not used. May be a minute earlier." },
+      csrfToken: { ...text, description: "To be sent as X-CSRF-Token with every request that changes something." },
+    },
+    ["member", "signedInBy", "startedAt", "endsAt", "endsUnusedAt", "csrfToken"],
   ),
 };
 
@@ -450,6 +479,7 @@ export const sharedSchemas = [
   auditPage,
   member,
   memberPage,
+  session,
   nothing,
   fleet,
   counter,
@@ -480,6 +510,7 @@ export type SharedSchema =
   | "AuditPage"
   | "Member"
   | "MemberPage"
+  | "Session"
   | "Nothing"
   | "Fleet"
   | "Counter"

@@ -1,6 +1,7 @@
-// The audit trail of actions that do not change what gateways enforce: making and deleting tokens; reading, resetting and
-// topping up counters by hand. Entries are written once and never changed. Old entries are deleted. If the
-// entries of an app take too much room, those about reading go first, and those about making and deleting tokens last.
+// The audit trail of actions that do not change what gateways enforce: making and deleting tokens; members; signing in and out;
+// reading, resetting and topping up counters by hand. Entries are written once and never changed. Old entries are deleted. If the
+// entries of an app take too much room, those about reading and refused sign-ins go first, and those about making and deleting
+// tokens and members last.
 
 import type { Transaction } from "kysely";
 import type { Origin } from "./change.ts";
@@ -15,6 +16,10 @@ export type AuditAction =
   | "create-member"
   | "update-member"
   | "delete-member"
+  | "sign-in"
+  | "sign-out"
+  | "end-session"
+  | "refuse-sign-in"
   | "read-counter"
   | "reset-counter"
   | "top-up-counter";
@@ -22,7 +27,7 @@ export type AuditAction =
 export interface Trace {
   readonly action: AuditAction;
   readonly app: string;
-  /** The token's name; for a counter, `{"policy":…,"key":[…]}`. */
+  /** The name of the token or member; for a counter, `{"policy":…,"key":[…]}`. */
   readonly subject: string;
   /** As JSON. */
   readonly before?: string;
@@ -82,11 +87,12 @@ export async function pruneAudit(database: Database, days: number, nowMs: number
 }
 
 /**
- * The order in which entries are deleted when there is no room: topping counters up in a loop must not erase who made which
- * token.
+ * The order in which entries are deleted when there is no room: topping counters up or signing in in a loop must not erase who
+ * made which token.
  */
 const deletionOrder: readonly (readonly AuditAction[])[] = [
-  ["read-counter"],
+  ["read-counter", "refuse-sign-in"],
+  ["sign-in", "sign-out", "end-session"],
   ["reset-counter", "top-up-counter"],
   ["create-token", "delete-token", "create-member", "update-member", "delete-member"],
 ];

@@ -3,6 +3,7 @@
 
 import type { Transaction } from "kysely";
 import type { Caller } from "../rights/caller.ts";
+import { type GroupMapping, withGroups } from "../rights/group-rights.ts";
 import type { AppRole, Role } from "../rights/roles.ts";
 import type { Database, MemberTable, Tables } from "./tables.ts";
 import { write } from "./write.ts";
@@ -10,15 +11,32 @@ import { write } from "./write.ts";
 /** Why a token does not identify anybody. */
 export type TokenRefusal = "unknown" | "expired" | "disabled";
 
-export async function findCaller(database: Database, hash: string, nowMs: number): Promise<Caller | TokenRefusal> {
+/**
+ * How long after a sign-in the member's groups give rights: somebody who has left and never signs in again must not keep them by a
+ * token of their own.
+ */
+const groupsHoldMs = 30 * 86_400_000;
+
+/** What a caller's rights follow from, besides what is stored. */
+export interface RightsNow {
+  readonly nowMs: number;
+  readonly groups: GroupMapping;
+}
+
+/** @param by the token's hash, or its id */
+export async function findCaller(
+  database: Database,
+  by: { readonly hash: string } | { readonly id: string },
+  now: RightsNow,
+): Promise<Caller | TokenRefusal> {
   const row = await database
     .selectFrom("tokens")
     .select(["id", "name", "role", "app", "member", "expires_at"])
-    .where("hash", "=", hash)
+    .where("hash" in by ? "hash" : "id", "=", "hash" in by ? by.hash : by.id)
     .executeTakeFirst();
   if (row === undefined) return "unknown";
-  if (row.expires_at !== null && Number(row.expires_at) <= nowMs) return "expired";
-  if (row.member !== null) return findMember(database, row.id, row.member);
+  if (row.expires_at !== null && Number(row.expires_at) <= now.nowMs) return "expired";
+  if (row.member !== null) return findMember(database, row.id, row.member, now);
   const role = row.role as Role;
   const { id, name, app } = row;
   // An app's owner chooses the names of its tokens. The prefix keeps such a token from looking like one of another app, or of
@@ -33,11 +51,12 @@ export async function findCaller(database: Database, hash: string, nowMs: number
   };
 }
 
-/** @param id of the token or the session */
+/** @param id of the token, or one for all sessions of the member */
 export async function findMember(
   database: Database | Transaction<Tables>,
   id: string,
   member: string,
+  { nowMs, groups: mapping }: RightsNow,
 ): Promise<Caller | TokenRefusal> {
   const row: MemberTable | undefined = await database
     .selectFrom("members")
@@ -52,14 +71,23 @@ export async function findMember(
     .where("member", "=", member)
     .orderBy("app")
     .execute();
-  return {
-    id,
-    who: row.name,
-    member: row.name,
-    isGateway: false,
+  const own = {
     isAdmin: Number(row.is_admin) === 1,
     roles: new Map(roles.map(({ app, role }) => [app, role as AppRole])),
   };
+  const groupsHold = row.groups_at !== null && Number(row.groups_at) + groupsHoldMs > nowMs;
+  const groups = groupsHold ? await readGroups(database, row.name) : [];
+  return { id, who: row.name, member: row.name, isGateway: false, ...withGroups(own, groups, mapping) };
+}
+
+async function readGroups(database: Database | Transaction<Tables>, member: string): Promise<string[]> {
+  const rows = await database
+    .selectFrom("member_groups")
+    .select("group_name")
+    .where("member", "=", member)
+    .orderBy("group_name")
+    .execute();
+  return rows.map(({ group_name }) => group_name);
 }
 
 /** Stores when tokens were last used. @param uses times in milliseconds since 1970, by the tokens' ids */

@@ -21,6 +21,20 @@ export interface Member {
   readonly roles: Readonly<Record<string, MemberRole>>;
   /** Whether the member can sign in by OpenID Connect. */
   readonly hasIdentity: boolean;
+  /** The groups that the member was in at the last sign-in by OpenID Connect. */
+  readonly groups: readonly string[];
+}
+
+/** Who somebody is at an OpenID provider. */
+export interface Identity {
+  readonly issuer: string;
+  readonly subject: string;
+}
+
+/** Of whom somebody may know: members with a role in one of the apps, or in a group that gives one. */
+export interface MemberScope {
+  readonly apps: readonly string[];
+  readonly groups: readonly string[];
 }
 
 /** An absent field stays as it is. */
@@ -34,22 +48,22 @@ export interface MemberChange {
 /** Throws when the caller's condition does not hold for the version that is stored. */
 export type MemberPrecondition = (version: number | undefined) => void;
 
-/**
- * Lists members by name.
- *
- * @param apps only members who have a role in one of these; undefined: all
- */
+/** Lists members by name. @param scope undefined: all members */
 export async function listMembers(
   database: Database,
-  apps: readonly string[] | undefined,
+  scope: MemberScope | undefined,
   after: string,
   limit: number,
 ): Promise<Member[]> {
-  if (apps?.length === 0) return [];
+  if (scope?.apps.length === 0) return [];
   let query = database.selectFrom("members").selectAll().where("name", ">", after);
-  if (apps !== undefined) {
+  if (scope !== undefined) {
+    const { apps, groups } = scope;
     const named = database.selectFrom("member_roles").select("member").where("app", "in", apps);
-    query = query.where("name", "in", named);
+    const grouped = database.selectFrom("member_groups").select("member").where("group_name", "in", groups);
+    query = query.where((row) =>
+      row.or([row("name", "in", named), ...(groups.length === 0 ? [] : [row("name", "in", grouped)])]),
+    );
   }
   const rows = await query.orderBy("name").limit(limit).execute();
   return membersFrom(database, rows);
@@ -63,33 +77,37 @@ export async function getMember(database: Database | Transaction<Tables>, name: 
 }
 
 /** @throws ApiError member-exists, app-not-found */
-export function createMember(
-  database: Database,
+export function createMember(database: Database, origin: Origin, name: string, change: MemberChange): Promise<Member> {
+  return rehearsed(database, origin, (transaction) => insertMember(transaction, origin, name, change));
+}
+
+/** @throws ApiError member-exists, app-not-found */
+export async function insertMember(
+  transaction: Transaction<Tables>,
   origin: Origin,
   name: string,
   change: MemberChange,
-  identity?: { readonly issuer: string; readonly subject: string },
+  identity?: Identity,
 ): Promise<Member> {
-  return rehearsed(database, origin, async (transaction) => {
-    if ((await findStored(transaction, name)) !== undefined) {
-      throw new ApiError("member-exists", `There is already a member "${name}".`);
-    }
-    const row: MemberTable = {
-      name,
-      is_admin: change.admin === true ? 1 : 0,
-      disabled_at: change.disabled === true ? origin.atMs : null,
-      created_at: origin.atMs,
-      created_by: origin.who,
-      version: 1,
-      issuer: identity?.issuer ?? null,
-      subject: identity?.subject ?? null,
-    };
-    await transaction.insertInto("members").values(row).execute();
-    await storeRoles(transaction, name, change.roles ?? {});
-    const after = await getMember(transaction, name);
-    await traceMember(transaction, origin, "create-member", undefined, after);
-    return after;
-  });
+  if ((await findStored(transaction, name)) !== undefined) {
+    throw new ApiError("member-exists", `There is already a member "${name}".`);
+  }
+  const row: MemberTable = {
+    name,
+    is_admin: change.admin === true ? 1 : 0,
+    disabled_at: change.disabled === true ? origin.atMs : null,
+    created_at: origin.atMs,
+    created_by: origin.who,
+    version: 1,
+    issuer: identity?.issuer ?? null,
+    subject: identity?.subject ?? null,
+    groups_at: null,
+  };
+  await transaction.insertInto("members").values(row).execute();
+  await storeRoles(transaction, name, change.roles ?? {});
+  const after = await getMember(transaction, name);
+  await traceMember(transaction, origin, "create-member", undefined, after);
+  return after;
 }
 
 /** @throws ApiError member-not-found, app-not-found, last-admin, or what the precondition throws */
@@ -115,13 +133,15 @@ export function updateMember(
       .where("name", "=", name)
       .execute();
     await storeRoles(transaction, name, change.roles ?? {});
+    // Who is enabled again signs in again.
+    if (change.disabled === true) await transaction.deleteFrom("sessions").where("member", "=", name).execute();
     const after = await getMember(transaction, name);
     await traceMember(transaction, origin, "update-member", before, after);
     return after;
   });
 }
 
-/** Deletes the member with their tokens. @throws ApiError member-not-found, or what the precondition throws */
+/** Deletes the member with their tokens and sessions. @throws ApiError member-not-found, or what the precondition throws */
 export function deleteMember(
   database: Database,
   origin: Origin,
@@ -132,14 +152,19 @@ export function deleteMember(
     const before = await getMember(transaction, name);
     precondition(before.version);
     await transaction.deleteFrom("tokens").where("member", "=", name).execute();
-    await transaction.deleteFrom("member_roles").where("member", "=", name).execute();
+    for (const table of ["member_roles", "member_groups", "sessions"] as const) {
+      await transaction.deleteFrom(table).where("member", "=", name).execute();
+    }
     await transaction.deleteFrom("members").where("name", "=", name).execute();
     await traceMember(transaction, origin, "delete-member", before, undefined);
   });
 }
 
 /** Returns the member who signs in by OpenID Connect with this identity. */
-export async function findByIdentity(database: Database, issuer: string, subject: string): Promise<Member | undefined> {
+export async function findByIdentity(
+  database: Database | Transaction<Tables>,
+  { issuer, subject }: Identity,
+): Promise<Member | undefined> {
   const row = await database
     .selectFrom("members")
     .selectAll()
@@ -198,15 +223,18 @@ async function findStored(database: Database | Transaction<Tables>, name: string
 
 async function membersFrom(database: Database | Transaction<Tables>, rows: readonly MemberTable[]): Promise<Member[]> {
   if (rows.length === 0) return [];
+  const names = rows.map(({ name }) => name);
   const roles = await database
     .selectFrom("member_roles")
     .selectAll()
-    .where(
-      "member",
-      "in",
-      rows.map(({ name }) => name),
-    )
+    .where("member", "in", names)
     .orderBy("app")
+    .execute();
+  const groups = await database
+    .selectFrom("member_groups")
+    .selectAll()
+    .where("member", "in", names)
+    .orderBy("group_name")
     .execute();
   return rows.map((row) => ({
     name: row.name,
@@ -219,6 +247,7 @@ async function membersFrom(database: Database | Transaction<Tables>, rows: reado
       roles.filter(({ member }) => member === row.name).map(({ app, role }) => [app, role as MemberRole]),
     ),
     hasIdentity: row.subject !== null,
+    groups: groups.filter(({ member }) => member === row.name).map(({ group_name }) => group_name),
   }));
 }
 

@@ -21,6 +21,8 @@ export interface Tables {
   relayed_activity: RelayedActivityTable;
   members: MemberTable;
   member_roles: MemberRoleTable;
+  member_groups: MemberGroupTable;
+  sessions: SessionTable;
 }
 
 /** A single row with id 1: the head of the history. */
@@ -107,12 +109,42 @@ export interface MemberTable {
   /** The provider's URL and the subject there, for those who sign in by OpenID Connect. */
   issuer: string | null;
   subject: string | null;
+  /** When the provider last said which groups the member is in. */
+  groups_at: number | null;
 }
 
 export interface MemberRoleTable {
   member: string;
   app: string;
   role: string;
+}
+
+/** A group of the OpenID provider that a member is in. Only those that the operator's mapping names are stored. */
+export interface MemberGroupTable {
+  member: string;
+  group_name: string;
+}
+
+/** Somebody who is signed in. */
+export interface SessionTable {
+  id: string;
+  /** SHA-256 of the secret, in hex; the secret itself is never stored. */
+  hash: string;
+  /** The hash of the secret before, until another one follows. */
+  former_hash: string | null;
+  /** From which the next secret and the CSRF token are made. */
+  session_key: string;
+  /** The id of the token by which somebody signed in; null: by OpenID Connect. */
+  token: string | null;
+  /** The member who is signed in; null: by a service's token. */
+  member: string | null;
+  created_at: number;
+  rotated_at: number;
+  /** When the present secret first came back; null: not yet. */
+  confirmed_at: number | null;
+  /** Written now and then. */
+  used_at: number;
+  ends_at: number;
 }
 
 /** A ban of a network, or of a policy's key values. */

@@ -210,6 +210,7 @@ export function deleteTokenById(
       throw new ApiError("token-not-found", `There is no token "${id}".`);
     }
     await transaction.deleteFrom("tokens").where("id", "=", id).execute();
+    await transaction.deleteFrom("sessions").where("token", "=", id).execute();
     const token = tokenFrom(row);
     const trace = { action: "delete-token", subject: token.name, before: described(token) } as const;
     await writeTrace(transaction, origin, { ...trace, app: token.app ?? "" });

@@ -5,7 +5,7 @@ import type { Transaction } from "kysely";
 import type { Database, Tables } from "./tables.ts";
 import { write } from "./write.ts";
 
-/** The tables with what operators store, in an order in which every row finds what it refers to. */
+/** The tables with what operators store, in an order in which every row finds what it refers to. Sessions are left out: people sign in again. */
 const tables = [
   "meta",
   "apps",
@@ -14,6 +14,7 @@ const tables = [
   "bans",
   "members",
   "member_roles",
+  "member_groups",
   "tokens",
   "usage",
   "revisions",
@@ -30,6 +31,7 @@ const keys: Readonly<Record<Table, readonly string[]>> = {
   bans: ["id"],
   members: ["name"],
   member_roles: ["member", "app"],
+  member_groups: ["member", "group_name"],
   tokens: ["hash"],
   usage: ["app"],
   revisions: ["number"],

@@ -7,7 +7,7 @@ import { describe, expect, it } from "vitest";
 import { policySchema } from "../../../control-plane/src/schemas/policy-schema.ts";
 import { schemasInUse } from "../../../control-plane/src/schemas/validators.ts";
 import { documents, likelyDocuments } from "../../fixtures/documents/policy-documents.ts";
-import { onePerSecond, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
+import { adminToken, onePerSecond, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
 
 function fieldPaths(shape: Shape, path: string): string[] {
@@ -89,6 +89,9 @@ describe("openapi.json", () => {
       "/api/v1/revisions/{revision}/rollback: post",
       "/api/v1/revisions/{revision}: get",
       "/api/v1/revisions: get",
+      "/api/v1/session/oidc/callback: get",
+      "/api/v1/session/oidc: get",
+      "/api/v1/session: post get delete",
       "/api/v1/tokens/{id}: delete",
       "/api/v1/tokens: get post",
     ]);
@@ -129,6 +132,7 @@ describe("openapi.json", () => {
     const viewer = { body: { name: "x", app: "default", role: "viewer" } };
     const made = await call("POST", "/tokens?wait=1s", caller);
     const unseen = await call("POST", "/tokens", viewer);
+    const undeletedToken = (await call("POST", "/tokens", viewer)).body.token;
     const banned = await call("POST", "/apps/default/bans?wait=1s", ban);
     await call("PUT", "/apps/default/templates/t", { body: { onLimit: {} } });
     const templated = { body: { ...onePerSecond, onLimit: { template: "t" } } };
@@ -164,6 +168,8 @@ describe("openapi.json", () => {
       ["Policy", (await call("GET", "/apps/default/policies/p")).body],
       ["PolicyPage", (await call("GET", "/apps/default/policies?limit=1")).body],
       ["RevisionPage", (await call("GET", "/revisions")).body],
+      ["Session", (await call("POST", "/session", { token: undefined, body: { token: adminToken } })).body],
+      ["Session", (await call("GET", "/session", { token: undeletedToken })).body],
       ["Fleet", (await call("GET", "/gateways")).body],
       ["Validity", (await call("POST", "/apps/default/policies/validate", { body: {} })).body],
       ["Validity", (await call("POST", "/apps/default/policies/validate", { body: inVain })).body],

@@ -40,6 +40,9 @@ const writes: [string, string, object | undefined][] = [
   ["POST", "counters", { policy: "books", units: 1 }],
 ];
 
+/** The routes by which people sign in: nobody is known there yet. */
+const signIns = ["post /api/v1/session", "get /api/v1/session/oidc", "get /api/v1/session/oidc/callback"];
+
 const reads = ["", "/policies", "/policies/books", "/templates", "/templates/polite", "/bans", "/bans/1"];
 
 /** Requests for changes that concern all apps or admit somebody. */
@@ -170,6 +173,7 @@ describe("the API refuses", () => {
     for (const [pattern, methods] of Object.entries<object>(body.paths)) {
       const path = pattern.replace("/api/v1", "").replace("{app}", "shop").replace(/{\w+}/, "books");
       for (const method of Object.keys(methods)) {
+        if (signIns.includes(`${method} ${pattern}`)) continue;
         const answer = await running.call(method.toUpperCase(), path, { token });
         expect([method, path, answer.status, answer.body.code]).toEqual([method, path, 403, "forbidden"]);
         tried += 1;
@@ -206,7 +210,9 @@ describe("the API refuses", () => {
     const routes = Object.entries<Record<string, { security?: unknown }>>(body.paths);
     for (const [path, methods] of routes) {
       for (const [method, { security }] of Object.entries(methods)) {
-        expect([method, path, security]).toEqual([method, path, undefined]);
+        const isOpen = signIns.includes(`${method} ${path}`);
+        expect([method, path, security]).toEqual([method, path, isOpen ? [] : undefined]);
+        if (isOpen) continue;
         const target = path.replace("/api/v1", "").replace("{app}", "shop").replace(/{\w+}/, "books");
         const answer = await running.call(method.toUpperCase(), target, { token: undefined });
         expect([method, path, answer.status, answer.body.code]).toEqual([method, path, 401, "unauthorized"]);

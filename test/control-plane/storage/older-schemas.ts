@@ -1,7 +1,12 @@
 // Reverts steps of a database's schema, to a database as an older control plane left it.
 
+const undoSessions = `
+  drop table sessions; drop table member_groups;
+`;
+
 const undoPeople = `
   drop table traffic_minutes; drop table relayed_activity;
+  ${undoSessions}
   drop table control_planes; drop table live_gateways;
   drop index revisions_at; alter table revisions drop column source;
   drop table members; drop table member_roles;

@@ -15,6 +15,7 @@ const migrations: Record<string, Migration> = {
   "0005-control-planes": { up: addControlPlanes },
   "0006-sources": { up: addSources },
   "0007-people": { up: addPeople },
+  "0008-sessions": { up: addSessions },
   "0010-activity": { up: addActivity },
 };
 
@@ -176,7 +177,7 @@ async function addSources(database: Kysely<Tables>): Promise<void> {
   await schema.createIndex("revisions", "revisions_at", ["at"]);
 }
 
-/** Members, their roles and sessions. Who managed an app by the role admin is its owner: admin is a role for all apps. */
+/** Members, and their roles. Who managed an app by the role admin is its owner: admin is a role for all apps. */
 async function addPeople(database: Kysely<Tables>): Promise<void> {
   const schema = new Schema(database);
   await schema.createTable("members", (table) =>
@@ -228,4 +229,34 @@ async function addActivity(database: Kysely<Tables>): Promise<void> {
       .addPrimaryKeyConstraint("relayed_activity_key", ["control_plane", "number"]),
   );
   await schema.createIndex("relayed_activity", "relayed_activity_written_at", ["written_at"]);
+}
+
+/** Sessions, and the groups of members who sign in by OpenID Connect. */
+async function addSessions(database: Kysely<Tables>): Promise<void> {
+  const schema = new Schema(database);
+  await schema.createTable("sessions", (table) =>
+    table
+      .addColumn("id", schema.name(32), (column) => column.primaryKey())
+      .addColumn("hash", "varchar(64)", (column) => column.notNull())
+      .addColumn("former_hash", "varchar(64)")
+      .addColumn("session_key", "varchar(43)", (column) => column.notNull())
+      .addColumn("token", schema.name(36))
+      .addColumn("member", schema.name(100))
+      .addColumn("created_at", "bigint", (column) => column.notNull())
+      .addColumn("rotated_at", "bigint", (column) => column.notNull())
+      .addColumn("confirmed_at", "bigint")
+      .addColumn("used_at", "bigint", (column) => column.notNull())
+      .addColumn("ends_at", "bigint", (column) => column.notNull()),
+  );
+  await schema.createIndex("sessions", "sessions_token", ["token"]);
+  await schema.createIndex("sessions", "sessions_member", ["member"]);
+  await schema.createIndex("sessions", "sessions_used", ["used_at"]);
+  await schema.createTable("member_groups", (table) =>
+    table
+      .addColumn("member", schema.name(100), (column) => column.notNull())
+      .addColumn("group_name", schema.name(255), (column) => column.notNull())
+      .addPrimaryKeyConstraint("member_groups_key", ["member", "group_name"]),
+  );
+  await schema.createIndex("member_groups", "member_groups_name", ["group_name"]);
+  await schema.addColumn("members", "groups_at", "bigint");
 }

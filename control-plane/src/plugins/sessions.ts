@@ -1,0 +1,214 @@
+// Sessions of people in a browser: the cookie, who is signed in by it, its regular change, and the defence against other sites'
+// pages, which can make a browser send requests with the cookie.
+
+import cookie from "@fastify/cookie";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import fp from "fastify-plugin";
+import type { SessionLimits } from "../configuration.ts";
+import { ApiError } from "../errors/api-error.ts";
+import type { Caller } from "../rights/caller.ts";
+import {
+  cookieValue,
+  csrfTokenOf,
+  hashBits,
+  isSame,
+  newSession,
+  nextBits,
+  type Presented,
+  parseCookieValue,
+} from "../sessions/session-secret.ts";
+import { findCaller, findMember, type TokenRefusal } from "../storage/callers.ts";
+import { DatabaseBusy, DatabaseUnreachable, DatabaseUnwritable } from "../storage/engines/database-errors.ts";
+import {
+  endSession,
+  type NewSession,
+  noteSessionUse,
+  readSession,
+  rotateSession,
+  type StoredSession,
+} from "../storage/sessions.ts";
+import { appOf } from "../storage/sign-in.ts";
+
+/** How often the secret changes while the session is used. */
+const rotateEveryMs = 15 * 60_000;
+
+/** How long the secret before is accepted after the present one has come back: for requests that were on their way. */
+const graceMs = 60_000;
+
+/** How often the time of the last use is stored. */
+const noteEveryMs = 60_000;
+
+/** Why a session's cookie does not identify anybody. */
+export type SessionRefusal = "ended" | "stolen" | TokenRefusal;
+
+/** How the request is identified, if it is by a session. */
+export interface Session {
+  readonly id: string;
+  readonly signedInBy: "token" | "openid";
+  readonly startedAtMs: number;
+  readonly endsAtMs: number;
+  /** When it ends if it is not used. */
+  readonly idleEndsAtMs: number;
+  readonly csrfToken: string;
+}
+
+export interface Sessions {
+  /** Makes a session, and sets its cookie when `store` has stored it. @param store returns when the session ends */
+  begin(reply: FastifyReply, store: (session: NewSession) => Promise<number>): Promise<Session>;
+  /** @returns undefined if no session's cookie came with the request */
+  identify(request: FastifyRequest, reply: FastifyReply): Promise<Caller | SessionRefusal | undefined>;
+  /** Ends the session of the request, if it has one. */
+  end(request: FastifyRequest, reply: FastifyReply, caller: Caller): Promise<void>;
+  /** Whether cookies are only for TLS. */
+  isSecure(request: FastifyRequest): boolean;
+}
+
+declare module "fastify" {
+  interface FastifyInstance {
+    readonly sessions: Sessions;
+  }
+  interface FastifyRequest {
+    /** Undefined if the request is not identified by a session's cookie. */
+    session: Session | undefined;
+  }
+}
+
+interface SessionsOptions {
+  readonly now: () => number;
+  readonly limits: SessionLimits;
+  /** The origin at which browsers see the control plane, if the operator has set it. */
+  readonly publicOrigin: string | undefined;
+}
+
+export default fp<SessionsOptions>(
+  async (app, { now, limits, publicOrigin }) => {
+    await app.register(cookie);
+    app.decorateRequest("session", undefined);
+
+    const isSecure = (request: FastifyRequest) =>
+      request.protocol === "https" || publicOrigin?.startsWith("https:") === true;
+    // The prefix keeps other hosts of the domain, and pages without TLS, from setting the cookie.
+    const nameFor = (request: FastifyRequest) => (isSecure(request) ? "__Host-sluice-session" : "sluice-session");
+    const attributesFor = (request: FastifyRequest) =>
+      ({ path: "/", httpOnly: true, sameSite: "strict", secure: isSecure(request) }) as const;
+
+    function setCookie(reply: FastifyReply, presented: Presented, endsAtMs: number): void {
+      const maxAge = Math.max(0, Math.floor((endsAtMs - now()) / 1_000));
+      const { request } = reply;
+      reply.setCookie(nameFor(request), cookieValue(presented), { ...attributesFor(request), maxAge });
+    }
+
+    function clearCookie(request: FastifyRequest, reply: FastifyReply): void {
+      reply.clearCookie(nameFor(request), attributesFor(request));
+    }
+
+    async function identify(
+      request: FastifyRequest,
+      reply: FastifyReply,
+    ): Promise<Caller | SessionRefusal | undefined> {
+      const value = request.cookies[nameFor(request)];
+      if (value === undefined) return undefined;
+      const found = await find(value, request, reply);
+      if (typeof found === "string") clearCookie(request, reply);
+      return found;
+    }
+
+    async function find(value: string, request: FastifyRequest, reply: FastifyReply): Promise<Caller | SessionRefusal> {
+      const presented = parseCookieValue(value);
+      const stored = presented === undefined ? undefined : await readSession(app.database, presented.id);
+      const nowMs = now();
+      if (presented === undefined || stored === undefined) return "ended";
+      if (stored.endsAtMs <= nowMs || stored.usedAtMs + limits.idleMs <= nowMs) return "ended";
+      const hash = hashBits(presented.bits);
+      const isPresent = isSame(hash, stored.hash);
+      if (!isPresent && !isInGrace(stored, hash, nowMs)) {
+        const owner = await ownerOf(stored, nowMs);
+        const who = typeof owner === "string" ? "unknown" : owner.who;
+        const what = { action: "end-session", app: typeof owner === "string" ? "" : appOf(owner) } as const;
+        const origin = { who, atMs: nowMs, from: request.ip };
+        await endSession(app.database, origin, stored.id, { ...what, reason: "an old secret was used" });
+        return "stolen";
+      }
+      const owner = await ownerOf(stored, nowMs);
+      if (typeof owner === "string") return owner;
+      if (stored.token !== undefined) app.noteTokenUse(stored.token);
+      if (isPresent) await keep(stored, presented, reply, nowMs);
+      else setCookie(reply, { id: stored.id, bits: nextBits(stored.key, presented.bits) }, stored.endsAtMs);
+      request.session = sessionFrom(stored, nowMs);
+      return owner;
+    }
+
+    /** The answer with the new secret may be lost, so the former one is accepted until the new one has come back. */
+    function isInGrace({ formerHash, confirmedAtMs }: StoredSession, hash: string, nowMs: number): boolean {
+      if (formerHash === undefined || !isSame(hash, formerHash)) return false;
+      return confirmedAtMs === undefined || nowMs < confirmedAtMs + graceMs;
+    }
+
+    async function ownerOf({ token, member }: StoredSession, nowMs: number): Promise<Caller | TokenRefusal> {
+      const rights = { nowMs, groups: app.groupMapping };
+      if (token !== undefined) return findCaller(app.database, { id: token }, rights);
+      // All sessions of a member count as one caller, as all uses of a token do.
+      return findMember(app.database, `member/${member}`, member ?? "", rights);
+    }
+
+    /** Changes the secret if it is time, and notes the use. If nothing can be written now, the session goes on as it is. */
+    async function keep(
+      stored: StoredSession,
+      presented: Presented,
+      reply: FastifyReply,
+      nowMs: number,
+    ): Promise<void> {
+      if (app.storageHealth.state !== "ok") return;
+      const isDue = stored.rotatedAtMs + rotateEveryMs <= nowMs;
+      const confirms = stored.confirmedAtMs === undefined;
+      try {
+        if (isDue) {
+          const bits = nextBits(stored.key, presented.bits);
+          await rotateSession(app.database, stored, hashBits(bits), nowMs);
+          setCookie(reply, { id: stored.id, bits }, stored.endsAtMs);
+        } else if (confirms || stored.usedAtMs + noteEveryMs <= nowMs) {
+          await noteSessionUse(app.database, stored, confirms, nowMs);
+        }
+      } catch (error) {
+        if (!isPassing(error)) throw error;
+        app.log.warn({ err: error }, "cannot store the use of a session; trying again at its next request");
+      }
+    }
+
+    function sessionFrom(stored: StoredSession, usedAtMs: number): Session {
+      return {
+        id: stored.id,
+        signedInBy: stored.token === undefined ? "openid" : "token",
+        startedAtMs: stored.createdAtMs,
+        endsAtMs: stored.endsAtMs,
+        idleEndsAtMs: Math.min(stored.endsAtMs, usedAtMs + limits.idleMs),
+        csrfToken: csrfTokenOf(stored.key),
+      };
+    }
+
+    app.decorate("sessions", {
+      isSecure,
+      identify,
+      async begin(reply, store) {
+        const { id, bits, key } = newSession();
+        const nowMs = now();
+        const endsAtMs = await store({ id, hash: hashBits(bits), key, endsAtMs: nowMs + limits.lastMs });
+        setCookie(reply, { id, bits }, endsAtMs);
+        const stored = await readSession(app.database, id);
+        if (stored === undefined) throw new ApiError("unauthorized", "The session has ended already.");
+        return sessionFrom(stored, nowMs);
+      },
+      async end(request, reply, caller) {
+        clearCookie(request, reply);
+        if (request.session === undefined) return;
+        const origin = { who: caller.who, atMs: now(), from: request.ip };
+        await endSession(app.database, origin, request.session.id, { action: "sign-out", app: appOf(caller) });
+      },
+    });
+  },
+  { name: "sessions", dependencies: ["database", "token-uses", "groups"] },
+);
+
+function isPassing(error: unknown): boolean {
+  return error instanceof DatabaseUnwritable || error instanceof DatabaseUnreachable || error instanceof DatabaseBusy;
+}

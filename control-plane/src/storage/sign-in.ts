@@ -1,0 +1,140 @@
+// Signing in: the session, what a provider says about a person, and the entry of the audit trail are stored together.
+
+import type { Transaction } from "kysely";
+import { ApiError } from "../errors/api-error.ts";
+import type { Caller } from "../rights/caller.ts";
+import { trace, writeTrace } from "./audit.ts";
+import type { Origin } from "./change.ts";
+import { findByIdentity, type Identity, insertMember } from "./members.ts";
+import { insertSession, type NewSession } from "./sessions.ts";
+import type { Database, Tables } from "./tables.ts";
+import { write } from "./write.ts";
+
+/** Where and when somebody signs in. */
+export type Place = Omit<Origin, "who" | "dryRun">;
+
+/** Somebody whom a provider has identified. */
+export interface Person extends Identity {
+  /** How the history is to name the person, if they are new. */
+  readonly name: string;
+  /** Those groups of the person that the operator's mapping names. */
+  readonly groups: readonly string[];
+}
+
+/** @returns when the session ends: with the token at the latest */
+export function signInByToken(database: Database, place: Place, caller: Caller, session: NewSession): Promise<number> {
+  return write(database, async (transaction) => {
+    const token = await transaction
+      .selectFrom("tokens")
+      .select(["name", "expires_at"])
+      .where("id", "=", caller.id)
+      .executeTakeFirst();
+    const endsAtMs = Math.min(session.endsAtMs, Number(token?.expires_at ?? session.endsAtMs));
+    const of = { token: caller.id, member: caller.member };
+    await insertSession(transaction, { ...session, endsAtMs }, of, place.atMs);
+    await writeTrace(
+      transaction,
+      { ...place, who: caller.who },
+      {
+        action: "sign-in",
+        app: appOf(caller),
+        subject: token?.name ?? "",
+        after: JSON.stringify({ by: "token" }),
+      },
+    );
+    return endsAtMs;
+  });
+}
+
+/** Returns the app whose owners see a service's sign-ins; empty: only admins do. */
+export function appOf({ member, roles }: Caller): string {
+  return member === undefined ? ([...roles.keys()][0] ?? "") : "";
+}
+
+/**
+ * Signs in the member with this identity, who is made if there is none.
+ *
+ * @returns the member's name
+ * @throws ApiError sign-in-refused
+ */
+export function signInByIdentity(
+  database: Database,
+  place: Place,
+  person: Person,
+  session: NewSession,
+): Promise<string> {
+  return write(database, async (transaction) => {
+    const known = await findByIdentity(transaction, person);
+    if (known?.disabledAtMs !== undefined) {
+      throw new ApiError("sign-in-refused", `The member "${known.name}" is disabled.`);
+    }
+    const name = known?.name ?? (await insertPerson(transaction, place, person));
+    await storeGroups(transaction, name, person.groups, place.atMs);
+    await insertSession(transaction, session, { member: name }, place.atMs);
+    await writeTrace(
+      transaction,
+      { ...place, who: name },
+      {
+        action: "sign-in",
+        app: "",
+        subject: name,
+        after: JSON.stringify({ by: "openid", groups: person.groups }),
+      },
+    );
+    return name;
+  });
+}
+
+/** Two people may have one name, at the provider and here: only an admin can tell. */
+async function insertPerson(transaction: Transaction<Tables>, place: Place, person: Person): Promise<string> {
+  try {
+    await insertMember(transaction, { ...place, who: person.name }, person.name, {}, person);
+  } catch (error) {
+    if (!(error instanceof ApiError && error.code === "member-exists")) throw error;
+    throw new ApiError(
+      "sign-in-refused",
+      `There is already a member "${person.name}", who does not sign in by this account. Ask an admin to delete that member, or to let this account have another name.`,
+    );
+  }
+  return person.name;
+}
+
+async function storeGroups(
+  transaction: Transaction<Tables>,
+  member: string,
+  groups: readonly string[],
+  nowMs: number,
+): Promise<void> {
+  await transaction.deleteFrom("member_groups").where("member", "=", member).execute();
+  if (groups.length > 0) {
+    const rows = groups.map((group_name) => ({ member, group_name }));
+    await transaction.insertInto("member_groups").values(rows).execute();
+  }
+  await transaction.updateTable("members").set({ groups_at: nowMs }).where("name", "=", member).execute();
+}
+
+/**
+ * Notes that somebody could not sign in. Whom the provider knows without a group that gives rights loses what former groups gave,
+ * and their sessions.
+ *
+ * @param who as far as it is known
+ */
+export function refuseSignIn(
+  database: Database,
+  place: Place,
+  who: string,
+  reason: string,
+  identity?: Identity,
+): Promise<void> {
+  const entry = { action: "refuse-sign-in", app: "", after: JSON.stringify({ by: "openid", reason }) } as const;
+  if (identity === undefined) return trace(database, { ...place, who }, { ...entry, subject: who });
+  return write(database, async (transaction) => {
+    const known = await findByIdentity(transaction, identity);
+    if (known !== undefined) {
+      await storeGroups(transaction, known.name, [], place.atMs);
+      await transaction.deleteFrom("sessions").where("member", "=", known.name).execute();
+    }
+    const name = known?.name ?? who;
+    await writeTrace(transaction, { ...place, who: name }, { ...entry, subject: name });
+  });
+}

@@ -1,0 +1,505 @@
+// Signing in by a token, and the session that it begins.
+
+import { describe, expect, it } from "vitest";
+import { Browser } from "../../fixtures/clients/browser.ts";
+import {
+  type Answer,
+  adminToken,
+  gatewayToken,
+  onePerSecond,
+  type Running,
+  startControlPlane,
+} from "../../fixtures/servers/control-plane-under-test.ts";
+
+const minuteMs = 60_000;
+const hourMs = 60 * minuteMs;
+
+interface Clock {
+  now(): number;
+  pass(ms: number): void;
+}
+
+function makeClock(): Clock {
+  let nowMs = Date.parse("2026-11-23T12:00:00Z");
+  return {
+    now: () => nowMs,
+    pass(ms) {
+      nowMs += ms;
+    },
+  };
+}
+
+interface Settings extends Record<string, string> {}
+
+async function start(settings: Settings = {}): Promise<Running & { clock: Clock }> {
+  const clock = makeClock();
+  return { ...(await startControlPlane(settings, { now: clock.now })), clock };
+}
+
+/** Sends a request as a page of the control plane does. */
+async function ask(
+  { url }: Running,
+  browser: Browser,
+  method: string,
+  path: string,
+  { body, csrf, headers = {} }: { body?: unknown; csrf?: string; headers?: Record<string, string> } = {},
+): Promise<Answer> {
+  const page = await browser.send(`${url}/api/v1${path}`, {
+    method,
+    headers: { ...headers, ...(csrf === undefined ? {} : { "x-csrf-token": csrf }) },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  return { status: page.status, headers: page.headers, body: page.text === "" ? undefined : JSON.parse(page.text) };
+}
+
+async function signIn(running: Running, token = adminToken): Promise<{ browser: Browser; csrf: string }> {
+  const browser = new Browser();
+  const { status, body } = await ask(running, browser, "POST", "/session", { body: { token } });
+  expect(status).toBe(201);
+  return { browser, csrf: body.csrfToken };
+}
+
+async function cookieOf({ url }: Running, browser: Browser): Promise<string | undefined> {
+  return (await browser.jar.getCookies(url)).find(({ key }) => key === "sluice-session")?.value;
+}
+
+async function makeToken({ call }: Running, body: object): Promise<{ id: string; token: string }> {
+  const made = await call("POST", "/tokens", { body });
+  expect(made.status).toBe(201);
+  return made.body;
+}
+
+describe("signing in by a token", () => {
+  it("answers who signed in, and sets a cookie that scripts cannot read and other sites' pages do not send", async () => {
+    const running = await start();
+    const browser = new Browser();
+    const { status, headers, body } = await ask(running, browser, "POST", "/session", { body: { token: adminToken } });
+    expect(status).toBe(201);
+    expect(body).toEqual({
+      who: "environment",
+      admin: true,
+      roles: {},
+      signedInBy: "token",
+      startedAt: "2026-11-23T12:00:00.000Z",
+      endsAt: "2026-11-24T00:00:00.000Z",
+      endsUnusedAt: "2026-11-23T13:00:00.000Z",
+      csrfToken: expect.stringMatching(/^[\w-]{43}$/),
+    });
+    expect(headers.get("cache-control")).toBe("no-store");
+    const [cookie = "", ...others] = headers.getSetCookie();
+    expect(others).toEqual([]);
+    expect(cookie.split("; ").slice(1).sort()).toEqual(["HttpOnly", "Max-Age=43200", "Path=/", "SameSite=Strict"]);
+    expect((await ask(running, browser, "GET", "/session")).body).toEqual(body);
+  });
+
+  it("behind TLS, makes the cookie one that no other host can set", async () => {
+    const running = await start({ SLUICE_PUBLIC_URL: "https://sluice.test" });
+    const { headers } = await running.call("POST", "/session", { token: undefined, body: { token: adminToken } });
+    const [cookie = ""] = headers.getSetCookie();
+    expect(cookie).toMatch(/^__Host-sluice-session=/);
+    expect(cookie.split("; ")).toContain("Secure");
+    const value = cookie.split(";", 1)[0] ?? "";
+    const asks = async (sent: string) =>
+      (await running.call("GET", "/session", { token: undefined, headers: { cookie: sent } })).status;
+    expect(await asks(value)).toBe(200);
+    expect(await asks(value.replace("__Host-", ""))).toBe(401);
+  });
+
+  it("gives the rights of the token at each request", async () => {
+    const running = await start();
+    await running.call("PUT", "/apps/shop", { body: { realm: {} } });
+    await running.call("POST", "/members", { body: { name: "ann", roles: { shop: "viewer" } } });
+    const { token } = await makeToken(running, { name: "laptop", member: "ann" });
+    const { browser, csrf } = await signIn(running, token);
+    expect((await ask(running, browser, "GET", "/session")).body).toMatchObject({
+      who: "ann",
+      member: "ann",
+      admin: false,
+      roles: { shop: "viewer" },
+    });
+    const put = () => ask(running, browser, "PUT", "/apps/shop/policies/books", { csrf, body: onePerSecond });
+    expect((await put()).status).toBe(403);
+    await running.call("PATCH", "/members/ann", { body: { roles: { shop: "editor" } } });
+    expect((await put()).status).toBe(201);
+    expect((await running.call("GET", "/revisions")).body.revisions[0]).toMatchObject({ who: "ann" });
+  });
+
+  it.each([
+    ["an unknown token", async () => "sluice_adm_unknown", 401, "unauthorized"],
+    ["a gateway's token", async () => gatewayToken, 403, "forbidden"],
+    [
+      "a caller's token",
+      async (running: Running) => (await makeToken(running, { name: "c", app: "default", role: "caller" })).token,
+      403,
+      "forbidden",
+    ],
+  ] as const)("is refused to %s", async (_, tokenOf, status, code) => {
+    const running = await start();
+    const answer = await ask(running, new Browser(), "POST", "/session", { body: { token: await tokenOf(running) } });
+    expect([answer.status, answer.body.code]).toEqual([status, code]);
+    expect(answer.headers.getSetCookie()).toEqual([]);
+  });
+
+  it.each([
+    ["no token", {}, "token"],
+    ["a number", { token: 5 }, "token"],
+    ["a field too many", { token: "x", remember: true }, "remember"],
+  ])("is refused with %s, by the name of the field", async (_, body, path) => {
+    const running = await start();
+    const answer = await ask(running, new Browser(), "POST", "/session", { body });
+    expect([answer.status, answer.body.code]).toEqual([400, "invalid-request"]);
+    expect(answer.body.errors[0].path).toBe(path);
+  });
+
+  it("again ends the session before, and no secret is ever used twice", async () => {
+    const running = await start();
+    const { browser } = await signIn(running);
+    const thief = await browser.copy();
+    const first = await cookieOf(running, browser);
+    const again = await ask(running, browser, "POST", "/session", { body: { token: adminToken } });
+    expect(again.status).toBe(201);
+    expect(await cookieOf(running, browser)).not.toBe(first);
+    expect((await ask(running, thief, "GET", "/session")).status).toBe(401);
+    expect((await ask(running, browser, "GET", "/session")).status).toBe(200);
+  });
+
+  it("is possible 50 times at once; then the session that was used least recently ends", async () => {
+    const running = await start();
+    const first = (await signIn(running)).browser;
+    const second = (await signIn(running)).browser;
+    running.clock.pass(2 * minuteMs);
+    expect((await ask(running, first, "GET", "/session")).status).toBe(200);
+    for (let i = 0; i < 49; i++) await signIn(running);
+    expect((await ask(running, first, "GET", "/session")).status).toBe(200);
+    expect((await ask(running, second, "GET", "/session")).status).toBe(401);
+  });
+
+  it("stores no secret: what is in the database is no cookie", async () => {
+    const running = await start();
+    const { browser } = await signIn(running);
+    const [, bits = ""] = (await cookieOf(running, browser))?.split(".") ?? [];
+    expect(bits).toHaveLength(43);
+    const rows = await running.app.database.selectFrom("sessions").selectAll().execute();
+    expect(rows).toHaveLength(1);
+    expect(JSON.stringify(rows)).not.toContain(bits);
+  });
+});
+
+describe("a request with a token", () => {
+  it("says who sends it, and has no session", async () => {
+    const running = await start();
+    const { status, body } = await running.call("GET", "/session");
+    expect([status, body]).toEqual([200, { who: "environment", admin: true, roles: {} }]);
+    expect((await running.call("DELETE", "/session")).body).toEqual({});
+  });
+
+  it("needs no CSRF token, also with a cookie beside it", async () => {
+    const running = await start();
+    const { browser } = await signIn(running);
+    const headers = { authorization: `Bearer ${adminToken}`, "sec-fetch-site": "cross-site" };
+    expect((await ask(running, browser, "PUT", "/apps/shop", { headers })).status).toBe(201);
+  });
+});
+
+describe("a session", () => {
+  const statusOf = async (running: Running, browser: Browser) =>
+    (await ask(running, browser, "GET", "/session")).status;
+
+  it("ends when it is signed out, and its cookie is taken back", async () => {
+    const running = await start();
+    const { browser, csrf } = await signIn(running);
+    const thief = await browser.copy();
+    expect((await ask(running, browser, "DELETE", "/session", { csrf })).status).toBe(200);
+    expect(await cookieOf(running, browser)).toBeUndefined();
+    const answer = await ask(running, thief, "GET", "/session");
+    expect([answer.status, answer.body.code]).toEqual([401, "unauthorized"]);
+    expect(answer.body.detail).toContain("sign in again");
+  });
+
+  it("ends after twelve hours, however much it is used", async () => {
+    const running = await start();
+    const { browser } = await signIn(running);
+    for (let i = 0; i < 23; i++) {
+      running.clock.pass(30 * minuteMs);
+      expect([i, await statusOf(running, browser)]).toEqual([i, 200]);
+    }
+    running.clock.pass(30 * minuteMs);
+    expect(await statusOf(running, browser)).toBe(401);
+  });
+
+  it("ends after an hour without use", async () => {
+    const running = await start();
+    const { browser } = await signIn(running);
+    running.clock.pass(59 * minuteMs);
+    expect(await statusOf(running, browser)).toBe(200);
+    running.clock.pass(60 * minuteMs);
+    expect(await statusOf(running, browser)).toBe(401);
+  });
+
+  it("lasts as long as the operator says", async () => {
+    const running = await start({ SLUICE_SESSION_HOURS: "1", SLUICE_SESSION_IDLE_MINUTES: "5" });
+    const { browser } = await signIn(running);
+    for (let i = 0; i < 14; i++) {
+      running.clock.pass(4 * minuteMs);
+      expect([i, await statusOf(running, browser)]).toEqual([i, 200]);
+    }
+    running.clock.pass(4 * minuteMs);
+    expect(await statusOf(running, browser)).toBe(401);
+    const idle = (await signIn(running)).browser;
+    running.clock.pass(5 * minuteMs);
+    expect(await statusOf(running, idle)).toBe(401);
+  });
+
+  it("ends with its token, and says that before", async () => {
+    const running = await start();
+    const { token } = await makeToken(running, { name: "x", app: "default", role: "viewer", expiresIn: "10m" });
+    const { browser } = await signIn(running, token);
+    const { body } = await ask(running, browser, "GET", "/session");
+    expect(body.endsAt).toBe("2026-11-23T12:10:00.000Z");
+    running.clock.pass(10 * minuteMs);
+    expect(await statusOf(running, browser)).toBe(401);
+  });
+
+  it("ends at once when its token is deleted", async () => {
+    const running = await start();
+    const { id, token } = await makeToken(running, { name: "x", app: "default", role: "viewer" });
+    const { browser } = await signIn(running, token);
+    expect(await statusOf(running, browser)).toBe(200);
+    await running.call("DELETE", `/tokens/${id}`);
+    expect(await statusOf(running, browser)).toBe(401);
+    expect(await running.app.database.selectFrom("sessions").select("id").execute()).toEqual([]);
+  });
+
+  it("ends at once when its member is disabled or deleted, and does not come back with them", async () => {
+    const running = await start();
+    await running.call("POST", "/members", { body: { name: "ann", roles: { default: "editor" } } });
+    const { token } = await makeToken(running, { name: "laptop", member: "ann" });
+    const { browser } = await signIn(running, token);
+    await running.call("PATCH", "/members/ann", { body: { disabled: true } });
+    expect(await statusOf(running, browser)).toBe(401);
+    await running.call("PATCH", "/members/ann", { body: { disabled: false } });
+    expect(await statusOf(running, browser)).toBe(401);
+    const another = (await signIn(running, token)).browser;
+    await running.call("DELETE", "/members/ann");
+    expect(await statusOf(running, another)).toBe(401);
+  });
+
+  it("that has ended is deleted by the control plane", async () => {
+    const running = await start();
+    const { browser } = await signIn(running);
+    await signIn(running);
+    const stored = async () => (await running.app.database.selectFrom("sessions").select("id").execute()).length;
+    running.clock.pass(30 * minuteMs);
+    expect(await statusOf(running, browser)).toBe(200);
+    running.clock.pass(31 * minuteMs);
+    await running.app.deleteOutdated();
+    expect(await stored()).toBe(1);
+    running.clock.pass(12 * hourMs);
+    await running.app.deleteOutdated();
+    expect(await stored()).toBe(0);
+  });
+
+  it("opens no push socket, and a cookie that we never made opens nothing", async () => {
+    const running = await start();
+    const { browser } = await signIn(running);
+    expect((await ask(running, browser, "GET", "/push")).status).toBe(401);
+    for (const cookie of [
+      "sluice-session=x",
+      "sluice-session=",
+      `sluice-session=${"0".repeat(32)}.${"A".repeat(43)}`,
+    ]) {
+      const { status } = await running.call("GET", "/session", { token: undefined, headers: { cookie } });
+      expect([cookie, status]).toEqual([cookie, 401]);
+    }
+  });
+});
+
+describe("the secret of a session", () => {
+  it("changes every quarter of an hour, and the CSRF token stays", async () => {
+    const running = await start();
+    const { browser, csrf } = await signIn(running);
+    const secrets = new Set([await cookieOf(running, browser)]);
+    for (let i = 1; i <= 4; i++) {
+      running.clock.pass(14 * minuteMs);
+      await ask(running, browser, "GET", "/session");
+      expect(secrets).toContain(await cookieOf(running, browser));
+      running.clock.pass(minuteMs);
+      const { body } = await ask(running, browser, "GET", "/session");
+      expect(body.csrfToken).toBe(csrf);
+      secrets.add(await cookieOf(running, browser));
+      expect(secrets.size).toBe(i + 1);
+    }
+  });
+
+  it("may be the one before for a minute: requests that were on their way are served", async () => {
+    const running = await start();
+    const { browser } = await signIn(running);
+    await ask(running, browser, "GET", "/session");
+    running.clock.pass(15 * minuteMs);
+    const late = await browser.copy();
+    expect((await ask(running, browser, "GET", "/session")).status).toBe(200);
+    expect((await ask(running, browser, "GET", "/session")).status).toBe(200);
+    running.clock.pass(59_000);
+    expect((await ask(running, late, "GET", "/session")).status).toBe(200);
+    expect(await cookieOf(running, late)).toBe(await cookieOf(running, browser));
+  });
+
+  it("that is used after that ends the session, for whoever has it, and is in the audit trail", async () => {
+    const running = await start();
+    const { browser } = await signIn(running);
+    const thief = await browser.copy();
+    running.clock.pass(15 * minuteMs);
+    await ask(running, browser, "GET", "/session");
+    await ask(running, browser, "GET", "/session");
+    running.clock.pass(minuteMs);
+    const stolen = await ask(running, thief, "GET", "/session");
+    expect([stolen.status, stolen.body.detail]).toEqual([401, expect.stringContaining("copied the cookie")]);
+    expect((await ask(running, browser, "GET", "/session")).status).toBe(401);
+    const [entry] = (await running.call("GET", "/audit?action=end-session")).body.entries;
+    expect(entry).toMatchObject({ who: "environment", from: "127.0.0.1", after: { reason: "an old secret was used" } });
+  });
+
+  it("two changes old ends the session too", async () => {
+    const running = await start();
+    const { browser } = await signIn(running);
+    const thief = await browser.copy();
+    for (let i = 0; i < 2; i++) {
+      running.clock.pass(15 * minuteMs);
+      await ask(running, browser, "GET", "/session");
+    }
+    expect((await ask(running, thief, "GET", "/session")).status).toBe(401);
+    expect((await ask(running, browser, "GET", "/session")).status).toBe(401);
+  });
+
+  it("is sent again if the answer that had it was lost", async () => {
+    const running = await start();
+    const { browser } = await signIn(running);
+    running.clock.pass(15 * minuteMs);
+    const lost = await browser.copy();
+    await ask(running, lost, "GET", "/session");
+    running.clock.pass(10 * minuteMs);
+    expect((await ask(running, browser, "GET", "/session")).status).toBe(200);
+    expect(await cookieOf(running, browser)).toBe(await cookieOf(running, lost));
+  });
+
+  it("becomes the same for all requests that come at once", async () => {
+    const running = await start();
+    const { browser } = await signIn(running);
+    running.clock.pass(15 * minuteMs);
+    const copies = await Promise.all(Array.from({ length: 20 }, () => browser.copy()));
+    const statuses = await Promise.all(copies.map((copy) => ask(running, copy, "GET", "/session")));
+    expect(new Set(statuses.map(({ status }) => status))).toEqual(new Set([200]));
+    const secrets = new Set(await Promise.all(copies.map((copy) => cookieOf(running, copy))));
+    expect(secrets.size).toBe(1);
+    expect(secrets).not.toContain(await cookieOf(running, browser));
+  });
+});
+
+describe("a request with a session's cookie that changes something", () => {
+  const own = (running: Running) => ({ origin: running.url, "sec-fetch-site": "same-origin" });
+
+  it.each([
+    ["the CSRF token", (csrf: string) => ({ "x-csrf-token": csrf }), 201],
+    [
+      "the CSRF token and the headers of our page",
+      (csrf: string, url: string) => ({ "x-csrf-token": csrf, origin: url, "sec-fetch-site": "same-origin" }),
+      201,
+    ],
+    ["no CSRF token", () => ({}), 403],
+    ["an empty CSRF token", () => ({ "x-csrf-token": "" }), 403],
+    [
+      "another CSRF token",
+      (csrf: string) => ({ "x-csrf-token": csrf.replace(/^./, (a) => (a === "A" ? "B" : "A")) }),
+      403,
+    ],
+    ["the Origin of another site", (csrf: string) => ({ "x-csrf-token": csrf, origin: "https://evil.example" }), 403],
+    ["the Origin null", (csrf: string) => ({ "x-csrf-token": csrf, origin: "null" }), 403],
+    ["the Origin of another port", (csrf: string) => ({ "x-csrf-token": csrf, origin: "http://127.0.0.1:1" }), 403],
+    ["Sec-Fetch-Site cross-site", (csrf: string) => ({ "x-csrf-token": csrf, "sec-fetch-site": "cross-site" }), 403],
+    ["Sec-Fetch-Site same-site", (csrf: string) => ({ "x-csrf-token": csrf, "sec-fetch-site": "same-site" }), 403],
+  ] as const)("with %s", async (_, headersFor, status) => {
+    const running = await start();
+    const { browser, csrf } = await signIn(running);
+    const headers: Record<string, string> = headersFor(csrf, running.url);
+    const answer = await ask(running, browser, "PUT", "/apps/shop", { headers });
+    expect(answer.status).toBe(status);
+    if (status === 403) expect(answer.body.code).toBe("cross-site-request");
+    expect((await running.call("GET", "/apps/shop")).status).toBe(status === 403 ? 404 : 200);
+  });
+
+  it("needs the token on every route and method", async () => {
+    const running = await start();
+    const { browser } = await signIn(running);
+    const { body } = await running.call("GET", "openapi.json", { token: undefined });
+    let tried = 0;
+    for (const [pattern, methods] of Object.entries<object>(body.paths)) {
+      const path = pattern.replace("/api/v1", "").replace("{app}", "default").replace(/{\w+}/g, "1");
+      for (const method of Object.keys(methods)) {
+        if (method === "get" || `${method} ${path}` === "post /session") continue;
+        const answer = await ask(running, browser, method.toUpperCase(), path, { headers: own(running) });
+        expect([method, path, answer.status, answer.body.code]).toEqual([method, path, 403, "cross-site-request"]);
+        tried += 1;
+      }
+    }
+    expect(tried).toBeGreaterThan(15);
+  });
+
+  it("may come from the public URL, if the operator has set it", async () => {
+    const running = await start({ SLUICE_PUBLIC_URL: "https://sluice.test" });
+    const signedIn = await running.call("POST", "/session", {
+      token: undefined,
+      body: { token: adminToken },
+      headers: { origin: "https://sluice.test", "sec-fetch-site": "same-origin" },
+    });
+    expect(signedIn.status).toBe(201);
+    const cookie = signedIn.headers.getSetCookie()[0]?.split(";", 1)[0] ?? "";
+    const put = async (origin: string) => {
+      const headers = { cookie, origin, "x-csrf-token": signedIn.body.csrfToken };
+      return (await running.call("PUT", "/apps/shop", { token: undefined, headers })).status;
+    };
+    expect(await put("https://sluice.test")).toBe(201);
+    expect(await put("https://sluice.test:8443")).toBe(403);
+  });
+
+  it("signs nobody in from another site's page", async () => {
+    const running = await start();
+    const browser = new Browser();
+    for (const headers of [{ origin: "https://evil.example" }, { "sec-fetch-site": "cross-site" }]) {
+      const answer = await ask(running, browser, "POST", "/session", {
+        body: { token: adminToken },
+        headers: headers as unknown as Record<string, string>,
+      });
+      expect([answer.status, answer.body.code]).toEqual([403, "cross-site-request"]);
+    }
+    const form = await browser.send(`${running.url}/api/v1/session`, {
+      method: "POST",
+      body: new URLSearchParams({ token: adminToken }),
+    });
+    expect(form.status).toBe(415);
+    expect(await cookieOf(running, browser)).toBeUndefined();
+  });
+});
+
+it("signing in and out is in the audit trail, for the owners of an app's token too", async () => {
+  const running = await start();
+  const { token } = await makeToken(running, { name: "console", app: "default", role: "owner" });
+  const { browser, csrf } = await signIn(running, token);
+  running.clock.pass(minuteMs);
+  await ask(running, browser, "DELETE", "/session", { csrf });
+  await signIn(running);
+  const entriesFor = async (reader?: string) => {
+    const { entries } = (await running.call("GET", "/audit?limit=10", reader === undefined ? {} : { token: reader }))
+      .body;
+    return entries
+      .filter(({ action }: { action: string }) => action.startsWith("sign-"))
+      .map(({ action, who, from, at, app }: Record<string, string>) => [action, who, from, at, app]);
+  };
+  const ofApp = [
+    ["sign-out", "default/console", "127.0.0.1", "2026-11-23T12:01:00.000Z", "default"],
+    ["sign-in", "default/console", "127.0.0.1", "2026-11-23T12:00:00.000Z", "default"],
+  ];
+  expect(await entriesFor(token)).toEqual(ofApp);
+  expect((await entriesFor()).sort()).toEqual(
+    [["sign-in", "environment", "127.0.0.1", "2026-11-23T12:01:00.000Z", undefined], ...ofApp].sort(),
+  );
+});
