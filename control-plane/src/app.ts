@@ -18,6 +18,7 @@ import metrics from "./plugins/metrics.ts";
 import push from "./plugins/push.ts";
 import redis from "./plugins/redis.ts";
 import retention from "./plugins/retention.ts";
+import routeTable from "./plugins/route-table.ts";
 import tokenUses from "./plugins/token-uses.ts";
 import unreadBodies from "./plugins/unread-bodies.ts";
 import websockets from "./plugins/websockets.ts";
@@ -184,6 +185,7 @@ async function buildApp(
   await app.register(tokenUses, { now });
   await app.register(authentication, { now });
   await app.register(documentBodies, { yamlDeadlineMs: surroundings.yamlDeadlineMs ?? defaultYamlDeadlineMs });
+  await app.register(routeTable);
   await app.register(apiDescription);
   await app.register(methods.watch);
   await app.register(metrics);

@@ -56,7 +56,7 @@ const refusals = {
 } as const;
 
 /** @throws ApiError forbidden */
-function requireAccess(caller: Caller, access: Exclude<Access, "public">, app: string | undefined): void {
+export function requireAccess(caller: Caller, access: Exclude<Access, "public">, app: string | undefined): void {
   if (access === "gateway") {
     if (!caller.isGateway) throw new ApiError("forbidden", "This needs a gateway's token.");
     return;
