@@ -21,6 +21,7 @@ import push from "./plugins/push.ts";
 import redis from "./plugins/redis.ts";
 import retention from "./plugins/retention.ts";
 import sessions from "./plugins/sessions.ts";
+import routeTable from "./plugins/route-table.ts";
 import tokenUses from "./plugins/token-uses.ts";
 import unreadBodies from "./plugins/unread-bodies.ts";
 import websockets from "./plugins/websockets.ts";
@@ -194,6 +195,7 @@ async function buildApp(
   await app.register(sessions, { now, limits: configuration.sessions, publicOrigin });
   await app.register(authentication, { now, publicOrigin });
   await app.register(documentBodies, { yamlDeadlineMs: surroundings.yamlDeadlineMs ?? defaultYamlDeadlineMs });
+  await app.register(routeTable);
   await app.register(apiDescription);
   await app.register(methods.watch);
   await app.register(metrics);

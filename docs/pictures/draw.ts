@@ -1,8 +1,6 @@
-// `npm run pictures`: draws the pictures of ../algorithms.md from what the limiter decides. The same code gives the same
+// Draws the pictures of ../algorithms.md from what the limiter decides. The same code gives the same
 // bytes: a test redraws them and compares.
 
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
 import type { Algorithm } from "../../limiter/src/algorithms/limit.ts";
 import { algorithms } from "../../limiter/src/document/policy-shape.ts";
 import { round, svg, width } from "./frame.ts";
@@ -263,8 +261,4 @@ function perSecondInWords({ requests }: Outcome): string {
   return [...perSecond(requests.map(({ atSeconds }) => atSeconds))]
     .map(([second, count]) => `second ${second}: ${admitted.get(second) ?? 0} of ${count}`)
     .join(", ");
-}
-
-if (import.meta.main) {
-  for (const [name, text] of pictures()) writeFileSync(join(import.meta.dirname, name), text);
 }

@@ -50,7 +50,7 @@ export default fp(
         return { schema: described, url };
       },
     });
-    app.get("/openapi.json", { schema: { hide: true }, config: { access: "public" } }, async () => app.swagger());
+    app.get("/openapi.json", { schema: {}, config: { access: "public" } }, async () => app.swagger());
     await app.register(async (pages) => {
       pages.addHook("onRoute", (route) => {
         route.config = { ...route.config, access: "public" };

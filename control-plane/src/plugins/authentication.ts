@@ -83,7 +83,7 @@ const sessionRefusals: Readonly<Record<SessionRefusal, string>> = {
 };
 
 /** @throws ApiError forbidden */
-function requireAccess(caller: Caller, access: Exclude<Access, "public">, app: string | undefined): void {
+export function requireAccess(caller: Caller, access: Exclude<Access, "public">, app: string | undefined): void {
   if (access === "gateway") {
     if (!caller.isGateway) throw new ApiError("forbidden", "This needs a gateway's token.");
     return;

@@ -42,7 +42,7 @@ export default fp(
         registers,
       }),
     });
-    app.get("/metrics", { schema: { hide: true }, config: { access: "public" } }, async (_request, reply) =>
+    app.get("/metrics", { schema: {}, config: { access: "public" } }, async (_request, reply) =>
       reply.type(registry.contentType).send(await registry.metrics()),
     );
   },

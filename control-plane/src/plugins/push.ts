@@ -80,7 +80,6 @@ export default fp<PushOptions>(
       url: pushUrl,
       exposeHeadRoute: false,
       config: { access: "gateway" },
-      schema: { hide: true },
       onError: async (request, _, error) => {
         if (isRefusal(error)) gatewayLog.refused(request.ip, error.message);
       },

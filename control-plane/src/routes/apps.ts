@@ -30,7 +30,7 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
   app.get<{ Querystring: { after: string; limit: number } }>(
     "/apps",
     {
-      config: { access: "read" },
+      config: { access: "read", strangers: "filtered" },
       schema: {
         tags,
         summary: "List the apps that your token is for, by name",
@@ -71,7 +71,7 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
   app.put<OneApp>(
     "/apps/:app",
     {
-      config: { body: appBodySchema },
+      config: { records: "revision", body: appBodySchema },
       schema: {
         tags,
         summary: "Create an app or change its settings (requires the role admin)",
@@ -98,6 +98,7 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
   app.delete<OneApp>(
     "/apps/:app",
     {
+      config: { records: "revision" },
       schema: {
         tags,
         summary: "Delete an app without policies and templates, with its bans and tokens (requires the role admin)",

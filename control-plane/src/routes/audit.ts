@@ -42,7 +42,7 @@ export default async function auditRoutes(app: FastifyInstance): Promise<void> {
   app.get<{ Querystring: AuditQuery }>(
     "/audit",
     {
-      config: { access: "manage" },
+      config: { access: "manage", strangers: "filtered" },
       schema: {
         tags: ["history"],
         summary: "List who did what to the apps that you own, newest first",

@@ -48,7 +48,7 @@ export default async function banRoutes(app: FastifyInstance): Promise<void> {
   app.post<{ Params: { app: string }; Querystring: { wait?: string } }>(
     "/apps/:app/bans",
     {
-      config: { access: "write", body: schemaOf(banBodyShape) },
+      config: { access: "write", records: "revision", body: schemaOf(banBodyShape) },
       schema: {
         tags,
         summary: "Ban a network, or key values of a policy, and push it",
@@ -86,7 +86,7 @@ export default async function banRoutes(app: FastifyInstance): Promise<void> {
   app.delete<OneBan>(
     "/apps/:app/bans/:ban",
     {
-      config: { access: "write" },
+      config: { access: "write", records: "revision" },
       schema: {
         tags,
         summary: "End a ban now",

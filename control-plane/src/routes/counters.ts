@@ -35,7 +35,7 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
   app.get<OneCounter>(
     "/apps/:app/counters",
     {
-      config: { access: "read" },
+      config: { access: "read", records: "audit" },
       schema: {
         tags,
         summary: "Read what a key of a policy has left, in Redis or on each gateway",
@@ -55,7 +55,7 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
   app.delete<OneCounter>(
     "/apps/:app/counters",
     {
-      config: { access: "write" },
+      config: { access: "write", records: "audit" },
       schema: {
         tags,
         summary: "Reset a key of a policy, as if it were new, and read what it has left",
@@ -75,7 +75,7 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
   app.post<{ Params: { app: string }; Querystring: { literal: boolean } }>(
     "/apps/:app/counters",
     {
-      config: { access: "write", body: schemaOf(topUpShape) },
+      config: { access: "write", records: "audit", body: schemaOf(topUpShape) },
       schema: {
         tags,
         summary: "Refund units to a key of a policy, and read what it has left",

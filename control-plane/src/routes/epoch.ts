@@ -10,6 +10,7 @@ export default async function epochRoutes(app: FastifyInstance): Promise<void> {
   app.post<{ Querystring: { wait?: string } }>(
     "/epoch",
     {
+      config: { records: "revision" },
       schema: {
         tags: ["revisions"],
         summary:

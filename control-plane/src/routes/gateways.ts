@@ -13,7 +13,7 @@ export default async function gatewayRoutes(app: FastifyInstance): Promise<void>
   app.get(
     "/gateways",
     {
-      config: { access: "read" },
+      config: { access: "read", strangers: "filtered" },
       schema: {
         tags: ["gateways"],
         summary: "List the gateways that are connected or were within the last hour",

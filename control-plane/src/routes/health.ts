@@ -6,7 +6,7 @@ import { addGauge } from "../plugins/metrics.ts";
 import { alarmsOf } from "../push/alarms.ts";
 import { probeDatabase } from "../storage/database.ts";
 
-const open = { schema: { hide: true }, config: { access: "public" } } as const;
+const open = { schema: {}, config: { access: "public" } } as const;
 
 export default async function healthRoutes(app: FastifyInstance): Promise<void> {
   addGauge(app.metrics, "sluice_control_database_writable", "Whether changes can be stored.", () =>

@@ -74,7 +74,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
   app.get<{ Querystring: { after: string; limit: number } }>(
     "/members",
     {
-      config: { access: "manage" },
+      config: { access: "manage", strangers: "filtered" },
       schema: {
         tags,
         summary: "List the members of the apps that you own, by name",
@@ -100,7 +100,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
   app.get<OneMember>(
     "/members/:member",
     {
-      config: { access: "manage" },
+      config: { access: "manage", strangers: "not-found" },
       schema: {
         tags,
         summary: "Read a member",
@@ -120,7 +120,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
   app.post<{ Querystring: { dryRun: boolean } }>(
     "/members",
     {
-      config: { access: "manage", body: schemaOf(newMemberShape) },
+      config: { access: "manage", strangers: "refused", records: "audit", body: schemaOf(newMemberShape) },
       schema: {
         tags,
         summary: "Add a member",
@@ -146,7 +146,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
   app.patch<OneMember>(
     "/members/:member",
     {
-      config: { access: "manage", body: schemaOf(changeShape) },
+      config: { access: "manage", strangers: "refused", records: "audit", body: schemaOf(changeShape) },
       schema: {
         tags,
         summary: "Change a member's roles, or disable a member",
@@ -175,6 +175,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
   app.delete<OneMember>(
     "/members/:member",
     {
+      config: { records: "audit" },
       schema: {
         tags,
         summary: "Delete a member with their tokens (requires the role admin)",

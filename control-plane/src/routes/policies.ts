@@ -75,7 +75,7 @@ export default async function policyRoutes(
   app.post<{ Params: { app: string } }>(
     "/apps/:app/policies/validate",
     {
-      config: { access: "read", body: policyBodySchema },
+      config: { access: "read", records: "nothing", body: policyBodySchema },
       schema: {
         tags,
         summary: "Check a document without storing it",
@@ -123,7 +123,7 @@ export default async function policyRoutes(
   app.put<OnePolicy>(
     "/apps/:app/policies/:policy",
     {
-      config: { access: "write", body: policyBodySchema },
+      config: { access: "write", records: "revision", body: policyBodySchema },
       schema: {
         tags,
         summary: "Store a policy and push it",
@@ -161,7 +161,7 @@ export default async function policyRoutes(
   app.delete<OnePolicy>(
     "/apps/:app/policies/:policy",
     {
-      config: { access: "write" },
+      config: { access: "write", records: "revision" },
       schema: {
         tags,
         summary: "Delete a policy, with the bans of its keys",

@@ -60,7 +60,7 @@ export default async function revisionRoutes(
   app.get<{ Querystring: { before?: number; limit: number } }>(
     "/revisions",
     {
-      config: { access: "read" },
+      config: { access: "read", strangers: "filtered" },
       schema: {
         tags: ["history"],
         summary: "List the changes to the apps that your token is for, newest first",
@@ -79,7 +79,7 @@ export default async function revisionRoutes(
   app.get<{ Params: { revision: number } }>(
     "/revisions/:revision",
     {
-      config: { access: "read" },
+      config: { access: "read", strangers: "not-found" },
       schema: {
         tags: ["history"],
         summary: "Read a revision with the documents before and after it",
@@ -98,7 +98,7 @@ export default async function revisionRoutes(
   app.get<{ Params: { from: number; to: number }; Querystring: { app?: string; policy?: string } }>(
     "/revisions/:from/diff/:to",
     {
-      config: { access: "read" },
+      config: { access: "read", strangers: "filtered" },
       schema: {
         tags: ["history"],
         summary: "Show what changed between two revisions, as JSON Patches and as text",
@@ -123,7 +123,7 @@ export default async function revisionRoutes(
   app.post<{ Params: { revision: number }; Querystring: { wait?: string } }>(
     "/revisions/:revision/rollback",
     {
-      config: { access: "write", body: schemaOf(rollbackShape) },
+      config: { access: "write", strangers: "refused", records: "revision", body: schemaOf(rollbackShape) },
       schema: {
         tags: ["history"],
         summary: "Bring a policy, or all policies and templates of an app, back to what they were at a revision",
@@ -140,6 +140,7 @@ export default async function revisionRoutes(
       requireRight(caller, "write", name);
       const what = {
         app: name,
+        apps: appsOf(caller, "read"),
         policy,
         to: request.params.revision,
         total: app.totalBounds,

@@ -87,7 +87,7 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
   app.put<OneTemplate>(
     "/apps/:app/templates/:template",
     {
-      config: { access: "write", body: schemaOf(templateShape) },
+      config: { access: "write", records: "revision", body: schemaOf(templateShape) },
       schema: {
         tags,
         summary: "Store a template and push the policies that use it",
@@ -125,7 +125,7 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
   app.delete<OneTemplate>(
     "/apps/:app/templates/:template",
     {
-      config: { access: "write" },
+      config: { access: "write", records: "revision" },
       schema: {
         tags,
         summary: "Delete a template that no policy uses",

@@ -69,7 +69,7 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
   app.get<{ Querystring: { after: string; limit: number } }>(
     "/tokens",
     {
-      config: { access: "member" },
+      config: { access: "member", strangers: "filtered" },
       schema: {
         tags,
         summary: "List your own tokens and those of the apps that you own, oldest first, without their values",
@@ -92,7 +92,7 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
   app.post<{ Querystring: { wait: string } }>(
     "/tokens",
     {
-      config: { access: "member", body: schemaOf(bodyShape) },
+      config: { access: "member", strangers: "refused", records: "audit", body: schemaOf(bodyShape) },
       schema: {
         tags,
         summary: "Create a token",
@@ -132,7 +132,7 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
   app.delete<{ Params: { id: string }; Querystring: { wait: string } }>(
     "/tokens/:id",
     {
-      config: { access: "member" },
+      config: { access: "member", strangers: "not-found", records: "audit" },
       schema: {
         tags,
         summary: "Delete a token, which is invalid from now on",

@@ -6,9 +6,11 @@ import type { Transaction } from "kysely";
 import type { Bounds } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";
 import type { Templates } from "../templates/resolve-templates.ts";
+import { writeTrace } from "./audit.ts";
 import { change, type Origin, type Precondition } from "./change.ts";
 import type { AppTable, Database, Tables } from "./tables.ts";
 import { readTemplates } from "./template-documents.ts";
+import { deleteTokensOf } from "./token-records.ts";
 import { addUsage, parseBounds, readUsage } from "./usage.ts";
 
 export interface App {
@@ -183,6 +185,8 @@ export function deleteApp(
 ): Promise<number> {
   return change(database, origin, async (transaction, record) => {
     const app = await getApp(transaction, name);
+    const row = await transaction.selectFrom("apps").selectAll().where("name", "=", name).executeTakeFirst();
+    const before = describedSettings(settingsOf(row));
     if (name === "default") throw new ApiError("app-protected", 'The app "default" cannot be deleted.');
     precondition(app.revision);
     const policy = await transaction
@@ -206,13 +210,28 @@ export function deleteApp(
       throw new ApiError("app-not-empty", `The app "${name}" still has templates, "${template.name}" among them.`);
     }
     await transaction.deleteFrom("bans").where("app", "=", name).execute();
-    await transaction.deleteFrom("tokens").where("app", "=", name).execute();
-    await transaction.deleteFrom("member_roles").where("app", "=", name).execute();
+    await deleteTokensOf(transaction, origin, "app", name);
+    await deleteRolesIn(transaction, origin, name);
     const { bans, banBytes, tokens, callers } = await readUsage(transaction, name);
     await addUsage(transaction, name, { bans: -bans, banBytes: -banBytes, tokens: -tokens, callers: -callers });
     await transaction.deleteFrom("apps").where("name", "=", name).execute();
-    return record({ action: "delete-app", app: name });
+    return record({ action: "delete-app", app: name, ...(before === "{}" ? {} : { before }) });
   });
+}
+
+/** Whoever had a role in a deleted app loses it, and the audit trail says so. */
+async function deleteRolesIn(transaction: Transaction<Tables>, origin: Origin, app: string): Promise<void> {
+  const rows = await transaction
+    .selectFrom("member_roles")
+    .selectAll()
+    .where("app", "=", app)
+    .orderBy("member")
+    .execute();
+  await transaction.deleteFrom("member_roles").where("app", "=", app).execute();
+  for (const { member, role } of rows) {
+    const before = JSON.stringify({ role });
+    await writeTrace(transaction, origin, { action: "update-member", app, subject: member, before });
+  }
 }
 
 const legacyRealm = JSON.stringify("legacy");

@@ -82,8 +82,10 @@ export async function changesBetween(
     .where(within(scope))
     .orderBy("number")
     .execute();
+  const former = await lastDeletions(database, scope.apps);
   const found = new Map<string, { first: DocumentChange; last: DocumentChange }>();
   for (const row of rows) {
+    if (Number(row.number) <= (former.get(row.app) ?? 0)) continue;
     for (const change of changesOf(row)) {
       if (scope.policy !== undefined && (change.kind !== "policy" || change.name !== scope.policy)) continue;
       const key = JSON.stringify([change.app, change.kind, change.name]);
@@ -157,6 +159,25 @@ async function requireKept(database: Database | Transaction<Tables>, from: numbe
   if (Number(kept) === to - from) return;
   const detail = `Some of the revisions from ${from + 1} to ${to} are not kept any more (SLUICE_HISTORY_DAYS, SLUICE_HISTORY_BYTES).`;
   throw new ApiError("revision-not-found", detail);
+}
+
+/**
+ * Returns the revisions that last deleted apps of these names: what they had until then may have been somebody else's.
+ * @param apps undefined: the reader may read everything, so there are none
+ */
+export async function lastDeletions(
+  database: Database | Transaction<Tables>,
+  apps: readonly string[] | undefined,
+): Promise<ReadonlyMap<string, number>> {
+  if (apps === undefined || apps.length === 0) return new Map();
+  const rows = await database
+    .selectFrom("revisions")
+    .select(({ fn }) => ["app", fn.max("number").as("number")])
+    .where("app", "in", [...apps])
+    .where("action", "=", "delete-app" satisfies Action)
+    .groupBy("app")
+    .execute();
+  return new Map(rows.map(({ app, number }) => [app, Number(number)]));
 }
 
 /** A token for a new app of the same name does not read what the former one had: it may have been somebody else's. */

@@ -8,6 +8,7 @@ import { getApp } from "./apps.ts";
 import { type AuditAction, writeTrace } from "./audit.ts";
 import { type Origin, rehearsed } from "./change.ts";
 import type { Database, MemberTable, Tables } from "./tables.ts";
+import { deleteTokensOf } from "./token-records.ts";
 
 export interface Member {
   readonly name: string;
@@ -121,6 +122,7 @@ export function updateMember(
   return rehearsed(database, origin, async (transaction) => {
     const before = await getMember(transaction, name);
     precondition(before.version);
+    if (isDone(before, change)) return before;
     await transaction
       .updateTable("members")
       .set({
@@ -151,7 +153,7 @@ export function deleteMember(
   return rehearsed(database, origin, async (transaction) => {
     const before = await getMember(transaction, name);
     precondition(before.version);
-    await transaction.deleteFrom("tokens").where("member", "=", name).execute();
+    await deleteTokensOf(transaction, origin, "member", name);
     for (const table of ["member_roles", "member_groups", "sessions"] as const) {
       await transaction.deleteFrom(table).where("member", "=", name).execute();
     }
@@ -172,6 +174,15 @@ export async function findByIdentity(
     .where("issuer", "=", issuer)
     .executeTakeFirst();
   return row === undefined ? undefined : (await membersFrom(database, [row]))[0];
+}
+
+/** Whether a change changes nothing: then there is no new version, and no entry of the audit trail. */
+function isDone({ isAdmin, disabledAtMs, roles }: Member, change: MemberChange): boolean {
+  const { admin = isAdmin, disabled = disabledAtMs !== undefined } = change;
+  const isStored = ([app, role]: [string, MemberRole | null]) => (roles[app] ?? null) === role;
+  return (
+    admin === isAdmin && disabled === (disabledAtMs !== undefined) && Object.entries(change.roles ?? {}).every(isStored)
+  );
 }
 
 async function storeRoles(

@@ -4,18 +4,21 @@
 import type { Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
 import { documentBytes, type PolicySize, policySize } from "../bounds/policy-size.ts";
+import { ApiError } from "../errors/api-error.ts";
 import type { Templates } from "../templates/resolve-templates.ts";
 import { type App, getApp } from "./apps.ts";
 import { deleteBansOfPolicy } from "./bans.ts";
 import { change, type Origin, type RecordEntry } from "./change.ts";
 import { checkDocumentBytes } from "./check-bounds.ts";
-import { changesBetween, type DocumentChange, type ManyDocuments, reversed } from "./history.ts";
+import { changesBetween, type DocumentChange, lastDeletions, type ManyDocuments, reversed } from "./history.ts";
 import type { Database, Tables } from "./tables.ts";
 import { readTemplates } from "./template-documents.ts";
 import { takeRoom } from "./usage.ts";
 
 export interface RollBack {
   readonly app: string;
+  /** The apps that the asker may read; undefined: all. */
+  readonly apps: readonly string[] | undefined;
   /** Only this policy; undefined: all policies and templates of the app. */
   readonly policy: string | undefined;
   /** The revision to go back to. */
@@ -36,13 +39,21 @@ export function rollBack(database: Database, origin: Origin, what: RollBack): Pr
   return change(database, origin, async (transaction, record) => {
     const owner = await getApp(transaction, what.app);
     const { revision: head } = await transaction.selectFrom("meta").select("revision").executeTakeFirstOrThrow();
-    const scope = { apps: undefined, app: what.app, policy: what.policy };
+    await requireOfThisApp(transaction, what);
+    const scope = { apps: what.apps, app: what.app, policy: what.policy };
     const since = await changesBetween(transaction, scope, what.to, Number(head));
     const changes = since.filter(({ kind }) => kind === "policy" || kind === "template").map(reversed);
     if (changes.length === 0) return { revision: undefined, changes };
     await store(transaction, origin, record, owner, changes, what);
     return { revision: Number(head) + 1, changes };
   });
+}
+
+/** An app of the same name that was deleted may have been somebody else's. @throws ApiError revision-not-found */
+async function requireOfThisApp(transaction: Transaction<Tables>, { app, apps, to }: RollBack): Promise<void> {
+  const deleted = (await lastDeletions(transaction, apps)).get(app);
+  if (deleted === undefined || to >= deleted) return;
+  throw new ApiError("revision-not-found", `The app "${app}" was made after revision ${to}.`);
 }
 
 async function store(

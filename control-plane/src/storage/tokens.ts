@@ -10,28 +10,14 @@ import { getApp } from "./apps.ts";
 import { writeTrace } from "./audit.ts";
 import { change, type Origin } from "./change.ts";
 import type { Database, Tables, TokenTable } from "./tables.ts";
+import { describedToken, type TokenRecord, tokenFrom } from "./token-records.ts";
 import { addUsage, takeRoom } from "./usage.ts";
 import { write } from "./write.ts";
 
+export type { TokenRecord } from "./token-records.ts";
+
 /** How long an expired token stays in lists. */
 const rememberExpiredMs = 30 * 86_400_000;
-
-export interface TokenRecord {
-  readonly id: string;
-  readonly hash: string;
-  readonly name: string;
-  readonly role: Role;
-  /** The app that the token is for; undefined: all apps, or those of the member. */
-  readonly app: string | undefined;
-  /** The member to whom the token belongs; undefined: a service's token. */
-  readonly member: string | undefined;
-  readonly createdAtMs: number;
-  /** A whole second, in milliseconds since 1970. */
-  readonly expiresAtMs: number | undefined;
-  readonly lastFour: string;
-  /** Up to a minute late; undefined: never used. */
-  readonly lastUsedAtMs: number | undefined;
-}
 
 /** Whose tokens somebody may see and delete. */
 export interface TokenScope {
@@ -120,7 +106,7 @@ export function createToken(
     if (app === undefined) {
       if (member !== undefined) await requireRoom(transaction, member, origin.atMs);
       await transaction.insertInto("tokens").values(rowFrom(token)).execute();
-      const trace = { action: "create-token", subject: token.name, after: described(token) } as const;
+      const trace = { action: "create-token", subject: token.name, after: describedToken(token) } as const;
       await writeTrace(transaction, origin, { ...trace, app: "" });
       return undefined;
     }
@@ -132,10 +118,10 @@ export function createToken(
       action: "create-token",
       app,
       subject: token.name,
-      after: described(token),
+      after: describedToken(token),
     });
     if (token.role !== "caller") return undefined;
-    return record({ action: "create-caller", app, subject: token.name, after: described(token) });
+    return record({ action: "create-caller", app, subject: token.name, after: describedToken(token) });
   });
 }
 
@@ -212,12 +198,12 @@ export function deleteTokenById(
     await transaction.deleteFrom("tokens").where("id", "=", id).execute();
     await transaction.deleteFrom("sessions").where("token", "=", id).execute();
     const token = tokenFrom(row);
-    const trace = { action: "delete-token", subject: token.name, before: described(token) } as const;
+    const trace = { action: "delete-token", subject: token.name, before: describedToken(token) } as const;
     await writeTrace(transaction, origin, { ...trace, app: token.app ?? "" });
     if (token.app === undefined) return undefined;
     await addUsage(transaction, token.app, { tokens: -1, callers: token.role === "caller" ? -1 : 0 });
     if (token.role !== "caller") return undefined;
-    return record({ action: "delete-caller", app: token.app, subject: token.name, before: described(token) });
+    return record({ action: "delete-caller", app: token.app, subject: token.name, before: describedToken(token) });
   });
 }
 
@@ -253,27 +239,6 @@ async function sweepTokens(transaction: Transaction<Tables>, app: string, nowMs:
     const tokens = -Number(count);
     await addUsage(transaction, app, { tokens, callers: role === "caller" ? tokens : 0 });
   }
-}
-
-/** Describes a token for the history, without any secret. */
-function described({ id, name, role, member, expiresAtMs }: TokenRecord): string {
-  const expiresAt = expiresAtMs === undefined ? undefined : new Date(expiresAtMs).toISOString();
-  return JSON.stringify({ id, name, role, member, expiresAt });
-}
-
-function tokenFrom(row: TokenTable): TokenRecord {
-  return {
-    id: row.id,
-    hash: row.hash,
-    name: row.name,
-    role: row.role as Role,
-    app: row.app ?? undefined,
-    member: row.member ?? undefined,
-    createdAtMs: Number(row.created_at),
-    expiresAtMs: row.expires_at === null ? undefined : Number(row.expires_at),
-    lastFour: row.last_four,
-    lastUsedAtMs: row.last_used_at === null ? undefined : Number(row.last_used_at),
-  };
 }
 
 function rowFrom(token: TokenRecord): TokenTable {

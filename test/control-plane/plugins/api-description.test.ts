@@ -62,39 +62,16 @@ describe("the policy's JSON Schema", () => {
 });
 
 describe("openapi.json", () => {
-  it("is OpenAPI 3.1 and describes every route of the API except the push socket", async () => {
-    const { call } = await startControlPlane();
+  it("is OpenAPI 3.1 and describes every route", async () => {
+    const { app, call } = await startControlPlane();
     const { body } = await call("GET", "openapi.json", { token: undefined });
     expect(body.openapi).toMatch(/^3\.1\./);
-    const routes = Object.entries(body.paths).map(
-      ([path, methods]) => `${path}: ${Object.keys(methods as object).join(" ")}`,
+    const described = Object.entries(body.paths).flatMap(([path, methods]) =>
+      Object.keys(methods as object).map((method) => `${method.toUpperCase()} ${path}`),
     );
-    expect(routes.sort()).toEqual([
-      "/api/v1/apps/{app}/bans/{ban}: get delete",
-      "/api/v1/apps/{app}/bans: get post",
-      "/api/v1/apps/{app}/counters: get delete post",
-      "/api/v1/apps/{app}/policies/validate: post",
-      "/api/v1/apps/{app}/policies/{policy}: get put delete",
-      "/api/v1/apps/{app}/policies: get",
-      "/api/v1/apps/{app}/templates/{template}: get put delete",
-      "/api/v1/apps/{app}/templates: get",
-      "/api/v1/apps/{app}: get put delete",
-      "/api/v1/apps: get",
-      "/api/v1/audit: get",
-      "/api/v1/epoch: post",
-      "/api/v1/gateways: get",
-      "/api/v1/members/{member}: get patch delete",
-      "/api/v1/members: get post",
-      "/api/v1/revisions/{from}/diff/{to}: get",
-      "/api/v1/revisions/{revision}/rollback: post",
-      "/api/v1/revisions/{revision}: get",
-      "/api/v1/revisions: get",
-      "/api/v1/session/oidc/callback: get",
-      "/api/v1/session/oidc: get",
-      "/api/v1/session: post get delete",
-      "/api/v1/tokens/{id}: delete",
-      "/api/v1/tokens: get post",
-    ]);
+    const routes = app.routeTable.map(({ method, url }) => `${method} ${url.replaceAll(/:(\w+)/g, "{$1}")}`);
+    expect(routes.length).toBeGreaterThan(35);
+    expect(described.sort()).toEqual(routes.sort());
   });
 
   it("says that a policy is put as JSON or YAML, and has no dangling reference", async () => {

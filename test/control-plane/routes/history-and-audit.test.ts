@@ -57,6 +57,15 @@ describe("the history", () => {
     await running.call("DELETE", "/apps/shop");
     await running.call("PUT", "/apps/shop");
     expect(await viewerOf("shop")).toEqual(["created app shop"]);
+    const { token } = (await running.call("POST", "/tokens", { body: { name: "e", app: "shop", role: "editor" } }))
+      .body;
+    const { body: diff } = await running.call("GET", "/revisions/0/diff/5", { token });
+    expect(diff.changes.map(({ kind, name }: { kind: string; name: string }) => [kind, name])).toEqual([
+      ["app", "shop"],
+    ]);
+    const asked = { token, body: { app: "shop" } };
+    const back = await running.call("POST", "/revisions/2/rollback?dryRun=true", asked);
+    expect([back.status, back.body.code]).toEqual([404, "revision-not-found"]);
     // Tokens for all apps still see it.
     expect((await running.call("GET", "/revisions")).body.revisions).toHaveLength(5);
   });

@@ -148,6 +148,46 @@ describe("a change of a member", () => {
     );
   });
 
+  it("that changes nothing is no new version, and leaves no entry", async () => {
+    const running = await start();
+    await add(running, "ann", { roles: { shop: "viewer" } });
+    const entries = async () => (await running.call("GET", "/audit?subject=ann")).body.entries;
+    const [before, read] = [await entries(), await running.call("GET", "/members/ann")];
+    for (const body of [
+      {},
+      { roles: {} },
+      { roles: { shop: "viewer", bank: "none" }, admin: false, disabled: false },
+    ]) {
+      const { status, headers } = await running.call("PATCH", "/members/ann", { body });
+      expect([status, headers.get("etag")]).toEqual([200, read.headers.get("etag")]);
+    }
+    expect(await entries()).toEqual(before);
+  });
+
+  it("or of an app that ends tokens and roles leaves an entry for each", async () => {
+    const running = await start();
+    await add(running, "ann", { roles: { shop: "viewer", bank: "owner" } });
+    await running.call("POST", "/tokens?wait=0s", { body: { name: "till", app: "shop", role: "caller" } });
+    expect((await running.call("DELETE", "/apps/shop")).status).toBe(200);
+    expect((await running.call("DELETE", "/members/ann")).status).toBe(200);
+    const { entries } = (await running.call("GET", "/audit?limit=8")).body;
+    const said = entries.map(({ action, app, subject, before }: Record<string, unknown>) => [
+      action,
+      app,
+      subject,
+      before,
+    ]);
+    for (const entry of [
+      ["delete-token", "shop", "till", expect.objectContaining({ name: "till", role: "caller" })],
+      ["update-member", "shop", "ann", { role: "viewer" }],
+      ["delete-app", "shop", undefined, { realm: {} }],
+      ["delete-token", undefined, "laptop", expect.objectContaining({ name: "laptop", member: "ann" })],
+      ["delete-member", "bank", "ann", { role: "owner" }],
+    ]) {
+      expect(said).toContainEqual(entry);
+    }
+  });
+
   it("honours If-Match, and a dry run changes nothing", async () => {
     const running = await start();
     await add(running, "ann", { roles: { shop: "viewer" } });

@@ -1,0 +1,286 @@
+// Every route is asked by everybody, and answers as the table of routes says. Whatever is changed leaves an entry of the history or of
+// the audit trail. The table is that of docs/security.md; a route that is added needs a request in `requests` below.
+
+import { beforeAll, describe, expect, it } from "vitest";
+import {
+  type Asker,
+  askers,
+  type Cell,
+  cellOf,
+  forStrangers,
+  type RouteRow,
+} from "../../../control-plane/src/plugins/route-table.ts";
+import { type AuditEntry, listAudit } from "../../../control-plane/src/storage/audit-trail.ts";
+import {
+  type Answer,
+  adminToken,
+  gatewayToken,
+  perSecond,
+  sharedControlPlane,
+} from "../../fixtures/servers/control-plane-under-test.ts";
+
+/** Each request has a second of its own, so that its entries are known by their time. */
+let nowMs = 1_900_000_000_000;
+const control = sharedControlPlane({}, { now: () => nowMs });
+
+interface Asked {
+  /** Below /api/v1, or without a slash below the root. */
+  readonly path: string;
+  readonly body?: unknown;
+  /** The status if the request is allowed. Default: 200. */
+  readonly status?: number;
+  /** The action of the entry that it leaves. */
+  readonly leaves?: string;
+}
+
+/** What a request is about: something of the app shop, or the asker's own. */
+type Whose = "shop" | Asker;
+
+let made = 0;
+/** Makes something as an admin, with a name that was never used. */
+async function make(
+  method: string,
+  pathOf: (name: string) => string,
+  body?: object,
+): Promise<Answer & { name: string }> {
+  made += 1;
+  const name = `thing-${made}`;
+  const answer = await control().call(method, pathOf(name), body === undefined ? {} : { body });
+  expect([method, pathOf(name), answer.status]).toEqual([method, pathOf(name), 201]);
+  return { ...answer, name };
+}
+
+const shop = "/apps/shop";
+const policy = () => perSecond(made + 1);
+const ban = { cidr: "203.0.113.0/24", for: "1h" };
+const template = { onLimit: { status: 503 } };
+const memberOf = (asker: Whose) => asker.replace(": ", "-");
+const counter = `${shop}/counters?policy=books`;
+
+/** A request for each route, as somebody sends it who may. */
+const requests: Readonly<Record<string, (whose: Whose) => Promise<Asked>>> = {
+  "GET /openapi.json": async () => ({ path: "openapi.json" }),
+  "GET /healthz": async () => ({ path: "healthz" }),
+  "GET /readyz": async () => ({ path: "readyz" }),
+  "GET /metrics": async () => ({ path: "metrics" }),
+  "GET /api/v1/push": async () => ({ path: "/push", status: 426 }),
+  "GET /api/v1/apps": async () => ({ path: "/apps" }),
+  "GET /api/v1/apps/:app": async () => ({ path: shop }),
+  "PUT /api/v1/apps/:app": async () => {
+    made += 1;
+    return { path: shop, body: { bounds: { policies: 100 + made } }, leaves: "update-app" };
+  },
+  "DELETE /api/v1/apps/:app": async () => {
+    const { name } = await make("PUT", (one) => `/apps/${one}`, { realm: {} });
+    return { path: `/apps/${name}`, leaves: "delete-app" };
+  },
+  "GET /api/v1/apps/:app/policies": async () => ({ path: `${shop}/policies` }),
+  "POST /api/v1/apps/:app/policies/validate": async () => ({ path: `${shop}/policies/validate`, body: policy() }),
+  "GET /api/v1/apps/:app/policies/:policy": async () => ({ path: `${shop}/policies/books` }),
+  "PUT /api/v1/apps/:app/policies/:policy": async () => {
+    made += 1;
+    return { path: `${shop}/policies/books`, body: policy(), leaves: "update-policy" };
+  },
+  "DELETE /api/v1/apps/:app/policies/:policy": async () => {
+    const { name } = await make("PUT", (one) => `${shop}/policies/${one}`, policy());
+    return { path: `${shop}/policies/${name}`, leaves: "delete-policy" };
+  },
+  "GET /api/v1/apps/:app/templates": async () => ({ path: `${shop}/templates` }),
+  "GET /api/v1/apps/:app/templates/:template": async () => ({ path: `${shop}/templates/polite` }),
+  "PUT /api/v1/apps/:app/templates/:template": async () => {
+    made += 1;
+    return { path: `${shop}/templates/new-${made}`, body: template, status: 201, leaves: "create-template" };
+  },
+  "DELETE /api/v1/apps/:app/templates/:template": async () => {
+    const { name } = await make("PUT", (one) => `${shop}/templates/${one}`, template);
+    return { path: `${shop}/templates/${name}`, leaves: "delete-template" };
+  },
+  "GET /api/v1/apps/:app/bans": async () => ({ path: `${shop}/bans` }),
+  "POST /api/v1/apps/:app/bans": async () => ({ path: `${shop}/bans`, body: ban, status: 201, leaves: "create-ban" }),
+  "GET /api/v1/apps/:app/bans/:ban": async () => {
+    const { body } = await make("POST", () => `${shop}/bans`, ban);
+    return { path: `${shop}/bans/${body.id}` };
+  },
+  "DELETE /api/v1/apps/:app/bans/:ban": async () => {
+    const { body } = await make("POST", () => `${shop}/bans`, ban);
+    return { path: `${shop}/bans/${body.id}`, leaves: "delete-ban" };
+  },
+  "GET /api/v1/apps/:app/counters": async () => ({ path: counter, leaves: "read-counter" }),
+  "DELETE /api/v1/apps/:app/counters": async () => ({ path: counter, leaves: "reset-counter" }),
+  "POST /api/v1/apps/:app/counters": async () => {
+    return { path: `${shop}/counters`, body: { policy: "books", units: 1 }, leaves: "top-up-counter" };
+  },
+  "GET /api/v1/tokens": async () => ({ path: "/tokens" }),
+  "POST /api/v1/tokens": async (whose) => {
+    const body = whose === "shop" ? { app: "shop", role: "viewer" } : { member: memberOf(whose) };
+    return { path: "/tokens", body: { name: "new", ...body }, status: 201, leaves: "create-token" };
+  },
+  "DELETE /api/v1/tokens/:id": async (whose) => {
+    const of = whose === "shop" ? { app: "shop", role: "caller" } : { member: memberOf(whose) };
+    const { body } = await make("POST", () => "/tokens?wait=0s", { name: "made", ...of });
+    return { path: `/tokens/${body.id}`, leaves: "delete-token" };
+  },
+  "GET /api/v1/members": async () => ({ path: "/members" }),
+  "GET /api/v1/members/:member": async () => ({ path: "/members/member-viewer" }),
+  "POST /api/v1/members": async () => {
+    made += 1;
+    const body = { name: `new-${made}`, roles: { shop: "viewer" } };
+    return { path: "/members", body, status: 201, leaves: "create-member" };
+  },
+  "PATCH /api/v1/members/:member": async () => {
+    const { body } = await make("POST", () => "/members", { name: `bob-${made}`, roles: { shop: "viewer" } });
+    return { path: `/members/${body.name}`, body: { roles: { shop: "editor" } }, leaves: "update-member" };
+  },
+  "DELETE /api/v1/members/:member": async () => {
+    const { body } = await make("POST", () => "/members", { name: `bob-${made}`, roles: { shop: "viewer" } });
+    return { path: `/members/${body.name}`, leaves: "delete-member" };
+  },
+  "GET /api/v1/audit": async () => ({ path: "/audit" }),
+  "GET /api/v1/revisions": async () => ({ path: "/revisions" }),
+  "GET /api/v1/revisions/:revision": async () => ({ path: `/revisions/${firstOfShop}` }),
+  "GET /api/v1/revisions/:from/diff/:to": async () => ({ path: `/revisions/0/diff/${firstOfShop}` }),
+  "POST /api/v1/revisions/:revision/rollback": async () => {
+    await make("PUT", (one) => `${shop}/policies/${one}`, policy());
+    const body = { app: "shop", policy: `thing-${made}` };
+    return { path: `/revisions/${firstOfShop}/rollback`, body, leaves: "roll-back" };
+  },
+  "POST /api/v1/epoch": async () => ({ path: "/epoch", leaves: "begin-epoch" }),
+  "GET /api/v1/gateways": async () => ({ path: "/gateways" }),
+};
+
+/** An early revision of the app shop. */
+let firstOfShop = 0;
+const tokens: Partial<Record<Asker, string>> = { admin: adminToken, gateway: gatewayToken };
+/** What the history calls them. */
+const names: Partial<Record<Asker, string>> = {};
+
+beforeAll(async () => {
+  const { call } = control();
+  await call("PUT", "/apps/bank", { body: { realm: {} } });
+  await call("PUT", shop, { body: { realm: {} } });
+  firstOfShop = (await call("PUT", `${shop}/policies/books`, { body: policy() })).body.revision;
+  await call("PUT", `${shop}/templates/polite`, { body: template });
+  names.admin = (await call("GET", "/revisions")).body.revisions[0].who;
+  const tokenOf = async (body: object) => (await call("POST", "/tokens?wait=0s", { body })).body.token as string;
+  for (const role of ["owner", "editor", "viewer", "caller"] as const) {
+    tokens[role] = await tokenOf({ name: role, app: "shop", role });
+    names[role] = `shop/${role}`;
+  }
+  for (const role of ["owner", "editor", "viewer"] as const) {
+    const name = memberOf(`member: ${role}`);
+    await call("POST", "/members", { body: { name, roles: { shop: role } } });
+    tokens[`member: ${role}`] = await tokenOf({ name: "own", member: name });
+    names[`member: ${role}`] = name;
+  }
+  tokens.stranger = await tokenOf({ name: "stranger", app: "bank", role: "owner" });
+  names.stranger = "bank/stranger";
+  await call("POST", "/members", { body: { name: "gone", roles: { shop: "owner" } } });
+  tokens["disabled member"] = await tokenOf({ name: "own", member: "gone" });
+  await call("PATCH", "/members/gone", { body: { disabled: true } });
+  tokens["expired token"] = await tokenOf({ name: "expired", app: "shop", role: "owner", expiresIn: "1s" });
+  nowMs += 2_000;
+});
+
+/** Sends a request in a second of its own. @returns with the entries that it left */
+async function ask(method: string, asker: Asker, { path, body }: Asked): Promise<Answer & { entries: AuditEntry[] }> {
+  nowMs += 1_000;
+  const answer = await control().call(method, path, { token: tokens[asker], ...(body === undefined ? {} : { body }) });
+  const filter = { apps: undefined, sinceMs: nowMs };
+  return { ...answer, entries: await listAudit(control().app.database, filter, undefined, 100) };
+}
+
+/** What an entry has, by what it says was done. Counters are changed outside of the database: their entry says what was asked. */
+function documentsOf(action: string): { before: boolean; after: boolean } {
+  const [verb] = action.split("-");
+  if (action === "top-up-counter") return { before: false, after: true };
+  return {
+    before: ["update", "delete", "roll", "begin"].includes(verb as string),
+    after: ["create", "update", "roll", "begin"].includes(verb as string),
+  };
+}
+
+function expectEntries(row: RouteRow, asker: Asker, { leaves }: Asked, entries: readonly AuditEntry[]): void {
+  if (row.records === "nothing") {
+    expect(entries).toEqual([]);
+    return;
+  }
+  expect(entries.map(({ action }) => action)).toContain(leaves);
+  if (row.records === "revision") expect(entries.map(({ revision }) => typeof revision)).toContain("number");
+  for (const entry of entries) {
+    expect(entry).toMatchObject({ who: names[asker], from: "127.0.0.1", atMs: nowMs });
+  }
+  const entry = entries.find(({ action }) => action === leaves);
+  const documents = { before: entry?.before !== undefined, after: entry?.after !== undefined };
+  expect([leaves, documents]).toEqual([leaves, documentsOf(leaves as string)]);
+}
+
+const codes: Readonly<Record<number, RegExp>> = { 401: /^unauthorized$/, 403: /^forbidden$/, 404: /-not-found$/ };
+
+async function expectRefusal(row: RouteRow, asker: Asker, asked: Asked, status: Cell): Promise<void> {
+  const answer = await ask(row.method, asker, asked);
+  expect([asker, answer.status]).toEqual([asker, status]);
+  expect(answer.body.code).toMatch(codes[status as number] as RegExp);
+  expect(answer.entries).toEqual([]);
+}
+
+/** Whether an answer says anything of the app shop, or of people other than the asker. */
+function tellsOfShop(body: unknown, asker: Asker): boolean {
+  const others = askers.filter((one) => one.startsWith("member") && one !== asker).map(memberOf);
+  return new RegExp(["shop", ...others].join("|")).test(JSON.stringify(body));
+}
+
+const keyOf = ({ method, url }: RouteRow) => `${method} ${url}`;
+
+describe("every route", () => {
+  it("has a request here, and every request has a route", () => {
+    const { routeTable } = control().app;
+    expect(routeTable.map(keyOf).sort()).toEqual(Object.keys(requests).sort());
+  });
+
+  it.each(Object.entries(requests))(
+    "%s: lets do it who may, records it, and refuses everybody else",
+    async (key, request) => {
+      const row = control().app.routeTable.find((one) => keyOf(one) === key) as RouteRow;
+      const cells: Record<Cell, number> = { yes: 0, own: 0, 401: 0, 403: 0, 404: 0 };
+      for (const asker of askers) {
+        const cell = cellOf(row, asker);
+        cells[cell] += 1;
+        if (cell !== "yes" && cell !== "own") {
+          await expectRefusal(row, asker, await request("shop"), cell);
+          continue;
+        }
+        const hasOwn = cell === "own" && row.strangers !== "filtered";
+        const asked = await request(hasOwn ? asker : "shop");
+        const answer = await ask(row.method, asker, asked);
+        expect([asker, answer.status, answer.body]).toEqual([asker, asked.status ?? 200, answer.body]);
+        expectEntries(row, asker, asked, answer.entries);
+        if (cell === "own") expect(tellsOfShop(answer.body, asker)).toBe(false);
+        if (hasOwn) await expectRefusal(row, asker, await request("shop"), forStrangers[row.strangers]);
+      }
+      // Of a route that is not public, somebody is let in, and somebody is not.
+      expect(cells.yes).toBeGreaterThan(0);
+      if (row.access !== "public") expect(cells[401]).toBe(3);
+    },
+  );
+});
+
+describe("a route that does not say", () => {
+  const add = async (config: object, method: "GET" | "POST" = "POST") => {
+    const { default: fastify } = await import("fastify");
+    const { default: routeTable } = await import("../../../control-plane/src/plugins/route-table.ts");
+    const app = fastify();
+    await app.register(routeTable);
+    app.route({ method, url: "/api/v1/things", config, handler: async () => ({}) });
+    return app.routeTable;
+  };
+
+  it("what it records is not added", async () => {
+    await expect(add({})).rejects.toThrow("POST /api/v1/things: expected config.records");
+    expect(await add({ records: "audit" })).toMatchObject([{ access: "own", records: "audit", strangers: "refused" }]);
+  });
+
+  it("what those see who have the right in another app is not added", async () => {
+    await expect(add({ access: "read" }, "GET")).rejects.toThrow("GET /api/v1/things: expected config.strangers");
+    expect(await add({ access: "read", strangers: "filtered" }, "GET")).toMatchObject([{ records: "nothing" }]);
+  });
+});
