@@ -1,5 +1,6 @@
-// Three kinds of tests, one kind after the other. Units compute: as many files at once as there are processors. Those of
-// the system mostly wait, and have time: three files at once, each with servers of its own. Those that measure start the
+// Four kinds of tests, one kind after the other. Units compute: as many files at once as there are processors. Those of
+// the system mostly wait, and have time: three files at once, each with servers of its own. Those of databases are
+// some of the system's again, on servers that are kept for all files. Those that measure start the
 // whole system and count what happens within a second, or measure how long something took: one file at a time.
 //
 // Files of a kind share processes: to start one and to load the control plane into it takes longer than most files do. A file

@@ -1,13 +1,15 @@
 // The push socket, the fleet of gateways and the publisher of snapshots.
 
+import { randomUUID } from "node:crypto";
 import type { FastifyBaseLogger } from "fastify";
 import fp from "fastify-plugin";
 import { ApiError } from "../errors/api-error.ts";
 import { alarmsOf } from "../push/alarms.ts";
 import { AppliedWaits } from "../push/applied-waits.ts";
-import { CounterOrders } from "../push/counter-orders.ts";
+import { type CounterOrderSender, CounterOrders } from "../push/counter-orders.ts";
 import { Fleet } from "../push/fleet.ts";
 import { GatewayLog } from "../push/gateway-log.ts";
+import { PassedOrders } from "../push/passed-orders.ts";
 import { Peers } from "../push/peers.ts";
 import { Publisher } from "../push/publisher.ts";
 import { announceFleet, type PushTimes, runPushSession } from "../push/push-session.ts";
@@ -19,7 +21,8 @@ declare module "fastify" {
   interface FastifyInstance {
     readonly fleet: Fleet;
     readonly publisher: Publisher;
-    readonly counterOrders: CounterOrders;
+    /** For the gateways of all control planes. */
+    readonly counterOrders: CounterOrderSender;
     readonly appliedWaits: AppliedWaits;
   }
 }
@@ -54,13 +57,24 @@ export default fp<PushOptions>(
     app.decorate("fleet", fleet);
     const counterOrders = new CounterOrders(fleet);
     app.decorate("publisher", publisher);
-    app.decorate("counterOrders", counterOrders);
+    const id = randomUUID();
+    const passedOrders = new PassedOrders({
+      database: app.database,
+      fleet,
+      here: counterOrders,
+      id,
+      onError: (error) => app.log.error({ err: error }, "an order about a counter did not reach all control planes"),
+    });
+    const sender: CounterOrderSender = isShared ? passedOrders : counterOrders;
+    app.decorate("counterOrders", sender);
     app.decorate("appliedWaits", new AppliedWaits(fleet, () => publisher.current));
     announceFleet(fleet);
     const peers = new Peers({
       database: app.database,
       fleet,
       publisher,
+      id,
+      onAsked: () => void passedOrders.carryOut(),
       onError: (error) => app.log.error({ err: error }, "cannot exchange with other control planes; trying again"),
     });
     if (isShared) peers.start();
@@ -117,7 +131,9 @@ export default fp<PushOptions>(
     addAlarmGauge(app.metrics, () => alarmsOf(fleet.list(), publisher.current, now()));
     app.addHook("onClose", async () => {
       await publisher.stop();
-      if (isShared) await peers.stop();
+      if (!isShared) return;
+      await passedOrders.stop();
+      await peers.stop();
     });
   },
   { name: "push", dependencies: ["activity", "database", "websockets", "authentication", "metrics"] },

@@ -16,12 +16,17 @@ export interface CounterAnswer {
   readonly limits: readonly CounterReading[] | undefined;
 }
 
+export interface CounterOrderSender {
+  /** @returns the answers of gateways, ordered by id */
+  send(order: CounterOrder): Promise<CounterAnswer[]>;
+}
+
 type Message = Extract<GatewayMessage, { type: "counter" }>;
 
 /** A gateway answers at once, except while it loads a large snapshot. */
 const answerWithinMs = 2_000;
 
-export class CounterOrders {
+export class CounterOrders implements CounterOrderSender {
   readonly #fleet: Fleet;
   readonly #answerWithinMs: number;
   readonly #waiting = new Map<number, { readonly link: GatewayLink; onAnswer(message: Message): void }>();

@@ -199,6 +199,11 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
       .sort();
   }
 
+  /** Returns the ids of gateways that are connected to other control planes, and not here. */
+  idsElsewhere(): string[] {
+    return [...this.#elsewhere.keys()].filter((id) => this.#members.get(id)?.link === undefined);
+  }
+
   /** The number of connected gateways, here or elsewhere. */
   get connectedCount(): number {
     return this.#connected().length;

@@ -1,13 +1,12 @@
 // Keeps the fleet informed about gateways that are connected to other control planes of the same database, and others about
 // ours. It also notices what other control planes have changed.
 
-import { randomUUID } from "node:crypto";
 import { announce, forgetGonePeers, readPeers, readRecords, withdraw } from "../storage/peers.ts";
 import type { Database } from "../storage/tables.ts";
 import type { Fleet, Gateway } from "./fleet.ts";
 import type { Publisher } from "./publisher.ts";
 
-/** A change elsewhere is pushed here within this time. */
+/** A change elsewhere is pushed here within this time, and an order of another control plane is carried out. */
 const roundMs = 250;
 /** Even if nothing has changed. */
 const announceEveryMs = 1_000;
@@ -19,12 +18,18 @@ export interface PeersDependencies {
   readonly database: Database;
   readonly fleet: Fleet;
   readonly publisher: Publisher;
+  /** The id of this control plane. */
+  readonly id: string;
+  /** Called when another control plane has an order for this one. */
+  onAsked(): void;
   onError(error: unknown): void;
 }
 
 export class Peers {
   readonly #dependencies: PeersDependencies;
-  readonly #id = randomUUID();
+  readonly #id: string;
+  /** The number of orders for this control plane, as last read. */
+  #asked = 0;
   #version = 0;
   /** What was last announced, by gateway. */
   #told = new Map<string, string>();
@@ -39,6 +44,7 @@ export class Peers {
 
   constructor(dependencies: PeersDependencies) {
     this.#dependencies = dependencies;
+    this.#id = dependencies.id;
   }
 
   start(): void {
@@ -105,8 +111,12 @@ export class Peers {
   }
 
   async #read(): Promise<void> {
-    const { database, fleet } = this.#dependencies;
-    const peers = await readPeers(database, this.#id);
+    const { database, fleet, onAsked } = this.#dependencies;
+    const all = await readPeers(database);
+    const asked = all.find(({ id }) => id === this.#id)?.asked ?? 0;
+    if (asked !== this.#asked) onAsked();
+    this.#asked = asked;
+    const peers = all.filter(({ id }) => id !== this.#id);
     const known = new Map<string, { version: number; gateways: readonly Gateway[] }>();
     let changed = peers.length !== this.#known.size;
     for (const { id, version } of peers) {

@@ -1,5 +1,6 @@
-// What control planes that share a database tell each other by it: which of them run, and which gateways are connected to each.
-// The database's clock decides who still runs, so that the clocks of the control planes need not agree.
+// What control planes that share a database tell each other by it: which of them run, which gateways are connected to each,
+// and what they ask each other to do. The database's clock decides who still runs, so that the clocks of the control planes
+// need not agree.
 
 import { type Expression, MysqlAdapter, sql } from "kysely";
 import type { Database } from "./tables.ts";
@@ -16,9 +17,23 @@ export interface Peer {
   readonly version: number;
 }
 
+export interface SeenPeer extends Peer {
+  /** Grows when there is an order for it. */
+  readonly asked: number;
+}
+
+/** An order for another control plane. */
+export interface PassedOrder {
+  readonly id: string;
+  /** As JSON. */
+  readonly document: string;
+}
+
 /** A control plane that has not been seen for this long does not run any more. */
 const goneAfterMs = 5_000;
 const forgetAfterMs = 60_000;
+/** An order that is older is not carried out any more: nobody waits for its answer, or expects its effect. */
+const orderLivesMs = 5_000;
 const rowsAtOnce = 100;
 
 /**
@@ -56,15 +71,14 @@ export async function announce(
   });
 }
 
-/** Lists the other control planes that run. */
-export async function readPeers(database: Database, own: string): Promise<Peer[]> {
+/** Lists the control planes that run. */
+export async function readPeers(database: Database): Promise<SeenPeer[]> {
   const rows = await database
     .selectFrom("control_planes")
-    .select(["id", "version"])
-    .where("id", "!=", own)
+    .select(["id", "version", "asked"])
     .where("seen_at", ">", sql<number>`${databaseNowMs(database)} - ${goneAfterMs}`)
     .execute();
-  return rows.map(({ id, version }) => ({ id, version: Number(version) }));
+  return rows.map(({ id, version, asked }) => ({ id, version: Number(version), asked: Number(asked) }));
 }
 
 export function readRecords(database: Database, peer: string): Promise<GatewayRecord[]> {
@@ -76,7 +90,66 @@ export async function withdraw(database: Database, own: string): Promise<void> {
   await deletePeers(database, [own]);
 }
 
+/**
+ * Gives other control planes an order.
+ *
+ * @param sender who waits for the answers
+ */
+export async function passOrder(
+  database: Database,
+  sender: string,
+  targets: readonly string[],
+  { id, document }: PassedOrder,
+): Promise<void> {
+  await database.transaction().execute(async (transaction) => {
+    const at = databaseNowMs(database);
+    const rows = targets.map((target) => ({ id, target, sender, document, answer: null, at }));
+    await transaction.insertInto("counter_orders").values(rows).execute();
+    await transaction
+      .updateTable("control_planes")
+      .set((row) => ({ asked: row("asked", "+", 1) }))
+      .where("id", "in", targets)
+      .execute();
+  });
+}
+
+/** Lists the orders for this control plane that have no answer yet. */
+export function readOrders(database: Database, own: string): Promise<PassedOrder[]> {
+  return database
+    .selectFrom("counter_orders")
+    .select(["id", "document"])
+    .where("target", "=", own)
+    .where("answer", "is", null)
+    .where("at", ">", sql<number>`${databaseNowMs(database)} - ${orderLivesMs}`)
+    .execute();
+}
+
+/** Stores the answer to an order, as JSON. If nobody waits for it any more, nothing is stored. */
+export async function answerOrder(database: Database, own: string, id: string, answer: string): Promise<void> {
+  await database.updateTable("counter_orders").set({ answer }).where("id", "=", id).where("target", "=", own).execute();
+}
+
+/** Returns the answers that are there, as JSON, by control plane. */
+export async function readAnswers(database: Database, id: string): Promise<Map<string, string>> {
+  const rows = await database
+    .selectFrom("counter_orders")
+    .select(["target", "answer"])
+    .where("id", "=", id)
+    .where("answer", "is not", null)
+    .execute();
+  return new Map(rows.map(({ target, answer }) => [target, answer ?? ""]));
+}
+
+/** Nobody waits for the answers any more. */
+export async function withdrawOrder(database: Database, id: string): Promise<void> {
+  await database.deleteFrom("counter_orders").where("id", "=", id).execute();
+}
+
 export async function forgetGonePeers(database: Database): Promise<void> {
+  await database
+    .deleteFrom("counter_orders")
+    .where("at", "<", sql<number>`${databaseNowMs(database)} - ${forgetAfterMs}`)
+    .execute();
   const gone = await database
     .selectFrom("control_planes")
     .select("id")
@@ -91,6 +164,7 @@ export async function forgetGonePeers(database: Database): Promise<void> {
 async function deletePeers(database: Database, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;
   await database.transaction().execute(async (transaction) => {
+    await transaction.deleteFrom("counter_orders").where("target", "in", ids).execute();
     await transaction.deleteFrom("live_gateways").where("control_plane", "in", ids).execute();
     await transaction.deleteFrom("control_planes").where("id", "in", ids).execute();
   });

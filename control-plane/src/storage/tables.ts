@@ -19,6 +19,7 @@ export interface Tables {
   live_gateways: LiveGatewayTable;
   traffic_minutes: TrafficMinuteTable;
   relayed_activity: RelayedActivityTable;
+  counter_orders: CounterOrderTable;
   members: MemberTable;
   member_roles: MemberRoleTable;
   member_groups: MemberGroupTable;
@@ -216,6 +217,23 @@ export interface ControlPlaneTable {
   version: number;
   /** By the database's clock. */
   seen_at: number;
+  /** Grows when another control plane has an order for it. */
+  asked: Generated<number>;
+}
+
+/** An order of one control plane that another one carries out. It is deleted when nobody waits for the answer any more. */
+export interface CounterOrderTable {
+  id: string;
+  /** The control plane that is to carry it out. */
+  target: string;
+  /** The control plane that waits for the answer. */
+  sender: string;
+  /** The order, as JSON. */
+  document: string;
+  /** As JSON; null until it is there. */
+  answer: string | null;
+  /** By the database's clock. */
+  at: number;
 }
 
 /** Traffic of one minute, of all gateways. */

@@ -36,9 +36,6 @@ const writes: [string, string, object | undefined][] = [
   ["POST", "counters", { policy: "books", units: 1 }],
 ];
 
-/** The routes by which people sign in: nobody is known there yet. */
-const signIns = ["post /api/v1/session", "get /api/v1/session/oidc", "get /api/v1/session/oidc/callback"];
-
 const reads = ["", "/policies", "/policies/books", "/templates", "/templates/polite", "/bans", "/bans/1"];
 
 /** Requests for changes that concern all apps or admit somebody. */

@@ -7,7 +7,7 @@ const undoSessions = `
 const undoPeople = `
   drop table traffic_minutes; drop table relayed_activity;
   ${undoSessions}
-  drop table control_planes; drop table live_gateways;
+  drop table counter_orders; drop table control_planes; drop table live_gateways;
   drop index revisions_at; alter table revisions drop column source;
   drop table members; drop table member_roles;
   drop index tokens_member; alter table tokens drop column member; alter table tokens drop column last_used_at;

@@ -15,7 +15,8 @@ const migrations: Record<string, Migration> = {
   "0005-control-planes": { up: addControlPlanes },
   "0006-sources": { up: addSources },
   "0007-people": { up: addPeople },
-  "0008-sessions": { up: addSessions },
+  "0008-counter-orders": { up: addCounterOrders },
+  "0009-sessions": { up: addSessions },
   "0010-activity": { up: addActivity },
 };
 
@@ -259,4 +260,21 @@ async function addSessions(database: Kysely<Tables>): Promise<void> {
   );
   await schema.createIndex("member_groups", "member_groups_name", ["group_name"]);
   await schema.addColumn("members", "groups_at", "bigint");
+}
+
+/** Orders about counters that control planes pass on to each other. */
+async function addCounterOrders(database: Kysely<Tables>): Promise<void> {
+  const schema = new Schema(database);
+  await schema.createTable("counter_orders", (table) =>
+    table
+      .addColumn("id", schema.name(36), (column) => column.notNull())
+      .addColumn("target", schema.name(36), (column) => column.notNull())
+      .addColumn("sender", schema.name(36), (column) => column.notNull())
+      .addColumn("document", schema.longText, (column) => column.notNull())
+      .addColumn("answer", schema.longText)
+      .addColumn("at", "bigint", (column) => column.notNull())
+      .addPrimaryKeyConstraint("counter_orders_key", ["id", "target"]),
+  );
+  await schema.createIndex("counter_orders", "counter_orders_target", ["target"]);
+  await schema.addColumn("control_planes", "asked", "bigint", (column) => column.notNull().defaultTo(0));
 }
