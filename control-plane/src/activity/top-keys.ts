@@ -71,7 +71,9 @@ export class TopKeysOfPolicies {
   top(policy: string, result: KeyResult, window: Window, nowMs: number, limit: number): TopKeys {
     const { slotMs } = windows[window];
     const oldest = oldestSlot(window, nowMs);
-    const slots = [...(this.#policies.get(`${policy} ${result}`)?.[window] ?? [])].filter(([number]) => number >= oldest);
+    const slots = [...(this.#policies.get(`${policy} ${result}`)?.[window] ?? [])].filter(
+      ([number]) => number >= oldest,
+    );
     const { keys, others } = mostOf(
       slots.map(([, slot]) => slot),
       limit,

@@ -51,7 +51,11 @@ export class Traffic {
   /** Adds what was decided from `fromMs` to `toMs`. @param name of a policy, or of an app */
   add(name: string, fromMs: number, toMs: number, counts: TrafficCounts): void {
     if (toMs - fromMs <= longestMomentMs) {
-      this.#addAt(name, (fromMs + toMs) / 2, trafficCounts.map((what) => counts[what]));
+      this.#addAt(
+        name,
+        (fromMs + toMs) / 2,
+        trafficCounts.map((what) => counts[what]),
+      );
       return;
     }
     const startMs = Math.max(fromMs, toMs - steps.second.keptMs);
@@ -66,7 +70,12 @@ export class Traffic {
 
   /** Adds the counts of a whole minute without saying in which seconds. */
   addMinute(name: string, atMs: number, counts: TrafficCounts): void {
-    this.#addTo("minute", name, atMs, trafficCounts.map((what) => counts[what]));
+    this.#addTo(
+      "minute",
+      name,
+      atMs,
+      trafficCounts.map((what) => counts[what]),
+    );
   }
 
   /** Returns the seconds or minutes from `fromMs` until before `untilMs` in which something was decided, in order. */
@@ -79,7 +88,10 @@ export class Traffic {
         const atMs = (number * pointsOfChunk + i) * ms;
         if (atMs < fromMs || atMs >= untilMs) continue;
         const at = i * trafficCounts.length;
-        const [admitted = 0, refused = 0, shadowRefused = 0, delayed = 0, degraded = 0] = counts.subarray(at, at + trafficCounts.length);
+        const [admitted = 0, refused = 0, shadowRefused = 0, delayed = 0, degraded = 0] = counts.subarray(
+          at,
+          at + trafficCounts.length,
+        );
         if (admitted + refused + shadowRefused + delayed + degraded === 0) continue;
         points.push({ atMs, admitted, refused, shadowRefused, delayed, degraded });
       }

@@ -36,6 +36,12 @@ export const errorCatalogue = {
     title: "Bad request",
     meaning: "The request is not well-formed HTTP, or its URL cannot be decoded.",
   },
+  "too-many-streams": {
+    status: 429,
+    title: "Too many streams",
+    meaning:
+      "This token follows 20 streams of events already, or 200 are in use. `Retry-After` says when to try again.",
+  },
   unauthorized: {
     status: 401,
     title: "Unauthorized",

@@ -6,7 +6,8 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
 import { ApiError } from "../errors/api-error.ts";
 import { appsWith, type Caller, hasRight, type Right, rolesWith } from "../rights/caller.ts";
-import { findCaller } from "../storage/callers.ts";
+import { findCaller, findMember } from "../storage/callers.ts";
+import { readSession } from "../storage/sessions.ts";
 import { hashToken } from "../tokens/token.ts";
 import { requireOwnPage } from "./same-site.ts";
 import type { SessionRefusal } from "./sessions.ts";
@@ -28,6 +29,8 @@ declare module "fastify" {
   interface FastifyInstance {
     /** Every failed identification by a token, here and at a sign-in, is this error. @throws ApiError unauthorized */
     identifyToken(token: string): Promise<Caller>;
+    /** Identifies the caller of a request that is being answered once more. @throws ApiError unauthorized */
+    identifyAgain(request: FastifyRequest): Promise<Caller>;
   }
 }
 
@@ -63,6 +66,21 @@ export default fp<{ now: () => number; publicOrigin: string | undefined }>(
       return found;
     }
     app.decorate("identifyToken", identifyToken);
+
+    app.decorate("identifyAgain", async (request) => {
+      const { id, member } = callerOf(request);
+      const { session } = request;
+      if (session !== undefined && (await readSession(app.database, session.id)) === undefined) {
+        throw unauthorized(sessionRefusals.ended);
+      }
+      const rights = { nowMs: now(), groups: app.groupMapping };
+      const isOfSession = session !== undefined && member !== undefined;
+      const found = isOfSession
+        ? await findMember(app.database, id, member, rights)
+        : await findCaller(app.database, { id }, rights);
+      if (typeof found === "string") throw unauthorized(refusals[found]);
+      return found;
+    });
   },
   { name: "authentication", dependencies: ["database", "error-responses", "token-uses", "sessions", "groups"] },
 );

@@ -61,7 +61,7 @@ function rowOf(method: string, { url, config }: Pick<RouteOptions, "url" | "conf
     new Error(`${method} ${url}: expected config.${field}, one of ${of}, got nothing (plugins/route-table.ts)`);
   if (records === undefined && method !== "GET") throw missing("records", "revision, audit, nothing");
   const namesApp = url.includes("/:app");
-  const isByRight = access !== "public" && access !== "gateway" && access !== "own";
+  const isByRight = access !== "public" && access !== "gateway" && access !== "person" && access !== "own";
   if (strangers === undefined && isByRight && !namesApp) throw missing("strangers", "refused, not-found, filtered");
   return { method, url, access, records: records ?? "nothing", strangers: strangers ?? "refused" };
 }
@@ -103,6 +103,7 @@ export function cellOf({ url, access, strangers }: RouteRow, asker: Asker): Cell
     if (error instanceof ApiError) return 403;
     throw error;
   }
+  if (access === "person") return "yes";
   const isOwner = caller.isAdmin || caller.roles.get(askedApp) === "owner";
   if (access === "member" && caller.member !== undefined && !isOwner) return "own";
   return asker === "stranger" ? forStrangers[strangers] : "yes";

@@ -48,7 +48,11 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
           "decided. Who may not change the policy sees a hash in place of values that are credentials.",
         params,
         querystring: {
-          ...querySchema({ policy: policyParameter, window: windowParameter, limit: { ...limitParameter, default: 10 } }),
+          ...querySchema({
+            policy: policyParameter,
+            window: windowParameter,
+            limit: { ...limitParameter, default: 10 },
+          }),
           required: ["policy"],
         },
         response: answers({ 200: "TopKeys" }),

@@ -7,7 +7,7 @@ import { ApiError } from "../errors/api-error.ts";
 import { callerOf, requireRight } from "../plugins/authentication.ts";
 import type { Gateway } from "../push/fleet.ts";
 import { policyParameter, querySchema } from "../schemas/parameters.ts";
-import { answers } from "../schemas/responses.ts";
+import { answersWithEvents } from "../schemas/responses.ts";
 import { getApp } from "../storage/apps.ts";
 import { getPolicy } from "../storage/policies.ts";
 import { type AskedPolicy, showPoint, topKeys } from "./activity.ts";
@@ -40,7 +40,7 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
   app.get<{ Querystring: EventQuery }>(
     "/events",
     {
-      config: { access: "read" },
+      config: { access: "read", strangers: "filtered" },
       schema: {
         tags: ["activity"],
         summary: "Follow what goes on, as server-sent events",
@@ -49,12 +49,11 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
           "revision; `revision` when a revision is pushed; each second `traffic` of the app, or of the policy, if there was " +
           "any; and each five seconds `top` of the policy, like GET /apps/{app}/top. At the start there is one of each for " +
           "the present state.",
-        produces: ["text/event-stream"],
         querystring: querySchema({
           app: { ...policyParameter, description: "Also follow the traffic of this app." },
           policy: { ...policyParameter, description: "Follow this policy of the app, and not all of them together." },
         }),
-        response: answers({ 200: "Events" }),
+        response: answersWithEvents("Server-sent events, until either side ends the stream."),
       },
     },
     async (request, reply) => {
@@ -71,6 +70,8 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
         .type("text/event-stream; charset=utf-8")
         .header("cache-control", "no-store")
         .header("x-accel-buffering", "no")
+        // Nothing follows the stream: a connection that stayed open would delay a stop.
+        .header("connection", "close")
         .send(stream.body);
     },
   );
@@ -153,12 +154,15 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
     const checkCaller = () => {
       if (app.now() - sentAtMs.check < checkEveryMs) return;
       sentAtMs.check = app.now();
-      app.identify(request).then(
-        (still) => {
-          if (asked !== undefined) requireRight(still, "read", asked.app);
-        },
-        () => undefined,
-      ).catch(() => stream.end());
+      app
+        .identifyAgain(request)
+        .then(
+          (still) => {
+            if (asked !== undefined) requireRight(still, "read", asked.app);
+          },
+          () => undefined,
+        )
+        .catch(() => stream.end());
     };
 
     const turn = () => {

@@ -37,7 +37,7 @@ export default async function sessionRoutes(
   app.post(
     "/session",
     {
-      config: { access: "public", body: schemaOf(bodyShape) },
+      config: { access: "public", records: "audit", body: schemaOf(bodyShape) },
       schema: {
         tags,
         summary: "Sign in by a token: the answer sets the cookie of a session",
@@ -80,7 +80,7 @@ export default async function sessionRoutes(
   app.delete(
     "/session",
     {
-      config: { access: "person" },
+      config: { access: "person", records: "audit" },
       schema: {
         tags,
         summary: "Sign out: the session ends",

@@ -5,6 +5,12 @@ import { parseDuration } from "@sluice/limiter/document/duration.ts";
 const maxWaitMs = 60_000;
 
 export const appSegment = { type: "string", description: "Name of the app." } as const;
+export const policyParameter = {
+  type: "string",
+  description: "Name of the policy.",
+  "x-expected": "the name of a policy, once",
+} as const;
+
 export const policySegment = { type: "string", description: "Name of the policy." } as const;
 
 export const templateSegment = { type: "string", description: "Name of the template." } as const;

@@ -196,6 +196,67 @@ const rollBack = {
   ),
 };
 
+const keys = {
+  type: "array",
+  items: object(
+    {
+      key: { type: "array", items: text, description: "The values of the policy's key." },
+      hash: { ...text, description: "In place of values that are so long that only their hash is kept." },
+      atLeast: { ...count, description: "The key had so many requests or more." },
+      atMost: { ...count, description: "The key had so many requests or fewer." },
+    },
+    ["key", "hash"],
+  ),
+};
+
+const topKeys = {
+  $id: "TopKeys",
+  ...object({
+    app: text,
+    policy: text,
+    window: { type: "string", enum: ["minute", "hour"] },
+    since: time,
+    admitted: keys,
+    refused: { ...keys, description: "In shadow mode, the keys of requests that would have been refused." },
+    othersAtMost: {
+      ...object({ admitted: count, refused: count }),
+      description: "No other key had more requests than this.",
+    },
+  }),
+};
+
+const traffic = {
+  $id: "Traffic",
+  ...object(
+    {
+      app: text,
+      policy: text,
+      step: { type: "string", enum: ["second", "minute"] },
+      since: time,
+      until: time,
+      complete: {
+        type: "boolean",
+        description: "False if there were so many policies that the traffic of some was not kept.",
+      },
+      points: {
+        type: "array",
+        items: object({
+          at: { ...time, description: "The beginning of the second or minute." },
+          admitted: count,
+          refused: count,
+          shadowRefused: { ...count, description: "What policies in shadow mode would have refused." },
+          delayed: { ...count, description: "Requests that had to wait. They are among those admitted." },
+          degraded: {
+            ...count,
+            description: "Requests that Redis did not decide. They are also counted by their result.",
+          },
+        }),
+      },
+    },
+    ["policy"],
+  ),
+};
+
 const auditPage = {
   $id: "AuditPage",
   ...object(
@@ -477,6 +538,8 @@ export const sharedSchemas = [
   diff,
   rollBack,
   auditPage,
+  topKeys,
+  traffic,
   member,
   memberPage,
   session,
@@ -508,6 +571,8 @@ export type SharedSchema =
   | "Diff"
   | "RollBack"
   | "AuditPage"
+  | "TopKeys"
+  | "Traffic"
   | "Member"
   | "MemberPage"
   | "Session"
@@ -534,6 +599,11 @@ export function answers(responses: Readonly<Record<number, SharedSchema | string
     described[status] = { description: schema, $ref: `${schema}#` };
   }
   return described;
+}
+
+/** The responses of a route that answers 200 with a stream of server-sent events. */
+export function answersWithEvents(description: string): JsonSchema {
+  return { 200: { description, content: { "text/event-stream": { schema: text } } }, ...answers({}) };
 }
 
 function problemAnswer(description: string): JsonSchema {

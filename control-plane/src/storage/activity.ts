@@ -15,7 +15,11 @@ export interface TrafficMinute {
 /** Control planes of one database know the same: the first that writes a minute writes it for all. */
 export async function writeTrafficMinute(database: Database, { atMs, traffic }: TrafficMinute): Promise<void> {
   await database.transaction().execute(async (transaction) => {
-    const known = await transaction.selectFrom("traffic_minutes").select("at").where("at", "=", atMs).executeTakeFirst();
+    const known = await transaction
+      .selectFrom("traffic_minutes")
+      .select("at")
+      .where("at", "=", atMs)
+      .executeTakeFirst();
     if (known === undefined) await transaction.insertInto("traffic_minutes").values({ at: atMs, traffic }).execute();
   });
 }
@@ -55,7 +59,11 @@ export async function readRelayedActivity(database: Database, own: string): Prom
     .where("written_at", ">", sql<number>`${databaseNowMs(database)} - ${relayedMs / 3}`)
     .orderBy("number")
     .execute();
-  return rows.map(({ control_plane, number, report }) => ({ controlPlane: control_plane, number: Number(number), report }));
+  return rows.map(({ control_plane, number, report }) => ({
+    controlPlane: control_plane,
+    number: Number(number),
+    report,
+  }));
 }
 
 export async function forgetRelayedActivity(database: Database): Promise<void> {

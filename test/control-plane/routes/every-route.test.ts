@@ -145,6 +145,9 @@ const requests: Readonly<Record<string, (whose: Whose) => Promise<Asked>>> = {
     return { path: `/revisions/${firstOfShop}/rollback`, body, leaves: "roll-back" };
   },
   "POST /api/v1/epoch": async () => ({ path: "/epoch", leaves: "begin-epoch" }),
+  "GET /api/v1/apps/:app/top": async () => ({ path: `${shop}/top?policy=books` }),
+  "GET /api/v1/apps/:app/traffic": async () => ({ path: `${shop}/traffic` }),
+  "GET /api/v1/events": async () => ({ path: "/events" }),
   "GET /api/v1/gateways": async () => ({ path: "/gateways" }),
 };
 

@@ -1,0 +1,110 @@
+import { encodeKeyValues } from "@sluice/limiter/compiled/counter-key.ts";
+import { countKey, largestCounts, newKeyCounts } from "@sluice/limiter/sketch/key-counts.ts";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { decodeKeyValues } from "../../../control-plane/src/activity/key-values.ts";
+import { MergedKeys, mostOf } from "../../../control-plane/src/activity/merged-keys.ts";
+import { TopKeysOfPolicies } from "../../../control-plane/src/activity/top-keys.ts";
+
+const key = fc.oneof(
+  fc.integer({ min: 0, max: 5 }).map((i) => `often${i}`),
+  fc.integer({ min: 0, max: 100 }).map((i) => `seldom${i}`),
+);
+const streams = fc.array(fc.array(key, { maxLength: 150 }), { minLength: 1, maxLength: 8 });
+
+describe("keys of several workers", () => {
+  it("came as often as their bounds say, and no other key more often than is said", () => {
+    fc.assert(
+      fc.property(
+        streams,
+        fc.integer({ min: 2, max: 40 }),
+        fc.integer({ min: 1, max: 20 }),
+        fc.integer({ min: 2, max: 40 }),
+        (workers, capacity, reported, merged) => {
+          const truth = new Map<string, number>();
+          const parts = [new MergedKeys(merged), new MergedKeys(merged)] as const;
+          for (const [i, stream] of workers.entries()) {
+            const counts = newKeyCounts(capacity);
+            for (const one of stream) {
+              countKey(counts, one, 1);
+              truth.set(one, (truth.get(one) ?? 0) + 1);
+            }
+            const { keys, counts: largest, unlisted } = largestCounts(counts, reported);
+            (i % 2 === 0 ? parts[0] : parts[1]).add({ keys, counts: largest, error: counts.error, unlisted });
+          }
+          for (const part of parts) expect(part.size).toBeLessThanOrEqual(merged);
+          const { keys, others } = mostOf(parts, 5);
+          const listed = new Map(keys);
+          for (const [one, count] of truth) {
+            const bounds = listed.get(one);
+            if (bounds === undefined) expect(count).toBeLessThanOrEqual(others);
+            else {
+              expect(count).toBeGreaterThanOrEqual(bounds.atLeast);
+              expect(count).toBeLessThanOrEqual(bounds.atMost);
+            }
+          }
+        },
+      ),
+    );
+  });
+
+  it("are counted exactly if all reports list all keys", () => {
+    const part = new MergedKeys(10);
+    for (const counts of [
+      [3, 1],
+      [5, 2],
+    ])
+      part.add({ keys: ["a", "b"], counts, error: 0, unlisted: 0 });
+    expect(mostOf([part], 1)).toEqual({ keys: [["a", { atLeast: 8, atMost: 8 }]], others: 3 });
+  });
+});
+
+describe("the top keys of a policy", () => {
+  const report = (count: number) => ({ keys: ["a"], counts: [count], error: 0, unlisted: 0 });
+  const top = (keys: TopKeysOfPolicies, window: "minute" | "hour", nowMs: number) =>
+    keys.top("shop/books", "refused", window, nowMs, 10).keys.map(([, { atLeast }]) => atLeast);
+
+  it("are those of the last minute and the last hour", () => {
+    const keys = new TopKeysOfPolicies();
+    keys.add("shop/books", "refused", 0, report(1));
+    keys.add("shop/books", "refused", 59_000, report(2));
+    keys.add("shop/books", "admitted", 59_000, report(50));
+    keys.add("shop/pens", "refused", 59_000, report(70));
+    expect(top(keys, "minute", 59_000)).toEqual([3]);
+    expect(top(keys, "minute", 75_000)).toEqual([2]);
+    expect(top(keys, "minute", 130_000)).toEqual([]);
+    expect(top(keys, "hour", 3_590_000)).toEqual([3]);
+    expect(top(keys, "hour", 3_999_000)).toEqual([]);
+  });
+
+  it("are forgotten with their time, and few are kept of each policy when there are many", () => {
+    const keys = new TopKeysOfPolicies(150);
+    const many = {
+      keys: Array.from({ length: 100 }, (_, i) => `k${i}`),
+      counts: Array(100).fill(1),
+      error: 0,
+      unlisted: 0,
+    };
+    keys.add("a/full", "refused", 0, many);
+    keys.add("a/later", "refused", 0, many);
+    expect(keys.top("a/later", "refused", "hour", 0, 100).keys.length).toBeLessThanOrEqual(20);
+    expect(keys.top("a/later", "refused", "hour", 0, 100).others).toBeGreaterThanOrEqual(1);
+    keys.forget(10_000_000);
+    keys.add("a/later", "refused", 10_000_000, many);
+    expect(keys.top("a/later", "refused", "hour", 10_000_000, 100).keys).toHaveLength(100);
+  });
+});
+
+describe("reported key values", () => {
+  it("are read back as they were encoded", () => {
+    const hash = () => "0".repeat(40);
+    const value = fc.oneof(fc.string({ unit: "grapheme", maxLength: 12 }), fc.constantFrom("", ":", "3:abc", "a\nb"));
+    fc.assert(
+      fc.property(fc.array(value, { maxLength: 4 }), (values) => {
+        expect(decodeKeyValues(encodeKeyValues(values, values.length, hash))).toEqual(values);
+      }),
+    );
+    expect(decodeKeyValues(`h:${"0".repeat(40)}`)).toBeUndefined();
+    for (const damaged of ["", "2:9:abc", "2:x:abc", "2:", "x"]) expect(decodeKeyValues(damaged)).toBeUndefined();
+  });
+});
