@@ -9,6 +9,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   "limiter/src/key": ["limiter/src/basics"],
   "limiter/src/match": ["limiter/src/basics"],
   "limiter/src/lease": ["limiter/src/algorithms"],
+  "limiter/src/sketch": ["limiter/src/basics"],
   "limiter/src/header-values.ts": ["limiter/src/algorithms"],
   "limiter/src/document": [
     "limiter/src/algorithms",
@@ -155,6 +156,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   "control-plane/src/bounds": [],
   "control-plane/src/templates": [],
   "control-plane/src/zones": [],
+  "control-plane/src/activity": [],
   "control-plane/src/errors": ["control-plane/src/bounds"],
   "control-plane/src/bodies": ["control-plane/src/errors"],
   "control-plane/src/redis": [],
@@ -181,7 +183,12 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
     "control-plane/src/storage",
   ],
   "control-plane/src/openid": ["control-plane/src/configuration.ts", "control-plane/src/errors"],
-  "control-plane/src/push": ["control-plane/src/storage", "control-plane/src/templates", "control-plane/src/zones"],
+  "control-plane/src/push": [
+    "control-plane/src/activity",
+    "control-plane/src/storage",
+    "control-plane/src/templates",
+    "control-plane/src/zones",
+  ],
   "control-plane/src/schemas": [
     "control-plane/src/bounds",
     "control-plane/src/errors",
@@ -199,6 +206,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   ],
   "control-plane/src/counters": ["control-plane/src/schemas", "control-plane/src/templates"],
   "control-plane/src/plugins": [
+    "control-plane/src/activity",
     "control-plane/src/bodies",
     "control-plane/src/configuration.ts",
     "control-plane/src/errors",
@@ -212,6 +220,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
     "control-plane/src/tokens",
   ],
   "control-plane/src/routes": [
+    "control-plane/src/activity",
     "control-plane/src/bounds",
     "control-plane/src/configuration.ts",
     "control-plane/src/counters",
