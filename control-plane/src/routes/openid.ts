@@ -1,7 +1,7 @@
 // /api/v1/session/oidc: signing in by OpenID Connect. A browser comes here by navigation, so errors are pages for it.
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import type { OpenIdConfiguration } from "../configuration.ts";
+import type { LogLevel, OpenIdConfiguration } from "../configuration.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { errorCatalogue } from "../errors/catalogue.ts";
 import { failurePage, goOnPage, pageHeaders } from "../openid/pages.ts";
@@ -34,7 +34,7 @@ const redirect = { description: "To the provider.", type: "null" };
 
 export default async function openIdRoutes(
   app: FastifyInstance,
-  { openId }: { openId: OpenIdConfiguration | undefined },
+  { openId, logLevel }: { openId: OpenIdConfiguration | undefined; logLevel: LogLevel },
 ): Promise<void> {
   const provider = openId === undefined ? undefined : new OpenIdProvider(openId, app.now);
   const underWay = new SignInsUnderWay(openId?.clientSecret ?? "");
@@ -44,7 +44,7 @@ export default async function openIdRoutes(
     config: { access: "public" },
     exposeHeadRoute: false,
     // The log of requests has their URLs, and the answer of a provider is in one.
-    logLevel: "warn",
+    logLevel: isVerbose(logLevel) ? "warn" : logLevel,
     errorHandler: async (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
       if (error instanceof SignInFailure) await noteFailure(error, request);
       return wantsPage(request) && error instanceof ApiError
@@ -167,6 +167,10 @@ export default async function openIdRoutes(
     if (names.length < mostUnderWay) return;
     for (const name of names) reply.clearCookie(name, attributesFor(request));
   }
+}
+
+function isVerbose(level: LogLevel): boolean {
+  return level === "info" || level === "debug" || level === "trace";
 }
 
 /** @throws ApiError openid-not-configured */
