@@ -63,7 +63,7 @@ export default defineConfig({
           ...ofTheSystem,
           name: `on ${database}`,
           // What SQLite's tests show of the API, on a server.
-          include: ["test/control-plane/{routes,session,tokens}/*.test.ts"],
+          include: ["test/control-plane/{routes,tokens}/*.test.ts"],
           env: { SLUICE_TEST_DATABASE: database },
           maxWorkers: Math.max(2, availableParallelism()),
           sequence: { groupOrder: 2 },
