@@ -10,7 +10,6 @@ import { SignInFailure } from "../openid/sign-in-failure.ts";
 import { isLocalPath, mostUnderWaySeconds, SignInsUnderWay } from "../openid/sign-in-under-way.ts";
 import { answerError } from "../plugins/error-responses.ts";
 import { querySchema } from "../schemas/parameters.ts";
-import { answers } from "../schemas/responses.ts";
 import { refuseSignIn, signInByIdentity } from "../storage/sign-in.ts";
 
 const tags = ["session"];
@@ -29,7 +28,13 @@ const returnTo = {
   "x-expected": 'a path like "/" or "/apps/shop"',
 } as const;
 
-const page = { description: "A page.", content: { "text/html": { schema: { type: "string" } } } };
+const html = { "text/html": { schema: { type: "string" } } };
+const page = { description: "A page.", content: html };
+const problem = { "application/problem+json": { schema: { $ref: "Problem#" } } };
+const failures = {
+  "4xx": { description: "The sign-in was not completed; `code` says why.", content: { ...problem, ...html } },
+  "5xx": { description: "The provider or the control plane failed.", content: { ...problem, ...html } },
+};
 const redirect = { description: "To the provider.", type: "null" };
 
 export default async function openIdRoutes(
@@ -61,7 +66,7 @@ export default async function openIdRoutes(
         tags,
         summary: "Sign in by OpenID Connect: sends the browser to the provider",
         querystring: querySchema({ returnTo }),
-        response: { ...answers({}), 302: redirect },
+        response: { ...failures, 302: redirect },
       },
     },
     async (request, reply) => {
@@ -90,7 +95,7 @@ export default async function openIdRoutes(
         tags,
         summary: "Where the provider sends the browser back to: sets the cookie of a session",
         querystring: { type: "object" },
-        response: { ...answers({}), 200: page },
+        response: { ...failures, 200: page },
       },
     },
     async (request, reply) => {

@@ -365,6 +365,16 @@ describe("the secret of a session", () => {
     expect(await cookieOf(running, browser)).toBe(await cookieOf(running, lost));
   });
 
+  it("is sent with errors too, as the browser has asked with the former one", async () => {
+    const running = shared();
+    const { browser } = await signInByToken(running);
+    const former = await cookieOf(running, browser);
+    running.clock.pass(15 * minuteMs);
+    expect((await ask(running, browser, "PUT", "/apps/none")).body.code).toBe("cross-site-request");
+    expect(await cookieOf(running, browser)).not.toBe(former);
+    expect((await ask(running, browser, "GET", "/session")).status).toBe(200);
+  });
+
   it("becomes the same for all requests that come at once", async () => {
     const running = shared();
     const { browser } = await signInByToken(running);
