@@ -5,7 +5,7 @@ import fp from "fastify-plugin";
 import { maxBodyBytes } from "./bodies/bounds.ts";
 import { defaultYamlDeadlineMs } from "./bodies/yaml-thread.ts";
 import type { TotalBounds } from "./bounds/bounds.ts";
-import type { Configuration, OpenIdConfiguration } from "./configuration.ts";
+import type { Configuration, LogLevel, OpenIdConfiguration } from "./configuration.ts";
 import { defaultHttpTimes, type HttpTimes, serverOptions } from "./http-server.ts";
 import activity from "./plugins/activity.ts";
 import apiDescription from "./plugins/api-description.ts";
@@ -209,7 +209,12 @@ async function buildApp(
   await app.register(retention, { now, retention: configuration.retention, sessions: configuration.sessions });
   await app.register(redis, { now, deployment: configuration.redis });
   await app.register(healthRoutes);
-  await app.register(api, { redisIsSet: configuration.redis !== undefined, publicOrigin, openId });
+  await app.register(api, {
+    redisIsSet: configuration.redis !== undefined,
+    publicOrigin,
+    openId,
+    logLevel: configuration.logLevel,
+  });
   await app.register(methods.refuse);
   await app.ready();
   await warnOfLegacyApps(app);
@@ -233,10 +238,11 @@ interface ApiOptions {
   readonly redisIsSet: boolean;
   readonly publicOrigin: string | undefined;
   readonly openId: OpenIdConfiguration | undefined;
+  readonly logLevel: LogLevel;
 }
 
 const api = fp<ApiOptions>(
-  async (app, { redisIsSet, publicOrigin, openId }) => {
+  async (app, { redisIsSet, publicOrigin, openId, logLevel }) => {
     const prefix = "/api/v1";
     await app.register(appRoutes, { prefix });
     await app.register(policyRoutes, { prefix, redisIsSet });
@@ -245,7 +251,7 @@ const api = fp<ApiOptions>(
     await app.register(tokenRoutes, { prefix });
     await app.register(memberRoutes, { prefix });
     await app.register(sessionRoutes, { prefix, publicOrigin });
-    await app.register(openIdRoutes, { prefix, openId });
+    await app.register(openIdRoutes, { prefix, openId, logLevel });
     await app.register(auditRoutes, { prefix });
     await app.register(revisionRoutes, { prefix, redisIsSet });
     await app.register(epochRoutes, { prefix });

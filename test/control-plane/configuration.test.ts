@@ -1,6 +1,15 @@
 import { describe, expect, it } from "vitest";
 import { readConfiguration } from "../../control-plane/src/configuration.ts";
 
+const openId = {
+  SLUICE_PUBLIC_URL: "https://sluice.test/",
+  SLUICE_OIDC_ISSUER: "https://id.test/realms/staff",
+  SLUICE_OIDC_CLIENT_ID: "sluice",
+  SLUICE_OIDC_CLIENT_SECRET: "s3cret",
+  SLUICE_OIDC_GROUPS:
+    "platform=admin, cn=dev%2Cou=shop = shop:editor ,cn=dev%2Cou=shop=bank:viewer,platform=shop:viewer",
+};
+
 describe("the configuration", () => {
   it("has the documented defaults, and is frozen", () => {
     const configuration = readConfiguration({});
@@ -44,6 +53,49 @@ describe("the configuration", () => {
     [{ SLUICE_DATABASE_URL: "postgres://u%ff:p@h/d" }, "expected USER, PASSWORD and DATABASE in UTF-8"],
     [{ SLUICE_DATABASE_URL: "postgres://u:p@h/d", SLUICE_DATABASE_CONNECTIONS: "1" }, "a whole number from 2 to 1000"],
     [{ SLUICE_DATABASE_URL: "sqlite:" }, "SLUICE_DATABASE_URL: expected sqlite:/path/to/file"],
+    [{ SLUICE_SESSION_HOURS: "0" }, 'SLUICE_SESSION_HOURS: expected a whole number from 1 to 720, got "0"'],
+    [{ SLUICE_SESSION_IDLE_MINUTES: "1" }, "SLUICE_SESSION_IDLE_MINUTES: expected a whole number from 5 to 43200"],
+    [
+      { SLUICE_PUBLIC_URL: "sluice.test" },
+      "SLUICE_PUBLIC_URL: expected the URL at which browsers see the control plane",
+    ],
+    [
+      { SLUICE_PUBLIC_URL: "https://sluice.test/path" },
+      'without a path, like https://sluice.example.com, got "https://',
+    ],
+    [{ SLUICE_PUBLIC_URL: "ftp://sluice.test" }, "SLUICE_PUBLIC_URL: expected"],
+    [
+      { ...openId, SLUICE_OIDC_ISSUER: "http://id.test" },
+      "SLUICE_OIDC_ISSUER: expected the provider's issuer URL with https://",
+    ],
+    [
+      { ...openId, SLUICE_OIDC_ISSUER: "" },
+      "SLUICE_OIDC_ISSUER: expected the provider's URL, because SLUICE_OIDC_CLIENT_ID",
+    ],
+    [
+      { ...openId, SLUICE_OIDC_CLIENT_SECRET: "" },
+      "SLUICE_OIDC_CLIENT_SECRET: expected the client's secret at the provider",
+    ],
+    [{ ...openId, SLUICE_OIDC_GROUPS: "" }, "SLUICE_OIDC_GROUPS: expected what groups may do, like platform=admin"],
+    [
+      { ...openId, SLUICE_PUBLIC_URL: "" },
+      "SLUICE_PUBLIC_URL: expected the URL at which browsers see the control plane, because",
+    ],
+    [
+      { ...openId, SLUICE_OIDC_SCOPES: "profile" },
+      "SLUICE_OIDC_SCOPES: expected scopes separated by spaces, openid among them",
+    ],
+    [
+      { ...openId, SLUICE_OIDC_GROUPS: "platform:admin" },
+      "expected GROUP=admin or GROUP=APP:ROLE with ROLE one of owner",
+    ],
+    [{ ...openId, SLUICE_OIDC_GROUPS: "a=shop:caller" }, 'for a comma in GROUP, got "a=shop:caller"'],
+    [{ ...openId, SLUICE_OIDC_GROUPS: "a=Shop:editor" }, 'got "a=Shop:editor"'],
+    [{ ...openId, SLUICE_OIDC_GROUPS: "a=admin," }, 'got ""'],
+    [{ ...openId, SLUICE_OIDC_GROUPS: "=admin" }, 'got "=admin"'],
+    [{ ...openId, SLUICE_OIDC_GROUPS: "%zz=admin" }, 'got "%zz=admin"'],
+    [{ ...openId, SLUICE_OIDC_GROUPS: "a=shop:editor:x" }, 'got "a=shop:editor:x"'],
+    [{ ...openId, SLUICE_OIDC_GROUPS: "a=shop:editor,a=shop:owner" }, "got editor and owner in shop for a"],
   ])("refuses %j by name, with what was expected and what came", (environment, message) => {
     expect(() => readConfiguration(environment)).toThrow(message);
   });
@@ -70,6 +122,36 @@ describe("the configuration", () => {
     ["postgres://u@x/d?host=/run/postgresql", { kind: "postgres", host: "/run/postgresql", connections: 10 }],
   ])("reads %s", (SLUICE_DATABASE_URL, database) => {
     expect(readConfiguration({ SLUICE_DATABASE_URL }).database).toMatchObject(database);
+  });
+
+  it("reads the provider by which people sign in, or that there is none", () => {
+    expect(readConfiguration({})).toMatchObject({ openId: undefined, publicOrigin: undefined });
+    expect(readConfiguration({}).sessions).toEqual({ lastMs: 43_200_000, idleMs: 3_600_000 });
+    const { publicOrigin, openId: provider } = readConfiguration(openId);
+    expect(publicOrigin).toBe("https://sluice.test");
+    expect(provider).toMatchObject({
+      issuer: "https://id.test/realms/staff",
+      scopes: "openid profile email",
+      groupsClaim: "groups",
+      redirectUri: "https://sluice.test/api/v1/session/oidc/callback",
+    });
+    expect(provider?.groups).toEqual(
+      new Map([
+        ["platform", { isAdmin: true, roles: new Map([["shop", "viewer"]]) }],
+        [
+          "cn=dev,ou=shop",
+          {
+            isAdmin: false,
+            roles: new Map([
+              ["shop", "editor"],
+              ["bank", "viewer"],
+            ]),
+          },
+        ],
+      ]),
+    );
+    const local = readConfiguration({ ...openId, SLUICE_OIDC_ISSUER: "http://127.0.0.1:1/" });
+    expect(local.openId?.issuer).toBe("http://127.0.0.1:1/");
   });
 
   it("shows no secret in an error", () => {

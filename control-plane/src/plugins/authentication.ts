@@ -13,8 +13,8 @@ import { requireOwnPage } from "./same-site.ts";
 import type { SessionRefusal } from "./sessions.ts";
 
 /**
- * Who may use a route: anybody; gateways; all others who may do anything here; members, and who manages an app; those who have a right in the app that its URL names, or in
- * any app if it names none; `own`: admins. A route for an app that its URL does not name must check the caller's right itself.
+ * Who may use a route: anybody; gateways; all others but the check API's callers; members, and who manages an app; those who
+ * have a right in the app that its URL names, or in any app if it names none; `own`: admins. A route for an app that its URL does not name must check the caller's right itself.
  */
 export type Access = "public" | "gateway" | "person" | "member" | Right | "own";
 
@@ -51,8 +51,10 @@ export default fp<{ now: () => number; publicOrigin: string | undefined }>(
       const token = /^bearer +(\S+) *$/i.exec(request.headers.authorization ?? "")?.[1];
       if (token !== undefined) return identifyToken(token);
       // Gateways have no cookies, and every site's page may open a WebSocket.
-      const found = access === "gateway" ? undefined : await app.sessions.identify(request, reply);
-      if (found === undefined) throw unauthorized("No bearer token came with the request.");
+      if (access === "gateway") throw unauthorized("No bearer token came with the request.");
+      const found = await app.sessions.identify(request, reply);
+      if (found === undefined)
+        throw unauthorized("Neither a bearer token nor a session's cookie came with the request.");
       if (typeof found === "string") throw unauthorized(sessionRefusals[found]);
       requireOwnPage(request, publicOrigin);
       return found;

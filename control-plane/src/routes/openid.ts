@@ -1,7 +1,7 @@
 // /api/v1/session/oidc: signing in by OpenID Connect. A browser comes here by navigation, so errors are pages for it.
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import type { OpenIdConfiguration } from "../configuration.ts";
+import type { LogLevel, OpenIdConfiguration } from "../configuration.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { errorCatalogue } from "../errors/catalogue.ts";
 import { failurePage, goOnPage, pageHeaders } from "../openid/pages.ts";
@@ -10,7 +10,6 @@ import { SignInFailure } from "../openid/sign-in-failure.ts";
 import { isLocalPath, mostUnderWaySeconds, SignInsUnderWay } from "../openid/sign-in-under-way.ts";
 import { answerError } from "../plugins/error-responses.ts";
 import { querySchema } from "../schemas/parameters.ts";
-import { answers } from "../schemas/responses.ts";
 import { refuseSignIn, signInByIdentity } from "../storage/sign-in.ts";
 
 const tags = ["session"];
@@ -29,12 +28,18 @@ const returnTo = {
   "x-expected": 'a path like "/" or "/apps/shop"',
 } as const;
 
-const page = { description: "A page.", content: { "text/html": { schema: { type: "string" } } } };
+const html = { "text/html": { schema: { type: "string" } } };
+const page = { description: "A page.", content: html };
+const problem = { "application/problem+json": { schema: { $ref: "Problem#" } } };
+const failures = {
+  "4xx": { description: "The sign-in was not completed; `code` says why.", content: { ...problem, ...html } },
+  "5xx": { description: "The provider or the control plane failed.", content: { ...problem, ...html } },
+};
 const redirect = { description: "To the provider.", type: "null" };
 
 export default async function openIdRoutes(
   app: FastifyInstance,
-  { openId }: { openId: OpenIdConfiguration | undefined },
+  { openId, logLevel }: { openId: OpenIdConfiguration | undefined; logLevel: LogLevel },
 ): Promise<void> {
   const provider = openId === undefined ? undefined : new OpenIdProvider(openId, app.now);
   const underWay = new SignInsUnderWay(openId?.clientSecret ?? "");
@@ -44,7 +49,7 @@ export default async function openIdRoutes(
     config: { access: "public" },
     exposeHeadRoute: false,
     // The log of requests has their URLs, and the answer of a provider is in one.
-    logLevel: "warn",
+    logLevel: isVerbose(logLevel) ? "warn" : logLevel,
     errorHandler: async (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
       if (error instanceof SignInFailure) await noteFailure(error, request);
       return wantsPage(request) && error instanceof ApiError
@@ -61,7 +66,7 @@ export default async function openIdRoutes(
         tags,
         summary: "Sign in by OpenID Connect: sends the browser to the provider",
         querystring: querySchema({ returnTo }),
-        response: { ...answers({}), 302: redirect },
+        response: { ...failures, 302: redirect },
       },
     },
     async (request, reply) => {
@@ -90,7 +95,7 @@ export default async function openIdRoutes(
         tags,
         summary: "Where the provider sends the browser back to: sets the cookie of a session",
         querystring: { type: "object" },
-        response: { ...answers({}), 200: page },
+        response: { ...failures, 200: page },
       },
     },
     async (request, reply) => {
@@ -167,6 +172,10 @@ export default async function openIdRoutes(
     if (names.length < mostUnderWay) return;
     for (const name of names) reply.clearCookie(name, attributesFor(request));
   }
+}
+
+function isVerbose(level: LogLevel): boolean {
+  return level === "info" || level === "debug" || level === "trace";
 }
 
 /** @throws ApiError openid-not-configured */

@@ -34,7 +34,7 @@ async function transfer(command: string, file: string, place: Place): Promise<vo
 }
 
 /** Something of everything, with characters that databases like to change. */
-async function fill({ call }: Running): Promise<void> {
+async function fill({ app, call }: Running): Promise<void> {
   await call("PUT", "/apps/shop", { body: { realm: { hosts: ["shop.test"] } } });
   for (let i = 0; i < 450; i++) {
     const body = {
@@ -49,10 +49,11 @@ async function fill({ call }: Running): Promise<void> {
   const ban = { policy: "p1", key: ["é\u0000"], for: "1h", reason: "ünwanted" };
   expect((await call("POST", "/apps/shop/bans", { body: ban })).status).toBe(201);
   await call("POST", "/members", { body: { name: "ann", roles: { shop: "editor" } } });
+  await app.database.insertInto("member_groups").values({ member: "ann", group_name: "shöp, dev" }).execute();
   await call("POST", "/tokens", { body: { name: "CI", app: "shop", role: "caller" } });
 }
 
-async function contentOf({ call }: Running): Promise<unknown> {
+async function contentOf({ app, call }: Running): Promise<unknown> {
   const paths = ["/apps", "/apps/shop/policies?limit=1000", "/apps/shop/templates", "/apps/shop/bans", "/members"];
   const read = paths.map(async (path) => (await call("GET", path)).body);
   const revisions = (await call("GET", "/revisions?limit=1000")).body;
@@ -60,7 +61,8 @@ async function contentOf({ call }: Running): Promise<unknown> {
     ({ lastUsedAt: _, ...token }: object & { lastUsedAt?: string }) => token,
   );
   const audit = (await call("GET", "/audit?limit=1000")).body;
-  return { answers: await Promise.all(read), revisions, tokens, audit };
+  const groups = await app.database.selectFrom("member_groups").selectAll().execute();
+  return { answers: await Promise.all(read), revisions, tokens, audit, groups };
 }
 
 it("from SQLite to MariaDB, to PostgreSQL and back, nothing is lost or changed", async () => {
