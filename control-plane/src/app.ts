@@ -48,6 +48,7 @@ import { compileOnce } from "./schemas/validators.ts";
 import { listLegacyApps } from "./storage/apps.ts";
 import { openDatabase } from "./storage/database.ts";
 import { DatabaseBusy, DatabaseUnreachable, DatabaseUnwritable } from "./storage/engines/database-errors.ts";
+import type { ServerTimes } from "./storage/engines/server-dialect.ts";
 import type { StorageHealth } from "./storage/engines/storage-health.ts";
 import type { Database } from "./storage/tables.ts";
 import { ensureFirstTokens } from "./tokens/first-tokens.ts";
@@ -67,6 +68,8 @@ export interface Surroundings {
   readonly httpTimes?: HttpTimes;
   /** The longest time that reading one YAML body may take. */
   readonly yamlDeadlineMs?: number;
+  /** When to give up on a database server. */
+  readonly databaseTimes?: ServerTimes;
   /** Receives the log. Default: standard error, because standard output is for people. */
   readonly logTo?: { write(line: string): void };
 }
@@ -88,9 +91,10 @@ export async function buildControlPlane(
   surroundings: Surroundings = {},
 ): Promise<ControlPlane> {
   const now = surroundings.now ?? Date.now;
-  const { database, health } = await openDatabase(configuration.database, (error) => {
+  const onWait = (error: unknown) => {
     console.error(`sluice: waiting for the database: ${error instanceof Error ? error.message : String(error)}`);
-  });
+  };
+  const { database, health } = await openDatabase(configuration.database, onWait, surroundings.databaseTimes);
   try {
     const app = await buildApp(configuration, surroundings, database, health, now);
     // This comes last: a token that is made before another step fails would never be shown.

@@ -35,7 +35,7 @@ export default fp<{ database: Database; health: StorageHealth }>(
     };
     const tryWriting = async () => {
       try {
-        await probeWriting(database);
+        await probeWriting(database, health);
       } catch (error) {
         // StorageHealth already reports errors that come from the disk or the network.
         if (!(error instanceof DatabaseUnwritable || error instanceof DatabaseUnreachable))

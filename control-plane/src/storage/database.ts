@@ -1,17 +1,20 @@
 // Opens the configured database and brings its schema up to date. All SQL is in this folder.
 
+import { randomBytes } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { dirname } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Kysely, sql } from "kysely";
+import { Kysely, SqliteAdapter, sql } from "kysely";
 import { ConfigurationError, type DatabaseConfiguration } from "../configuration.ts";
 import { DatabaseUnreachable, DatabaseUnwritable } from "./engines/database-errors.ts";
 import type { ServerConfiguration } from "./engines/database-url.ts";
-import { dialectFor, migrationDialectFor } from "./engines/engine.ts";
+import { dialectFor, migrationDialectFor, serverTimes } from "./engines/engine.ts";
+import type { ServerTimes } from "./engines/server-dialect.ts";
 import { DatabaseInUse } from "./engines/sqlite-lock.ts";
 import { StorageHealth } from "./engines/storage-health.ts";
-import { migrate } from "./schema/migrations.ts";
+import { migrate, NewerSchema } from "./schema/migrations.ts";
 import type { Database, Tables } from "./tables.ts";
+import { write } from "./write.ts";
 
 /** A server may start at the same time as the control plane, and later. */
 const serverPatienceMs = 30_000;
@@ -24,6 +27,7 @@ const serverRetryMs = 500;
 export async function openDatabase(
   configuration: DatabaseConfiguration,
   onWait: (error: unknown) => void = () => {},
+  times: ServerTimes = serverTimes,
 ): Promise<{ database: Database; health: StorageHealth }> {
   const health = new StorageHealth();
   if (configuration.kind === "sqlite") {
@@ -36,7 +40,7 @@ export async function openDatabase(
   await untilReachable(migrating, configuration, onWait);
   await migrateOrClose(migrating, configuration);
   await migrating.destroy();
-  return { database: new Kysely<Tables>({ dialect: dialectFor(configuration, health) }), health };
+  return { database: new Kysely<Tables>({ dialect: dialectFor(configuration, health, times) }), health };
 }
 
 async function migrateOrClose(database: Database, configuration: DatabaseConfiguration): Promise<void> {
@@ -77,15 +81,66 @@ export async function probeDatabase(database: Database): Promise<void> {
 }
 
 /**
- * Tries a write that changes nothing.
+ * Tries a write that changes nothing, and tells `health` if it worked.
  * @throws DatabaseUnwritable when the disk is full or cannot be written to, DatabaseUnreachable, DatabaseBusy
  */
-export async function probeWriting(database: Database): Promise<void> {
+export async function probeWriting(database: Database, health: StorageHealth): Promise<void> {
+  if (isServer(database) && health.state === "full") {
+    await probeRoom(database);
+    health.worked();
+    return;
+  }
   await database
     .updateTable("meta")
     .set((row) => ({ revision: row.ref("revision") }))
     .where("id", "=", 1)
     .execute();
+  if (isServer(database)) health.worked();
+}
+
+/** More than a table's file has free when it was extended last. */
+const probedBytes = 256 * 1024;
+
+/** Ends the transaction of a probe, and nothing is stored. */
+class ProbeEnded extends Error {}
+
+/** A server writes nothing for a row that does not change. So this stores rows in the tables that grow, and takes them back. */
+async function probeRoom(database: Database): Promise<void> {
+  // Random, because PostgreSQL compresses texts.
+  const text = randomBytes(probedBytes / 2).toString("hex");
+  const common = { at: 0, who: "", source: null, action: "", app: "", before: text, after: null };
+  try {
+    await write(database, async (transaction) => {
+      await transaction
+        .insertInto("revisions")
+        .values({ ...common, number: -1, policy: null, subject: null })
+        .execute();
+      await transaction
+        .insertInto("audit")
+        .values({ ...common, id: "-", subject: null, bytes: 0 })
+        .execute();
+      await transaction
+        .insertInto("policies")
+        .values({
+          app: "default",
+          name: "-",
+          document: text,
+          revision: 0,
+          updated_at: 0,
+          owner: null,
+          bytes: 0,
+          steps: 0,
+        })
+        .execute();
+      throw new ProbeEnded();
+    });
+  } catch (error) {
+    if (!(error instanceof ProbeEnded)) throw error;
+  }
+}
+
+function isServer(database: Database): boolean {
+  return !(database.getExecutor().adapter instanceof SqliteAdapter);
 }
 
 /** Rewords an error for the operator who starts the control plane. */
@@ -102,6 +157,14 @@ function reported(error: unknown, configuration: DatabaseConfiguration): unknown
       "a database file that no other control plane has open (one process per SQLite file)",
       `${error.path}, which ${who} has: stop that one, or give this one another SLUICE_DATA_DIR. Several control planes ` +
         "on one database need MySQL or PostgreSQL: set SLUICE_DATABASE_URL",
+    );
+  }
+  if (error instanceof NewerSchema) {
+    return new ConfigurationError(
+      variable,
+      `a database of this version of Sluice or of an earlier one (up to schema ${error.newestKnown})`,
+      `${where}, which a later version has migrated to schema ${error.schema}: start that version again, or restore the ` +
+        "backup from before the upgrade; nothing was changed",
     );
   }
   if (error instanceof DatabaseUnwritable) {

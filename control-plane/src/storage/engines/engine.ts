@@ -8,12 +8,17 @@ import type { ServerTimes } from "./server-dialect.ts";
 import { sqliteDialect } from "./sqlite.ts";
 import type { StorageHealth } from "./storage-health.ts";
 
-const times: ServerTimes = { connectMs: 5_000, statementMs: 10_000, lockMs: 5_000 };
+/** A request waits for a database that hangs until it has a connection and its first statement gets no answer. */
+export const serverTimes: ServerTimes = { connectMs: 5_000, statementMs: 10_000, lockMs: 5_000 };
 
 /** Other control planes may be migrating, and a large table takes its time. */
 const migrationTimes: ServerTimes = { connectMs: 5_000, statementMs: 600_000, lockMs: 600_000 };
 
-export function dialectFor(configuration: SqliteConfiguration | ServerConfiguration, health: StorageHealth): Dialect {
+export function dialectFor(
+  configuration: SqliteConfiguration | ServerConfiguration,
+  health: StorageHealth,
+  times = serverTimes,
+): Dialect {
   if (configuration.kind === "sqlite") return sqliteDialect(configuration.path, health);
   return serverDialectFor(configuration, times, health);
 }

@@ -6,8 +6,11 @@ import { DatabaseError, Pool, type PoolClient } from "pg";
 import type { DatabaseFault } from "./database-errors.ts";
 import type { ServerConfiguration } from "./database-url.ts";
 import { isNetworkError } from "./network-errors.ts";
-import { type ServerTimes, serverDialect } from "./server-dialect.ts";
+import { type ServerTimes, serverDialect, silenceMs } from "./server-dialect.ts";
 import type { StorageHealth } from "./storage-health.ts";
+
+/** The server cancels a statement before we stop to wait for it. */
+const graceMs = 2_000;
 
 export function postgresDialect(
   configuration: ServerConfiguration,
@@ -17,7 +20,8 @@ export function postgresDialect(
   return serverDialect(new PostgresDialect({ pool: async () => poolOf(configuration, times) }), faultOf, times, health);
 }
 
-function poolOf(configuration: ServerConfiguration, { connectMs, statementMs, lockMs }: ServerTimes): PostgresPool {
+function poolOf(configuration: ServerConfiguration, times: ServerTimes): PostgresPool {
+  const { connectMs, statementMs, lockMs } = times;
   const { host, port, user, password, database, tls, connections } = configuration;
   const ca = tls?.caFile === undefined ? {} : { ca: readFileSync(tls.caFile) };
   const pool = new Pool({
@@ -30,8 +34,16 @@ function poolOf(configuration: ServerConfiguration, { connectMs, statementMs, lo
     ssl: tls === undefined ? false : { rejectUnauthorized: tls.verify, ...ca },
     connectionTimeoutMillis: connectMs,
     // The server cancels first. Our own limit is for a server that does not answer at all.
-    query_timeout: statementMs * 2,
-    options: `-c statement_timeout=${statementMs} -c lock_timeout=${lockMs} -c idle_in_transaction_session_timeout=${statementMs * 3}`,
+    query_timeout: statementMs + graceMs,
+    options: Object.entries({
+      statement_timeout: statementMs,
+      lock_timeout: lockMs,
+      idle_in_transaction_session_timeout: silenceMs(times),
+      // A server may have set another one, with which writers that wait for each other would fail.
+      default_transaction_isolation: "read\\ committed",
+    })
+      .map(([name, value]) => `-c ${name}=${value}`)
+      .join(" "),
     application_name: "sluice",
     keepAlive: true,
     idleTimeoutMillis: 30_000,
@@ -54,10 +66,16 @@ function guarded(client: PoolClient): PostgresPoolClient {
   client.on("error", note);
   return {
     query: async (text: string, values: unknown[]) => {
+      // A rollback after a time-out would wait for the same server once more.
+      if (broken) throw new Error("Connection terminated: it has failed");
       try {
-        return await client.query(text, values);
+        const result = await client.query(text, values);
+        // To the commit of a transaction with a failed statement, the server answers that it has rolled back.
+        if (text === "commit" && result.command !== "COMMIT") throw new Error("the transaction was not committed");
+        return result;
       } catch (error) {
-        if (faultOf(error) === "unreachable") broken = true;
+        // A transaction that could not be ended must not be the next user's.
+        if (faultOf(error) === "unreachable" || text === "rollback") broken = true;
         throw error;
       }
     },
@@ -78,6 +96,7 @@ const faults: Readonly<Record<string, DatabaseFault | "busy">> = {
   "25006": "unwritable", // read_only_sql_transaction
   "58030": "unwritable", // io_error
   "53300": "unreachable", // too_many_connections
+  "25P03": "unreachable", // idle_in_transaction_session_timeout
   "57P01": "unreachable", // admin_shutdown
   "57P02": "unreachable", // crash_shutdown
   "57P03": "unreachable", // cannot_connect_now

@@ -1,7 +1,15 @@
 // What the servers of databases have in common: their errors become those of database-errors.ts, and the health of the
 // storage follows what they answer.
 
-import type { CompiledQuery, DatabaseConnection, Dialect, Driver, QueryResult, TransactionSettings } from "kysely";
+import {
+  type CompiledQuery,
+  type DatabaseConnection,
+  type Dialect,
+  type Driver,
+  type QueryResult,
+  SelectQueryNode,
+  type TransactionSettings,
+} from "kysely";
 import { DatabaseBusy, type DatabaseFault, DatabaseUnreachable, DatabaseUnwritable } from "./database-errors.ts";
 import type { StorageHealth } from "./storage-health.ts";
 
@@ -13,6 +21,14 @@ export interface ServerTimes {
   readonly statementMs: number;
   /** The locks alone. */
   readonly lockMs: number;
+}
+
+/**
+ * How long the server keeps a transaction whose control plane says nothing, in milliseconds. A machine that lost its power does not
+ * say that it is gone, and its transaction would keep all others from writing.
+ */
+export function silenceMs({ statementMs }: ServerTimes): number {
+  return statementMs * 3;
 }
 
 /** Says what an error of the driver means; undefined: it has nothing to do with the state of the server. */
@@ -45,18 +61,27 @@ class WatchedDriver implements Driver {
   }
 
   async acquireConnection(): Promise<WatchedConnection> {
-    return new WatchedConnection(await this.watch(() => this.#inner.acquireConnection()), this);
+    try {
+      return new WatchedConnection(await this.#inner.acquireConnection(), this);
+    } catch (error) {
+      throw this.#translated(error, false);
+    }
   }
 
-  beginTransaction(connection: WatchedConnection, settings: TransactionSettings): Promise<void> {
-    return this.watch(() => this.#inner.beginTransaction(connection.inner, settings));
+  async beginTransaction(connection: WatchedConnection, settings: TransactionSettings): Promise<void> {
+    await this.watch(() => this.#inner.beginTransaction(connection.inner, settings));
+    connection.transaction = { hasChanged: false };
   }
 
-  commitTransaction(connection: WatchedConnection): Promise<void> {
-    return this.watch(() => this.#inner.commitTransaction(connection.inner), true);
+  async commitTransaction(connection: WatchedConnection): Promise<void> {
+    const hasChanged = connection.transaction?.hasChanged === true;
+    connection.transaction = undefined;
+    await this.watch(() => this.#inner.commitTransaction(connection.inner), true);
+    if (hasChanged) this.hasStored();
   }
 
   async rollbackTransaction(connection: WatchedConnection): Promise<void> {
+    connection.transaction = undefined;
     try {
       await this.#inner.rollbackTransaction(connection.inner);
     } catch {
@@ -72,7 +97,10 @@ class WatchedDriver implements Driver {
     return this.#inner.destroy();
   }
 
-  /** @param commits an error leaves open whether the change was stored */
+  /**
+   * Runs what only the server can answer: a free connection of the pool says nothing about the server.
+   * @param commits an error leaves open whether the change was stored
+   */
   async watch<T>(act: () => Promise<T>, commits = false): Promise<T> {
     try {
       const result = await act();
@@ -84,7 +112,8 @@ class WatchedDriver implements Driver {
   }
 
   hasStored(): void {
-    this.#health.worked();
+    // On a full disk, a small change still finds room now and then. Whoever tries to write decides.
+    if (this.#health.state === "unreachable") this.#health.worked();
   }
 
   #translated(error: unknown, commits: boolean): unknown {
@@ -92,12 +121,16 @@ class WatchedDriver implements Driver {
     if (fault === undefined) return error;
     if (fault === "busy") return new DatabaseBusy(this.#times.statementMs, error);
     this.#health.failed(fault, error);
-    return fault === "unreachable" ? new DatabaseUnreachable(error, commits) : new DatabaseUnwritable(fault, error);
+    // PostgreSQL crashes if its log finds no room for a commit, which may be in it all the same.
+    if (fault === "unreachable" || commits) return new DatabaseUnreachable(error, commits);
+    return new DatabaseUnwritable(fault, error);
   }
 }
 
 class WatchedConnection implements DatabaseConnection {
   readonly inner: DatabaseConnection;
+  /** Undefined: each statement is a transaction of its own. */
+  transaction: { hasChanged: boolean } | undefined;
   readonly #driver: WatchedDriver;
 
   constructor(inner: DatabaseConnection, driver: WatchedDriver) {
@@ -106,8 +139,12 @@ class WatchedConnection implements DatabaseConnection {
   }
 
   async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
-    const result = await this.#driver.watch(() => this.inner.executeQuery<R>(query));
-    if ((result.numAffectedRows ?? 0n) > 0n) this.#driver.hasStored();
+    const commits = this.transaction === undefined && !SelectQueryNode.is(query.query);
+    const result = await this.#driver.watch(() => this.inner.executeQuery<R>(query), commits);
+    if ((result.numAffectedRows ?? 0n) > 0n) {
+      if (this.transaction === undefined) this.#driver.hasStored();
+      else this.transaction.hasChanged = true;
+    }
     return result;
   }
 

@@ -20,24 +20,51 @@ const migrations: Record<string, Migration> = {
   "0010-activity": { up: addActivity },
 };
 
+/** A later version of Sluice has migrated the database. Nothing was changed. */
+export class NewerSchema extends Error {
+  readonly schema: string;
+  readonly newestKnown: string;
+
+  constructor(schema: string, newestKnown: string) {
+    super(`the schema ${schema} is newer than ${newestKnown}`);
+    this.name = "NewerSchema";
+    this.schema = schema;
+    this.newestKnown = newestKnown;
+  }
+}
+
 /**
  * Brings the database to the newest schema. If it has that already, nothing is written: a full disk must not prevent the
  * control plane from reading what is stored.
- * @throws what the failing step threw; all steps are rolled back
+ * @throws NewerSchema; or what the failing step threw: all steps are rolled back then, but on MySQL
  */
 export async function migrate(database: Kysely<Tables>): Promise<void> {
-  const migrator = new Migrator({ db: database, provider: { getMigrations: async () => migrations } });
+  const migrator = new Migrator({
+    db: database,
+    provider: { getMigrations: async () => migrations },
+    // The order of steps is that of their names. The other order is that of the clocks of the control planes that ran them, and a
+    // step by a clock that is behind would look like one out of order.
+    allowUnorderedMigrations: true,
+  });
   if (await isNewest(database, migrator)) return;
   const { error } = await migrator.migrateToLatest();
-  if (error !== undefined) throw error;
+  if (error === undefined) return;
+  // Another control plane may have been a later version, and quicker.
+  await isNewest(database, migrator);
+  throw error;
 }
 
-/** Returns false if a later version of Sluice has migrated the database; the migrator then reports that. */
+/** @throws NewerSchema */
 async function isNewest(database: Kysely<Tables>, migrator: Migrator): Promise<boolean> {
   const known = await migrator.getMigrations();
-  if (known.some(({ executedAt }) => executedAt === undefined)) return false;
-  const { rows } = await sql<{ name: string }>`select name from kysely_migration`.execute(database);
-  return rows.every(({ name }) => Object.hasOwn(migrations, name));
+  // The table of steps that ran does not exist before the first step.
+  const isNew = known.every(({ executedAt }) => executedAt === undefined);
+  if (isNew) return false;
+  const { rows } = await sql<{ name: string }>`select name from kysely_migration order by name`.execute(database);
+  const names = Object.keys(migrations);
+  const unknown = rows.filter(({ name }) => !names.includes(name)).at(-1);
+  if (unknown !== undefined) throw new NewerSchema(unknown.name, names.at(-1) ?? "");
+  return known.every(({ executedAt }) => executedAt !== undefined);
 }
 
 async function createSkeleton(database: Kysely<Tables>): Promise<void> {

@@ -1,0 +1,153 @@
+// Connections to a database server that hangs, breaks off or keeps others waiting. The times after which the control plane gives up
+// are shorter here than those of operators.
+
+import { afterAll, beforeAll, expect, vi } from "vitest";
+import { onePerSecond, type Running, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
+import type { DatabaseServer } from "../../fixtures/servers/database-server.ts";
+import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
+import { beside, onFinished } from "../../fixtures/side-by-side.ts";
+import { serverKinds } from "./database-servers.ts";
+
+const times = { connectMs: 2_000, statementMs: 2_000, lockMs: 1_000 };
+/** A connection, a statement, and what the driver of PostgreSQL leaves the server to cancel it; the rest is the machine's. */
+const longestMs = times.connectMs + times.statementMs + 2_000 + 3_000;
+
+/** For the tests that do not stop them. */
+const running = new Map<string, DatabaseServer>();
+beforeAll(async () => {
+  for (const [kind, startServer] of serverKinds) running.set(kind, await startServer({ hasty: true }));
+});
+afterAll(async () => {
+  for (const server of running.values()) await server.remove();
+});
+
+const newDatabase = (kind: string) => (running.get(kind) as DatabaseServer).createDatabase();
+
+async function plane(url: string): Promise<Running & { log: string[] }> {
+  const log: string[] = [];
+  const surroundings = { databaseTimes: times, logTo: { write: (line: string) => void log.push(line) } };
+  const running = await startControlPlane({ SLUICE_DATABASE_URL: url, SLUICE_LOG_LEVEL: "warn" }, surroundings);
+  return { ...running, log };
+}
+
+const put = ({ call }: Running, name = "books") =>
+  call("PUT", `/apps/default/policies/${name}`, { body: onePerSecond });
+
+beside.each(serverKinds)(
+  "%s hangs: every request is answered in time, gateways stay, and all goes on when it goes on",
+  async (_, startServer) => {
+    const server = await startServer();
+    onFinished(() => server.remove());
+    const one = await plane(await server.createDatabase());
+    await put(one);
+    const gateway = await connectGateway(one, "steady");
+    gateway.apply(await gateway.next("snapshot"));
+
+    server.freeze();
+    onFinished(() => server.thaw());
+    for (let round = 0; round < 2; round++) {
+      const beganMs = performance.now();
+      // More than the pool has connections.
+      const asked = Array.from({ length: 15 }, (__, i) => [put(one, `p${i}`), one.call("GET", "/apps")]).flat();
+      expect((await one.call("GET", "healthz")).status).toBe(200);
+      for (const { body } of await Promise.all(asked)) {
+        expect(body).toMatchObject({ status: 503, code: "database-unreachable" });
+      }
+      expect(performance.now() - beganMs).toBeLessThan(longestMs);
+    }
+    expect((await one.call("GET", "readyz")).status).toBe(503);
+    expect(one.log.filter((line) => line.includes("policies in force stay in force"))).toHaveLength(1);
+    expect(one.log.filter((line) => line.includes("changes are stored again"))).toEqual([]);
+    expect(gateway.socket.readyState).toBe(gateway.socket.OPEN);
+
+    server.thaw();
+    await vi.waitFor(async () => expect((await put(one, "again")).status).toBe(201), 10_000);
+    // No connection of the pool was lost.
+    await vi.waitFor(async () => {
+      const all = await Promise.all(Array.from({ length: 20 }, (__, i) => put(one, `q${i}`)));
+      expect(all.filter(({ status }) => status >= 300)).toEqual([]);
+    }, 10_000);
+    expect((await one.call("GET", "readyz")).body).toMatchObject({ status: "ok", storage: "ok" });
+  },
+  60_000,
+);
+
+beside.each(serverKinds)(
+  "%s does not wait for a control plane that stopped in the middle of a change, and its change is not stored",
+  async (kind) => {
+    const url = await newDatabase(kind);
+    const [stopped, other] = [await plane(url), await plane(url)];
+    let holds = () => {};
+    const held = new Promise<void>((resolve) => {
+      holds = resolve;
+    });
+    let goOn = () => {};
+    const change = stopped.app.database.transaction().execute(async (transaction) => {
+      await transaction.updateTable("meta").set({ revision: 1_000 }).where("id", "=", 1).execute();
+      holds();
+      await new Promise<void>((resolve) => {
+        goOn = resolve;
+      });
+    });
+    const outcome = change.then(
+      () => "stored",
+      () => "not stored",
+    );
+    await held;
+    expect((await put(other)).body).toMatchObject({ status: 503, code: "database-busy" });
+    await vi.waitFor(async () => expect((await put(other)).status).toBeLessThan(300), 15_000);
+    goOn();
+    expect(await outcome).toBe("not stored");
+    expect((await other.call("GET", "/revisions")).body.revisions).toMatchObject([{ n: 1 }]);
+    expect((await put(stopped, "more")).body.revision).toBe(2);
+  },
+  60_000,
+);
+
+beside.each(serverKinds)(
+  "%s: a transaction with a failed statement that nobody noticed is never taken for stored",
+  async (kind) => {
+    const { app } = await plane(await newDatabase(kind));
+    const app1 = { name: "one", created_at: 0, revision: 0, realm: null, bounds: null };
+    const change = app.database.transaction().execute(async (transaction) => {
+      await transaction.insertInto("apps").values(app1).execute();
+      await transaction
+        .insertInto("apps")
+        .values(app1)
+        .execute()
+        .catch(() => {});
+    });
+    const rejects = await change.then(
+      () => false,
+      () => true,
+    );
+    const stored = await app.database.selectFrom("apps").select("name").where("name", "=", "one").execute();
+    // MySQL goes on after a failed statement, PostgreSQL rolls everything back.
+    expect([rejects, stored.length]).toEqual(kind === "MariaDB" ? [false, 1] : [true, 0]);
+  },
+);
+
+beside.each(serverKinds)(
+  "%s: control planes that announce many gateways at once do not get in each other's way",
+  async (kind) => {
+    const url = await newDatabase(kind);
+    const planes = [await plane(url), await plane(url), await plane(url)];
+    const each = 40;
+    for (let round = 0; round < 3; round++) {
+      const gateways = await Promise.all(
+        planes.flatMap((one, i) =>
+          Array.from({ length: each }, (__, n) => connectGateway({ url: one.url }, `gateway-${n}-of-${i}-in-${round}`)),
+        ),
+      );
+      await vi.waitFor(async () => {
+        for (const one of planes)
+          expect((await one.call("GET", "/gateways")).body.connected).toBe(planes.length * each);
+      }, 15_000);
+      for (const { socket } of gateways) socket.terminate();
+      await vi.waitFor(async () => {
+        for (const one of planes) expect((await one.call("GET", "/gateways")).body.connected).toBe(0);
+      }, 15_000);
+    }
+    for (const { log } of planes) expect(log.filter((line) => line.includes("cannot exchange"))).toEqual([]);
+  },
+);
