@@ -126,7 +126,12 @@ class Run {
       seconds,
       played: [...this.#played.values()],
       findings: this.#findings,
-      facts: [...this.#findingFacts(), ...(await this.#controlPlaneFacts()), ...this.#memoryFacts()],
+      facts: [
+        ...this.#findingFacts(),
+        ...started.flatMap(({ fuzzer }) => fuzzer.facts?.() ?? []),
+        ...(await this.#controlPlaneFacts()),
+        ...this.#memoryFacts(),
+      ],
       samples: this.#samples,
     };
   }

@@ -1,14 +1,19 @@
 // Sends the requests of api-requests.ts to a control plane whose gateway enforces what is accepted.
 
-import { adminToken, gatewayToken } from "../fixtures/servers/system.ts";
-import { type ApiRequest, anId, apiRequests, apps, operationsOf, ownApp, type Role } from "./api-requests.ts";
+import { type Asker, askers, type Cell, cellOf } from "../../control-plane/src/plugins/route-table.ts";
+import { DescribedAnswers, type Operation } from "../fixtures/clients/described-answers.ts";
+import { type Fact, fact } from "../fixtures/measures/fact.ts";
+import { adminToken, gatewayToken, until } from "../fixtures/servers/system.ts";
+import { type ApiRequest, anId, apiRequests, apps, otherApp, ownApp } from "./api-requests.ts";
 import type { ControlPlaneWatch } from "./control-plane-watch.ts";
 import type { Answer } from "./http-client.ts";
 import { Fault, type Fuzzer, type Surroundings, type Target } from "./target.ts";
 
-/** This route only reads, whatever its method says. */
-const readsByPost = "/policies/validate";
+/** From so many requests on, everybody must have asked every route. */
+const manyRequests = 20_000;
 const looksAtFleetEvery = 20;
+const expiresWithinMs = 30_000;
+const isApp = /\/apps\/[^/]+$/;
 const isDocument = /\/(policies|templates)\/[^/]+$/;
 
 export const rest: Target = { name: "rest", worker: "control plane", start };
@@ -16,19 +21,21 @@ export const rest: Target = { name: "rest", worker: "control plane", start };
 async function start(surroundings: Surroundings): Promise<Fuzzer<unknown>> {
   const watch = await surroundings.controlPlane();
   const { body } = await watch.send({ method: "GET", path: "/openapi.json" });
-  const session = new Session(watch);
+  const described = new DescribedAnswers(JSON.parse(body));
+  const session = new Session(watch, described);
   const fuzzer: Fuzzer<ApiRequest> = {
-    inputs: apiRequests(operationsOf(JSON.parse(body))),
+    inputs: apiRequests(described.operations),
     play: (input) => session.play(input),
     show,
     prepare: () => session.prepare(),
     recover: () => watch.untilWell(),
+    facts: () => session.facts(),
   };
   return fuzzer as Fuzzer<unknown>;
 }
 
-function show({ role, method, path, headers, body }: ApiRequest): string {
-  return `${role}: ${method} ${path} ${JSON.stringify(headers)}\n${body ?? ""}`;
+function show({ asker, method, path, headers, body }: ApiRequest): string {
+  return `${asker}: ${method} ${path} ${JSON.stringify(headers)}\n${body ?? ""}`;
 }
 
 interface Made {
@@ -40,34 +47,75 @@ interface Made {
 /** What exists at the control plane when a round begins. */
 class Session {
   readonly #watch: ControlPlaneWatch;
-  #tokens: Partial<Record<Role, string>> = {};
+  readonly #described: DescribedAnswers;
+  #tokens: Partial<Record<Asker, string>> = {};
+  #expired: string | undefined;
   /** Things made by inputs of this round. */
   readonly #made: Made[] = [];
-  /** Tokens that inputs must not delete. */
-  readonly #roleTokens: Made[] = [];
+  /** Tokens that inputs must not delete, and members. */
+  readonly #ofAskers: Made[] = [];
+  #haveTokensEnded = false;
   #played = 0;
+  #answered = 0;
+  /** Who asked which route. */
+  readonly #asked = new Set<string>();
 
-  constructor(watch: ControlPlaneWatch) {
+  constructor(watch: ControlPlaneWatch, described: DescribedAnswers) {
     this.#watch = watch;
+    this.#described = described;
   }
 
-  /** Makes the apps and each role's token, and deletes what the last round made, so that nothing piles up. */
+  /** Makes the apps and everybody's token, and deletes what the last round made, so that nothing piles up. */
   async prepare(): Promise<void> {
-    const gone = [...this.#made.splice(0), ...this.#roleTokens.splice(0)];
+    this.#haveTokensEnded = false;
+    const gone = [...this.#made.splice(0), ...this.#ofAskers.splice(0)];
     for (const { collection, id } of gone) await this.#asAdmin("DELETE", `${collection}/${encodeURIComponent(id)}`);
     for (const app of apps) await this.#asAdmin("PUT", `/api/v1/apps/${app}`);
-    const roles = { owner: "owner", editor: "editor", viewer: "viewer", caller: "caller" } as const;
-    const tokens: Partial<Record<Role, string>> = {
-      admin: adminToken,
-      gateway: gatewayToken,
-      stranger: "nobody-knows-me",
-    };
-    for (const [name, role] of Object.entries(roles)) {
-      const { id, token } = await this.#watch.admin("POST", "/tokens?wait=0s", { name, app: ownApp, role });
-      tokens[name as Role] = token as string;
-      this.#roleTokens.push({ collection: "/api/v1/tokens", id: id as string });
+    const tokens: Partial<Record<Asker, string>> = { admin: adminToken, gateway: gatewayToken };
+    this.#expired ??= await this.#expiredToken();
+    tokens["expired token"] = this.#expired;
+    for (const role of ["owner", "editor", "viewer", "caller"] as const) {
+      tokens[role] = await this.#tokenOf({ name: role, app: ownApp, role });
     }
+    tokens.stranger = await this.#tokenOf({ name: "stranger", app: otherApp, role: "owner" });
+    for (const role of ["owner", "editor", "viewer"] as const) {
+      tokens[`member: ${role}`] = await this.#tokenOfMember(`member-${role}`, role);
+    }
+    tokens["disabled member"] = await this.#tokenOfMember("gone", "owner");
+    await this.#watch.admin("PATCH", "/members/gone", { disabled: true });
+    for (const name of ["ann", "bob"]) await this.#tokenOfMember(name, "viewer");
     this.#tokens = tokens;
+  }
+
+  async #tokenOf(body: object): Promise<string> {
+    const { id, token } = await this.#watch.admin("POST", "/tokens?wait=0s", body);
+    this.#ofAskers.push({ collection: "/api/v1/tokens", id: id as string });
+    return token as string;
+  }
+
+  async #tokenOfMember(name: string, role: string): Promise<string> {
+    await this.#asAdmin("DELETE", `/api/v1/members/${name}`);
+    await this.#watch.admin("POST", "/members", { name, roles: { [ownApp]: role } });
+    this.#ofAskers.push({ collection: "/api/v1/members", id: name });
+    return this.#tokenOf({ name: "own", member: name });
+  }
+
+  async #expiredToken(): Promise<string> {
+    const body = { name: "expired", app: ownApp, role: "owner", expiresIn: "1s" };
+    const { token } = await this.#watch.admin("POST", "/tokens?wait=0s", body);
+    const headers = { authorization: `Bearer ${token}` };
+    await until("the token has expired", expiresWithinMs, async () => {
+      return (await this.#watch.send({ method: "GET", path: "/api/v1/apps", headers })).status === 401;
+    });
+    return token as string;
+  }
+
+  facts(): Fact[] {
+    const all = this.#described.operations.length * askers.length;
+    const seen = `${this.#asked.size} of ${all} in ${this.#answered} requests`;
+    const expected = `${all} from ${manyRequests} requests on`;
+    const ok = this.#answered < manyRequests || this.#asked.size === all;
+    return [fact("rest: routes × who asks, with each answer as openapi.json says", expected, seen, ok)];
   }
 
   async play(input: ApiRequest): Promise<void> {
@@ -79,12 +127,13 @@ class Session {
         await this.#asAdmin("DELETE", input.path.split("?", 1)[0] as string);
       await this.#send(input);
     }, show(input));
+    if (this.#haveTokensEnded) await this.prepare();
     this.#played += 1;
     if (this.#played % looksAtFleetEvery === 0) await this.#watch.lookAtFleet();
   }
 
-  async #send({ role, method, path, headers, body }: ApiRequest): Promise<Answer> {
-    const token = this.#tokens[role];
+  async #send({ asker, method, path, headers, body }: ApiRequest): Promise<Answer> {
+    const token = this.#tokens[asker];
     const collection = path.split(`/${anId}`, 1)[0] as string;
     const id = this.#made.findLast((one) => one.collection === collection)?.id ?? "none";
     const answer = await this.#watch.send({
@@ -93,29 +142,57 @@ class Session {
       headers: { ...headers, ...(token === undefined ? {} : { authorization: `Bearer ${token}` }) },
       body,
     });
+    // The tokens of an app that is deleted end with it.
+    if (method === "DELETE" && isApp.test(path) && answer.status === 200) this.#haveTokensEnded = true;
     if (method === "POST" && answer.status === 201) {
-      const { id: made } = JSON.parse(answer.body);
-      if (typeof made === "string") this.#made.push({ collection: path.split("?", 1)[0] as string, id: made });
+      const { id: made, name } = JSON.parse(answer.body);
+      const key = path.startsWith("/api/v1/members") ? name : made;
+      if (typeof key === "string") this.#made.push({ collection: path.split("?", 1)[0] as string, id: key });
     }
     return answer;
   }
 
-  #assess({ role, method, path }: ApiRequest, { status, body }: Answer): void {
-    if (status === 0 || status >= 300 || method === "OPTIONS") return;
-    const reads = method === "GET" || method === "HEAD" || path.includes(readsByPost);
-    if (role === "caller" || role === "gateway" || role === "stranger" || role === "nobody") {
-      throw new Fault(`a ${role} was answered ${status}`);
+  #assess({ asker, method, path }: ApiRequest, { status, headers, body }: Answer): void {
+    if (status === 0) return;
+    this.#answered += 1;
+    const fault = this.#described.faultOf(method, path, { status, type: headers["content-type"] as string, body });
+    if (fault !== undefined) throw new Fault(fault);
+    const operation = this.#described.operationOf(method, path);
+    if (operation === undefined) {
+      if (status < 300) throw new Fault(`answered ${status}, and no route has this URL`);
+      return;
     }
-    if (role === "viewer" && !reads) throw new Fault(`a viewer changed something: ${status}`);
-    const [, app] = /^\/api\/v1\/apps\/([^/?]*)/.exec(path) ?? [];
-    if (role !== "admin" && app !== undefined && app !== ownApp) {
-      throw new Fault(`the ${role} of ${ownApp} was answered ${status} for another app`);
+    if (operation.method === method) this.#asked.add(`${operation.method} ${operation.path} ${asker}`);
+    const cell = this.#cellOf(operation, asker, path);
+    const isOfNoRoute = status === 400 || (status === 404 && !body.includes("-not-found")) || status === 405;
+    if ((cell === 401 || cell === 403) && status !== cell && !isOfNoRoute) {
+      throw new Fault(`a request of "${asker}" was answered ${status}; expected ${cell}`);
     }
-    const { applied } = (method === "HEAD" || body === "" ? {} : JSON.parse(body)) as { applied?: { refused: number } };
+    if (status >= 300 || method === "HEAD" || body === "" || !String(headers["content-type"]).includes("json")) return;
+    const { applied } = JSON.parse(body) as { applied?: { refused: number } };
     if ((applied?.refused ?? 0) > 0) throw new Fault(`a gateway refused what was accepted: ${JSON.stringify(applied)}`);
+  }
+
+  /** @returns what the table of routes says, for the app that the URL names */
+  #cellOf({ row }: Operation, asker: Asker, path: string): Cell {
+    const [, named] = /^\/api\/v1\/apps\/([^/?]+)/.exec(path) ?? [];
+    const ownOf = asker === "stranger" ? otherApp : ownApp;
+    // A stranger is an owner elsewhere, and a body may name that app.
+    if (named === undefined || decodedOrNot(named) === ownOf)
+      return cellOf(row, asker === "stranger" ? "owner" : asker);
+    const cell = cellOf(row, asker);
+    return asker === "admin" || cell === 401 ? cell : 403;
   }
 
   async #asAdmin(method: string, path: string): Promise<void> {
     await this.#watch.send({ method, path, headers: { authorization: `Bearer ${adminToken}` } });
+  }
+}
+
+function decodedOrNot(segment: string): string {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return segment;
   }
 }
