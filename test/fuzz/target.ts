@@ -25,7 +25,7 @@ export interface Fuzzer<Input> {
 }
 
 /** Targets of one worker play in turns; those of different workers play at the same time, and share nothing. */
-export type Worker = "control plane" | "gateway";
+export type Worker = "control plane" | "control plane alone" | "gateway";
 
 export interface Target {
   readonly name: string;
