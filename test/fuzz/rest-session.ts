@@ -57,7 +57,10 @@ export class RestSession {
     this.#haveTokensEnded = false;
     const gone = [...this.#made.splice(0), ...this.#ofAskers.splice(0)];
     for (const { collection, id } of gone) await this.#asAdmin("DELETE", `${collection}/${encodeURIComponent(id)}`);
-    for (const app of apps) await this.#asAdmin("PUT", `/api/v1/apps/${app}`);
+    for (const app of apps) {
+      const settings = { bounds: null, ...(app === "default" ? {} : { realm: {} }) };
+      await this.#asks.admin("PUT", `/apps/${app}`, settings);
+    }
     const tokens: Partial<Record<Asker, string>> = { admin: adminToken, gateway: gatewayToken };
     this.#expired ??= await this.#expiredToken();
     tokens["expired token"] = this.#expired;

@@ -85,7 +85,7 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
       },
       schema: {
         tags,
-        summary: "Create an app or change its settings (requires the role admin)",
+        summary: "Create an app or change its settings",
         description:
           "The realm is what the app's policies may match and redirect to. Without a realm they match no traffic and are only for the check API. An absent field keeps its value; null removes the setting.",
         params,
@@ -116,7 +116,7 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
       },
       schema: {
         tags,
-        summary: "Delete an app without policies and templates, with its bans and tokens (requires the role admin)",
+        summary: "Delete an app without policies and templates, with its bans and tokens",
         params,
         querystring: querySchema(changeParameters),
         response: answers({ 200: "Change" }),

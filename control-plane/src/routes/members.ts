@@ -189,7 +189,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
       config: { records: "audit", conditions: "change", refuses: ["member-not-found"] },
       schema: {
         tags,
-        summary: "Delete a member with their tokens (requires the role admin)",
+        summary: "Delete a member with their tokens",
         params,
         querystring: querySchema({ dryRun: dryRunParameter }),
         response: answers({ 200: "Nothing" }),
