@@ -49,8 +49,19 @@ export async function listMembers(
   if (apps?.length === 0) return [];
   let query = database.selectFrom("members").selectAll().where("name", ">", after);
   if (apps !== undefined) {
-    const named = database.selectFrom("member_roles").select("member").where("app", "in", apps);
-    query = query.where("name", "in", named);
+    // The page's names come first: otherwise all members of the apps would be read for each page.
+    const named = await database
+      .selectFrom("member_roles")
+      .select("member")
+      .distinct()
+      .where("app", "in", [...apps])
+      .where("member", ">", after)
+      .orderBy("member")
+      .limit(limit)
+      .execute();
+    if (named.length === 0) return [];
+    const names = named.map(({ member }) => member);
+    query = query.where("name", "in", names);
   }
   const rows = await query.orderBy("name").limit(limit).execute();
   return membersFrom(database, rows);
@@ -219,6 +230,8 @@ async function membersFrom(database: Database | Transaction<Tables>, rows: reado
     )
     .orderBy("app")
     .execute();
+  const rolesOf = new Map<string, [string, MemberRole][]>(rows.map(({ name }) => [name, []]));
+  for (const { member, app, role } of roles) rolesOf.get(member)?.push([app, role as MemberRole]);
   return rows.map((row) => ({
     name: row.name,
     isAdmin: Number(row.is_admin) === 1,
@@ -226,9 +239,7 @@ async function membersFrom(database: Database | Transaction<Tables>, rows: reado
     createdAtMs: Number(row.created_at),
     createdBy: row.created_by,
     version: Number(row.version),
-    roles: Object.fromEntries(
-      roles.filter(({ member }) => member === row.name).map(({ app, role }) => [app, role as MemberRole]),
-    ),
+    roles: Object.fromEntries(rolesOf.get(row.name) ?? []),
     hasIdentity: row.subject !== null,
   }));
 }

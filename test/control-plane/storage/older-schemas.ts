@@ -1,6 +1,12 @@
 // Reverts steps of a database's schema, to a database as an older control plane left it.
 
+const undoListIndexes = `
+  drop index bans_list; drop index tokens_list; drop index member_roles_list;
+  drop index audit_list; drop index revisions_list; drop index revisions_action;
+`;
+
 const undoPeople = `
+  ${undoListIndexes}
   drop table control_planes; drop table live_gateways;
   drop index revisions_at; alter table revisions drop column source;
   drop table members; drop table member_roles;

@@ -15,6 +15,7 @@ const migrations: Record<string, Migration> = {
   "0005-control-planes": { up: addControlPlanes },
   "0006-sources": { up: addSources },
   "0007-people": { up: addPeople },
+  "0011-lists": { up: addListIndexes },
 };
 
 /**
@@ -208,4 +209,15 @@ async function addPeople(database: Kysely<Tables>): Promise<void> {
     .where("role", "=", "admin")
     .where("app", "is not", null)
     .execute();
+}
+
+/** Each list of an app is read in its own order, from where the page begins, and without the rows of other apps. */
+async function addListIndexes(database: Kysely<Tables>): Promise<void> {
+  const schema = new Schema(database);
+  await schema.createIndex("bans", "bans_list", ["app", "id"]);
+  await schema.createIndex("tokens", "tokens_list", ["app", "id"]);
+  await schema.createIndex("member_roles", "member_roles_list", ["app", "member"]);
+  await schema.createIndex("audit", "audit_list", ["app", "at", "id"]);
+  await schema.createIndex("revisions", "revisions_list", ["app", "at", "number"]);
+  await schema.createIndex("revisions", "revisions_action", ["app", "action", "number"]);
 }
