@@ -14,6 +14,8 @@ import { limiter } from "./limiter/main.ts";
 import { memory } from "./limiter/memory.ts";
 import { readLimiterOptions } from "./limiter/options.ts";
 import { redisCore } from "./limiter/redis-core.ts";
+import { lists } from "./lists/main.ts";
+import { readListsOptions } from "./lists/options.ts";
 import { describeMachine } from "./machine.ts";
 import { combine, measure, type Run, type Slice, sliceSeconds } from "./measure.ts";
 import { neighbour } from "./neighbour/main.ts";
@@ -175,6 +177,10 @@ try {
     const { nginx, luaDir } = await prepare(processes);
     await redisCore(processes, nginx.path, luaDir, options);
     await processes.stop();
+    process.exit(0);
+  }
+  if (command === "lists") {
+    await lists(readListsOptions(args));
     process.exit(0);
   }
   if (command === "neighbour") {

@@ -3,14 +3,19 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describeApi } from "./api.ts";
+import { restParts } from "./rest-page.ts";
 import { rightsTable } from "./rights-table.ts";
 
 export const docs = join(import.meta.dirname, "..");
 
 /** Page → its text, with what is written of the code as it is now. @throws Error if a page has no place for something */
 export async function pages(): Promise<Map<string, string>> {
-  const { routes } = await describeApi();
-  return new Map([["security.md", written("security.md", new Map([["rights", rightsTable(routes)]]))]]);
+  const api = await describeApi();
+  const parts = {
+    "rest.md": restParts(api),
+    "security.md": new Map([["rights", rightsTable(api.routes)]]),
+  };
+  return new Map(Object.entries(parts).map(([page, ofPage]) => [page, written(page, ofPage)]));
 }
 
 /** @param parts by the name that their markers have */

@@ -12,6 +12,7 @@ import { framesToGateway } from "./frames-to-gateway.ts";
 import type { GatewayWatch } from "./gateway-watch.ts";
 import { heads } from "./heads.ts";
 import { rest } from "./rest.ts";
+import { restAlone } from "./rest-alone.ts";
 import { type Finding, playRound } from "./round.ts";
 import { snapshotLoad } from "./snapshot-load.ts";
 import { snapshotsOnDisk } from "./snapshots-on-disk.ts";
@@ -20,6 +21,7 @@ import { texts } from "./texts.ts";
 
 export const targets: readonly Target[] = [
   rest,
+  restAlone,
   texts,
   framesToControlPlane,
   framesToGateway,
@@ -126,7 +128,12 @@ class Run {
       seconds,
       played: [...this.#played.values()],
       findings: this.#findings,
-      facts: [...this.#findingFacts(), ...(await this.#controlPlaneFacts()), ...this.#memoryFacts()],
+      facts: [
+        ...this.#findingFacts(),
+        ...started.flatMap(({ fuzzer }) => fuzzer.facts?.() ?? []),
+        ...(await this.#controlPlaneFacts()),
+        ...this.#memoryFacts(),
+      ],
       samples: this.#samples,
     };
   }

@@ -2,6 +2,7 @@
 // reason for each input that it rejects.
 
 import type fc from "fast-check";
+import type { Fact } from "../fixtures/measures/fact.ts";
 import type { GatewayWatch } from "./gateway-watch.ts";
 
 /** Something that must not be, in words: what came, and what was expected. */
@@ -19,10 +20,12 @@ export interface Fuzzer<Input> {
   prepare?(this: void): Promise<void>;
   /** Called after a fault, so that the next round has a running system. */
   recover?(this: void): Promise<void>;
+  /** What else is known at the end of the run. */
+  facts?(this: void): Fact[];
 }
 
 /** Targets of one worker play in turns; those of different workers play at the same time, and share nothing. */
-export type Worker = "control plane" | "gateway";
+export type Worker = "control plane" | "control plane alone" | "gateway";
 
 export interface Target {
   readonly name: string;

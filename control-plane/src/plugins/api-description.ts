@@ -5,8 +5,11 @@ import swagger from "@fastify/swagger";
 import swaggerUi from "@fastify/swagger-ui";
 import fp from "fastify-plugin";
 import manifest from "../../package.json" with { type: "json" };
+import type { ErrorCode } from "../errors/catalogue.ts";
+import { type Conditions, conditionHeaders, notModified, refusals } from "../schemas/described-route.ts";
 import type { JsonSchema } from "../schemas/policy-schema.ts";
-import { sharedSchemas } from "../schemas/responses.ts";
+import { answers, sharedSchemas } from "../schemas/responses.ts";
+import { rowOf } from "./route-table.ts";
 
 declare module "fastify" {
   interface FastifyContextConfig {
@@ -15,6 +18,10 @@ declare module "fastify" {
      * later disagree.
      */
     readonly body?: JsonSchema;
+    /** The refusals of this route, besides those that every route has (schemas/described-route.ts). */
+    readonly refuses?: readonly ErrorCode[];
+    /** Whether the route honours If-Match and If-None-Match. */
+    readonly conditions?: Conditions;
   }
 }
 
@@ -41,16 +48,43 @@ export default fp(
       },
       refResolver: { buildLocalReference: (json, _baseUri, _fragment, i) => String(json.$id ?? `schema-${i}`) },
       transform: ({ schema, url, route }) => {
-        const described = { ...schema };
+        if (schema?.hide === true) return { schema, url };
+        const { access, conditions, refuses = [] } = route.config ?? {};
+        const isPublic = access === "public";
+        const method = [route.method].flat()[0] ?? "GET";
+        const row = rowOf(method, route);
+        const response = (schema?.response ?? {}) as Record<string, JsonSchema>;
+        const described: Record<string, unknown> = {
+          ...schema,
+          response: {
+            ...response,
+            ...(conditions === "read" ? { 304: notModified } : {}),
+            ...refusals({ method, isPublic, records: row.records !== "nothing", conditions, refuses }),
+          },
+        };
+        Object.assign(described, { "x-access": row.access, "x-records": row.records, "x-strangers": row.strangers });
+        const headers = conditionHeaders(conditions);
+        if (headers !== undefined) described["headers"] = headers;
         if (route.config?.body !== undefined) {
-          described.body = route.config.body;
-          described.consumes = documentTypes;
+          described["body"] = route.config.body;
+          described["consumes"] = documentTypes;
         }
-        if (route.config?.access === "public") described.security = [];
+        if (isPublic) described["security"] = [];
         return { schema: described, url };
       },
     });
-    app.get("/openapi.json", { schema: {}, config: { access: "public" } }, async () => app.swagger());
+    app.get(
+      "/openapi.json",
+      {
+        config: { access: "public" },
+        schema: {
+          tags: ["operation"],
+          summary: "Read this description of the API",
+          response: answers({ 200: { type: "object", description: "An OpenAPI 3.1 document." } }),
+        },
+      },
+      async () => app.swagger(),
+    );
     await app.register(async (pages) => {
       pages.addHook("onRoute", (route) => {
         route.config = { ...route.config, access: "public" };
@@ -58,5 +92,5 @@ export default fp(
       await pages.register(swaggerUi, { routePrefix: "/docs", staticCSP: true });
     });
   },
-  { name: "api-description", dependencies: ["authentication"] },
+  { name: "api-description", dependencies: ["authentication", "route-table"] },
 );

@@ -63,13 +63,13 @@ export function answerError(error: unknown, request: FastifyRequest, reply: Fast
 }
 
 /** Answers bytes that never became a request: there is no reply object yet, only the socket. */
-export function answerClientError(error: NodeJS.ErrnoException, socket: Socket): void {
+export function answerClientError(error: NodeJS.ErrnoException, socket: Socket, detail?: string): void {
   if (error.code === "ECONNRESET" || !socket.writable) {
     socket.destroy();
     return;
   }
   const code = codesOfParser[error.code ?? ""] ?? "bad-request";
-  const document = problemDocument(new ApiError(code, details[code] ?? ""));
+  const document = problemDocument(new ApiError(code, detail ?? details[code] ?? ""));
   const body = JSON.stringify(document);
   const head = [
     `HTTP/1.1 ${document.status} ${STATUS_CODES[document.status]}`,

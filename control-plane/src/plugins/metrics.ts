@@ -3,6 +3,7 @@
 import fp from "fastify-plugin";
 import { Counter, Gauge, Registry } from "prom-client";
 import { type Alarm, alarmNames } from "../push/alarms.ts";
+import { answers } from "../schemas/responses.ts";
 
 export interface Metrics {
   readonly registry: Registry;
@@ -42,8 +43,19 @@ export default fp(
         registers,
       }),
     });
-    app.get("/metrics", { schema: {}, config: { access: "public" } }, async (_request, reply) =>
-      reply.type(registry.contentType).send(await registry.metrics()),
+    app.get(
+      "/metrics",
+      {
+        config: { access: "public" },
+        schema: {
+          tags: ["operation"],
+          summary: "Read the metrics, for Prometheus",
+          response: answers({
+            200: { description: "Prometheus' text format.", content: { "text/plain": { schema: { type: "string" } } } },
+          }),
+        },
+      },
+      async (_request, reply) => reply.type(registry.contentType).send(await registry.metrics()),
     );
   },
   { name: "metrics", dependencies: ["authentication"] },

@@ -13,6 +13,7 @@ import { PassedOrders } from "../push/passed-orders.ts";
 import { Peers } from "../push/peers.ts";
 import { Publisher } from "../push/publisher.ts";
 import { announceFleet, type PushTimes, runPushSession } from "../push/push-session.ts";
+import { answers } from "../schemas/responses.ts";
 import { renewEpoch } from "../storage/epoch.ts";
 import { readHead, readState } from "../storage/revisions.ts";
 import { addAlarmGauge, addGauge } from "./metrics.ts";
@@ -93,7 +94,12 @@ export default fp<PushOptions>(
       method: "GET",
       url: pushUrl,
       exposeHeadRoute: false,
-      config: { access: "gateway" },
+      config: { access: "gateway", refuses: ["upgrade-required"] },
+      schema: {
+        tags: ["gateways"],
+        summary: "Open the push socket, as a gateway (a WebSocket)",
+        response: answers({ 101: { type: "null", description: "The connection is a WebSocket now." } }),
+      },
       onError: async (request, _, error) => {
         if (isRefusal(error)) gatewayLog.refused(request.ip, error.message);
       },

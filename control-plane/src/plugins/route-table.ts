@@ -55,7 +55,7 @@ export default fp(
 );
 
 /** @throws Error if the route does not say what it must */
-function rowOf(method: string, { url, config }: Pick<RouteOptions, "url" | "config">): RouteRow {
+export function rowOf(method: string, { url, config }: Pick<RouteOptions, "url" | "config">): RouteRow {
   const { access = "own", records, strangers } = config ?? {};
   const missing = (field: string, of: string) =>
     new Error(`${method} ${url}: expected config.${field}, one of ${of}, got nothing (plugins/route-table.ts)`);

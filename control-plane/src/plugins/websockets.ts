@@ -1,10 +1,12 @@
 // Accepts upgrades to WebSocket through the same hooks as every request. It is registered before all plugins that may refuse
 // a request: it must know of an upgrade to close the socket of a refused one, which Node leaves open for ever.
 
+import type { Socket } from "node:net";
 import websocket from "@fastify/websocket";
 import fp from "fastify-plugin";
 import { closeCodes } from "../push/gateway-link.ts";
 import { maxMessageBytes } from "../push/gateway-message.ts";
+import { answerClientError } from "./error-responses.ts";
 
 /** How long the other side may take to answer our close frame when the control plane stops. */
 const goodbyeMs = 500;
@@ -27,6 +29,9 @@ export default fp(
         this.websocketServer.close(() => clearTimeout(timer));
         done();
       },
+    });
+    app.websocketServer.on("wsClientError", (error, socket) => {
+      answerClientError(error, socket as Socket, `The request is no handshake of a WebSocket: ${error.message}.`);
     });
   },
   { name: "websockets" },

@@ -11,7 +11,7 @@ import { appsOf, callerOf } from "../plugins/authentication.ts";
 import { outsiders } from "../policies/validate-realm.ts";
 import { appBodySchema, readAppBody } from "../schemas/app-body.ts";
 import { afterParameter, appSegment, changeParameters, limitParameter, querySchema } from "../schemas/parameters.ts";
-import { answers } from "../schemas/responses.ts";
+import { answers, etagHeader } from "../schemas/responses.ts";
 import { type App, deleteApp, getApp, listApps, type PolicyOfApp, putApp } from "../storage/apps.ts";
 import { noUsage, readUsage, readUsages } from "../storage/usage.ts";
 import type { Templates } from "../templates/resolve-templates.ts";
@@ -56,8 +56,14 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
   app.get<OneApp>(
     "/apps/:app",
     {
-      config: { access: "read" },
-      schema: { tags, summary: "Read an app", params, querystring: querySchema({}), response: answers({ 200: "App" }) },
+      config: { access: "read", conditions: "read", refuses: ["app-not-found"] },
+      schema: {
+        tags,
+        summary: "Read an app",
+        params,
+        querystring: querySchema({}),
+        response: answers({ 200: "App" }, etagHeader),
+      },
     },
     async (request, reply) => {
       const found = await getApp(app.database, request.params.app);
@@ -71,15 +77,20 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
   app.put<OneApp>(
     "/apps/:app",
     {
-      config: { records: "revision", body: appBodySchema },
+      config: {
+        records: "revision",
+        body: appBodySchema,
+        conditions: "change",
+        refuses: ["app-protected", "outside-realm"],
+      },
       schema: {
         tags,
-        summary: "Create an app or change its settings (requires the role admin)",
+        summary: "Create an app or change its settings",
         description:
           "The realm is what the app's policies may match and redirect to. Without a realm they match no traffic and are only for the check API. An absent field keeps its value; null removes the setting.",
         params,
         querystring: querySchema(changeParameters),
-        response: answers({ 200: "AppChange", 201: "AppChange" }),
+        response: answers({ 200: "AppChange", 201: "AppChange" }, etagHeader),
       },
     },
     async (request, reply) => {
@@ -98,10 +109,14 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
   app.delete<OneApp>(
     "/apps/:app",
     {
-      config: { records: "revision" },
+      config: {
+        records: "revision",
+        conditions: "change",
+        refuses: ["app-not-found", "app-protected", "app-not-empty"],
+      },
       schema: {
         tags,
-        summary: "Delete an app without policies and templates, with its bans and tokens (requires the role admin)",
+        summary: "Delete an app without policies and templates, with its bans and tokens",
         params,
         querystring: querySchema(changeParameters),
         response: answers({ 200: "Change" }),

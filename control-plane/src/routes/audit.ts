@@ -44,7 +44,7 @@ export default async function auditRoutes(app: FastifyInstance): Promise<void> {
     {
       config: { access: "manage", strangers: "filtered" },
       schema: {
-        tags: ["history"],
+        tags: ["audit"],
         summary: "List who did what to the apps that you own, newest first",
         description:
           "Every change has an entry, and so has every counter that was read, reset or topped up by hand. Entries are kept for SLUICE_AUDIT_DAYS; changes of what gateways enforce for SLUICE_HISTORY_DAYS.",

@@ -18,6 +18,7 @@ import { announceChange, originOf } from "./applied.ts";
 const appParams = { type: "object", properties: { app: appSegment } } as const;
 const params = { type: "object", properties: { app: appSegment, ban: banSegment } } as const;
 const tags = ["bans"];
+const location = { location: { type: "string", description: "The URL of the ban." } };
 
 interface OneBan {
   Params: { app: string; ban: string };
@@ -28,7 +29,7 @@ export default async function banRoutes(app: FastifyInstance): Promise<void> {
   app.get<{ Params: { app: string }; Querystring: { after: string; limit: number } }>(
     "/apps/:app/bans",
     {
-      config: { access: "read" },
+      config: { access: "read", refuses: ["app-not-found"] },
       schema: {
         tags,
         summary: "List an app's bans in force, oldest first",
@@ -48,14 +49,19 @@ export default async function banRoutes(app: FastifyInstance): Promise<void> {
   app.post<{ Params: { app: string }; Querystring: { wait?: string } }>(
     "/apps/:app/bans",
     {
-      config: { access: "write", records: "revision", body: schemaOf(banBodyShape) },
+      config: {
+        access: "write",
+        records: "revision",
+        body: schemaOf(banBodyShape),
+        refuses: ["app-not-found", "too-many-bans", "bound-exceeded"],
+      },
       schema: {
         tags,
         summary: "Ban a network, or key values of a policy, and push it",
         description: "The body contains either cidr, or policy and key; and either until or for.",
         params: appParams,
         querystring: querySchema(changeParameters),
-        response: answers({ 201: "NewBan" }),
+        response: answers({ 200: "NewBan", 201: "NewBan" }, location),
       },
     },
     async (request, reply) => {
@@ -71,7 +77,7 @@ export default async function banRoutes(app: FastifyInstance): Promise<void> {
   app.get<OneBan>(
     "/apps/:app/bans/:ban",
     {
-      config: { access: "read" },
+      config: { access: "read", refuses: ["app-not-found", "ban-not-found"] },
       schema: {
         tags,
         summary: "Read a ban in force",
@@ -86,7 +92,7 @@ export default async function banRoutes(app: FastifyInstance): Promise<void> {
   app.delete<OneBan>(
     "/apps/:app/bans/:ban",
     {
-      config: { access: "write", records: "revision" },
+      config: { access: "write", records: "revision", refuses: ["app-not-found", "ban-not-found"] },
       schema: {
         tags,
         summary: "End a ban now",

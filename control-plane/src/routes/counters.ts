@@ -22,6 +22,7 @@ import { originOf } from "./applied.ts";
 const params = { type: "object", properties: { app: appSegment } } as const;
 const querystring = { ...querySchema(counterQuery), required: ["policy"] };
 const tags = ["counters"];
+const refuses = ["app-not-found", "policy-not-found", "redis-unavailable"] as const;
 
 interface OneCounter {
   Params: { app: string };
@@ -35,7 +36,7 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
   app.get<OneCounter>(
     "/apps/:app/counters",
     {
-      config: { access: "read", records: "audit" },
+      config: { access: "read", records: "audit", refuses },
       schema: {
         tags,
         summary: "Read what a key of a policy has left, in Redis or on each gateway",
@@ -55,7 +56,7 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
   app.delete<OneCounter>(
     "/apps/:app/counters",
     {
-      config: { access: "write", records: "audit" },
+      config: { access: "write", records: "audit", refuses },
       schema: {
         tags,
         summary: "Reset a key of a policy, as if it were new, and read what it has left",
@@ -75,7 +76,7 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
   app.post<{ Params: { app: string }; Querystring: { literal: boolean } }>(
     "/apps/:app/counters",
     {
-      config: { access: "write", records: "audit", body: schemaOf(topUpShape) },
+      config: { access: "write", records: "audit", body: schemaOf(topUpShape), refuses },
       schema: {
         tags,
         summary: "Refund units to a key of a policy, and read what it has left",

@@ -12,9 +12,8 @@ export default async function epochRoutes(app: FastifyInstance): Promise<void> {
     {
       config: { records: "revision" },
       schema: {
-        tags: ["revisions"],
-        summary:
-          "Begin a new epoch: every gateway loads the snapshot again, whatever its revision (requires the role admin)",
+        tags: ["epochs"],
+        summary: "Begin a new epoch: every gateway loads the snapshot again, whatever its revision",
         description:
           "For a database that was restored from a backup from before gateways got proofs. In all other cases the control plane notices the restore by itself. The stored documents do not change.",
         querystring: querySchema(changeParameters),

@@ -66,13 +66,15 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
       });
       streams.set(stream, caller.id);
       const stop = follow(stream, request, asked);
-      return reply
-        .type("text/event-stream; charset=utf-8")
-        .header("cache-control", "no-store")
-        .header("x-accel-buffering", "no")
-        // Nothing follows the stream: a connection that stayed open would delay a stop.
-        .header("connection", "close")
-        .send(stream.body);
+      return (
+        reply
+          .type("text/event-stream; charset=utf-8")
+          .header("cache-control", "no-store")
+          .header("x-accel-buffering", "no")
+          // Nothing follows the stream: a connection that stayed open would delay a stop.
+          .header("connection", "close")
+          .send(stream.body)
+      );
     },
   );
 

@@ -4,18 +4,38 @@ import type { FastifyInstance } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
 import { addGauge } from "../plugins/metrics.ts";
 import { alarmsOf } from "../push/alarms.ts";
+import { answers, object } from "../schemas/responses.ts";
 import { probeDatabase } from "../storage/database.ts";
 
-const open = { schema: {}, config: { access: "public" } } as const;
+const tags = ["operation"];
+const health = {
+  config: { access: "public" },
+  schema: {
+    tags,
+    summary: "Ask whether the process runs",
+    response: answers({ 200: object({ status: { type: "string", enum: ["ok"] } }) }),
+  },
+} as const;
+
+const readiness = {
+  config: { access: "public", refuses: ["not-ready"] },
+  schema: {
+    tags,
+    summary: "Ask whether the process can do its work",
+    description:
+      "503 means that the database does not answer. Redis that is away, a disk that takes no changes and gateways that are behind are reported in the answer.",
+    response: answers({ 200: "Readiness" }),
+  },
+} as const;
 
 export default async function healthRoutes(app: FastifyInstance): Promise<void> {
   addGauge(app.metrics, "sluice_control_database_writable", "Whether changes can be stored.", () =>
     app.storageHealth.state === "ok" ? 1 : 0,
   );
 
-  app.get("/healthz", open, async () => ({ status: "ok" }));
+  app.get("/healthz", health, async () => ({ status: "ok" }));
 
-  app.get("/readyz", open, async (request) => {
+  app.get("/readyz", readiness, async (request) => {
     try {
       await probeDatabase(app.database);
     } catch (error) {

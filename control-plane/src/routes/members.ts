@@ -11,10 +11,10 @@ import { type MemberRole, memberRoles } from "../rights/roles.ts";
 import { afterParameter, dryRunParameter, limitParameter, memberSegment, querySchema } from "../schemas/parameters.ts";
 import { schemaOf } from "../schemas/policy-schema.ts";
 import { readBody } from "../schemas/read-body.ts";
-import { answers } from "../schemas/responses.ts";
+import { answers, etagHeader } from "../schemas/responses.ts";
 import { createMember, deleteMember, getMember, listMembers, type Member, updateMember } from "../storage/members.ts";
 import { originOf } from "./applied.ts";
-import { etagOf, preconditionOf } from "./preconditions.ts";
+import { etagOf, isKnown, preconditionOf } from "./preconditions.ts";
 
 const tags = ["members"];
 const params = { type: "object", properties: { member: memberSegment } } as const;
@@ -100,33 +100,40 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
   app.get<OneMember>(
     "/members/:member",
     {
-      config: { access: "manage", strangers: "not-found" },
+      config: { access: "manage", strangers: "not-found", conditions: "read", refuses: ["member-not-found"] },
       schema: {
         tags,
         summary: "Read a member",
         params,
         querystring: querySchema({}),
-        response: answers({ 200: "Member" }),
+        response: answers({ 200: "Member" }, etagHeader),
       },
     },
     async (request, reply) => {
       const caller = callerOf(request);
       const member = await requireVisible(app, caller, request.params.member);
-      reply.header("etag", etagOf(member.version));
-      return shown(app, member, caller);
+      const etag = etagOf(member.version);
+      reply.header("etag", etag);
+      return isKnown(request, etag) ? reply.code(304).send() : shown(app, member, caller);
     },
   );
 
   app.post<{ Querystring: { dryRun: boolean } }>(
     "/members",
     {
-      config: { access: "manage", strangers: "refused", records: "audit", body: schemaOf(newMemberShape) },
+      config: {
+        access: "manage",
+        strangers: "refused",
+        records: "audit",
+        body: schemaOf(newMemberShape),
+        refuses: ["member-exists", "app-not-found"],
+      },
       schema: {
         tags,
         summary: "Add a member",
         description: "An app's owner may give roles in that app alone. Give the member a token by POST /tokens.",
         querystring: querySchema({ dryRun: dryRunParameter }),
-        response: answers({ 200: "Member", 201: "Member" }),
+        response: answers({ 200: "Member", 201: "Member" }, etagHeader),
       },
     },
     async (request, reply) => {
@@ -146,13 +153,20 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
   app.patch<OneMember>(
     "/members/:member",
     {
-      config: { access: "manage", strangers: "refused", records: "audit", body: schemaOf(changeShape) },
+      config: {
+        access: "manage",
+        strangers: "refused",
+        records: "audit",
+        body: schemaOf(changeShape),
+        conditions: "change",
+        refuses: ["member-not-found", "app-not-found"],
+      },
       schema: {
         tags,
         summary: "Change a member's roles, or disable a member",
         params,
         querystring: querySchema({ dryRun: dryRunParameter }),
-        response: answers({ 200: "Member" }),
+        response: answers({ 200: "Member" }, etagHeader),
       },
     },
     async (request, reply) => {
@@ -175,10 +189,10 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
   app.delete<OneMember>(
     "/members/:member",
     {
-      config: { records: "audit" },
+      config: { records: "audit", conditions: "change", refuses: ["member-not-found"] },
       schema: {
         tags,
-        summary: "Delete a member with their tokens (requires the role admin)",
+        summary: "Delete a member with their tokens",
         params,
         querystring: querySchema({ dryRun: dryRunParameter }),
         response: answers({ 200: "Nothing" }),

@@ -17,7 +17,7 @@ import {
   querySchema,
 } from "../schemas/parameters.ts";
 import { policyBodySchema } from "../schemas/policy-schema.ts";
-import { answers } from "../schemas/responses.ts";
+import { answers, etagHeader } from "../schemas/responses.ts";
 import { type App, getApp } from "../storage/apps.ts";
 import { checkDocumentBytes, documentProblems } from "../storage/check-bounds.ts";
 import { deletePolicy, getPolicy, listPolicies, putPolicy, type StoredPolicy } from "../storage/policies.ts";
@@ -55,7 +55,7 @@ export default async function policyRoutes(
   app.get<{ Params: { app: string }; Querystring: { after: string; limit: number } }>(
     "/apps/:app/policies",
     {
-      config: { access: "read" },
+      config: { access: "read", refuses: ["app-not-found"] },
       schema: {
         tags,
         summary: "List an app's policies by name",
@@ -75,7 +75,7 @@ export default async function policyRoutes(
   app.post<{ Params: { app: string } }>(
     "/apps/:app/policies/validate",
     {
-      config: { access: "read", records: "nothing", body: policyBodySchema },
+      config: { access: "read", records: "nothing", body: policyBodySchema, refuses: ["app-not-found"] },
       schema: {
         tags,
         summary: "Check a document without storing it",
@@ -103,13 +103,13 @@ export default async function policyRoutes(
   app.get<OnePolicy>(
     "/apps/:app/policies/:policy",
     {
-      config: { access: "read" },
+      config: { access: "read", conditions: "read", refuses: ["app-not-found", "policy-not-found"] },
       schema: {
         tags,
         summary: "Read a policy",
         params,
         querystring: querySchema({}),
-        response: answers({ 200: "Policy" }),
+        response: answers({ 200: "Policy" }, etagHeader),
       },
     },
     async (request, reply) => {
@@ -123,7 +123,13 @@ export default async function policyRoutes(
   app.put<OnePolicy>(
     "/apps/:app/policies/:policy",
     {
-      config: { access: "write", records: "revision", body: policyBodySchema },
+      config: {
+        access: "write",
+        records: "revision",
+        body: policyBodySchema,
+        conditions: "change",
+        refuses: ["app-not-found", "invalid-policy", "bound-exceeded"],
+      },
       schema: {
         tags,
         summary: "Store a policy and push it",
@@ -131,7 +137,7 @@ export default async function policyRoutes(
           "The policy gets the name in the URL, which may be absent from the document. Putting the same document again changes nothing.",
         params,
         querystring: querySchema(changeParameters),
-        response: answers({ 200: "PolicyChange", 201: "PolicyChange" }),
+        response: answers({ 200: "PolicyChange", 201: "PolicyChange" }, etagHeader),
       },
     },
     async (request, reply) => {
@@ -161,7 +167,12 @@ export default async function policyRoutes(
   app.delete<OnePolicy>(
     "/apps/:app/policies/:policy",
     {
-      config: { access: "write", records: "revision" },
+      config: {
+        access: "write",
+        records: "revision",
+        conditions: "change",
+        refuses: ["app-not-found", "policy-not-found"],
+      },
       schema: {
         tags,
         summary: "Delete a policy, with the bans of its keys",

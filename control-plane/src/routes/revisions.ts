@@ -79,7 +79,7 @@ export default async function revisionRoutes(
   app.get<{ Params: { revision: number } }>(
     "/revisions/:revision",
     {
-      config: { access: "read", strangers: "not-found" },
+      config: { access: "read", strangers: "not-found", refuses: ["revision-not-found"] },
       schema: {
         tags: ["history"],
         summary: "Read a revision with the documents before and after it",
@@ -98,7 +98,7 @@ export default async function revisionRoutes(
   app.get<{ Params: { from: number; to: number }; Querystring: { app?: string; policy?: string } }>(
     "/revisions/:from/diff/:to",
     {
-      config: { access: "read", strangers: "filtered" },
+      config: { access: "read", strangers: "filtered", refuses: ["revision-not-found"] },
       schema: {
         tags: ["history"],
         summary: "Show what changed between two revisions, as JSON Patches and as text",
@@ -123,7 +123,13 @@ export default async function revisionRoutes(
   app.post<{ Params: { revision: number }; Querystring: { wait?: string } }>(
     "/revisions/:revision/rollback",
     {
-      config: { access: "write", strangers: "refused", records: "revision", body: schemaOf(rollbackShape) },
+      config: {
+        access: "write",
+        strangers: "refused",
+        records: "revision",
+        body: schemaOf(rollbackShape),
+        refuses: ["app-not-found", "revision-not-found", "invalid-policy", "bound-exceeded"],
+      },
       schema: {
         tags: ["history"],
         summary: "Bring a policy, or all policies and templates of an app, back to what they were at a revision",

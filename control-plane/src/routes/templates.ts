@@ -17,7 +17,7 @@ import {
   templateSegment,
 } from "../schemas/parameters.ts";
 import { schemaOf } from "../schemas/policy-schema.ts";
-import { answers } from "../schemas/responses.ts";
+import { answers, etagHeader } from "../schemas/responses.ts";
 import type { App } from "../storage/apps.ts";
 import { checkDocumentBytes } from "../storage/check-bounds.ts";
 import {
@@ -47,7 +47,7 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
   app.get<{ Params: { app: string }; Querystring: { after: string; limit: number } }>(
     "/apps/:app/templates",
     {
-      config: { access: "read" },
+      config: { access: "read", refuses: ["app-not-found"] },
       schema: {
         tags,
         summary: "List an app's templates by name",
@@ -67,13 +67,13 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
   app.get<OneTemplate>(
     "/apps/:app/templates/:template",
     {
-      config: { access: "read" },
+      config: { access: "read", conditions: "read", refuses: ["app-not-found", "template-not-found"] },
       schema: {
         tags,
         summary: "Read a template",
         params,
         querystring: querySchema({}),
-        response: answers({ 200: "Template" }),
+        response: answers({ 200: "Template" }, etagHeader),
       },
     },
     async (request, reply) => {
@@ -87,7 +87,13 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
   app.put<OneTemplate>(
     "/apps/:app/templates/:template",
     {
-      config: { access: "write", records: "revision", body: schemaOf(templateShape) },
+      config: {
+        access: "write",
+        records: "revision",
+        body: schemaOf(templateShape),
+        conditions: "change",
+        refuses: ["app-not-found", "invalid-template", "bound-exceeded"],
+      },
       schema: {
         tags,
         summary: "Store a template and push the policies that use it",
@@ -95,7 +101,7 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
           "A template has either onLimit or cost, as in a policy. Every policy that uses it must stay valid.",
         params,
         querystring: querySchema(changeParameters),
-        response: answers({ 200: "Change", 201: "Change" }),
+        response: answers({ 200: "Change", 201: "Change" }, etagHeader),
       },
     },
     async (request, reply) => {
@@ -125,7 +131,12 @@ export default async function templateRoutes(app: FastifyInstance): Promise<void
   app.delete<OneTemplate>(
     "/apps/:app/templates/:template",
     {
-      config: { access: "write", records: "revision" },
+      config: {
+        access: "write",
+        records: "revision",
+        conditions: "change",
+        refuses: ["app-not-found", "template-not-found", "template-in-use"],
+      },
       schema: {
         tags,
         summary: "Delete a template that no policy uses",

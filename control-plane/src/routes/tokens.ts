@@ -89,17 +89,23 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
     },
   );
 
-  app.post<{ Querystring: { wait: string } }>(
+  app.post<{ Querystring: { wait: string; dryRun: boolean } }>(
     "/tokens",
     {
-      config: { access: "member", strangers: "refused", records: "audit", body: schemaOf(bodyShape) },
+      config: {
+        access: "member",
+        strangers: "refused",
+        records: "audit",
+        body: schemaOf(bodyShape),
+        refuses: ["app-not-found", "member-not-found", "bound-exceeded", "too-many-tokens"],
+      },
       schema: {
         tags,
         summary: "Create a token",
         description:
           "Only this answer contains the token: it can never be read again. A caller's token is pushed to the gateways as a hash, and the answer waits for them: `applied` says how many of the connected gateways know it.",
         querystring: querySchema(tokenChangeParameters),
-        response: answers({ 201: "NewToken" }),
+        response: answers({ 200: "NewToken", 201: "NewToken" }),
       },
     },
     async (request, reply) => {
@@ -121,18 +127,18 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
         lastUsedAtMs: undefined,
       };
       const revision = await createToken(app.database, originOf(request), record, app.totalBounds);
-      // The response contains a secret.
-      reply.code(201).header("cache-control", "no-store");
-      const answer = { ...shown(record), token };
+      // The response contains a secret. A dry run has none: its token is not stored.
+      reply.code(request.query.dryRun ? 200 : 201).header("cache-control", "no-store");
+      const answer = { ...shown(record), ...(request.query.dryRun ? { dryRun: true } : { token }) };
       if (revision === undefined) return answer;
       return { ...answer, ...(await announceChange(app, reply, revision, request.query.wait)) };
     },
   );
 
-  app.delete<{ Params: { id: string }; Querystring: { wait: string } }>(
+  app.delete<{ Params: { id: string }; Querystring: { wait: string; dryRun: boolean } }>(
     "/tokens/:id",
     {
-      config: { access: "member", strangers: "not-found", records: "audit" },
+      config: { access: "member", strangers: "not-found", records: "audit", refuses: ["token-not-found"] },
       schema: {
         tags,
         summary: "Delete a token, which is invalid from now on",
@@ -146,7 +152,8 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
     async (request, reply) => {
       const scope = scopeOf(callerOf(request));
       const revision = await deleteTokenById(app.database, originOf(request), scope, request.params.id);
-      return revision === undefined ? {} : announceChange(app, reply, revision, request.query.wait);
+      if (revision === undefined) return request.query.dryRun ? { dryRun: true } : {};
+      return announceChange(app, reply, revision, request.query.wait);
     },
   );
 }

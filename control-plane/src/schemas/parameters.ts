@@ -37,8 +37,7 @@ export const waitParameter = {
   type: "string",
   format: "wait",
   description:
-    "Wait until every connected gateway has applied or refused the revision, but not longer than this. 0s does not wait. " +
-    "At most 100 requests of a token and 1,000 requests in all can wait; one more is answered at once.",
+    "Wait until every connected gateway has applied or refused the revision, but not longer than this. 0s does not wait.",
   "x-expected": 'a duration from 0s to 60s, like "5s"',
   examples: ["5s"],
 } as const;

@@ -10,6 +10,7 @@ import { type JsonSchema, schemaOf, storedPolicySchema } from "./policy-schema.t
 
 const text = { type: "string" };
 const count = { type: "integer", minimum: 0 };
+const redisStates = ["not-configured", "connecting", "ok", "failing"];
 const time = { type: "string", format: "date-time" };
 const problems = {
   type: "array",
@@ -337,12 +338,31 @@ const memberPage = {
   ...object({ members: { type: "array", items: { $ref: "Member#" } }, next: text }, ["next"]),
 };
 
+const readiness = {
+  $id: "Readiness",
+  ...object({
+    status: { type: "string", enum: ["ok"] },
+    storage: {
+      type: "string",
+      enum: ["ok", "full", "unreachable", "unwritable"],
+      description: "ok: changes can be stored.",
+    },
+    redis: { type: "string", enum: redisStates },
+    gateways: { ...count, description: "How many gateways are connected." },
+    alarms: {
+      type: "array",
+      description: "Why gateways do not have what is stored.",
+      items: object({ alarm: { type: "string", enum: alarmNames }, gateways: count }),
+    },
+  }),
+};
+
 const nothing = { $id: "Nothing", ...object({}) };
 
 const redisOfControlPlane = {
   ...object(
     {
-      state: { type: "string", enum: ["not-configured", "connecting", "ok", "failing"] },
+      state: { type: "string", enum: redisStates },
       since: time,
       error: text,
     },
@@ -461,12 +481,12 @@ const newToken = {
   ...object(
     {
       ...tokenFields,
-      token: { ...text, description: "The token itself, which is shown only here." },
+      token: { ...text, description: "The token itself, which is shown only here. Absent in a dry run." },
       revision: count,
       applied,
       ...dryRun,
     },
-    [...optionalTokenFields, "revision", "applied", ...ofDryRun],
+    [...optionalTokenFields, "token", "revision", "applied", ...ofDryRun],
   ),
 };
 
@@ -543,6 +563,7 @@ export const sharedSchemas = [
   member,
   memberPage,
   session,
+  readiness,
   nothing,
   fleet,
   counter,
@@ -563,6 +584,7 @@ export type SharedSchema =
   | "Change"
   | "PolicyChange"
   | "App"
+  | "AppChange"
   | "Validity"
   | "PolicyPage"
   | "AppPage"
@@ -576,6 +598,7 @@ export type SharedSchema =
   | "Member"
   | "MemberPage"
   | "Session"
+  | "Readiness"
   | "Nothing"
   | "Fleet"
   | "Counter"
@@ -589,28 +612,36 @@ export type SharedSchema =
   | "Template"
   | "TemplatePage";
 
-/** Describes the responses by status; other statuses are problem documents. */
-export function answers(responses: Readonly<Record<number, SharedSchema | string>>): JsonSchema {
-  const described: Record<string, JsonSchema> = {
-    "4xx": problemAnswer("The request cannot be served; `code` says why."),
-    "5xx": problemAnswer("The control plane failed."),
-  };
-  for (const [status, schema] of Object.entries(responses)) {
-    described[status] = { description: schema, $ref: `${schema}#` };
-  }
-  return described;
+/** A schema of this file by its name, or one that a single route has. */
+type Described = SharedSchema | JsonSchema;
+
+/**
+ * Describes what a route answers when it carries a request out, by status. openapi.json adds the refusals.
+ * @param headers of all these answers, by their names
+ */
+export function answers(responses: Readonly<Record<number, Described>>, headers?: JsonSchema): JsonSchema {
+  return Object.fromEntries(
+    Object.entries(responses).map(([status, described]) => {
+      if (typeof described !== "string" && (described["type"] === "null" || described["content"] !== undefined)) {
+        return [status, described];
+      }
+      const schema = typeof described === "string" ? { $ref: `${described}#` } : described;
+      const description = typeof described === "string" ? described : (described["description"] ?? "The answer.");
+      const content = { "application/json": { schema } };
+      return [status, { description, ...(headers === undefined ? {} : { headers }), content }];
+    }),
+  );
 }
 
 /** The responses of a route that answers 200 with a stream of server-sent events. */
 export function answersWithEvents(description: string): JsonSchema {
-  return { 200: { description, content: { "text/event-stream": { schema: text } } }, ...answers({}) };
+  return answers({ 200: { description, content: { "text/event-stream": { schema: text } } } });
 }
 
-function problemAnswer(description: string): JsonSchema {
-  return { description, content: { "application/problem+json": { schema: { $ref: "Problem#" } } } };
-}
+/** The header of answers about something with versions. */
+export const etagHeader: JsonSchema = { etag: { type: "string", description: "The version, for If-Match." } };
 
-function object(properties: Record<string, JsonSchema>, optional: readonly string[] = []): JsonSchema {
+export function object(properties: Record<string, JsonSchema>, optional: readonly string[] = []): JsonSchema {
   const required = Object.keys(properties).filter((name) => !optional.includes(name));
   return { type: "object", additionalProperties: false, required, properties };
 }

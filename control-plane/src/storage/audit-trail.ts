@@ -73,21 +73,18 @@ export async function listAudit(
     .orderBy("at", "desc")
     .orderBy("id", "desc")
     .limit(limit);
-  const entries: AuditEntry[] = [
-    ...(await revisions.execute()).map((row) => ({
-      ...common(row),
-      id: idOf({ atMs: Number(row.at), id: `r${String(row.number).padStart(revisionDigits, "0")}` }),
-      policy: row.policy ?? undefined,
-      revision: Number(row.number),
-    })),
-    ...(await traces.execute()).map((row) => ({
-      ...common(row),
-      id: idOf({ atMs: Number(row.at), id: `a${row.id}` }),
-      policy: undefined,
-      revision: undefined,
-    })),
+  const found = [
+    ...(await revisions.execute()).map((row) => {
+      const id = idOf({ atMs: Number(row.at), id: `r${String(row.number).padStart(revisionDigits, "0")}` });
+      return { row, id, policy: row.policy ?? undefined, revision: Number(row.number) };
+    }),
+    ...(await traces.execute()).map((row) => {
+      return { row, id: idOf({ atMs: Number(row.at), id: `a${row.id}` }), policy: undefined, revision: undefined };
+    }),
   ];
-  return entries.sort((a, b) => (a.id < b.id ? 1 : -1)).slice(0, limit);
+  const newest = found.sort((a, b) => (a.id < b.id ? 1 : -1)).slice(0, limit);
+  // Only the documents of the page are parsed.
+  return newest.map(({ row, ...entry }) => ({ ...common(row), ...entry }));
 }
 
 /** Returns whether a text is the id of an entry. */
@@ -115,7 +112,8 @@ function earlier<Table extends Sortable>(table: Table, { atMs, id }: Position) {
         : kind === "r"
           ? sql<SqlBool>`1 = 1`
           : row("id", "<", id.slice(1));
-    return row.or([row("at", "<", atMs), row.and([row("at", "=", atMs), within])]);
+    // Said twice, so that an index leads to the page's beginning.
+    return row.and([row("at", "<=", atMs), row.or([row("at", "<", atMs), row.and([row("at", "=", atMs), within])])]);
   };
 }
 

@@ -59,15 +59,44 @@ export async function listMembers(
   if (scope?.apps.length === 0) return [];
   let query = database.selectFrom("members").selectAll().where("name", ">", after);
   if (scope !== undefined) {
-    const { apps, groups } = scope;
-    const named = database.selectFrom("member_roles").select("member").where("app", "in", apps);
-    const grouped = database.selectFrom("member_groups").select("member").where("group_name", "in", groups);
-    query = query.where((row) =>
-      row.or([row("name", "in", named), ...(groups.length === 0 ? [] : [row("name", "in", grouped)])]),
-    );
+    // The page's names come first: otherwise all members of the apps would be read for each page.
+    const names = await namesIn(database, scope, after, limit);
+    if (names.length === 0) return [];
+    query = query.where("name", "in", names);
   }
   const rows = await query.orderBy("name").limit(limit).execute();
   return membersFrom(database, rows);
+}
+
+/** Returns the first names of those who have a role in the apps, by themselves or by a group. */
+async function namesIn(
+  database: Database,
+  { apps, groups }: MemberScope,
+  after: string,
+  limit: number,
+): Promise<string[]> {
+  const byRole = await database
+    .selectFrom("member_roles")
+    .select("member")
+    .distinct()
+    .where("app", "in", apps)
+    .where("member", ">", after)
+    .orderBy("member")
+    .limit(limit)
+    .execute();
+  const byGroup =
+    groups.length === 0
+      ? []
+      : await database
+          .selectFrom("member_groups")
+          .select("member")
+          .distinct()
+          .where("group_name", "in", groups)
+          .where("member", ">", after)
+          .orderBy("member")
+          .limit(limit)
+          .execute();
+  return [...new Set([...byRole, ...byGroup].map(({ member }) => member))].sort().slice(0, limit);
 }
 
 /** @throws ApiError member-not-found */
@@ -247,6 +276,8 @@ async function membersFrom(database: Database | Transaction<Tables>, rows: reado
     .where("member", "in", names)
     .orderBy("group_name")
     .execute();
+  const rolesOf = new Map<string, [string, MemberRole][]>(rows.map(({ name }) => [name, []]));
+  for (const { member, app, role } of roles) rolesOf.get(member)?.push([app, role as MemberRole]);
   return rows.map((row) => ({
     name: row.name,
     isAdmin: Number(row.is_admin) === 1,
@@ -254,9 +285,7 @@ async function membersFrom(database: Database | Transaction<Tables>, rows: reado
     createdAtMs: Number(row.created_at),
     createdBy: row.created_by,
     version: Number(row.version),
-    roles: Object.fromEntries(
-      roles.filter(({ member }) => member === row.name).map(({ app, role }) => [app, role as MemberRole]),
-    ),
+    roles: Object.fromEntries(rolesOf.get(row.name) ?? []),
     hasIdentity: row.subject !== null,
     groups: groups.filter(({ member }) => member === row.name).map(({ group_name }) => group_name),
   }));

@@ -87,14 +87,25 @@ describe("errors", () => {
     expect([status, body.errors[0].path, body.errors[0].expected]).toEqual([400, "limit", "an integer from 1 to 1000"]);
   });
 
-  it("answers bytes that are not HTTP with a problem too", async () => {
-    const { url } = shared();
-    const socket = connect(Number(new URL(url).port), "127.0.0.1");
-    socket.write("this is not HTTP\r\n\r\n");
+  it("answers a handshake that is none with a problem", async () => {
+    const head = ["GET /api/v1/push HTTP/1.1", "Host: x", "Connection: upgrade", "Upgrade: websocket"];
+    const answer = await sendBytes([...head, `Authorization: Bearer ${gatewayToken}`, "", ""].join("\r\n"));
+    expect(answer).toMatch(/^HTTP\/1.1 400 Bad Request\r\nContent-Type: application\/problem\+json/);
+    expect(answer).toContain("no handshake of a WebSocket: Missing or invalid Sec-WebSocket-Key header.");
+  });
+
+  async function sendBytes(text: string): Promise<string> {
+    const socket = connect(Number(new URL(shared().url).port), "127.0.0.1");
+    socket.write(text);
     let answer = "";
     socket.on("data", (data) => (answer += data.toString()));
     await once(socket, "end");
     socket.destroy();
+    return answer;
+  }
+
+  it("answers bytes that are not HTTP with a problem too", async () => {
+    const answer = await sendBytes("this is not HTTP\r\n\r\n");
     expect(answer).toMatch(/^HTTP\/1.1 400 Bad Request\r\nContent-Type: application\/problem\+json/);
     expect(answer).toContain('"code":"bad-request"');
   });

@@ -11,6 +11,7 @@ import {
   type RouteRow,
 } from "../../../control-plane/src/plugins/route-table.ts";
 import { type AuditEntry, listAudit } from "../../../control-plane/src/storage/audit-trail.ts";
+import { operationsOf } from "../../fixtures/clients/described-answers.ts";
 import {
   type Answer,
   adminToken,
@@ -226,6 +227,18 @@ async function expectRefusal(row: RouteRow, asker: Asker, asked: Asked, status: 
   expect(answer.entries).toEqual([]);
 }
 
+function takesDryRun({ method, url }: RouteRow): boolean {
+  const path = url.replaceAll(/:(\w+)/g, "{$1}");
+  const operation = operationsOf(control().app.swagger()).find((one) => one.method === method && one.path === path);
+  return operation?.parameters.some(({ name }) => name === "dryRun") === true;
+}
+
+/** A dry run is answered as if it had been carried out, and leaves nothing. */
+async function expectRehearsal({ method }: RouteRow, asked: Asked): Promise<void> {
+  const { status, entries } = await ask(method, "admin", { ...asked, path: `${asked.path}?dryRun=true` });
+  expect([status, entries]).toEqual([200, []]);
+}
+
 /** Whether an answer says anything of the app shop, or of people other than the asker. */
 function tellsOfShop(body: unknown, asker: Asker): boolean {
   const others = askers.filter((one) => one.startsWith("member") && one !== asker).map(memberOf);
@@ -260,6 +273,7 @@ describe("every route", () => {
         if (cell === "own") expect(tellsOfShop(answer.body, asker)).toBe(false);
         if (hasOwn) await expectRefusal(row, asker, await request("shop"), forStrangers[row.strangers]);
       }
+      if (takesDryRun(row)) await expectRehearsal(row, await request("shop"));
       // Of a route that is not public, somebody is let in, and somebody is not.
       expect(cells.yes).toBeGreaterThan(0);
       if (row.access !== "public") expect(cells[401]).toBe(3);

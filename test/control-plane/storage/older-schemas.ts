@@ -4,7 +4,13 @@ const undoSessions = `
   drop table sessions; drop table member_groups;
 `;
 
+const undoListIndexes = `
+  drop index bans_list; drop index tokens_list; drop index member_roles_list;
+  drop index audit_list; drop index revisions_list; drop index revisions_action;
+`;
+
 const undoPeople = `
+  ${undoListIndexes}
   drop table traffic_minutes; drop table relayed_activity;
   ${undoSessions}
   drop table counter_orders; drop table control_planes; drop table live_gateways;

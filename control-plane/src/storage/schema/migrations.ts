@@ -18,6 +18,7 @@ const migrations: Record<string, Migration> = {
   "0008-counter-orders": { up: addCounterOrders },
   "0009-sessions": { up: addSessions },
   "0010-activity": { up: addActivity },
+  "0011-lists": { up: addListIndexes },
 };
 
 /** A later version of Sluice has migrated the database. Nothing was changed. */
@@ -304,4 +305,15 @@ async function addCounterOrders(database: Kysely<Tables>): Promise<void> {
   );
   await schema.createIndex("counter_orders", "counter_orders_target", ["target"]);
   await schema.addColumn("control_planes", "asked", "bigint", (column) => column.notNull().defaultTo(0));
+}
+
+/** Each list of an app is read in its own order, from where the page begins, and without the rows of other apps. */
+async function addListIndexes(database: Kysely<Tables>): Promise<void> {
+  const schema = new Schema(database);
+  await schema.createIndex("bans", "bans_list", ["app", "id"]);
+  await schema.createIndex("tokens", "tokens_list", ["app", "id"]);
+  await schema.createIndex("member_roles", "member_roles_list", ["app", "member"]);
+  await schema.createIndex("audit", "audit_list", ["app", "at", "id"]);
+  await schema.createIndex("revisions", "revisions_list", ["app", "at", "number"]);
+  await schema.createIndex("revisions", "revisions_action", ["app", "action", "number"]);
 }
