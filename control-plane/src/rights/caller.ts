@@ -3,7 +3,7 @@
 import type { AppRole } from "./roles.ts";
 
 export interface Caller {
-  /** The id of the token or the session. Unlike names, ids are unique. */
+  /** The id of the token; for those who signed in by OpenID Connect, one for all sessions of the member. Unlike names, ids are unique. */
   readonly id: string;
   /** How the history names the caller. */
   readonly who: string;
