@@ -55,6 +55,7 @@ describe.each([["SQLite", undefined] as const, ...serverKinds])("on %s", (kind, 
         statuses.set(answer.status, (statuses.get(answer.status) ?? 0) + 1);
         if (answer.status === 503) {
           // The machine is too busy for the time-outs. Hardly ever, this says that the change may be stored.
+          sayInStorm(`${kind}: ${answer.body.code}: ${answer.body.detail}`);
           expect(["database-busy", "database-unreachable"]).toContain(answer.body.code);
           if (/was stored whole, or nothing was/.test(answer.body.detail)) uncertain += 1;
         }

@@ -109,17 +109,16 @@ describe.each(serverKinds)("on %s", (_, startServer) => {
     onFinished(() => own.remove());
     const SLUICE_DATABASE_URL = await own.createDatabase();
     await own.stop();
-    const starting = ServedProcess.start({ SLUICE_DATABASE_URL });
-    await new Promise((resolve) => setTimeout(resolve, 4_000));
+    const starting = await ServedProcess.start({ SLUICE_DATABASE_URL }, /^sluice: waiting for the database/m);
+    expect(starting.url).toBe("");
     await own.start();
-    const { output, url } = await starting;
-    expect(output).toContain("sluice: waiting for the database");
-    expect((await send(url, "GET", "/apps", { token: adminToken })).status).toBe(200);
+    await vi.waitFor(() => expect(starting.url).not.toBe(""), 20_000);
+    expect((await send(starting.url, "GET", "/apps", { token: adminToken })).status).toBe(200);
   });
 
   it("a user or a database that the server does not know ends the start with the reason, without the password", async () => {
     const url = await server.createDatabase();
-    const unknown = url.replace(/sluice_\d+$/, "no_such").replace("@", ":secret-password@");
+    const unknown = url.replace(/sluice_\w+$/, "no_such").replace("@", ":secret-password@");
     const failed = ServedProcess.start({ SLUICE_DATABASE_URL: unknown, SLUICE_DATA_DIR: await temporaryDir() });
     await expect(failed).rejects.toThrow(/SLUICE_DATABASE_URL: expected a user and a database that the server knows/);
     await expect(failed).rejects.not.toThrow(/secret-password/);
