@@ -3,12 +3,16 @@
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { adminToken, perSecond, send, temporaryDir } from "../../fixtures/servers/control-plane-under-test.ts";
-import { MariadbServer } from "../../fixtures/servers/mariadb-server.ts";
-import { PostgresServer } from "../../fixtures/servers/postgres-server.ts";
+import type { DatabaseServer } from "../../fixtures/servers/database-server.ts";
+import { sayInStorm } from "../../storm/say.ts";
+import { serverKinds } from "./database-servers.ts";
 import { ServedProcess } from "./served-process.ts";
 
-const writes = Number(process.env["SLUICE_CRASH_WRITES"] ?? 300);
-const kills = 6;
+/** `npm run storm` makes more of both. */
+const writes = Number(process.env["SLUICE_CRASH_WRITES"] ?? 200);
+const kills = Number(process.env["SLUICE_CRASH_KILLS"] ?? 3);
+/** Some writes must remain for the time after the last kill. */
+const longestLifeMs = 450;
 const names = ["a", "b", "c"];
 
 interface Written {
@@ -23,6 +27,11 @@ class Writer {
   readonly policies = new Map<string, Written>(names.map((name) => [name, { acknowledged: 0, sent: 0 }]));
   unanswered = 0;
   #count = 0;
+  #acknowledged = 0;
+
+  get account(): string {
+    return `${this.#acknowledged} answered with success, ${this.unanswered} not, nothing lost`;
+  }
 
   get isDone(): boolean {
     return this.#count >= writes;
@@ -44,6 +53,7 @@ class Writer {
       }
       expect(status).toBeLessThan(300);
       written.acknowledged = quota;
+      this.#acknowledged += 1;
       return true;
     } catch (error) {
       if ((error as Error).name === "AssertionError") throw error;
@@ -76,11 +86,10 @@ async function verify(url: string, { policies }: Writer): Promise<void> {
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-describe.each(["SQLite", "MariaDB", "PostgreSQL"] as const)("with %s", (kind) => {
-  let server: MariadbServer | PostgresServer | undefined;
+describe.each([["SQLite", undefined] as const, ...serverKinds])("with %s", (kind, startServer) => {
+  let server: DatabaseServer | undefined;
   beforeAll(async () => {
-    if (kind === "MariaDB") server = await MariadbServer.start();
-    if (kind === "PostgreSQL") server = await PostgresServer.start();
+    server = await startServer?.();
   });
   afterAll(() => server?.remove());
 
@@ -95,12 +104,13 @@ describe.each(["SQLite", "MariaDB", "PostgreSQL"] as const)("with %s", (kind) =>
     const where = await place();
     const writer = new Writer();
     let running = await ServedProcess.start(where);
-    for (let killed = 0; !writer.isDone; ) {
+    let killed = 0;
+    while (!writer.isDone) {
       const worker = (async () => {
         while (!writer.isDone && (await writer.write(running.url)));
       })();
       if (killed < kills) {
-        await Promise.race([worker, pause(50 + Math.random() * 400)]);
+        await Promise.race([worker, pause(50 + Math.random() * (longestLifeMs - 50))]);
         await running.stop("SIGKILL");
         await worker;
         killed += 1;
@@ -110,7 +120,8 @@ describe.each(["SQLite", "MariaDB", "PostgreSQL"] as const)("with %s", (kind) =>
       }
     }
     await verify(running.url, writer);
-  }, 300_000);
+    sayInStorm(`${kind}: ${writes} writes, ${killed} kills of the control plane: ${writer.account}`);
+  }, 900_000);
 
   it.skipIf(kind === "SQLite")(
     `a database server that is killed ${kills} times during ${writes} writes loses nothing, and the control plane goes on`,
@@ -119,8 +130,9 @@ describe.each(["SQLite", "MariaDB", "PostgreSQL"] as const)("with %s", (kind) =>
       const writer = new Writer();
       const running = await ServedProcess.start(where);
       let stopped = false;
+      let killed = 0;
       const killer = (async () => {
-        for (let killed = 0; killed < kills && !stopped; killed++) {
+        for (; killed < kills && !stopped; killed++) {
           await pause(100 + Math.random() * 600);
           await server?.stop("SIGKILL");
           await server?.start();
@@ -134,7 +146,8 @@ describe.each(["SQLite", "MariaDB", "PostgreSQL"] as const)("with %s", (kind) =>
       for (const name of names) if (writer.policies.get(name)?.acknowledged === 0) await writer.write(running.url);
       await verify(running.url, writer);
       expect(writer.unanswered).toBeGreaterThan(0);
+      sayInStorm(`${kind}: ${writes} writes, ${killed} kills of the database server: ${writer.account}`);
     },
-    300_000,
+    900_000,
   );
 });

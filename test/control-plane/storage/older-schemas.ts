@@ -34,11 +34,3 @@ export const beforeRealms = `
   alter table apps drop column realm;
   delete from kysely_migration where name >= '0003';
 `;
-
-export const firstSchema = `
-  ${beforeRealms}
-  drop table bans; drop table templates;
-  drop index tokens_id; alter table tokens drop column id;
-  alter table revisions drop column subject;
-  delete from kysely_migration where name >= '0002';
-`;

@@ -7,17 +7,22 @@ import { onFinished } from "../../fixtures/side-by-side.ts";
 
 const main = fileURLToPath(new URL("../../../control-plane/src/main.ts", import.meta.url));
 
+const serves = /^sluice: control plane on (\S+)$/m;
+
 export class ServedProcess {
-  readonly url: string;
   readonly #program: Program;
 
-  private constructor(program: Program, url: string) {
+  private constructor(program: Program) {
     this.#program = program;
-    this.url = url;
   }
 
-  /** Starts one that ends with the test at the latest. @throws with its output if it does not come up */
-  static async start(env: Record<string, string>): Promise<ServedProcess> {
+  /**
+   * Starts one that ends with the test at the latest.
+   *
+   * @param until what it has printed then
+   * @throws with its output if it does not come up
+   */
+  static async start(env: Record<string, string>, until = serves): Promise<ServedProcess> {
     const program = await Program.start({
       command: process.execPath,
       args: [main],
@@ -28,11 +33,15 @@ export class ServedProcess {
         SLUICE_DATA_DIR: await temporaryDir(),
         ...env,
       },
-      readyWhen: /^sluice: control plane on (\S+)$/m,
+      readyWhen: until,
     });
     onFinished(() => program.stop("SIGKILL"));
-    const [, url = ""] = /^sluice: control plane on (\S+)$/m.exec(program.output) ?? [];
-    return new ServedProcess(program, url);
+    return new ServedProcess(program);
+  }
+
+  /** Empty until it serves. */
+  get url(): string {
+    return serves.exec(this.output)?.[1] ?? "";
   }
 
   /** All that it has printed. */

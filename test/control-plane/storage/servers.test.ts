@@ -10,24 +10,16 @@ import {
   startControlPlane,
   temporaryDir,
 } from "../../fixtures/servers/control-plane-under-test.ts";
+import type { DatabaseServer } from "../../fixtures/servers/database-server.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
-import { MariadbServer } from "../../fixtures/servers/mariadb-server.ts";
-import { PostgresServer } from "../../fixtures/servers/postgres-server.ts";
 import { onFinished } from "../../fixtures/side-by-side.ts";
+import { serverKinds } from "./database-servers.ts";
 import { ServedProcess } from "./served-process.ts";
 
-const kinds = [
-  ["MariaDB", () => MariadbServer.start()],
-  ["PostgreSQL", () => PostgresServer.start()],
-] as const;
-
-/** As many as an issue asks for take a minute; every run of the tests makes some of them. */
-const racingWrites = Number(process.env["SLUICE_RACING_WRITES"] ?? 1_000);
-
-describe.each(kinds)("on %s", (_, startServer) => {
-  let server: MariadbServer | PostgresServer;
+describe.each(serverKinds)("on %s", (_, startServer) => {
+  let server: DatabaseServer;
   beforeAll(async () => {
-    server = await startServer();
+    server = await startServer({ hasty: true });
   });
   afterAll(() => server.remove());
 
@@ -88,47 +80,6 @@ describe.each(kinds)("on %s", (_, startServer) => {
     expect((await other.call("GET", "/apps/default/policies", { token })).status).toBe(401);
   });
 
-  it(`no update is lost in ${racingWrites} racing writes, and revisions have no gaps`, async () => {
-    const planes = await two();
-    const names = ["a", "b", "c", "d"];
-    for (const name of names) await planes[0].call("PUT", `/apps/default/policies/${name}`, { body: onePerSecond });
-    const accepted = new Map<string, number>(names.map((name) => [name, 0]));
-    const statuses = new Map<number, number>();
-    let started = 0;
-    // Each reads a policy, and puts it back with a quota of one more, under the condition that nobody has changed it.
-    const worker = async (plane: Running, seed: number) => {
-      for (let turn = seed; started < racingWrites; turn++) {
-        started += 1;
-        const name = names[turn % names.length] as string;
-        const path = `/apps/default/policies/${name}`;
-        const { body, headers } = await plane.call("GET", path);
-        const [limit] = body.limits;
-        const next = { ...onePerSecond, limits: [{ ...limit, quota: limit.quota + 1 }] };
-        const answer = await plane.call("PUT", path, {
-          body: next,
-          headers: { "if-match": headers.get("etag") ?? "" },
-        });
-        statuses.set(answer.status, (statuses.get(answer.status) ?? 0) + 1);
-        if (answer.status === 200) accepted.set(name, (accepted.get(name) ?? 0) + 1);
-      }
-    };
-    await Promise.all(Array.from({ length: 16 }, (_, i) => worker(planes[i % 2] as Running, i >> 1)));
-    expect([...statuses.keys()].sort()).toEqual([200, 412]);
-    for (const name of names) {
-      const { body } = await planes[1].call("GET", `/apps/default/policies/${name}`);
-      expect(body.limits[0].quota).toBe(1 + (accepted.get(name) ?? 0));
-    }
-    const total = names.length + (statuses.get(200) ?? 0);
-    const numbers: number[] = [];
-    for (let before = ""; ; ) {
-      const { body } = await planes[0].call("GET", `/revisions?limit=500${before}`);
-      numbers.push(...body.revisions.map(({ n }: { n: number }) => n));
-      if (body.next === undefined) break;
-      before = `&before=${body.next}`;
-    }
-    expect(numbers).toEqual(Array.from({ length: total }, (_, i) => total - i));
-  }, 300_000);
-
   it("a database that goes away and comes back: the API says so, gateways keep their policies, and work goes on", async () => {
     const own = await startServer();
     onFinished(() => own.remove());
@@ -158,17 +109,16 @@ describe.each(kinds)("on %s", (_, startServer) => {
     onFinished(() => own.remove());
     const SLUICE_DATABASE_URL = await own.createDatabase();
     await own.stop();
-    const starting = ServedProcess.start({ SLUICE_DATABASE_URL });
-    await new Promise((resolve) => setTimeout(resolve, 4_000));
+    const starting = await ServedProcess.start({ SLUICE_DATABASE_URL }, /^sluice: waiting for the database/m);
+    expect(starting.url).toBe("");
     await own.start();
-    const { output, url } = await starting;
-    expect(output).toContain("sluice: waiting for the database");
-    expect((await send(url, "GET", "/apps", { token: adminToken })).status).toBe(200);
+    await vi.waitFor(() => expect(starting.url).not.toBe(""), 20_000);
+    expect((await send(starting.url, "GET", "/apps", { token: adminToken })).status).toBe(200);
   });
 
   it("a user or a database that the server does not know ends the start with the reason, without the password", async () => {
     const url = await server.createDatabase();
-    const unknown = url.replace(/sluice_\d+$/, "no_such").replace("@", ":secret-password@");
+    const unknown = url.replace(/sluice_\w+$/, "no_such").replace("@", ":secret-password@");
     const failed = ServedProcess.start({ SLUICE_DATABASE_URL: unknown, SLUICE_DATA_DIR: await temporaryDir() });
     await expect(failed).rejects.toThrow(/SLUICE_DATABASE_URL: expected a user and a database that the server knows/);
     await expect(failed).rejects.not.toThrow(/secret-password/);

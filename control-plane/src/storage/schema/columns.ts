@@ -77,8 +77,10 @@ export class Schema {
   }
 
   async #hasColumn(table: string, name: string): Promise<boolean> {
-    const tables = await this.#database.introspection.getTables();
-    return tables.some((known) => known.name === table && known.columns.some((column) => column.name === name));
+    const { rows } = await sql`
+      select 1 from information_schema.columns
+      where table_schema = database() and table_name = ${table} and column_name = ${name}`.execute(this.#database);
+    return rows.length > 0;
   }
 
   async #hasIndex(table: string, name: string): Promise<boolean> {

@@ -34,12 +34,15 @@ export class NewerSchema extends Error {
   }
 }
 
+/** The names of all schemas that were ever released, in order: each is named after the step that leads to it. */
+export const schemas: readonly string[] = Object.keys(migrations);
+
 /**
- * Brings the database to the newest schema. If it has that already, nothing is written: a full disk must not prevent the
+ * Brings the database to the newest schema, or only to an earlier one, as a former version did. If it has that already, nothing is written: a full disk must not prevent the
  * control plane from reading what is stored.
  * @throws NewerSchema; or what the failing step threw: all steps are rolled back then, but on MySQL
  */
-export async function migrate(database: Kysely<Tables>): Promise<void> {
+export async function migrate(database: Kysely<Tables>, schema?: string): Promise<void> {
   const migrator = new Migrator({
     db: database,
     provider: { getMigrations: async () => migrations },
@@ -48,7 +51,7 @@ export async function migrate(database: Kysely<Tables>): Promise<void> {
     allowUnorderedMigrations: true,
   });
   if (await isNewest(database, migrator)) return;
-  const { error } = await migrator.migrateToLatest();
+  const { error } = await (schema === undefined ? migrator.migrateToLatest() : migrator.migrateTo(schema));
   if (error === undefined) return;
   // Another control plane may have been a later version, and quicker.
   await isNewest(database, migrator);
