@@ -7,17 +7,22 @@ import { defaultYamlDeadlineMs } from "./bodies/yaml-thread.ts";
 import type { TotalBounds } from "./bounds/bounds.ts";
 import type { Configuration } from "./configuration.ts";
 import { defaultHttpTimes, type HttpTimes, serverOptions } from "./http-server.ts";
+import { logOptions } from "./log/log-options.ts";
 import apiDescription from "./plugins/api-description.ts";
 import authentication from "./plugins/authentication.ts";
+import clientAddress from "./plugins/client-address.ts";
 import databasePlugin from "./plugins/database.ts";
 import documentBodies from "./plugins/document-bodies.ts";
-import errorResponses, { answerClientError, answerError } from "./plugins/error-responses.ts";
+import errorResponses, { answerClientError, answerWithoutRoute } from "./plugins/error-responses.ts";
 import lastResponses from "./plugins/last-responses.ts";
 import { watchMethods } from "./plugins/method-not-allowed.ts";
 import metrics from "./plugins/metrics.ts";
 import push from "./plugins/push.ts";
 import redis from "./plugins/redis.ts";
+import requestLimits from "./plugins/request-limits.ts";
+import requestLog, { requestLogOptions } from "./plugins/request-log.ts";
 import retention from "./plugins/retention.ts";
+import securityHeaders from "./plugins/security-headers.ts";
 import tokenUses from "./plugins/token-uses.ts";
 import unreadBodies from "./plugins/unread-bodies.ts";
 import websockets from "./plugins/websockets.ts";
@@ -38,6 +43,7 @@ import tokenRoutes from "./routes/tokens.ts";
 import { parseWait } from "./schemas/parameters.ts";
 import { compileOnce } from "./schemas/validators.ts";
 import { listLegacyApps } from "./storage/apps.ts";
+import { recentHashes } from "./storage/callers.ts";
 import { openDatabase } from "./storage/database.ts";
 import { DatabaseBusy, DatabaseUnreachable, DatabaseUnwritable } from "./storage/engines/database-errors.ts";
 import type { StorageHealth } from "./storage/engines/storage-health.ts";
@@ -55,6 +61,8 @@ declare module "fastify" {
 /** Tests use these to replace the clock, the time limits and the log. */
 export interface Surroundings {
   readonly now?: () => number;
+  /** Returns milliseconds of a clock that never steps back, for limits of requests. */
+  readonly uptimeMs?: () => number;
   readonly pushTimes?: PushTimes;
   readonly httpTimes?: HttpTimes;
   /** The longest time that reading one YAML body may take. */
@@ -69,10 +77,8 @@ export interface ControlPlane {
   readonly firstAdminToken: string | undefined;
 }
 
-/** No code logs these fields on purpose. The log redacts them, so that none gets there by accident. */
-const secretPaths = ["authorization", "token"].flatMap((name) => [name, `*.${name}`, `*.*.${name}`]);
-
 const tokenRetryMs = 1_000;
+const mostRemembered = 10_000;
 
 /** @throws when the database cannot be opened or migrated, or a token cannot be used */
 export async function buildControlPlane(
@@ -86,7 +92,9 @@ export async function buildControlPlane(
   try {
     const app = await buildApp(configuration, surroundings, database, health, now);
     // This comes last: a token that is made before another step fails would never be shown.
-    return { app, firstAdminToken: await tokensOrLater(app, () => ensureFirstTokens(database, configuration, now())) };
+    const firstAdminToken = await tokensOrLater(app, () => ensureFirstTokens(database, configuration, now()));
+    await rememberTokens(app);
+    return { app, firstAdminToken };
   } catch (error) {
     await database.destroy();
     throw error;
@@ -125,6 +133,19 @@ async function tokensOrLater(
   return undefined;
 }
 
+/** Those who have used this control plane before a restart are not taken for strangers after it. */
+async function rememberTokens(app: FastifyInstance): Promise<void> {
+  try {
+    app.requestLimits.remember(await recentHashes(app.database, mostRemembered));
+  } catch (error) {
+    if (!isPassing(error)) throw error;
+    app.log.warn(
+      { err: error },
+      "cannot read which tokens were used last: a flood of wrong tokens may delay right ones",
+    );
+  }
+}
+
 function isPassing(error: unknown): boolean {
   return error instanceof DatabaseUnwritable || error instanceof DatabaseUnreachable || error instanceof DatabaseBusy;
 }
@@ -138,12 +159,14 @@ async function buildApp(
 ): Promise<FastifyInstance> {
   const app = Fastify({
     ...serverOptions(surroundings.httpTimes ?? defaultHttpTimes),
+    ...requestLogOptions(),
     bodyLimit: maxBodyBytes,
+    trustProxy: configuration.trustedProxies.length > 0 && [...configuration.trustedProxies],
     // The router does not refuse a name that is too long: the route itself does, with its own error.
     routerOptions: { maxParamLength: 1024 },
     // Requests that arrive during a stop are still served: nothing is torn down before the last one.
     return503OnClosing: false,
-    frameworkErrors: (error, request, reply) => void answerError(error, request, reply),
+    frameworkErrors: answerWithoutRoute,
     clientErrorHandler: answerClientError,
     ajv: {
       onCreate: compileOnce,
@@ -165,7 +188,7 @@ async function buildApp(
     logger: {
       level: configuration.logLevel,
       stream: surroundings.logTo ?? process.stderr,
-      redact: { paths: secretPaths, censor: "[redacted]" },
+      ...logOptions,
     },
   });
   // Responses are serialised as they are: a serialiser made from the response schemas would drop fields that the schemas
@@ -175,6 +198,15 @@ async function buildApp(
   app.decorate("totalBounds", configuration.totalBounds);
 
   const methods = watchMethods();
+  await app.register(clientAddress);
+  await app.register(securityHeaders);
+  await app.register(requestLog);
+  await app.register(metrics);
+  // Before everything that may refuse a request: refusals count too.
+  await app.register(requestLimits, {
+    allowances: configuration.requestAllowances,
+    uptimeMs: surroundings.uptimeMs ?? (() => performance.now()),
+  });
   await app.register(errorResponses);
   await app.register(lastResponses);
   await app.register(unreadBodies);
@@ -186,7 +218,6 @@ async function buildApp(
   await app.register(documentBodies, { yamlDeadlineMs: surroundings.yamlDeadlineMs ?? defaultYamlDeadlineMs });
   await app.register(apiDescription);
   await app.register(methods.watch);
-  await app.register(metrics);
   await app.register(push, {
     now,
     times: surroundings.pushTimes ?? defaultPushTimes,

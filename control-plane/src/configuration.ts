@@ -2,7 +2,9 @@
 // with a guess instead of the operator's value, the mistake would be found too late.
 
 import { resolve } from "node:path";
+import { parseCidr } from "@sluice/limiter/key/cidr.ts";
 import type { TotalBounds } from "./bounds/bounds.ts";
+import { type Allowance, allowanceRule, parseAllowance } from "./limits/allowance.ts";
 import { parseRedisUrl, type RedisDeployment } from "./redis/redis-url.ts";
 import {
   parseDatabaseUrl,
@@ -29,6 +31,18 @@ export interface Configuration {
   readonly logLevel: LogLevel;
   readonly totalBounds: TotalBounds;
   readonly retention: Retention;
+  readonly requestAllowances: RequestAllowances;
+  /** Networks of proxies whose X-Forwarded-For is believed. */
+  readonly trustedProxies: readonly string[];
+}
+
+/** How many requests the control plane accepts. */
+export interface RequestAllowances {
+  readonly perAddress: Allowance | "off";
+  /** Also for each session. */
+  readonly perToken: Allowance | "off";
+  /** For each address. */
+  readonly failedSignIns: Allowance | "off";
 }
 
 /** How long the history and the audit entries are kept. */
@@ -84,6 +98,12 @@ export function readConfiguration(environment: NodeJS.ProcessEnv): Configuration
       }),
       auditDays: readWhole(environment, "SLUICE_AUDIT_DAYS", 365, 1, 36_500),
     }),
+    requestAllowances: Object.freeze({
+      perAddress: readAllowance(environment, "SLUICE_API_RATE_PER_ADDRESS", "2000:20000"),
+      perToken: readAllowance(environment, "SLUICE_API_RATE", "500:5000"),
+      failedSignIns: readAllowance(environment, "SLUICE_FAILED_SIGN_IN_RATE", "1:60"),
+    }),
+    trustedProxies: Object.freeze(readNetworks(environment, "SLUICE_TRUSTED_PROXIES")),
   });
 }
 
@@ -117,6 +137,24 @@ function readWhole(
     throw new ConfigurationError(variable, `a whole number from ${least} to ${most}`, JSON.stringify(text));
   }
   return value;
+}
+
+function readAllowance(environment: NodeJS.ProcessEnv, variable: string, fallback: string): Allowance | "off" {
+  const text = read(environment, variable) ?? fallback;
+  const allowance = parseAllowance(text);
+  if (allowance === undefined) throw new ConfigurationError(variable, allowanceRule, JSON.stringify(text));
+  return allowance;
+}
+
+function readNetworks(environment: NodeJS.ProcessEnv, variable: string): string[] {
+  const texts = (read(environment, variable) ?? "").split(",").map((text) => text.trim());
+  const networks = texts.filter((text) => text !== "");
+  const wrong = networks.find((text) => parseCidr(text) === undefined);
+  if (wrong !== undefined) {
+    const expected = 'addresses and networks, separated by commas, like "192.0.2.7, 10.0.0.0/8, 2001:db8::/32"';
+    throw new ConfigurationError(variable, expected, JSON.stringify(wrong));
+  }
+  return networks;
 }
 
 function readToken(environment: NodeJS.ProcessEnv, variable: string): string | undefined {

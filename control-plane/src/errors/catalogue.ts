@@ -140,6 +140,18 @@ export const errorCatalogue = {
     title: "Upgrade required",
     meaning: "This URL is a WebSocket for gateways, and the request did not ask for the upgrade.",
   },
+  "too-many-requests": {
+    status: 429,
+    title: "Too many requests",
+    meaning:
+      "The token, or the address that the request comes from, has sent more requests than the settings of the control plane allow. Nothing was changed. Try again after `Retry-After`.",
+  },
+  "too-many-failed-sign-ins": {
+    status: 429,
+    title: "Too many failed sign-ins",
+    meaning:
+      "Too many requests from this address had a wrong token, so tokens that this control plane has not seen before are not looked up now. Try again after `Retry-After`.",
+  },
   "headers-too-large": {
     status: 431,
     title: "Headers too large",

@@ -2,7 +2,7 @@
 // not is for admins, so that a route for which somebody forgot this is closed, not open. If a URL names an app, the caller
 // needs the right in that app: other callers do not learn whether such an app exists.
 
-import type { FastifyRequest } from "fastify";
+import type { FastifyReply, FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
 import { ApiError } from "../errors/api-error.ts";
 import { appsWith, type Caller, hasRight, type Right, rolesWith } from "../rights/caller.ts";
@@ -28,25 +28,27 @@ declare module "fastify" {
 export default fp<{ now: () => number }>(
   async (app, { now }) => {
     app.decorateRequest("caller", undefined);
-    app.addHook("onRequest", async (request) => {
+    app.addHook("onRequest", async (request, reply) => {
       const access = request.is404 ? "public" : (request.routeOptions.config.access ?? "own");
       if (access === "public") return;
-      const caller = await identify(request);
+      const caller = await identify(request, reply);
       const { app: named } = (request.params ?? {}) as { app?: string };
       requireAccess(caller, access, named);
       request.caller = caller;
     });
 
-    async function identify(request: FastifyRequest): Promise<Caller> {
+    async function identify(request: FastifyRequest, reply: FastifyReply): Promise<Caller> {
       const token = /^bearer +(\S+) *$/i.exec(request.headers.authorization ?? "")?.[1];
       if (token === undefined) throw unauthorized("No bearer token came with the request.");
-      const found = await findCaller(app.database, hashToken(token), now());
+      const hash = hashToken(token);
+      const find = () => findCaller(app.database, hash, now());
+      const found = await app.requestLimits.signIn(hash, request, reply, find);
       if (typeof found === "string") throw unauthorized(refusals[found]);
       app.noteTokenUse(found.id);
       return found;
     }
   },
-  { name: "authentication", dependencies: ["database", "error-responses", "token-uses"] },
+  { name: "authentication", dependencies: ["database", "error-responses", "request-limits", "token-uses"] },
 );
 
 const refusals = {

@@ -42,11 +42,8 @@ export default fp(
         registers,
       }),
     });
-    app.get("/metrics", { schema: { hide: true }, config: { access: "public" } }, async (_request, reply) =>
-      reply.type(registry.contentType).send(await registry.metrics()),
-    );
   },
-  { name: "metrics", dependencies: ["authentication"] },
+  { name: "metrics" },
 );
 
 /** Adds a gauge whose value is read when it is scraped. */

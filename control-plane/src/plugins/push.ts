@@ -79,10 +79,11 @@ export default fp<PushOptions>(
       method: "GET",
       url: pushUrl,
       exposeHeadRoute: false,
-      config: { access: "gateway" },
+      // Thousands of gateways may come back at once, and through one address.
+      config: { access: "gateway", limited: false },
       schema: { hide: true },
       onError: async (request, _, error) => {
-        if (isRefusal(error)) gatewayLog.refused(request.ip, error.message);
+        if (isRefusal(error)) gatewayLog.refused(request.address, error.message);
       },
       // Runs only if the request does not ask for the upgrade.
       handler: async () => {
@@ -97,7 +98,7 @@ export default fp<PushOptions>(
           times,
           log: request.log as FastifyBaseLogger,
           gatewayLog,
-          address: request.ip,
+          address: request.address,
         }),
     });
 
