@@ -23,7 +23,9 @@ import requestLimits from "./plugins/request-limits.ts";
 import requestLog, { requestLogOptions } from "./plugins/request-log.ts";
 import retention from "./plugins/retention.ts";
 import securityHeaders from "./plugins/security-headers.ts";
+import storageMetrics from "./plugins/storage-metrics.ts";
 import tokenUses from "./plugins/token-uses.ts";
+import tracing from "./plugins/tracing.ts";
 import unreadBodies from "./plugins/unread-bodies.ts";
 import websockets from "./plugins/websockets.ts";
 import wellFormedQueries from "./plugins/well-formed-queries.ts";
@@ -47,6 +49,7 @@ import { recentHashes } from "./storage/callers.ts";
 import { openDatabase } from "./storage/database.ts";
 import { DatabaseBusy, DatabaseUnreachable, DatabaseUnwritable } from "./storage/engines/database-errors.ts";
 import type { StorageHealth } from "./storage/engines/storage-health.ts";
+import type { StorageObserver } from "./storage/engines/storage-observer.ts";
 import type { Database } from "./storage/tables.ts";
 import { ensureFirstTokens } from "./tokens/first-tokens.ts";
 
@@ -86,11 +89,11 @@ export async function buildControlPlane(
   surroundings: Surroundings = {},
 ): Promise<ControlPlane> {
   const now = surroundings.now ?? Date.now;
-  const { database, health } = await openDatabase(configuration.database, (error) => {
+  const { database, health, observer } = await openDatabase(configuration.database, (error) => {
     console.error(`sluice: waiting for the database: ${error instanceof Error ? error.message : String(error)}`);
   });
   try {
-    const app = await buildApp(configuration, surroundings, database, health, now);
+    const app = await buildApp(configuration, surroundings, { database, health, observer }, now);
     // This comes last: a token that is made before another step fails would never be shown.
     const firstAdminToken = await tokensOrLater(app, () => ensureFirstTokens(database, configuration, now()));
     await rememberTokens(app);
@@ -153,8 +156,7 @@ function isPassing(error: unknown): boolean {
 async function buildApp(
   configuration: Configuration,
   surroundings: Surroundings,
-  database: Database,
-  health: StorageHealth,
+  { database, health, observer }: { database: Database; health: StorageHealth; observer: StorageObserver },
   now: () => number,
 ): Promise<FastifyInstance> {
   const app = Fastify({
@@ -198,10 +200,16 @@ async function buildApp(
   app.decorate("totalBounds", configuration.totalBounds);
 
   const methods = watchMethods();
+  await app.register(tracing, {
+    options: configuration.tracing,
+    databaseKind: configuration.database.kind,
+    observer,
+  });
   await app.register(clientAddress);
   await app.register(securityHeaders);
   await app.register(requestLog);
   await app.register(metrics);
+  await app.register(storageMetrics, { observer });
   // Before everything that may refuse a request: refusals count too.
   await app.register(requestLimits, {
     allowances: configuration.requestAllowances,

@@ -11,6 +11,7 @@ import {
   type ServerConfiguration,
   type SqliteConfiguration,
 } from "./storage/engines/database-url.ts";
+import { samplers, type TracingOptions } from "./tracing-options.ts";
 
 export interface HistoryRetention {
   /** Older entries are deleted, except for the newest `keptEntries` of all apps. */
@@ -34,6 +35,8 @@ export interface Configuration {
   readonly requestAllowances: RequestAllowances;
   /** Networks of proxies whose X-Forwarded-For is believed. */
   readonly trustedProxies: readonly string[];
+  /** Undefined: no traces. */
+  readonly tracing: TracingOptions | undefined;
 }
 
 /** How many requests the control plane accepts. */
@@ -103,8 +106,39 @@ export function readConfiguration(environment: NodeJS.ProcessEnv): Configuration
       perToken: readAllowance(environment, "SLUICE_API_RATE", "500:5000"),
       failedSignIns: readAllowance(environment, "SLUICE_FAILED_SIGN_IN_RATE", "1:60"),
     }),
+    tracing: readTracing(environment),
     trustedProxies: Object.freeze(readNetworks(environment, "SLUICE_TRUSTED_PROXIES")),
   });
+}
+
+/** Reads OpenTelemetry's own variables; its exporter reads those about the connection. */
+function readTracing(environment: NodeJS.ProcessEnv): TracingOptions | undefined {
+  const endpoint =
+    read(environment, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") ?? read(environment, "OTEL_EXPORTER_OTLP_ENDPOINT");
+  const isOff =
+    read(environment, "OTEL_SDK_DISABLED") === "true" || read(environment, "OTEL_TRACES_EXPORTER") === "none";
+  if (endpoint === undefined || isOff) return undefined;
+  for (const variable of ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"]) {
+    const protocol = read(environment, variable);
+    if (protocol !== undefined && !protocol.startsWith("http/")) {
+      throw new ConfigurationError(variable, "http/json (collectors take it at port 4318)", JSON.stringify(protocol));
+    }
+  }
+  const sampler = read(environment, "OTEL_TRACES_SAMPLER") ?? "parentbased_always_on";
+  const known = samplers.find((name) => name === sampler);
+  if (known === undefined) {
+    throw new ConfigurationError("OTEL_TRACES_SAMPLER", `one of ${samplers.join(", ")}`, JSON.stringify(sampler));
+  }
+  const ratio = Number(read(environment, "OTEL_TRACES_SAMPLER_ARG") ?? "1");
+  if (!(ratio >= 0 && ratio <= 1)) {
+    throw new ConfigurationError(
+      "OTEL_TRACES_SAMPLER_ARG",
+      "a number from 0 to 1",
+      JSON.stringify(environment["OTEL_TRACES_SAMPLER_ARG"]),
+    );
+  }
+  const sendEveryMs = readWhole(environment, "OTEL_BSP_SCHEDULE_DELAY", 5_000, 1, 3_600_000);
+  return Object.freeze({ sampler: known, ratio, sendEveryMs });
 }
 
 /** Treats an empty variable as unset: compose files and shells write an unset variable as an empty one. */

@@ -162,11 +162,13 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   "control-plane/src/storage/engines": [],
   "control-plane/src/limits": [],
   "control-plane/src/log": [],
+  "control-plane/src/tracing-options.ts": [],
   "control-plane/src/configuration.ts": [
     "control-plane/src/bounds",
     "control-plane/src/limits",
     "control-plane/src/redis",
     "control-plane/src/storage/engines",
+    "control-plane/src/tracing-options.ts",
   ],
   "control-plane/src/storage": [
     "control-plane/src/bounds",
@@ -182,6 +184,11 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
     "control-plane/src/storage",
   ],
   "control-plane/src/push": ["control-plane/src/storage", "control-plane/src/templates", "control-plane/src/zones"],
+  "control-plane/src/tracing": [
+    "control-plane/src/push",
+    "control-plane/src/storage/engines",
+    "control-plane/src/tracing-options.ts",
+  ],
   "control-plane/src/schemas": [
     "control-plane/src/bounds",
     "control-plane/src/errors",
@@ -210,6 +217,8 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
     "control-plane/src/storage",
     "control-plane/src/storage/engines",
     "control-plane/src/tokens",
+    "control-plane/src/tracing",
+    "control-plane/src/tracing-options.ts",
   ],
   "control-plane/src/routes": [
     "control-plane/src/bounds",

@@ -10,6 +10,7 @@ import { Fleet } from "../push/fleet.ts";
 import { GatewayLog } from "../push/gateway-log.ts";
 import { Peers } from "../push/peers.ts";
 import { Publisher } from "../push/publisher.ts";
+import { PushDurations } from "../push/push-durations.ts";
 import { announceFleet, type PushTimes, runPushSession } from "../push/push-session.ts";
 import { renewEpoch } from "../storage/epoch.ts";
 import { readHead, readState } from "../storage/revisions.ts";
@@ -36,7 +37,12 @@ interface PushOptions {
 export default fp<PushOptions>(
   async (app, { now, times, isShared }) => {
     const fleet = new Fleet(now);
-    const publisher = await Publisher.start({
+    const newest = () => publisher.current;
+    const durations = new PushDurations<unknown>(fleet, newest, (pushed) => {
+      app.metrics.pushes.observe((pushed.settledAtMs - pushed.storedAtMs) / 1_000);
+      app.tracing?.pushed(pushed);
+    });
+    const publisher: Publisher = await Publisher.start({
       fleet,
       now,
       readState: () => readState(app.database, now()),
@@ -50,12 +56,20 @@ export default fp<PushOptions>(
         );
       },
       onError: (error) => app.log.error({ err: error }, "cannot read the policies; trying again"),
+      onWanted: () => {
+        const storedAtMs = performance.now();
+        const origin = app.tracing?.current();
+        return (frame) => {
+          app.metrics.snapshotBuilds.observe((performance.now() - storedAtMs) / 1_000);
+          durations.published(frame, storedAtMs, origin);
+        };
+      },
     });
     app.decorate("fleet", fleet);
     const counterOrders = new CounterOrders(fleet);
     app.decorate("publisher", publisher);
     app.decorate("counterOrders", counterOrders);
-    app.decorate("appliedWaits", new AppliedWaits(fleet, () => publisher.current));
+    app.decorate("appliedWaits", new AppliedWaits(fleet, newest));
     announceFleet(fleet);
     const peers = new Peers({
       database: app.database,
@@ -72,7 +86,10 @@ export default fp<PushOptions>(
     });
 
     const counts = {
-      snapshotSent: () => app.metrics.snapshotsSent.inc(),
+      snapshotSent: (bytes: number) => {
+        app.metrics.snapshotsSent.inc();
+        app.metrics.snapshotBytesSent.inc(bytes);
+      },
       snapshotRefused: () => app.metrics.snapshotsRefused.inc(),
     };
     app.route({

@@ -47,12 +47,17 @@ export default fp(
         ...(caller === undefined ? {} : { caller: { id: caller.id, who: caller.who } }),
         address: request.address,
       };
-      if (quiet.has(route)) request.log.debug(line, "answered");
+      if (isProbe(request)) request.log.debug(line, "answered");
       else request.log.info(line, "answered");
     });
   },
   { name: "request-log", dependencies: ["client-address"] },
 );
+
+/** Returns whether the request is one of those that programs send all the time. */
+export function isProbe(request: FastifyRequest): boolean {
+  return quiet.has(routeOf(request));
+}
 
 /** Returns the pattern of the route, of which there are few, and not the URL. */
 export function routeOf(request: FastifyRequest): string {

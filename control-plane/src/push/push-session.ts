@@ -10,7 +10,7 @@ import { readGatewayMessage } from "./gateway-message.ts";
 import type { Publisher } from "./publisher.ts";
 
 export interface PushCounts {
-  snapshotSent(): void;
+  snapshotSent(bytes: number): void;
   snapshotRefused(): void;
 }
 

@@ -10,6 +10,7 @@ import type { ServerConfiguration } from "./engines/database-url.ts";
 import { dialectFor, migrationDialectFor } from "./engines/engine.ts";
 import { DatabaseInUse } from "./engines/sqlite-lock.ts";
 import { StorageHealth } from "./engines/storage-health.ts";
+import { observedDialect, StorageObserver } from "./engines/storage-observer.ts";
 import { migrate } from "./schema/migrations.ts";
 import type { Database, Tables } from "./tables.ts";
 
@@ -24,19 +25,21 @@ const serverRetryMs = 500;
 export async function openDatabase(
   configuration: DatabaseConfiguration,
   onWait: (error: unknown) => void = () => {},
-): Promise<{ database: Database; health: StorageHealth }> {
+): Promise<{ database: Database; health: StorageHealth; observer: StorageObserver }> {
   const health = new StorageHealth();
+  const observer = new StorageObserver();
+  const open = () => new Kysely<Tables>({ dialect: observedDialect(dialectFor(configuration, health), observer) });
   if (configuration.kind === "sqlite") {
     await mkdir(dirname(configuration.path), { recursive: true, mode: 0o700 });
-    const database = new Kysely<Tables>({ dialect: dialectFor(configuration, health) });
+    const database = open();
     await migrateOrClose(database, configuration);
-    return { database, health };
+    return { database, health, observer };
   }
   const migrating = new Kysely<Tables>({ dialect: migrationDialectFor(configuration, new StorageHealth()) });
   await untilReachable(migrating, configuration, onWait);
   await migrateOrClose(migrating, configuration);
   await migrating.destroy();
-  return { database: new Kysely<Tables>({ dialect: dialectFor(configuration, health) }), health };
+  return { database: open(), health, observer };
 }
 
 async function migrateOrClose(database: Database, configuration: DatabaseConfiguration): Promise<void> {
