@@ -18,6 +18,7 @@ import lastResponses from "./plugins/last-responses.ts";
 import { watchMethods } from "./plugins/method-not-allowed.ts";
 import metrics from "./plugins/metrics.ts";
 import push from "./plugins/push.ts";
+import readiness from "./plugins/readiness.ts";
 import redis from "./plugins/redis.ts";
 import requestLimits from "./plugins/request-limits.ts";
 import requestLog, { requestLogOptions } from "./plugins/request-log.ts";
@@ -233,6 +234,7 @@ async function buildApp(
   });
   await app.register(retention, { now, retention: configuration.retention });
   await app.register(redis, { now, deployment: configuration.redis });
+  await app.register(readiness);
   await app.register(healthRoutes);
   await app.register(api, { redisIsSet: configuration.redis !== undefined });
   await app.register(methods.refuse);

@@ -35,6 +35,8 @@ export interface Configuration {
   readonly requestAllowances: RequestAllowances;
   /** Networks of proxies whose X-Forwarded-For is believed. */
   readonly trustedProxies: readonly string[];
+  /** How long the control plane still answers, and is not ready, when it is to stop. */
+  readonly stopDelayMs: number;
   /** Undefined: no traces. */
   readonly tracing: TracingOptions | undefined;
 }
@@ -106,6 +108,7 @@ export function readConfiguration(environment: NodeJS.ProcessEnv): Configuration
       perToken: readAllowance(environment, "SLUICE_API_RATE", "500:5000"),
       failedSignIns: readAllowance(environment, "SLUICE_FAILED_SIGN_IN_RATE", "1:60"),
     }),
+    stopDelayMs: 1_000 * readWhole(environment, "SLUICE_STOP_DELAY_SECONDS", 0, 0, 600),
     tracing: readTracing(environment),
     trustedProxies: Object.freeze(readNetworks(environment, "SLUICE_TRUSTED_PROXIES")),
   });

@@ -172,7 +172,12 @@ export const errorCatalogue = {
     title: "Redis unavailable",
     meaning: "The counter is in Redis, and Redis failed (`detail` says why) or SLUICE_REDIS_URL is not set.",
   },
-  "not-ready": { status: 503, title: "Not ready", meaning: "The database does not respond." },
+  "not-ready": {
+    status: 503,
+    title: "Not ready",
+    meaning:
+      "The control plane cannot do its work now: the database does not answer or has an older schema, stored changes cannot be read, or the control plane is stopping. `detail` says which.",
+  },
   "database-busy": {
     status: 503,
     title: "Database busy",

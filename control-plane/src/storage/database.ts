@@ -11,7 +11,7 @@ import { dialectFor, migrationDialectFor } from "./engines/engine.ts";
 import { DatabaseInUse } from "./engines/sqlite-lock.ts";
 import { StorageHealth } from "./engines/storage-health.ts";
 import { observedDialect, StorageObserver } from "./engines/storage-observer.ts";
-import { migrate } from "./schema/migrations.ts";
+import { migrate, newestStep, ownNewestStep } from "./schema/migrations.ts";
 import type { Database, Tables } from "./tables.ts";
 
 /** A server may start at the same time as the control plane, and later. */
@@ -77,6 +77,19 @@ async function untilReachable(
 /** @throws when the database does not answer */
 export async function probeDatabase(database: Database): Promise<void> {
   await sql`select 1`.execute(database);
+}
+
+/**
+ * Looks whether the database still has our schema: an older database may have been restored while we run. A newer schema is that
+ * of a newer control plane on the same database.
+ * @returns what is wrong, if something is
+ * @throws when the database does not answer
+ */
+export async function probeSchema(database: Database): Promise<string | undefined> {
+  const step = await newestStep(database);
+  if (step === undefined) return "The database has no schema: start the control plane again.";
+  if (step >= ownNewestStep) return undefined;
+  return `The database has the older schema ${step}, and not ${ownNewestStep}: start the control plane again.`;
 }
 
 /**
