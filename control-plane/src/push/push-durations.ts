@@ -13,6 +13,7 @@ export interface Pushed<Origin> {
   readonly storedAtMs: number;
   /** When its snapshot was ready to be sent. */
   readonly builtAtMs: number;
+  /** To 10 ms. */
   readonly settledAtMs: number;
   /** What the change came from. */
   readonly origin: Origin;
@@ -25,6 +26,7 @@ interface Pending<Origin> {
   readonly origin: Origin;
 }
 
+const lookAfterMs = 10;
 /** A gateway that hangs keeps revisions pending; the oldest are forgotten first. */
 const mostPending = 1_000;
 
@@ -33,14 +35,16 @@ export class PushDurations<Origin> {
   readonly #newest: () => Position;
   readonly #onPushed: (pushed: Pushed<Origin>) => void;
   #pending: Pending<Origin>[] = [];
-  #turn: NodeJS.Immediate | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #progressAtMs = 0;
 
   constructor(fleet: Fleet, newest: () => Position, onPushed: (pushed: Pushed<Origin>) => void) {
     this.#fleet = fleet;
     this.#newest = newest;
     this.#onPushed = onPushed;
     fleet.on("progress", () => {
-      if (this.#pending.length > 0) this.#takeTurn();
+      this.#progressAtMs = performance.now();
+      if (this.#pending.length > 0) this.#lookSoon();
     });
   }
 
@@ -49,19 +53,19 @@ export class PushDurations<Origin> {
     if (this.#pending.length > mostPending) this.#pending.shift();
   }
 
-  /** However many gateways report in one turn of the event loop, they are counted once. */
-  #takeTurn(): void {
-    this.#turn ??= setImmediate(() => {
-      this.#turn = undefined;
+  /** To look costs a step for each gateway: if thousands report one after the other, not each report is worth a look. */
+  #lookSoon(): void {
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
       this.#settle();
-    });
+    }, lookAfterMs).unref();
   }
 
   #settle(): void {
     const newest = this.#newest();
     const settled = this.#fleet.settled(newest);
     const gateways = this.#fleet.connectedCount;
-    const settledAtMs = performance.now();
+    const settledAtMs = this.#progressAtMs;
     const pending = this.#pending;
     this.#pending = pending.filter(({ frame }) => frame.epoch === newest.epoch && frame.revision > settled);
     if (gateways === 0) return;
