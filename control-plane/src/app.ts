@@ -7,22 +7,30 @@ import { defaultYamlDeadlineMs } from "./bodies/yaml-thread.ts";
 import type { TotalBounds } from "./bounds/bounds.ts";
 import type { Configuration, LogLevel, OpenIdConfiguration } from "./configuration.ts";
 import { defaultHttpTimes, type HttpTimes, serverOptions } from "./http-server.ts";
+import { logOptions } from "./log/log-options.ts";
 import activity from "./plugins/activity.ts";
 import apiDescription from "./plugins/api-description.ts";
 import authentication from "./plugins/authentication.ts";
+import clientAddress from "./plugins/client-address.ts";
 import databasePlugin from "./plugins/database.ts";
 import documentBodies from "./plugins/document-bodies.ts";
-import errorResponses, { answerClientError, answerError } from "./plugins/error-responses.ts";
+import errorResponses, { answerClientError, answerWithoutRoute } from "./plugins/error-responses.ts";
 import groups from "./plugins/groups.ts";
 import lastResponses from "./plugins/last-responses.ts";
 import { watchMethods } from "./plugins/method-not-allowed.ts";
 import metrics from "./plugins/metrics.ts";
 import push from "./plugins/push.ts";
+import readiness from "./plugins/readiness.ts";
 import redis from "./plugins/redis.ts";
+import requestLimits from "./plugins/request-limits.ts";
+import requestLog, { requestLogOptions } from "./plugins/request-log.ts";
 import retention from "./plugins/retention.ts";
 import routeTable from "./plugins/route-table.ts";
+import securityHeaders from "./plugins/security-headers.ts";
 import sessions from "./plugins/sessions.ts";
+import storageMetrics from "./plugins/storage-metrics.ts";
 import tokenUses from "./plugins/token-uses.ts";
+import tracing from "./plugins/tracing.ts";
 import unreadBodies from "./plugins/unread-bodies.ts";
 import websockets from "./plugins/websockets.ts";
 import wellFormedQueries from "./plugins/well-formed-queries.ts";
@@ -46,10 +54,12 @@ import tokenRoutes from "./routes/tokens.ts";
 import { parseWait } from "./schemas/parameters.ts";
 import { compileOnce } from "./schemas/validators.ts";
 import { listLegacyApps } from "./storage/apps.ts";
+import { recentHashes } from "./storage/callers.ts";
 import { openDatabase } from "./storage/database.ts";
 import { DatabaseBusy, DatabaseUnreachable, DatabaseUnwritable } from "./storage/engines/database-errors.ts";
 import type { ServerTimes } from "./storage/engines/server-dialect.ts";
 import type { StorageHealth } from "./storage/engines/storage-health.ts";
+import type { StorageObserver } from "./storage/engines/storage-observer.ts";
 import type { Database } from "./storage/tables.ts";
 import { ensureFirstTokens } from "./tokens/first-tokens.ts";
 
@@ -64,6 +74,8 @@ declare module "fastify" {
 /** Tests use these to replace the clock, the time limits and the log. */
 export interface Surroundings {
   readonly now?: () => number;
+  /** Returns milliseconds of a clock that never steps back, for limits of requests. */
+  readonly uptimeMs?: () => number;
   readonly pushTimes?: PushTimes;
   readonly httpTimes?: HttpTimes;
   /** The longest time that reading one YAML body may take. */
@@ -80,10 +92,8 @@ export interface ControlPlane {
   readonly firstAdminToken: string | undefined;
 }
 
-/** No code logs these fields on purpose. The log redacts them, so that none gets there by accident. */
-const secretPaths = ["authorization", "token"].flatMap((name) => [name, `*.${name}`, `*.*.${name}`]);
-
 const tokenRetryMs = 1_000;
+const mostRemembered = 10_000;
 
 /** @throws when the database cannot be opened or migrated, or a token cannot be used */
 export async function buildControlPlane(
@@ -94,11 +104,13 @@ export async function buildControlPlane(
   const onWait = (error: unknown) => {
     console.error(`sluice: waiting for the database: ${error instanceof Error ? error.message : String(error)}`);
   };
-  const { database, health } = await openDatabase(configuration.database, onWait, surroundings.databaseTimes);
+  const { database, health, observer } = await openDatabase(configuration.database, onWait, surroundings.databaseTimes);
   try {
-    const app = await buildApp(configuration, surroundings, database, health, now);
+    const app = await buildApp(configuration, surroundings, { database, health, observer }, now);
     // This comes last: a token that is made before another step fails would never be shown.
-    return { app, firstAdminToken: await tokensOrLater(app, () => ensureFirstTokens(database, configuration, now())) };
+    const firstAdminToken = await tokensOrLater(app, () => ensureFirstTokens(database, configuration, now()));
+    await rememberTokens(app);
+    return { app, firstAdminToken };
   } catch (error) {
     await database.destroy();
     throw error;
@@ -137,6 +149,19 @@ async function tokensOrLater(
   return undefined;
 }
 
+/** Those who have used this control plane before a restart are not taken for strangers after it. */
+async function rememberTokens(app: FastifyInstance): Promise<void> {
+  try {
+    app.requestLimits.remember(await recentHashes(app.database, mostRemembered));
+  } catch (error) {
+    if (!isPassing(error)) throw error;
+    app.log.warn(
+      { err: error },
+      "cannot read which tokens were used last: a flood of wrong tokens may delay right ones",
+    );
+  }
+}
+
 function isPassing(error: unknown): boolean {
   return error instanceof DatabaseUnwritable || error instanceof DatabaseUnreachable || error instanceof DatabaseBusy;
 }
@@ -144,18 +169,19 @@ function isPassing(error: unknown): boolean {
 async function buildApp(
   configuration: Configuration,
   surroundings: Surroundings,
-  database: Database,
-  health: StorageHealth,
+  { database, health, observer }: { database: Database; health: StorageHealth; observer: StorageObserver },
   now: () => number,
 ): Promise<FastifyInstance> {
   const app = Fastify({
     ...serverOptions(surroundings.httpTimes ?? defaultHttpTimes),
+    ...requestLogOptions(),
     bodyLimit: maxBodyBytes,
+    trustProxy: configuration.trustedProxies.length > 0 && [...configuration.trustedProxies],
     // The router does not refuse a name that is too long: the route itself does, with its own error.
     routerOptions: { maxParamLength: 1024 },
     // Requests that arrive during a stop are still served: nothing is torn down before the last one.
     return503OnClosing: false,
-    frameworkErrors: (error, request, reply) => void answerError(error, request, reply),
+    frameworkErrors: answerWithoutRoute,
     clientErrorHandler: answerClientError,
     ajv: {
       onCreate: compileOnce,
@@ -177,7 +203,7 @@ async function buildApp(
     logger: {
       level: configuration.logLevel,
       stream: surroundings.logTo ?? process.stderr,
-      redact: { paths: secretPaths, censor: "[redacted]" },
+      ...logOptions,
     },
   });
   // Responses are serialised as they are: a serialiser made from the response schemas would drop fields that the schemas
@@ -187,6 +213,21 @@ async function buildApp(
   app.decorate("totalBounds", configuration.totalBounds);
 
   const methods = watchMethods();
+  await app.register(tracing, {
+    options: configuration.tracing,
+    databaseKind: configuration.database.kind,
+    observer,
+  });
+  await app.register(clientAddress);
+  await app.register(securityHeaders);
+  await app.register(requestLog);
+  await app.register(metrics);
+  await app.register(storageMetrics, { observer });
+  // Before everything that may refuse a request: refusals count too.
+  await app.register(requestLimits, {
+    allowances: configuration.requestAllowances,
+    uptimeMs: surroundings.uptimeMs ?? (() => performance.now()),
+  });
   await app.register(errorResponses);
   await app.register(lastResponses);
   await app.register(unreadBodies);
@@ -202,7 +243,6 @@ async function buildApp(
   await app.register(routeTable);
   await app.register(apiDescription);
   await app.register(methods.watch);
-  await app.register(metrics);
   const isShared = configuration.database.kind !== "sqlite";
   await app.register(activity, { now, isShared });
   await app.register(push, {
@@ -212,6 +252,7 @@ async function buildApp(
   });
   await app.register(retention, { now, retention: configuration.retention, sessions: configuration.sessions });
   await app.register(redis, { now, deployment: configuration.redis });
+  await app.register(readiness);
   await app.register(healthRoutes);
   await app.register(api, {
     redisIsSet: configuration.redis !== undefined,

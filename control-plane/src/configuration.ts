@@ -2,7 +2,9 @@
 // with a guess instead of the operator's value, the mistake would be found too late.
 
 import { resolve } from "node:path";
+import { parseCidr } from "@sluice/limiter/key/cidr.ts";
 import type { TotalBounds } from "./bounds/bounds.ts";
+import { type Allowance, allowanceRule, parseAllowance } from "./limits/allowance.ts";
 import { parseRedisUrl, type RedisDeployment } from "./redis/redis-url.ts";
 import { type GroupMapping, parseGroupMapping } from "./rights/group-rights.ts";
 import {
@@ -10,6 +12,7 @@ import {
   type ServerConfiguration,
   type SqliteConfiguration,
 } from "./storage/engines/database-url.ts";
+import { samplers, type TracingOptions } from "./tracing-options.ts";
 
 export interface HistoryRetention {
   /** Older entries are deleted, except for the newest `keptEntries` of all apps. */
@@ -35,6 +38,13 @@ export interface Configuration {
   readonly publicOrigin: string | undefined;
   /** Undefined: people sign in by tokens alone. */
   readonly openId: OpenIdConfiguration | undefined;
+  readonly requestAllowances: RequestAllowances;
+  /** Networks of proxies whose X-Forwarded-For is believed. */
+  readonly trustedProxies: readonly string[];
+  /** How long the control plane still answers, and is not ready, when it is to stop. */
+  readonly stopDelayMs: number;
+  /** Undefined: no traces. */
+  readonly tracing: TracingOptions | undefined;
 }
 
 /** How long people stay signed in. */
@@ -56,6 +66,15 @@ export interface OpenIdConfiguration {
   readonly groups: GroupMapping;
   /** As registered at the provider. */
   readonly redirectUri: string;
+}
+
+/** How many requests the control plane accepts. */
+export interface RequestAllowances {
+  readonly perAddress: Allowance | "off";
+  /** Also for each session. */
+  readonly perToken: Allowance | "off";
+  /** For each address. */
+  readonly failedSignIns: Allowance | "off";
 }
 
 /** How long the history and the audit entries are kept. */
@@ -118,7 +137,45 @@ export function readConfiguration(environment: NodeJS.ProcessEnv): Configuration
     }),
     publicOrigin,
     openId: readOpenId(environment, publicOrigin),
+    requestAllowances: Object.freeze({
+      perAddress: readAllowance(environment, "SLUICE_API_RATE_PER_ADDRESS", "2000:20000"),
+      perToken: readAllowance(environment, "SLUICE_API_RATE", "500:5000"),
+      failedSignIns: readAllowance(environment, "SLUICE_FAILED_SIGN_IN_RATE", "1:60"),
+    }),
+    stopDelayMs: 1_000 * readWhole(environment, "SLUICE_STOP_DELAY_SECONDS", 0, 0, 600),
+    tracing: readTracing(environment),
+    trustedProxies: Object.freeze(readNetworks(environment, "SLUICE_TRUSTED_PROXIES")),
   });
+}
+
+/** Reads OpenTelemetry's own variables; its exporter reads those about the connection. */
+function readTracing(environment: NodeJS.ProcessEnv): TracingOptions | undefined {
+  const endpoint =
+    read(environment, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") ?? read(environment, "OTEL_EXPORTER_OTLP_ENDPOINT");
+  const isOff =
+    read(environment, "OTEL_SDK_DISABLED") === "true" || read(environment, "OTEL_TRACES_EXPORTER") === "none";
+  if (endpoint === undefined || isOff) return undefined;
+  for (const variable of ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"]) {
+    const protocol = read(environment, variable);
+    if (protocol !== undefined && !protocol.startsWith("http/")) {
+      throw new ConfigurationError(variable, "http/json (collectors take it at port 4318)", JSON.stringify(protocol));
+    }
+  }
+  const sampler = read(environment, "OTEL_TRACES_SAMPLER") ?? "parentbased_always_on";
+  const known = samplers.find((name) => name === sampler);
+  if (known === undefined) {
+    throw new ConfigurationError("OTEL_TRACES_SAMPLER", `one of ${samplers.join(", ")}`, JSON.stringify(sampler));
+  }
+  const ratio = Number(read(environment, "OTEL_TRACES_SAMPLER_ARG") ?? "1");
+  if (!(ratio >= 0 && ratio <= 1)) {
+    throw new ConfigurationError(
+      "OTEL_TRACES_SAMPLER_ARG",
+      "a number from 0 to 1",
+      JSON.stringify(environment["OTEL_TRACES_SAMPLER_ARG"]),
+    );
+  }
+  const sendEveryMs = readWhole(environment, "OTEL_BSP_SCHEDULE_DELAY", 5_000, 1, 3_600_000);
+  return Object.freeze({ sampler: known, ratio, sendEveryMs });
 }
 
 /** Treats an empty variable as unset: compose files and shells write an unset variable as an empty one. */
@@ -151,6 +208,24 @@ function readWhole(
     throw new ConfigurationError(variable, `a whole number from ${least} to ${most}`, JSON.stringify(text));
   }
   return value;
+}
+
+function readAllowance(environment: NodeJS.ProcessEnv, variable: string, fallback: string): Allowance | "off" {
+  const text = read(environment, variable) ?? fallback;
+  const allowance = parseAllowance(text);
+  if (allowance === undefined) throw new ConfigurationError(variable, allowanceRule, JSON.stringify(text));
+  return allowance;
+}
+
+function readNetworks(environment: NodeJS.ProcessEnv, variable: string): string[] {
+  const texts = (read(environment, variable) ?? "").split(",").map((text) => text.trim());
+  const networks = texts.filter((text) => text !== "");
+  const wrong = networks.find((text) => parseCidr(text) === undefined);
+  if (wrong !== undefined) {
+    const expected = 'addresses and networks, separated by commas, like "192.0.2.7, 10.0.0.0/8, 2001:db8::/32"';
+    throw new ConfigurationError(variable, expected, JSON.stringify(wrong));
+  }
+  return networks;
 }
 
 function readToken(environment: NodeJS.ProcessEnv, variable: string): string | undefined {

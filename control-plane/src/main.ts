@@ -27,6 +27,11 @@ async function run(configuration: Configuration): Promise<void> {
     // A second signal means that the operator does not want to wait any longer.
     if (stopping) process.exit(signal === "SIGINT" ? 130 : signal === "SIGTERM" ? 143 : 1);
     stopping = true;
+    app.announceStop();
+    // Who started this process and is gone waits for nothing.
+    setTimeout(close, signal === undefined ? 0 : configuration.stopDelayMs);
+  };
+  const close = () => {
     setTimeout(() => {
       console.error("sluice: some connections did not end in time; stopped without them");
       process.exit(1);

@@ -43,7 +43,7 @@ interface Document {
 
 const everywhere = new Set<string>(
   ["GET", "POST"].flatMap((method) =>
-    commonRefusals({ method, isPublic: false, records: true, conditions: undefined }),
+    commonRefusals({ method, isPublic: false, records: true, conditions: undefined, limited: true }),
   ),
 );
 

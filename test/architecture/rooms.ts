@@ -163,11 +163,16 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   "control-plane/src/rights": [],
   "control-plane/src/storage/engines": [],
   "control-plane/src/sessions": [],
+  "control-plane/src/limits": [],
+  "control-plane/src/log": [],
+  "control-plane/src/tracing-options.ts": [],
   "control-plane/src/configuration.ts": [
     "control-plane/src/bounds",
+    "control-plane/src/limits",
     "control-plane/src/redis",
     "control-plane/src/rights",
     "control-plane/src/storage/engines",
+    "control-plane/src/tracing-options.ts",
   ],
   "control-plane/src/storage": [
     "control-plane/src/bounds",
@@ -188,6 +193,11 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
     "control-plane/src/storage",
     "control-plane/src/templates",
     "control-plane/src/zones",
+  ],
+  "control-plane/src/tracing": [
+    "control-plane/src/push",
+    "control-plane/src/storage/engines",
+    "control-plane/src/tracing-options.ts",
   ],
   "control-plane/src/schemas": [
     "control-plane/src/bounds",
@@ -210,6 +220,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
     "control-plane/src/bodies",
     "control-plane/src/configuration.ts",
     "control-plane/src/errors",
+    "control-plane/src/limits",
     "control-plane/src/push",
     "control-plane/src/redis",
     "control-plane/src/rights",
@@ -218,6 +229,8 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
     "control-plane/src/storage",
     "control-plane/src/storage/engines",
     "control-plane/src/tokens",
+    "control-plane/src/tracing",
+    "control-plane/src/tracing-options.ts",
   ],
   "control-plane/src/routes": [
     "control-plane/src/activity",

@@ -170,6 +170,18 @@ export const errorCatalogue = {
     title: "Upgrade required",
     meaning: "This URL is a WebSocket for gateways, and the request did not ask for the upgrade.",
   },
+  "too-many-requests": {
+    status: 429,
+    title: "Too many requests",
+    meaning:
+      "The token, or the address that the request comes from, has sent more requests than the settings of the control plane allow. Nothing was changed. Try again after `Retry-After`.",
+  },
+  "too-many-failed-sign-ins": {
+    status: 429,
+    title: "Too many failed sign-ins",
+    meaning:
+      "Too many requests from this address had a wrong token, so tokens that this control plane has not seen before are not looked up now. Try again after `Retry-After`.",
+  },
   "headers-too-large": {
     status: 431,
     title: "Headers too large",
@@ -196,7 +208,12 @@ export const errorCatalogue = {
     meaning:
       "The OpenID provider does not answer, or not as one. Try again after `Retry-After`, or sign in by a token. The log says why.",
   },
-  "not-ready": { status: 503, title: "Not ready", meaning: "The database does not respond." },
+  "not-ready": {
+    status: 503,
+    title: "Not ready",
+    meaning:
+      "The control plane cannot do its work now: the database does not answer or has an older schema, stored changes cannot be read, or the control plane is stopping. `detail` says which.",
+  },
   "database-busy": {
     status: 503,
     title: "Database busy",

@@ -20,6 +20,8 @@ declare module "fastify" {
     readonly body?: JsonSchema;
     /** The refusals of this route, besides those that every route has (schemas/described-route.ts). */
     readonly refuses?: readonly ErrorCode[];
+    /** Whether a browser gets the route's errors as pages. */
+    readonly pages?: boolean;
     /** Whether the route honours If-Match and If-None-Match. */
     readonly conditions?: Conditions;
   }
@@ -49,7 +51,7 @@ export default fp(
       refResolver: { buildLocalReference: (json, _baseUri, _fragment, i) => String(json.$id ?? `schema-${i}`) },
       transform: ({ schema, url, route }) => {
         if (schema?.hide === true) return { schema, url };
-        const { access, conditions, refuses = [] } = route.config ?? {};
+        const { access, conditions, limited = true, pages = false, refuses = [] } = route.config ?? {};
         const isPublic = access === "public";
         const method = [route.method].flat()[0] ?? "GET";
         const row = rowOf(method, route);
@@ -59,7 +61,7 @@ export default fp(
           response: {
             ...response,
             ...(conditions === "read" ? { 304: notModified } : {}),
-            ...refusals({ method, isPublic, records: row.records !== "nothing", conditions, refuses }),
+            ...refusals({ method, isPublic, records: row.records !== "nothing", conditions, limited, refuses, pages }),
           },
         };
         Object.assign(described, { "x-access": row.access, "x-records": row.records, "x-strangers": row.strangers });

@@ -28,7 +28,7 @@ declare module "fastify" {
   }
   interface FastifyInstance {
     /** Every failed identification by a token, here and at a sign-in, is this error. @throws ApiError unauthorized */
-    identifyToken(token: string): Promise<Caller>;
+    identifyToken(token: string, request: FastifyRequest, reply: FastifyReply): Promise<Caller>;
     /** Identifies the caller of a request that is being answered once more. @throws ApiError unauthorized */
     identifyAgain(request: FastifyRequest): Promise<Caller>;
   }
@@ -49,7 +49,7 @@ export default fp<{ now: () => number; publicOrigin: string | undefined }>(
     /** A token comes before a cookie: no other site's page can send one. */
     async function identify(request: FastifyRequest, reply: FastifyReply, access: Access): Promise<Caller> {
       const token = /^bearer +(\S+) *$/i.exec(request.headers.authorization ?? "")?.[1];
-      if (token !== undefined) return identifyToken(token);
+      if (token !== undefined) return identifyToken(token, request, reply);
       // Gateways have no cookies, and every site's page may open a WebSocket.
       if (access === "gateway") throw unauthorized("No bearer token came with the request.");
       const found = await app.sessions.identify(request, reply);
@@ -60,9 +60,11 @@ export default fp<{ now: () => number; publicOrigin: string | undefined }>(
       return found;
     }
 
-    async function identifyToken(token: string): Promise<Caller> {
+    async function identifyToken(token: string, request: FastifyRequest, reply: FastifyReply): Promise<Caller> {
       const rights = { nowMs: now(), groups: app.groupMapping };
-      const found = await findCaller(app.database, { hash: hashToken(token) }, rights);
+      const hash = hashToken(token);
+      const find = () => findCaller(app.database, { hash }, rights);
+      const found = await app.requestLimits.signIn(hash, request, reply, find);
       if (typeof found === "string") throw unauthorized(refusals[found]);
       app.noteTokenUse(found.id);
       return found;
@@ -84,7 +86,10 @@ export default fp<{ now: () => number; publicOrigin: string | undefined }>(
       return found;
     });
   },
-  { name: "authentication", dependencies: ["database", "error-responses", "token-uses", "sessions", "groups"] },
+  {
+    name: "authentication",
+    dependencies: ["database", "error-responses", "request-limits", "token-uses", "sessions", "groups"],
+  },
 );
 
 const refusals = {

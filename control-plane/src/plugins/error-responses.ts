@@ -10,6 +10,7 @@ import { ApiError, problemDocument } from "../errors/api-error.ts";
 import type { ErrorCode } from "../errors/catalogue.ts";
 import { problemsOf } from "../schemas/validation-problems.ts";
 import { DatabaseBusy, DatabaseUnreachable, DatabaseUnwritable } from "../storage/engines/database-errors.ts";
+import { leastHeaders } from "./security-headers.ts";
 
 const lingerMs = 1_000;
 const retryAfterBusySeconds = 1;
@@ -57,9 +58,15 @@ function notFound(request: FastifyRequest): ApiError {
   return new ApiError("not-found", `There is nothing at ${request.url.split("?", 1)[0]}.`);
 }
 
-/** Also used for errors before a route is found, such as a URL that cannot be decoded. */
+/** For routes that answer some of their errors otherwise. */
 export function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   return answer(apiErrorFrom(error, request), reply);
+}
+
+/** Answers errors before a route is found, such as a URL that cannot be decoded: no hook sees them. */
+export function answerWithoutRoute(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+  reply.headers({ ...leastHeaders, "x-request-id": request.id });
+  answerError(error, request, reply);
 }
 
 /** Answers bytes that never became a request: there is no reply object yet, only the socket. */
@@ -76,6 +83,7 @@ export function answerClientError(error: NodeJS.ErrnoException, socket: Socket, 
     `Content-Type: ${contentType}`,
     `Content-Length: ${Buffer.byteLength(body)}`,
     "Connection: close",
+    ...Object.entries(leastHeaders).map(([name, value]) => `${name}: ${value}`),
   ];
   // The client may never close its side, and a stop of the control plane would wait for it.
   socket.setTimeout(lingerMs, () => socket.destroy());

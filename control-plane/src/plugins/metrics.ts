@@ -1,14 +1,19 @@
 // The metrics for Prometheus. Each Fastify app has its own registry, so that two control planes in one process do not add up.
 
 import fp from "fastify-plugin";
-import { Counter, Gauge, Registry } from "prom-client";
+import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import { type Alarm, alarmNames } from "../push/alarms.ts";
-import { answers } from "../schemas/responses.ts";
+import { routeOf } from "./request-log.ts";
 
 export interface Metrics {
   readonly registry: Registry;
   readonly snapshotsSent: Counter;
+  readonly snapshotBytesSent: Counter;
   readonly snapshotsRefused: Counter;
+  /** Seconds from a change to its snapshot. */
+  readonly snapshotBuilds: Histogram;
+  /** Seconds from a change until every connected gateway has applied or refused it. */
+  readonly pushes: Histogram;
 }
 
 declare module "fastify" {
@@ -27,8 +32,20 @@ export default fp(
       labelNames: ["class"] as const,
       registers,
     });
-    app.addHook("onResponse", async (_request, reply) => {
-      requests.inc({ class: `${Math.floor(reply.statusCode / 100)}xx` });
+    const durations = new Histogram({
+      name: "sluice_control_http_request_duration_seconds",
+      help: "HTTP requests answered, by method, route and class of status.",
+      labelNames: ["method", "route", "class"] as const,
+      buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60],
+      registers,
+    });
+    app.addHook("onResponse", async (request, reply) => {
+      const statusClass = `${Math.floor(reply.statusCode / 100)}xx`;
+      const route = routeOf(request);
+      // Whoever asks for what does not exist makes no series by it.
+      const method = route === "unknown" || statusClass === "4xx" ? knownMethod(request.method) : request.method;
+      requests.inc({ class: statusClass });
+      durations.observe({ method, route, class: statusClass }, reply.elapsedTime / 1_000);
     });
     app.decorate("metrics", {
       registry,
@@ -37,29 +54,38 @@ export default fp(
         help: "Snapshots sent to gateways.",
         registers,
       }),
+      snapshotBytesSent: new Counter({
+        name: "sluice_control_snapshot_bytes_sent_total",
+        help: "Bytes of the snapshots sent to gateways.",
+        registers,
+      }),
+      snapshotBuilds: new Histogram({
+        name: "sluice_control_snapshot_build_duration_seconds",
+        help: "From a stored change to its snapshot, ready to be sent.",
+        buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10],
+        registers,
+      }),
+      pushes: new Histogram({
+        name: "sluice_control_push_duration_seconds",
+        help: "From a stored change until every connected gateway has applied or refused it.",
+        buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60],
+        registers,
+      }),
       snapshotsRefused: new Counter({
         name: "sluice_control_snapshots_refused_total",
         help: "Snapshots that a gateway refused.",
         registers,
       }),
     });
-    app.get(
-      "/metrics",
-      {
-        config: { access: "public" },
-        schema: {
-          tags: ["operation"],
-          summary: "Read the metrics, for Prometheus",
-          response: answers({
-            200: { description: "Prometheus' text format.", content: { "text/plain": { schema: { type: "string" } } } },
-          }),
-        },
-      },
-      async (_request, reply) => reply.type(registry.contentType).send(await registry.metrics()),
-    );
   },
-  { name: "metrics", dependencies: ["authentication"] },
+  { name: "metrics" },
 );
+
+const knownMethods = new Set(["GET", "HEAD", "OPTIONS", "PUT", "POST", "PATCH", "DELETE"]);
+
+function knownMethod(method: string): string {
+  return knownMethods.has(method) ? method : "other";
+}
 
 /** Adds a gauge whose value is read when it is scraped. */
 export function addGauge({ registry }: Metrics, name: string, help: string, read: () => number): void {

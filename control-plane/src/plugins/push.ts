@@ -12,6 +12,7 @@ import { GatewayLog } from "../push/gateway-log.ts";
 import { PassedOrders } from "../push/passed-orders.ts";
 import { Peers } from "../push/peers.ts";
 import { Publisher } from "../push/publisher.ts";
+import { PushDurations } from "../push/push-durations.ts";
 import { announceFleet, type PushTimes, runPushSession } from "../push/push-session.ts";
 import { answers } from "../schemas/responses.ts";
 import { renewEpoch } from "../storage/epoch.ts";
@@ -40,7 +41,12 @@ interface PushOptions {
 export default fp<PushOptions>(
   async (app, { now, times, isShared }) => {
     const fleet = new Fleet(now);
-    const publisher = await Publisher.start({
+    const newest = () => publisher.current;
+    const durations = new PushDurations<unknown>(fleet, newest, (pushed) => {
+      app.metrics.pushes.observe((pushed.settledAtMs - pushed.storedAtMs) / 1_000);
+      app.tracing?.pushed(pushed);
+    });
+    const publisher: Publisher = await Publisher.start({
       fleet,
       now,
       readState: () => readState(app.database, now()),
@@ -54,6 +60,14 @@ export default fp<PushOptions>(
         );
       },
       onError: (error) => app.log.error({ err: error }, "cannot read the policies; trying again"),
+      onWanted: () => {
+        const storedAtMs = performance.now();
+        const origin = app.tracing?.current();
+        return (frame) => {
+          app.metrics.snapshotBuilds.observe((performance.now() - storedAtMs) / 1_000);
+          durations.published(frame, storedAtMs, origin);
+        };
+      },
     });
     app.decorate("fleet", fleet);
     const counterOrders = new CounterOrders(fleet);
@@ -68,7 +82,7 @@ export default fp<PushOptions>(
     });
     const sender: CounterOrderSender = isShared ? passedOrders : counterOrders;
     app.decorate("counterOrders", sender);
-    app.decorate("appliedWaits", new AppliedWaits(fleet, () => publisher.current));
+    app.decorate("appliedWaits", new AppliedWaits(fleet, newest));
     announceFleet(fleet);
     const peers = new Peers({
       database: app.database,
@@ -87,21 +101,25 @@ export default fp<PushOptions>(
     });
 
     const counts = {
-      snapshotSent: () => app.metrics.snapshotsSent.inc(),
+      snapshotSent: (bytes: number) => {
+        app.metrics.snapshotsSent.inc();
+        app.metrics.snapshotBytesSent.inc(bytes);
+      },
       snapshotRefused: () => app.metrics.snapshotsRefused.inc(),
     };
     app.route({
       method: "GET",
       url: pushUrl,
       exposeHeadRoute: false,
-      config: { access: "gateway", refuses: ["upgrade-required"] },
+      // Thousands of gateways may come back at once, and through one address.
+      config: { access: "gateway", limited: false, refuses: ["upgrade-required"] },
       schema: {
         tags: ["gateways"],
         summary: "Open the push socket, as a gateway (a WebSocket)",
         response: answers({ 101: { type: "null", description: "The connection is a WebSocket now." } }),
       },
       onError: async (request, _, error) => {
-        if (isRefusal(error)) gatewayLog.refused(request.ip, error.message);
+        if (isRefusal(error)) gatewayLog.refused(request.address, error.message);
       },
       // Runs only if the request does not ask for the upgrade.
       handler: async () => {
@@ -117,7 +135,7 @@ export default fp<PushOptions>(
           log: request.log as FastifyBaseLogger,
           gatewayLog,
           takeActivity: app.takeActivity,
-          address: request.ip,
+          address: request.address,
         }),
     });
 

@@ -108,7 +108,8 @@ export default fp<SessionsOptions>(
     ): Promise<Caller | SessionRefusal | undefined> {
       const value = request.cookies[nameFor(request)];
       if (value === undefined) return undefined;
-      const found = await find(value, request, reply);
+      const named = `session/${parseCookieValue(value)?.id ?? value}`;
+      const found = await app.requestLimits.signIn(named, request, reply, () => find(value, request, reply));
       if (typeof found === "string") clearCookie(request, reply);
       return found;
     }
@@ -125,7 +126,7 @@ export default fp<SessionsOptions>(
         const owner = await ownerOf(stored, nowMs);
         const who = typeof owner === "string" ? "unknown" : owner.who;
         const what = { action: "end-session", app: typeof owner === "string" ? "" : appOf(owner) } as const;
-        const origin = { who, atMs: nowMs, from: request.ip };
+        const origin = { who, atMs: nowMs, from: request.address };
         await endSession(app.database, origin, stored.id, { ...what, reason: "an old secret was used" });
         return "stolen";
       }
@@ -201,12 +202,12 @@ export default fp<SessionsOptions>(
       async end(request, reply, caller) {
         clearCookie(request, reply);
         if (request.session === undefined) return;
-        const origin = { who: caller.who, atMs: now(), from: request.ip };
+        const origin = { who: caller.who, atMs: now(), from: request.address };
         await endSession(app.database, origin, request.session.id, { action: "sign-out", app: appOf(caller) });
       },
     });
   },
-  { name: "sessions", dependencies: ["database", "token-uses", "groups"] },
+  { name: "sessions", dependencies: ["database", "request-limits", "token-uses", "groups"] },
 );
 
 function isPassing(error: unknown): boolean {

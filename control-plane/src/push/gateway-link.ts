@@ -12,13 +12,13 @@ const mostFrameBytes = 65_536;
 
 export class GatewayLink {
   readonly #socket: WebSocket;
-  readonly #onSent: () => void;
+  readonly #onSent: (bytes: number) => void;
   #sending = false;
   #next: SnapshotFrame | undefined;
   #lastSeenMs: number;
 
-  /** @param onSent called for each snapshot that was sent */
-  constructor(socket: WebSocket, onSent: () => void) {
+  /** @param onSent called for each snapshot that was sent, with its size */
+  constructor(socket: WebSocket, onSent: (bytes: number) => void) {
     this.#socket = socket;
     this.#onSent = onSent;
     this.#lastSeenMs = performance.now();
@@ -66,7 +66,7 @@ export class GatewayLink {
     this.#socket.send(bytes.subarray(from), { binary: false }, (error) => {
       this.#sending = false;
       if (error !== undefined && error !== null) return;
-      this.#onSent();
+      this.#onSent(bytes.length);
       this.#flush();
     });
   }

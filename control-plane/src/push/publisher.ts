@@ -19,6 +19,8 @@ export interface PublisherDependencies {
   /** Begins a new epoch if the history does not reach `held`. */
   renewEpoch(held: Position): Promise<void>;
   onError(error: unknown): void;
+  /** Called when the state is wanted, as after a change. @returns a function that is called when its snapshot is sent */
+  onWanted?(): (frame: SnapshotFrame) => void;
 }
 
 export class Publisher {
@@ -28,9 +30,11 @@ export class Publisher {
   /** A position of our history that a gateway has proven and that we have not read. */
   #shown: Position | undefined;
   #wanted = false;
+  #onSent: ((frame: SnapshotFrame) => void) | undefined;
   #round: Promise<void> | undefined;
   #retry: NodeJS.Timeout | undefined;
   #stopped = false;
+  #behindSinceMs: number | undefined;
 
   private constructor(dependencies: PublisherDependencies, proofKey: string, first: SnapshotFrame) {
     this.#dependencies = dependencies;
@@ -66,10 +70,16 @@ export class Publisher {
   publish(): Promise<void> {
     if (this.#stopped) return Promise.resolve();
     this.#wanted = true;
+    this.#onSent ??= this.#dependencies.onWanted?.();
     this.#round ??= this.#work().finally(() => {
       this.#round = undefined;
     });
     return this.#round;
+  }
+
+  /** Since when a wanted state could not be read or sent, by `performance.now()`; undefined if there is none. */
+  get behindSinceMs(): number | undefined {
+    return this.#behindSinceMs;
   }
 
   /** Reads the state if another control plane has changed it. @throws when the database cannot be read */
@@ -88,14 +98,23 @@ export class Publisher {
   async #work(): Promise<void> {
     while (this.#wanted && !this.#stopped) {
       this.#wanted = false;
+      const onSent = this.#onSent;
+      this.#onSent = undefined;
+      this.#behindSinceMs ??= performance.now();
       try {
         const state = await this.#readWholeHistory();
-        if (state === undefined) continue;
+        if (state === undefined) {
+          if (!this.#wanted) this.#behindSinceMs = undefined;
+          continue;
+        }
         this.#proofKey = state.proofKey;
         this.#current = await snapshotFrame(state, this.#dependencies.now());
+        onSent?.(this.#current);
         this.#dependencies.fleet.sendToAll(this.#current);
         this.#dependencies.fleet.emit("progress");
+        if (!this.#wanted) this.#behindSinceMs = undefined;
       } catch (error) {
+        this.#onSent ??= onSent;
         this.#dependencies.onError(error);
         clearTimeout(this.#retry);
         this.#retry = setTimeout(() => void this.publish(), retryMs);

@@ -11,7 +11,7 @@ import { readGatewayMessage } from "./gateway-message.ts";
 import type { Publisher } from "./publisher.ts";
 
 export interface PushCounts {
-  snapshotSent(): void;
+  snapshotSent(bytes: number): void;
   snapshotRefused(): void;
 }
 

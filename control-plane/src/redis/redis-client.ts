@@ -1,6 +1,8 @@
 // Configures ioredis for each kind of deployment. It needs no right that a restricted Redis user may lack, sends each
 // command at most once, and writes only to the database that SLUICE_REDIS_URL names.
 
+import { setMaxListeners } from "node:events";
+import type { ConnectionOptions } from "node:tls";
 import { Cluster, Redis } from "ioredis";
 import type { Address, RedisDeployment } from "./redis-url.ts";
 
@@ -89,12 +91,21 @@ function commandOf(error: Error): string | undefined {
   return (error as { command?: { name: string } }).command?.name;
 }
 
+const { signal } = new AbortController();
+setMaxListeners(0, signal);
+/**
+ * The TLS options of every connection. ioredis listens for one error of a socket, but a TLS socket may have two: after we refused
+ * its certificate, the server's alert may still arrive. An error to which nobody listens ends the process. Node listens for as
+ * long as a socket lives if it may be destroyed by a signal, so there is a signal, which never comes.
+ */
+const tlsOptions: ConnectionOptions & { signal: AbortSignal } = { signal };
+
 /** Returns the credentials, TLS and database options of a connection. */
 function accessOptions({ user, password, tls, database }: RedisDeployment) {
   return {
     ...(user === "" ? {} : { username: user }),
     ...(password === "" ? {} : { password }),
-    ...(tls ? { tls: {} } : {}),
+    ...(tls ? { tls: tlsOptions } : {}),
     db: database,
   };
 }
@@ -108,6 +119,6 @@ function sentinelOptions(deployment: RedisDeployment & { kind: "sentinel" }) {
     updateSentinels: false,
     ...(sentinel.user === "" ? {} : { sentinelUsername: sentinel.user }),
     ...(sentinel.password === "" ? {} : { sentinelPassword: sentinel.password }),
-    ...(tls ? { enableTLSForSentinelMode: true, sentinelTLS: {} } : {}),
+    ...(tls ? { enableTLSForSentinelMode: true, sentinelTLS: tlsOptions } : {}),
   };
 }

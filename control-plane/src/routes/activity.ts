@@ -38,7 +38,7 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
   app.get<{ Params: { app: string }; Querystring: { policy: string; window: Window; limit: number } }>(
     "/apps/:app/top",
     {
-      config: { access: "read" },
+      config: { access: "read", refuses: ["app-not-found", "policy-not-found"] },
       schema: {
         tags,
         summary: "List the keys of a policy that were admitted and refused most",
@@ -68,7 +68,7 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
   app.get<{ Params: { app: string }; Querystring: { policy?: string; since: string; step?: Step } }>(
     "/apps/:app/traffic",
     {
-      config: { access: "read" },
+      config: { access: "read", refuses: ["app-not-found", "policy-not-found"] },
       schema: {
         tags,
         summary: "List what was admitted and refused, by second or minute",

@@ -24,7 +24,7 @@ export interface ChangeAnswer {
 const dryRuns = new WeakMap<FastifyRequest, DryRun>();
 
 export function originOf(request: FastifyRequest): Origin {
-  const origin = { who: callerOf(request).who, atMs: request.server.now(), from: request.ip };
+  const origin = { who: callerOf(request).who, atMs: request.server.now(), from: request.address };
   const { dryRun } = request.query as { dryRun?: boolean };
   if (dryRun !== true) return origin;
   const entries: DryRun = { entries: [] };

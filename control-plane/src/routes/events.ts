@@ -40,7 +40,11 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
   app.get<{ Querystring: EventQuery }>(
     "/events",
     {
-      config: { access: "read", strangers: "filtered" },
+      config: {
+        access: "read",
+        strangers: "filtered",
+        refuses: ["too-many-streams", "app-not-found", "policy-not-found"],
+      },
       schema: {
         tags: ["activity"],
         summary: "Follow what goes on, as server-sent events",

@@ -1,15 +1,13 @@
-// /healthz: the process runs. /readyz: the process can do its work.
+// /healthz: the process runs. /readyz: the process can do its work. /metrics: how it does its work.
 
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
 import { addGauge } from "../plugins/metrics.ts";
-import { alarmsOf } from "../push/alarms.ts";
 import { answers, object } from "../schemas/responses.ts";
-import { probeDatabase } from "../storage/database.ts";
 
 const tags = ["operation"];
 const health = {
-  config: { access: "public" },
+  config: { access: "public", limited: false },
   schema: {
     tags,
     summary: "Ask whether the process runs",
@@ -18,13 +16,24 @@ const health = {
 } as const;
 
 const readiness = {
-  config: { access: "public", refuses: ["not-ready"] },
+  config: { access: "public", limited: false, refuses: ["not-ready"] },
   schema: {
     tags,
     summary: "Ask whether the process can do its work",
     description:
-      "503 means that the database does not answer. Redis that is away, a disk that takes no changes and gateways that are behind are reported in the answer.",
+      "503 says in its detail why not. Redis that is away, a disk that takes no changes and gateways that are behind are reported in the answer, and are no reason for 503.",
     response: answers({ 200: "Readiness" }),
+  },
+} as const;
+
+const metrics = {
+  config: { access: "public" },
+  schema: {
+    tags,
+    summary: "Read the metrics, for Prometheus",
+    response: answers({
+      200: { description: "Prometheus' text format.", content: { "text/plain": { schema: { type: "string" } } } },
+    }),
   },
 } as const;
 
@@ -33,22 +42,16 @@ export default async function healthRoutes(app: FastifyInstance): Promise<void> 
     app.storageHealth.state === "ok" ? 1 : 0,
   );
 
+  app.get("/metrics", metrics, async (_request, reply) => {
+    const { registry } = app.metrics;
+    return reply.type(registry.contentType).send(await registry.metrics());
+  });
+
   app.get("/healthz", health, async () => ({ status: "ok" }));
 
-  app.get("/readyz", readiness, async (request) => {
-    try {
-      await probeDatabase(app.database);
-    } catch (error) {
-      request.log.error({ err: error }, "the database does not answer");
-      throw new ApiError("not-ready", "The database does not answer.");
-    }
-    // Without Redis, or with a disk that takes no changes, the control plane still serves and pushes. Both are reported, but
-    // are no reason to take it out of service.
-    const redis = app.redis === undefined ? "not-configured" : app.redis.link.health.state;
-    // Gateways that do not have the newest state are not a fault of this control plane: another one could not help them
-    // either.
-    const alarms = alarmsOf(app.fleet.list(), app.publisher.current, app.now());
-    const storage = app.storageHealth.state;
-    return { status: "ok", storage, redis, gateways: app.fleet.connectedCount, alarms };
+  app.get("/readyz", readiness, async () => {
+    const { unready, ...rest } = await app.readiness();
+    if (unready.length > 0) throw new ApiError("not-ready", unready.join(" "));
+    return { status: "ok", ...rest };
   });
 }

@@ -10,6 +10,7 @@ import { SignInFailure } from "../openid/sign-in-failure.ts";
 import { isLocalPath, mostUnderWaySeconds, SignInsUnderWay } from "../openid/sign-in-under-way.ts";
 import { answerError } from "../plugins/error-responses.ts";
 import { querySchema } from "../schemas/parameters.ts";
+import { answers } from "../schemas/responses.ts";
 import { refuseSignIn, signInByIdentity } from "../storage/sign-in.ts";
 
 const tags = ["session"];
@@ -30,11 +31,6 @@ const returnTo = {
 
 const html = { "text/html": { schema: { type: "string" } } };
 const page = { description: "A page.", content: html };
-const problem = { "application/problem+json": { schema: { $ref: "Problem#" } } };
-const failures = {
-  "4xx": { description: "The sign-in was not completed; `code` says why.", content: { ...problem, ...html } },
-  "5xx": { description: "The provider or the control plane failed.", content: { ...problem, ...html } },
-};
 const redirect = { description: "To the provider.", type: "null" };
 
 export default async function openIdRoutes(
@@ -46,7 +42,20 @@ export default async function openIdRoutes(
   let traces = { minute: 0, count: 0 };
 
   const common = {
-    config: { access: "public" },
+    config: {
+      access: "public",
+      pages: true,
+      refuses: [
+        "sign-in-failed",
+        "sign-in-refused",
+        "sign-in-unavailable",
+        "openid-not-configured",
+        "database-busy",
+        "database-unreachable",
+        "storage-unwritable",
+        "storage-full",
+      ],
+    },
     exposeHeadRoute: false,
     // The log of requests has their URLs, and the answer of a provider is in one.
     logLevel: isVerbose(logLevel) ? "warn" : logLevel,
@@ -66,7 +75,7 @@ export default async function openIdRoutes(
         tags,
         summary: "Sign in by OpenID Connect: sends the browser to the provider",
         querystring: querySchema({ returnTo }),
-        response: { ...failures, 302: redirect },
+        response: answers({ 302: redirect }),
       },
     },
     async (request, reply) => {
@@ -95,7 +104,7 @@ export default async function openIdRoutes(
         tags,
         summary: "Where the provider sends the browser back to: sets the cookie of a session",
         querystring: { type: "object" },
-        response: { ...failures, 200: page },
+        response: answers({ 200: page }),
       },
     },
     async (request, reply) => {
@@ -118,7 +127,7 @@ export default async function openIdRoutes(
   );
 
   async function signIn(person: Identified, request: FastifyRequest, reply: FastifyReply): Promise<void> {
-    const place = { atMs: app.now(), from: request.ip };
+    const place = { atMs: app.now(), from: request.address };
     const groups = [...new Set(person.groups)].filter((group) => app.groupMapping.has(group)).sort();
     try {
       if (groups.length === 0) {

@@ -37,7 +37,19 @@ export default async function sessionRoutes(
   app.post(
     "/session",
     {
-      config: { access: "public", records: "audit", body: schemaOf(bodyShape) },
+      config: {
+        access: "public",
+        records: "audit",
+        refuses: [
+          "unauthorized",
+          "forbidden",
+          "cross-site-request",
+          "too-many-failed-sign-ins",
+          "database-busy",
+          "database-unreachable",
+        ],
+        body: schemaOf(bodyShape),
+      },
       schema: {
         tags,
         summary: "Sign in by a token: the answer sets the cookie of a session",
@@ -51,11 +63,11 @@ export default async function sessionRoutes(
       // Otherwise another site's page could sign somebody in as somebody else.
       requireOwnOrigin(request, publicOrigin);
       const { token } = readBody<{ token: string }>(bodyShape, request.body);
-      const caller = await app.identifyToken(token);
+      const caller = await app.identifyToken(token, request, reply);
       requirePerson(caller);
       const former = await app.sessions.identify(request, reply);
       if (former !== undefined && typeof former !== "string") await app.sessions.end(request, reply, former);
-      const place = { atMs: app.now(), from: request.ip };
+      const place = { atMs: app.now(), from: request.address };
       const session = await app.sessions.begin(reply, (fresh) => signInByToken(app.database, place, caller, fresh));
       reply.code(201);
       return shown(caller, session);

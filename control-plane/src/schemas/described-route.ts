@@ -17,9 +17,15 @@ export interface Refusing {
   /** Whether it writes to the database. */
   readonly records: boolean;
   readonly conditions: Conditions | undefined;
+  /** Whether limits of requests count requests for it. */
+  readonly limited: boolean;
   /** The refusals of this route alone. */
   readonly refuses: readonly ErrorCode[];
+  /** Whether a browser gets its refusals as pages. */
+  readonly pages: boolean;
 }
+
+const text = { type: "string" };
 
 const ofEvery: readonly ErrorCode[] = [
   "invalid-request",
@@ -28,16 +34,32 @@ const ofEvery: readonly ErrorCode[] = [
   "headers-too-large",
   "internal",
 ];
-const ofPrivate: readonly ErrorCode[] = ["unauthorized", "forbidden", "database-busy", "database-unreachable"];
+const ofPrivate: readonly ErrorCode[] = [
+  "unauthorized",
+  "forbidden",
+  "too-many-failed-sign-ins",
+  "database-busy",
+  "database-unreachable",
+];
+/** Of each private method but GET: a session's cookie came with it, and another site's page may have sent it. */
+const ofSessions: readonly ErrorCode[] = ["cross-site-request"];
 /** Of each method but GET, whether the route has a use for the body or not. */
 const ofBodies: readonly ErrorCode[] = ["malformed-body", "body-too-large", "unsupported-media-type", "yaml-busy"];
 const ofChanges: readonly ErrorCode[] = ["storage-unwritable", "storage-full"];
 
 /** Returns the refusals that do not depend on what the route is for. */
-export function commonRefusals({ method, isPublic, records, conditions }: Omit<Refusing, "refuses">): ErrorCode[] {
+export function commonRefusals({
+  method,
+  isPublic,
+  records,
+  conditions,
+  limited,
+}: Omit<Refusing, "refuses" | "pages">): ErrorCode[] {
   return [
     ...ofEvery,
     ...(isPublic ? [] : ofPrivate),
+    ...(isPublic || method === "GET" ? [] : ofSessions),
+    ...(limited ? (["too-many-requests"] as const) : []),
     ...(method === "GET" ? [] : ofBodies),
     ...(records ? ofChanges : []),
     ...(conditions === "change" ? (["precondition-failed"] as const) : []),
@@ -51,22 +73,27 @@ export function refusals(route: Refusing): Record<string, JsonSchema> {
     const { status } = errorCatalogue[code];
     byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
   }
-  return Object.fromEntries([...byStatus].map(([status, codes]) => [String(status), refusal(status, codes)]));
+  return Object.fromEntries(
+    [...byStatus].map(([status, codes]) => [String(status), refusal(status, codes, route.pages)]),
+  );
 }
 
-function refusal(status: number, codes: readonly ErrorCode[]): JsonSchema {
+function refusal(status: number, codes: readonly ErrorCode[], pages: boolean): JsonSchema {
   const narrowed = { type: "object", properties: { status: { enum: [status] }, code: { enum: codes } } };
   const headers = headersOfStatus[status];
   return {
     description: codes.map((code) => `${code}: ${errorCatalogue[code].meaning}`).join("\n\n"),
     ...(headers === undefined ? {} : { headers }),
-    content: { "application/problem+json": { schema: { allOf: [{ $ref: "Problem#" }, narrowed] } } },
+    content: {
+      "application/problem+json": { schema: { allOf: [{ $ref: "Problem#" }, narrowed] } },
+      ...(pages ? { "text/html": { schema: text } } : {}),
+    },
   };
 }
 
-const text = { type: "string" };
 const headersOfStatus: Readonly<Record<number, JsonSchema>> = {
   401: { "www-authenticate": { ...text, description: "Bearer." } },
+  429: { "retry-after": { ...text, description: "Seconds after which to try again." } },
   503: { "retry-after": { ...text, description: "Seconds after which to try again, if it is known." } },
 };
 

@@ -98,3 +98,14 @@ export function storeUses(database: Database, uses: ReadonlyMap<string, number>)
     }
   });
 }
+
+/** Returns the hashes of the tokens that were used or made last, the newest at the end. */
+export async function recentHashes(database: Database, most: number): Promise<string[]> {
+  const rows = await database
+    .selectFrom("tokens")
+    .select("hash")
+    .orderBy(({ fn }) => fn.coalesce("last_used_at", "created_at"), "desc")
+    .limit(most)
+    .execute();
+  return rows.map(({ hash }) => hash).reverse();
+}

@@ -12,7 +12,8 @@ import { dialectFor, migrationDialectFor, serverTimes } from "./engines/engine.t
 import type { ServerTimes } from "./engines/server-dialect.ts";
 import { DatabaseInUse } from "./engines/sqlite-lock.ts";
 import { StorageHealth } from "./engines/storage-health.ts";
-import { migrate, NewerSchema } from "./schema/migrations.ts";
+import { observedDialect, StorageObserver } from "./engines/storage-observer.ts";
+import { migrate, NewerSchema, newestStep, ownNewestStep } from "./schema/migrations.ts";
 import type { Database, Tables } from "./tables.ts";
 import { write } from "./write.ts";
 
@@ -28,19 +29,22 @@ export async function openDatabase(
   configuration: DatabaseConfiguration,
   onWait: (error: unknown) => void = () => {},
   times: ServerTimes = serverTimes,
-): Promise<{ database: Database; health: StorageHealth }> {
+): Promise<{ database: Database; health: StorageHealth; observer: StorageObserver }> {
   const health = new StorageHealth();
+  const observer = new StorageObserver();
+  const open = () =>
+    new Kysely<Tables>({ dialect: observedDialect(dialectFor(configuration, health, times), observer) });
   if (configuration.kind === "sqlite") {
     await mkdir(dirname(configuration.path), { recursive: true, mode: 0o700 });
-    const database = new Kysely<Tables>({ dialect: dialectFor(configuration, health) });
+    const database = open();
     await migrateOrClose(database, configuration);
-    return { database, health };
+    return { database, health, observer };
   }
   const migrating = new Kysely<Tables>({ dialect: migrationDialectFor(configuration, new StorageHealth()) });
   await untilReachable(migrating, configuration, onWait);
   await migrateOrClose(migrating, configuration);
   await migrating.destroy();
-  return { database: new Kysely<Tables>({ dialect: dialectFor(configuration, health, times) }), health };
+  return { database: open(), health, observer };
 }
 
 async function migrateOrClose(database: Database, configuration: DatabaseConfiguration): Promise<void> {
@@ -78,6 +82,19 @@ async function untilReachable(
 /** @throws when the database does not answer */
 export async function probeDatabase(database: Database): Promise<void> {
   await sql`select 1`.execute(database);
+}
+
+/**
+ * Looks whether the database still has our schema: an older database may have been restored while we run. A newer schema is that
+ * of a newer control plane on the same database.
+ * @returns what is wrong, if something is
+ * @throws when the database does not answer
+ */
+export async function probeSchema(database: Database): Promise<string | undefined> {
+  const step = await newestStep(database);
+  if (step === undefined) return "The database has no schema: start the control plane again.";
+  if (step >= ownNewestStep) return undefined;
+  return `The database has the older schema ${step}, and not ${ownNewestStep}: start the control plane again.`;
 }
 
 /**

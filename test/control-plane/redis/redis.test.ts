@@ -178,8 +178,10 @@ describe("one Redis", () => {
   });
 });
 
-it("reaches one Redis by TLS, if its certificate has the name", async () => {
-  const tls = resolve(import.meta.dirname, "../../fixtures/tls");
+const tls = resolve(import.meta.dirname, "../../fixtures/tls");
+
+/** Starts a Redis with the password s3/cret that speaks TLS. @returns its port */
+async function startTlsRedis(): Promise<number> {
   const port = await freePort();
   const server = await Program.start({
     command: "redis-server",
@@ -191,6 +193,24 @@ it("reaches one Redis by TLS, if its certificate has the name", async () => {
     readyWhen: /Ready to accept connections/,
   });
   onFinished(() => server.stop());
+  return port;
+}
+
+it("goes on when a connection whose certificate it refused has another error", async () => {
+  const port = await startTlsRedis();
+  const program = await Program.start({
+    command: process.execPath,
+    args: [join(import.meta.dirname, "refused-certificates.ts"), `localhost:${port}`],
+    env: {},
+    readyWhen: /^done: (\d+) refused$/m,
+  });
+  onFinished(() => program.stop());
+  const [, refused] = /^done: (\d+) refused$/m.exec(program.output) ?? [];
+  expect(Number(refused)).toBeGreaterThanOrEqual(30);
+});
+
+it("reaches one Redis by TLS, if its certificate has the name", async () => {
+  const port = await startTlsRedis();
   const trusted = getCACertificates();
   onFinished(() => setDefaultCACertificates(trusted));
   const stateAt = async (host: string, expected: string) => {

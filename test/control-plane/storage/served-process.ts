@@ -1,7 +1,7 @@
 // A control plane in a process of its own, which a test may kill.
 
 import { fileURLToPath } from "node:url";
-import { adminToken, gatewayToken, temporaryDir } from "../../fixtures/servers/control-plane-under-test.ts";
+import { adminToken, gatewayToken, temporaryDir, unlimited } from "../../fixtures/servers/control-plane-under-test.ts";
 import { Program } from "../../fixtures/servers/program.ts";
 import { onFinished } from "../../fixtures/side-by-side.ts";
 
@@ -28,6 +28,7 @@ export class ServedProcess {
       args: [main],
       env: {
         SLUICE_CONTROL_PORT: "0",
+        ...unlimited,
         SLUICE_ADMIN_TOKEN: adminToken,
         SLUICE_GATEWAY_TOKEN: gatewayToken,
         SLUICE_DATA_DIR: await temporaryDir(),

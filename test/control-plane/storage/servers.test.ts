@@ -101,7 +101,10 @@ describe.each(serverKinds)("on %s", (_, startServer) => {
       );
     }, 10_000);
     expect((await gateway.next("snapshot")).revision).toBe(1);
-    expect((await plane.call("GET", "readyz")).body).toMatchObject({ status: "ok", storage: "ok" });
+    // What the database answered holds for half a second.
+    await vi.waitFor(async () => {
+      expect((await plane.call("GET", "readyz")).body).toMatchObject({ status: "ok", storage: "ok" });
+    }, 10_000);
   });
 
   it("a start waits for a database that starts later, and says so", async () => {

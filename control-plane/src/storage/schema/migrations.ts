@@ -71,6 +71,14 @@ async function isNewest(database: Kysely<Tables>, migrator: Migrator): Promise<b
   return known.every(({ executedAt }) => executedAt !== undefined);
 }
 
+/** Returns the newest step that the database has. */
+export async function newestStep(database: Kysely<Tables>): Promise<string | undefined> {
+  const { rows } = await sql<{ name: string | null }>`select max(name) as name from kysely_migration`.execute(database);
+  return rows[0]?.name ?? undefined;
+}
+
+export const ownNewestStep = Object.keys(migrations).sort().at(-1) ?? "";
+
 async function createSkeleton(database: Kysely<Tables>): Promise<void> {
   const schema = new Schema(database);
   const { longText } = schema;
