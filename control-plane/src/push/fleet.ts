@@ -82,8 +82,6 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
 
   constructor(now: () => number) {
     super();
-    // Each stream of events listens.
-    this.setMaxListeners(0);
     this.#now = now;
   }
 

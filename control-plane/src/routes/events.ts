@@ -5,16 +5,15 @@ import { trafficName } from "../activity/activity.ts";
 import { EventStream } from "../activity/event-stream.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { callerOf, requireRight } from "../plugins/authentication.ts";
-import type { Gateway } from "../push/fleet.ts";
 import { policyParameter, querySchema } from "../schemas/parameters.ts";
 import { answersWithEvents } from "../schemas/responses.ts";
 import { getApp } from "../storage/apps.ts";
 import { getPolicy } from "../storage/policies.ts";
 import { type AskedPolicy, showPoint, topKeys } from "./activity.ts";
 
-const everyMs = 1_000;
+const everyMs = 250;
 /** Reports about a second have come by then, unless a gateway is slow. */
-const completeAfterMs = 2_000;
+const completeAfterMs = 3_000;
 const topEveryMs = 5_000;
 const topLimit = 10;
 const quietMs = 15_000;
@@ -28,12 +27,39 @@ interface EventQuery {
   policy?: string;
 }
 
-/** What a stream has told of a gateway. */
-type Told = Pick<Gateway, "epoch" | "revision"> & { readonly connected: boolean; readonly refused: number | undefined };
+interface GatewayState {
+  readonly connected: boolean;
+  /** The revision that it has applied; 0: none of this history. */
+  readonly revision: number;
+  /** The revision that it has refused. */
+  readonly refused: number | undefined;
+}
+
+interface FleetState {
+  readonly epoch: string;
+  readonly revision: number;
+  /** By their ids. */
+  readonly gateways: ReadonlyMap<string, GatewayState>;
+}
 
 export default async function eventRoutes(app: FastifyInstance): Promise<void> {
-  const streams = new Map<EventStream, string>();
+  const streams = new Map<EventStream, { readonly caller: string; readonly tell: (fleet: FleetState) => void }>();
+  // Thousands of gateways may report at once: the streams share what is read of them a few times a second.
+  let fleet = readFleet();
+  let isFleetNew = true;
+  for (const event of ["members", "progress"] as const) {
+    app.fleet.on(event, () => {
+      isFleetNew = true;
+    });
+  }
+  const timer = setInterval(() => {
+    if (streams.size === 0) return;
+    if (isFleetNew) fleet = readFleet();
+    isFleetNew = false;
+    for (const { tell } of streams.values()) tell(fleet);
+  }, everyMs).unref();
   app.addHook("preClose", async () => {
+    clearInterval(timer);
     for (const stream of streams.keys()) stream.end();
   });
 
@@ -64,12 +90,10 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
       const asked = await askedOf(request);
       const caller = callerOf(request);
       refuseTooMany(caller.id);
-      const stream = new EventStream(() => {
-        streams.delete(stream);
-        stop();
-      });
-      streams.set(stream, caller.id);
-      const stop = follow(stream, request, asked);
+      const stream = new EventStream(() => streams.delete(stream));
+      const tell = follow(stream, request, asked);
+      streams.set(stream, { caller: caller.id, tell });
+      tell(readFleet());
       return (
         reply
           .type("text/event-stream; charset=utf-8")
@@ -84,7 +108,7 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
 
   /** @throws ApiError too-many-streams */
   function refuseTooMany(caller: string): void {
-    const own = [...streams.values()].filter((id) => id === caller).length;
+    const own = [...streams.values()].filter((stream) => stream.caller === caller).length;
     if (own < mostStreamsOfCaller && streams.size < mostStreams) return;
     throw new ApiError(
       "too-many-streams",
@@ -110,38 +134,29 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
     return { app: name, policy, document: (await getPolicy(app.database, name, policy)).document };
   }
 
-  /** @returns ends it */
-  function follow(stream: EventStream, request: FastifyRequest, asked: Asked): () => void {
+  /** @returns what tells the stream what is new; called again and again until the stream ends */
+  function follow(stream: EventStream, request: FastifyRequest, asked: Asked): (fleet: FleetState) => void {
     const caller = callerOf(request);
-    let told = new Map<string, Told>();
-    let toldRevision = "";
+    let told: FleetState | undefined;
     let toldTrafficMs = app.now() - completeAfterMs;
-    const sentAtMs = { top: Number.NEGATIVE_INFINITY, anything: app.now(), check: app.now() };
+    const atMs = { top: Number.NEGATIVE_INFINITY, anything: app.now(), check: app.now() };
 
     const send = (event: string, data: unknown) => {
-      sentAtMs.anything = app.now();
+      atMs.anything = app.now();
       stream.send(event, data);
     };
 
-    const tellFleet = () => {
-      const { current } = app.publisher;
-      if (toldRevision !== `${current.epoch} ${current.revision}`) {
-        toldRevision = `${current.epoch} ${current.revision}`;
-        send("revision", { revision: current.revision });
+    const tellFleet = (fleet: FleetState) => {
+      if (fleet === told) return;
+      if (told?.epoch !== fleet.epoch || told.revision !== fleet.revision)
+        send("revision", { revision: fleet.revision });
+      for (const [id, gateway] of fleet.gateways) {
+        if (!isSame(told?.gateways.get(id), gateway)) send("gateway", { id, ...gateway });
       }
-      const now = new Map<string, Told>();
-      for (const gateway of app.fleet.list()) {
-        const { id, epoch, revision, refused, disconnectedAtMs } = gateway;
-        const state: Told = { epoch, revision, connected: disconnectedAtMs === undefined, refused: refused?.revision };
-        now.set(id, state);
-        if (isSame(told.get(id), state)) continue;
-        const applied = epoch === current.epoch ? revision : 0;
-        send("gateway", { id, connected: state.connected, revision: applied, refused: state.refused });
+      for (const [id, { connected }] of told?.gateways ?? []) {
+        if (connected && !fleet.gateways.has(id)) send("gateway", { id, connected: false, revision: 0 });
       }
-      for (const [id, { connected }] of told) {
-        if (!now.has(id) && connected) send("gateway", { id, connected: false, revision: 0 });
-      }
-      told = now;
+      told = fleet;
     };
 
     const tellTraffic = () => {
@@ -152,54 +167,50 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
         send("traffic", { app: asked.app, policy: asked.policy, ...showPoint(point) });
       }
       toldTrafficMs = untilMs;
-      if (asked.policy === undefined || app.now() - sentAtMs.top < topEveryMs) return;
-      sentAtMs.top = app.now();
+      if (asked.policy === undefined || app.now() - atMs.top < topEveryMs) return;
+      atMs.top = app.now();
       send("top", topKeys(app, caller, asked as AskedPolicy, "minute", topLimit));
     };
 
-    const checkCaller = () => {
-      if (app.now() - sentAtMs.check < checkEveryMs) return;
-      sentAtMs.check = app.now();
-      app
-        .identifyAgain(request)
-        .then(
-          (still) => {
-            if (asked !== undefined) requireRight(still, "read", asked.app);
-          },
-          () => undefined,
-        )
-        .catch(() => stream.end());
+    const endUnlessAllowed = async () => {
+      try {
+        const still = await app.identifyAgain(request);
+        if (asked !== undefined) requireRight(still, "read", asked.app);
+      } catch (error) {
+        // While the database does not answer, nobody knows better.
+        if (error instanceof ApiError) stream.end();
+      }
     };
 
-    const turn = () => {
-      tellFleet();
+    return (fleet) => {
+      tellFleet(fleet);
       tellTraffic();
-      checkCaller();
-      if (app.now() - sentAtMs.anything >= quietMs) {
-        sentAtMs.anything = app.now();
+      if (app.now() - atMs.check >= checkEveryMs) {
+        atMs.check = app.now();
+        void endUnlessAllowed();
+      }
+      if (app.now() - atMs.anything >= quietMs) {
+        atMs.anything = app.now();
         stream.sendNothing();
       }
     };
-    turn();
-    const timer = setInterval(turn, everyMs).unref();
-    app.fleet.on("members", tellFleet);
-    app.fleet.on("progress", tellFleet);
-    return () => {
-      clearInterval(timer);
-      app.fleet.off("members", tellFleet);
-      app.fleet.off("progress", tellFleet);
-    };
+  }
+
+  function readFleet(): FleetState {
+    const { epoch, revision } = app.publisher.current;
+    const gateways = app.fleet.list().map((gateway): [string, GatewayState] => {
+      // A revision number of another history means nothing in this one.
+      const applied = gateway.epoch === epoch ? gateway.revision : 0;
+      const connected = gateway.disconnectedAtMs === undefined;
+      return [gateway.id, { connected, revision: applied, refused: gateway.refused?.revision }];
+    });
+    return { epoch, revision, gateways: new Map(gateways) };
   }
 }
 
 /** Whose traffic a stream follows; undefined: nobody's. */
 type Asked = { readonly app: string; readonly policy?: string; readonly document?: unknown } | undefined;
 
-function isSame(before: Told | undefined, { epoch, revision, connected, refused }: Told): boolean {
-  return (
-    before?.epoch === epoch &&
-    before.revision === revision &&
-    before.connected === connected &&
-    before.refused === refused
-  );
+function isSame(before: GatewayState | undefined, { connected, revision, refused }: GatewayState): boolean {
+  return before?.connected === connected && before.revision === revision && before.refused === refused;
 }

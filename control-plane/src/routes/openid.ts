@@ -103,7 +103,14 @@ export default async function openIdRoutes(
       schema: {
         tags,
         summary: "Where the provider sends the browser back to: sets the cookie of a session",
-        querystring: { type: "object" },
+        querystring: {
+          type: "object",
+          properties: {
+            code: { type: "string", description: "What the provider gives for the tokens." },
+            state: { type: "string", description: "Names the sign-in that this browser has begun." },
+            error: { type: "string", description: "Why the provider refuses." },
+          },
+        },
         response: answers({ 200: page }),
       },
     },

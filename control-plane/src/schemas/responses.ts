@@ -342,6 +342,11 @@ const readiness = {
   $id: "Readiness",
   ...object({
     status: { type: "string", enum: ["ok"] },
+    degraded: {
+      type: "array",
+      items: text,
+      description: "What the control plane does not do, or not as well as it should, although it is ready.",
+    },
     storage: {
       type: "string",
       enum: ["ok", "full", "unreachable", "unwritable"],

@@ -20,7 +20,11 @@ async function answerTo(method: string, path: string, init: { headers?: Record<s
     headers: { authorization: `Bearer ${adminToken}`, ...init.headers },
   });
   const { status, headers } = response;
-  return { status, type: headers.get("content-type"), body: (await response.json()) as { code?: string } };
+  const type = headers.get("content-type");
+  if (type?.includes("json") === true) return { status, type, body: (await response.json()) as { code?: string } };
+  // A stream of events has no end.
+  await response.body?.cancel();
+  return { status, type, body: {} as { code?: string } };
 }
 
 it("a body of 300 KiB is answered 413, and 401 without reading it if nobody signs in", async () => {
@@ -31,6 +35,8 @@ it("a body of 300 KiB is answered 413, and 401 without reading it if nobody sign
     const headers = { "content-type": "application/json" };
     const answer = await answerTo(method, path, { headers, body });
     expect([method, path, answer.status, answer.body.code]).toEqual([method, path, 413, "body-too-large"]);
+    // It is for strangers.
+    if (path === "/api/v1/session") continue;
     const stranger = await answerTo(method, path, { headers: { ...headers, authorization: "" }, body });
     expect([method, path, stranger.status]).toEqual([method, path, 401]);
   }

@@ -163,12 +163,12 @@ describe("the push socket", () => {
   it("sends every gateway the number of gateways whenever it changes", async () => {
     const running = await startControlPlane();
     const first = await connectGateway(running, "g1");
-    expect(await first.next("fleet")).toEqual({ type: "fleet", gateways: 1 });
+    expect(await first.next("fleet")).toEqual({ type: "fleet", gateways: 1, takesActivity: true });
     const second = await connectGateway(running, "g2");
-    expect(await second.next("fleet")).toEqual({ type: "fleet", gateways: 2 });
-    expect(await first.next("fleet")).toEqual({ type: "fleet", gateways: 2 });
+    expect(await second.next("fleet")).toEqual({ type: "fleet", gateways: 2, takesActivity: true });
+    expect(await first.next("fleet")).toEqual({ type: "fleet", gateways: 2, takesActivity: true });
     second.socket.terminate();
-    expect(await first.next("fleet")).toEqual({ type: "fleet", gateways: 1 });
+    expect(await first.next("fleet")).toEqual({ type: "fleet", gateways: 1, takesActivity: true });
   });
 
   it("replaces the older socket of the same gateway", async () => {
@@ -177,7 +177,7 @@ describe("the push socket", () => {
     await older.next("fleet");
     const newer = await connectGateway(running, "g1");
     expect(await older.closed).toBe(4000);
-    expect(await newer.next("fleet")).toEqual({ type: "fleet", gateways: 1 });
+    expect(await newer.next("fleet")).toEqual({ type: "fleet", gateways: 1, takesActivity: true });
     const { gateways } = (await running.call("GET", "/gateways")).body;
     expect(gateways).toMatchObject([{ id: "g1", connected: true }]);
   });
@@ -410,7 +410,7 @@ describe("a gateway that comes back after a restart of the control plane", () =>
     const second = await startControlPlane({ SLUICE_DATA_DIR });
     const gateway = await connectGateway(second, "g1", { epoch, revision });
     await gateway.next("fleet");
-    expect(gateway.received).toEqual([{ type: "fleet", gateways: 1 }]);
+    expect(gateway.received).toEqual([{ type: "fleet", gateways: 1, takesActivity: true }]);
   });
 });
 

@@ -15,6 +15,7 @@ import { operationsOf } from "../../fixtures/clients/described-answers.ts";
 import {
   type Answer,
   adminToken,
+  type CallOptions,
   gatewayToken,
   perSecond,
   sharedControlPlane,
@@ -30,6 +31,8 @@ interface Asked {
   readonly body?: unknown;
   /** The status if the request is allowed. Default: 200. */
   readonly status?: number;
+  /** Whether it is sent with a session's cookie by those who can sign in. */
+  readonly inSession?: boolean;
   /** The action of the entry that it leaves. */
   readonly leaves?: string;
 }
@@ -149,6 +152,17 @@ const requests: Readonly<Record<string, (whose: Whose) => Promise<Asked>>> = {
   "GET /api/v1/apps/:app/top": async () => ({ path: `${shop}/top?policy=books` }),
   "GET /api/v1/apps/:app/traffic": async () => ({ path: `${shop}/traffic` }),
   "GET /api/v1/events": async () => ({ path: "/events" }),
+  "GET /api/v1/session": async () => ({ path: "/session" }),
+  "POST /api/v1/session": async () => ({
+    path: "/session",
+    body: { token: adminToken },
+    status: 201,
+    leaves: "sign-in",
+  }),
+  "DELETE /api/v1/session": async () => ({ path: "/session", inSession: true, leaves: "sign-out" }),
+  // Without a provider.
+  "GET /api/v1/session/oidc": async () => ({ path: "/session/oidc", status: 404 }),
+  "GET /api/v1/session/oidc/callback": async () => ({ path: "/session/oidc/callback", status: 404 }),
   "GET /api/v1/gateways": async () => ({ path: "/gateways" }),
 };
 
@@ -186,11 +200,25 @@ beforeAll(async () => {
 });
 
 /** Sends a request in a second of its own. @returns with the entries that it left */
-async function ask(method: string, asker: Asker, { path, body }: Asked): Promise<Answer & { entries: AuditEntry[] }> {
+async function ask(
+  method: string,
+  asker: Asker,
+  { path, body, inSession = false }: Asked,
+): Promise<Answer & { entries: AuditEntry[] }> {
+  const credential = (inSession ? await sessionOf(asker) : undefined) ?? { token: tokens[asker] };
   nowMs += 1_000;
-  const answer = await control().call(method, path, { token: tokens[asker], ...(body === undefined ? {} : { body }) });
+  const answer = await control().call(method, path, { ...credential, ...(body === undefined ? {} : { body }) });
   const filter = { apps: undefined, sinceMs: nowMs };
   return { ...answer, entries: await listAudit(control().app.database, filter, undefined, 100) };
+}
+
+/** @returns what comes with a request of a session; undefined: the asker cannot sign in */
+async function sessionOf(asker: Asker): Promise<CallOptions | undefined> {
+  const body = { token: tokens[asker] ?? "" };
+  const { status, body: session, headers } = await control().call("POST", "/session", { token: undefined, body });
+  if (status !== 201) return undefined;
+  const cookie = headers.getSetCookie().map((set) => set.split(";", 1)[0]);
+  return { token: undefined, headers: { cookie: cookie.join("; "), "x-csrf-token": session.csrfToken } };
 }
 
 /** What an entry has, by what it says was done. Counters are changed outside of the database: their entry says what was asked. */
@@ -199,7 +227,7 @@ function documentsOf(action: string): { before: boolean; after: boolean } {
   if (action === "top-up-counter") return { before: false, after: true };
   return {
     before: ["update", "delete", "roll", "begin"].includes(verb as string),
-    after: ["create", "update", "roll", "begin"].includes(verb as string),
+    after: ["create", "update", "roll", "begin"].includes(verb as string) || action === "sign-in",
   };
 }
 
@@ -211,7 +239,9 @@ function expectEntries(row: RouteRow, asker: Asker, { leaves }: Asked, entries: 
   expect(entries.map(({ action }) => action)).toContain(leaves);
   if (row.records === "revision") expect(entries.map(({ revision }) => typeof revision)).toContain("number");
   for (const entry of entries) {
-    expect(entry).toMatchObject({ who: names[asker], from: "127.0.0.1", atMs: nowMs });
+    // At a public route it is the body that says who somebody is.
+    const who = row.access === "public" ? names.admin : names[asker];
+    expect(entry).toMatchObject({ who, from: "127.0.0.1", atMs: nowMs });
   }
   const entry = entries.find(({ action }) => action === leaves);
   const documents = { before: entry?.before !== undefined, after: entry?.after !== undefined };
