@@ -58,15 +58,19 @@ export class Client {
         { hostname, port, path: escaped(path), method, headers: { ...headers }, agent, timeout: timeoutMs },
         (incoming) => {
           const parts: Buffer[] = [];
-          incoming.on("data", (part: Buffer) => parts.push(part));
+          const end = () => {
+            const body = Buffer.concat(parts).toString("utf8");
+            resolve({ status: incoming.statusCode ?? 0, headers: incoming.headers, body });
+          };
+          incoming.on("data", (part: Buffer) => {
+            parts.push(part);
+            // It has no end.
+            if (incoming.headers["content-type"]?.startsWith("text/event-stream") !== true) return;
+            end();
+            outgoing.destroy();
+          });
           incoming.on("error", fail);
-          incoming.on("end", () =>
-            resolve({
-              status: incoming.statusCode ?? 0,
-              headers: incoming.headers,
-              body: Buffer.concat(parts).toString("utf8"),
-            }),
-          );
+          incoming.on("end", end);
         },
       );
       const fail = (error: NodeJS.ErrnoException) =>

@@ -36,12 +36,6 @@ export const errorCatalogue = {
     title: "Bad request",
     meaning: "The request is not well-formed HTTP, or its URL cannot be decoded.",
   },
-  "too-many-streams": {
-    status: 429,
-    title: "Too many streams",
-    meaning:
-      "This token follows 20 streams of events already, or 200 are in use. `Retry-After` says when to try again.",
-  },
   unauthorized: {
     status: 401,
     title: "Unauthorized",
@@ -181,6 +175,12 @@ export const errorCatalogue = {
     title: "Too many failed sign-ins",
     meaning:
       "Too many requests from this address had a wrong token, so tokens that this control plane has not seen before are not looked up now. Try again after `Retry-After`.",
+  },
+  "too-many-streams": {
+    status: 429,
+    title: "Too many streams",
+    meaning:
+      "This token follows 20 streams of events already, or 200 are in use. `Retry-After` says when to try again.",
   },
   "headers-too-large": {
     status: 431,

@@ -110,12 +110,11 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
   function refuseTooMany(caller: string): void {
     const own = [...streams.values()].filter((stream) => stream.caller === caller).length;
     if (own < mostStreamsOfCaller && streams.size < mostStreams) return;
-    throw new ApiError(
-      "too-many-streams",
+    const detail =
       own < mostStreamsOfCaller
         ? `All ${mostStreams} streams of events are in use.`
-        : `This token follows ${own} streams of events already, and may follow ${mostStreamsOfCaller}.`,
-    );
+        : `This token follows ${own} streams of events already, and may follow ${mostStreamsOfCaller}.`;
+    throw new ApiError("too-many-streams", detail, {}, { "retry-after": "5" });
   }
 
   /** @throws ApiError forbidden, app-not-found, policy-not-found, invalid-request */

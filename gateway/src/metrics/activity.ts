@@ -8,6 +8,7 @@ import { nowMs } from "../runtime/clock.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { metricsDict } from "../runtime/shared-memory.ts";
 import { wellFormed } from "../runtime/well-formed.ts";
+import { policiesOf } from "../snapshot/current.ts";
 
 /** The decisions of a policy since they were last reported. */
 export interface ReportedCounts {
@@ -44,6 +45,7 @@ interface CountedKeys {
 }
 
 const unreported: Record<string, PolicyActivity | undefined> = {};
+let unreportedCount = 0;
 let unreportedSinceMs = 0;
 let handedOverAtMs = 0;
 
@@ -53,6 +55,8 @@ const beingCounted = new LuaTable<ReportedCounts, boolean | undefined>();
 let counted: CountedKeys[] = [];
 let countedTo = 0;
 let keysHeld = 0;
+/** When there are so many policies to report, those that are gone are forgotten: policies may be renamed again and again. */
+let mostToReport = 0;
 /** The worker whose report is taken next. */
 let nextWorker = 0;
 
@@ -73,8 +77,10 @@ export function noteDecisions(app: string, policy: string, counts: ReportedCount
   const name = `${app}/${policy}`;
   let activity = unreported[name];
   if (activity === undefined) {
+    if (unreportedCount + counted.length - countedTo >= mostToReport) forgetGonePolicies();
     activity = { app, policy, allowed: 0, refused: 0, shadowRefused: 0, degraded: 0, delayed: 0 };
     unreported[name] = activity;
+    unreportedCount += 1;
   }
   activity.allowed += counts.allowed;
   activity.refused += counts.refused;
@@ -112,7 +118,39 @@ function takePolicies(): PolicyActivity[] {
     taken.push(unreported[name] as PolicyActivity);
     unreported[name] = undefined;
   }
+  unreportedCount -= taken.length;
   return taken;
+}
+
+/** What there is to report of a policy that is gone is lost, unless a report was made before. */
+function forgetGonePolicies(): void {
+  for (const name in unreported) {
+    const { app, policy } = unreported[name] as PolicyActivity;
+    if (isInForce(app, policy)) continue;
+    unreported[name] = undefined;
+    unreportedCount -= 1;
+  }
+  const kept: CountedKeys[] = [];
+  for (let i = countedTo; i < counted.length; i++) {
+    const keys = counted[i] as CountedKeys;
+    if (isInForce(keys.app, keys.policy)) kept.push(keys);
+    else forgetKeys(keys);
+  }
+  counted = kept;
+  countedTo = 0;
+  // So a call costs no more than the fifth of entries that were added since the last one.
+  mostToReport = 100 + 1.2 * (unreportedCount + kept.length);
+}
+
+function isInForce(app: string, policy: string): boolean {
+  return policiesOf(app)[policy] !== undefined;
+}
+
+function forgetKeys({ counts }: CountedKeys): void {
+  beingCounted.delete(counts);
+  keysHeld -= counts.admittedKeys.size + counts.refusedKeys.size;
+  sketch.clearKeyCounts(counts.admittedKeys);
+  sketch.clearKeyCounts(counts.refusedKeys);
 }
 
 /** Takes the keys that have been counted for long enough, of as many policies as a report has room for. */
@@ -123,16 +161,11 @@ function takeKeys(now: number): KeyActivity[] {
     const oldest = counted[countedTo];
     if (oldest === undefined || now - oldest.sinceMs < keysEveryMs) break;
     countedTo += 1;
-    beingCounted.delete(oldest.counts);
     const { admittedKeys, refusedKeys } = oldest.counts;
-    const isStale = now - oldest.sinceMs > keysStaleMs;
-    for (const result of ["admitted", "refused"] as const) {
-      const keys = result === "admitted" ? admittedKeys : refusedKeys;
-      if (keys.size === 0) continue;
-      if (!isStale) room -= addKeys(taken, oldest, result, keys);
-      keysHeld -= keys.size;
-      sketch.clearKeyCounts(keys);
+    if (now - oldest.sinceMs <= keysStaleMs) {
+      room -= addKeys(taken, oldest, "admitted", admittedKeys) + addKeys(taken, oldest, "refused", refusedKeys);
     }
+    forgetKeys(oldest);
   }
   if (counted[countedTo] === undefined) {
     counted = [];
@@ -148,6 +181,7 @@ function addKeys(
   result: KeyActivity["result"],
   keys: sketch.KeyCounts,
 ): number {
+  if (keys.size === 0) return 0;
   const largest = sketch.largestCounts(keys, mostKeysReported);
   const { error } = keys;
   const names = largest.keys.map((key) => wellFormed(key));

@@ -266,7 +266,14 @@ describe.concurrent("one Redis that is watched", () => {
     const ready = await control.call("GET", "readyz");
     expect([ready.status, ready.body]).toEqual([
       200,
-      { status: "ok", storage: "ok", redis: "failing", gateways: 0, alarms: [] },
+      {
+        status: "ok",
+        degraded: [expect.stringContaining("Redis")],
+        storage: "ok",
+        redis: "failing",
+        gateways: 0,
+        alarms: [],
+      },
     ]);
     const policy = await control.call("PUT", "/apps/default/policies/books", { body: books });
     expect(policy.status).toBe(201);
