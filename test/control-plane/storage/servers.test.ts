@@ -47,7 +47,8 @@ describe.each(serverKinds)("on %s", (_, startServer) => {
     for (const gateway of [here, there]) gateway.apply(await gateway.next("snapshot"));
     // Both gateways learn that they are two.
     await vi.waitFor(() => {
-      for (const { received } of [here, there]) expect(received).toContainEqual({ type: "fleet", gateways: 2, takesActivity: true });
+      for (const { received } of [here, there])
+        expect(received).toContainEqual({ type: "fleet", gateways: 2, takesActivity: true });
     });
 
     const beganMs = performance.now();
