@@ -25,6 +25,7 @@ it("Chromium comes back from the provider signed in, and a link on another site'
       page.evaluate(`location.href = ${JSON.stringify(`${world.url}/api/v1/session`)}`),
     ]);
     expect(answer.status()).toBe(401);
+    await page.waitForURL(`${world.url}/api/v1/session`);
     expect((await page.goto(`${world.url}/api/v1/session`))?.status()).toBe(200);
   } finally {
     await browser.close();
