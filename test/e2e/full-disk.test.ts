@@ -45,6 +45,21 @@ async function start(): Promise<Program> {
   return program;
 }
 
+/**
+ * nginx cannot start without a page for its pid file. One is left, but the database or a log may take it first: then another one is
+ * left.
+ */
+async function startOnFullDisk(): Promise<Program> {
+  for (let attempt = 1; ; attempt++) {
+    disk.fill(pageBytes);
+    try {
+      return await start();
+    } catch (error) {
+      if (attempt === 5 || !/nginx\.pid" failed \(28/.test(String(error))) throw error;
+    }
+  }
+}
+
 function killWithAllItStarted(pid: number): void {
   const children = childrenOf(pid);
   process.kill(pid, "SIGKILL");
@@ -75,10 +90,8 @@ it("starts, limits, says what fails, and takes changes once there is room, witho
       () => true,
     ),
   );
-  // nginx itself needs a page for its pid file, and more or less for its log.
-  disk.fill(pageBytes);
 
-  const second = await start();
+  const second = await startOnFullDisk();
   expect(await limitReported()).toBe("3");
   const refused = await put(5);
   expect([refused.status, JSON.parse(refused.body).code]).toEqual([507, "storage-full"]);
