@@ -167,7 +167,9 @@ describe("requests that wait for the fleet", () => {
     longest.push(longestMs);
     const [come, go] = longest.map((ms) => ms.toFixed(0));
     console.log(`/healthz, longest: ${come} ms while 1,100 come, ${go} ms while 1,000 are answered`);
-    // The machine may be busy, and this process sends all the requests, so only a control plane that blocks fails here.
-    expect(Math.max(...longest)).toBeLessThan(2_000);
+    // The machine may be busy, and this process sends all the requests, so only a control plane that blocks fails here. While they come,
+    // /healthz waits in line behind a hundred changes, each of which the disk confirms.
+    expect(longest[0]).toBeLessThan(10_000);
+    expect(longest[1]).toBeLessThan(2_000);
   }, 60_000);
 });
