@@ -157,55 +157,51 @@ function nginxOf(nginxes: Nginxes, { instance, name }: Variant): NginxInstance {
   return nginx;
 }
 
+/** @returns false: something is not as it must be */
+type Command = (processes: Processes, nginx: Nginx, luaDir: string) => Promise<unknown>;
+
+/** Reads the options of a command, so that a bad one is reported before anything is started. @returns undefined: there is no such command */
+function commandFor(name: string | undefined, args: readonly string[]): Command | undefined {
+  if (name === "limiter" || name === "memory") {
+    const options = readLimiterOptions(name, args);
+    const run = name === "limiter" ? limiter : memory;
+    return (started, nginx, luaDir) => run(started, nginx, luaDir, options);
+  }
+  if (name === "redis-core") {
+    const options = readLimiterOptions(name, args);
+    return (started, { path }, luaDir) => redisCore(started, path, luaDir, options);
+  }
+  if (name === "neighbour") {
+    const options = readNeighbourOptions(args);
+    return (started, nginx, luaDir) => neighbour(started, nginx, luaDir, options);
+  }
+  if (name === "against") {
+    const options = readAgainstOptions(args);
+    return (started, nginx, luaDir) => against(started, nginx, luaDir, options);
+  }
+  if (name === "snapshot-load") {
+    const options = readSnapshotLoadOptions(args);
+    return (started, nginx, luaDir) => snapshotLoad(started, nginx, luaDir, options);
+  }
+  return undefined;
+}
+
 // If the reader exits early (npm run bench | head), the bench must still stop its programs before it ends.
 process.stdout.on("error", () => undefined);
 let processes: Processes | undefined;
 try {
   const [command, ...args] = process.argv.slice(2);
-  if (command === "limiter" || command === "memory") {
-    const options = readLimiterOptions(command, args);
-    processes = new Processes();
-    const { nginx, luaDir } = await prepare(processes);
-    const run = command === "limiter" ? limiter : memory;
-    const succeeded = await run(processes, nginx, luaDir, options);
-    await processes.stop();
-    process.exit(succeeded ? 0 : 1);
-  }
-  if (command === "redis-core") {
-    const options = readLimiterOptions(command, args);
-    processes = new Processes();
-    const { nginx, luaDir } = await prepare(processes);
-    await redisCore(processes, nginx.path, luaDir, options);
-    await processes.stop();
-    process.exit(0);
-  }
   if (command === "lists") {
     await lists(readListsOptions(args));
     process.exit(0);
   }
-  if (command === "neighbour") {
-    const options = readNeighbourOptions(args);
+  const run = commandFor(command, args);
+  if (run !== undefined) {
     processes = new Processes();
     const { nginx, luaDir } = await prepare(processes);
-    await neighbour(processes, nginx, luaDir, options);
+    const succeeded = await run(processes, nginx, luaDir);
     await processes.stop();
-    process.exit(0);
-  }
-  if (command === "against") {
-    const options = readAgainstOptions(args);
-    processes = new Processes();
-    const { nginx, luaDir } = await prepare(processes);
-    await against(processes, nginx, luaDir, options);
-    await processes.stop();
-    process.exit(0);
-  }
-  if (command === "snapshot-load") {
-    const options = readSnapshotLoadOptions(args);
-    processes = new Processes();
-    const { nginx, luaDir } = await prepare(processes);
-    await snapshotLoad(processes, nginx, luaDir, options);
-    await processes.stop();
-    process.exit(0);
+    process.exit(succeeded === false ? 1 : 0);
   }
   const options = readOptions(process.argv.slice(2));
   processes = new Processes();
