@@ -5,6 +5,23 @@ import { errorLogOf, writeGatewayFiles } from "./nginx-config.ts";
 import type { Part } from "./processes.ts";
 import { projectDir, type Settings } from "./settings.ts";
 
+/** What nginx.conf passes on to the workers, except for what the launcher sets itself. */
+const settingsOfTheGateway: readonly string[] = [
+  "SLUICE_DEBUG_SECRET",
+  "SLUICE_HEADERS",
+  "SLUICE_MAX_WAITING",
+  "SLUICE_REDIS_DEADLINE_MS",
+  "SLUICE_REQUIRE_SNAPSHOT",
+];
+/** Settings of Sluice, of traces and of database clients: passwords and tokens are among them. */
+const setting = /^(SLUICE|OTEL|PG|MYSQL)/;
+
+/** @returns the environment of a part that reads these settings: those of the other parts, with their secrets, are not in it */
+function environmentFor(settings: readonly string[]): NodeJS.ProcessEnv {
+  const passed = Object.entries(process.env).filter(([name]) => !setting.test(name) || settings.includes(name));
+  return Object.fromEntries(passed);
+}
+
 /** @param gatewayToken that gateways must show; undefined lets the control plane keep its own in the data dir */
 export function controlPlane(settings: Settings, gatewayToken: string | undefined): Part {
   return {
@@ -34,7 +51,7 @@ export function gateway(settings: Settings, nginx: Nginx, gatewayToken: string):
     // write.
     args: ["-p", `${settings.gatewayDir}/`, "-e", logFile, "-c", config, "-g", "daemon off;"],
     env: {
-      ...process.env,
+      ...environmentFor(settingsOfTheGateway),
       SLUICE_GATEWAY_DIR: snapshotDir,
       SLUICE_GATEWAY_ID: settings.gatewayId,
       SLUICE_GATEWAY_TOKEN: gatewayToken,
@@ -52,7 +69,7 @@ export function demoUpstream(settings: Settings): Part {
     name: "demo upstream",
     command: process.execPath,
     args: [join(projectDir, "launch/demo-upstream.ts")],
-    env: { ...process.env, SLUICE_UPSTREAM_PORT: String(settings.upstreamPort) },
+    env: { ...environmentFor([]), SLUICE_UPSTREAM_PORT: String(settings.upstreamPort) },
   };
 }
 
