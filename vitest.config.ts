@@ -66,6 +66,7 @@ export default defineConfig({
           // What SQLite's tests show of the API, on a server.
           include: ["test/control-plane/{routes,tokens}/*.test.ts"],
           env: { SLUICE_TEST_DATABASE: database },
+          globalSetup: "test/fixtures/servers/shared-database.ts",
           maxWorkers: Math.max(2, availableParallelism()),
           sequence: { groupOrder: 2 },
         },
