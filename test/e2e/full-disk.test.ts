@@ -45,15 +45,14 @@ async function start(): Promise<Program> {
   return program;
 }
 
-/**
- * nginx cannot start without a page for its pid file. One is left, but the database or a log may take it first: then another one is
- * left.
- */
+/** nginx cannot start without a page for its pid file. The database or a log may take what is left first: then more is left. */
 async function startOnFullDisk(): Promise<Program> {
   for (let attempt = 1; ; attempt++) {
-    disk.fill(pageBytes);
+    disk.fill(attempt * pageBytes);
     try {
-      return await start();
+      const started = await start();
+      disk.fill();
+      return started;
     } catch (error) {
       if (attempt === 5 || !/nginx\.pid" failed \(28/.test(String(error))) throw error;
     }

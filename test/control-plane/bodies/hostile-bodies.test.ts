@@ -4,7 +4,7 @@ import { request } from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { readYaml } from "../../../control-plane/src/bodies/read-yaml.ts";
 import { YamlThread } from "../../../control-plane/src/bodies/yaml-thread.ts";
-import { startProcess } from "../../fixtures/servers/control-plane-process.ts";
+import { startMeasuredProcess } from "../../fixtures/servers/control-plane-process.ts";
 import {
   adminToken,
   onePerSecond,
@@ -262,7 +262,8 @@ const seconds = 8;
 
 describe("/healthz", { timeout: 120_000 }, () => {
   it("is answered at once while a viewer sends body after body that is made to take long", async () => {
-    const url = await startProcess({ SLUICE_LOG_LEVEL: "silent" });
+    const { url, longestTurnMs } = await startMeasuredProcess({ SLUICE_LOG_LEVEL: "silent" });
+    await longestTurnMs();
     const made = await fetch(`${url}/api/v1/tokens`, {
       method: "POST",
       headers: { authorization: `Bearer ${adminToken}`, "content-type": "application/json" },
@@ -300,11 +301,14 @@ describe("/healthz", { timeout: 120_000 }, () => {
     const at = (part: number) => tookMs[Math.min(tookMs.length - 1, Math.floor(tookMs.length * part))] as number;
     const reported = [0.5, 0.99, 1].map((part) => at(part).toFixed(1)).join(" / ");
     const answers = [...statuses].map(([answer, count]) => `${count} × ${answer}`).join(", ");
-    console.log(`${tookMs.length} /healthz beside ${answers}: median / p99 / longest ${reported} ms`);
+    const turnMs = await longestTurnMs();
+    console.log(
+      `${tookMs.length} /healthz beside ${answers}: median / p99 / longest ${reported} ms; longest turn ${turnMs.toFixed(0)} ms`,
+    );
     expect([...statuses.keys()].filter((answer) => answer.startsWith("5"))).toEqual([]);
-    // One body once took 39 s. The slowest answer also depends on this machine's load, so the bound for it is loose.
-    expect(at(0.5)).toBeLessThan(50);
-    expect(at(1)).toBeLessThan(1_000);
+    // One body once took 39 s. How long an answer takes also depends on the machine's load, a turn does not.
+    expect(turnMs).toBeLessThan(100);
+    expect(at(1)).toBeLessThan(10_000);
   });
 });
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
-import { startProcess } from "../../fixtures/servers/control-plane-process.ts";
+import { startMeasuredProcess } from "../../fixtures/servers/control-plane-process.ts";
 import {
   adminToken,
   onePerSecond,
@@ -292,7 +292,7 @@ describe("all apps together", () => {
 
 describe("an editor who puts policies of 1 MB in a loop", { timeout: 60_000 }, () => {
   it("keeps nobody from being answered: p99 of /healthz", async () => {
-    const url = await startProcess();
+    const { url, longestTurnMs } = await startMeasuredProcess();
     const call = (method: string, path: string, token: string, body?: string) =>
       fetch(`${url}${path}`, {
         method,
@@ -320,6 +320,7 @@ describe("an editor who puts policies of 1 MB in a loop", { timeout: 60_000 }, (
     };
     const attacks = [attack(0), attack(1)];
     const took: number[] = [];
+    await longestTurnMs();
     const end = performance.now() + 2_000;
     const answered = () => [...statuses.values()].reduce((sum, times) => sum + times, 0);
     while (performance.now() < end || answered() < 2 * bodies.length) {
@@ -335,8 +336,12 @@ describe("an editor who puts policies of 1 MB in a loop", { timeout: 60_000 }, (
     took.sort((a, b) => a - b);
     const [p50, p99] = [0.5, 0.99].map((share) => took[Math.floor(took.length * share)] as number);
     const puts = [...statuses].map(([status, times]) => `${times} × ${status}`).join(", ");
-    console.log(`/healthz during puts (${puts}): p50 ${p50?.toFixed(1)} ms, p99 ${p99?.toFixed(1)} ms`);
-    // The target is 50 ms. The machine may be busy with other tests, so only a control plane that blocks fails here.
-    expect(p99).toBeLessThan(2000);
+    const turnMs = await longestTurnMs();
+    console.log(
+      `/healthz during puts (${puts}): p50 ${p50?.toFixed(1)} ms, p99 ${p99?.toFixed(1)} ms; longest turn ${turnMs.toFixed(0)} ms`,
+    );
+    // The target for p99 is 50 ms. It also depends on the machine's load, a turn does not.
+    expect(turnMs).toBeLessThan(50);
+    expect(p99).toBeLessThan(5_000);
   });
 });

@@ -5,7 +5,7 @@ import { describe, expect, it, vi } from "vitest";
 import { AppliedWaits } from "../../../control-plane/src/push/applied-waits.ts";
 import { Fleet } from "../../../control-plane/src/push/fleet.ts";
 import type { GatewayLink } from "../../../control-plane/src/push/gateway-link.ts";
-import { startProcess } from "../../fixtures/servers/control-plane-process.ts";
+import { startMeasuredProcess } from "../../fixtures/servers/control-plane-process.ts";
 import {
   type Answer,
   adminToken,
@@ -121,7 +121,7 @@ describe("requests that wait for the fleet", () => {
   });
 
   it("are a thousand in all: the app with the most gives way, and /healthz is answered meanwhile", async () => {
-    const url = await startProcess();
+    const { url, longestTurnMs } = await startMeasuredProcess();
     const call: Running["call"] = (method, path, options = {}) => send(url, method, path, options);
     const gateway = await connectGateway({ url } as Running, "g1");
     await gateway.next("snapshot");
@@ -134,6 +134,8 @@ describe("requests that wait for the fleet", () => {
 
     let longestMs = 0;
     const longest: number[] = [];
+    const turns: number[] = [];
+    await longestTurnMs();
     let stopped = false;
     const probe = (async () => {
       while (!stopped) {
@@ -150,13 +152,14 @@ describe("requests that wait for the fleet", () => {
       // The pause keeps this process from being busy with too many requests at once, since only the waiting is measured.
       await sleep(200);
     }
-    await vi.waitFor(() => expect(answers).toHaveLength(100), 20_000);
+    await vi.waitFor(() => expect(answers).toHaveLength(100), 60_000);
     for (const { status, body } of answers) expect([status, body.applied]).toEqual([200, unreported]);
 
     longest.push(longestMs);
+    turns.push(await longestTurnMs());
     longestMs = 0;
     const ofShop = call("PUT", "/apps/shop/policies/books?wait=60s", { body: onePerSecond, token: shop });
-    await vi.waitFor(() => expect(answers).toHaveLength(101), 10_000);
+    await vi.waitFor(() => expect(answers).toHaveLength(101), 20_000);
     expect(answers[100]?.body.applied).toEqual(unreported);
 
     gateway.apply(await gateway.next("snapshot"));
@@ -166,11 +169,13 @@ describe("requests that wait for the fleet", () => {
     stopped = true;
     await probe;
     longest.push(longestMs);
-    const [come, go] = longest.map((ms) => ms.toFixed(0));
-    console.log(`/healthz, longest: ${come} ms while 1,100 come, ${go} ms while 1,000 are answered`);
-    // The machine may be busy, and this process sends all the requests, so only a control plane that blocks fails here. While they come,
-    // /healthz waits in line behind a hundred changes, each of which the disk confirms.
-    expect(longest[0]).toBeLessThan(10_000);
-    expect(longest[1]).toBeLessThan(2_000);
-  }, 60_000);
+    turns.push(await longestTurnMs());
+    const shown = (figures: readonly number[]) => figures.map((ms) => `${ms.toFixed(0)} ms`).join(" and ");
+    console.log(
+      `while 1,100 come and 1,000 are answered: /healthz at most ${shown(longest)}, longest turn ${shown(turns)}`,
+    );
+    // How long an answer takes also depends on the machine's load, a turn does not.
+    for (const turnMs of turns) expect(turnMs).toBeLessThan(200);
+    for (const answerMs of longest) expect(answerMs).toBeLessThan(20_000);
+  }, 120_000);
 });

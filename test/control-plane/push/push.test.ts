@@ -155,7 +155,7 @@ describe("the push socket", () => {
     );
     for (const i of many) await running.call("PUT", books, { body: perSecond(i + 1) });
     gateway.socket.resume();
-    await vi.waitFor(() => expect(gateway.received.at(-1)).toMatchObject({ type: "snapshot", revision: 200 }), 10_000);
+    await vi.waitFor(() => expect(gateway.received.at(-1)).toMatchObject({ type: "snapshot", revision: 200 }), 60_000);
     const revisions = gateway.received.flatMap((message) => (message.type === "snapshot" ? [message.revision] : []));
     expect(revisions).toEqual([...revisions].sort((a, b) => a - b));
   });

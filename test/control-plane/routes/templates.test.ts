@@ -1,4 +1,3 @@
-import { monitorEventLoopDelay } from "node:perf_hooks";
 import { loadSnapshot } from "@sluice/limiter/protocol/load-snapshot.ts";
 import { beforeAll, describe, expect, it } from "vitest";
 import {
@@ -8,6 +7,9 @@ import {
   startControlPlane,
 } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
+import { testDatabaseKind } from "../../fixtures/servers/test-database.ts";
+import { onFinished } from "../../fixtures/side-by-side.ts";
+import { Turns } from "../../fixtures/turns.ts";
 
 const polite = "/apps/default/templates/polite-429";
 const books = "/apps/default/policies/books";
@@ -225,29 +227,32 @@ describe("a policy that uses a template", () => {
 });
 
 describe("an editor who changes the template of very many policies", { timeout: 60_000 }, () => {
-  it("is answered with the first hundred faults, and keeps nobody from being answered", async () => {
-    const running = await startControlPlane();
-    const { call } = running;
-    await call("PUT", "/apps/default/templates/heavy", { body: { cost: 1 } });
-    const limits = Array.from({ length: 16 }, (_, i) => ({ ...onePerSecond.limits[0], name: `l${i}`, quota: 5 }));
-    for (let i = 0; i < 300; i++) {
-      const { status } = await call("PUT", `/apps/default/policies/p${i}`, {
-        body: { limits, cost: { template: "heavy" } },
-      });
-      expect(status).toBe(201);
-    }
-    const refused = await call("PUT", "/apps/default/templates/heavy", { body: { cost: 6 } });
-    expect([refused.status, refused.body.code]).toEqual([400, "invalid-template"]);
-    expect(refused.body.errors).toHaveLength(100);
-    // A process that the machine interrupts stands still too, but hardly in each of three changes.
-    const stalls: number[] = [];
-    for (const cost of [2, 3, 4]) {
-      const stall = monitorEventLoopDelay({ resolution: 1 });
-      stall.enable();
-      expect((await call("PUT", "/apps/default/templates/heavy", { body: { cost } })).status).toBe(200);
-      stall.disable();
-      stalls.push(stall.max / 1e6);
-    }
-    expect(Math.min(...stalls)).toBeLessThan(60);
-  });
+  // The database has no part in this.
+  it.skipIf(testDatabaseKind !== undefined)(
+    "is answered with the first hundred faults, and keeps nobody from being answered",
+    async () => {
+      const running = await startControlPlane();
+      const { call } = running;
+      await call("PUT", "/apps/default/templates/heavy", { body: { cost: 1 } });
+      const limits = Array.from({ length: 16 }, (_, i) => ({ ...onePerSecond.limits[0], name: `l${i}`, quota: 5 }));
+      for (let i = 0; i < 300; i++) {
+        const { status } = await call("PUT", `/apps/default/policies/p${i}`, {
+          body: { limits, cost: { template: "heavy" } },
+        });
+        expect(status).toBe(201);
+      }
+      const refused = await call("PUT", "/apps/default/templates/heavy", { body: { cost: 6 } });
+      expect([refused.status, refused.body.code]).toEqual([400, "invalid-template"]);
+      expect(refused.body.errors).toHaveLength(100);
+      const turns = new Turns();
+      onFinished(() => turns.stop());
+      const longest: number[] = [];
+      for (const cost of [2, 3, 4]) {
+        turns.take();
+        expect((await call("PUT", "/apps/default/templates/heavy", { body: { cost } })).status).toBe(200);
+        longest.push(turns.take());
+      }
+      expect(Math.max(...longest)).toBeLessThan(60);
+    },
+  );
 });

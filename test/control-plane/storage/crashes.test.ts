@@ -9,8 +9,8 @@ import { serverKinds } from "./database-servers.ts";
 import { ServedProcess } from "./served-process.ts";
 
 /** `npm run storm` makes more of both. */
-const writes = Number(process.env["SLUICE_CRASH_WRITES"] ?? 200);
-const kills = Number(process.env["SLUICE_CRASH_KILLS"] ?? 3);
+const writes = Number(process.env["SLUICE_CRASH_WRITES"] ?? 100);
+const kills = Number(process.env["SLUICE_CRASH_KILLS"] ?? 2);
 /** Some writes must remain for the time after the last kill. */
 const longestLifeMs = 450;
 const names = ["a", "b", "c"];
