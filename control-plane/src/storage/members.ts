@@ -140,7 +140,7 @@ export async function insertMember(
   return after;
 }
 
-/** @throws ApiError member-not-found, app-not-found, last-admin, or what the precondition throws */
+/** @throws ApiError member-not-found, app-not-found, or what the precondition throws */
 export function updateMember(
   database: Database,
   origin: Origin,
