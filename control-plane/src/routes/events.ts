@@ -66,6 +66,8 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
   app.get<{ Querystring: EventQuery }>(
     "/events",
     {
+      // Fastify would read the stream, which has no end, to answer HEAD.
+      exposeHeadRoute: false,
       config: {
         access: "read",
         strangers: "filtered",
