@@ -1,7 +1,7 @@
 // /api/v1/apps/{app}/traffic and /top: what the gateways decided, and for which keys.
 
+import { type KeyPart, keyPartText, parseKeyPart } from "@sluice/limiter/key/key-part.ts";
 import type { FastifyInstance } from "fastify";
-import { trafficName } from "../activity/activity.ts";
 import { showKeys } from "../activity/shown-keys.ts";
 import type { KeyResult, Window } from "../activity/top-keys.ts";
 import type { Step, TrafficPoint } from "../activity/traffic.ts";
@@ -45,7 +45,8 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
         description:
           "Gateways count keys in bounded memory, so each number is a range: a key had at least `atLeast` requests and at " +
           "most `atMost`, and no other key had more than `othersAtMost`. Requests appear 10 to 15 seconds after they were " +
-          "decided. Who may not change the policy sees a hash in place of values that are credentials.",
+          "decided, and those that were decided before the policy had its present key do not appear. Who may not change the " +
+          "policy sees a hash in place of values that are credentials.",
         params,
         querystring: {
           ...querySchema({
@@ -88,15 +89,15 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
       const now = app.now();
       const sinceMs = readSince(request.query.since, now);
       const step = request.query.step ?? (sinceMs >= now - hourMs ? "second" : "minute");
-      const { traffic } = app.activity;
+      const asked = { app: name, policy };
       return {
         app: name,
         policy,
         step,
         since: new Date(sinceMs).toISOString(),
         until: new Date(now).toISOString(),
-        complete: !traffic.isFull,
-        points: traffic.points(trafficName(name, policy), step, sinceMs, now + 1).map(showPoint),
+        complete: app.activity.isComplete(asked, step, sinceMs),
+        points: app.activity.points(asked, step, sinceMs, now + 1).map(showPoint),
       };
     },
   );
@@ -109,15 +110,17 @@ export interface AskedPolicy {
 }
 
 export function topKeys(
-  { activity, now }: FastifyInstance,
+  { activity }: FastifyInstance,
   caller: Caller,
   { app, policy, document }: AskedPolicy,
   window: Window,
   limit: number,
 ) {
-  const key = (document as { key?: readonly string[] }).key ?? [];
+  const { key: texts = [] } = document as { key?: readonly string[] };
+  const key = texts.map((text) => parseKeyPart(text) as KeyPart);
   const mayChange = hasRight(caller, "write", app);
-  const top = (result: KeyResult) => activity.topKeys.top(trafficName(app, policy), result, window, now(), limit);
+  const counted = { app, policy, key: key.map(keyPartText) };
+  const top = (result: KeyResult) => activity.topKeys(counted, result, window, limit);
   const [admitted, refused] = [top("admitted"), top("refused")];
   return {
     app,
