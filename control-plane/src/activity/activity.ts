@@ -34,6 +34,14 @@ export interface CountedPolicy {
   readonly key: readonly string[];
 }
 
+/** Of which time keys are asked for, and how many. */
+export interface KeyQuery {
+  readonly window: Window;
+  readonly limit: number;
+  /** Since when the app exists: what was counted before belongs to another app, which had the name. */
+  readonly sinceMs: number;
+}
+
 /** Whose traffic is asked for; without a policy, that of all policies of the app together. */
 export interface CountedTraffic {
   readonly app: string;
@@ -93,8 +101,8 @@ export class Activity {
     return (policy === undefined ? this.#ofApps : this.#ofPolicies).isComplete(step, sinceMs);
   }
 
-  topKeys(policy: CountedPolicy, result: KeyResult, window: Window, limit: number): TopKeys {
-    return this.#topKeys.top(nameOfKeys(policy), result, window, this.#now(), limit);
+  topKeys(policy: CountedPolicy, result: KeyResult, { window, limit, sinceMs }: KeyQuery): TopKeys {
+    return this.#topKeys.top(nameOfKeys(policy), result, window, this.#now(), limit, sinceMs);
   }
 
   /**

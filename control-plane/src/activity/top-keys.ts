@@ -72,9 +72,10 @@ export class TopKeysOfPolicies {
     }
   }
 
-  top(policy: string, result: KeyResult, window: Window, nowMs: number, limit: number): TopKeys {
+  /** @param sinceMs slots that ended before are not for who asks */
+  top(policy: string, result: KeyResult, window: Window, nowMs: number, limit: number, sinceMs = 0): TopKeys {
     const { slotMs } = windows[window];
-    const oldest = Math.max(oldestSlot(window, nowMs), this.#lost[window] + 1);
+    const oldest = Math.max(oldestSlot(window, nowMs), this.#lost[window] + 1, Math.floor(sinceMs / slotMs));
     const slots = [...(this.#slots[window].get(`${policy} ${result}`) ?? [])].filter(([number]) => number >= oldest);
     const { keys, others } = mostOf(
       slots.map(([, slot]) => slot),

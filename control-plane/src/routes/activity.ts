@@ -16,6 +16,8 @@ import { getPolicy } from "../storage/policies.ts";
 const params = { type: "object", properties: { app: appSegment } } as const;
 const tags = ["activity"];
 const hourMs = 3_600_000;
+/** What happens is counted in the middle of the report that it is in. */
+const reportMs = 2_000;
 
 const windowParameter = {
   type: "string",
@@ -61,8 +63,8 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
     },
     async (request) => {
       const { policy, window, limit } = request.query;
-      const { document } = await getPolicy(app.database, request.params.app, policy);
-      return topKeys(app, callerOf(request), { app: request.params.app, policy, document }, window, limit);
+      const asked = await askedPolicy(app, request.params.app, policy);
+      return topKeys(app, callerOf(request), asked, window, limit);
     },
   );
 
@@ -84,8 +86,8 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
     async (request) => {
       const { app: name } = request.params;
       const { policy } = request.query;
-      if (policy === undefined) await getApp(app.database, name);
-      else await getPolicy(app.database, name, policy);
+      const { createdAtMs } = await getApp(app.database, name);
+      if (policy !== undefined) await getPolicy(app.database, name, policy);
       const now = app.now();
       const sinceMs = readSince(request.query.since, now);
       const step = request.query.step ?? (sinceMs >= now - hourMs ? "second" : "minute");
@@ -97,7 +99,10 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
         since: new Date(sinceMs).toISOString(),
         until: new Date(now).toISOString(),
         complete: app.activity.isComplete(asked, step, sinceMs),
-        points: app.activity.points(asked, step, sinceMs, now + 1).map(showPoint),
+        // What was counted before belongs to another app, which had the name.
+        points: app.activity
+          .points(asked, step, Math.max(sinceMs, beginningOf(step, createdAtMs - reportMs)), now + 1)
+          .map(showPoint),
       };
     },
   );
@@ -105,14 +110,22 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
 
 export interface AskedPolicy {
   readonly app: string;
+  readonly appSinceMs: number;
   readonly policy: string;
   readonly document: unknown;
+}
+
+/** @throws ApiError app-not-found, policy-not-found */
+export async function askedPolicy({ database }: FastifyInstance, app: string, policy: string): Promise<AskedPolicy> {
+  const { createdAtMs } = await getApp(database, app);
+  const { document } = await getPolicy(database, app, policy);
+  return { app, appSinceMs: createdAtMs, policy, document };
 }
 
 export function topKeys(
   { activity }: FastifyInstance,
   caller: Caller,
-  { app, policy, document }: AskedPolicy,
+  { app, appSinceMs, policy, document }: AskedPolicy,
   window: Window,
   limit: number,
 ) {
@@ -120,7 +133,8 @@ export function topKeys(
   const key = texts.map((text) => parseKeyPart(text) as KeyPart);
   const mayChange = hasRight(caller, "write", app);
   const counted = { app, policy, key: key.map(keyPartText) };
-  const top = (result: KeyResult) => activity.topKeys(counted, result, window, limit);
+  const query = { window, limit, sinceMs: appSinceMs };
+  const top = (result: KeyResult) => activity.topKeys(counted, result, query);
   const [admitted, refused] = [top("admitted"), top("refused")];
   return {
     app,
@@ -135,4 +149,8 @@ export function topKeys(
 
 export function showPoint({ atMs, ...counts }: TrafficPoint) {
   return { at: new Date(atMs).toISOString(), ...counts };
+}
+
+function beginningOf(step: Step, atMs: number): number {
+  return atMs - (atMs % (step === "second" ? 1_000 : 60_000));
 }

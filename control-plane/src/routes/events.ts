@@ -8,8 +8,7 @@ import type { Caller } from "../rights/caller.ts";
 import { policyParameter, querySchema } from "../schemas/parameters.ts";
 import { answersWithEvents } from "../schemas/responses.ts";
 import { getApp } from "../storage/apps.ts";
-import { getPolicy } from "../storage/policies.ts";
-import { type AskedPolicy, showPoint, topKeys } from "./activity.ts";
+import { type AskedPolicy, askedPolicy, showPoint, topKeys } from "./activity.ts";
 
 const everyMs = 250;
 const topEveryMs = 5_000;
@@ -139,7 +138,7 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
       await getApp(app.database, name);
       return { app: name };
     }
-    return { app: name, policy, document: (await getPolicy(app.database, name, policy)).document };
+    return askedPolicy(app, name, policy);
   }
 
   /** @returns what tells the stream what is new; called again and again until the stream ends */
@@ -177,9 +176,9 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
         send("traffic", { app: asked.app, policy: asked.policy, ...showPoint(point) }, point.atMs + 1_000);
       }
       toldTrafficMs = untilMs;
-      if (asked.policy === undefined || app.now() - atMs.top < topEveryMs) return;
+      if (!("document" in asked) || app.now() - atMs.top < topEveryMs) return;
       atMs.top = app.now();
-      send("top", topKeys(app, caller, asked as AskedPolicy, "minute", topLimit));
+      send("top", topKeys(app, caller, asked, "minute", topLimit));
     };
 
     // The caller may have another role meanwhile, and the policy another key: both decide what of a key is shown.
@@ -232,7 +231,7 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
 type EventRequest = FastifyRequest<{ Querystring: EventQuery }>;
 
 /** Whose traffic a stream follows; undefined: nobody's. */
-type Asked = { readonly app: string; readonly policy?: string; readonly document?: unknown } | undefined;
+type Asked = { readonly app: string; readonly policy?: undefined } | AskedPolicy | undefined;
 
 function ownerOf({ id, member }: Caller): string {
   return member === undefined ? `token ${id}` : `member ${member}`;

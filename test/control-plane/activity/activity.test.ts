@@ -99,6 +99,28 @@ describe("traffic", () => {
     expect(await admitted(second)).toBe(13);
   });
 
+  it("and keys of a deleted app are not those of an app that gets its name", async () => {
+    let nowMs = Date.now();
+    const running = await startWithPolicy({ now: () => nowMs });
+    const gateway = await connectGateway(running, "gw-1");
+    gateway.say(report({ allowed: 7 }, [{ result: "admitted", keys: [encoded("ann")], counts: [7] }]));
+    const queries = ["", "?policy=books", "?since=2h", "?since=2h&policy=books"].map(
+      (query) => `/apps/shop/traffic${query}`,
+    );
+    const seen = async () => {
+      const traffic = await Promise.all(queries.map(async (path) => (await sums(running, path)).admitted));
+      const top = await running.call("GET", "/apps/shop/top?policy=books&window=hour");
+      return [...traffic, top.body.admitted[0]?.atLeast ?? 0];
+    };
+    await until("all is shown", 5_000, async () => (await seen()).every((count) => count === 7));
+    await running.call("DELETE", "/apps/shop/policies/books");
+    expect((await running.call("DELETE", "/apps/shop")).status).toBe(200);
+    nowMs += 360_000;
+    await running.call("PUT", "/apps/shop", { body: { realm: {} } });
+    await running.call("PUT", "/apps/shop/policies/books", { body: policy });
+    expect(await seen()).toEqual([0, 0, 0, 0, 0]);
+  });
+
   it("is shown since any time that can be said", async () => {
     const { call } = await startWithPolicy();
     for (const since of ["366d", "99999999999d", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"]) {
