@@ -6,8 +6,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
 import { ApiError } from "../errors/api-error.ts";
 import { appsWith, type Caller, hasRight, type Right, rolesWith } from "../rights/caller.ts";
-import { findCaller, findMember } from "../storage/callers.ts";
-import { readSession } from "../storage/sessions.ts";
+import { findCaller } from "../storage/callers.ts";
 import { hashToken } from "../tokens/token.ts";
 import { requireOwnPage } from "./same-site.ts";
 import type { SessionRefusal } from "./sessions.ts";
@@ -72,16 +71,13 @@ export default fp<{ now: () => number; publicOrigin: string | undefined }>(
     app.decorate("identifyToken", identifyToken);
 
     app.decorate("identifyAgain", async (request) => {
-      const { id, member } = callerOf(request);
-      const { session } = request;
-      if (session !== undefined && (await readSession(app.database, session.id)) === undefined) {
-        throw unauthorized(sessionRefusals.ended);
+      const { id } = callerOf(request);
+      if (request.session !== undefined) {
+        const found = await app.sessions.identifyAgain(request.session);
+        if (typeof found === "string") throw unauthorized(sessionRefusals[found]);
+        return found;
       }
-      const rights = { nowMs: now(), groups: app.groupMapping };
-      const isOfSession = session !== undefined && member !== undefined;
-      const found = isOfSession
-        ? await findMember(app.database, id, member, rights)
-        : await findCaller(app.database, { id }, rights);
+      const found = await findCaller(app.database, { id }, { nowMs: now(), groups: app.groupMapping });
       if (typeof found === "string") throw unauthorized(refusals[found]);
       return found;
     });

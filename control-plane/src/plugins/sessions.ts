@@ -57,6 +57,8 @@ export interface Sessions {
   begin(reply: FastifyReply, store: (session: NewSession) => Promise<number>): Promise<Session>;
   /** @returns undefined if no session's cookie came with the request */
   identify(request: FastifyRequest, reply: FastifyReply): Promise<Caller | SessionRefusal | undefined>;
+  /** Identifies whose session this is now, without noting a use of it. */
+  identifyAgain(session: Session): Promise<Caller | SessionRefusal>;
   /** Ends the session of the request, if it has one. */
   end(request: FastifyRequest, reply: FastifyReply, caller: Caller): Promise<void>;
   /** Whether cookies are only for TLS. */
@@ -118,8 +120,7 @@ export default fp<SessionsOptions>(
       const presented = parseCookieValue(value);
       const stored = presented === undefined ? undefined : await readSession(app.database, presented.id);
       const nowMs = now();
-      if (presented === undefined || stored === undefined) return "ended";
-      if (stored.endsAtMs <= nowMs || stored.usedAtMs + limits.idleMs <= nowMs) return "ended";
+      if (presented === undefined || stored === undefined || isOver(stored, nowMs)) return "ended";
       const hash = hashBits(presented.bits);
       const isPresent = isSame(hash, stored.hash);
       if (!isPresent && !isInGrace(stored, hash, nowMs)) {
@@ -137,6 +138,10 @@ export default fp<SessionsOptions>(
       else setCookie(reply, { id: stored.id, bits: nextBits(stored.key, presented.bits) }, stored.endsAtMs);
       request.session = sessionFrom(stored, nowMs);
       return owner;
+    }
+
+    function isOver({ endsAtMs, usedAtMs }: StoredSession, nowMs: number): boolean {
+      return endsAtMs <= nowMs || usedAtMs + limits.idleMs <= nowMs;
     }
 
     /** The answer with the new secret may be lost, so the former one is accepted until the new one has come back. */
@@ -190,6 +195,11 @@ export default fp<SessionsOptions>(
     app.decorate("sessions", {
       isSecure,
       identify,
+      async identifyAgain({ id }) {
+        const stored = await readSession(app.database, id);
+        const nowMs = now();
+        return stored === undefined || isOver(stored, nowMs) ? "ended" : ownerOf(stored, nowMs);
+      },
       async begin(reply, store) {
         const { id, bits, key } = newSession();
         const nowMs = now();
