@@ -1,12 +1,11 @@
 // Keys as people see them. Those who may not change a policy do not learn the credentials of its clients.
 
 import { createHash } from "node:crypto";
+import { holdsCredential } from "@sluice/limiter/key/credential.ts";
 import { parseKeyPart } from "@sluice/limiter/key/key-part.ts";
 import { decodeKeyValues } from "./key-values.ts";
 import type { Bounds } from "./merged-keys.ts";
 
-/** Headers and parameters with such a name usually carry a credential. */
-const credential = /auth|api-?key|apikey|token|secret|session|password/i;
 const shownDigits = 12;
 
 export interface ShownKey extends Bounds {
@@ -28,8 +27,7 @@ export function showKeys(keys: readonly [string, Bounds][], key: readonly string
 
 function isCredential(text: string): boolean {
   const part = parseKeyPart(text);
-  if (part === undefined || part.source === "cookie") return true;
-  return (part.source === "header" || part.source === "query") && credential.test(part.name);
+  return part === undefined || holdsCredential(part);
 }
 
 /** Different values stay different. */

@@ -5,7 +5,8 @@ import { trafficName } from "../activity/activity.ts";
 import { EventStream } from "../activity/event-stream.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { callerOf, requireRight } from "../plugins/authentication.ts";
-import { policyParameter, querySchema } from "../schemas/parameters.ts";
+import { appParameter, policyParameter, querySchema } from "../schemas/parameters.ts";
+import { invalidRequest } from "../schemas/read-body.ts";
 import { answersWithEvents } from "../schemas/responses.ts";
 import { getApp } from "../storage/apps.ts";
 import { getPolicy } from "../storage/policies.ts";
@@ -80,7 +81,7 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
           "any; and each five seconds `top` of the policy, like GET /apps/{app}/top. At the start there is one of each for " +
           "the present state.",
         querystring: querySchema({
-          app: { ...policyParameter, description: "Also follow the traffic of this app." },
+          app: { ...appParameter, description: "Also follow the traffic of this app." },
           policy: { ...policyParameter, description: "Follow this policy of the app, and not all of them together." },
         }),
         response: answersWithEvents("Server-sent events, until either side ends the stream."),
@@ -122,8 +123,7 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
     const { app: name, policy } = request.query;
     if (name === undefined) {
       if (policy === undefined) return undefined;
-      const problem = { path: "app", expected: "the name of the policy's app", got: "nothing" };
-      throw new ApiError("invalid-request", "app: expected the name of the policy's app.", { errors: [problem] });
+      throw invalidRequest({ path: "app", expected: "the name of the policy's app", got: "nothing" });
     }
     requireRight(callerOf(request), "read", name);
     if (policy === undefined) {

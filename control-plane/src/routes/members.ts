@@ -10,7 +10,7 @@ import { groupsIn, withGroups } from "../rights/group-rights.ts";
 import { type MemberRole, memberRoles } from "../rights/roles.ts";
 import { afterParameter, dryRunParameter, limitParameter, memberSegment, querySchema } from "../schemas/parameters.ts";
 import { schemaOf } from "../schemas/policy-schema.ts";
-import { readBody } from "../schemas/read-body.ts";
+import { invalidRequest, readBody } from "../schemas/read-body.ts";
 import { answers, etagHeader } from "../schemas/responses.ts";
 import { createMember, deleteMember, getMember, listMembers, type Member, updateMember } from "../storage/members.ts";
 import { originOf } from "./applied.ts";
@@ -141,8 +141,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
       const caller = callerOf(request);
       requireAllowed(caller, asked);
       if (!caller.isAdmin && Object.values(asked.roles ?? {}).every((role) => role === "none")) {
-        const problem = { path: "roles", expected: "a role in an app that you own", got: "none" };
-        throw new ApiError("invalid-request", "roles: expected a role in an app that you own.", { errors: [problem] });
+        throw invalidRequest({ path: "roles", expected: "a role in an app that you own", got: "no role" });
       }
       const member = await createMember(app.database, originOf(request), name, changeOf(asked));
       reply.code(request.query.dryRun ? 200 : 201).header("etag", etagOf(member.version));

@@ -10,6 +10,7 @@ import { SignInFailure } from "../openid/sign-in-failure.ts";
 import { isLocalPath, mostUnderWaySeconds, SignInsUnderWay } from "../openid/sign-in-under-way.ts";
 import { answerError } from "../plugins/error-responses.ts";
 import { querySchema } from "../schemas/parameters.ts";
+import { invalidRequest } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
 import { refuseSignIn, signInByIdentity } from "../storage/sign-in.ts";
 
@@ -81,10 +82,7 @@ export default async function openIdRoutes(
     async (request, reply) => {
       const { returnTo: path } = request.query;
       if (!isLocalPath(path)) {
-        const problem = { path: "returnTo", expected: returnTo["x-expected"], got: JSON.stringify(path) };
-        throw new ApiError("invalid-request", `returnTo: expected ${problem.expected}, got ${problem.got}.`, {
-          errors: [problem],
-        });
+        throw invalidRequest({ path: "returnTo", expected: returnTo["x-expected"], got: JSON.stringify(path) });
       }
       const { url, checks } = await required(provider).begin();
       makeRoom(request, reply);

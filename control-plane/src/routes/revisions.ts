@@ -9,9 +9,11 @@ import { appsOf, callerOf, requireRight } from "../plugins/authentication.ts";
 import { validatePut } from "../policies/validate-policy.ts";
 import { contextOf } from "../policies/validate-realm.ts";
 import {
+  appParameter,
   beforeParameter,
   changeParameters,
   limitParameter,
+  policyParameter,
   querySchema,
   revisionSegment,
 } from "../schemas/parameters.ts";
@@ -106,8 +108,8 @@ export default async function revisionRoutes(
           "The order of the two decides the direction: a diff from the newer one shows what a roll-back would do.",
         params: { type: "object", properties: { from: revisionSegment, to: revisionSegment } },
         querystring: querySchema({
-          app: { type: "string", description: "Only documents of this app.", "x-expected": "the name of an app, once" },
-          policy: { type: "string", description: "Only this policy.", "x-expected": "the name of a policy, once" },
+          app: { ...appParameter, description: "Only documents of this app." },
+          policy: { ...policyParameter, description: "Only this policy." },
         }),
         response: answers({ 200: "Diff" }),
       },

@@ -37,7 +37,8 @@ function problemOf({ instancePath, keyword, params, parentSchema, message, data 
   };
 }
 
-function quote(value: unknown): string {
+/** A value that came, as an error shows it. */
+export function quote(value: unknown): string {
   const text = JSON.stringify(value) ?? "nothing";
   return text.length > 80 ? `${text.slice(0, 80)}…` : text;
 }

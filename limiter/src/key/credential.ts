@@ -1,0 +1,16 @@
+// Which parts of a key usually hold a credential of the client, so that logs and people who only look on do not get its values.
+
+import type { KeyPart } from "./key-part.ts";
+
+/** Lower-case words in names of headers, arguments and variables. An nginx variable has the name of its header or cookie in it. */
+const words = ["auth", "token", "secret", "passw", "session", "cookie", "apikey", "api-key", "api_key"];
+
+export function holdsCredential(part: KeyPart): boolean {
+  if (part.source === "cookie") return true;
+  if (part.source !== "header" && part.source !== "query" && part.source !== "var") return false;
+  const name = part.name.toLowerCase();
+  for (const word of words) {
+    if (name.indexOf(word) >= 0) return true;
+  }
+  return false;
+}
