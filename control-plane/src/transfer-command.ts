@@ -37,7 +37,7 @@ export async function runTransfer(args: readonly string[], configuration: Config
   } finally {
     await database.destroy();
   }
-  process.stderr.write(`sluice: ${command}ed\n`);
+  process.stderr.write(`sluice: ${command}ed everything ${command === "export" ? "to" : "from"} ${file}\n`);
   return true;
 }
 

@@ -106,7 +106,7 @@ function apiErrorFrom(thrown: unknown, request: FastifyRequest): ApiError {
   const code = codesOfFastify[error.code ?? ""];
   if (code === "malformed-body") return new ApiError(code, error.message);
   if (code === "unsupported-media-type") {
-    const expected = "application/json, or application/yaml for a policy, a template or an app";
+    const expected = "application/json or application/yaml";
     const got = request.headers["content-type"];
     return new ApiError(code, `Content-Type: expected ${expected}, got ${got === undefined ? "none" : quote(got)}.`);
   }

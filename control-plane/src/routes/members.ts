@@ -133,7 +133,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
         summary: "Add a member",
         description: "An app's owner may give roles in that app alone. Give the member a token by POST /tokens.",
         querystring: querySchema({ dryRun: dryRunParameter }),
-        response: answers({ 200: "Member", 201: "Member" }, etagHeader),
+        response: answers({ 200: "MemberChange", 201: "MemberChange" }, etagHeader),
       },
     },
     async (request, reply) => {
@@ -144,7 +144,8 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
         throw invalidRequest({ path: "roles", expected: "a role in an app that you own", got: "no role" });
       }
       const member = await createMember(app.database, originOf(request), name, changeOf(asked));
-      reply.code(request.query.dryRun ? 200 : 201).header("etag", etagOf(member.version));
+      if (request.query.dryRun) return { ...shown(app, member, caller), dryRun: true };
+      reply.code(201).header("etag", etagOf(member.version));
       return shown(app, member, caller);
     },
   );
@@ -165,7 +166,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
         summary: "Change a member's roles, or disable a member",
         params,
         querystring: querySchema({ dryRun: dryRunParameter }),
-        response: answers({ 200: "Member" }, etagHeader),
+        response: answers({ 200: "MemberChange" }, etagHeader),
       },
     },
     async (request, reply) => {
@@ -180,6 +181,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
         changeOf(asked),
         preconditionOf(request),
       );
+      if (request.query.dryRun) return { ...shown(app, member, caller), dryRun: true };
       reply.header("etag", etagOf(member.version));
       return shown(app, member, caller);
     },
@@ -199,7 +201,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
     },
     async (request) => {
       await deleteMember(app.database, originOf(request), request.params.member, preconditionOf(request));
-      return {};
+      return request.query.dryRun ? { dryRun: true } : {};
     },
   );
 }

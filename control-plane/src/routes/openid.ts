@@ -25,9 +25,9 @@ const mostTracesAMinute = 100;
 
 const returnTo = {
   type: "string",
-  default: "/",
+  default: "/docs",
   description: "Where the browser goes afterwards: a path of the control plane.",
-  "x-expected": 'a path like "/" or "/apps/shop"',
+  "x-expected": 'a path of the control plane, like "/docs"',
 } as const;
 
 const html = { "text/html": { schema: { type: "string" } } };
@@ -139,7 +139,7 @@ export default async function openIdRoutes(
         await refuseSignIn(app.database, place, person.name, "no group that gives rights", person);
         throw new ApiError(
           "sign-in-refused",
-          `You are "${person.name}" there, but none of your groups gives rights here. Ask whoever runs this control plane.`,
+          `The OpenID provider knows you as "${person.name}", but none of your groups there gives rights here. Ask whoever runs this control plane.`,
         );
       }
       await app.sessions.begin(reply, async (session) => {

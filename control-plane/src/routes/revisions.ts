@@ -122,7 +122,7 @@ export default async function revisionRoutes(
     },
   );
 
-  app.post<{ Params: { revision: number }; Querystring: { wait?: string } }>(
+  app.post<{ Params: { revision: number }; Querystring: { wait?: string; dryRun: boolean } }>(
     "/revisions/:revision/rollback",
     {
       config: {
@@ -130,7 +130,7 @@ export default async function revisionRoutes(
         strangers: "refused",
         records: "revision",
         body: schemaOf(rollbackShape),
-        refuses: ["app-not-found", "revision-not-found", "invalid-policy", "bound-exceeded"],
+        refuses: ["app-not-found", "policy-not-found", "revision-not-found", "invalid-policy", "bound-exceeded"],
       },
       schema: {
         tags: ["history"],
@@ -161,16 +161,18 @@ export default async function revisionRoutes(
       };
       const { revision, changes } = await rollBack(app.database, originOf(request), what);
       const shownChanges = changes.map(showChange);
-      if (revision === undefined) return { changes: shownChanges };
+      if (revision === undefined) return { changes: shownChanges, ...(request.query.dryRun ? { dryRun: true } : {}) };
       return { changes: shownChanges, ...(await announceChange(app, reply, revision, request.query.wait)) };
     },
   );
 }
 
 function shown({ number, atMs, who, from, action, app, policy, subject }: Revision) {
-  const what = subject ?? policy;
+  // A roll-back's subject says where it went back to.
+  const what = action === "roll-back" ? policy : (subject ?? policy);
   const path = what === undefined ? app : `${app}/${what}`;
-  const summary = path === undefined ? verbs[action] : `${verbs[action]} ${path}`;
+  const words = [verbs[action], path, action === "roll-back" ? subject : undefined];
+  const summary = words.filter((word) => word !== undefined).join(" ");
   return {
     n: number,
     at: new Date(atMs).toISOString(),

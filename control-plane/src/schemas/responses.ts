@@ -321,36 +321,39 @@ const auditPage = {
   ),
 };
 
-const member = {
-  $id: "Member",
-  ...object(
-    {
-      name: text,
-      admin: { type: "boolean", description: "Whether somebody has made the member an admin." },
-      disabled: { type: "boolean" },
-      disabledAt: time,
-      createdAt: time,
-      createdBy: text,
-      roles: {
-        type: "object",
-        description: "The roles that somebody has set, by app.",
-        additionalProperties: { type: "string", enum: memberRoles },
-      },
-      signsInByOpenId: { type: "boolean", description: "Whether the member has signed in by OpenID Connect." },
-      groups: {
-        type: "array",
-        description: "The groups that the OpenID provider named at the last sign-in and that give rights here.",
-        items: text,
-      },
-      rolesByGroups: {
-        type: "object",
-        description: "The roles that these groups give, by app.",
-        additionalProperties: { type: "string", enum: memberRoles },
-      },
-      adminByGroups: { type: "boolean", description: "Whether these groups give every right in every app." },
-    },
-    ["disabledAt", "groups", "rolesByGroups", "adminByGroups"],
-  ),
+const memberFields = {
+  name: text,
+  admin: { type: "boolean", description: "Whether somebody has made the member an admin." },
+  disabled: { type: "boolean" },
+  disabledAt: time,
+  createdAt: time,
+  createdBy: text,
+  roles: {
+    type: "object",
+    description: "The roles that somebody has set, by app.",
+    additionalProperties: { type: "string", enum: memberRoles },
+  },
+  signsInByOpenId: { type: "boolean", description: "Whether the member has signed in by OpenID Connect." },
+  groups: {
+    type: "array",
+    description: "The groups that the OpenID provider named at the last sign-in and that give rights here.",
+    items: text,
+  },
+  rolesByGroups: {
+    type: "object",
+    description: "The roles that these groups give, by app.",
+    additionalProperties: { type: "string", enum: memberRoles },
+  },
+  adminByGroups: { type: "boolean", description: "Whether these groups give every right in every app." },
+};
+const optionalMemberFields = ["disabledAt", "groups", "rolesByGroups", "adminByGroups"];
+
+const member = { $id: "Member", ...object(memberFields, optionalMemberFields) };
+
+/** A dry run answers with the member as it would be. */
+const memberChange = {
+  $id: "MemberChange",
+  ...object({ ...memberFields, dryRun: dryRun.dryRun }, [...optionalMemberFields, "dryRun"]),
 };
 
 const session = {
@@ -405,7 +408,7 @@ const readiness = {
   }),
 };
 
-const nothing = { $id: "Nothing", ...object({}) };
+const nothing = { $id: "Nothing", ...object({ dryRun: dryRun.dryRun }, ["dryRun"]) };
 
 const redisOfControlPlane = {
   ...object(
@@ -622,6 +625,7 @@ export const sharedSchemas = [
   topKeys,
   traffic,
   member,
+  memberChange,
   memberPage,
   session,
   readiness,
@@ -657,6 +661,7 @@ export type SharedSchema =
   | "TopKeys"
   | "Traffic"
   | "Member"
+  | "MemberChange"
   | "MemberPage"
   | "Session"
   | "Readiness"
