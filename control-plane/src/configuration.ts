@@ -8,6 +8,7 @@ import { type Allowance, allowanceRule, parseAllowance } from "./limits/allowanc
 import { parseRedisUrl, type RedisDeployment } from "./redis/redis-url.ts";
 import { type GroupMapping, parseGroupMapping } from "./rights/group-rights.ts";
 import {
+  databaseUrls,
   parseDatabaseUrl,
   type ServerConfiguration,
   type SqliteConfiguration,
@@ -253,11 +254,8 @@ function readDatabase(environment: NodeJS.ProcessEnv, dataDir: string): Database
   const database = parseDatabaseUrl(url, connections);
   // The error does not repeat the value, because it may contain a password.
   if ("expected" in database) {
-    throw new ConfigurationError(
-      variable,
-      `${database.expected}, or nothing (SQLite in the data directory)`,
-      database.got,
-    );
+    const nothing = database.expected === databaseUrls ? ", or nothing (SQLite in the data directory)" : "";
+    throw new ConfigurationError(variable, `${database.expected}${nothing}`, database.got);
   }
   return { variable, ...database };
 }

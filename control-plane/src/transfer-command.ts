@@ -33,13 +33,26 @@ export async function runTransfer(args: readonly string[], configuration: Config
       await importLines(database, linesOf(file), progress);
     }
   } catch (error) {
-    if (error instanceof TransferError) throw new ConfigurationError(file, "", error.message);
-    throw error;
+    throw reported(error, file, configuration);
   } finally {
     await database.destroy();
   }
-  process.stderr.write(`sluice: ${command}ed\n`);
+  process.stderr.write(`sluice: ${command}ed everything ${command === "export" ? "to" : "from"} ${file}\n`);
   return true;
+}
+
+/** Rewords an error for the operator who gave the command. */
+function reported(error: unknown, file: string, { database }: Configuration): unknown {
+  if (error instanceof TransferError) {
+    const place = typeof error.where === "number" ? `${file} line ${error.where}` : file;
+    const subject = error.where === "database" ? database.variable : place;
+    return new ConfigurationError(subject, error.expected, `${error.got}; nothing was changed`);
+  }
+  const { syscall, message } = error as NodeJS.ErrnoException;
+  if (error instanceof Error && syscall !== undefined && message.includes(file)) {
+    return new ConfigurationError(file, "a file that can be read or written", message);
+  }
+  return error;
 }
 
 /** The file is opened when the first line is asked for: its reader would lose lines that nobody waits for yet. */

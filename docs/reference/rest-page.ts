@@ -125,7 +125,7 @@ function rolesIn(right: Right): string {
 
 function parameterTable(parameters: readonly Parameter[]): string {
   return tableOf(
-    ["parameter", "value", ""],
+    ["parameter", "value", "meaning"],
     parameters.map(({ name, required = false, description = "", schema }) => [
       `\`${name}\`${required ? " (required)" : ""}`,
       `${valueIn(schema)}${absent(schema)}`,
@@ -178,7 +178,7 @@ function refusalTable(codes: readonly string[]): string {
     return [`${status}`, `\`${code}\``, meaning] as const;
   });
   return tableOf(
-    ["status", "code", ""],
+    ["status", "code", "meaning"],
     rows.sort(([a], [b]) => Number(a) - Number(b)),
   );
 }
@@ -216,7 +216,7 @@ function fieldsOf(schema: JsonSchema, isBody: boolean, prefix = ""): FieldRow[] 
 function fieldTable(rows: readonly FieldRow[], heading = "field"): string {
   if (rows.length === 0) return "An empty object.";
   return tableOf(
-    [heading, "value", ""],
+    [heading, "value", "meaning"],
     rows.map(({ path, value, description }) => [`\`${path}\``, value, description]),
   );
 }

@@ -1,12 +1,11 @@
 // Keys as people see them. Those who may not change a policy do not learn the credentials of its clients.
 
 import { createHash } from "node:crypto";
+import { holdsCredential } from "@sluice/limiter/key/credential.ts";
 import type { KeyPart } from "@sluice/limiter/key/key-part.ts";
 import { decodeKeyValues } from "./key-values.ts";
 import type { Bounds } from "./merged-keys.ts";
 
-/** A header, an argument, a claim or a variable with such a name usually carries a credential. */
-const credential = /auth|key|token|secret|session|pass|pwd|credential|signature|jwt|bearer|cookie|^sid$|^sig$/i;
 const shownDigits = 12;
 
 export interface ShownKey extends Bounds {
@@ -18,26 +17,12 @@ export interface ShownKey extends Bounds {
 
 /** @param key of the policy @param mayChange whether the reader may change the policy */
 export function showKeys(keys: readonly [string, Bounds][], key: readonly KeyPart[], mayChange: boolean): ShownKey[] {
-  const isHidden = key.map((part) => !mayChange && isCredential(part));
+  const isHidden = key.map((part) => !mayChange && holdsCredential(part));
   return keys.map(([encoded, bounds]) => {
     const values = decodeKeyValues(encoded);
     if (values === undefined) return { hash: encoded, ...bounds };
     return { key: values.map((value, i) => (isHidden[i] ? hidden(value) : value)), ...bounds };
   });
-}
-
-function isCredential(part: KeyPart): boolean {
-  switch (part.source) {
-    case "cookie":
-      return true;
-    case "header":
-    case "query":
-    case "jwt":
-    case "var":
-      return credential.test(part.name);
-    default:
-      return false;
-  }
 }
 
 /** Different values stay different. */

@@ -157,7 +157,7 @@ export const errorCatalogue = {
   "unsupported-media-type": {
     status: 415,
     title: "Unsupported media type",
-    meaning: "The request has no Content-Type, or one that this URL does not accept. Policies may be JSON or YAML.",
+    meaning: "The body has no Content-Type, or another one than JSON or YAML.",
   },
   "upgrade-required": {
     status: 426,

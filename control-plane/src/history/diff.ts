@@ -1,6 +1,6 @@
 // Shows what changed in a document: as a JSON Patch (RFC 6902) for programs, and as a unified diff of YAML for people.
 
-import { createTwoFilesPatch } from "diff";
+import { createTwoFilesPatch, FILE_HEADERS_ONLY } from "diff";
 import { createPatch, type Operation } from "rfc6902";
 import { stringify } from "yaml";
 import type { DocumentChange, DocumentKind } from "../storage/history.ts";
@@ -37,5 +37,6 @@ function patchOf(before: unknown, after: unknown): Operation[] {
 function textOf(name: string, before: unknown, after: unknown): string {
   const [from, to] = [before, after].map((document) => (document === undefined ? "" : stringify(document)));
   const nameOf = (document: unknown) => (document === undefined ? "/dev/null" : name);
-  return createTwoFilesPatch(nameOf(before), nameOf(after), from ?? "", to ?? "", undefined, undefined, { context: 3 });
+  const options = { context: 3, headerOptions: FILE_HEADERS_ONLY };
+  return createTwoFilesPatch(nameOf(before), nameOf(after), from ?? "", to ?? "", undefined, undefined, options);
 }

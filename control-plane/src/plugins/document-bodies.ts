@@ -1,4 +1,4 @@
-// Parses bodies in UTF-8: JSON, and YAML where a route takes documents. Both refuse a key that comes twice in one object: if
+// Parses bodies in UTF-8: JSON and YAML. Both refuse a key that comes twice in one object: if
 // there are two quotas, nobody can guess which was meant. Parsing on the main thread takes a few milliseconds at most.
 
 import type { FastifyRequest } from "fastify";

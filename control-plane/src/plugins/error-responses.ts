@@ -1,14 +1,14 @@
 // Answers every error as problem+json with a code of the catalogue, whether a route, Fastify or Node's HTTP parser raised
 // it.
 
-import { STATUS_CODES } from "node:http";
+import { maxHeaderSize, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyError, FastifyReply, FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
 import { maxBodyBytes } from "../bodies/bounds.ts";
 import { ApiError, problemDocument } from "../errors/api-error.ts";
 import type { ErrorCode } from "../errors/catalogue.ts";
-import { problemsOf } from "../schemas/validation-problems.ts";
+import { problemsOf, quote } from "../schemas/validation-problems.ts";
 import { DatabaseBusy, DatabaseUnreachable, DatabaseUnwritable } from "../storage/engines/database-errors.ts";
 import { leastHeaders } from "./security-headers.ts";
 
@@ -34,12 +34,11 @@ const codesOfParser: Readonly<Record<string, ErrorCode>> = {
 };
 
 const details: Partial<Record<ErrorCode, string>> = {
-  "unsupported-media-type": "Send a body as application/json, or a policy as application/yaml too.",
   "body-too-large": `The body is larger than ${maxBodyBytes / 1024} KiB.`,
   "bad-request": "The request is not well-formed.",
   "not-found": "There is nothing at this URL.",
-  "request-timeout": "The request did not arrive whole in time.",
-  "headers-too-large": "The request's headers are larger than the server takes.",
+  "request-timeout": "The whole request did not arrive in time.",
+  "headers-too-large": `The URL and the headers together are larger than ${maxHeaderSize / 1024} KiB.`,
 };
 
 export default fp(
@@ -106,6 +105,11 @@ function apiErrorFrom(thrown: unknown, request: FastifyRequest): ApiError {
   }
   const code = codesOfFastify[error.code ?? ""];
   if (code === "malformed-body") return new ApiError(code, error.message);
+  if (code === "unsupported-media-type") {
+    const expected = "application/json or application/yaml";
+    const got = request.headers["content-type"];
+    return new ApiError(code, `Content-Type: expected ${expected}, got ${got === undefined ? "none" : quote(got)}.`);
+  }
   if (code !== undefined) return new ApiError(code, details[code] ?? "");
   // The client left in the middle of its body: there is nobody to answer and nothing to investigate.
   if (error.code === "ECONNRESET") return new ApiError("bad-request", details["bad-request"] ?? "");

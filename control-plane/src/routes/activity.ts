@@ -9,7 +9,7 @@ import { callerOf } from "../plugins/authentication.ts";
 import { type Caller, hasRight } from "../rights/caller.ts";
 import { appSegment, limitParameter, policyParameter, querySchema } from "../schemas/parameters.ts";
 import { answers } from "../schemas/responses.ts";
-import { readSince, sinceParameter } from "../schemas/since-parameter.ts";
+import { readMoment, sinceParameter } from "../schemas/since-parameter.ts";
 import { getApp } from "../storage/apps.ts";
 import { getPolicy } from "../storage/policies.ts";
 
@@ -89,7 +89,7 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
       const { createdAtMs } = await getApp(app.database, name);
       if (policy !== undefined) await getPolicy(app.database, name, policy);
       const now = app.now();
-      const sinceMs = readSince(request.query.since, now);
+      const sinceMs = readMoment("since", request.query.since, now);
       const step = request.query.step ?? (sinceMs >= now - hourMs ? "second" : "minute");
       const asked = { app: name, policy };
       return {

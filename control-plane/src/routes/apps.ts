@@ -11,6 +11,7 @@ import { appsOf, callerOf } from "../plugins/authentication.ts";
 import { outsiders } from "../policies/validate-realm.ts";
 import { appBodySchema, readAppBody } from "../schemas/app-body.ts";
 import { afterParameter, appSegment, changeParameters, limitParameter, querySchema } from "../schemas/parameters.ts";
+import { invalidRequest } from "../schemas/read-body.ts";
 import { answers, etagHeader } from "../schemas/responses.ts";
 import { type App, deleteApp, getApp, listApps, type PolicyOfApp, putApp } from "../storage/apps.ts";
 import { noUsage, readUsage, readUsages } from "../storage/usage.ts";
@@ -96,8 +97,7 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
     async (request, reply) => {
       const { app: name } = request.params;
       if (!isName(name)) {
-        const problem = { path: "app", expected: nameRule, got: describeValue(name) };
-        throw new ApiError("invalid-request", "The app's name is no name.", { errors: [problem] });
+        throw invalidRequest({ path: "app", expected: nameRule, got: describeValue(name) });
       }
       const put = { name, asked: readAppBody(request.body), precondition: preconditionOf(request), check };
       const { revision, created, silenced } = await putApp(app.database, originOf(request), put);

@@ -1,21 +1,31 @@
 // /api/v1/audit: who did what, when and from where.
 
 import type { FastifyInstance } from "fastify";
-import { ApiError } from "../errors/api-error.ts";
 import { appsOf, callerOf } from "../plugins/authentication.ts";
 import { limitParameter, querySchema } from "../schemas/parameters.ts";
+import { invalidRequest } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
+import { momentRule, readMoment } from "../schemas/since-parameter.ts";
+import { auditActions } from "../storage/audit.ts";
 import { type AuditEntry, isEntryId, listAudit } from "../storage/audit-trail.ts";
+import { actions } from "../storage/entry.ts";
 
 const textParameter = (description: string) =>
   ({ type: "string", maxLength: 255, description, "x-expected": "a text of at most 255 characters, once" }) as const;
+/** A misspelt action would look like a trail without such entries. */
+const actionParameter = {
+  type: "string",
+  enum: [...actions, ...auditActions],
+  description: "Only this action.",
+  "x-expected": `one of ${[...actions, ...auditActions].join(", ")}`,
+} as const;
 const timeParameter = (description: string) =>
-  ({ type: "string", format: "date-time", description, "x-expected": 'a time like "2026-11-23T12:00:00Z"' }) as const;
+  ({ type: "string", maxLength: 40, description, "x-expected": `${momentRule}, once` }) as const;
 
 const querystring = querySchema({
   app: textParameter("Only entries about this app."),
   who: textParameter("Only what this person or token did."),
-  action: textParameter("Only this action, like update-policy or create-token."),
+  action: actionParameter,
   subject: textParameter("Only entries about this template, token, member or ban."),
   since: timeParameter("Only entries from this time on."),
   until: timeParameter("Only entries before this time."),
@@ -55,24 +65,18 @@ export default async function auditRoutes(app: FastifyInstance): Promise<void> {
     async (request) => {
       const { since, until, before, limit, ...filter } = request.query;
       if (before !== undefined && !isEntryId(before)) {
-        const problem = {
-          path: "before",
-          expected: "the id of an entry, as `next` has it",
-          got: JSON.stringify(before),
-        };
-        throw new ApiError("invalid-request", "before: expected the id of an entry.", { errors: [problem] });
+        const expected = "the id of an entry, as `next` has it";
+        throw invalidRequest({ path: "before", expected, got: JSON.stringify(before) });
       }
-      const times = { sinceMs: msOf(since), untilMs: msOf(until) };
+      const msOf = (name: string, text: string | undefined) =>
+        text === undefined ? undefined : readMoment(name, text, app.now());
+      const times = { sinceMs: msOf("since", since), untilMs: msOf("until", until) };
       const apps = appsOf(callerOf(request), "manage");
       const found = await listAudit(app.database, { apps, ...filter, ...times }, before, limit + 1);
       const entries = found.slice(0, limit);
       return { entries: entries.map(shown), next: found.length > limit ? entries.at(-1)?.id : undefined };
     },
   );
-}
-
-function msOf(time: string | undefined): number | undefined {
-  return time === undefined ? undefined : Date.parse(time);
 }
 
 function shown({ atMs, ...entry }: AuditEntry) {

@@ -5,7 +5,8 @@ import { EventStream } from "../activity/event-stream.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { callerOf, requireAccess, requireRight } from "../plugins/authentication.ts";
 import type { Caller } from "../rights/caller.ts";
-import { policyParameter, querySchema } from "../schemas/parameters.ts";
+import { appParameter, policyParameter, querySchema } from "../schemas/parameters.ts";
+import { invalidRequest } from "../schemas/read-body.ts";
 import { answersWithEvents } from "../schemas/responses.ts";
 import { getApp } from "../storage/apps.ts";
 import { type AskedPolicy, askedPolicy, showPoint, topKeys } from "./activity.ts";
@@ -85,7 +86,7 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
           "the present state. After a lost connection, the header `Last-Event-ID`, which browsers send by themselves, has " +
           "`traffic` go on where it was.",
         querystring: querySchema({
-          app: { ...policyParameter, description: "Also follow the traffic of this app." },
+          app: { ...appParameter, description: "Also follow the traffic of this app." },
           policy: { ...policyParameter, description: "Follow this policy of the app, and not all of them together." },
         }),
         response: answersWithEvents("Server-sent events, until either side ends the stream."),
@@ -130,8 +131,7 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
     const { app: name, policy } = query;
     if (name === undefined) {
       if (policy === undefined) return undefined;
-      const problem = { path: "app", expected: "the name of the policy's app", got: "nothing" };
-      throw new ApiError("invalid-request", "app: expected the name of the policy's app.", { errors: [problem] });
+      throw invalidRequest({ path: "app", expected: "the name of the policy's app", got: "nothing" });
     }
     requireRight(caller, "read", name);
     if (policy === undefined) {

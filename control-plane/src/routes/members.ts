@@ -10,7 +10,7 @@ import { groupsIn, withGroups } from "../rights/group-rights.ts";
 import { type MemberRole, memberRoles } from "../rights/roles.ts";
 import { afterParameter, dryRunParameter, limitParameter, memberSegment, querySchema } from "../schemas/parameters.ts";
 import { schemaOf } from "../schemas/policy-schema.ts";
-import { readBody } from "../schemas/read-body.ts";
+import { invalidRequest, readBody } from "../schemas/read-body.ts";
 import { answers, etagHeader } from "../schemas/responses.ts";
 import { createMember, deleteMember, getMember, listMembers, type Member, updateMember } from "../storage/members.ts";
 import { originOf } from "./applied.ts";
@@ -133,7 +133,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
         summary: "Add a member",
         description: "An app's owner may give roles in that app alone. Give the member a token by POST /tokens.",
         querystring: querySchema({ dryRun: dryRunParameter }),
-        response: answers({ 200: "Member", 201: "Member" }, etagHeader),
+        response: answers({ 200: "MemberChange", 201: "MemberChange" }, etagHeader),
       },
     },
     async (request, reply) => {
@@ -141,11 +141,11 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
       const caller = callerOf(request);
       requireAllowed(caller, asked);
       if (!caller.isAdmin && Object.values(asked.roles ?? {}).every((role) => role === "none")) {
-        const problem = { path: "roles", expected: "a role in an app that you own", got: "none" };
-        throw new ApiError("invalid-request", "roles: expected a role in an app that you own.", { errors: [problem] });
+        throw invalidRequest({ path: "roles", expected: "a role in an app that you own", got: "no role" });
       }
       const member = await createMember(app.database, originOf(request), name, changeOf(asked));
-      reply.code(request.query.dryRun ? 200 : 201).header("etag", etagOf(member.version));
+      if (request.query.dryRun) return { ...shown(app, member, caller), dryRun: true };
+      reply.code(201).header("etag", etagOf(member.version));
       return shown(app, member, caller);
     },
   );
@@ -166,7 +166,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
         summary: "Change a member's roles, or disable a member",
         params,
         querystring: querySchema({ dryRun: dryRunParameter }),
-        response: answers({ 200: "Member" }, etagHeader),
+        response: answers({ 200: "MemberChange" }, etagHeader),
       },
     },
     async (request, reply) => {
@@ -181,6 +181,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
         changeOf(asked),
         preconditionOf(request),
       );
+      if (request.query.dryRun) return { ...shown(app, member, caller), dryRun: true };
       reply.header("etag", etagOf(member.version));
       return shown(app, member, caller);
     },
@@ -200,7 +201,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
     },
     async (request) => {
       await deleteMember(app.database, originOf(request), request.params.member, preconditionOf(request));
-      return {};
+      return request.query.dryRun ? { dryRun: true } : {};
     },
   );
 }

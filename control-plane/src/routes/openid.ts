@@ -10,6 +10,7 @@ import { SignInFailure } from "../openid/sign-in-failure.ts";
 import { isLocalPath, mostUnderWaySeconds, SignInsUnderWay } from "../openid/sign-in-under-way.ts";
 import { answerError } from "../plugins/error-responses.ts";
 import { querySchema } from "../schemas/parameters.ts";
+import { invalidRequest } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
 import { refuseSignIn, signInByIdentity } from "../storage/sign-in.ts";
 
@@ -24,9 +25,9 @@ const mostTracesAMinute = 100;
 
 const returnTo = {
   type: "string",
-  default: "/",
+  default: "/docs",
   description: "Where the browser goes afterwards: a path of the control plane.",
-  "x-expected": 'a path like "/" or "/apps/shop"',
+  "x-expected": 'a path of the control plane, like "/docs"',
 } as const;
 
 const html = { "text/html": { schema: { type: "string" } } };
@@ -81,10 +82,7 @@ export default async function openIdRoutes(
     async (request, reply) => {
       const { returnTo: path } = request.query;
       if (!isLocalPath(path)) {
-        const problem = { path: "returnTo", expected: returnTo["x-expected"], got: JSON.stringify(path) };
-        throw new ApiError("invalid-request", `returnTo: expected ${problem.expected}, got ${problem.got}.`, {
-          errors: [problem],
-        });
+        throw invalidRequest({ path: "returnTo", expected: returnTo["x-expected"], got: JSON.stringify(path) });
       }
       const { url, checks } = await required(provider).begin();
       makeRoom(request, reply);
@@ -141,7 +139,7 @@ export default async function openIdRoutes(
         await refuseSignIn(app.database, place, person.name, "no group that gives rights", person);
         throw new ApiError(
           "sign-in-refused",
-          `You are "${person.name}" there, but none of your groups gives rights here. Ask whoever runs this control plane.`,
+          `The OpenID provider knows you as "${person.name}", but none of your groups there gives rights here. Ask whoever runs this control plane.`,
         );
       }
       await app.sessions.begin(reply, async (session) => {

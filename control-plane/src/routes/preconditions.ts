@@ -16,8 +16,8 @@ export function preconditionOf(request: FastifyRequest): Precondition {
   const ifNoneMatch = request.headers["if-none-match"];
   return (revision) => {
     const etag = revision === undefined ? undefined : etagOf(revision);
-    if (ifMatch !== undefined && !lists(ifMatch, etag)) throw failed("If-Match", etag);
-    if (ifNoneMatch !== undefined && lists(ifNoneMatch, etag)) throw failed("If-None-Match", etag);
+    if (ifMatch !== undefined && !lists(ifMatch, etag)) throw failed("If-Match", ifMatch, etag);
+    if (ifNoneMatch !== undefined && lists(ifNoneMatch, etag)) throw failed("If-None-Match", ifNoneMatch, etag);
   };
 }
 
@@ -34,12 +34,14 @@ function lists(header: string, etag: string | undefined): boolean {
   return header.split(",").some((listed) => listed.trim() === etag);
 }
 
-function failed(header: string, etag: string | undefined): ApiError {
-  if (etag === undefined) return new ApiError("precondition-failed", `${header} does not hold: there is none yet.`);
-  return new ApiError(
-    "precondition-failed",
-    `${header} does not hold: the current version is ${etag}.`,
-    { etag },
-    { etag },
-  );
+function failed(header: "If-Match" | "If-None-Match", got: string, etag: string | undefined): ApiError {
+  if (etag === undefined) {
+    return new ApiError(
+      "precondition-failed",
+      `If-Match: expected a version that is stored, got ${got}; there is none.`,
+    );
+  }
+  const expected =
+    header === "If-Match" ? `the current version, ${etag}` : `another version than ${etag}, the current one`;
+  return new ApiError("precondition-failed", `${header}: expected ${expected}, got ${got}.`, { etag }, { etag });
 }

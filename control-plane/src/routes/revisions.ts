@@ -9,9 +9,11 @@ import { appsOf, callerOf, requireRight } from "../plugins/authentication.ts";
 import { validatePut } from "../policies/validate-policy.ts";
 import { contextOf } from "../policies/validate-realm.ts";
 import {
+  appParameter,
   beforeParameter,
   changeParameters,
   limitParameter,
+  policyParameter,
   querySchema,
   revisionSegment,
 } from "../schemas/parameters.ts";
@@ -106,8 +108,8 @@ export default async function revisionRoutes(
           "The order of the two decides the direction: a diff from the newer one shows what a roll-back would do.",
         params: { type: "object", properties: { from: revisionSegment, to: revisionSegment } },
         querystring: querySchema({
-          app: { type: "string", description: "Only documents of this app.", "x-expected": "the name of an app, once" },
-          policy: { type: "string", description: "Only this policy.", "x-expected": "the name of a policy, once" },
+          app: { ...appParameter, description: "Only documents of this app." },
+          policy: { ...policyParameter, description: "Only this policy." },
         }),
         response: answers({ 200: "Diff" }),
       },
@@ -120,7 +122,7 @@ export default async function revisionRoutes(
     },
   );
 
-  app.post<{ Params: { revision: number }; Querystring: { wait?: string } }>(
+  app.post<{ Params: { revision: number }; Querystring: { wait?: string; dryRun: boolean } }>(
     "/revisions/:revision/rollback",
     {
       config: {
@@ -128,7 +130,7 @@ export default async function revisionRoutes(
         strangers: "refused",
         records: "revision",
         body: schemaOf(rollbackShape),
-        refuses: ["app-not-found", "revision-not-found", "invalid-policy", "bound-exceeded"],
+        refuses: ["app-not-found", "policy-not-found", "revision-not-found", "invalid-policy", "bound-exceeded"],
       },
       schema: {
         tags: ["history"],
@@ -159,16 +161,18 @@ export default async function revisionRoutes(
       };
       const { revision, changes } = await rollBack(app.database, originOf(request), what);
       const shownChanges = changes.map(showChange);
-      if (revision === undefined) return { changes: shownChanges };
+      if (revision === undefined) return { changes: shownChanges, ...(request.query.dryRun ? { dryRun: true } : {}) };
       return { changes: shownChanges, ...(await announceChange(app, reply, revision, request.query.wait)) };
     },
   );
 }
 
 function shown({ number, atMs, who, from, action, app, policy, subject }: Revision) {
-  const what = subject ?? policy;
+  // A roll-back's subject says where it went back to.
+  const what = action === "roll-back" ? policy : (subject ?? policy);
   const path = what === undefined ? app : `${app}/${what}`;
-  const summary = path === undefined ? verbs[action] : `${verbs[action]} ${path}`;
+  const words = [verbs[action], path, action === "roll-back" ? subject : undefined];
+  const summary = words.filter((word) => word !== undefined).join(" ");
   return {
     n: number,
     at: new Date(atMs).toISOString(),

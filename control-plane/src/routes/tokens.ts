@@ -16,7 +16,7 @@ import {
   tokenSegment,
 } from "../schemas/parameters.ts";
 import { schemaOf } from "../schemas/policy-schema.ts";
-import { readBody } from "../schemas/read-body.ts";
+import { invalidRequest, readBody } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
 import { newId } from "../storage/new-id.ts";
 import { createToken, deleteTokenById, listTokens, type TokenRecord, type TokenScope } from "../storage/tokens.ts";
@@ -170,8 +170,9 @@ function scopeOf(caller: Caller): TokenScope {
 /** Members make their own tokens: with one of another member, somebody would have rights that nobody gave them. */
 function requireAllowed(caller: Caller, { app, role, member }: TokenBody): void {
   if ((app === undefined) !== (role === undefined) || (app === undefined) === (member === undefined)) {
-    const problem = { path: "", expected: "app and role, or member", got: "another choice of these" };
-    throw new ApiError("invalid-request", "The body: expected app and role, or member.", { errors: [problem] });
+    const given = Object.entries({ app, role, member }).filter(([, value]) => value !== undefined);
+    const got = given.length === 0 ? "none of these" : given.map(([name]) => name).join(" and ");
+    throw invalidRequest({ path: "", expected: "either app and role, or member", got });
   }
   if (app !== undefined) requireRight(caller, "manage", app);
   else if (!caller.isAdmin && member !== caller.member) {

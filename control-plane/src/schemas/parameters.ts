@@ -11,6 +11,12 @@ export const policyParameter = {
   "x-expected": "the name of a policy, once",
 } as const;
 
+export const appParameter = {
+  type: "string",
+  description: "Name of the app.",
+  "x-expected": "the name of an app, once",
+} as const;
+
 export const policySegment = { type: "string", description: "Name of the policy." } as const;
 
 export const templateSegment = { type: "string", description: "Name of the template." } as const;

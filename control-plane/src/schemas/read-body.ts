@@ -22,10 +22,13 @@ export function readBody<T>(shape: Shape, body: unknown): T {
 
 /** @throws ApiError invalid-request if there are problems */
 export function refuseProblems(problems: readonly Problem[]): void {
-  const [first] = problems;
-  if (first === undefined) return;
-  const where = first.path === "" ? "The body" : first.path;
-  throw new ApiError("invalid-request", `${where}: expected ${first.expected}, got ${first.got}.`, {
-    errors: problems,
-  });
+  const [first, ...more] = problems;
+  if (first !== undefined) throw invalidRequest(first, ...more);
+}
+
+/** The error about one or several problems of a request; its detail is the first of them. */
+export function invalidRequest(...errors: readonly [Problem, ...Problem[]]): ApiError {
+  const [{ path, expected, got }] = errors;
+  const where = path === "" ? "The body" : path;
+  return new ApiError("invalid-request", `${where}: expected ${expected}, got ${got}.`, { errors });
 }

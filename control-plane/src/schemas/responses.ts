@@ -14,21 +14,33 @@ const redisStates = ["not-configured", "connecting", "ok", "failing"];
 const time = { type: "string", format: "date-time" };
 const problems = {
   type: "array",
-  items: object({ path: text, expected: text, got: text }),
+  items: object({
+    path: { ...text, description: "The place, like limits[0].quota; empty: the whole document or body." },
+    expected: { ...text, description: "What is allowed there." },
+    got: { ...text, description: "What came." },
+  }),
 };
+const next = { ...text, description: "What to send as `after` for the next page; absent on the last page." };
+const nextBefore = "What to send as `before` for the next page; absent on the last page.";
+const etag = { ...text, description: "The version, for If-Match." };
+const revision = { ...count, description: "The number of the change." };
 
 const problem = {
   $id: "Problem",
   ...object(
     {
-      type: text,
-      title: text,
-      status: count,
-      detail: text,
-      code: { type: "string", enum: Object.keys(errorCatalogue) },
-      errors: problems,
-      etag: text,
-      policies: { type: "array", items: text },
+      type: { ...text, description: "The code as a URN." },
+      title: { ...text, description: "The code in words." },
+      status: { ...count, description: "The status of the answer." },
+      detail: { ...text, description: "What is wrong, for people; it may change." },
+      code: {
+        type: "string",
+        enum: Object.keys(errorCatalogue),
+        description: "What is wrong, for programs; its meaning does not change.",
+      },
+      errors: { ...problems, description: "Every fault of the request." },
+      etag: { ...text, description: "The current version, if If-Match or If-None-Match is false." },
+      policies: { type: "array", items: text, description: "The policies that prevent the change." },
       bounds: {
         type: "array",
         items: object({
@@ -36,10 +48,11 @@ const problem = {
           of: { type: "string", enum: ["policy", "template", "app", "all"] },
           used: count,
           allowed: count,
-          wanted: count,
+          wanted: { ...count, description: "How much more the request needs." },
         }),
+        description: "The bounds that the change would exceed.",
       },
-      requestId: text,
+      requestId: { ...text, description: "What to search for in the log of the control plane." },
     },
     ["errors", "etag", "policies", "bounds", "requestId"],
   ),
@@ -53,7 +66,18 @@ const refusals = {
   items: object({ gateway: text, revision: count, errors: problems }),
 };
 
-const applied = object({ gateways: count, acked: count, refused: count, refusals }, ["refusals"]);
+const applied = {
+  ...object(
+    {
+      gateways: { ...count, description: "How many gateways are connected." },
+      acked: { ...count, description: "How many of them have applied it." },
+      refused: { ...count, description: "How many of them have refused it." },
+      refusals,
+    },
+    ["refusals"],
+  ),
+  description: "How far the gateways are with the revision. Only with `wait`, and for tokens.",
+};
 
 const anything = {};
 
@@ -78,11 +102,11 @@ const dryRun = {
 };
 const ofDryRun = Object.keys(dryRun);
 
-const change = { $id: "Change", ...object({ revision: count, applied, ...dryRun }, ["applied", ...ofDryRun]) };
+const change = { $id: "Change", ...object({ revision, applied, ...dryRun }, ["applied", ...ofDryRun]) };
 
 const policyChange = {
   $id: "PolicyChange",
-  ...object({ revision: count, applied, warnings: problems, ...dryRun }, ["applied", "warnings", ...ofDryRun]),
+  ...object({ revision, applied, warnings: problems, ...dryRun }, ["applied", "warnings", ...ofDryRun]),
 };
 
 const bounds = object(Object.fromEntries(boundNames.map((name) => [name, count])));
@@ -110,7 +134,7 @@ const app = {
 
 const appChange = {
   $id: "AppChange",
-  ...object({ revision: count, applied, warnings: problems, ...dryRun }, ["applied", "warnings", ...ofDryRun]),
+  ...object({ revision, applied, warnings: problems, ...dryRun }, ["applied", "warnings", ...ofDryRun]),
 };
 
 const validity = {
@@ -127,7 +151,7 @@ const policyPage = {
         items: object(
           {
             name: text,
-            etag: text,
+            etag,
             revision: count,
             updatedAt: time,
             owner: { ...text, description: "Who created the policy." },
@@ -136,7 +160,7 @@ const policyPage = {
           ["owner"],
         ),
       },
-      next: text,
+      next,
     },
     ["next"],
   ),
@@ -144,27 +168,34 @@ const policyPage = {
 
 const appPage = {
   $id: "AppPage",
-  ...object({ apps: { type: "array", items: { $ref: "App#" } }, next: text }, ["next"]),
+  ...object({ apps: { type: "array", items: { $ref: "App#" } }, next }, ["next"]),
 };
 
+const who = { ...text, description: "The member, or the token: app/name, or only its name if it is an admin's." };
+const action = { ...text, description: "What was done: one of the actions by which GET /audit filters." };
+
 const revisionFields = {
-  n: count,
+  n: { ...count, description: "The number of the revision." },
   at: time,
-  who: text,
+  who,
   from: { ...text, description: "The address that the request came from." },
-  action: text,
+  action,
   app: text,
   policy: text,
-  subject: text,
-  summary: text,
+  subject: { ...text, description: "The template, token or ban that was changed; of a roll-back, the revision." },
+  summary: { ...text, description: "The change in words." },
 };
 const optionalRevisionFields = ["from", "app", "policy", "subject"];
 
 const revisionPage = {
   $id: "RevisionPage",
-  ...object({ revisions: { type: "array", items: object(revisionFields, optionalRevisionFields) }, next: count }, [
-    "next",
-  ]),
+  ...object(
+    {
+      revisions: { type: "array", items: object(revisionFields, optionalRevisionFields) },
+      next: { ...count, description: nextBefore },
+    },
+    ["next"],
+  ),
 };
 
 const revisionDetails = {
@@ -268,47 +299,61 @@ const auditPage = {
           {
             id: text,
             at: time,
-            who: text,
+            who,
             from: { ...text, description: "The address that the request came from." },
-            action: text,
+            action,
             app: text,
             policy: text,
-            subject: text,
+            subject: {
+              ...text,
+              description: "The template, token, member or ban; for a counter, its policy and key as JSON.",
+            },
             revision: { ...count, description: "The revision, if the change is one that gateways enforce." },
-            before: anything,
-            after: anything,
+            before: { description: "What was there before; absent if there was nothing." },
+            after: { description: "What is there afterwards; absent if there is nothing." },
           },
           ["from", "app", "policy", "subject", "revision", "before", "after"],
         ),
       },
-      next: text,
+      next: { ...text, description: nextBefore },
     },
     ["next"],
   ),
 };
 
-const member = {
-  $id: "Member",
-  ...object(
-    {
-      name: text,
-      admin: { type: "boolean" },
-      disabled: { type: "boolean" },
-      disabledAt: time,
-      createdAt: time,
-      createdBy: text,
-      roles: { type: "object", additionalProperties: { type: "string", enum: memberRoles } },
-      signsInByOpenId: { type: "boolean" },
-      groups: {
-        type: "array",
-        description: "The groups that the OpenID provider named at the last sign-in and that give rights here.",
-        items: text,
-      },
-      rolesByGroups: { type: "object", additionalProperties: { type: "string", enum: memberRoles } },
-      adminByGroups: { type: "boolean" },
-    },
-    ["disabledAt", "groups", "rolesByGroups", "adminByGroups"],
-  ),
+const memberFields = {
+  name: text,
+  admin: { type: "boolean", description: "Whether somebody has made the member an admin." },
+  disabled: { type: "boolean" },
+  disabledAt: time,
+  createdAt: time,
+  createdBy: text,
+  roles: {
+    type: "object",
+    description: "The roles that somebody has set, by app.",
+    additionalProperties: { type: "string", enum: memberRoles },
+  },
+  signsInByOpenId: { type: "boolean", description: "Whether the member has signed in by OpenID Connect." },
+  groups: {
+    type: "array",
+    description: "The groups that the OpenID provider named at the last sign-in and that give rights here.",
+    items: text,
+  },
+  rolesByGroups: {
+    type: "object",
+    description: "The roles that these groups give, by app.",
+    additionalProperties: { type: "string", enum: memberRoles },
+  },
+  adminByGroups: { type: "boolean", description: "Whether these groups give every right in every app." },
+};
+const optionalMemberFields = ["disabledAt", "groups", "rolesByGroups", "adminByGroups"];
+
+const member = { $id: "Member", ...object(memberFields, optionalMemberFields) };
+
+/** A dry run answers with the member as it would be. */
+const memberChange = {
+  $id: "MemberChange",
+  ...object({ ...memberFields, dryRun: dryRun.dryRun }, [...optionalMemberFields, "dryRun"]),
 };
 
 const session = {
@@ -335,7 +380,7 @@ const session = {
 
 const memberPage = {
   $id: "MemberPage",
-  ...object({ members: { type: "array", items: { $ref: "Member#" } }, next: text }, ["next"]),
+  ...object({ members: { type: "array", items: { $ref: "Member#" } }, next }, ["next"]),
 };
 
 const readiness = {
@@ -350,7 +395,8 @@ const readiness = {
     storage: {
       type: "string",
       enum: ["ok", "full", "unreachable", "unwritable"],
-      description: "ok: changes can be stored.",
+      description:
+        "ok: changes can be stored. full: the disk is full. unwritable: it fails in another way. unreachable: the database has not answered.",
     },
     redis: { type: "string", enum: redisStates },
     gateways: { ...count, description: "How many gateways are connected." },
@@ -362,7 +408,7 @@ const readiness = {
   }),
 };
 
-const nothing = { $id: "Nothing", ...object({}) };
+const nothing = { $id: "Nothing", ...object({ dryRun: dryRun.dryRun }, ["dryRun"]) };
 
 const redisOfControlPlane = {
   ...object(
@@ -406,8 +452,13 @@ const fleet = {
           },
           refused: {
             anyOf: [object({ revision: count, at: time, errors: problems }), { type: "null" }],
+            description: "The last snapshot that the gateway refused, and why.",
           },
-          counters: { type: "object", additionalProperties: { type: "number" } },
+          counters: {
+            type: "object",
+            additionalProperties: { type: "number" },
+            description: "How many decisions the gateway has made since nginx started, by result.",
+          },
           redis: redisOfGateway,
         },
         ["disconnectedAt"],
@@ -446,7 +497,11 @@ const counter = {
         items: object(
           {
             id: text,
-            state: { type: "string", enum: ["done", "unknown", "silent"] },
+            state: {
+              type: "string",
+              enum: ["done", "unknown", "silent"],
+              description: "unknown: the gateway does not have the policy yet. silent: no answer came in time.",
+            },
             limits: counterLimits,
           },
           ["limits"],
@@ -462,8 +517,12 @@ const tokenFields = {
   name: text,
   app: text,
   member: text,
-  role: { type: "string", enum: [...appRoles, "admin", "member"] },
-  expiresAt: time,
+  role: {
+    type: "string",
+    enum: [...appRoles, "admin", "member"],
+    description: "member: the token has the rights of its member.",
+  },
+  expiresAt: { ...time, description: "Absent: it never expires." },
 };
 const optionalTokenFields = ["app", "member", "expiresAt"];
 
@@ -472,7 +531,7 @@ const token = {
   ...object(
     {
       ...tokenFields,
-      lastFour: text,
+      lastFour: { ...text, description: "The last four characters of the token." },
       lastUsedAt: { ...time, description: "Up to a minute late; absent if the token was never used." },
       createdAt: time,
       expired: { type: "boolean" },
@@ -497,13 +556,13 @@ const newToken = {
 
 const tokenPage = {
   $id: "TokenPage",
-  ...object({ tokens: { type: "array", items: { $ref: "Token#" } }, next: text }, ["next"]),
+  ...object({ tokens: { type: "array", items: { $ref: "Token#" } }, next }, ["next"]),
 };
 
 /** The revision counts changes that gateways see: a token that gateways never see has none. */
 const tokenChange = {
   $id: "TokenChange",
-  ...object({ revision: count, applied, ...dryRun }, ["revision", "applied", ...ofDryRun]),
+  ...object({ revision, applied, ...dryRun }, ["revision", "applied", ...ofDryRun]),
 };
 
 const banFields = {
@@ -529,7 +588,7 @@ const newBan = {
 
 const banPage = {
   $id: "BanPage",
-  ...object({ bans: { type: "array", items: { $ref: "Ban#" } }, next: text }, ["next"]),
+  ...object({ bans: { type: "array", items: { $ref: "Ban#" } }, next }, ["next"]),
 };
 
 const template = { $id: "Template", ...schemaOf(templateShape) };
@@ -540,9 +599,9 @@ const templatePage = {
     {
       templates: {
         type: "array",
-        items: object({ name: text, etag: text, revision: count, updatedAt: time, document: { $ref: "Template#" } }),
+        items: object({ name: text, etag, revision: count, updatedAt: time, document: { $ref: "Template#" } }),
       },
-      next: text,
+      next,
     },
     ["next"],
   ),
@@ -566,6 +625,7 @@ export const sharedSchemas = [
   topKeys,
   traffic,
   member,
+  memberChange,
   memberPage,
   session,
   readiness,
@@ -601,6 +661,7 @@ export type SharedSchema =
   | "TopKeys"
   | "Traffic"
   | "Member"
+  | "MemberChange"
   | "MemberPage"
   | "Session"
   | "Readiness"

@@ -1,12 +1,16 @@
-// Converts ajv's errors about a query or a body to the form of policies' problems: path, expected, got.
+// Converts ajv's errors about a query or a path to the form of policies' problems: path, expected, got.
 
 import type { Problem } from "@sluice/limiter/document/validate.ts";
 import type { FastifySchemaValidationError } from "fastify";
 
+interface Described {
+  readonly "x-expected"?: string;
+}
+
 /** With ajv's option `verbose`, an error carries the violated schema and the offending value. */
 interface VerboseError extends FastifySchemaValidationError {
   readonly data?: unknown;
-  readonly parentSchema?: { readonly "x-expected"?: string; readonly properties?: Record<string, unknown> };
+  readonly parentSchema?: Described & { readonly properties?: Record<string, Described> };
 }
 
 /** Returns one problem per path: the first that ajv reports for it. */
@@ -24,11 +28,13 @@ function problemOf({ instancePath, keyword, params, parentSchema, message, data 
   if (keyword === "additionalProperties") {
     const name = String(params["additionalProperty"]);
     const known = Object.keys(parentSchema?.properties ?? {}).join(", ");
-    const expected = known === "" ? "no such field" : `no such field; known here: ${known}`;
+    const expected = known === "" ? "no such parameter" : `no such parameter; known here: ${known}`;
     return { path: [...path, name].join("."), expected, got: quote((data as Record<string, unknown>)[name]) };
   }
   if (keyword === "required") {
-    return { path: [...path, String(params["missingProperty"])].join("."), expected: "a value", got: "nothing" };
+    const name = String(params["missingProperty"]);
+    const expected = parentSchema?.properties?.[name]?.["x-expected"] ?? "a value";
+    return { path: [...path, name].join("."), expected, got: "nothing" };
   }
   return {
     path: path.join("."),
@@ -37,7 +43,8 @@ function problemOf({ instancePath, keyword, params, parentSchema, message, data 
   };
 }
 
-function quote(value: unknown): string {
+/** A value that came, as an error shows it. */
+export function quote(value: unknown): string {
   const text = JSON.stringify(value) ?? "nothing";
   return text.length > 80 ? `${text.slice(0, 80)}…` : text;
 }

@@ -10,19 +10,21 @@ import type { AuditTable, Database, Tables } from "./tables.ts";
 import { emptyRow } from "./usage.ts";
 import { write } from "./write.ts";
 
-export type AuditAction =
-  | "create-token"
-  | "delete-token"
-  | "create-member"
-  | "update-member"
-  | "delete-member"
-  | "sign-in"
-  | "sign-out"
-  | "end-session"
-  | "refuse-sign-in"
-  | "read-counter"
-  | "reset-counter"
-  | "top-up-counter";
+export const auditActions = [
+  "create-token",
+  "delete-token",
+  "create-member",
+  "update-member",
+  "delete-member",
+  "sign-in",
+  "sign-out",
+  "end-session",
+  "refuse-sign-in",
+  "read-counter",
+  "reset-counter",
+  "top-up-counter",
+] as const;
+export type AuditAction = (typeof auditActions)[number];
 
 export interface Trace {
   readonly action: AuditAction;

@@ -1,22 +1,24 @@
 // An entry of the history: what was changed, by documents before and after.
 
-export type Action =
-  | "create-app"
-  | "update-app"
-  | "delete-app"
-  | "create-policy"
-  | "update-policy"
-  | "delete-policy"
-  | "create-ban"
-  | "delete-ban"
-  | "create-template"
-  | "update-template"
-  | "delete-template"
-  | "create-caller"
-  | "delete-caller"
-  | "roll-back"
-  | "new-epoch"
-  | "begin-epoch";
+export const actions = [
+  "create-app",
+  "update-app",
+  "delete-app",
+  "create-policy",
+  "update-policy",
+  "delete-policy",
+  "create-ban",
+  "delete-ban",
+  "create-template",
+  "update-template",
+  "delete-template",
+  "create-caller",
+  "delete-caller",
+  "roll-back",
+  "new-epoch",
+  "begin-epoch",
+] as const;
+export type Action = (typeof actions)[number];
 
 export interface Entry {
   readonly action: Action;

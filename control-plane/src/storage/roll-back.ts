@@ -34,7 +34,7 @@ export interface RolledBack {
   readonly changes: readonly DocumentChange[];
 }
 
-/** @throws ApiError app-not-found, revision-not-found, bound-exceeded, or what `validate` throws */
+/** @throws ApiError app-not-found, revision-not-found, policy-not-found, bound-exceeded, or what `validate` throws */
 export function rollBack(database: Database, origin: Origin, what: RollBack): Promise<RolledBack> {
   return change(database, origin, async (transaction, record) => {
     const owner = await getApp(transaction, what.app);
@@ -42,8 +42,13 @@ export function rollBack(database: Database, origin: Origin, what: RollBack): Pr
     await requireOfThisApp(transaction, what);
     const scope = { apps: what.apps, app: what.app, policy: what.policy };
     const since = await changesBetween(transaction, scope, what.to, Number(head));
+    // What an app was before it existed is not nothing: its policies would be deleted by a slip of the pen.
+    if (since.some(({ kind, before }) => kind === "app" && before === undefined)) throw madeAfter(what);
     const changes = since.filter(({ kind }) => kind === "policy" || kind === "template").map(reversed);
-    if (changes.length === 0) return { revision: undefined, changes };
+    if (changes.length === 0) {
+      await requirePolicy(transaction, what);
+      return { revision: undefined, changes };
+    }
     await store(transaction, origin, record, owner, changes, what);
     return { revision: Number(head) + 1, changes };
   });
@@ -53,7 +58,17 @@ export function rollBack(database: Database, origin: Origin, what: RollBack): Pr
 async function requireOfThisApp(transaction: Transaction<Tables>, { app, apps, to }: RollBack): Promise<void> {
   const deleted = (await lastDeletions(transaction, apps)).get(app);
   if (deleted === undefined || to >= deleted) return;
-  throw new ApiError("revision-not-found", `The app "${app}" was made after revision ${to}.`);
+  throw madeAfter({ app, to });
+}
+
+function madeAfter({ app, to }: Pick<RollBack, "app" | "to">): ApiError {
+  return new ApiError("revision-not-found", `The app "${app}" was made after revision ${to}.`);
+}
+
+/** A misspelt name must not look like a policy that is as it was. @throws ApiError policy-not-found */
+async function requirePolicy(transaction: Transaction<Tables>, { app, policy, to }: RollBack): Promise<void> {
+  if (policy === undefined || (await readSizes(transaction, app)).has(policy)) return;
+  throw new ApiError("policy-not-found", `The app "${app}" has no policy "${policy}", and had none at revision ${to}.`);
 }
 
 async function store(

@@ -53,8 +53,20 @@ interface Head {
 
 type Row = Readonly<Record<string, string | number | null>>;
 
-/** A text that cannot be imported, or a database that cannot take it. */
-export class TransferError extends Error {}
+/** A text that cannot be imported, or a database that cannot take it. Nothing was changed. */
+export class TransferError extends Error {
+  /** What is wrong: the database, the text, or this line of it. */
+  readonly where: "database" | "text" | number;
+  readonly expected: string;
+  readonly got: string;
+
+  constructor(where: "database" | "text" | number, expected: string, got: string) {
+    super(`${typeof where === "number" ? `line ${where}` : where}: expected ${expected}, got ${got}`);
+    this.where = where;
+    this.expected = expected;
+    this.got = got;
+  }
+}
 
 /** Writes the lines of the text, at one moment of the database. @param onRows is called with the rows so far */
 export async function exportLines(
@@ -120,14 +132,13 @@ export async function importLines(
         await requireSchema(transaction, head);
         continue;
       }
-      if (end !== undefined) throw new TransferError(`line ${number}: expected nothing after the end, got more`);
+      if (end !== undefined) throw new TransferError(number, "nothing after the end", "more");
       if (value["end"] !== undefined) {
         end = value["end"] as Record<string, number>;
         continue;
       }
       const { table, row } = value as { table: Table; row: Row };
-      if (!tables.includes(table))
-        throw new TransferError(`line ${number}: expected a row of a table, got another line`);
+      if (!tables.includes(table)) throw new TransferError(number, "a row of a table", "another line");
       if (table !== batchTable || batch.length >= rowsAtOnce) await flush();
       batchTable = table;
       batch.push(row);
@@ -178,22 +189,33 @@ function withNumbers(table: Table, row: Row): Row {
   );
 }
 
+/** Whoever has started a control plane on the database has only its first tokens, which an import replaces. */
 async function requireEmpty(transaction: Transaction<Tables>): Promise<void> {
   const { revision } = await transaction
     .selectFrom("meta")
     .select("revision")
     .where("id", "=", 1)
     .executeTakeFirstOrThrow();
-  if (Number(revision) === 0) return;
-  throw new TransferError(`expected an empty database, got one with ${revision} revisions: nothing was changed`);
+  const { members } = await transaction
+    .selectFrom("members")
+    .select(({ fn }) => fn.countAll().as("members"))
+    .executeTakeFirstOrThrow();
+  const { tokens } = await transaction
+    .selectFrom("tokens")
+    .select(({ fn }) => fn.countAll().as("tokens"))
+    .where("app", "is not", null)
+    .executeTakeFirstOrThrow();
+  const [changes, people, ofApps] = [revision, members, tokens].map(Number);
+  if (changes === 0 && people === 0 && ofApps === 0) return;
+  const got = `one that is in use (revisions: ${changes}, members: ${people}, tokens of apps: ${ofApps})`;
+  throw new TransferError("database", "an empty database", got);
 }
 
 async function requireSchema(transaction: Transaction<Tables>, { sluiceExport, schema }: Head): Promise<void> {
   const own = await readSchema(transaction);
   if (sluiceExport === format && schema === own) return;
-  throw new TransferError(
-    `line 1: expected an export of this version of Sluice (schema ${own}), got ${schema === undefined ? "another text" : `schema ${schema}`}: nothing was changed`,
-  );
+  const got = schema === undefined ? "another text" : `one with schema ${schema}`;
+  throw new TransferError(1, `an export of this version of Sluice (schema ${own})`, got);
 }
 
 async function readSchema(transaction: Transaction<Tables>): Promise<string> {
@@ -211,11 +233,12 @@ function requireWhole(
   end: Readonly<Record<string, number>> | undefined,
   counts: Readonly<Record<string, number>>,
 ): void {
-  if (end === undefined) throw new TransferError("expected an end, got a text that was cut: nothing was changed");
+  if (end === undefined)
+    throw new TransferError("text", "a whole export", "one that was cut: its last line is missing");
   for (const table of tables) {
     const [expected = 0, got = 0] = [end[table], counts[table]];
     if (expected !== got)
-      throw new TransferError(`expected ${expected} rows of ${table}, got ${got}: nothing was changed`);
+      throw new TransferError("text", `${expected} rows of ${table}, as its last line says`, `${got}`);
   }
 }
 
@@ -226,5 +249,5 @@ function parsed(line: string, number: number): Record<string, unknown> {
   } catch {
     // Reported below.
   }
-  throw new TransferError(`line ${number}: expected JSON, got something else: nothing was changed`);
+  throw new TransferError(number, "JSON", "something else");
 }

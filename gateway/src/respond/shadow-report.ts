@@ -6,6 +6,7 @@
 // only as a digest, which distinguishes them and is useless otherwise.
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import { holdsCredential } from "../../../limiter/src/key/credential.ts";
 import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
 import { rawKeyValues, readKeyValues, sha1Hex } from "../request/key-values.ts";
 import { beginLine, type Quiet } from "../runtime/sparing-log.ts";
@@ -18,9 +19,6 @@ let quietIn = currentSnapshot();
 /** Limit for each value, before escaping. With eight parts, a line still fits into what nginx writes at once. */
 const mostBytesOfValue = 100;
 const digestDigits = 8;
-
-/** Lower-case words in names of headers and arguments that hold credentials. */
-const credentialWords = ["auth", "token", "secret", "passw", "session", "apikey", "api-key", "api_key"];
 
 /**
  * Logs that a shadow policy would have refused the current request.
@@ -56,7 +54,7 @@ function describeKey(key: readonly KeyPart[], values: readonly string[]): string
   for (let i = 0; i < key.length; i++) {
     const part = key[i] as KeyPart;
     const value = values[i] ?? "";
-    const reported = holdsCredentials(part)
+    const reported = holdsCredential(part)
       ? `sha1:${string.sub(sha1Hex(value), 1, digestDigits)}`
       : `"${escaped(value, mostBytesOfValue)}"`;
     parts.push(`${nameOf(part)} ${reported}`);
@@ -66,16 +64,6 @@ function describeKey(key: readonly KeyPart[], values: readonly string[]): string
 
 function nameOf(part: KeyPart): string {
   return "name" in part ? `${part.source}:${escaped(part.name, mostBytesOfValue)}` : part.source;
-}
-
-function holdsCredentials(part: KeyPart): boolean {
-  if (part.source === "cookie") return true;
-  if (part.source !== "header" && part.source !== "query" && part.source !== "var") return false;
-  const name = string.lower(part.name);
-  for (const word of credentialWords) {
-    if (string.find(name, word, 1, true)[0] !== undefined) return true;
-  }
-  return false;
 }
 
 /** Keeps printable ASCII other than quotes and backslashes. */

@@ -73,12 +73,27 @@ describe("errors", () => {
     ["wait=5", "wait", 'a duration from 0s to 60s, like "5s"', '"5"'],
     ["wait=61s", "wait", 'a duration from 0s to 60s, like "5s"', '"61s"'],
     ["wait=-1s", "wait", 'a duration from 0s to 60s, like "5s"', '"-1s"'],
-    ["wiat=5s", "wiat", "no such field; known here: wait, dryRun", '"5s"'],
+    ["wiat=5s", "wiat", "no such parameter; known here: wait, dryRun", '"5s"'],
   ])("refuses ?%s and changes nothing", async (query, path, expected, got) => {
     const { call } = shared();
     const { status, body } = await call("PUT", `/apps/default/policies/p?${query}`, { body: onePerSecond });
     expect([status, body.code, body.errors]).toEqual([400, "invalid-request", [{ path, expected, got }]]);
     expect((await call("GET", "/revisions")).body.revisions).toEqual([]);
+  });
+
+  it("says what came with a Content-Type or an If-Match that is wrong", async () => {
+    const { call } = shared();
+    const typed = await call("PUT", "/apps/default/policies/p", { text: "a,b", type: "text/csv" });
+    expect(typed.body.detail).toBe('Content-Type: expected application/json or application/yaml, got "text/csv".');
+    const current = (await call("GET", "/apps/default")).headers.get("etag") ?? "";
+    const unquoted = current.replaceAll('"', "");
+    const app = await call("PUT", "/apps/default", { body: {}, headers: { "if-match": unquoted } });
+    expect([app.status, app.body.detail]).toEqual([
+      412,
+      `If-Match: expected the current version, ${current}, got ${unquoted}.`,
+    ]);
+    const none = await call("PUT", "/apps/default/policies/p", { body: onePerSecond, headers: { "if-match": "*" } });
+    expect(none.body.detail).toBe("If-Match: expected a version that is stored, got *; there is none.");
   });
 
   it.each(["0", "1001", "x", "1.5", "1e999", "-1e999", "Infinity"])("refuses pages of %s", async (limit) => {

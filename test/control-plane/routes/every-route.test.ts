@@ -263,10 +263,10 @@ function takesDryRun({ method, url }: RouteRow): boolean {
   return operation?.parameters.some(({ name }) => name === "dryRun") === true;
 }
 
-/** A dry run is answered as if it had been carried out, and leaves nothing. */
+/** A dry run is answered as if it had been carried out, but says that it was none, and leaves nothing. */
 async function expectRehearsal({ method }: RouteRow, asked: Asked): Promise<void> {
-  const { status, entries } = await ask(method, "admin", { ...asked, path: `${asked.path}?dryRun=true` });
-  expect([status, entries]).toEqual([200, []]);
+  const { status, body, entries } = await ask(method, "admin", { ...asked, path: `${asked.path}?dryRun=true` });
+  expect([status, body.dryRun, entries]).toEqual([200, true, []]);
 }
 
 /** Whether an answer says anything of the app shop, or of people other than the asker. */

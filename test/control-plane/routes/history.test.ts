@@ -103,6 +103,7 @@ describe("a roll-back", () => {
     expect(await quotaOf(running)).toBe(1);
     const [newest] = (await running.call("GET", "/revisions")).body.revisions;
     expect(newest).toMatchObject({ n: 5, action: "roll-back", app: "shop", policy: "books", subject: "to revision 2" });
+    expect(newest.summary).toBe("rolled back shop/books to revision 2");
     await running.call("POST", "/revisions/4/rollback", { body });
     expect(await quotaOf(running)).toBe(3);
     // To where it is already: nothing changes.
@@ -121,6 +122,7 @@ describe("a roll-back", () => {
     const used = (await call("GET", "/apps/shop")).body.used;
     const answer = await call("POST", "/revisions/6/rollback", { body: { app: "shop" } });
     expect(answer.body.revision).toBe(10);
+    expect((await call("GET", "/revisions/10")).body.summary).toBe("rolled back shop to revision 6");
     const { policies } = (await call("GET", "/apps/shop/policies")).body;
     expect(policies.map(({ name }: { name: string }) => name)).toEqual(["books", "films"]);
     expect((await call("GET", "/apps/shop/templates/polite")).status).toBe(200);
@@ -144,6 +146,20 @@ describe("a roll-back", () => {
     expect([answer.status, answer.body.code]).toEqual([400, "invalid-policy"]);
     expect(answer.body.errors[0].path).toMatch(/^policies\.books\.match/);
     expect((await call("GET", "/revisions")).body.revisions[0].n).toBe(4);
+  });
+
+  it("of a policy that the app never had, or to a time before the app, is refused and deletes nothing", async () => {
+    const running = await start();
+    const { call } = running;
+    const misspelt = await call("POST", "/revisions/2/rollback", { body: { app: "shop", policy: "boks" } });
+    expect([misspelt.status, misspelt.body.detail]).toEqual([
+      404,
+      'The app "shop" has no policy "boks", and had none at revision 2.',
+    ]);
+    const early = await call("POST", "/revisions/0/rollback", { body: { app: "shop" } });
+    expect([early.status, early.body.detail]).toEqual([404, 'The app "shop" was made after revision 0.']);
+    expect((await call("GET", "/revisions")).body.revisions[0].n).toBe(4);
+    expect(await quotaOf(running)).toBe(3);
   });
 
   it("is for editors of the app", async () => {

@@ -152,7 +152,9 @@ describe("a person", () => {
     const { browser, page } = await signIn(world, eve.account);
     expect(page.status).toBe(403);
     expect(page.headers.get("content-type")).toContain("text/html");
-    expect(page.text).toContain(`You are &quot;${eve.name}&quot; there, but none of your groups gives rights here.`);
+    expect(page.text).toContain(
+      `The OpenID provider knows you as &quot;${eve.name}&quot;, but none of your groups there gives rights here.`,
+    );
     expect((await who(world, browser)).status).toBe(401);
     expect((await world.call("GET", `/members/${eve.name}`)).status).toBe(404);
     expect(await audit(world, `refuse-sign-in&who=${eve.name}`)).toMatchObject([

@@ -40,8 +40,9 @@ describe("POST /tokens", () => {
 
   it.each([
     [{}, ["name: nothing"]],
-    [{ name: "x" }, [": another choice of these"]],
-    [{ name: "x", app: "default" }, [": another choice of these"]],
+    [{ name: "x" }, [": none of these"]],
+    [{ name: "x", app: "default" }, [": app"]],
+    [{ name: "x", app: "default", role: "viewer", member: "ann" }, [": app and role and member"]],
     [{ name: "x", app: "default", role: "gateway" }, ['role: "gateway"']],
     [{ name: "x", app: "default", role: "admin" }, ['role: "admin"']],
     [{ name: "", app: "Default", role: "viewer" }, ['app: "Default"', 'name: ""']],

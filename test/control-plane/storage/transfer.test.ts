@@ -101,16 +101,30 @@ it("a text that was cut, or into a database that is not empty, changes nothing",
   await running.stop();
   const file = join(directory, "whole.jsonl");
   await transfer("export", file, full);
-  await expect(transfer("import", file, full)).rejects.toThrow(/expected an empty database/);
+  await expect(transfer("import", file, full)).rejects.toThrow(
+    "SLUICE_DATA_DIR: expected an empty database, got one that is in use (revisions: 1, members: 0, tokens of apps: 0); nothing was changed",
+  );
   await expect(transfer("export", file, full)).rejects.toThrow(/expected a file that does not exist yet/);
+  const missing = join(directory, "no-such-directory/none.jsonl");
+  for (const command of ["import", "export"] as const) {
+    await expect(transfer(command, missing, { SLUICE_DATA_DIR: await temporaryDir() })).rejects.toThrow(
+      `${missing}: expected a file that can be read or written, got ENOENT`,
+    );
+  }
 
   const lines = (await readFile(file, "utf8")).trimEnd().split("\n");
   const cut = join(directory, "cut.jsonl");
   for (const [text, message] of [
-    [lines.slice(0, -1), /cut/],
-    [[...lines.slice(0, 3), ...lines.slice(4)], /rows of/],
-    [[...lines.slice(0, 3), "nonsense", ...lines.slice(3)], /line 4: expected JSON/],
-    [['{"sluiceExport":1,"schema":"0001-skeleton"}', ...lines.slice(1)], /schema 0001-skeleton/],
+    [lines.slice(0, -1), /cut.jsonl: expected a whole export, got one that was cut/],
+    [
+      [...lines.slice(0, 3), ...lines.slice(4)],
+      /cut.jsonl: expected [0-9]+ rows of .+, got [0-9]+; nothing was changed/,
+    ],
+    [
+      [...lines.slice(0, 3), "nonsense", ...lines.slice(3)],
+      /cut.jsonl line 4: expected JSON, got something else; nothing/,
+    ],
+    [['{"sluiceExport":1,"schema":"0001-skeleton"}', ...lines.slice(1)], /got one with schema 0001-skeleton/],
   ] as const) {
     await writeFile(cut, text.join("\n"));
     const empty: Place = { SLUICE_DATA_DIR: await temporaryDir() };
@@ -119,4 +133,18 @@ it("a text that was cut, or into a database that is not empty, changes nothing",
     expect((await after.call("GET", "/apps/default/policies")).body.policies).toEqual([]);
     await after.stop();
   }
+});
+
+it("members and tokens that were made before the first policy are not replaced by an import", async () => {
+  const source: Place = { SLUICE_DATA_DIR: await temporaryDir() };
+  await (await startControlPlane(source)).stop();
+  const file = join(directory, "empty.jsonl");
+  await transfer("export", file, source);
+  const target: Place = { SLUICE_DATA_DIR: await temporaryDir() };
+  const running = await startControlPlane(target);
+  await running.call("POST", "/members", { body: { name: "ann" } });
+  await running.stop();
+  await expect(transfer("import", file, target)).rejects.toThrow(/in use .revisions: 0, members: 1, tokens of apps: 0/);
+  const after = await startControlPlane(target);
+  expect((await after.call("GET", "/members")).body.members).toMatchObject([{ name: "ann" }]);
 });

@@ -70,7 +70,10 @@ export function parseDatabaseUrl(
   const [kind, usualPort] = server;
   const url = URL.parse(text);
   if (url === null || !text.slice(scheme.length).startsWith("//"))
-    return { expected: databaseUrls, got: "something else after the scheme" };
+    return {
+      expected: databaseUrls,
+      got: "no URL after the scheme (is @, :, / or # in USER or PASSWORD percent-encoded?)",
+    };
   const tls = tlsOf(url.searchParams);
   if (tls !== undefined && "expected" in tls) return tls;
   const [user, password, database] = [url.username, url.password, url.pathname.slice(1)].map(decoded);
@@ -88,12 +91,13 @@ export function parseDatabaseUrl(
 
 function tlsOf(parameters: URLSearchParams): DatabaseTls | undefined | UrlProblem {
   for (const name of parameters.keys()) {
-    if (!options.includes(name)) return { expected: `no option but ${options.join(", ")}`, got: "another one" };
+    if (!options.includes(name))
+      return { expected: `no options but ${options.join(", ")} after the "?"`, got: "another one" };
     if (parameters.getAll(name).length > 1) return { expected: `${name} once`, got: "it twice" };
   }
   const caFile = parameters.get("sslrootcert") ?? undefined;
   const mode = parameters.get("sslmode") ?? (caFile === undefined ? "disable" : "verify-full");
-  if (!sslModes.includes(mode)) return { expected: `sslmode ${sslModes.join(", ")}`, got: "another one" };
+  if (!sslModes.includes(mode)) return { expected: `sslmode to be one of ${sslModes.join(", ")}`, got: "another one" };
   if (mode === "disable") return undefined;
   return { verify: mode === "verify-full", caFile };
 }
