@@ -40,7 +40,7 @@ const keys: Readonly<Record<Table, readonly string[]>> = {
 
 /** Columns that some databases return as texts. */
 const isNumber =
-  /^(id|number|at|revision|version|bytes|steps|policies|templates|bans|tokens|callers|is_admin|.*_(at|bytes|entries))$/;
+  /^(id|number|at|revision|version|bytes|steps|policies|templates|bans|tokens|callers|is_admin|.*_(at|bytes|entries|pruned))$/;
 const textIds: readonly Table[] = ["bans", "tokens", "audit"];
 
 const format = 1;
