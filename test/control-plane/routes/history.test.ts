@@ -176,6 +176,25 @@ describe("a roll-back", () => {
     expect((await call("GET", "/apps/shop")).body.used).toMatchObject({ bytes, steps });
   });
 
+  it("deletes many policies that are newer, with the bans of their keys, and brings them back without those", async () => {
+    const running = await start();
+    const { call } = running;
+    const used = async () => (await call("GET", "/apps/shop")).body.used;
+    const before = await used();
+    for (let i = 0; i < 55; i++) {
+      await call("PUT", `/apps/shop/policies/p${i}`, { body: { ...perSecond(1), key: ["header:x-user"] } });
+    }
+    const { policies, bytes } = await used();
+    for (const policy of ["p0", "p54"]) {
+      await call("POST", "/apps/shop/bans", { body: { policy, key: ["eve"], for: "1h" } });
+    }
+    expect((await call("POST", "/revisions/4/rollback", { body: { app: "shop" } })).body.changes).toHaveLength(55);
+    expect(await used()).toEqual(before);
+    await call("POST", "/revisions/61/rollback", { body: { app: "shop" } });
+    expect(await used()).toEqual({ ...before, policies, bytes });
+    expect((await call("GET", "/apps/shop/policies?limit=1000")).body.policies).toHaveLength(56);
+  });
+
   it("to what is not valid any more is refused, and changes nothing", async () => {
     const running = await startControlPlane();
     const { call } = running;
