@@ -362,8 +362,14 @@ async function addHistoryBounds(database: Kysely<Tables>): Promise<void> {
   const isWhole = Number(newest?.number ?? 0) === Number(revision);
   const pruned = isWhole ? Math.max(0, Number(begin?.number ?? 1) - 1) : Number(revision);
   await database.updateTable("usage").set({ history_pruned: pruned }).execute();
-  await schema.createIndex("revisions", "revisions_who", ["who", "at", "number"]);
+  for (const [table, id] of [
+    ["revisions", "number"],
+    ["audit", "id"],
+  ] as const) {
+    await schema.createIndex(table, `${table}_who`, ["who", "at", id]);
+    await schema.createIndex(table, `${table}_who_of_app`, ["app", "who", "at", id]);
+    await schema.createIndex(table, `${table}_by_action`, ["action", "at", id]);
+  }
   await schema.createIndex("revisions", "revisions_subject", ["subject", "at", "number"]);
-  await schema.createIndex("audit", "audit_who", ["who", "at", "id"]);
   await schema.createTextIndex("audit", "audit_subject", "subject");
 }
