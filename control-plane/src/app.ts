@@ -33,7 +33,7 @@ import tokenUses from "./plugins/token-uses.ts";
 import tracing from "./plugins/tracing.ts";
 import unreadBodies from "./plugins/unread-bodies.ts";
 import websockets from "./plugins/websockets.ts";
-import wellFormedQueries from "./plugins/well-formed-queries.ts";
+import wellFormedUrls from "./plugins/well-formed-urls.ts";
 import { defaultPushTimes, type PushTimes } from "./push/push-session.ts";
 import activityRoutes from "./routes/activity.ts";
 import appRoutes from "./routes/apps.ts";
@@ -231,7 +231,7 @@ async function buildApp(
   await app.register(errorResponses);
   await app.register(lastResponses);
   await app.register(unreadBodies);
-  await app.register(wellFormedQueries);
+  await app.register(wellFormedUrls);
   await app.register(websockets);
   await app.register(databasePlugin, { database, health });
   await app.register(tokenUses, { now });

@@ -34,7 +34,7 @@ export const errorCatalogue = {
   "bad-request": {
     status: 400,
     title: "Bad request",
-    meaning: "The request is not well-formed HTTP, or its URL cannot be decoded.",
+    meaning: "The request is not well-formed HTTP, or its URL cannot be decoded, or has a character that no name has.",
   },
   unauthorized: {
     status: 401,

@@ -26,6 +26,11 @@ const mostKeyCharacters = 200;
 
 /** A short text without control characters, because it goes into logs, pages and metrics. */
 const text = { type: "string", maxLength: 128, pattern: "^[^\\u0000-\\u001f\\u007f]*$" };
+/** To a database, an id with a space at its end, or with half a surrogate pair, may be equal to another gateway's. */
+const gatewayId = {
+  ...text,
+  pattern: "^[^\\u0000-\\u001f\\u007f\\p{Cs}]*[^\\u0000-\\u0020\\u007f\\p{Cs}]$",
+};
 const count = { type: "integer", minimum: 0, maximum: Number.MAX_SAFE_INTEGER };
 const problem = recordSchema({ path: { type: "string" }, expected: { type: "string" }, got: { type: "string" } });
 const reading = recordSchema({ name: text, capacity: count, remaining: count, resetAfterUs: count });
@@ -68,7 +73,7 @@ const redis = recordSchema({ state: { enum: ["ok", "failing", "unused"] }, since
 
 const messages: Record<GatewayMessage["type"], object> = {
   hello: messageSchema(
-    { gateway: { ...text, minLength: 1 }, version: text, workers: count, epoch: text, revision: count },
+    { gateway: gatewayId, version: text, workers: count, epoch: text, revision: count },
     { proof: text },
   ),
   applied: messageSchema({ epoch: text, revision: count }),

@@ -38,6 +38,7 @@ export class PassedOrders implements CounterOrderSender {
   readonly #dependencies: PassedOrdersDependencies;
   /** Orders of others that were begun here, by id: none is carried out twice, even if its answer could not be stored. */
   readonly #begun = new Map<string, Promise<void>>();
+  #looks: Promise<void> = Promise.resolve();
 
   constructor(dependencies: PassedOrdersDependencies) {
     this.#dependencies = dependencies;
@@ -56,7 +57,19 @@ export class PassedOrders implements CounterOrderSender {
   }
 
   /** Carries out the orders of other control planes on the gateways that are connected here. */
-  async carryOut(): Promise<void> {
+  carryOut(): Promise<void> {
+    // One look at the orders after the other: an older list would make us forget what a newer one has begun.
+    this.#looks = this.#looks.then(() => this.#carryOutNew());
+    return this.#looks;
+  }
+
+  /** Waits for what is carried out now, so that the database can be closed afterwards. */
+  async stop(): Promise<void> {
+    await this.#looks;
+    await Promise.all(this.#begun.values());
+  }
+
+  async #carryOutNew(): Promise<void> {
     const { database, id, onError } = this.#dependencies;
     try {
       const orders = await readOrders(database, id);
@@ -69,11 +82,6 @@ export class PassedOrders implements CounterOrderSender {
     } catch (error) {
       onError(error);
     }
-  }
-
-  /** Waits for what is carried out now, so that the database can be closed afterwards. */
-  async stop(): Promise<void> {
-    await Promise.all(this.#begun.values());
   }
 
   async #carryOutOne({ id: orderId, document }: PassedOrder): Promise<void> {

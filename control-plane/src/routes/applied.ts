@@ -2,7 +2,7 @@
 
 import type { Problem } from "@sluice/limiter/document/validate.ts";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { showChange } from "../history/diff.ts";
+import { type ShownChange, showChanges } from "../history/diff.ts";
 import { callerOf } from "../plugins/authentication.ts";
 import type { Applied } from "../push/fleet.ts";
 import { parseWait } from "../schemas/parameters.ts";
@@ -13,7 +13,7 @@ export interface ChangeAnswer {
   revision: number;
   dryRun?: true;
   /** With a dry run: what would change, and which gateways would get it. */
-  changes?: ReturnType<typeof showChange>[];
+  changes?: ShownChange[];
   gateways?: string[];
   applied?: Omit<Applied, "refusals"> & {
     refusals?: { gateway: string; revision: number; errors: readonly Problem[] }[];
@@ -51,7 +51,7 @@ export async function announceChange(
   if (dryRun !== undefined) {
     reply.code(200).removeHeader("etag");
     const gateways = app.fleet.connectedIds();
-    return { revision, dryRun: true, changes: dryRun.entries.flatMap(changesOfEntry).map(showChange), gateways };
+    return { revision, dryRun: true, changes: await showChanges(dryRun.entries.flatMap(changesOfEntry)), gateways };
   }
   void app.publisher.publish();
   const waitMs = wait === undefined ? undefined : parseWait(wait);

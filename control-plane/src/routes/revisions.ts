@@ -4,7 +4,7 @@ import { nameShape } from "@sluice/limiter/document/policy-shape.ts";
 import type { Shape } from "@sluice/limiter/document/shape.ts";
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
-import { showChange } from "../history/diff.ts";
+import { showChanges } from "../history/diff.ts";
 import { appsOf, callerOf, requireRight } from "../plugins/authentication.ts";
 import { validatePut } from "../policies/validate-policy.ts";
 import { contextOf } from "../policies/validate-realm.ts";
@@ -118,7 +118,7 @@ export default async function revisionRoutes(
       const { from, to } = request.params;
       const scope = { apps: appsOf(callerOf(request), "read"), ...request.query };
       const changes = await changesBetween(app.database, scope, Math.min(from, to), Math.max(from, to));
-      return { from, to, changes: changes.map((change) => showChange(from <= to ? change : reversed(change))) };
+      return { from, to, changes: await showChanges(from <= to ? changes : changes.map(reversed)) };
     },
   );
 
@@ -160,7 +160,7 @@ export default async function revisionRoutes(
         },
       };
       const { revision, changes } = await rollBack(app.database, originOf(request), what);
-      const shownChanges = changes.map(showChange);
+      const shownChanges = await showChanges(changes);
       if (revision === undefined) return { changes: shownChanges, ...(request.query.dryRun ? { dryRun: true } : {}) };
       return { changes: shownChanges, ...(await announceChange(app, reply, revision, request.query.wait)) };
     },

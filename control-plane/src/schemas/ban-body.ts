@@ -47,7 +47,13 @@ export const banBodyShape: Shape = {
       description: "How long the ban lasts from now. Give either this or until.",
     },
     reason: {
-      shape: { kind: "text", expected: "text of at most 500 bytes", maxBytes: 500 },
+      shape: {
+        kind: "text",
+        expected: "text of at most 500 bytes without NUL characters",
+        maxBytes: 500,
+        // PostgreSQL cannot store them.
+        accepts: (text) => !text.includes("\0"),
+      },
       description: "A note for people who find the ban later.",
     },
   },

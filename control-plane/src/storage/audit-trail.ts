@@ -122,17 +122,31 @@ interface FormerApp {
   readonly deletedAtMs: number;
 }
 
-/** Finds apps of the same names that were deleted: they may have belonged to somebody else. */
+/**
+ * Finds apps of the same names that were deleted: they may have belonged to somebody else. The entry of a deletion may be gone before
+ * the audit entries of the app are.
+ */
 async function readFormerApps(database: Database, apps: readonly string[]): Promise<FormerApp[]> {
   if (apps.length === 0) return [];
-  const rows = await database
+  const deletions = await database
     .selectFrom("revisions")
     .select((row) => ["app", row.fn.max("at").as("at")])
     .where("app", "in", [...apps])
     .where("action", "=", "delete-app" satisfies Action)
     .groupBy("app")
     .execute();
-  return rows.map(({ app, at }) => ({ app, deletedAtMs: Number(at) }));
+  const found = new Map(deletions.map(({ app, at }) => [app, Number(at)]));
+  const incomplete = await database
+    .selectFrom("usage")
+    .innerJoin("apps", "apps.name", "usage.app")
+    .select(["usage.app", "apps.created_at"])
+    .where("usage.app", "in", [...apps])
+    .where("usage.history_pruned", ">", 0)
+    .execute();
+  for (const { app, created_at } of incomplete) {
+    if (!found.has(app)) found.set(app, Number(created_at) - 1);
+  }
+  return [...found].map(([app, deletedAtMs]) => ({ app, deletedAtMs }));
 }
 
 function matching(filter: AuditFilter, former: readonly FormerApp[]) {

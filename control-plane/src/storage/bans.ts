@@ -138,9 +138,13 @@ export function sweepBans(transaction: Transaction<Tables>, nowMs: number): Prom
   return deleteBans(transaction, (row) => row("until_at", "<=", nowMs));
 }
 
-/** Deletes the bans of a policy's key values. */
-export function deleteBansOfPolicy(transaction: Transaction<Tables>, app: string, policy: string): Promise<void> {
-  return deleteBans(transaction, (row) => row.and([row("app", "=", app), row("policy", "=", policy)]));
+/** Deletes the bans of these policies' key values. */
+export function deleteBansOfPolicies(
+  transaction: Transaction<Tables>,
+  app: string,
+  policies: readonly string[],
+): Promise<void> {
+  return deleteBans(transaction, (row) => row.and([row("app", "=", app), row("policy", "in", policies)]));
 }
 
 type BanCondition = (row: ExpressionBuilder<Tables, "bans">) => Expression<SqlBool>;

@@ -24,6 +24,23 @@ export async function countEntry(transaction: Transaction<Tables>, entry: Entry)
   await addHistory(transaction, app, 1, bytesOf(entry));
 }
 
+/**
+ * Returns the newest revision that may have been changed by an entry that is not kept any more: from there on, the history of these apps
+ * is whole. @param apps undefined: of all
+ */
+export async function historyBegin(
+  database: Database | Transaction<Tables>,
+  apps: readonly string[] | undefined,
+): Promise<number> {
+  if (apps?.length === 0) return 0;
+  const row = await database
+    .selectFrom("usage")
+    .select(({ fn }) => fn.max("history_pruned").as("pruned"))
+    .$if(apps !== undefined, (query) => query.where("app", "in", [...(apps ?? [])]))
+    .executeTakeFirst();
+  return Number(row?.pruned ?? 0);
+}
+
 /** Deletes a small number of entries. @returns whether there may be more to delete */
 export async function pruneHistory(
   database: Database,
@@ -96,12 +113,21 @@ type StoredEntry = Pick<Tables["revisions"], "number" | "app" | "before" | "afte
 async function deleteEntries(transaction: Transaction<Tables>, entries: readonly StoredEntry[]): Promise<void> {
   const numbers = entries.map(({ number }) => number);
   await transaction.deleteFrom("revisions").where("number", "in", numbers).execute();
-  const sums = new Map<string, { entries: number; bytes: number }>();
+  const sums = new Map<string, { entries: number; bytes: number; newest: number }>();
   for (const entry of entries) {
-    const sum = sums.get(entry.app) ?? { entries: 0, bytes: 0 };
-    sums.set(entry.app, { entries: sum.entries + 1, bytes: sum.bytes + bytesOf(entry) });
+    const { entries: before, bytes, newest } = sums.get(entry.app) ?? { entries: 0, bytes: 0, newest: 0 };
+    const sum = { entries: before + 1, bytes: bytes + bytesOf(entry), newest: Math.max(newest, Number(entry.number)) };
+    sums.set(entry.app, sum);
   }
-  for (const [app, sum] of sums) await addHistory(transaction, app, -sum.entries, -sum.bytes);
+  for (const [app, sum] of sums) {
+    await addHistory(transaction, app, -sum.entries, -sum.bytes);
+    await transaction
+      .updateTable("usage")
+      .set({ history_pruned: sum.newest })
+      .where("app", "=", app)
+      .where("history_pruned", "<", sum.newest)
+      .execute();
+  }
 }
 
 async function addHistory(

@@ -1,8 +1,10 @@
 // Reads what the entries of the history say about documents: one entry whole, and what changed between two revisions.
 
+import { setImmediate } from "node:timers/promises";
 import { type ExpressionBuilder, type SqlBool, sql, type Transaction } from "kysely";
 import { ApiError } from "../errors/api-error.ts";
 import type { Action, Entry } from "./entry.ts";
+import { historyBegin } from "./history-retention.ts";
 import { type Revision, revisionFrom } from "./revisions.ts";
 import type { Database, RevisionTable, Tables } from "./tables.ts";
 
@@ -15,12 +17,15 @@ export interface RevisionDetails extends Revision {
 /** What a revision may change, and undo. */
 export type DocumentKind = "app" | "policy" | "template" | "ban";
 
-/** A document at two revisions. */
-export interface DocumentChange {
+interface DocumentId {
   readonly kind: DocumentKind;
   readonly app: string;
   /** The name, or the id of a ban. */
   readonly name: string;
+}
+
+/** A document at two revisions. */
+export interface DocumentChange extends DocumentId {
   /** Undefined: there was none. */
   readonly before: unknown;
   readonly after: unknown;
@@ -73,31 +78,101 @@ export async function changesBetween(
   from: number,
   to: number,
 ): Promise<DocumentChange[]> {
-  await requireKept(database, from, to);
-  const rows = await database
-    .selectFrom("revisions")
-    .selectAll()
-    .where("number", ">", from)
-    .where("number", "<=", to)
-    .where(within(scope))
-    .orderBy("number")
-    .execute();
-  const former = await lastDeletions(database, scope.apps);
-  const found = new Map<string, { first: DocumentChange; last: DocumentChange }>();
-  for (const row of rows) {
-    if (Number(row.number) <= (former.get(row.app) ?? 0)) continue;
-    for (const change of changesOf(row)) {
-      if (scope.policy !== undefined && (change.kind !== "policy" || change.name !== scope.policy)) continue;
-      const key = JSON.stringify([change.app, change.kind, change.name]);
-      const known = found.get(key);
-      if (known === undefined) found.set(key, { first: change, last: change });
-      else known.last = change;
-    }
-  }
-  return [...found.entries()]
+  await requireKept(database, scope, from, to);
+  const touched = await findTouched(database, scope, from, to);
+  const before = await readDocuments(database, touched, "first");
+  const after = await readDocuments(database, touched, "last");
+  // Entries may have been deleted meanwhile.
+  await requireKept(database, scope, from, to);
+  return [...touched.entries()]
     .sort(([a], [b]) => (a < b ? -1 : 1))
-    .map(([, { first, last }]) => ({ ...first, after: last.after }))
-    .filter(({ before, after }) => JSON.stringify(before) !== JSON.stringify(after));
+    .map(([key, { kind, app, name }]) => ({
+      kind,
+      app,
+      name,
+      before: before.get(key)?.before,
+      after: after.get(key)?.after,
+    }))
+    .filter((change) => JSON.stringify(change.before) !== JSON.stringify(change.after));
+}
+
+/** A document that was changed, and the revisions of its first and last change. */
+interface Touched extends DocumentId {
+  readonly first: number;
+  last: number;
+}
+
+/** Entries are read in pages, with pauses in between, and only as much of them as is needed: documents may be large. */
+const entriesAtOnce = 1_000;
+const documentsAtOnce = 50;
+
+async function findTouched(
+  database: Database | Transaction<Tables>,
+  scope: HistoryScope,
+  from: number,
+  to: number,
+): Promise<Map<string, Touched>> {
+  const former = await lastDeletions(database, scope.apps);
+  const found = new Map<string, Touched>();
+  for (let done = from; ; ) {
+    const page = await database
+      .selectFrom("revisions")
+      .select(["number", "action", "app", "policy", "subject"])
+      // The names of what a roll-back changed are in its documents alone.
+      .select((row) =>
+        row
+          .case()
+          .when("action", "=", "roll-back" satisfies Action)
+          .then(row.ref("before"))
+          .end()
+          .as("before"),
+      )
+      .where("number", ">", done)
+      .where("number", "<=", to)
+      .where(within(scope))
+      .orderBy("number")
+      .limit(entriesAtOnce)
+      .execute();
+    for (const row of page) {
+      const number = Number(row.number);
+      if (number <= (former.get(row.app) ?? 0)) continue;
+      for (const document of documentsOf(row)) {
+        if (scope.policy !== undefined && (document.kind !== "policy" || document.name !== scope.policy)) continue;
+        const key = keyOf(document);
+        const known = found.get(key);
+        if (known === undefined) found.set(key, { ...document, first: number, last: number });
+        else known.last = number;
+      }
+    }
+    done = Number(page.at(-1)?.number);
+    if (page.length < entriesAtOnce) return found;
+    await setImmediate();
+  }
+}
+
+/** Reads what the first or the last of their changes says of the documents. */
+async function readDocuments(
+  database: Database | Transaction<Tables>,
+  touched: ReadonlyMap<string, Touched>,
+  which: "first" | "last",
+): Promise<Map<string, DocumentChange>> {
+  const found = new Map<string, DocumentChange>();
+  const numbers = [...new Set([...touched.values()].map((one) => one[which]))];
+  for (let at = 0; at < numbers.length; at += documentsAtOnce) {
+    const rows = await database
+      .selectFrom("revisions")
+      .selectAll()
+      .where("number", "in", numbers.slice(at, at + documentsAtOnce))
+      .execute();
+    for (const row of rows) {
+      for (const change of changesOf(row)) {
+        const key = keyOf(change);
+        if (touched.get(key)?.[which] === Number(row.number)) found.set(key, change);
+      }
+    }
+    await setImmediate();
+  }
+  return found;
 }
 
 /** A roll-back changes many documents of an app by one entry, whose texts have each of them. Null: there was none. */
@@ -125,39 +200,54 @@ function changesOf(
 ): DocumentChange[] {
   const before = parsed(row.before);
   const after = parsed(row.after);
-  if ((row.action as Action) === "roll-back")
-    return changesOfMany(row.app, before as ManyDocuments, after as ManyDocuments);
-  const kind = kinds[row.action as Action];
-  if (kind === undefined) return [];
-  const name = kind === "app" ? row.app : kind === "policy" ? (row.policy ?? "") : (row.subject ?? "");
+  const isRollBack = (row.action as Action) === "roll-back";
+  const many = (side: unknown, { kind, name }: DocumentId) => (side as ManyDocuments)[kind]?.[name] ?? undefined;
   // An app without settings has no text, and exists all the same.
-  const exists = (text: unknown, action: string) => text ?? (kind === "app" && row.action !== action ? {} : undefined);
-  return [{ kind, app: row.app, name, before: exists(before, "create-app"), after: exists(after, "delete-app") }];
+  const one = (text: unknown, { kind }: DocumentId, absentBy: Action) =>
+    text ?? (kind === "app" && row.action !== absentBy ? {} : undefined);
+  return documentsOf(row).map((document) => ({
+    ...document,
+    before: isRollBack ? many(before, document) : one(before, document, "create-app"),
+    after: isRollBack ? many(after, document) : one(after, document, "delete-app"),
+  }));
 }
 
-function changesOfMany(app: string, before: ManyDocuments, after: ManyDocuments): DocumentChange[] {
-  return (Object.keys(before) as DocumentKind[]).flatMap((kind) =>
-    Object.entries(before[kind] ?? {}).map(([name, document]) => ({
-      kind,
-      app,
-      name,
-      before: document ?? undefined,
-      after: after[kind]?.[name] ?? undefined,
-    })),
-  );
+/** Returns which documents an entry changes. */
+function documentsOf({
+  action,
+  app,
+  policy,
+  subject,
+  before,
+}: Pick<RevisionTable, "action" | "app" | "policy" | "subject" | "before">): DocumentId[] {
+  if ((action as Action) === "roll-back") {
+    const many = parsed(before) as ManyDocuments;
+    return (Object.keys(many) as DocumentKind[]).flatMap((kind) =>
+      Object.keys(many[kind] ?? {}).map((name) => ({ kind, app, name })),
+    );
+  }
+  const kind = kinds[action as Action];
+  if (kind === undefined) return [];
+  return [{ kind, app, name: kind === "app" ? app : kind === "policy" ? (policy ?? "") : (subject ?? "") }];
 }
 
-async function requireKept(database: Database | Transaction<Tables>, from: number, to: number): Promise<void> {
+function keyOf({ app, kind, name }: DocumentId): string {
+  return JSON.stringify([app, kind, name]);
+}
+
+/** Other apps' entries may be gone: an app with many changes must not keep the others from their history. */
+async function requireKept(
+  database: Database | Transaction<Tables>,
+  { apps, app }: HistoryScope,
+  from: number,
+  to: number,
+): Promise<void> {
   const head = await database.selectFrom("meta").select("revision").where("id", "=", 1).executeTakeFirstOrThrow();
   if (to > Number(head.revision)) throw new ApiError("revision-not-found", `There is no revision ${to} yet.`);
-  const { kept } = await database
-    .selectFrom("revisions")
-    .select(({ fn }) => fn.countAll().as("kept"))
-    .where("number", ">", from)
-    .where("number", "<=", to)
-    .executeTakeFirstOrThrow();
-  if (Number(kept) === to - from) return;
-  const detail = `Some of the revisions from ${from + 1} to ${to} are not kept any more (SLUICE_HISTORY_DAYS, SLUICE_HISTORY_BYTES).`;
+  const mayRead = app === undefined || apps === undefined || apps.includes(app);
+  const begin = await historyBegin(database, app === undefined ? apps : mayRead ? [app] : []);
+  if (from >= Math.min(begin, to)) return;
+  const detail = `Some of the revisions from ${from + 1} to ${Math.min(begin, to)} are not kept any more (SLUICE_HISTORY_DAYS, SLUICE_HISTORY_BYTES).`;
   throw new ApiError("revision-not-found", detail);
 }
 

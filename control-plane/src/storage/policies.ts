@@ -7,7 +7,7 @@ import { type PolicySize, policySize } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
 import type { Templates } from "../templates/resolve-templates.ts";
 import { type App, getApp } from "./apps.ts";
-import { deleteBansOfPolicy } from "./bans.ts";
+import { deleteBansOfPolicies } from "./bans.ts";
 import { change, type Origin, type Precondition } from "./change.ts";
 import { checkDocumentBytes } from "./check-bounds.ts";
 import type { Database, PolicyTable, Tables } from "./tables.ts";
@@ -127,7 +127,7 @@ export function deletePolicy(
     const row = await findRow(transaction, app, name);
     if (row === undefined) throw policyNotFound(app, name);
     precondition(Number(row.revision));
-    await deleteBansOfPolicy(transaction, app, name);
+    await deleteBansOfPolicies(transaction, app, [name]);
     await transaction.deleteFrom("policies").where("app", "=", app).where("name", "=", name).execute();
     await addUsage(transaction, app, { policies: -1, bytes: -Number(row.bytes), steps: -Number(row.steps) });
     return record({ action: "delete-policy", app, policy: name, before: row.document });

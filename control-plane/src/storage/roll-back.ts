@@ -1,19 +1,23 @@
 // Brings policies and templates of an app back to what they were at a revision. This is a change like any other: one new revision,
 // which can be rolled back too. Bans, tokens and the app's settings stay as they are.
 
+import { setImmediate } from "node:timers/promises";
 import type { Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
 import { documentBytes, type PolicySize, policySize } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
 import type { Templates } from "../templates/resolve-templates.ts";
 import { type App, getApp } from "./apps.ts";
-import { deleteBansOfPolicy } from "./bans.ts";
+import { deleteBansOfPolicies } from "./bans.ts";
 import { change, type Origin, type RecordEntry } from "./change.ts";
 import { checkDocumentBytes } from "./check-bounds.ts";
 import { changesBetween, type DocumentChange, lastDeletions, type ManyDocuments, reversed } from "./history.ts";
-import type { Database, Tables } from "./tables.ts";
+import type { Database, PolicyTable, Tables } from "./tables.ts";
 import { readTemplates } from "./template-documents.ts";
 import { takeRoom } from "./usage.ts";
+
+/** One by one, a roll-back of thousands of policies would keep other changes waiting for too long. */
+const policiesAtOnce = 50;
 
 export interface RollBack {
   readonly app: string;
@@ -101,28 +105,42 @@ async function store(
   }
   const known = await readTemplates(transaction, app);
   const stored = await readSizes(transaction, app);
-  for (const { name, before, after } of policies) {
-    const sizeBefore = stored.get(name) ?? { bytes: 0, steps: 0 };
-    const size = after === undefined ? { bytes: 0, steps: 0 } : policySize(what.validate(name, after, known, owner));
-    checkDocumentBytes("policy", size.bytes, before === undefined ? undefined : sizeBefore.bytes);
-    room.policies += Number(after !== undefined) - Number(before !== undefined);
-    room.bytes += size.bytes - sizeBefore.bytes;
-    room.steps += size.steps - sizeBefore.steps;
-    const { owner: creator = origin.who } = stored.get(name) ?? {};
-    await transaction.deleteFrom("policies").where("app", "=", app).where("name", "=", name).execute();
-    if (after === undefined) {
-      await deleteBansOfPolicy(transaction, app, name);
-      continue;
+  for (let at = 0; at < policies.length; at += policiesAtOnce) {
+    const rows: PolicyTable[] = [];
+    const some = policies.slice(at, at + policiesAtOnce);
+    for (const { name, before, after } of some) {
+      const sizeBefore = stored.get(name) ?? { bytes: 0, steps: 0 };
+      const size = after === undefined ? { bytes: 0, steps: 0 } : policySize(what.validate(name, after, known, owner));
+      checkDocumentBytes("policy", size.bytes, before === undefined ? undefined : sizeBefore.bytes);
+      room.policies += Number(after !== undefined) - Number(before !== undefined);
+      room.bytes += size.bytes - sizeBefore.bytes;
+      room.steps += size.steps - sizeBefore.steps;
+      if (after === undefined) continue;
+      const { owner: creator = origin.who } = stored.get(name) ?? {};
+      const row = { app, name, document: JSON.stringify(after), revision, updated_at: origin.atMs, owner: creator };
+      rows.push({ ...row, ...size });
     }
-    const row = { app, name, document: JSON.stringify(after), revision, updated_at: origin.atMs, owner: creator };
-    await transaction
-      .insertInto("policies")
-      .values({ ...row, ...size })
-      .execute();
+    await replacePolicies(transaction, app, some, rows);
+    // SQLite blocks the thread, so other requests get their turn in between.
+    await setImmediate();
   }
   if (templates.length > 0)
     room.bytes += await resizeOthers(transaction, owner, known, new Set(policies.map(({ name }) => name)), what);
   await takeRoom(transaction, app, room, total);
+}
+
+/** Deletes the stored policies and stores the new ones; of those that are gone, bans of key values go too. */
+async function replacePolicies(
+  transaction: Transaction<Tables>,
+  app: string,
+  changes: readonly DocumentChange[],
+  rows: readonly PolicyTable[],
+): Promise<void> {
+  const names = changes.map(({ name }) => name);
+  await transaction.deleteFrom("policies").where("app", "=", app).where("name", "in", names).execute();
+  if (rows.length > 0) await transaction.insertInto("policies").values(rows).execute();
+  const gone = changes.filter(({ after }) => after === undefined).map(({ name }) => name);
+  if (gone.length > 0) await deleteBansOfPolicies(transaction, app, gone);
 }
 
 /** Policies that did not change may use templates that did: they must be valid with those, and their sizes change. */

@@ -176,7 +176,7 @@ export interface TemplateTable {
 }
 
 /** Sums of what an app uses, to compare with its bounds. The sums of all apps have the empty name. */
-export interface UsageTable {
+export interface UsageSums {
   app: string;
   policies: number;
   bytes: number;
@@ -192,6 +192,11 @@ export interface UsageTable {
   history_entries: number;
   history_bytes: number;
   audit_bytes: number;
+}
+
+export interface UsageTable extends UsageSums {
+  /** The highest number of an entry of the app's history that was deleted; 0: none was. */
+  history_pruned: Generated<number>;
 }
 
 /** An action that does not change what gateways enforce. Written once, never changed. */

@@ -2,6 +2,8 @@
 // row each, and an end that says how many rows there are, so that a text that was cut is not taken.
 
 import type { Transaction } from "kysely";
+import type { AuditAction } from "./audit.ts";
+import { DatabaseBusy, DatabaseUnreachable, DatabaseUnwritable } from "./engines/database-errors.ts";
 import type { Database, Tables } from "./tables.ts";
 import { write } from "./write.ts";
 
@@ -40,11 +42,13 @@ const keys: Readonly<Record<Table, readonly string[]>> = {
 
 /** Columns that some databases return as texts. */
 const isNumber =
-  /^(id|number|at|revision|version|bytes|steps|policies|templates|bans|tokens|callers|is_admin|.*_(at|bytes|entries))$/;
+  /^(id|number|at|revision|version|bytes|steps|policies|templates|bans|tokens|callers|is_admin|.*_(at|bytes|entries|pruned))$/;
 const textIds: readonly Table[] = ["bans", "tokens", "audit"];
 
 const format = 1;
 const rowsAtOnce = 200;
+/** Servers take statements up to a size, which is 16 MB with MariaDB's own settings. */
+const charactersAtOnce = 1_000_000;
 
 interface Head {
   readonly sluiceExport: number;
@@ -108,19 +112,14 @@ export async function importLines(
   await write(database, async (transaction) => {
     await requireEmpty(transaction);
     for (const table of [...tables].reverse()) await transaction.deleteFrom(table).execute();
+    const columns = await readColumns(transaction);
     const counts: Record<string, number> = {};
     let head: Head | undefined;
     let end: Readonly<Record<string, number>> | undefined;
-    let batch: Row[] = [];
-    let batchTable: Table = "meta";
+    let batch = new Batch("meta");
     const flush = async () => {
-      if (batch.length === 0) return;
-      await transaction
-        .insertInto(batchTable)
-        .values(batch as never)
-        .execute();
-      onRows(batchTable, counts[batchTable] ?? 0);
-      batch = [];
+      await batch.store(transaction);
+      if (batch.rows.length > 0) onRows(batch.table, counts[batch.table] ?? 0);
     };
     let number = 0;
     for await (const line of lines) {
@@ -133,20 +132,102 @@ export async function importLines(
         continue;
       }
       if (end !== undefined) throw new TransferError(number, "nothing after the end", "more");
-      if (value["end"] !== undefined) {
+      if (isRecord(value["end"])) {
         end = value["end"] as Record<string, number>;
         continue;
       }
-      const { table, row } = value as { table: Table; row: Row };
-      if (!tables.includes(table)) throw new TransferError(number, "a row of a table", "another line");
-      if (table !== batchTable || batch.length >= rowsAtOnce) await flush();
-      batchTable = table;
-      batch.push(row);
+      const { table, row } = rowOf(value, columns, number);
+      if (table !== batch.table || batch.isFull) {
+        await flush();
+        batch = new Batch(table);
+      }
+      batch.add(row, line.length, number);
       counts[table] = (counts[table] ?? 0) + 1;
     }
     await flush();
     requireWhole(end, counts);
   });
+}
+
+/** Rows of one table that are stored together. */
+class Batch {
+  readonly table: Table;
+  readonly rows: Row[] = [];
+  #characters = 0;
+  #firstLine = 0;
+  #lastLine = 0;
+
+  constructor(table: Table) {
+    this.table = table;
+  }
+
+  get isFull(): boolean {
+    return this.rows.length >= rowsAtOnce || this.#characters >= charactersAtOnce;
+  }
+
+  add(row: Row, characters: number, line: number): void {
+    if (this.rows.length === 0) this.#firstLine = line;
+    this.#lastLine = line;
+    this.rows.push(row);
+    this.#characters += characters;
+  }
+
+  /** @throws TransferError if the database refuses a row */
+  async store(transaction: Transaction<Tables>): Promise<void> {
+    if (this.rows.length === 0) return;
+    try {
+      await transaction
+        .insertInto(this.table)
+        .values(this.rows as never)
+        .execute();
+    } catch (error) {
+      if (isOfDatabase(error)) throw error;
+      const { message } = error as Error;
+      const where = `lines ${this.#firstLine} to ${this.#lastLine}`;
+      throw new TransferError("text", `rows of ${this.table} that the database takes in ${where}`, message);
+    }
+  }
+}
+
+/** Whether an error says that the database does not work, whatever the rows are. */
+function isOfDatabase(error: unknown): boolean {
+  return [DatabaseBusy, DatabaseUnreachable, DatabaseUnwritable].some((kind) => error instanceof kind);
+}
+
+async function readColumns(transaction: Transaction<Tables>): Promise<ReadonlyMap<string, readonly string[]>> {
+  const described = await transaction.introspection.getTables();
+  return new Map(described.map(({ name, columns }) => [name, columns.map((column) => column.name).sort()]));
+}
+
+/** @throws TransferError if the line is no row of a table, with all of its columns */
+function rowOf(
+  { table: name, row }: Record<string, unknown>,
+  columns: ReadonlyMap<string, readonly string[]>,
+  number: number,
+): { table: Table; row: Row } {
+  const table = tables.find((known) => known === name);
+  if (table === undefined || !isRecord(row)) {
+    throw new TransferError(number, "a row of a table", "another line");
+  }
+  const expected = (columns.get(table) ?? []).join(", ");
+  const got = Object.keys(row).sort().join(", ");
+  if (expected !== got) {
+    throw new TransferError(number, `a row of ${table} with ${expected}`, got === "" ? "nothing" : got);
+  }
+  for (const [column, value] of Object.entries(row)) {
+    const type = hasNumbers(table, column) ? "number" : "string";
+    if (value === null || typeof value === type) continue;
+    throw new TransferError(
+      number,
+      `${type === "number" ? "a number" : "a text"} in ${table}.${column}`,
+      `${JSON.stringify(value)}`,
+    );
+  }
+  return { table, row: row as Row };
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 async function* rowsOf(transaction: Transaction<Tables>, table: Table): AsyncGenerator<Row> {
@@ -182,33 +263,37 @@ async function* rowsOf(transaction: Transaction<Tables>, table: Table): AsyncGen
 /** PostgreSQL returns large integers as texts. */
 function withNumbers(table: Table, row: Row): Row {
   return Object.fromEntries(
-    Object.entries(row).map(([column, value]) => {
-      const isText = column === "id" && textIds.includes(table);
-      return [column, value !== null && !isText && isNumber.test(column) ? Number(value) : value];
-    }),
+    Object.entries(row).map(([column, value]) => [
+      column,
+      value !== null && hasNumbers(table, column) ? Number(value) : value,
+    ]),
   );
 }
 
-/** Whoever has started a control plane on the database has only its first tokens, which an import replaces. */
+function hasNumbers(table: Table, column: string): boolean {
+  return isNumber.test(column) && !(column === "id" && textIds.includes(table));
+}
+
+/** What happens to a control plane that somebody has started and does not use: it has tokens of its own, and people try to sign in. */
+const actionsWithoutWork: readonly AuditAction[] = ["sign-in", "sign-out", "end-session", "refuse-sign-in"];
+
+/** Members, and tokens that somebody made, are no revisions. */
 async function requireEmpty(transaction: Transaction<Tables>): Promise<void> {
   const { revision } = await transaction
     .selectFrom("meta")
     .select("revision")
     .where("id", "=", 1)
     .executeTakeFirstOrThrow();
-  const { members } = await transaction
-    .selectFrom("members")
-    .select(({ fn }) => fn.countAll().as("members"))
-    .executeTakeFirstOrThrow();
-  const { tokens } = await transaction
-    .selectFrom("tokens")
-    .select(({ fn }) => fn.countAll().as("tokens"))
-    .where("app", "is not", null)
-    .executeTakeFirstOrThrow();
-  const [changes, people, ofApps] = [revision, members, tokens].map(Number);
-  if (changes === 0 && people === 0 && ofApps === 0) return;
-  const got = `one that is in use (revisions: ${changes}, members: ${people}, tokens of apps: ${ofApps})`;
-  throw new TransferError("database", "an empty database", got);
+  const member = await transaction.selectFrom("members").select("name").limit(1).executeTakeFirst();
+  const entry = await transaction
+    .selectFrom("audit")
+    .select("action")
+    .where("action", "not in", actionsWithoutWork)
+    .limit(1)
+    .executeTakeFirst();
+  if (Number(revision) === 0 && member === undefined && entry === undefined) return;
+  const got = Number(revision) > 0 ? `${revision} revisions` : "members, or tokens that somebody made";
+  throw new TransferError("database", "an empty database", `one with ${got}`);
 }
 
 async function requireSchema(transaction: Transaction<Tables>, { sluiceExport, schema }: Head): Promise<void> {
@@ -240,14 +325,17 @@ function requireWhole(
     if (expected !== got)
       throw new TransferError("text", `${expected} rows of ${table}, as its last line says`, `${got}`);
   }
+  if (counts["meta"] !== 1) {
+    throw new TransferError("text", "one row of meta", `${counts["meta"] ?? 0}`);
+  }
 }
 
 function parsed(line: string, number: number): Record<string, unknown> {
   try {
     const value: unknown = JSON.parse(line);
-    if (typeof value === "object" && value !== null) return value as Record<string, unknown>;
+    if (isRecord(value)) return value;
   } catch {
     // Reported below.
   }
-  throw new TransferError(number, "JSON", "something else");
+  throw new TransferError(number, "a JSON object", "something else");
 }

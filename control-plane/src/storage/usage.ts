@@ -4,7 +4,7 @@
 import type { Transaction } from "kysely";
 import { type Bounds, boundsOf, type TotalBounds } from "../bounds/bounds.ts";
 import { type CountedUsage, checkBounds, type UsageChange } from "./check-bounds.ts";
-import type { Database, Tables, UsageTable } from "./tables.ts";
+import type { Database, Tables, UsageSums } from "./tables.ts";
 
 /** The name of the row with the sums of all apps; no app has this name. */
 const all = "";
@@ -74,7 +74,7 @@ export function parseBounds(text: string | null | undefined): Partial<Bounds> | 
   return text === null || text === undefined ? undefined : JSON.parse(text);
 }
 
-export function emptyRow(app: string): UsageTable {
+export function emptyRow(app: string): UsageSums {
   return {
     app,
     policies: 0,
@@ -97,7 +97,7 @@ export function noUsage(): CountedUsage {
   return usageFrom(emptyRow(""));
 }
 
-function usageFrom(row: UsageTable): CountedUsage {
+function usageFrom(row: UsageSums): CountedUsage {
   return {
     policies: Number(row.policies),
     bytes: Number(row.bytes),

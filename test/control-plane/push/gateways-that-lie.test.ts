@@ -198,3 +198,12 @@ describe("gateways that have left", () => {
     expect(await many.closed).toBe(1008);
   });
 });
+
+describe("a gateway whose id a database could take for another one's", () => {
+  it.each(["twin ", "twin\ud800"])("is not connected: %j", async (id) => {
+    const running = await startControlPlane();
+    const liar = await connectGateway(running, id);
+    expect(await liar.closed).toBe(1008);
+    expect((await running.call("GET", "/gateways")).body.gateways).toEqual([]);
+  });
+});

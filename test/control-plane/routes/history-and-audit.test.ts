@@ -104,6 +104,29 @@ describe("the history", () => {
 });
 
 describe("the trace", () => {
+  it("of a deleted app is hidden from whoever has an app of that name, also when the entry of the deletion is gone", async () => {
+    let nowMs = Date.now();
+    const running = await startControlPlane({ SLUICE_HISTORY_BYTES: "400" }, { now: () => nowMs });
+    const { call } = running;
+    const ownerOf = async (app: string) =>
+      (await call("POST", "/tokens", { body: { name: "o", app, role: "owner" } })).body.token;
+    await call("PUT", "/apps/shop");
+    await call("POST", "/tokens", { body: { name: "secret plans", app: "shop", role: "viewer" } });
+    nowMs += 1_000;
+    await call("DELETE", "/apps/shop");
+    nowMs += 1_000;
+    await call("PUT", "/apps/shop");
+    const token = await ownerOf("shop");
+    for (let i = 1; i <= 3; i++) await call("PUT", "/apps/shop/policies/p", { token, body: perSecond(i) });
+    await running.app.deleteOutdated();
+    expect((await numbers(running, "shop"))[0]).toBeGreaterThan(3);
+    const { entries } = (await call("GET", "/audit", { token })).body;
+    expect(JSON.stringify(entries)).not.toContain("secret plans");
+    expect(entries.at(-1)).toMatchObject({ action: "create-token", subject: "o" });
+    // An admin reads all of it.
+    expect(JSON.stringify((await call("GET", "/audit")).body)).toContain("secret plans");
+  });
+
   it.each(["owner", "editor", "viewer", "caller"])(
     "records who made and deleted a token of the role %s",
     async (role) => {

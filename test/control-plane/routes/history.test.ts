@@ -7,8 +7,8 @@ import { perSecond, type Running, startControlPlane } from "../../fixtures/serve
 const books = "/apps/shop/policies/books";
 
 /** An app with three revisions of a policy: 2 to 4. */
-async function start(): Promise<Running> {
-  const running = await startControlPlane();
+async function start(environment: Record<string, string> = {}): Promise<Running> {
+  const running = await startControlPlane(environment);
   await running.call("PUT", "/apps/shop", { body: { realm: {} } });
   for (const quota of [1, 2, 3]) await running.call("PUT", books, { body: perSecond(quota) });
   return running;
@@ -85,12 +85,55 @@ describe("a diff", () => {
   });
 
   it("to a revision that is not there yet, or from one that is not kept any more, says so", async () => {
-    const running = await start();
+    const running = await start({ SLUICE_HISTORY_BYTES: "600" });
     expect((await running.call("GET", "/revisions/1/diff/9")).body.code).toBe("revision-not-found");
-    await running.app.database.deleteFrom("revisions").where("number", "=", 3).execute();
+    await running.app.deleteOutdated();
     const answer = await running.call("GET", "/revisions/2/diff/4");
     expect([answer.status, answer.body.code]).toEqual([404, "revision-not-found"]);
-    expect(answer.body.detail).toContain("not kept any more");
+    expect(answer.body.detail).toBe(
+      "Some of the revisions from 3 to 3 are not kept any more (SLUICE_HISTORY_DAYS, SLUICE_HISTORY_BYTES).",
+    );
+    expect((await running.call("GET", "/revisions/3/diff/4")).body.changes).toHaveLength(1);
+  });
+
+  it("and a roll-back do not need the entries of other apps, which may not be kept any more", async () => {
+    const running = await start({ SLUICE_HISTORY_BYTES: "1000" });
+    const { call } = running;
+    for (let i = 1; i <= 9; i++) await call("PUT", "/apps/default/policies/busy", { body: perSecond(i) });
+    await call("PUT", books, { body: perSecond(9) });
+    await running.app.deleteOutdated();
+    expect((await call("GET", "/revisions/3/diff/14")).status).toBe(404);
+    const { body } = await call("GET", "/revisions/3/diff/14?app=shop");
+    expect(body.changes).toMatchObject([{ app: "shop", name: "books", change: "updated" }]);
+    const back = await call("POST", "/revisions/3/rollback", { body: { app: "shop" } });
+    expect([back.status, await quotaOf(running)]).toEqual([200, 2]);
+  });
+
+  it("has the first and the last of thousands of entries, of those that were rolled back too", async () => {
+    const running = await start();
+    const { database } = running.app;
+    await running.call("POST", "/revisions/2/rollback", { body: { app: "shop" } });
+    const entry = { at: 5, who: "ann", source: null, action: "update-policy", app: "default", subject: null };
+    const document = (i: number) => JSON.stringify(perSecond(i));
+    const rows = Array.from({ length: 2_500 }, (_, i) => ({
+      ...entry,
+      number: 6 + i,
+      policy: `p${i % 7}`,
+      before: document(i),
+      after: document(i + 7),
+    }));
+    for (let at = 0; at < rows.length; at += 500) {
+      const values = rows.slice(at, at + 500);
+      await database.insertInto("revisions").values(values).execute();
+    }
+    await database.updateTable("meta").set({ revision: 2_505 }).execute();
+    const { changes } = (await running.call("GET", "/revisions/4/diff/2505")).body;
+    expect(changes.map(({ name }: { name: string }) => name)).toEqual([
+      ...rows.slice(0, 7).map(({ policy }) => policy),
+      "books",
+    ]);
+    expect(changes[0].patch).toEqual([{ op: "replace", path: "/limits/0/quota", value: 2_506 }]);
+    expect(changes[7].patch).toEqual([{ op: "replace", path: "/limits/0/quota", value: 1 }]);
   });
 });
 
@@ -133,6 +176,25 @@ describe("a roll-back", () => {
     await call("DELETE", "/apps/shop/policies/films");
     await call("PUT", "/apps/shop/policies/films", { body: { ...perSecond(1), onLimit: { template: "polite" } } });
     expect((await call("GET", "/apps/shop")).body.used).toMatchObject({ bytes, steps });
+  });
+
+  it("deletes many policies that are newer, with the bans of their keys, and brings them back without those", async () => {
+    const running = await start();
+    const { call } = running;
+    const used = async () => (await call("GET", "/apps/shop")).body.used;
+    const before = await used();
+    for (let i = 0; i < 55; i++) {
+      await call("PUT", `/apps/shop/policies/p${i}`, { body: { ...perSecond(1), key: ["header:x-user"] } });
+    }
+    const { policies, bytes } = await used();
+    for (const policy of ["p0", "p54"]) {
+      await call("POST", "/apps/shop/bans", { body: { policy, key: ["eve"], for: "1h" } });
+    }
+    expect((await call("POST", "/revisions/4/rollback", { body: { app: "shop" } })).body.changes).toHaveLength(55);
+    expect(await used()).toEqual(before);
+    await call("POST", "/revisions/61/rollback", { body: { app: "shop" } });
+    expect(await used()).toEqual({ ...before, policies, bytes });
+    expect((await call("GET", "/apps/shop/policies?limit=1000")).body.policies).toHaveLength(56);
   });
 
   it("to what is not valid any more is refused, and changes nothing", async () => {

@@ -7,7 +7,7 @@ import { policySize } from "../../bounds/policy-size.ts";
 import { resolveTemplates, type Templates } from "../../templates/resolve-templates.ts";
 import { banBytes, banFrom } from "../bans.ts";
 import { bytesOfEntry } from "../history-retention.ts";
-import type { Tables, UsageTable } from "../tables.ts";
+import type { Tables, UsageSums } from "../tables.ts";
 import { emptyRow } from "../usage.ts";
 import { Schema } from "./columns.ts";
 
@@ -36,8 +36,8 @@ export async function addBoundsAndAudit(database: Kysely<Tables>): Promise<void>
     .execute();
   // Sums of an earlier run of this migration that did not end.
   await database.deleteFrom("usage").execute();
-  const rows = new Map<string, UsageTable>();
-  const rowOf = (app: string): UsageTable => {
+  const rows = new Map<string, UsageSums>();
+  const rowOf = (app: string): UsageSums => {
     const row = rows.get(app) ?? emptyRow(app);
     rows.set(app, row);
     return row;
@@ -109,7 +109,7 @@ async function changeTables(database: Kysely<Tables>): Promise<void> {
   await schema.addColumn("bans", "bytes", "bigint", (column) => column.notNull().defaultTo(0));
 }
 
-async function countPolicies(database: Kysely<Tables>, rowOf: (app: string) => UsageTable): Promise<void> {
+async function countPolicies(database: Kysely<Tables>, rowOf: (app: string) => UsageSums): Promise<void> {
   const templates = new Map<string, Map<string, Record<string, unknown>>>();
   for (const { app, name, document } of await database.selectFrom("templates").selectAll().execute()) {
     templates.set(app, (templates.get(app) ?? new Map()).set(name, JSON.parse(document)));
@@ -140,7 +140,7 @@ async function countPolicies(database: Kysely<Tables>, rowOf: (app: string) => U
   }
 }
 
-async function countBans(database: Kysely<Tables>, rowOf: (app: string) => UsageTable): Promise<void> {
+async function countBans(database: Kysely<Tables>, rowOf: (app: string) => UsageSums): Promise<void> {
   for (const row of await database.selectFrom("bans").selectAll().execute()) {
     const bytes = banBytes(banFrom(row));
     rowOf(row.app).bans += 1;

@@ -76,6 +76,17 @@ export class Schema {
     await (unique ? index.unique() : index).execute();
   }
 
+  /** An index to find a text of any length, whose beginning is all that MySQL has in it, and whose hash is what PostgreSQL has. */
+  async createTextIndex(table: keyof Tables, name: string, column: string): Promise<void> {
+    if (this.#isMysql) {
+      if (await this.#hasIndex(table, name)) return;
+      await sql`create index ${sql.ref(name)} on ${sql.table(table)} (${sql.ref(column)}(100))`.execute(this.#database);
+      return;
+    }
+    const index = this.#database.schema.createIndex(name).on(table).column(column).ifNotExists();
+    await (this.#isPostgres ? index.using("hash") : index).execute();
+  }
+
   async #hasColumn(table: string, name: string): Promise<boolean> {
     const { rows } = await sql`
       select 1 from information_schema.columns

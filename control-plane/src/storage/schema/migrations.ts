@@ -19,6 +19,7 @@ const migrations: Record<string, Migration> = {
   "0009-sessions": { up: addSessions },
   "0010-activity": { up: addActivity },
   "0011-lists": { up: addListIndexes },
+  "0012-history": { up: addHistoryBounds },
 };
 
 /** A later version of Sluice has migrated the database. Nothing was changed. */
@@ -327,4 +328,48 @@ async function addListIndexes(database: Kysely<Tables>): Promise<void> {
   await schema.createIndex("audit", "audit_list", ["app", "at", "id"]);
   await schema.createIndex("revisions", "revisions_list", ["app", "at", "number"]);
   await schema.createIndex("revisions", "revisions_action", ["app", "action", "number"]);
+}
+
+/**
+ * Where the history of each app begins, and ways to find in the audit trail what somebody did, and what was done to something. Of
+ * entries that were deleted before, nobody knows the apps.
+ */
+async function addHistoryBounds(database: Kysely<Tables>): Promise<void> {
+  const schema = new Schema(database);
+  await schema.addColumn("usage", "history_pruned", "bigint", (column) => column.notNull().defaultTo(0));
+  const { revision } = await database.selectFrom("meta").select("revision").executeTakeFirstOrThrow();
+  const newest = await database
+    .selectFrom("revisions")
+    .select("number")
+    .orderBy("number", "desc")
+    .limit(1)
+    .executeTakeFirst();
+  const begin = await database
+    .selectFrom("revisions as one")
+    .select("one.number")
+    .where(({ not, exists, selectFrom }) =>
+      not(
+        exists(
+          selectFrom("revisions as former")
+            .select("former.number")
+            .where("former.number", "=", sql<number>`${sql.ref("one.number")} - 1`),
+        ),
+      ),
+    )
+    .orderBy("one.number", "desc")
+    .limit(1)
+    .executeTakeFirst();
+  const isWhole = Number(newest?.number ?? 0) === Number(revision);
+  const pruned = isWhole ? Math.max(0, Number(begin?.number ?? 1) - 1) : Number(revision);
+  await database.updateTable("usage").set({ history_pruned: pruned }).execute();
+  for (const [table, id] of [
+    ["revisions", "number"],
+    ["audit", "id"],
+  ] as const) {
+    await schema.createIndex(table, `${table}_who`, ["who", "at", id]);
+    await schema.createIndex(table, `${table}_who_of_app`, ["app", "who", "at", id]);
+    await schema.createIndex(table, `${table}_by_action`, ["action", "at", id]);
+  }
+  await schema.createIndex("revisions", "revisions_subject", ["subject", "at", "number"]);
+  await schema.createTextIndex("audit", "audit_subject", "subject");
 }
