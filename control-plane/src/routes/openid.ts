@@ -11,7 +11,7 @@ import { isLocalPath, mostUnderWaySeconds, SignInsUnderWay } from "../openid/sig
 import { answerError } from "../plugins/error-responses.ts";
 import { querySchema } from "../schemas/parameters.ts";
 import { answers } from "../schemas/responses.ts";
-import { refuseSignIn, signInByIdentity } from "../storage/sign-in.ts";
+import { refusePerson, refuseSignIn, signInByIdentity } from "../storage/sign-in.ts";
 
 const tags = ["session"];
 const beginPath = "/api/v1/session/oidc";
@@ -49,6 +49,7 @@ export default async function openIdRoutes(
         "sign-in-failed",
         "sign-in-refused",
         "sign-in-unavailable",
+        "too-many-failed-sign-ins",
         "openid-not-configured",
         "database-busy",
         "database-unreachable",
@@ -127,7 +128,9 @@ export default async function openIdRoutes(
           "no cookie of the sign-in came with the answer",
         );
       }
-      const person = await asked.complete(queryOf(request), begun);
+      // Whoever has begun a sign-in could otherwise make us ask the provider as often as they want.
+      const complete = () => asked.complete(queryOf(request), begun);
+      const person = await app.requestLimits.tryToSignIn(request, reply, complete, isRefusal);
       await signIn(person, request, reply);
       return reply.headers(pageHeaders).send(goOnPage(begun.returnTo));
     },
@@ -136,35 +139,37 @@ export default async function openIdRoutes(
   async function signIn(person: Identified, request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const place = { atMs: app.now(), from: request.address };
     const groups = [...new Set(person.groups)].filter((group) => app.groupMapping.has(group)).sort();
+    const known = { ...person, groups };
+    if (groups.length === 0) {
+      await refusePerson(app.database, place, known, "no group that gives rights");
+      throw new ApiError(
+        "sign-in-refused",
+        `You are "${person.name}" there, but none of your groups gives rights here. Ask whoever runs this control plane.`,
+      );
+    }
     try {
-      if (groups.length === 0) {
-        await refuseSignIn(app.database, place, person.name, "no group that gives rights", person);
-        throw new ApiError(
-          "sign-in-refused",
-          `You are "${person.name}" there, but none of your groups gives rights here. Ask whoever runs this control plane.`,
-        );
-      }
       await app.sessions.begin(reply, async (session) => {
-        await signInByIdentity(app.database, place, { ...person, groups }, session);
+        await signInByIdentity(app.database, place, known, session);
         return session.endsAtMs;
       });
     } catch (error) {
-      if (!(error instanceof ApiError && error.code === "sign-in-refused")) throw error;
-      if (groups.length > 0) await refuseSignIn(app.database, place, person.name, error.message);
+      if (error instanceof ApiError && error.code === "sign-in-refused") {
+        await refusePerson(app.database, place, known, error.message);
+      }
       throw error;
     }
   }
 
   /** Somebody who is not known failed to sign in. */
-  async function noteFailure({ code, reason }: SignInFailure, { ip, log }: FastifyRequest): Promise<void> {
-    log.warn({ code, reason, address: ip }, "a sign-in by OpenID Connect failed");
+  async function noteFailure({ code, reason }: SignInFailure, { address, log }: FastifyRequest): Promise<void> {
+    log.warn({ code, reason, address }, "a sign-in by OpenID Connect failed");
     const atMs = app.now();
     const minute = Math.floor(atMs / 60_000);
     if (traces.minute !== minute) traces = { minute, count: 0 };
     traces.count += 1;
     if (traces.count > mostTracesAMinute) return;
     try {
-      await refuseSignIn(app.database, { atMs, from: ip }, "unknown", reason);
+      await refuseSignIn(app.database, { atMs, from: address }, "unknown", reason);
     } catch (error) {
       log.warn({ err: error }, "cannot store that a sign-in failed");
     }
@@ -188,6 +193,11 @@ export default async function openIdRoutes(
     if (names.length < mostUnderWay) return;
     for (const name of names) reply.clearCookie(name, attributesFor(request));
   }
+}
+
+/** If the provider does not answer, nobody has failed to sign in. */
+function isRefusal(thrown: unknown): boolean {
+  return thrown instanceof SignInFailure && thrown.code === "sign-in-failed";
 }
 
 function isVerbose(level: LogLevel): boolean {
