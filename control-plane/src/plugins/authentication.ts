@@ -6,8 +6,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
 import { ApiError } from "../errors/api-error.ts";
 import { appsWith, type Caller, hasRight, type Right, rolesWith } from "../rights/caller.ts";
-import { findCaller, findMember } from "../storage/callers.ts";
-import { readSession } from "../storage/sessions.ts";
+import { findCaller } from "../storage/callers.ts";
 import { hashToken } from "../tokens/token.ts";
 import { requireOwnPage } from "./same-site.ts";
 import type { SessionRefusal } from "./sessions.ts";
@@ -17,6 +16,9 @@ import type { SessionRefusal } from "./sessions.ts";
  * have a right in the app that its URL names, or in any app if it names none; `own`: admins. A route for an app that its URL does not name must check the caller's right itself.
  */
 export type Access = "public" | "gateway" | "person" | "member" | Right | "own";
+
+/** Who sends a request is asked again if its body came later than this. */
+const mostBodyMs = 100;
 
 declare module "fastify" {
   interface FastifyContextConfig {
@@ -29,7 +31,7 @@ declare module "fastify" {
   interface FastifyInstance {
     /** Every failed identification by a token, here and at a sign-in, is this error. @throws ApiError unauthorized */
     identifyToken(token: string, request: FastifyRequest, reply: FastifyReply): Promise<Caller>;
-    /** Identifies the caller of a request that is being answered once more. @throws ApiError unauthorized */
+    /** Identifies the caller of a request that goes on for long, with the rights of now. @throws ApiError unauthorized */
     identifyAgain(request: FastifyRequest): Promise<Caller>;
   }
 }
@@ -42,8 +44,18 @@ export default fp<{ now: () => number; publicOrigin: string | undefined }>(
       if (access === "public") return;
       const caller = await identify(request, reply, access);
       const { app: named } = (request.params ?? {}) as { app?: string };
-      requireAccess(caller, access, named);
+      // The log and the traces say who was refused too.
       request.caller = caller;
+      requireAccess(caller, access, named);
+    });
+    // A body may take half a minute to arrive. Whoever was disabled meanwhile changes nothing any more.
+    app.addHook("preHandler", async (request, reply) => {
+      if (request.caller === undefined || request.body === undefined || reply.elapsedTime < mostBodyMs) return;
+      const { access = "own" } = request.routeOptions.config;
+      if (access === "public") return;
+      const { app: named } = (request.params ?? {}) as { app?: string };
+      request.caller = await app.identifyAgain(request);
+      requireAccess(request.caller, access, named);
     });
 
     /** A token comes before a cookie: no other site's page can send one. */
@@ -72,16 +84,13 @@ export default fp<{ now: () => number; publicOrigin: string | undefined }>(
     app.decorate("identifyToken", identifyToken);
 
     app.decorate("identifyAgain", async (request) => {
-      const { id, member } = callerOf(request);
-      const { session } = request;
-      if (session !== undefined && (await readSession(app.database, session.id)) === undefined) {
-        throw unauthorized(sessionRefusals.ended);
+      if (request.session !== undefined) {
+        const found = await app.sessions.identifyAgain(request.session.id);
+        if (typeof found === "string") throw unauthorized(sessionRefusals[found]);
+        return found;
       }
-      const rights = { nowMs: now(), groups: app.groupMapping };
-      const isOfSession = session !== undefined && member !== undefined;
-      const found = isOfSession
-        ? await findMember(app.database, id, member, rights)
-        : await findCaller(app.database, { id }, rights);
+      const { id } = callerOf(request);
+      const found = await findCaller(app.database, { id }, { nowMs: now(), groups: app.groupMapping });
       if (typeof found === "string") throw unauthorized(refusals[found]);
       return found;
     });

@@ -1,7 +1,7 @@
 // Answers every error as problem+json with a code of the catalogue, whether a route, Fastify or Node's HTTP parser raised
 // it.
 
-import { STATUS_CODES } from "node:http";
+import { type IncomingMessage, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyError, FastifyReply, FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
@@ -47,7 +47,7 @@ export default fp(
     app.setErrorHandler((error: FastifyError, request, reply) => answerError(error, request, reply));
     // Answered before the body is read, because the sender is not known.
     app.addHook("onRequest", async (request) => {
-      if (request.is404) throw notFound(request);
+      if (request.is404) throw refusedByRouter.get(request.raw) ?? notFound(request);
     });
     app.setNotFoundHandler((request, reply) => answer(notFound(request), reply));
   },
@@ -63,10 +63,20 @@ export function answerError(error: unknown, request: FastifyRequest, reply: Fast
   return answer(apiErrorFrom(error, request), reply);
 }
 
-/** Answers errors before a route is found, such as a URL that cannot be decoded: no hook sees them. */
-export function answerWithoutRoute(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
-  reply.headers({ ...leastHeaders, "x-request-id": request.id });
-  answerError(error, request, reply);
+/** Requests that the router refused, such as one whose URL cannot be decoded. */
+const refusedByRouter = new WeakMap<IncomingMessage, ApiError>();
+
+/** No route is here. */
+const nowhere = "/nowhere";
+
+/**
+ * Answers what the router refuses. Fastify runs no hook for that, so it would count for no limit, and be in no log. So the request
+ * goes through the router once more, with a URL for which there is no route, and meets the hooks of all such requests.
+ */
+export function answerRefusedByRouter(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+  refusedByRouter.set(request.raw, apiErrorFrom(error, request));
+  request.raw.url = nowhere;
+  request.server.routing(request.raw, reply.raw);
 }
 
 /** Answers bytes that never became a request: there is no reply object yet, only the socket. */

@@ -57,6 +57,10 @@ export interface Sessions {
   begin(reply: FastifyReply, store: (session: NewSession) => Promise<number>): Promise<Session>;
   /** @returns undefined if no session's cookie came with the request */
   identify(request: FastifyRequest, reply: FastifyReply): Promise<Caller | SessionRefusal | undefined>;
+  /** Identifies the caller of a request that goes on, by the session that has identified it. */
+  identifyAgain(id: string): Promise<Caller | SessionRefusal>;
+  /** Ends the session whose cookie came with a sign-in, if there is one. */
+  endFormer(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Ends the session of the request, if it has one. */
   end(request: FastifyRequest, reply: FastifyReply, caller: Caller): Promise<void>;
   /** Whether cookies are only for TLS. */
@@ -108,8 +112,8 @@ export default fp<SessionsOptions>(
     ): Promise<Caller | SessionRefusal | undefined> {
       const value = request.cookies[nameFor(request)];
       if (value === undefined) return undefined;
-      const named = `session/${parseCookieValue(value)?.id ?? value}`;
-      const found = await app.requestLimits.signIn(named, request, reply, () => find(value, request, reply));
+      const credential = `session/${parseCookieValue(value)?.id ?? value}`;
+      const found = await app.requestLimits.signIn(credential, request, reply, () => find(value, request, reply));
       if (typeof found === "string") clearCookie(request, reply);
       return found;
     }
@@ -118,8 +122,7 @@ export default fp<SessionsOptions>(
       const presented = parseCookieValue(value);
       const stored = presented === undefined ? undefined : await readSession(app.database, presented.id);
       const nowMs = now();
-      if (presented === undefined || stored === undefined) return "ended";
-      if (stored.endsAtMs <= nowMs || stored.usedAtMs + limits.idleMs <= nowMs) return "ended";
+      if (presented === undefined || stored === undefined || hasEnded(stored, nowMs)) return "ended";
       const hash = hashBits(presented.bits);
       const isPresent = isSame(hash, stored.hash);
       if (!isPresent && !isInGrace(stored, hash, nowMs)) {
@@ -137,6 +140,10 @@ export default fp<SessionsOptions>(
       else setCookie(reply, { id: stored.id, bits: nextBits(stored.key, presented.bits) }, stored.endsAtMs);
       request.session = sessionFrom(stored, nowMs);
       return owner;
+    }
+
+    function hasEnded({ endsAtMs, usedAtMs }: StoredSession, nowMs: number): boolean {
+      return endsAtMs <= nowMs || usedAtMs + limits.idleMs <= nowMs;
     }
 
     /** The answer with the new secret may be lost, so the former one is accepted until the new one has come back. */
@@ -176,6 +183,13 @@ export default fp<SessionsOptions>(
       }
     }
 
+    async function end(request: FastifyRequest, reply: FastifyReply, caller: Caller): Promise<void> {
+      clearCookie(request, reply);
+      if (request.session === undefined) return;
+      const origin = { who: caller.who, atMs: now(), from: request.address };
+      await endSession(app.database, origin, request.session.id, { action: "sign-out", app: appOf(caller) });
+    }
+
     function sessionFrom(stored: StoredSession, usedAtMs: number): Session {
       return {
         id: stored.id,
@@ -190,6 +204,11 @@ export default fp<SessionsOptions>(
     app.decorate("sessions", {
       isSecure,
       identify,
+      async identifyAgain(id) {
+        const stored = await readSession(app.database, id);
+        const nowMs = now();
+        return stored === undefined || hasEnded(stored, nowMs) ? "ended" : ownerOf(stored, nowMs);
+      },
       async begin(reply, store) {
         const { id, bits, key } = newSession();
         const nowMs = now();
@@ -199,12 +218,13 @@ export default fp<SessionsOptions>(
         if (stored === undefined) throw new ApiError("unauthorized", "The session has ended already.");
         return sessionFrom(stored, nowMs);
       },
-      async end(request, reply, caller) {
-        clearCookie(request, reply);
-        if (request.session === undefined) return;
-        const origin = { who: caller.who, atMs: now(), from: request.address };
-        await endSession(app.database, origin, request.session.id, { action: "sign-out", app: appOf(caller) });
+      async endFormer(request, reply) {
+        const value = request.cookies[nameFor(request)];
+        // No limit counts this, because one has counted the token: an old cookie must keep nobody from signing in.
+        const owner = value === undefined ? undefined : await find(value, request, reply);
+        if (owner !== undefined && typeof owner !== "string") await end(request, reply, owner);
       },
+      end,
     });
   },
   { name: "sessions", dependencies: ["database", "request-limits", "token-uses", "groups"] },

@@ -187,6 +187,19 @@ describe("an answer of the provider is refused", () => {
     expect((await who(world, browser)).status).toBe(200);
   });
 
+  it("without asking the provider, when too many of that address have failed", async () => {
+    const world = await startWorld({ settings: { SLUICE_FAILED_SIGN_IN_RATE: "1:3" } });
+    const browser = new Browser();
+    const callback = (await upToCallback(world, browser, "ann")).replace(/code=[^&]*/, "code=x");
+    const statuses: number[] = [];
+    // A copy has the cookie that serves once.
+    for (let i = 0; i < 5; i++) statuses.push((await answer(world, await browser.copy(), callback)).status);
+    expect(statuses.slice(0, 3)).toEqual([401, 401, 401]);
+    expect(statuses.at(-1)).toBe(429);
+    const reasons = await audit(world, "refuse-sign-in");
+    expect(reasons.length).toBeLessThan(5);
+  });
+
   it("by JSON, if the client does not ask for a page", async () => {
     const world = running();
     const got = await world.call("GET", "/session/oidc/callback?code=x&state=y", { token: undefined });
