@@ -84,12 +84,12 @@ export default fp<{ now: () => number; publicOrigin: string | undefined }>(
     app.decorate("identifyToken", identifyToken);
 
     app.decorate("identifyAgain", async (request) => {
+      const { id } = callerOf(request);
       if (request.session !== undefined) {
-        const found = await app.sessions.identifyAgain(request.session.id);
+        const found = await app.sessions.identifyAgain(request.session);
         if (typeof found === "string") throw unauthorized(sessionRefusals[found]);
         return found;
       }
-      const { id } = callerOf(request);
       const found = await findCaller(app.database, { id }, { nowMs: now(), groups: app.groupMapping });
       if (typeof found === "string") throw unauthorized(refusals[found]);
       return found;

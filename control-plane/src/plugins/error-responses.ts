@@ -26,6 +26,7 @@ const codesOfFastify: Readonly<Record<string, ErrorCode>> = {
   FST_ERR_BAD_URL: "bad-request",
   FST_ERR_ASYNC_CONSTRAINT: "not-found",
   FST_ERR_MAX_PARAM_LENGTH: "not-found",
+  FST_STATIC_FORBIDDEN_PATH: "not-found",
 };
 
 const codesOfParser: Readonly<Record<string, ErrorCode>> = {
@@ -120,7 +121,8 @@ function apiErrorFrom(thrown: unknown, request: FastifyRequest): ApiError {
   // The client left in the middle of its body: there is nobody to answer and nothing to investigate.
   if (error.code === "ECONNRESET") return new ApiError("bad-request", details["bad-request"] ?? "");
   if (error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500) {
-    request.log.warn({ err: error }, "a client error without a code of its own");
+    // Any client can cause that as often as it wants.
+    request.log.info({ err: error }, "a client error without a code of its own");
     return new ApiError("bad-request", details["bad-request"] ?? "");
   }
   // The log says once that this began, and not for every request.

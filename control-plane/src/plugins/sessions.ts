@@ -57,8 +57,8 @@ export interface Sessions {
   begin(reply: FastifyReply, store: (session: NewSession) => Promise<number>): Promise<Session>;
   /** @returns undefined if no session's cookie came with the request */
   identify(request: FastifyRequest, reply: FastifyReply): Promise<Caller | SessionRefusal | undefined>;
-  /** Identifies the caller of a request that goes on, by the session that has identified it. */
-  identifyAgain(id: string): Promise<Caller | SessionRefusal>;
+  /** Identifies whose session this is now, without noting a use of it. */
+  identifyAgain(session: Session): Promise<Caller | SessionRefusal>;
   /** Ends the session whose cookie came with a sign-in, if there is one. */
   endFormer(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Ends the session of the request, if it has one. */
@@ -122,7 +122,7 @@ export default fp<SessionsOptions>(
       const presented = parseCookieValue(value);
       const stored = presented === undefined ? undefined : await readSession(app.database, presented.id);
       const nowMs = now();
-      if (presented === undefined || stored === undefined || hasEnded(stored, nowMs)) return "ended";
+      if (presented === undefined || stored === undefined || isOver(stored, nowMs)) return "ended";
       const hash = hashBits(presented.bits);
       const isPresent = isSame(hash, stored.hash);
       if (!isPresent && !isInGrace(stored, hash, nowMs)) {
@@ -142,7 +142,7 @@ export default fp<SessionsOptions>(
       return owner;
     }
 
-    function hasEnded({ endsAtMs, usedAtMs }: StoredSession, nowMs: number): boolean {
+    function isOver({ endsAtMs, usedAtMs }: StoredSession, nowMs: number): boolean {
       return endsAtMs <= nowMs || usedAtMs + limits.idleMs <= nowMs;
     }
 
@@ -204,10 +204,10 @@ export default fp<SessionsOptions>(
     app.decorate("sessions", {
       isSecure,
       identify,
-      async identifyAgain(id) {
+      async identifyAgain({ id }) {
         const stored = await readSession(app.database, id);
         const nowMs = now();
-        return stored === undefined || hasEnded(stored, nowMs) ? "ended" : ownerOf(stored, nowMs);
+        return stored === undefined || isOver(stored, nowMs) ? "ended" : ownerOf(stored, nowMs);
       },
       async begin(reply, store) {
         const { id, bits, key } = newSession();

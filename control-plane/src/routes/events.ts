@@ -4,7 +4,7 @@ import type { FastifyInstance, FastifyRequest } from "fastify";
 import { trafficName } from "../activity/activity.ts";
 import { EventStream } from "../activity/event-stream.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { callerOf, requireAccess, requireRight } from "../plugins/authentication.ts";
+import { callerOf, requireRight } from "../plugins/authentication.ts";
 import { policyParameter, querySchema } from "../schemas/parameters.ts";
 import { answersWithEvents } from "../schemas/responses.ts";
 import { getApp } from "../storage/apps.ts";
@@ -71,8 +71,6 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
         strangers: "filtered",
         refuses: ["too-many-streams", "app-not-found", "policy-not-found"],
       },
-      // The answer to a HEAD would end, and its stream would not.
-      exposeHeadRoute: false,
       schema: {
         tags: ["activity"],
         summary: "Follow what goes on, as server-sent events",
@@ -137,7 +135,7 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
 
   /** @returns what tells the stream what is new; called again and again until the stream ends */
   function follow(stream: EventStream, request: FastifyRequest, asked: Asked): (fleet: FleetState) => void {
-    let caller = callerOf(request);
+    const caller = callerOf(request);
     let told: FleetState | undefined;
     let toldTrafficMs = app.now() - completeAfterMs;
     const atMs = { top: Number.NEGATIVE_INFINITY, anything: app.now(), check: app.now() };
@@ -176,9 +174,7 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
     const endUnlessAllowed = async () => {
       try {
         const still = await app.identifyAgain(request);
-        requireAccess(still, "read", asked?.app);
-        // Who is no editor any more sees no credentials of clients from now on.
-        caller = still;
+        if (asked !== undefined) requireRight(still, "read", asked.app);
       } catch (error) {
         // While the database does not answer, nobody knows better.
         if (error instanceof ApiError) stream.end();

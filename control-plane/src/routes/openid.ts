@@ -19,7 +19,7 @@ const beginPath = "/api/v1/session/oidc";
 /** A browser may sign in in several windows at once. */
 const mostUnderWay = 5;
 
-/** Strangers can fail to sign in, so no more of that is stored in a minute; the log has all. */
+/** Strangers can fail to sign in as often as they want, so no more of that is stored and logged in a minute. */
 const mostTracesAMinute = 100;
 
 const returnTo = {
@@ -162,12 +162,18 @@ export default async function openIdRoutes(
 
   /** Somebody who is not known failed to sign in. */
   async function noteFailure({ code, reason }: SignInFailure, { address, log }: FastifyRequest): Promise<void> {
-    log.warn({ code, reason, address }, "a sign-in by OpenID Connect failed");
     const atMs = app.now();
     const minute = Math.floor(atMs / 60_000);
     if (traces.minute !== minute) traces = { minute, count: 0 };
     traces.count += 1;
-    if (traces.count > mostTracesAMinute) return;
+    const line = { code, reason, address };
+    if (traces.count > mostTracesAMinute) {
+      log.debug(line, "a sign-in by OpenID Connect failed");
+      return;
+    }
+    log.warn(line, "a sign-in by OpenID Connect failed");
+    if (traces.count === mostTracesAMinute)
+      log.warn("sign-ins by OpenID Connect that fail in this minute are not shown any more");
     try {
       await refuseSignIn(app.database, { atMs, from: address }, "unknown", reason);
     } catch (error) {
