@@ -3,33 +3,68 @@
 import type { WorkerActivity } from "@sluice/limiter/protocol/activity.ts";
 import type { GatewayMessage } from "@sluice/limiter/protocol/push-messages.ts";
 import type { KeyReport } from "./merged-keys.ts";
-import { type KeyResult, TopKeysOfPolicies } from "./top-keys.ts";
-import { Traffic, type TrafficCounts, trafficCounts } from "./traffic.ts";
+import { type KeyResult, type TopKeys, TopKeysOfPolicies, type Window } from "./top-keys.ts";
+import { type Step, Traffic, type TrafficCounts, type TrafficPoint, trafficCounts } from "./traffic.ts";
 
 export type ActivityMessage = Extract<GatewayMessage, { type: "activity" }>;
 
 /** What was reported in some time, with all times by this control plane's clock. Other control planes get it as JSON. */
 export interface ActivityReport {
   readonly traffic: readonly {
-    readonly name: string;
+    readonly app: string;
+    readonly policy: string;
     readonly fromMs: number;
     readonly toMs: number;
     readonly counts: TrafficCounts;
   }[];
-  readonly keys: readonly (KeyReport & { readonly policy: string; readonly result: KeyResult })[];
+  readonly keys: readonly (KeyReport & {
+    readonly app: string;
+    readonly policy: string;
+    /** The parts of the policy's key. */
+    readonly key: readonly string[];
+    readonly result: KeyResult;
+  })[];
 }
 
-/** A gateway reports at most what happened in the last hour. */
-const longestMs = 3_600_000;
-
-/** The name of a policy among those of all apps, and of an app. */
-export function trafficName(app: string, policy = ""): string {
-  return `${app}/${policy}`;
+/** Whose keys are asked for. */
+export interface CountedPolicy {
+  readonly app: string;
+  readonly policy: string;
+  /** Keys that were counted while the policy had another key are not among its keys: their values mean something else. */
+  readonly key: readonly string[];
 }
+
+/** Of which time keys are asked for, and how many. */
+export interface KeyQuery {
+  readonly window: Window;
+  readonly limit: number;
+  /** Since when the app exists: what was counted before belongs to another app, which had the name. */
+  readonly sinceMs: number;
+}
+
+/** Whose traffic is asked for; without a policy, that of all policies of the app together. */
+export interface CountedTraffic {
+  readonly app: string;
+  readonly policy?: string | undefined;
+}
+
+/** The traffic of a minute: of an app by "app/", of a policy by "app/policy", in the order of `trafficCounts`. */
+export type KeptMinute = readonly { readonly name: string; readonly counts: readonly number[] }[];
+
+/** A gateway reports at most what happened in the last day. */
+const longestMs = 86_400_000;
+const minuteMs = 60_000;
+/** Together, chunks take 60 MB at most. Those of policies never take the room of those of apps. */
+const mostChunksOfPolicies = 20_000;
+const mostChunksOfApps = 5_000;
+const mostKeptOfMinute = 1_000;
 
 export class Activity {
-  readonly traffic = new Traffic();
-  readonly topKeys = new TopKeysOfPolicies();
+  readonly #ofPolicies = new Traffic(mostChunksOfPolicies);
+  readonly #ofApps = new Traffic(mostChunksOfApps);
+  readonly #topKeys = new TopKeysOfPolicies();
+  /** The minutes about which something was reported since they were last taken. */
+  readonly #changedMinutes = new Set<number>();
   readonly #now: () => number;
 
   constructor(now: () => number) {
@@ -45,16 +80,75 @@ export class Activity {
 
   add({ traffic, keys }: ActivityReport): void {
     const now = this.#now();
-    for (const { name, fromMs, toMs, counts } of traffic) {
-      this.traffic.add(name, fromMs, toMs, counts);
-      this.traffic.add(trafficName(appOf(name)), fromMs, toMs, counts);
+    for (const { app, policy, fromMs, toMs, counts } of traffic) {
+      this.#ofPolicies.add(`${app}/${policy}`, fromMs, toMs, counts);
+      this.#ofApps.add(app, fromMs, toMs, counts);
+      for (let atMs = minuteOf(fromMs); atMs <= toMs; atMs += minuteMs) this.#changedMinutes.add(atMs);
     }
-    for (const { policy, result, ...report } of keys) this.topKeys.add(policy, result, now, report);
+    for (const { app, policy, key, result, ...report } of keys) {
+      this.#topKeys.add(nameOfKeys({ app, policy, key }), result, now, report);
+    }
+  }
+
+  /** Returns the seconds or minutes from `fromMs` until before `untilMs` in which something was decided, in order. */
+  points({ app, policy }: CountedTraffic, step: Step, fromMs: number, untilMs: number): TrafficPoint[] {
+    if (policy === undefined) return this.#ofApps.points(app, step, fromMs, untilMs);
+    return this.#ofPolicies.points(`${app}/${policy}`, step, fromMs, untilMs);
+  }
+
+  /** Whether nothing that happened since then had to give way to what happened later. */
+  isComplete({ policy }: CountedTraffic, step: Step, sinceMs: number): boolean {
+    return (policy === undefined ? this.#ofApps : this.#ofPolicies).isComplete(step, sinceMs);
+  }
+
+  topKeys(policy: CountedPolicy, result: KeyResult, { window, limit, sinceMs }: KeyQuery): TopKeys {
+    return this.#topKeys.top(nameOfKeys(policy), result, window, this.#now(), limit, sinceMs);
+  }
+
+  /**
+   * Returns the minutes before this time about which something was reported since they were last taken, the oldest first.
+   * @param most how many to take at most
+   */
+  takeChangedMinutes(beforeMs: number, most: number): number[] {
+    const taken = [...this.#changedMinutes]
+      .filter((atMs) => atMs < beforeMs)
+      .sort((a, b) => a - b)
+      .slice(0, most);
+    for (const atMs of taken) this.#changedMinutes.delete(atMs);
+    return taken;
+  }
+
+  /** Minutes that were taken are to be taken again. */
+  noteChanged(minutes: readonly number[]): void {
+    for (const atMs of minutes) this.#changedMinutes.add(atMs);
+  }
+
+  /** Returns the traffic of the minute at `atMs`, as it is kept over a restart. */
+  minute(atMs: number): KeptMinute {
+    const rows = [
+      ...this.#ofApps.minute(atMs).map(([app, counts]) => ({ name: `${app}/`, counts })),
+      ...this.#ofPolicies.minute(atMs).map(([name, counts]) => ({ name, counts })),
+    ];
+    return largest(rows.map(({ name, counts }) => ({ name, counts: trafficCounts.map((what) => counts[what]) })));
+  }
+
+  /** Takes over a minute that was kept. */
+  readMinute(atMs: number, rows: KeptMinute): void {
+    for (const { name, counts } of rows) {
+      const [admitted = 0, refused = 0, shadowRefused = 0, delayed = 0, degraded = 0] = counts;
+      const ofApp = name.endsWith("/");
+      const traffic = ofApp ? this.#ofApps : this.#ofPolicies;
+      const known = { admitted, refused, shadowRefused, delayed, degraded };
+      traffic.addMinute(ofApp ? name.slice(0, -1) : name, atMs, known);
+    }
   }
 
   forget(): void {
-    this.traffic.forget(this.#now());
-    this.topKeys.forget(this.#now());
+    const now = this.#now();
+    this.#ofPolicies.forget(now);
+    this.#ofApps.forget(now);
+    this.#topKeys.forget(now);
+    for (const atMs of this.#changedMinutes) if (atMs < now - longestMs) this.#changedMinutes.delete(atMs);
   }
 
   /** @param sentAtMs by the gateway's clock, which may be wrong */
@@ -62,48 +156,46 @@ export class Activity {
     const now = this.#now();
     const here = (atMs: number) => now - Math.min(Math.max(0, sentAtMs - atMs), longestMs);
     return {
-      traffic: workers.flatMap(({ fromMs, toMs, policies }) =>
-        policies.map(({ app, policy, allowed, ...counts }) => ({
-          name: trafficName(app, policy),
+      traffic: workers.flatMap(({ toMs, policies }) =>
+        policies.map(({ app, policy, fromMs, allowed, ...counts }) => ({
+          app,
+          policy,
           fromMs: here(fromMs),
           toMs: here(toMs),
           counts: { ...counts, admitted: allowed },
         })),
       ),
-      keys: workers.flatMap(({ keys }) =>
-        keys.map(({ app, policy, sinceMs: _, ...report }) => ({ policy: trafficName(app, policy), ...report })),
-      ),
+      keys: workers.flatMap(({ keys }) => keys),
     };
   }
 }
 
-export function appOf(name: string): string {
-  return name.slice(0, name.indexOf("/"));
-}
-
-/** Returns the traffic of the minute at `atMs` as JSON, with as many policies as are kept over a restart. */
-export function writeMinute(traffic: Traffic, atMs: number): string | undefined {
-  const rows = traffic
-    .namesOfMinute(atMs)
-    .map((name) => {
-      const point = traffic.points(name, "minute", atMs, atMs + 1)[0];
-      return { name, counts: trafficCounts.map((what) => point?.[what] ?? 0) };
-    })
-    .sort((a, b) => sumOf(b.counts) - sumOf(a.counts))
-    .slice(0, mostKeptOfMinute);
-  return rows.length === 0 ? undefined : JSON.stringify(rows);
-}
-
-const mostKeptOfMinute = 1_000;
-
-function sumOf(counts: readonly number[]): number {
-  return counts.reduce((sum, count) => sum + count, 0);
-}
-
-/** Takes over a minute that `writeMinute` wrote. */
-export function readMinute(traffic: Traffic, atMs: number, text: string): void {
-  for (const { name, counts } of JSON.parse(text) as { name: string; counts: number[] }[]) {
-    const [admitted = 0, refused = 0, shadowRefused = 0, delayed = 0, degraded = 0] = counts;
-    traffic.addMinute(name, atMs, { admitted, refused, shadowRefused, delayed, degraded });
+/**
+ * Puts two records of a minute together. Each control plane knows a part of what all gateways reported, or all of it: of two counts,
+ * the larger one is nearer to the truth.
+ */
+export function mergeMinutes(one: KeptMinute, other: KeptMinute): KeptMinute {
+  const merged = new Map(one.map(({ name, counts }) => [name, counts]));
+  for (const { name, counts } of other) {
+    const known = merged.get(name) ?? [];
+    merged.set(
+      name,
+      counts.map((count, i) => Math.max(count, known[i] ?? 0)),
+    );
   }
+  return largest([...merged].map(([name, counts]) => ({ name, counts })));
+}
+
+/** The apps and policies with most traffic, as many as are kept over a restart. */
+function largest(rows: KeptMinute): KeptMinute {
+  const sum = (counts: readonly number[]) => counts.reduce((total, count) => total + count, 0);
+  return [...rows].sort((a, b) => sum(b.counts) - sum(a.counts)).slice(0, mostKeptOfMinute);
+}
+
+function minuteOf(atMs: number): number {
+  return atMs - (atMs % minuteMs);
+}
+
+function nameOfKeys({ app, policy, key }: CountedPolicy): string {
+  return `${app}/${policy} ${JSON.stringify(key)}`;
 }

@@ -7,6 +7,7 @@ const mostUnreadBytes = 1_048_576;
 
 export class EventStream {
   readonly body: Readable;
+  #ended = false;
 
   /** @param onEnd called once, whoever ends the stream */
   constructor(onEnd: () => void) {
@@ -16,8 +17,9 @@ export class EventStream {
     this.body.push("retry: 2000\n\n");
   }
 
-  send(event: string, data: unknown): void {
-    this.#push(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
+  /** @param id what the client sends as Last-Event-ID when it connects again */
+  send(event: string, data: unknown, id?: number): void {
+    this.#push(`event: ${event}\ndata: ${JSON.stringify(data)}\n${id === undefined ? "" : `id: ${id}\n`}\n`);
   }
 
   /** Keeps proxies from ending a stream without events. */
@@ -25,12 +27,15 @@ export class EventStream {
     this.#push(":\n\n");
   }
 
+  /** What was sent before is still delivered. */
   end(): void {
-    if (!this.body.destroyed) this.body.push(null);
+    if (this.#ended || this.body.destroyed) return;
+    this.#ended = true;
+    this.body.push(null);
   }
 
   #push(text: string): void {
-    if (this.body.destroyed || this.body.readableEnded) return;
+    if (this.#ended || this.body.destroyed) return;
     this.body.push(text);
     if (this.body.readableLength > mostUnreadBytes) this.body.destroy();
   }

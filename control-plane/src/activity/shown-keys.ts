@@ -1,12 +1,12 @@
 // Keys as people see them. Those who may not change a policy do not learn the credentials of its clients.
 
 import { createHash } from "node:crypto";
-import { parseKeyPart } from "@sluice/limiter/key/key-part.ts";
+import type { KeyPart } from "@sluice/limiter/key/key-part.ts";
 import { decodeKeyValues } from "./key-values.ts";
 import type { Bounds } from "./merged-keys.ts";
 
-/** Headers and parameters with such a name usually carry a credential. */
-const credential = /auth|api-?key|apikey|token|secret|session|password/i;
+/** A header, an argument, a claim or a variable with such a name usually carries a credential. */
+const credential = /auth|key|token|secret|session|pass|pwd|credential|signature|jwt|bearer|cookie|^sid$|^sig$/i;
 const shownDigits = 12;
 
 export interface ShownKey extends Bounds {
@@ -16,8 +16,8 @@ export interface ShownKey extends Bounds {
   readonly hash?: string;
 }
 
-/** @param key the key of the policy's document @param mayChange whether the reader may change the policy */
-export function showKeys(keys: readonly [string, Bounds][], key: readonly string[], mayChange: boolean): ShownKey[] {
+/** @param key of the policy @param mayChange whether the reader may change the policy */
+export function showKeys(keys: readonly [string, Bounds][], key: readonly KeyPart[], mayChange: boolean): ShownKey[] {
   const isHidden = key.map((part) => !mayChange && isCredential(part));
   return keys.map(([encoded, bounds]) => {
     const values = decodeKeyValues(encoded);
@@ -26,10 +26,18 @@ export function showKeys(keys: readonly [string, Bounds][], key: readonly string
   });
 }
 
-function isCredential(text: string): boolean {
-  const part = parseKeyPart(text);
-  if (part === undefined || part.source === "cookie") return true;
-  return (part.source === "header" || part.source === "query") && credential.test(part.name);
+function isCredential(part: KeyPart): boolean {
+  switch (part.source) {
+    case "cookie":
+      return true;
+    case "header":
+    case "query":
+    case "jwt":
+    case "var":
+      return credential.test(part.name);
+    default:
+      return false;
+  }
 }
 
 /** Different values stay different. */

@@ -1,7 +1,8 @@
-// Decisions by policy and time: by second for an hour, by minute for a day. Numbers of one policy lie in chunks of sixty, which are made
-// when there is something to count, so that memory is taken by what happened and not by how many policies there are.
+// Decisions by name and time: by second for an hour, by minute for a day. Numbers of one name lie in chunks of sixty, which are made
+// when there is something to count, so that memory is taken by what happened and not by how many policies there are. If more happened
+// than there is room for, the oldest chunks give way: what goes on now is always counted.
 
-/** What is counted of a policy, in the order of their numbers in a chunk. */
+/** What is counted, in the order of their numbers in a chunk. */
 export const trafficCounts = ["admitted", "refused", "shadowRefused", "delayed", "degraded"] as const;
 export type TrafficCounts = Readonly<Record<(typeof trafficCounts)[number], number>>;
 
@@ -12,78 +13,74 @@ export interface TrafficPoint extends TrafficCounts {
   readonly atMs: number;
 }
 
+const stepNames = ["second", "minute"] as const;
 const steps = {
   second: { ms: 1_000, keptMs: 3_600_000 },
   minute: { ms: 60_000, keptMs: 86_400_000 },
 } as const satisfies Record<Step, unknown>;
 
 const pointsOfChunk = 60;
-/** A chunk takes 1.2 KB: together they take 64 MB at most. */
-export const defaultMostChunks = 50_000;
-/** A report about a longer time is spread over its seconds. */
+/** A report about a longer time is spread over it. */
 const longestMomentMs = 2_000;
+/** More does not fit into a number of a chunk. */
+const mostCounted = 2 ** 32 - 1;
 
 /** By the number of the chunk, counted from 1970. */
 type Chunks = Map<number, Uint32Array>;
 
 interface Kept {
-  readonly chunks: Chunks;
+  readonly name: string;
   readonly chunk: number;
 }
 
-export class Traffic {
-  readonly #series = { second: new Map<string, Chunks>(), minute: new Map<string, Chunks>() };
+interface Series {
+  readonly chunks: Map<string, Chunks>;
   /** In the order in which they were made, so that the oldest come first. */
-  readonly #kept: Record<Step, Kept[]> = { second: [], minute: [] };
-  readonly #mostChunks: number;
-  #chunks = 0;
-  #isFull = false;
+  readonly kept: Set<Kept>;
+  /** The end of the last chunk that gave way to others. */
+  lostUntilMs: number;
+}
 
-  constructor(mostChunks = defaultMostChunks) {
+export class Traffic {
+  readonly #series: Readonly<Record<Step, Series>> = { second: newSeries(), minute: newSeries() };
+  readonly #mostChunks: number;
+
+  /** @param mostChunks of seconds, and of minutes; each takes 1.2 KB */
+  constructor(mostChunks: number) {
     this.#mostChunks = mostChunks;
   }
 
-  /** Whether decisions of some policies are missing since the last hour, because there was no memory for them. */
-  get isFull(): boolean {
-    return this.#isFull;
+  /** Whether nothing that happened since then had to give way to what happened later. */
+  isComplete(step: Step, sinceMs: number): boolean {
+    return sinceMs >= this.#series[step].lostUntilMs;
   }
 
   /** Adds what was decided from `fromMs` to `toMs`. @param name of a policy, or of an app */
   add(name: string, fromMs: number, toMs: number, counts: TrafficCounts): void {
-    if (toMs - fromMs <= longestMomentMs) {
-      this.#addAt(
-        name,
-        (fromMs + toMs) / 2,
-        trafficCounts.map((what) => counts[what]),
-      );
-      return;
-    }
-    const startMs = Math.max(fromMs, toMs - steps.second.keptMs);
-    const seconds = Math.ceil((toMs - startMs) / 1_000);
-    const left = trafficCounts.map((what) => counts[what]);
-    for (let i = 0; i < seconds; i++) {
-      const share = left.map((count) => Math.round(count / (seconds - i)));
-      for (const [place, count] of share.entries()) left[place] = (left[place] as number) - count;
-      if (share.some((count) => count > 0)) this.#addAt(name, startMs + i * 1_000, share);
+    for (const step of stepNames) {
+      const middleMs = (fromMs + toMs) / 2;
+      if (toMs - fromMs <= longestMomentMs) this.#spread(step, name, middleMs, middleMs, counts, 1);
+      else {
+        const startMs = Math.max(fromMs, toMs - steps[step].keptMs);
+        this.#spread(step, name, startMs, toMs, counts, (toMs - startMs) / (toMs - fromMs));
+      }
     }
   }
 
   /** Adds the counts of a whole minute without saying in which seconds. */
   addMinute(name: string, atMs: number, counts: TrafficCounts): void {
-    this.#addTo(
-      "minute",
-      name,
-      atMs,
-      trafficCounts.map((what) => counts[what]),
-    );
+    this.#spread("minute", name, atMs, atMs, counts, 1);
   }
 
   /** Returns the seconds or minutes from `fromMs` until before `untilMs` in which something was decided, in order. */
   points(name: string, step: Step, fromMs: number, untilMs: number): TrafficPoint[] {
     const { ms } = steps[step];
     const points: TrafficPoint[] = [];
-    const chunks = this.#series[step].get(name);
-    for (const [number, counts] of [...(chunks ?? [])].sort(([a], [b]) => a - b)) {
+    const chunkMs = ms * pointsOfChunk;
+    const chunks = [...(this.#series[step].chunks.get(name) ?? [])]
+      .filter(([number]) => (number + 1) * chunkMs > fromMs && number * chunkMs < untilMs)
+      .sort(([a], [b]) => a - b);
+    for (const [number, counts] of chunks) {
       for (let i = 0; i < pointsOfChunk; i++) {
         const atMs = (number * pointsOfChunk + i) * ms;
         if (atMs < fromMs || atMs >= untilMs) continue;
@@ -99,51 +96,79 @@ export class Traffic {
     return points;
   }
 
-  /** Returns the names of which something was decided in the minute at `atMs`. */
-  namesOfMinute(atMs: number): string[] {
-    return [...this.#series.minute.keys()].filter((name) => this.points(name, "minute", atMs, atMs + 1).length > 0);
+  /** Returns what was decided in the minute at `atMs`, by name. */
+  minute(atMs: number): [string, TrafficCounts][] {
+    const names = [...this.#series.minute.chunks.keys()];
+    return names.flatMap((name): [string, TrafficCounts][] => {
+      const [point] = this.points(name, "minute", atMs, atMs + 1);
+      return point === undefined ? [] : [[name, point]];
+    });
   }
 
   /** Forgets what is older than is kept. */
   forget(nowMs: number): void {
-    for (const step of ["second", "minute"] as const) {
+    for (const step of stepNames) {
       const { ms, keptMs } = steps[step];
       const oldest = Math.floor((nowMs - keptMs) / ms / pointsOfChunk);
-      const kept = this.#kept[step];
-      const gone = kept.filter(({ chunk }) => chunk < oldest);
-      for (const { chunks, chunk } of gone) if (chunks.delete(chunk)) this.#chunks -= 1;
-      if (gone.length > 0) this.#kept[step] = kept.filter(({ chunk }) => chunk >= oldest);
-      for (const [name, chunks] of this.#series[step]) if (chunks.size === 0) this.#series[step].delete(name);
+      for (const kept of this.#series[step].kept) if (kept.chunk < oldest) this.#drop(step, kept);
     }
-    if (this.#chunks < this.#mostChunks) this.#isFull = false;
   }
 
-  #addAt(name: string, atMs: number, counts: readonly number[]): void {
-    this.#addTo("second", name, atMs, counts);
-    this.#addTo("minute", name, atMs, counts);
+  /** Adds a part of the counts, evenly to all seconds or minutes from `fromMs` until before `toMs`. */
+  #spread(step: Step, name: string, fromMs: number, toMs: number, counts: TrafficCounts, part: number): void {
+    const { ms } = steps[step];
+    const first = Math.floor(fromMs / ms);
+    const places = Math.max(1, Math.ceil(toMs / ms) - first);
+    for (const [i, what] of trafficCounts.entries()) {
+      const total = Math.round(counts[what] * part);
+      if (total === 0) continue;
+      let added = 0;
+      for (let place = 1; place <= places; place++) {
+        const upTo = Math.floor((total * place) / places);
+        if (upTo === added) continue;
+        this.#addTo(step, name, first + place - 1, i, upTo - added);
+        added = upTo;
+      }
+    }
   }
 
-  #addTo(step: Step, name: string, atMs: number, counts: readonly number[]): void {
-    const place = Math.floor(atMs / steps[step].ms);
+  #addTo(step: Step, name: string, place: number, what: number, count: number): void {
     const chunk = this.#chunkOf(step, name, Math.floor(place / pointsOfChunk));
-    if (chunk === undefined) return;
-    const at = (place % pointsOfChunk) * trafficCounts.length;
-    for (const [i, count] of counts.entries()) chunk[at + i] = (chunk[at + i] as number) + count;
+    const at = (place % pointsOfChunk) * trafficCounts.length + what;
+    chunk[at] = Math.min(mostCounted, (chunk[at] as number) + count);
   }
 
-  #chunkOf(step: Step, name: string, chunk: number): Uint32Array | undefined {
+  #chunkOf(step: Step, name: string, chunk: number): Uint32Array {
     const series = this.#series[step];
-    const known = series.get(name)?.get(chunk);
+    const known = series.chunks.get(name)?.get(chunk);
     if (known !== undefined) return known;
-    if (this.#chunks >= this.#mostChunks) {
-      this.#isFull = true;
-      return undefined;
-    }
-    const chunks: Chunks = series.get(name) ?? new Map();
+    this.#makeRoom(step);
+    const chunks: Chunks = series.chunks.get(name) ?? new Map();
     const made = new Uint32Array(pointsOfChunk * trafficCounts.length);
-    series.set(name, chunks.set(chunk, made));
-    this.#kept[step].push({ chunks, chunk });
-    this.#chunks += 1;
+    series.chunks.set(name, chunks.set(chunk, made));
+    series.kept.add({ name, chunk });
     return made;
   }
+
+  #makeRoom(step: Step): void {
+    const series = this.#series[step];
+    if (series.kept.size < this.#mostChunks) return;
+    for (const oldest of series.kept) {
+      series.lostUntilMs = Math.max(series.lostUntilMs, (oldest.chunk + 1) * pointsOfChunk * steps[step].ms);
+      this.#drop(step, oldest);
+      return;
+    }
+  }
+
+  #drop(step: Step, kept: Kept): void {
+    const series = this.#series[step];
+    const chunks = series.chunks.get(kept.name);
+    series.kept.delete(kept);
+    chunks?.delete(kept.chunk);
+    if (chunks?.size === 0) series.chunks.delete(kept.name);
+  }
+}
+
+function newSeries(): Series {
+  return { chunks: new Map(), kept: new Set(), lostUntilMs: 0 };
 }

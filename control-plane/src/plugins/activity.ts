@@ -3,7 +3,7 @@
 
 import { randomUUID } from "node:crypto";
 import fp from "fastify-plugin";
-import { Activity, type ActivityReport, readMinute, writeMinute } from "../activity/activity.ts";
+import { Activity, type ActivityReport, type KeptMinute, mergeMinutes } from "../activity/activity.ts";
 import {
   forgetRelayedActivity,
   forgetTrafficMinutes,
@@ -16,75 +16,115 @@ import {
 declare module "fastify" {
   interface FastifyInstance {
     readonly activity: Activity;
+    /** How long after a second began all is known of it, unless a gateway is slow. */
+    readonly trafficCompleteAfterMs: number;
     /** Receives what a gateway reports. */
     takeActivity(message: Parameters<Activity["take"]>[0]): void;
   }
 }
 
-/** Other control planes know of a request this much later, at most. */
-const relayEveryMs = 1_000;
+/** Other control planes know of a request two of these later, at most. */
+const workEveryMs = 1_000;
 const minuteMs = 60_000;
 const dayMs = 86_400_000;
-/** When all reports about a minute have come. */
-const completeAfterMs = 5_000;
+const reportedAfterMs = 3_000;
+const mostMinutesAtOnce = 20;
+/** Of a relayed report, so that no row is larger than a megabyte: databases refuse larger ones. */
+const mostTrafficOfRow = 4_000;
+const mostKeyListsOfRow = 20;
+/** A control plane that was silent for so long has nothing in the database that was not read. */
+const forgetPeerAfterMs = 60_000;
+
+/** What others read in the database. */
+interface Relayed {
+  /** When it was written, by the clock of the control plane that wrote it, as all times in the report. */
+  readonly nowMs: number;
+  readonly report: ActivityReport;
+}
 
 /** `isShared`: other control planes may use the same database. */
 export default fp<{ now: () => number; isShared: boolean }>(
   async (app, { now, isShared }) => {
     const activity = new Activity(now);
     const id = randomUUID();
+    const startedAtMs = performance.now();
     /** What the other control planes have not been told. */
-    let untold: ActivityReport[] = [];
+    const untold: ActivityReport[] = [];
     let told = 0;
     /** The last report that was read, by control plane. */
-    const read = new Map<string, number>();
-    let writtenMinuteMs = minuteOf(now() - completeAfterMs);
+    const read = new Map<string, { readonly number: number; readonly atMs: number }>();
+    let forgottenMs = minuteOf(now());
     let round: Promise<void> | undefined;
     let isFailing = false;
 
+    const trafficCompleteAfterMs = reportedAfterMs + (isShared ? 2 * workEveryMs : 0);
     app.decorate("activity", activity);
+    app.decorate("trafficCompleteAfterMs", trafficCompleteAfterMs);
     app.decorate("takeActivity", (message) => {
       const report = activity.take(message);
       if (isShared) untold.push(report);
     });
 
-    for (const { atMs, traffic } of await readTrafficMinutes(app.database, now() - dayMs)) {
-      readMinute(activity.traffic, atMs, traffic);
+    for await (const { atMs, traffic } of readTrafficMinutes(app.database, now() - dayMs)) {
+      activity.readMinute(atMs, JSON.parse(traffic) as KeptMinute);
     }
 
     async function relay(): Promise<void> {
-      if (untold.length > 0) {
-        const report: ActivityReport = {
-          traffic: untold.flatMap(({ traffic }) => traffic),
-          keys: untold.flatMap(({ keys }) => keys),
-        };
-        untold = [];
+      for (const report of rowsOf(untold.splice(0))) {
         told += 1;
-        await relayActivity(app.database, id, told, JSON.stringify(report));
+        await relayActivity(app.database, id, told, JSON.stringify({ nowMs: now(), report } satisfies Relayed));
       }
-      for (const { controlPlane, number, report } of await readRelayedActivity(app.database, id)) {
-        if (number <= (read.get(controlPlane) ?? 0)) continue;
-        read.set(controlPlane, number);
-        activity.add(JSON.parse(report) as ActivityReport);
+      const numbers = new Map([...read].map(([other, { number }]) => [other, number]));
+      for (const { controlPlane, number, report, ageMs } of await readRelayedActivity(app.database, id, numbers)) {
+        read.set(controlPlane, { number, atMs: performance.now() });
+        // What is older than this control plane may be in the minutes that it has read.
+        if (ageMs <= performance.now() - startedAtMs) addRelayed(JSON.parse(report) as Relayed, ageMs);
+      }
+      for (const [other, { atMs }] of read) if (performance.now() - atMs > forgetPeerAfterMs) read.delete(other);
+    }
+
+    function addRelayed({ nowMs, report: { traffic, keys } }: Relayed, ageMs: number): void {
+      const aheadMs = now() - ageMs - nowMs;
+      const here = (atMs: number) => Math.min(atMs + aheadMs, now());
+      activity.add({
+        traffic: traffic.map(({ fromMs, toMs, ...rest }) => ({ fromMs: here(fromMs), toMs: here(toMs), ...rest })),
+        keys,
+      });
+    }
+
+    /** Stores the minutes before `beforeMs` of which there is something new. */
+    async function keepMinutes(beforeMs: number): Promise<void> {
+      const minutes = activity.takeChangedMinutes(beforeMs, mostMinutesAtOnce);
+      try {
+        for (const atMs of minutes) await keepMinute(atMs);
+      } catch (error) {
+        activity.noteChanged(minutes);
+        throw error;
       }
     }
 
-    async function endMinute(): Promise<void> {
-      const minute = minuteOf(now() - completeAfterMs);
-      if (minute <= writtenMinuteMs) return;
-      const ended = writtenMinuteMs;
-      writtenMinuteMs = minute;
+    async function keepMinute(atMs: number): Promise<void> {
+      const own = activity.minute(atMs);
+      // A report that began in the minute counts as a whole in the one after it.
+      if (own.length === 0) return;
+      await writeTrafficMinute(app.database, atMs, (known) => {
+        return JSON.stringify(known === undefined ? own : mergeMinutes(JSON.parse(known) as KeptMinute, own));
+      });
+    }
+
+    async function forgetOld(minute: number): Promise<void> {
+      if (minute === forgottenMs) return;
+      forgottenMs = minute;
       activity.forget();
-      const traffic = writeMinute(activity.traffic, ended);
-      if (traffic !== undefined) await writeTrafficMinute(app.database, { atMs: ended, traffic });
       await forgetTrafficMinutes(app.database, minute - dayMs);
       if (isShared) await forgetRelayedActivity(app.database);
     }
 
-    async function work(): Promise<void> {
+    async function work(beforeMs: number): Promise<void> {
       try {
         if (isShared) await relay();
-        await endMinute();
+        await keepMinutes(beforeMs);
+        await forgetOld(minuteOf(now()));
         isFailing = false;
       } catch (error) {
         if (!isFailing) app.log.error({ err: error }, "cannot store the traffic of the gateways; trying again");
@@ -93,18 +133,33 @@ export default fp<{ now: () => number; isShared: boolean }>(
     }
 
     const timer = setInterval(() => {
-      round ??= work().finally(() => {
+      round ??= work(minuteOf(now() - trafficCompleteAfterMs)).finally(() => {
         round = undefined;
       });
-    }, relayEveryMs);
+    }, workEveryMs);
     timer.unref();
     app.addHook("onClose", async () => {
       clearInterval(timer);
       await round;
+      // A database that did not answer would delay the stop.
+      if (!isFailing) await work(now() + minuteMs);
     });
   },
   { name: "activity", dependencies: ["database"] },
 );
+
+function rowsOf(reports: readonly ActivityReport[]): ActivityReport[] {
+  const traffic = reports.flatMap((report) => report.traffic);
+  const keys = reports.flatMap((report) => report.keys);
+  const rows: ActivityReport[] = [];
+  for (let at = 0; at < traffic.length; at += mostTrafficOfRow) {
+    rows.push({ traffic: traffic.slice(at, at + mostTrafficOfRow), keys: [] });
+  }
+  for (let at = 0; at < keys.length; at += mostKeyListsOfRow) {
+    rows.push({ traffic: [], keys: keys.slice(at, at + mostKeyListsOfRow) });
+  }
+  return rows;
+}
 
 function minuteOf(atMs: number): number {
   return atMs - (atMs % minuteMs);

@@ -18,6 +18,9 @@ const mostReadings = 100;
 /** More than a gateway reports at once: workers, policies of a worker, and lists of keys. */
 const mostActive = 1_000;
 const mostKeysReported = 1_000;
+/** More than a key may have. */
+const mostKeyParts = 16;
+const mostPartCharacters = 300;
 /** Key values are stored in so many bytes at most (limiter/src/compiled/counter-key.ts). */
 const mostKeyCharacters = 200;
 
@@ -34,9 +37,11 @@ const counters = {
   ],
 };
 const time = { type: "number", minimum: 0, maximum: Number.MAX_SAFE_INTEGER };
+const name = { type: "string", maxLength: 63, pattern: "^[a-z0-9][a-z0-9-]*$" };
 const policyActivity = recordSchema({
-  app: text,
-  policy: text,
+  app: name,
+  policy: name,
+  fromMs: time,
   allowed: count,
   refused: count,
   shadowRefused: count,
@@ -44,8 +49,9 @@ const policyActivity = recordSchema({
   delayed: count,
 });
 const keyActivity = recordSchema({
-  app: text,
-  policy: text,
+  app: name,
+  policy: name,
+  key: listSchema({ type: "string", maxLength: mostPartCharacters }, mostKeyParts),
   result: { enum: ["admitted", "refused"] },
   sinceMs: time,
   keys: listSchema({ type: "string", maxLength: mostKeyCharacters }, mostKeysReported),
@@ -54,7 +60,6 @@ const keyActivity = recordSchema({
   unlisted: count,
 });
 const workerActivity = recordSchema({
-  fromMs: time,
   toMs: time,
   policies: listSchema(policyActivity, mostActive),
   keys: listSchema(keyActivity, mostActive),
@@ -99,6 +104,7 @@ export function readGatewayMessage(text: string): GatewayMessage | undefined {
 function readWorkerActivity({ policies, keys, ...times }: WorkerActivity): WorkerActivity {
   const readKeys = (activity: KeyActivity) => ({
     ...activity,
+    key: toList(activity.key),
     keys: toList(activity.keys),
     counts: toList(activity.counts),
   });

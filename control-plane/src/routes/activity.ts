@@ -1,7 +1,7 @@
 // /api/v1/apps/{app}/traffic and /top: what the gateways decided, and for which keys.
 
+import { type KeyPart, keyPartText, parseKeyPart } from "@sluice/limiter/key/key-part.ts";
 import type { FastifyInstance } from "fastify";
-import { trafficName } from "../activity/activity.ts";
 import { showKeys } from "../activity/shown-keys.ts";
 import type { KeyResult, Window } from "../activity/top-keys.ts";
 import type { Step, TrafficPoint } from "../activity/traffic.ts";
@@ -16,6 +16,8 @@ import { getPolicy } from "../storage/policies.ts";
 const params = { type: "object", properties: { app: appSegment } } as const;
 const tags = ["activity"];
 const hourMs = 3_600_000;
+/** What happens is counted in the middle of the report that it is in. */
+const reportMs = 2_000;
 
 const windowParameter = {
   type: "string",
@@ -45,7 +47,8 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
         description:
           "Gateways count keys in bounded memory, so each number is a range: a key had at least `atLeast` requests and at " +
           "most `atMost`, and no other key had more than `othersAtMost`. Requests appear 10 to 15 seconds after they were " +
-          "decided. Who may not change the policy sees a hash in place of values that are credentials.",
+          "decided, and those that were decided before the policy had its present key do not appear. Who may not change the " +
+          "policy sees a hash in place of values that are credentials.",
         params,
         querystring: {
           ...querySchema({
@@ -60,8 +63,8 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
     },
     async (request) => {
       const { policy, window, limit } = request.query;
-      const { document } = await getPolicy(app.database, request.params.app, policy);
-      return topKeys(app, callerOf(request), { app: request.params.app, policy, document }, window, limit);
+      const asked = await askedPolicy(app, request.params.app, policy);
+      return topKeys(app, callerOf(request), asked, window, limit);
     },
   );
 
@@ -83,20 +86,23 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
     async (request) => {
       const { app: name } = request.params;
       const { policy } = request.query;
-      if (policy === undefined) await getApp(app.database, name);
-      else await getPolicy(app.database, name, policy);
+      const { createdAtMs } = await getApp(app.database, name);
+      if (policy !== undefined) await getPolicy(app.database, name, policy);
       const now = app.now();
       const sinceMs = readSince(request.query.since, now);
       const step = request.query.step ?? (sinceMs >= now - hourMs ? "second" : "minute");
-      const { traffic } = app.activity;
+      const asked = { app: name, policy };
       return {
         app: name,
         policy,
         step,
         since: new Date(sinceMs).toISOString(),
         until: new Date(now).toISOString(),
-        complete: !traffic.isFull,
-        points: traffic.points(trafficName(name, policy), step, sinceMs, now + 1).map(showPoint),
+        complete: app.activity.isComplete(asked, step, sinceMs),
+        // What was counted before belongs to another app, which had the name.
+        points: app.activity
+          .points(asked, step, Math.max(sinceMs, beginningOf(step, createdAtMs - reportMs)), now + 1)
+          .map(showPoint),
       };
     },
   );
@@ -104,20 +110,31 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
 
 export interface AskedPolicy {
   readonly app: string;
+  readonly appSinceMs: number;
   readonly policy: string;
   readonly document: unknown;
 }
 
+/** @throws ApiError app-not-found, policy-not-found */
+export async function askedPolicy({ database }: FastifyInstance, app: string, policy: string): Promise<AskedPolicy> {
+  const { createdAtMs } = await getApp(database, app);
+  const { document } = await getPolicy(database, app, policy);
+  return { app, appSinceMs: createdAtMs, policy, document };
+}
+
 export function topKeys(
-  { activity, now }: FastifyInstance,
+  { activity }: FastifyInstance,
   caller: Caller,
-  { app, policy, document }: AskedPolicy,
+  { app, appSinceMs, policy, document }: AskedPolicy,
   window: Window,
   limit: number,
 ) {
-  const key = (document as { key?: readonly string[] }).key ?? [];
+  const { key: texts = [] } = document as { key?: readonly string[] };
+  const key = texts.map((text) => parseKeyPart(text) as KeyPart);
   const mayChange = hasRight(caller, "write", app);
-  const top = (result: KeyResult) => activity.topKeys.top(trafficName(app, policy), result, window, now(), limit);
+  const counted = { app, policy, key: key.map(keyPartText) };
+  const query = { window, limit, sinceMs: appSinceMs };
+  const top = (result: KeyResult) => activity.topKeys(counted, result, query);
   const [admitted, refused] = [top("admitted"), top("refused")];
   return {
     app,
@@ -132,4 +149,8 @@ export function topKeys(
 
 export function showPoint({ atMs, ...counts }: TrafficPoint) {
   return { at: new Date(atMs).toISOString(), ...counts };
+}
+
+function beginningOf(step: Step, atMs: number): number {
+  return atMs - (atMs % (step === "second" ? 1_000 : 60_000));
 }

@@ -1,26 +1,26 @@
 // /api/v1/events: what goes on, as server-sent events.
 
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import { trafficName } from "../activity/activity.ts";
 import { EventStream } from "../activity/event-stream.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { callerOf, requireRight } from "../plugins/authentication.ts";
+import { callerOf, requireAccess, requireRight } from "../plugins/authentication.ts";
+import type { Caller } from "../rights/caller.ts";
 import { policyParameter, querySchema } from "../schemas/parameters.ts";
 import { answersWithEvents } from "../schemas/responses.ts";
 import { getApp } from "../storage/apps.ts";
-import { getPolicy } from "../storage/policies.ts";
-import { type AskedPolicy, showPoint, topKeys } from "./activity.ts";
+import { type AskedPolicy, askedPolicy, showPoint, topKeys } from "./activity.ts";
 
 const everyMs = 250;
-/** Reports about a second have come by then, unless a gateway is slow. */
-const completeAfterMs = 3_000;
 const topEveryMs = 5_000;
 const topLimit = 10;
 const quietMs = 15_000;
-/** Who was disabled, or whose token was revoked, sees no more after that. */
+/** Who was disabled, whose token was revoked or whose session has ended sees no more after that. */
 const checkEveryMs = 5_000;
+/** How far a stream that was broken off goes back to where it was. */
+const mostResumedMs = 3_600_000;
 const mostStreams = 200;
-const mostStreamsOfCaller = 20;
+/** Of a member, by all of their tokens and sessions, or of a service's token. */
+const mostStreamsOfOwner = 20;
 
 interface EventQuery {
   app?: string;
@@ -43,10 +43,11 @@ interface FleetState {
 }
 
 export default async function eventRoutes(app: FastifyInstance): Promise<void> {
-  const streams = new Map<EventStream, { readonly caller: string; readonly tell: (fleet: FleetState) => void }>();
+  const streams = new Map<EventStream, { readonly owner: string; readonly tell: (fleet: FleetState) => void }>();
   // Thousands of gateways may report at once: the streams share what is read of them a few times a second.
   let fleet = readFleet();
   let isFleetNew = true;
+  let isStopping = false;
   for (const event of ["members", "progress"] as const) {
     app.fleet.on(event, () => {
       isFleetNew = true;
@@ -59,6 +60,7 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
     for (const { tell } of streams.values()) tell(fleet);
   }, everyMs).unref();
   app.addHook("preClose", async () => {
+    isStopping = true;
     clearInterval(timer);
     for (const stream of streams.keys()) stream.end();
   });
@@ -66,6 +68,8 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
   app.get<{ Querystring: EventQuery }>(
     "/events",
     {
+      // Nobody would read the stream of an answer without a body, and so end it.
+      exposeHeadRoute: false,
       config: {
         access: "read",
         strangers: "filtered",
@@ -78,7 +82,8 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
           "The stream has these events, with JSON as data: `gateway` when a gateway comes, goes, or applies or refuses a " +
           "revision; `revision` when a revision is pushed; each second `traffic` of the app, or of the policy, if there was " +
           "any; and each five seconds `top` of the policy, like GET /apps/{app}/top. At the start there is one of each for " +
-          "the present state.",
+          "the present state. After a lost connection, the header `Last-Event-ID`, which browsers send by themselves, has " +
+          "`traffic` go on where it was.",
         querystring: querySchema({
           app: { ...policyParameter, description: "Also follow the traffic of this app." },
           policy: { ...policyParameter, description: "Follow this policy of the app, and not all of them together." },
@@ -87,13 +92,16 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
       },
     },
     async (request, reply) => {
-      const asked = await askedOf(request);
       const caller = callerOf(request);
-      refuseTooMany(caller.id);
+      const asked = await askedOf(request, caller);
+      const owner = ownerOf(caller);
+      refuseTooMany(owner);
       const stream = new EventStream(() => streams.delete(stream));
       const tell = follow(stream, request, asked);
-      streams.set(stream, { caller: caller.id, tell });
+      streams.set(stream, { owner, tell });
       tell(readFleet());
+      // It came while the others were ended: nobody would end it later.
+      if (isStopping) stream.end();
       return (
         reply
           .type("text/event-stream; charset=utf-8")
@@ -107,42 +115,45 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
   );
 
   /** @throws ApiError too-many-streams */
-  function refuseTooMany(caller: string): void {
-    const own = [...streams.values()].filter((stream) => stream.caller === caller).length;
-    if (own < mostStreamsOfCaller && streams.size < mostStreams) return;
+  function refuseTooMany(owner: string): void {
+    const own = [...streams.values()].filter((stream) => stream.owner === owner).length;
+    if (own < mostStreamsOfOwner && streams.size < mostStreams) return;
     const detail =
-      own < mostStreamsOfCaller
+      own < mostStreamsOfOwner
         ? `All ${mostStreams} streams of events are in use.`
-        : `This token follows ${own} streams of events already, and may follow ${mostStreamsOfCaller}.`;
+        : `This member or token follows ${own} streams of events already, and may follow ${mostStreamsOfOwner}.`;
     throw new ApiError("too-many-streams", detail, {}, { "retry-after": "5" });
   }
 
   /** @throws ApiError forbidden, app-not-found, policy-not-found, invalid-request */
-  async function askedOf(request: FastifyRequest<{ Querystring: EventQuery }>): Promise<Asked> {
-    const { app: name, policy } = request.query;
+  async function askedOf({ query }: EventRequest, caller: Caller): Promise<Asked> {
+    const { app: name, policy } = query;
     if (name === undefined) {
       if (policy === undefined) return undefined;
       const problem = { path: "app", expected: "the name of the policy's app", got: "nothing" };
       throw new ApiError("invalid-request", "app: expected the name of the policy's app.", { errors: [problem] });
     }
-    requireRight(callerOf(request), "read", name);
+    requireRight(caller, "read", name);
     if (policy === undefined) {
       await getApp(app.database, name);
       return { app: name };
     }
-    return { app: name, policy, document: (await getPolicy(app.database, name, policy)).document };
+    return askedPolicy(app, name, policy);
   }
 
   /** @returns what tells the stream what is new; called again and again until the stream ends */
-  function follow(stream: EventStream, request: FastifyRequest, asked: Asked): (fleet: FleetState) => void {
-    const caller = callerOf(request);
+  function follow(stream: EventStream, request: EventRequest, first: Asked): (fleet: FleetState) => void {
+    let caller = callerOf(request);
+    let asked = first;
+    let isChecking = false;
     let told: FleetState | undefined;
-    let toldTrafficMs = app.now() - completeAfterMs;
+    const completeMs = () => app.now() - app.trafficCompleteAfterMs;
+    let toldTrafficMs = lastToldMs(request) ?? completeMs();
     const atMs = { top: Number.NEGATIVE_INFINITY, anything: app.now(), check: app.now() };
 
-    const send = (event: string, data: unknown) => {
+    const send = (event: string, data: unknown, id?: number) => {
       atMs.anything = app.now();
-      stream.send(event, data);
+      stream.send(event, data, id);
     };
 
     const tellFleet = (fleet: FleetState) => {
@@ -160,39 +171,49 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
 
     const tellTraffic = () => {
       if (asked === undefined) return;
-      const untilMs = app.now() - completeAfterMs;
-      const name = trafficName(asked.app, asked.policy);
-      for (const point of app.activity.traffic.points(name, "second", toldTrafficMs, untilMs)) {
-        send("traffic", { app: asked.app, policy: asked.policy, ...showPoint(point) });
+      const untilMs = completeMs();
+      for (const point of app.activity.points(asked, "second", toldTrafficMs, untilMs)) {
+        send("traffic", { app: asked.app, policy: asked.policy, ...showPoint(point) }, point.atMs + 1_000);
       }
       toldTrafficMs = untilMs;
-      if (asked.policy === undefined || app.now() - atMs.top < topEveryMs) return;
+      if (!("document" in asked) || app.now() - atMs.top < topEveryMs) return;
       atMs.top = app.now();
-      send("top", topKeys(app, caller, asked as AskedPolicy, "minute", topLimit));
+      send("top", topKeys(app, caller, asked, "minute", topLimit));
     };
 
-    const endUnlessAllowed = async () => {
+    // The caller may have another role meanwhile, and the policy another key: both decide what of a key is shown.
+    const readAgain = async () => {
+      isChecking = true;
       try {
-        const still = await app.identifyAgain(request);
-        if (asked !== undefined) requireRight(still, "read", asked.app);
+        caller = await app.identifyAgain(request);
+        requireAccess(caller, "read", asked?.app);
+        asked = await askedOf(request, caller);
       } catch (error) {
         // While the database does not answer, nobody knows better.
         if (error instanceof ApiError) stream.end();
       }
+      isChecking = false;
     };
 
     return (fleet) => {
       tellFleet(fleet);
       tellTraffic();
-      if (app.now() - atMs.check >= checkEveryMs) {
+      if (!isChecking && app.now() - atMs.check >= checkEveryMs) {
         atMs.check = app.now();
-        void endUnlessAllowed();
+        void readAgain();
       }
       if (app.now() - atMs.anything >= quietMs) {
         atMs.anything = app.now();
         stream.sendNothing();
       }
     };
+  }
+
+  /** @returns until when a stream that goes on was told of traffic; undefined: it is a new one */
+  function lastToldMs({ headers }: EventRequest): number | undefined {
+    const id = headers["last-event-id"];
+    if (typeof id !== "string" || !/^\d{1,15}$/.test(id)) return undefined;
+    return Math.max(Number(id), app.now() - mostResumedMs);
   }
 
   function readFleet(): FleetState {
@@ -207,8 +228,14 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
   }
 }
 
+type EventRequest = FastifyRequest<{ Querystring: EventQuery }>;
+
 /** Whose traffic a stream follows; undefined: nobody's. */
-type Asked = { readonly app: string; readonly policy?: string; readonly document?: unknown } | undefined;
+type Asked = { readonly app: string; readonly policy?: undefined } | AskedPolicy | undefined;
+
+function ownerOf({ id, member }: Caller): string {
+  return member === undefined ? `token ${id}` : `member ${member}`;
+}
 
 function isSame(before: GatewayState | undefined, { connected, revision, refused }: GatewayState): boolean {
   return before?.connected === connected && before.revision === revision && before.refused === refused;

@@ -10,6 +10,7 @@ import { type KeyPart, parseKeyPart } from "@sluice/limiter/key/key-part.ts";
 import { bannedKeyShape, cidrShape } from "@sluice/limiter/protocol/bans-and-callers.ts";
 import type { Banned } from "../storage/bans.ts";
 import { readBody, refuseProblems } from "./read-body.ts";
+import { parseTime } from "./time.ts";
 
 interface BanBody {
   readonly cidr?: string;
@@ -109,15 +110,4 @@ function bannedBy(
     return { cidr: formatCidr(parseCidr(cidr) as Cidr) };
   if (cidr === undefined && policy !== undefined && key !== undefined) return { policy, key };
   return undefined;
-}
-
-/** @returns milliseconds since 1970, or undefined when the text is not an RFC 3339 time */
-function parseTime(text: string): number | undefined {
-  const parts = /^(\d{4})-(\d\d)-(\d\d)T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/i.exec(text);
-  if (parts === null) return undefined;
-  const [, year, month, day] = parts.map(Number) as [number, number, number, number];
-  // Date.parse would read the 30th of February as a day in March.
-  if (new Date(Date.UTC(year, month - 1, day)).getUTCDate() !== day) return undefined;
-  const ms = Date.parse(text.toUpperCase());
-  return Number.isNaN(ms) ? undefined : ms;
 }

@@ -237,7 +237,7 @@ const traffic = {
       until: time,
       complete: {
         type: "boolean",
-        description: "False if there were so many policies that the traffic of some was not kept.",
+        description: "False if there was so much since `since` that the oldest is not kept any more.",
       },
       points: {
         type: "array",

@@ -2,6 +2,7 @@
 
 import { parseDuration } from "@sluice/limiter/document/duration.ts";
 import { ApiError } from "../errors/api-error.ts";
+import { parseTime } from "./time.ts";
 
 const expected = 'a time like "2026-11-23T12:00:00Z", or a duration before now like "15m"';
 
@@ -17,9 +18,10 @@ export const sinceParameter = {
 /** @returns ms since 1970 @throws ApiError invalid-request */
 export function readSince(text: string, nowMs: number): number {
   const durationUs = parseDuration(text);
-  if (durationUs !== undefined) return nowMs - durationUs / 1_000;
-  const atMs = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : Number.NaN;
-  if (!Number.isNaN(atMs)) return atMs;
+  // A duration may reach beyond what a date can say.
+  if (durationUs !== undefined) return Math.max(0, nowMs - durationUs / 1_000);
+  const atMs = parseTime(text);
+  if (atMs !== undefined) return atMs;
   const problem = { path: "since", expected, got: JSON.stringify(text) };
   throw new ApiError("invalid-request", `since: expected ${expected}, got ${problem.got}.`, { errors: [problem] });
 }

@@ -3,35 +3,55 @@
 import { sql } from "kysely";
 import { databaseNowMs } from "./peers.ts";
 import type { Database } from "./tables.ts";
+import { write } from "./write.ts";
 
 /** A report is read by every other control plane long before that. */
 const relayedMs = 30_000;
+const minutesAtOnce = 60;
 
 export interface TrafficMinute {
   readonly atMs: number;
   readonly traffic: string;
 }
 
-/** Control planes of one database know the same: the first that writes a minute writes it for all. */
-export async function writeTrafficMinute(database: Database, { atMs, traffic }: TrafficMinute): Promise<void> {
-  await database.transaction().execute(async (transaction) => {
+/**
+ * Stores the traffic of a minute.
+ * @param traffic makes it of what is stored of the minute already, by this or another control plane
+ */
+export async function writeTrafficMinute(
+  database: Database,
+  atMs: number,
+  traffic: (known: string | undefined) => string,
+): Promise<void> {
+  await write(database, async (transaction) => {
     const known = await transaction
       .selectFrom("traffic_minutes")
-      .select("at")
+      .select("traffic")
       .where("at", "=", atMs)
       .executeTakeFirst();
-    if (known === undefined) await transaction.insertInto("traffic_minutes").values({ at: atMs, traffic }).execute();
+    const text = traffic(known?.traffic);
+    if (known === undefined)
+      await transaction.insertInto("traffic_minutes").values({ at: atMs, traffic: text }).execute();
+    else await transaction.updateTable("traffic_minutes").set({ traffic: text }).where("at", "=", atMs).execute();
   });
 }
 
-export async function readTrafficMinutes(database: Database, sinceMs: number): Promise<TrafficMinute[]> {
-  const rows = await database
-    .selectFrom("traffic_minutes")
-    .select(["at", "traffic"])
-    .where("at", ">=", sinceMs)
-    .orderBy("at")
-    .execute();
-  return rows.map(({ at, traffic }) => ({ atMs: Number(at), traffic }));
+/** Returns the minutes from `sinceMs` on, a few at a time: a day of many policies takes a hundred megabytes. */
+export async function* readTrafficMinutes(database: Database, sinceMs: number): AsyncGenerator<TrafficMinute> {
+  let from = sinceMs;
+  for (;;) {
+    const rows = await database
+      .selectFrom("traffic_minutes")
+      .select(["at", "traffic"])
+      .where("at", ">=", from)
+      .orderBy("at")
+      .limit(minutesAtOnce)
+      .execute();
+    for (const { at, traffic } of rows) yield { atMs: Number(at), traffic };
+    const last = rows.at(-1);
+    if (last === undefined) return;
+    from = Number(last.at) + 1;
+  }
 }
 
 export async function forgetTrafficMinutes(database: Database, beforeMs: number): Promise<void> {
@@ -48,21 +68,36 @@ export interface RelayedActivity {
   readonly controlPlane: string;
   readonly number: number;
   readonly report: string;
+  /** How long ago it was written, by the database's clock: those of control planes need not agree. */
+  readonly ageMs: number;
 }
 
-/** Returns what other control planes have relayed lately, the oldest of each first. */
-export async function readRelayedActivity(database: Database, own: string): Promise<RelayedActivity[]> {
+/**
+ * Returns what other control planes have relayed lately and this one has not read, the oldest of each first.
+ * @param read the number of the last report that was read, by control plane
+ */
+export async function readRelayedActivity(
+  database: Database,
+  own: string,
+  read: ReadonlyMap<string, number>,
+): Promise<RelayedActivity[]> {
+  const now = databaseNowMs(database);
   const rows = await database
     .selectFrom("relayed_activity")
     .select(["control_plane", "number", "report"])
+    .select(sql<number>`${now} - written_at`.as("age"))
     .where("control_plane", "!=", own)
-    .where("written_at", ">", sql<number>`${databaseNowMs(database)} - ${relayedMs / 3}`)
+    .where("written_at", ">", sql<number>`${now} - ${relayedMs / 3}`)
+    .where(({ and, not, eb }) =>
+      and([...read].map(([other, last]) => not(and([eb("control_plane", "=", other), eb("number", "<=", last)])))),
+    )
     .orderBy("number")
     .execute();
-  return rows.map(({ control_plane, number, report }) => ({
+  return rows.map(({ control_plane, number, report, age }) => ({
     controlPlane: control_plane,
     number: Number(number),
     report,
+    ageMs: Number(age),
   }));
 }
 

@@ -6,6 +6,7 @@ import type { KeyActivity, PolicyActivity, WorkerActivity } from "../../../limit
 import * as sketch from "../../../limiter/src/sketch/key-counts.ts";
 import { nowMs } from "../runtime/clock.ts";
 import { cjson } from "../runtime/lua-modules.ts";
+import { dequeue, enqueue, lengthOf, newQueue, oldestOf, type Queue } from "../runtime/queue.ts";
 import { metricsDict } from "../runtime/shared-memory.ts";
 import { wellFormed } from "../runtime/well-formed.ts";
 import { policiesOf } from "../snapshot/current.ts";
@@ -17,6 +18,8 @@ export interface ReportedCounts {
   readonly "shadow-refused": number;
   readonly degraded: number;
   readonly delayed: number;
+  /** The parts of the policy's key. */
+  readonly key: string[];
   readonly admittedKeys: sketch.KeyCounts;
   readonly refusedKeys: sketch.KeyCounts;
 }
@@ -26,13 +29,15 @@ const keysEveryMs = 10_000;
 /** Keys that were counted for longer, as no control plane took them, say nothing about the last minute. */
 const keysStaleMs = 60_000;
 const handOverEveryMs = 500;
+/** The control plane keeps nothing for longer. It also ends the report of a worker that a reload has left out. */
+const reportLivesSeconds = 86_400;
 /** The error of a policy's counts is less than a 256th of its requests. */
 const mostKeysOfPolicy = 512;
 /** Beyond so many on this worker, each policy has but a few. They take about 200 bytes each. */
 const mostKeys = 65_536;
 const fewKeys = 8;
 const mostKeysReported = 100;
-/** Keeps a report below `mostReportBytes`: two names take at most 126 bytes, a key 200. */
+/** Keep a report below `mostReportBytes`: two names take at most 126 bytes, a key 200 if JSON does not escape it. */
 const mostPoliciesInReport = 150;
 const mostKeysInReport = 2 * mostKeysReported;
 const mostReportBytes = 131_072;
@@ -44,16 +49,18 @@ interface CountedKeys {
   readonly sinceMs: number;
 }
 
+/** By name. */
 const unreported: Record<string, PolicyActivity | undefined> = {};
-let unreportedCount = 0;
-let unreportedSinceMs = 0;
+/** The same, in the order in which they began: if there are too many for a report, none waits for ever. */
+let unreportedInOrder = newQueue<PolicyActivity>();
+/** A report that could not be put into shared memory. */
+let unsent: string | undefined;
 let handedOverAtMs = 0;
 
 /** Whose keys are among `counted`. */
 const beingCounted = new LuaTable<ReportedCounts, boolean | undefined>();
 /** In the order in which they began. */
-let counted: CountedKeys[] = [];
-let countedTo = 0;
+let counted = newQueue<CountedKeys>();
 let keysHeld = 0;
 /** When there are so many policies to report, those that are gone are forgotten: policies may be renamed again and again. */
 let mostToReport = 0;
@@ -74,13 +81,13 @@ export function countNewKey(keys: sketch.KeyCounts, keyValues: string): void {
 
 /** Takes over what was counted of a policy since the last call. */
 export function noteDecisions(app: string, policy: string, counts: ReportedCounts): void {
-  const name = `${app}/${policy}`;
+  const name = nameOf({ app, policy });
   let activity = unreported[name];
   if (activity === undefined) {
-    if (unreportedCount + counted.length - countedTo >= mostToReport) forgetGonePolicies();
-    activity = { app, policy, allowed: 0, refused: 0, shadowRefused: 0, degraded: 0, delayed: 0 };
+    if (lengthOf(unreportedInOrder) + lengthOf(counted) >= mostToReport) forgetGonePolicies();
+    activity = { app, policy, fromMs: nowMs(), allowed: 0, refused: 0, shadowRefused: 0, degraded: 0, delayed: 0 };
     unreported[name] = activity;
-    unreportedCount += 1;
+    enqueue(unreportedInOrder, activity);
   }
   activity.allowed += counts.allowed;
   activity.refused += counts.refused;
@@ -89,61 +96,66 @@ export function noteDecisions(app: string, policy: string, counts: ReportedCount
   activity.delayed += counts.delayed;
   if (beingCounted.get(counts) || counts.admittedKeys.size + counts.refusedKeys.size === 0) return;
   beingCounted.set(counts, true);
-  counted.push({ app, policy, counts, sinceMs: nowMs() });
+  enqueue(counted, { app, policy, counts, sinceMs: nowMs() });
 }
 
-/** Puts a report into shared memory, if the last one has been taken. */
-export function handActivityOver(): void {
+/**
+ * Puts a report into shared memory, if the last one has been taken. What does not fit into it waits for the next one.
+ *
+ * @param isLast the worker ends: it waits for nothing
+ */
+export function handActivityOver(isLast: boolean): void {
   const now = nowMs();
-  if (now - handedOverAtMs < handOverEveryMs) return;
+  if (!isLast && now - handedOverAtMs < handOverEveryMs) return;
   handedOverAtMs = now;
-  if (unreportedSinceMs === 0) unreportedSinceMs = now;
   const key = reportKey(ngx.worker.id() ?? 0);
   // Reports leave as much to all other numbers as series do.
   if (metricsDict.get(key)[0] !== undefined || metricsDict.free_space() < 2 * mostReportBytes) return;
-  const report: WorkerActivity = {
-    fromMs: unreportedSinceMs,
-    toMs: now,
-    policies: takePolicies(),
-    keys: takeKeys(now),
-  };
-  unreportedSinceMs = now;
-  if (report.policies.length + report.keys.length > 0) metricsDict.safe_set(key, cjson.encode(report));
+  if (unsent === undefined) {
+    const report: WorkerActivity = { toMs: now, policies: takePolicies(), keys: takeKeys(now, isLast) };
+    if (report.policies.length + report.keys.length === 0) return;
+    unsent = cjson.encode(report);
+  }
+  // After a reload, an old and a new worker may write at the same moment: one of them does so later.
+  if (metricsDict.safe_add(key, unsent, reportLivesSeconds)[0] === true) unsent = undefined;
 }
 
 function takePolicies(): PolicyActivity[] {
   const taken: PolicyActivity[] = [];
-  for (const name in unreported) {
-    if (taken.length === mostPoliciesInReport) break;
-    taken.push(unreported[name] as PolicyActivity);
-    unreported[name] = undefined;
+  while (taken.length < mostPoliciesInReport) {
+    const activity = dequeue(unreportedInOrder);
+    if (activity === undefined) break;
+    unreported[nameOf(activity)] = undefined;
+    taken.push(activity);
   }
-  unreportedCount -= taken.length;
   return taken;
+}
+
+function nameOf({ app, policy }: Pick<PolicyActivity, "app" | "policy">): string {
+  return `${app}/${policy}`;
 }
 
 /** What there is to report of a policy that is gone is lost, unless a report was made before. */
 function forgetGonePolicies(): void {
-  for (const name in unreported) {
-    const { app, policy } = unreported[name] as PolicyActivity;
-    if (isInForce(app, policy)) continue;
-    unreported[name] = undefined;
-    unreportedCount -= 1;
-  }
-  const kept: CountedKeys[] = [];
-  for (let i = countedTo; i < counted.length; i++) {
-    const keys = counted[i] as CountedKeys;
-    if (isInForce(keys.app, keys.policy)) kept.push(keys);
-    else forgetKeys(keys);
-  }
-  counted = kept;
-  countedTo = 0;
+  unreportedInOrder = inForce(unreportedInOrder, (gone) => {
+    unreported[nameOf(gone)] = undefined;
+  });
+  counted = inForce(counted, forgetKeys);
   // So a call costs no more than the fifth of entries that were added since the last one.
-  mostToReport = 100 + 1.2 * (unreportedCount + kept.length);
+  mostToReport = 100 + 1.2 * (lengthOf(unreportedInOrder) + lengthOf(counted));
 }
 
-function isInForce(app: string, policy: string): boolean {
-  return policiesOf(app)[policy] !== undefined;
+/** Returns those of policies that are in force, and empties the queue. */
+function inForce<Item extends { readonly app: string; readonly policy: string }>(
+  queue: Queue<Item>,
+  forget: (gone: Item) => void,
+): Queue<Item> {
+  const kept = newQueue<Item>();
+  for (let item = dequeue(queue); item !== undefined; item = dequeue(queue)) {
+    if (policiesOf(item.app)[item.policy] !== undefined) enqueue(kept, item);
+    else forget(item);
+  }
+  return kept;
 }
 
 function forgetKeys({ counts }: CountedKeys): void {
@@ -153,23 +165,23 @@ function forgetKeys({ counts }: CountedKeys): void {
   sketch.clearKeyCounts(counts.refusedKeys);
 }
 
-/** Takes the keys that have been counted for long enough, of as many policies as a report has room for. */
-function takeKeys(now: number): KeyActivity[] {
+/**
+ * Takes the keys that have been counted for long enough, of as many policies as a report has room for.
+ *
+ * @param isLast those that have not are taken too
+ */
+function takeKeys(now: number, isLast: boolean): KeyActivity[] {
   const taken: KeyActivity[] = [];
   let room = mostKeysInReport;
   while (room > 0) {
-    const oldest = counted[countedTo];
-    if (oldest === undefined || now - oldest.sinceMs < keysEveryMs) break;
-    countedTo += 1;
+    const oldest = oldestOf(counted);
+    if (oldest === undefined || (!isLast && now - oldest.sinceMs < keysEveryMs)) break;
+    dequeue(counted);
     const { admittedKeys, refusedKeys } = oldest.counts;
     if (now - oldest.sinceMs <= keysStaleMs) {
       room -= addKeys(taken, oldest, "admitted", admittedKeys) + addKeys(taken, oldest, "refused", refusedKeys);
     }
     forgetKeys(oldest);
-  }
-  if (counted[countedTo] === undefined) {
-    counted = [];
-    countedTo = 0;
   }
   return taken;
 }
@@ -177,7 +189,7 @@ function takeKeys(now: number): KeyActivity[] {
 /** @returns how many keys were added */
 function addKeys(
   to: KeyActivity[],
-  { app, policy, sinceMs }: CountedKeys,
+  { app, policy, counts, sinceMs }: CountedKeys,
   result: KeyActivity["result"],
   keys: sketch.KeyCounts,
 ): number {
@@ -185,8 +197,10 @@ function addKeys(
   const largest = sketch.largestCounts(keys, mostKeysReported);
   const { error } = keys;
   const names = largest.keys.map((key) => wellFormed(key));
-  to.push({ app, policy, result, sinceMs, keys: names, counts: largest.counts, error, unlisted: largest.unlisted });
-  return names.length;
+  const { key } = counts;
+  const { unlisted } = largest;
+  to.push({ app, policy, key, result, sinceMs, keys: names, counts: largest.counts, error, unlisted });
+  return names.length + key.length;
 }
 
 /**

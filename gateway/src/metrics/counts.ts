@@ -2,10 +2,12 @@
 // now and then, so that counting costs a request no access to shared memory.
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import { keyPartText } from "../../../limiter/src/key/key-part.ts";
 import type { KeyCounts } from "../../../limiter/src/sketch/key-counts.ts";
 import { reportSmallMetrics } from "../runtime/missing-parts.ts";
+import { dequeue, enqueue, lengthOf, newQueue } from "../runtime/queue.ts";
 import { addSafely, metricsDict } from "../runtime/shared-memory.ts";
-import { weakTable } from "../runtime/tables.ts";
+import { weakTable, weakValues } from "../runtime/tables.ts";
 import { countNewKey, handActivityOver, newTopKeys, noteDecisions } from "./activity.ts";
 
 /** Decisions of one policy since its counts were last flushed, and the keys that had them. */
@@ -15,6 +17,8 @@ interface DecisionCounts {
   "shadow-refused": number;
   degraded: number;
   delayed: number;
+  /** The parts of the policy's key. */
+  readonly key: string[];
   /** True if the policy is among those whose counts wait to be flushed. */
   pending: boolean;
   readonly admittedKeys: KeyCounts;
@@ -26,7 +30,7 @@ interface DecisionCounts {
  * degraded: Redis did not decide. delayed: the request had to wait, or its caller was told to. Both are counted once a request, in
  * addition to the result that it then had.
  */
-export type Result = Exclude<keyof DecisionCounts, "pending" | "admittedKeys" | "refusedKeys">;
+export type Result = Exclude<keyof DecisionCounts, "key" | "pending" | "admittedKeys" | "refusedKeys">;
 
 export const results: readonly Result[] = ["allowed", "refused", "shadow-refused", "degraded", "delayed"];
 
@@ -80,8 +84,12 @@ const checkKey = "ask:";
 
 let pending: Record<string, number> = {};
 const countsOfPolicies = weakTable<CompiledPolicy, DecisionCounts>();
-let unflushed: CompiledPolicy[] = [];
-let flushedTo = 0;
+/**
+ * By policy and key. Overrides, costs that requests state, and revisions of a policy are counted together: each cost beyond the few
+ * that are remembered is a compiled policy of its own, as many as a hostile client states.
+ */
+const countsByName = weakValues<DecisionCounts>();
+const unflushed = newQueue<CompiledPolicy>();
 
 /** @param keyValues encoded; undefined: the request has none, or nobody asks whose it was */
 export function countDecision(policy: CompiledPolicy, result: Result, keyValues: string | undefined): void {
@@ -95,20 +103,24 @@ export function countDecision(policy: CompiledPolicy, result: Result, keyValues:
   }
   if (counts.pending) return;
   counts.pending = true;
-  unflushed.push(policy);
+  enqueue(unflushed, policy);
 }
 
 function newCounts(policy: CompiledPolicy): DecisionCounts {
-  const counts = {
+  const key = policy.policy.key.map((part) => keyPartText(part));
+  const name = policy.counterPrefix + key.join("\n");
+  const counts = countsByName.get(name) ?? {
     allowed: 0,
     refused: 0,
     "shadow-refused": 0,
     degraded: 0,
     delayed: 0,
+    key,
     pending: false,
     admittedKeys: newTopKeys(),
     refusedKeys: newTopKeys(),
   };
+  countsByName.set(name, counts);
   countsOfPolicies.set(policy, counts);
   return counts;
 }
@@ -146,8 +158,8 @@ export function eventCount(event: Event): number {
 /** Called when a worker starts. The last flush runs when the worker ends. */
 export function flushCounts(): void {
   ngx.timer.every(flushEverySeconds, (premature) => {
-    flushPolicies(premature ? unflushed.length : mostPoliciesAtOnce);
-    handActivityOver();
+    flushPolicies(premature ? lengthOf(unflushed) : mostPoliciesAtOnce);
+    handActivityOver(premature);
     const flushed = pending;
     pending = {};
     for (const key in flushed) addNow(key, flushed[key] as number);
@@ -159,15 +171,11 @@ export function flushCounts(): void {
  * requests.
  */
 function flushPolicies(most: number): void {
-  const end = math.min(unflushed.length, flushedTo + most);
-  while (flushedTo < end) {
-    const policy = unflushed[flushedTo] as CompiledPolicy;
+  for (let left = most; left > 0; left--) {
+    const policy = dequeue(unflushed);
+    if (policy === undefined) return;
     flushPolicyCounts(policy, countsOfPolicies.get(policy) as DecisionCounts);
-    flushedTo += 1;
   }
-  if (flushedTo < unflushed.length) return;
-  unflushed = [];
-  flushedTo = 0;
 }
 
 function flushPolicyCounts({ app, policy }: CompiledPolicy, counts: DecisionCounts): void {

@@ -10,6 +10,11 @@ export function weakTable<Key extends object, Value>(): LuaTable<Key, Value | un
   return setmetatable(new LuaTable<Key, Value | undefined>(), { __mode: "k" });
 }
 
+/** A table whose entries the collector removes when nothing else refers to their values. */
+export function weakValues<Value extends object>(): LuaTable<string, Value | undefined> {
+  return setmetatable(new LuaTable<string, Value | undefined>(), { __mode: "v" });
+}
+
 const newTable = require("table.new") as (this: void, listSize: number, recordSize: number) => object;
 
 /** An empty list with room for so many elements. A list without room is copied for its first, second, third and fifth element. */

@@ -35,6 +35,20 @@ export function parseKeyPart(text: string): KeyPart | undefined {
   return undefined;
 }
 
+/** Returns the part as a policy may have it: parts that read alike have the same text. */
+export function keyPartText(part: KeyPart): string {
+  switch (part.source) {
+    case "ip":
+      return `ip/${part.v4Bits}/${part.v6Bits}`;
+    case "path":
+    case "host":
+    case "method":
+      return part.source;
+    default:
+      return `${part.source}:${part.name}`;
+  }
+}
+
 function parsePrefixLengths(text: string): KeyPart | undefined {
   const slash = text.indexOf("/", 3);
   if (slash < 0) return undefined;

@@ -5,6 +5,8 @@
 export interface PolicyActivity {
   app: string;
   policy: string;
+  /** The time since when they were counted. */
+  fromMs: number;
   allowed: number;
   refused: number;
   /** Requests that the policy would have refused, had it not been in shadow mode. */
@@ -19,6 +21,8 @@ export interface PolicyActivity {
 export interface KeyActivity {
   app: string;
   policy: string;
+  /** The parts of the policy's key, which is not the same in all revisions. */
+  key: string[];
   /** refused: in shadow mode, that would have been refused. */
   result: "admitted" | "refused";
   /** The time since when they were counted. */
@@ -32,9 +36,8 @@ export interface KeyActivity {
   unlisted: number;
 }
 
-/** What one worker counted from `fromMs` to `toMs`. */
+/** What one worker counted until `toMs`. */
 export interface WorkerActivity {
-  fromMs: number;
   toMs: number;
   policies: PolicyActivity[];
   keys: KeyActivity[];

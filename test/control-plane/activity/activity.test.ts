@@ -4,7 +4,13 @@ import type { PolicyActivity } from "@sluice/limiter/protocol/activity.ts";
 import type { GatewayMessage } from "@sluice/limiter/protocol/push-messages.ts";
 import { describe, expect, it } from "vitest";
 import { type EventReader, followEvents } from "../../fixtures/clients/event-reader.ts";
-import { perSecond, type Running, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
+import { cookieOf, signInByToken } from "../../fixtures/clients/signed-in.ts";
+import {
+  adminToken,
+  perSecond,
+  type Running,
+  startControlPlane,
+} from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
 import { until } from "../../fixtures/servers/system.ts";
 
@@ -22,10 +28,11 @@ async function startWithPolicy(surroundings: { now?: () => number } = {}): Promi
 /** What a gateway counted in the last second. */
 function report(counts: Partial<PolicyActivity>, keys: object[] = []): GatewayMessage {
   const nowMs = Date.now();
-  const policies = [{ app: "shop", policy: "books", ...none, ...counts }];
+  const policies = [{ app: "shop", policy: "books", fromMs: nowMs - 500, ...none, ...counts }];
   const own = keys.map((one) => ({
     app: "shop",
     policy: "books",
+    key: policy.key,
     sinceMs: nowMs - 10_000,
     error: 0,
     unlisted: 0,
@@ -34,7 +41,7 @@ function report(counts: Partial<PolicyActivity>, keys: object[] = []): GatewayMe
   return {
     type: "activity",
     nowMs,
-    workers: [{ fromMs: nowMs - 500, toMs: nowMs, policies, keys: own as never }],
+    workers: [{ toMs: nowMs, policies, keys: own as never }],
   };
 }
 
@@ -60,25 +67,73 @@ describe("traffic", () => {
     expect(await sums(running, "/apps/default/traffic")).toEqual({ admitted: 0, refused: 0, delayed: 0 });
   });
 
-  it("by minute outlives a restart", async () => {
+  it("by minute outlives a restart, also what is reported late and what came last", async () => {
     let nowMs = Date.now();
     const surroundings = { now: () => nowMs };
     const first = await startWithPolicy(surroundings);
     const gateway = await connectGateway(first, "gw-1");
-    gateway.say(report({ allowed: 7 }));
-    await until("it is shown", 5_000, async () => (await sums(first, "/apps/shop/traffic")).admitted === 7);
+    const admitted = async (plane: Running) => (await sums(plane, "/apps/shop/traffic?since=2h")).admitted;
+    const say = async (message: GatewayMessage, all: number) => {
+      gateway.say(message);
+      await until("it is shown", 5_000, async () => (await admitted(first)) === all);
+    };
+    await say(report({ allowed: 7 }), 7);
     nowMs += 70_000;
-    const stored = () => first.app.database.selectFrom("traffic_minutes").selectAll().execute();
-    await until("the minute is stored", 5_000, async () => (await stored()).length === 1);
+    const stored = async () => {
+      const rows = await first.app.database.selectFrom("traffic_minutes").selectAll().execute();
+      const ofApp = ({ traffic }: { traffic: string }) =>
+        (JSON.parse(traffic) as { name: string; counts: number[] }[]).find(({ name }) => name === "shop/");
+      return rows.reduce((sum, row) => sum + (ofApp(row)?.counts[0] ?? 0), 0);
+    };
+    await until("the minute is stored", 5_000, async () => (await stored()) === 7);
+    // It was cut off from the control plane at that time.
+    const late = report({ allowed: 4, fromMs: Date.now() - 70_000 });
+    (late as { workers: { toMs: number }[] }).workers.forEach((worker) => {
+      worker.toMs = Date.now() - 70_000;
+    });
+    await say(late, 11);
+    await until("the minute is stored again", 5_000, async () => (await stored()) === 11);
+    await say(report({ allowed: 2 }), 13);
     await first.stop();
     const second = await startControlPlane({ SLUICE_DATA_DIR: first.dataDir }, surroundings);
-    expect((await sums(second, "/apps/shop/traffic?since=2h")).admitted).toBe(7);
+    expect(await admitted(second)).toBe(13);
+  });
+
+  it("and keys of a deleted app are not those of an app that gets its name", async () => {
+    let nowMs = Date.now();
+    const running = await startWithPolicy({ now: () => nowMs });
+    const gateway = await connectGateway(running, "gw-1");
+    gateway.say(report({ allowed: 7 }, [{ result: "admitted", keys: [encoded("ann")], counts: [7] }]));
+    const queries = ["", "?policy=books", "?since=2h", "?since=2h&policy=books"].map(
+      (query) => `/apps/shop/traffic${query}`,
+    );
+    const seen = async () => {
+      const traffic = await Promise.all(queries.map(async (path) => (await sums(running, path)).admitted));
+      const top = await running.call("GET", "/apps/shop/top?policy=books&window=hour");
+      return [...traffic, top.body.admitted[0]?.atLeast ?? 0];
+    };
+    await until("all is shown", 5_000, async () => (await seen()).every((count) => count === 7));
+    await running.call("DELETE", "/apps/shop/policies/books");
+    expect((await running.call("DELETE", "/apps/shop")).status).toBe(200);
+    nowMs += 360_000;
+    await running.call("PUT", "/apps/shop", { body: { realm: {} } });
+    await running.call("PUT", "/apps/shop/policies/books", { body: policy });
+    expect(await seen()).toEqual([0, 0, 0, 0, 0]);
+  });
+
+  it("is shown since any time that can be said", async () => {
+    const { call } = await startWithPolicy();
+    for (const since of ["366d", "99999999999d", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"]) {
+      expect((await call("GET", `/apps/shop/traffic?since=${since}`)).status).toBe(200);
+    }
   });
 
   it.each([
     ["/apps/shop/traffic?policy=pens", 404, "policy-not-found"],
     ["/apps/none/traffic", 404, "app-not-found"],
     ["/apps/shop/traffic?since=yesterday", 400, "invalid-request"],
+    ["/apps/shop/traffic?since=2026-11-23T12:00:00", 400, "invalid-request"],
+    ["/apps/shop/traffic?since=2026-02-30T12:00:00Z", 400, "invalid-request"],
     ["/apps/shop/traffic?step=hour", 400, "invalid-request"],
     ["/apps/shop/top", 400, "invalid-request"],
     ["/apps/shop/top?policy=pens", 404, "policy-not-found"],
@@ -130,6 +185,24 @@ describe("the top keys", () => {
     expect(await seen("editor")).toEqual(["ann", "key-of-ann"]);
     expect(await seen("viewer")).toEqual(["ann", expect.stringMatching(/^sha256:[0-9a-f]{12}$/)]);
   });
+
+  it("are those of the policy's present key: values of another key would mean something else", async () => {
+    const running = await startWithPolicy();
+    const gateway = await connectGateway(running, "gw-1");
+    const shown = async () => (await running.call("GET", "/apps/shop/top?policy=books&window=hour")).body.refused;
+    const put = (key: string[]) => running.call("PUT", "/apps/shop/policies/books", { body: { ...policy, key } });
+    gateway.say(report({}, [{ result: "refused", keys: [encoded("ann")], counts: [1] }]));
+    await until("it is shown", 5_000, async () => (await shown()).length === 1);
+    await put(["ip", "query:plan"]);
+    expect(await shown()).toEqual([]);
+    gateway.say(
+      report({}, [{ key: ["ip/32/64", "query:plan"], result: "refused", keys: ["2:2:::free"], counts: [3] }]),
+    );
+    await until("keys of the new key are shown", 5_000, async () => (await shown()).length === 1);
+    expect((await shown())[0].key).toEqual(["::", "free"]);
+    await put(policy.key);
+    expect((await shown())[0].key).toEqual(["ann", "key-of-ann"]);
+  });
 });
 
 describe("the stream of events", () => {
@@ -168,17 +241,83 @@ describe("the stream of events", () => {
     expect(kinds(await followEvents(running, "", token))).not.toContain("traffic");
   });
 
-  it("ends soon after its token is revoked, and at once when the control plane stops", async () => {
-    const running = await startWithPolicy();
+  it("ends soon after its token is revoked or its session is over, and at once when the control plane stops", async () => {
+    let nowMs = Date.now();
+    const running = await startWithPolicy({ now: () => nowMs });
     const { token, id } = (
       await running.call("POST", "/tokens?wait=0s", { body: { name: "v", app: "shop", role: "viewer" } })
     ).body;
+    const { browser } = await signInByToken(running);
+    const cookie = `sluice-session=${await cookieOf(running, browser)}`;
     const [own, admins] = [await followEvents(running, "?app=shop", token), await followEvents(running, "?app=shop")];
+    const ofSession = await followEvents(running, "?app=shop", "", { cookie });
     await running.call("DELETE", `/tokens/${id}`);
+    nowMs += 6_000;
     await own.ended;
+    expect([ofSession.isOpen(), admins.isOpen()]).toEqual([true, true]);
+    nowMs += 30 * 86_400_000;
+    await ofSession.ended;
     expect(admins.isOpen()).toBe(true);
     await running.stop();
     await admins.ended;
+  });
+
+  it("hides credentials as soon as its reader may not change the policy any more", async () => {
+    let nowMs = Date.now();
+    const running = await startWithPolicy({ now: () => nowMs });
+    const gateway = await connectGateway(running, "gw-1");
+    gateway.say(report({}, [{ result: "refused", keys: [encoded("ann")], counts: [1] }]));
+    await running.call("POST", "/members", { body: { name: "eve", roles: { shop: "editor" } } });
+    const { token } = (await running.call("POST", "/tokens?wait=0s", { body: { name: "t", member: "eve" } })).body;
+    const events = await followEvents(running, "?app=shop&policy=books", token);
+    const top = async () => {
+      nowMs += 6_000;
+      const { data } = await events.next(({ event }) => event === "top");
+      return (data["refused"] as { key: string[] }[])[0]?.key[1] ?? "";
+    };
+    await until("the value is shown", 5_000, async () => (await top()) === "key-of-ann");
+    await running.call("PATCH", "/members/eve", { body: { roles: { shop: "viewer" } } });
+    await until("only a hash is shown", 5_000, async () => (await top()).startsWith("sha256:"));
+  });
+
+  it("goes on where it was after a lost connection", async () => {
+    let nowMs = Date.now();
+    const running = await startWithPolicy({ now: () => nowMs });
+    const gateway = await connectGateway(running, "gw-1");
+    const traffic = (reader: EventReader) => reader.next(({ event }) => event === "traffic");
+    const first = await followEvents(running, "?app=shop");
+    gateway.say(report({ allowed: 1 }));
+    await until("it is counted", 5_000, async () => (await sums(running, "/apps/shop/traffic")).admitted === 1);
+    nowMs += 5_000;
+    const { id = "" } = await traffic(first);
+    first.stop();
+    gateway.say(report({ allowed: 2 }));
+    await until("it is counted", 5_000, async () => (await sums(running, "/apps/shop/traffic")).admitted === 3);
+    nowMs += 60_000;
+    const second = await followEvents(running, "?app=shop", adminToken, { "last-event-id": id });
+    expect((await traffic(second)).data["admitted"]).toBe(2);
+    expect(second.events.filter(({ event }) => event === "traffic")).toHaveLength(1);
+  });
+
+  it("does not keep the control plane from stopping, whenever it begins", async () => {
+    const running = await startWithPolicy();
+    const events = `${running.url}/api/v1/events?app=shop&policy=books`;
+    const headers = { authorization: `Bearer ${adminToken}` };
+    const read = () => fetch(events, { headers }).then((response) => response.text());
+    const ended = Array.from({ length: 20 }, () => read().catch(() => ""));
+    await until("some have begun", 5_000, async () => (await running.call("GET", "/events")).status === 429);
+    const late = Array.from({ length: 20 }, () => read().catch(() => ""));
+    await running.stop();
+    await Promise.all([...ended, ...late]);
+  });
+
+  it("has no answer to HEAD, which would hold a place that nobody frees", async () => {
+    const running = await startWithPolicy();
+    const headers = { authorization: `Bearer ${adminToken}` };
+    for (let i = 0; i < 21; i++) {
+      expect((await fetch(`${running.url}/api/v1/events`, { method: "HEAD", headers })).status).toBe(405);
+    }
+    expect((await running.call("GET", "/events")).status).toBe(200);
   });
 
   it("is refused to a token that follows many already", async () => {

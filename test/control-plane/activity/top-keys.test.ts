@@ -1,9 +1,11 @@
 import { encodeKeyValues } from "@sluice/limiter/compiled/counter-key.ts";
+import { type KeyPart, parseKeyPart } from "@sluice/limiter/key/key-part.ts";
 import { countKey, largestCounts, newKeyCounts } from "@sluice/limiter/sketch/key-counts.ts";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { decodeKeyValues } from "../../../control-plane/src/activity/key-values.ts";
 import { MergedKeys, mostOf } from "../../../control-plane/src/activity/merged-keys.ts";
+import { showKeys } from "../../../control-plane/src/activity/shown-keys.ts";
 import { TopKeysOfPolicies } from "../../../control-plane/src/activity/top-keys.ts";
 
 const key = fc.oneof(
@@ -77,21 +79,56 @@ describe("the top keys of a policy", () => {
     expect(top(keys, "hour", 3_999_000)).toEqual([]);
   });
 
-  it("are forgotten with their time, and few are kept of each policy when there are many", () => {
-    const keys = new TopKeysOfPolicies(150);
+  it("are forgotten with their time, and take no more memory than they may: the oldest give way, and it is said", () => {
+    const keys = new TopKeysOfPolicies(1_000);
     const many = {
       keys: Array.from({ length: 100 }, (_, i) => `k${i}`),
-      counts: Array(100).fill(1),
+      counts: Array.from({ length: 100 }, (_, i) => i + 1),
       error: 0,
       unlisted: 0,
     };
-    keys.add("a/full", "refused", 0, many);
-    keys.add("a/later", "refused", 0, many);
-    expect(keys.top("a/later", "refused", "hour", 0, 100).keys.length).toBeLessThanOrEqual(20);
-    expect(keys.top("a/later", "refused", "hour", 0, 100).others).toBeGreaterThanOrEqual(1);
-    keys.forget(10_000_000);
-    keys.add("a/later", "refused", 10_000_000, many);
-    expect(keys.top("a/later", "refused", "hour", 10_000_000, 100).keys).toHaveLength(100);
+    const nowMs = 10_000_000;
+    const shown = (policy: string, atMs: number) => keys.top(policy, "refused", "minute", atMs, 100);
+    keys.add("a/first", "refused", nowMs, many);
+    expect(shown("a/first", nowMs + 20_000).keys).toHaveLength(100);
+    expect(shown("a/first", nowMs + 20_000).sinceMs).toBe(nowMs - 40_000);
+    for (let i = 0; i < 100; i++) keys.add(`a/${i}`, "refused", nowMs + 20_000, many);
+    expect(keys.held).toBeLessThanOrEqual(1_000);
+    expect(shown("a/first", nowMs + 20_000).keys).toHaveLength(0);
+    expect(shown("a/first", nowMs + 20_000).sinceMs).toBeGreaterThan(nowMs);
+    keys.add("a/last", "refused", nowMs + 30_000, many);
+    expect(shown("a/last", nowMs + 30_000).keys.length).toBeLessThanOrEqual(20);
+    expect(shown("a/last", nowMs + 30_000).others).toBeGreaterThanOrEqual(1);
+    keys.forget(nowMs + 5_000_000);
+    expect(keys.held).toBe(0);
+    keys.add("a/last", "refused", nowMs + 5_000_000, many);
+    expect(shown("a/last", nowMs + 5_000_000).keys).toHaveLength(100);
+  });
+});
+
+describe("shown keys", () => {
+  const shown = (part: string, mayChange: boolean) =>
+    showKeys([["1:secret", { atLeast: 1, atMost: 1 }]], [parseKeyPart(part) as KeyPart], mayChange)[0]?.key;
+
+  it.each([
+    ["cookie:theme"],
+    ["header:authorization"],
+    ["header:x-api-key"],
+    ["query:api_key"],
+    ["query:key"],
+    ["query:sig"],
+    ["query:access_token"],
+    ["jwt:sid"],
+    ["var:http_authorization"],
+    ["var:cookie_user"],
+    ["var:arg_pwd"],
+  ])("of %s are hidden from those who may not change the policy", (part) => {
+    expect(shown(part, false)).toEqual([expect.stringMatching(/^sha256:[0-9a-f]{12}$/)]);
+    expect(shown(part, true)).toEqual(["secret"]);
+  });
+
+  it.each(["header:x-user", "query:design", "jwt:sub", "var:remote_user", "ip", "path"])("of %s are shown", (part) => {
+    expect(shown(part, false)).toEqual(["secret"]);
   });
 });
 

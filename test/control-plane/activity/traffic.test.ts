@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { Traffic } from "../../../control-plane/src/activity/traffic.ts";
+import { mergeMinutes } from "../../../control-plane/src/activity/activity.ts";
+import { type Step, Traffic } from "../../../control-plane/src/activity/traffic.ts";
 
 const minuteMs = 60_000;
 const hourMs = 3_600_000;
@@ -11,7 +12,7 @@ const one = { ...none, admitted: 1 };
 
 describe("traffic", () => {
   it("is kept by second and by minute", () => {
-    const traffic = new Traffic();
+    const traffic = new Traffic(100);
     traffic.add("shop/books", startMs + 500, startMs + 1_000, {
       ...one,
       refused: 2,
@@ -29,26 +30,33 @@ describe("traffic", () => {
     expect(traffic.points("shop/pens", "second", startMs, startMs + hourMs)).toEqual([]);
   });
 
-  it("of a longer time is spread over its seconds, and none is lost", () => {
+  it("of a longer time is spread over it, and none is lost", () => {
+    const sumOf = (traffic: Traffic, step: Step, untilMs: number) => {
+      const points = traffic.points("a/b", step, 0, untilMs);
+      return points.reduce((sum, { refused }) => sum + refused, 0);
+    };
     fc.assert(
-      fc.property(fc.integer({ min: 0, max: 100_000 }), fc.integer({ min: 0, max: 5_000_000 }), (count, lengthMs) => {
-        const traffic = new Traffic();
-        const toMs = startMs + 2 * hourMs;
+      fc.property(fc.integer({ min: 0, max: 100_000 }), fc.integer({ min: 0, max: dayMs }), (count, lengthMs) => {
+        const traffic = new Traffic(100);
+        const toMs = startMs + 2 * dayMs;
         traffic.add("a/b", toMs - lengthMs, toMs, { ...none, refused: count });
-        const points = traffic.points("a/b", "second", 0, toMs + 1_000);
-        expect(points.reduce((sum, { refused }) => sum + refused, 0)).toBe(count);
-        for (const { atMs } of points) expect(atMs).toBeGreaterThanOrEqual(toMs - Math.min(lengthMs, hourMs) - 1_000);
+        expect(sumOf(traffic, "minute", toMs + 1_000)).toBe(count);
+        const inTheLastHour = Math.round(count * Math.min(1, hourMs / Math.max(lengthMs, 1)));
+        expect(sumOf(traffic, "second", toMs + 1_000)).toBe(inTheLastHour);
+        for (const { atMs } of traffic.points("a/b", "second", 0, toMs + 1_000)) {
+          expect(atMs).toBeGreaterThanOrEqual(toMs - Math.min(lengthMs, hourMs) - 1_000);
+        }
       }),
-      { numRuns: 10 },
+      { numRuns: 20 },
     );
-    const traffic = new Traffic();
+    const traffic = new Traffic(100);
     traffic.add("a/b", startMs, startMs + 10_000, { ...none, refused: 20 });
     const perSecond = traffic.points("a/b", "second", 0, startMs + hourMs).map(({ refused }) => refused);
     expect(perSecond).toEqual(Array(10).fill(2));
   });
 
   it("is forgotten after an hour by second, and after a day by minute", () => {
-    const traffic = new Traffic();
+    const traffic = new Traffic(100);
     traffic.add("a/b", startMs, startMs + 500, one);
     const kept = (atMs: number) => {
       traffic.forget(atMs);
@@ -60,15 +68,43 @@ describe("traffic", () => {
     expect(kept(startMs + dayMs + hourMs)).toEqual([0, 0]);
   });
 
-  it("takes no more memory than it may, and says so", () => {
-    const traffic = new Traffic(4);
-    for (const name of ["a/1", "a/2", "a/3"]) traffic.add(name, startMs, startMs + 500, one);
-    expect(traffic.isFull).toBe(true);
-    expect(traffic.points("a/2", "second", 0, startMs + 1)).toHaveLength(1);
-    expect(traffic.points("a/3", "second", 0, startMs + 1)).toHaveLength(0);
-    traffic.forget(startMs + 2 * dayMs);
-    expect(traffic.isFull).toBe(false);
-    traffic.add("a/3", startMs + 2 * dayMs, startMs + 2 * dayMs, one);
-    expect(traffic.points("a/3", "second", 0, startMs + 3 * dayMs)).toHaveLength(1);
+  it("takes no more memory than it may: the oldest gives way, and what is missing is said", () => {
+    const traffic = new Traffic(2);
+    for (const [i, name] of ["a/1", "a/2", "a/3"].entries()) {
+      traffic.add(name, startMs + i * hourMs, startMs + i * hourMs, one);
+    }
+    const seconds = (name: string) => traffic.points(name, "second", 0, startMs + dayMs).length;
+    expect(["a/1", "a/2", "a/3"].map(seconds)).toEqual([0, 1, 1]);
+    expect(traffic.isComplete("second", startMs + minuteMs - 1)).toBe(false);
+    expect(traffic.isComplete("second", startMs + minuteMs)).toBe(true);
+    expect(traffic.isComplete("minute", startMs + hourMs - 1)).toBe(false);
+    expect(traffic.isComplete("minute", startMs + hourMs)).toBe(true);
+  });
+
+  it("counts no further than it can, instead of from 0 again", () => {
+    const traffic = new Traffic(10);
+    for (let i = 0; i < 2; i++) {
+      traffic.add("a/b", startMs, startMs, { ...none, admitted: Number.MAX_SAFE_INTEGER, refused: 2 ** 31 });
+    }
+    const [point] = traffic.points("a/b", "second", 0, startMs + hourMs);
+    expect(point).toMatchObject({ admitted: 2 ** 32 - 1, refused: 2 ** 32 - 1 });
+  });
+});
+
+describe("traffic of a minute", () => {
+  it("that two control planes know is what both know together", () => {
+    const one = [
+      { name: "a/", counts: [5, 0, 0, 0, 0] },
+      { name: "a/b", counts: [5, 0, 0, 0, 0] },
+    ];
+    const other = [
+      { name: "a/c", counts: [1, 1, 0, 0, 0] },
+      { name: "a/", counts: [3, 1, 0, 0, 0] },
+    ];
+    expect(mergeMinutes(one, other)).toEqual([
+      { name: "a/", counts: [5, 1, 0, 0, 0] },
+      { name: "a/b", counts: [5, 0, 0, 0, 0] },
+      { name: "a/c", counts: [1, 1, 0, 0, 0] },
+    ]);
   });
 });

@@ -72,6 +72,44 @@ describe.each(serverKinds)("on %s", (_, startServer) => {
     await vi.waitFor(async () => expect((await one.call("GET", "/gateways")).body.connected).toBe(1), 3_000);
   });
 
+  it("what gateways report to one is shown by all, however their clocks differ, and once after a restart", async () => {
+    const SLUICE_DATABASE_URL = await server.createDatabase();
+    const ahead = { now: () => Date.now() + 3_600_000 };
+    const one = await startControlPlane({ SLUICE_DATABASE_URL });
+    const other = await startControlPlane({ SLUICE_DATABASE_URL }, ahead);
+    await one.call("PUT", "/apps/default/policies/books", { body: { ...onePerSecond, key: ["ip"] } });
+    const shown = async (plane: Running, query = "") => {
+      const { points } = (await plane.call("GET", `/apps/default/traffic?policy=books${query}`)).body;
+      const { admitted } = (await plane.call("GET", "/apps/default/top?policy=books")).body;
+      const sum = points.reduce((total: number, point: { admitted: number }) => total + point.admitted, 0);
+      return `${sum} ${admitted[0]?.atLeast ?? 0}`;
+    };
+    for (const [plane, allowed] of [[one, 3] as const, [other, 4] as const]) {
+      const gateway = await connectGateway(plane, `of-${allowed}`);
+      const nowMs = Date.now();
+      const of = { app: "default", policy: "books" };
+      const counts = { allowed, refused: 0, shadowRefused: 0, degraded: 0, delayed: 0 };
+      const keys = { keys: ["1:192.0.2.1"], counts: [allowed], error: 0, unlisted: 0 };
+      gateway.say({
+        type: "activity",
+        nowMs,
+        workers: [
+          {
+            toMs: nowMs,
+            policies: [{ ...of, fromMs: nowMs - 500, ...counts }],
+            keys: [{ ...of, key: ["ip/32/64"], result: "admitted", sinceMs: nowMs, ...keys }],
+          },
+        ],
+      });
+    }
+    for (const plane of [one, other]) {
+      await vi.waitFor(async () => expect(await shown(plane)).toBe("7 7"), { timeout: 10_000, interval: 100 });
+    }
+    await one.stop();
+    const again = await startControlPlane({ SLUICE_DATABASE_URL });
+    expect(await shown(again, "&since=2h")).toBe("7 0");
+  });
+
   it("a token that one deletes is invalid at the other at once", async () => {
     const [one, other] = await two();
     const made = await one.call("POST", "/tokens", { body: { name: "ann", app: "default", role: "editor" } });

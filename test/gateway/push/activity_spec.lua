@@ -104,6 +104,7 @@ it("reports keys after ten seconds, admitted and refused ones apart, and then co
   for _, list in ipairs(keys) do
     byResult[list.result] = list
     assert.equal("a", list.policy)
+    assert.same({ "header:x-key" }, list.key)
     assert.equal(0, list.error)
     assert.equal(0, list.unlisted)
   end
@@ -153,4 +154,108 @@ it("finds the frequent keys of a flood, in bounded memory and reports", function
     end
   end
   assert.equal(0, world.workers[1].inner("gateway.src.metrics.activity", "keysHeld"))
+end)
+
+-- Policies p1, p2 … of this node, and a request to each.
+local function many(count)
+  local all = {}
+  for i = 1, count do
+    all[i] = policy("p" .. i, fixed("1000000/1h"), node)
+  end
+  return all
+end
+
+local function askAll(world, count)
+  for i = 1, count do
+    ask(world, "p" .. i, 1)
+  end
+end
+
+it("reports all policies in turn, if there are more than a report has room for", function()
+  local world = support.world({ policies = many(400), keepRequests = false })
+  local seen, seenCount = {}, 0
+  for _ = 1, 8 do
+    askAll(world, 400)
+    world.run(600)
+    world.workers[1].call(function()
+      for _, text in ipairs(world.workers[1].module("gateway.src.metrics.activity").takeActivity(1000000)) do
+        for _, counts in ipairs(cjson.decode(text).policies) do
+          seenCount = seenCount + (seen[counts.policy] and 0 or 1)
+          seen[counts.policy] = true
+        end
+      end
+    end)
+  end
+  assert.equal(400, seenCount)
+end)
+
+it("says of each policy since when it was counted, also after a long time without a control plane", function()
+  local world = support.world({ policies = many(400), keepRequests = false })
+  ask(world, "p1", 1)
+  world.run(10000)
+  askAll(world, 400)
+  world.run(50000)
+  local reports = 0
+  repeat
+    world.run(600)
+    local texts
+    world.workers[1].call(function()
+      texts = world.workers[1].module("gateway.src.metrics.activity").takeActivity(1000000)
+    end)
+    for _, text in ipairs(texts) do
+      local report = cjson.decode(text)
+      reports = reports + (#report.policies > 0 and 1 or 0)
+      for _, counts in ipairs(report.policies) do
+        local ageMs = report.toMs - counts.fromMs
+        assert.is_true(reports == 1 and ageMs < 1000 or ageMs >= 49000 and ageMs < 55000, ageMs)
+      end
+    end
+  until #texts == 0
+  assert.equal(4, reports)
+end)
+
+it("holds no more than what waits, also if something always waits", function()
+  local world = support.world({ policies = policies, keepRequests = false })
+  local worker = world.workers[1]
+  local function held(module, name)
+    local count = 0
+    for _ in pairs(worker.inner("gateway.src.metrics." .. module, name).items) do
+      count = count + 1
+    end
+    return count
+  end
+  for round = 1, 100 do
+    ask(world, round % 2 == 0 and "a" or "shadow", 1)
+    world.run(5000)
+    worker.call(function()
+      worker.module("gateway.src.metrics.activity").takeActivity(1000000)
+    end)
+  end
+  assert.is_true(held("activity", "counted") <= 3)
+  assert.is_true(held("activity", "unreportedInOrder") <= 3)
+  assert.is_true(held("counts", "unflushed") <= 3)
+end)
+
+it("counts the keys of a policy together, whatever costs its requests state", function()
+  local priced = policy("priced", fixed("100000000/1h"), { scope = "node", cost = { from = "header:x-cost", default = 1, max = 100000 } })
+  local world = support.world({ policies = { priced }, keepRequests = false })
+  for cost = 1, 2000 do
+    world.workers[1].request({ uri = "/priced", variables = { http_x_key = "k", http_x_cost = tostring(cost) } })
+  end
+  world.run(12000)
+  local sums, keys = take(world)
+  assert.same(counts({ allowed = 2000 }), sums.priced)
+  assert.equal(1, #keys)
+  assert.same({ 2000 }, keys[1].counts)
+end)
+
+it("reports what a worker has counted when it ends, also keys", function()
+  local world = support.world({ workers = 2, policies = policies })
+  world.run(2000)
+  ask(world, "a", 3, { worker = 2 })
+  world.workers[2].quit()
+  world.run(100)
+  local sums, keys = take(world)
+  assert.same(counts({ allowed = 2, refused = 1 }), sums.a)
+  assert.equal(2, #keys)
 end)
