@@ -110,8 +110,9 @@ export async function getMember(database: Database | Transaction<Tables>, name: 
   return member;
 }
 
-export async function isMember(database: Database | Transaction<Tables>, name: string): Promise<boolean> {
-  return (await findStored(database, name)) !== undefined;
+/** Whether the history means somebody by this name. */
+export async function isNameTaken(database: Database | Transaction<Tables>, name: string): Promise<boolean> {
+  return reservedNames.has(name) || (await findStored(database, name)) !== undefined;
 }
 
 /** @throws ApiError member-exists, app-not-found */

@@ -5,7 +5,7 @@ import { ApiError } from "../errors/api-error.ts";
 import type { Caller } from "../rights/caller.ts";
 import { trace, writeTrace } from "./audit.ts";
 import type { Origin } from "./change.ts";
-import { findByIdentity, getMember, type Identity, insertMember, isMember } from "./members.ts";
+import { findByIdentity, getMember, type Identity, insertMember, isNameTaken } from "./members.ts";
 import { insertSession, type NewSession } from "./sessions.ts";
 import type { Database, Tables } from "./tables.ts";
 import { write } from "./write.ts";
@@ -137,8 +137,8 @@ export function refusePerson(database: Database, place: Place, person: Person, r
       await transaction.deleteFrom("sessions").where("member", "=", known.name).execute();
     }
     const name = known?.name ?? person.name;
-    // Anybody may have any name at the provider, also that of a member, who did not do this.
-    const who = known === undefined && (await isMember(transaction, name)) ? "unknown" : name;
+    // Anybody may have any name at the provider, also that of somebody else here, who did not do this.
+    const who = known === undefined && (await isNameTaken(transaction, name)) ? "unknown" : name;
     await writeTrace(transaction, { ...place, who }, refusal(name, reason));
   });
 }

@@ -231,6 +231,7 @@ describe("a person", () => {
     world.provider.accounts[account] = { preferred_username: "first-admin", groups: ["shop-dev"] };
     const { page } = await signIn(world, account);
     expect([page.status, page.text]).toEqual([403, expect.stringContaining("how the history names somebody else")]);
+    expect(await audit(world, "refuse-sign-in&who=first-admin")).toEqual([]);
   });
 
   it("is known by the whole subject, also to databases that take it for equal without spaces at its end", async () => {
