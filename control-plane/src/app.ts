@@ -14,7 +14,7 @@ import authentication from "./plugins/authentication.ts";
 import clientAddress from "./plugins/client-address.ts";
 import databasePlugin from "./plugins/database.ts";
 import documentBodies from "./plugins/document-bodies.ts";
-import errorResponses, { answerClientError, answerWithoutRoute } from "./plugins/error-responses.ts";
+import errorResponses, { answerClientError, answerRefusedByRouter } from "./plugins/error-responses.ts";
 import groups from "./plugins/groups.ts";
 import lastResponses from "./plugins/last-responses.ts";
 import { watchMethods } from "./plugins/method-not-allowed.ts";
@@ -181,7 +181,7 @@ async function buildApp(
     routerOptions: { maxParamLength: 1024 },
     // Requests that arrive during a stop are still served: nothing is torn down before the last one.
     return503OnClosing: false,
-    frameworkErrors: answerWithoutRoute,
+    frameworkErrors: answerRefusedByRouter,
     clientErrorHandler: answerClientError,
     ajv: {
       onCreate: compileOnce,

@@ -221,9 +221,11 @@ function readAllowance(environment: NodeJS.ProcessEnv, variable: string, fallbac
 function readNetworks(environment: NodeJS.ProcessEnv, variable: string): string[] {
   const texts = (read(environment, variable) ?? "").split(",").map((text) => text.trim());
   const networks = texts.filter((text) => text !== "");
-  const wrong = networks.find((text) => parseCidr(text) === undefined);
+  // With all addresses, every client could write its own.
+  const wrong = networks.find((text) => parseCidr(text) === undefined || text.endsWith("/0"));
   if (wrong !== undefined) {
-    const expected = 'addresses and networks, separated by commas, like "192.0.2.7, 10.0.0.0/8, 2001:db8::/32"';
+    const expected =
+      'addresses and networks, separated by commas, like "192.0.2.7, 10.0.0.0/8, 2001:db8::/32", and not all addresses';
     throw new ConfigurationError(variable, expected, JSON.stringify(wrong));
   }
   return networks;

@@ -38,6 +38,8 @@ describe("the configuration", () => {
       "SLUICE_ADMIN_TOKEN: expected a token of at least 16 characters, got 5 characters",
     ],
     [{ SLUICE_GATEWAY_TOKEN: "x y".repeat(9) }, "SLUICE_GATEWAY_TOKEN: expected a token of printable ASCII"],
+    [{ SLUICE_TRUSTED_PROXIES: "127.0.0.1, 0.0.0.0/0" }, 'and not all addresses, got "0.0.0.0/0"'],
+    [{ SLUICE_TRUSTED_PROXIES: "::/0" }, 'and not all addresses, got "::/0"'],
     [{ SLUICE_LOG_LEVEL: "loud" }, "SLUICE_LOG_LEVEL: expected one of fatal, error"],
     [
       { SLUICE_REDIS_URL: "localhost" },

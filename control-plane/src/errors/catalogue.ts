@@ -88,7 +88,8 @@ export const errorCatalogue = {
   "member-exists": {
     status: 409,
     title: "Member exists",
-    meaning: "There is already a member with this name. Change the member by PATCH.",
+    meaning:
+      "There is already a member with this name: change the member by PATCH. Or the history names the admins' first tokens so.",
   },
   "too-many-tokens": {
     status: 409,

@@ -28,6 +28,7 @@ import { SignInFailure } from "./sign-in-failure.ts";
 const timeoutSeconds = 10;
 const metadataHoldMs = 3_600_000;
 const mostReasonCharacters = 300;
+const mostSubjectBytes = 255;
 
 /** What the answer of the provider is checked against. Only the browser that began the sign-in has it. */
 export interface Checks {
@@ -90,6 +91,7 @@ export class OpenIdProvider {
       });
       const token = answer.claims();
       if (token === undefined) throw new ClientError("no id token came");
+      if (!isStorable(token.sub)) throw new ClientError("the subject has control characters, or more than 255 bytes");
       let claims: IDToken | UserInfoResponse = token;
       if (claims[groupsClaim] === undefined && client.serverMetadata().userinfo_endpoint !== undefined) {
         claims = { ...token, ...(await fetchUserInfo(client, answer.access_token, token.sub)) };
@@ -181,6 +183,11 @@ function reasonOf(error: unknown): string {
 
 function plain(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu, " ").slice(0, mostReasonCharacters);
+}
+
+/** OpenID Connect has subjects of at most 255 ASCII characters; not every database stores others as they are. */
+function isStorable(subject: string): boolean {
+  return Buffer.byteLength(subject) <= mostSubjectBytes && !/\p{Cc}/u.test(subject);
 }
 
 /** Names must have the shape of a member's; other characters become dashes. */

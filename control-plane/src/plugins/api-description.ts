@@ -69,7 +69,7 @@ export default fp(
         if (headers !== undefined) described["headers"] = headers;
         if (route.config?.body !== undefined) {
           described["body"] = route.config.body;
-          described["consumes"] = documentTypes;
+          described["consumes"] = isPublic ? ["application/json"] : documentTypes;
         }
         if (isPublic) described["security"] = [];
         return { schema: described, url };

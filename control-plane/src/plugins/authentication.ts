@@ -17,6 +17,9 @@ import type { SessionRefusal } from "./sessions.ts";
  */
 export type Access = "public" | "gateway" | "person" | "member" | Right | "own";
 
+/** Who sends a request is asked again if its body came later than this. */
+const mostBodyMs = 100;
+
 declare module "fastify" {
   interface FastifyContextConfig {
     readonly access?: Access;
@@ -28,7 +31,7 @@ declare module "fastify" {
   interface FastifyInstance {
     /** Every failed identification by a token, here and at a sign-in, is this error. @throws ApiError unauthorized */
     identifyToken(token: string, request: FastifyRequest, reply: FastifyReply): Promise<Caller>;
-    /** Identifies the caller of a request that is being answered once more. @throws ApiError unauthorized */
+    /** Identifies the caller of a request that goes on for long, with the rights of now. @throws ApiError unauthorized */
     identifyAgain(request: FastifyRequest): Promise<Caller>;
   }
 }
@@ -41,8 +44,18 @@ export default fp<{ now: () => number; publicOrigin: string | undefined }>(
       if (access === "public") return;
       const caller = await identify(request, reply, access);
       const { app: named } = (request.params ?? {}) as { app?: string };
-      requireAccess(caller, access, named);
+      // The log and the traces say who was refused too.
       request.caller = caller;
+      requireAccess(caller, access, named);
+    });
+    // A body may take half a minute to arrive. Whoever was disabled meanwhile changes nothing any more.
+    app.addHook("preHandler", async (request, reply) => {
+      if (request.caller === undefined || request.body === undefined || reply.elapsedTime < mostBodyMs) return;
+      const { access = "own" } = request.routeOptions.config;
+      if (access === "public") return;
+      const { app: named } = (request.params ?? {}) as { app?: string };
+      request.caller = await app.identifyAgain(request);
+      requireAccess(request.caller, access, named);
     });
 
     /** A token comes before a cookie: no other site's page can send one. */

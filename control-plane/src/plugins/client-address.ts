@@ -16,9 +16,9 @@ export default fp(
   async (app) => {
     app.decorateRequest("address", {
       getter(this: FastifyRequest) {
-        // A trusted proxy may still pass on what a stranger wrote.
+        // A trusted proxy may still pass on what a stranger wrote: also an address with a zone, which may be any text.
         const said = plain(this.ip);
-        return isIP(said) > 0 ? said : plain(this.socket.remoteAddress);
+        return isIP(said) > 0 && !said.includes("%") ? said : plain(this.socket.remoteAddress);
       },
     });
   },

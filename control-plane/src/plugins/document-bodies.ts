@@ -40,8 +40,15 @@ export default fp<{ yamlDeadlineMs: number }>(
     );
     app.addContentTypeParser(yamlTypes, { parseAs: "buffer" }, async (request: FastifyRequest, bytes: Buffer) => {
       if (isNone(request, bytes)) return undefined;
+      // One thread reads all YAML, and strangers must not take its time.
+      if (request.caller === undefined) {
+        throw new ApiError(
+          "unsupported-media-type",
+          "Send a body as application/json: YAML is for requests with a token.",
+        );
+      }
       const { app: named = "" } = (request.params ?? {}) as { app?: string };
-      return yaml.read(decode(bytes), { app: named, name: request.caller?.who ?? "" });
+      return yaml.read(decode(bytes), { app: named, name: request.caller.who });
     });
   },
   { name: "document-bodies", dependencies: ["error-responses", "authentication"] },

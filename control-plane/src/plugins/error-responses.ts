@@ -1,7 +1,7 @@
 // Answers every error as problem+json with a code of the catalogue, whether a route, Fastify or Node's HTTP parser raised
 // it.
 
-import { maxHeaderSize, STATUS_CODES } from "node:http";
+import { type IncomingMessage, maxHeaderSize, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyError, FastifyReply, FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
@@ -26,6 +26,7 @@ const codesOfFastify: Readonly<Record<string, ErrorCode>> = {
   FST_ERR_BAD_URL: "bad-request",
   FST_ERR_ASYNC_CONSTRAINT: "not-found",
   FST_ERR_MAX_PARAM_LENGTH: "not-found",
+  FST_STATIC_FORBIDDEN_PATH: "not-found",
 };
 
 const codesOfParser: Readonly<Record<string, ErrorCode>> = {
@@ -46,7 +47,7 @@ export default fp(
     app.setErrorHandler((error: FastifyError, request, reply) => answerError(error, request, reply));
     // Answered before the body is read, because the sender is not known.
     app.addHook("onRequest", async (request) => {
-      if (request.is404) throw notFound(request);
+      if (request.is404) throw refusedByRouter.get(request.raw) ?? notFound(request);
     });
     app.setNotFoundHandler((request, reply) => answer(notFound(request), reply));
   },
@@ -62,10 +63,20 @@ export function answerError(error: unknown, request: FastifyRequest, reply: Fast
   return answer(apiErrorFrom(error, request), reply);
 }
 
-/** Answers errors before a route is found, such as a URL that cannot be decoded: no hook sees them. */
-export function answerWithoutRoute(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
-  reply.headers({ ...leastHeaders, "x-request-id": request.id });
-  answerError(error, request, reply);
+/** Requests that the router refused, such as one whose URL cannot be decoded. */
+const refusedByRouter = new WeakMap<IncomingMessage, ApiError>();
+
+/** No route is here. */
+const nowhere = "/nowhere";
+
+/**
+ * Answers what the router refuses. Fastify runs no hook for that, so it would count for no limit, and be in no log. So the request
+ * goes through the router once more, with a URL for which there is no route, and meets the hooks of all such requests.
+ */
+export function answerRefusedByRouter(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+  refusedByRouter.set(request.raw, apiErrorFrom(error, request));
+  request.raw.url = nowhere;
+  request.server.routing(request.raw, reply.raw);
 }
 
 /** Answers bytes that never became a request: there is no reply object yet, only the socket. */
@@ -114,7 +125,8 @@ function apiErrorFrom(thrown: unknown, request: FastifyRequest): ApiError {
   // The client left in the middle of its body: there is nobody to answer and nothing to investigate.
   if (error.code === "ECONNRESET") return new ApiError("bad-request", details["bad-request"] ?? "");
   if (error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500) {
-    request.log.warn({ err: error }, "a client error without a code of its own");
+    // Any client can cause that as often as it wants.
+    request.log.info({ err: error }, "a client error without a code of its own");
     return new ApiError("bad-request", details["bad-request"] ?? "");
   }
   // The log says once that this began, and not for every request.

@@ -53,11 +53,14 @@ export default fp<LimitOptions>(
   { name: "request-limits", dependencies: ["client-address", "metrics"] },
 );
 
+const tooMany = "Too many sign-ins from this address have failed";
+
 export class RequestLimits {
   readonly #ofAddress: Counters | undefined;
   readonly #ofToken: Counters | undefined;
   readonly #failures: Counters | undefined;
-  readonly #known = new KnownTokens();
+  /** Apart from each other: whoever makes very many tokens or sessions makes none of another kind unknown. */
+  readonly #known = { gateway: new KnownTokens(), session: new KnownTokens(), token: new KnownTokens() };
   readonly #onRefused: (limit: LimitName) => void;
 
   constructor(
@@ -75,7 +78,7 @@ export class RequestLimits {
 
   /** @param hashes of tokens that were right before, the one that was used last at the end */
   remember(hashes: readonly string[]): void {
-    for (const hash of hashes) this.#known.add(hash);
+    for (const hash of hashes) this.#known.token.add(hash);
   }
 
   /** @throws ApiError too-many-requests */
@@ -87,48 +90,83 @@ export class RequestLimits {
    * Finds out who signs in, unless the token has sent too many requests. From an address where too many sign-ins have failed,
    * only tokens that were right before go on: nobody can lock out those who share their address.
    *
-   * @param hash of the token, or what names the session
+   * @param credential the token's hash, or `session/` and the session's id
    * @param find asks the database
    * @throws ApiError too-many-requests, too-many-failed-sign-ins
    */
   async signIn<Refusal extends string>(
-    hash: string,
+    credential: string,
     request: FastifyRequest,
     reply: FastifyReply,
     find: () => Promise<Caller | Refusal>,
   ): Promise<Caller | Refusal> {
     const failures = this.#failures;
     const network = networkOf(request);
-    if (this.#known.has(hash)) {
-      this.#count("token", this.#ofToken, hash, request, reply);
+    const known = Object.values(this.#known);
+    if (known.some((one) => one.has(credential))) {
+      this.#count("token", this.#ofToken, credential, request, reply);
       const found = await find();
-      if (typeof found === "string") {
-        this.#known.delete(hash);
-        failures?.take(network);
+      if (typeof found !== "string") {
+        this.#remember(credential, found);
+        return found;
       }
+      for (const one of known) one.delete(credential);
+      failures?.take(network);
       return found;
     }
     // Charged before the answer is known: many at once must not pass together.
-    if (failures !== undefined) this.#requireTry(failures, network, request, reply);
+    if (failures !== undefined)
+      this.#requireTry(failures, network, request, reply, `${tooMany}, and this token was not used here before.`);
     let failed = false;
     try {
       const found = await find();
       failed = typeof found === "string";
-      if (failed) return found;
-      this.#known.add(hash);
-      this.#count("token", this.#ofToken, hash, request, reply);
+      if (typeof found === "string") return found;
+      this.#remember(credential, found);
+      this.#count("token", this.#ofToken, credential, request, reply);
       return found;
     } finally {
       if (!failed) failures?.refund(network);
     }
   }
 
-  #requireTry(failures: Counters, network: string, request: FastifyRequest, reply: FastifyReply): void {
+  /**
+   * For a sign-in without a credential that could be known before.
+   *
+   * @param isFailure whether what was thrown counts as a failed sign-in
+   * @throws ApiError too-many-failed-sign-ins
+   */
+  async tryToSignIn<Result>(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    attempt: () => Promise<Result>,
+    isFailure: (thrown: unknown) => boolean,
+  ): Promise<Result> {
+    const failures = this.#failures;
+    if (failures === undefined) return attempt();
+    const network = networkOf(request);
+    this.#requireTry(failures, network, request, reply, `${tooMany}.`);
+    let failed = false;
+    try {
+      return await attempt();
+    } catch (thrown) {
+      failed = isFailure(thrown);
+      throw thrown;
+    } finally {
+      if (!failed) failures.refund(network);
+    }
+  }
+
+  #remember(credential: string, { isGateway }: Caller): void {
+    const kind = isGateway ? "gateway" : credential.startsWith("session/") ? "session" : "token";
+    this.#known[kind].add(credential);
+  }
+
+  #requireTry(failures: Counters, network: string, request: FastifyRequest, reply: FastifyReply, detail: string): void {
     const decision = failures.take(network);
     if (decision.allowed) return;
     const decided: Decided = { limit: "failed-sign-ins", counters: failures, decision };
     reply.headers(rateHeaders([...request.decided, decided]));
-    const detail = "Too many sign-ins from this address have failed, and this token was not used here before.";
     throw this.#refusal("too-many-failed-sign-ins", decided, detail);
   }
 

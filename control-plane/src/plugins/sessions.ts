@@ -59,6 +59,8 @@ export interface Sessions {
   identify(request: FastifyRequest, reply: FastifyReply): Promise<Caller | SessionRefusal | undefined>;
   /** Identifies whose session this is now, without noting a use of it. */
   identifyAgain(session: Session): Promise<Caller | SessionRefusal>;
+  /** Ends the session whose cookie came with a sign-in, if there is one. */
+  endFormer(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Ends the session of the request, if it has one. */
   end(request: FastifyRequest, reply: FastifyReply, caller: Caller): Promise<void>;
   /** Whether cookies are only for TLS. */
@@ -110,8 +112,8 @@ export default fp<SessionsOptions>(
     ): Promise<Caller | SessionRefusal | undefined> {
       const value = request.cookies[nameFor(request)];
       if (value === undefined) return undefined;
-      const named = `session/${parseCookieValue(value)?.id ?? value}`;
-      const found = await app.requestLimits.signIn(named, request, reply, () => find(value, request, reply));
+      const credential = `session/${parseCookieValue(value)?.id ?? value}`;
+      const found = await app.requestLimits.signIn(credential, request, reply, () => find(value, request, reply));
       if (typeof found === "string") clearCookie(request, reply);
       return found;
     }
@@ -181,6 +183,13 @@ export default fp<SessionsOptions>(
       }
     }
 
+    async function end(request: FastifyRequest, reply: FastifyReply, caller: Caller): Promise<void> {
+      clearCookie(request, reply);
+      if (request.session === undefined) return;
+      const origin = { who: caller.who, atMs: now(), from: request.address };
+      await endSession(app.database, origin, request.session.id, { action: "sign-out", app: appOf(caller) });
+    }
+
     function sessionFrom(stored: StoredSession, usedAtMs: number): Session {
       return {
         id: stored.id,
@@ -209,12 +218,13 @@ export default fp<SessionsOptions>(
         if (stored === undefined) throw new ApiError("unauthorized", "The session has ended already.");
         return sessionFrom(stored, nowMs);
       },
-      async end(request, reply, caller) {
-        clearCookie(request, reply);
-        if (request.session === undefined) return;
-        const origin = { who: caller.who, atMs: now(), from: request.address };
-        await endSession(app.database, origin, request.session.id, { action: "sign-out", app: appOf(caller) });
+      async endFormer(request, reply) {
+        const value = request.cookies[nameFor(request)];
+        // No limit counts this, because one has counted the token: an old cookie must keep nobody from signing in.
+        const owner = value === undefined ? undefined : await find(value, request, reply);
+        if (owner !== undefined && typeof owner !== "string") await end(request, reply, owner);
       },
+      end,
     });
   },
   { name: "sessions", dependencies: ["database", "request-limits", "token-uses", "groups"] },

@@ -140,7 +140,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
       const { name = "", ...asked } = readBody<MemberBody>(newMemberShape, request.body);
       const caller = callerOf(request);
       requireAllowed(caller, asked);
-      if (!caller.isAdmin && Object.values(asked.roles ?? {}).every((role) => role === "none")) {
+      if (!caller.isAdmin && givesNoRole(asked)) {
         throw invalidRequest({ path: "roles", expected: "a role in an app that you own", got: "no role" });
       }
       const member = await createMember(app.database, originOf(request), name, changeOf(asked));
@@ -174,6 +174,8 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
       const caller = callerOf(request);
       requireAllowed(caller, asked);
       const { member: name } = request.params;
+      // Whoever gives somebody a role learns who that is, and leaves a trace. Nobody else does.
+      if (givesNoRole(asked)) await requireVisible(app, caller, name);
       const member = await updateMember(
         app.database,
         originOf(request),
@@ -227,6 +229,10 @@ function requireAllowed(caller: Caller, { roles = {}, admin, disabled }: MemberB
   if (admin !== undefined || disabled !== undefined) {
     throw new ApiError("forbidden", "Only an admin may make a member an admin, or disable one.");
   }
+}
+
+function givesNoRole({ roles = {} }: MemberBody): boolean {
+  return Object.values(roles).every((role) => role === "none");
 }
 
 function changeOf({ roles, admin, disabled }: MemberBody) {

@@ -12,7 +12,7 @@ import { answerError } from "../plugins/error-responses.ts";
 import { querySchema } from "../schemas/parameters.ts";
 import { invalidRequest } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
-import { refuseSignIn, signInByIdentity } from "../storage/sign-in.ts";
+import { refusePerson, refuseSignIn, signInByIdentity } from "../storage/sign-in.ts";
 
 const tags = ["session"];
 const beginPath = "/api/v1/session/oidc";
@@ -20,7 +20,7 @@ const beginPath = "/api/v1/session/oidc";
 /** A browser may sign in in several windows at once. */
 const mostUnderWay = 5;
 
-/** Strangers can fail to sign in, so no more of that is stored in a minute; the log has all. */
+/** Strangers can fail to sign in as often as they want, so no more of that is stored and logged in a minute. */
 const mostTracesAMinute = 100;
 
 const returnTo = {
@@ -50,6 +50,7 @@ export default async function openIdRoutes(
         "sign-in-failed",
         "sign-in-refused",
         "sign-in-unavailable",
+        "too-many-failed-sign-ins",
         "openid-not-configured",
         "database-busy",
         "database-unreachable",
@@ -125,7 +126,9 @@ export default async function openIdRoutes(
           "no cookie of the sign-in came with the answer",
         );
       }
-      const person = await asked.complete(queryOf(request), begun);
+      // Whoever has begun a sign-in could otherwise make us ask the provider as often as they want.
+      const complete = () => asked.complete(queryOf(request), begun);
+      const person = await app.requestLimits.tryToSignIn(request, reply, complete, isRefusal);
       await signIn(person, request, reply);
       return reply.headers(pageHeaders).send(goOnPage(begun.returnTo));
     },
@@ -134,35 +137,43 @@ export default async function openIdRoutes(
   async function signIn(person: Identified, request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const place = { atMs: app.now(), from: request.address };
     const groups = [...new Set(person.groups)].filter((group) => app.groupMapping.has(group)).sort();
+    const known = { ...person, groups };
+    if (groups.length === 0) {
+      await refusePerson(app.database, place, known, "no group that gives rights");
+      throw new ApiError(
+        "sign-in-refused",
+        `The OpenID provider knows you as "${person.name}", but none of your groups there gives rights here. Ask whoever runs this control plane.`,
+      );
+    }
     try {
-      if (groups.length === 0) {
-        await refuseSignIn(app.database, place, person.name, "no group that gives rights", person);
-        throw new ApiError(
-          "sign-in-refused",
-          `The OpenID provider knows you as "${person.name}", but none of your groups there gives rights here. Ask whoever runs this control plane.`,
-        );
-      }
       await app.sessions.begin(reply, async (session) => {
-        await signInByIdentity(app.database, place, { ...person, groups }, session);
+        await signInByIdentity(app.database, place, known, session);
         return session.endsAtMs;
       });
     } catch (error) {
-      if (!(error instanceof ApiError && error.code === "sign-in-refused")) throw error;
-      if (groups.length > 0) await refuseSignIn(app.database, place, person.name, error.message);
+      if (error instanceof ApiError && error.code === "sign-in-refused") {
+        await refusePerson(app.database, place, known, error.message);
+      }
       throw error;
     }
   }
 
   /** Somebody who is not known failed to sign in. */
-  async function noteFailure({ code, reason }: SignInFailure, { ip, log }: FastifyRequest): Promise<void> {
-    log.warn({ code, reason, address: ip }, "a sign-in by OpenID Connect failed");
+  async function noteFailure({ code, reason }: SignInFailure, { address, log }: FastifyRequest): Promise<void> {
     const atMs = app.now();
     const minute = Math.floor(atMs / 60_000);
     if (traces.minute !== minute) traces = { minute, count: 0 };
     traces.count += 1;
-    if (traces.count > mostTracesAMinute) return;
+    const line = { code, reason, address };
+    if (traces.count > mostTracesAMinute) {
+      log.debug(line, "a sign-in by OpenID Connect failed");
+      return;
+    }
+    log.warn(line, "a sign-in by OpenID Connect failed");
+    if (traces.count === mostTracesAMinute)
+      log.warn("sign-ins by OpenID Connect that fail in this minute are not shown any more");
     try {
-      await refuseSignIn(app.database, { atMs, from: ip }, "unknown", reason);
+      await refuseSignIn(app.database, { atMs, from: address }, "unknown", reason);
     } catch (error) {
       log.warn({ err: error }, "cannot store that a sign-in failed");
     }
@@ -186,6 +197,11 @@ export default async function openIdRoutes(
     if (names.length < mostUnderWay) return;
     for (const name of names) reply.clearCookie(name, attributesFor(request));
   }
+}
+
+/** If the provider does not answer, nobody has failed to sign in. */
+function isRefusal(thrown: unknown): boolean {
+  return thrown instanceof SignInFailure && thrown.code === "sign-in-failed";
 }
 
 function isVerbose(level: LogLevel): boolean {

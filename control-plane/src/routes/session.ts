@@ -65,8 +65,7 @@ export default async function sessionRoutes(
       const { token } = readBody<{ token: string }>(bodyShape, request.body);
       const caller = await app.identifyToken(token, request, reply);
       requirePerson(caller);
-      const former = await app.sessions.identify(request, reply);
-      if (former !== undefined && typeof former !== "string") await app.sessions.end(request, reply, former);
+      await app.sessions.endFormer(request, reply);
       const place = { atMs: app.now(), from: request.address };
       const session = await app.sessions.begin(reply, (fresh) => signInByToken(app.database, place, caller, fresh));
       reply.code(201);

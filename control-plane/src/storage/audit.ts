@@ -1,7 +1,6 @@
 // The audit trail of actions that do not change what gateways enforce: making and deleting tokens; members; signing in and out;
 // reading, resetting and topping up counters by hand. Entries are written once and never changed. Old entries are deleted. If the
-// entries of an app take too much room, those about reading and refused sign-ins go first, and those about making and deleting
-// tokens and members last.
+// entries of an app take too much room, those about reading and refused sign-ins go first, and those about members last.
 
 import type { Transaction } from "kysely";
 import type { Origin } from "./change.ts";
@@ -90,13 +89,14 @@ export async function pruneAudit(database: Database, days: number, nowMs: number
 
 /**
  * The order in which entries are deleted when there is no room: topping counters up or signing in in a loop must not erase who
- * made which token.
+ * made which token, and neither must a member who makes and deletes tokens of their own in a loop erase who made whom an admin.
  */
 const deletionOrder: readonly (readonly AuditAction[])[] = [
   ["read-counter", "refuse-sign-in"],
   ["sign-in", "sign-out", "end-session"],
   ["reset-counter", "top-up-counter"],
-  ["create-token", "delete-token", "create-member", "update-member", "delete-member"],
+  ["create-token", "delete-token"],
+  ["create-member", "update-member", "delete-member"],
 ];
 
 /** Deletes as many entries as the new row needs, and no more. */

@@ -9,6 +9,7 @@ import { type AuditAction, writeTrace } from "./audit.ts";
 import { type Origin, rehearsed } from "./change.ts";
 import type { Database, MemberTable, Tables } from "./tables.ts";
 import { deleteTokensOf } from "./token-records.ts";
+import { adminTokenNames } from "./tokens.ts";
 
 export interface Member {
   readonly name: string;
@@ -37,6 +38,9 @@ export interface MemberScope {
   readonly apps: readonly string[];
   readonly groups: readonly string[];
 }
+
+/** Nobody's changes may look like those of an admin's token, or of nobody. */
+const reservedNames: ReadonlySet<string> = new Set([...Object.values(adminTokenNames), "unknown"]);
 
 /** An absent field stays as it is. */
 export interface MemberChange {
@@ -106,6 +110,11 @@ export async function getMember(database: Database | Transaction<Tables>, name: 
   return member;
 }
 
+/** Whether the history means somebody by this name. */
+export async function isNameTaken(database: Database | Transaction<Tables>, name: string): Promise<boolean> {
+  return reservedNames.has(name) || (await findStored(database, name)) !== undefined;
+}
+
 /** @throws ApiError member-exists, app-not-found */
 export function createMember(database: Database, origin: Origin, name: string, change: MemberChange): Promise<Member> {
   return rehearsed(database, origin, (transaction) => insertMember(transaction, origin, name, change));
@@ -119,6 +128,9 @@ export async function insertMember(
   change: MemberChange,
   identity?: Identity,
 ): Promise<Member> {
+  if (reservedNames.has(name)) {
+    throw new ApiError("member-exists", `"${name}" is how the history names somebody else.`);
+  }
   if ((await findStored(transaction, name)) !== undefined) {
     throw new ApiError("member-exists", `There is already a member "${name}".`);
   }
@@ -196,12 +208,14 @@ export async function findByIdentity(
   database: Database | Transaction<Tables>,
   { issuer, subject }: Identity,
 ): Promise<Member | undefined> {
-  const row = await database
+  const rows = await database
     .selectFrom("members")
     .selectAll()
     .where("subject", "=", subject)
     .where("issuer", "=", issuer)
-    .executeTakeFirst();
+    .execute();
+  // To MySQL and MariaDB, texts are equal that differ in spaces at the end: somebody else at the provider.
+  const row = rows.find((one) => one.subject === subject && one.issuer === issuer);
   return row === undefined ? undefined : (await membersFrom(database, [row]))[0];
 }
 
@@ -285,7 +299,8 @@ async function membersFrom(database: Database | Transaction<Tables>, rows: reado
     createdAtMs: Number(row.created_at),
     createdBy: row.created_by,
     version: Number(row.version),
-    roles: Object.fromEntries(rolesOf.get(row.name) ?? []),
+    // Without a prototype, so that nobody has a role in an app with the name "constructor" who has none.
+    roles: Object.assign(Object.create(null), Object.fromEntries(rolesOf.get(row.name) ?? [])),
     hasIdentity: row.subject !== null,
     groups: groups.filter(({ member }) => member === row.name).map(({ group_name }) => group_name),
   }));

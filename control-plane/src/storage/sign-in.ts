@@ -5,7 +5,7 @@ import { ApiError } from "../errors/api-error.ts";
 import type { Caller } from "../rights/caller.ts";
 import { trace, writeTrace } from "./audit.ts";
 import type { Origin } from "./change.ts";
-import { findByIdentity, type Identity, insertMember } from "./members.ts";
+import { findByIdentity, getMember, type Identity, insertMember, isNameTaken } from "./members.ts";
 import { insertSession, type NewSession } from "./sessions.ts";
 import type { Database, Tables } from "./tables.ts";
 import { write } from "./write.ts";
@@ -21,7 +21,10 @@ export interface Person extends Identity {
   readonly groups: readonly string[];
 }
 
-/** @returns when the session ends: with the token at the latest */
+/**
+ * @returns when the session ends: with the token at the latest
+ * @throws ApiError unauthorized if the token, or its member, is not valid any more: a session must not outlive either
+ */
 export function signInByToken(database: Database, place: Place, caller: Caller, session: NewSession): Promise<number> {
   return write(database, async (transaction) => {
     const token = await transaction
@@ -29,7 +32,11 @@ export function signInByToken(database: Database, place: Place, caller: Caller, 
       .select(["name", "expires_at"])
       .where("id", "=", caller.id)
       .executeTakeFirst();
-    const endsAtMs = Math.min(session.endsAtMs, Number(token?.expires_at ?? session.endsAtMs));
+    if (token === undefined) throw new ApiError("unauthorized", "The token was deleted meanwhile.");
+    if (caller.member !== undefined && (await getMember(transaction, caller.member)).disabledAtMs !== undefined) {
+      throw new ApiError("unauthorized", "The member to whom the token belongs is disabled.");
+    }
+    const endsAtMs = Math.min(session.endsAtMs, Number(token.expires_at ?? session.endsAtMs));
     const of = { token: caller.id, member: caller.member };
     await insertSession(transaction, { ...session, endsAtMs }, of, place.atMs);
     await writeTrace(
@@ -38,7 +45,7 @@ export function signInByToken(database: Database, place: Place, caller: Caller, 
       {
         action: "sign-in",
         app: appOf(caller),
-        subject: token?.name ?? "",
+        subject: token.name,
         after: JSON.stringify({ by: "token" }),
       },
     );
@@ -93,7 +100,7 @@ async function insertPerson(transaction: Transaction<Tables>, place: Place, pers
     if (!(error instanceof ApiError && error.code === "member-exists")) throw error;
     throw new ApiError(
       "sign-in-refused",
-      `There is already a member "${person.name}", who does not sign in by this account. Ask an admin to delete that member, or to let this account have another name.`,
+      `${error.message} This account is not theirs: ask an admin to delete that member, or to let this account have another name.`,
     );
   }
   return person.name;
@@ -113,28 +120,29 @@ async function storeGroups(
   await transaction.updateTable("members").set({ groups_at: nowMs }).where("name", "=", member).execute();
 }
 
+/** Notes that somebody could not sign in. @param who as far as it is known */
+export function refuseSignIn(database: Database, place: Place, who: string, reason: string): Promise<void> {
+  return trace(database, { ...place, who }, refusal(who, reason));
+}
+
 /**
- * Notes that somebody could not sign in. Whom the provider knows without a group that gives rights loses what former groups gave,
- * and their sessions.
- *
- * @param who as far as it is known
+ * Notes that somebody whom the provider has identified could not sign in. Without a group that gives rights, they lose what former
+ * groups gave, and their sessions.
  */
-export function refuseSignIn(
-  database: Database,
-  place: Place,
-  who: string,
-  reason: string,
-  identity?: Identity,
-): Promise<void> {
-  const entry = { action: "refuse-sign-in", app: "", after: JSON.stringify({ by: "openid", reason }) } as const;
-  if (identity === undefined) return trace(database, { ...place, who }, { ...entry, subject: who });
+export function refusePerson(database: Database, place: Place, person: Person, reason: string): Promise<void> {
   return write(database, async (transaction) => {
-    const known = await findByIdentity(transaction, identity);
-    if (known !== undefined) {
+    const known = await findByIdentity(transaction, person);
+    if (known !== undefined && person.groups.length === 0) {
       await storeGroups(transaction, known.name, [], place.atMs);
       await transaction.deleteFrom("sessions").where("member", "=", known.name).execute();
     }
-    const name = known?.name ?? who;
-    await writeTrace(transaction, { ...place, who: name }, { ...entry, subject: name });
+    const name = known?.name ?? person.name;
+    // Anybody may have any name at the provider, also that of somebody else here, who did not do this.
+    const who = known === undefined && (await isNameTaken(transaction, name)) ? "unknown" : name;
+    await writeTrace(transaction, { ...place, who }, refusal(name, reason));
   });
+}
+
+function refusal(subject: string, reason: string) {
+  return { action: "refuse-sign-in", app: "", subject, after: JSON.stringify({ by: "openid", reason }) } as const;
 }

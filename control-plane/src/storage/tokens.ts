@@ -16,6 +16,9 @@ import { write } from "./write.ts";
 
 export type { TokenRecord } from "./token-records.ts";
 
+/** The names of the admins' tokens that are made at the start: the history has no other name for who uses them. */
+export const adminTokenNames = { given: "environment", made: "first-admin" } as const;
+
 /** How long an expired token stays in lists. */
 const rememberExpiredMs = 30 * 86_400_000;
 

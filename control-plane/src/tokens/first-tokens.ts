@@ -5,7 +5,7 @@ import { chmod, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises"
 import { dirname, join } from "node:path";
 import { type Configuration, ConfigurationError, minTokenLength } from "../configuration.ts";
 import type { Database } from "../storage/tables.ts";
-import { deleteToken, insertFirstToken, replaceToken } from "../storage/tokens.ts";
+import { adminTokenNames, deleteToken, insertFirstToken, replaceToken } from "../storage/tokens.ts";
 import { hashToken, mintToken, tokenRecord } from "./token.ts";
 
 const gatewayTokenFile = "gateway-token";
@@ -36,13 +36,13 @@ async function ensureAdminToken(
   nowMs: number,
 ): Promise<string | undefined> {
   if (given !== undefined) {
-    await replaceToken(database, tokenRecord(given, "environment", "admin", nowMs));
+    await replaceToken(database, tokenRecord(given, adminTokenNames.given, "admin", nowMs));
     return undefined;
   }
   // The operator removed the variable: the token that it contained must not stay valid.
-  await deleteToken(database, "admin", "environment");
+  await deleteToken(database, "admin", adminTokenNames.given);
   const made = mintToken("admin");
-  return (await insertFirstToken(database, tokenRecord(made, "first-admin", "admin", nowMs))) ? made : undefined;
+  return (await insertFirstToken(database, tokenRecord(made, adminTokenNames.made, "admin", nowMs))) ? made : undefined;
 }
 
 /** Only the gateway on the same machine reads this file; its mode keeps other users out. */

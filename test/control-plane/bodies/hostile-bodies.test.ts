@@ -167,6 +167,13 @@ describe("YAML", () => {
     expect(await refused()).toEqual({ first: 2, second: 1, third: 1, fourth: 1 });
   });
 
+  it("of somebody without a token is not read", async () => {
+    const { call } = await startControlPlane();
+    const text = `token: ${adminToken}`;
+    const { status, body } = await call("POST", "/session", { token: undefined, text, type: yaml });
+    expect([status, body.code]).toEqual([415, "unsupported-media-type"]);
+  });
+
   it("of many tokens of one app waits behind that app's own, and fills the line for nobody else", async () => {
     const running = await startControlPlane({}, { yamlDeadlineMs: 60_000 });
     await running.call("PUT", "/apps/crowd", { body: {} });

@@ -2,6 +2,7 @@
 
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import {
   adminToken,
@@ -49,6 +50,25 @@ function drip({ socket }: Talk, text = " "): void {
 }
 
 describe("a client that", () => {
+  beside("is disabled before its body is there changes nothing", async () => {
+    const running = usual();
+    await running.call("POST", "/members", { body: { name: "ann", roles: { default: "editor" } } });
+    const { token } = (await running.call("POST", "/tokens", { body: { name: "laptop", member: "ann" } })).body;
+    const body = JSON.stringify(onePerSecond);
+    const path = "/apps/default/policies/late";
+    const slow = talk(
+      running,
+      `${put.replace("/p ", "/late ")}authorization: Bearer ${token}\r\nconnection: close\r\ncontent-length: ${body.length}\r\n\r\n{`,
+    );
+    // Long after the member was identified.
+    await sleep(500);
+    await running.call("PATCH", "/members/ann", { body: { disabled: true } });
+    slow.socket.write(body.slice(1));
+    await slow.closed;
+    expect(slow.received()).toMatch(/^HTTP\/1\.1 401 .*"detail":"The member to whom the token belongs is disabled\."/s);
+    expect((await running.call("GET", path)).status).toBe(404);
+  });
+
   beside("sends its body by drops is answered 408, and cut", async () => {
     const running = hurried();
     const slow = talk(running, `${put}${withToken}content-length: 1000\r\n\r\n{`);

@@ -1,6 +1,9 @@
 // How many requests the control plane takes from whom.
 
+import type { FastifyReply, FastifyRequest } from "fastify";
 import { describe, expect, it } from "vitest";
+import { RequestLimits } from "../../../control-plane/src/plugins/request-limits.ts";
+import type { Caller } from "../../../control-plane/src/rights/caller.ts";
 import { ask } from "../../fixtures/clients/requests.ts";
 import {
   type Answer,
@@ -71,6 +74,17 @@ describe("an address", () => {
     for (const path of ["healthz", "readyz"]) expect((await call("GET", path)).status).toBe(200);
   });
 
+  it.each([
+    ["does not decode", "/apps/%zz", 400],
+    ["has a name that is too long", `/apps/${"a".repeat(2_000)}`, 404],
+  ])("is refused beyond its rate also if the router refuses the URL, because it %s", async (_, path, status) => {
+    const { call } = await start({ SLUICE_API_RATE_PER_ADDRESS: "1:2" });
+    const first = await call("GET", path);
+    expect([first.status, first.headers.get("ratelimit-policy")]).toEqual([status, '"address";q=2;w=2']);
+    expect((await call("POST", path)).status).toBe(status);
+    expect((await call("GET", path)).status).toBe(429);
+  });
+
   it("is its own: others are not refused", async () => {
     const { url } = await start({ SLUICE_API_RATE_PER_ADDRESS: "1:2" });
     const from = (address: string) => ask(`${url}/openapi.json`, { from: address });
@@ -96,6 +110,8 @@ describe("an address", () => {
     // What is no address counts as the proxy's own.
     expect(await via("127.0.0.2", "x".repeat(3_000))).toBe(200);
     expect(await via("127.0.0.2", "unknown")).toBe(429);
+    // A zone may be any text, and has no meaning on another machine.
+    expect(await via("127.0.0.2", `fe80::1%${"a".repeat(100)}`)).toBe(429);
   });
 });
 
@@ -151,6 +167,43 @@ describe("failed sign-ins", () => {
     const gateway = await connectGateway(running, "edge-1");
     expect((await running.call("GET", "readyz")).body.gateways).toBe(1);
     gateway.socket.close();
+  });
+
+  it("keep out nobody who has an old cookie besides a token that was right before", async () => {
+    const running = await start(rate);
+    const signIn = (cookie: string) =>
+      running.call("POST", "/session", { token: undefined, body: { token: adminToken }, headers: { cookie } });
+    const { headers } = await signIn("");
+    const [cookie = ""] = (headers.getSetCookie()[0] ?? "").split(";");
+    await running.app.database.deleteFrom("sessions").execute();
+    await fail(running, 10);
+    expect((await signIn(cookie)).status).toBe(201);
+  });
+
+  it("keep out no gateway, and no token that is used, however many other tokens or sessions there are", async () => {
+    const off = "off" as const;
+    const oneFailure = { perAddress: off, perToken: off, failedSignIns: { perSecond: 1, burst: 1 } };
+    const limits = new RequestLimits(
+      oneFailure,
+      () => 0,
+      () => undefined,
+    );
+    const request = { address: "192.0.2.1", decided: [] } as unknown as FastifyRequest;
+    const reply = { headers: () => reply } as unknown as FastifyReply;
+    const callerOf = (isGateway: boolean) => ({ id: "x", who: "x", isGateway }) as Caller;
+    const signIn = (credential: string, isGateway = false) =>
+      limits.signIn(credential, request, reply, async () => callerOf(isGateway));
+    await signIn("token of a gateway", true);
+    await signIn("token");
+    for (let i = 0; i < 12_000; i++) {
+      await signIn(`session/${i}`);
+      if (i % 1_000 === 0) await signIn("token");
+      await signIn(`token ${i}`);
+    }
+    await limits.signIn("wrong", request, reply, async () => "unknown");
+    await expect(signIn("token that was never used")).rejects.toThrow("Too many sign-ins");
+    expect(await signIn("token of a gateway", true)).toMatchObject({ isGateway: true });
+    expect(await signIn("token")).toMatchObject({ isGateway: false });
   });
 
   it("count for a token that was right and is not any more", async () => {

@@ -45,7 +45,9 @@ describe("each request", () => {
     await running.call("PUT", "/apps/default/policies/books?wait=0s", { body: onePerSecond });
     await running.call("GET", "/apps/secret-name/policies", { token: "wrong-token-0123456789" });
     await running.call("GET", "/nowhere/at-all");
-    const [put, refused, missing] = await running.answered(3);
+    await running.call("GET", "/push");
+    await running.call("GET", "/secret-name/%ff", { headers: { "x-request-id": "mine" } });
+    const [put, refused, missing, forbidden, malformed] = await running.answered(5);
     expect(put).toMatchObject({
       level: 30,
       method: "PUT",
@@ -58,6 +60,8 @@ describe("each request", () => {
     expect(refused).toMatchObject({ route: "/api/v1/apps/:app/policies", status: 401 });
     expect(refused).not.toHaveProperty("caller");
     expect(missing).toMatchObject({ method: "GET", route: "unknown", status: 404 });
+    expect(forbidden).toMatchObject({ status: 403, caller: { who: "environment" } });
+    expect(malformed).toMatchObject({ requestId: "mine", route: "unknown", status: 400 });
     expect(running.text()).not.toMatch(/secret-name|nowhere|wait=/);
   });
 

@@ -12,6 +12,7 @@ const shared = sharedControlPlane();
 it.each([
   ["GET", "/apps", 200],
   ["GET", "/nowhere", 404],
+  ["GET", "/%ff", 400],
   ["DELETE", "/apps", 405],
   ["GET", "healthz", 200],
   ["GET", "metrics", 200],
@@ -33,14 +34,8 @@ it.each([
   expect(headers.has("x-powered-by")).toBe(false);
 });
 
-it("what never becomes a request has headers too, and a request id where it has one", async () => {
-  const { call, url } = shared();
-  const { status, headers } = await call("GET", "/%ff", { headers: { "x-request-id": "mine" } });
-  expect([status, headers.get("x-request-id"), headers.get("x-content-type-options")]).toEqual([
-    400,
-    "mine",
-    "nosniff",
-  ]);
+it("what never becomes a request has headers too", async () => {
+  const { url } = shared();
   const socket = connect(Number(new URL(url).port), "127.0.0.1");
   socket.end("this is not HTTP\r\n\r\n");
   const answer = await text(socket);

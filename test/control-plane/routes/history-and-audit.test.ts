@@ -192,6 +192,20 @@ describe("the trace", () => {
     expect((await audit(running)).map(({ action }) => action)).toEqual(["reset-counter", "read-counter"]);
   });
 
+  it("of members is not wiped out by one who makes and deletes tokens of their own in a loop", async () => {
+    const running = await startControlPlane();
+    await running.call("POST", "/members", { body: { name: "eve", roles: { default: "viewer" } } });
+    const made = await running.call("POST", "/tokens", { body: { name: "laptop", member: "eve" } });
+    await running.app.database.updateTable("usage").set({ audit_bytes: 33_554_432 }).where("app", "=", "").execute();
+    const { token } = made.body;
+    for (let i = 0; i < 3; i++) {
+      const { id } = (await running.call("POST", "/tokens", { token, body: { name: "x", member: "eve" } })).body;
+      await running.call("DELETE", `/tokens/${id}`, { token });
+    }
+    const actions = (await audit(running)).filter(({ app }) => app === "").map(({ action }) => action);
+    expect(actions).toEqual(["create-member", "delete-token"]);
+  });
+
   it("of an app is not made larger than its end by many small entries and few large ones, nor wiped out of its tokens", async () => {
     const running = await startControlPlane();
     const key = Array.from({ length: 8 }, (_, i) => `header:x-${i}`);

@@ -123,6 +123,29 @@ describe("an owner", () => {
     expect((await running.call("GET", "/members/eve", { token })).body.code).toBe("member-not-found");
     expect((await running.call("GET", "/members")).body.members).toHaveLength(3);
   });
+
+  it("learns nothing of somebody outside of their app by a change that changes nothing", async () => {
+    const running = await start();
+    const token = await add(running, "ann", { roles: { shop: "owner" } });
+    await add(running, "eve", { roles: { bank: "viewer" }, admin: true });
+    await add(running, "bob", { roles: { shop: "viewer" } });
+    for (const body of [{}, { roles: {} }, { roles: { shop: "none" } }]) {
+      expect((await running.call("PATCH", "/members/eve", { token, body })).body.code).toBe("member-not-found");
+      expect((await running.call("PATCH", "/members/bob", { token, body })).status).toBe(200);
+    }
+  });
+
+  it("of an app with the name of a prototype's field sees its members alone", async () => {
+    const running = await start();
+    await running.call("PUT", "/apps/constructor", { body: { realm: {} } });
+    const token = await add(running, "ann", { roles: { constructor: "owner" } });
+    await add(running, "eve", { roles: { bank: "viewer" } });
+    expect((await running.call("GET", "/members/eve", { token })).status).toBe(404);
+    await running.call("PATCH", "/members/eve", { token, body: { roles: { constructor: "viewer" } } });
+    const { entries } = (await running.call("GET", "/audit?subject=eve&action=update-member")).body;
+    expect(entries).toMatchObject([{ app: "constructor", after: { role: "viewer" } }]);
+    expect(entries[0]).not.toHaveProperty("before");
+  });
 });
 
 describe("a change of a member", () => {
@@ -214,6 +237,14 @@ describe("a change of a member", () => {
     expect(answer.body.errors?.[0].path).toBe(path);
     expect((await running.call("GET", "/members")).body.members).toEqual([]);
   });
+});
+
+it("nobody is a member under the name of an admin's token, or of nobody", async () => {
+  const running = await start();
+  for (const name of ["environment", "first-admin", "unknown"]) {
+    const answer = await running.call("POST", "/members", { body: { name, roles: { shop: "viewer" } } });
+    expect([answer.status, answer.body.code]).toEqual([409, "member-exists"]);
+  }
 });
 
 it("a token says when it was last used, and who has it", async () => {

@@ -203,7 +203,8 @@ describe("a person", () => {
     const { browser, page } = await signIn(world, ann.account);
     expect([page.status, page.text]).toEqual([403, expect.stringContaining("already a member")]);
     expect((await who(world, browser)).status).toBe(401);
-    expect(await audit(world, `refuse-sign-in&who=${ann.name}`)).toHaveLength(1);
+    // The member of this name has not tried to sign in.
+    expect(await audit(world, `refuse-sign-in&subject=${ann.name}`)).toMatchObject([{ who: "unknown" }]);
   });
 
   it("of another subject with the same name at the provider is somebody else", async () => {
@@ -213,5 +214,40 @@ describe("a person", () => {
     const other = newcomer(world, ["shop-dev"]);
     world.provider.accounts[other.account] = { preferred_username: ann.name, groups: ["shop-dev"] };
     expect((await signIn(world, other.account)).page.status).toBe(403);
+  });
+
+  it("who is disabled is refused under their own name, whatever their name at the provider is now", async () => {
+    const world = worldOfAll();
+    const [ann, bob] = [newcomer(world, ["shop-dev"]), newcomer(world, ["shop-dev"])];
+    for (const { account } of [ann, bob]) await signIn(world, account);
+    await world.call("PATCH", `/members/${bob.name}`, { body: { disabled: true } });
+    world.provider.accounts[bob.account] = { preferred_username: ann.name, groups: ["shop-dev"] };
+    expect((await signIn(world, bob.account)).page.status).toBe(403);
+    expect(await audit(world, `refuse-sign-in&who=${ann.name}`)).toEqual([]);
+    expect(await audit(world, `refuse-sign-in&who=${bob.name}`)).toHaveLength(1);
+  });
+
+  it("cannot have the name by which the history knows an admin's token", async () => {
+    const world = worldOfAll();
+    const { account } = newcomer(world, ["shop-dev"]);
+    world.provider.accounts[account] = { preferred_username: "first-admin", groups: ["shop-dev"] };
+    const { page } = await signIn(world, account);
+    expect([page.status, page.text]).toEqual([403, expect.stringContaining("how the history names somebody else")]);
+    expect(await audit(world, "refuse-sign-in&who=first-admin")).toEqual([]);
+  });
+
+  it("is known by the whole subject, also to databases that take it for equal without spaces at its end", async () => {
+    const world = await startWorld({ claimsInToken: true });
+    await signIn(world, "ann");
+    const statusWith = async (sub: string) => {
+      world.provider.forge = (claims, sign) => sign({ ...claims, sub, preferred_username: "eve" });
+      const { browser, page } = await signIn(world, "ann");
+      return [page.status, (await who(world, browser)).who];
+    };
+    expect(await statusWith("ann")).toEqual([200, "ann@example.com"]);
+    expect(await statusWith("ann ")).toEqual([200, "eve"]);
+    // Not every database could store these.
+    expect(await statusWith("a".repeat(256))).toEqual([401, undefined]);
+    expect(await statusWith("a\u0000b")).toEqual([401, undefined]);
   });
 });

@@ -1,6 +1,8 @@
 // Signing in by a token, and the session that it begins.
 
 import { describe, expect, it } from "vitest";
+import { findCaller } from "../../../control-plane/src/storage/callers.ts";
+import { signInByToken as storeSignIn } from "../../../control-plane/src/storage/sign-in.ts";
 import { Browser } from "../../fixtures/clients/browser.ts";
 import { ask, cookieOf, signInByToken } from "../../fixtures/clients/signed-in.ts";
 import {
@@ -154,6 +156,26 @@ describe("signing in by a token", () => {
     for (let i = 0; i < 49; i++) await signInByToken(running);
     expect((await ask(running, first, "GET", "/session")).status).toBe(200);
     expect((await ask(running, second, "GET", "/session")).status).toBe(401);
+  });
+
+  it.each([
+    ["was deleted", (running: Running, id: string) => running.call("DELETE", `/tokens/${id}`)],
+    [
+      "belongs to a member who was disabled",
+      (running: Running) => running.call("PATCH", "/members/eve", { body: { disabled: true } }),
+    ],
+  ])("begins no session if the token %s in the same moment", async (_, end) => {
+    const running = await start();
+    await running.call("POST", "/members", { body: { name: "eve", roles: { default: "viewer" } } });
+    const { id } = await makeToken(running, { name: "laptop", member: "eve" });
+    const { database } = running.app;
+    const caller = await findCaller(database, { id }, { nowMs: running.clock.now(), groups: new Map() });
+    if (typeof caller === "string") throw new Error(caller);
+    await end(running, id);
+    const place = { atMs: running.clock.now(), from: "127.0.0.1" };
+    const session = { id: "a".repeat(32), hash: "", key: "", endsAtMs: running.clock.now() + hourMs };
+    await expect(storeSignIn(database, place, caller, session)).rejects.toMatchObject({ code: "unauthorized" });
+    expect(await database.selectFrom("sessions").select("id").execute()).toEqual([]);
   });
 
   it("stores no secret: what is in the database is no cookie", async () => {

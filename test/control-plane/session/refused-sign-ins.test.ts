@@ -187,6 +187,18 @@ describe("an answer of the provider is refused", () => {
     expect((await who(world, browser)).status).toBe(200);
   });
 
+  it("without asking the provider, when too many of that address have failed", async () => {
+    const settings = { SLUICE_FAILED_SIGN_IN_RATE: "1:3" };
+    const world = await startWorld({ settings, surroundings: { uptimeMs: () => 0 } });
+    const browser = new Browser();
+    const callback = (await upToCallback(world, browser, "ann")).replace(/code=[^&]*/, "code=x");
+    const statuses: number[] = [];
+    // A copy has the cookie that serves once.
+    for (let i = 0; i < 5; i++) statuses.push((await answer(world, await browser.copy(), callback)).status);
+    expect(statuses).toEqual([401, 401, 401, 429, 429]);
+    expect(await audit(world, "refuse-sign-in")).toHaveLength(3);
+  });
+
   it("by JSON, if the client does not ask for a page", async () => {
     const world = running();
     const got = await world.call("GET", "/session/oidc/callback?code=x&state=y", { token: undefined });

@@ -135,12 +135,6 @@ it("a text that was cut, or into a database that is not empty, changes nothing",
       `${missing}: expected a file that can be read or written, got ENOENT`,
     );
   }
-  const people: Place = { SLUICE_DATA_DIR: await temporaryDir() };
-  const withPeople = await startControlPlane(people);
-  await withPeople.call("POST", "/members", { body: { name: "ann" } });
-  await withPeople.stop();
-  await expect(transfer("import", file, people)).rejects.toThrow(/expected an empty database, got one with members/);
-
   const lines = (await readFile(file, "utf8")).trimEnd().split("\n");
   const cut = join(directory, "cut.jsonl");
   for (const [text, message] of [
@@ -189,7 +183,7 @@ it("members and tokens that were made before the first policy are not replaced b
   const running = await startControlPlane(target);
   await running.call("POST", "/members", { body: { name: "ann" } });
   await running.stop();
-  await expect(transfer("import", file, target)).rejects.toThrow(/in use .revisions: 0, members: 1, tokens of apps: 0/);
+  await expect(transfer("import", file, target)).rejects.toThrow(/expected an empty database, got one with members/);
   const after = await startControlPlane(target);
   expect((await after.call("GET", "/members")).body.members).toMatchObject([{ name: "ann" }]);
 });
