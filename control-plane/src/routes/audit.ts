@@ -64,9 +64,8 @@ export default async function auditRoutes(app: FastifyInstance): Promise<void> {
       }
       const times = { sinceMs: msOf(since), untilMs: msOf(until) };
       const apps = appsOf(callerOf(request), "manage");
-      const found = await listAudit(app.database, { apps, ...filter, ...times }, before, limit + 1);
-      const entries = found.slice(0, limit);
-      return { entries: entries.map(shown), next: found.length > limit ? entries.at(-1)?.id : undefined };
+      const { entries, hasMore } = await listAudit(app.database, { apps, ...filter, ...times }, before, limit);
+      return { entries: entries.map(shown), next: hasMore ? entries.at(-1)?.id : undefined };
     },
   );
 }
