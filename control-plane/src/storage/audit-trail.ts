@@ -44,6 +44,15 @@ type Sortable = "revisions" | "audit";
 /** Ids of revisions sort as their numbers do. */
 const revisionDigits = 16;
 
+/** A page ends early if its documents are larger than this: 1,000 entries may have 128 MB of them. */
+const mostCharacters = 4_000_000;
+
+export interface AuditPage {
+  readonly entries: AuditEntry[];
+  /** Whether there are older entries. */
+  readonly hasMore: boolean;
+}
+
 /**
  * Lists entries, newest first.
  *
@@ -54,37 +63,79 @@ export async function listAudit(
   filter: AuditFilter,
   before: string | undefined,
   limit: number,
-): Promise<AuditEntry[]> {
+): Promise<AuditPage> {
   const from = before === undefined ? undefined : positionOf(before);
   const former = filter.apps === undefined ? [] : await readFormerApps(database, filter.apps);
-  const revisions = database
-    .selectFrom("revisions")
-    .selectAll()
-    .where(matching(filter, former))
-    .$if(from !== undefined, (query) => query.where(earlier("revisions", from as Position)))
-    .orderBy("at", "desc")
-    .orderBy("number", "desc")
-    .limit(limit);
-  const traces = database
-    .selectFrom("audit")
-    .selectAll()
-    .where(matching(filter, former))
-    .$if(from !== undefined, (query) => query.where(earlier("audit", from as Position)))
-    .orderBy("at", "desc")
-    .orderBy("id", "desc")
-    .limit(limit);
   const found = [
-    ...(await revisions.execute()).map((row) => {
-      const id = idOf({ atMs: Number(row.at), id: `r${String(row.number).padStart(revisionDigits, "0")}` });
-      return { row, id, policy: row.policy ?? undefined, revision: Number(row.number) };
-    }),
-    ...(await traces.execute()).map((row) => {
-      return { row, id: idOf({ atMs: Number(row.at), id: `a${row.id}` }), policy: undefined, revision: undefined };
-    }),
+    ...(await findPlaces(database, "revisions", filter, former, from, limit + 1)),
+    ...(await findPlaces(database, "audit", filter, former, from, limit + 1)),
   ];
-  const newest = found.sort((a, b) => (a.id < b.id ? 1 : -1)).slice(0, limit);
-  // Only the documents of the page are parsed.
-  return newest.map(({ row, ...entry }) => ({ ...common(row), ...entry }));
+  const newest = found.sort((a, b) => (a.id < b.id ? 1 : -1)).slice(0, limit + 1);
+  let characters = 0;
+  const page = newest.slice(0, limit).filter((place, i) => {
+    characters += place.characters;
+    return i === 0 || characters <= mostCharacters;
+  });
+  const entries = await readEntries(database, page);
+  // An entry may have been deleted meanwhile.
+  return { entries: page.flatMap(({ id }) => entries.get(id) ?? []), hasMore: page.length < newest.length };
+}
+
+/** Where an entry is, and how large its documents are. */
+interface Place {
+  /** Of the entry in the list. */
+  readonly id: string;
+  /** Of the row in its table. */
+  readonly key: number | string;
+  readonly characters: number;
+}
+
+async function findPlaces(
+  database: Database,
+  table: Sortable,
+  filter: AuditFilter,
+  former: readonly FormerApp[],
+  from: Position | undefined,
+  limit: number,
+): Promise<Place[]> {
+  const characters = sql<number>`coalesce(length(${sql.ref("before")}), 0) + coalesce(length(${sql.ref("after")}), 0)`;
+  const key = table === "revisions" ? "number" : "id";
+  const rows = await database
+    .selectFrom(table)
+    .select(["at", sql<number | string>`${sql.ref(key)}`.as("key"), characters.as("characters")])
+    .where(matching(filter, former))
+    .$if(from !== undefined, (query) => query.where(earlier(table, from as Position)))
+    .orderBy("at", "desc")
+    .orderBy(key as "at", "desc")
+    .limit(limit)
+    .execute();
+  return rows.map(({ at, key, characters }) => ({
+    id: table === "revisions" ? idOfRevision(at, key) : idOf({ atMs: Number(at), id: `a${key}` }),
+    key: table === "revisions" ? Number(key) : key,
+    characters: Number(characters),
+  }));
+}
+
+/** @returns entries by their ids */
+async function readEntries(database: Database, places: readonly Place[]): Promise<Map<string, AuditEntry>> {
+  const entries = new Map<string, AuditEntry>();
+  const numbers = places.flatMap(({ key }) => (typeof key === "number" ? [key] : []));
+  const ids = places.flatMap(({ key }) => (typeof key === "string" ? [key] : []));
+  if (numbers.length > 0) {
+    const rows = await database.selectFrom("revisions").selectAll().where("number", "in", numbers).execute();
+    for (const row of rows) {
+      const id = idOfRevision(row.at, row.number);
+      entries.set(id, { ...common(row), id, policy: row.policy ?? undefined, revision: Number(row.number) });
+    }
+  }
+  if (ids.length > 0) {
+    const rows = await database.selectFrom("audit").selectAll().where("id", "in", ids).execute();
+    for (const row of rows) {
+      const id = idOf({ atMs: Number(row.at), id: `a${row.id}` });
+      entries.set(id, { ...common(row), id, policy: undefined, revision: undefined });
+    }
+  }
+  return entries;
 }
 
 /** Returns whether a text is the id of an entry. */
@@ -94,6 +145,10 @@ export function isEntryId(text: string): boolean {
 
 function idOf({ atMs, id }: Position): string {
   return `${String(atMs).padStart(15, "0")}-${id}`;
+}
+
+function idOfRevision(at: number | string, number: number | string): string {
+  return idOf({ atMs: Number(at), id: `r${String(number).padStart(revisionDigits, "0")}` });
 }
 
 function positionOf(id: string): Position {

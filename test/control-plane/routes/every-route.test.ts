@@ -209,7 +209,7 @@ async function ask(
   nowMs += 1_000;
   const answer = await control().call(method, path, { ...credential, ...(body === undefined ? {} : { body }) });
   const filter = { apps: undefined, sinceMs: nowMs };
-  return { ...answer, entries: await listAudit(control().app.database, filter, undefined, 100) };
+  return { ...answer, entries: (await listAudit(control().app.database, filter, undefined, 100)).entries };
 }
 
 /** @returns what comes with a request of a session; undefined: the asker cannot sign in */

@@ -300,6 +300,27 @@ describe("the audit trail", () => {
     expect(paged).toEqual(all);
   });
 
+  it("has shorter pages if the documents are large, and every entry once", async () => {
+    const { app, call } = await startControlPlane();
+    const document = JSON.stringify({ description: "x".repeat(60_000) });
+    const entry = { at: 5, who: "ann", source: null, action: "update-policy", app: "default", policy: "books" };
+    for (let number = 1; number <= 80; number++) {
+      const row = { ...entry, number, subject: null, before: document, after: document };
+      await app.database.insertInto("revisions").values(row).execute();
+    }
+    const seen: number[] = [];
+    const sizes: number[] = [];
+    for (let next = ""; ; ) {
+      const { body } = await call("GET", `/audit?limit=1000${next}`);
+      seen.push(...body.entries.map(({ revision }: { revision: number }) => revision));
+      sizes.push(body.entries.length);
+      if (body.next === undefined) break;
+      next = `&before=${body.next}`;
+    }
+    expect(seen).toEqual(Array.from({ length: 80 }, (_, i) => 80 - i));
+    expect(sizes).toEqual([33, 33, 14]);
+  });
+
   it("is filtered by app, person, action, subject and time", async () => {
     const running = await start();
     const token = await tokenFor(running, "editor", "shop");
