@@ -38,6 +38,41 @@ const ahead = fc.oneof(
 
 const hello = ids.map((gateway) => ({ type: "hello", gateway, version: "0.1.0", workers: 2, epoch: "", revision: 0 }));
 
+const amount = fc.oneof(fc.nat(1_000), fc.constantFrom(0, -1, 0.5, 2 ** 32, 2 ** 53 - 1, 2 ** 53));
+const moment = fc.oneof(fc.nat(100_000), fc.constantFrom(0, -1, 1e13, 2 ** 53)).map((ago) => Date.now() - ago);
+const counted = fc.record({
+  app: fc.oneof({ weight: 5, arbitrary: fc.constantFrom("default", "none") }, { weight: 1, arbitrary: hostileTexts }),
+  policy: fc.oneof({ weight: 5, arbitrary: fc.constantFrom("a", "b") }, { weight: 1, arbitrary: hostileTexts }),
+});
+const policyActivity = fc
+  .record({
+    fromMs: moment,
+    allowed: amount,
+    refused: amount,
+    shadowRefused: amount,
+    degraded: amount,
+    delayed: amount,
+  })
+  .chain((counts) => counted.map((of) => ({ ...of, ...counts })));
+const keyActivity = fc
+  .record({
+    key: fc.array(fc.constantFrom("ip/32/64", "query:a"), { maxLength: 2 }),
+    result: fc.constantFrom("admitted", "refused", "other"),
+    sinceMs: moment,
+    keys: fc.array(hostileTexts, { maxLength: 5 }),
+    counts: fc.array(amount, { maxLength: 5 }),
+    error: amount,
+    unlisted: amount,
+  })
+  .chain((keys) => counted.map((of) => ({ ...of, ...keys })));
+const activity = fc
+  .record({
+    toMs: moment,
+    policies: fc.array(policyActivity, { maxLength: 5 }),
+    keys: fc.array(keyActivity, { maxLength: 5 }),
+  })
+  .chain((worker) => moment.map((nowMs) => ({ type: "activity", nowMs, workers: [worker] })));
+
 const problem = fc.record({ path: hostileTexts, expected: hostileTexts, got: hostileTexts });
 const messages = fc.oneof(
   { weight: 4, arbitrary: hello },
@@ -61,6 +96,7 @@ const messages = fc.oneof(
       counters: Object.fromEntries(Array.from({ length: count }, (_, i) => [`c${i}`.repeat(10), i])),
     })),
   },
+  { weight: 3, arbitrary: activity },
   {
     weight: 2,
     arbitrary: fc.nat(20).map((id) => ({

@@ -119,23 +119,26 @@ export class Traffic {
     const { ms } = steps[step];
     const first = Math.floor(fromMs / ms);
     const places = Math.max(1, Math.ceil(toMs / ms) - first);
-    for (const [i, what] of trafficCounts.entries()) {
-      const total = Math.round(counts[what] * part);
-      if (total === 0) continue;
+    // Thousands of reports about an hour may come at once, after an outage: a chunk is looked up once for all of its places.
+    let number = Number.NaN;
+    let chunk: Uint32Array = new Uint32Array();
+    for (let i = 0; i < trafficCounts.length; i++) {
+      const total = Math.round(counts[trafficCounts[i] as keyof TrafficCounts] * part);
+      const filled = Math.min(total, places);
       let added = 0;
-      for (let place = 1; place <= places; place++) {
-        const upTo = Math.floor((total * place) / places);
-        if (upTo === added) continue;
-        this.#addTo(step, name, first + place - 1, i, upTo - added);
+      for (let n = 1; n <= filled; n++) {
+        const place = first + Math.ceil((n * places) / filled) - 1;
+        const upTo = Math.floor((total * n) / filled);
+        const at = place % pointsOfChunk;
+        if ((place - at) / pointsOfChunk !== number) {
+          number = (place - at) / pointsOfChunk;
+          chunk = this.#chunkOf(step, name, number);
+        }
+        const index = at * trafficCounts.length + i;
+        chunk[index] = Math.min(mostCounted, (chunk[index] as number) + upTo - added);
         added = upTo;
       }
     }
-  }
-
-  #addTo(step: Step, name: string, place: number, what: number, count: number): void {
-    const chunk = this.#chunkOf(step, name, Math.floor(place / pointsOfChunk));
-    const at = (place % pointsOfChunk) * trafficCounts.length + what;
-    chunk[at] = Math.min(mostCounted, (chunk[at] as number) + count);
   }
 
   #chunkOf(step: Step, name: string, chunk: number): Uint32Array {

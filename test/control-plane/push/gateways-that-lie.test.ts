@@ -7,6 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it, vi } from "vitest";
 import { Fleet } from "../../../control-plane/src/push/fleet.ts";
 import type { GatewayLink } from "../../../control-plane/src/push/gateway-link.ts";
+import { readGatewayMessage } from "../../../control-plane/src/push/gateway-message.ts";
 import {
   onePerSecond,
   perSecond,
@@ -74,6 +75,41 @@ describe("a gateway that answers what another one was asked", () => {
       { id: "asked", state: "done", limits: [{ remaining: 0 }] },
       { id: "liar", state: "done", limits: [{ remaining: 1 }] },
     ]);
+  });
+});
+
+describe("a gateway that reports traffic which cannot be", () => {
+  const nowMs = 1_900_000_000_000;
+  const counts = { allowed: 1, refused: 0, shadowRefused: 0, degraded: 0, delayed: 0 };
+  const ofPolicy = { app: "default", policy: "books", fromMs: nowMs - 500, ...counts };
+  const ofKeys = { app: "default", policy: "books", key: ["ip/32/64"], result: "refused", sinceMs: nowMs };
+  const keys = { ...ofKeys, keys: ["1:::"], counts: [1], error: 0, unlisted: 0 };
+  const message = (policy: object, key: object = {}) => {
+    const worker = { toMs: nowMs, policies: [{ ...ofPolicy, ...policy }], keys: [{ ...keys, ...key }] };
+    return JSON.stringify({ type: "activity", nowMs, workers: [worker] });
+  };
+
+  it("is understood if all is possible", () => {
+    expect(readGatewayMessage(message({}))).toMatchObject({ workers: [{ policies: [ofPolicy], keys: [keys] }] });
+  });
+
+  it.each([
+    ["a negative count", { allowed: -1 }, {}],
+    ["half a request", { refused: 0.5 }, {}],
+    ["a count that is no exact number", { delayed: 2 ** 53 }, {}],
+    ["a count that is a text", { degraded: "1" }, {}],
+    ["the app's own sum as a policy", { policy: "" }, {}],
+    ["a policy of another app in the name of an app", { app: "shop/books" }, {}],
+    ["a name in capitals", { policy: "Books" }, {}],
+    ["a long name", { app: "a".repeat(64) }, {}],
+    ["a time before 1970", { fromMs: -1 }, {}],
+    ["a key of a megabyte", {}, { keys: ["k".repeat(1_000_000)] }],
+    ["more keys than any gateway has", {}, { keys: Array(1_001).fill("1:a") }],
+    ["a result that there is not", {}, { result: "delayed" }],
+    ["no key of the policy", {}, { key: undefined }],
+    ["a negative error", {}, { error: -1 }],
+  ])("is not understood, with %s", (_, policy, key) => {
+    expect(readGatewayMessage(message(policy, key))).toBeUndefined();
   });
 });
 
