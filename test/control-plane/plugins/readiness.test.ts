@@ -114,6 +114,16 @@ describe("a control plane that stops", () => {
     expect(await exited).toEqual([0, null]);
   });
 
+  it("does not wait for connections on which nothing comes, such as browsers open in advance", async () => {
+    const { child, url } = await startProcess({});
+    const socket = connect(Number(new URL(url).port), "127.0.0.1");
+    onFinished(() => socket.destroy());
+    await once(socket, "connect");
+    const exited = once(child, "exit");
+    child.kill("SIGTERM");
+    expect(await exited).toEqual([0, null]);
+  });
+
   it("finishes the request that it has, and takes no other", async () => {
     const { child, url } = await startProcess({});
     const socket = connect(Number(new URL(url).port), "127.0.0.1");
