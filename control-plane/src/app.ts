@@ -28,6 +28,7 @@ import retention from "./plugins/retention.ts";
 import routeTable from "./plugins/route-table.ts";
 import securityHeaders from "./plugins/security-headers.ts";
 import sessions from "./plugins/sessions.ts";
+import silentConnections from "./plugins/silent-connections.ts";
 import storageMetrics from "./plugins/storage-metrics.ts";
 import tokenUses from "./plugins/token-uses.ts";
 import tracing from "./plugins/tracing.ts";
@@ -230,6 +231,7 @@ async function buildApp(
   });
   await app.register(errorResponses);
   await app.register(lastResponses);
+  await app.register(silentConnections);
   await app.register(unreadBodies);
   await app.register(wellFormedQueries);
   await app.register(websockets);

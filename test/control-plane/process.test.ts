@@ -100,6 +100,18 @@ describe("the process", { timeout: 90_000 }, () => {
     expect(performance.now() - askedAtMs).toBeLessThan(2_000);
   });
 
+  it("stops with exit code 0 while somebody holds a connection on which no request has come", async () => {
+    const started = start({ SLUICE_DATA_DIR: await temporaryDir(), SLUICE_ADMIN_TOKEN: adminToken });
+    const { port } = new URL(await urlOf(started));
+    const socket = connect(Number(port), "127.0.0.1");
+    onTestFinished(() => void socket.destroy());
+    const closed = new Promise((resolve) => socket.on("error", () => undefined).once("close", resolve));
+    await fetch(`http://127.0.0.1:${port}/healthz`);
+    started.child.kill("SIGTERM");
+    expect(await started.exited).toBe(0);
+    await closed;
+  });
+
   it("stops when its parent process is gone", async () => {
     const started = start({ SLUICE_DATA_DIR: await temporaryDir() }, "ipc");
     await urlOf(started);
