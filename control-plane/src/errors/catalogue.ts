@@ -91,6 +91,11 @@ export const errorCatalogue = {
     meaning:
       "There is already a member with this name: change the member by PATCH. Or the history names the admins' first tokens so.",
   },
+  "too-many-members": {
+    status: 409,
+    title: "Too many members",
+    meaning: "You have added as many members as an owner of apps may add. Ask an admin to add more, or to delete some.",
+  },
   "too-many-tokens": {
     status: 409,
     title: "Too many tokens",

@@ -126,7 +126,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
         strangers: "refused",
         records: "audit",
         body: schemaOf(newMemberShape),
-        refuses: ["member-exists", "app-not-found"],
+        refuses: ["member-exists", "too-many-members", "app-not-found"],
       },
       schema: {
         tags,
@@ -143,7 +143,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
       if (!caller.isAdmin && givesNoRole(asked)) {
         throw invalidRequest({ path: "roles", expected: "a role in an app that you own", got: "no role" });
       }
-      const member = await createMember(app.database, originOf(request), name, changeOf(asked));
+      const member = await createMember(app.database, originOf(request), caller.isAdmin, name, changeOf(asked));
       if (request.query.dryRun) return { ...shown(app, member, caller), dryRun: true };
       reply.code(201).header("etag", etagOf(member.version));
       return shown(app, member, caller);

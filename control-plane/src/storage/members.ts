@@ -115,9 +115,33 @@ export async function isNameTaken(database: Database | Transaction<Tables>, name
   return reservedNames.has(name) || (await findStored(database, name)) !== undefined;
 }
 
-/** @throws ApiError member-exists, app-not-found */
-export function createMember(database: Database, origin: Origin, name: string, change: MemberChange): Promise<Member> {
-  return rehearsed(database, origin, (transaction) => insertMember(transaction, origin, name, change));
+/** Each new name is a row, so an owner must not make them without end. */
+const mostOfOwner = 1_000;
+
+/** @param isAdmin whether an admin adds the member @throws ApiError member-exists, app-not-found, too-many-members */
+export function createMember(
+  database: Database,
+  origin: Origin,
+  isAdmin: boolean,
+  name: string,
+  change: MemberChange,
+): Promise<Member> {
+  return rehearsed(database, origin, async (transaction) => {
+    if (!isAdmin) await requireRoom(transaction, origin.who);
+    return insertMember(transaction, origin, name, change);
+  });
+}
+
+/** @throws ApiError too-many-members */
+async function requireRoom(transaction: Transaction<Tables>, owner: string): Promise<void> {
+  const { count } = await transaction
+    .selectFrom("members")
+    .select(({ fn }) => fn.countAll().as("count"))
+    .where("created_by", "=", owner)
+    .executeTakeFirstOrThrow();
+  if (Number(count) < mostOfOwner) return;
+  const detail = `You have added ${count} members, which is the most for an owner: ask an admin to add more, or to delete some.`;
+  throw new ApiError("too-many-members", detail);
 }
 
 /** @throws ApiError member-exists, app-not-found */

@@ -247,6 +247,29 @@ it("nobody is a member under the name of an admin's token, or of nobody", async 
   }
 });
 
+it("an owner adds at most a thousand members, and an admin more", async () => {
+  const running = await start();
+  const owner = await add(running, "olga", { roles: { shop: "owner" } });
+  const [made] = await running.app.database.selectFrom("members").selectAll().where("name", "=", "olga").execute();
+  const rows = Array.from({ length: 999 }, (_, i) => ({ ...made, name: `m${i}`, created_by: "olga" }));
+  for (let i = 0; i < rows.length; i += 100) {
+    await running.app.database
+      .insertInto("members")
+      .values(rows.slice(i, i + 100) as never)
+      .execute();
+  }
+  const post = (name: string, token?: string) =>
+    running.call("POST", "/members", {
+      body: { name, roles: { shop: "viewer" } },
+      ...(token === undefined ? {} : { token }),
+    });
+  expect((await post("last", owner)).status).toBe(201);
+  const refused = await post("further", owner);
+  expect([refused.status, refused.body.code]).toEqual([409, "too-many-members"]);
+  expect(refused.body.detail).toContain("You have added 1000 members");
+  expect((await post("further")).status).toBe(201);
+});
+
 it("a token says when it was last used, and who has it", async () => {
   const running = await start();
   const token = await add(running, "ann", { roles: { shop: "viewer" } });
