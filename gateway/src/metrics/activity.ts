@@ -31,7 +31,7 @@ const keysStaleMs = 60_000;
 const handOverEveryMs = 500;
 /** The control plane keeps nothing for longer. It also ends the report of a worker that a reload has left out. */
 const reportLivesSeconds = 86_400;
-/** The error of a policy's counts is less than a 256th of its requests. */
+/** The error of a policy's counts is usually less than a 256th of its requests. Each report says what it is. */
 const mostKeysOfPolicy = 512;
 /** Beyond so many on this worker, each policy has but a few. They take about 200 bytes each. */
 const mostKeys = 65_536;
@@ -75,7 +75,7 @@ export function newTopKeys(): sketch.KeyCounts {
 export function countNewKey(keys: sketch.KeyCounts, keyValues: string): void {
   const before = keys.size;
   keys.capacity = keysHeld < mostKeys ? mostKeysOfPolicy : math.max(fewKeys, before);
-  sketch.countKey(keys, keyValues, 1);
+  sketch.countKey(keys, keyValues, ngx.crc32_short);
   keysHeld += keys.size - before;
 }
 
@@ -195,7 +195,7 @@ function addKeys(
 ): number {
   if (keys.size === 0) return 0;
   const largest = sketch.largestCounts(keys, mostKeysReported);
-  const { error } = keys;
+  const error = sketch.errorOf(keys);
   const names = largest.keys.map((key) => wellFormed(key));
   const { key } = counts;
   const { unlisted } = largest;

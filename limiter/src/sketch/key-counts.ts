@@ -1,18 +1,33 @@
 // Counts how often each key comes, in bounded memory: the summary of Misra and Gries (1982), which knows as much as the
 // space-saving algorithm of Metwally, Agrawal and El Abbadi (2005), and can be merged (Agarwal et al., Mergeable Summaries, 2012).
 // When it is full, the median of all counts is taken from each of them, and keys that have nothing left are dropped. This takes at
-// least the median from at least half of the keys, so `error` is never more than 2 × total ÷ capacity.
+// least the median from at least half of the keys, so `taken` is never more than 2 × total ÷ capacity.
+//
+// To make room again and again, while only new keys come, would cost more than a decision. So once the summary has been full, a key
+// without a count is first counted in one of a few cells, which it shares with others, and only each eighth that comes to a cell gets a count
+// (the filter of Homem and Carvalho, Finding top-k elements in data streams, 2010).
 
 import { emptyTable } from "../basics/table.ts";
 
-/** A key came at least as often as its count says, and at most `error` times more. A key without a count came at most `error` times. */
+const cellsOfCount = 2;
+const eachOfCell = 8;
+
+/**
+ * A key came at least as often as its count says, and at most `taken + mostInCell` times more. A key without a count came at most
+ * `taken + mostInCell` times.
+ */
 export interface KeyCounts {
   counts: Record<string, number>;
   /** The number of keys that have a count. */
   size: number;
   /** The most keys that may have a count, from 1 on. */
   capacity: number;
-  error: number;
+  /** What was taken from each count, in sum. */
+  taken: number;
+  /** How often keys came that had no count then; empty until the summary was full. */
+  cells: number[];
+  cellCount: number;
+  mostInCell: number;
 }
 
 /** The keys with the largest counts, in no order. */
@@ -24,34 +39,65 @@ export interface LargestCounts {
 }
 
 export function newKeyCounts(capacity: number): KeyCounts {
-  return { counts: emptyTable(), size: 0, capacity, error: 0 };
+  return { counts: emptyTable(), size: 0, capacity, taken: 0, cells: [], cellCount: 0, mostInCell: 0 };
 }
 
 /** Forgets all keys. The summary stays the same object. */
 export function clearKeyCounts(keys: KeyCounts): void {
   keys.counts = emptyTable();
   keys.size = 0;
-  keys.error = 0;
+  keys.taken = 0;
+  keys.cells = [];
+  keys.cellCount = 0;
+  keys.mostInCell = 0;
 }
 
-/** @param amount how often the key came */
-export function countKey(keys: KeyCounts, key: string, amount: number): void {
+/** @param hashOf returns an integer from 0 on */
+export function countKey(keys: KeyCounts, key: string, hashOf: (key: string) => number): void {
   const { counts } = keys;
   const counted = counts[key];
   if (counted !== undefined) {
-    counts[key] = counted + amount;
+    counts[key] = counted + 1;
     return;
   }
-  if (keys.size >= keys.capacity) makeRoom(keys);
-  counts[key] = amount;
+  if (keys.cellCount > 0) {
+    if (!isDue(keys, hashOf(key))) return;
+    if (keys.size >= keys.capacity) makeRoom(keys);
+  } else if (keys.size >= keys.capacity) {
+    makeCells(keys);
+    isDue(keys, hashOf(key));
+    return;
+  }
+  counts[key] = 1;
   keys.size += 1;
+}
+
+function makeCells(keys: KeyCounts): void {
+  const { cells } = keys;
+  keys.cellCount = cellsOfCount * keys.capacity;
+  for (let i = 0; i < keys.cellCount; i++) cells[i] = 0;
+}
+
+/** Counts a key in its cell. @returns whether it gets a count of its own */
+function isDue(keys: KeyCounts, hash: number): boolean {
+  const cell = hash % keys.cellCount;
+  const inCell = (keys.cells[cell] as number) + 1;
+  keys.cells[cell] = inCell;
+  if (inCell > keys.mostInCell) keys.mostInCell = inCell;
+  return inCell % eachOfCell === 0;
+}
+
+/** Returns how much more often than its count says a key may have come. */
+export function errorOf({ taken, mostInCell }: KeyCounts): number {
+  return taken + mostInCell;
 }
 
 /**
  * Returns the keys with the largest counts.
  * @param most how many keys to return at most; of equal counts any may be left out
  */
-export function largestCounts({ counts, size, error }: KeyCounts, most: number): LargestCounts {
+export function largestCounts(summary: KeyCounts, most: number): LargestCounts {
+  const { counts, size } = summary;
   const keys: string[] = [];
   const largest: number[] = [];
   // Of all that are left out, none is larger than this one.
@@ -69,7 +115,7 @@ export function largestCounts({ counts, size, error }: KeyCounts, most: number):
     largest[taken] = count;
     taken += 1;
   }
-  return { keys, counts: largest, unlisted: leftOut + error };
+  return { keys, counts: largest, unlisted: leftOut + errorOf(summary) };
 }
 
 function countAbove(counts: Readonly<Record<string, number>>, count: number): number {
@@ -93,7 +139,7 @@ function makeRoom(keys: KeyCounts): void {
     }
   }
   keys.size = size;
-  keys.error += taken;
+  keys.taken += taken;
 }
 
 /** Returns the n-th smallest of the counts, n from 1 on, in a time that grows with their number: most counts are often equal. */

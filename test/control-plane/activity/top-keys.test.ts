@@ -1,6 +1,6 @@
 import { encodeKeyValues } from "@sluice/limiter/compiled/counter-key.ts";
 import { type KeyPart, parseKeyPart } from "@sluice/limiter/key/key-part.ts";
-import { countKey, largestCounts, newKeyCounts } from "@sluice/limiter/sketch/key-counts.ts";
+import { countKey, errorOf, largestCounts, newKeyCounts } from "@sluice/limiter/sketch/key-counts.ts";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { decodeKeyValues } from "../../../control-plane/src/activity/key-values.ts";
@@ -28,11 +28,11 @@ describe("keys of several workers", () => {
           for (const [i, stream] of workers.entries()) {
             const counts = newKeyCounts(capacity);
             for (const one of stream) {
-              countKey(counts, one, 1);
+              countKey(counts, one, (text) => text.length);
               truth.set(one, (truth.get(one) ?? 0) + 1);
             }
             const { keys, counts: largest, unlisted } = largestCounts(counts, reported);
-            (i % 2 === 0 ? parts[0] : parts[1]).add({ keys, counts: largest, error: counts.error, unlisted });
+            (i % 2 === 0 ? parts[0] : parts[1]).add({ keys, counts: largest, error: errorOf(counts), unlisted });
           }
           for (const part of parts) expect(part.size).toBeLessThanOrEqual(merged);
           const { keys, others } = mostOf(parts, 5);

@@ -464,6 +464,14 @@ local function newWorker(world, number)
     world.log[#world.log + 1] = { atUs = clock.nowUs, worker = number, level = level, text = table.concat(parts) }
   end
 
+  function ngx.crc32_short(text)
+    local hash = 5381
+    for i = 1, #text do
+      hash = (hash * 33 + text:byte(i)) % 4294967296
+    end
+    return hash
+  end
+
   function ngx.md5(text)
     return ("%08x"):format(realBit.tobit(#text * 2654435761 + (text:byte(-1) or 0)) % 4294967296):rep(4)
   end
