@@ -64,7 +64,7 @@ function patchOfLists(before: unknown, after: unknown, at: Pointer): Operation[]
   let [doneBefore, doneAfter] = [0, 0];
   for (const [i, { added, removed, count }] of parts.entries()) {
     if (removed) {
-      // What is removed and added at one place was changed.
+      // An item that is removed where another is added was changed.
       const next = parts[i + 1];
       const changed = Math.min(count, next?.added === true ? next.count : 0);
       for (let k = 0; k < changed; k++) {

@@ -77,7 +77,7 @@ export default fp<{ now: () => number; isShared: boolean }>(
       const numbers = new Map([...read].map(([other, { number }]) => [other, number]));
       for (const { controlPlane, number, report, ageMs } of await readRelayedActivity(app.database, id, numbers)) {
         read.set(controlPlane, { number, atMs: performance.now() });
-        // What is older than this control plane may be in the minutes that it has read.
+        // The minutes that this control plane read at its start may already contain an older report.
         if (ageMs <= performance.now() - startedAtMs) addRelayed(JSON.parse(report) as Relayed, ageMs);
       }
       for (const [other, { atMs }] of read) if (performance.now() - atMs > forgetPeerAfterMs) read.delete(other);

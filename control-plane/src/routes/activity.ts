@@ -99,7 +99,7 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
         since: new Date(sinceMs).toISOString(),
         until: new Date(now).toISOString(),
         complete: app.activity.isComplete(asked, step, sinceMs),
-        // What was counted before belongs to another app, which had the name.
+        // Earlier counts belong to a deleted app of the same name.
         points: app.activity
           .points(asked, step, Math.max(sinceMs, beginningOf(step, createdAtMs - reportMs)), now + 1)
           .map(showPoint),

@@ -174,7 +174,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
       const caller = callerOf(request);
       requireAllowed(caller, asked);
       const { member: name } = request.params;
-      // Whoever gives somebody a role learns who that is, and leaves a trace. Nobody else does.
+      // An owner who gives somebody a role learns who that is, and leaves a trace. A request without a role must not show more.
       if (givesNoRole(asked)) await requireVisible(app, caller, name);
       const member = await updateMember(
         app.database,

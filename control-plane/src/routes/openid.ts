@@ -126,7 +126,7 @@ export default async function openIdRoutes(
           "no cookie of the sign-in came with the answer",
         );
       }
-      // Whoever has begun a sign-in could otherwise make us ask the provider as often as they want.
+      // This limits how often a client that has begun a sign-in can make us ask the provider.
       const complete = () => asked.complete(queryOf(request), begun);
       const person = await app.requestLimits.tryToSignIn(request, reply, complete, isRefusal);
       await signIn(person, request, reply);

@@ -328,22 +328,14 @@ const memberFields = {
   disabledAt: time,
   createdAt: time,
   createdBy: text,
-  roles: {
-    type: "object",
-    description: "The roles that somebody has set, by app.",
-    additionalProperties: { type: "string", enum: memberRoles },
-  },
+  roles: rolesByApp("The roles that somebody has set, by app."),
   signsInByOpenId: { type: "boolean", description: "Whether the member has signed in by OpenID Connect." },
   groups: {
     type: "array",
     description: "The groups that the OpenID provider named at the last sign-in and that give rights here.",
     items: text,
   },
-  rolesByGroups: {
-    type: "object",
-    description: "The roles that these groups give, by app.",
-    additionalProperties: { type: "string", enum: memberRoles },
-  },
+  rolesByGroups: rolesByApp("The roles that these groups give, by app."),
   adminByGroups: { type: "boolean", description: "Whether these groups give every right in every app." },
 };
 const optionalMemberFields = ["disabledAt", "groups", "rolesByGroups", "adminByGroups"];
@@ -706,6 +698,10 @@ export function answersWithEvents(description: string): JsonSchema {
 
 /** The header of answers about something with versions. */
 export const etagHeader: JsonSchema = { etag: { type: "string", description: "The version, for If-Match." } };
+
+function rolesByApp(description: string) {
+  return { type: "object", description, additionalProperties: { type: "string", enum: memberRoles } };
+}
 
 export function object(properties: Record<string, JsonSchema>, optional: readonly string[] = []): JsonSchema {
   const required = Object.keys(properties).filter((name) => !optional.includes(name));

@@ -46,7 +46,7 @@ export function rollBack(database: Database, origin: Origin, what: RollBack): Pr
     await requireOfThisApp(transaction, what);
     const scope = { apps: what.apps, app: what.app, policy: what.policy };
     const since = await changesBetween(transaction, scope, what.to, Number(head));
-    // What an app was before it existed is not nothing: its policies would be deleted by a slip of the pen.
+    // Before the app existed, it had no policies: a mistyped number would delete all of them.
     if (since.some(({ kind, before }) => kind === "app" && before === undefined)) throw madeAfter(what);
     const changes = since.filter(({ kind }) => kind === "policy" || kind === "template").map(reversed);
     if (changes.length === 0) {
