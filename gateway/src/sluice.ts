@@ -67,7 +67,8 @@ export function init(): void {
   if (stored === undefined) return;
   startPublishing(noPause);
   const [version, failure] = publish(stored.prepared, stored.entries, [], noPause);
-  if (version === undefined) ngx.log(ngx.ERR, "sluice: what is on disk does not fit the shared dict sluice_state: ", failure);
+  if (version === undefined)
+    ngx.log(ngx.ERR, "sluice: what is on disk does not fit the shared dict sluice_state: ", failure);
   stopPublishing();
   widenStringTable();
 }

@@ -14,8 +14,8 @@ import { PassedOrders } from "../push/passed-orders.ts";
 import { Peers } from "../push/peers.ts";
 import { Publisher } from "../push/publisher.ts";
 import { PushDurations } from "../push/push-durations.ts";
-import type { Frame } from "../push/pushed-state.ts";
 import { announceFleet, type PushTimes, runPushSession } from "../push/push-session.ts";
+import type { Frame } from "../push/pushed-state.ts";
 import { answers } from "../schemas/responses.ts";
 import { renewEpoch } from "../storage/epoch.ts";
 import { readChanges, readHead, readState } from "../storage/state.ts";
@@ -150,12 +150,7 @@ export default fp<PushOptions>(
       () => publisher.current.revision,
     );
     addGauge(app.metrics, "sluice_control_gateways_connected", "Gateways connected here.", () => fleet.links().length);
-    addGauge(
-      app.metrics,
-      "sluice_control_snapshot_bytes",
-      "Size of the newest snapshot.",
-      () => publisher.state.bytes,
-    );
+    addGauge(app.metrics, "sluice_control_snapshot_bytes", "Size of the newest snapshot.", () => publisher.state.bytes);
     addAlarmGauge(app.metrics, () => alarmsOf(fleet.list(), publisher.current, now()));
     app.addHook("onClose", async () => {
       await publisher.stop();

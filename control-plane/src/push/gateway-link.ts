@@ -69,11 +69,13 @@ export class GatewayLink {
    */
   push(state: PushedState): EditedPosition | undefined {
     const held = this.#held;
-    if (held === undefined || this.#underWay !== undefined || this.#socket.readyState !== this.#socket.OPEN) return undefined;
+    if (held === undefined || this.#underWay !== undefined || this.#socket.readyState !== this.#socket.OPEN)
+      return undefined;
     // A gateway of version 1 reads everything that is sent, and says nothing of a revision that one of its workers lacks.
     if (this.#isSending) return undefined;
     const { position } = state;
-    if (isSame(held.position, position) || (this.#refused !== undefined && isSame(this.#refused, position))) return undefined;
+    if (isSame(held.position, position) || (this.#refused !== undefined && isSame(this.#refused, position)))
+      return undefined;
     // It would refuse a revision that is before its own.
     if (held.position.epoch === position.epoch && held.position.revision > position.revision) return undefined;
     const delta = held.protocol >= protocolVersion ? state.deltaFrom(held.position) : undefined;

@@ -54,7 +54,10 @@ export class GatewayLog {
 
   /** It gets a whole snapshot for every change. */
   speaksEarlierProtocol(gateway: string, protocol: number): void {
-    this.#log.warn({ gateway, protocol }, "a gateway speaks an earlier push protocol: it gets all policies at every change until it is updated");
+    this.#log.warn(
+      { gateway, protocol },
+      "a gateway speaks an earlier push protocol: it gets all policies at every change until it is updated",
+    );
   }
 
   /** @param code with which the socket was closed */

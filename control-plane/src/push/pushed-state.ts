@@ -174,7 +174,8 @@ export class PushedState {
   /** Returns what changed since a position; undefined: that is not known here, or nothing has. */
   deltaFrom({ epoch, revision, edition }: EditedPosition): Frame | undefined {
     const { epoch: ownEpoch, revision: newest } = this.#position;
-    if (epoch !== ownEpoch || edition !== this.#edition || revision < this.#logFrom || revision >= newest) return undefined;
+    if (epoch !== ownEpoch || edition !== this.#edition || revision < this.#logFrom || revision >= newest)
+      return undefined;
     const made = this.#deltas.get(revision) ?? this.#makeDelta(revision);
     this.#deltas.set(revision, made);
     return made;
@@ -333,7 +334,9 @@ function zoneOf(line: string): string | undefined {
   return JSON.parse(line).document?.schedule?.timezone;
 }
 
-function templatesByApp({ templates }: Pick<StoredState, "templates">): Map<string, Map<string, Record<string, unknown>>> {
+function templatesByApp({
+  templates,
+}: Pick<StoredState, "templates">): Map<string, Map<string, Record<string, unknown>>> {
   const byApp = new Map<string, Map<string, Record<string, unknown>>>();
   for (const { app, name, document } of templates) {
     const ofApp = byApp.get(app) ?? new Map<string, Record<string, unknown>>();

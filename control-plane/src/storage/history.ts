@@ -234,13 +234,7 @@ function namesOfMany(row: ExpressionBuilder<Tables, "revisions">) {
 }
 
 /** Returns which documents an entry changes. */
-export function documentsOf({
-  action,
-  app,
-  policy,
-  subject,
-  before,
-}: TouchingEntry): DocumentId[] {
+export function documentsOf({ action, app, policy, subject, before }: TouchingEntry): DocumentId[] {
   if ((action as Action) === "roll-back") {
     const many = parsed(before) as ManyDocuments;
     return (Object.keys(many) as DocumentKind[]).flatMap((kind) =>

@@ -114,7 +114,8 @@ export async function readChanges(
       const apps = await readTouchedApps(transaction, touched.apps);
       const bans = await readTouchedBans(transaction, touched.bans, nowMs);
       const callers: { app: string; callers: SnapshotCaller[] }[] = [];
-      for (const app of touched.appsOfCallers) callers.push({ app, callers: await readCallers(transaction, nowMs, app) });
+      for (const app of touched.appsOfCallers)
+        callers.push({ app, callers: await readCallers(transaction, nowMs, app) });
       const templates = new Map<string, Templates>();
       for (const { app, document } of policies) {
         if (templates.has(app) || document?.includes('"template"') !== true) continue;

@@ -4,7 +4,11 @@
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import { noFindings } from "../../../limiter/src/document/problems.ts";
 import type { Problem } from "../../../limiter/src/document/validate.ts";
-import { type ControlMessage, type GatewayMessage, protocolVersion } from "../../../limiter/src/protocol/push-messages.ts";
+import {
+  type ControlMessage,
+  type GatewayMessage,
+  protocolVersion,
+} from "../../../limiter/src/protocol/push-messages.ts";
 import { readFrame } from "../../../limiter/src/protocol/read-frame.ts";
 import { prepareChange } from "../../../limiter/src/state/change.ts";
 import { cjson } from "../runtime/lua-modules.ts";
@@ -12,13 +16,13 @@ import { inSlices } from "../runtime/slices.ts";
 import type { Settings } from "../settings.ts";
 import { allApplied, waitUntilApplied } from "../snapshot/applied-versions.ts";
 import { currentState } from "../snapshot/current.ts";
-import { appendToLog } from "../snapshot/disk.ts";
 import { catchUp } from "../snapshot/distribution.ts";
 import { isFleetSize, keepLiveGateways } from "../snapshot/live-gateways.ts";
-import { heldEntries, publish, startPublishing, changedMeanwhile } from "../snapshot/publication.ts";
+import { changedMeanwhile, heldEntries, publish, startPublishing } from "../snapshot/publication.ts";
 import { bytesOf, json } from "../snapshot/text.ts";
 import { setActivityTaken } from "./activity-reports.ts";
 import { isCounterOrder, obey } from "./counter-orders.ts";
+import { storeChange } from "./upkeep.ts";
 
 const applyTimeoutSeconds = 10;
 
@@ -57,7 +61,11 @@ export function receive(settings: Settings, pieces: readonly string[]): GatewayM
   const [message] = cjson.decode<ControlMessage>(pieces.join(""));
   const type = typeof message === "object" ? message.type : undefined;
   if (type === "fleet") {
-    const { gateways, takesActivity, protocol } = message as { gateways: unknown; takesActivity: unknown; protocol: unknown };
+    const { gateways, takesActivity, protocol } = message as {
+      gateways: unknown;
+      takesActivity: unknown;
+      protocol: unknown;
+    };
     setActivityTaken(takesActivity === true);
     noteProtocol(protocol);
     if (isFleetSize(gateways)) keepLiveGateways(settings.gatewayDir, gateways);
@@ -150,8 +158,7 @@ function publishRead(settings: Settings, pieces: readonly string[], pause: Pause
     const expected = "policies that fit the shared dict sluice_state: make it larger in nginx.conf";
     return refuse(pieces, [{ path: frame.type, expected, got: `${bytesOf(pieces)} bytes: ${failure}` }]);
   }
-  // If that fails, the log is written anew as soon as there is nothing else to do.
-  appendToLog(settings.gatewayDir, serving, set, gone, position);
+  storeChange(settings, serving, set, gone, pause);
   return { epoch, revision, version };
 }
 

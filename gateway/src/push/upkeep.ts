@@ -1,15 +1,16 @@
 // What the worker that receives changes does while no change waits: it removes bans and tokens that are over, deletes what no worker
 // needs any more, and writes the log on disk anew when it has grown long.
 
-import { newChange, prepareChange } from "../../../limiter/src/state/change.ts";
-import { noFindings } from "../../../limiter/src/document/problems.ts";
-import { nameOfBan, nameOfCaller } from "../../../limiter/src/state/entries.ts";
-import type { EntryText } from "../../../limiter/src/protocol/read-frame.ts";
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
+import { noFindings } from "../../../limiter/src/document/problems.ts";
+import type { EntryText } from "../../../limiter/src/protocol/read-frame.ts";
+import { newChange, prepareChange } from "../../../limiter/src/state/change.ts";
+import { nameOfBan, nameOfCaller } from "../../../limiter/src/state/entries.ts";
+import type { Position } from "../../../limiter/src/state/policy-state.ts";
 import { besideRequests } from "../runtime/slices.ts";
 import type { Settings } from "../settings.ts";
 import { currentState } from "../snapshot/current.ts";
-import { needsRewriting, rewriteLog } from "../snapshot/disk.ts";
+import { appendToLog, needsRewriting, rewriteLog } from "../snapshot/disk.ts";
 import { deleteReplaced, heldEntries, isPublishing, publish } from "../snapshot/publication.ts";
 
 const sweepEverySeconds = 60;
@@ -23,16 +24,29 @@ export function doUpkeep(settings: Settings, isWaiting: (this: void) => boolean)
   if (!isPublishing()) return;
   deleteReplaced();
   const { position } = currentState();
-  const rewriting = needsRewriting(position);
-  if (rewriting !== "no" && (rewriting === "now" || !isWaiting())) {
-    besideRequests((pause) => {
-      const goesOn = () => (rewriting === "now" || !isWaiting()) && !ngx.worker.exiting();
-      rewriteLog(settings.gatewayDir, entryByEntry(), position, goesOn, pause);
-    });
+  if (!isWaiting() && needsRewriting(position) === "idle") {
+    besideRequests((pause) => rewrite(settings, () => !isWaiting() && !ngx.worker.exiting(), pause));
   }
   if (ngx.now() - sweptAtSeconds < sweepEverySeconds || isWaiting()) return;
   sweptAtSeconds = ngx.now();
   besideRequests(removeWhatIsOver);
+}
+
+/** Stores a change on disk. @param before where the state was from before the change */
+export function storeChange(
+  settings: Settings,
+  before: Position,
+  set: readonly EntryText[],
+  gone: readonly string[],
+  pause: Pause,
+): void {
+  const { position } = currentState();
+  const isAppended = appendToLog(settings.gatewayDir, before, set, gone, position);
+  if (!isAppended || needsRewriting(position) === "now") rewrite(settings, () => true, pause);
+}
+
+function rewrite({ gatewayDir }: Settings, goesOn: (this: void) => boolean, pause: Pause): void {
+  rewriteLog(gatewayDir, entryByEntry(), currentState().position, goesOn, pause);
 }
 
 function entryByEntry(): (this: void) => EntryText | undefined {

@@ -4,7 +4,7 @@
 
 import { noPause, type Pause } from "../../../limiter/src/basics/pause.ts";
 import { noFindings } from "../../../limiter/src/document/problems.ts";
-import { entriesChange, type EntryText, readFrame } from "../../../limiter/src/protocol/read-frame.ts";
+import { type EntryText, entriesChange, readFrame } from "../../../limiter/src/protocol/read-frame.ts";
 import { type PreparedChange, prepareChange } from "../../../limiter/src/state/change.ts";
 import { isSamePosition, nowhere, type Position } from "../../../limiter/src/state/policy-state.ts";
 import { runUntilDone } from "../runtime/background.ts";
@@ -78,7 +78,12 @@ export function readNewestWhole(directory: string): StoredState | undefined {
   const former = readStoredLog(directory + formerLogFile);
   const earlier = former.stored === undefined ? readEarlier(directory) : undefined;
   const found = former.stored ?? earlier?.stored;
-  if (found === undefined && newest.whyNot === undefined && former.whyNot === undefined && earlier?.whyNot === undefined) {
+  if (
+    found === undefined &&
+    newest.whyNot === undefined &&
+    former.whyNot === undefined &&
+    earlier?.whyNot === undefined
+  ) {
     return undefined;
   }
   if (earlier?.stored !== undefined && newest.whyNot === undefined && former.whyNot === undefined) {
@@ -126,7 +131,8 @@ function readStoredLog(path: string): StoredLog {
   const change = entriesChange(log.position, log.entries, [], json, findings, noPause);
   const prepared = prepareChange(currentState(), change, findings, noPause);
   const [problem] = findings.problems;
-  if (problem !== undefined) return { ...none, whyNot: `${problem.path}: expected ${problem.expected}, got ${problem.got}` };
+  if (problem !== undefined)
+    return { ...none, whyNot: `${problem.path}: expected ${problem.expected}, got ${problem.got}` };
   const { bytes, firstBytes, entries } = log;
   const cut = text.length > bytes ? text.length - bytes : undefined;
   return { stored: { prepared, entries }, cut, bytes, firstBytes, whyNot: undefined };
@@ -211,6 +217,8 @@ export function isLogged(position: Position): boolean {
  * - no: the log is short, or writing it has just failed.
  * - idle: when nothing else is to be done.
  * - now: it does not have the present position, or has grown very long.
+ *
+ * @param position that the log is to have
  */
 export function needsRewriting(position: Position): "no" | "idle" | "now" {
   if (ngx.now() < retryAtSeconds) return "no";
@@ -234,6 +242,7 @@ export function rewriteLog(
   goesOn: (this: void) => boolean,
   pause: Pause,
 ): void {
+  if (ngx.now() < retryAtSeconds) return;
   const pieces = blockPieces(next, position);
   let bytes = 0;
   let isLeft = false;

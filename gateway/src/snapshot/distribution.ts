@@ -7,7 +7,12 @@ import { noFindings } from "../../../limiter/src/document/problems.ts";
 import { entriesChange, goneEntry } from "../../../limiter/src/protocol/read-frame.ts";
 import { commitChange, prepareChange } from "../../../limiter/src/state/change.ts";
 import type { GoneEntry } from "../../../limiter/src/state/entries.ts";
-import { emptyState, isSamePosition, type PolicyState, type Position } from "../../../limiter/src/state/policy-state.ts";
+import {
+  emptyState,
+  isSamePosition,
+  type PolicyState,
+  type Position,
+} from "../../../limiter/src/state/policy-state.ts";
 import { inSlices } from "../runtime/slices.ts";
 import { expectPolicies } from "../runtime/string-table.ts";
 import { noteApplied, ownVersion } from "./applied-versions.ts";
@@ -121,7 +126,13 @@ function apply(
   const [problem] = findings.problems;
   if (problem !== undefined) {
     // Who published it was able to read it, so this is a defect. The worker goes on with what it could read.
-    ngx.log(ngx.ERR, "sluice: a worker cannot read a part of what is published: ", problem.path, ": ", problem.expected);
+    ngx.log(
+      ngx.ERR,
+      "sluice: a worker cannot read a part of what is published: ",
+      problem.path,
+      ": ",
+      problem.expected,
+    );
   }
   const isOtherRevision = !isSamePosition(currentState().position, position);
   commitChange(state, prepared);

@@ -43,7 +43,11 @@ export function afterList(isEmpty: boolean, isLast: boolean): string {
 }
 
 /** @param lists JSON values of one line each */
-export function layOut(type: FrameType, head: string, lists: Readonly<Partial<Record<ListName, readonly string[]>>>): string {
+export function layOut(
+  type: FrameType,
+  head: string,
+  lists: Readonly<Partial<Record<ListName, readonly string[]>>>,
+): string {
   let text = "";
   const names = listsOf(type);
   for (let i = 0; i < names.length; i++) {

@@ -194,7 +194,10 @@ function isFrom(from: unknown, held: Position): boolean {
   if (typeof from !== "object" || from === null) return false;
   const { epoch, revision, edition } = from as Json;
   const isText = typeof edition === "string";
-  return isSamePosition({ ...nowhere, epoch: epoch as string, revision: revision as number, edition: isText ? edition : undefined }, held);
+  return isSamePosition(
+    { ...nowhere, epoch: epoch as string, revision: revision as number, edition: isText ? edition : undefined },
+    held,
+  );
 }
 
 /** @returns false: the line is not JSON */

@@ -6,22 +6,15 @@
 
 import type { Pause } from "../basics/pause.ts";
 import { emptyTable } from "../basics/table.ts";
-import { policyBans, type PolicyBans, type SnapshotBan } from "../compiled/bans.ts";
+import { type PolicyBans, policyBans, type SnapshotBan } from "../compiled/bans.ts";
 import { type CompiledPolicy, compilePolicy } from "../compiled/compile.ts";
 import type { Policy } from "../document/policy.ts";
 import { addProblem, type Findings } from "../document/problems.ts";
 import type { Zones, ZoneTransition } from "../document/schedule.ts";
 import { addToIndex, indexPolicies, type PolicyIndex, removeFromIndex } from "../index/policy-index.ts";
-import {
-  type AppNetworks,
-  forgetIfUnused,
-  noAppNetworks,
-  policyOfBan,
-  removeBan,
-  setBan,
-} from "./ban-book.ts";
+import { type AppNetworks, forgetIfUnused, noAppNetworks, policyOfBan, removeBan, setBan } from "./ban-book.ts";
 import { type AppPolicy, type GoneEntry, nameOfPolicy, type SnapshotApp, type SnapshotCaller } from "./entries.ts";
-import { type PolicyState, policyNamed, type Position } from "./policy-state.ts";
+import { type PolicyState, type Position, policyNamed } from "./policy-state.ts";
 import { banEntryOf, isMetByRequests } from "./traffic.ts";
 
 /** What is gone is gone before anything is set: an entry may be in both. In each list, an entry is there once. */

@@ -119,7 +119,12 @@ export function readCallerEntry(value: unknown, path: string, findings: Findings
 }
 
 export function readGoneEntry(value: unknown, path: string, findings: Findings): GoneEntry | undefined {
-  const gone = shaped<{ app?: string; policy?: string; ban?: string; caller?: string }>(goneShape, value, path, findings);
+  const gone = shaped<{ app?: string; policy?: string; ban?: string; caller?: string }>(
+    goneShape,
+    value,
+    path,
+    findings,
+  );
   if (gone === undefined) return undefined;
   const { app, policy, ban, caller } = gone;
   if (app !== undefined && ban === undefined && caller === undefined) {
@@ -136,11 +141,7 @@ export function readGoneEntry(value: unknown, path: string, findings: Findings):
 }
 
 /** Reads the transitions of a time zone. */
-export function readZoneEntry(
-  value: unknown,
-  path: string,
-  findings: Findings,
-): readonly ZoneTransition[] | undefined {
+export function readZoneEntry(value: unknown, path: string, findings: Findings): readonly ZoneTransition[] | undefined {
   if (Array.isArray(value) && value.length > 0 && value.every((entry) => isTransition(entry))) {
     return value as unknown as readonly ZoneTransition[];
   }
