@@ -192,7 +192,7 @@ export function appendToLog(
 ): boolean {
   if (!isLogged(before)) return false;
   const block = blockText(set, gone, position);
-  const failure = appendToFile(directory + logFile, block);
+  const failure = appendToFile(directory + logFile, block, stateDict.get<number>(bytesKey)[0] ?? 0);
   if (failure !== undefined) {
     // A part of the block may be there: nothing can be appended after it.
     stateDict.delete(loggedPositionKey);
