@@ -15,3 +15,7 @@ it("makes a gateway's state equal to a snapshot after any sequence of edits and 
 it("does so with many policies that change at once", async () => {
   await play({ seed: Math.floor(Math.random() * 1e9), edits: 300, size: large, compareEvery: 20 });
 });
+
+it("does so after every single edit", async () => {
+  await play({ seed: Math.floor(Math.random() * 1e9), edits: 400, compareEvery: 1 });
+});

@@ -11,8 +11,9 @@ const usage = "npm run deltas -- [--edits 1000000] [--seed 1] [--at-once PROCESS
 /** Each round begins with nothing stored. */
 const editsOfRound = 10_000;
 const editsOfLargeRound = 1_000;
-/** Every so many rounds has many policies. */
+/** Every so many rounds has many policies; and as many compare after every edit, so that what is remembered of one edit meets the next. */
 const largeEvery = 20;
+const closeEvery = 10;
 
 if (isMainThread) await lead();
 else parentPort?.on("message", (round: Play) => void play(round).then((played) => parentPort?.postMessage(played)));
@@ -34,12 +35,13 @@ async function lead(): Promise<void> {
     if (begun >= wanted) return undefined;
     rounds += 1;
     const isLarge = rounds % largeEvery === 0;
+    const isClose = rounds % closeEvery === 1;
     const round = {
       seed: firstSeed + rounds - 1,
-      edits: Math.min(isLarge ? editsOfLargeRound : editsOfRound, wanted - begun),
+      edits: Math.min(isLarge || isClose ? editsOfLargeRound : editsOfRound, wanted - begun),
     };
     begun += round.edits;
-    return isLarge ? { ...round, size: large } : round;
+    return { ...round, ...(isLarge ? { size: large } : {}), ...(isClose ? { compareEvery: 1 } : {}) };
   };
   const beganAt = performance.now();
   let saidAt = beganAt;
