@@ -2,11 +2,11 @@
 
 import { policyShape } from "@sluice/limiter/document/policy-shape.ts";
 import { validatePolicy } from "@sluice/limiter/document/validate.ts";
-import { loadSnapshot } from "@sluice/limiter/protocol/load-snapshot.ts";
 import { snapshotFormat } from "@sluice/limiter/protocol/push-messages.ts";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { readGatewayMessage } from "../../control-plane/src/push/gateway-message.ts";
+import { loadSnapshot } from "../fixtures/documents/loaded-state.ts";
 import { namesOfPrototypes } from "../fixtures/documents/names-of-prototypes.ts";
 import {
   type Answer,

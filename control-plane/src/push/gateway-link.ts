@@ -79,7 +79,7 @@ export class GatewayLink {
     // A gateway of version 1 reads everything that is sent, and says nothing of a revision that one of its workers lacks.
     if (this.#isSending) return undefined;
     const { position } = state;
-    if (isSame(held.position, position) || (this.#refused !== undefined && isSame(this.#refused, position)))
+    if (isHeld(held, position) || (this.#refused !== undefined && isSame(this.#refused, position)))
       return undefined;
     // It would refuse a revision that is before its own.
     if (held.position.epoch === position.epoch && held.position.revision > position.revision) return undefined;
@@ -176,6 +176,11 @@ export class GatewayLink {
     for (const text of waiting) if (this.#socket.readyState === this.#socket.OPEN) this.#socket.send(text);
     this.#events.onFree();
   }
+}
+
+/** A gateway of version 1 knows no editions: as before, its revision is taken for what it is. */
+function isHeld({ position: held, protocol }: HeldByGateway, position: EditedPosition): boolean {
+  return isSame(protocol < protocolVersion ? { ...held, edition: position.edition } : held, position);
 }
 
 function isSame(a: EditedPosition, b: EditedPosition): boolean {

@@ -235,6 +235,7 @@ function takeEntry(frame: Frame, list: ListName, text: string, codec: JsonCodec)
 }
 
 function policyNameIn(value: unknown): string | undefined {
+  if (typeof value !== "object" || value === null) return undefined;
   const { app, document } = value as { app: unknown; document: { name: unknown } | undefined };
   if (typeof app !== "string" || typeof document !== "object" || document === null) return undefined;
   const { name } = document;

@@ -245,7 +245,7 @@ describe("all apps together", () => {
     });
     const deleted = await running.call("DELETE", "/apps/greedy/policies/p0?wait=5s");
     expect(deleted).toMatchObject({ status: 200, body: { applied: done } });
-    expect(running.app.publisher.current.bytes.length).toBeLessThan(400_000);
+    expect(running.app.publisher.state.bytes).toBeLessThan(400_000);
     expect((await running.call("GET", "readyz")).body.alarms).toEqual([]);
   });
 

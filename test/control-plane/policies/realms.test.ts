@@ -4,7 +4,7 @@
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, it } from "vitest";
-import { loadSnapshot } from "../../../limiter/src/protocol/load-snapshot.ts";
+import { loadSnapshot } from "../../fixtures/documents/loaded-state.ts";
 import {
   type CallOptions,
   onePerSecond,

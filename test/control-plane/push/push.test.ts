@@ -2,7 +2,7 @@ import { copyFile } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { promisify } from "node:util";
-import { type Snapshot, snapshotFormat } from "@sluice/limiter/protocol/push-messages.ts";
+import { protocolVersion, type Snapshot, snapshotFormat } from "@sluice/limiter/protocol/push-messages.ts";
 import { describe, expect, it, vi } from "vitest";
 import { Fleet } from "../../../control-plane/src/push/fleet.ts";
 import type { GatewayLink } from "../../../control-plane/src/push/gateway-link.ts";
@@ -15,6 +15,8 @@ import {
 } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway, openSocket } from "../../fixtures/servers/gateway-double.ts";
 
+/** The message that tells a gateway how many there are. */
+const fleet = { type: "fleet", takesActivity: true, protocol: protocolVersion } as const;
 const books = "/apps/default/policies/books";
 
 describe("the push socket", () => {
@@ -61,16 +63,17 @@ describe("the push socket", () => {
       { SLUICE_LOG_LEVEL: "warn" },
       { logTo: { write: (line) => void lines.push(JSON.parse(line)) } },
     );
-    const first = await connectGateway(running, "g1");
+    const held = { epoch: "", revision: 0, protocol: protocolVersion };
+    const first = await connectGateway(running, "g1", held);
     await first.next("snapshot");
     first.socket.terminate();
     await vi.waitFor(() => expect(lines).toHaveLength(1));
-    const second = await connectGateway(running, "g1");
+    const second = await connectGateway(running, "g1", held);
     await second.next("snapshot");
     // A gateway that says goodbye, as on a reload of nginx, is not lost.
     second.socket.close(1001);
     await second.closed;
-    await (await connectGateway(running, "g1")).next("snapshot");
+    await (await connectGateway(running, "g1", held)).next("snapshot");
     expect(lines).toMatchObject([
       { level: 40, msg: "the connection of a gateway is lost", gateway: "g1" },
       { level: 40, msg: "a gateway is connected again", gateway: "g1" },
@@ -105,32 +108,44 @@ describe("the push socket", () => {
     await running.call("PUT", "/apps/default/policies/a", { body: perSecond(1) });
     const gateway = await connectGateway(running, "g1");
     const { epoch } = running.app.publisher.current;
-    expect(await gateway.next("snapshot")).toEqual({
+    const { policies, ...rest } = await gateway.next("snapshot");
+    expect(rest).toEqual({
       type: "snapshot",
       format: snapshotFormat,
       epoch,
       revision: 3,
       proof: expect.stringMatching(/^[0-9a-f]{64}$/),
+      edition: running.app.publisher.state.position.edition,
       apps: [{ app: "shop" }],
       bans: [],
       callers: [],
-      policies: [
-        { app: "default", document: { name: "a", ...perSecond(1) } },
-        { app: "shop", document: { name: "b", description: 'an "ü"', ...perSecond(2) } },
-      ],
     });
+    // In any order.
+    expect(policies.sort((a, b) => (a.app < b.app ? -1 : 1))).toEqual([
+      { app: "default", document: { name: "a", ...perSecond(1) } },
+      { app: "shop", document: { name: "b", description: 'an "ü"', ...perSecond(2) } },
+    ]);
   });
 
   it("sends no snapshot to a gateway that has it, and one to a gateway of another epoch", async () => {
     const running = await startControlPlane();
     await running.call("PUT", books, { body: onePerSecond });
-    const { epoch } = running.app.publisher.current;
-    const current = await connectGateway(running, "current", { epoch, revision: 1 });
-    await current.next("fleet");
-    const foreign = await connectGateway(running, "foreign", { epoch: "another", revision: 1 });
-    expect((await foreign.next("snapshot")).revision).toBe(1);
-    await current.next("fleet");
-    expect(current.received.filter(({ type }) => type === "snapshot")).toEqual([]);
+    const { epoch, edition } = running.app.publisher.state.position;
+    const protocol = protocolVersion;
+    const current = await connectGateway(running, "current", { epoch, revision: 1, edition, protocol });
+    // It knows no editions.
+    const earlier = await connectGateway(running, "earlier", { epoch, revision: 1 });
+    await Promise.all([current.next("fleet"), earlier.next("fleet")]);
+    for (const position of [
+      { epoch: "another", revision: 1, edition, protocol },
+      { epoch: "another", revision: 1 },
+      { epoch, revision: 1, edition: "another", protocol },
+    ]) {
+      const foreign = await connectGateway(running, "foreign", position);
+      expect((await foreign.next("snapshot")).revision, JSON.stringify(position)).toBe(1);
+    }
+    for (const { received } of [current, earlier])
+      expect(new Set(received.map(({ type }) => type))).toEqual(new Set(["fleet"]));
   });
 
   it("pushes each change at once", async () => {
@@ -163,12 +178,12 @@ describe("the push socket", () => {
   it("sends every gateway the number of gateways whenever it changes", async () => {
     const running = await startControlPlane();
     const first = await connectGateway(running, "g1");
-    expect(await first.next("fleet")).toEqual({ type: "fleet", gateways: 1, takesActivity: true });
+    expect(await first.next("fleet")).toEqual({ ...fleet, gateways: 1 });
     const second = await connectGateway(running, "g2");
-    expect(await second.next("fleet")).toEqual({ type: "fleet", gateways: 2, takesActivity: true });
-    expect(await first.next("fleet")).toEqual({ type: "fleet", gateways: 2, takesActivity: true });
+    expect(await second.next("fleet")).toEqual({ ...fleet, gateways: 2 });
+    expect(await first.next("fleet")).toEqual({ ...fleet, gateways: 2 });
     second.socket.terminate();
-    expect(await first.next("fleet")).toEqual({ type: "fleet", gateways: 1, takesActivity: true });
+    expect(await first.next("fleet")).toEqual({ ...fleet, gateways: 1 });
   });
 
   it("replaces the older socket of the same gateway", async () => {
@@ -177,7 +192,7 @@ describe("the push socket", () => {
     await older.next("fleet");
     const newer = await connectGateway(running, "g1");
     expect(await older.closed).toBe(4000);
-    expect(await newer.next("fleet")).toEqual({ type: "fleet", gateways: 1, takesActivity: true });
+    expect(await newer.next("fleet")).toEqual({ ...fleet, gateways: 1 });
     const { gateways } = (await running.call("GET", "/gateways")).body;
     expect(gateways).toMatchObject([{ id: "g1", connected: true }]);
   });
@@ -401,16 +416,20 @@ describe("GET /gateways", () => {
 });
 
 describe("a gateway that comes back after a restart of the control plane", () => {
-  it("is still current", async () => {
+  it.each([
+    ["version 1 of the protocol", 1],
+    ["the newest version of the protocol", protocolVersion],
+  ])("is still current, with %s", async (_, protocol) => {
     const SLUICE_DATA_DIR = await temporaryDir();
     const first = await startControlPlane({ SLUICE_DATA_DIR });
     await first.call("PUT", books, { body: onePerSecond });
-    const { epoch, revision } = await (await connectGateway(first, "g1")).next("snapshot");
+    const { epoch, revision, edition } = await (await connectGateway(first, "g1")).next("snapshot");
     await first.stop();
     const second = await startControlPlane({ SLUICE_DATA_DIR });
-    const gateway = await connectGateway(second, "g1", { epoch, revision });
+    const held = protocol === 1 ? { epoch, revision } : { epoch, revision, edition, protocol };
+    const gateway = await connectGateway(second, "g1", held);
     await gateway.next("fleet");
-    expect(gateway.received).toEqual([{ type: "fleet", gateways: 1, takesActivity: true }]);
+    expect(gateway.received).toEqual([{ ...fleet, gateways: 1 }]);
   });
 });
 

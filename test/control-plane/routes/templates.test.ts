@@ -1,5 +1,6 @@
-import { loadSnapshot } from "@sluice/limiter/protocol/load-snapshot.ts";
+import type { SnapshotPolicy } from "@sluice/limiter/protocol/push-messages.ts";
 import { beforeAll, describe, expect, it } from "vitest";
+import { loadSnapshot } from "../../fixtures/documents/loaded-state.ts";
 import {
   onePerSecond,
   perSecond,
@@ -13,6 +14,11 @@ import { Turns } from "../../fixtures/turns.ts";
 
 const polite = "/apps/default/templates/polite-429";
 const books = "/apps/default/policies/books";
+/** Those of a snapshot are in any order. */
+const inOrder = (policies: readonly SnapshotPolicy[]) => {
+  const place = ({ app, document }: SnapshotPolicy) => `${app}/${(document as { name: string }).name}`;
+  return [...policies].sort((a, b) => (place(a) < place(b) ? -1 : 1));
+};
 const usesPolite = { ...onePerSecond, onLimit: { template: "polite-429" } };
 
 describe("a template", () => {
@@ -98,13 +104,16 @@ describe("a policy that uses a template", () => {
     const first = await gateway.next("snapshot");
     const resolved = { name: "books", ...perSecond(5), onLimit: { status: 503 }, cost: 3 };
     const films = { app: "default", document: { name: "films", ...onePerSecond } };
-    expect(first.policies).toEqual([{ app: "default", document: resolved }, films]);
+    expect(inOrder(first.policies)).toEqual([{ app: "default", document: resolved }, films]);
     expect(loadSnapshot(first).problems).toEqual([]);
 
     expect((await running.call("PUT", polite, { body: { onLimit: { status: 429 } } })).body).toEqual({ revision: 5 });
     const second = await gateway.next("snapshot");
     expect(second.revision).toBe(5);
-    expect(second.policies).toEqual([{ app: "default", document: { ...resolved, onLimit: { status: 429 } } }, films]);
+    expect(inOrder(second.policies)).toEqual([
+      { app: "default", document: { ...resolved, onLimit: { status: 429 } } },
+      films,
+    ]);
     expect((await running.call("GET", books)).headers.get("etag")).toBe('"3"');
   });
 
@@ -117,7 +126,7 @@ describe("a policy that uses a template", () => {
     await running.call("PUT", books, { body: usesPolite });
     await running.call("PUT", "/apps/shop/policies/books", { body: usesPolite });
     const gateway = await connectGateway(running, "g1");
-    expect((await gateway.next("snapshot")).policies).toMatchObject([
+    expect(inOrder((await gateway.next("snapshot")).policies)).toMatchObject([
       { app: "default", document: { onLimit: { status: 429 } } },
       { app: "shop", document: { onLimit: { status: 503 } } },
     ]);

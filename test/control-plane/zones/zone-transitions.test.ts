@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { snapshotFrame } from "../../../control-plane/src/push/snapshot-frame.ts";
 import { zoneTransitions } from "../../../control-plane/src/zones/zone-transitions.ts";
-import { loadSnapshot } from "../../../limiter/src/protocol/load-snapshot.ts";
+import { loadSnapshot } from "../../fixtures/documents/loaded-state.ts";
+import { pushedSnapshot } from "../../fixtures/documents/pushed-snapshot.ts";
 import { onePerSecond, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
 
 const now = Date.UTC(2026, 5, 15, 12, 30);
@@ -47,36 +47,37 @@ describe("a snapshot", () => {
   const state = (...documents: object[]) => ({
     epoch: "e",
     revision: 1,
-    apps: [],
-    proofKey: "",
-    templates: [],
-    bans: [],
-    callers: [],
-    policies: documents.map((document) => ({ app: "default", document: JSON.stringify({ name: "p", ...document }) })),
+    policies: documents.map((document, i) => ({
+      app: "default",
+      name: `p${i}`,
+      document: JSON.stringify({ name: `p${i}`, ...document }),
+    })),
   });
 
   it("has the zones that schedules name, each once, and a gateway reads it", async () => {
     const shanghai = { ...office, timezone: "Asia/Shanghai" };
     const documents = [{ ...onePerSecond, schedule: office }, { ...onePerSecond, schedule: shanghai }, onePerSecond];
-    const { bytes } = await snapshotFrame(state(...documents, { ...onePerSecond, schedule: office }), now);
+    const bytes = await pushedSnapshot(state(...documents, { ...onePerSecond, schedule: office }), now);
     const message = JSON.parse(bytes.toString());
     expect(Object.keys(message.zones).sort()).toEqual(["Asia/Shanghai", "Europe/Berlin"]);
     const { snapshot, problems } = loadSnapshot(message);
     expect(problems).toEqual([]);
-    expect(snapshot?.policies.map(({ schedule }) => schedule?.transitions.length)).toEqual([21, 1, undefined, 21]);
+    const ofApp = snapshot?.policiesByName["default"];
+    const transitions = ["p0", "p1", "p2", "p3"].map((name) => ofApp?.[name]?.schedule?.transitions.length);
+    expect(transitions).toEqual([21, 1, undefined, 21]);
   });
 
   it("has a zone once, by one name, however policies spell it", async () => {
     const spelt = (timezone: string) => ({ ...onePerSecond, schedule: { ...office, timezone } });
     const spellings = ["Europe/Berlin", "europe/berlin", "EUROPE/BERLIN", "eUROPE/bERLIN"];
-    const { bytes } = await snapshotFrame(state(...spellings.map(spelt)), now);
+    const bytes = await pushedSnapshot(state(...spellings.map(spelt)), now);
     const message = JSON.parse(bytes.toString());
     expect(Object.keys(message.zones)).toEqual(["Europe/Berlin"]);
     expect(loadSnapshot(message).problems).toEqual([]);
   });
 
   it("has no zones if no policy has a schedule, even if one mentions it", async () => {
-    const { bytes } = await snapshotFrame(state({ ...onePerSecond, description: 'a "schedule"' }), now);
+    const bytes = await pushedSnapshot(state({ ...onePerSecond, description: 'a "schedule"' }), now);
     expect(JSON.parse(bytes.toString())).not.toHaveProperty("zones");
   });
 });

@@ -5,7 +5,7 @@ import { setImmediate } from "node:timers/promises";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { policyBytesInAll } from "../../../control-plane/src/bounds/bounds.ts";
 import { readConfiguration } from "../../../control-plane/src/configuration.ts";
-import { snapshotFrame } from "../../../control-plane/src/push/snapshot-frame.ts";
+import { pushedSnapshot } from "../../fixtures/documents/pushed-snapshot.ts";
 import { freePorts } from "../../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../../fixtures/servers/lone-gateway.ts";
 import { PushServer } from "../../fixtures/servers/push-server.ts";
@@ -36,10 +36,12 @@ afterAll(async () => {
  */
 const filling = (i: number) => "x".repeat(170 + (i % 64));
 
-/** Makes a frame with as many policies of so many paths as there may be, and as many bans. */
+const nameOf = (nth: number) => `p${`${nth}`.padStart(5, "0")}`;
+
+/** Makes a snapshot with as many policies of so many paths as there may be, and as many bans. */
 async function largest(revision: number, pathsOfEach: number) {
   const document = (nth: number) => {
-    const name = `p${`${nth}`.padStart(5, "0")}`;
+    const name = nameOf(nth);
     return JSON.stringify({
       name,
       match: { paths: Array.from({ length: pathsOfEach }, (_, i) => `/${name}/${i}/${filling(nth + i)}`) },
@@ -49,9 +51,9 @@ async function largest(revision: number, pathsOfEach: number) {
   };
   const bytes = document(63).length + 100;
   const count = Math.min(totalBounds.policies, Math.floor(policyBytesInAll(totalBounds) / bytes));
-  const policies: { app: string; document: string }[] = [];
+  const policies: { app: string; name: string; document: string }[] = [];
   for (let i = 0; i < count; i++) {
-    policies.push({ app: "default", document: document(i) });
+    policies.push({ app: "default", name: nameOf(i), document: document(i) });
     // The gateway's pings must be answered meanwhile.
     if (policies.length % 20 === 0) await setImmediate();
   }
@@ -63,8 +65,7 @@ async function largest(revision: number, pathsOfEach: number) {
     untilSeconds: 4_000_000_000,
   });
   const bans = Array.from({ length: 11_000 }, (_, i) => ban(i));
-  const state = { epoch: "e", revision, proofKey: "", policies, apps: [], templates: [], bans, callers: [] };
-  return snapshotFrame(state, Date.now());
+  return pushedSnapshot({ epoch: "e", revision, policies, bans });
 }
 
 it("takes the largest possible snapshots, one after another", { timeout: 360_000 }, async () => {
@@ -73,7 +74,7 @@ it("takes the largest possible snapshots, one after another", { timeout: 360_000
   let next = await frameOf(2);
   // Small policies follow large ones here, and large ones small ones.
   for (let revision = 2; revision < 6; revision++) {
-    const { bytes } = next;
+    const bytes = next;
     sizes.push(bytes.length);
     for (let from = 0; from < bytes.length; from += 65_536) {
       server.socket?.send(bytes.subarray(from, from + 65_536), { binary: false, fin: from + 65_536 >= bytes.length });

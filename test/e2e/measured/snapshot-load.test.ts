@@ -4,8 +4,8 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { type WebSocket, WebSocketServer } from "ws";
-import { snapshotFrame } from "../../../control-plane/src/push/snapshot-frame.ts";
 import { ask } from "../../fixtures/clients/requests.ts";
+import { pushedSnapshot } from "../../fixtures/documents/pushed-snapshot.ts";
 import { freePorts } from "../../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../../fixtures/servers/lone-gateway.ts";
 import { childrenOf, until } from "../../fixtures/servers/system.ts";
@@ -177,19 +177,10 @@ async function push(count: number, edited: number | "all"): Promise<void> {
   revision += 1;
   const policies = Array.from({ length: count }, (_, i) => ({
     app: "default",
+    name: `p${i}`,
     document: edited === "all" || edited === i ? documentOf(i, `of revision ${revision}`) : unedited(i),
   }));
-  const state = {
-    epoch: "snapshot-load",
-    revision,
-    proofKey: "",
-    policies,
-    apps: [],
-    templates: [],
-    bans: [],
-    callers: [],
-  };
-  const { bytes } = await snapshotFrame(state, Date.now());
+  const bytes = await pushedSnapshot({ epoch: "snapshot-load", revision, policies });
   // The snapshot goes out in frames, as the control plane sends it.
   for (let from = 0; from < bytes.length; from += 65_536) {
     socket.send(bytes.subarray(from, from + 65_536), { binary: false, fin: from + 65_536 >= bytes.length });

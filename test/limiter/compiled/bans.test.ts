@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { SnapshotBan } from "../../../limiter/src/compiled/bans.ts";
 import { isBannedAddress, isBannedKey, type PolicyBans } from "../../../limiter/src/compiled/bans.ts";
 import { isWithin, type Networks } from "../../../limiter/src/key/networks.ts";
-import { loadSnapshot } from "../../../limiter/src/protocol/load-snapshot.ts";
+import { loadSnapshot } from "../../fixtures/documents/loaded-state.ts";
 
 const document = (name: string, key: string[]) => ({
   name,
@@ -89,7 +89,11 @@ describe("a ban", () => {
   });
 
   test("still applies when another that is wider, narrower or equal has ended", () => {
-    const ban = (untilSeconds: number, what: object) => ({ id: "1", app: "shop", untilSeconds, ...what });
+    let id = 0;
+    const ban = (untilSeconds: number, what: object) => {
+      id += 1;
+      return { id: `${id}`, app: "shop", untilSeconds, ...what };
+    };
     const ofKey = (...key: string[]) => ({ policy: "books", key });
     const bans = bansOf([
       ban(10, { cidr: "203.0.113.1/32" }),

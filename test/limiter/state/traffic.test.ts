@@ -3,9 +3,14 @@
 import { describe, expect, test } from "vitest";
 import { isBannedAddress } from "../../../limiter/src/compiled/bans.ts";
 import { candidates, type PolicyIndex } from "../../../limiter/src/index/policy-index.ts";
-import { type CompiledSnapshot, loadSnapshot, loadSnapshotLines } from "../../../limiter/src/protocol/load-snapshot.ts";
-import { isBanEntry } from "../../../limiter/src/protocol/snapshot-apps.ts";
-import { layOut } from "../../../limiter/src/protocol/snapshot-lines.ts";
+import { isBanEntry } from "../../../limiter/src/state/traffic.ts";
+import {
+  frameText,
+  HeldState,
+  type LoadedState,
+  loadSnapshot,
+  loadText,
+} from "../../fixtures/documents/loaded-state.ts";
 import { smallestDocument } from "../policies.ts";
 
 const policy = (app: string, name: string, more: object = {}) => ({
@@ -15,12 +20,13 @@ const policy = (app: string, name: string, more: object = {}) => ({
 const crm = { app: "crm", realm: { hosts: ["crm.test"], paths: ["/api"] } };
 const within = { match: { hosts: ["crm.test"], paths: ["/api/x"] } };
 const ban = (app: string) => ({ id: `of-${app}`, app, cidr: "192.0.2.0/24", untilSeconds: 100 });
+const otherLayout = "a text with another layout, or one that is not JSON";
 const head = { type: "snapshot", format: 1, epoch: "e", revision: 1 };
 
-function read(parts: { apps?: unknown; bans?: unknown; policies?: unknown[] }): CompiledSnapshot {
+function read(parts: { apps?: unknown; bans?: unknown; policies?: unknown[] }): LoadedState {
   const { snapshot, problems } = loadSnapshot({ ...head, policies: [], ...parts });
   expect(problems).toEqual([]);
-  return snapshot as CompiledSnapshot;
+  return snapshot as LoadedState;
 }
 
 const met = (index: PolicyIndex, host: string, path: string) =>
@@ -106,56 +112,60 @@ test("a list of apps with an invalid one is refused, and each problem names its 
     "apps[5]",
     "apps[6]",
     "apps[7].app",
-    "apps[9].app",
+    "apps[9]",
   ]);
   for (const entries of [null, "x", 5, { app: "crm" }]) {
-    expect(loadSnapshot({ ...head, policies: [], apps: entries }).problems).toMatchObject([{ path: "apps" }]);
+    expect(loadSnapshot({ ...head, policies: [], apps: entries }).problems).toMatchObject([
+      { path: "", got: otherLayout },
+    ]);
   }
 });
 
 describe("in a text of lines", () => {
-  const lines = (entries: readonly object[]) => entries.map((entry) => JSON.stringify(entry));
-  const text = (apps: readonly object[], policies: readonly object[]) =>
-    layOut(JSON.stringify(head), { apps: lines(apps), bans: [], callers: [], policies: lines(policies) });
-  const readText = (from: string, previous?: CompiledSnapshot) =>
-    loadSnapshotLines(
-      (place) => (place === 0 ? from : undefined),
-      (json) => {
-        try {
-          return JSON.parse(json);
-        } catch {
-          return undefined;
-        }
-      },
-      previous,
-      () => {},
-    );
+  const text = (apps: readonly object[], policies: readonly object[]) => frameText({ ...head, apps, policies });
   const policies = [policy("crm", "x", within), policy("sms", "vendor")];
 
-  test("apps read the same as in the JSON document, and are left out if there are none", () => {
+  test("apps are on lines of their own, and are left out if there are none", () => {
     const from = text([crm, { app: "sms" }], policies);
-    expect(JSON.parse(from).apps).toHaveLength(2);
-    const whole = loadSnapshot(JSON.parse(from)).snapshot;
-    expect({ ...readText(from)?.snapshot, source: undefined }).toEqual(whole);
+    expect(JSON.parse(from).apps).toEqual([crm, { app: "sms" }]);
+    expect(Object.values(loadText(from).snapshot?.apps ?? {})).toEqual([crm, { app: "sms" }]);
     // Gateways from before there were realms can read this.
     expect(text([], policies)).not.toContain("apps");
-    expect(readText(text([], policies))?.problems).toEqual([]);
+    expect(loadText(text([], policies)).problems).toEqual([]);
     for (const other of [
       from.replace('{"app":"sms"}', '{"app":sms}'),
       from.replace('"revision":1', '"revision":1,"apps":[]'),
     ]) {
       expect(other).not.toBe(from);
-      expect(readText(other)).toBeUndefined();
+      expect(loadText(other).problems).toMatchObject([{ path: "", got: otherLayout }]);
     }
   });
 
   test("a realm that is set or removed changes which policies apply, and recompiles none", () => {
-    const without = readText(text([], policies))?.snapshot as CompiledSnapshot;
-    const withOne = readText(text([{ app: "sms" }], policies), without)?.snapshot as CompiledSnapshot;
-    expect(met(without.index, "crm.test", "/api/x")).toEqual(
-      ["sms/vendor", "crm/x"].sort((a, b) => (a.slice(4) < b.slice(4) ? -1 : 1)),
-    );
-    expect(met(withOne.index, "crm.test", "/api/x")).toEqual(["crm/x"]);
-    expect(withOne.policies[0]).toBe(without.policies[0]);
+    const held = new HeldState();
+    const { state } = held;
+    const reached = () => met(state.index, "crm.test", "/api/x");
+    held.take(text([], policies));
+    const before = state.policiesByName["crm"]?.["x"];
+    expect(reached()).toEqual(["sms/vendor", "crm/x"].sort((a, b) => (a.slice(4) < b.slice(4) ? -1 : 1)));
+    held.take(text([{ app: "sms" }], policies));
+    expect(reached()).toEqual(["crm/x"]);
+    held.take(text([], policies));
+    expect(reached()).toEqual(["sms/vendor", "crm/x"]);
+    expect(state.policiesByName["crm"]?.["x"]).toBe(before);
+  });
+
+  test("the bans of an app come and go with its realm and with its bans", () => {
+    const held = new HeldState();
+    const reached = (parts: object) => {
+      expect(held.take(frameText({ ...head, policies, ...parts })).problems).toEqual([]);
+      return [met(held.state.index, "crm.test", "/api"), met(held.state.index, "crm.test", "/api/x")];
+    };
+    const apps = [crm, { app: "sms" }];
+    expect(reached({ apps })).toEqual([[], ["crm/x"]]);
+    expect(reached({ apps, bans: [ban("crm")] })).toEqual([["bans of crm"], ["bans of crm", "crm/x"]]);
+    expect(reached({ apps: [{ app: "crm" }, { app: "sms" }], bans: [ban("crm")] })).toEqual([[], []]);
+    expect(reached({ apps, bans: [ban("crm")] })).toEqual([["bans of crm"], ["bans of crm", "crm/x"]]);
+    expect(reached({ apps, bans: [ban("sms")] })).toEqual([[], ["crm/x"]]);
   });
 });
