@@ -8,6 +8,8 @@ import { requireSystemPackages } from "../launch/system-packages.ts";
 import { against } from "./against/main.ts";
 import { readAgainstOptions } from "./against/options.ts";
 import { checkVariant } from "./check.ts";
+import { controlPlane } from "./control-plane/main.ts";
+import { readControlPlaneOptions } from "./control-plane/options.ts";
 import { machineCpu } from "./cpu-time.ts";
 import { freePorts } from "./free-ports.ts";
 import { intake } from "./intake/main.ts";
@@ -178,6 +180,10 @@ function commandFor(name: string | undefined, args: readonly string[]): Command 
   if (name === "against") {
     const options = readAgainstOptions(args);
     return (started, nginx, luaDir) => against(started, nginx, luaDir, options);
+  }
+  if (name === "control-plane") {
+    const options = readControlPlaneOptions(args);
+    return (started, nginx, luaDir) => controlPlane(started, nginx, luaDir, options);
   }
   if (name === "intake") {
     const options = readIntakeOptions(args);

@@ -124,7 +124,8 @@ function forTheBench(config: string, luaDir: string, stateMegabytes: number | un
   edited = replace(
     edited,
     /lua_check_client_abort on;/,
-    `lua_check_client_abort on; add_header ${workerHeader} $pid always;`,
+    // Connections of the bench stay, however many requests they have.
+    `lua_check_client_abort on; keepalive_requests 100000000; keepalive_timeout 1h; add_header ${workerHeader} $pid always;`,
   );
   if (stateMegabytes !== undefined) {
     edited = replace(edited, /lua_shared_dict sluice_state \d+m;/, `lua_shared_dict sluice_state ${stateMegabytes}m;`);
