@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import { say } from "../../launch/step.mjs";
 import { memoryOf } from "../measured-gateway.ts";
+import { waitFor } from "./edits.ts";
 import { documentOf, nameOf } from "./fill.ts";
 import { Site } from "./site.ts";
 import { type Bench, realGateway, untilLoaded } from "./surroundings.ts";
@@ -15,7 +16,6 @@ export interface PutAll {
   readonly controlPlanePeakMB: number;
 }
 
-const waitFor = "30s";
 const tellEvery = 1_000;
 
 export async function putAll(bench: Bench, policies: number): Promise<PutAll> {
