@@ -29,6 +29,8 @@ export interface GatewayOptions {
   readonly token: string;
   /** Where it keeps its files; a gateway that is started there again has the snapshot of the one before. */
   readonly dataDir: string;
+  /** Whether a probe in each worker looks every millisecond how late it is, which costs CPU. */
+  readonly findsStalls: boolean;
   /** The room for snapshots, if they may be larger than operators' by default. */
   readonly stateMegabytes?: number;
 }
@@ -41,6 +43,7 @@ export interface MeasuredGateway {
   workers(): readonly number[];
   /** Memory of all workers: now, and at most. */
   memory(): Memory;
+  /** Only zeros unless its workers have probes. */
   stalls(): Promise<Stalls>;
   /** The value of every series of this name at /sluice/metrics. */
   metric(name: string): Promise<number[]>;
@@ -59,7 +62,7 @@ export const workerHeader = "bench-worker";
 export async function startGateway(
   processes: Processes,
   nginx: Nginx,
-  { luaDir, workers, controlUrl, token, dataDir, stateMegabytes }: GatewayOptions,
+  { luaDir, workers, controlUrl, token, dataDir, findsStalls, stateMegabytes }: GatewayOptions,
 ): Promise<MeasuredGateway> {
   const [port = 0, privatePort = 0] = await freePorts(2);
   const settings = {
@@ -75,7 +78,7 @@ export async function startGateway(
   const read = readSettings(settings);
   // The ports change with each start, and the files must not.
   const { config, snapshotDir } = writeGatewayFiles({ ...read, gatewayDir: join(dataDir, "gateway") }, nginx);
-  writeFileSync(config, forTheBench(readFileSync(config, "utf8"), luaDir, stateMegabytes));
+  writeFileSync(config, forTheBench(readFileSync(config, "utf8"), { luaDir, findsStalls, stateMegabytes }));
   const directory = dirname(config);
   const startedAtMs = performance.now();
   const { pid, ended, stop } = processes.start({
@@ -110,7 +113,14 @@ export function seriesOf(text: string, name: string): number[] {
 }
 
 /** @throws Error if nginx.conf is no longer as this function expects */
-function forTheBench(config: string, luaDir: string, stateMegabytes: number | undefined): string {
+function forTheBench(
+  config: string,
+  {
+    luaDir,
+    findsStalls,
+    stateMegabytes,
+  }: Pick<GatewayOptions, "luaDir" | "findsStalls"> & { stateMegabytes: number | undefined },
+): string {
   const replace = (text: string, from: RegExp, to: string) => {
     if (text.search(from) < 0) throw new Error(`bench/measured-gateway.ts: expected ${from} in nginx.conf`);
     return text.replace(from, to);
@@ -120,7 +130,9 @@ function forTheBench(config: string, luaDir: string, stateMegabytes: number | un
     /lua_package_path "[^"]*";/,
     `lua_package_path "${luaDir}/?.lua;${join(import.meta.dirname, "lua")}/?.lua;;"; lua_shared_dict stalls 1m;`,
   );
-  edited = replace(edited, /sluice\.initWorker\(\)/, 'sluice.initWorker() require("stall_probe").start()');
+  if (findsStalls) {
+    edited = replace(edited, /sluice\.initWorker\(\)/, 'sluice.initWorker() require("stall_probe").start()');
+  }
   edited = replace(
     edited,
     /lua_check_client_abort on;/,

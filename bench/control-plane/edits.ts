@@ -19,6 +19,7 @@ export const waitFor = "15s";
 const tellEveryMs = 10_000;
 const fewestEdits = 10;
 const settleMs = 1_500;
+const idleMs = 3_000;
 
 export interface Durations {
   readonly count: number;
@@ -164,11 +165,14 @@ export async function measureCost(
   // What was under way has ended.
   await sleep(settleMs);
   const read = () => ({
-    workersCpu: cpuUs(workers),
-    controlPlaneCpu: cpuUs([site.pid]),
+    nowMs: performance.now(),
+    workersCpu: cpuUs(workers) / 1000,
+    controlPlaneCpu: cpuUs([site.pid]) / 1000,
     gatewayDisk: bytesToDisk(workers),
     controlPlaneDisk: bytesToDisk([site.pid]),
   });
+  const idle = read();
+  await sleep(idleMs);
   const before = read();
   let pushed = 0;
   for (let i = 0; i < edits; i++) {
@@ -177,13 +181,17 @@ export async function measureCost(
   }
   await sleep(settleMs);
   const after = read();
-  const each = (of: keyof typeof before) => (after[of] - before[of]) / edits;
+  /** Less what would have been used without edits. */
+  const each = (of: "workersCpu" | "controlPlaneCpu" | "gatewayDisk" | "controlPlaneDisk") => {
+    const perMs = (before[of] - idle[of]) / (before.nowMs - idle.nowMs);
+    return (after[of] - before[of] - perMs * (after.nowMs - before.nowMs)) / edits;
+  };
   return {
     pushedBytes: pushed / edits,
     gatewayDiskBytes: each("gatewayDisk"),
     controlPlaneDiskBytes: each("controlPlaneDisk"),
-    workersCpuMs: each("workersCpu") / 1000,
-    controlPlaneCpuMs: each("controlPlaneCpu") / 1000,
+    workersCpuMs: each("workersCpu"),
+    controlPlaneCpuMs: each("controlPlaneCpu"),
   };
 }
 

@@ -69,15 +69,27 @@ export function printEdits({ empty, edits }: Results): void {
   ]);
   if (empty !== undefined) rows.unshift({ policies: 0, when: "empty", ...empty });
   print(
-    ["policies", "when", "control plane MB", "at most MB", "its heap MB", "worker MB", "its Lua MB"],
+    [
+      "policies",
+      "when",
+      "control plane MB",
+      "at most MB",
+      "its heap MB",
+      "KB a policy",
+      "worker MB",
+      "its Lua MB",
+      "KB a policy",
+    ],
     rows.map(({ policies, when, controlPlane, controlPlaneHeapMB, workerMB, workerLuaMB }) => [
       `${policies}`,
       when,
       controlPlane.residentMB.toFixed(0),
       controlPlane.peakMB.toFixed(0),
       controlPlaneHeapMB.toFixed(0),
+      eachKB(controlPlane.residentMB, empty?.controlPlane.residentMB, policies),
       workerMB.toFixed(0),
       workerLuaMB.toFixed(1),
+      eachKB(workerMB, empty?.workerMB, policies),
     ]),
   );
 }
@@ -125,6 +137,12 @@ export function printHostile({ policies, gateways, cuts, ...sides }: Hostile): v
     [row("without a slow and a hostile one", sides.without), row("with both", sides.with)],
   );
   process.stdout.write(`The control plane closed ${cuts} sockets of the others.\n\n`);
+}
+
+/** What each policy has added to what was there without any. */
+function eachKB(megabytes: number, emptyMegabytes: number | undefined, policies: number): string {
+  if (emptyMegabytes === undefined || policies === 0) return "–";
+  return (((megabytes - emptyMegabytes) * 1024) / policies).toFixed(1);
 }
 
 function both(durations: Durations | undefined): [string, string] {

@@ -8,7 +8,7 @@ import { freePorts } from "../free-ports.ts";
 import { type Bench, realGateway, untilLoaded } from "./surroundings.ts";
 
 export interface Starts {
-  /** From the start of `npm start` until it says "ready", in an empty directory. */
+  /** From the start of `npm start` until it says "ready", with an empty data directory; npm's packages and the build are there. */
   readonly firstMs: number;
   /** The same again. */
   readonly laterMs: readonly number[];
@@ -54,7 +54,12 @@ async function npmStart(dataDir: string): Promise<number> {
   };
   const beganAt = performance.now();
   // In a group of its own, so that the signal reaches what npm starts.
-  const child = spawn("npm", ["start"], { cwd: projectDir, env, stdio: ["ignore", "pipe", "inherit"], detached: true });
+  const child = spawn("npm", ["start", "--silent"], {
+    cwd: projectDir,
+    env,
+    stdio: ["ignore", "pipe", "inherit"],
+    detached: true,
+  });
   const end = () => process.kill(-(child.pid as number), "SIGINT");
   process.once("exit", end);
   const ended = once(child, "exit");

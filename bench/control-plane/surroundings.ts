@@ -27,7 +27,15 @@ export function realGateway(
   url: string,
   dataDir: string,
 ): Promise<MeasuredGateway> {
-  const options = { luaDir, workers, controlUrl: url, token: gatewayToken, dataDir, stateMegabytes };
+  const options = {
+    luaDir,
+    workers,
+    controlUrl: url,
+    token: gatewayToken,
+    dataDir,
+    findsStalls: false,
+    stateMegabytes,
+  };
   return startGateway(processes, nginx, options);
 }
 

@@ -83,6 +83,7 @@ async function measure(
     workers,
     controlUrl: `http://127.0.0.1:${controlPort}`,
     token: "bench",
+    findsStalls: true,
     dataDir: join(processes.directory, `intake-${policies}`),
     // Two snapshots and what lies between them.
     stateMegabytes: Math.max(32, Math.ceil(megabytes * 3)),
