@@ -58,6 +58,9 @@ export interface Memory {
 /** The response header with the process id of the worker that answered. */
 export const workerHeader = "bench-worker";
 
+/** A gateway with 100,000 policies on its disk reads them before it listens. */
+const patienceMs = 180_000;
+
 /** Resolves when the gateway serves, whether it has policies or not. */
 export async function startGateway(
   processes: Processes,
@@ -88,7 +91,7 @@ export async function startGateway(
     env: { ...settings, SLUICE_GATEWAY_DIR: snapshotDir },
   });
   const privateUrl = `http://127.0.0.1:${privatePort}`;
-  await Promise.race([untilAnswers(`${privateUrl}/sluice/healthz`), ended]);
+  await Promise.race([untilAnswers(`${privateUrl}/sluice/healthz`, patienceMs), ended]);
   return {
     url: `http://127.0.0.1:${port}`,
     startedAtMs,

@@ -13,6 +13,9 @@ import { app } from "./fill.ts";
 const adminToken = "bench-admin-token-0123456789";
 export const gatewayToken = "bench-gateway-token-0123456789";
 
+/** A control plane with 100,000 policies reads them before it listens. */
+const patienceMs = 60_000;
+
 export interface Put {
   readonly revision: number;
   /** From sending the request to the last byte of the answer. */
@@ -65,7 +68,7 @@ export class Site {
       args: [join(projectDir, "control-plane/src/main.ts")],
       env: siteEnvironment(directory, port, databaseUrl),
     });
-    await Promise.race([untilAnswers(`${url}/readyz`), running.ended]);
+    await Promise.race([untilAnswers(`${url}/readyz`, patienceMs), running.ended]);
     return new Site(url, running, performance.now() - beganAt);
   }
 
