@@ -1,7 +1,6 @@
 // npm run bench -- intake: how long workers keep requests waiting while they take snapshots and deltas.
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { SnapshotFrame } from "../../control-plane/src/push/snapshot-frame.ts";
 import type { Nginx } from "../../launch/nginx-binary.ts";
 import { say } from "../../launch/step.mjs";
 import { freePorts } from "../free-ports.ts";
@@ -11,8 +10,7 @@ import { type MeasuredGateway, type Memory, type Stalls, startGateway } from "..
 import type { Processes } from "../processes.ts";
 import { table, writeJson } from "../report.ts";
 import { median, percentile } from "../statistics.ts";
-import { type Documents, frameOf, listen } from "./control-plane.ts";
-import { type DeltaFrame, deltaFrame, heldAfter } from "./delta-frame.ts";
+import { type Connected, type Documents, deltasAfter, listen, type Message, snapshotOf } from "./control-plane.ts";
 import type { IntakeOptions } from "./options.ts";
 
 const everyMs = 4;
@@ -73,7 +71,7 @@ async function measure(
   const [controlPort = 0] = await freePorts(1);
   const connection = listen(controlPort);
   let revision = 1;
-  const first = await frameOf(
+  const first = await snapshotOf(
     revision,
     documents(policies, () => 10),
   );
@@ -96,15 +94,19 @@ async function measure(
     revision += 1;
     // Yields, so that this process can send the pings that the gateway expects.
     await sleep(1);
-    return frameOf(revision, documents(policies, quotaOf));
+    return snapshotOf(revision, documents(policies, quotaOf));
   };
   // All are made before anything is measured, since this process also times the requests.
   const times = Math.min(pushes, Math.max(fewestPushes, Math.floor(mostReadyMB / 2 / megabytes)));
-  const others: SnapshotFrame[] = [];
-  const edited: SnapshotFrame[] = [];
+  const others: Message[] = [];
+  const edited: Message[] = [];
   for (let i = 0; i < times; i++) others.push(await next(() => 11 + i));
   for (let i = 0; i < times; i++) edited.push(await next((place) => (place === i ? 1000 + i : 10 + times)));
-  const deltas = deltasAfter(edited.at(-1) as SnapshotFrame, policies, times);
+  const changed = Array.from({ length: times }, (_, i) => {
+    return documents(1, () => 2000 + i, Math.floor((i * policies) / times))[0] as Documents[number];
+  });
+  const last = documents(policies, (place) => (place === times - 1 ? 1000 + times - 1 : 10 + times));
+  const deltas = await deltasAfter(revision, last, changed);
   const [delta] = deltas;
   say(`${policies} policies, ${megabytes.toFixed(1)} MB, ${workers} workers, ${times} pushes of each kind`);
   if (times < pushes) say(`${pushes} were asked for, but snapshots of this size would take too much memory`);
@@ -113,13 +115,11 @@ async function measure(
   const stream = startRequests(gateway.url, targets, everyMs);
   const phases = [
     await phase("nothing pushed", gateway, stream, () => sleep(restMs).then(() => [])),
-    await phase("every policy changed", gateway, stream, () => pushAll(others, control.push)),
-    await phase("one policy changed, by a snapshot", gateway, stream, () => pushAll(edited, control.push)),
+    await phase("every policy changed", gateway, stream, () => pushAll(control, others)),
+    await phase("one policy changed, by a snapshot", gateway, stream, () => pushAll(control, edited)),
   ];
   if (control.protocol > 1) {
-    phases.push(
-      await phase("one policy changed, by a delta", gateway, stream, () => pushAll(deltas, control.pushDelta)),
-    );
+    phases.push(await phase("one policy changed, by a delta", gateway, stream, () => pushAll(control, deltas)));
   } else say("this gateway takes no deltas");
   stream.stop();
   const [longestSlice] = await gateway.metric("sluice_snapshot_slice_seconds_max");
@@ -135,16 +135,6 @@ async function measure(
     memory,
     phases,
   };
-}
-
-/** @returns deltas that follow each other, each with one policy that the snapshot has otherwise */
-function deltasAfter(snapshot: SnapshotFrame, policies: number, times: number): DeltaFrame[] {
-  const deltas: DeltaFrame[] = [];
-  for (let i = 0; i < times; i++) {
-    const [changed] = documents(1, () => 2000 + i, Math.floor((i * policies) / times));
-    deltas.push(deltaFrame(deltas.at(-1) ?? heldAfter(snapshot.bytes), changed?.document ?? "", policies));
-  }
-  return deltas;
 }
 
 /** Each host has ten paths. */
@@ -166,10 +156,10 @@ function documents(count: number, quotaOf: (place: number) => number, from = 0):
   });
 }
 
-async function pushAll<Frame>(frames: readonly Frame[], push: (frame: Frame) => Promise<number>): Promise<number[]> {
+async function pushAll(control: Connected, messages: readonly Message[]): Promise<number[]> {
   const took: number[] = [];
-  for (const frame of frames) {
-    took.push(await push(frame));
+  for (const message of messages) {
+    took.push(await control.push(message));
     await sleep(betweenMs);
   }
   return took;

@@ -8,11 +8,11 @@ import { beginExplanation, reportBan } from "./respond/explain.ts";
 import { wasRedirected } from "./respond/over-limit.ts";
 import { refuseBanned } from "./respond/refuse.ts";
 import type { Settings } from "./settings.ts";
-import { currentSnapshot } from "./snapshot/current.ts";
+import { currentState } from "./snapshot/current.ts";
 
 /** Decides the current request: lets it go on with headers, or answers it. */
 export function access(settings: Settings): undefined {
-  const { index, bannedEverywhere } = currentSnapshot();
+  const { index, bannedEverywhere } = currentState();
   if (bannedEverywhere !== undefined && isBannedEverywhere(ngx.var["remote_addr"] ?? "")) {
     return refuseBannedAddress(settings);
   }

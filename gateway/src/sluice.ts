@@ -25,9 +25,11 @@ import { logSparingly } from "./runtime/sparing-log.ts";
 import { widenStringTable } from "./runtime/string-table.ts";
 import { readSettings, reportMissing, type Settings } from "./settings.ts";
 import { readNewestWhole } from "./snapshot/disk.ts";
-import { followPublications, hasPublished, publish } from "./snapshot/distribution.ts";
+import { followPublications } from "./snapshot/distribution.ts";
 import { recallLiveGateways } from "./snapshot/live-gateways.ts";
 import { lookAfterOwnDirectory } from "./snapshot/own-directory.ts";
+import { publish, startPublishing, stopPublishing } from "./snapshot/publication.ts";
+import { publishedVersion } from "./snapshot/shared-entries.ts";
 import { openLeases } from "./stores/lease/leases.ts";
 import { forgetLeases } from "./stores/lease/watch.ts";
 import { keepFreeingExpired } from "./stores/node/expired-counters.ts";
@@ -51,8 +53,8 @@ let initWorkerCalled = false;
 let decideOne = decideWithoutInitWorker;
 
 /**
- * For init_by_lua: publishes the snapshot that was valid when nginx last ran, and workers start with its compiled form. After a
- * reload, shared memory still has a snapshot.
+ * For init_by_lua: publishes the policies that were in force when nginx last ran, and workers start with its compiled form. After a
+ * reload, shared memory still has them.
  */
 export function init(): void {
   endsWithRequest = isWorker();
@@ -60,10 +62,14 @@ export function init(): void {
   requireCodeCache();
   generation = stateDict.incr("generation", 1, 0)[0] ?? 1;
   recallLiveGateways(settings.gatewayDir);
-  if (hasPublished()) return;
+  if (publishedVersion() > 0) return;
   const stored = readNewestWhole(settings.gatewayDir);
   if (stored === undefined) return;
-  publish(stored.pieces, stored.snapshot, noPause);
+  startPublishing(noPause);
+  const [version, failure] = publish(stored.prepared, stored.entries, [], noPause);
+  if (version === undefined)
+    ngx.log(ngx.ERR, "sluice: what is on disk does not fit the shared dict sluice_state: ", failure);
+  stopPublishing();
   widenStringTable();
 }
 

@@ -29,14 +29,20 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   ],
   "limiter/src/index": ["limiter/src/basics", "limiter/src/compiled", "limiter/src/match"],
   "limiter/src/realm": ["limiter/src/document", "limiter/src/match"],
-  "limiter/src/protocol": [
-    "limiter/src/algorithms",
+  "limiter/src/state": [
     "limiter/src/basics",
     "limiter/src/compiled",
     "limiter/src/document",
     "limiter/src/index",
     "limiter/src/key",
     "limiter/src/realm",
+  ],
+  "limiter/src/protocol": [
+    "limiter/src/algorithms",
+    "limiter/src/basics",
+    "limiter/src/compiled",
+    "limiter/src/document",
+    "limiter/src/state",
   ],
 
   // gateway: from the ground up. All of them may import limiter/.

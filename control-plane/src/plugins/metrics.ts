@@ -9,6 +9,8 @@ export interface Metrics {
   readonly registry: Registry;
   readonly snapshotsSent: Counter;
   readonly snapshotBytesSent: Counter;
+  readonly deltasSent: Counter;
+  readonly deltaBytesSent: Counter;
   readonly snapshotsRefused: Counter;
   /** Seconds from a change to its snapshot. */
   readonly snapshotBuilds: Histogram;
@@ -69,6 +71,16 @@ export default fp(
         name: "sluice_control_push_duration_seconds",
         help: "From a stored change until every connected gateway has applied or refused it.",
         buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60],
+        registers,
+      }),
+      deltasSent: new Counter({
+        name: "sluice_control_deltas_sent_total",
+        help: "Deltas sent to gateways: what has changed since the revision that they hold.",
+        registers,
+      }),
+      deltaBytesSent: new Counter({
+        name: "sluice_control_delta_bytes_sent_total",
+        help: "Bytes of the deltas sent to gateways.",
         registers,
       }),
       snapshotsRefused: new Counter({

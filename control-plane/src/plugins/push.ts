@@ -3,6 +3,7 @@
 import { randomUUID } from "node:crypto";
 import type { FastifyBaseLogger } from "fastify";
 import fp from "fastify-plugin";
+import manifest from "../../package.json" with { type: "json" };
 import { ApiError } from "../errors/api-error.ts";
 import { alarmsOf } from "../push/alarms.ts";
 import { AppliedWaits } from "../push/applied-waits.ts";
@@ -14,9 +15,10 @@ import { Peers } from "../push/peers.ts";
 import { Publisher } from "../push/publisher.ts";
 import { PushDurations } from "../push/push-durations.ts";
 import { announceFleet, type PushTimes, runPushSession } from "../push/push-session.ts";
+import type { Frame } from "../push/pushed-state.ts";
 import { answers } from "../schemas/responses.ts";
 import { renewEpoch } from "../storage/epoch.ts";
-import { readHead, readState } from "../storage/revisions.ts";
+import { readChanges, readHead, readState } from "../storage/state.ts";
 import { addAlarmGauge, addGauge } from "./metrics.ts";
 
 declare module "fastify" {
@@ -49,7 +51,9 @@ export default fp<PushOptions>(
     const publisher: Publisher = await Publisher.start({
       fleet,
       now,
+      edition: editionNow(now()),
       readState: () => readState(app.database, now()),
+      readChanges: (since) => readChanges(app.database, since, now()),
       readHead: () => readHead(app.database),
       renewEpoch: async (held) => {
         const left = await renewEpoch(app.database, { who: "control plane", atMs: now() }, held);
@@ -101,9 +105,9 @@ export default fp<PushOptions>(
     });
 
     const counts = {
-      snapshotSent: (bytes: number) => {
-        app.metrics.snapshotsSent.inc();
-        app.metrics.snapshotBytesSent.inc(bytes);
+      frameSent: ({ type, bytes }: Frame) => {
+        (type === "snapshot" ? app.metrics.snapshotsSent : app.metrics.deltasSent).inc();
+        (type === "snapshot" ? app.metrics.snapshotBytesSent : app.metrics.deltaBytesSent).inc(bytes);
       },
       snapshotRefused: () => app.metrics.snapshotsRefused.inc(),
     };
@@ -146,12 +150,7 @@ export default fp<PushOptions>(
       () => publisher.current.revision,
     );
     addGauge(app.metrics, "sluice_control_gateways_connected", "Gateways connected here.", () => fleet.links().length);
-    addGauge(
-      app.metrics,
-      "sluice_control_snapshot_bytes",
-      "Size of the newest snapshot.",
-      () => publisher.current.bytes.length,
-    );
+    addGauge(app.metrics, "sluice_control_snapshot_bytes", "Size of the newest snapshot.", () => publisher.state.bytes);
     addAlarmGauge(app.metrics, () => alarmsOf(fleet.list(), publisher.current, now()));
     app.addHook("onClose", async () => {
       await publisher.stop();
@@ -162,6 +161,14 @@ export default fp<PushOptions>(
   },
   { name: "push", dependencies: ["activity", "database", "websockets", "authentication", "metrics"] },
 );
+
+/**
+ * What a gateway gets besides what is stored depends on our version and on what Node knows of time zones. How far their changes
+ * reach ahead depends on the year.
+ */
+function editionNow(nowMs: number): string {
+  return `${manifest.version} ${process.versions.tz} ${new Date(nowMs).getUTCFullYear()}`;
+}
 
 /** Returns whether the request was refused because of its token. */
 function isRefusal(error: Error): boolean {

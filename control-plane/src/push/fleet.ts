@@ -2,11 +2,12 @@
 // writes and the REST API reads.
 
 import { EventEmitter } from "node:events";
+import { setImmediate } from "node:timers/promises";
 import type { Problem } from "@sluice/limiter/document/validate.ts";
 import type { GatewayMessage, RedisReport } from "@sluice/limiter/protocol/push-messages.ts";
 import type { Position } from "../storage/epoch.ts";
 import type { GatewayLink } from "./gateway-link.ts";
-import type { SnapshotFrame } from "./snapshot-frame.ts";
+import type { PushedState } from "./pushed-state.ts";
 
 export type Hello = Extract<GatewayMessage, { type: "hello" }>;
 
@@ -21,6 +22,8 @@ export interface Gateway {
   readonly id: string;
   readonly version: string;
   readonly workers: number;
+  /** The version of the push protocol that it speaks. */
+  readonly protocol: number;
   readonly connectedAtMs: number;
   readonly disconnectedAtMs: number | undefined;
   /** The position that it enforces. */
@@ -38,7 +41,7 @@ export interface Gateway {
 }
 
 /** A gateway's report about itself. */
-export type Report = Extract<GatewayMessage, { type: "applied" | "refused" | "status" }>;
+export type Report = Extract<GatewayMessage, { type: "applied" | "held" | "resync" | "refused" | "status" }>;
 
 /** How many of the connected gateways have applied or refused a revision. */
 export interface Applied {
@@ -67,6 +70,8 @@ const rememberMs = 3_600_000;
 /** The most disconnected gateways to remember; those that left first are forgotten first. */
 const mostRemembered = 200;
 const mostRefusalsReported = 10;
+/** How many gateways get a delta in one turn of the event loop, which takes some 20 µs each. */
+const pushedAtOnce = 100;
 
 /**
  * Events: `members` when the set of connected gateways has changed, `progress` when any wait for a revision may be over,
@@ -85,11 +90,8 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
     this.#now = now;
   }
 
-  /**
-   * @param sent the snapshot that the gateway was sent when it connected; undefined if it has the newest
-   * @returns the older link of the same id, which the caller must close
-   */
-  join(hello: Hello, link: GatewayLink, sent?: Position): GatewayLink | undefined {
+  /** @returns the older link of the same id, which the caller must close */
+  join(hello: Hello, link: GatewayLink): GatewayLink | undefined {
     const older = this.#members.get(hello.gateway);
     this.#departed.delete(hello.gateway);
     this.#forget();
@@ -97,6 +99,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
       id: hello.gateway,
       version: hello.version,
       workers: hello.workers,
+      protocol: hello.protocol ?? 1,
       connectedAtMs: this.#now(),
       disconnectedAtMs: undefined,
       epoch: hello.epoch,
@@ -105,9 +108,9 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
       counters: older?.counters ?? {},
       redis: undefined,
       lacksRedis: false,
-      owedSinceMs: sent === undefined ? undefined : this.#now(),
+      owedSinceMs: undefined,
       link,
-      sent,
+      sent: undefined,
     });
     this.emit("members");
     this.emit("progress");
@@ -155,17 +158,32 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
         member.redis = message.redis;
         member.lacksRedis = message.redis === undefined;
         return;
+      // It lags, or gets a snapshot: what it enforces has not changed.
+      case "held":
+      case "resync":
+        return;
     }
     this.emit("progress");
   }
 
-  sendToAll(frame: SnapshotFrame): void {
-    for (const member of this.#members.values()) {
-      if (member.link === undefined) continue;
-      member.link.sendSnapshot(frame);
-      member.sent = { epoch: frame.epoch, revision: frame.revision };
-      member.owedSinceMs ??= this.#now();
+  /** Sends every gateway what it lacks. A part of them at a time, so that requests are served meanwhile. */
+  async pushToAll(state: PushedState): Promise<void> {
+    let pushed = 0;
+    for (const { id, link } of this.connected()) {
+      this.push(id, link, state);
+      pushed += 1;
+      if (pushed % pushedAtOnce === 0) await setImmediate();
     }
+  }
+
+  /** Sends a gateway what it lacks, unless it owes an answer. */
+  push(id: string, link: GatewayLink, state: PushedState): void {
+    const member = this.#memberOf(id, link);
+    if (member === undefined) return;
+    const sent = link.push(state);
+    if (sent === undefined) return;
+    member.sent = sent;
+    member.owedSinceMs ??= this.#now();
   }
 
   /** Replaces what is known of gateways that are connected to other control planes. */

@@ -52,6 +52,14 @@ export class GatewayLog {
     else this.#log.info({ gateway, address }, "a gateway is connected");
   }
 
+  /** It gets a whole snapshot for every change. */
+  speaksEarlierProtocol(gateway: string, protocol: number): void {
+    this.#log.warn(
+      { gateway, protocol },
+      "a gateway speaks an earlier push protocol: it gets all policies at every change until it is updated",
+    );
+  }
+
   /** @param code with which the socket was closed */
   gone(gateway: string, code: number): void {
     if (this.#stopping) return;

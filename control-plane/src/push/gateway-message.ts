@@ -74,9 +74,11 @@ const redis = recordSchema({ state: { enum: ["ok", "failing", "unused"] }, since
 const messages: Record<GatewayMessage["type"], object> = {
   hello: messageSchema(
     { gateway: gatewayId, version: text, workers: count, epoch: text, revision: count },
-    { proof: text },
+    { proof: text, edition: text, protocol: count },
   ),
   applied: messageSchema({ epoch: text, revision: count }),
+  held: messageSchema({ epoch: text, revision: count }),
+  resync: messageSchema({ epoch: text, revision: count }),
   refused: messageSchema({ epoch: text, revision: count, problems: listSchema(problem) }),
   status: messageSchema({ counters }, { redis }),
   activity: messageSchema({ nowMs: time, workers: listSchema(workerActivity, mostActive) }),

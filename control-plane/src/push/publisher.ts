@@ -1,11 +1,11 @@
-// Sends the newest state of the database to every connected gateway. It is called after each change; calls during a round
-// share the next round, so a burst of changes costs a few reads, not one each.
+// Brings every connected gateway to the newest state of the database. It is called after each change, and reads what has changed;
+// calls during a round share the next round, so a burst of changes costs a few reads, not one each.
 
 import type { Position } from "../storage/epoch.ts";
-import type { StoredState } from "../storage/revisions.ts";
+import type { StateChanges, StoredState } from "../storage/state.ts";
 import type { Fleet } from "./fleet.ts";
 import { isProven, type ShownPosition } from "./position-proof.ts";
-import { type SnapshotFrame, snapshotFrame } from "./snapshot-frame.ts";
+import { type EditedPosition, PushedState } from "./pushed-state.ts";
 
 const retryMs = 1_000;
 
@@ -13,44 +13,63 @@ export interface PublisherDependencies {
   readonly fleet: Fleet;
   /** Returns milliseconds since the epoch. */
   now(): number;
+  /** Says how this control plane makes states: another edition's state of the same revision may differ. */
+  readonly edition: string;
   readState(): Promise<StoredState>;
+  /** Reads what has changed since a position. Undefined: the whole state must be read. */
+  readChanges(since: Position): Promise<StateChanges | undefined>;
   /** Reads only the newest revision number, which costs little. */
   readHead(): Promise<Position>;
   /** Begins a new epoch if the history does not reach `held`. */
   renewEpoch(held: Position): Promise<void>;
   onError(error: unknown): void;
-  /** Called when the state is wanted, as after a change. @returns a function that is called when its snapshot is sent */
-  onWanted?(): (frame: SnapshotFrame) => void;
+  /** Called when the state is wanted, as after a change. @returns a function that is called when it is about to be sent */
+  onWanted?(): (published: Published) => void;
 }
+
+/** A state that is about to be sent. */
+export interface Published extends EditedPosition {
+  /** Bytes of what most gateways get. */
+  readonly bytes: number;
+}
+
+/** Bans and tokens that are over are removed this often. */
+const sweepEveryMs = 60_000;
 
 export class Publisher {
   readonly #dependencies: PublisherDependencies;
-  #current: SnapshotFrame;
-  #proofKey: string;
+  #state: PushedState;
   /** A position of our history that a gateway has proven and that we have not read. */
   #shown: Position | undefined;
   #wanted = false;
-  #onSent: ((frame: SnapshotFrame) => void) | undefined;
+  #onSent: ((published: Published) => void) | undefined;
   #round: Promise<void> | undefined;
   #retry: NodeJS.Timeout | undefined;
   #stopped = false;
   #behindSinceMs: number | undefined;
 
-  private constructor(dependencies: PublisherDependencies, proofKey: string, first: SnapshotFrame) {
+  readonly #sweep: NodeJS.Timeout;
+
+  private constructor(dependencies: PublisherDependencies, first: PushedState) {
     this.#dependencies = dependencies;
-    this.#proofKey = proofKey;
-    this.#current = first;
+    this.#state = first;
+    this.#sweep = setInterval(() => this.#state.removeWhatIsOver(dependencies.now()), sweepEveryMs).unref();
   }
 
   /** @throws when the database cannot be read: without a first state there is nothing to serve */
   static async start(dependencies: PublisherDependencies): Promise<Publisher> {
-    const state = await dependencies.readState();
-    return new Publisher(dependencies, state.proofKey, await snapshotFrame(state, dependencies.now()));
+    const stored = await dependencies.readState();
+    return new Publisher(dependencies, await PushedState.from(dependencies.edition, stored, dependencies.now()));
   }
 
-  /** The newest snapshot that was read. */
-  get current(): SnapshotFrame {
-    return this.#current;
+  /** The newest state that was read. */
+  get state(): PushedState {
+    return this.#state;
+  }
+
+  /** The position of the newest state that was read. */
+  get current(): Position {
+    return this.#state.position;
   }
 
   /**
@@ -59,10 +78,10 @@ export class Publisher {
    * if the gateway shows the proof of its revision; otherwise the database is read again, and what it contains counts.
    */
   noteShown(held: ShownPosition): void {
-    if (!isBeyond(held, this.#current)) return;
+    if (!isBeyond(held, this.current)) return;
     const { epoch, revision } = held;
     const further = this.#shown === undefined || !isBeyond(this.#shown, held);
-    if (further && isProven(this.#proofKey, held)) this.#shown = { epoch, revision };
+    if (further && isProven(this.#state.proofKey, held)) this.#shown = { epoch, revision };
     void this.publish();
   }
 
@@ -85,13 +104,14 @@ export class Publisher {
   /** Reads the state if another control plane has changed it. @throws when the database cannot be read */
   async publishIfBehind(): Promise<void> {
     const { epoch, revision } = await this.#dependencies.readHead();
-    if (epoch !== this.#current.epoch || revision !== this.#current.revision) await this.publish();
+    if (epoch !== this.current.epoch || revision !== this.current.revision) await this.publish();
   }
 
   /** Waits for the current round, so that the database can be closed afterwards. */
   async stop(): Promise<void> {
     this.#stopped = true;
     clearTimeout(this.#retry);
+    clearInterval(this.#sweep);
     await this.#round;
   }
 
@@ -102,15 +122,14 @@ export class Publisher {
       this.#onSent = undefined;
       this.#behindSinceMs ??= performance.now();
       try {
-        const state = await this.#readWholeHistory();
-        if (state === undefined) {
+        const before = this.#state.position;
+        if (!(await this.#readNewest())) {
           if (!this.#wanted) this.#behindSinceMs = undefined;
           continue;
         }
-        this.#proofKey = state.proofKey;
-        this.#current = await snapshotFrame(state, this.#dependencies.now());
-        onSent?.(this.#current);
-        this.#dependencies.fleet.sendToAll(this.#current);
+        const { position, bytes } = this.#state;
+        onSent?.({ ...position, bytes: this.#state.deltaFrom(before)?.bytes ?? bytes });
+        await this.#dependencies.fleet.pushToAll(this.#state);
         this.#dependencies.fleet.emit("progress");
         if (!this.#wanted) this.#behindSinceMs = undefined;
       } catch (error) {
@@ -123,20 +142,24 @@ export class Publisher {
   }
 
   /**
-   * Reads the state. A history that has lost its end is replaced by a new epoch first: gateways would refuse its numbers,
+   * Reads what is new. A history that has lost its end is replaced by a new epoch first: gateways would refuse its numbers,
    * which they know already.
-   * @returns undefined if there is nothing new
+   * @returns whether anything is new
    */
-  async #readWholeHistory(): Promise<StoredState | undefined> {
-    const head = await this.#dependencies.readHead();
+  async #readNewest(): Promise<boolean> {
+    const { readHead, renewEpoch, readChanges, readState, edition, now } = this.#dependencies;
+    const head = await readHead();
     const shown = this.#shown;
-    const held = shown !== undefined && isBeyond(shown, head) ? shown : this.#current;
+    const held = shown !== undefined && isBeyond(shown, head) ? shown : this.current;
     const hasLostItsEnd = isBeyond(held, head);
-    if (hasLostItsEnd) await this.#dependencies.renewEpoch(held);
+    if (hasLostItsEnd) await renewEpoch(held);
     if (this.#shown === shown) this.#shown = undefined;
-    const { epoch, revision } = this.#current;
-    if (!hasLostItsEnd && head.epoch === epoch && head.revision === revision) return undefined;
-    return this.#dependencies.readState();
+    const { epoch, revision } = this.current;
+    if (!hasLostItsEnd && head.epoch === epoch && head.revision === revision) return false;
+    const changes = hasLostItsEnd ? undefined : await readChanges(this.current);
+    if (changes !== undefined) this.#state.apply(changes, now());
+    else this.#state = await PushedState.from(edition, await readState(), now());
+    return true;
   }
 }
 

@@ -2,7 +2,7 @@
 
 import type { Position } from "../storage/epoch.ts";
 import type { Fleet } from "./fleet.ts";
-import type { SnapshotFrame } from "./snapshot-frame.ts";
+import type { Published } from "./publisher.ts";
 
 /** A revision that every connected gateway has applied or refused. Times are by `performance.now()`. */
 export interface Pushed<Origin> {
@@ -20,7 +20,7 @@ export interface Pushed<Origin> {
 }
 
 interface Pending<Origin> {
-  readonly frame: SnapshotFrame;
+  readonly frame: Published;
   readonly storedAtMs: number;
   readonly builtAtMs: number;
   readonly origin: Origin;
@@ -48,7 +48,7 @@ export class PushDurations<Origin> {
     });
   }
 
-  published(frame: SnapshotFrame, storedAtMs: number, origin: Origin): void {
+  published(frame: Published, storedAtMs: number, origin: Origin): void {
     this.#pending.push({ frame, storedAtMs, builtAtMs: performance.now(), origin });
     if (this.#pending.length > mostPending) this.#pending.shift();
   }
@@ -72,7 +72,7 @@ export class PushDurations<Origin> {
     for (const { frame, storedAtMs, builtAtMs, origin } of pending) {
       const { epoch, revision, bytes } = frame;
       if (epoch !== newest.epoch || revision > settled) continue;
-      this.#onPushed({ revision, bytes: bytes.length, gateways, storedAtMs, builtAtMs, settledAtMs, origin });
+      this.#onPushed({ revision, bytes, gateways, storedAtMs, builtAtMs, settledAtMs, origin });
     }
   }
 }

@@ -1,5 +1,6 @@
 // Runs one push socket: a hello, then reports, until either side closes it.
 
+import { protocolVersion } from "@sluice/limiter/protocol/push-messages.ts";
 import type { FastifyBaseLogger } from "fastify";
 import type { RawData, WebSocket } from "ws";
 import type { ActivityMessage } from "../activity/activity.ts";
@@ -9,9 +10,10 @@ import { closeCodes, GatewayLink } from "./gateway-link.ts";
 import type { GatewayLog } from "./gateway-log.ts";
 import { readGatewayMessage } from "./gateway-message.ts";
 import type { Publisher } from "./publisher.ts";
+import type { Frame } from "./pushed-state.ts";
 
 export interface PushCounts {
-  snapshotSent(bytes: number): void;
+  frameSent(frame: Frame): void;
   snapshotRefused(): void;
 }
 
@@ -42,8 +44,11 @@ export function runPushSession(
   socket: WebSocket,
   { fleet, publisher, counterOrders, counts, times, log, gatewayLog, takeActivity, address }: SessionDependencies,
 ): void {
-  const link = new GatewayLink(socket, counts.snapshotSent);
   let gateway: string | undefined;
+  const onFree = () => {
+    if (gateway !== undefined) fleet.push(gateway, link, publisher.state);
+  };
+  const link = new GatewayLink(socket, { onSent: counts.frameSent, onFree });
 
   const helloTimer = setTimeout(() => link.close(closeCodes.refused, "no hello came"), times.helloMs);
   const pingTimer = setInterval(() => link.ping(times.silenceMs), times.pingEveryMs);
@@ -65,12 +70,11 @@ export function runPushSession(
     if (message.type === "hello") {
       clearTimeout(helloTimer);
       gateway = message.gateway;
-      const { current } = publisher;
-      // A gateway with a later revision than ours would refuse our snapshot.
-      const owed = message.epoch !== current.epoch || message.revision < current.revision;
-      if (owed) link.sendSnapshot(current);
-      const older = fleet.join(message, link, owed ? current : undefined);
-      older?.close(closeCodes.replaced, "replaced by a newer socket of the same gateway");
+      const { epoch, revision, edition, protocol = 1 } = message;
+      link.begin({ position: { epoch, revision, edition }, protocol });
+      fleet.join(message, link)?.close(closeCodes.replaced, "replaced by a newer socket of the same gateway");
+      fleet.push(gateway, link, publisher.state);
+      if (protocol < protocolVersion) gatewayLog.speaksEarlierProtocol(gateway, protocol);
       publisher.noteShown(message);
       gatewayLog.connected(gateway, address);
       return;
@@ -88,7 +92,11 @@ export function runPushSession(
       log.warn({ gateway, revision: message.revision, problems: message.problems }, "a gateway refused a snapshot");
     }
     // A report counts only for the gateway that sent it: it changes nothing for other gateways.
-    if (gateway !== undefined) fleet.report(gateway, link, message);
+    if (gateway === undefined) return;
+    fleet.report(gateway, link, message);
+    if (message.type === "status") return;
+    link.answered(message, message.type === "resync" || message.type === "refused" ? message.type : "taken");
+    onFree();
   });
 
   socket.on("close", (code: number) => {
@@ -110,7 +118,7 @@ export function announceFleet(fleet: Fleet): void {
     for (const link of links) {
       if (!changed && reportedLinks.has(link)) continue;
       reportedLinks.add(link);
-      link.send({ type: "fleet", gateways, takesActivity: true });
+      link.send({ type: "fleet", gateways, takesActivity: true, protocol: protocolVersion });
     }
   });
 }

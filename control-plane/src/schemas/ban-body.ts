@@ -7,7 +7,7 @@ import type { Shape } from "@sluice/limiter/document/shape.ts";
 import { checkKeyPatterns, describeValue, type Problem } from "@sluice/limiter/document/validate.ts";
 import { type Cidr, formatCidr, parseCidr } from "@sluice/limiter/key/cidr.ts";
 import { type KeyPart, parseKeyPart } from "@sluice/limiter/key/key-part.ts";
-import { bannedKeyShape, cidrShape } from "@sluice/limiter/protocol/bans-and-callers.ts";
+import { bannedKeyShape, cidrShape } from "@sluice/limiter/state/read-entries.ts";
 import type { Banned } from "../storage/bans.ts";
 import { readBody, refuseProblems } from "./read-body.ts";
 import { parseTime } from "./time.ts";

@@ -58,9 +58,11 @@ export async function getApp(database: Database | Transaction<Tables>, name: str
   return appFrom(row);
 }
 
-/** Reads all apps by name, for a snapshot. */
-export async function readApps(transaction: Transaction<Tables>): Promise<App[]> {
-  const rows = await transaction.selectFrom("apps").selectAll().orderBy("name").execute();
+/** Reads apps by name, for gateways. @param names only these; absent: all */
+export async function readApps(transaction: Transaction<Tables>, names?: readonly string[]): Promise<App[]> {
+  let query = transaction.selectFrom("apps").selectAll();
+  if (names !== undefined) query = query.where("name", "in", names);
+  const rows = await query.orderBy("name").execute();
   return rows.map(appFrom);
 }
 

@@ -163,9 +163,15 @@ async function deleteBans(transaction: Transaction<Tables>, chosen: BanCondition
   }
 }
 
-/** Reads all bans in force, in the form of a snapshot. */
-export async function readBans(transaction: Transaction<Tables>, nowMs: number): Promise<SnapshotBan[]> {
-  const rows = await transaction.selectFrom("bans").selectAll().where("until_at", ">", nowMs).orderBy("id").execute();
+/** Reads bans in force, in the form of a snapshot. @param ids only these; absent: all */
+export async function readBans(
+  transaction: Transaction<Tables>,
+  nowMs: number,
+  ids?: readonly string[],
+): Promise<SnapshotBan[]> {
+  let query = transaction.selectFrom("bans").selectAll().where("until_at", ">", nowMs);
+  if (ids !== undefined) query = query.where("id", "in", ids);
+  const rows = await query.orderBy("id").execute();
   return rows.map((row) => snapshotBan(banFrom(row)));
 }
 

@@ -118,15 +118,7 @@ async function findTouched(
     const page = await database
       .selectFrom("revisions")
       .select(["number", "action", "app", "policy", "subject"])
-      // The names of what a roll-back changed are in its documents alone.
-      .select((row) =>
-        row
-          .case()
-          .when("action", "=", "roll-back" satisfies Action)
-          .then(row.ref("before"))
-          .end()
-          .as("before"),
-      )
+      .select(namesOfMany)
       .where("number", ">", done)
       .where("number", "<=", to)
       .where(within(scope))
@@ -212,14 +204,37 @@ function changesOf(
   }));
 }
 
+/** What is to be read of an entry for `documentsOf`. */
+type TouchingEntry = Pick<RevisionTable, "action" | "app" | "policy" | "subject" | "before">;
+
+/** Reads which documents were changed on the way from one revision to a later one, without what they were. */
+export function touchingEntries(
+  transaction: Transaction<Tables>,
+  after: number,
+  until: number,
+): Promise<TouchingEntry[]> {
+  return transaction
+    .selectFrom("revisions")
+    .select(["action", "app", "policy", "subject"])
+    .select(namesOfMany)
+    .where("number", ">", after)
+    .where("number", "<=", until)
+    .orderBy("number")
+    .execute();
+}
+
+/** The names of what a roll-back changed are in its documents alone. */
+function namesOfMany(row: ExpressionBuilder<Tables, "revisions">) {
+  return row
+    .case()
+    .when("action", "=", "roll-back" satisfies Action)
+    .then(row.ref("before"))
+    .end()
+    .as("before");
+}
+
 /** Returns which documents an entry changes. */
-function documentsOf({
-  action,
-  app,
-  policy,
-  subject,
-  before,
-}: Pick<RevisionTable, "action" | "app" | "policy" | "subject" | "before">): DocumentId[] {
+export function documentsOf({ action, app, policy, subject, before }: TouchingEntry): DocumentId[] {
   if ((action as Action) === "roll-back") {
     const many = parsed(before) as ManyDocuments;
     return (Object.keys(many) as DocumentKind[]).flatMap((kind) =>

@@ -210,12 +210,15 @@ export function deleteTokenById(
   });
 }
 
-/** Reads all valid callers' tokens, in the form of a snapshot. */
-export async function readCallers(transaction: Transaction<Tables>, nowMs: number): Promise<SnapshotCaller[]> {
-  const rows = await transaction
-    .selectFrom("tokens")
-    .selectAll()
-    .where("role", "=", "caller")
+/** Reads valid callers' tokens, in the form of a snapshot. @param app only those of this app; absent: all */
+export async function readCallers(
+  transaction: Transaction<Tables>,
+  nowMs: number,
+  app?: string,
+): Promise<SnapshotCaller[]> {
+  let query = transaction.selectFrom("tokens").selectAll().where("role", "=", "caller");
+  if (app !== undefined) query = query.where("app", "=", app);
+  const rows = await query
     .where((row) => row.or([row("expires_at", "is", null), row("expires_at", ">", nowMs)]))
     .orderBy("id")
     .execute();

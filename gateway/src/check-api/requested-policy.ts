@@ -8,6 +8,7 @@ import { describeValue } from "../../../limiter/src/document/validate.ts";
 import { addressGroups, ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
 import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
 import { sha1Hex } from "../request/key-values.ts";
+import { policiesOf } from "../snapshot/current.ts";
 import { mostCountersAtOnce } from "../stores/redis/refunds.ts";
 import type { Caller } from "./caller-tokens.ts";
 import type { CheckError } from "./check-errors.ts";
@@ -31,7 +32,7 @@ export function readRequestedChecks(
   const policies: CompiledPolicy[] = [];
   const unknown = noFindings();
   for (const { policy: name, path } of written) {
-    const policy = caller.policies[name];
+    const policy = policiesOf(caller.app)[name];
     if (policy !== undefined) policies.push(policy);
     else
       addProblem(unknown, {

@@ -5,14 +5,14 @@
 
 import { cjson } from "../runtime/lua-modules.ts";
 import type { Settings } from "../settings.ts";
-import { currentSnapshot, hasSnapshot } from "../snapshot/current.ts";
+import { currentState, hasSnapshot } from "../snapshot/current.ts";
 import { isConnected } from "../snapshot/live-gateways.ts";
 
 const unavailable = 503;
 
 /** @param initWorkerCalled whether sluice.initWorker() was called in this worker; without it, the worker receives no policies */
 export function healthz({ requireSnapshot }: Settings, initWorkerCalled: boolean): void {
-  const { revision } = currentSnapshot();
+  const { revision } = currentState().position;
   const status = initWorkerCalled ? (hasSnapshot() ? "ok" : "no policies yet") : "sluice.initWorker() was not called";
   if (!initWorkerCalled || (requireSnapshot && !hasSnapshot())) ngx.status = unavailable;
   ngx.header["Content-Type"] = "application/json";

@@ -1,11 +1,12 @@
 // An operator's orders about one counter, executed on this nginx: it is read, forgotten or topped up.
 
-import { type CompiledPolicy, overrideFor } from "../../../limiter/src/compiled/compile.ts";
+import { overrideFor } from "../../../limiter/src/compiled/compile.ts";
 import { encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
 import type { ControlMessage, GatewayMessage } from "../../../limiter/src/protocol/push-messages.ts";
+import { policyNamed } from "../../../limiter/src/state/policy-state.ts";
 import { counterChanged } from "../charging/counter-changes.ts";
 import { sha1Hex } from "../request/key-values.ts";
-import { currentSnapshot } from "../snapshot/current.ts";
+import { currentState } from "../snapshot/current.ts";
 import { readOnNode, topUpOnNode } from "../stores/node/operator-changes.ts";
 
 export type CounterMessage = Extract<ControlMessage, { type: "counter" }>;
@@ -33,7 +34,7 @@ function isWhole(value: unknown): value is number {
 
 /** @returns the answer. May yield if workers must agree. */
 export function obey({ id, do: what, app, policy: name, key, limit, units }: CounterMessage): GatewayMessage {
-  const policy = knownPolicy(app, name);
+  const policy = policyNamed(currentState(), app, name);
   // If the policy was just edited, its key may differ from the one that the control plane used.
   if (policy === undefined || policy.policy.key.length !== key.length) return { type: "counter", id };
   const keyValues = encodeKeyValues(key, key.length, sha1Hex);
@@ -45,9 +46,4 @@ export function obey({ id, do: what, app, policy: name, key, limit, units }: Cou
     topUpOnNode(applied, keyValues, limit, units ?? 0);
   }
   return { type: "counter", id, limits: readOnNode(applied, keyValues) };
-}
-
-function knownPolicy(app: string, name: string): CompiledPolicy | undefined {
-  const ofApp = currentSnapshot().policiesByName[app];
-  return ofApp?.[name];
 }

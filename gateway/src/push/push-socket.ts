@@ -1,7 +1,7 @@
 // The outbound WebSocket to the control plane: snapshots come in, results go out. One worker owns it. Reading has a light thread
 // of its own, and so has applying snapshots; everything else happens in the owner's main loop.
 
-import type { GatewayMessage } from "../../../limiter/src/protocol/push-messages.ts";
+import { type GatewayMessage, protocolVersion } from "../../../limiter/src/protocol/push-messages.ts";
 import { decisionTotals } from "../metrics/counts.ts";
 import { redisReport } from "../metrics/redis-health.ts";
 import { runUntilDone } from "../runtime/background.ts";
@@ -11,14 +11,17 @@ import { noteOutage, noteReturn } from "../runtime/outages.ts";
 import { rest } from "../runtime/slices.ts";
 import { wellFormed } from "../runtime/well-formed.ts";
 import type { Settings } from "../settings.ts";
-import { currentSnapshot } from "../snapshot/current.ts";
+import { currentState } from "../snapshot/current.ts";
+import { catchUp } from "../snapshot/distribution.ts";
 import { setConnected } from "../snapshot/live-gateways.ts";
+import { stopPublishing } from "../snapshot/publication.ts";
 import { addPart, endText, noText } from "../snapshot/text.ts";
 import { version } from "../version.ts";
 import { nextActivity, setActivityTaken } from "./activity-reports.ts";
 import { dial } from "./dial.ts";
 import { claim, renew, resign } from "./ownership.ts";
-import { beginsSnapshot, lateAnswer, receive } from "./receive.ts";
+import { beginsFrame, lateAnswer, receive } from "./receive.ts";
+import { doUpkeep } from "./upkeep.ts";
 
 /** The name for outages in the log. */
 const controlPlane = "push";
@@ -77,6 +80,7 @@ function staysOwner(settings: Settings): boolean {
 function stopOwning(): void {
   owning = false;
   setConnected(false);
+  stopPublishing();
   resign();
 }
 
@@ -172,8 +176,12 @@ function serve(settings: Settings, socket: WebSocketClient): End {
   const say = (message: GatewayMessage) => send("text", wellFormed(cjson.encode(message)));
 
   setActivityTaken(false);
-  const { epoch, revision, proof } = currentSnapshot();
-  say({ type: "hello", gateway: settings.gatewayId, version, workers: ngx.worker.count(), epoch, revision, proof });
+  // After a takeover, this worker may not have applied yet what its predecessor published.
+  catchUp();
+  const workers = ngx.worker.count();
+  const { epoch, revision, proof, edition } = currentState().position;
+  const protocol = protocolVersion;
+  say({ type: "hello", gateway: settings.gatewayId, version, workers, epoch, revision, proof, edition, protocol });
 
   let closed = false;
   let replaced = false;
@@ -188,8 +196,13 @@ function serve(settings: Settings, socket: WebSocketClient): End {
     }
   };
 
-  // If several snapshots arrive while one is applied, only the newest is applied next: it includes the ones before it.
+  // Of several snapshots that arrive while one is applied, only the newest is applied next: it includes the ones before it. A delta
+  // follows the answer to the message before it; one that comes earlier does not fit, and the gateway says so.
   let newest: readonly string[] | undefined;
+  const runUpkeep = () => {
+    const [done, failure] = pcall(doUpkeep, settings, () => newest !== undefined);
+    if (!done) ngx.log(ngx.ERR, "sluice: push: ", `${failure}`);
+  };
   const arrived = semaphoreLibrary.new(0);
   const taker = ngx.thread.spawn(() => {
     while (!closed) {
@@ -197,6 +210,7 @@ function serve(settings: Settings, socket: WebSocketClient): End {
       const pieces = newest;
       newest = undefined;
       if (pieces !== undefined) takeMessage(pieces);
+      else if (!closed) runUpkeep();
     }
     wake.post(1);
   });
@@ -220,7 +234,7 @@ function serve(settings: Settings, socket: WebSocketClient): End {
         const pieces = endText(text);
         text = noText();
         restedAtBytes = 0;
-        if (beginsSnapshot(pieces)) {
+        if (beginsFrame(pieces)) {
           newest = pieces;
           arrived.post(1);
         } else {

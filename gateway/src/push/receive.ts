@@ -1,24 +1,37 @@
-// Handles messages from the push socket: the size of the fleet, orders about one counter, and snapshots. A snapshot is applied as
-// a whole by every worker, or refused as a whole with the reasons.
+// Handles messages from the push socket: the size of the fleet, orders about one counter, and snapshots and deltas. What these change
+// is applied as a whole by every worker, or refused as a whole with the reasons.
 
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
+import { noFindings } from "../../../limiter/src/document/problems.ts";
 import type { Problem } from "../../../limiter/src/document/validate.ts";
-import type { ControlMessage, GatewayMessage } from "../../../limiter/src/protocol/push-messages.ts";
+import {
+  type ControlMessage,
+  type GatewayMessage,
+  protocolVersion,
+} from "../../../limiter/src/protocol/push-messages.ts";
+import { readFrame } from "../../../limiter/src/protocol/read-frame.ts";
+import { prepareChange } from "../../../limiter/src/state/change.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { inSlices } from "../runtime/slices.ts";
 import type { Settings } from "../settings.ts";
-import { currentSnapshot } from "../snapshot/current.ts";
-import { store } from "../snapshot/disk.ts";
-import { allApplied, publish, waitUntilApplied } from "../snapshot/distribution.ts";
+import { allApplied, waitUntilApplied } from "../snapshot/applied-versions.ts";
+import { currentState } from "../snapshot/current.ts";
+import { catchUp } from "../snapshot/distribution.ts";
 import { isFleetSize, keepLiveGateways } from "../snapshot/live-gateways.ts";
-import { readPieces } from "../snapshot/text.ts";
+import { changedMeanwhile, heldEntries, publish, startPublishing } from "../snapshot/publication.ts";
+import { bytesOf, json } from "../snapshot/text.ts";
 import { setActivityTaken } from "./activity-reports.ts";
 import { isCounterOrder, obey } from "./counter-orders.ts";
+import { storeChange } from "./upkeep.ts";
 
 const applyTimeoutSeconds = 10;
 
-/** As control planes write it: a snapshot is recognised without decoding it. */
-const snapshotBeginning = '{"type":"snapshot",';
+/** As control planes write them: these messages are recognised without decoding them. */
+const frameBeginnings = ['{"type":"snapshot",', '{"type":"delta",'];
+
+/** How long a worker that takes over tries to apply what is published already. */
+const catchUpSeconds = 5;
+const catchUpPollSeconds = 0.01;
 
 /**
  * Limit for the problems reported and logged of one refusal: a document from a newer control plane may have ten thousand errors.
@@ -34,7 +47,7 @@ interface Published extends Position {
   readonly version: number;
 }
 
-/** A published snapshot that not every worker applied in time. */
+/** A published revision that not every worker applied in time. */
 let late: Published | undefined;
 
 /**
@@ -44,30 +57,42 @@ let late: Published | undefined;
  * @returns the answer, if any
  */
 export function receive(settings: Settings, pieces: readonly string[]): GatewayMessage | undefined {
-  if (beginsSnapshot(pieces)) return take(settings, pieces);
+  if (beginsFrame(pieces)) return take(settings, pieces);
   const [message] = cjson.decode<ControlMessage>(pieces.join(""));
   const type = typeof message === "object" ? message.type : undefined;
   if (type === "fleet") {
-    const { gateways, takesActivity } = message as { gateways: unknown; takesActivity: unknown };
+    const { gateways, takesActivity, protocol } = message as {
+      gateways: unknown;
+      takesActivity: unknown;
+      protocol: unknown;
+    };
     setActivityTaken(takesActivity === true);
+    noteProtocol(protocol);
     if (isFleetSize(gateways)) keepLiveGateways(settings.gatewayDir, gateways);
     return undefined;
   }
   if (type === "counter" && isCounterOrder(message)) return obey(message);
-  return type === "snapshot"
-    ? take(settings, pieces)
-    : refuse(pieces, [
-        {
-          path: "",
-          expected: "a message that this gateway understands",
-          got: `${bytesOf(pieces)} bytes of something else`,
-        },
-      ]);
+  const expected = "a message that this gateway understands";
+  return refuse(pieces, [{ path: "", expected, got: `${bytesOf(pieces)} bytes of something else` }]);
 }
 
-/** Returns whether the message is a snapshot, by its first characters; `receive` takes long for one. */
-export function beginsSnapshot(pieces: readonly string[]): boolean {
-  return string.find(pieces[0] ?? "", snapshotBeginning, 1, true)[0] === 1;
+/** Returns whether the message is a snapshot or a delta, by its first characters; `receive` takes long for one. */
+export function beginsFrame(pieces: readonly string[]): boolean {
+  const [first = ""] = pieces;
+  return frameBeginnings.some((beginning) => string.find(first, beginning, 1, true)[0] === 1);
+}
+
+let saidOfProtocol: number | undefined;
+
+/** An earlier control plane sends everything at every change. */
+function noteProtocol(protocol: unknown): void {
+  const version = typeof protocol === "number" ? protocol : 1;
+  if (version === saidOfProtocol) return;
+  saidOfProtocol = version;
+  if (version >= protocolVersion) return;
+  const ours = string.format("%d", protocolVersion);
+  const what = `the control plane speaks version ${string.format("%d", version)} of the push protocol, this gateway ${ours}`;
+  ngx.log(ngx.WARN, "sluice: push: ", what, ": every change is a whole snapshot until the control plane is updated");
 }
 
 /** Called in each turn of the socket's owner. @returns the report that a late revision is now in force, as soon as it is */
@@ -79,39 +104,61 @@ export function lateAnswer(): GatewayMessage | undefined {
 }
 
 /**
- * Reads a snapshot and, if it is valid, makes every worker use it. The old one serves until then; after a refusal it goes on
- * serving.
+ * Reads a snapshot or a delta and, if it is valid, makes every worker use it. What was in force serves until then; after a refusal it
+ * goes on serving.
  */
 function take(settings: Settings, pieces: readonly string[]): GatewayMessage | undefined {
+  if (!becomePublisher()) return resync();
   const taken = inSlices(bytesOf(pieces), (pause) => publishRead(settings, pieces, pause));
   if ("type" in taken) return taken;
   const { epoch, revision, version } = taken;
   late = undefined;
   if (waitUntilApplied(version, applyTimeoutSeconds)) return { type: "applied", epoch, revision };
-  // Neither applied nor refused: the control plane shows that this gateway lags, which is true.
   ngx.log(ngx.WARN, "sluice: push: not every worker has applied revision ", revision, " yet");
   late = taken;
-  return undefined;
+  return { type: "held", epoch, revision };
 }
 
-/** @returns the published snapshot, or the refusal */
+/** Makes this worker able to publish. Yields. @returns false: it does not come to decide by what is published */
+function becomePublisher(): boolean {
+  const giveUpAt = ngx.now() + catchUpSeconds;
+  while (!inSlices(0, startPublishing)) {
+    if (ngx.now() > giveUpAt) return false;
+    catchUp();
+    ngx.sleep(catchUpPollSeconds);
+  }
+  return true;
+}
+
+function resync(): GatewayMessage {
+  const { epoch, revision } = currentState().position;
+  return { type: "resync", epoch, revision };
+}
+
+/** @returns what was published, or the answer */
 function publishRead(settings: Settings, pieces: readonly string[], pause: Pause): Published | GatewayMessage {
-  const serving = currentSnapshot();
-  const { snapshot, problems } = readPieces((place) => pieces[place], serving, pause);
-  if (snapshot === undefined) return refuse(pieces, problems);
-  const { epoch, revision } = snapshot;
+  const state = currentState();
+  const serving = state.position;
+  const { frame, misfit, problems } = readFrame((place) => pieces[place], json, heldEntries(), pause);
+  if (misfit) return resync();
+  if (frame === undefined) return refuse(pieces, problems);
+  const { change, set, gone, policyCount } = frame;
+  const { position } = change;
+  const { epoch, revision } = position;
   if (serving.epoch === epoch && serving.revision > revision) {
     return refuse(pieces, [{ path: "revision", expected: `${serving.revision} or later`, got: `${revision}` }]);
   }
-  const [version, failure] = publish(pieces, snapshot, pause);
+  const findings = noFindings();
+  const prepared = prepareChange(state, change, findings, pause);
+  if (findings.problems.length > 0) return refuse(pieces, findings.problems);
+  if (policyCount !== undefined && prepared.policyCount !== policyCount) return resync();
+  const [version, failure] = publish(prepared, set, gone, pause);
   if (version === undefined) {
-    const expected = "a snapshot that fits the shared dict sluice_state: make it larger in nginx.conf";
-    return refuse(pieces, [{ path: "snapshot", expected, got: `${bytesOf(pieces)} bytes: ${failure}` }]);
+    if (failure === changedMeanwhile) return resync();
+    const expected = "policies that fit the shared dict sluice_state: make it larger in nginx.conf";
+    return refuse(pieces, [{ path: frame.type, expected, got: `${bytesOf(pieces)} bytes: ${failure}` }]);
   }
-  const storeFailure = store(settings.gatewayDir, pieces, pause);
-  if (storeFailure !== undefined) {
-    ngx.log(ngx.ERR, "sluice: cannot write the snapshot to ", settings.gatewayDir, ": ", storeFailure);
-  }
+  storeChange(settings, serving, set, gone, pause);
   return { epoch, revision, version };
 }
 
@@ -133,10 +180,4 @@ function refuse(pieces: readonly string[], problems: readonly Problem[]): Gatewa
 function positionOf(text: string): Position {
   const [epoch, revision] = string.match(text, '"epoch":"([%w-]*)","revision":(%d+)');
   return { epoch: epoch ?? "", revision: tonumber(revision ?? "0") ?? 0 };
-}
-
-function bytesOf(pieces: readonly string[]): number {
-  let bytes = 0;
-  for (const piece of pieces) bytes += piece.length;
-  return bytes;
 }

@@ -13,7 +13,7 @@ import { type CompiledSchedule, isOpen, nextChangeSeconds } from "../../../limit
 import type { Reading } from "../../../limiter/src/key/key-part.ts";
 import { isWithin } from "../../../limiter/src/key/networks.ts";
 import { weakTable } from "../runtime/tables.ts";
-import { currentSnapshot } from "../snapshot/current.ts";
+import { currentState } from "../snapshot/current.ts";
 import { pricedPolicy } from "./costs.ts";
 import { rawKeyValues, readKeyValues } from "./key-values.ts";
 import { readHeader } from "./request-headers.ts";
@@ -71,7 +71,7 @@ export function readApplicability(policy: CompiledPolicy, applied: AppliedPolicy
 
 /** Returns whether app `default` bans this address: then the request is refused whatever its path, and no policy is evaluated. */
 export function isBannedEverywhere(address: string): boolean {
-  const { bannedEverywhere } = currentSnapshot();
+  const { bannedEverywhere } = currentState();
   return bannedEverywhere !== undefined && isWithin(bannedEverywhere, address, ngx.now());
 }
 

@@ -4,7 +4,7 @@
 import { never } from "../../../limiter/src/algorithms/decision.ts";
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import type { MergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
-import { isBanEntry } from "../../../limiter/src/protocol/snapshot-apps.ts";
+import { isBanEntry } from "../../../limiter/src/state/traffic.ts";
 import { readHeader } from "../request/request-headers.ts";
 import { stopwatchUs, wallSeconds } from "../runtime/stopwatch.ts";
 import { leaseKnownSinceUs } from "../stores/lease/leases.ts";

@@ -10,11 +10,11 @@ import { holdsCredential } from "../../../limiter/src/key/credential.ts";
 import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
 import { rawKeyValues, readKeyValues, sha1Hex } from "../request/key-values.ts";
 import { beginLine, type Quiet } from "../runtime/sparing-log.ts";
-import { currentSnapshot } from "../snapshot/current.ts";
+import { weakTable } from "../runtime/tables.ts";
+import { policiesOf } from "../snapshot/current.ts";
 
-/** By the common prefix of the policy's counters, for one snapshot: there are as many entries as shadow policies. */
-let quiets: Record<string, Quiet | undefined> = {};
-let quietIn = currentSnapshot();
+/** By the policy in force, so that nothing is left of policies that are gone. */
+const quiets = weakTable<CompiledPolicy, Quiet>();
 
 /** Limit for each value, before escaping. With eight parts, a line still fits into what nginx writes at once. */
 const mostBytesOfValue = 100;
@@ -26,14 +26,12 @@ const digestDigits = 8;
  * @param values of the policy's key, in its order; if absent, they are read from the request
  */
 export function reportShadowRefusal(policy: CompiledPolicy, values?: readonly string[]): void {
-  if (quietIn !== currentSnapshot()) {
-    quietIn = currentSnapshot();
-    quiets = {};
-  }
-  let quiet = quiets[policy.counterPrefix];
+  // An override is reported with its policy.
+  const inForce = policiesOf(policy.app)[policy.policy.name] ?? policy;
+  let quiet = quiets.get(inForce);
   if (quiet === undefined) {
     quiet = { silentUntilSeconds: 0, suppressed: 0 };
-    quiets[policy.counterPrefix] = quiet;
+    quiets.set(inForce, quiet);
   }
   const more = beginLine(quiet);
   if (more === undefined) return;

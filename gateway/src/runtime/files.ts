@@ -1,6 +1,5 @@
 // File functions as LuaJIT has them: the published types describe later versions of Lua.
 
-import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import { createPrivateFile } from "./system-calls.ts";
 
 interface File {
@@ -12,7 +11,7 @@ interface File {
 const open = io.open as unknown as (
   this: void,
   path: string,
-  mode: "rb" | "wb",
+  mode: "rb" | "wb" | "ab",
 ) => LuaMultiReturn<[file: File | undefined, failure: string | undefined]>;
 
 /** Returns the whole text; if the file cannot be read, undefined and the reason. */
@@ -38,14 +37,15 @@ export function randomBytes(count: number): string | undefined {
  * Replaces a file atomically: readers see the old text or the new one. Only the owner can read it: the temporary file has no
  * rights for others before anything is written to it.
  *
- * @param pause called between two pieces; another worker may write the same file meanwhile
+ * @param nextPiece returns the text piece by piece; undefined after the last. It may yield; another worker may write the same file meanwhile
+ * @param isWhole asked at the end: false leaves the file as it was
  * @param keepAs the path to move the existing file to, if it is to be kept
  * @returns the error message
  */
 export function replaceFile(
   path: string,
-  pieces: readonly string[],
-  pause: Pause,
+  nextPiece: (this: void) => string | undefined,
+  isWhole: (this: void) => boolean,
   keepAs?: string,
 ): string | undefined {
   const temporary = `${path}.new.${ngx.worker.id()}`;
@@ -56,16 +56,32 @@ export function replaceFile(
   const [file, openFailure] = open(temporary, "wb");
   if (file === undefined) return openFailure;
   let failure: string | undefined;
-  for (const piece of pieces) {
+  while (failure === undefined) {
+    const piece = nextPiece();
+    if (piece === undefined) break;
     const [written, writeFailure] = file.write(piece);
     if (!written) failure = writeFailure ?? "write failed";
-    if (failure !== undefined) break;
-    pause();
   }
   const [closed, closeFailure] = file.close();
-  if (failure !== undefined || !closed) return failure ?? closeFailure ?? "write failed";
+  if (failure !== undefined || !closed || !isWhole()) {
+    os.remove(temporary);
+    return closed ? failure : (failure ?? closeFailure ?? "write failed");
+  }
   // If the machine stops between the two renames, the former file is still there.
   if (keepAs !== undefined) os.rename(path, keepAs);
   const [renamed, renameFailure] = os.rename(temporary, path);
   return renamed ? undefined : (renameFailure ?? "rename failed");
+}
+
+/** Writes a text at the end of a file. If that fails, a part of it may be there. @returns the error message */
+export function appendToFile(path: string, text: string): string | undefined {
+  const [file, openFailure] = open(path, "ab");
+  if (file === undefined) return openFailure ?? "it cannot be opened";
+  const [written, writeFailure] = file.write(text);
+  const [closed, closeFailure] = file.close();
+  return written && closed ? undefined : (writeFailure ?? closeFailure ?? "write failed");
+}
+
+export function removeFile(path: string): void {
+  os.remove(path);
 }

@@ -10,11 +10,29 @@ export function sha256Hex(text: string): string {
 
 /** The SHA-256 of a text in pieces. @param pause called between two pieces */
 export function sha256HexOf(pieces: readonly string[], pause: Pause): string {
-  const hash = sha256Library.new();
+  const hash = newSha256();
   for (const piece of pieces) {
     hash.update(piece);
     pause();
   }
-  const [hex] = string.gsub(hash.final(), ".", (byte) => string.format("%02x", string.byte(byte)));
-  return hex;
+  return hash.hex();
+}
+
+export interface Sha256 {
+  update(this: void, piece: string): void;
+  hex(this: void): string;
+}
+
+/** For a text that is not there all at once. */
+export function newSha256(): Sha256 {
+  const hash = sha256Library.new();
+  return {
+    update(piece) {
+      hash.update(piece);
+    },
+    hex() {
+      const [hex] = string.gsub(hash.final(), ".", (byte) => string.format("%02x", string.byte(byte)));
+      return hex;
+    },
+  };
 }

@@ -1,47 +1,37 @@
-// The snapshot that this worker decides by. It is replaced as a whole between requests, and never modified.
+// The policies that this worker decides by. A change comes into force between requests, as a whole (limiter/src/state).
 
 import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
-import { indexPolicies } from "../../../limiter/src/index/policy-index.ts";
-import type { CompiledSnapshot } from "../../../limiter/src/protocol/load-snapshot.ts";
-
-const noPolicies: CompiledSnapshot = {
-  epoch: "",
-  revision: 0,
-  proof: undefined,
-  policies: [],
-  policiesByName: {},
-  index: indexPolicies([]),
-  bans: [],
-  bannedEverywhere: undefined,
-  callers: [],
-  source: undefined,
-};
+import { emptyState, nowhere, type PolicyState } from "../../../limiter/src/state/policy-state.ts";
 
 const noPoliciesOfApp = emptyTable<CompiledPolicy>();
-let current = noPolicies;
-let takenAtSeconds = ngx.now();
+let current = emptyState();
+let changedAtSeconds = ngx.now();
 
-export function currentSnapshot(): CompiledSnapshot {
+export function currentState(): PolicyState {
   return current;
 }
 
-/** The policies of an app by name, regardless of who may use them. */
+/** The policies of an app by name, regardless of who may use them. Do not keep it: a later change may replace it. */
 export function policiesOf(app: string): Readonly<Record<string, CompiledPolicy>> {
   return current.policiesByName[app] ?? noPoliciesOfApp;
 }
 
 /** Returns whether there is a snapshot, from the control plane or from disk; it may be empty. */
 export function hasSnapshot(): boolean {
-  return current !== noPolicies;
+  return current.position !== nowhere;
 }
 
-export function replaceSnapshot(snapshot: CompiledSnapshot): void {
-  current = snapshot;
-  takenAtSeconds = ngx.now();
+/** For a state that was not made by changing the present one. */
+export function replaceState(state: PolicyState): void {
+  current = state;
 }
 
-/** How long this worker has been using its snapshot. */
+export function noteChanged(): void {
+  changedAtSeconds = ngx.now();
+}
+
+/** How long this worker has been using the revision that it uses. */
 export function snapshotAgeSeconds(): number {
-  return ngx.now() - takenAtSeconds;
+  return ngx.now() - changedAtSeconds;
 }

@@ -1,29 +1,36 @@
-// Keeps the last valid snapshot on disk, so that a gateway can start with it and limit while the control plane is down. The
-// snapshot before is kept beside it, in case the disk loses the newer one or a part of it. The log says which one serves, and
-// why.
-//
-// A line with a checksum follows a snapshot's text. A file without one is from an earlier version, and counts as whole if it can
-// be read.
+// Keeps the policies on disk, so that a gateway can start with them and limit while the control plane is down. A change is appended to
+// a log (policy-log.ts). When the log has grown long, it is written anew while nothing else is to be done. The log before is kept
+// beside it, in case the disk loses the newer one or a part of it. nginx's log says which one serves, and why.
 
 import { noPause, type Pause } from "../../../limiter/src/basics/pause.ts";
-import type { CompiledSnapshot } from "../../../limiter/src/protocol/load-snapshot.ts";
+import { noFindings } from "../../../limiter/src/document/problems.ts";
+import { type EntryText, entriesChange, readFrame } from "../../../limiter/src/protocol/read-frame.ts";
+import { type PreparedChange, prepareChange } from "../../../limiter/src/state/change.ts";
+import { isSamePosition, nowhere, type Position } from "../../../limiter/src/state/policy-state.ts";
 import { runUntilDone } from "../runtime/background.ts";
-import { replaceFile } from "../runtime/files.ts";
+import { appendToFile, removeFile, replaceFile } from "../runtime/files.ts";
+import { cjson } from "../runtime/lua-modules.ts";
 import { sha256HexOf } from "../runtime/sha256.ts";
+import { stateDict } from "../runtime/shared-memory.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { beginFlush, flushToDisk, readOwnFile } from "../runtime/system-calls.ts";
-import { currentSnapshot } from "./current.ts";
-import { addPart, endText, noText, readPieces } from "./text.ts";
+import { currentState } from "./current.ts";
+import { blockPieces, blockText, readLog } from "./policy-log.ts";
+import { addPart, endText, json, noText } from "./text.ts";
 
-export const snapshotFile = "snapshot.json";
-export const formerSnapshotFile = "snapshot-former.json";
+export const logFile = "policies.log";
+export const formerLogFile = "policies-former.log";
+/** Where versions until 1 of the push protocol kept the snapshot. */
+export const filesOfEarlierVersions = ["snapshot.json", "snapshot-former.json"];
 
-/** More than the push socket accepts. */
-const mostBytes = 70_000_000;
-const checksumBeginning = "\nsha256:";
-const checksumPattern = "^\nsha256:(%x+)\n$";
-/** Length of the checksum line, including the line end before it. */
-const checksumBytes = checksumBeginning.length + 64 + 1;
+/** Much more than the control plane sends by default, with all that may be appended. */
+const mostBytes = 400_000_000;
+/** A log is not written anew before it has grown by as much as its first block has, and by this. */
+const leastGrowth = 1_048_576;
+/** By so much more, the log is written anew even if changes wait. */
+const mostGrowth = 4;
+/** After a failure, as on a full disk, the log is not written anew at every change. */
+const retrySeconds = 10;
 /**
  * By then the system has written the data, and of several changes in a row only the last is flushed. The remaining flush blocks
  * the worker and the requests that it serves, but nobody else, for about 8 ms. In one case of ten it took 14 ms, and 64 ms at
@@ -31,39 +38,62 @@ const checksumBytes = checksumBeginning.length + 64 + 1;
  */
 const flushAfterSeconds = 1;
 
-/** A snapshot read from disk. */
-interface Stored {
-  readonly pieces: readonly string[];
-  readonly snapshot: CompiledSnapshot;
+// In shared memory, for the worker that takes over.
+/** The position of the last block that is on disk. Absent: unknown, so the log must be written anew. */
+const loggedPositionKey = "log-position";
+/** How many bytes the first block has, and how many all blocks have. */
+const firstBytesKey = "log-first-bytes";
+const bytesKey = "log-bytes";
+
+/** The newest log is certainly on disk and whole. Only then may it become the former one. */
+let isSafe = false;
+/** How many times this worker has written. */
+let writes = 0;
+let flushing = false;
+let retryAtSeconds = 0;
+
+/** What was found on disk, ready to be published. */
+export interface StoredState {
+  readonly prepared: PreparedChange;
+  readonly entries: readonly EntryText[];
 }
 
-/** The newest snapshot is certainly on disk and whole. Only then may it replace the former one. */
-let isSafe = false;
-/** How many snapshots this worker has stored. */
-let stores = 0;
-let flushing = false;
-
-/** Called at the start. @returns undefined if no snapshot is on disk or none is whole */
-export function readNewestWhole(directory: string): Stored | undefined {
-  const [newest, whyNot] = read(directory + snapshotFile);
-  if (newest !== undefined) {
-    isSafe = true;
-    const { revision } = newest.snapshot;
-    ngx.log(
-      ngx.NOTICE,
-      "sluice: starts with revision ",
-      string.format("%d", revision),
-      " from ",
-      directory,
-      snapshotFile,
-    );
-    return newest;
+/** Called at the start. @returns undefined if nothing is on disk, or nothing that can be used */
+export function readNewestWhole(directory: string): StoredState | undefined {
+  const newest = readStoredLog(directory + logFile);
+  if (newest.stored !== undefined) {
+    isSafe = newest.cut === undefined;
+    const revision = string.format("%d", newest.stored.prepared.change.position.revision);
+    if (newest.cut === undefined) {
+      stateDict.set(loggedPositionKey, cjson.encode(newest.stored.prepared.change.position));
+      stateDict.set(firstBytesKey, newest.firstBytes);
+      stateDict.set(bytesKey, newest.bytes);
+      ngx.log(ngx.NOTICE, "sluice: starts with revision ", revision, " from ", directory, logFile);
+    } else {
+      const what = `${directory}${logFile} is damaged: its last ${string.format("%d", newest.cut)} bytes cannot be used`;
+      ngx.log(ngx.ERR, "sluice: ", what, ". Revision ", revision, " serves until the control plane sends a later one");
+    }
+    return newest.stored;
   }
-  const [former, whyNotFormer] = read(directory + formerSnapshotFile);
-  if (whyNot === undefined && former === undefined && whyNotFormer === undefined) return undefined;
-  const newestReported = `${directory}${snapshotFile} cannot be used: ${whyNot ?? "it does not exist"}`;
-  if (former === undefined) {
-    const formerReported = `${formerSnapshotFile}: ${whyNotFormer ?? "it does not exist"}`;
+  const former = readStoredLog(directory + formerLogFile);
+  const earlier = former.stored === undefined ? readEarlier(directory) : undefined;
+  const found = former.stored ?? earlier?.stored;
+  if (
+    found === undefined &&
+    newest.whyNot === undefined &&
+    former.whyNot === undefined &&
+    earlier?.whyNot === undefined
+  ) {
+    return undefined;
+  }
+  if (earlier?.stored !== undefined && newest.whyNot === undefined && former.whyNot === undefined) {
+    const revision = string.format("%d", earlier.stored.prepared.change.position.revision);
+    ngx.log(ngx.NOTICE, "sluice: starts with revision ", revision, " from ", directory, earlier.name);
+    return earlier.stored;
+  }
+  const newestReported = `${directory}${logFile} cannot be used: ${newest.whyNot ?? "it does not exist"}`;
+  if (found === undefined) {
+    const formerReported = `${formerLogFile}: ${former.whyNot ?? "it does not exist"}`;
     ngx.log(
       ngx.ERR,
       "sluice: ",
@@ -74,54 +104,196 @@ export function readNewestWhole(directory: string): Stored | undefined {
     );
     return undefined;
   }
-  const { revision } = former.snapshot;
-  const serves = `${formerSnapshotFile}, the previous snapshot, serves with revision ${string.format("%d", revision)}`;
+  const revision = string.format("%d", found.prepared.change.position.revision);
+  const name = former.stored === undefined ? earlier?.name : formerLogFile;
+  const serves = `${name}, the one before, serves with revision ${revision}`;
   ngx.log(ngx.ERR, "sluice: ", newestReported, ". ", serves, " until the control plane sends a later one");
-  return former;
+  return found;
 }
 
-/** @returns the snapshot; or undefined and why it cannot be used; neither if there is no such file */
-function read(path: string): LuaMultiReturn<[stored: Stored | undefined, whyNot: string | undefined]> {
-  const [whole, failure] = readOwnFile(path, mostBytes);
-  if (whole === undefined) return $multi(undefined, failure);
-  const [checksum] = string.match(string.sub(whole, -checksumBytes), checksumPattern);
-  const incoming = noText();
-  addPart(incoming, checksum === undefined ? whole : string.sub(whole, 1, -checksumBytes - 1));
-  const pieces = endText(incoming);
-  if (checksum !== undefined && sha256HexOf(pieces, noPause) !== checksum) {
-    return $multi(undefined, "it is damaged: its checksum does not match");
+interface StoredLog {
+  readonly stored: StoredState | undefined;
+  /** How many bytes at the end cannot be used; undefined: none. */
+  readonly cut: number | undefined;
+  readonly bytes: number;
+  readonly firstBytes: number;
+  /** Undefined if there is no such file, or it can be used. */
+  readonly whyNot: string | undefined;
+}
+
+function readStoredLog(path: string): StoredLog {
+  const none = { stored: undefined, cut: undefined, bytes: 0, firstBytes: 0 };
+  const [text, failure] = readOwnFile(path, mostBytes);
+  if (text === undefined) return { ...none, whyNot: failure };
+  const log = readLog(text, noPause);
+  if (log === undefined) return { ...none, whyNot: "it is damaged: the checksum of its beginning does not match" };
+  const findings = noFindings();
+  const change = entriesChange(log.position, log.entries, [], json, findings, noPause);
+  const prepared = prepareChange(currentState(), change, findings, noPause);
+  const [problem] = findings.problems;
+  if (problem !== undefined)
+    return { ...none, whyNot: `${problem.path}: expected ${problem.expected}, got ${problem.got}` };
+  const { bytes, firstBytes, entries } = log;
+  const cut = text.length > bytes ? text.length - bytes : undefined;
+  return { stored: { prepared, entries }, cut, bytes, firstBytes, whyNot: undefined };
+}
+
+const checksumBeginning = "\nsha256:";
+const checksumPattern = "^\nsha256:(%x+)\n$";
+const checksumBytes = checksumBeginning.length + 64 + 1;
+
+interface EarlierState {
+  readonly stored: StoredState | undefined;
+  readonly name: string;
+  readonly whyNot: string | undefined;
+}
+
+/** Reads what an earlier version of the gateway has left: a snapshot as it came, with a line with its checksum. */
+function readEarlier(directory: string): EarlierState | undefined {
+  let whyNot: string | undefined;
+  for (const name of filesOfEarlierVersions) {
+    const [whole, failure] = readOwnFile(directory + name, mostBytes);
+    whyNot ??= failure;
+    if (whole === undefined) continue;
+    const [checksum] = string.match(string.sub(whole, -checksumBytes), checksumPattern);
+    const incoming = noText();
+    addPart(incoming, checksum === undefined ? whole : string.sub(whole, 1, -checksumBytes - 1));
+    const pieces = endText(incoming);
+    if (checksum !== undefined && sha256HexOf(pieces, noPause) !== checksum) {
+      whyNot ??= "it is damaged: its checksum does not match";
+      continue;
+    }
+    const nothing = { position: nowhere, textOf: () => undefined, eachName: () => {} };
+    const { frame, problems } = readFrame((place) => pieces[place], json, nothing, noPause);
+    const findings = noFindings();
+    const prepared = frame === undefined ? undefined : prepareChange(currentState(), frame.change, findings, noPause);
+    const problem = problems[0] ?? findings.problems[0];
+    if (frame === undefined || prepared === undefined || problem !== undefined) {
+      whyNot ??= `it is damaged: ${problem?.path}: expected ${problem?.expected}, got ${problem?.got}`;
+      continue;
+    }
+    return { stored: { prepared, entries: frame.set }, name, whyNot: undefined };
   }
-  const { snapshot, problems } = readPieces((place) => pieces[place], currentSnapshot(), noPause);
-  if (snapshot !== undefined) return $multi({ pieces, snapshot }, undefined);
-  const problem = problems[0];
-  return $multi(undefined, `it is damaged: ${problem?.path}: expected ${problem?.expected}, got ${problem?.got}`);
+  return whyNot === undefined ? undefined : { stored: undefined, name: "", whyNot };
 }
 
-/** @returns the error message */
-export function store(directory: string, pieces: readonly string[], pause: Pause): string | undefined {
-  const checksum = `${checksumBeginning}${sha256HexOf(pieces, pause)}\n`;
-  const path = directory + snapshotFile;
-  const keepAs = isSafe ? directory + formerSnapshotFile : undefined;
+/**
+ * Appends a change to the log.
+ *
+ * @param before where the state was from before the change
+ * @returns false: the log does not end there, so that it must be written anew
+ */
+export function appendToLog(
+  directory: string,
+  before: Position,
+  set: readonly EntryText[],
+  gone: readonly string[],
+  position: Position,
+): boolean {
+  if (!isLogged(before)) return false;
+  const block = blockText(set, gone, position);
+  const failure = appendToFile(directory + logFile, block);
+  if (failure !== undefined) {
+    // A part of the block may be there: nothing can be appended after it.
+    stateDict.delete(loggedPositionKey);
+    reportFailure(directory, failure);
+    return false;
+  }
+  stateDict.set(loggedPositionKey, cjson.encode(position));
+  stateDict.incr(bytesKey, block.length, 0);
+  writes += 1;
+  flushSoon(directory);
+  return true;
+}
+
+/** Returns whether the last block on disk is of this position. */
+export function isLogged(position: Position): boolean {
+  const [text] = stateDict.get<string>(loggedPositionKey);
+  const logged = text === undefined ? undefined : cjson.decode<Position>(text)[0];
+  return logged !== undefined && isSamePosition(logged, position);
+}
+
+/**
+ * - no: the log is short, or writing it has just failed.
+ * - idle: when nothing else is to be done.
+ * - now: it does not have the present position, or has grown very long.
+ *
+ * @param position that the log is to have
+ */
+export function needsRewriting(position: Position): "no" | "idle" | "now" {
+  if (ngx.now() < retryAtSeconds) return "no";
+  if (!isLogged(position)) return "now";
+  const firstBytes = stateDict.get<number>(firstBytesKey)[0] ?? 0;
+  const grown = (stateDict.get<number>(bytesKey)[0] ?? 0) - firstBytes;
+  const most = Math.max(firstBytes, leastGrowth);
+  return grown > most * mostGrowth ? "now" : grown > most ? "idle" : "no";
+}
+
+/**
+ * Writes the log anew, with all entries in one block.
+ *
+ * @param next returns one entry after the other; undefined after the last
+ * @param goesOn returns false if this is to be left for later
+ */
+export function rewriteLog(
+  directory: string,
+  next: (this: void) => EntryText | undefined,
+  position: Position,
+  goesOn: (this: void) => boolean,
+  pause: Pause,
+): void {
+  if (ngx.now() < retryAtSeconds) return;
+  const pieces = blockPieces(next, position);
+  let bytes = 0;
+  let isLeft = false;
+  const keepAs = isSafe ? directory + formerLogFile : undefined;
+  const failure = replaceFile(
+    directory + logFile,
+    () => {
+      pause();
+      if (!goesOn()) {
+        isLeft = true;
+        return undefined;
+      }
+      const piece = pieces();
+      bytes += piece?.length ?? 0;
+      return piece;
+    },
+    () => !isLeft,
+    keepAs,
+  );
+  if (isLeft) return;
+  if (failure !== undefined) {
+    retryAtSeconds = ngx.now() + retrySeconds;
+    reportFailure(directory, failure);
+    return;
+  }
   isSafe = false;
-  stores += 1;
-  const failure = replaceFile(path, [...pieces, checksum], pause, keepAs);
-  if (failure === undefined) flushSoon(directory);
-  return failure;
+  stateDict.set(loggedPositionKey, cjson.encode(position));
+  stateDict.set(firstBytesKey, bytes);
+  stateDict.set(bytesKey, bytes);
+  for (const name of filesOfEarlierVersions) removeFile(directory + name);
+  writes += 1;
+  flushSoon(directory);
+}
+
+function reportFailure(directory: string, failure: string): void {
+  ngx.log(ngx.ERR, "sluice: cannot write the policies to ", directory, ": ", failure);
 }
 
 /** The flush runs later, and not while a change waits to be acknowledged: the disk may take longer than everything else. */
 function flushSoon(directory: string): void {
   if (flushing) return;
   const notBegun = runUntilDone(() => {
-    const before = stores;
-    beginFlush(directory + snapshotFile);
+    const before = writes;
+    beginFlush(directory + logFile);
     ngx.sleep(flushAfterSeconds);
-    // Another snapshot was stored meanwhile: the wait starts again.
-    if (stores !== before && !ngx.worker.exiting()) return true;
+    // The log was written again meanwhile: the wait starts again.
+    if (writes !== before && !ngx.worker.exiting()) return true;
     flushing = false;
-    const failure = flushToDisk(directory + snapshotFile) ?? flushToDisk(directory);
+    const failure = flushToDisk(directory + logFile) ?? flushToDisk(directory);
     if (failure === undefined) isSafe = true;
-    else warnSparingly("the snapshot was not flushed to disk and may be lost if the machine stops", failure);
+    else warnSparingly("the policies were not flushed to disk and may be lost if the machine stops", failure);
     return false;
   });
   flushing = notBegun === undefined;

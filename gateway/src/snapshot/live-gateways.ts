@@ -1,7 +1,6 @@
 // What the control plane and this gateway know of each other, shared by all workers. The number of gateways is also kept on disk:
 // a gateway that starts while the control plane is down would otherwise take the whole quota as its share.
 
-import { noPause } from "../../../limiter/src/basics/pause.ts";
 import { replaceFile } from "../runtime/files.ts";
 import { stateDict } from "../runtime/shared-memory.ts";
 import { readOwnFile } from "../runtime/system-calls.ts";
@@ -46,7 +45,16 @@ export function isFleetSize(reported: unknown): reported is number {
 /** Like `setLiveGateways`, and also writes the number to disk; a failure is logged. @param gateways a whole number from 1 on */
 export function keepLiveGateways(directory: string, gateways: number): void {
   setLiveGateways(gateways);
-  const failure = replaceFile(directory + liveGatewaysFile, [string.format("%d\n", gateways)], noPause);
+  let text: string | undefined = string.format("%d\n", gateways);
+  const failure = replaceFile(
+    directory + liveGatewaysFile,
+    () => {
+      const piece = text;
+      text = undefined;
+      return piece;
+    },
+    () => true,
+  );
   if (failure !== undefined) {
     ngx.log(ngx.ERR, "sluice: cannot write the number of live gateways to ", directory, ": ", failure);
   }

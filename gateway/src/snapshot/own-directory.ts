@@ -2,7 +2,7 @@
 
 import { closeToOthers, ownAccount, whyNotWritable } from "../runtime/system-calls.ts";
 import type { Settings } from "../settings.ts";
-import { formerSnapshotFile, snapshotFile } from "./disk.ts";
+import { filesOfEarlierVersions, formerLogFile, logFile } from "./disk.ts";
 import { liveGatewaysFile } from "./live-gateways.ts";
 
 /** Suggested if no directory is configured and workers cannot write in the prefix. */
@@ -16,7 +16,7 @@ export function lookAfterOwnDirectory({ gatewayDir, gatewayDirNamed }: Settings)
     return;
   }
   // An earlier version created the files by the umask, and an nginx that runs in the background has none.
-  for (const name of [snapshotFile, formerSnapshotFile, liveGatewaysFile]) {
+  for (const name of [logFile, formerLogFile, ...filesOfEarlierVersions, liveGatewaysFile]) {
     const left = closeToOthers(gatewayDir + name);
     if (left !== undefined) {
       ngx.log(ngx.ERR, "sluice: cannot restrict to its owner the file ", gatewayDir, name, ": ", left);

@@ -1,14 +1,13 @@
 // Applies bans to requests. A network ban holds in the whole realm of its app, whatever the policies there say. A ban of key
 // values holds for one policy. The realm of app `default` is every host and path. In the realm of another app, an entry of the
-// index carries the ban (protocol/snapshot-apps.ts). For an app from before there were realms, the realm is what its policies
+// index carries the ban (state/traffic.ts). For an app from before there were realms, the realm is what its policies
 // match, in whatever mode. In the check API, the policies determine which bans apply.
 //
 // A ban ends by itself: every lookup compares it with the time, so that nothing is built anew when a ban has ended.
 
-import { emptyTable } from "../basics/table.ts";
 import type { KeyPart } from "../key/key-part.ts";
 import { firstMatch, indexKeyPatterns, type KeyPatterns, patternValue } from "../key/key-patterns.ts";
-import { isWithin, type Networks, networksOf } from "../key/networks.ts";
+import { isWithin, type Networks } from "../key/networks.ts";
 
 /** A ban has exactly one of two forms: `cidr`, or `policy` and `key`. */
 export interface SnapshotBan {
@@ -23,9 +22,6 @@ export interface SnapshotBan {
   untilSeconds: number;
 }
 
-/** The app whose realm is everything. */
-const appOfEverything = "default";
-
 /** The bans that one policy checks. */
 export interface PolicyBans {
   /** One record for all policies of the app. Undefined for app `default`: its networks are refused before any policy is met. */
@@ -39,49 +35,24 @@ interface KeyBans {
   readonly untilSeconds: readonly number[];
 }
 
-export interface BansByPlace {
-  /** Networks that are banned from everything. Undefined: there are none. */
-  readonly everywhere: Networks | undefined;
-  readonly ofApp: Record<string, Networks>;
-  readonly ofPolicy: Record<string, SnapshotBan[]>;
-}
-
-export function sortBans(bans: readonly SnapshotBan[]): BansByPlace {
-  const networks = emptyTable<SnapshotBan[]>();
-  const ofPolicy = emptyTable<SnapshotBan[]>();
-  for (const ban of bans) {
-    if (ban.cidr !== undefined) append(networks, ban.app, ban);
-    else append(ofPolicy, placeOf(ban.app, ban.policy ?? ""), ban);
-  }
-  let everywhere: Networks | undefined;
-  const ofApp = emptyTable<Networks>();
-  for (const app in networks) {
-    const own = networks[app] as SnapshotBan[];
-    const banned = networksOf(
-      own.map(({ cidr }) => cidr as string),
-      own.map(({ untilSeconds }) => untilSeconds),
-    );
-    if (app === appOfEverything) everywhere = banned;
-    else ofApp[app] = banned;
-  }
-  return { everywhere, ofApp, ofPolicy };
-}
-
-/** Returns undefined if there are none. */
-export function bansOn(
-  { ofApp, ofPolicy }: BansByPlace,
-  app: string,
-  policy: string,
+/**
+ * Returns the bans that a policy checks. Undefined: none.
+ *
+ * @param networks those that its app bans @param bans of its key values, in any order
+ */
+export function policyBans(
+  networks: Networks | undefined,
+  bans: readonly SnapshotBan[],
   key: readonly KeyPart[],
 ): PolicyBans | undefined {
-  const networks = ofApp[app];
-  const all = (ofPolicy[placeOf(app, policy)] ?? []).filter((ban) => canMatch(ban.key ?? [], key));
+  const all = bans.filter((ban) => canMatch(ban.key ?? [], key));
   const keys = all.length === 0 ? undefined : keyBansOf(all, key);
   return networks === undefined && keys === undefined ? undefined : { networks, keys };
 }
 
 function keyBansOf(bans: SnapshotBan[], key: readonly KeyPart[]): KeyBans {
-  bans.sort((a, b) => b.untilSeconds - a.untilSeconds);
+  // By id too, so that the result does not depend on the order in which the bans came.
+  bans.sort((a, b) => (a.untilSeconds === b.untilSeconds ? (a.id < b.id ? -1 : 1) : b.untilSeconds - a.untilSeconds));
   const patterns = indexKeyPatterns(
     key,
     bans.map((ban) => ban.key as string[]),
@@ -112,15 +83,4 @@ export function isBannedKey({ keys }: PolicyBans, values: readonly string[], now
   if (keys === undefined) return false;
   const place = firstMatch(keys.patterns, values);
   return place !== undefined && (keys.untilSeconds[place] as number) > nowSeconds;
-}
-
-/** The result is unique, because names cannot contain ":". */
-function placeOf(app: string, policy: string): string {
-  return `${app}:${policy}`;
-}
-
-function append(lists: Record<string, SnapshotBan[]>, place: string, ban: SnapshotBan): void {
-  const list = lists[place];
-  if (list === undefined) lists[place] = [ban];
-  else list.push(ban);
 }

@@ -25,6 +25,11 @@ export function addProblem(findings: Findings, problem: Problem): void {
   else findings.more += 1;
 }
 
+/** Returns how many problems were found, including those that are not listed. */
+export function problemCount({ problems, more }: Findings): number {
+  return problems.length + more;
+}
+
 /** Returns the problems that were kept. If there were more, one last entry gives their number. */
 export function listProblems({ problems, more }: Findings): Problem[] {
   if (more > 0)

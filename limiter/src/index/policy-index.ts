@@ -2,31 +2,36 @@
 // then the path: exact paths and prefixes are found by the path itself. There is one list of policies, in order of evaluation,
 // for each host pattern and each path pattern that is the nearest to a request's path there. It is made when it is first needed,
 // and then kept. Only the patterns determine which lists there can be; what clients send adds none.
+//
+// Policies are added and removed one by one. A list that a request has got never changes: the lists that a change concerns are
+// forgotten, and made again when they are needed.
 
 import { noPause, type Pause } from "../basics/pause.ts";
 import { emptyTable } from "../basics/table.ts";
 import type { CompiledPolicy } from "../compiled/compile.ts";
 import { passesTest } from "../match/path-pattern.ts";
-import { append, longestPrefix, merge, type PathTable, type Places, pathTable, placesFor } from "./path-table.ts";
+import { addInOrder, inOrder, mergeInOrder, type Policies, removeInOrder } from "./evaluation-order.ts";
+import { addToTable, longestPrefix, type PathTable, pathTable, policiesAt, removeFromTable } from "./path-table.ts";
 
 export interface PolicyIndex {
   /** False: the host decides nothing, so it need not be read. */
-  readonly needsHost: boolean;
+  needsHost: boolean;
   /** False: no policy names a path, so it need not be read. */
-  readonly needsPath: boolean;
+  needsPath: boolean;
   /** The candidates of every request, if neither host nor path is needed. */
-  readonly everywhere: readonly CompiledPolicy[];
-  /** The policies that requests may meet, in order of evaluation. */
-  readonly live: readonly CompiledPolicy[];
+  everywhere: Policies;
   /** Keyed by host name. */
   readonly exact: Record<string, HostEntry>;
   /** Keyed by what follows "*.". */
   readonly wildcard: Record<string, HostEntry>;
-  readonly hasWildcards: boolean;
   /** For every other host. */
   readonly anyHost: HostEntry;
-  readonly prefixIds: { next: number };
-  /** The entries that have been needed so far, and how many policies their lists hold together. */
+  /** How many policies name a host, how many name a path, and how many wildcards there are. */
+  namingHosts: number;
+  namingPaths: number;
+  wildcards: number;
+  nextPrefixId: number;
+  /** The entries that have lists, and how many policies their lists hold together. */
   asked: HostEntry[];
   kept: number;
 }
@@ -35,11 +40,14 @@ export interface PolicyIndex {
 interface HostEntry {
   /** The name, or what follows "*."; empty for the entry of every host. */
   readonly name: string;
-  /** Places of the policies that have exactly this pattern. */
-  readonly own: number[];
+  /** The policies that have exactly this pattern. */
+  readonly own: CompiledPolicy[];
+  /** Undefined until it is needed, unless there are many policies. */
   ownTable: PathTable | undefined;
   /** Undefined until a request needs it. */
   lists: HostLists | undefined;
+  /** Its place among the entries that have lists. */
+  askedAt: number;
 }
 
 /** The lists that requests to a host pattern have needed. */
@@ -48,10 +56,12 @@ interface HostLists {
   readonly tables: readonly PathTable[];
   readonly namesPaths: boolean;
   /** For paths that no pattern matches. */
-  readonly otherwise: readonly CompiledPolicy[];
-  readonly byPath: Record<string, readonly CompiledPolicy[]>;
+  readonly otherwise: Policies;
+  readonly byPath: Record<string, Policies>;
   /** Keyed by the id of the longest prefix. */
-  readonly byPrefix: Record<number, readonly CompiledPolicy[]>;
+  readonly byPrefix: Record<number, Policies>;
+  /** How many policies the lists hold. */
+  kept: number;
 }
 
 /**
@@ -66,48 +76,75 @@ const mostTabulatedByRequest = 50;
 /** In bytes, including the dot before it. */
 const longestHost = 254;
 
-/** @param policies in any order; those of mode `off` are left out, unless they carry a ban of their app */
-export function indexPolicies(policies: readonly CompiledPolicy[], pause: Pause = noPause): PolicyIndex {
-  const live = inOrder(policies, pause);
+const noPolicies: Policies = [];
 
-  const exact = emptyTable<HostEntry>();
-  const wildcard = emptyTable<HostEntry>();
-  const anyHost = newEntry("");
-  let needsHost = false;
-  let needsPath = false;
-  let hasWildcards = false;
-  for (let place = 0; place < live.length; place++) {
-    const { hosts, paths } = (live[place] as CompiledPolicy).policy.match;
-    if (paths.length > 0) needsPath = true;
-    if (hosts.length === 0) anyHost.own.push(place);
-    else needsHost = true;
-    for (const host of hosts) {
-      const isWildcard = host.startsWith("*.");
-      if (isWildcard) hasWildcards = true;
-      append((isWildcard ? entryNamed(wildcard, host.slice(2)) : entryNamed(exact, host)).own, place);
-    }
-    pause();
-  }
-  const prefixIds = { next: 0 };
-  const tabulate = (entry: HostEntry) => {
-    if (entry.own.length > mostTabulatedByRequest) entry.ownTable = pathTable(live, entry.own, prefixIds, pause);
-  };
-  for (const name in exact) tabulate(exact[name] as HostEntry);
-  for (const name in wildcard) tabulate(wildcard[name] as HostEntry);
-  tabulate(anyHost);
-  return {
-    needsHost,
-    needsPath,
-    everywhere: needsHost || needsPath ? [] : live,
-    live,
-    exact,
-    wildcard,
-    hasWildcards,
-    anyHost,
-    prefixIds,
+/** @param policies in any order; those of mode `off` are left out, unless they carry a ban of their app */
+export function indexPolicies(policies: Policies, pause: Pause = noPause): PolicyIndex {
+  const index: PolicyIndex = {
+    needsHost: false,
+    needsPath: false,
+    everywhere: noPolicies,
+    exact: emptyTable(),
+    wildcard: emptyTable(),
+    anyHost: newEntry(""),
+    namingHosts: 0,
+    namingPaths: 0,
+    wildcards: 0,
+    nextPrefixId: 0,
     asked: [],
     kept: 0,
   };
+  const live: CompiledPolicy[] = [];
+  for (const policy of policies) {
+    if (isLive(policy)) live.push(policy);
+    pause();
+  }
+  for (const policy of inOrder(live, pause)) {
+    count(index, policy, 1);
+    const { hosts } = policy.policy.match;
+    if (hosts.length === 0) index.anyHost.own.push(policy);
+    for (const host of hosts) {
+      const { own } = entryFor(index, host);
+      if (own[own.length - 1] !== policy) own.push(policy);
+    }
+    pause();
+  }
+  for (const name in index.exact) tabulateIfMany(index, index.exact[name] as HostEntry, pause);
+  for (const name in index.wildcard) tabulateIfMany(index, index.wildcard[name] as HostEntry, pause);
+  tabulateIfMany(index, index.anyHost, pause);
+  noteNeeds(index);
+  return index;
+}
+
+/** Adds a policy in a few µs. One that no request may meet is ignored. */
+export function addToIndex(index: PolicyIndex, policy: CompiledPolicy): void {
+  if (!isLive(policy)) return;
+  count(index, policy, 1);
+  const { hosts } = policy.policy.match;
+  if (hosts.length === 0) addToEntry(index, index.anyHost, policy);
+  for (const host of hosts) addToEntry(index, entryFor(index, host), policy);
+  forgetListsOf(index, hosts);
+  noteNeeds(index);
+}
+
+/** @param policy the record that was added */
+export function removeFromIndex(index: PolicyIndex, policy: CompiledPolicy): void {
+  if (!isLive(policy)) return;
+  count(index, policy, -1);
+  const { hosts } = policy.policy.match;
+  // Before entries without policies are removed.
+  forgetListsOf(index, hosts);
+  if (hosts.length === 0) removeFromEntry(index.anyHost, policy);
+  for (const host of hosts) {
+    const { entries, name } = placeOfHost(index, host);
+    const entry = entries[name];
+    if (entry === undefined) continue;
+    removeFromEntry(entry, policy);
+    if (entry.own.length > 0) continue;
+    delete entries[name];
+    if (entries === index.wildcard) index.wildcards -= 1;
+  }
+  noteNeeds(index);
 }
 
 /**
@@ -116,7 +153,7 @@ export function indexPolicies(policies: readonly CompiledPolicy[], pause: Pause 
  * @param host in lower case, without a port
  * @param path in normal form
  */
-export function candidates(index: PolicyIndex, host: string, path: string): readonly CompiledPolicy[] {
+export function candidates(index: PolicyIndex, host: string, path: string): Policies {
   const entry = index.needsHost ? (index.exact[host] ?? entryAbove(index, host)) : index.anyHost;
   const lists = entry.lists ?? listsOf(index, entry);
   if (!lists.namesPaths) return lists.otherwise;
@@ -127,7 +164,7 @@ export function candidates(index: PolicyIndex, host: string, path: string): read
   let longest: { readonly id: number; readonly length: number } | undefined;
   for (const table of tables) {
     if (table.exact[path] !== undefined) {
-      const policies = policiesFor(index, tables, path);
+      const policies = policiesFor(index, lists, path);
       lists.byPath[path] = policies;
       return policies;
     }
@@ -137,7 +174,7 @@ export function candidates(index: PolicyIndex, host: string, path: string): read
   if (longest === undefined) return lists.otherwise;
   const made = lists.byPrefix[longest.id];
   if (made !== undefined) return made;
-  const policies = policiesFor(index, tables, path);
+  const policies = policiesFor(index, lists, path);
   lists.byPrefix[longest.id] = policies;
   return policies;
 }
@@ -164,78 +201,73 @@ export function meets(
   return true;
 }
 
-/**
- * Returns the policies that requests may meet, in order of evaluation. Stretches that are already in order are merged as they
- * are. This is done in short steps, which no library's sort offers.
- */
-function inOrder(policies: readonly CompiledPolicy[], pause: Pause): CompiledPolicy[] {
-  let runs: CompiledPolicy[][] = [];
-  let run: CompiledPolicy[] = [];
-  for (const policy of policies) {
-    if (policy.policy.mode === "off" && policy.bans?.networks === undefined) continue;
-    const last = run[run.length - 1];
-    if (last !== undefined && byEvaluation(last, policy) > 0) {
-      runs.push(run);
-      run = [];
-    }
-    run.push(policy);
-    pause();
-  }
-  runs.push(run);
-  while (runs.length > 1) {
-    const merged: CompiledPolicy[][] = [];
-    for (let i = 0; i < runs.length; i += 2) {
-      merged.push(mergeRuns(runs[i] as CompiledPolicy[], runs[i + 1] ?? [], pause));
-    }
-    runs = merged;
-  }
-  return runs[0] as CompiledPolicy[];
+/** Returns whether requests may meet the policy, or a ban that it carries. */
+function isLive({ policy, bans }: CompiledPolicy): boolean {
+  return policy.mode !== "off" || bans?.networks !== undefined;
 }
 
-function mergeRuns(a: CompiledPolicy[], b: CompiledPolicy[], pause: Pause): CompiledPolicy[] {
-  if (b.length === 0) return a;
-  const merged: CompiledPolicy[] = [];
-  let i = 0;
-  let j = 0;
-  while (i < a.length || j < b.length) {
-    const first = a[i];
-    const second = b[j];
-    if (second === undefined || (first !== undefined && byEvaluation(first, second) <= 0)) {
-      merged.push(first as CompiledPolicy);
-      i += 1;
-    } else {
-      merged.push(second);
-      j += 1;
-    }
-    pause();
-  }
-  return merged;
+function count(index: PolicyIndex, { policy }: CompiledPolicy, change: number): void {
+  if (policy.match.hosts.length > 0) index.namingHosts += change;
+  if (policy.match.paths.length > 0) index.namingPaths += change;
 }
 
-function byEvaluation(a: CompiledPolicy, b: CompiledPolicy): number {
-  if (a.policy.priority !== b.policy.priority) return b.policy.priority - a.policy.priority;
-  if (a.policy.name !== b.policy.name) return a.policy.name < b.policy.name ? -1 : 1;
-  if (a.app === b.app) return 0;
-  return a.app < b.app ? -1 : 1;
+function noteNeeds(index: PolicyIndex): void {
+  index.needsHost = index.namingHosts > 0;
+  index.needsPath = index.namingPaths > 0;
+  index.everywhere = index.needsHost || index.needsPath ? noPolicies : copied(index.anyHost.own);
 }
 
 function newEntry(name: string): HostEntry {
-  return { name, own: [], ownTable: undefined, lists: undefined };
+  return { name, own: [], ownTable: undefined, lists: undefined, askedAt: -1 };
 }
 
-function entryNamed(entries: Record<string, HostEntry>, name: string): HostEntry {
+interface PlaceOfHost {
+  readonly entries: Record<string, HostEntry>;
+  readonly name: string;
+}
+
+function placeOfHost({ exact, wildcard }: PolicyIndex, host: string): PlaceOfHost {
+  return host.startsWith("*.") ? { entries: wildcard, name: host.slice(2) } : { entries: exact, name: host };
+}
+
+/** Returns the entry of a host pattern; makes it if there is none. */
+function entryFor(index: PolicyIndex, host: string): HostEntry {
+  const { entries, name } = placeOfHost(index, host);
   let entry = entries[name];
   if (entry === undefined) {
     entry = newEntry(name);
     entries[name] = entry;
+    if (entries === index.wildcard) index.wildcards += 1;
   }
   return entry;
+}
+
+function tabulateIfMany(index: PolicyIndex, entry: HostEntry, pause: Pause): void {
+  if (entry.own.length > mostTabulatedByRequest) entry.ownTable = pathTable(entry.own, index, pause);
+}
+
+function addToEntry(index: PolicyIndex, entry: HostEntry, policy: CompiledPolicy): void {
+  const before = entry.own.length;
+  addInOrder(entry.own, policy);
+  // A pattern may be listed twice.
+  if (entry.own.length === before) return;
+  if (before < mostTabulatedByRequest) entry.ownTable = undefined;
+  else if (entry.ownTable !== undefined) addToTable(entry.ownTable, policy, index);
+  else entry.ownTable = pathTable(entry.own, index);
+}
+
+function removeFromEntry(entry: HostEntry, policy: CompiledPolicy): void {
+  const before = entry.own.length;
+  removeInOrder(entry.own, policy);
+  if (entry.own.length === before) return;
+  if (before <= mostTabulatedByRequest) entry.ownTable = undefined;
+  else if (entry.ownTable !== undefined) removeFromTable(entry.ownTable, policy);
 }
 
 /** Returns the entry of the nearest wildcard above a name, or that of every host. */
 function entryAbove(index: PolicyIndex, name: string): HostEntry {
   // A host of many dots costs no more than the longest host that a policy can name.
-  let dot = index.hasWildcards ? name.indexOf(".", Math.max(0, name.length - longestHost)) : -1;
+  let dot = index.wildcards > 0 ? name.indexOf(".", Math.max(0, name.length - longestHost)) : -1;
   while (dot >= 0) {
     const entry = index.wildcard[name.slice(dot + 1)];
     if (entry !== undefined) return entry;
@@ -249,41 +281,78 @@ function listsOf(index: PolicyIndex, entry: HostEntry): HostLists {
   let namesPaths = false;
   let from = entry;
   while (true) {
-    if (from.ownTable === undefined) from.ownTable = pathTable(index.live, from.own, index.prefixIds);
+    if (from.ownTable === undefined) from.ownTable = pathTable(from.own, index);
     if (from.own.length > 0) tables.push(from.ownTable);
-    if (from.ownTable.namesPaths) namesPaths = true;
+    if (from.ownTable.named > 0) namesPaths = true;
     if (from === index.anyHost) break;
     from = entryAbove(index, from.name);
   }
-  let places: Places = [];
-  for (const table of tables) places = merge(places, table.everywhere);
+  let policies = noPolicies;
+  for (const table of tables) policies = mergeInOrder(policies, table.everywhere);
   const lists: HostLists = {
     tables,
     namesPaths,
-    otherwise: keep(index, places),
+    otherwise: copied(policies),
     byPath: emptyTable(),
     byPrefix: {},
+    kept: 0,
   };
   entry.lists = lists;
+  entry.askedAt = index.asked.length;
   index.asked.push(entry);
+  noteKept(index, lists, policies.length + 1);
   return lists;
 }
 
-function policiesFor(index: PolicyIndex, tables: readonly PathTable[], path: string): readonly CompiledPolicy[] {
-  let places: Places = [];
-  for (const table of tables) places = merge(places, placesFor(table, path));
-  return keep(index, places);
+function policiesFor(index: PolicyIndex, lists: HostLists, path: string): Policies {
+  let policies = noPolicies;
+  for (const table of lists.tables) policies = mergeInOrder(policies, policiesAt(table, path));
+  noteKept(index, lists, policies.length + 1);
+  return copied(policies);
 }
 
-/** Returns the policies of a list that is going to be kept. */
-function keep(index: PolicyIndex, places: Places): readonly CompiledPolicy[] {
-  index.kept += places.length + 1;
-  if (index.kept > mostKept) {
-    for (const entry of index.asked) entry.lists = undefined;
-    index.asked = [];
-    index.kept = places.length + 1;
+/** A table's own lists change when policies do, and those that requests get must not. */
+function copied(policies: Policies): Policies {
+  const copy: CompiledPolicy[] = [];
+  for (const policy of policies) copy.push(policy);
+  return copy;
+}
+
+/** Counts a list that is going to be kept. */
+function noteKept(index: PolicyIndex, lists: HostLists, more: number): void {
+  lists.kept += more;
+  index.kept += more;
+  if (index.kept > mostKept) forgetAllLists(index);
+}
+
+/** Forgets the lists that a policy of these host patterns may be in. */
+function forgetListsOf(index: PolicyIndex, hosts: readonly string[]): void {
+  let isOfExactHosts = hosts.length > 0;
+  for (const host of hosts) {
+    if (host.startsWith("*.")) isOfExactHosts = false;
   }
-  const policies: CompiledPolicy[] = [];
-  for (const place of places) policies.push(index.live[place] as CompiledPolicy);
-  return policies;
+  // The lists of other patterns include the policies of wildcards above them, and of every host.
+  if (!isOfExactHosts) {
+    forgetAllLists(index);
+    return;
+  }
+  for (const host of hosts) {
+    const entry = index.exact[host];
+    if (entry?.lists !== undefined) forgetLists(index, entry, entry.lists);
+  }
+}
+
+function forgetLists(index: PolicyIndex, entry: HostEntry, lists: HostLists): void {
+  index.kept -= lists.kept;
+  entry.lists = undefined;
+  const last = index.asked.pop() as HostEntry;
+  if (last === entry) return;
+  last.askedAt = entry.askedAt;
+  index.asked[entry.askedAt] = last;
+}
+
+function forgetAllLists(index: PolicyIndex): void {
+  for (const entry of index.asked) entry.lists = undefined;
+  index.asked = [];
+  index.kept = 0;
 }

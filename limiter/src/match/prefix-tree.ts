@@ -51,6 +51,39 @@ export function stepAlong<Value>(
   return child;
 }
 
+/** Removes the nodes that only this prefix needed. Call it when the value of the prefix is gone. */
+export function prunePrefix<Value>(root: PrefixTree<Value>, prefix: string): void {
+  pruneBelow(root, prefix, 0);
+}
+
+function pruneBelow<Value>(node: PrefixTree<Value>, prefix: string, at: number): void {
+  if (at >= prefix.length) return;
+  const first = prefix.charCodeAt(at);
+  const child = node.children[first];
+  if (child === undefined) return;
+  pruneBelow(child, prefix, at + child.label.length);
+  if (child.value !== undefined) return;
+  const only = onlyChild(child);
+  if (only === undefined) return;
+  if (only === "none") {
+    delete node.children[first];
+    return;
+  }
+  // A node without a value that leads to a single one is not needed either.
+  only.label = child.label + only.label;
+  node.children[first] = only;
+}
+
+/** Returns the single node below; undefined: there are several. */
+function onlyChild<Value>({ children }: PrefixTree<Value>): PrefixTree<Value> | "none" | undefined {
+  let found: PrefixTree<Value> | undefined;
+  for (const first in children) {
+    if (found !== undefined) return undefined;
+    found = children[first] as PrefixTree<Value>;
+  }
+  return found ?? "none";
+}
+
 function split<Value>(above: PrefixTree<Value>, child: PrefixTree<Value>, at: number): PrefixTree<Value> {
   const label = child.label.slice(0, at);
   const middle: PrefixTree<Value> = { label, children: {}, value: undefined };

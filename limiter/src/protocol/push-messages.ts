@@ -1,11 +1,24 @@
-// The push protocol: the messages of both sides. The control plane sends a snapshot, which the gateway also keeps on disk (every
-// policy at one revision, who is banned, and who may use the check API), and orders about counters. The gateway says hello, which
-// revision it has applied or refused, and how it fares.
+// The push protocol: the messages of both sides. The control plane sends a snapshot (every policy at one revision, who is banned, and
+// who may use the check API) to a gateway that holds nothing that it knows, and afterwards deltas: what has changed since the revision
+// that the gateway holds. It also sends orders about counters. The gateway says hello, which revision it has applied or refused, and
+// how it fares.
+//
+// At most one snapshot or delta is on its way to a gateway. When the gateway has answered it and there is something newer, a delta
+// from what the gateway holds follows.
 
 import type { SnapshotBan } from "../compiled/bans.ts";
 import type { Zones } from "../document/schedule.ts";
 import type { Problem } from "../document/validate.ts";
+import type { GoneEntry, SnapshotApp, SnapshotCaller } from "../state/entries.ts";
 import type { WorkerActivity } from "./activity.ts";
+
+export type { SnapshotApp, SnapshotCaller } from "../state/entries.ts";
+
+/**
+ * The version that this code speaks. A gateway of version 1 does not say its version, and gets a snapshot for every change; so does a
+ * gateway whose control plane has version 1.
+ */
+export const protocolVersion = 2;
 
 export const snapshotFormat = 1;
 
@@ -17,6 +30,8 @@ export interface Snapshot {
   revision: number;
   /** Proves to a control plane that has lost this revision that it made it. Absent in a snapshot of an older control plane. */
   proof?: string;
+  /** As in `Position`. Absent in a snapshot of protocol version 1. */
+  edition?: string;
   policies: SnapshotPolicy[];
   /**
    * The apps whose policies are restricted by a realm, or by the lack of one. Absent where there are none, and in a snapshot of a
@@ -36,23 +51,25 @@ export interface SnapshotPolicy {
   document: unknown;
 }
 
-/**
- * An app that has a realm, or has none: then its policies are for the check API only. An app that is not listed has every host
- * and path; such are `default` and apps from before there were realms.
- */
-export interface SnapshotApp {
-  app: string;
-  /** All its policies match only within this; an absent list means every host, or every path. Bans of its networks hold there. */
-  realm?: { hosts?: string[]; paths?: string[] };
-}
-
-/** A caller that may use the check API. */
-export interface SnapshotCaller {
-  app: string;
-  /** SHA-256 of the token, in lower case hex. */
-  sha256: string;
-  /** The token is worth nothing from this second since 1970 on. */
-  expiresAtSeconds?: number;
+/** What has changed between two positions. What is gone is gone before anything is set. */
+export interface Delta {
+  type: "delta";
+  format: number;
+  epoch: string;
+  revision: number;
+  edition: string;
+  proof: string;
+  /** The position that the gateway must hold. */
+  from: { epoch: string; revision: number; edition?: string };
+  /** How many policies there are afterwards. */
+  policyCount: number;
+  /** New and changed ones. */
+  zones?: Zones;
+  apps?: SnapshotApp[];
+  bans: SnapshotBan[];
+  callers: SnapshotCaller[];
+  policies: SnapshotPolicy[];
+  gone: GoneEntry[];
 }
 
 /** Reports how a gateway's calls to Redis go. */
@@ -91,7 +108,7 @@ export interface CounterOrder {
 
 /** Messages of a gateway over the push socket, in JSON text frames. */
 export type GatewayMessage =
-  /** `proof` is that of the snapshot that the gateway holds, if it had one. */
+  /** `proof` and `edition` are those of what the gateway holds, if it had them. No `protocol` is version 1. */
   | {
       type: "hello";
       gateway: string;
@@ -100,8 +117,15 @@ export type GatewayMessage =
       epoch: string;
       revision: number;
       proof?: string | undefined;
+      edition?: string | undefined;
+      protocol?: number;
     }
+  /** Every worker decides by this revision. */
   | { type: "applied"; epoch: string; revision: number }
+  /** The revision is taken, but not every worker has applied it in time. `applied` follows when they have. */
+  | { type: "held"; epoch: string; revision: number }
+  /** The delta does not fit what the gateway holds, which is this: it needs a snapshot. */
+  | { type: "resync"; epoch: string; revision: number }
   | { type: "refused"; epoch: string; revision: number; problems: Problem[] }
   /** `redis` is absent if the gateway has no Redis. */
   | { type: "status"; counters: Record<string, number>; redis?: RedisReport }
@@ -116,6 +140,7 @@ export type GatewayMessage =
 /** Messages of a control plane over the push socket, in JSON text frames. */
 export type ControlMessage =
   | Snapshot
-  /** `takesActivity` is absent if the control plane knows no messages of type activity. */
-  | { type: "fleet"; gateways: number; takesActivity?: true }
+  | Delta
+  /** `takesActivity` is absent if the control plane knows no messages of type activity; no `protocol` is version 1. */
+  | { type: "fleet"; gateways: number; takesActivity?: true; protocol?: number }
   | ({ type: "counter"; id: number } & CounterOrder);

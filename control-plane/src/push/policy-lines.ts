@@ -1,0 +1,58 @@
+// Writes policies and apps as gateways get them: with templates resolved, and with the canonical names of time zones.
+
+import type { ZoneTransition } from "@sluice/limiter/document/schedule.ts";
+import type { SnapshotApp } from "@sluice/limiter/protocol/push-messages.ts";
+import type { App } from "../storage/apps.ts";
+import { resolveTemplates, type Templates } from "../templates/resolve-templates.ts";
+import { knownZone } from "../zones/zone-transitions.ts";
+
+export interface PolicyLine {
+  /** JSON of one line. */
+  readonly line: string;
+  /** The zone of its schedule; undefined: it has none. */
+  readonly zone: { readonly name: string; readonly transitions: readonly ZoneTransition[] } | undefined;
+}
+
+/**
+ * Stored documents are JSON text and are copied unchanged, not parsed and written again, unless they use templates or time zones.
+ *
+ * @param templates of its app; undefined: there are none
+ */
+export function policyLine(app: string, document: string, templates: Templates | undefined, nowMs: number): PolicyLine {
+  const { sent, zone } = withZone(resolved(document, templates), Math.floor(nowMs / 1000));
+  return { line: `{"app":${JSON.stringify(app)},"document":${sent}}`, zone };
+}
+
+/** Returns whether the document may refer to a template. */
+export function mayUseTemplates(document: string): boolean {
+  return document.includes('"template"');
+}
+
+/** @returns undefined for an app whose policies are not restricted */
+export function appLine({ name, realm }: App): string | undefined {
+  if (realm.state === "all" || realm.state === "legacy") return undefined;
+  if (realm.state !== "set") return JSON.stringify({ app: name } satisfies SnapshotApp);
+  const { hosts = [], paths = [] } = realm.document;
+  return JSON.stringify({ app: name, realm: { hosts: [...hosts], paths: [...paths] } } satisfies SnapshotApp);
+}
+
+function resolved(document: string, templates: Templates | undefined): string {
+  if (templates === undefined || !mayUseTemplates(document)) return document;
+  const resolution = resolveTemplates(JSON.parse(document), templates);
+  // This cannot happen as long as changes are checked. If it does, gateways refuse the reference and report it, which is
+  // better than to enforce the policy without the content of the template.
+  if (resolution.problems.length > 0) return document;
+  return JSON.stringify(resolution.document);
+}
+
+/** Gives the zone of a schedule its canonical name, however it is spelt: so a state never has more zones than exist. */
+function withZone(document: string, nowSeconds: number): { sent: string; zone: PolicyLine["zone"] } {
+  // Few policies have a schedule: the others need not be parsed.
+  if (!document.includes('"schedule"')) return { sent: document, zone: undefined };
+  const policy = JSON.parse(document);
+  const { timezone } = policy.schedule ?? {};
+  if (typeof timezone !== "string") return { sent: document, zone: undefined };
+  const zone = knownZone(timezone, nowSeconds);
+  if (zone === undefined || zone.name === timezone) return { sent: document, zone };
+  return { sent: JSON.stringify({ ...policy, schedule: { ...policy.schedule, timezone: zone.name } }), zone };
+}

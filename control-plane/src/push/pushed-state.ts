@@ -1,0 +1,346 @@
+// The state that gateways are to have, as the lines that they get, with what has changed lately. It is read from the database once,
+// and then changed by what has changed there. A snapshot is put together for gateways that hold nothing that is known here; others get
+// a delta, made once for all that hold the same revision.
+
+import { setImmediate } from "node:timers/promises";
+import type { SnapshotBan } from "@sluice/limiter/compiled/bans.ts";
+import type { ZoneTransition } from "@sluice/limiter/document/schedule.ts";
+import { afterList, beforeList, type FrameType, type ListName, listsOf } from "@sluice/limiter/protocol/frame-lines.ts";
+import { type SnapshotCaller, snapshotFormat } from "@sluice/limiter/protocol/push-messages.ts";
+import {
+  type GoneEntry,
+  kindOf,
+  nameOfApp,
+  nameOfBan,
+  nameOfCaller,
+  nameOfPolicy,
+} from "@sluice/limiter/state/entries.ts";
+import type { Position } from "../storage/epoch.ts";
+import type { StateChanges, StoredState } from "../storage/state.ts";
+import type { Templates } from "../templates/resolve-templates.ts";
+import { LineList } from "./line-list.ts";
+import { appLine, policyLine } from "./policy-lines.ts";
+import { proofOf } from "./position-proof.ts";
+
+/** The position of a state, and the edition: see `Position` of the limiter. */
+export interface EditedPosition extends Position {
+  readonly edition: string | undefined;
+}
+
+/** A snapshot or a delta, ready to be sent. */
+export interface Frame {
+  readonly type: FrameType;
+  readonly position: EditedPosition;
+  /** Pieces of one text message. They never change. */
+  readonly pieces: readonly Buffer[];
+  readonly bytes: number;
+}
+
+/** Policies that are read without a pause, which takes a millisecond or two. */
+const policiesAtOnce = 500;
+/** The most names of changed entries to remember; the oldest changes are forgotten first. */
+const mostRemembered = 50_000;
+
+/** The names that changed on the way to a revision. */
+interface LoggedChange {
+  readonly from: number;
+  readonly to: number;
+  readonly names: readonly string[];
+  /** Those that were gone at some time on this way. */
+  readonly deleted: readonly string[];
+}
+
+interface BanLine {
+  readonly app: string;
+  /** The name of the policy whose key values are banned. */
+  readonly policy: string | undefined;
+  readonly untilSeconds: number;
+}
+
+interface CallerLine {
+  readonly app: string;
+  readonly expiresAtSeconds: number | undefined;
+}
+
+export class PushedState {
+  readonly #edition: string;
+  #position: EditedPosition;
+  #proofKey: string;
+  readonly #lists: Readonly<Record<Exclude<ListName, "gone">, LineList>>;
+  readonly #bans = new Map<string, BanLine>();
+  readonly #callers = new Map<string, CallerLine>();
+  readonly #zones = new Map<string, readonly ZoneTransition[]>();
+  /** In the order of revisions, without a gap. */
+  #log: LoggedChange[] = [];
+  #remembered = 0;
+  /** Deltas from this revision on can be made. */
+  #logFrom: number;
+  #snapshot: Frame | undefined;
+  #deltas = new Map<number, Frame>();
+
+  private constructor(edition: string, { epoch, revision, proofKey }: StoredState) {
+    this.#edition = edition;
+    this.#position = { epoch, revision, edition };
+    this.#proofKey = proofKey;
+    this.#logFrom = revision;
+    this.#lists = { apps: new LineList(), bans: new LineList(), callers: new LineList(), policies: new LineList() };
+  }
+
+  /** Reads a whole state. Requests are served meanwhile. @param edition says how this control plane makes states */
+  static async from(edition: string, stored: StoredState, nowMs: number): Promise<PushedState> {
+    const state = new PushedState(edition, stored);
+    for (const app of stored.apps) state.#lists.apps.set(nameOfApp(app.name), appLine(app));
+    for (const ban of stored.bans) state.#setBan(ban);
+    for (const caller of stored.callers) state.#setCaller(caller);
+    const templates = templatesByApp(stored);
+    for (let from = 0; from < stored.policies.length; from += policiesAtOnce) {
+      if (from > 0) await setImmediate();
+      for (const { app, name, document } of stored.policies.slice(from, from + policiesAtOnce)) {
+        state.#setPolicy(app, name, document, templates.get(app), nowMs);
+      }
+    }
+    return state;
+  }
+
+  get position(): EditedPosition {
+    return this.#position;
+  }
+
+  get proofKey(): string {
+    return this.#proofKey;
+  }
+
+  /** The size of a snapshot, without a few hundred bytes that are around the lists. */
+  get bytes(): number {
+    const { apps, bans, callers, policies } = this.#lists;
+    return apps.bytes + bans.bytes + callers.bytes + policies.bytes;
+  }
+
+  /** Applies what has changed since the present position. */
+  apply(changes: StateChanges, nowMs: number): void {
+    const { epoch, revision, proofKey } = changes;
+    const names = new Set<string>();
+    const deleted = new Set<string>();
+    for (const { app, name, document, wasDeleted } of changes.policies) {
+      const policy = nameOfPolicy(app, name);
+      names.add(policy);
+      if (document === undefined || wasDeleted) {
+        deleted.add(policy);
+        this.#removeBans(({ policy: of }) => of === policy, names);
+      }
+      this.#setPolicy(app, name, document, changes.templates.get(app), nowMs);
+    }
+    for (const { name, app } of changes.apps) {
+      const entry = nameOfApp(name);
+      names.add(entry);
+      if (app === undefined) {
+        deleted.add(entry);
+        this.#removeBans((ban) => ban.app === name, names);
+      }
+      this.#lists.apps.set(entry, app === undefined ? undefined : appLine(app));
+    }
+    for (const { id, ban } of changes.bans) {
+      names.add(nameOfBan({ id }));
+      if (ban === undefined) this.#removeBan(id);
+      else this.#setBan(ban);
+    }
+    for (const { app, callers } of changes.callers) this.#replaceCallers(app, callers, names);
+    this.#log.push({ from: this.#position.revision, to: revision, names: [...names], deleted: [...deleted] });
+    this.#remembered += names.size;
+    this.#forgetOldest();
+    this.#position = { epoch, revision, edition: this.#edition };
+    this.#proofKey = proofKey;
+    this.#snapshot = undefined;
+    this.#deltas = new Map();
+  }
+
+  /** Removes bans and tokens that are over. Gateways know when that is, and are not told. */
+  removeWhatIsOver(nowMs: number): void {
+    const nowSeconds = nowMs / 1_000;
+    const { size } = this.#bans;
+    const { size: callers } = this.#callers;
+    for (const [id, { untilSeconds }] of this.#bans) if (untilSeconds <= nowSeconds) this.#removeBan(id);
+    for (const [sha256, { expiresAtSeconds }] of this.#callers) {
+      if (expiresAtSeconds !== undefined && expiresAtSeconds <= nowSeconds) this.#removeCaller(sha256);
+    }
+    if (this.#bans.size !== size || this.#callers.size !== callers) this.#snapshot = undefined;
+  }
+
+  snapshot(): Frame {
+    this.#snapshot ??= this.#makeSnapshot();
+    return this.#snapshot;
+  }
+
+  /** Returns what changed since a position; undefined: that is not known here, or nothing has. */
+  deltaFrom({ epoch, revision, edition }: EditedPosition): Frame | undefined {
+    const { epoch: ownEpoch, revision: newest } = this.#position;
+    if (epoch !== ownEpoch || edition !== this.#edition || revision < this.#logFrom || revision >= newest)
+      return undefined;
+    const made = this.#deltas.get(revision) ?? this.#makeDelta(revision);
+    this.#deltas.set(revision, made);
+    return made;
+  }
+
+  #setPolicy(app: string, name: string, document: string | undefined, templates: Templates | undefined, nowMs: number) {
+    const policy = nameOfPolicy(app, name);
+    if (document === undefined) {
+      this.#lists.policies.set(policy, undefined);
+      return;
+    }
+    const { line, zone } = policyLine(app, document, templates, nowMs);
+    this.#lists.policies.set(policy, line);
+    if (zone !== undefined) this.#zones.set(zone.name, zone.transitions);
+  }
+
+  #setBan(ban: SnapshotBan): void {
+    const policy = ban.policy === undefined ? undefined : nameOfPolicy(ban.app, ban.policy);
+    this.#bans.set(ban.id, { app: ban.app, policy, untilSeconds: ban.untilSeconds });
+    this.#lists.bans.set(nameOfBan(ban), JSON.stringify(ban));
+  }
+
+  #removeBan(id: string): void {
+    this.#bans.delete(id);
+    this.#lists.bans.set(nameOfBan({ id }), undefined);
+  }
+
+  /** Bans go with their policy or app: the history does not name them. */
+  #removeBans(chosen: (ban: BanLine) => boolean, names: Set<string>): void {
+    for (const [id, ban] of this.#bans) {
+      if (!chosen(ban)) continue;
+      this.#removeBan(id);
+      names.add(nameOfBan({ id }));
+    }
+  }
+
+  #setCaller(caller: SnapshotCaller): void {
+    const { app, sha256, expiresAtSeconds } = caller;
+    this.#callers.set(sha256, { app, expiresAtSeconds });
+    this.#lists.callers.set(nameOfCaller(caller), JSON.stringify(caller));
+  }
+
+  #removeCaller(sha256: string): void {
+    this.#callers.delete(sha256);
+    this.#lists.callers.set(nameOfCaller({ sha256 }), undefined);
+  }
+
+  /** The history names tokens as people do, which is not enough to tell them apart. */
+  #replaceCallers(app: string, callers: readonly SnapshotCaller[], names: Set<string>): void {
+    const left = new Set(callers.map(({ sha256 }) => sha256));
+    for (const [sha256, caller] of this.#callers) {
+      if (caller.app !== app || left.has(sha256)) continue;
+      this.#removeCaller(sha256);
+      names.add(nameOfCaller({ sha256 }));
+    }
+    for (const caller of callers) {
+      if (this.#callers.has(caller.sha256)) continue;
+      this.#setCaller(caller);
+      names.add(nameOfCaller(caller));
+    }
+  }
+
+  #forgetOldest(): void {
+    let forgotten = 0;
+    while (this.#remembered > mostRemembered && forgotten < this.#log.length) {
+      const { names, to } = this.#log[forgotten] as LoggedChange;
+      this.#remembered -= names.length;
+      this.#logFrom = to;
+      forgotten += 1;
+    }
+    if (forgotten > 0) this.#log = this.#log.slice(forgotten);
+  }
+
+  #makeSnapshot(): Frame {
+    const zones = this.#zones.size === 0 ? {} : { zones: Object.fromEntries(this.#zones) };
+    const pieces = Object.fromEntries(Object.entries(this.#lists).map(([name, list]) => [name, list.pieces()]));
+    return this.#frame("snapshot", zones, pieces);
+  }
+
+  #makeDelta(revision: number): Frame {
+    const names = new Set<string>();
+    const deleted = new Set<string>();
+    // The first change after the revision; a gateway of another control plane may be in the middle of what is one change here.
+    let first = this.#log.length;
+    while (first > 0 && (this.#log[first - 1] as LoggedChange).to > revision) first -= 1;
+    for (const logged of this.#log.slice(first)) {
+      for (const name of logged.names) names.add(name);
+      for (const name of logged.deleted) deleted.add(name);
+    }
+    // Gateways remove a policy's bans with the policy, and it may be there again.
+    if (deleted.size > 0) {
+      for (const [id, { policy }] of this.#bans) {
+        if (policy !== undefined && deleted.has(policy)) names.add(nameOfBan({ id }));
+      }
+    }
+    const lines: Record<ListName, string[]> = { apps: [], bans: [], callers: [], policies: [], gone: [] };
+    const zones: Record<string, readonly ZoneTransition[]> = {};
+    for (const name of names) {
+      const list = listOfKind[kindOf(name)];
+      const line = this.#lists[list].get(name);
+      if (line === undefined || deleted.has(name)) lines.gone.push(JSON.stringify(goneEntry(name)));
+      if (line === undefined) continue;
+      lines[list].push(line);
+      const zone = list === "policies" && line.includes('"schedule"') ? zoneOf(line) : undefined;
+      if (zone !== undefined) zones[zone] = this.#zones.get(zone) as readonly ZoneTransition[];
+    }
+    const { epoch } = this.#position;
+    const rest = {
+      from: { epoch, revision, edition: this.#edition },
+      policyCount: this.#lists.policies.size,
+      ...(Object.keys(zones).length === 0 ? {} : { zones }),
+    };
+    const pieces = Object.fromEntries(
+      Object.entries(lines).map(([name, list]) => [name, list.length === 0 ? [] : [Buffer.from(list.join(",\n"))]]),
+    );
+    return this.#frame("delta", rest, pieces);
+  }
+
+  #frame(type: FrameType, more: object, pieces: Readonly<Record<string, readonly Buffer[]>>): Frame {
+    const { epoch, revision, edition } = this.#position;
+    const proof = proofOf(this.#proofKey, this.#position);
+    const head = JSON.stringify({ type, epoch, revision, format: snapshotFormat, proof, edition, ...more });
+    const all: Buffer[] = [];
+    const names = listsOf(type);
+    for (const [place, name] of names.entries()) {
+      const list = pieces[name] ?? [];
+      if (name === "apps" && list.length === 0) continue;
+      all.push(Buffer.from(beforeList(name, all.length === 0, head)), ...list);
+      all.push(Buffer.from(afterList(list.length === 0, place === names.length - 1)));
+    }
+    const bytes = all.reduce((sum, piece) => sum + piece.length, 0);
+    return { type, position: this.#position, pieces: all, bytes };
+  }
+}
+
+const listOfKind = { policy: "policies", app: "apps", ban: "bans", caller: "callers", zone: "policies" } as const;
+
+/** @param name of a policy, an app, a ban or a caller */
+function goneEntry(name: string): GoneEntry {
+  const rest = name.slice(2);
+  switch (kindOf(name)) {
+    case "app":
+      return { app: rest };
+    case "ban":
+      return { ban: rest };
+    case "caller":
+      return { caller: rest };
+    default: {
+      const [app = "", policy = ""] = rest.split(":");
+      return { app, policy };
+    }
+  }
+}
+
+function zoneOf(line: string): string | undefined {
+  return JSON.parse(line).document?.schedule?.timezone;
+}
+
+function templatesByApp({
+  templates,
+}: Pick<StoredState, "templates">): Map<string, Map<string, Record<string, unknown>>> {
+  const byApp = new Map<string, Map<string, Record<string, unknown>>>();
+  for (const { app, name, document } of templates) {
+    const ofApp = byApp.get(app) ?? new Map<string, Record<string, unknown>>();
+    byApp.set(app, ofApp.set(name, JSON.parse(document)));
+  }
+  return byApp;
+}

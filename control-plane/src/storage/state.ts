@@ -1,0 +1,253 @@
+// Reads the state that gateways are to have: all of it at the newest revision, or what has changed since a revision.
+
+import { setImmediate } from "node:timers/promises";
+import type { SnapshotBan } from "@sluice/limiter/compiled/bans.ts";
+import type { SnapshotCaller } from "@sluice/limiter/protocol/push-messages.ts";
+import type { Transaction } from "kysely";
+import type { Templates } from "../templates/resolve-templates.ts";
+import { type App, readApps } from "./apps.ts";
+import { readBans } from "./bans.ts";
+import type { Action } from "./entry.ts";
+import type { Position } from "./epoch.ts";
+import { documentsOf, touchingEntries } from "./history.ts";
+import type { Database, Tables } from "./tables.ts";
+import { readTemplates } from "./template-documents.ts";
+import { readCallers } from "./tokens.ts";
+
+/** The content of a snapshot, at one revision. Documents are the JSON text that is stored. */
+export interface StoredState {
+  readonly epoch: string;
+  readonly revision: number;
+  /** The key for the proofs that gateways get. */
+  readonly proofKey: string;
+  readonly policies: readonly { readonly app: string; readonly name: string; readonly document: string }[];
+  readonly apps: readonly App[];
+  readonly templates: readonly { readonly app: string; readonly name: string; readonly document: string }[];
+  readonly bans: readonly SnapshotBan[];
+  readonly callers: readonly SnapshotCaller[];
+}
+
+/** Policies that are read without a pause, which takes a millisecond or two. */
+const policiesAtOnce = 500;
+
+/** Reads only the newest position, without its content. */
+export async function readHead(database: Database): Promise<Position> {
+  const { epoch, revision } = await database
+    .selectFrom("meta")
+    .select(["epoch", "revision"])
+    .where("id", "=", 1)
+    .executeTakeFirstOrThrow();
+  return { epoch, revision: Number(revision) };
+}
+
+/** @param nowMs what has expired by then is left out */
+export async function readState(database: Database, nowMs: number): Promise<StoredState> {
+  // Repeatable reads are needed: if policies of a later revision got an earlier revision's number, no push would correct
+  // them.
+  return database
+    .transaction()
+    .setIsolationLevel("repeatable read")
+    .setAccessMode("read only")
+    .execute(async (transaction) => {
+      const head = await transaction.selectFrom("meta").selectAll().where("id", "=", 1).executeTakeFirstOrThrow();
+      const policies = await readPolicies(transaction);
+      const templates = await transaction.selectFrom("templates").select(["app", "name", "document"]).execute();
+      const apps = await readApps(transaction);
+      const bans = await readBans(transaction, nowMs);
+      const callers = await readCallers(transaction, nowMs);
+      const { epoch, proof_key: proofKey } = head;
+      return { epoch, revision: Number(head.revision), proofKey, policies, apps, templates, bans, callers };
+    });
+}
+
+/** What has changed in the state since a revision. Undefined as a value: it is gone. */
+export interface StateChanges {
+  readonly epoch: string;
+  /** The revision at which the state is so. */
+  readonly revision: number;
+  readonly proofKey: string;
+  readonly policies: readonly ChangedPolicy[];
+  readonly apps: readonly { readonly name: string; readonly app: App | undefined }[];
+  readonly bans: readonly { readonly id: string; readonly ban: SnapshotBan | undefined }[];
+  /** All callers of apps in which any has come or gone. */
+  readonly callers: readonly { readonly app: string; readonly callers: readonly SnapshotCaller[] }[];
+  /** By app: the templates of those whose changed policies may use any. */
+  readonly templates: ReadonlyMap<string, Templates>;
+}
+
+export interface ChangedPolicy {
+  readonly app: string;
+  readonly name: string;
+  readonly document: string | undefined;
+  /** It was gone at some time since then, even if it is there now. */
+  readonly wasDeleted: boolean;
+}
+
+/** With more changes than this, the whole state is read instead. */
+const mostChangesRead = 20_000;
+
+/**
+ * Reads what has changed since a position, at a cost that grows with the changes alone.
+ *
+ * @param nowMs bans and tokens that have expired by then count as gone
+ * @returns undefined: the history does not say, so the whole state must be read
+ */
+export async function readChanges(
+  database: Database,
+  since: Position,
+  nowMs: number,
+): Promise<StateChanges | undefined> {
+  return database
+    .transaction()
+    .setIsolationLevel("repeatable read")
+    .setAccessMode("read only")
+    .execute(async (transaction) => {
+      const head = await transaction.selectFrom("meta").selectAll().where("id", "=", 1).executeTakeFirstOrThrow();
+      const { epoch, proof_key: proofKey } = head;
+      const revision = Number(head.revision);
+      if (epoch !== since.epoch || revision < since.revision || revision - since.revision > mostChangesRead) {
+        return undefined;
+      }
+      const touched = await findTouched(transaction, since.revision, revision);
+      if (touched === undefined) return undefined;
+      const policies = await readTouchedPolicies(transaction, touched);
+      const apps = await readTouchedApps(transaction, touched.apps);
+      const bans = await readTouchedBans(transaction, touched.bans, nowMs);
+      const callers: { app: string; callers: SnapshotCaller[] }[] = [];
+      for (const app of touched.appsOfCallers)
+        callers.push({ app, callers: await readCallers(transaction, nowMs, app) });
+      const templates = new Map<string, Templates>();
+      for (const { app, document } of policies) {
+        if (templates.has(app) || document?.includes('"template"') !== true) continue;
+        templates.set(app, await readTemplates(transaction, app));
+      }
+      return { epoch, revision, proofKey, policies, apps, bans, callers, templates };
+    });
+}
+
+/** What the history says was changed. */
+interface Touched {
+  /** By app, then by name: whether the policy was gone at some time. */
+  readonly policies: Map<string, Map<string, boolean>>;
+  /** Apps with a changed template. */
+  readonly appsOfTemplates: Set<string>;
+  readonly apps: Set<string>;
+  readonly bans: Set<string>;
+  readonly appsOfCallers: Set<string>;
+}
+
+/** @returns undefined: some of the entries are not kept any more, or begin another history */
+async function findTouched(
+  transaction: Transaction<Tables>,
+  after: number,
+  until: number,
+): Promise<Touched | undefined> {
+  const touched: Touched = {
+    policies: new Map(),
+    appsOfTemplates: new Set(),
+    apps: new Set(),
+    bans: new Set(),
+    appsOfCallers: new Set(),
+  };
+  const rows = await touchingEntries(transaction, after, until);
+  if (rows.length !== until - after) return undefined;
+  for (const row of rows) {
+    const action = row.action as Action;
+    if (action === "new-epoch" || action === "begin-epoch") return undefined;
+    if (action === "create-caller" || action === "delete-caller" || action === "delete-app") {
+      touched.appsOfCallers.add(row.app);
+    }
+    const documents = documentsOf(row);
+    for (const { kind, app, name } of documents) {
+      if (kind === "app") touched.apps.add(name);
+      else if (kind === "ban") touched.bans.add(name);
+      else if (kind === "template") touched.appsOfTemplates.add(app);
+      else {
+        const ofApp = touched.policies.get(app) ?? new Map<string, boolean>();
+        touched.policies.set(app, ofApp);
+        // An entry of many documents may have deleted some of them.
+        const mayBeGone = action === "delete-policy" || (action !== "create-policy" && action !== "update-policy");
+        ofApp.set(name, mayBeGone || ofApp.get(name) === true);
+      }
+    }
+  }
+  return touched;
+}
+
+async function readTouchedPolicies(
+  transaction: Transaction<Tables>,
+  { policies: touched, appsOfTemplates }: Touched,
+): Promise<ChangedPolicy[]> {
+  const found: ChangedPolicy[] = [];
+  for (const [app, names] of touched) {
+    const all = [...names.keys()];
+    for (let at = 0; at < all.length; at += policiesAtOnce) {
+      const some = all.slice(at, at + policiesAtOnce);
+      const rows = await transaction
+        .selectFrom("policies")
+        .select(["name", "document"])
+        .where("app", "=", app)
+        .where("name", "in", some)
+        .execute();
+      const documents = new Map(rows.map(({ name, document }) => [name, document]));
+      for (const name of some) {
+        found.push({ app, name, document: documents.get(name), wasDeleted: names.get(name) === true });
+      }
+      if (all.length > policiesAtOnce) await setImmediate();
+    }
+  }
+  for (const app of appsOfTemplates) {
+    const rows = await transaction
+      .selectFrom("policies")
+      .select(["name", "document"])
+      .where("app", "=", app)
+      .where("document", "like", '%"template"%')
+      .execute();
+    const known = touched.get(app);
+    for (const { name, document } of rows) {
+      if (known?.has(name) !== true) found.push({ app, name, document, wasDeleted: false });
+    }
+  }
+  return found;
+}
+
+async function readTouchedApps(
+  transaction: Transaction<Tables>,
+  names: ReadonlySet<string>,
+): Promise<StateChanges["apps"]> {
+  if (names.size === 0) return [];
+  const apps = new Map((await readApps(transaction, [...names])).map((app) => [app.name, app]));
+  return [...names].map((name) => ({ name, app: apps.get(name) }));
+}
+
+async function readTouchedBans(
+  transaction: Transaction<Tables>,
+  ids: ReadonlySet<string>,
+  nowMs: number,
+): Promise<StateChanges["bans"]> {
+  if (ids.size === 0) return [];
+  const bans = new Map((await readBans(transaction, nowMs, [...ids])).map((ban) => [ban.id, ban]));
+  return [...ids].map((id) => ({ id, ban: bans.get(id) }));
+}
+
+/** Reads policies by app and name, one page at a time, so that other work can run in between. */
+async function readPolicies(transaction: Transaction<Tables>): Promise<StoredState["policies"]> {
+  const policies: { app: string; name: string; document: string }[] = [];
+  let last = { app: "", name: "" };
+  while (true) {
+    const { app, name } = last;
+    const page = await transaction
+      .selectFrom("policies")
+      .select(["app", "name", "document"])
+      .where((row) => row.or([row("app", ">", app), row.and([row("app", "=", app), row("name", ">", name)])]))
+      .orderBy("app")
+      .orderBy("name")
+      .limit(policiesAtOnce)
+      .execute();
+    policies.push(...page);
+    const end = page.at(-1);
+    if (end === undefined || page.length < policiesAtOnce) return policies;
+    last = end;
+    await setImmediate();
+  }
+}

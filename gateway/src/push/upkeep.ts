@@ -1,0 +1,90 @@
+// What the worker that receives changes does while no change waits: it removes bans and tokens that are over, deletes what no worker
+// needs any more, and writes the log on disk anew when it has grown long.
+
+import type { Pause } from "../../../limiter/src/basics/pause.ts";
+import { noFindings } from "../../../limiter/src/document/problems.ts";
+import type { EntryText } from "../../../limiter/src/protocol/read-frame.ts";
+import { newChange, prepareChange } from "../../../limiter/src/state/change.ts";
+import { nameOfBan, nameOfCaller } from "../../../limiter/src/state/entries.ts";
+import type { Position } from "../../../limiter/src/state/policy-state.ts";
+import { besideRequests } from "../runtime/slices.ts";
+import type { Settings } from "../settings.ts";
+import { currentState } from "../snapshot/current.ts";
+import { appendToLog, needsRewriting, rewriteLog } from "../snapshot/disk.ts";
+import { deleteReplaced, heldEntries, isPublishing, publish } from "../snapshot/publication.ts";
+
+const sweepEverySeconds = 60;
+/** The control plane's clock may be behind this machine's. */
+const overForSeconds = 60;
+
+let sweptAtSeconds = 0;
+
+/** Called in each turn of the worker that receives changes. Yields. @param isWaiting returns whether a change waits */
+export function doUpkeep(settings: Settings, isWaiting: (this: void) => boolean): void {
+  if (!isPublishing()) return;
+  deleteReplaced();
+  const { position } = currentState();
+  if (!isWaiting() && needsRewriting(position) === "idle") {
+    besideRequests((pause) => rewrite(settings, () => !isWaiting() && !ngx.worker.exiting(), pause));
+  }
+  if (ngx.now() - sweptAtSeconds < sweepEverySeconds || isWaiting()) return;
+  sweptAtSeconds = ngx.now();
+  besideRequests(removeWhatIsOver);
+}
+
+/** Stores a change on disk. @param before where the state was from before the change */
+export function storeChange(
+  settings: Settings,
+  before: Position,
+  set: readonly EntryText[],
+  gone: readonly string[],
+  pause: Pause,
+): void {
+  const { position } = currentState();
+  const isAppended = appendToLog(settings.gatewayDir, before, set, gone, position);
+  if (!isAppended || needsRewriting(position) === "now") rewrite(settings, () => true, pause);
+}
+
+function rewrite({ gatewayDir }: Settings, goesOn: (this: void) => boolean, pause: Pause): void {
+  rewriteLog(gatewayDir, entryByEntry(), currentState().position, goesOn, pause);
+}
+
+function entryByEntry(): (this: void) => EntryText | undefined {
+  const held = heldEntries();
+  const names: string[] = [];
+  held.eachName((name) => names.push(name));
+  let place = 0;
+  return () => {
+    while (place < names.length) {
+      const name = names[place] as string;
+      place += 1;
+      const text = held.textOf(name);
+      if (text !== undefined) return { name, text };
+    }
+    return undefined;
+  };
+}
+
+/** The control plane does not say when a ban or a token is over: everybody knows. */
+function removeWhatIsOver(pause: Pause): void {
+  const { bans, callers, position } = currentState();
+  const overAt = ngx.now() - overForSeconds;
+  const change = newChange(position);
+  const gone: string[] = [];
+  for (const id in bans.byId) {
+    pause();
+    if ((bans.byId[id]?.untilSeconds ?? overAt) >= overAt) continue;
+    change.gone.push({ ban: id });
+    gone.push(nameOfBan({ id }));
+  }
+  for (const sha256 in callers) {
+    pause();
+    if ((callers[sha256]?.expiresAtSeconds ?? math.huge) >= overAt) continue;
+    change.gone.push({ caller: sha256 });
+    gone.push(nameOfCaller({ sha256 }));
+  }
+  if (gone.length === 0) return;
+  const prepared = prepareChange(currentState(), change, noFindings(), pause);
+  // If that fails, it is tried again a minute later.
+  publish(prepared, [], gone, pause);
+}

@@ -1,0 +1,97 @@
+// The format of the file that keeps the state on disk: a log of blocks. The first block has all entries, each later one what a change
+// set and removed. Each line is an entry, and the last line of a block has where its state is from and a checksum of the whole block. A
+// block that was written only in part is recognized, and so are the blocks after a damaged one: what comes before them is whole.
+//
+//   +p:shop:books {"app":"shop","document":{…}}
+//   -b:0197a3
+//   ={"epoch":"…","revision":7,"edition":"…","proof":"…"} 64 hex digits
+
+import { noPause, type Pause } from "../../../limiter/src/basics/pause.ts";
+import { emptyTable } from "../../../limiter/src/basics/table.ts";
+import type { EntryText } from "../../../limiter/src/protocol/read-frame.ts";
+import type { Position } from "../../../limiter/src/state/policy-state.ts";
+import { cjson } from "../runtime/lua-modules.ts";
+import { newSha256, sha256HexOf } from "../runtime/sha256.ts";
+import { pieceBytes } from "./text.ts";
+
+/** Writes a block whole. */
+export function blockText(set: readonly EntryText[], gone: readonly string[], position: Position): string {
+  const lines: string[] = [];
+  for (const name of gone) lines.push(`-${name}\n`);
+  for (const { name, text } of set) lines.push(`+${name} ${text}\n`);
+  lines.push(`=${cjson.encode(position)}`);
+  const block = lines.join("");
+  return `${block} ${sha256HexOf([block], noPause)}\n`;
+}
+
+/**
+ * Writes the first block piece by piece.
+ *
+ * @param next returns one entry after the other; undefined after the last
+ * @returns a function that returns the next piece; undefined after the last
+ */
+export function blockPieces(
+  next: (this: void) => EntryText | undefined,
+  position: Position,
+): (this: void) => string | undefined {
+  const hash = newSha256();
+  let ended = false;
+  return () => {
+    if (ended) return undefined;
+    const lines: string[] = [];
+    for (let bytes = 0; bytes < pieceBytes; ) {
+      const entry = next();
+      if (entry === undefined) {
+        ended = true;
+        break;
+      }
+      const line = `+${entry.name} ${entry.text}\n`;
+      bytes += line.length;
+      lines.push(line);
+    }
+    if (ended) lines.push(`=${cjson.encode(position)}`);
+    const piece = lines.join("");
+    hash.update(piece);
+    return ended ? `${piece} ${hash.hex()}\n` : piece;
+  };
+}
+
+export interface LoggedState {
+  readonly position: Position;
+  readonly entries: readonly EntryText[];
+  /** How many bytes of the text are whole blocks, and how many of them are the first. */
+  readonly bytes: number;
+  readonly firstBytes: number;
+}
+
+/** @returns undefined: not even the first block is whole */
+export function readLog(text: string, pause: Pause): LoggedState | undefined {
+  const entries = emptyTable<string>();
+  let position: Position | undefined;
+  let bytes = 0;
+  let firstBytes = 0;
+  for (;;) {
+    const [commitAt] = text.startsWith("=", bytes) ? [bytes] : string.find(text, "\n=", bytes + 1, true);
+    if (commitAt === undefined) break;
+    const [lineEnd] = string.find(text, "\n", commitAt + 2, true);
+    if (lineEnd === undefined) break;
+    const block = string.sub(text, bytes + 1, lineEnd - 66);
+    const checksum = string.sub(text, lineEnd - 64, lineEnd - 1);
+    if (sha256HexOf([block], noPause) !== checksum) break;
+    const [from] = string.match(block, "=([^\n]*)$");
+    const [committed] = cjson.decode<Position>(from ?? "");
+    if (typeof committed !== "object") break;
+    position = committed;
+    for (const [mark, name, rest] of string.gmatch(block, "([+-])([^ \n]+) ?([^\n]*)\n")) {
+      if (mark === "-") delete entries[name as string];
+      else entries[name as string] = rest as string;
+      pause();
+    }
+    bytes = lineEnd;
+    if (firstBytes === 0) firstBytes = bytes;
+  }
+  if (position === undefined) return undefined;
+  const list: EntryText[] = [];
+  for (const name in entries) list.push({ name, text: entries[name] as string });
+  return { position, entries: list, bytes, firstBytes };
+}

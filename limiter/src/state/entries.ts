@@ -1,0 +1,68 @@
+// A state of policies consists of entries: policies, apps, bans, callers and time zones. Each entry has a name that no other entry of
+// the state has. So a change is a list of entries to set and a list of names that are gone.
+
+import type { SnapshotBan } from "../compiled/bans.ts";
+import type { Policy } from "../document/policy.ts";
+
+/** An app that has a realm, or has none: then its policies are for the check API only. An app that is not listed has every host
+ * and path; such are `default` and apps from before there were realms.
+ */
+export interface SnapshotApp {
+  app: string;
+  /** All its policies match only within this; an absent list means every host, or every path. Bans of its networks hold there. */
+  realm?: { hosts?: string[]; paths?: string[] };
+}
+
+/** A caller that may use the check API. */
+export interface SnapshotCaller {
+  app: string;
+  /** SHA-256 of the token, in lower case hex. */
+  sha256: string;
+  /** The token is worth nothing from this second since 1970 on. */
+  expiresAtSeconds?: number;
+}
+
+/** A valid policy and its app. */
+export interface AppPolicy {
+  readonly app: string;
+  readonly policy: Policy;
+}
+
+/** Names an entry that is gone, as the push protocol writes it. With a policy, its bans of key values are gone too. */
+export type GoneEntry = { app: string; policy: string } | { app: string } | { ban: string } | { caller: string };
+
+export type EntryKind = "policy" | "app" | "ban" | "caller" | "zone";
+
+// The kind is a letter. Names of apps and policies contain no ":".
+export function nameOfPolicy(app: string, policy: string): string {
+  return `p:${app}:${policy}`;
+}
+
+export function nameOfApp(app: string): string {
+  return `a:${app}`;
+}
+
+export function nameOfBan({ id }: Pick<SnapshotBan, "id">): string {
+  return `b:${id}`;
+}
+
+export function nameOfCaller({ sha256 }: Pick<SnapshotCaller, "sha256">): string {
+  return `c:${sha256}`;
+}
+
+export function nameOfZone(zone: string): string {
+  return `z:${zone}`;
+}
+
+const kinds: Readonly<Record<string, EntryKind>> = { p: "policy", a: "app", b: "ban", c: "caller", z: "zone" };
+
+/** @param name made by one of the functions above */
+export function kindOf(name: string): EntryKind {
+  return kinds[name.charAt(0)] as EntryKind;
+}
+
+export function nameOfGone(gone: GoneEntry): string {
+  if ("policy" in gone) return nameOfPolicy(gone.app, gone.policy);
+  if ("app" in gone) return nameOfApp(gone.app);
+  return "ban" in gone ? nameOfBan({ id: gone.ban }) : nameOfCaller({ sha256: gone.caller });
+}

@@ -1,0 +1,180 @@
+// Reads the entries of a state as they come from a control plane or from disk. All are validated as strictly as policies: a ban that
+// is not understood would not be enforced.
+
+import type { SnapshotBan } from "../compiled/bans.ts";
+import { isName, nameRule, nameShape } from "../document/policy-shape.ts";
+import { addProblem, type Findings, problemCount } from "../document/problems.ts";
+import type { ZoneTransition } from "../document/schedule.ts";
+import type { Shape } from "../document/shape.ts";
+import { checkShape, describeValue, validatePolicy } from "../document/validate.ts";
+import { cidrRule, parseCidr } from "../key/cidr.ts";
+import { matchedRealmShape } from "../realm/realm-shape.ts";
+import type { AppPolicy, GoneEntry, SnapshotApp, SnapshotCaller } from "./entries.ts";
+
+export const cidrShape: Shape = {
+  kind: "text",
+  expected: cidrRule,
+  maxBytes: 64,
+  accepts: (text) => parseCidr(text) !== undefined,
+};
+
+/** The key values of a ban: as many as a key may have parts. */
+export const bannedKeyShape: Shape = {
+  kind: "list",
+  of: { kind: "text", expected: 'a key value of at most 256 bytes, or "*"', maxBytes: 256 },
+  minItems: 0,
+  maxItems: 8,
+};
+
+/** Goes up to the year 9999, the last that RFC 3339 can write. */
+const second: Shape = { kind: "integer", min: 0, max: 253402300800 };
+
+const banShape: Shape = {
+  kind: "record",
+  fields: {
+    id: {
+      shape: { kind: "text", expected: "a text of 1 to 63 bytes", maxBytes: 63, accepts: (text) => text !== "" },
+      description: "Names the ban.",
+      required: true,
+    },
+    app: { shape: nameShape, description: "Whose ban it is.", required: true },
+    cidr: { shape: cidrShape, description: "Who is banned, by address." },
+    policy: { shape: nameShape, description: "Whose key the values are of." },
+    key: { shape: bannedKeyShape, description: 'Who is banned, by key values; "*" is any.' },
+    untilSeconds: { shape: second, description: "Over from this second since 1970 on.", required: true },
+  },
+};
+
+const callerShape: Shape = {
+  kind: "record",
+  fields: {
+    app: { shape: nameShape, description: "Whose policies it may ask.", required: true },
+    sha256: {
+      shape: { kind: "text", expected: "64 hex digits in lower case", maxBytes: 64, accepts: isSha256 },
+      description: "Of the token.",
+      required: true,
+    },
+    expiresAtSeconds: { shape: second, description: "Worth nothing from this second since 1970 on." },
+  },
+};
+
+const appShape: Shape = {
+  kind: "record",
+  fields: {
+    app: { shape: nameShape, description: "Names the app.", required: true },
+    realm: { shape: matchedRealmShape, description: "Where its policies match. Absent: nowhere." },
+  },
+};
+
+const goneShape: Shape = {
+  kind: "record",
+  fields: {
+    app: { shape: nameShape, description: "The app, or the app of the policy." },
+    policy: { shape: nameShape, description: "The policy." },
+    ban: { shape: { kind: "text", expected: "a text", maxBytes: 63 }, description: "The id of the ban." },
+    caller: { shape: { kind: "text", expected: "a text", maxBytes: 64 }, description: "The SHA-256 of the token." },
+  },
+};
+
+// Each function returns undefined for a value that is invalid, and reports what is wrong with it.
+
+/** @param path of the entry, for problems */
+export function readPolicyEntry(value: unknown, path: string, findings: Findings): AppPolicy | undefined {
+  if (typeof value !== "object" || value === null) {
+    addProblem(findings, { path, expected: "an object", got: describeValue(value) });
+    return undefined;
+  }
+  const { app, document } = value as Record<string, unknown>;
+  if (typeof app !== "string" || !isName(app)) {
+    addProblem(findings, { path: `${path}.app`, expected: nameRule, got: describeValue(app) });
+    return undefined;
+  }
+  const { policy, problems } = validatePolicy(document);
+  for (const problem of problems) {
+    const inner = problem.path === "" ? "" : `.${problem.path}`;
+    addProblem(findings, { path: `${path}.document${inner}`, expected: problem.expected, got: problem.got });
+  }
+  return policy === undefined ? undefined : { app, policy };
+}
+
+export function readAppEntry(value: unknown, path: string, findings: Findings): SnapshotApp | undefined {
+  return shaped<SnapshotApp>(appShape, value, path, findings);
+}
+
+export function readBanEntry(value: unknown, path: string, findings: Findings): SnapshotBan | undefined {
+  const ban = shaped<SnapshotBan>(banShape, value, path, findings);
+  if (ban === undefined) return undefined;
+  const { cidr, policy, key } = ban;
+  const isOfAddress = cidr !== undefined && policy === undefined && key === undefined;
+  const isOfKey = cidr === undefined && policy !== undefined && key !== undefined;
+  if (isOfAddress || isOfKey) return ban;
+  const got = `${present("cidr", cidr)}${present("policy", policy)}${present("key", key)}`;
+  const expected = "either cidr, or policy and key";
+  addProblem(findings, { path, expected, got: got === "" ? "none of them" : got.slice(1) });
+  return undefined;
+}
+
+export function readCallerEntry(value: unknown, path: string, findings: Findings): SnapshotCaller | undefined {
+  return shaped<SnapshotCaller>(callerShape, value, path, findings);
+}
+
+export function readGoneEntry(value: unknown, path: string, findings: Findings): GoneEntry | undefined {
+  const gone = shaped<{ app?: string; policy?: string; ban?: string; caller?: string }>(
+    goneShape,
+    value,
+    path,
+    findings,
+  );
+  if (gone === undefined) return undefined;
+  const { app, policy, ban, caller } = gone;
+  if (app !== undefined && ban === undefined && caller === undefined) {
+    return policy === undefined ? { app } : { app, policy };
+  }
+  if (app === undefined && policy === undefined) {
+    if (ban !== undefined && caller === undefined) return { ban };
+    if (ban === undefined && caller !== undefined) return { caller };
+  }
+  const got = `${present("app", app)}${present("policy", policy)}${present("ban", ban)}${present("caller", caller)}`;
+  const expected = "app and policy, or one of app, ban and caller";
+  addProblem(findings, { path, expected, got: got === "" ? "none of them" : got.slice(1) });
+  return undefined;
+}
+
+/** Reads the transitions of a time zone. */
+export function readZoneEntry(value: unknown, path: string, findings: Findings): readonly ZoneTransition[] | undefined {
+  if (Array.isArray(value) && value.length > 0 && value.every((entry) => isTransition(entry))) {
+    return value as unknown as readonly ZoneTransition[];
+  }
+  const expected = "a list of [seconds since the epoch, minutes before UTC]";
+  addProblem(findings, { path, expected, got: describeValue(value) });
+  return undefined;
+}
+
+function isTransition(entry: unknown): boolean {
+  if (!Array.isArray(entry) || entry.length !== 2) return false;
+  const [fromSeconds, offsetMinutes] = entry;
+  return isWhole(fromSeconds) && isWhole(offsetMinutes) && offsetMinutes > -1440 && offsetMinutes < 1440;
+}
+
+function isWhole(value: unknown): value is number {
+  return typeof value === "number" && Math.floor(value) === value;
+}
+
+function shaped<Entry>(shape: Shape, value: unknown, path: string, findings: Findings): Entry | undefined {
+  const before = problemCount(findings);
+  checkShape(shape, value, path, findings);
+  return problemCount(findings) === before ? (value as Entry) : undefined;
+}
+
+function present(name: string, value: unknown): string {
+  return value === undefined ? "" : ` ${name}`;
+}
+
+function isSha256(text: string): boolean {
+  if (text.length !== 64) return false;
+  for (let i = 0; i < 64; i++) {
+    const code = text.charCodeAt(i);
+    if (!((code >= 48 && code <= 57) || (code >= 97 && code <= 102))) return false;
+  }
+  return true;
+}
