@@ -80,7 +80,8 @@ function connected(server: WebSocketServer, socket: WebSocket, protocol: number)
       const applied = new Promise<number>((resolve, reject) => {
         const receive = (data: unknown) => {
           const answer = JSON.parse(String(data));
-          if (answer.revision !== revision) return;
+          // Held: not every worker has it yet, and the answer comes later.
+          if (answer.revision !== revision || answer.type === "held") return;
           socket.off("message", receive);
           if (answer.type === "applied") resolve(performance.now() - beganAt);
           else reject(new Error(`revision ${revision}: expected applied, got ${String(data)}`));
