@@ -48,9 +48,14 @@ export class RedisChannel {
   }
 
   async #keepListening(onMessage: (text: string) => void): Promise<void> {
+    const { deployment, link } = this.#dependencies;
     const { signal } = this.#stop;
+    const pause = () => sleep(retryMs, undefined, { ref: false, signal }).catch(() => undefined);
     for (let tries = 0; !signal.aborted; tries += 1) {
-      const listener = listenerFor(this.#dependencies.deployment, tries);
+      // What answers in place of a Redis may answer SUBSCRIBE in a way that ioredis does not survive.
+      while (link.health.state !== "ok" && !signal.aborted) await pause();
+      if (signal.aborted) return;
+      const listener = listenerFor(deployment, tries);
       this.#listener = listener;
       // Without a listener, an error event would end the process.
       listener.on("error", (error) => this.#note(error));
@@ -64,7 +69,7 @@ export class RedisChannel {
         this.#note(error);
       }
       listener.disconnect();
-      await sleep(retryMs, undefined, { ref: false, signal }).catch(() => undefined);
+      await pause();
     }
   }
 
