@@ -11,7 +11,7 @@ import { PushServer } from "../fixtures/servers/push-server.ts";
 import { until } from "../fixtures/servers/system.ts";
 import { GatewayWatch } from "./gateway-watch.ts";
 import { type ByteChange, changedBytes, readable } from "./hostile.ts";
-import { goodSnapshot, telltalePath, textDamage } from "./snapshot-texts.ts";
+import { changedSnapshot, goodDelta, goodSnapshot, telltalePath, textDamage } from "./snapshot-texts.ts";
 import { Fault, type Fuzzer, type Surroundings, type Target } from "./target.ts";
 
 const patienceMs = 20_000;
