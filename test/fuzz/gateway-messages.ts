@@ -42,7 +42,15 @@ const hello = fc
     protocol: fc.constantFrom(undefined, 1, 2, 2, 2, 3, 2 ** 53),
     edition: fc.oneof(fc.constant(undefined), hostileTexts),
   })
-  .map(({ gateway, ...said }) => ({ type: "hello", gateway, version: "0.1.0", workers: 2, epoch: "", revision: 0, ...said }));
+  .map(({ gateway, ...said }) => ({
+    type: "hello",
+    gateway,
+    version: "0.1.0",
+    workers: 2,
+    epoch: "",
+    revision: 0,
+    ...said,
+  }));
 
 const amount = fc.oneof(fc.nat(1_000), fc.constantFrom(0, -1, 0.5, 2 ** 32, 2 ** 53 - 1, 2 ** 53));
 /** What is drawn from a seed does not change while the run lasts. */
@@ -86,7 +94,9 @@ const messages = fc.oneof(
   { weight: 4, arbitrary: hello },
   {
     weight: 6,
-    arbitrary: fc.constantFrom("applied", "applied", "held", "resync").map((type) => ({ type, epoch: "", revision: 0 })),
+    arbitrary: fc
+      .constantFrom("applied", "applied", "held", "resync")
+      .map((type) => ({ type, epoch: "", revision: 0 })),
   },
   {
     weight: 2,

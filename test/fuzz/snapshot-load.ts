@@ -10,7 +10,14 @@ import { isWithin } from "../../limiter/src/key/networks.ts";
 import { layOut } from "../../limiter/src/protocol/frame-lines.ts";
 import { HeldState } from "../fixtures/documents/loaded-state.ts";
 import { changedBytes } from "./hostile.ts";
-import { changedSnapshot, changedSnapshots, goodDelta, goodSnapshot, telltalePath, textDamage } from "./snapshot-texts.ts";
+import {
+  changedSnapshot,
+  changedSnapshots,
+  goodDelta,
+  goodSnapshot,
+  telltalePath,
+  textDamage,
+} from "./snapshot-texts.ts";
 import { Fault, type Fuzzer, type Target } from "./target.ts";
 
 const good = { epoch: "good", revision: 5, quota: 1234 };

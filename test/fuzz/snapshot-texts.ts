@@ -146,7 +146,9 @@ function partChanged(
 ): unknown {
   const part = changed(parts[where] ?? [], ...by);
   if (where === "head")
-    return typeof part === "object" && part !== null && Object.keys(part).length > 0 ? part : { type: parts.head["type"] };
+    return typeof part === "object" && part !== null && Object.keys(part).length > 0
+      ? part
+      : { type: parts.head["type"] };
   return Array.isArray(part) ? part : [part];
 }
 
