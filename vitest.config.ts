@@ -61,7 +61,7 @@ export default defineConfig({
         test: {
           name: "units",
           include: [
-            "test/{architecture,limiter,gateway,gateway-build,parity,launch,docs,soak,fixtures,fuzz}/**/*.test.ts",
+            "test/{architecture,limiter,gateway,gateway-build,parity,launch,deltas,docs,bench,soak,fixtures,fuzz}/**/*.test.ts",
           ],
           exclude: [fuzzers],
           testTimeout: 30_000,

@@ -8,8 +8,12 @@ import { requireSystemPackages } from "../launch/system-packages.ts";
 import { against } from "./against/main.ts";
 import { readAgainstOptions } from "./against/options.ts";
 import { checkVariant } from "./check.ts";
+import { controlPlane } from "./control-plane/main.ts";
+import { readControlPlaneOptions } from "./control-plane/options.ts";
 import { machineCpu } from "./cpu-time.ts";
 import { freePorts } from "./free-ports.ts";
+import { intake } from "./intake/main.ts";
+import { readIntakeOptions } from "./intake/options.ts";
 import { limiter } from "./limiter/main.ts";
 import { memory } from "./limiter/memory.ts";
 import { readLimiterOptions } from "./limiter/options.ts";
@@ -27,8 +31,6 @@ import { profile } from "./profile.ts";
 import { type Redis, startRedis } from "./redis.ts";
 import { tableOf, writeJson } from "./report.ts";
 import { figuresOf, type Results, resultsOf } from "./results.ts";
-import { snapshotLoad } from "./snapshot-load/main.ts";
-import { readSnapshotLoadOptions } from "./snapshot-load/options.ts";
 import { instances, type Variant } from "./variants.ts";
 
 type Nginxes = ReadonlyMap<Variant["instance"], NginxInstance>;
@@ -179,9 +181,13 @@ function commandFor(name: string | undefined, args: readonly string[]): Command 
     const options = readAgainstOptions(args);
     return (started, nginx, luaDir) => against(started, nginx, luaDir, options);
   }
-  if (name === "snapshot-load") {
-    const options = readSnapshotLoadOptions(args);
-    return (started, nginx, luaDir) => snapshotLoad(started, nginx, luaDir, options);
+  if (name === "control-plane") {
+    const options = readControlPlaneOptions(args);
+    return (started, nginx, luaDir) => controlPlane(started, nginx, luaDir, options);
+  }
+  if (name === "intake") {
+    const options = readIntakeOptions(args);
+    return (started, nginx, luaDir) => intake(started, nginx, luaDir, options);
   }
   return undefined;
 }

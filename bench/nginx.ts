@@ -9,7 +9,7 @@ import type { Processes } from "./processes.ts";
 import type { Instance } from "./variants.ts";
 
 const template = join(import.meta.dirname, "nginx.conf");
-const patienceMs = 15_000;
+const usualPatienceMs = 15_000;
 
 export interface Place {
   readonly nginx: Nginx;
@@ -87,7 +87,7 @@ function render(directory: string, instance: Instance, place: Place): string {
   });
 }
 
-export async function untilAnswers(url: string): Promise<void> {
+export async function untilAnswers(url: string, patienceMs = usualPatienceMs): Promise<void> {
   const giveUpAt = Date.now() + patienceMs;
   for (;;) {
     try {

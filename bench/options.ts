@@ -65,6 +65,11 @@ export function integer(name: string, value: string | undefined, fallback: numbe
   return number;
 }
 
+/** @param value integers, separated by commas */
+export function integers(name: string, value: string | undefined, fallback: readonly number[], max: number): number[] {
+  return value === undefined ? [...fallback] : value.split(",").map((one) => integer(name, one, 1, max));
+}
+
 function named(name: string): Variant {
   const variant = variants.find((candidate) => candidate.name === name);
   if (variant === undefined) throw new SetupError(`expected the name of a variant, got "${name}"\n${usage}`);

@@ -72,7 +72,7 @@ function nameOf(kind: string, i: number): string {
   return `${kind}-${String(i).padStart(7, "0")}`;
 }
 
-async function insert(
+export async function insert(
   database: Database,
   table: keyof Tables,
   rows: number,

@@ -217,7 +217,7 @@ describe("rights in Redis", () => {
 
 describe("words that Sluice no longer uses", () => {
   const retired =
-    /\b(verdicts?|outspeaks?|receipts?|(?:give[ns]?|gave) back|giveBack\w*|lanes?|asking[- ]around|settlements?|tally|tallies|upkeep|errands?|intakes?|judge[sd]?|judge?ments?|judging|ask-first)\b/i;
+    /\b(verdicts?|outspeaks?|receipts?|(?:give[ns]?|gave) back|giveBack\w*|lanes?|asking[- ]around|settlements?|tally|tallies|upkeep|errands?|judge[sd]?|judge?ments?|judging|ask-first)\b/i;
   const files = globSync("{limiter,gateway,control-plane,launch,test,bench,docs}/**/*.{ts,mjs,lua,md,json}", {
     cwd: project,
     exclude: (name) => /node_modules|^dist$|results|package-lock|docs\.test\.ts$|^vectors$/.test(name),

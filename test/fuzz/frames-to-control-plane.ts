@@ -1,10 +1,10 @@
 // Sends push frames to the control plane with a gateway's token. Whatever they contain, the other gateways stay connected, no
 // other history is changed, and the API answers.
 
-import { once } from "node:events";
 import type { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { WebSocket } from "ws";
+import { openPushSocket } from "../fixtures/clients/simulated-gateway.ts";
 import { gatewayToken, until } from "../fixtures/servers/system.ts";
 import type { ControlPlaneWatch } from "./control-plane-watch.ts";
 import { conversations, messageText, type Step } from "./gateway-messages.ts";
@@ -41,19 +41,13 @@ async function newestRevision(watch: ControlPlaneWatch): Promise<number> {
 }
 
 async function converse(watch: ControlPlaneWatch, input: readonly Step[]): Promise<void> {
-  const socket = new WebSocket(`${watch.system.controlUrl.replace("http", "ws")}/api/v1/push`, {
-    headers: { authorization: `Bearer ${gatewayToken}` },
-    handshakeTimeout: openWithinMs,
-    perMessageDeflate: false,
-  });
+  const options = { handshakeTimeout: openWithinMs, perMessageDeflate: false };
+  const socket = await openPushSocket(watch.system.controlUrl, gatewayToken, options);
   const reported = { epoch: "", revision: 0 };
   socket.on("message", (data) => {
     const message = JSON.parse(String(data));
     if (message.type === "snapshot") Object.assign(reported, { epoch: message.epoch, revision: message.revision });
   });
-  await once(socket, "open");
-  // From here on the other side may close the connection at any time.
-  socket.on("error", () => undefined);
   try {
     for (const step of input) {
       if (socket.readyState !== WebSocket.OPEN) break;

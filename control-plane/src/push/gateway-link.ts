@@ -31,9 +31,13 @@ export interface LinkEvents {
   onFree(): void;
 }
 
+/** A clock in milliseconds that is never set. */
+export type SteadyClock = () => number;
+
 export class GatewayLink {
   readonly #socket: WebSocket;
   readonly #events: LinkEvents;
+  readonly #now: SteadyClock;
   /** Undefined until its hello. */
   #held: HeldByGateway | undefined;
   /** The snapshot or delta that it has not answered yet. */
@@ -46,16 +50,17 @@ export class GatewayLink {
   #snapshotTimer: NodeJS.Timeout | undefined;
   #lastSeenMs: number;
 
-  constructor(socket: WebSocket, events: LinkEvents) {
+  constructor(socket: WebSocket, events: LinkEvents, now: SteadyClock = () => performance.now()) {
     this.#socket = socket;
     this.#events = events;
-    this.#lastSeenMs = performance.now();
+    this.#now = now;
+    this.#lastSeenMs = now();
     socket.on("pong", () => this.noteAlive());
     socket.on("close", () => clearTimeout(this.#snapshotTimer));
   }
 
   noteAlive(): void {
-    this.#lastSeenMs = performance.now();
+    this.#lastSeenMs = this.#now();
   }
 
   /** What the gateway says that it holds. */
@@ -118,7 +123,7 @@ export class GatewayLink {
    * reset.
    */
   ping(silenceMs: number): void {
-    if (performance.now() - this.#lastSeenMs >= silenceMs) this.#socket.terminate();
+    if (this.#now() - this.#lastSeenMs >= silenceMs) this.#socket.terminate();
     else if (this.#socket.readyState === this.#socket.OPEN) this.#socket.ping();
   }
 
@@ -127,10 +132,10 @@ export class GatewayLink {
   }
 
   #maySendSnapshot(): boolean {
-    const waitMs = this.#snapshotAtMs + snapshotEveryMs - performance.now();
+    const waitMs = this.#snapshotAtMs + snapshotEveryMs - this.#now();
     const isOfVersion1 = (this.#held?.protocol ?? 0) < protocolVersion;
     if (isOfVersion1 || waitMs <= 0) {
-      this.#snapshotAtMs = performance.now();
+      this.#snapshotAtMs = this.#now();
       return true;
     }
     this.#snapshotTimer ??= setTimeout(() => {

@@ -76,8 +76,8 @@ export function readLog(text: string, pause: Pause): LoggedState | undefined {
     const [lineEnd] = string.find(text, "\n", commitAt + 2, true);
     if (lineEnd === undefined) break;
     const block = string.sub(text, bytes + 1, lineEnd - 66);
-    const checksum = string.sub(text, lineEnd - 64, lineEnd - 1);
-    if (sha256HexOf([block], noPause) !== checksum) break;
+    const checksum = string.sub(text, lineEnd - 65, lineEnd - 1);
+    if (` ${sha256HexOf([block], noPause)}` !== checksum) break;
     const [from] = string.match(block, "=([^\n]*)$");
     const [committed] = cjson.decode<Position>(from ?? "");
     if (typeof committed !== "object") break;

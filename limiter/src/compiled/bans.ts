@@ -51,7 +51,8 @@ export function policyBans(
 }
 
 function keyBansOf(bans: SnapshotBan[], key: readonly KeyPart[]): KeyBans {
-  bans.sort((a, b) => b.untilSeconds - a.untilSeconds);
+  // By id too, so that the result does not depend on the order in which the bans came.
+  bans.sort((a, b) => (a.untilSeconds === b.untilSeconds ? (a.id < b.id ? -1 : 1) : b.untilSeconds - a.untilSeconds));
   const patterns = indexKeyPatterns(
     key,
     bans.map((ban) => ban.key as string[]),

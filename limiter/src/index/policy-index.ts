@@ -332,7 +332,10 @@ function forgetListsOf(index: PolicyIndex, hosts: readonly string[]): void {
     if (host.startsWith("*.")) isOfExactHosts = false;
   }
   // The lists of other patterns include the policies of wildcards above them, and of every host.
-  if (!isOfExactHosts) return forgetAllLists(index);
+  if (!isOfExactHosts) {
+    forgetAllLists(index);
+    return;
+  }
   for (const host of hosts) {
     const entry = index.exact[host];
     if (entry?.lists !== undefined) forgetLists(index, entry, entry.lists);

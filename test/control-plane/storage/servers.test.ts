@@ -60,12 +60,15 @@ describe.each(serverKinds)("on %s", (_, startServer) => {
     expect((await put).body).toEqual({ revision: 1, applied: { gateways: 2, acked: 2, refused: 0 } });
     expect(performance.now() - beganMs).toBeLessThan(2_000);
     for (const plane of [one, other]) {
-      const { body } = await plane.call("GET", "/gateways");
-      expect(body.connected).toBe(2);
-      expect(body.gateways).toMatchObject([
-        { id: "here", connected: true, revision: 1 },
-        { id: "there", connected: true, revision: 1 },
-      ]);
+      // One control plane learns of what the other's gateways do twice a second at least.
+      await vi.waitFor(async () => {
+        const { body } = await plane.call("GET", "/gateways");
+        expect(body.connected).toBe(2);
+        expect(body.gateways).toMatchObject([
+          { id: "here", connected: true, revision: 1 },
+          { id: "there", connected: true, revision: 1 },
+        ]);
+      }, 2_000);
     }
 
     await other.stop();

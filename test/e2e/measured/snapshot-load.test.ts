@@ -168,7 +168,7 @@ it("starts with 10,000 policies from its disk in seconds of CPU", async () => {
   expect(await gateway.metric("sluice_snapshot_policies")).toBe(10_000);
   const seconds = [gateway.pid, ...childrenOf(gateway.pid)].reduce((sum, pid) => sum + cpuSeconds(pid), 0);
   expect(seconds).toBeGreaterThan(0.1);
-  // This is the master and its workers together, on any machine that runs this; `npm run bench -- snapshot-load` measures a worker.
+  // This is the master and its workers together, on any machine that runs this; `npm run bench -- intake` measures a worker.
   expect(seconds).toBeLessThan(4);
 });
 
