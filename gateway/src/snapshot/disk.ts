@@ -256,7 +256,7 @@ export function rewriteLog(
         return undefined;
       }
       const piece = pieces();
-      bytes += piece?.length ?? 0;
+      if (piece !== undefined) bytes += piece.length;
       return piece;
     },
     () => !isLeft,
