@@ -346,7 +346,13 @@ describe("a gateway with several control planes", () => {
     expect(timesSaid(gateway, said)).toBe(1);
   });
 
-  it("does not start with a URL that is none, and names it", async () => {
+  it("does not start with a URL that is none, and names it, whether the launcher or an own nginx reads it", async () => {
+    const own = LoneGateway.start({
+      edit: (config) => config.replace("env SLUICE_CONTROL_URL;", "env SLUICE_CONTROL_URL=http://a:1,ftp://b;"),
+    });
+    await expect(own).rejects.toThrow(
+      'SLUICE_CONTROL_URL: expected URL 2 of 2 to be http://HOST:PORT or https://HOST:PORT, got "ftp://b"',
+    );
     await expect(startGateway("wrong", ["http://127.0.0.1:1", "ftp://127.0.0.1"])).rejects.toThrow(
       /SLUICE_CONTROL_URL: expected http:\/\/host:port or https:\/\/host:port, or several of them separated by commas, got "ftp:\/\/127\.0\.0\.1" as URL 2 of 2/,
     );
