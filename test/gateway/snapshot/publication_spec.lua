@@ -134,7 +134,7 @@ local function play(seed)
   for _ = 1, 60 do
     local worker = world.workers[owner]
     local receive = worker.module("gateway.src.push.receive")
-    local upkeep = worker.module("gateway.src.push.upkeep")
+    local maintenance = worker.module("gateway.src.push.maintenance")
     local before = copyOf(model)
     local after, sets, gone, bans = changed()
     local text
@@ -180,8 +180,8 @@ local function play(seed)
     end
     if random(3) == 1 then
       world.workers[owner].call(function()
-        upkeep = world.workers[owner].module("gateway.src.push.upkeep")
-        upkeep.doUpkeep(settings, function()
+        maintenance = world.workers[owner].module("gateway.src.push.maintenance")
+        maintenance.maintain(settings, function()
           return false
         end)
       end)
@@ -198,7 +198,7 @@ local function play(seed)
     world.run(400)
   end
   worker.call(function()
-    worker.module("gateway.src.push.upkeep").doUpkeep(settings, function()
+    worker.module("gateway.src.push.maintenance").maintain(settings, function()
       return false
     end)
   end)
