@@ -444,6 +444,11 @@ const fleet = {
           disconnectedAt: time,
           version: text,
           workers: count,
+          protocol: {
+            ...count,
+            description:
+              "The version of the push protocol that it speaks. A gateway of version 1 gets all policies at every change.",
+          },
           revision: count,
           lag: { ...count, description: "How many revisions the gateway is behind." },
           alarm: {

@@ -21,7 +21,7 @@ import { nextActivity, setActivityTaken } from "./activity-reports.ts";
 import { dial } from "./dial.ts";
 import { claim, renew, resign } from "./ownership.ts";
 import { beginsFrame, lateAnswer, receive } from "./receive.ts";
-import { doUpkeep } from "./upkeep.ts";
+import { maintain } from "./maintenance.ts";
 
 /** The name for outages in the log. */
 const controlPlane = "push";
@@ -244,8 +244,8 @@ function serve(settings: Settings, socket: WebSocketClient): End {
   // Of several snapshots that arrive while one is applied, only the newest is applied next: it includes the ones before it. A delta
   // follows the answer to the message before it; one that comes earlier does not fit, and the gateway says so.
   let newest: readonly string[] | undefined;
-  const runUpkeep = () => {
-    const [done, failure] = pcall(doUpkeep, settings, () => newest !== undefined);
+  const runMaintenance = () => {
+    const [done, failure] = pcall(maintain, settings, () => newest !== undefined);
     if (!done) ngx.log(ngx.ERR, "sluice: push: ", `${failure}`);
   };
   const arrived = semaphoreLibrary.new(0);
@@ -255,7 +255,7 @@ function serve(settings: Settings, socket: WebSocketClient): End {
       const pieces = newest;
       newest = undefined;
       if (pieces !== undefined) takeMessage(pieces);
-      else if (!closed) runUpkeep();
+      else if (!closed) runMaintenance();
     }
     wake.post(1);
   });

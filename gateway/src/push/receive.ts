@@ -22,7 +22,7 @@ import { changedMeanwhile, heldEntries, publish, startPublishing } from "../snap
 import { bytesOf, json } from "../snapshot/text.ts";
 import { setActivityTaken } from "./activity-reports.ts";
 import { isCounterOrder, obey } from "./counter-orders.ts";
-import { storeChange } from "./upkeep.ts";
+import { storeChange } from "./maintenance.ts";
 
 const applyTimeoutSeconds = 10;
 
