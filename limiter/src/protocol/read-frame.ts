@@ -273,7 +273,7 @@ function endFrame(frame: Frame, { encode }: JsonCodec, pause: Pause): FrameReadi
   const { type, held, findings, change, zones, seen, set, gone, keptBans, policyCount } = frame;
   for (const zone in zones) {
     const path = `zones.${zone}`;
-    const entry = readZoneEntry(zones[zone], path, findings);
+    const entry = readZoneEntry(zone, zones[zone], path, findings);
     if (entry !== undefined && isNew(frame, nameOfZone(zone), encode(entry), path)) change.zones[zone] = entry;
   }
   const problems = listProblems(findings);
@@ -321,8 +321,9 @@ export function entriesChange(
     else if (kind === "ban") add(change.bans, readBanEntry(value, name, findings));
     else if (kind === "caller") add(change.callers, readCallerEntry(value, name, findings));
     else {
-      const zone = readZoneEntry(value, name, findings);
-      if (zone !== undefined) change.zones[name.slice(2)] = zone;
+      const zone = name.slice(2);
+      const transitions = readZoneEntry(zone, value, name, findings);
+      if (transitions !== undefined) change.zones[zone] = transitions;
     }
     pause();
   }
