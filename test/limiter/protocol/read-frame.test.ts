@@ -345,6 +345,15 @@ describe("a delta", () => {
   });
 });
 
+test("a snapshot's bans stay where it does not list their policy any more, as if nothing had been held", () => {
+  const bans = [{ id: "b2", app: "shop", policy: "books", key: [], untilSeconds: 4e9 }];
+  const held = new HeldState();
+  expect(held.take(frameText({ ...snapshot, bans })).problems).toEqual([]);
+  expect(held.take(frameText({ ...snapshot, policies: [], bans })).problems).toEqual([]);
+  expect(held.state).toMatchObject({ policyCount: 0, bans: { byId: { b2: bans[0] } } });
+  expect([...held.texts.keys()]).toEqual(["b:b2"]);
+});
+
 test("an entry that a text lists twice is refused, with its place", () => {
   const ban = { id: "b1", app: "shop", cidr: "10.0.0.0/8", untilSeconds: 4e9 };
   const caller = { app: "shop", sha256: "0a".repeat(32) };
