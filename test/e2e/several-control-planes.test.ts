@@ -48,6 +48,11 @@ class Plane {
     return this;
   }
 
+  /** Keeps it from saying anything, while its connections stay open. */
+  freeze(): void {
+    process.kill(this.#program?.pid as number, "SIGSTOP");
+  }
+
   async kill(): Promise<void> {
     await this.#program?.stop("SIGKILL");
   }
@@ -316,6 +321,19 @@ describe("a gateway with several control planes", () => {
     planes.push(willing);
     await until("it is connected", 10_000, async () => (await willing.gatewaysHere()) === 1);
     expect(gateway.log).toContain(`connected to the control plane at ${willing.url.replace("http", "ws")}`);
+  });
+
+  it("goes to another one when its own falls silent, as when a machine is lost", async () => {
+    const planes = [await startPlane(), await startPlane()] as const;
+    const urls = planes.map(({ url }) => url);
+    const gateway = await startGateway(idFor(planes[0].url, urls, "silent"), urls);
+    started.push(gateway);
+    await until("it is connected", 10_000, async () => (await planes[0].gatewaysHere()) === 1);
+    planes[0].freeze();
+    const frozenAtMs = performance.now();
+    await until("it is connected elsewhere", 30_000, async () => (await planes[1].gatewaysHere()) === 1);
+    // With one URL, it would wait for 15 seconds.
+    expect(performance.now() - frozenAtMs).toBeLessThan(12_000);
   });
 
   it("says once that its control planes have different databases, when the first one's policies come back", async () => {
