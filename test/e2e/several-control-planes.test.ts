@@ -13,6 +13,7 @@ import { MariadbServer } from "../fixtures/servers/mariadb-server.ts";
 import { makeMemoryDir, removeMemoryDir } from "../fixtures/servers/memory-dir.ts";
 import { PostgresServer } from "../fixtures/servers/postgres-server.ts";
 import { Program } from "../fixtures/servers/program.ts";
+import { RedisCluster } from "../fixtures/servers/redis-cluster.ts";
 import { RedisServer } from "../fixtures/servers/redis-server.ts";
 import { until } from "../fixtures/servers/system.ts";
 import { TcpProxy } from "../fixtures/servers/tcp-proxy.ts";
@@ -46,6 +47,11 @@ class Plane {
       readyWhen: /^sluice: control plane on/m,
     });
     return this;
+  }
+
+  /** Keeps it from saying anything, while its connections stay open. */
+  freeze(): void {
+    process.kill(this.#program?.pid as number, "SIGSTOP");
   }
 
   async kill(): Promise<void> {
@@ -174,6 +180,17 @@ describe.each(kinds)("two control planes on %s", (_, startServer, withRedis) => 
       expect(Math.min(...tookMs)).toBeLessThan(1_000);
       expect(await change(plane)).toEqual({ gateways: 4, acked: 4, refused: 0 });
     }
+  });
+
+  it.runIf(withRedis)("all gateways report the same Redis as both control planes see", async () => {
+    await until("all have reported", 20_000, async () => {
+      const answers = await Promise.all([one, other].map((plane) => plane.call("GET", "/gateways")));
+      const ids = answers.flatMap(({ body }) => [
+        body.redis.id,
+        ...body.gateways.map(({ redis }: { redis: { id?: string } | null }) => redis?.id),
+      ]);
+      return ids.length === 10 && ids[0] !== undefined && new Set(ids).size === 1;
+    });
   });
 
   it("a control plane that was cut off from the database catches up, and no write that was answered is lost", async () => {
@@ -316,6 +333,34 @@ describe("a gateway with several control planes", () => {
     planes.push(willing);
     await until("it is connected", 10_000, async () => (await willing.gatewaysHere()) === 1);
     expect(gateway.log).toContain(`connected to the control plane at ${willing.url.replace("http", "ws")}`);
+  });
+
+  it("reports which Redis Cluster it uses", async () => {
+    const cluster = await RedisCluster.start(3);
+    try {
+      const env = { SLUICE_REDIS_URL: cluster.url() };
+      const plane = await startPlane(env);
+      started.push(await startGateway("in-a-cluster", [plane.url], env));
+      await until("it has reported", 20_000, async () => {
+        const { body } = await plane.call("GET", "/gateways");
+        return body.redis.id !== undefined && body.gateways[0]?.redis?.id === body.redis.id;
+      });
+    } finally {
+      await cluster.stop();
+    }
+  });
+
+  it("goes to another one when its own falls silent, as when a machine is lost", async () => {
+    const planes = [await startPlane(), await startPlane()] as const;
+    const urls = planes.map(({ url }) => url);
+    const gateway = await startGateway(idFor(planes[0].url, urls, "silent"), urls);
+    started.push(gateway);
+    await until("it is connected", 10_000, async () => (await planes[0].gatewaysHere()) === 1);
+    planes[0].freeze();
+    const frozenAtMs = performance.now();
+    await until("it is connected elsewhere", 30_000, async () => (await planes[1].gatewaysHere()) === 1);
+    // With one URL, it would wait for 15 seconds.
+    expect(performance.now() - frozenAtMs).toBeLessThan(12_000);
   });
 
   it("says once that its control planes have different databases, when the first one's policies come back", async () => {

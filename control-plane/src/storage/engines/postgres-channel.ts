@@ -2,7 +2,7 @@
 // connection of its own beside the pool. Everything works without it: while it is away, a change is noticed within 250 ms.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { Client } from "pg";
+import { Client, type ClientConfig } from "pg";
 import type { ServerConfiguration } from "./database-url.ts";
 import { connectionOptions } from "./postgres.ts";
 
@@ -11,13 +11,13 @@ const retryMs = 1_000;
 const patienceMs = 5_000;
 
 export class PostgresChannel {
-  readonly #configuration: ServerConfiguration;
+  readonly #options: ClientConfig;
   readonly #stop = new AbortController();
   #client: Client | undefined;
   #listening: Promise<void> = Promise.resolve();
 
   constructor(configuration: ServerConfiguration) {
-    this.#configuration = configuration;
+    this.#options = connectionOptions(configuration);
   }
 
   async publish(text: string): Promise<void> {
@@ -31,26 +31,29 @@ export class PostgresChannel {
 
   async stop(): Promise<void> {
     this.#stop.abort();
-    await this.#listening;
+    // A connection that is being made may take longer.
+    await Promise.race([this.#listening, sleep(retryMs, undefined, { ref: false })]);
   }
 
   async #keepListening(onMessage: (text: string) => void): Promise<void> {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       const client = new Client({
-        ...connectionOptions(this.#configuration),
+        ...this.#options,
         connectionTimeoutMillis: patienceMs,
         query_timeout: patienceMs,
         application_name: "sluice listens",
         keepAlive: true,
         keepAliveInitialDelayMillis: 10_000,
       });
+      let end = () => {};
       const ended = new Promise<void>((resolve) => {
-        client.once("end", resolve);
-        // The connection may be lost at any time, and the loop begins another one.
-        client.on("error", () => resolve());
-        signal.addEventListener("abort", () => resolve(), { once: true });
+        end = resolve;
       });
+      // The connection may be lost at any time, and the loop begins another one.
+      client.once("end", end);
+      client.on("error", end);
+      signal.addEventListener("abort", end);
       client.on("notification", ({ channel, payload }) => {
         if (channel === name && payload !== undefined) onMessage(payload);
       });
@@ -63,6 +66,7 @@ export class PostgresChannel {
         // The database's own connections report what is wrong with the server.
       }
       this.#client = undefined;
+      signal.removeEventListener("abort", end);
       await Promise.race([client.end().catch(() => undefined), sleep(retryMs, undefined, { ref: false })]);
       await sleep(retryMs, undefined, { ref: false, signal }).catch(() => undefined);
     }
