@@ -1,6 +1,7 @@
 // Control planes on a database server, which several of them may share. The rest of the API is tested on each database by the
 // projects "on mariadb" and "on postgres" (vitest.config.ts).
 
+import { protocolVersion } from "@sluice/limiter/protocol/push-messages.ts";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import {
   adminToken,
@@ -48,7 +49,7 @@ describe.each(serverKinds)("on %s", (_, startServer) => {
     // Both gateways learn that they are two.
     await vi.waitFor(() => {
       for (const { received } of [here, there])
-        expect(received).toContainEqual({ type: "fleet", gateways: 2, takesActivity: true });
+        expect(received).toContainEqual({ type: "fleet", gateways: 2, takesActivity: true, protocol: protocolVersion });
     });
 
     const beganMs = performance.now();
