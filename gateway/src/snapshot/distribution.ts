@@ -21,8 +21,8 @@ import { currentState, noteChanged, replaceState } from "./current.ts";
 import { entryIn, positionOf, publishedVersion, recordOf, type SharedEntry, slotEnd } from "./shared-entries.ts";
 import { json } from "./text.ts";
 
-/** A look costs some 3 µs. */
-const lookEverySeconds = 0.004;
+/** Each look wakes an idle worker, which takes some 30 µs; a busy one is awake. */
+const lookEverySeconds = 0.005;
 /** nginx keeps what a timer has taken until it ends. */
 const looksInTimer = 10_000;
 /** For the collector: what an entry takes at least. */
