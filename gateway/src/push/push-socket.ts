@@ -19,9 +19,9 @@ import { addPart, endText, noText } from "../snapshot/text.ts";
 import { version } from "../version.ts";
 import { nextActivity, setActivityTaken } from "./activity-reports.ts";
 import { dial } from "./dial.ts";
+import { maintain } from "./maintenance.ts";
 import { claim, renew, resign } from "./ownership.ts";
 import { beginsFrame, lateAnswer, receive } from "./receive.ts";
-import { maintain } from "./maintenance.ts";
 
 /** The name for outages in the log. */
 const controlPlane = "push";
