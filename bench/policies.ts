@@ -1,5 +1,7 @@
 // The policies with which Sluice's variants are measured, as snapshots on a gateway's disk: no control plane is needed.
 
+import { layOut } from "../limiter/src/protocol/frame-lines.ts";
+
 /**
  * This bucket never refuses here, and its counter is never forgotten: a unit refills only after six seconds, so that a counter
  * is still in use when its key comes again, as a real one would be. A huge quota would never refuse either, but its counters
@@ -43,11 +45,8 @@ export const policies = {
 } satisfies Record<string, readonly PolicyDocument[]>;
 
 export function snapshotOf(documents: readonly PolicyDocument[]): string {
-  return JSON.stringify({
-    type: "snapshot",
-    format: 1,
-    epoch: "bench",
-    revision: 1,
-    policies: documents.map((document) => ({ app: "default", document })),
+  const head = JSON.stringify({ type: "snapshot", epoch: "bench", revision: 1, format: 1 });
+  return layOut("snapshot", head, {
+    policies: documents.map((document) => JSON.stringify({ app: "default", document })),
   });
 }

@@ -28,4 +28,13 @@ function _M.memory_ring(directory, module)
   return chunk()
 end
 
+-- Returns the first policy of the directory's snapshot, compiled.
+function _M.policy(directory, module)
+  local snapshot = require("cjson.safe").decode(read(directory .. "/snapshot.json"))
+  local entry = snapshot.policies[1]
+  local validation = module("limiter.src.document.validate").validatePolicy(entry.document)
+  assert(#validation.problems == 0, "the policy is not valid")
+  return module("limiter.src.compiled.compile").compilePolicy(entry.app, validation.policy)
+end
+
 return _M

@@ -32,11 +32,7 @@ local sides = {}
 
 function sides.product(directory)
   local module = bundle.open(directory)
-  local file = assert(io.open(directory .. "/snapshot.json"))
-  local reading = module("limiter.src.protocol.load-snapshot").loadSnapshot(require("cjson.safe").decode(file:read("*a")))
-  file:close()
-  assert(#reading.problems == 0, "the policy is not valid")
-  local policy = reading.snapshot.policies[1]
+  local policy = bundle.policy(directory, module)
   local store = module("gateway.src.stores.node.node-counters")
   store.openNodeStore(1, 1)
   local decide_on_node, refund_on_node = store.decideOnNode, store.refundOnNode

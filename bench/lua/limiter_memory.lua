@@ -15,11 +15,7 @@ local policy, decide_on_node, address_of
 
 function _M.start(_, directory)
   local module = bundle.open(directory)
-  local file = assert(io.open(directory .. "/snapshot.json"))
-  local reading = module("limiter.src.protocol.load-snapshot").loadSnapshot(require("cjson.safe").decode(file:read("*a")))
-  file:close()
-  assert(#reading.problems == 0, "the policy is not valid")
-  policy = reading.snapshot.policies[1]
+  policy = bundle.policy(directory, module)
   local store = module("gateway.src.stores.node.node-counters")
   store.openNodeStore(1, 1)
   decide_on_node = store.decideOnNode
