@@ -28,7 +28,7 @@ export function access(settings: Settings): undefined {
   }
   const policy = policies[0];
   if (policy === undefined) return;
-  if (policy.fastPath && policies[1] === undefined) return decideFast(settings, policy);
+  if (policy.policy.fastPath && policies[1] === undefined) return decideFast(settings, policy);
   return decideAll(settings, policies, path, undefined);
 }
 

@@ -361,7 +361,7 @@ function refuseUncounted(
   countEvent("uncounted-refusals");
   warnSparingly(
     "requests are refused, because there is no memory to count them",
-    `${policy.app}/${policy.policy.name}`,
+    `${policy.app}/${policy.name}`,
   );
   if (merged === undefined) return false;
   decision.allowed = false;
