@@ -106,6 +106,8 @@ local function answer(directory)
 
   local reached, parts = {}, {}
   local function part(name, bytes) parts[name] = (parts[name] or 0) + bytes / count end
+  -- What is counted of its decisions is kept beside the policy, although the record leads there.
+  each_policy(state, function(policy) reach(policy.counts, reached) end)
   each_policy(state, function(policy) part("policy", reach(policy.policy, reached)) end)
   each_policy(state, function(policy) part("limits", reach(policy.limits, reached)) end)
   each_policy(state, function(policy) part("record", reach(policy, reached)) end)

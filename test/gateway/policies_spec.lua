@@ -350,7 +350,7 @@ describe("in nginx, a snapshot", function()
     assert.same({}, reading.problems)
     local met = {}
     for i, policy in ipairs(reading.snapshot.index.live) do
-      met[i] = policy.app .. " " .. table.concat(policy.paths, " ")
+      met[i] = policy.app .. " " .. table.concat(policy.match.paths, " ")
     end
     assert.same({ "crm /crm/* /crm" }, met)
     assert.equal("a", reading.snapshot.policiesByName.sms.a.name)

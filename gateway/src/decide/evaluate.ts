@@ -68,8 +68,8 @@ function denialFor(candidate: CompiledPolicy, applicability: Exclude<Applicabili
   return { policy: candidate, reason: applicability };
 }
 
-function methodFor({ methods }: CompiledPolicy): string {
-  return methods === undefined ? "" : ngx.req.get_method();
+function methodFor({ match }: CompiledPolicy): string {
+  return match.methods === undefined ? "" : ngx.req.get_method();
 }
 
 /**

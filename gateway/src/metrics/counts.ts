@@ -6,7 +6,7 @@ import type { KeyCounts } from "../../../limiter/src/sketch/key-counts.ts";
 import { reportSmallMetrics } from "../runtime/missing-parts.ts";
 import { dequeue, enqueue, lengthOf, newQueue } from "../runtime/queue.ts";
 import { addSafely, metricsDict } from "../runtime/shared-memory.ts";
-import { weakTable, weakValues } from "../runtime/tables.ts";
+import { weakValues } from "../runtime/tables.ts";
 import { countNewKey, handActivityOver, keyTextsOf, newTopKeys, noteDecisions } from "./activity.ts";
 
 /** Decisions of one policy since its counts were last flushed, and the keys that had them. */
@@ -80,7 +80,6 @@ const leftToOthersBytes = 65_536;
 const checkKey = "ask:";
 
 let pending: Record<string, number> = {};
-const countsOfPolicies = weakTable<CompiledPolicy, DecisionCounts>();
 /**
  * By policy and key. Overrides, costs that requests state, and revisions of a policy are counted together: each cost beyond the few
  * that are remembered is a compiled policy of its own, as many as a hostile client states.
@@ -90,7 +89,7 @@ const unflushed = newQueue<CompiledPolicy>();
 
 /** @param keyValues encoded; undefined: the request has none, or nobody asks whose it was */
 export function countDecision(policy: CompiledPolicy, result: Result, keyValues: string | undefined): void {
-  const counts = countsOfPolicies.get(policy) ?? newCounts(policy);
+  const counts = (policy.counts as DecisionCounts | undefined) ?? newCounts(policy);
   counts[result] += 1;
   if (keyValues !== undefined) {
     const keys = result === "allowed" ? counts.admittedKeys : (counts.refusedKeys ?? newRefusedKeys(counts));
@@ -122,7 +121,7 @@ function newCounts(policy: CompiledPolicy): DecisionCounts {
     refusedKeys: undefined,
   };
   countsByName.set(name, counts);
-  countsOfPolicies.set(policy, counts);
+  policy.counts = counts;
   return counts;
 }
 
@@ -175,7 +174,7 @@ function flushPolicies(most: number): void {
   for (let left = most; left > 0; left--) {
     const policy = dequeue(unflushed);
     if (policy === undefined) return;
-    flushPolicyCounts(policy, countsOfPolicies.get(policy) as DecisionCounts);
+    flushPolicyCounts(policy, policy.counts as DecisionCounts);
   }
 }
 

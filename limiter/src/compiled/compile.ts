@@ -37,15 +37,12 @@ export interface CompiledPolicy {
   readonly counterPrefix: string;
   /** The value of the `RateLimit-Policy` header. */
   readonly policyHeader: string;
-  /** The patterns, as the policy lists them. */
-  readonly hosts: readonly string[];
-  readonly paths: readonly string[];
-  /** Absent: every path for which the policy is a candidate. */
-  readonly pathTest?: PathTest;
-  /** Absent: every method. */
-  readonly methods?: Readonly<Record<string, boolean>>;
-  /** A request must have all of these headers, each with one of its values. Absent: none. */
-  readonly headers?: readonly CompiledHeader[];
+  readonly match: CompiledMatch;
+  /**
+   * What the gateway counts of the policy's decisions: the one thing beside it that nearly every request needs. All records of one policy
+   * may have the same.
+   */
+  counts?: object | undefined;
   /** Absent: none. */
   readonly overrides?: CompiledOverrides;
   /** Absent: none. */
@@ -56,6 +53,19 @@ export interface CompiledPolicy {
   readonly schedule?: CompiledSchedule;
   /** What the fields above were compiled from; absent where they are. */
   readonly written?: Written;
+}
+
+/** Which requests meet the policy. */
+export interface CompiledMatch {
+  /** The patterns, as the policy lists them. */
+  readonly hosts: readonly string[];
+  readonly paths: readonly string[];
+  /** Absent: every path for which the policy is a candidate. */
+  readonly pathTest?: PathTest;
+  /** Absent: every method. */
+  readonly methods?: Readonly<Record<string, boolean>>;
+  /** A request must have all of these headers, each with one of its values. Absent: none. */
+  readonly headers?: readonly CompiledHeader[];
 }
 
 /** What a policy says, besides which requests it meets and how many of them it allows. */
@@ -133,12 +143,9 @@ export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, ba
   const { name, match, exempt, schedule } = policy;
   const prefix = counterPrefix(app, name);
   const limits = compileLimits(policy.limits, prefix);
-  const paths = pathTest(match.paths);
-  const headers: CompiledHeader[] = [];
-  for (const header in match.headers) {
-    headers.push({ name: header, values: setOf(match.headers[header] as readonly string[]) });
-  }
-  const conditional = paths !== undefined || match.methods.length > 0 || headers.length > 0;
+  const compiledMatch = compileMatch(match);
+  const { pathTest: test, methods, headers } = compiledMatch;
+  const conditional = test !== undefined || methods !== undefined || headers !== undefined;
   const compiled: Mutable<CompiledPolicy> = {
     app,
     name,
@@ -146,12 +153,9 @@ export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, ba
     limits,
     counterPrefix: prefix,
     policyHeader: policyHeaderOf(limits),
-    hosts: sharedList(match.hosts),
-    paths: sharedList(match.paths),
+    match: compiledMatch,
+    counts: undefined,
   };
-  if (paths !== undefined) compiled.pathTest = paths;
-  if (match.methods.length > 0) compiled.methods = setOf(match.methods);
-  if (headers.length > 0) compiled.headers = headers;
   if (bans !== undefined) compiled.bans = bans;
   if (exempt !== undefined) compiled.exempt = compileExempt(policy.key, exempt);
   if (schedule !== undefined) compiled.schedule = compileScheduleIn(zones, schedule);
@@ -161,14 +165,30 @@ export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, ba
   return compiled;
 }
 
+function compileMatch({ hosts, paths, methods, headers }: Policy["match"]): CompiledMatch {
+  const match: Mutable<CompiledMatch> = { hosts: sharedList(hosts), paths: sharedList(paths) };
+  const test = pathTest(paths);
+  if (test !== undefined) match.pathTest = test;
+  if (methods.length > 0) match.methods = setOf(methods);
+  const compiled: CompiledHeader[] = [];
+  for (const name in headers) compiled.push({ name, values: setOf(headers[name] as readonly string[]) });
+  if (compiled.length > 0) match.headers = compiled;
+  return match;
+}
+
 /** Returns the policy as it can be compiled again. Its description is not kept. */
-export function policyOf({ name, policy, limits, hosts, paths, written }: CompiledPolicy): Policy {
+export function policyOf({ name, policy, limits, match, written }: CompiledPolicy): Policy {
   return {
     name,
     description: "",
     mode: policy.mode,
     priority: policy.priority,
-    match: { hosts, paths, methods: written?.methods ?? [], headers: written?.headers ?? emptyTable() },
+    match: {
+      hosts: match.hosts,
+      paths: match.paths,
+      methods: written?.methods ?? [],
+      headers: written?.headers ?? emptyTable(),
+    },
     key: policy.key,
     onMissingKey: policy.onMissingKey,
     limits: written?.limits ?? limits.map((limit) => limitOf(limit.name, limit.rate)),

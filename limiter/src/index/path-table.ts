@@ -62,7 +62,7 @@ function addTo(
     return;
   }
   table.named += 1;
-  for (const path of policy.paths) {
+  for (const path of policy.match.paths) {
     const { kind, text } = pathPattern(path);
     if (kind === "exact") {
       const list = table.exact[text];
@@ -86,7 +86,7 @@ export function removeFromTable(table: PathTable, policy: CompiledPolicy): void 
     return;
   }
   table.named -= 1;
-  for (const path of policy.paths) {
+  for (const path of policy.match.paths) {
     const { kind, text } = pathPattern(path);
     if (kind === "exact") {
       const list = withRemoved(table.exact[text] ?? [], policy);
@@ -104,7 +104,8 @@ export function removeFromTable(table: PathTable, policy: CompiledPolicy): void 
 }
 
 /** Returns whether the index finds the policy by its paths alone. */
-export function isFoundByPath({ paths, pathTest }: CompiledPolicy): boolean {
+export function isFoundByPath({ match }: CompiledPolicy): boolean {
+  const { paths, pathTest } = match;
   return paths.length > 0 && pathTest === undefined;
 }
 
