@@ -154,10 +154,7 @@ function noteRenewal(this: void, hold: Charge, index: number, renewedAtUs: numbe
   // Negative in the overflow.
   if (renewedAtUs === undefined || math.abs(renewedAtUs) - math.abs(heldAtUs) > ticks * tickUs) {
     countEvent("late-renewals");
-    warnSparingly(
-      "slots were lost before they were renewed: more requests may run than allowed",
-      `${app}/${name}`,
-    );
+    warnSparingly("slots were lost before they were renewed: more requests may run than allowed", `${app}/${name}`);
   }
   if (renewedAtUs !== undefined) hold.chargedAt[index] = renewedAtUs;
 }

@@ -124,10 +124,7 @@ function wholeOf({ merged, denial }: Outcome): string {
   return merged.policy === undefined ? "allowed" : summaryOf(merged, merged.policy);
 }
 
-function summaryOf(
-  { allowed, limitName, decision, violated }: MergedDecision,
-  { app, name }: CompiledPolicy,
-): string {
+function summaryOf({ allowed, limitName, decision, violated }: MergedDecision, { app, name }: CompiledPolicy): string {
   const { retryAfterUs, remaining } = decision;
   const retry = retryAfterUs === never ? "never" : `${retryAfterUs / 1_000_000} s`;
   const refusal = allowed ? "allowed" : `refused by ${violated.join(" ")}; retry after ${retry}`;

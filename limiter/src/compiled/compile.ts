@@ -227,12 +227,7 @@ function writtenOf({ limits, match, overrides, exempt, schedule }: Policy): Writ
 }
 
 /** @param hasBans whether the policy checks any */
-function termsOf(
-  policy: Policy,
-  limits: readonly CompiledLimit[],
-  conditional: boolean,
-  hasBans: boolean,
-): Terms {
+function termsOf(policy: Policy, limits: readonly CompiledLimit[], conditional: boolean, hasBans: boolean): Terms {
   const { mode, priority, key, onMissingKey, cost, costSource, scope, consistency } = policy;
   const { onStoreFailure, maxStoreWaitUs, onLimit } = policy;
   const store = storeOf(policy, limits);
@@ -336,11 +331,7 @@ function compileOwnLimit(limit: Limit, prefix: string, owner: string): CompiledL
 }
 
 /** @param compiled as it is without its overrides */
-function compileOverrides(
-  compiled: CompiledPolicy,
-  policy: Policy,
-  overrides: readonly Override[],
-): CompiledOverrides {
+function compileOverrides(compiled: CompiledPolicy, policy: Policy, overrides: readonly Override[]): CompiledOverrides {
   const { counterPrefix: prefix } = compiled;
   const keys: (readonly string[])[] = [];
   const policies: CompiledPolicy[] = [];

@@ -24,9 +24,7 @@ function bansOf(bans: SnapshotBan[]): Record<string, PolicyBans | undefined> {
     ],
   });
   expect(problems).toEqual([]);
-  return Object.fromEntries(
-    (snapshot?.policies ?? []).map(({ app, name, bans: own }) => [`${app}/${name}`, own]),
-  );
+  return Object.fromEntries((snapshot?.policies ?? []).map(({ app, name, bans: own }) => [`${app}/${name}`, own]));
 }
 
 describe("a ban", () => {

@@ -42,7 +42,8 @@ function namesMet(index: PolicyIndex, request: Request): string[] {
   const pathRead = index.needsPath ? path : "unread";
   return found
     .filter(
-      (one) => !one.policy.conditional || meets(one, pathRead, method, (name, values) => values[headers[name] ?? ""] === true),
+      (one) =>
+        !one.policy.conditional || meets(one, pathRead, method, (name, values) => values[headers[name] ?? ""] === true),
     )
     .map(nameOf);
 }

@@ -69,10 +69,7 @@ export function forgetOnNode(policy: CompiledPolicy, keyValues: string): void {
     dict.delete(entriesKey(counter, 0));
     forgetDebt(counter.key);
     if (lifeUs > 0 && !storeCell(counter.key, emptyCell(rate), lifeSecondsOf(lifeUs), 0)) {
-      warnSparingly(
-        "a counter was not reset, because there is no memory for it",
-        `${policy.app}/${policy.name}`,
-      );
+      warnSparingly("a counter was not reset, because there is no memory for it", `${policy.app}/${policy.name}`);
     }
   }
   if (held !== undefined) releaseAll(held);
