@@ -1,4 +1,5 @@
-// npm run bench -- memory: the memory that a counter needs in nginx's shared dict and in Redis.
+// npm run bench -- memory: the memory that a policy needs in a worker (policy-memory.ts), and that a counter needs in nginx's shared dict
+// and in Redis.
 //
 // For the dict, this is the decrease of free_space, in whole pages of 4096 bytes, divided by the counters: values, keys, nodes
 // of the tree and what the slabs leave unused. In addition, nginx keeps 24 bytes about each page from the start. For Redis, it
@@ -17,6 +18,7 @@ import { table, writeJson } from "../report.ts";
 import type { Case } from "./cases.ts";
 import { startProgram } from "./nginx.ts";
 import type { LimiterOptions } from "./options.ts";
+import { policyMemory, policyTable } from "./policy-memory.ts";
 import { productScript } from "./redis-scripts.ts";
 
 interface Filling {
@@ -110,8 +112,20 @@ export async function memory(
   processes: Processes,
   nginx: Nginx,
   luaDir: string,
-  { jsonFile }: LimiterOptions,
+  { only, otherDir, jsonFile }: LimiterOptions,
 ): Promise<boolean> {
+  const wants = (what: string) => only.length === 0 || only.includes(what);
+  const policies = wants("policies") ? await policyMemory(processes, nginx, otherDir ?? luaDir) : [];
+  const figures = wants("counters") ? await counterMemory(processes, nginx, otherDir ?? luaDir) : [];
+  const { wrk: _, ...machine } = describeMachine(nginx.path);
+  writeJson(jsonFile, { date: new Date().toISOString(), machine, figures, policies });
+  if (policies.length > 0) process.stdout.write(`\n${policyTable(policies)}\n`);
+  if (figures.length > 0) process.stdout.write(`\n${tableOf(figures)}\n`);
+  say(`results are in ${jsonFile}`);
+  return true;
+}
+
+async function counterMemory(processes: Processes, nginx: Nginx, luaDir: string): Promise<Figure[]> {
   const figures: Figure[] = [];
   const [port = 0] = await freePorts(1);
   await startRedis(processes, port);
@@ -124,11 +138,7 @@ export async function memory(
     figures.push({ what, counters, dictBytes, redisBytes, atMost });
   }
   client.disconnect();
-  const { wrk: _, ...machine } = describeMachine(nginx.path);
-  writeJson(jsonFile, { date: new Date().toISOString(), machine, figures });
-  process.stdout.write(`\n${tableOf(figures)}\n`);
-  say(`results are in ${jsonFile}`);
-  return true;
+  return figures;
 }
 
 async function inDict(processes: Processes, nginx: Nginx, luaDir: string, filling: Filling): Promise<number> {

@@ -15,8 +15,10 @@ export interface Program {
   /** A program of bench/lua, with a function `start` and one that answers requests. */
   readonly name: string;
   readonly args: readonly (string | number)[];
-  /** The limit of the policy in snapshot.json. */
-  readonly limit: Pick<Case, "algorithm" | "quota" | "windowUs" | "size">;
+  /** The limit of the policy in snapshot.json. Absent: there is no such file. */
+  readonly limit?: Pick<Case, "algorithm" | "quota" | "windowUs" | "size">;
+  /** What other files of its directory contain, by name. */
+  readonly files?: Readonly<Record<string, string>>;
   readonly dictSize: string;
 }
 
@@ -30,14 +32,15 @@ export async function startProgram(
   processes: Processes,
   nginx: Nginx,
   luaDir: string,
-  { name, args, limit, dictSize }: Program,
+  { name, args, limit, files = {}, dictSize }: Program,
 ): Promise<ProgramInNginx> {
   started += 1;
   const directory = join(processes.directory, `${name}-${started}`);
   mkdirSync(directory, { recursive: true });
   for (const file of ["sluice.lua", "sluice_redis_scripts.lua"])
     copyFileSync(join(luaDir, file), join(directory, file));
-  writeFileSync(join(directory, "snapshot.json"), snapshotOf([policyOf(limit)]));
+  if (limit !== undefined) writeFileSync(join(directory, "snapshot.json"), snapshotOf([policyOf(limit)]));
+  for (const [file, text] of Object.entries(files)) writeFileSync(join(directory, file), text);
   const [port = 0] = await freePorts(1);
   const values: Record<string, string> = {
     MODULES: nginx.modules.map((file) => `load_module ${file};`).join(" "),
@@ -76,7 +79,7 @@ export async function startProgram(
   return { ask, stop };
 }
 
-function policyOf({ algorithm, quota, windowUs, size }: Program["limit"]) {
+function policyOf({ algorithm, quota, windowUs, size }: NonNullable<Program["limit"]>) {
   const ms = (us: number) => `${us / 1000}ms`;
   const limit: Record<string, unknown> = { algorithm, quota };
   limit[algorithm === "concurrency" ? "ttl" : "window"] = ms(windowUs);

@@ -8,6 +8,8 @@ export interface LimiterOptions {
   readonly rounds: number;
   /** Parts of the place's and case's name, such as "pure: token-bucket", of those to measure; empty: all are measured. */
   readonly only: readonly string[];
+  /** The gateway/dist of another checkout. Undefined: this one is measured. */
+  readonly otherDir: string | undefined;
   readonly jsonFile: string;
 }
 
@@ -17,7 +19,7 @@ const text = { type: "string" } as const;
 /** The options of each command besides --json. */
 const own = {
   limiter: { usage: "[--rounds 5] [--only NAME,…] ", options: { rounds: text, only: text } },
-  memory: { usage: "", options: {} },
+  memory: { usage: "[--only policies|counters] [--lua DIR] ", options: { only: text, lua: text } },
   "redis-core": { usage: "[--rounds 5] ", options: { rounds: text } },
 } as const;
 
@@ -27,7 +29,7 @@ export function readLimiterOptions(command: LimiterCommand, args: readonly strin
   const about =
     command === "limiter" ? '\nNAME is part of what the table says, as "pure: token-bucket" or "Redis"' : "";
   const usage = `npm run bench -- ${command} ${ownUsage}[--json FILE]${about}`;
-  let values: { rounds?: string; only?: string; json?: string; help?: boolean };
+  let values: { rounds?: string; only?: string; lua?: string; json?: string; help?: boolean };
   try {
     const options = { json: text, help: { type: "boolean", short: "h" }, ...ownOptions } as const;
     values = parseArgs({ args: [...args], options }).values as typeof values;
@@ -41,6 +43,7 @@ export function readLimiterOptions(command: LimiterCommand, args: readonly strin
   return {
     rounds: integer("rounds", values.rounds, 5, 1000),
     only: values.only?.split(",") ?? [],
+    otherDir: values.lua === undefined ? undefined : resolve(values.lua),
     jsonFile: resolve(values.json ?? `${import.meta.dirname}/../results/${command}.json`),
   };
 }

@@ -1,6 +1,6 @@
 // The access phase, in the order of the flow: snapshot, match, key, decide, respond.
 
-import { candidates } from "../../limiter/src/index/policy-index.ts";
+import { candidates, singleCandidate } from "../../limiter/src/index/policy-index.ts";
 import { decideAll } from "./decide/decide-all.ts";
 import { decideFast } from "./decide/fast-path.ts";
 import { isBannedEverywhere } from "./request/applicability.ts";
@@ -17,18 +17,20 @@ export function access(settings: Settings): undefined {
     return refuseBannedAddress(settings);
   }
   const path = index.needsPath ? (ngx.var["uri"] ?? "") : "";
-  const policies =
-    index.needsHost || index.needsPath
-      ? candidates(index, index.needsHost ? (ngx.var["host"] ?? "") : "", path)
-      : index.everywhere;
+  const host = index.needsHost ? (ngx.var["host"] ?? "") : "";
   if (wasRedirected()) return;
+  if (host !== "" && settings.debugSecret === undefined) {
+    const single = singleCandidate(index, host, path);
+    if (single !== undefined) return decideFast(settings, single);
+  }
+  const policies = index.needsHost || index.needsPath ? candidates(index, host, path) : index.everywhere;
   if (settings.debugSecret !== undefined) {
     const explanation = beginExplanation(settings.debugSecret);
     if (explanation !== undefined) return decideAll(settings, policies, path, explanation);
   }
   const policy = policies[0];
   if (policy === undefined) return;
-  if (policy.fastPath && policies[1] === undefined) return decideFast(settings, policy);
+  if (policy.policy.fastPath && policies[1] === undefined) return decideFast(settings, policy);
   return decideAll(settings, policies, path, undefined);
 }
 

@@ -218,7 +218,7 @@ describe("names of prototypes", () => {
       };
       const read = loadSnapshot(snapshot);
       expect(read.problems).toEqual([]);
-      expect(read.snapshot?.policiesByName[name]?.[name]?.policy.name).toBe(name);
+      expect(read.snapshot?.policiesByName[name]?.[name]?.name).toBe(name);
       expect(read.snapshot?.policiesByName["valueOf"]).toBeUndefined();
       // No zone of that name was sent; the property of that name that every object inherits is no zone.
       expect(loadSnapshot({ ...snapshot, zones: {} }).problems.map(({ path }) => path)).toEqual([`zones.${name}`]);

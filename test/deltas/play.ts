@@ -134,8 +134,8 @@ function shownOf(state: PolicyState): Record<string, unknown> {
   const { index, position, policyCount, policiesByName, apps, bans, callers, bannedEverywhere } = state;
   const zonesUsed = new Set<string>();
   for (const ofApp of Object.values(policiesByName)) {
-    for (const { policy } of Object.values(ofApp))
-      if (policy.schedule !== undefined) zonesUsed.add(policy.schedule.timezone);
+    for (const { written } of Object.values(ofApp))
+      if (written?.schedule !== undefined) zonesUsed.add(written.schedule.timezone);
   }
   return {
     position: { epoch: position.epoch, revision: position.revision },
@@ -150,7 +150,7 @@ function shownOf(state: PolicyState): Record<string, unknown> {
     needs: [index.needsHost, index.needsPath],
     candidates: probes.map(({ host, path }) =>
       (index.needsHost || index.needsPath ? candidates(index, host, path) : index.everywhere).map(
-        ({ app, policy }) => `${app}/${policy.name}`,
+        ({ app, name }) => `${app}/${name}`,
       ),
     ),
   };

@@ -189,7 +189,7 @@ describe("in nginx, a request matches its policies in order:", function()
       end
       for _, policy in ipairs(index.candidates(index.indexPolicies(compiled), request.host, request.path)) do
         if index.meets(policy, request.path, request.method, hasHeader) then
-          met[#met + 1] = policy.app .. "/" .. policy.policy.name
+          met[#met + 1] = policy.app .. "/" .. policy.name
         end
       end
       assert.same(request.policies, met)
@@ -406,10 +406,10 @@ describe("in nginx, a snapshot", function()
     assert.same({}, reading.problems)
     local met = {}
     for i, policy in ipairs(index.candidates(reading.snapshot.index, "any.test", "/crm")) do
-      met[i] = policy.app .. " " .. table.concat(policy.policy.match.paths, " ")
+      met[i] = policy.app .. " " .. table.concat(policy.match.paths, " ")
     end
     assert.same({ "crm /crm/* /crm" }, met)
-    assert.equal("a", reading.snapshot.policiesByName.sms.a.policy.name)
+    assert.equal("a", reading.snapshot.policiesByName.sms.a.name)
   end)
 
   it("with a damaged ban or caller is refused with the place of every fault", function()

@@ -39,7 +39,7 @@ describe("in Node, a request matches its policies in order:", () => {
       const met = candidates(indexPolicies(compiled), host, path).filter((one) =>
         meets(one, path, method, (name, values) => values[headers[name] ?? ""] === true),
       );
-      expect(met.map(({ app, policy }) => `${app}/${policy.name}`)).toEqual(expected);
+      expect(met.map(({ app, name }) => `${app}/${name}`)).toEqual(expected);
     });
   }
 });

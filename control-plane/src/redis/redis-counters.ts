@@ -22,7 +22,7 @@ export class RedisCounters {
   async read(policy: CompiledPolicy, keyValues: string): Promise<CounterReading[]> {
     return Promise.all(
       policy.limits.map(async (limit) => {
-        const { remaining, resetAfterUs } = await (policy.deferred
+        const { remaining, resetAfterUs } = await (policy.policy.deferred
           ? this.#readDeferred(policy, limit, keyValues)
           : this.#readCounter(policy, limit, keyValues));
         return { name: limit.name, capacity: capacity(limit.rate), remaining, resetAfterUs };
@@ -56,7 +56,7 @@ export class RedisCounters {
 
   async #readCounter(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string) {
     const keys = [keyOf(policy, limit, keyValues)];
-    if (policy.store === "leased") keys.push(ledgerKeyOf(policy, keyValues));
+    if (policy.policy.store === "leased") keys.push(ledgerKeyOf(policy, keyValues));
     const reply = await this.#link.run(this.#scripts.peek, keys, [...numbersOf(limit), 1]);
     return readReported(reply, 5);
   }

@@ -105,7 +105,7 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
 
   async function carryOut(name: string, asked: AskedCounter, change: Change) {
     const { policy, values } = asked;
-    const counter = { app: name, policy: policy.policy.name, key: [...values] };
+    const counter = { app: name, policy: policy.name, key: [...values] };
     if (policy.policy.scope === "node") {
       return shown(name, asked, undefined, await app.counterOrders.send({ ...counter, ...change }));
     }
@@ -147,10 +147,10 @@ async function changeInRedis(
 
 /** @throws ApiError invalid-request if the limit's units cannot be refunded by hand */
 function refuseUntoppable({ policy }: AskedCounter, name: string | undefined): void {
-  const { limits, deferred } = policy;
-  if (deferred) {
+  const { limits } = policy;
+  if (policy.policy.deferred) {
     const expected = "a policy whose cost is not response-bytes: reset what is owed there";
-    refuseProblems([{ path: "policy", expected, got: describeValue(policy.policy.name) }]);
+    refuseProblems([{ path: "policy", expected, got: describeValue(policy.name) }]);
   }
   const meant = limits.filter((limit) => name === undefined || limit.name === name);
   const toppable = limits.filter(({ rate }) => rate.algorithm !== "concurrency").map((limit) => limit.name);
@@ -175,7 +175,7 @@ async function note(
   after?: object,
 ): Promise<void> {
   const origin = originOf(request);
-  const { name } = policy.policy;
+  const { name } = policy;
   request.log.info({ who: origin.who, app, policy: name, action }, "a counter was looked at or changed");
   const subject = JSON.stringify({ policy: name, key: values });
   try {
@@ -193,7 +193,8 @@ function shown(
   limits: readonly CounterReading[] | undefined,
   gateways: readonly CounterAnswer[],
 ) {
-  const { name, scope } = policy.policy;
+  const { name } = policy;
+  const { scope } = policy.policy;
   return {
     app,
     policy: name,

@@ -25,7 +25,7 @@ const undecidedField = newRequestField<readonly Charge[]>((charges) => {
  */
 export function admit(check: Check, outcome: Outcome): boolean {
   const { policy, keyValues, separate } = check;
-  const { store } = policy;
+  const { store } = policy.policy;
   const { charges } = outcome;
   const before = charges.length;
   if (store !== "node" && before > 0) keepUndecided(charges);
@@ -98,7 +98,7 @@ function admitAll(checks: readonly Check[], outcome: Outcome): boolean | undefin
   const exact: Check[] = [];
   let all = true;
   for (const check of checks) {
-    const { store } = check.policy;
+    const { store } = check.policy.policy;
     if (store === "exact") {
       exact.push(check);
       continue;

@@ -148,16 +148,13 @@ function renew(store: Charge["store"], due: readonly Hold[]): void {
 
 /** Slots that were lost are asked for again with the next renewal. */
 function noteRenewal(this: void, hold: Charge, index: number, renewedAtUs: number | undefined): void {
-  const { app, policy } = hold.policy;
+  const { app, name } = hold.policy;
   const { tickUs, ticks } = (hold.limits[index] as CompiledLimit).rate as SlidingWindow;
   const heldAtUs = hold.chargedAt[index] as number;
   // Negative in the overflow.
   if (renewedAtUs === undefined || math.abs(renewedAtUs) - math.abs(heldAtUs) > ticks * tickUs) {
     countEvent("late-renewals");
-    warnSparingly(
-      "slots were lost before they were renewed: more requests may run than allowed",
-      `${app}/${policy.name}`,
-    );
+    warnSparingly("slots were lost before they were renewed: more requests may run than allowed", `${app}/${name}`);
   }
   if (renewedAtUs !== undefined) hold.chargedAt[index] = renewedAtUs;
 }

@@ -9,7 +9,7 @@ export function refundAll(charges: readonly Charge[]): void {
   const byStore: Partial<Record<StoreName | "share", Charge[]>> = {};
   for (const charge of charges) {
     // Nothing is charged yet of its response.
-    if (charge.policy.deferred) continue;
+    if (charge.policy.policy.deferred) continue;
     const others = byStore[charge.store];
     if (others === undefined) byStore[charge.store] = [charge];
     else others.push(charge);
@@ -22,5 +22,5 @@ export function refundAll(charges: readonly Charge[]): void {
 
 /** Refunds it where nothing may yield, as in the log phase. */
 export function refundLater(charge: Charge): void {
-  if (!charge.policy.deferred) stores[charge.store].refundLater(charge);
+  if (!charge.policy.policy.deferred) stores[charge.store].refundLater(charge);
 }

@@ -10,10 +10,10 @@ import { stores } from "./stores.ts";
 export function observe(check: Check): Result {
   const { policy } = check;
   const outcome = newOutcome();
-  const allowed = stores[policy.store].admit(check, outcome);
+  const allowed = stores[policy.policy.store].admit(check, outcome);
   for (const charge of outcome.charges) {
-    if (policy.holdsSlots) holdSlots(charge);
-    if (policy.deferred) deferCharge(charge);
+    if (policy.policy.holdsSlots) holdSlots(charge);
+    if (policy.policy.deferred) deferCharge(charge);
   }
   const result = allowed === undefined ? "degraded" : allowed ? "allowed" : "shadow-refused";
   countDecision(policy, result, result === "degraded" ? undefined : check.keyValues);

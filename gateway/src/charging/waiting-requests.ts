@@ -22,10 +22,10 @@ export function boundWaiting(most: number): void {
 }
 
 /** Whether one more may wait: to be asked before `beginWaiting`, with nothing that yields between. @param policy that would have it wait */
-export function mayWait({ app, policy }: CompiledPolicy): boolean {
+export function mayWait({ app, name }: CompiledPolicy): boolean {
   if (waiting < mostWaiting) return true;
   countEvent("waiting-refusals");
-  warnSparingly("requests are refused, because too many wait already", `${app}/${policy.name}`);
+  warnSparingly("requests are refused, because too many wait already", `${app}/${name}`);
   return false;
 }
 

@@ -71,7 +71,7 @@ function send(outcomes: readonly Outcome[]): void {
 
 /** Written by hand: none of these texts contains characters that JSON escapes. */
 function resultOf({ policy, allowed, reason, merged }: Outcome): string {
-  const start = `{"policy":"${policy.policy.name}","allowed":${allowed}`;
+  const start = `{"policy":"${policy.name}","allowed":${allowed}`;
   if (reason !== undefined) return `${start},"reason":"${reason}"}`;
   const { decision, delayUs } = merged;
   const { limit, remaining, retryAfterUs, resetAfterUs } = decision;

@@ -75,11 +75,11 @@ export function decideRequestedChecks(requested: readonly RequestedCheck[], char
 
   const byLimits = distinct.filter(({ reason }) => reason === undefined);
   decideByStores(
-    byLimits.filter(({ policy }) => policy.store !== "node"),
+    byLimits.filter(({ policy }) => policy.policy.store !== "node"),
     charges,
   );
   decideByStores(
-    byLimits.filter(({ policy }) => policy.store === "node"),
+    byLimits.filter(({ policy }) => policy.policy.store === "node"),
     charges,
   );
   forgetUndecided();

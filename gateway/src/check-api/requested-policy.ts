@@ -53,14 +53,14 @@ export function readRequestedChecks(
   for (let i = 0; i < written.length; i++) {
     const policy = policies[i] as CompiledPolicy;
     const { key, cost, path } = written[i] as Written;
-    if (policy.holdsSlots) {
+    if (policy.policy.holdsSlots) {
       const expected = "a policy without limits of concurrency: nobody would tell when a slot is free again";
-      addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.policy.name) });
+      addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.name) });
       continue;
     }
-    if (policy.deferred) {
+    if (policy.policy.deferred) {
       const expected = "a policy whose cost is not response-bytes: nobody would tell how many they were";
-      addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.policy.name) });
+      addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.name) });
       continue;
     }
     counters += policy.limits.length;

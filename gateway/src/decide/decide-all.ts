@@ -43,8 +43,8 @@ function isAllowed({ merged, denial }: Outcome): boolean {
 
 function goOn({ headers: style }: Settings, { merged, charges }: Outcome): undefined {
   for (const charge of charges) {
-    if (charge.policy.holdsSlots) holdSlots(charge);
-    if (charge.policy.deferred) deferCharge(charge);
+    if (charge.policy.policy.holdsSlots) holdSlots(charge);
+    if (charge.policy.policy.deferred) deferCharge(charge);
   }
   if (style !== "none") setHeaders(style, merged);
   if (merged.delayUs > 0) {

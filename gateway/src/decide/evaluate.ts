@@ -28,7 +28,7 @@ export function evaluate(
 ): undefined {
   let inFleet: Check[] | undefined;
   for (const candidate of policies) {
-    if (candidate.conditional && !meets(candidate, path, methodFor(candidate), hasHeader)) continue;
+    if (candidate.policy.conditional && !meets(candidate, path, methodFor(candidate), hasHeader)) continue;
     unsetMark(candidate, marks);
     const applicability = readApplicability(candidate, applied);
     if (applicability !== "applies") {
@@ -39,7 +39,7 @@ export function evaluate(
     }
     const { policy, keyValues } = applied;
     // A refusal by such a policy need not be the end, or it charges nothing before the response has been sent.
-    const separate = policy.policy.onLimit.action !== "reject" || policy.deferred;
+    const separate = policy.policy.onLimit.action !== "reject" || policy.policy.deferred;
     const check = newCheck(policy, keyValues, separate);
     if (policy.policy.mode === "shadow") {
       const result = observe(check);
@@ -48,7 +48,7 @@ export function evaluate(
       continue;
     }
     if (explanation !== undefined) explain(explanation, policy, keyValues, check);
-    if (policy.store !== "node" && !separate) {
+    if (policy.policy.store !== "node" && !separate) {
       inFleet ??= [];
       inFleet.push(check);
     } else if (!(separate ? decideSeparately(check, outcome, marks) : admit(check, outcome))) return;
@@ -68,8 +68,8 @@ function denialFor(candidate: CompiledPolicy, applicability: Exclude<Applicabili
   return { policy: candidate, reason: applicability };
 }
 
-function methodFor({ methods }: CompiledPolicy): string {
-  return methods === undefined ? "" : ngx.req.get_method();
+function methodFor({ match }: CompiledPolicy): string {
+  return match.methods === undefined ? "" : ngx.req.get_method();
 }
 
 /**

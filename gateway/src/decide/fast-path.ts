@@ -42,13 +42,13 @@ export function decideFast(settings: Settings, policy: CompiledPolicy): undefine
     countDecision(policy, "refused", undefined);
     return refuseAmbiguousKey(policy);
   }
-  if (policy.store === "node") return decideByNode(settings.headers, policy, keyValues);
-  if (policy.store === "leased" && decideByLease(settings, policy, keyValues)) return;
+  if (policy.policy.store === "node") return decideByNode(settings.headers, policy, keyValues);
+  if (policy.policy.store === "leased" && decideByLease(settings, policy, keyValues)) return;
   return decideByRedis(settings, policy, keyValues);
 }
 
 function decideByNode(style: HeaderStyle, policy: CompiledPolicy, keyValues: string): undefined {
-  const chargedAt = policy.holdsSlots ? [] : chargedAtOfLast;
+  const chargedAt = policy.policy.holdsSlots ? [] : chargedAtOfLast;
   const merged = takeMerged();
   merged.quiet = style === "none";
   const allowed = decideOnNode(policy, policy.limits, keyValues, merged, chargedAt);
@@ -56,7 +56,7 @@ function decideByNode(style: HeaderStyle, policy: CompiledPolicy, keyValues: str
   releaseMerged(merged);
   if (allowed && merged.delayUs > 0 && refuseIfFull(merged, policy)) {
     refundLater(chargeOf(policy, keyValues, chargedAt.slice(0, policy.limits.length), "node"));
-  } else if (allowed && policy.holdsSlots) {
+  } else if (allowed && policy.policy.holdsSlots) {
     holdSlots(chargeOf(policy, keyValues, chargedAt, "node"));
   }
   return respond(style, policy, keyValues, merged);
@@ -76,7 +76,7 @@ function decideByLease({ headers: style, redis }: Settings, policy: CompiledPoli
 
 function decideByRedis({ headers: style }: Settings, policy: CompiledPolicy, keyValues: string): undefined {
   const redis = configuredRedis();
-  if (redis === undefined || policy.store === "leased" || policy.holdsSlots || policy.limits.length > 1) {
+  if (redis === undefined || policy.policy.store === "leased" || policy.policy.holdsSlots || policy.limits.length > 1) {
     return decideByStores(style, newCheck(policy, keyValues, true), true);
   }
   const merged = takeMerged();
@@ -107,7 +107,7 @@ function decideByStores(style: HeaderStyle, check: Check, withRedis: boolean): u
     return refuseUndecided(policy);
   }
   if (allowed && merged.delayUs > 0 && refuseIfFull(merged, policy)) for (const charge of charges) refundLater(charge);
-  else if (allowed && policy.holdsSlots) for (const charge of charges) holdSlots(charge);
+  else if (allowed && policy.policy.holdsSlots) for (const charge of charges) holdSlots(charge);
   return respond(style, policy, keyValues, merged);
 }
 

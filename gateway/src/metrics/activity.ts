@@ -2,6 +2,8 @@
 // and puts a report into shared memory when the owner of the push socket has taken the last one. Nothing is reported while
 // no control plane takes it: the sums go on growing, in memory that the policies bound, and the next report covers the whole time.
 
+import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import { keyPartText } from "../../../limiter/src/key/key-part.ts";
 import type { KeyActivity, PolicyActivity, WorkerActivity } from "../../../limiter/src/protocol/activity.ts";
 import * as sketch from "../../../limiter/src/sketch/key-counts.ts";
 import { nowMs } from "../runtime/clock.ts";
@@ -18,10 +20,9 @@ export interface ReportedCounts {
   readonly "shadow-refused": number;
   readonly degraded: number;
   readonly delayed: number;
-  /** The parts of the policy's key. */
-  readonly key: string[];
   readonly admittedKeys: sketch.KeyCounts;
-  readonly refusedKeys: sketch.KeyCounts;
+  /** Undefined: none was refused. */
+  readonly refusedKeys: sketch.KeyCounts | undefined;
 }
 
 /** Keys of a policy are counted for so long before they are reported. */
@@ -45,6 +46,8 @@ const mostReportBytes = 131_072;
 interface CountedKeys {
   readonly app: string;
   readonly policy: string;
+  /** The parts of the policy's key. */
+  readonly key: string[];
   readonly counts: ReportedCounts;
   readonly sinceMs: number;
 }
@@ -67,6 +70,11 @@ let mostToReport = 0;
 /** The worker whose report is taken next. */
 let nextWorker = 0;
 
+/** Returns the parts of a policy's key, as reports name them. */
+export function keyTextsOf({ policy }: CompiledPolicy): string[] {
+  return policy.key.map((part) => keyPartText(part));
+}
+
 export function newTopKeys(): sketch.KeyCounts {
   return sketch.newKeyCounts(mostKeysOfPolicy);
 }
@@ -80,7 +88,8 @@ export function countNewKey(keys: sketch.KeyCounts, keyValues: string): void {
 }
 
 /** Takes over what was counted of a policy since the last call. */
-export function noteDecisions(app: string, policy: string, counts: ReportedCounts): void {
+export function noteDecisions(compiled: CompiledPolicy, counts: ReportedCounts): void {
+  const { app, name: policy } = compiled;
   const name = nameOf({ app, policy });
   let activity = unreported[name];
   if (activity === undefined) {
@@ -94,9 +103,13 @@ export function noteDecisions(app: string, policy: string, counts: ReportedCount
   activity.shadowRefused += counts["shadow-refused"];
   activity.degraded += counts.degraded;
   activity.delayed += counts.delayed;
-  if (beingCounted.get(counts) || counts.admittedKeys.size + counts.refusedKeys.size === 0) return;
+  if (beingCounted.get(counts) || sizeOfKeys(counts) === 0) return;
   beingCounted.set(counts, true);
-  enqueue(counted, { app, policy, counts, sinceMs: nowMs() });
+  enqueue(counted, { app, policy, key: keyTextsOf(compiled), counts, sinceMs: nowMs() });
+}
+
+function sizeOfKeys({ admittedKeys, refusedKeys }: ReportedCounts): number {
+  return admittedKeys.size + (refusedKeys === undefined ? 0 : refusedKeys.size);
 }
 
 /**
@@ -160,9 +173,9 @@ function inForce<Item extends { readonly app: string; readonly policy: string }>
 
 function forgetKeys({ counts }: CountedKeys): void {
   beingCounted.delete(counts);
-  keysHeld -= counts.admittedKeys.size + counts.refusedKeys.size;
+  keysHeld -= sizeOfKeys(counts);
   sketch.clearKeyCounts(counts.admittedKeys);
-  sketch.clearKeyCounts(counts.refusedKeys);
+  if (counts.refusedKeys !== undefined) sketch.clearKeyCounts(counts.refusedKeys);
 }
 
 /**
@@ -189,15 +202,14 @@ function takeKeys(now: number, isLast: boolean): KeyActivity[] {
 /** @returns how many keys were added */
 function addKeys(
   to: KeyActivity[],
-  { app, policy, counts, sinceMs }: CountedKeys,
+  { app, policy, key, sinceMs }: CountedKeys,
   result: KeyActivity["result"],
-  keys: sketch.KeyCounts,
+  keys: sketch.KeyCounts | undefined,
 ): number {
-  if (keys.size === 0) return 0;
+  if (keys === undefined || keys.size === 0) return 0;
   const largest = sketch.largestCounts(keys, mostKeysReported);
   const error = sketch.errorOf(keys);
   const names = largest.keys.map((key) => wellFormed(key));
-  const { key } = counts;
   const { unlisted } = largest;
   to.push({ app, policy, key, result, sinceMs, keys: names, counts: largest.counts, error, unlisted });
   return names.length + key.length;

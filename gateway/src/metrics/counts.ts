@@ -2,13 +2,12 @@
 // now and then, so that counting costs a request no access to shared memory.
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
-import { keyPartText } from "../../../limiter/src/key/key-part.ts";
 import type { KeyCounts } from "../../../limiter/src/sketch/key-counts.ts";
 import { reportSmallMetrics } from "../runtime/missing-parts.ts";
 import { dequeue, enqueue, lengthOf, newQueue } from "../runtime/queue.ts";
 import { addSafely, metricsDict } from "../runtime/shared-memory.ts";
-import { weakTable, weakValues } from "../runtime/tables.ts";
-import { countNewKey, handActivityOver, newTopKeys, noteDecisions } from "./activity.ts";
+import { weakValues } from "../runtime/tables.ts";
+import { countNewKey, handActivityOver, keyTextsOf, newTopKeys, noteDecisions } from "./activity.ts";
 
 /** Decisions of one policy since its counts were last flushed, and the keys that had them. */
 interface DecisionCounts {
@@ -17,20 +16,18 @@ interface DecisionCounts {
   "shadow-refused": number;
   degraded: number;
   delayed: number;
-  /** The parts of the policy's key. */
-  readonly key: string[];
   /** True if the policy is among those whose counts wait to be flushed. */
   pending: boolean;
   readonly admittedKeys: KeyCounts;
-  /** In shadow mode, of the requests that would have been refused. */
-  readonly refusedKeys: KeyCounts;
+  /** In shadow mode, of the requests that would have been refused. Undefined: there were none. */
+  refusedKeys: KeyCounts | undefined;
 }
 
 /**
  * degraded: Redis did not decide. delayed: the request had to wait, or its caller was told to. Both are counted once a request, in
  * addition to the result that it then had.
  */
-export type Result = Exclude<keyof DecisionCounts, "key" | "pending" | "admittedKeys" | "refusedKeys">;
+export type Result = Exclude<keyof DecisionCounts, "pending" | "admittedKeys" | "refusedKeys">;
 
 export const results: readonly Result[] = ["allowed", "refused", "shadow-refused", "degraded", "delayed"];
 
@@ -83,7 +80,6 @@ const leftToOthersBytes = 65_536;
 const checkKey = "ask:";
 
 let pending: Record<string, number> = {};
-const countsOfPolicies = weakTable<CompiledPolicy, DecisionCounts>();
 /**
  * By policy and key. Overrides, costs that requests state, and revisions of a policy are counted together: each cost beyond the few
  * that are remembered is a compiled policy of its own, as many as a hostile client states.
@@ -93,10 +89,10 @@ const unflushed = newQueue<CompiledPolicy>();
 
 /** @param keyValues encoded; undefined: the request has none, or nobody asks whose it was */
 export function countDecision(policy: CompiledPolicy, result: Result, keyValues: string | undefined): void {
-  const counts = countsOfPolicies.get(policy) ?? newCounts(policy);
+  const counts = (policy.counts as DecisionCounts | undefined) ?? newCounts(policy);
   counts[result] += 1;
   if (keyValues !== undefined) {
-    const keys = result === "allowed" ? counts.admittedKeys : counts.refusedKeys;
+    const keys = result === "allowed" ? counts.admittedKeys : (counts.refusedKeys ?? newRefusedKeys(counts));
     const counted = keys.counts[keyValues];
     if (counted === undefined) countNewKey(keys, keyValues);
     else keys.counts[keyValues] = counted + 1;
@@ -106,22 +102,26 @@ export function countDecision(policy: CompiledPolicy, result: Result, keyValues:
   enqueue(unflushed, policy);
 }
 
+function newRefusedKeys(counts: DecisionCounts): KeyCounts {
+  const keys = newTopKeys();
+  counts.refusedKeys = keys;
+  return keys;
+}
+
 function newCounts(policy: CompiledPolicy): DecisionCounts {
-  const key = policy.policy.key.map((part) => keyPartText(part));
-  const name = policy.counterPrefix + key.join("\n");
+  const name = policy.counterPrefix + keyTextsOf(policy).join("\n");
   const counts = countsByName.get(name) ?? {
     allowed: 0,
     refused: 0,
     "shadow-refused": 0,
     degraded: 0,
     delayed: 0,
-    key,
     pending: false,
     admittedKeys: newTopKeys(),
-    refusedKeys: newTopKeys(),
+    refusedKeys: undefined,
   };
   countsByName.set(name, counts);
-  countsOfPolicies.set(policy, counts);
+  policy.counts = counts;
   return counts;
 }
 
@@ -174,19 +174,20 @@ function flushPolicies(most: number): void {
   for (let left = most; left > 0; left--) {
     const policy = dequeue(unflushed);
     if (policy === undefined) return;
-    flushPolicyCounts(policy, countsOfPolicies.get(policy) as DecisionCounts);
+    flushPolicyCounts(policy, policy.counts as DecisionCounts);
   }
 }
 
-function flushPolicyCounts({ app, policy }: CompiledPolicy, counts: DecisionCounts): void {
+function flushPolicyCounts(policy: CompiledPolicy, counts: DecisionCounts): void {
+  const { app, name } = policy;
   counts.pending = false;
-  noteDecisions(app, policy.name, counts);
+  noteDecisions(policy, counts);
   for (const result of results) {
     const count = counts[result];
     counts[result] = 0;
     if (count === 0) continue;
     addPending(totalKey + result, count);
-    if (addToSeries(seriesKey(app, policy.name, result), count)) continue;
+    if (addToSeries(seriesKey(app, name, result), count)) continue;
     countUnlisted(count);
   }
 }

@@ -60,7 +60,7 @@ export function readApplicability(policy: CompiledPolicy, applied: AppliedPolicy
   if (applicability !== "applies") return applicability;
   applied.keyValues = keyValues;
   const { costSource } = policy.policy;
-  if (costSource !== undefined && !policy.deferred) {
+  if (costSource !== undefined && !policy.policy.deferred) {
     const stated = statedCost(costSource);
     const cost = stated === false ? undefined : costFrom(stated, costSource);
     if (cost === undefined) return "cost-invalid";

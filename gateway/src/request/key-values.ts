@@ -1,7 +1,7 @@
 // Reads the value of each part of a policy's key from the request.
 
+import type { Terms } from "../../../limiter/src/compiled/compile.ts";
 import { encodeKeyValue, encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
-import type { Policy } from "../../../limiter/src/document/policy.ts";
 import { authorizationValue, bearerToken } from "../../../limiter/src/key/authorization.ts";
 import { cookieValue } from "../../../limiter/src/key/cookie.ts";
 import { ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
@@ -25,7 +25,7 @@ let lastClaims: unknown;
  * @returns the encoded key values; undefined if one is absent or empty and the policy does not share a counter in that case;
  * false if servers read one differently
  */
-export function readKeyValues(policy: Policy): Reading {
+export function readKeyValues(policy: Terms): Reading {
   const { key } = policy;
   const first = key[0];
   // Indexes instead of the length: LuaJIT has to search for the length of a table.

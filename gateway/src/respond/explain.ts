@@ -65,7 +65,7 @@ export function reportExplanation(explanation: Explanation, ending: Outcome): vo
   for (const { policy, keyValues, outcome } of met) {
     const key = keyValues === undefined ? "" : `; key=${ngx.escape_uri(keyValues)}`;
     const reported = typeof outcome === "string" ? outcome : outcomeOf(outcome, explanation, ending);
-    lines.push(`${policy.app}/${policy.policy.name}; ${policy.policy.mode}; ${policy.policy.scope}${key}; ${reported}`);
+    lines.push(`${policy.app}/${policy.name}; ${policy.policy.mode}; ${policy.policy.scope}${key}; ${reported}`);
   }
   if (met.length > 0) lines.push(wholeOf(ending));
   ngx.header["X-Sluice-Debug"] = lines;
@@ -87,7 +87,7 @@ function outcomeOf(check: Check, explanation: Explanation, { merged, charges, de
 }
 
 function chargedBy({ policy, degraded }: Check, { store }: Charge): string {
-  const charged = policy.deferred ? "its response will be charged" : "charged";
+  const charged = policy.policy.deferred ? "its response will be charged" : "charged";
   const without = degraded ? "without Redis: " : "";
   if (store === "leased") return `${without}${charged} to a lease`;
   if (store === "exact") return `${charged} in Redis`;
@@ -108,7 +108,7 @@ function refusedBy(check: Check, explanation: Explanation): string {
 /** Returns whether the refusal was known before the request came: refusals that arrive during the request are cached too. */
 function wasKnown(check: Check, began: Explanation): boolean {
   const { policy } = check;
-  if (policy.store === "leased") {
+  if (policy.policy.store === "leased") {
     const knownSinceUs = leaseKnownSinceUs(check);
     return knownSinceUs > 0 && knownSinceUs < began.beganAtUs;
   }
@@ -118,18 +118,15 @@ function wasKnown(check: Check, began: Explanation): boolean {
 
 function wholeOf({ merged, denial }: Outcome): string {
   if (denial !== undefined) {
-    const { app, policy } = denial.policy;
-    return `refused by ${app}/${policy.name}; ${denial.reason === "undecided" ? "onStoreFailure" : denial.reason}`;
+    const { app, name } = denial.policy;
+    return `refused by ${app}/${name}; ${denial.reason === "undecided" ? "onStoreFailure" : denial.reason}`;
   }
   return merged.policy === undefined ? "allowed" : summaryOf(merged, merged.policy);
 }
 
-function summaryOf(
-  { allowed, limitName, decision, violated }: MergedDecision,
-  { app, policy }: CompiledPolicy,
-): string {
+function summaryOf({ allowed, limitName, decision, violated }: MergedDecision, { app, name }: CompiledPolicy): string {
   const { retryAfterUs, remaining } = decision;
   const retry = retryAfterUs === never ? "never" : `${retryAfterUs / 1_000_000} s`;
   const refusal = allowed ? "allowed" : `refused by ${violated.join(" ")}; retry after ${retry}`;
-  return `${refusal}; nearest ${app}/${policy.name} ${limitName}; remaining ${remaining} of ${decision.limit}`;
+  return `${refusal}; nearest ${app}/${name} ${limitName}; remaining ${remaining} of ${decision.limit}`;
 }

@@ -41,14 +41,14 @@ export function refuseUndecided({ policy }: CompiledPolicy): undefined {
 }
 
 /** For a request without an attribute that the policy counts by, under a policy that then denies. */
-export function refuseWithoutKey({ policy }: CompiledPolicy): undefined {
-  const detail = `The request lacks an attribute that policy ${policy.name} counts by.`;
+export function refuseWithoutKey({ name }: CompiledPolicy): undefined {
+  const detail = `The request lacks an attribute that policy ${name} counts by.`;
   sendProblem(forbidden, "about:blank", "Key missing", detail, "");
 }
 
 /** For a request whose key attribute is written in a way that servers read differently. */
-export function refuseAmbiguousKey({ policy }: CompiledPolicy): undefined {
-  const detail = `What policy ${policy.name} counts by came twice, or is written in a way that servers read differently.`;
+export function refuseAmbiguousKey({ name }: CompiledPolicy): undefined {
+  const detail = `What policy ${name} counts by came twice, or is written in a way that servers read differently.`;
   sendProblem(badRequest, "about:blank", "Key ambiguous", detail, "");
 }
 
@@ -59,9 +59,9 @@ export function refuseBanned(): undefined {
 }
 
 /** For a request that states an invalid cost. */
-export function refuseCost({ policy }: CompiledPolicy): undefined {
+export function refuseCost({ name, policy }: CompiledPolicy): undefined {
   const { max } = policy.costSource as CostSource;
-  const detail = `Policy ${policy.name} expects a cost in digits, an integer from 1 to ${string.format("%d", max)}.`;
+  const detail = `Policy ${name} expects a cost in digits, an integer from 1 to ${string.format("%d", max)}.`;
   sendProblem(badRequest, "about:blank", "Cost invalid", detail, "");
 }
 

@@ -27,7 +27,7 @@ const digestDigits = 8;
  */
 export function reportShadowRefusal(policy: CompiledPolicy, values?: readonly string[]): void {
   // An override is reported with its policy.
-  const inForce = policiesOf(policy.app)[policy.policy.name] ?? policy;
+  const inForce = policiesOf(policy.app)[policy.name] ?? policy;
   let quiet = quiets.get(inForce);
   if (quiet === undefined) {
     quiet = { silentUntilSeconds: 0, suppressed: 0 };
@@ -35,7 +35,7 @@ export function reportShadowRefusal(policy: CompiledPolicy, values?: readonly st
   }
   const more = beginLine(quiet);
   if (more === undefined) return;
-  const name = `${policy.app}/${policy.policy.name}`;
+  const name = `${policy.app}/${policy.name}`;
   const key = describeKey(policy.policy.key, values ?? valuesOfRequest(policy));
   ngx.log(ngx.ERR, "sluice: shadow policy would have refused: ", name, ", key: ", key, more);
 }

@@ -28,3 +28,30 @@ export function shared<Value>(among: Sharing<Value>, name: string | number, make
   among.count += 1;
   return value;
 }
+
+/** Returns a text that is the same only for equal values. @param value a text, a number, a boolean, undefined, or a list or record of such */
+export function textOfValue(value: unknown): string {
+  if (typeof value === "string") return `${value.length}:${value}`;
+  if (typeof value !== "object" || value === null) return `${value}`;
+  let text = "";
+  if (Array.isArray(value)) {
+    for (const item of value as unknown[]) text += `${textOfValue(item)},`;
+    return `[${text}]`;
+  }
+  const record = value as Readonly<Record<string, unknown>>;
+  const names: string[] = [];
+  for (const name in record) names.push(name);
+  for (const name of names.sort()) {
+    if (record[name] !== undefined) text += `${name}=${textOfValue(record[name])},`;
+  }
+  return `{${text}}`;
+}
+
+const lists = sharing<readonly string[]>();
+
+/** Returns the first list of these texts. It must not change. */
+export function sharedList(texts: readonly string[]): readonly string[] {
+  let name = "";
+  for (const text of texts) name += `${text.length}:${text}`;
+  return shared(lists, name, () => texts);
+}

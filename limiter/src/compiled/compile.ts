@@ -1,8 +1,8 @@
 // Compiles a validated policy into what a request needs of it, so that nothing is parsed, joined or looked up twice.
 
 import type { Limit } from "../algorithms/limit.ts";
-import { type Rate, rateOf } from "../algorithms/rate.ts";
-import { shared, sharing } from "../basics/sharing.ts";
+import { type Rate, rateOf, sizeOf } from "../algorithms/rate.ts";
+import { shared, sharedList, sharing, textOfValue } from "../basics/sharing.ts";
 import { emptyTable } from "../basics/table.ts";
 import type { Exempt, Override, Policy } from "../document/policy.ts";
 import {
@@ -13,6 +13,7 @@ import {
   type ZoneTransition,
 } from "../document/schedule.ts";
 import { rateLimitPolicyItem } from "../header-values.ts";
+import { keyPartText } from "../key/key-part.ts";
 import { firstMatch, indexKeyPatterns, type KeyPatterns } from "../key/key-patterns.ts";
 import { isWithin, type Networks, networksOf } from "../key/networks.ts";
 import { leaseParameters } from "../lease/holder.ts";
@@ -21,38 +22,83 @@ import { type PathTest, pathTest } from "../match/path-pattern.ts";
 import type { PolicyBans } from "./bans.ts";
 import { counterPrefix, counterSuffix } from "./counter-key.ts";
 
-/** It never changes. What a part of the gateway keeps beside it is in a weak table of that part. */
+/**
+ * It never changes. What a part of the gateway keeps beside it is in a weak table of that part.
+ *
+ * A worker has ten thousand of these. So the record has no more fields than most policies need (in Lua, a ninth doubles its size), and what
+ * policies have in common is stored once. What is undefined for most policies is absent there.
+ */
 export interface CompiledPolicy {
   readonly app: string;
-  readonly policy: Policy;
+  readonly name: string;
+  /** Policies that say the same share this. */
+  readonly policy: Terms;
   readonly limits: readonly CompiledLimit[];
   readonly counterPrefix: string;
+  /** The value of the `RateLimit-Policy` header. */
+  readonly policyHeader: string;
+  readonly match: CompiledMatch;
+  /**
+   * What the gateway counts of the policy's decisions: the one thing beside it that nearly every request needs. All records of one policy
+   * may have the same.
+   */
+  counts?: object | undefined;
+  /** Absent: none. */
+  readonly overrides?: CompiledOverrides;
+  /** Absent: none. */
+  readonly bans?: PolicyBans;
+  /** Absent: nobody. */
+  readonly exempt?: CompiledExempt;
+  /** Absent: always on. */
+  readonly schedule?: CompiledSchedule;
+  /** What the fields above were compiled from; absent where they are. */
+  readonly written?: Written;
+}
+
+/** Which requests meet the policy. */
+export interface CompiledMatch {
+  /** The patterns, as the policy lists them. */
+  readonly hosts: readonly string[];
+  readonly paths: readonly string[];
+  /** Absent: every path for which the policy is a candidate. */
+  readonly pathTest?: PathTest;
+  /** Absent: every method. */
+  readonly methods?: Readonly<Record<string, boolean>>;
+  /** A request must have all of these headers, each with one of its values. Absent: none. */
+  readonly headers?: readonly CompiledHeader[];
+}
+
+/** What a policy says, besides which requests it meets and how many of them it allows. */
+export interface Terms
+  extends Pick<
+    Policy,
+    | "mode"
+    | "priority"
+    | "key"
+    | "onMissingKey"
+    | "cost"
+    | "costSource"
+    | "scope"
+    | "consistency"
+    | "onStoreFailure"
+    | "maxStoreWaitUs"
+    | "onLimit"
+  > {
   /** True if a limit is of concurrency: its charge is refunded when the request ends. */
   readonly holdsSlots: boolean;
   /** True if requests cost what their responses take. They are charged when the responses have been sent, and not before. */
   readonly deferred: boolean;
   /** Where its counters are. */
   readonly store: StoreName;
-  /** The value of the `RateLimit-Policy` header. */
-  readonly policyHeader: string;
   /** False: every candidate request meets the policy. */
   readonly conditional: boolean;
-  /** Undefined: every path for which the policy is a candidate. */
-  readonly paths: PathTest | undefined;
-  /** Undefined: every method. */
-  readonly methods: Readonly<Record<string, boolean>> | undefined;
-  /** A request must have all of these headers, each with one of its values. */
-  readonly headers: readonly CompiledHeader[];
   /** True if the policy is enforced, by rejection, for every candidate: it is decided without further checks. */
   readonly fastPath: boolean;
-  /** Undefined: none. */
-  readonly overrides: CompiledOverrides | undefined;
-  /** Undefined: none. */
-  readonly bans: PolicyBans | undefined;
-  /** Undefined: nobody. */
-  readonly exempt: CompiledExempt | undefined;
-  /** Undefined: always on. */
-  readonly schedule: CompiledSchedule | undefined;
+}
+
+export interface Written extends Pick<Policy, "limits" | "overrides" | "exempt" | "schedule"> {
+  readonly methods: Policy["match"]["methods"];
+  readonly headers: Policy["match"]["headers"];
 }
 
 /** node: on each gateway. exact: in Redis. leased: in Redis, which debits units in advance that gateways then spend. */
@@ -76,7 +122,7 @@ export interface CompiledLimit {
   /** The prefix and the suffix of the counters' keys. They tell this limit's counters from those of all other limits. */
   readonly counterFamily: string;
   /**
-   * For an override's own limits: the override's key. Undefined: the limit is the policy's. Different owners never share cells.
+   * For an override's own limits: the override's key. Absent: the limit is the policy's. Different owners never share cells.
    */
   readonly owner?: string | undefined;
 }
@@ -87,46 +133,146 @@ export interface CompiledOverrides {
   readonly policies: readonly CompiledPolicy[];
 }
 
+type Mutable<Record> = { -readonly [Name in keyof Record]: Record[Name] };
+
 const rates = sharing<Rate>();
-const noHeaders: readonly CompiledHeader[] = [];
+const terms = sharing<Terms>();
 
 /** @param zones contains the zone of the policy's schedule @param bans those that the policy checks */
 export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, bans?: PolicyBans): CompiledPolicy {
-  const prefix = counterPrefix(app, policy.name);
-  const limits = policy.limits.map((limit) => compileLimit(limit, prefix));
-  const { match } = policy;
-  const paths = pathTest(match.paths);
-  const methods = match.methods.length > 0 ? setOf(match.methods) : undefined;
-  const headers: CompiledHeader[] = [];
-  for (const name in match.headers) headers.push({ name, values: setOf(match.headers[name] as readonly string[]) });
-  const conditional = paths !== undefined || methods !== undefined || headers.length > 0;
-  const compiled: CompiledPolicy = {
+  const { name, match, exempt, schedule } = policy;
+  const prefix = counterPrefix(app, name);
+  const limits = compileLimits(policy.limits, prefix);
+  const compiledMatch = compileMatch(match);
+  const { pathTest: test, methods, headers } = compiledMatch;
+  const conditional = test !== undefined || methods !== undefined || headers !== undefined;
+  const compiled: Mutable<CompiledPolicy> = {
     app,
-    policy,
+    name,
+    policy: termsOf(policy, limits, conditional, bans !== undefined),
     limits,
     counterPrefix: prefix,
-    holdsSlots: policy.limits.some(({ algorithm }) => algorithm === "concurrency"),
-    deferred: isDeferred(policy),
-    store: storeOf(policy, limits),
     policyHeader: policyHeaderOf(limits),
-    conditional,
-    paths,
-    methods,
-    headers: headers.length === 0 ? noHeaders : headers,
-    fastPath:
-      !conditional &&
-      !hasConditions(policy) &&
-      bans === undefined &&
-      policy.mode === "enforce" &&
-      policy.onLimit.action === "reject",
-    overrides: undefined,
-    bans,
-    exempt: policy.exempt === undefined ? undefined : compileExempt(policy.key, policy.exempt),
-    schedule: policy.schedule === undefined ? undefined : compileScheduleIn(zones, policy.schedule),
+    match: compiledMatch,
+    counts: undefined,
   };
-  return policy.overrides === undefined
-    ? compiled
-    : { ...compiled, overrides: compileOverrides(compiled, policy.overrides) };
+  if (bans !== undefined) compiled.bans = bans;
+  if (exempt !== undefined) compiled.exempt = compileExempt(policy.key, exempt);
+  if (schedule !== undefined) compiled.schedule = compileScheduleIn(zones, schedule);
+  if (policy.overrides !== undefined) compiled.overrides = compileOverrides(compiled, policy, policy.overrides);
+  const written = writtenOf(policy);
+  if (written !== undefined) compiled.written = written;
+  return compiled;
+}
+
+function compileMatch({ hosts, paths, methods, headers }: Policy["match"]): CompiledMatch {
+  const match: Mutable<CompiledMatch> = { hosts: sharedList(hosts), paths: sharedList(paths) };
+  const test = pathTest(paths);
+  if (test !== undefined) match.pathTest = test;
+  if (methods.length > 0) match.methods = setOf(methods);
+  const compiled: CompiledHeader[] = [];
+  for (const name in headers) compiled.push({ name, values: setOf(headers[name] as readonly string[]) });
+  if (compiled.length > 0) match.headers = compiled;
+  return match;
+}
+
+/** Returns the policy as it can be compiled again. Its description is not kept. */
+export function policyOf({ name, policy, limits, match, written }: CompiledPolicy): Policy {
+  return {
+    name,
+    description: "",
+    mode: policy.mode,
+    priority: policy.priority,
+    match: {
+      hosts: match.hosts,
+      paths: match.paths,
+      methods: written?.methods ?? [],
+      headers: written?.headers ?? emptyTable(),
+    },
+    key: policy.key,
+    onMissingKey: policy.onMissingKey,
+    limits: written?.limits ?? limits.map((limit) => limitOf(limit.name, limit.rate)),
+    cost: policy.cost,
+    costSource: policy.costSource,
+    scope: policy.scope,
+    ...(policy.consistency === undefined ? {} : { consistency: policy.consistency }),
+    onStoreFailure: policy.onStoreFailure,
+    ...(policy.maxStoreWaitUs === undefined ? {} : { maxStoreWaitUs: policy.maxStoreWaitUs }),
+    onLimit: policy.onLimit,
+    overrides: written?.overrides,
+    exempt: written?.exempt,
+    schedule: written?.schedule,
+  };
+}
+
+/** Returns the numbers that a rate was made with. */
+function limitOf(name: string, rate: Rate): Limit {
+  const { algorithm, quota, windowUs } = rate;
+  const isBucket = algorithm === "token-bucket" || algorithm === "leaky-bucket";
+  return {
+    name,
+    algorithm,
+    quota,
+    windowUs,
+    burst: isBucket ? sizeOf(rate) : quota,
+    precisionUs: isBucket ? 0 : sizeOf(rate),
+  };
+}
+
+function writtenOf({ limits, match, overrides, exempt, schedule }: Policy): Written | undefined {
+  const { methods, headers } = match;
+  let isPlain = methods.length === 0 && overrides === undefined && exempt === undefined && schedule === undefined;
+  for (const _ in headers) isPlain = false;
+  return isPlain ? undefined : { limits, methods, headers, overrides, exempt, schedule };
+}
+
+/** @param hasBans whether the policy checks any */
+function termsOf(policy: Policy, limits: readonly CompiledLimit[], conditional: boolean, hasBans: boolean): Terms {
+  const { mode, priority, key, onMissingKey, cost, costSource, scope, consistency } = policy;
+  const { onStoreFailure, maxStoreWaitUs, onLimit } = policy;
+  const store = storeOf(policy, limits);
+  const holdsSlots = limits.some(({ rate }) => rate.algorithm === "concurrency");
+  const fastPath =
+    !conditional && !hasBans && !hasConditions(policy) && mode === "enforce" && onLimit.action === "reject";
+  // The texts in the middle contain no spaces.
+  let name = `${mode} ${priority} ${onMissingKey} ${cost} ${scope} ${consistency} ${onStoreFailure} ${maxStoreWaitUs} `;
+  name += `${store} ${holdsSlots} ${conditional} ${fastPath} `;
+  if (costSource !== undefined) name += textOfValue(costSource);
+  for (const part of key) name += textOfValue(keyPartText(part));
+  name += textOfOnLimit(onLimit);
+  return shared(terms, name, () => {
+    const made: Mutable<Terms> = {
+      mode,
+      priority,
+      key,
+      onMissingKey,
+      cost,
+      costSource,
+      scope,
+      onStoreFailure,
+      onLimit,
+      holdsSlots,
+      deferred: isDeferred(policy),
+      store,
+      conditional,
+      fastPath,
+    };
+    if (consistency !== undefined) made.consistency = consistency;
+    if (maxStoreWaitUs !== undefined) made.maxStoreWaitUs = maxStoreWaitUs;
+    return made;
+  });
+}
+
+let lastOnLimit: Policy["onLimit"] | undefined;
+let textOfLast = "";
+
+/** Policies that say nothing about it share the record. */
+function textOfOnLimit(onLimit: Policy["onLimit"]): string {
+  if (onLimit !== lastOnLimit) {
+    textOfLast = textOfValue(onLimit);
+    lastOnLimit = onLimit;
+  }
+  return textOfLast;
 }
 
 /**
@@ -136,8 +282,9 @@ export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, ba
  * @param values in the key's order, not encoded; an absent value is ""
  */
 export function overrideFor(policy: CompiledPolicy, values: readonly string[]): CompiledPolicy | undefined {
-  if (policy.overrides === undefined) return undefined;
-  const { patterns, policies } = policy.overrides;
+  const { overrides } = policy;
+  if (overrides === undefined) return undefined;
+  const { patterns, policies } = overrides;
   const place = firstMatch(patterns, values);
   return place === undefined ? undefined : policies[place];
 }
@@ -165,29 +312,41 @@ function compileScheduleIn(zones: Zones, schedule: Schedule): CompiledSchedule {
   return compileSchedule(schedule, zones[schedule.timezone] as readonly ZoneTransition[]);
 }
 
-function compileLimit(limit: Limit, prefix: string, owner?: string): CompiledLimit {
+function compileLimits(limits: readonly Limit[], prefix: string): CompiledLimit[] {
+  return limits.map((limit) => compileLimit(limit, prefix));
+}
+
+function compileLimit(limit: Limit, prefix: string): Mutable<CompiledLimit> {
   const suffix = counterSuffix(limit);
   const { algorithm, quota, windowUs, burst, precisionUs } = limit;
   const rateName = `${algorithm} ${quota} ${windowUs} ${burst} ${precisionUs}`;
   const rate = shared(rates, rateName, () => rateOf(limit));
-  return { name: limit.name, rate, counterSuffix: suffix, counterFamily: prefix + suffix, owner };
+  return { name: limit.name, rate, counterSuffix: suffix, counterFamily: prefix + suffix };
 }
 
-function compileOverrides(compiled: CompiledPolicy, overrides: readonly Override[]): CompiledOverrides {
-  const { policy, counterPrefix: prefix } = compiled;
+function compileOwnLimit(limit: Limit, prefix: string, owner: string): CompiledLimit {
+  const compiled = compileLimit(limit, prefix);
+  compiled.owner = owner;
+  return compiled;
+}
+
+/** @param compiled as it is without its overrides */
+function compileOverrides(compiled: CompiledPolicy, policy: Policy, overrides: readonly Override[]): CompiledOverrides {
+  const { counterPrefix: prefix } = compiled;
   const keys: (readonly string[])[] = [];
   const policies: CompiledPolicy[] = [];
   for (const { key, mode, limits } of overrides) {
     keys.push(key);
     // A limit that the override does not change remains the same object, which stores have prepared once.
     const own = limits.map((limit, i) =>
-      limit === policy.limits[i] ? (compiled.limits[i] as CompiledLimit) : compileLimit(limit, prefix, key.join("\n")),
+      limit === policy.limits[i]
+        ? (compiled.limits[i] as CompiledLimit)
+        : compileOwnLimit(limit, prefix, key.join("\n")),
     );
     policies.push({
       ...compiled,
-      policy: { ...policy, mode, limits, overrides: undefined },
+      policy: termsOf({ ...policy, mode }, own, compiled.policy.conditional, true),
       limits: own,
-      store: storeOf(policy, own),
       policyHeader: policyHeaderOf(own),
     });
   }

@@ -92,6 +92,18 @@ export function removeInOrder(list: CompiledPolicy[], policy: CompiledPolicy): v
   list.pop();
 }
 
+/** Returns the list with a policy, unless it has it: then the list itself. */
+export function withAdded(list: Policies, policy: CompiledPolicy): Policies {
+  return mergeInOrder(list, [policy]);
+}
+
+/** Returns the list without a policy. */
+export function withRemoved(list: Policies, policy: CompiledPolicy): Policies {
+  const rest: CompiledPolicy[] = [];
+  for (const other of list) if (other !== policy) rest.push(other);
+  return rest;
+}
+
 /** Returns the first place whose policy does not come before this one. */
 function placeOf(list: Policies, length: number, policy: CompiledPolicy): number {
   let from = 0;
@@ -106,7 +118,7 @@ function placeOf(list: Policies, length: number, policy: CompiledPolicy): number
 
 function byEvaluation(a: CompiledPolicy, b: CompiledPolicy): number {
   if (a.policy.priority !== b.policy.priority) return b.policy.priority - a.policy.priority;
-  if (a.policy.name !== b.policy.name) return a.policy.name < b.policy.name ? -1 : 1;
+  if (a.name !== b.name) return a.name < b.name ? -1 : 1;
   if (a.app === b.app) return 0;
   return a.app < b.app ? -1 : 1;
 }

@@ -4,14 +4,14 @@
 export interface PrefixTree<Value> {
   /** What this node adds to the prefix of the node above; empty at the root. */
   label: string;
-  /** Keyed by the first unit of the children's labels, which differ. */
-  children: Record<number, PrefixTree<Value>>;
+  /** Keyed by the first unit of the children's labels, which differ. Undefined: there are none, as below most prefixes. */
+  children: Record<number, PrefixTree<Value>> | undefined;
   /** Undefined: this prefix was not added, but two that were added begin with it. */
   value: Value | undefined;
 }
 
 export function emptyPrefixTree<Value>(): PrefixTree<Value> {
-  return { label: "", children: {}, value: undefined };
+  return { label: "", children: undefined, value: undefined };
 }
 
 /** Returns the node of the prefix; makes it if there is none. */
@@ -20,9 +20,10 @@ export function prefixNode<Value>(root: PrefixTree<Value>, prefix: string): Pref
   let at = 0;
   while (at < prefix.length) {
     const first = prefix.charCodeAt(at);
-    const child = node.children[first];
+    const child = node.children?.[first];
     if (child === undefined) {
-      const leaf: PrefixTree<Value> = { label: prefix.slice(at), children: {}, value: undefined };
+      const leaf: PrefixTree<Value> = { label: prefix.slice(at), children: undefined, value: undefined };
+      node.children ??= {};
       node.children[first] = leaf;
       return leaf;
     }
@@ -39,8 +40,9 @@ export function stepAlong<Value>(
   path: string,
   reached: number,
 ): PrefixTree<Value> | undefined {
-  if (reached >= path.length) return undefined;
-  const child = node.children[path.charCodeAt(reached)];
+  const { children } = node;
+  if (children === undefined || reached >= path.length) return undefined;
+  const child = children[path.charCodeAt(reached)];
   if (child === undefined) return undefined;
   const { label } = child;
   const length = label.length;
@@ -59,24 +61,26 @@ export function prunePrefix<Value>(root: PrefixTree<Value>, prefix: string): voi
 function pruneBelow<Value>(node: PrefixTree<Value>, prefix: string, at: number): void {
   if (at >= prefix.length) return;
   const first = prefix.charCodeAt(at);
-  const child = node.children[first];
-  if (child === undefined) return;
+  const { children } = node;
+  const child = children?.[first];
+  if (children === undefined || child === undefined) return;
   pruneBelow(child, prefix, at + child.label.length);
   if (child.value !== undefined) return;
   const only = onlyChild(child);
   if (only === undefined) return;
   if (only === "none") {
-    delete node.children[first];
+    delete children[first];
     return;
   }
   // A node without a value that leads to a single one is not needed either.
   only.label = child.label + only.label;
-  node.children[first] = only;
+  children[first] = only;
 }
 
 /** Returns the single node below; undefined: there are several. */
 function onlyChild<Value>({ children }: PrefixTree<Value>): PrefixTree<Value> | "none" | undefined {
   let found: PrefixTree<Value> | undefined;
+  if (children === undefined) return "none";
   for (const first in children) {
     if (found !== undefined) return undefined;
     found = children[first] as PrefixTree<Value>;
@@ -86,10 +90,11 @@ function onlyChild<Value>({ children }: PrefixTree<Value>): PrefixTree<Value> | 
 
 function split<Value>(above: PrefixTree<Value>, child: PrefixTree<Value>, at: number): PrefixTree<Value> {
   const label = child.label.slice(0, at);
-  const middle: PrefixTree<Value> = { label, children: {}, value: undefined };
-  above.children[label.charCodeAt(0)] = middle;
+  const children: Record<number, PrefixTree<Value>> = {};
+  const middle: PrefixTree<Value> = { label, children, value: undefined };
+  (above.children as Record<number, PrefixTree<Value>>)[label.charCodeAt(0)] = middle;
   child.label = child.label.slice(at);
-  middle.children[child.label.charCodeAt(0)] = child;
+  children[child.label.charCodeAt(0)] = child;
   return middle;
 }
 

@@ -9,6 +9,8 @@
 
 import { emptyTable } from "../basics/table.ts";
 
+/** Most summaries are never full. */
+const noCells: readonly number[] = [];
 const cellsOfCount = 2;
 const eachOfCell = 8;
 
@@ -25,7 +27,7 @@ export interface KeyCounts {
   /** What was taken from each count, in sum. */
   taken: number;
   /** How often keys came that had no count then; empty until the summary was full. */
-  cells: number[];
+  cells: readonly number[];
   cellCount: number;
   mostInCell: number;
 }
@@ -39,7 +41,7 @@ export interface LargestCounts {
 }
 
 export function newKeyCounts(capacity: number): KeyCounts {
-  return { counts: emptyTable(), size: 0, capacity, taken: 0, cells: [], cellCount: 0, mostInCell: 0 };
+  return { counts: emptyTable(), size: 0, capacity, taken: 0, cells: noCells, cellCount: 0, mostInCell: 0 };
 }
 
 /** Forgets all keys. The summary stays the same object. */
@@ -47,7 +49,7 @@ export function clearKeyCounts(keys: KeyCounts): void {
   keys.counts = emptyTable();
   keys.size = 0;
   keys.taken = 0;
-  keys.cells = [];
+  keys.cells = noCells;
   keys.cellCount = 0;
   keys.mostInCell = 0;
 }
@@ -73,7 +75,8 @@ export function countKey(keys: KeyCounts, key: string, hashOf: (key: string) => 
 }
 
 function makeCells(keys: KeyCounts): void {
-  const { cells } = keys;
+  const cells: number[] = [];
+  keys.cells = cells;
   keys.cellCount = cellsOfCount * keys.capacity;
   for (let i = 0; i < keys.cellCount; i++) cells[i] = 0;
 }
@@ -82,7 +85,7 @@ function makeCells(keys: KeyCounts): void {
 function isDue(keys: KeyCounts, hash: number): boolean {
   const cell = hash % keys.cellCount;
   const inCell = (keys.cells[cell] as number) + 1;
-  keys.cells[cell] = inCell;
+  (keys.cells as number[])[cell] = inCell;
   if (inCell > keys.mostInCell) keys.mostInCell = inCell;
   return inCell % eachOfCell === 0;
 }

@@ -7,7 +7,7 @@
 import type { Pause } from "../basics/pause.ts";
 import { emptyTable } from "../basics/table.ts";
 import { type PolicyBans, policyBans, type SnapshotBan } from "../compiled/bans.ts";
-import { type CompiledPolicy, compilePolicy } from "../compiled/compile.ts";
+import { type CompiledPolicy, compilePolicy, policyOf } from "../compiled/compile.ts";
 import type { Policy } from "../document/policy.ts";
 import { addProblem, type Findings } from "../document/problems.ts";
 import type { Zones, ZoneTransition } from "../document/schedule.ts";
@@ -90,7 +90,7 @@ export function commitChange(state: PolicyState, prepared: PreparedChange): void
   for (const zone in change.zones) state.zones[zone] = change.zones[zone] as readonly ZoneTransition[];
   commitBans(state, prepared);
   commitCallers(state, change);
-  for (const { app, policy } of policiesGone) removePolicy(state, app, policy.name);
+  for (const { app, name } of policiesGone) removePolicy(state, app, name);
   for (const policy of policiesSet) setPolicy(state, policy);
   if (prepared.index !== undefined) {
     state.index = prepared.index;
@@ -142,8 +142,7 @@ function removePolicy(state: PolicyState, app: string, name: string): void {
 }
 
 function setPolicy(state: PolicyState, policy: CompiledPolicy): void {
-  const { app } = policy;
-  const { name } = policy.policy;
+  const { app, name } = policy;
   const ofApp = state.policiesByName[app] ?? emptyTable<CompiledPolicy>();
   state.policiesByName[app] = ofApp;
   if (ofApp[name] === undefined) state.policyCount += 1;
@@ -297,7 +296,7 @@ function planZones(plan: Plan, pause: Pause): void {
     const ofApp = state.policiesByName[app];
     for (const name in ofApp) {
       const policy = ofApp[name] as CompiledPolicy;
-      const { schedule } = policy.policy;
+      const schedule = policy.written?.schedule;
       if (schedule !== undefined && change.zones[schedule.timezone] !== undefined) {
         concerned[nameOfPolicy(app, name)] = policy;
       }
@@ -324,7 +323,7 @@ function compileConcerned(plan: Plan, findings: Findings, pause: Pause): void {
   for (const name in concerned) {
     if (set[name] === true || replaced[name] !== undefined) continue;
     const before = concerned[name] as CompiledPolicy;
-    const after = compileIn(plan, before.app, before.policy, findings);
+    const after = compileIn(plan, before.app, policyOf(before), findings);
     pause();
     if (after === undefined) continue;
     replaced[name] = { before };
@@ -409,7 +408,7 @@ function preparedFrom(plan: Plan, pause: Pause): PreparedChange {
   }
   for (const app in apps) planRealm(plan, app, pause);
   let policyCount = state.policyCount - plan.policiesGone.length;
-  for (const { app, policy } of policiesSet) if (policyNamed(state, app, policy.name) === undefined) policyCount += 1;
+  for (const { app, name } of policiesSet) if (policyNamed(state, app, name) === undefined) policyCount += 1;
   const appsOfBans: string[] = [];
   for (const app in plan.networkBans) appsOfBans.push(app);
   return {

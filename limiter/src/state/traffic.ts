@@ -21,8 +21,8 @@ export function banEntryOf(app: SnapshotApp | undefined, networks: Networks | un
 }
 
 /** Returns whether this is not a policy, but stands in the index for the bans of its app. */
-export function isBanEntry({ policy }: CompiledPolicy): boolean {
-  return policy.name === "";
+export function isBanEntry({ name }: CompiledPolicy): boolean {
+  return name === "";
 }
 
 /** Above any priority that a policy can have: nothing else is decided for a banned client. */

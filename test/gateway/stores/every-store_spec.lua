@@ -110,12 +110,12 @@ for _, kind in ipairs(kinds) do
       assert.equal(1, #outcome.charges)
       local charge = outcome.charges[1]
       assert.is_true(charge.store == kind.name or (kind.name == "leased" and charge.store == "exact"))
-      assert.equal("b", charge.policy.policy.name)
+      assert.equal("b", charge.policy.name)
       assert.equal("k", charge.keyValues)
       local refused, after = admit({ checkOf("b") })
       assert.is_false(refused)
       assert.is_false(after.merged.allowed)
-      assert.equal("b", after.merged.policy.policy.name)
+      assert.equal("b", after.merged.policy.name)
       assert.equal(0, after.merged.decision.remaining)
       assert.is_true(after.merged.decision.retryAfterUs > 0)
       assert.same({}, after.charges)
@@ -148,7 +148,7 @@ for _, kind in ipairs(kinds) do
       assert.is_false(allowed)
       assert.is_false(own[1].allowed)
       assert.is_true(own[2].allowed)
-      assert.equal("a", own[2].policy.policy.name)
+      assert.equal("a", own[2].policy.name)
     end)
 
     for _, way in ipairs({ "refund", "refundLater" }) do

@@ -24,9 +24,7 @@ function bansOf(bans: SnapshotBan[]): Record<string, PolicyBans | undefined> {
     ],
   });
   expect(problems).toEqual([]);
-  return Object.fromEntries(
-    (snapshot?.policies ?? []).map(({ app, policy, bans: own }) => [`${app}/${policy.name}`, own]),
-  );
+  return Object.fromEntries((snapshot?.policies ?? []).map(({ app, name, bans: own }) => [`${app}/${name}`, own]));
 }
 
 describe("a ban", () => {
@@ -46,7 +44,7 @@ describe("a ban", () => {
     expect(isWithin(everywhere, "203.0.113.9", 100)).toBe(false);
     expect(isWithin(everywhere, "198.51.100.9", 99)).toBe(false);
     // The policy stays on the fast path, as if there were no bans.
-    expect(snapshot?.policies[0]).toMatchObject({ bans: undefined, fastPath: true });
+    expect(snapshot?.policies[0]).toMatchObject({ policy: { fastPath: true } });
   });
 
   test("of a network applies to the policies of its app, until it ends", () => {

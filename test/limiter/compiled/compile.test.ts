@@ -29,7 +29,7 @@ test("a compiled limit is named by what the keys of all its counters share", () 
 });
 
 test("a compiled policy holds slots if one of its limits is concurrency", () => {
-  const holds = (...limits: object[]) => compilePolicy("shop", policyNamed("books", { limits })).holdsSlots;
+  const holds = (...limits: object[]) => compilePolicy("shop", policyNamed("books", { limits })).policy.holdsSlots;
   expect([holds(daily), holds(slots), holds(daily, slots), holds(slots, daily)]).toEqual([false, true, true, true]);
 });
 
@@ -37,13 +37,13 @@ test("a policy is leased if it says so, all of its limits can be leased, and its
   const fast = { name: "fast", algorithm: "token-bucket", quota: 400, window: "1s" };
   const leased = (more: object, ...limits: object[]) =>
     compilePolicy("shop", policyNamed("books", { scope: "cluster", consistency: "leased", limits, ...more }));
-  expect(leased({}, fast, daily).store).toBe("leased");
-  expect(leased({}, fast, slots).store).toBe("exact");
-  expect(leased({ scope: "node" }, fast).store).toBe("node");
-  expect(leased({ consistency: "exact" }, fast).store).toBe("exact");
-  expect(leased({ cost: { from: "response-bytes" } }, fast).store).toBe("exact");
+  expect(leased({}, fast, daily).policy.store).toBe("leased");
+  expect(leased({}, fast, slots).policy.store).toBe("exact");
+  expect(leased({ scope: "node" }, fast).policy.store).toBe("node");
+  expect(leased({ consistency: "exact" }, fast).policy.store).toBe("exact");
+  expect(leased({ cost: { from: "response-bytes" } }, fast).policy.store).toBe("exact");
   const own = { key: ["ip"], overrides: [{ key: ["1.2.3.4"], limits: [{ ...fast, burst: 1 }] }] };
-  expect(overrideFor(leased(own, fast), ["1.2.3.4"])?.store).toBe("exact");
+  expect(overrideFor(leased(own, fast), ["1.2.3.4"])?.policy.store).toBe("exact");
 });
 
 test("a policy at another cost differs only in the cost, and is the same object each time", () => {
@@ -95,7 +95,7 @@ describe("an override", () => {
   test("leaves limits that it does not name unchanged", () => {
     const found = overrideFor(policy, ["", "vip-42"]);
     expect(found?.limits[1]).toBe(policy.limits[1]);
-    expect(found?.holdsSlots).toBe(true);
+    expect(found?.policy.holdsSlots).toBe(true);
   });
 
   test("has costs of its own to remember", () => {

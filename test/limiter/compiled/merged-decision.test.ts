@@ -93,10 +93,10 @@ describe("a merged decision", () => {
     const merged = newMergedDecision();
     mergeLimit(merged, vendor, "first", allows(3));
     mergeLimit(merged, books, "second", allows(3));
-    expect(merged).toMatchObject({ policy: { policy: { name: "vendor" } }, limitName: "first" });
+    expect(merged).toMatchObject({ policy: { name: "vendor" }, limitName: "first" });
     mergeLimit(merged, books, "third", refuses(7));
     mergeLimit(merged, vendor, "fourth", refuses(7));
-    expect(merged).toMatchObject({ policy: { policy: { name: "books" } }, limitName: "third" });
+    expect(merged).toMatchObject({ policy: { name: "books" }, limitName: "third" });
   });
 
   test("has the longest of all delays, whichever limit is named", () => {

@@ -40,7 +40,7 @@ describe("a warning about a setting without effect", () => {
   ] as [object, string, string, string][])("names leasing, for the limit %o", (limit, field, expected, got) => {
     const policy = leased(limit);
     expect(warningsOf(policy)).toEqual([{ path: `limits[0].${field}`, expected, got }]);
-    expect(compilePolicy("shop", policy).store).toBe("exact");
+    expect(compilePolicy("shop", policy).policy.store).toBe("exact");
     const beside = { key: ["ip"], overrides: [{ key: ["192.0.2.1"], mode: "off" }] };
     expect(warningsOf(leased(limit, beside))).toHaveLength(1);
   });

@@ -26,7 +26,7 @@ describe("a snapshot that is laid out by lines", () => {
     const { snapshot, problems } = loadText(from);
     expect(problems).toEqual([]);
     expect(snapshot).toMatchObject({ position: { epoch: "e1", revision: 7 }, banList: [ban], callerList: [] });
-    expect(snapshot?.policies.map(({ app, policy: { name } }) => `${app}/${name}`)).toEqual(["shop/a", "shop/b"]);
+    expect(snapshot?.policies.map(({ app, name }) => `${app}/${name}`)).toEqual(["shop/a", "shop/b"]);
   });
 
   test("pauses after every policy, while it is read and while the change is prepared", () => {
@@ -92,14 +92,14 @@ describe("a snapshot that is laid out by lines", () => {
     held.take(text(policies));
     held.take(text(policies, [ban]));
     for (const name of ["a", "b"]) {
-      expect(of(name)?.fastPath).toBe(false);
+      expect(of(name)?.policy.fastPath).toBe(false);
       expect(isBannedAddress(of(name)?.bans as PolicyBans, "10.1.2.3", 0)).toBe(true);
     }
     const banned = of("a");
     held.take(text([policy("a"), policy("c")], [ban]));
     expect(of("a")).toBe(banned);
     held.take(text(policies));
-    expect([of("a"), of("b")].map((one) => [one?.bans, one?.fastPath])).toEqual([
+    expect([of("a"), of("b")].map((one) => [one?.bans, one?.policy.fastPath])).toEqual([
       [undefined, true],
       [undefined, true],
     ]);

@@ -22,8 +22,8 @@ describe("a snapshot", () => {
     expect(problems).toEqual([]);
     expect(read?.position).toEqual({ epoch: "e1", revision: 7, edition: undefined, proof: undefined });
     expect(read?.policyCount).toBe(2);
-    expect(read?.policies.map(({ app, policy }) => `${app}/${policy.name}`)).toEqual(["shop/books", "bank/off"]);
-    expect(read?.index.everywhere.map(({ app, policy }) => `${app}/${policy.name}`)).toEqual(["shop/books"]);
+    expect(read?.policies.map(({ app, name }) => `${app}/${name}`)).toEqual(["shop/books", "bank/off"]);
+    expect(read?.index.everywhere.map(({ app, name }) => `${app}/${name}`)).toEqual(["shop/books"]);
   });
 
   test("may have no policies, at revision 0", () => {

@@ -121,9 +121,9 @@ test("no request that a policy matches is outside a realm that the policy is wit
         const index = indexPolicies([compilePolicy("a", policy), compilePolicy("a", asPolicy)]);
         for (const { host: asked, path: at } of requests) {
           const met = candidates(index, asked, at).filter(
-            (one) => !one.conditional || meets(one, at, "GET", () => false),
+            (one) => !one.policy.conditional || meets(one, at, "GET", () => false),
           );
-          const names = met.map((one) => one.policy.name);
+          const names = met.map((one) => one.name);
           if (!names.includes("p")) continue;
           matched += 1;
           expect([asked, at, match, { hosts, paths }, names]).toEqual([

@@ -31,7 +31,7 @@ function read(parts: { apps?: unknown; bans?: unknown; policies?: unknown[] }): 
 
 const met = (index: PolicyIndex, host: string, path: string) =>
   (index.needsHost || index.needsPath ? candidates(index, host, path) : index.everywhere).map((one) =>
-    isBanEntry(one) ? `bans of ${one.app}` : `${one.app}/${one.policy.name}`,
+    isBanEntry(one) ? `bans of ${one.app}` : `${one.app}/${one.name}`,
   );
 
 describe("policies", () => {
@@ -41,7 +41,7 @@ describe("policies", () => {
       policies: [policy("sms", "vendor"), policy("default", "all"), policy("old", "legacy")],
     });
     expect(met(index, "any.test", "/")).toEqual(["default/all", "old/legacy"]);
-    expect(policiesByName["sms"]?.["vendor"]?.policy.name).toBe("vendor");
+    expect(policiesByName["sms"]?.["vendor"]?.name).toBe("vendor");
   });
 
   test("apply as before if no app is listed, as with an older control plane", () => {

@@ -166,7 +166,7 @@ export function leaseKnownSinceUs({ policy, keyValues }: Check): number {
  * call `forgetLeases`.
  */
 export function forgetLeaseRefusal(this: void, policy: CompiledPolicy, keyValues: string): void {
-  if (policy.store !== "leased") return;
+  if (policy.policy.store !== "leased") return;
   const id = idOf(policy, keyValues);
   let token = claim(id, 1);
   // Another worker holds the claim and may get a reply from before the change.

@@ -140,9 +140,9 @@ function mayKeep({ counterPrefix }: CompiledPolicy, key: string, text: string, l
   return takeFromReserve(counterPrefix, slabOfCell(key, text.length), lifeSeconds);
 }
 
-function noteUnstored({ app, policy }: CompiledPolicy): undefined {
+function noteUnstored({ app, name }: CompiledPolicy): undefined {
   countEvent("unstored-charges");
-  warnSparingly("a response was not charged, because there is no memory for the charge", `${app}/${policy.name}`);
+  warnSparingly("a response was not charged, because there is no memory for the charge", `${app}/${name}`);
 }
 
 /** Fills `standsUs`. @returns whether the counter exists */

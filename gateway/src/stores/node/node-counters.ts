@@ -359,10 +359,7 @@ function refuseUncounted(
   merged: MergedDecision | undefined,
 ): false {
   countEvent("uncounted-refusals");
-  warnSparingly(
-    "requests are refused, because there is no memory to count them",
-    `${policy.app}/${policy.policy.name}`,
-  );
+  warnSparingly("requests are refused, because there is no memory to count them", `${policy.app}/${policy.name}`);
   if (merged === undefined) return false;
   decision.allowed = false;
   decision.limit = capacity(rate);

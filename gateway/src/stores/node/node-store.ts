@@ -50,7 +50,7 @@ export function admitOnNode(
   limits: readonly CompiledLimit[],
   merged: MergedDecision,
 ): boolean {
-  if (policy.deferred) return admitDeferredOnNode(policy, limits, keyValues, merged);
+  if (policy.policy.deferred) return admitDeferredOnNode(policy, limits, keyValues, merged);
   return decideOnNode(policy, limits, keyValues, merged, chargedAt);
 }
 

@@ -35,7 +35,7 @@ export function readOnNode(policy: CompiledPolicy, keyValues: string): CounterRe
     const { name, rate } = limit;
     // A limit is reported as to a request of one unit; if the charge is deferred, the debt is included.
     let reported = decision;
-    if (policy.deferred) {
+    if (policy.policy.deferred) {
       reported = describeWithDebt(limit, keyValues, now);
     } else {
       load(limit, keyValues, now);
@@ -69,10 +69,7 @@ export function forgetOnNode(policy: CompiledPolicy, keyValues: string): void {
     dict.delete(entriesKey(counter, 0));
     forgetDebt(counter.key);
     if (lifeUs > 0 && !storeCell(counter.key, emptyCell(rate), lifeSecondsOf(lifeUs), 0)) {
-      warnSparingly(
-        "a counter was not reset, because there is no memory for it",
-        `${policy.app}/${policy.policy.name}`,
-      );
+      warnSparingly("a counter was not reset, because there is no memory for it", `${policy.app}/${policy.name}`);
     }
   }
   if (held !== undefined) releaseAll(held);

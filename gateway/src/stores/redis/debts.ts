@@ -242,8 +242,8 @@ function someOf(debts: Debts): Debt[] {
 
 /** @param members of one group. @returns false: Redis cannot be reached now */
 function payTogether(settings: RedisSettings, members: readonly Debt[]): boolean {
-  const reconciled = members.filter(({ policy }) => policy.deferred);
-  const others = members.filter(({ policy }) => !policy.deferred);
+  const reconciled = members.filter(({ policy }) => policy.policy.deferred);
+  const others = members.filter(({ policy }) => !policy.policy.deferred);
   return payBy(settings, chargeUpTo, others) && payBy(settings, chargeDeferredScript, reconciled);
 }
 
@@ -299,7 +299,7 @@ function pushDebt({ policy, keyValues, units }: Debt, keys: string[], args: stri
     const key = keyOf(policy, limit, keyValues);
     keys.push(key);
     // The key for units that the limit does not have.
-    if (policy.deferred) keys.push(debtKeyOf(key));
+    if (policy.policy.deferred) keys.push(debtKeyOf(key));
     args.push(limit.rate.algorithm);
     pushNumbers(args, limit, whole);
     most = math.max(most, whole);

@@ -50,7 +50,7 @@ export function admitTogether(checks: readonly Check[], outcome: Outcome): boole
 
 /** Returns whether one call to Redis charges all of these checks. */
 export function chargesByOneCall(checks: readonly Check[]): boolean {
-  for (const { policy } of checks) if (policy.store !== "exact") return false;
+  for (const { policy } of checks) if (policy.policy.store !== "exact") return false;
   return endOfCall(checks, 0) === checks.length;
 }
 
@@ -71,7 +71,7 @@ function decide(
   { merged }: Outcome,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
   const first = checks[0] as Check;
-  if (!first.policy.deferred) return decideInRedis(redis, checks, merged);
+  if (!first.policy.policy.deferred) return decideInRedis(redis, checks, merged);
   if (isUncharged(first.policy, first.keyValues)) {
     return $multi(undefined, "earlier responses are not charged there yet");
   }

@@ -102,7 +102,7 @@ export function readReply(
       at += numbersPerCounter;
     }
     // For leased policies, the lease remembers what is available.
-    if (!check.allowed && retryAfterUs !== undefined && policy.store !== "leased") {
+    if (!check.allowed && retryAfterUs !== undefined && policy.policy.store !== "leased") {
       rememberRefusal(policy, firstKey(check), remembered, retryAfterUs, pending.submittedAtSeconds);
     }
   }

@@ -37,7 +37,7 @@ export function submit(settings: RedisSettings, checks: readonly Check[], key: s
   const pending: PendingCheck = isOne
     ? newPendingCheck(checks, counterOf(policy, key), undefined)
     : newPendingCheck(checks, undefined, callForAll(checks));
-  for (const check of checks) if (check.policy.holdsSlots) pending.mustKeep = true;
+  for (const check of checks) if (check.policy.policy.holdsSlots) pending.mustKeep = true;
   pending.limitMs = shortestWaitMs(settings, checks);
   pending.inQueue = pending.mustKeep || checks.some((check) => check.policy.policy.maxStoreWaitUs !== undefined);
   submitTo(queueOf(settings, groupOf(settings, key), reconcile), pending);

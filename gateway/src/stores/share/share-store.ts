@@ -41,7 +41,7 @@ function admitWithout(check: Check, outcome: Outcome): boolean {
   const { policy, keyValues, chargedAt, charged } = check;
   const { onStoreFailure } = policy.policy;
   const redis = configuredRedis();
-  if (policy.store === "leased" && redis !== undefined && spendUnspent(check, outcome)) return true;
+  if (policy.policy.store === "leased" && redis !== undefined && spendUnspent(check, outcome)) return true;
   if (onStoreFailure === "deny") return false;
   let limits: readonly CompiledLimit[] = [];
   if (onStoreFailure === "local") {
@@ -51,7 +51,7 @@ function admitWithout(check: Check, outcome: Outcome): boolean {
     if (!admitOnNode(check, limits, check.merged ?? outcome.merged)) return false;
   }
   // A request that goes on without Redis holds no slots there.
-  if (charged !== undefined && !policy.holdsSlots) {
+  if (charged !== undefined && !policy.policy.holdsSlots) {
     charged.wentOn = true;
     outcome.charges.push({ policy, limits, keyValues, chargedAt, store: "share" }, charged.charge);
     return true;
@@ -65,7 +65,7 @@ function admitWithout(check: Check, outcome: Outcome): boolean {
 function oweFor({ policy, keyValues, unanswered }: Check): Owed {
   const owed: Owed = { policy, keyValues, wentOn: true, noted: false };
   // What the response takes is owed when it is known.
-  if (policy.deferred) return owed;
+  if (policy.policy.deferred) return owed;
   if (unanswered === undefined || unanswered.lost === false) noteOwed(owed);
   else if (unanswered.abandoned && unanswered.lost === undefined) oweWhenReplied(unanswered, owed);
   return owed;
@@ -80,7 +80,7 @@ function oweWhenReplied(unanswered: Unanswered, owed: Owed): void {
 }
 
 function lastKnown(check: Check): LastKnown | undefined {
-  return check.policy.store === "leased" ? lastKnownOfLease(check) : lastRefusal(check.policy, firstKey(check));
+  return check.policy.policy.store === "leased" ? lastKnownOfLease(check) : lastRefusal(check.policy, firstKey(check));
 }
 
 /** Charges the share with what Redis refused to be charged for responses: the share decides until Redis has been charged. */
