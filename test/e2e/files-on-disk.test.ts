@@ -112,7 +112,11 @@ it("closes files that an earlier version left open to others as soon as it start
   const [closedPort = 0] = await freePorts(1);
   const directory = await startDaemon(closedPort, (workers) => {
     const { uid, gid } = statSync(workers);
-    for (const [name, text] of Object.entries({ "policies.log": "{}", "snapshot.json": "{}", "live-gateways": "2\n" })) {
+    for (const [name, text] of Object.entries({
+      "policies.log": "{}",
+      "snapshot.json": "{}",
+      "live-gateways": "2\n",
+    })) {
       writeFileSync(join(workers, name), text);
       chownSync(join(workers, name), uid, gid);
       chmodSync(join(workers, name), 0o666);

@@ -4,6 +4,7 @@
 import { resolve } from "node:path";
 import { SetupError, say } from "../../launch/step.mjs";
 import { type Outcome, optionsFrom, runTrial } from "../fixtures/measures/trial.ts";
+import * as controlPlanes from "./control-planes.ts";
 import * as crowds from "./crowds.ts";
 import * as failovers from "./failovers.ts";
 import type { Fault, Observation } from "./fault.ts";
@@ -13,9 +14,19 @@ import * as partition from "./partition.ts";
 import * as redisAway from "./redis-away.ts";
 import * as redisReplies from "./redis-replies.ts";
 import { inShort, type Result, tableOf, writeResults } from "./report.ts";
+import * as twoRevisions from "./two-revisions.ts";
 import * as workers from "./workers.ts";
 
-const faults: readonly Fault[] = [redisAway, redisReplies, failovers, partition, workers, keySpray, crowds]
+const faults: readonly Fault[] = [
+  redisAway,
+  redisReplies,
+  failovers,
+  partition,
+  workers,
+  keySpray,
+  crowds,
+  controlPlanes,
+]
   .flatMap((file): readonly Fault[] => file.faults)
   .sort((a, b) => a.number - b.number);
 
