@@ -130,6 +130,10 @@ function factsOf(edit: Edit, served: readonly Served[], fromMs: number, toMs: nu
         " %",
       ),
     );
+    if (newer < older) {
+      const own = during.filter((one) => one.gateway === 0 && one.status === 200);
+      facts.push(atMost(`${name}: admitted by gateway 1, of ${newer} + ${newer}/s · t`, newer, mostAtOnce(own, newer)));
+    }
     return facts;
   }
   for (const [gateway, quota] of [newer, older].entries()) {

@@ -96,10 +96,10 @@ export class Writers {
     for (const [name, puts] of Map.groupBy(this.puts, (put) => put.name)) {
       const lastStored = Math.max(0, ...puts.filter((put) => put.revision !== undefined).map((put) => put.number));
       const read = JSON.parse((await planes.api("GET", `/apps/default/policies/${name}`)).body);
-      const number = read.document?.limits?.[0]?.quota ?? 0;
+      const number = read.limits?.[0]?.quota ?? 0;
       if (number < lastStored || number > (puts.at(-1) as Put).number) older += 1;
       const expected = documentOf(name, number);
-      if (number > 0 && read.document.description !== expected.description) half += 1;
+      if (number > 0 && read.description !== expected.description) half += 1;
       wrongAtGateways += (await planes.limitsAt(pathOf(name))).filter((limit) => limit !== number).length;
     }
     return { half, older, wrongAtGateways };
