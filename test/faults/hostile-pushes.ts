@@ -213,6 +213,19 @@ class Attacked {
     this.#load.start();
     for (const one of attacks) this.#facts.push(await this.#play(one));
     await this.#load.stop();
+    this.#facts.push(await this.#restart());
+  }
+
+  /** What it has on its disk is the last good state. */
+  async #restart(): Promise<Fact> {
+    this.#server.received = [];
+    await this.#gateway.restart();
+    const said = () => this.#server.received.find(({ type }) => type === "hello");
+    await until("it says hello", patienceMs, () => said() !== undefined);
+    const told = [...new Set(await this.#limitsAt("/marker"))].join(", ");
+    const expected = `revision ${this.#revision}, limit ${this.#revision}`;
+    const seen = `revision ${said()?.revision}, limit ${told}`;
+    return fact("what it has after a restart of nginx", expected, seen, seen === expected);
   }
 
   async #play({ what, reaction, says }: Attack): Promise<Fact> {
