@@ -17,6 +17,9 @@ const answersWithinMs = 25_000;
 /** docs/operations.md: the database undoes a change whose control plane was lost after 30 s, and a change waits for 5 s. */
 const undoneWithinMs = 35_000;
 const writersOfEach = 4;
+/** They write for so long before the fault, and after it. */
+const beforeMs = 2_000;
+const afterMs = 1_500;
 /** How long to wait until something is so that must be so earlier: then the figure can be told. */
 const patienceMs = 60_000;
 
@@ -123,7 +126,7 @@ const killedMidWrite = (kind: DatabaseKind): Fault => ({
       async inject() {
         const [one, other] = planes.both.map(({ plane }) => plane) as [Plane, Plane];
         for (const plane of [one, other]) writers.start(plane, writersOfEach);
-        await sleep(1_500);
+        await sleep(beforeMs);
         for (const [killed, stays] of [
           [one, other],
           [other, one],
@@ -207,14 +210,14 @@ const databaseGone = ({ name, kind, needsRoot, lastsMs, goesOnWithinMs, begin, e
       decides: "counter",
       async inject() {
         for (const plane of all) writers.start(plane, writersOfEach);
-        await sleep(1_000);
+        await sleep(beforeMs);
         await begin(planes);
         fromMs = performance.now();
         await sleep(lastsMs);
         toMs = performance.now();
         await end(planes);
         goneForMs = await untilStoring(writers, all, performance.now());
-        await sleep(500);
+        await sleep(afterMs);
         await writers.stop();
         await until("both know of all", patienceMs, () => planes.knowOfAll());
         return undefined;
@@ -253,12 +256,12 @@ const blackHoled = (kind: DatabaseKind) =>
     end: async ({ both }) => void (await Promise.all(both.map(({ heal }) => heal()))),
   });
 
-const partitioned: Fault = {
+const partitioned = (kind: DatabaseKind): Fault => ({
   number: 15,
-  name: "one control plane partitioned from the database (PostgreSQL)",
+  name: `one control plane partitioned from the database (${kind})`,
   needsRoot: true,
   async run(stack) {
-    const planes = await TwoPlanes.start(stack, "PostgreSQL", true);
+    const planes = await TwoPlanes.start(stack, kind, true);
     const [one, other] = planes.both.map(({ plane }) => plane) as [Plane, Plane];
     const writers = new Writers();
     stack.defer(() => writers.stop());
@@ -268,7 +271,7 @@ const partitioned: Fault = {
       decides: "counter",
       async inject() {
         for (const plane of [one, other]) writers.start(plane, writersOfEach);
-        await sleep(1_000);
+        await sleep(beforeMs);
         await planes.both[0].cut();
         fromMs = performance.now();
         // A change of the one may be half done, and keep others waiting until the database undoes it.
@@ -278,7 +281,7 @@ const partitioned: Fault = {
         stored = writers.between(fromMs, toMs).filter(({ revision }) => revision !== undefined).length;
         await planes.both[0].heal();
         goneForMs = await untilStoring(writers, [one], performance.now());
-        await sleep(500);
+        await sleep(afterMs);
         await writers.stop();
         await until("both know of all", patienceMs, () => planes.knowOfAll());
         return undefined;
@@ -297,7 +300,7 @@ const partitioned: Fault = {
       ],
     });
   },
-};
+});
 
 function yesIf(so: boolean): [string, boolean] {
   return [so ? "yes" : "no", so];
@@ -311,5 +314,6 @@ export const faults = [
   serverKilled("MariaDB"),
   blackHoled("PostgreSQL"),
   blackHoled("MariaDB"),
-  partitioned,
+  partitioned("PostgreSQL"),
+  partitioned("MariaDB"),
 ];
