@@ -160,7 +160,7 @@ const everyoneElsewhere: Fault = {
     return observe(stack, {
       system: planes,
       decides: "counter",
-      fleetGrows: true,
+      sharers: { least: planes.gateways.length, most: planes.gateways.length + simulated },
       async inject() {
         await Promise.all(fleet.map((gateway) => gateway.connect()));
         await untilAllHave(fleet, one);

@@ -59,8 +59,8 @@ export interface Plan {
   /** What decides during the fault: the common counter, or each node's share; `cutOff` limits this to these gateways. */
   readonly decides: "counter" | "shares" | "either";
   readonly cutOff?: readonly number[];
-  /** True: there are further gateways at times, so shares may be less than if there were only those under load. */
-  readonly fleetGrows?: boolean;
+  /** How many gateways share a limit while Redis is away, as they know it. Absent: those under load. */
+  readonly sharers?: { readonly least: number; readonly most: number };
   /**
    * Makes the fault, and ends it.
    *
@@ -245,7 +245,7 @@ function difference(momentMs: number | undefined, fromMs: number): number | unde
 
 /** Facts that no counter alone, common or of a share, admits more than its bucket, whenever it decides. */
 function boundFacts(
-  { system, scope, decides, fleetGrows = false }: Plan,
+  { system, scope, decides, sharers }: Plan,
   limit: Limit,
   { served, beginMs }: Phases,
   losses: readonly Loss[],
@@ -269,15 +269,16 @@ function boundFacts(
   const facts = [
     atMost(`admitted ${where}, of ${quota} + ${quota}/s · t${lossText}`, quota + stale, most(whole, quota, losses)),
   ];
-  const share = Math.floor(quota / system.gateways.length);
+  const { least, most: mostSharers } = sharers ?? { least: system.gateways.length, most: system.gateways.length };
+  const [smallest, share] = [Math.floor(quota / mostSharers), Math.floor(quota / least)];
   const shared = admissions.filter((one) => !byCounter(one, limit));
   if (shared.length === 0) return facts;
   const reported = new Set(shared.map(({ limit: limitReported }) => limitReported));
-  const isShare = (told: number | undefined) => told === share || (fleetGrows && told !== undefined && told < share);
+  const isShare = (told: number | undefined) => told !== undefined && told >= smallest && told <= share;
   facts.push(
     fact(
       "limit told where Redis did not decide",
-      fleetGrows ? `≤ ${share}` : `${share}`,
+      smallest === share ? `${share}` : `${smallest} to ${share}`,
       [...reported].join(", "),
       [...reported].every(isShare),
     ),
