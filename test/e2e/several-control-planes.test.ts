@@ -1,104 +1,19 @@
 // Two control planes on one database, each a process of its own, with two gateways each, which know both. The tests of a database
 // share them, so the last of them are those that take things apart.
 
-import { createHash } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ask } from "../fixtures/clients/requests.ts";
-import { adminToken, gatewayToken, send, unlimited } from "../fixtures/servers/control-plane-under-test.ts";
 import type { DatabaseServer } from "../fixtures/servers/database-server.ts";
 import { freePorts } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { MariadbServer } from "../fixtures/servers/mariadb-server.ts";
-import { makeMemoryDir, removeMemoryDir } from "../fixtures/servers/memory-dir.ts";
+import { idFor, Plane, startGatewayOf } from "../fixtures/servers/plane.ts";
 import { PostgresServer } from "../fixtures/servers/postgres-server.ts";
-import { Program } from "../fixtures/servers/program.ts";
 import { RedisCluster } from "../fixtures/servers/redis-cluster.ts";
 import { RedisServer } from "../fixtures/servers/redis-server.ts";
 import { until } from "../fixtures/servers/system.ts";
 import { TcpProxy } from "../fixtures/servers/tcp-proxy.ts";
-
-const main = new URL("../../control-plane/src/main.ts", import.meta.url).pathname;
-
-/** A control plane that a test may kill and start again. */
-class Plane {
-  readonly url: string;
-  readonly directory = makeMemoryDir("plane");
-  readonly #env: NodeJS.ProcessEnv;
-  #program: Program | undefined;
-
-  constructor(port: number, env: NodeJS.ProcessEnv) {
-    this.url = `http://127.0.0.1:${port}`;
-    this.#env = {
-      ...unlimited,
-      SLUICE_CONTROL_PORT: `${port}`,
-      SLUICE_DATA_DIR: this.directory,
-      SLUICE_ADMIN_TOKEN: adminToken,
-      SLUICE_GATEWAY_TOKEN: gatewayToken,
-      ...env,
-    };
-  }
-
-  async start(): Promise<this> {
-    this.#program = await Program.start({
-      command: process.execPath,
-      args: [main],
-      env: this.#env,
-      readyWhen: /^sluice: control plane on/m,
-    });
-    return this;
-  }
-
-  /** Keeps it from saying anything, while its connections stay open. */
-  freeze(): void {
-    process.kill(this.#program?.pid as number, "SIGSTOP");
-  }
-
-  async kill(): Promise<void> {
-    await this.#program?.stop("SIGKILL");
-  }
-
-  async remove(): Promise<void> {
-    await this.kill();
-    removeMemoryDir(this.directory);
-  }
-
-  call(method: string, path: string, body?: unknown) {
-    return send(this.url, method, path, { body });
-  }
-
-  /** The ids of the gateways that are connected to this one, and none that is connected elsewhere only. */
-  async gatewaysHere(): Promise<number> {
-    const { body } = await this.call("GET", "metrics");
-    return Number(/^sluice_control_gateways_connected (\d+)$/m.exec(body)?.[1]);
-  }
-}
-
-/** @returns the control planes in the order in which a gateway of this id tries them */
-function orderOf(id: string, urls: readonly string[]): string[] {
-  const hash = (url: string) =>
-    createHash("md5")
-      .update(`${id} ${url.replace("http", "ws")}/api/v1/push`)
-      .digest("hex");
-  return [...urls].sort((a, b) => (hash(a) < hash(b) ? -1 : 1));
-}
-
-/** @returns an id of gateways that first go to this control plane */
-function idFor(first: string, urls: readonly string[], name: string): string {
-  for (let i = 0; ; i += 1) if (orderOf(`${name}-${i}`, urls)[0] === first) return `${name}-${i}`;
-}
-
-/** @param id of a gateway that tries all these control planes */
-function startGateway(id: string, urls: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<LoneGateway> {
-  return LoneGateway.start({
-    env: {
-      SLUICE_GATEWAY_ID: id,
-      SLUICE_GATEWAY_TOKEN: gatewayToken,
-      SLUICE_CONTROL_URL: urls.join(", "),
-      ...env,
-    },
-  });
-}
 
 const window = "366d";
 const books = (quota: number) => ({
@@ -139,7 +54,7 @@ describe.each(kinds)("two control planes on %s", (_, startServer, withRedis) => 
     other = await new Plane(ports[1], { ...env, SLUICE_DATABASE_URL: databaseUrl }).start();
     const urls = [one.url, other.url];
     for (const [index, first] of [one.url, one.url, other.url, other.url].entries()) {
-      gateways.push(await startGateway(idFor(first, urls, `g${index}`), urls, env));
+      gateways.push(await startGatewayOf(idFor(first, urls, `g${index}`), urls, env));
     }
     await until("each has two gateways, and both know of all", 15_000, async () => {
       const here = await Promise.all([one, other].map((plane) => plane.gatewaysHere()));
@@ -270,7 +185,7 @@ describe.each(kinds)("two control planes on %s", (_, startServer, withRedis) => 
         const known = await Promise.all([one, other].map((plane) => plane.call("GET", "/gateways")));
         return known.every(({ body }) => body.connected === 4);
       });
-      const fifth = await startGateway("fifth", [one.url], { SLUICE_REDIS_URL: redis?.url });
+      const fifth = await startGatewayOf("fifth", [one.url], { SLUICE_REDIS_URL: redis?.url });
       try {
         const put = () => one.call("PUT", "/apps/default/policies/shared?wait=10s", policy);
         await until("all five have it", 20_000, async () => (await put()).body.applied.acked === 5);
@@ -321,7 +236,7 @@ describe("a gateway with several control planes", () => {
     const [closedPort] = (await freePorts(1)) as [number];
     const closed = `http://127.0.0.1:${closedPort}`;
     const urls = [refusing.url, closed];
-    const gateway = await startGateway(idFor(refusing.url, urls, "refused"), urls);
+    const gateway = await startGatewayOf(idFor(refusing.url, urls, "refused"), urls);
     started.push(gateway);
     await until("it has tried both", 10_000, () => /refused this gateway's token \(401\)/.test(gateway.log));
     await until("and the other", 10_000, () => timesSaid(gateway, "cannot reach the control plane") === 1);
@@ -340,7 +255,7 @@ describe("a gateway with several control planes", () => {
     try {
       const env = { SLUICE_REDIS_URL: cluster.url() };
       const plane = await startPlane(env);
-      started.push(await startGateway("in-a-cluster", [plane.url], env));
+      started.push(await startGatewayOf("in-a-cluster", [plane.url], env));
       await until("it has reported", 20_000, async () => {
         const { body } = await plane.call("GET", "/gateways");
         return body.redis.id !== undefined && body.gateways[0]?.redis?.id === body.redis.id;
@@ -353,7 +268,7 @@ describe("a gateway with several control planes", () => {
   it("goes to another one when its own falls silent, as when a machine is lost", async () => {
     const planes = [await startPlane(), await startPlane()] as const;
     const urls = planes.map(({ url }) => url);
-    const gateway = await startGateway(idFor(planes[0].url, urls, "silent"), urls);
+    const gateway = await startGatewayOf(idFor(planes[0].url, urls, "silent"), urls);
     started.push(gateway);
     await until("it is connected", 10_000, async () => (await planes[0].gatewaysHere()) === 1);
     planes[0].freeze();
@@ -366,7 +281,7 @@ describe("a gateway with several control planes", () => {
   it("says once that its control planes have different databases, when the first one's policies come back", async () => {
     const [one, other] = [await startPlane(), await startPlane()];
     const urls = [one.url, other.url];
-    const gateway = await startGateway(idFor(one.url, urls, "torn"), urls);
+    const gateway = await startGatewayOf(idFor(one.url, urls, "torn"), urls);
     started.push(gateway);
     const said = "lead to control planes with different databases";
     const hasIt = (plane: Plane) =>
@@ -398,7 +313,7 @@ describe("a gateway with several control planes", () => {
     await expect(own).rejects.toThrow(
       'SLUICE_CONTROL_URL: expected URL 2 of 2 to be http://HOST:PORT or https://HOST:PORT, got "ftp://b"',
     );
-    await expect(startGateway("wrong", ["http://127.0.0.1:1", "ftp://127.0.0.1"])).rejects.toThrow(
+    await expect(startGatewayOf("wrong", ["http://127.0.0.1:1", "ftp://127.0.0.1"])).rejects.toThrow(
       /SLUICE_CONTROL_URL: expected http:\/\/host:port or https:\/\/host:port, or several of them separated by commas, got "ftp:\/\/127\.0\.0\.1" as URL 2 of 2/,
     );
   });

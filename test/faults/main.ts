@@ -4,18 +4,32 @@
 import { resolve } from "node:path";
 import { SetupError, say } from "../../launch/step.mjs";
 import { type Outcome, optionsFrom, runTrial } from "../fixtures/measures/trial.ts";
+import * as controlPlanes from "./control-planes.ts";
 import * as crowds from "./crowds.ts";
 import * as failovers from "./failovers.ts";
 import type { Fault, Observation } from "./fault.ts";
+import * as hostilePushes from "./hostile-pushes.ts";
 import * as keySpray from "./key-spray.ts";
 import { namespacesMissing } from "./namespace.ts";
 import * as partition from "./partition.ts";
 import * as redisAway from "./redis-away.ts";
 import * as redisReplies from "./redis-replies.ts";
 import { inShort, type Result, tableOf, writeResults } from "./report.ts";
+import * as twoRevisions from "./two-revisions.ts";
 import * as workers from "./workers.ts";
 
-const faults: readonly Fault[] = [redisAway, redisReplies, failovers, partition, workers, keySpray, crowds]
+const faults: readonly Fault[] = [
+  redisAway,
+  redisReplies,
+  failovers,
+  partition,
+  workers,
+  keySpray,
+  crowds,
+  controlPlanes,
+  hostilePushes,
+  twoRevisions,
+]
   .flatMap((file): readonly Fault[] => file.faults)
   .sort((a, b) => a.number - b.number);
 
@@ -59,9 +73,8 @@ function readOptions(args: readonly string[]): Options {
   const numbers = values.only?.split(",").map(Number);
   for (const number of numbers ?? []) {
     if (faults.some((fault) => fault.number === number)) continue;
-    throw new SetupError(
-      `--only: expected some of ${faults.map((fault) => fault.number).join(",")}, got ${values.only}`,
-    );
+    const known = [...new Set(faults.map((fault) => fault.number))].join(",");
+    throw new SetupError(`--only: expected some of ${known}, got ${values.only}`);
   }
   return {
     chosen: numbers === undefined ? faults : faults.filter(({ number }) => numbers.includes(number)),
