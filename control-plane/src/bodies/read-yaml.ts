@@ -48,7 +48,8 @@ export function readYaml(text: string, firstLine = 1): YamlReading {
     return { json: JSON.stringify(document.toJS({ maxAliasCount: -1 })) };
   } catch (error) {
     if (error instanceof Refusal) {
-      const line = firstLine - 1 + lineOf(text, error.position);
+      // What is missing at the end is missing on the last line, not on one after it.
+      const line = firstLine - 1 + lineOf(text, Math.min(error.position, text.trimEnd().length));
       return { refusal: `line ${line}: ${error.message}`, line };
     }
     // A text on which the library itself fails cannot be told apart from one that was made for that purpose.

@@ -46,6 +46,8 @@ interface ManyPolicies {
 
 /** Other requests get their turn after this time. */
 const turnMs = 8;
+/** Names of policies are shorter. */
+const longestName = 100;
 
 export default async function putPoliciesRoutes(
   app: FastifyInstance,
@@ -221,7 +223,7 @@ class Check {
       if (first !== undefined) {
         const expected = `a name that comes once, and line ${first} has it too`;
         problems.push({ path: "name", expected, got: JSON.stringify(shortened(policy)) });
-      } else if (problems.length === 0) this.#lines.set(policy, line);
+      } else if (policy.length <= longestName) this.#lines.set(policy, line);
     }
     addLocated(this.#errors, where, problems);
     // What will not be stored is not kept.
@@ -257,5 +259,5 @@ function isObject(value: unknown): boolean {
 
 /** A name that is far too long is not repeated whole. */
 function shortened(name: string): string {
-  return name.length > 100 ? `${name.slice(0, 100)}…` : name;
+  return name.length > longestName ? `${name.slice(0, longestName)}…` : name;
 }

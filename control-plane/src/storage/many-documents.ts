@@ -1,6 +1,7 @@
 // Entries of the history that hold many documents of an app: a change of thousands is a few entries of bounded size, with
 // consecutive revisions. So no row is too large for a database server, and nobody who reads one waits for all of them.
 
+import { setImmediate } from "node:timers/promises";
 import type { RecordEntry } from "./change.ts";
 import type { Entry } from "./entry.ts";
 
@@ -37,6 +38,8 @@ export async function recordMany<Change extends ChangedText>(
     const after = entry.action === "delete-policies" ? {} : { after: textOf(group, "after") };
     const revision = await record({ ...entry, before: textOf(group, "before"), ...after });
     for (const _ of group) revisions.push(revision);
+    // SQLite blocks the thread, so other requests get their turn in between.
+    await setImmediate();
   }
   return revisions;
 }

@@ -58,8 +58,9 @@ export interface PutManyResult {
 }
 
 /** Rows that are read or written without a pause, which takes a few milliseconds. */
-const rowsRead = 500;
-const rowsWritten = 125;
+const rowsRead = 250;
+const rowsWritten = 100;
+const comparedAtOnce = 100;
 
 export async function readSurroundings(database: Database | Transaction<Tables>, app: string): Promise<Surroundings> {
   return { owner: await getApp(database, app), templates: await readTemplates(database, app) };
@@ -180,7 +181,7 @@ async function compare(
     const text = before.get(name);
     if (text !== undefined && isEqual(text, policy.document)) unchanged += 1;
     else puts.push({ kind, name, before: text, after: policy.document, policy });
-    if (i % rowsRead === rowsRead - 1) await setImmediate();
+    if (i % comparedAtOnce === comparedAtOnce - 1) await setImmediate();
   }
   const deletions = deleted.map((name) => ({ kind, name, before: before.get(name), after: undefined }));
   return { puts, deletions, unchanged };

@@ -1,0 +1,157 @@
+// npm run bench -- put-many: how long it takes to store many policies by one request, and how long others wait meanwhile.
+import { mkdtempSync, rmSync } from "node:fs";
+import { cpus, loadavg, tmpdir } from "node:os";
+import { join } from "node:path";
+import { Worker } from "node:worker_threads";
+import { stringify } from "yaml";
+import { buildControlPlane } from "../../control-plane/src/app.ts";
+import { readConfiguration } from "../../control-plane/src/configuration.ts";
+import { SetupError, say } from "../../launch/step.mjs";
+import { Turns } from "../../test/fixtures/turns.ts";
+import { documentOf } from "../control-plane/fill.ts";
+import { table, writeJson } from "../report.ts";
+import { median } from "../statistics.ts";
+import type { Sending, Sent } from "./client.ts";
+import type { PutManyOptions } from "./options.ts";
+
+const token = "bench-admin-token-0123456789";
+const path = "/api/v1/apps/default/policies";
+
+interface Measured {
+  readonly request: string;
+  readonly bodyMB: number;
+  readonly medianMs: number;
+  readonly mostMs: number;
+  /** The longest time that the control plane computed in one go. */
+  readonly turnMs: number;
+  readonly othersMostMs: number;
+  readonly peakMB: number;
+}
+
+export async function putMany({ policies, times, databaseUrl, jsonFile }: PutManyOptions): Promise<void> {
+  const directory = mkdtempSync(join(tmpdir(), "sluice-bench-put-many-"));
+  const environment = {
+    SLUICE_DATA_DIR: directory,
+    SLUICE_CONTROL_PORT: "0",
+    SLUICE_ADMIN_TOKEN: token,
+    SLUICE_LOG_LEVEL: "silent",
+    SLUICE_API_RATE: "off",
+    SLUICE_API_RATE_PER_ADDRESS: "off",
+    SLUICE_MAX_POLICIES: String(policies),
+    SLUICE_MAX_SNAPSHOT_BYTES: "67108864",
+    ...(databaseUrl === undefined ? {} : { SLUICE_DATABASE_URL: databaseUrl }),
+  };
+  const { app } = await buildControlPlane(readConfiguration(environment));
+  const url = await app.listen({ host: "127.0.0.1", port: 0 });
+  const client = new Worker(new URL("./client.ts", import.meta.url), { workerData: { url, token } });
+  const turns = new Turns();
+  try {
+    const { stored } = await app.database
+      .selectFrom("policies")
+      .select(({ fn }) => fn.countAll().as("stored"))
+      .executeTakeFirstOrThrow();
+    if (Number(stored) > 0)
+      throw new SetupError(`--database: expected an empty database, got one with ${stored} policies`);
+    const send = (request: Sending) =>
+      new Promise<Sent>((resolve) => {
+        client.once("message", resolve);
+        client.postMessage(request);
+      });
+    const measured: Measured[] = [];
+    const rounds = roundsOf(policies);
+    const samples = new Map(rounds.map(({ request }) => [request, [] as (Sent & { turnMs: number; peakMB: number })[]]));
+    for (let i = 0; i < times; i++) {
+      for (const { request, query, type, body, counts } of rounds) {
+        turns.take();
+        let peak = 0;
+        const watch = setInterval(() => {
+          peak = Math.max(peak, process.memoryUsage.rss());
+        }, 20);
+        const sent = await send({ path: path + query, type, body: body(i) });
+        clearInterval(watch);
+        // An answer that does not say what was expected would be the measure of something else.
+        const answer = JSON.parse(sent.answer);
+        for (const [name, count] of Object.entries(counts)) {
+          if (answer[name] !== count) throw new Error(`${request}: expected ${name} ${count}, got ${sent.answer.slice(0, 300)}`);
+        }
+        samples.get(request)?.push({ ...sent, turnMs: turns.take(), peakMB: peak / 1e6 });
+      }
+    }
+    for (const { request, body } of rounds) {
+      const all = samples.get(request) ?? [];
+      const most = (of: (one: (typeof all)[number]) => number) => Math.max(...all.map(of));
+      measured.push({
+        request,
+        bodyMB: Buffer.byteLength(body(0)) / 1e6,
+        medianMs: median(all.map(({ ms }) => ms)),
+        mostMs: most(({ ms }) => ms),
+        turnMs: most(({ turnMs }) => turnMs),
+        othersMostMs: most(({ othersMostMs }) => othersMostMs),
+        peakMB: most(({ peakMB }) => peakMB),
+      });
+    }
+    const kind = databaseUrl === undefined ? "SQLite" : new URL(databaseUrl).protocol.replace(":", "");
+    const [{ model = "unknown" } = {}] = cpus();
+    const date = new Date().toISOString();
+    writeJson(jsonFile, { date, cpu: model, node: process.version, kind, policies, times, measured });
+    process.stdout.write(`\n${tableOf(measured)}\n\n`);
+    say(`${kind}, ${policies} policies, each request ${times} times; load ${(loadavg()[0] ?? 0).toFixed(1)}`);
+    say(`results are in ${jsonFile}`);
+  } finally {
+    turns.stop();
+    await client.terminate();
+    await app.close();
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+interface Round {
+  readonly request: string;
+  readonly query: string;
+  readonly type: string;
+  readonly body: (time: number) => string;
+  /** What the answer says. */
+  readonly counts: Readonly<Record<string, number>>;
+}
+
+/** Each round begins and ends with a single policy. */
+function roundsOf(policies: number): Round[] {
+  const documents = (quota: number) =>
+    Array.from({ length: policies }, (_, i) => {
+      const document = documentOf(i) as { limits: object[] };
+      return { ...document, limits: document.limits.map((limit) => ({ ...limit, quota })) };
+    });
+  const lines = (quota: number, count = policies) => {
+    const some = documents(quota).slice(0, count);
+    return some.map((document) => `${JSON.stringify(document)}\n`).join("");
+  };
+  const [first, second] = [lines(100), lines(200)];
+  const yaml = documents(100)
+    .map((document) => `---\n${stringify(document)}`)
+    .join("");
+  const least = lines(100, 1);
+  const type = "application/jsonl";
+  return [
+    { request: "one, so that all others go", query: "?prune=true", type, body: () => least, counts: {} },
+    { request: "all are new", query: "", type, body: () => first, counts: { created: policies - 1 } },
+    { request: "all are changed", query: "", type, body: () => second, counts: { changed: policies } },
+    { request: "none is changed", query: "", type, body: () => second, counts: { unchanged: policies } },
+    { request: "all are changed, YAML", query: "", type: "application/yaml", body: () => yaml, counts: { changed: policies } },
+    { request: "all but one are deleted", query: "?prune=true", type, body: () => least, counts: { deleted: policies - 1 } },
+  ];
+}
+
+function tableOf(measured: readonly Measured[]): string {
+  return table(
+    ["request", "body MB", "median ms", "at most ms", "longest turn ms", "others at most ms", "peak MB"],
+    measured.map(({ request, bodyMB, medianMs, mostMs, turnMs, othersMostMs, peakMB }) => [
+      request,
+      bodyMB.toFixed(1),
+      medianMs.toFixed(0),
+      mostMs.toFixed(0),
+      turnMs.toFixed(0),
+      othersMostMs.toFixed(0),
+      peakMB.toFixed(0),
+    ]),
+  ).join("\n");
+}
