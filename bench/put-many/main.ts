@@ -59,7 +59,9 @@ export async function putMany({ policies, times, databaseUrl, jsonFile }: PutMan
       });
     const measured: Measured[] = [];
     const rounds = roundsOf(policies);
-    const samples = new Map(rounds.map(({ request }) => [request, [] as (Sent & { turnMs: number; peakMB: number })[]]));
+    const samples = new Map(
+      rounds.map(({ request }) => [request, [] as (Sent & { turnMs: number; peakMB: number })[]]),
+    );
     for (let i = 0; i < times; i++) {
       for (const { request, query, type, body, counts } of rounds) {
         turns.take();
@@ -72,7 +74,8 @@ export async function putMany({ policies, times, databaseUrl, jsonFile }: PutMan
         // An answer that does not say what was expected would be the measure of something else.
         const answer = JSON.parse(sent.answer);
         for (const [name, count] of Object.entries(counts)) {
-          if (answer[name] !== count) throw new Error(`${request}: expected ${name} ${count}, got ${sent.answer.slice(0, 300)}`);
+          if (answer[name] !== count)
+            throw new Error(`${request}: expected ${name} ${count}, got ${sent.answer.slice(0, 300)}`);
         }
         samples.get(request)?.push({ ...sent, turnMs: turns.take(), peakMB: peak / 1e6 });
       }
@@ -136,8 +139,20 @@ function roundsOf(policies: number): Round[] {
     { request: "all are new", query: "", type, body: () => first, counts: { created: policies - 1 } },
     { request: "all are changed", query: "", type, body: () => second, counts: { changed: policies } },
     { request: "none is changed", query: "", type, body: () => second, counts: { unchanged: policies } },
-    { request: "all are changed, YAML", query: "", type: "application/yaml", body: () => yaml, counts: { changed: policies } },
-    { request: "all but one are deleted", query: "?prune=true", type, body: () => least, counts: { deleted: policies - 1 } },
+    {
+      request: "all are changed, YAML",
+      query: "",
+      type: "application/yaml",
+      body: () => yaml,
+      counts: { changed: policies },
+    },
+    {
+      request: "all but one are deleted",
+      query: "?prune=true",
+      type,
+      body: () => least,
+      counts: { deleted: policies - 1 },
+    },
   ];
 }
 

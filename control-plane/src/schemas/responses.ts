@@ -209,7 +209,11 @@ const revisionFields = {
   action,
   app: text,
   policy: text,
-  subject: { ...text, description: "The template, token or ban that was changed; of a roll-back, the revision." },
+  subject: {
+    ...text,
+    description:
+      "The template, token or ban that was changed; of a roll-back, the revision; of many policies, how many.",
+  },
   summary: { ...text, description: "The change in words." },
 };
 const optionalRevisionFields = ["from", "app", "policy", "subject"];
