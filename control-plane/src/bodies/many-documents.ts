@@ -2,6 +2,7 @@
 // that one answer has all faults. The client sends no faster than documents are read.
 
 import type { Readable } from "node:stream";
+import { setImmediate } from "node:timers/promises";
 import { ApiError } from "../errors/api-error.ts";
 import { maxBodyBytes, maxManyBytes, maxManyBytesHeld } from "./bounds.ts";
 import type { Waiter } from "./fair-line.ts";
@@ -66,6 +67,8 @@ async function* piecesOf({ stream, onBytes }: ManyBody, splitter: Splitter): Asy
     onBytes((chunk as Buffer).length);
     const pieces = splitter.push(chunk as Buffer);
     if (pieces.length > 0) yield pieces;
+    // Chunks may come faster than other requests get their turn.
+    await setImmediate();
   }
   yield splitter.end();
 }

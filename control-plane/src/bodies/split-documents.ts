@@ -70,11 +70,14 @@ abstract class ByLines implements Splitter {
   /** @param bytes without the line feed; undefined: the line is too long */
   protected abstract take(bytes: Buffer | undefined): void;
 
+  /** Takes lines without anything, as many as there are line feeds: a body may have millions of them. */
+  protected abstract takeEmpty(lineFeeds: Buffer): void;
+
   push(chunk: Buffer): Piece[] {
-    let from = 0;
-    for (let to = chunk.indexOf(lineFeed); to >= 0; to = chunk.indexOf(lineFeed, from)) {
+    let from = this.#begun.length === 0 ? this.#skipEmpty(chunk, 0) : 0;
+    for (let to = chunk.indexOf(lineFeed, from); to >= 0; to = chunk.indexOf(lineFeed, from)) {
       this.#endLine(chunk.subarray(from, to));
-      from = to + 1;
+      from = this.#skipEmpty(chunk, to + 1);
     }
     if (from < chunk.length) this.#begun.add(chunk.subarray(from));
     return this.#taken();
@@ -83,6 +86,17 @@ abstract class ByLines implements Splitter {
   end(): Piece[] {
     if (this.#begun.length > 0) this.#endLine(Buffer.alloc(0));
     return this.#taken();
+  }
+
+  /** @returns the index of the first byte that is no line feed */
+  #skipEmpty(chunk: Buffer, from: number): number {
+    let to = from;
+    while (chunk[to] === lineFeed) to += 1;
+    if (to > from) {
+      this.lineNumber += to - from;
+      this.takeEmpty(chunk.subarray(from, to));
+    }
+    return to;
   }
 
   #endLine(rest: Buffer): void {
@@ -104,6 +118,8 @@ abstract class ByLines implements Splitter {
 }
 
 class JsonLines extends ByLines {
+  protected override takeEmpty(): void {}
+
   protected override take(bytes: Buffer | undefined): void {
     if (bytes !== undefined && beginOf(bytes) === bytes.length) return;
     // The chunk that the line is a part of may be used again.
@@ -123,6 +139,10 @@ class YamlDocuments extends ByLines {
     const pieces = super.end();
     this.#endDocument();
     return [...pieces, ...super.end()];
+  }
+
+  protected override takeEmpty(lineFeeds: Buffer): void {
+    if (this.#document.length > 0) this.#document.add(lineFeeds);
   }
 
   protected override take(bytes: Buffer | undefined): void {
