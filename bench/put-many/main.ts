@@ -22,9 +22,17 @@ interface Measured {
   readonly bodyMB: number;
   readonly medianMs: number;
   readonly mostMs: number;
+  /** CPU of the control plane's main thread, with the small requests meanwhile. */
+  readonly cpuMs: number;
   /** The longest time that the control plane computed in one go. */
   readonly turnMs: number;
   readonly othersMostMs: number;
+  readonly peakMB: number;
+}
+
+interface Sample extends Sent {
+  readonly cpuMs: number;
+  readonly turnMs: number;
   readonly peakMB: number;
 }
 
@@ -59,9 +67,7 @@ export async function putMany({ policies, times, databaseUrl, jsonFile }: PutMan
       });
     const measured: Measured[] = [];
     const rounds = roundsOf(policies);
-    const samples = new Map(
-      rounds.map(({ request }) => [request, [] as (Sent & { turnMs: number; peakMB: number })[]]),
-    );
+    const samples = new Map(rounds.map(({ request }) => [request, [] as Sample[]]));
     for (let i = 0; i < times; i++) {
       for (const { request, query, type, body, counts } of rounds) {
         turns.take();
@@ -69,7 +75,9 @@ export async function putMany({ policies, times, databaseUrl, jsonFile }: PutMan
         const watch = setInterval(() => {
           peak = Math.max(peak, process.memoryUsage.rss());
         }, 20);
+        const cpuBefore = process.threadCpuUsage();
         const sent = await send({ path: path + query, type, body: body(i) });
+        const { user, system } = process.threadCpuUsage(cpuBefore);
         clearInterval(watch);
         // An answer that does not say what was expected would be the measure of something else.
         const answer = JSON.parse(sent.answer);
@@ -77,7 +85,12 @@ export async function putMany({ policies, times, databaseUrl, jsonFile }: PutMan
           if (answer[name] !== count)
             throw new Error(`${request}: expected ${name} ${count}, got ${sent.answer.slice(0, 300)}`);
         }
-        samples.get(request)?.push({ ...sent, turnMs: turns.take(), peakMB: peak / 1e6 });
+        samples.get(request)?.push({
+          ...sent,
+          cpuMs: (user + system) / 1_000,
+          turnMs: turns.take(),
+          peakMB: peak / 1e6,
+        });
       }
     }
     for (const { request, body } of rounds) {
@@ -88,6 +101,7 @@ export async function putMany({ policies, times, databaseUrl, jsonFile }: PutMan
         bodyMB: Buffer.byteLength(body(0)) / 1e6,
         medianMs: median(all.map(({ ms }) => ms)),
         mostMs: most(({ ms }) => ms),
+        cpuMs: median(all.map(({ cpuMs }) => cpuMs)),
         turnMs: most(({ turnMs }) => turnMs),
         othersMostMs: most(({ othersMostMs }) => othersMostMs),
         peakMB: most(({ peakMB }) => peakMB),
@@ -158,12 +172,13 @@ function roundsOf(policies: number): Round[] {
 
 function tableOf(measured: readonly Measured[]): string {
   return table(
-    ["request", "body MB", "median ms", "at most ms", "longest turn ms", "others at most ms", "peak MB"],
-    measured.map(({ request, bodyMB, medianMs, mostMs, turnMs, othersMostMs, peakMB }) => [
+    ["request", "body MB", "median ms", "at most ms", "CPU ms", "longest turn ms", "others at most ms", "peak MB"],
+    measured.map(({ request, bodyMB, medianMs, mostMs, cpuMs, turnMs, othersMostMs, peakMB }) => [
       request,
       bodyMB.toFixed(1),
       medianMs.toFixed(0),
       mostMs.toFixed(0),
+      cpuMs.toFixed(0),
       turnMs.toFixed(0),
       othersMostMs.toFixed(0),
       peakMB.toFixed(0),

@@ -8,6 +8,7 @@ import {
   type Running,
   startControlPlane,
 } from "../../fixtures/servers/control-plane-under-test.ts";
+import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
 
 const policies = "/apps/shop/policies";
 const jsonl = "application/jsonl";
@@ -75,7 +76,7 @@ describe("a PUT of many policies", () => {
     expect(Object.keys(await stored(running))).toEqual(["a", "b", "c", "d"]);
   });
 
-  it("with prune deletes what is not in the body, with the bans of its keys, and gives back its room", async () => {
+  it("with prune deletes what is not in the body, with the bans of its keys, and its room is free again", async () => {
     const running = await start();
     const keyed = (name: string) => ({ ...named(name), key: ["header:x-user"] });
     await put(running, lines(keyed("a"), keyed("b"), named("c")));
@@ -193,6 +194,24 @@ describe("a PUT of many policies", () => {
     const late = await put(running, lines(named("c")), "", { headers: { "if-match": etag } });
     expect([late.status, late.body.etag]).toEqual([412, '"4"']);
     expect((await put(running, lines(named("c")), "", { headers: { "if-match": late.body.etag } })).status).toBe(200);
+  });
+
+  it("reaches gateways as one delta, in which only what was deleted is gone", async () => {
+    const running = await start();
+    await put(running, lines(named("a"), named("b")));
+    const gateway = await connectGateway(running, "g", { epoch: "", revision: 0, protocol: 2 });
+    gateway.apply(await gateway.next("snapshot"));
+    const answer = put(running, lines(named("a", 2), named("c")), "?prune=true&wait=5s");
+    const delta = await gateway.next("delta");
+    expect(delta.policies.map(({ document }) => (document as { name: string }).name).sort()).toEqual(["a", "c"]);
+    expect(delta.gone).toEqual([{ app: "shop", policy: "b" }]);
+    gateway.apply(delta);
+    expect((await answer).body).toMatchObject({
+      revision: delta.revision,
+      deleted: 1,
+      applied: { gateways: 1, acked: 1, refused: 0 },
+    });
+    expect(gateway.received.filter(({ type }) => type === "delta")).toHaveLength(1);
   });
 
   it("takes no other type", async () => {
