@@ -1,35 +1,40 @@
-// Sends requests to a control plane from a thread of its own, so that what the control plane computes is not mixed with it.
+// Sends requests to a control plane from a thread of its own, which makes the bodies too: so neither is in the control plane's memory or
+// in its time.
 import { parentPort, workerData } from "node:worker_threads";
+import { roundsOf } from "./rounds.ts";
 
 export interface Sending {
-  readonly path: string;
-  readonly type: string;
-  readonly body: string;
+  /** One of those in rounds.ts. */
+  readonly request: string;
 }
 
 export interface Sent {
   readonly ms: number;
-  readonly status: number;
+  readonly bytes: number;
   readonly answer: string;
   /** The longest time that a small request took meanwhile. */
   readonly othersMostMs: number;
 }
 
-const { url, token } = workerData as { url: string; token: string };
+const { url: origin, token, policies } = workerData as { url: string; token: string; policies: number };
 const headers = { authorization: `Bearer ${token}` };
 const betweenOthersMs = 5;
 
-parentPort?.on("message", async ({ path, type, body }: Sending) => {
-  const bytes = Buffer.from(body);
+parentPort?.on("message", async ({ request }: Sending) => {
+  const round = roundsOf(policies).find((one) => one.request === request);
+  if (round === undefined) throw new Error(`expected a request of rounds.ts, got ${request}`);
+  const { query, type } = round;
+  const bytes = Buffer.from(round.body());
+  const url = `${origin}/api/v1/apps/default/policies${query}`;
   const beganAt = performance.now();
   let isDone = false;
-  const sent = fetch(`${url}${path}`, { method: "PUT", headers: { ...headers, "content-type": type }, body: bytes });
+  const sent = fetch(url, { method: "PUT", headers: { ...headers, "content-type": type }, body: bytes });
   const others = askMeanwhile(() => isDone);
   const response = await sent;
   const answer = await response.text();
   const ms = performance.now() - beganAt;
   isDone = true;
-  const result: Sent = { ms, status: response.status, answer, othersMostMs: await others };
+  const result: Sent = { ms, bytes: bytes.length, answer, othersMostMs: await others };
   parentPort?.postMessage(result);
 });
 
@@ -37,7 +42,7 @@ async function askMeanwhile(isDone: () => boolean): Promise<number> {
   let mostMs = 0;
   while (!isDone()) {
     const beganAt = performance.now();
-    await (await fetch(`${url}/api/v1/apps/default`, { headers })).text();
+    await (await fetch(`${origin}/api/v1/apps/default`, { headers })).text();
     mostMs = Math.max(mostMs, performance.now() - beganAt);
     await new Promise((resolve) => setTimeout(resolve, betweenOthersMs));
   }

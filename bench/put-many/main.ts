@@ -3,19 +3,17 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { cpus, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { Worker } from "node:worker_threads";
-import { stringify } from "yaml";
 import { buildControlPlane } from "../../control-plane/src/app.ts";
 import { readConfiguration } from "../../control-plane/src/configuration.ts";
 import { SetupError, say } from "../../launch/step.mjs";
 import { Turns } from "../../test/fixtures/turns.ts";
-import { documentOf } from "../control-plane/fill.ts";
 import { table, writeJson } from "../report.ts";
 import { median } from "../statistics.ts";
 import type { Sending, Sent } from "./client.ts";
 import type { PutManyOptions } from "./options.ts";
+import { roundsOf } from "./rounds.ts";
 
 const token = "bench-admin-token-0123456789";
-const path = "/api/v1/apps/default/policies";
 
 interface Measured {
   readonly request: string;
@@ -51,7 +49,7 @@ export async function putMany({ policies, times, databaseUrl, jsonFile }: PutMan
   };
   const { app } = await buildControlPlane(readConfiguration(environment));
   const url = await app.listen({ host: "127.0.0.1", port: 0 });
-  const client = new Worker(new URL("./client.ts", import.meta.url), { workerData: { url, token } });
+  const client = new Worker(new URL("./client.ts", import.meta.url), { workerData: { url, token, policies } });
   const turns = new Turns();
   try {
     const { stored } = await app.database
@@ -69,14 +67,14 @@ export async function putMany({ policies, times, databaseUrl, jsonFile }: PutMan
     const rounds = roundsOf(policies);
     const samples = new Map(rounds.map(({ request }) => [request, [] as Sample[]]));
     for (let i = 0; i < times; i++) {
-      for (const { request, query, type, body, counts } of rounds) {
+      for (const { request, counts } of rounds) {
         turns.take();
         let peak = 0;
         const watch = setInterval(() => {
           peak = Math.max(peak, process.memoryUsage.rss());
         }, 20);
         const cpuBefore = process.threadCpuUsage();
-        const sent = await send({ path: path + query, type, body: body(i) });
+        const sent = await send({ request });
         const { user, system } = process.threadCpuUsage(cpuBefore);
         clearInterval(watch);
         // An answer that does not say what was expected would be the measure of something else.
@@ -93,12 +91,12 @@ export async function putMany({ policies, times, databaseUrl, jsonFile }: PutMan
         });
       }
     }
-    for (const { request, body } of rounds) {
+    for (const { request } of rounds) {
       const all = samples.get(request) ?? [];
       const most = (of: (one: (typeof all)[number]) => number) => Math.max(...all.map(of));
       measured.push({
         request,
-        bodyMB: Buffer.byteLength(body(0)) / 1e6,
+        bodyMB: most(({ bytes }) => bytes) / 1e6,
         medianMs: median(all.map(({ ms }) => ms)),
         mostMs: most(({ ms }) => ms),
         cpuMs: median(all.map(({ cpuMs }) => cpuMs)),
@@ -120,54 +118,6 @@ export async function putMany({ policies, times, databaseUrl, jsonFile }: PutMan
     await app.close();
     rmSync(directory, { recursive: true, force: true });
   }
-}
-
-interface Round {
-  readonly request: string;
-  readonly query: string;
-  readonly type: string;
-  readonly body: (time: number) => string;
-  /** What the answer says. */
-  readonly counts: Readonly<Record<string, number>>;
-}
-
-/** Each round begins and ends with a single policy. */
-function roundsOf(policies: number): Round[] {
-  const documents = (quota: number) =>
-    Array.from({ length: policies }, (_, i) => {
-      const document = documentOf(i) as { limits: object[] };
-      return { ...document, limits: document.limits.map((limit) => ({ ...limit, quota })) };
-    });
-  const lines = (quota: number, count = policies) => {
-    const some = documents(quota).slice(0, count);
-    return some.map((document) => `${JSON.stringify(document)}\n`).join("");
-  };
-  const [first, second] = [lines(100), lines(200)];
-  const yaml = documents(100)
-    .map((document) => `---\n${stringify(document)}`)
-    .join("");
-  const least = lines(100, 1);
-  const type = "application/jsonl";
-  return [
-    { request: "one, so that all others go", query: "?prune=true", type, body: () => least, counts: {} },
-    { request: "all are new", query: "", type, body: () => first, counts: { created: policies - 1 } },
-    { request: "all are changed", query: "", type, body: () => second, counts: { changed: policies } },
-    { request: "none is changed", query: "", type, body: () => second, counts: { unchanged: policies } },
-    {
-      request: "all are changed, YAML",
-      query: "",
-      type: "application/yaml",
-      body: () => yaml,
-      counts: { changed: policies },
-    },
-    {
-      request: "all but one are deleted",
-      query: "?prune=true",
-      type,
-      body: () => least,
-      counts: { deleted: policies - 1 },
-    },
-  ];
 }
 
 function tableOf(measured: readonly Measured[]): string {
