@@ -28,6 +28,8 @@ import { type NginxInstance, type Place, startNginx } from "./nginx.ts";
 import { type Options, readOptions } from "./options.ts";
 import { Processes } from "./processes.ts";
 import { profile } from "./profile.ts";
+import { putMany } from "./put-many/main.ts";
+import { readPutManyOptions } from "./put-many/options.ts";
 import { type Redis, startRedis } from "./redis.ts";
 import { tableOf, writeJson } from "./report.ts";
 import { figuresOf, type Results, resultsOf } from "./results.ts";
@@ -197,6 +199,10 @@ process.stdout.on("error", () => undefined);
 let processes: Processes | undefined;
 try {
   const [command, ...args] = process.argv.slice(2);
+  if (command === "put-many") {
+    await putMany(readPutManyOptions(args));
+    process.exit(0);
+  }
   if (command === "lists") {
     await lists(readListsOptions(args));
     process.exit(0);

@@ -47,6 +47,7 @@ import healthRoutes from "./routes/health.ts";
 import memberRoutes from "./routes/members.ts";
 import openIdRoutes from "./routes/openid.ts";
 import policyRoutes from "./routes/policies.ts";
+import putPoliciesRoutes from "./routes/put-policies.ts";
 import revisionRoutes from "./routes/revisions.ts";
 import sessionRoutes from "./routes/session.ts";
 import templateRoutes from "./routes/templates.ts";
@@ -298,6 +299,7 @@ const api = fp<ApiOptions>(
     const prefix = "/api/v1";
     await app.register(appRoutes, { prefix });
     await app.register(policyRoutes, { prefix, redisIsSet });
+    await app.register(putPoliciesRoutes, { prefix, redisIsSet });
     await app.register(templateRoutes, { prefix });
     await app.register(banRoutes, { prefix });
     await app.register(tokenRoutes, { prefix });

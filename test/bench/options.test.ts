@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { readControlPlaneOptions } from "../../bench/control-plane/options.ts";
 import { readIntakeOptions } from "../../bench/intake/options.ts";
+import { readPutManyOptions } from "../../bench/put-many/options.ts";
 import { percentile } from "../../bench/statistics.ts";
 
 describe("bench -- control-plane", () => {
@@ -55,6 +56,18 @@ describe("bench -- intake", () => {
     expect(() => readIntakeOptions(["--policies", "1e4"])).toThrow(
       '--policies: expected an integer 1…100000, got "1e4"',
     );
+  });
+});
+
+describe("bench -- put-many", () => {
+  it("takes how many policies and how often, and refuses what is no number", () => {
+    expect(readPutManyOptions(["--policies", "500", "--times", "2"])).toMatchObject({
+      policies: 500,
+      times: 2,
+      databaseUrl: undefined,
+    });
+    expect(() => readPutManyOptions(["--times", "0"])).toThrow('--times: expected an integer 1…1000, got "0"');
+    expect(() => readPutManyOptions(["--rows", "1"])).toThrow("Unknown option '--rows'");
   });
 });
 

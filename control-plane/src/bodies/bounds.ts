@@ -11,3 +11,8 @@ export const maxValues = 50_000;
 export const tooDeep = `lists and objects lie within one another more than ${maxDepth} deep`;
 export const tooManyFields = `an object has more than ${maxFields} fields`;
 export const tooManyValues = `there are more than ${maxValues} values in it`;
+
+/** Of a body with many documents, each of which is bounded as the body of one is. */
+export const maxManyBytes = 64 * 1024 * 1024;
+/** The most bytes of such bodies that the process holds at once. */
+export const maxManyBytesHeld = 2 * maxManyBytes;

@@ -17,7 +17,8 @@ import {
 import { maxBodyBytes, maxDepth, maxFields, tooDeep, tooManyFields } from "./bounds.ts";
 import { twice } from "./json-faults.ts";
 
-export type YamlReading = { readonly json: string } | { readonly refusal: string };
+/** A refusal has a line, unless it is of the document as a whole. */
+export type YamlReading = { readonly json: string } | { readonly refusal: string; readonly line?: number };
 
 /**
  * The most words, brackets, spaces and line ends, each of which becomes an object. A policy of 256 KiB has fewer; a text
@@ -35,15 +36,22 @@ class Refusal extends Error {
   }
 }
 
-/** @returns the document as JSON, or why there is none: a clause that names the line */
-export function readYaml(text: string): YamlReading {
+/**
+ * @param firstLine the line of the body that the text begins on
+ * @returns the document as JSON, or why there is none: a clause that names the line
+ */
+export function readYaml(text: string, firstLine = 1): YamlReading {
   try {
     const document = compose(text);
     checkNode(document.contents, 0, { characters: text.length, anchors: new Map() });
     // The library's own bound is switched off: it counts each alias as one, not what the alias stands for.
     return { json: JSON.stringify(document.toJS({ maxAliasCount: -1 })) };
   } catch (error) {
-    if (error instanceof Refusal) return { refusal: `line ${lineOf(text, error.position)}: ${error.message}` };
+    if (error instanceof Refusal) {
+      // What is missing at the end is missing on the last line, not on one after it.
+      const line = firstLine - 1 + lineOf(text, Math.min(error.position, text.trimEnd().length));
+      return { refusal: `line ${line}: ${error.message}`, line };
+    }
     // A text on which the library itself fails cannot be told apart from one that was made for that purpose.
     return { refusal: `the parser gives it up: ${shortened((error as Error).message)}` };
   }

@@ -5,7 +5,7 @@ import { Worker } from "node:worker_threads";
 import { ApiError } from "../errors/api-error.ts";
 import { FairLine, type Waiter } from "./fair-line.ts";
 import type { YamlReading } from "./read-yaml.ts";
-import type { WorkerMessage } from "./yaml-worker.ts";
+import type { WorkerMessage, YamlText } from "./yaml-worker.ts";
 
 /** Ten times what a policy of 256 KiB takes, because the machine may be busy. */
 export const defaultYamlDeadlineMs = 5_000;
@@ -14,8 +14,8 @@ export const defaultYamlDeadlineMs = 5_000;
 const idleMs = 10_000;
 
 interface Waiting {
-  readonly text: string;
-  readonly resolve: (value: unknown) => void;
+  readonly texts: readonly YamlText[];
+  readonly resolve: (readings: readonly YamlReading[]) => void;
   readonly reject: (error: Error) => void;
 }
 
@@ -35,10 +35,20 @@ export class YamlThread {
    * @param waiter the token, and its app, that takes turns with others
    * @returns the value of the text, as JSON would have it; rejects with ApiError malformed-body, yaml-busy
    */
-  read(text: string, waiter: Waiter): Promise<unknown> {
+  async read(text: string, waiter: Waiter): Promise<unknown> {
+    const [reading] = await this.readEach([{ text, line: 1 }], waiter);
+    if (reading !== undefined && "json" in reading) return JSON.parse(reading.json);
+    throw new ApiError("malformed-body", `The body is not YAML as it is read here: ${reading?.refusal}.`);
+  }
+
+  /**
+   * @param texts together not larger than one large text, since they share its deadline
+   * @returns in the order of the texts; rejects with ApiError yaml-busy
+   */
+  readEach(texts: readonly YamlText[], waiter: Waiter): Promise<readonly YamlReading[]> {
     return new Promise((resolve, reject) => {
       const detail = "Too many YAML bodies wait to be read. Send fewer at once, or JSON.";
-      const refused = this.#queue.add(waiter, { text, resolve, reject });
+      const refused = this.#queue.add(waiter, { texts, resolve, reject });
       refused?.reject(new ApiError("yaml-busy", detail, {}, { "retry-after": "1" }));
       this.#next();
     });
@@ -58,7 +68,7 @@ export class YamlThread {
     }
     this.#current = waiting;
     const worker = this.#worker ?? this.#start();
-    worker.postMessage(waiting.text);
+    worker.postMessage(waiting.texts);
   }
 
   /**
@@ -67,7 +77,7 @@ export class YamlThread {
   #begun(): void {
     this.#timer = setTimeout(() => {
       void this.#giveUp();
-      this.#end({ refusal: `it takes longer than ${this.#deadlineMs} ms to read; send JSON, or less` });
+      this.#refuse({ refusal: `it takes longer than ${this.#deadlineMs} ms to read; send JSON, or less` });
     }, this.#deadlineMs);
   }
 
@@ -83,7 +93,8 @@ export class YamlThread {
     worker.on("error", (error: NodeJS.ErrnoException) => {
       if (this.#worker === worker) this.#worker = undefined;
       const isTooLarge = error.code === "ERR_WORKER_OUT_OF_MEMORY";
-      this.#end(isTooLarge ? { refusal: "it takes too much memory to read; send JSON, or less" } : error);
+      if (isTooLarge) this.#refuse({ refusal: "it takes too much memory to read; send JSON, or less" });
+      else this.#end(error);
     });
     this.#worker = worker;
     return worker;
@@ -99,12 +110,15 @@ export class YamlThread {
     await worker?.terminate();
   }
 
-  #end(reading: YamlReading | Error): void {
+  #refuse(refusal: YamlReading): void {
+    this.#end((this.#current?.texts ?? []).map(() => refusal));
+  }
+
+  #end(readings: readonly YamlReading[] | Error): void {
     const ended = this.#current;
     this.#current = undefined;
-    if (reading instanceof Error) ended?.reject(reading);
-    else if ("json" in reading) ended?.resolve(JSON.parse(reading.json));
-    else ended?.reject(new ApiError("malformed-body", `The body is not YAML as it is read here: ${reading.refusal}.`));
+    if (readings instanceof Error) ended?.reject(readings);
+    else ended?.resolve(readings);
     this.#next();
   }
 }

@@ -10,11 +10,18 @@ export interface ProblemDocument {
   status: number;
   detail: string;
   code: ErrorCode;
-  errors?: readonly Problem[];
+  errors?: readonly LocatedProblem[];
   etag?: string;
   policies?: readonly string[];
   bounds?: readonly ExceededBound[];
   requestId?: string;
+}
+
+/** Where the problem is, if the body has many documents. */
+export interface LocatedProblem extends Problem {
+  /** The line of the body; the first is 1. */
+  readonly line?: number;
+  readonly policy?: string;
 }
 
 /** A bound that the request would exceed. */
@@ -29,7 +36,7 @@ export interface ExceededBound {
 }
 
 export interface ErrorExtras {
-  readonly errors?: readonly Problem[];
+  readonly errors?: readonly LocatedProblem[];
   /** The current version, if a precondition failed. */
   readonly etag?: string;
   /** Names of the policies that prevent the change. */

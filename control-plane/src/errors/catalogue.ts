@@ -12,7 +12,7 @@ export const errorCatalogue = {
     status: 400,
     title: "Invalid policy",
     meaning:
-      "The document is no valid policy, it reaches outside of its app's realm, or your token does not allow what it says. `errors` lists all errors. Nothing was stored.",
+      "The document is no valid policy, it reaches outside of its app's realm, or your token does not allow what it says. `errors` lists all errors; of many policies, each with its line. Nothing was stored.",
   },
   "invalid-template": {
     status: 400,
@@ -159,11 +159,16 @@ export const errorCatalogue = {
     meaning:
       "The condition of If-Match or If-None-Match is false. `ETag` and `etag` have the current version, if there is one.",
   },
-  "body-too-large": { status: 413, title: "Body too large", meaning: "The body is larger than 256 KiB." },
+  "body-too-large": {
+    status: 413,
+    title: "Body too large",
+    meaning: "The body is larger than 256 KiB, or than 64 MiB if it has many policies.",
+  },
   "unsupported-media-type": {
     status: 415,
     title: "Unsupported media type",
-    meaning: "The body has no Content-Type, or another one than JSON or YAML.",
+    meaning:
+      "The body has no Content-Type, or another one than JSON or YAML; for many policies, than JSON lines or YAML.",
   },
   "upgrade-required": {
     status: 426,
@@ -202,6 +207,12 @@ export const errorCatalogue = {
     status: 503,
     title: "YAML busy",
     meaning: "Too many YAML bodies wait to be read. Try again after `Retry-After`, or send JSON.",
+  },
+  "bodies-busy": {
+    status: 503,
+    title: "Bodies busy",
+    meaning:
+      "Other bodies with many policies are being read, and take the memory that there is for them. Try again after `Retry-After`, or send fewer policies at once.",
   },
   "redis-unavailable": {
     status: 503,

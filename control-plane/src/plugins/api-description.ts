@@ -18,6 +18,8 @@ declare module "fastify" {
      * later disagree.
      */
     readonly body?: JsonSchema;
+    /** The types of the body. Absent: those of one document. */
+    readonly bodyTypes?: readonly string[];
     /** The refusals of this route, besides those that every route has (schemas/described-route.ts). */
     readonly refuses?: readonly ErrorCode[];
     /** Whether a browser gets the route's errors as pages. */
@@ -69,7 +71,7 @@ export default fp(
         if (headers !== undefined) described["headers"] = headers;
         if (route.config?.body !== undefined) {
           described["body"] = route.config.body;
-          described["consumes"] = isPublic ? ["application/json"] : documentTypes;
+          described["consumes"] = isPublic ? ["application/json"] : (route.config.bodyTypes ?? documentTypes);
         }
         if (isPublic) described["security"] = [];
         return { schema: described, url };

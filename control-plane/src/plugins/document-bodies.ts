@@ -1,14 +1,62 @@
 // Parses bodies in UTF-8: JSON and YAML. Both refuse a key that comes twice in one object: if
-// there are two quotas, nobody can guess which was meant. Parsing on the main thread takes a few milliseconds at most.
+// there are two quotas, nobody can guess which was meant. Parsing on the main thread takes a few milliseconds at most. A route may
+// take many documents in one body instead, and reads them while they arrive.
 
-import type { FastifyRequest } from "fastify";
+import type { Readable } from "node:stream";
+import type { FastifyInstance, FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
+import { maxManyBytes } from "../bodies/bounds.ts";
 import { faultOfJson } from "../bodies/json-faults.ts";
+import { BytesHeld, type ManyFormat, type ReadDocument, readMany } from "../bodies/many-documents.ts";
 import { takeTurns } from "../bodies/turns.ts";
 import { YamlThread } from "../bodies/yaml-thread.ts";
 import { ApiError } from "../errors/api-error.ts";
+import { callerOf } from "./authentication.ts";
 
 const yamlTypes = ["application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/vnd.yaml"];
+
+const linesTypes = ["application/jsonl", "application/x-ndjson"];
+
+export const manyTypes = [...linesTypes, "application/yaml"];
+
+/** A body of many documents, as the routes of `takeManyDocuments` get it. */
+export interface ManyDocuments {
+  /** Returns the documents in lists, in their order. Rejects if the body breaks off or is too large. */
+  read(): AsyncIterable<readonly ReadDocument[]>;
+  /** To be called when the documents are not held any more. */
+  release(): void;
+}
+
+declare module "fastify" {
+  interface FastifyInstance {
+    /** Reads the body of a route of `takeManyDocuments`. */
+    manyDocuments(request: FastifyRequest): ManyDocuments;
+    /** Resolves when it is the caller's turn to compute for some milliseconds. */
+    nextTurn(): Promise<void>;
+  }
+}
+
+/** For a plugin of routes that take many documents, and nothing else. */
+export function takeManyDocuments(app: FastifyInstance): void {
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser([...linesTypes, ...yamlTypes], async (request: FastifyRequest, stream: Readable) => {
+    if (Number(request.headers["content-length"] ?? 0) > maxManyBytes) {
+      const detail = `The body is larger than ${maxManyBytes / 1_048_576} MiB, the most for many policies. Nothing was stored.`;
+      throw new ApiError("body-too-large", detail);
+    }
+    return stream;
+  });
+  app.addContentTypeParser("*", async ({ headers }: FastifyRequest) => {
+    const given = headers["content-type"];
+    const got = given === undefined || given === "" ? "none" : JSON.stringify(given);
+    throw new ApiError("unsupported-media-type", `Content-Type: expected ${manyTypes.join(" or ")}, got ${got}.`);
+  });
+}
+
+function formatOf({ headers }: FastifyRequest): ManyFormat {
+  const [type = ""] = (headers["content-type"] ?? "").split(";", 1);
+  return yamlTypes.includes(type.trim().toLowerCase()) ? "yaml" : "jsonl";
+}
 
 /** Ten times the size of a typical policy. Checking smaller bodies takes a negligible time. */
 const largeBytes = 8 * 1024;
@@ -16,9 +64,33 @@ const largeBytes = 8 * 1024;
 export default fp<{ yamlDeadlineMs: number }>(
   async (app, { yamlDeadlineMs }) => {
     const parseJson = app.getDefaultJsonParser("error", "error");
+    /** Fastify's parser calls back before it returns. */
+    const parse = (request: FastifyRequest, text: string): { value: unknown } | { error: Error } => {
+      let read: { value: unknown } | { error: Error } = { value: undefined };
+      parseJson(request, text, (error, value) => {
+        read = error === null ? { value } : { error };
+      });
+      return read;
+    };
     const nextTurn = takeTurns();
+    const held = new BytesHeld();
     const yaml = new YamlThread(yamlDeadlineMs);
     app.addHook("onClose", () => yaml.stop());
+    app.decorate("nextTurn", takeTurns());
+    app.decorate("manyDocuments", (request: FastifyRequest) => {
+      const { app: named = "" } = (request.params ?? {}) as { app?: string };
+      const { add: onBytes, end: release } = held.begin();
+      const parseLine = (text: string) => {
+        const fault = faultOfJson(text);
+        if (fault !== undefined) throw new Error(fault);
+        const read = parse(request, text);
+        if ("error" in read) throw new Error(clauseOf(text));
+        return read.value;
+      };
+      const waiter = { app: named, name: callerOf(request).who };
+      const body = { stream: request.body as Readable, format: formatOf(request), yaml, waiter, onBytes };
+      return { read: () => readMany({ ...body, parseJson: parseLine }), release };
+    });
     app.removeAllContentTypeParsers();
     app.addContentTypeParser(
       "application/json",
@@ -29,13 +101,9 @@ export default fp<{ yamlDeadlineMs: number }>(
         const text = decode(bytes);
         const fault = faultOfJson(text);
         if (fault !== undefined) throw new ApiError("malformed-body", `The body is refused: ${fault}.`);
-        let read: unknown;
-        // The parser calls back before it returns.
-        parseJson(request, text, (error, value) => {
-          if (error !== null) throw jsonError(text);
-          read = value;
-        });
-        return read;
+        const read = parse(request, text);
+        if ("error" in read) throw jsonError(text);
+        return read.value;
       },
     );
     app.addContentTypeParser(yamlTypes, { parseAs: "buffer" }, async (request: FastifyRequest, bytes: Buffer) => {
@@ -76,10 +144,18 @@ function decode(bytes: Buffer): string {
 /** @param text that Fastify's parser refused */
 function jsonError(text: string): ApiError {
   if (text.trim() === "") return new ApiError("malformed-body", "The body is empty, though its Content-Type is JSON.");
+  const clause = clauseOf(text);
+  return new ApiError("malformed-body", clause === forbiddenKeys ? `${clause}.` : `The body is not JSON: ${clause}.`);
+}
+
+const forbiddenKeys = 'The keys "__proto__" and "constructor.prototype" are not accepted';
+
+/** @param text that Fastify's parser refused @returns why, without a full stop */
+function clauseOf(text: string): string {
   try {
     JSON.parse(text);
   } catch (error) {
-    return new ApiError("malformed-body", `The body is not JSON: ${(error as Error).message}.`);
+    return (error as Error).message;
   }
-  return new ApiError("malformed-body", 'The keys "__proto__" and "constructor.prototype" are not accepted.');
+  return forbiddenKeys;
 }

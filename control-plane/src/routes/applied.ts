@@ -14,11 +14,16 @@ export interface ChangeAnswer {
   dryRun?: true;
   /** With a dry run: what would change, and which gateways would get it. */
   changes?: ShownChange[];
+  /** How many changes there are beyond those. */
+  moreChanges?: number;
   gateways?: string[];
   applied?: Omit<Applied, "refusals"> & {
     refusals?: { gateway: string; revision: number; errors: readonly Problem[] }[];
   };
 }
+
+/** The most changes that a dry run shows: each is written as YAML, and compared. Only a change of many policies has more. */
+const mostShown = 1_000;
 
 /** Where a dry run notes what would change. */
 const dryRuns = new WeakMap<FastifyRequest, DryRun>();
@@ -51,7 +56,10 @@ export async function announceChange(
   if (dryRun !== undefined) {
     reply.code(200).removeHeader("etag");
     const gateways = app.fleet.connectedIds();
-    return { revision, dryRun: true, changes: await showChanges(dryRun.entries.flatMap(changesOfEntry)), gateways };
+    const all = dryRun.entries.flatMap(changesOfEntry);
+    const changes = await showChanges(all.slice(0, mostShown));
+    const more = all.length > mostShown ? { moreChanges: all.length - mostShown } : {};
+    return { revision, dryRun: true, changes, ...more, gateways };
   }
   void app.publisher.publish();
   const waitMs = wait === undefined ? undefined : parseWait(wait);

@@ -7,7 +7,6 @@ import { ApiError, countOfErrors } from "../errors/api-error.ts";
 import { callerOf } from "../plugins/authentication.ts";
 import { validatePut } from "../policies/validate-policy.ts";
 import { contextOf } from "../policies/validate-realm.ts";
-import type { Gateway } from "../push/fleet.ts";
 import {
   afterParameter,
   appSegment,
@@ -24,28 +23,16 @@ import { deletePolicy, getPolicy, listPolicies, putPolicy, type StoredPolicy } f
 import { readTemplates } from "../storage/template-documents.ts";
 import type { Templates } from "../templates/resolve-templates.ts";
 import { announceChange, originOf } from "./applied.ts";
+import { missingRedis } from "./missing-redis.ts";
 import { etagOf, isKnown, preconditionOf } from "./preconditions.ts";
 
 const appParams = { type: "object", properties: { app: appSegment } } as const;
 const params = { type: "object", properties: { app: appSegment, policy: policySegment } } as const;
 const tags = ["policies"];
 
-/** The most gateways to name in one warning. */
-const mostNamed = 5;
-
 interface OnePolicy {
   Params: { app: string; policy: string };
   Querystring: { wait?: string };
-}
-
-/** Returns a warning about gateways without Redis: each of them would apply the policy's onStoreFailure. */
-function missingRedis(document: unknown, gateways: readonly Gateway[]): Problem[] {
-  if ((document as { scope?: unknown }).scope !== "cluster") return [];
-  const without = gateways.filter(({ disconnectedAtMs, lacksRedis }) => disconnectedAtMs === undefined && lacksRedis);
-  if (without.length === 0) return [];
-  const some = without.slice(0, mostNamed).map(({ id }) => id);
-  const got = `none at ${some.join(", ")}${without.length > some.length ? " and others" : ""}`;
-  return [{ path: "scope", expected: "SLUICE_REDIS_URL at every gateway", got }];
 }
 
 export default async function policyRoutes(

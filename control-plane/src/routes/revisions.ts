@@ -21,7 +21,7 @@ import { schemaOf } from "../schemas/policy-schema.ts";
 import { readBody } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
 import type { App } from "../storage/apps.ts";
-import type { Action } from "../storage/entry.ts";
+import { type Action, isOfMany } from "../storage/entry.ts";
 import { changesBetween, getRevision, reversed } from "../storage/history.ts";
 import { listRevisions, type Revision } from "../storage/revisions.ts";
 import { rollBack } from "../storage/roll-back.ts";
@@ -35,6 +35,8 @@ const verbs: Record<Action, string> = {
   "create-policy": "created policy",
   "update-policy": "updated policy",
   "delete-policy": "deleted policy",
+  "put-policies": "put policies of",
+  "delete-policies": "deleted policies of",
   "create-ban": "created ban",
   "delete-ban": "deleted ban",
   "create-template": "created template",
@@ -136,7 +138,7 @@ export default async function revisionRoutes(
         tags: ["history"],
         summary: "Bring a policy, or all policies and templates of an app, back to what they were at a revision",
         description:
-          "This makes one new revision. What would be stored must be valid now. Bans, tokens and the app's settings stay as they are.",
+          "This makes one new revision, or a few if there are many documents. What would be stored must be valid now. Bans, tokens and the app's settings stay as they are.",
         params: { type: "object", properties: { revision: revisionSegment } },
         querystring: querySchema(changeParameters),
         response: answers({ 200: "RollBack" }),
@@ -168,10 +170,12 @@ export default async function revisionRoutes(
 }
 
 function shown({ number, atMs, who, from, action, app, policy, subject }: Revision) {
-  // A roll-back's subject says where it went back to.
-  const what = action === "roll-back" ? policy : (subject ?? policy);
+  // The subject of many documents says where a roll-back went back to, or how many there are.
+  const isMany = isOfMany(action);
+  const what = isMany ? policy : (subject ?? policy);
   const path = what === undefined ? app : `${app}/${what}`;
-  const words = [verbs[action], path, action === "roll-back" ? subject : undefined];
+  const more = action === "roll-back" || subject === undefined ? subject : `(${subject})`;
+  const words = [verbs[action], path, isMany ? more : undefined];
   const summary = words.filter((word) => word !== undefined).join(" ");
   return {
     n: number,

@@ -39,6 +39,20 @@ export const dryRunParameter = {
   "x-expected": "true or false",
 } as const;
 
+export const pruneParameter = {
+  type: "boolean",
+  default: false,
+  description: "Delete the app's policies that are not in the body, with the bans of their keys.",
+  "x-expected": "true or false",
+} as const;
+
+export const allowEmptyParameter = {
+  type: "boolean",
+  default: false,
+  description: "With `prune`: accept a body without any policy, which deletes all of the app's policies.",
+  "x-expected": "true or false",
+} as const;
+
 export const waitParameter = {
   type: "string",
   format: "wait",

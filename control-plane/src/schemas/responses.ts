@@ -14,11 +14,16 @@ const redisStates = ["not-configured", "connecting", "ok", "failing"];
 const time = { type: "string", format: "date-time" };
 const problems = {
   type: "array",
-  items: object({
-    path: { ...text, description: "The place, like limits[0].quota; empty: the whole document or body." },
-    expected: { ...text, description: "What is allowed there." },
-    got: { ...text, description: "What came." },
-  }),
+  items: object(
+    {
+      line: { ...count, description: "Of many policies: the line of the body that the document begins on." },
+      policy: { ...text, description: "Of many policies: the name." },
+      path: { ...text, description: "The place, like limits[0].quota; empty: the whole document or body." },
+      expected: { ...text, description: "What is allowed there." },
+      got: { ...text, description: "What came." },
+    },
+    ["line", "policy"],
+  ),
 };
 const next = { ...text, description: "What to send as `after` for the next page; absent on the last page." };
 const nextBefore = "What to send as `before` for the next page; absent on the last page.";
@@ -101,12 +106,34 @@ const dryRun = {
   gateways: { type: "array", description: "The connected gateways, which would get the change.", items: text },
 };
 const ofDryRun = Object.keys(dryRun);
+const moreChanges = {
+  ...count,
+  description: "How many changes there are beyond the first 1,000, which `changes` has.",
+};
 
 const change = { $id: "Change", ...object({ revision, applied, ...dryRun }, ["applied", ...ofDryRun]) };
 
 const policyChange = {
   $id: "PolicyChange",
   ...object({ revision, applied, warnings: problems, ...dryRun }, ["applied", "warnings", ...ofDryRun]),
+};
+
+const policiesChange = {
+  $id: "PoliciesChange",
+  ...object(
+    {
+      revision: { ...count, description: "The newest revision of the app." },
+      created: { ...count, description: "How many policies were not there before." },
+      changed: { ...count, description: "How many were there, and have another document now." },
+      unchanged: { ...count, description: "How many were there with the same document." },
+      deleted: { ...count, description: "How many were deleted, with `prune`." },
+      applied,
+      warnings: problems,
+      ...dryRun,
+      moreChanges,
+    },
+    ["applied", "warnings", ...ofDryRun, "moreChanges"],
+  ),
 };
 
 const bounds = object(Object.fromEntries(boundNames.map((name) => [name, count])));
@@ -182,7 +209,11 @@ const revisionFields = {
   action,
   app: text,
   policy: text,
-  subject: { ...text, description: "The template, token or ban that was changed; of a roll-back, the revision." },
+  subject: {
+    ...text,
+    description:
+      "The template, token or ban that was changed; of a roll-back, the revision; of many policies, how many.",
+  },
   summary: { ...text, description: "The change in words." },
 };
 const optionalRevisionFields = ["from", "app", "policy", "subject"];
@@ -618,6 +649,7 @@ export const sharedSchemas = [
   policy,
   change,
   policyChange,
+  policiesChange,
   app,
   appChange,
   validity,
@@ -654,6 +686,7 @@ export type SharedSchema =
   | "Policy"
   | "Change"
   | "PolicyChange"
+  | "PoliciesChange"
   | "App"
   | "AppChange"
   | "Validity"

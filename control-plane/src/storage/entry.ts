@@ -7,6 +7,8 @@ export const actions = [
   "create-policy",
   "update-policy",
   "delete-policy",
+  "put-policies",
+  "delete-policies",
   "create-ban",
   "delete-ban",
   "create-template",
@@ -19,6 +21,13 @@ export const actions = [
   "begin-epoch",
 ] as const;
 export type Action = (typeof actions)[number];
+
+/** Actions whose entries have many documents each (many-documents.ts). */
+const actionsOfMany: readonly Action[] = ["put-policies", "delete-policies", "roll-back"];
+
+export function isOfMany(action: string): boolean {
+  return actionsOfMany.some((one) => one === action);
+}
 
 export interface Entry {
   readonly action: Action;

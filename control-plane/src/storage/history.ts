@@ -3,8 +3,9 @@
 import { setImmediate } from "node:timers/promises";
 import { type ExpressionBuilder, type SqlBool, sql, type Transaction } from "kysely";
 import { ApiError } from "../errors/api-error.ts";
-import type { Action, Entry } from "./entry.ts";
+import { type Action, type Entry, isOfMany } from "./entry.ts";
 import { historyBegin } from "./history-retention.ts";
+import type { ManyDocuments } from "./many-documents.ts";
 import { type Revision, revisionFrom } from "./revisions.ts";
 import type { Database, RevisionTable, Tables } from "./tables.ts";
 
@@ -104,7 +105,8 @@ interface Touched extends DocumentId {
 
 /** Entries are read in pages, with pauses in between, and only as much of them as is needed: documents may be large. */
 const entriesAtOnce = 1_000;
-const documentsAtOnce = 50;
+/** Of entries of many documents, each has up to a megabyte. */
+const documentsAtOnce = 10;
 
 async function findTouched(
   database: Database | Transaction<Tables>,
@@ -118,7 +120,6 @@ async function findTouched(
     const page = await database
       .selectFrom("revisions")
       .select(["number", "action", "app", "policy", "subject"])
-      .select(namesOfMany)
       .where("number", ">", done)
       .where("number", "<=", to)
       .where(within(scope))
@@ -128,7 +129,7 @@ async function findTouched(
     for (const row of page) {
       const number = Number(row.number);
       if (number <= (former.get(row.app) ?? 0)) continue;
-      for (const document of documentsOf(row)) {
+      for (const document of await documentsTouched(database, row)) {
         if (scope.policy !== undefined && (document.kind !== "policy" || document.name !== scope.policy)) continue;
         const key = keyOf(document);
         const known = found.get(key);
@@ -167,9 +168,6 @@ async function readDocuments(
   return found;
 }
 
-/** A roll-back changes many documents of an app by one entry, whose texts have each of them. Null: there was none. */
-export type ManyDocuments = Readonly<Partial<Record<DocumentKind, Readonly<Record<string, unknown>>>>>;
-
 /** The same change in the other direction. */
 export function reversed(change: DocumentChange): DocumentChange {
   return { ...change, before: change.after, after: change.before };
@@ -192,22 +190,23 @@ function changesOf(
 ): DocumentChange[] {
   const before = parsed(row.before);
   const after = parsed(row.after);
-  const isRollBack = (row.action as Action) === "roll-back";
-  const many = (side: unknown, { kind, name }: DocumentId) => (side as ManyDocuments)[kind]?.[name] ?? undefined;
+  const isMany = isOfMany(row.action);
+  const many = (side: unknown, { kind, name }: DocumentId) =>
+    (side as ManyDocuments | undefined)?.[kind]?.[name] ?? undefined;
   // An app without settings has no text, and exists all the same.
   const one = (text: unknown, { kind }: DocumentId, absentBy: Action) =>
     text ?? (kind === "app" && row.action !== absentBy ? {} : undefined);
   return documentsOf(row).map((document) => ({
     ...document,
-    before: isRollBack ? many(before, document) : one(before, document, "create-app"),
-    after: isRollBack ? many(after, document) : one(after, document, "delete-app"),
+    before: isMany ? many(before, document) : one(before, document, "create-app"),
+    after: isMany ? many(after, document) : one(after, document, "delete-app"),
   }));
 }
 
-/** What is to be read of an entry for `documentsOf`. */
-type TouchingEntry = Pick<RevisionTable, "action" | "app" | "policy" | "subject" | "before">;
+/** What tells which documents an entry changes, if it has not many. */
+type TouchingEntry = Pick<RevisionTable, "number" | "action" | "app" | "policy" | "subject">;
 
-/** Reads which documents were changed on the way from one revision to a later one, without what they were. */
+/** Reads the entries on the way from one revision to a later one, without documents. */
 export function touchingEntries(
   transaction: Transaction<Tables>,
   after: number,
@@ -215,28 +214,38 @@ export function touchingEntries(
 ): Promise<TouchingEntry[]> {
   return transaction
     .selectFrom("revisions")
-    .select(["action", "app", "policy", "subject"])
-    .select(namesOfMany)
+    .select(["number", "action", "app", "policy", "subject"])
     .where("number", ">", after)
     .where("number", "<=", until)
     .orderBy("number")
     .execute();
 }
 
-/** The names of what a roll-back changed are in its documents alone. */
-function namesOfMany(row: ExpressionBuilder<Tables, "revisions">) {
-  return row
-    .case()
-    .when("action", "=", "roll-back" satisfies Action)
-    .then(row.ref("before"))
-    .end()
-    .as("before");
+/** Returns which documents an entry changes. If it has many, it is read, one at a time, and others have their turn. */
+export async function documentsTouched(
+  database: Database | Transaction<Tables>,
+  entry: TouchingEntry,
+): Promise<DocumentId[]> {
+  if (!isOfMany(entry.action)) return documentsOf({ ...entry, before: null });
+  const row = await database
+    .selectFrom("revisions")
+    .select("before")
+    .where("number", "=", Number(entry.number))
+    .executeTakeFirst();
+  await setImmediate();
+  return documentsOf({ ...entry, before: row?.before ?? null });
 }
 
-/** Returns which documents an entry changes. */
-export function documentsOf({ action, app, policy, subject, before }: TouchingEntry): DocumentId[] {
-  if ((action as Action) === "roll-back") {
-    const many = parsed(before) as ManyDocuments;
+/** Returns which documents an entry changes. The names of many are in their documents before the change. */
+function documentsOf({
+  action,
+  app,
+  policy,
+  subject,
+  before,
+}: Omit<TouchingEntry, "number"> & Pick<RevisionTable, "before">): DocumentId[] {
+  if (isOfMany(action)) {
+    const many = (parsed(before) ?? {}) as ManyDocuments;
     return (Object.keys(many) as DocumentKind[]).flatMap((kind) =>
       Object.keys(many[kind] ?? {}).map((name) => ({ kind, app, name })),
     );

@@ -1,5 +1,5 @@
-// Brings policies and templates of an app back to what they were at a revision. This is a change like any other: one new revision,
-// which can be rolled back too. Bans, tokens and the app's settings stay as they are.
+// Brings policies and templates of an app back to what they were at a revision. This is a change like any other: one new revision, or a few if
+// there are many documents, which can be rolled back too. Bans, tokens and the app's settings stay as they are.
 
 import { setImmediate } from "node:timers/promises";
 import type { Transaction } from "kysely";
@@ -11,7 +11,8 @@ import { type App, getApp } from "./apps.ts";
 import { deleteBansOfPolicies } from "./bans.ts";
 import { change, type Origin, type RecordEntry } from "./change.ts";
 import { checkDocumentBytes } from "./check-bounds.ts";
-import { changesBetween, type DocumentChange, lastDeletions, type ManyDocuments, reversed } from "./history.ts";
+import { changesBetween, type DocumentChange, lastDeletions, reversed } from "./history.ts";
+import { recordMany } from "./many-documents.ts";
 import type { Database, PolicyTable, Tables } from "./tables.ts";
 import { readTemplates } from "./template-documents.ts";
 import { takeRoom } from "./usage.ts";
@@ -33,7 +34,7 @@ export interface RollBack {
 }
 
 export interface RolledBack {
-  /** The new revision; undefined if everything was as it had been. */
+  /** The new revision, or the last of them; undefined if everything was as it had been. */
   readonly revision: number | undefined;
   readonly changes: readonly DocumentChange[];
 }
@@ -53,8 +54,7 @@ export function rollBack(database: Database, origin: Origin, what: RollBack): Pr
       await requirePolicy(transaction, what);
       return { revision: undefined, changes };
     }
-    await store(transaction, origin, record, owner, changes, what);
-    return { revision: Number(head) + 1, changes };
+    return { revision: await store(transaction, origin, record, owner, changes, what), changes };
   });
 }
 
@@ -82,24 +82,32 @@ async function store(
   owner: App,
   changes: readonly DocumentChange[],
   what: RollBack,
-): Promise<void> {
+): Promise<number> {
   const { app, total, to } = what;
   const policies = changes.filter(({ kind }) => kind === "policy");
   const templates = changes.filter(({ kind }) => kind === "template");
-  const revision = await record({
-    action: "roll-back",
+  const entry = {
+    action: "roll-back" as const,
     app,
     ...(what.policy === undefined ? {} : { policy: what.policy }),
     subject: `to revision ${to}`,
-    before: JSON.stringify(manyOf(changes, "before")),
-    after: JSON.stringify(manyOf(changes, "after")),
-  });
+  };
+  const texts = changes.map(({ kind, name, before, after }) => ({
+    kind,
+    name,
+    before: before === undefined ? undefined : JSON.stringify(before),
+    after: after === undefined ? undefined : JSON.stringify(after),
+  }));
+  const revisions = await recordMany(record, texts, () => entry);
+  const revisionOf = new Map(changes.map((change, i) => [change, revisions[i] as number]));
   const room = { policies: 0, bytes: 0, steps: 0, templates: 0, templateBytes: 0 };
-  for (const { name, before, after } of templates) {
+  for (const change of templates) {
+    const { name, before, after } = change;
     room.templates += Number(after !== undefined) - Number(before !== undefined);
     room.templateBytes += bytesOf(after) - bytesOf(before);
     await transaction.deleteFrom("templates").where("app", "=", app).where("name", "=", name).execute();
     if (after === undefined) continue;
+    const revision = revisionOf.get(change) as number;
     const row = { app, name, document: JSON.stringify(after), revision, updated_at: origin.atMs };
     await transaction.insertInto("templates").values(row).execute();
   }
@@ -108,7 +116,9 @@ async function store(
   for (let at = 0; at < policies.length; at += policiesAtOnce) {
     const rows: PolicyTable[] = [];
     const some = policies.slice(at, at + policiesAtOnce);
-    for (const { name, before, after } of some) {
+    for (const change of some) {
+      const { name, before, after } = change;
+      const revision = revisionOf.get(change) as number;
       const sizeBefore = stored.get(name) ?? { bytes: 0, steps: 0 };
       const size = after === undefined ? { bytes: 0, steps: 0 } : policySize(what.validate(name, after, known, owner));
       checkDocumentBytes("policy", size.bytes, before === undefined ? undefined : sizeBefore.bytes);
@@ -127,6 +137,7 @@ async function store(
   if (templates.length > 0)
     room.bytes += await resizeOthers(transaction, owner, known, new Set(policies.map(({ name }) => name)), what);
   await takeRoom(transaction, app, room, total);
+  return revisions.at(-1) as number;
 }
 
 /** Deletes the stored policies and stores the new ones; of those that are gone, bans of key values go too. */
@@ -185,15 +196,6 @@ async function readSizes(
   return new Map(
     rows.map(({ name, bytes, steps, owner }) => [name, { bytes: Number(bytes), steps: Number(steps), owner }]),
   );
-}
-
-function manyOf(changes: readonly DocumentChange[], side: "before" | "after"): ManyDocuments {
-  const many: Record<string, Record<string, unknown>> = {};
-  for (const { kind, name, [side]: document } of changes) {
-    many[kind] ??= {};
-    (many[kind] as Record<string, unknown>)[name] = document ?? null;
-  }
-  return many;
 }
 
 function bytesOf(document: unknown): number {

@@ -9,7 +9,7 @@ import { type App, readApps } from "./apps.ts";
 import { readBans } from "./bans.ts";
 import type { Action } from "./entry.ts";
 import type { Position } from "./epoch.ts";
-import { documentsOf, touchingEntries } from "./history.ts";
+import { documentsTouched, touchingEntries } from "./history.ts";
 import type { Database, Tables } from "./tables.ts";
 import { readTemplates } from "./template-documents.ts";
 import { readCallers } from "./tokens.ts";
@@ -136,6 +136,9 @@ interface Touched {
   readonly appsOfCallers: Set<string>;
 }
 
+/** Actions that delete no policy. */
+const keepsPolicies: readonly Action[] = ["create-policy", "update-policy", "put-policies"];
+
 /** @returns undefined: some of the entries are not kept any more, or begin another history */
 async function findTouched(
   transaction: Transaction<Tables>,
@@ -157,16 +160,15 @@ async function findTouched(
     if (action === "create-caller" || action === "delete-caller" || action === "delete-app") {
       touched.appsOfCallers.add(row.app);
     }
-    const documents = documentsOf(row);
-    for (const { kind, app, name } of documents) {
+    for (const { kind, app, name } of await documentsTouched(transaction, row)) {
       if (kind === "app") touched.apps.add(name);
       else if (kind === "ban") touched.bans.add(name);
       else if (kind === "template") touched.appsOfTemplates.add(app);
       else {
         const ofApp = touched.policies.get(app) ?? new Map<string, boolean>();
         touched.policies.set(app, ofApp);
-        // An entry of many documents may have deleted some of them.
-        const mayBeGone = action === "delete-policy" || (action !== "create-policy" && action !== "update-policy");
+        // A roll-back may have deleted some of its documents.
+        const mayBeGone = !keepsPolicies.includes(action);
         ofApp.set(name, mayBeGone || ofApp.get(name) === true);
       }
     }

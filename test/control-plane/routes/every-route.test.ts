@@ -29,6 +29,9 @@ interface Asked {
   /** Below /api/v1, or without a slash below the root. */
   readonly path: string;
   readonly body?: unknown;
+  /** A body of another type than JSON. */
+  readonly text?: string;
+  readonly type?: string;
   /** The status if the request is allowed. Default: 200. */
   readonly status?: number;
   /** Whether it is sent with a session's cookie by those who can sign in. */
@@ -88,6 +91,11 @@ const requests: Readonly<Record<string, (whose: Whose) => Promise<Asked>>> = {
   "DELETE /api/v1/apps/:app/policies/:policy": async () => {
     const { name } = await make("PUT", (one) => `${shop}/policies/${one}`, policy());
     return { path: `${shop}/policies/${name}`, leaves: "delete-policy" };
+  },
+  "PUT /api/v1/apps/:app/policies": async () => {
+    made += 1;
+    const text = JSON.stringify({ name: `many-${made}`, ...policy() });
+    return { path: `${shop}/policies`, text, type: "application/jsonl", leaves: "put-policies" };
   },
   "GET /api/v1/apps/:app/templates": async () => ({ path: `${shop}/templates` }),
   "GET /api/v1/apps/:app/templates/:template": async () => ({ path: `${shop}/templates/polite` }),
@@ -203,11 +211,16 @@ beforeAll(async () => {
 async function ask(
   method: string,
   asker: Asker,
-  { path, body, inSession = false }: Asked,
+  { path, body, text, type, inSession = false }: Asked,
 ): Promise<Answer & { entries: AuditEntry[] }> {
   const credential = (inSession ? await sessionOf(asker) : undefined) ?? { token: tokens[asker] };
   nowMs += 1_000;
-  const answer = await control().call(method, path, { ...credential, ...(body === undefined ? {} : { body }) });
+  const answer = await control().call(method, path, {
+    ...credential,
+    ...(body === undefined ? {} : { body }),
+    ...(text === undefined ? {} : { text }),
+    ...(type === undefined ? {} : { type }),
+  });
   const filter = { apps: undefined, sinceMs: nowMs };
   return { ...answer, entries: (await listAudit(control().app.database, filter, undefined, 100)).entries };
 }
@@ -226,8 +239,8 @@ function documentsOf(action: string): { before: boolean; after: boolean } {
   const [verb] = action.split("-");
   if (action === "top-up-counter") return { before: false, after: true };
   return {
-    before: ["update", "delete", "roll", "begin"].includes(verb as string),
-    after: ["create", "update", "roll", "begin"].includes(verb as string) || action === "sign-in",
+    before: ["update", "put", "delete", "roll", "begin"].includes(verb as string),
+    after: ["create", "update", "put", "roll", "begin"].includes(verb as string) || action === "sign-in",
   };
 }
 

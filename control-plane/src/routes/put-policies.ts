@@ -1,0 +1,263 @@
+// PUT /api/v1/apps/{app}/policies: many policies in one body, all or nothing. Documents are validated while they arrive, outside of
+// any transaction, and every fault is reported with its line.
+
+import { setImmediate } from "node:timers/promises";
+import {
+  addProblem,
+  type Findings,
+  listProblems,
+  noFindings,
+  problemCount,
+} from "@sluice/limiter/document/problems.ts";
+import type { Problem } from "@sluice/limiter/document/validate.ts";
+import type { FastifyInstance, FastifyRequest } from "fastify";
+import { boundsOf, mostDocumentBytes } from "../bounds/bounds.ts";
+import { policySize } from "../bounds/policy-size.ts";
+import { ApiError, countOfErrors, type LocatedProblem } from "../errors/api-error.ts";
+import { callerOf, requireAccess } from "../plugins/authentication.ts";
+import { manyTypes, takeManyDocuments } from "../plugins/document-bodies.ts";
+import { validatePut } from "../policies/validate-policy.ts";
+import { contextOf } from "../policies/validate-realm.ts";
+import {
+  allowEmptyParameter,
+  appSegment,
+  changeParameters,
+  pruneParameter,
+  querySchema,
+} from "../schemas/parameters.ts";
+import { storedPolicySchema } from "../schemas/policy-schema.ts";
+import { answers, etagHeader } from "../schemas/responses.ts";
+import {
+  type KnownPolicy,
+  type NewPolicy,
+  putPolicies,
+  readKnown,
+  readSurroundings,
+  type Surroundings,
+} from "../storage/put-policies.ts";
+import { announceChange, originOf } from "./applied.ts";
+import { missingRedis } from "./missing-redis.ts";
+import { etagOf, preconditionOf } from "./preconditions.ts";
+
+interface ManyPolicies {
+  Params: { app: string };
+  Querystring: { wait?: string; prune: boolean; allowEmpty: boolean };
+}
+
+/** Other requests get their turn after this time. */
+const turnMs = 8;
+/** Names of policies are shorter. */
+const longestName = 100;
+
+export default async function putPoliciesRoutes(
+  app: FastifyInstance,
+  { redisIsSet }: { redisIsSet: boolean },
+): Promise<void> {
+  takeManyDocuments(app);
+
+  app.put<ManyPolicies>(
+    "/apps/:app/policies",
+    {
+      config: {
+        access: "write",
+        records: "revision",
+        body: { ...storedPolicySchema, description: "Each document, on a line of JSON or as a document of YAML." },
+        bodyTypes: manyTypes,
+        conditions: "change",
+        refuses: ["app-not-found", "invalid-policy", "bound-exceeded", "bodies-busy"],
+      },
+      schema: {
+        tags: ["policies"],
+        summary: "Store many policies, all or none",
+        description:
+          "The body has one policy on each line (`application/jsonl`), or YAML documents separated by `---` (`application/yaml`), at most 64 MiB. Each policy has its name. Policies that are not in the body stay as they are, unless `prune` is true. Errors name the line. If-Match takes the newest revision of the app, which every answer of this route has as `ETag`; `If-None-Match: *` is for an app without policies.",
+        params: { type: "object", properties: { app: appSegment } },
+        querystring: querySchema({ ...changeParameters, prune: pruneParameter, allowEmpty: allowEmptyParameter }),
+        response: answers({ 200: "PoliciesChange" }, etagHeader),
+      },
+    },
+    async (request, reply) => {
+      const { app: name } = request.params;
+      const { prune, allowEmpty } = request.query;
+      const surroundings = await readSurroundings(app.database, name);
+      const known = await readKnown(app.database, name);
+      const body = app.manyDocuments(request);
+      try {
+        const check = new Check(app, request, redisIsSet, surroundings, known);
+        // Fastify has no body if none was announced.
+        if (request.body !== undefined) for await (const documents of body.read()) await check.take(documents);
+        check.end(prune && allowEmpty);
+        // The body may have taken long to arrive. Whoever was disabled meanwhile changes nothing any more.
+        request.caller = await app.identifyAgain(request);
+        requireAccess(request.caller, "write", name);
+        const result = await putPolicies(app.database, originOf(request), {
+          app: name,
+          policies: check.policies,
+          validatedWith: surroundings,
+          validateAgain: (now) => check.again(now),
+          known,
+          prune,
+          precondition: preconditionOf(request),
+          total: app.totalBounds,
+        });
+        const { revision, ...counts } = result;
+        reply.header("etag", etagOf(revision));
+        return { ...(await announceChange(app, reply, revision, request.query.wait)), ...counts, ...check.warned() };
+      } finally {
+        body.release();
+      }
+    },
+  );
+}
+
+type Read = { readonly line: number } & (
+  | { readonly document: unknown }
+  | { readonly fault: { readonly expected: string; readonly got: string } }
+);
+
+/** Validates documents one by one, and keeps what is to be stored, or what is wrong. */
+class Check {
+  readonly policies = new Map<string, NewPolicy>();
+  readonly #app: FastifyInstance;
+  readonly #request: FastifyRequest;
+  readonly #redisIsSet: boolean;
+  readonly #surroundings: Surroundings;
+  readonly #known: ReadonlyMap<string, KnownPolicy>;
+  readonly #mostPolicies: number;
+  readonly #errors = noFindings();
+  readonly #warnings = noFindings();
+  /** By the name: where it came first. */
+  readonly #lines = new Map<string, number>();
+  #documents = 0;
+  #isMalformed = false;
+
+  constructor(
+    app: FastifyInstance,
+    request: FastifyRequest,
+    redisIsSet: boolean,
+    surroundings: Surroundings,
+    known: ReadonlyMap<string, KnownPolicy>,
+  ) {
+    this.#app = app;
+    this.#request = request;
+    this.#redisIsSet = redisIsSet;
+    this.#surroundings = surroundings;
+    this.#known = known;
+    const { name, bounds } = surroundings.owner;
+    this.#mostPolicies = Math.max(boundsOf(name, bounds, app.totalBounds).policies, known.size);
+  }
+
+  /** @throws ApiError bound-exceeded if there are more documents than the app may have policies */
+  async take(documents: readonly Read[]): Promise<void> {
+    await this.#app.nextTurn();
+    let beganMs = performance.now();
+    for (const document of documents) {
+      this.#documents += 1;
+      if (this.#documents > this.#mostPolicies) throw this.#tooMany(document.line);
+      this.#takeOne(document);
+      if (performance.now() - beganMs < turnMs) continue;
+      await this.#app.nextTurn();
+      beganMs = performance.now();
+    }
+  }
+
+  /** @throws ApiError malformed-body, invalid-policy */
+  end(mayBeEmpty: boolean): void {
+    if (this.#documents === 0 && !mayBeEmpty) {
+      const detail =
+        "The body has no policy. To delete all policies of the app, send ?prune=true&allowEmpty=true. Nothing was stored.";
+      throw new ApiError("malformed-body", detail);
+    }
+    const count = problemCount(this.#errors);
+    if (count === 0) return;
+    const [first] = this.#errors.problems as LocatedProblem[];
+    const where = first?.policy === undefined ? "" : ` (policy "${first.policy}")`;
+    const detail = `${countOfErrors(count)} in the body, the first on line ${first?.line}${where}. Nothing was stored.`;
+    const code = this.#isMalformed ? "malformed-body" : "invalid-policy";
+    throw new ApiError(code, detail, { errors: listProblems(this.#errors) });
+  }
+
+  /** Validates what was valid before the app's realm or its templates changed. @throws ApiError invalid-policy */
+  async again(surroundings: Surroundings): Promise<ReadonlyMap<string, NewPolicy>> {
+    const check = new Check(this.#app, this.#request, this.#redisIsSet, surroundings, this.#known);
+    let beganMs = performance.now();
+    for (const [name, { document }] of this.policies) {
+      check.#takeOne({ line: this.#lines.get(name) ?? 0, document: JSON.parse(document) });
+      if (performance.now() - beganMs < turnMs) continue;
+      await setImmediate();
+      beganMs = performance.now();
+    }
+    check.end(true);
+    return check.policies;
+  }
+
+  /** The field is absent if there are no warnings. */
+  warned(): { warnings?: LocatedProblem[] } {
+    return problemCount(this.#warnings) === 0 ? {} : { warnings: listProblems(this.#warnings) };
+  }
+
+  #takeOne(read: Read): void {
+    const { line } = read;
+    if ("fault" in read) {
+      this.#isMalformed = true;
+      addLocated(this.#errors, { line }, [{ path: "", ...read.fault }]);
+      return;
+    }
+    const { name } = (read.document ?? {}) as { name?: unknown };
+    const policy = typeof name === "string" ? name : undefined;
+    const where = policy === undefined ? { line } : { line, policy: shortened(policy) };
+    const context = contextOf(this.#surroundings.owner, callerOf(this.#request));
+    const validation = validatePut(read.document, undefined, this.#redisIsSet, this.#surroundings.templates, context);
+    const problems = [...validation.problems];
+    if (name === undefined && isObject(read.document)) {
+      problems.unshift({ path: "name", expected: "the name of the policy", got: "nothing" });
+    }
+    const size = problems.length === 0 ? policySize(validation.resolved) : { bytes: 0, steps: 0 };
+    const bytesBefore = this.#known.get(policy ?? "")?.bytes ?? 0;
+    if (size.bytes > Math.max(mostDocumentBytes, bytesBefore)) {
+      const expected = `a document of at most ${mostDocumentBytes} bytes`;
+      problems.push({ path: "", expected, got: `${size.bytes} bytes` });
+    }
+    if (policy !== undefined) {
+      const first = this.#lines.get(policy);
+      if (first !== undefined) {
+        const expected = `a name that comes once, and line ${first} has it too`;
+        problems.push({ path: "name", expected, got: JSON.stringify(shortened(policy)) });
+      } else if (policy.length <= longestName) this.#lines.set(policy, line);
+    }
+    addLocated(this.#errors, where, problems);
+    // What will not be stored is not kept.
+    if (problemCount(this.#errors) > 0) {
+      this.policies.clear();
+      return;
+    }
+    if (policy === undefined) return;
+    this.policies.set(policy, { document: JSON.stringify(validation.document), ...size });
+    const warnings = [...validation.warnings, ...missingRedis(validation.document, this.#app.fleet.list())];
+    addLocated(this.#warnings, where, warnings);
+  }
+
+  #tooMany(line: number): ApiError {
+    const { name } = this.#surroundings.owner;
+    const expected = `at most ${this.#mostPolicies} of the app "${name}"`;
+    const problem = { line, path: "bounds.policies", expected, got: "more in the body" };
+    const detail = `The body has more policies than the app "${name}" may have: more than ${this.#mostPolicies}, at line ${line}. Nothing was stored.`;
+    return new ApiError("bound-exceeded", detail, { errors: [problem] });
+  }
+}
+
+function addLocated(findings: Findings, where: { line: number; policy?: string }, problems: readonly Problem[]): void {
+  for (const problem of problems) {
+    const located: LocatedProblem = { ...where, ...problem };
+    addProblem(findings, located);
+  }
+}
+
+function isObject(value: unknown): boolean {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** A name that is far too long is not repeated whole. */
+function shortened(name: string): string {
+  return name.length > longestName ? `${name.slice(0, longestName)}…` : name;
+}

@@ -1,0 +1,162 @@
+// Bodies of many policies that are made to take memory or time, or that never end: nothing is stored, and nobody else waits.
+
+import { once } from "node:events";
+import { type IncomingMessage, request } from "node:http";
+import { connect } from "node:net";
+import { Readable } from "node:stream";
+import { json } from "node:stream/consumers";
+import { pipeline } from "node:stream/promises";
+import { setTimeout as sleep } from "node:timers/promises";
+import { describe, expect, it } from "vitest";
+import { startMeasuredProcess } from "../../fixtures/servers/control-plane-process.ts";
+import {
+  type Answer,
+  adminToken,
+  perSecond,
+  type Running,
+  send,
+  startControlPlane,
+} from "../../fixtures/servers/control-plane-under-test.ts";
+
+const path = "/api/v1/apps/default/policies";
+const jsonl = "application/jsonl";
+const named = (name: string) => `${JSON.stringify({ name, ...perSecond(1) })}\n`;
+
+/** @param body chunks, which are sent as fast as they are read */
+async function stream(url: string, body: Iterable<Buffer> | AsyncIterable<Buffer>, type = jsonl, token = adminToken) {
+  const headers = { authorization: `Bearer ${token}`, "content-type": type };
+  const outgoing = request(url + path, { method: "PUT", headers });
+  // What was not sent yet when the answer came.
+  const sent = pipeline(Readable.from(body), outgoing).catch(() => undefined);
+  const [incoming] = (await once(outgoing, "response")) as [IncomingMessage];
+  const answer = { status: incoming.statusCode, body: (await json(incoming)) as Answer["body"] };
+  outgoing.destroy();
+  await sent;
+  return answer;
+}
+
+function* repeated(chunk: string, times: number): Generator<Buffer> {
+  const bytes = Buffer.from(chunk);
+  for (let i = 0; i < times; i++) yield bytes;
+}
+
+function* chain(...parts: Iterable<Buffer>[]): Generator<Buffer> {
+  for (const part of parts) yield* part;
+}
+
+const policiesOf = async ({ call }: Pick<Running, "call">) =>
+  (await call("GET", "/apps/default/policies")).body.policies;
+/** The longest that anybody may have to wait for the processor. */
+const mostTurnMs = 40;
+
+describe("a body of many policies", () => {
+  it("with a line of 50 MB says which line, and reads the others", async () => {
+    const { url, longestTurnMs } = await startMeasuredProcess();
+    await send(url, "GET", "/apps", {});
+    await longestTurnMs();
+    const megabyte = "x".repeat(1_000_000);
+    const body = chain(repeated(named("a"), 1), repeated(megabyte, 50), repeated("\n{\n", 1));
+    const answer = await stream(url, body);
+    expect([answer.status, answer.body.code]).toEqual([400, "malformed-body"]);
+    expect(answer.body.errors).toMatchObject([
+      { line: 2, expected: "a document of at most 256 KiB", got: "more" },
+      { line: 3, expected: "JSON on one line" },
+    ]);
+    expect(await longestTurnMs()).toBeLessThan(mostTurnMs);
+    expect((await send(url, "GET", "/apps/default/policies", {})).body.policies).toEqual([]);
+  });
+
+  it("of more than 64 MiB is refused, by what it announces or by what comes", async () => {
+    const { url, call } = await startControlPlane();
+    const answer = await stream(url, repeated("\n".repeat(1_000_000), 70));
+    expect([answer.status, answer.body.code]).toEqual([413, "body-too-large"]);
+    expect(answer.body.detail).toBe("The body is larger than 64 MiB, the most for many policies. Nothing was stored.");
+    const socket = connect(Number(new URL(url).port), "127.0.0.1");
+    socket.write(
+      `PUT ${path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${adminToken}\r\ncontent-type: ${jsonl}\r\ncontent-length: 70000000\r\n\r\n`,
+    );
+    const [first] = (await once(socket, "data")) as [Buffer];
+    socket.destroy();
+    expect(first.toString()).toMatch(/^HTTP\/1.1 413 /);
+    expect(await policiesOf({ call })).toEqual([]);
+  });
+
+  it("of a million empty lines is read in short turns", async () => {
+    const { url, longestTurnMs } = await startMeasuredProcess();
+    await send(url, "GET", "/apps", {});
+    for (const type of [jsonl, "application/yaml"]) {
+      await longestTurnMs();
+      const last = type === jsonl ? named("a") : `---\n${named("a")}`;
+      const answer = await stream(url, chain(repeated("\n".repeat(100_000), 10), repeated(last, 1)), type);
+      expect(answer.status).toBe(200);
+      expect(await longestTurnMs()).toBeLessThan(mostTurnMs);
+    }
+  });
+
+  it("of YAML that stands for much more, or is nested too deeply, says the line and stores nothing", async () => {
+    const { url, call } = await startControlPlane();
+    const bomb = ["a: &a [x, x, x, x, x, x, x, x, x, x]"];
+    for (let i = 0; i < 8; i++) {
+      const [from, to] = ["abcdefghi"[i], "abcdefghi"[i + 1]];
+      bomb.push(`${to}: &${to} [${Array(10).fill(`*${from}`).join(", ")}]`);
+    }
+    const text = `name: fine\nlimits: [{ algorithm: fixed-window, quota: 1, window: 1s }]\n---\n${bomb.join("\n")}\n---\n${"[".repeat(40)}\n`;
+    const { status, body } = await stream(url, repeated(text, 1), "application/yaml");
+    expect([status, body.code]).toEqual([400, "malformed-body"]);
+    const errors = body.errors as { line: number; got: string }[];
+    expect(errors.map(({ line }) => line > 3)).toEqual([true, true]);
+    expect(errors[0]?.got).toContain("with its aliases written out");
+    expect(errors[1]?.got).toContain("more than 32 deep");
+    expect(await policiesOf({ call })).toEqual([]);
+  });
+
+  it.each([
+    ["whose client goes away", true],
+    ["that stops in the middle until its time is up", false],
+  ])("%s stores nothing, and keeps nobody from changes meanwhile", async (_, goesAway) => {
+    const httpTimes = { headersMs: 1_000, requestMs: 1_500, silenceMs: 2_000, keepAliveMs: 1_000, checkEveryMs: 50 };
+    const running = await startControlPlane({}, { httpTimes });
+    const socket = connect(Number(new URL(running.url).port), "127.0.0.1");
+    let received = "";
+    socket.on("data", (data) => (received += data.toString()));
+    socket.on("error", () => undefined);
+    const line = named("a");
+    socket.write(
+      `PUT ${path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${adminToken}\r\ncontent-type: ${jsonl}\r\ncontent-length: ${2 * line.length}\r\n\r\n${line}`,
+    );
+    await sleep(100);
+    expect((await running.call("PUT", "/apps/default/policies/b", { body: perSecond(1) })).status).toBe(201);
+    if (goesAway) socket.destroy();
+    else {
+      await once(socket, "close");
+      expect(received).toMatch(/^HTTP\/1.1 408 /);
+    }
+    expect((await stream(running.url, repeated(named("c"), 1))).status).toBe(200);
+    expect((await policiesOf(running)).map(({ name }: { name: string }) => name)).toEqual(["b", "c"]);
+    expect((await running.call("GET", "/revisions")).body.revisions).toHaveLength(2);
+  });
+
+  it("from somebody who is disabled while it arrives is refused at its end", async () => {
+    const running = await startControlPlane();
+    const token = (await running.call("POST", "/tokens", { body: { name: "t", app: "default", role: "editor" } })).body;
+    async function* slowly() {
+      yield Buffer.from(named("a"));
+      await sleep(200);
+      await running.call("DELETE", `/tokens/${token.id}`);
+      yield Buffer.from(named("b"));
+    }
+    const answer = await stream(running.url, slowly(), jsonl, token.token);
+    expect([answer.status, answer.body.code]).toEqual([401, "unauthorized"]);
+    expect(await policiesOf(running)).toEqual([]);
+  });
+
+  it("of thousands of policies is stored in short turns", async () => {
+    const { url, longestTurnMs } = await startMeasuredProcess();
+    await send(url, "GET", "/apps", {});
+    await longestTurnMs();
+    const names = Array.from({ length: 5_000 }, (_, i) => named(`p${i}`));
+    const answer = await stream(url, repeated(names.join(""), 1));
+    expect(answer.body).toMatchObject({ created: 5_000 });
+    expect(await longestTurnMs()).toBeLessThan(mostTurnMs);
+  });
+});
