@@ -25,6 +25,7 @@ const longest = [
   "control-plane/storage/connections",
   "control-plane/storage/full-disk",
   "control-plane/push/passed-orders",
+  "control-plane/push/several-control-planes",
   "control-plane/bodies/hostile-bodies",
   "fuzz/fuzz",
   "e2e/outages",
@@ -32,6 +33,7 @@ const longest = [
   "e2e/worked-cases",
   "e2e/response-bytes",
   "e2e/edited-under-load",
+  "e2e/several-control-planes",
 ];
 
 class LongestFirst extends BaseSequencer {

@@ -62,7 +62,7 @@ export function renderNginxConfig(settings: Settings, nginx: Nginx): string {
 
 /** Returns whether certificates are needed. It takes nginx 0.3 s of CPU to read them, at each start and reload. */
 function connectsByTls({ controlUrl, redisUrl }: Settings): boolean {
-  return controlUrl.startsWith("https:") || redisUrl?.startsWith("rediss") === true;
+  return controlUrl.includes("https:") || redisUrl?.startsWith("rediss") === true;
 }
 
 /**

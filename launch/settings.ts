@@ -28,6 +28,7 @@ export interface Settings {
   readonly drainSeconds: number;
   /** Undefined means the demo upstream. */
   readonly upstream: string | undefined;
+  /** One URL, or several separated by commas. */
   readonly controlUrl: string;
   readonly redisUrl: string | undefined;
   readonly gatewayToken: string | undefined;
@@ -41,12 +42,19 @@ export interface Settings {
 /** @throws SetupError with one line for every refused variable */
 export function readSettings(env: NodeJS.ProcessEnv): Settings {
   const problems: string[] = [];
-  const read = <T>(name: string, fallback: T, expected: string, parse: (text: string) => T | undefined): T => {
+  /** @param describe says what is wrong with a text that is refused. By default it is the whole text. */
+  const read = <T>(
+    name: string,
+    fallback: T,
+    expected: string,
+    parse: (text: string) => T | undefined,
+    describe = (text: string) => `"${text}"`,
+  ): T => {
     const text = env[name];
     if (text === undefined || text === "") return fallback;
     const value = parse(text);
     if (value !== undefined) return value;
-    problems.push(`${name}: expected ${expected}, got ${secretNames.has(name) ? "something else" : `"${text}"`}`);
+    problems.push(`${name}: expected ${expected}, got ${secretNames.has(name) ? "something else" : describe(text)}`);
     return fallback;
   };
   const port = (name: string, fallback: number) => read(name, fallback, "a port number 1…65535", parsePort);
@@ -85,8 +93,9 @@ export function readSettings(env: NodeJS.ProcessEnv): Settings {
     controlUrl: read(
       "SLUICE_CONTROL_URL",
       `http://127.0.0.1:${controlPort}`,
-      "http://host:port or https://host:port",
-      parseOrigin(["http:", "https:"]),
+      "http://host:port or https://host:port, or several of them separated by commas",
+      parseOrigins,
+      wrongOrigin,
     ),
     redisUrl: read<string | undefined>(
       "SLUICE_REDIS_URL",
@@ -150,6 +159,21 @@ function parseOrigin(protocols: readonly string[]): (text: string) => string | u
     if (url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "") return undefined;
     return url.pathname === "/" ? url.origin : undefined;
   };
+}
+
+const parseControlOrigin = parseOrigin(["http:", "https:"]);
+
+/** @returns the origins of all URLs, separated by commas; undefined if one of them is wrong */
+function parseOrigins(text: string): string | undefined {
+  const origins = text.split(",").map((url) => parseControlOrigin(url.trim()));
+  return origins.includes(undefined) ? undefined : [...new Set(origins)].join(",");
+}
+
+/** Names the first URL that is wrong. */
+function wrongOrigin(text: string): string {
+  const urls = text.split(",").map((url) => url.trim());
+  const at = urls.findIndex((url) => parseControlOrigin(url) === undefined);
+  return urls.length === 1 ? `"${text}"` : `"${urls[at]}" as URL ${at + 1} of ${urls.length}`;
 }
 
 function defaultGatewayId(port: number): string {

@@ -57,6 +57,7 @@ import { listLegacyApps } from "./storage/apps.ts";
 import { recentHashes } from "./storage/callers.ts";
 import { openDatabase } from "./storage/database.ts";
 import { DatabaseBusy, DatabaseUnreachable, DatabaseUnwritable } from "./storage/engines/database-errors.ts";
+import { PostgresChannel } from "./storage/engines/postgres-channel.ts";
 import type { ServerTimes } from "./storage/engines/server-dialect.ts";
 import type { StorageHealth } from "./storage/engines/storage-health.ts";
 import type { StorageObserver } from "./storage/engines/storage-observer.ts";
@@ -245,13 +246,14 @@ async function buildApp(
   await app.register(methods.watch);
   const isShared = configuration.database.kind !== "sqlite";
   await app.register(activity, { now, isShared });
+  await app.register(redis, { now, deployment: configuration.redis });
   await app.register(push, {
     now,
     times: surroundings.pushTimes ?? defaultPushTimes,
     isShared,
+    databaseChannel: databaseChannelFor(configuration),
   });
   await app.register(retention, { now, retention: configuration.retention, sessions: configuration.sessions });
-  await app.register(redis, { now, deployment: configuration.redis });
   await app.register(readiness);
   await app.register(healthRoutes);
   await app.register(api, {
@@ -277,6 +279,11 @@ async function warnOfLegacyApps(app: FastifyInstance): Promise<void> {
     { apps },
     "these apps are from before there were realms, and their policies match all traffic: set a realm by PUT /api/v1/apps/{app}",
   );
+}
+
+/** @returns undefined if there is a Redis, which is used instead, or if the database has no such thing */
+function databaseChannelFor({ database, redis: itsRedis }: Configuration): PostgresChannel | undefined {
+  return itsRedis === undefined && database.kind === "postgres" ? new PostgresChannel(database) : undefined;
 }
 
 interface ApiOptions {

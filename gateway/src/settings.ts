@@ -12,8 +12,11 @@ export interface Settings {
   readonly gatewayDir: string;
   /** Whether SLUICE_GATEWAY_DIR names the directory; otherwise it is nginx's prefix. */
   readonly gatewayDirNamed: boolean;
-  /** ws:// or wss:// address of the control plane's push route. */
-  readonly pushUrl: string;
+  /**
+   * ws:// or wss:// addresses of the control planes' push route, at least one, in the order in which this gateway tries them. Each
+   * gateway has its own order: a fleet spreads over its control planes, and so do the gateways of one that is gone.
+   */
+  readonly pushUrls: readonly string[];
   /** Whether the operator has set SLUICE_CONTROL_URL. */
   readonly controlUrlGiven: boolean;
   /** The token that the control plane expects. Undefined: the operator has set none. */
@@ -43,11 +46,12 @@ function environment(name: string): string | undefined {
 export function readSettings(): Settings {
   const namedDir = environment("SLUICE_GATEWAY_DIR");
   const gatewayDir = namedDir ?? ngx.config.prefix();
+  const id = gatewayId(environment("SLUICE_GATEWAY_ID"), gatewayDir);
   return {
-    gatewayId: gatewayId(environment("SLUICE_GATEWAY_ID"), gatewayDir),
+    gatewayId: id,
     gatewayDir: gatewayDir.endsWith("/") ? gatewayDir : `${gatewayDir}/`,
     gatewayDirNamed: namedDir !== undefined,
-    pushUrl: pushUrl(environment("SLUICE_CONTROL_URL") ?? "http://127.0.0.1:8081"),
+    pushUrls: inOwnOrder(id, pushUrls(environment("SLUICE_CONTROL_URL") ?? "http://127.0.0.1:8081")),
     controlUrlGiven: environment("SLUICE_CONTROL_URL") !== undefined,
     gatewayToken: gatewayToken(environment("SLUICE_GATEWAY_TOKEN"), environment("SLUICE_GATEWAY_TOKEN_FILE")),
     requireSnapshot: yesOrNo("SLUICE_REQUIRE_SNAPSHOT", environment("SLUICE_REQUIRE_SNAPSHOT")),
@@ -138,11 +142,27 @@ function headerStyle(text: string): HeaderStyle {
   return text;
 }
 
-function pushUrl(controlUrl: string): string {
-  const [scheme, rest] = string.match(controlUrl, "^(https?)://([^/]+)/?$");
-  if (scheme === undefined || rest === undefined) {
-    return refuse("SLUICE_CONTROL_URL", "http://HOST:PORT or https://HOST:PORT", controlUrl);
+/** @param controlUrls one URL, or several separated by commas */
+function pushUrls(controlUrls: string): string[] {
+  const urls: string[] = [];
+  const texts = controlUrls.split(",");
+  for (const [index, text] of texts.entries()) {
+    const [trimmed] = string.match(text, "^%s*(.-)%s*$");
+    const which = texts.length === 1 ? "" : `URL ${index + 1} of ${texts.length} to be `;
+    const url = pushUrl(trimmed ?? "", `${which}http://HOST:PORT or https://HOST:PORT`);
+    if (!urls.includes(url)) urls.push(url);
   }
+  return urls;
+}
+
+/** Sorts by a hash of the gateway's id and the URL. */
+function inOwnOrder(id: string, urls: string[]): string[] {
+  return urls.sort((a, b) => (ngx.md5(`${id} ${a}`) < ngx.md5(`${id} ${b}`) ? -1 : 1));
+}
+
+function pushUrl(controlUrl: string, expected: string): string {
+  const [scheme, rest] = string.match(controlUrl, "^(https?)://([^/%s]+)/?$");
+  if (scheme === undefined || rest === undefined) return refuse("SLUICE_CONTROL_URL", expected, controlUrl);
   const [host, port] = string.match(rest, "^(.+):(%d+)$");
   const secure = scheme === "https";
   return `${secure ? "wss" : "ws"}://${host ?? rest}:${port ?? (secure ? "443" : "80")}/api/v1/push`;

@@ -88,13 +88,22 @@ it("lets nobody else read or write the snapshot and the number of gateways, at n
   const pushed = control.push(policies, [], 3).finally(() => {
     isPushed = true;
   });
-  const isStored = () => "snapshot.json" in modesIn(directory) && "live-gateways" in modesIn(directory);
+  const isStored = () => "policies.log" in modesIn(directory) && "live-gateways" in modesIn(directory);
   while (!isPushed || !isStored()) {
     for (const mode of Object.values(modesIn(directory))) seen.add(mode);
     await setImmediate();
   }
   await pushed;
-  expect(modesIn(directory)).toEqual({ "live-gateways": "600", "snapshot.json": "600" });
+  // A change is written to the end of the same file; one that is gone is made again, with the same mode.
+  const log = join(directory, "policies.log");
+  const bytes = statSync(log).size;
+  await control.push(policies.slice(1), [], 3);
+  expect(statSync(log).size).toBeGreaterThan(bytes);
+  expect(statSync(log).size).toBeLessThan(bytes + 1_000);
+  rmSync(log);
+  await control.push(policies, [], 3);
+  await until("the log is whole again", 5_000, () => statSync(log, { throwIfNoEntry: false })?.size === bytes);
+  expect(modesIn(directory)).toEqual({ "live-gateways": "600", "policies.log": "600" });
   expect([...seen]).toEqual(["600"]);
   expect(modesIn(join(directory, ".."))).toMatchObject({ "error.log": "600" });
 });
@@ -103,13 +112,17 @@ it("closes files that an earlier version left open to others as soon as it start
   const [closedPort = 0] = await freePorts(1);
   const directory = await startDaemon(closedPort, (workers) => {
     const { uid, gid } = statSync(workers);
-    for (const [name, text] of Object.entries({ "snapshot.json": "{}", "live-gateways": "2\n" })) {
+    for (const [name, text] of Object.entries({
+      "policies.log": "{}",
+      "snapshot.json": "{}",
+      "live-gateways": "2\n",
+    })) {
       writeFileSync(join(workers, name), text);
       chownSync(join(workers, name), uid, gid);
       chmodSync(join(workers, name), 0o666);
     }
   });
-  const closed = { "live-gateways": "600", "snapshot.json": "600" };
+  const closed = { "live-gateways": "600", "policies.log": "600", "snapshot.json": "600" };
   await until("both are closed", 5_000, () => JSON.stringify(modesIn(directory)) === JSON.stringify(closed));
 });
 

@@ -1,6 +1,7 @@
 // Messages over the push socket that no control plane of ours writes change nothing and end nothing.
 
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { frameText } from "../fixtures/documents/loaded-state.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { PushServer } from "../fixtures/servers/push-server.ts";
@@ -38,8 +39,8 @@ it("a snapshot that is not UTF-8 is refused in UTF-8, and the socket stays open"
   await until("the gateway has said hello", 20_000, () => server.received.some(({ type }) => type === "hello"));
   const { socket } = server;
   server.received = [];
-  const policies = '[{"app":"default","document":{"na\xa4me":"users","description":"\xff"}}]';
-  const snapshot = `{"type":"snapshot","format":1,"epoch":"e","revision":9,"policies":${policies}}`;
+  const policies = [{ app: "default", document: { "na\xa4me": "users", description: "\xff" } }];
+  const snapshot = frameText({ type: "snapshot", epoch: "e", revision: 9, format: 1, policies });
   socket?.send(Buffer.from(snapshot, "latin1"), { binary: false });
   await until("it is refused", 20_000, () => server.received.some(({ type }) => type === "refused"));
   expect(server.received[0]).toMatchObject({ type: "refused", revision: 9 });
@@ -53,7 +54,7 @@ it("a malformed order about a counter is refused without a Lua error, and the so
   const limits = [{ algorithm: "fixed-window", quota: 5, window: "1m" }];
   const document = { name: "users", key: ["header:x-user"], limits };
   const snapshot = { type: "snapshot", format: 1, epoch: "e", revision: 1, policies: [{ app: "default", document }] };
-  await server.pushGood(JSON.stringify(snapshot), "e", 20_000);
+  await server.pushGood(frameText(snapshot), "e", 20_000);
   const { socket } = server;
   for (const [what, message] of Object.entries(malformed)) {
     server.received = [];

@@ -12,7 +12,10 @@ beforeAll(async () => {
   gateway = await LoneGateway.start({
     policies: [],
     env: { SLUICE_CONTROL_URL: system.controlUrl, SLUICE_GATEWAY_TOKEN: gatewayToken, SLUICE_GATEWAY_ID: "small" },
-    edit: (config) => config.replace("sluice_state 32m", "sluice_state 1m"),
+    edit: (config) => {
+      expect(config).toMatch(/ sluice_state \d+m;/);
+      return config.replace(/ sluice_state \d+m;/, " sluice_state 1m;");
+    },
   });
   await until("the gateway is connected", 5000, async () =>
     (await ask(`${gateway.url}/sluice/healthz`)).body.includes('"connected":true'),

@@ -32,7 +32,7 @@ it("secrets are not in logs, errors, /gateways, the snapshot file, any other fil
   const files = readdirSync(system.directory, { recursive: true, withFileTypes: true }).filter((entry) =>
     entry.isFile(),
   );
-  expect(files.map(({ name }) => name)).toEqual(expect.arrayContaining(["snapshot.json", "error.log", "nginx.conf"]));
+  expect(files.map(({ name }) => name)).toEqual(expect.arrayContaining(["policies.log", "error.log", "nginx.conf"]));
   const places: Record<string, string> = {};
   for (const { parentPath, name } of files) places[name] = readFileSync(join(parentPath, name), "latin1");
   expect(places["error.log"]).toContain("Redis did not decide");

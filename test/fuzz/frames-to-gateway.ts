@@ -3,8 +3,8 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
-import { loadSnapshot } from "../../limiter/src/protocol/load-snapshot.ts";
 import { ask } from "../fixtures/clients/requests.ts";
+import { HeldState } from "../fixtures/documents/loaded-state.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { PushServer } from "../fixtures/servers/push-server.ts";
@@ -25,6 +25,7 @@ import {
   changedSnapshot,
   changedSnapshots,
   type Good,
+  goodDelta,
   goodSnapshot,
   telltale,
   telltalePath,
@@ -40,7 +41,8 @@ const lastOrder = 424_242;
 
 type Saying =
   | { readonly says: "snapshot"; readonly snapshot: ChangedSnapshot }
-  | { readonly says: "damaged"; readonly by: readonly ByteChange[] }
+  | { readonly says: "damaged" | "damaged delta"; readonly by: readonly ByteChange[] }
+  | { readonly says: "delta from elsewhere" }
   | { readonly says: "older" }
   | { readonly says: "message"; readonly message: object; readonly by: readonly Change[] }
   | { readonly says: "text"; readonly text: string }
@@ -57,12 +59,16 @@ const messages = fc.constantFrom<object>(
   { ...order, policy: "paths", key: ["203.0.113.7", "ann", "x"] },
   { type: "fleet", gateways: 3 },
   { type: "snapshot", format: 1, epoch: "bare", revision: 1, policies: [] },
+  { type: "delta", format: 1, epoch: "bare", revision: 2, from: { epoch: "bare", revision: 1 }, policies: [] },
 );
 
 const sayings: fc.Arbitrary<Saying> = fc.oneof(
   { weight: 6, arbitrary: fc.record({ says: fc.constant("snapshot" as const), snapshot: changedSnapshots }) },
-  { weight: 3, arbitrary: fc.record({ says: fc.constant("damaged" as const), by: textDamage }) },
-  { weight: 1, arbitrary: fc.constant({ says: "older" as const }) },
+  {
+    weight: 4,
+    arbitrary: fc.record({ says: fc.constantFrom("damaged" as const, "damaged delta" as const), by: textDamage }),
+  },
+  { weight: 2, arbitrary: fc.constantFrom({ says: "older" as const }, { says: "delta from elsewhere" as const }) },
   {
     weight: 5,
     arbitrary: fc.record({
@@ -174,6 +180,12 @@ function say(server: PushServer, saying: Saying, good: Good): void {
     case "damaged":
       socket.send(changedBytes(Buffer.from(goodSnapshot(good)), ...saying.by), { binary: false });
       return;
+    case "damaged delta":
+      socket.send(changedBytes(Buffer.from(goodDelta(good)), ...saying.by), { binary: false });
+      return;
+    case "delta from elsewhere":
+      socket.send(goodDelta({ ...good, revision: good.revision + 1, quota: 7 }));
+      return;
     case "older":
       socket.send(goodSnapshot({ ...good, revision: good.revision - 1, quota: 7 }));
       return;
@@ -248,12 +260,13 @@ async function assess(
     const soleSnapshot = said.length === 1 ? said[0] : undefined;
     if (type !== "refused" || soleSnapshot?.says !== "snapshot" || soleSnapshot.snapshot.where !== "policies") continue;
     // The control plane uses the same validation, so it would have accepted and pushed what this one accepts.
-    const assessed = loadSnapshot(JSON.parse(changedSnapshot(good, soleSnapshot.snapshot)));
-    if (assessed.problems.length === 0)
+    const held = new HeldState();
+    held.take(goodSnapshot(good));
+    if (held.take(changedSnapshot(good, soleSnapshot.snapshot)).frame !== undefined)
       throw new Fault(`refused a snapshot that Node accepts: ${JSON.stringify(problems)}`);
   }
   // A changed text that still is a snapshot may be applied; then its limits, or another's, decide. Such an answer is accepted.
-  const harmless = ["older", "ping", "pong", "large"];
+  const harmless = ["older", "delta from elsewhere", "ping", "pong", "large"];
   if (server.received.some(({ type }) => type === "applied")) return;
   if (ending !== undefined && said.some(({ says }) => !harmless.includes(says))) return;
   for (let i = 0; i < workers; i++) {

@@ -36,7 +36,21 @@ const ahead = fc.oneof(
   { weight: 2, arbitrary: fc.constantFrom(-1, 1, 2, 1000, 2 ** 40) },
 );
 
-const hello = ids.map((gateway) => ({ type: "hello", gateway, version: "0.1.0", workers: 2, epoch: "", revision: 0 }));
+const hello = fc
+  .record({
+    gateway: ids,
+    protocol: fc.constantFrom(undefined, 1, 2, 2, 2, 3, 2 ** 53),
+    edition: fc.oneof(fc.constant(undefined), hostileTexts),
+  })
+  .map(({ gateway, ...said }) => ({
+    type: "hello",
+    gateway,
+    version: "0.1.0",
+    workers: 2,
+    epoch: "",
+    revision: 0,
+    ...said,
+  }));
 
 const amount = fc.oneof(fc.nat(1_000), fc.constantFrom(0, -1, 0.5, 2 ** 32, 2 ** 53 - 1, 2 ** 53));
 /** What is drawn from a seed does not change while the run lasts. */
@@ -78,7 +92,12 @@ const activity = fc
 const problem = fc.record({ path: hostileTexts, expected: hostileTexts, got: hostileTexts });
 const messages = fc.oneof(
   { weight: 4, arbitrary: hello },
-  { weight: 4, arbitrary: fc.constant({ type: "applied", epoch: "", revision: 0 }) },
+  {
+    weight: 6,
+    arbitrary: fc
+      .constantFrom("applied", "applied", "held", "resync")
+      .map((type) => ({ type, epoch: "", revision: 0 })),
+  },
   {
     weight: 2,
     arbitrary: fc

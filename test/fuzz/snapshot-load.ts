@@ -1,13 +1,23 @@
-// Tests in Node the reader of snapshots, which has the same source as the gateway's: it must never throw, and must read by
-// lines what it reads as one document.
+// Tests in Node the reader of snapshots and deltas, which has the same source as the gateway's: it must never throw, and whatever it
+// takes must leave the same state as one snapshot with the same entries, read where nothing is held.
 
 import { setImmediate } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
-import { noPause } from "../../limiter/src/basics/pause.ts";
-import { loadSnapshot, loadSnapshotLines, type SnapshotLoad } from "../../limiter/src/protocol/load-snapshot.ts";
+import { isBannedAddress, isBannedKey } from "../../limiter/src/compiled/bans.ts";
+import { candidates } from "../../limiter/src/index/policy-index.ts";
+import { isWithin } from "../../limiter/src/key/networks.ts";
+import { layOut } from "../../limiter/src/protocol/frame-lines.ts";
+import { HeldState } from "../fixtures/documents/loaded-state.ts";
 import { changedBytes } from "./hostile.ts";
-import { changedSnapshot, changedSnapshots, goodSnapshot, textDamage } from "./snapshot-texts.ts";
+import {
+  changedSnapshot,
+  changedSnapshots,
+  goodDelta,
+  goodSnapshot,
+  telltalePath,
+  textDamage,
+} from "./snapshot-texts.ts";
 import { Fault, type Fuzzer, type Target } from "./target.ts";
 
 const good = { epoch: "good", revision: 5, quota: 1234 };
@@ -16,7 +26,9 @@ const texts = fc.oneof(
   { weight: 3, arbitrary: changedSnapshots.map((snapshot) => changedSnapshot(good, snapshot)) },
   {
     weight: 2,
-    arbitrary: textDamage.map((by) => changedBytes(Buffer.from(goodSnapshot(good)), ...by).toString("utf8")),
+    arbitrary: fc
+      .tuple(fc.constantFrom(goodSnapshot(good), goodDelta(good)), textDamage)
+      .map(([text, by]) => changedBytes(Buffer.from(text), ...by).toString("utf8")),
   },
   {
     weight: 2,
@@ -43,46 +55,87 @@ export const snapshotLoad: Target = {
 };
 
 function assess(text: string): void {
-  const before = readByLines(goodSnapshot(good), undefined)?.snapshot;
-  if (before === undefined) throw new Fault("the good snapshot was not read");
-  const lines = readByLines(text, undefined);
-  // Unchanged lines are taken from the previous reading, and the result must be the same.
-  const linesAgain = readByLines(text, before);
-  if (!isDeepStrictEqual(reportedOf(lines), reportedOf(linesAgain)))
-    throw new Fault("another reading after a snapshot with the same lines");
-  const value = decoded(text);
-  if (lines === undefined) {
-    if (value !== undefined) loadSnapshot(value);
-    return;
+  const held = new HeldState();
+  if (held.take(goodSnapshot(good)).frame === undefined) throw new Fault("the good snapshot was not read");
+  const before = held.texts.size;
+  const onTop = held.take(text);
+  if (onTop.frame === undefined) {
+    if (onTop.problems.length === 0 && !onTop.misfit) throw new Fault("refused for no reason");
+    if (held.texts.size !== before) throw new Fault("refused, and taken in part");
   }
-  // A reading by lines reports a broken head before what follows it is read.
-  if (value === undefined) {
-    if (lines.problems.length === 0) throw new Fault("read by lines what is not JSON");
-    return;
+  // Entries that are held are not read again, and the result must be the same.
+  const alone = new HeldState();
+  const read = alone.take(text);
+  // A time zone that is held is known, even if a snapshot does not list it again.
+  const lacksZone = read.problems.some(({ path, got }) => path.startsWith("zones.") && got === "nothing");
+  if (read.frame !== undefined || (onTop.frame?.type === "snapshot" && !lacksZone)) {
+    if (!isDeepStrictEqual(onTop.problems, read.problems) || !isDeepStrictEqual(seenIn(held), seenIn(alone)))
+      throw new Fault("another reading where a snapshot with the same lines is held");
   }
-  const whole = reportedOf(loadSnapshot(value));
-  if (!isDeepStrictEqual(reportedOf(lines), whole)) {
-    throw new Fault(
-      `by lines ${JSON.stringify(reportedOf(lines)).slice(0, 300)}, in one ${JSON.stringify(whole).slice(0, 300)}`,
-    );
-  }
+  if (onTop.frame === undefined) return;
+  const entries = [...held.texts.keys()].filter((name) => name.startsWith("p:")).length;
+  if (held.state.policyCount !== entries) throw new Fault(`counts ${held.state.policyCount} policies of ${entries}`);
+  // What is held together is a snapshot, and means the same.
+  const whole = new HeldState();
+  const { frame, problems } = whole.take(asSnapshot(held));
+  if (frame === undefined) throw new Fault(`what is held is no snapshot: ${JSON.stringify(problems).slice(0, 300)}`);
+  if (!isDeepStrictEqual(seenIn(held), seenIn(whole))) throw new Fault("another state than by one snapshot");
 }
 
-function readByLines(text: string, previous: Parameters<typeof loadSnapshotLines>[2]): SnapshotLoad | undefined {
-  return loadSnapshotLines((place) => (place === 0 ? text : undefined), decoded, previous, noPause);
+/** Writes what is held as the snapshot of its revision. */
+function asSnapshot({ state, texts }: HeldState): string {
+  const of = (kind: string) => [...texts].filter(([name]) => name.startsWith(kind)).map(([, text]) => text);
+  const zones = Object.fromEntries(
+    [...texts].filter(([name]) => name.startsWith("z:")).map(([name, text]) => [name.slice(2), JSON.parse(text)]),
+  );
+  const head = { type: "snapshot", format: 1, ...state.position, zones };
+  const lists = { apps: of("a:"), bans: of("b:"), callers: of("c:"), policies: of("p:") };
+  return layOut("snapshot", JSON.stringify(head), lists);
 }
 
-function decoded(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
+const addresses = ["192.0.2.1", "192.0.2.200", "198.51.100.7", "10.1.2.3", "2001:db8::1"];
+const hosts = ["a.example", "x.b.example", "bank.example", "other.example"];
+const paths = ["/", telltalePath, "/a/b", "/v1/x", "/terms", "/keyed", "/shop/x"];
+
+/** What a state shows: its entries, how they are compiled, and which policies requests meet. */
+function seenIn({ state, texts }: HeldState): unknown {
+  const compiled: unknown[] = [];
+  for (const [app, ofApp] of Object.entries(state.policiesByName)) {
+    for (const [name, { policy, match, limits, bans, schedule }] of Object.entries(ofApp)) {
+      const banned = addresses.map((address) => bans !== undefined && isBannedAddress(bans, address, 1e9));
+      const key = policy.key.map(() => "x");
+      compiled.push([app, name, policy, match, limits, schedule?.transitions, banned, bans && isBannedKey(bans, key, 1e9)]);
+    }
   }
+  const met = hosts.flatMap((host) =>
+    paths.map((path) =>
+      candidates(state.index, host, path).map((one) => [
+        one.app,
+        one.name,
+        addresses.map((address) => one.bans !== undefined && isBannedAddress(one.bans, address, 1e9)),
+      ]),
+    ),
+  );
+  const { index, position, policyCount, apps, callers, bannedEverywhere } = state;
+  const everywhere = addresses.map(
+    (address) => bannedEverywhere !== undefined && isWithin(bannedEverywhere, address, 1e9),
+  );
+  const needs = [index.needsHost, index.needsPath];
+  const entries = [...texts].filter(([name]) => !name.startsWith("z:"));
+  return {
+    entries: sorted(entries),
+    compiled: sorted(compiled),
+    met,
+    needs,
+    everywhere,
+    position,
+    policyCount,
+    apps: sorted(Object.entries(apps)),
+    callers: sorted(Object.entries(callers)),
+    bans: sorted(Object.entries(state.bans.byId)),
+  };
 }
 
-/** @returns the reading without what only one of the ways keeps for the next time */
-function reportedOf(reading: SnapshotLoad | undefined): unknown {
-  if (reading?.snapshot === undefined) return reading?.problems;
-  const { epoch, revision, policies, bans, callers } = reading.snapshot;
-  return { epoch, revision, policies: policies.map(({ app, policy }) => ({ app, policy })), bans, callers };
+function sorted(list: readonly unknown[]): string[] {
+  return list.map((one) => JSON.stringify(one)).sort();
 }

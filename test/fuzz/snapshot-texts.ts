@@ -1,7 +1,7 @@
-// Makes snapshots as a control plane writes them, each with a policy whose limit shows which snapshot is in force.
+// Makes snapshots and deltas as a control plane writes them, each with a policy whose limit shows which is in force.
 
 import fc from "fast-check";
-import { layOut } from "../../limiter/src/protocol/snapshot-lines.ts";
+import { type FrameType, type ListName, layOut } from "../../limiter/src/protocol/frame-lines.ts";
 import { byteChanges, type Change, changed, changes } from "./hostile.ts";
 
 export interface Good {
@@ -15,19 +15,21 @@ export interface Good {
 export const telltalePath = "/telltale";
 export const telltale = { app: "default", policy: "telltale" } as const;
 
-interface Parts {
-  readonly head: Readonly<Record<string, unknown>>;
-  readonly apps: readonly unknown[];
-  readonly bans: readonly unknown[];
-  readonly callers: readonly unknown[];
-  readonly policies: readonly unknown[];
-}
+type Parts = { readonly head: Readonly<Record<string, unknown>> } & {
+  readonly [List in Exclude<ListName, "gone">]: readonly unknown[];
+} & { readonly gone?: readonly unknown[] };
+
+const windowed = (name: string, document: object) => ({
+  app: "default",
+  document: { name, limits: [{ algorithm: "fixed-window", quota: 50, window: "1m" }], ...document },
+});
+const telling = (quota: number) =>
+  windowed("telltale", {
+    match: { paths: [telltalePath] },
+    limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
+  });
 
 function partsOf({ epoch, revision, quota }: Good): Parts {
-  const windowed = (name: string, document: object) => ({
-    app: "default",
-    document: { name, limits: [{ algorithm: "fixed-window", quota: 50, window: "1m" }], ...document },
-  });
   return {
     head: { type: "snapshot", format: 1, epoch, revision, zones: { "Europe/Berlin": [[0, 60]] } },
     apps: [{ app: "shop", realm: { hosts: ["a.example"], paths: ["/keyed", "/shop"] } }],
@@ -37,10 +39,7 @@ function partsOf({ epoch, revision, quota }: Good): Parts {
     ],
     callers: [{ app: "default", sha256: "ab".repeat(32) }],
     policies: [
-      windowed("telltale", {
-        match: { paths: [telltalePath] },
-        limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
-      }),
+      telling(quota),
       windowed("hosts", {
         match: { hosts: ["a.example", "*.b.example"], methods: ["GET"], headers: { "x-plan": ["free"] } },
       }),
@@ -59,20 +58,66 @@ function partsOf({ epoch, revision, quota }: Good): Parts {
   };
 }
 
-export function goodSnapshot(good: Good): string {
-  return textOf(partsOf(good));
+/** What a delta from a good snapshot to the next revision has. */
+function partsOfDelta({ epoch, revision, quota }: Good): Parts {
+  return {
+    head: {
+      type: "delta",
+      format: 1,
+      epoch,
+      revision: revision + 1,
+      edition: "e",
+      proof: "p",
+      from: { epoch, revision },
+      policyCount: 5,
+      zones: { "Asia/Shanghai": [[0, -480]] },
+    },
+    apps: [{ app: "bank", realm: { hosts: ["bank.example"] } }],
+    bans: [
+      { id: "b3", app: "default", policy: "hosts", key: [], untilSeconds: 4_000_000_000 },
+      { id: "b4", app: "bank", cidr: "198.51.100.0/24", untilSeconds: 4_000_000_000 },
+      { id: "b1", app: "shop", cidr: "192.0.2.0/25", untilSeconds: 4_000_000_000 },
+    ],
+    callers: [{ app: "shop", sha256: "cd".repeat(32) }],
+    policies: [
+      telling(quota),
+      windowed("terms", {
+        match: { paths: ["/terms"] },
+        schedule: { timezone: "Asia/Shanghai", windows: [{ days: ["sat"], from: "09:00", to: "18:00" }] },
+      }),
+      { ...windowed("keyed", { match: { paths: ["/keyed"] }, key: ["header:x-user"] }), app: "shop" },
+      { ...windowed("new", { match: { hosts: ["bank.example"] } }), app: "bank" },
+    ],
+    gone: [
+      { app: "default", policy: "paths" },
+      { app: "shop", policy: "keyed" },
+      { app: "shop" },
+      { ban: "b2" },
+      { caller: "ab".repeat(32) },
+    ],
+  };
 }
 
-function textOf({ head, ...lists }: Parts): string {
+export function goodSnapshot(good: Good): string {
+  return textOf("snapshot", partsOf(good));
+}
+
+/** From this snapshot to the next revision. */
+export function goodDelta(good: Good): string {
+  return textOf("delta", partsOfDelta(good));
+}
+
+function textOf(type: FrameType, { head, ...lists }: Parts): string {
   const lines = Object.entries(lists).map(([name, list]) => [
     name,
     list.map((entry) => JSON.stringify(entry) ?? "null"),
   ]);
-  return layOut(JSON.stringify(head), Object.fromEntries(lines) as Parameters<typeof layOut>[1]);
+  return layOut(type, JSON.stringify(head), Object.fromEntries(lines) as Parameters<typeof layOut>[2]);
 }
 
-/** A snapshot with changes: in its documents, in the rest, or in its text. */
+/** A snapshot, or a delta from it, with changes: in its documents, in the rest, or in its text. */
 export interface ChangedSnapshot {
+  readonly type: FrameType;
   readonly where: keyof Parts | "nowhere";
   readonly by: readonly Change[];
   /** Written as one JSON document instead of by lines. */
@@ -80,15 +125,16 @@ export interface ChangedSnapshot {
 }
 
 export const changedSnapshots: fc.Arbitrary<ChangedSnapshot> = fc.record({
-  where: fc.constantFrom("policies", "policies", "policies", "head", "apps", "bans", "callers", "nowhere"),
+  type: fc.constantFrom("snapshot", "delta"),
+  where: fc.constantFrom("policies", "policies", "policies", "head", "apps", "bans", "callers", "gone", "nowhere"),
   by: fc.array(changes, { minLength: 1, maxLength: 3 }),
   inOne: fc.boolean(),
 });
 
-export function changedSnapshot(good: Good, { where, by, inOne }: ChangedSnapshot): string {
-  const parts = partsOf(good);
+export function changedSnapshot(good: Good, { type, where, by, inOne }: ChangedSnapshot): string {
+  const parts = type === "snapshot" ? partsOf(good) : partsOfDelta(good);
   const other = where === "nowhere" ? parts : { ...parts, [where]: partChanged(parts, where, by) };
-  if (!inOne) return textOf(other);
+  if (!inOne) return textOf(type, other);
   const { head, ...lists } = other;
   return JSON.stringify({ ...head, ...lists });
 }
@@ -98,15 +144,20 @@ function partChanged(
   where: Exclude<ChangedSnapshot["where"], "nowhere">,
   by: readonly Change[],
 ): unknown {
-  const part = changed(parts[where], ...by);
+  const part = changed(parts[where] ?? [], ...by);
   if (where === "head")
-    return typeof part === "object" && part !== null && Object.keys(part).length > 0 ? part : { type: "snapshot" };
+    return typeof part === "object" && part !== null && Object.keys(part).length > 0
+      ? part
+      : { type: parts.head["type"] };
   return Array.isArray(part) ? part : [part];
 }
 
 export const snapshotTokens = [
   ...[
     '"type":"snapshot"',
+    '"type":"delta"',
+    '"gone":[\n',
+    '{"ban":"b1"}',
     '"policies":[\n',
     "],\n",
     "]}\n",

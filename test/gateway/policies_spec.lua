@@ -10,8 +10,60 @@ local cidr = product.module("limiter.src.key.cidr")
 local keys = product.module("limiter.src.compiled.counter-key")
 local validatePolicy = product.module("limiter.src.document.validate").validatePolicy
 local compilePolicy = product.module("limiter.src.compiled.compile").compilePolicy
-local loadSnapshot = product.module("limiter.src.protocol.load-snapshot").loadSnapshot
+local frameLines = product.module("limiter.src.protocol.frame-lines")
+local readFrame = product.module("limiter.src.protocol.read-frame").readFrame
+local changes = product.module("limiter.src.state.change")
+local states = product.module("limiter.src.state.policy-state")
+local noPause = product.module("limiter.src.basics.pause").noPause
+local noFindings = product.module("limiter.src.document.problems").noFindings
 local index = product.module("limiter.src.index.policy-index")
+
+-- As the gateway reads JSON: what is none is nil.
+local json = {
+  decode = function(text)
+    return (require("cjson.safe").decode(text))
+  end,
+  encode = cjson.encode,
+}
+
+-- Reads a text into a state, as a gateway does that holds nothing.
+local function loadText(text)
+  local state = states.emptyState()
+  local held = {
+    position = state.position,
+    textOf = function() end,
+    eachName = function() end,
+  }
+  local reading = readFrame(function(place)
+    return place == 0 and text or nil
+  end, json, held, noPause)
+  if not reading.frame then
+    return { problems = reading.problems }
+  end
+  local findings = noFindings()
+  local prepared = changes.prepareChange(state, reading.frame.change, findings, noPause)
+  if #findings.problems > 0 then
+    return { problems = findings.problems }
+  end
+  changes.commitChange(state, prepared)
+  return { snapshot = state, change = reading.frame.change, problems = {} }
+end
+
+-- Lays out a decoded message as a control plane does, and reads it.
+local function loadSnapshot(message)
+  local head, lists = { type = "snapshot" }, {}
+  for name, value in pairs(message) do
+    head[name] = value
+  end
+  for _, name in ipairs(frameLines.listsOf("snapshot")) do
+    lists[name] = {}
+    for i, entry in ipairs(head[name] or {}) do
+      lists[name][i] = cjson.encode(entry)
+    end
+    head[name] = nil
+  end
+  return loadText(frameLines.layOut("snapshot", cjson.encode(head), lists))
+end
 
 -- Sorts problems by their words, and the known fields within them, because Lua's tables have no order.
 local function inOrder(problems)
@@ -274,7 +326,7 @@ describe("in nginx, a schedule", function()
   end)
 
   it("is open by its zone's clocks, over the end of the week too", function()
-    local schedule = reading.snapshot.policies[1].schedule
+    local schedule = reading.snapshot.policiesByName.shop.p.schedule
     -- This is Sunday the 29th of March 2026, 22:00 in Berlin's summer: 20:00 UTC.
     local opens = 1774814400
     local function open(at)
@@ -311,24 +363,26 @@ end)
 describe("in nginx, a snapshot", function()
   local matching = product.vectors("policy-matching")
 
-  it("is read from decoded JSON", function()
+  it("is read from its text", function()
     local message = { type = "snapshot", format = 1, epoch = "e1", revision = 7, policies = matching.policies }
     local reading = loadSnapshot(cjson.decode(cjson.encode(message)))
     assert.same({}, reading.problems)
-    assert.equal(#matching.policies, #reading.snapshot.policies)
-    assert.equal(7, reading.snapshot.revision)
+    assert.equal(#matching.policies, #reading.change.policies)
+    assert.equal(#matching.policies, reading.snapshot.policyCount)
+    assert.equal(7, reading.snapshot.position.revision)
   end)
 
   it("without policies is read, though Lua cannot tell an empty list from an empty object", function()
     local reading = loadSnapshot(cjson.decode('{"format":1,"epoch":"e1","revision":0,"policies":[]}'))
     assert.same({}, reading.problems)
-    assert.same({}, reading.snapshot.policies)
+    assert.same({}, reading.change.policies)
+    assert.equal(0, reading.snapshot.policyCount)
   end)
 
   it("contains bans and callers, and has none if it does not mention them", function()
     local head = '{"format":1,"epoch":"e1","revision":0,"policies":[]'
     local without = loadSnapshot(cjson.decode(head .. "}")).snapshot
-    assert.same({ {}, {} }, { without.bans, without.callers })
+    assert.same({ {}, {} }, { without.bans.byId, without.callers })
     local bans = {
       { id = "1", app = "shop", cidr = "2001:db8::/32", untilSeconds = 1800000000 },
       { id = "2", app = "shop", policy = "books", key = { "*", "vip-42" }, untilSeconds = 1800000000 },
@@ -338,7 +392,9 @@ describe("in nginx, a snapshot", function()
     local entries = (',"bans":%s,"callers":%s}'):format(cjson.encode(bans), cjson.encode(callers))
     local reading = loadSnapshot(cjson.decode(head .. entries))
     assert.same({}, reading.problems)
-    assert.same({ bans, callers }, { reading.snapshot.bans, reading.snapshot.callers })
+    assert.same({ bans, callers }, { reading.change.bans, reading.change.callers })
+    assert.same({ ["1"] = bans[1], ["2"] = bans[2], ["3"] = bans[3] }, reading.snapshot.bans.byId)
+    assert.same({ [callers[1].sha256] = callers[1] }, reading.snapshot.callers)
   end)
 
   it("lets no policy match whose app has no realm, and has an entry for the bans of an app with one", function()
@@ -349,7 +405,7 @@ describe("in nginx, a snapshot", function()
     local reading = loadSnapshot(cjson.decode(text))
     assert.same({}, reading.problems)
     local met = {}
-    for i, policy in ipairs(reading.snapshot.index.live) do
+    for i, policy in ipairs(index.candidates(reading.snapshot.index, "any.test", "/crm")) do
       met[i] = policy.app .. " " .. table.concat(policy.match.paths, " ")
     end
     assert.same({ "crm /crm/* /crm" }, met)
@@ -358,7 +414,7 @@ describe("in nginx, a snapshot", function()
 
   it("with a damaged ban or caller is refused with the place of every fault", function()
     local text = [[{"format":1,"epoch":"e1","revision":0,"policies":[],
-      "bans":[null,{"id":"1","app":"shop","cidr":"10.0.0.0/33","untilSeconds":null},{"id":"1","app":"shop","untilSeconds":1}],
+      "bans":[null,{"id":"1","app":"shop","cidr":"10.0.0.0/33","untilSeconds":null},{"id":"2","app":"shop","untilSeconds":1}],
       "callers":[5,{"app":"shop","sha256":"0A"}]}]]
     local places = {}
     for i, problem in ipairs(loadSnapshot(cjson.decode(text)).problems) do
@@ -392,10 +448,24 @@ describe("in nginx, a snapshot", function()
   end)
 
   it("of any wrong kind is refused, and nothing throws", function()
-    for _, text in ipairs({ "5", '"x"', "null", "true", "[]", "[1]", "{}", '{"format":2}', '{"format":{"a":1}}' }) do
-      local reading = loadSnapshot(cjson.decode(text))
-      assert.is_nil(reading.snapshot)
-      assert.equal(1, #reading.problems)
+    local texts = { "", "\n", "5\n", '"x"\n', "null\n", "true\n", "[]\n", "[1]\n", "{}\n", "{,\n", "[1],\n", '{"type":5,\n' }
+    for _, format in ipairs({ "2", '{"a":1}', "null", '"1"' }) do
+      texts[#texts + 1] = ('{"type":"snapshot","format":%s,\n"bans":[\n],\n"callers":[\n],\n"policies":[\n]}\n'):format(format)
+    end
+    for _, list in ipairs({ "apps", "bans", "callers", "policies" }) do
+      texts[#texts + 1] = ('{"type":"snapshot","format":1,"epoch":"e","revision":1,"%s":{},\n"bans":[\n],\n"callers":[\n],\n"policies":[\n]}\n'):format(list)
+    end
+    for _, text in ipairs(texts) do
+      local reading = loadText(text)
+      assert.is_nil(reading.snapshot, text)
+      assert.equal(1, #reading.problems, text)
+    end
+    for _, list in ipairs({ "apps", "bans", "callers", "policies" }) do
+      for _, entry in ipairs({ "5", '"x"', "null", "true", "[]", "[1]", "{}", "[null]", '{"app":null}', '{"document":5}' }) do
+        local reading = loadSnapshot(cjson.decode(('{"format":1,"epoch":"e","revision":1,"%s":[%s]}'):format(list, entry)))
+        assert.is_nil(reading.snapshot, list .. " " .. entry)
+        assert.is_true(#reading.problems > 0, list .. " " .. entry)
+      end
     end
   end)
 end)

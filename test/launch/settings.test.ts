@@ -26,9 +26,27 @@ it.each([
   ["SLUICE_REDIS_DEADLINE_MS", "abc", 'a number from 1 to 60000, got "abc"'],
   ["SLUICE_REDIS_DEADLINE_MS", "0", 'a number from 1 to 60000, got "0"'],
   ["SLUICE_MAX_WAITING", "1e3", 'a whole number from 1 to 1000000, got "1e3"'],
+  [
+    "SLUICE_CONTROL_URL",
+    "ftp://a",
+    'http://host:port or https://host:port, or several of them separated by commas, got "ftp://a"',
+  ],
+  [
+    "SLUICE_CONTROL_URL",
+    "http://a, https://b/c",
+    'several of them separated by commas, got "https://b/c" as URL 2 of 2',
+  ],
+  ["SLUICE_CONTROL_URL", "http://a:1,", 'several of them separated by commas, got "" as URL 2 of 2'],
   ["SLUICE_DEBUG_SECRET", "short", "at least 16 characters, got something else"],
 ])("refuses %s=%s before anything has begun", (name, value, said) => {
-  expect(() => readSettings({ [name]: value })).toThrow(`${name}: expected ${said}`);
+  const read = () => readSettings({ [name]: value });
+  expect(read).toThrow(`${name}: expected `);
+  expect(read).toThrow(said);
+});
+
+it("takes several control planes, each once", () => {
+  const { controlUrl } = readSettings({ SLUICE_CONTROL_URL: "http://a:8081, https://b/,http://a:8081" });
+  expect(controlUrl).toBe("http://a:8081,https://b");
 });
 
 it("reports variables that nothing reads", () => {

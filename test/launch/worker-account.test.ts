@@ -45,8 +45,8 @@ describe.skipIf(process.getuid?.() !== 0)("started by root, nginx has workers", 
 
     const can = (script: string, path: string) =>
       spawnSync("/bin/sh", ["-c", script, "sh", path], { uid: account.uid, gid: account.gid, cwd: "/" }).status === 0;
-    expect(can('echo {} > "$1.new" && mv "$1.new" "$1"', join(snapshotDir, "snapshot.json"))).toBe(true);
-    expect(can('cat "$1"', join(snapshotDir, "snapshot.json"))).toBe(true);
+    expect(can('echo {} > "$1.new" && mv "$1.new" "$1"', join(snapshotDir, "policies.log"))).toBe(true);
+    expect(can('cat "$1"', join(snapshotDir, "policies.log"))).toBe(true);
     for (const name of ["gateway-token", "sluice.db", "sluice.db-wal"]) {
       expect(can('cat "$1"', join(dataDir, name))).toBe(false);
       expect(can(': > "$1"', join(dataDir, name))).toBe(false);

@@ -22,7 +22,8 @@ const sharedCounters = 64;
 const lookedAt = 4;
 
 export class Counters {
-  readonly rate: TokenBucket;
+  readonly #allowance: Allowance;
+  #rate: TokenBucket;
   readonly #nowMs: () => number;
   readonly #most: number;
   readonly #states = new Map<string, CounterState>();
@@ -34,10 +35,23 @@ export class Counters {
    * @param nowMs returns milliseconds of a clock that never steps back
    * @param most the most keys that have a counter of their own
    */
-  constructor({ perSecond, burst }: Allowance, nowMs: () => number, most = defaultMost) {
-    this.rate = tokenBucket(perSecond, secondUs, burst);
+  constructor(allowance: Allowance, nowMs: () => number, most = defaultMost) {
+    this.#allowance = allowance;
+    this.#rate = shareOf(allowance, 1);
     this.#nowMs = nowMs;
     this.#most = most;
+  }
+
+  get rate(): TokenBucket {
+    return this.#rate;
+  }
+
+  /**
+   * From now on, a key may use its part of the allowance here. What it has used stays used, in the same proportion.
+   * @param parts from 1 on
+   */
+  shareAmong(parts: number): void {
+    this.#rate = shareOf(this.#allowance, parts);
   }
 
   /** The number of keys that have a counter of their own. */
@@ -98,4 +112,9 @@ export class Counters {
   #nowUs(): number {
     return Math.floor(this.#nowMs() * 1_000);
   }
+}
+
+/** A state is a time until the bucket is full again, so it means the same in a bucket that is smaller and fills more slowly. */
+function shareOf({ perSecond, burst }: Allowance, parts: number): TokenBucket {
+  return tokenBucket(perSecond, secondUs * parts, Math.max(1, Math.floor(burst / parts)));
 }

@@ -115,7 +115,7 @@ export function addGauge({ registry }: Metrics, name: string, help: string, read
 export function addAlarmGauge({ registry }: Metrics, read: () => readonly Alarm[]): void {
   new Gauge({
     name: "sluice_control_gateway_alarms",
-    help: "Connected gateways that do not have what is stored, by what is wrong.",
+    help: "Connected gateways with an alarm, by what is wrong.",
     labelNames: ["alarm"] as const,
     registers: [registry],
     collect() {

@@ -5,10 +5,11 @@ import type { FastifyBaseLogger } from "fastify";
 import fp from "fastify-plugin";
 import manifest from "../../package.json" with { type: "json" };
 import { ApiError } from "../errors/api-error.ts";
-import { alarmsOf } from "../push/alarms.ts";
+import { type Alarm, type AlarmName, alarmOf, alarmsOf } from "../push/alarms.ts";
+import { Announcements, type ChangeChannel } from "../push/announcements.ts";
 import { AppliedWaits } from "../push/applied-waits.ts";
 import { type CounterOrderSender, CounterOrders } from "../push/counter-orders.ts";
-import { Fleet } from "../push/fleet.ts";
+import { Fleet, type Gateway } from "../push/fleet.ts";
 import { GatewayLog } from "../push/gateway-log.ts";
 import { PassedOrders } from "../push/passed-orders.ts";
 import { Peers } from "../push/peers.ts";
@@ -16,8 +17,9 @@ import { Publisher } from "../push/publisher.ts";
 import { PushDurations } from "../push/push-durations.ts";
 import { announceFleet, type PushTimes, runPushSession } from "../push/push-session.ts";
 import type { Frame } from "../push/pushed-state.ts";
+import { RedisIdentities } from "../push/redis-identities.ts";
 import { answers } from "../schemas/responses.ts";
-import { renewEpoch } from "../storage/epoch.ts";
+import { type Position, renewEpoch } from "../storage/epoch.ts";
 import { readChanges, readHead, readState } from "../storage/state.ts";
 import { addAlarmGauge, addGauge } from "./metrics.ts";
 
@@ -28,33 +30,52 @@ declare module "fastify" {
     /** For the gateways of all control planes. */
     readonly counterOrders: CounterOrderSender;
     readonly appliedWaits: AppliedWaits;
+    readonly alarms: {
+      of(gateway: Gateway): AlarmName | undefined;
+      all(): Alarm[];
+    };
   }
 }
 
 export const pushUrl = "/api/v1/push";
 
-/** `isShared`: other control planes may use the same database. */
+/** How often a control plane says by Redis that it is there. */
+const beatEveryMs = 5_000;
+const identifyEveryMs = 1_000;
+
+/**
+ * `isShared`: other control planes may use the same database. `databaseChannel` carries announcements of changes if there is no
+ * Redis.
+ */
 interface PushOptions {
   readonly now: () => number;
   readonly times: PushTimes;
   readonly isShared: boolean;
+  readonly databaseChannel: ChangeChannel | undefined;
 }
 
 export default fp<PushOptions>(
-  async (app, { now, times, isShared }) => {
+  async (app, { now, times, isShared, databaseChannel }) => {
     const fleet = new Fleet(now);
     const newest = () => publisher.current;
     const durations = new PushDurations<unknown>(fleet, newest, (pushed) => {
       app.metrics.pushes.observe((pushed.settledAtMs - pushed.storedAtMs) / 1_000);
       app.tracing?.pushed(pushed);
     });
+    const channel = app.redis?.changes ?? databaseChannel;
+    let announcements: Announcements | undefined;
+    /** Others are told as soon as a position is read, before a snapshot is made of it. */
+    const noticed = <Read extends Position>(read: Read): Read => {
+      announcements?.noticed(read);
+      return read;
+    };
     const publisher: Publisher = await Publisher.start({
       fleet,
       now,
       edition: editionNow(now()),
-      readState: () => readState(app.database, now()),
+      readState: () => readState(app.database, now()).then(noticed),
       readChanges: (since) => readChanges(app.database, since, now()),
-      readHead: () => readHead(app.database),
+      readHead: () => readHead(app.database).then(noticed),
       renewEpoch: async (held) => {
         const left = await renewEpoch(app.database, { who: "control plane", atMs: now() }, held);
         if (left === undefined) return;
@@ -94,9 +115,51 @@ export default fp<PushOptions>(
       publisher,
       id,
       onAsked: () => void passedOrders.carryOut(),
+      onCount: (controlPlanes) => app.requestLimits.shareAmong(controlPlanes),
       onError: (error) => app.log.error({ err: error }, "cannot exchange with other control planes; trying again"),
     });
-    if (isShared) peers.start();
+    if (isShared) {
+      await peers.join();
+      peers.start();
+    }
+    if (channel !== undefined) {
+      announcements = new Announcements({
+        channel,
+        current: newest,
+        publishIfBehind: () => publisher.publishIfBehind(),
+        beatEveryMs: app.redis === undefined ? undefined : beatEveryMs,
+        onAnotherDatabase: (epoch) => {
+          if (epoch === undefined) app.log.warn("no control plane with another database uses this Redis any more");
+          else
+            app.log.error(
+              { epoch, ownEpoch: newest().epoch },
+              "another-database: a control plane with another database uses the same Redis. Give both the same SLUICE_DATABASE_URL, or each its own Redis (or Redis database)",
+            );
+        },
+      });
+      announcements.start();
+    }
+    const identities = new RedisIdentities();
+    const identifying = setInterval(() => {
+      if (!identities.look(fleet.list(), app.redis?.link.identity, now())) return;
+      const gateways = [...identities.strays];
+      if (gateways.length === 0) app.log.warn("all gateways use the same Redis again");
+      else
+        app.log.error(
+          { gateways },
+          "another-redis: these gateways use another Redis than their fleet, and count alone",
+        );
+    }, identifyEveryMs).unref();
+    const surroundings = () => ({
+      newest: newest(),
+      nowMs: now(),
+      strays: identities.strays,
+      hearsAnotherDatabase: announcements?.anotherDatabase !== undefined,
+    });
+    app.decorate("alarms", {
+      of: (gateway: Gateway) => alarmOf(gateway, surroundings()),
+      all: () => alarmsOf(fleet.list(), surroundings()),
+    });
     const gatewayLog = new GatewayLog(app.log, now);
 
     app.addHook("preClose", async () => {
@@ -151,15 +214,20 @@ export default fp<PushOptions>(
     );
     addGauge(app.metrics, "sluice_control_gateways_connected", "Gateways connected here.", () => fleet.links().length);
     addGauge(app.metrics, "sluice_control_snapshot_bytes", "Size of the newest snapshot.", () => publisher.state.bytes);
-    addAlarmGauge(app.metrics, () => alarmsOf(fleet.list(), publisher.current, now()));
+    addAlarmGauge(app.metrics, () => app.alarms.all());
     app.addHook("onClose", async () => {
+      clearInterval(identifying);
+      await announcements?.stop();
       await publisher.stop();
       if (!isShared) return;
       await passedOrders.stop();
       await peers.stop();
     });
   },
-  { name: "push", dependencies: ["activity", "database", "websockets", "authentication", "metrics"] },
+  {
+    name: "push",
+    dependencies: ["activity", "database", "websockets", "authentication", "metrics", "redis", "request-limits"],
+  },
 );
 
 /**

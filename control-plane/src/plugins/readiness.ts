@@ -3,7 +3,7 @@
 // asked twice a second at most, and the gateways are counted ten times a second.
 
 import fp from "fastify-plugin";
-import { type Alarm, alarmsOf } from "../push/alarms.ts";
+import type { Alarm, AlarmName } from "../push/alarms.ts";
 import type { RedisHealth } from "../redis/redis-link.ts";
 import { probeSchema } from "../storage/database.ts";
 import type { StorageState } from "../storage/engines/storage-health.ts";
@@ -39,6 +39,15 @@ const degradations: Readonly<Record<Exclude<StorageState, "ok">, string>> = {
   full: "The disk of the database is full: changes are refused.",
   unreachable: "The database does not answer.",
   unwritable: "The database cannot be written to: changes are refused.",
+};
+
+const notNewest = "Gateways do not have the newest state: see alarms.";
+const alarmSentences: Readonly<Record<AlarmName, string>> = {
+  "snapshot-refused": notNewest,
+  "snapshot-late": notNewest,
+  "revision-unknown": notNewest,
+  "another-redis": "Gateways use another Redis than their fleet: see alarms.",
+  "another-database": "A control plane with another database uses the same Redis.",
 };
 
 export default fp(
@@ -84,7 +93,7 @@ export default fp(
     function count() {
       const nowMs = performance.now();
       if (counted === undefined || nowMs - counted.atMs > countEveryMs) {
-        const alarms = alarmsOf(app.fleet.list(), app.publisher.current, app.now());
+        const alarms = app.alarms.all();
         counted = { atMs: nowMs, alarms, gateways: app.fleet.connectedCount };
       }
       return counted;
@@ -108,7 +117,7 @@ export default fp(
       const redis = app.redis === undefined ? "not-configured" : app.redis.link.health.state;
       if (redis === "failing") degraded.push("Redis does not do what counters need.");
       const { alarms, gateways } = count();
-      if (alarms.length > 0) degraded.push("Gateways do not have the newest state: see alarms.");
+      for (const sentence of new Set(alarms.map(({ alarm }) => alarmSentences[alarm]))) degraded.push(sentence);
       return { unready, degraded, storage, redis, gateways, alarms };
     });
   },

@@ -1,6 +1,7 @@
 // Redis, if it is configured: its health and its counters. The control plane starts whether Redis answers or not.
 
 import fp from "fastify-plugin";
+import { RedisChannel } from "../redis/redis-channel.ts";
 import { RedisCounters } from "../redis/redis-counters.ts";
 import { RedisLink } from "../redis/redis-link.ts";
 import { readRedisScripts } from "../redis/redis-scripts.ts";
@@ -10,7 +11,9 @@ import { addGauge } from "./metrics.ts";
 declare module "fastify" {
   interface FastifyInstance {
     /** Undefined if SLUICE_REDIS_URL is not set. */
-    readonly redis: { readonly link: RedisLink; readonly counters: RedisCounters } | undefined;
+    readonly redis:
+      | { readonly link: RedisLink; readonly counters: RedisCounters; readonly changes: RedisChannel }
+      | undefined;
   }
 }
 
@@ -33,7 +36,16 @@ export default fp<{ now: () => number; deployment: RedisDeployment | undefined }
         else app.log.info("Redis does what the control plane needs");
       },
     });
-    app.decorate("redis", { link, counters: new RedisCounters(link, scripts) });
+    const changes = new RedisChannel({
+      deployment,
+      link,
+      onRefused: (error) =>
+        app.log.warn(
+          { error },
+          "Redis does not let control planes tell each other of changes, so they notice them up to 250 ms later: docs/cluster.md has the rights",
+        ),
+    });
+    app.decorate("redis", { link, counters: new RedisCounters(link, scripts), changes });
     app.addHook("onClose", async () => link.stop());
     addGauge(app.metrics, "sluice_control_redis_up", "1 while Redis does what the control plane needs.", () =>
       link.health.state === "ok" ? 1 : 0,

@@ -81,6 +81,14 @@ export class RequestLimits {
     for (const hash of hashes) this.#known.token.add(hash);
   }
 
+  /**
+   * Divides all limits among control planes: together they allow what one alone would.
+   * @param controlPlanes how many run, this one included
+   */
+  shareAmong(controlPlanes: number): void {
+    for (const counters of [this.#ofAddress, this.#ofToken, this.#failures]) counters?.shareAmong(controlPlanes);
+  }
+
   /** @throws ApiError too-many-requests */
   countAddress(request: FastifyRequest, reply: FastifyReply): void {
     this.#count("address", this.#ofAddress, networkOf(request), request, reply);
@@ -183,9 +191,10 @@ export class RequestLimits {
     request.decided.push(decided);
     reply.headers(rateHeaders(request.decided));
     if (decision.allowed) return;
-    const { quota } = counters.rate;
+    const { quota, windowUs } = counters.rate;
+    const perSecond = Number(((quota * 1_000_000) / windowUs).toFixed(1));
     const whose = limit === "address" ? "this address" : "this token";
-    throw this.#refusal("too-many-requests", decided, `More than ${quota} requests a second came with ${whose}.`);
+    throw this.#refusal("too-many-requests", decided, `More than ${perSecond} requests a second came with ${whose}.`);
   }
 
   #refusal(code: ErrorCode, { limit, decision }: Decided, detail: string): ApiError {

@@ -1,4 +1,5 @@
-// Finds connected gateways that do not have the stored state. Everything still runs, but an operator must look after them.
+// Finds what is wrong with connected gateways: they do not have the stored state, or count elsewhere than their fleet. Everything
+// still runs, but an operator must look after them.
 // /readyz, /metrics and GET /gateways report them.
 
 import type { Position } from "../storage/epoch.ts";
@@ -9,29 +10,52 @@ import type { Gateway } from "./fleet.ts";
  * older one.
  * snapshot-late: the gateway has not reported on a snapshot that it was sent, for longer than that takes.
  * revision-unknown: the gateway holds a later revision of this history than the database does, and refuses new snapshots.
+ * another-redis: the gateway uses another Redis than the control plane, or than most gateways.
+ * another-database: a control plane with another database uses the same Redis, so gateways count together that have other policies.
  */
-export const alarmNames = ["snapshot-refused", "snapshot-late", "revision-unknown"] as const;
+export const alarmNames = [
+  "snapshot-refused",
+  "snapshot-late",
+  "revision-unknown",
+  "another-redis",
+  "another-database",
+] as const;
 export type AlarmName = (typeof alarmNames)[number];
 
 export interface Alarm {
   readonly alarm: AlarmName;
-  /** How many connected gateways have the alarm. */
+  /** How many connected gateways have the alarm; of another-database: how many are connected. */
   readonly gateways: number;
 }
 
 const lateAfterMs = 30_000;
 
-export function alarmOf(gateway: Gateway, newest: Position, nowMs: number): AlarmName | undefined {
+/** What decides about alarms besides the gateway itself. */
+export interface AlarmSurroundings {
+  readonly newest: Position;
+  readonly nowMs: number;
+  /** The ids of gateways that use another Redis. */
+  readonly strays: ReadonlySet<string>;
+  readonly hearsAnotherDatabase: boolean;
+}
+
+export function alarmOf(gateway: Gateway, { newest, nowMs, strays }: AlarmSurroundings): AlarmName | undefined {
   if (gateway.disconnectedAtMs !== undefined) return undefined;
   if (gateway.epoch === newest.epoch && gateway.revision > newest.revision) return "revision-unknown";
   if (gateway.refused !== undefined) return "snapshot-refused";
-  return gateway.owedSinceMs !== undefined && nowMs - gateway.owedSinceMs > lateAfterMs ? "snapshot-late" : undefined;
+  if (gateway.owedSinceMs !== undefined && nowMs - gateway.owedSinceMs > lateAfterMs) return "snapshot-late";
+  return strays.has(gateway.id) ? "another-redis" : undefined;
 }
 
-/** Returns the alarms that at least one gateway has. */
-export function alarmsOf(gateways: readonly Gateway[], newest: Position, nowMs: number): Alarm[] {
-  const found = gateways.map((gateway) => alarmOf(gateway, newest, nowMs));
-  return alarmNames
+/** Returns the alarms that at least one gateway has, and that of another database. */
+export function alarmsOf(gateways: readonly Gateway[], surroundings: AlarmSurroundings): Alarm[] {
+  const found = gateways.map((gateway) => alarmOf(gateway, surroundings));
+  const alarms: Alarm[] = alarmNames
     .map((alarm) => ({ alarm, gateways: found.filter((one) => one === alarm).length }))
     .filter(({ gateways: count }) => count > 0);
+  if (surroundings.hearsAnotherDatabase) {
+    const connected = gateways.filter(({ disconnectedAtMs }) => disconnectedAtMs === undefined).length;
+    alarms.push({ alarm: "another-database", gateways: connected });
+  }
+  return alarms;
 }

@@ -79,8 +79,7 @@ export class GatewayLink {
     // A gateway of version 1 reads everything that is sent, and says nothing of a revision that one of its workers lacks.
     if (this.#isSending) return undefined;
     const { position } = state;
-    if (isHeld(held, position) || (this.#refused !== undefined && isSame(this.#refused, position)))
-      return undefined;
+    if (isHeld(held, position) || (this.#refused !== undefined && isSame(this.#refused, position))) return undefined;
     // It would refuse a revision that is before its own.
     if (held.position.epoch === position.epoch && held.position.revision > position.revision) return undefined;
     const delta = held.protocol >= protocolVersion ? state.deltaFrom(held.position) : undefined;

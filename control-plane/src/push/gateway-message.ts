@@ -69,7 +69,7 @@ const workerActivity = recordSchema({
   policies: listSchema(policyActivity, mostActive),
   keys: listSchema(keyActivity, mostActive),
 });
-const redis = recordSchema({ state: { enum: ["ok", "failing", "unused"] }, sinceSeconds: count });
+const redis = recordSchema({ state: { enum: ["ok", "failing", "unused"] }, sinceSeconds: count }, { id: text });
 
 const messages: Record<GatewayMessage["type"], object> = {
   hello: messageSchema(

@@ -97,16 +97,17 @@ export class PassedOrders implements CounterOrderSender {
     const id = randomUUID();
     const answers: CounterAnswer[] = [];
     try {
-      const targets = (await readPeers(database)).map((peer) => peer.id).filter((peer) => peer !== own);
-      if (targets.length === 0) return [];
-      await passOrder(database, own, targets, { id, document: JSON.stringify(order) });
-      let came = new Map<string, string>();
-      while (came.size < targets.length && performance.now() < giveUpAtMs) {
-        await sleep(lookEveryMs);
-        came = await readAnswers(database, id);
+      const targets = (await readPeers(database)).filter((peer) => peer.runs && peer.id !== own).map((peer) => peer.id);
+      if (targets.length > 0) {
+        await passOrder(database, own, targets, { id, document: JSON.stringify(order) });
+        let came = new Map<string, string>();
+        while (came.size < targets.length && performance.now() < giveUpAtMs) {
+          await sleep(lookEveryMs);
+          came = await readAnswers(database, id);
+        }
+        for (const text of came.values()) answers.push(...(JSON.parse(text) as CounterAnswer[]));
+        await withdrawOrder(database, id);
       }
-      for (const text of came.values()) answers.push(...(JSON.parse(text) as CounterAnswer[]));
-      await withdrawOrder(database, id);
     } catch (error) {
       onError(error);
     }

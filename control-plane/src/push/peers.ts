@@ -22,6 +22,8 @@ export interface PeersDependencies {
   readonly id: string;
   /** Called when another control plane has an order for this one. */
   onAsked(): void;
+  /** Called with the number of control planes that run, this one included. */
+  onCount(controlPlanes: number): void;
   onError(error: unknown): void;
 }
 
@@ -37,6 +39,8 @@ export class Peers {
   #countersAtMs = Number.NEGATIVE_INFINITY;
   #forgotAtMs = performance.now();
   #known = new Map<string, { version: number; gateways: readonly Gateway[] }>();
+  /** Who told us of a gateway last, by the gateway's id: one that changes its control plane may be told of by both. */
+  #whose = new Map<string, string>();
   #timer: NodeJS.Timeout | undefined;
   #round: Promise<void> | undefined;
   #stopped = false;
@@ -45,6 +49,11 @@ export class Peers {
   constructor(dependencies: PeersDependencies) {
     this.#dependencies = dependencies;
     this.#id = dependencies.id;
+  }
+
+  /** Says that this control plane runs, and learns of the others, before it serves anybody. */
+  async join(): Promise<void> {
+    await this.#runRound();
   }
 
   start(): void {
@@ -111,12 +120,13 @@ export class Peers {
   }
 
   async #read(): Promise<void> {
-    const { database, fleet, onAsked } = this.#dependencies;
+    const { database, fleet, onAsked, onCount } = this.#dependencies;
     const all = await readPeers(database);
     const asked = all.find(({ id }) => id === this.#id)?.asked ?? 0;
     if (asked !== this.#asked) onAsked();
     this.#asked = asked;
     const peers = all.filter(({ id }) => id !== this.#id);
+    onCount(1 + peers.filter(({ runs }) => runs).length);
     const known = new Map<string, { version: number; gateways: readonly Gateway[] }>();
     let changed = peers.length !== this.#known.size;
     for (const { id, version } of peers) {
@@ -130,7 +140,22 @@ export class Peers {
       changed = true;
     }
     if (!changed) return;
+    const former = this.#known;
     this.#known = known;
-    fleet.setElsewhere([...known.values()].flatMap(({ gateways }) => gateways));
+    fleet.setElsewhere(this.#merged(former));
+  }
+
+  /** Returns each gateway of other control planes once: as the one says to which it came last. */
+  #merged(former: ReadonlyMap<string, { readonly gateways: readonly Gateway[] }>): Gateway[] {
+    const merged = new Map<string, { gateway: Gateway; peer: string; rank: number }>();
+    for (const [peer, { gateways }] of this.#known) {
+      const before = new Set(former.get(peer)?.gateways.map(({ id }) => id));
+      for (const gateway of gateways) {
+        const rank = !before.has(gateway.id) ? 2 : this.#whose.get(gateway.id) === peer ? 1 : 0;
+        if (rank >= (merged.get(gateway.id)?.rank ?? 0)) merged.set(gateway.id, { gateway, peer, rank });
+      }
+    }
+    this.#whose = new Map([...merged].map(([id, { peer }]) => [id, peer]));
+    return [...merged.values()].map(({ gateway }) => gateway);
   }
 }

@@ -25,7 +25,7 @@ export interface PushTimes {
   readonly helloMs: number;
 }
 
-export const defaultPushTimes: PushTimes = { pingEveryMs: 5_000, silenceMs: 15_000, helloMs: 10_000 };
+export const defaultPushTimes: PushTimes = { pingEveryMs: 2_000, silenceMs: 15_000, helloMs: 10_000 };
 
 export interface SessionDependencies {
   readonly fleet: Fleet;

@@ -75,10 +75,13 @@ export class PushedState {
   #remembered = 0;
   /** Deltas from this revision on can be made. */
   #logFrom: number;
+  /** When the state was read or changed last. */
+  #asOfMs: number;
   #snapshot: Frame | undefined;
   #deltas = new Map<number, Frame>();
 
-  private constructor(edition: string, { epoch, revision, proofKey }: StoredState) {
+  private constructor(edition: string, { epoch, revision, proofKey }: StoredState, nowMs: number) {
+    this.#asOfMs = nowMs;
     this.#edition = edition;
     this.#position = { epoch, revision, edition };
     this.#proofKey = proofKey;
@@ -88,7 +91,7 @@ export class PushedState {
 
   /** Reads a whole state. Requests are served meanwhile. @param edition says how this control plane makes states */
   static async from(edition: string, stored: StoredState, nowMs: number): Promise<PushedState> {
-    const state = new PushedState(edition, stored);
+    const state = new PushedState(edition, stored, nowMs);
     for (const app of stored.apps) state.#lists.apps.set(nameOfApp(app.name), appLine(app));
     for (const ban of stored.bans) state.#setBan(ban);
     for (const caller of stored.callers) state.#setCaller(caller);
@@ -150,6 +153,7 @@ export class PushedState {
     this.#forgetOldest();
     this.#position = { epoch, revision, edition: this.#edition };
     this.#proofKey = proofKey;
+    this.#asOfMs = nowMs;
     this.#snapshot = undefined;
     this.#deltas = new Map();
   }
@@ -250,6 +254,7 @@ export class PushedState {
   }
 
   #makeSnapshot(): Frame {
+    this.removeWhatIsOver(this.#asOfMs);
     const zones = this.#zones.size === 0 ? {} : { zones: Object.fromEntries(this.#zones) };
     const pieces = Object.fromEntries(Object.entries(this.#lists).map(([name, list]) => [name, list.pieces()]));
     return this.#frame("snapshot", zones, pieces);

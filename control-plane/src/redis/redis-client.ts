@@ -44,6 +44,28 @@ export function nodeAt(deployment: RedisDeployment, { host, port }: Address): Re
   return new Redis({ ...commonOptions(deployment), host, port, lazyConnect: true, retryStrategy: () => null });
 }
 
+/**
+ * Makes a connection that listens to a channel, and does not connect by itself, or again. In a Cluster, every node hears what is
+ * published at any node.
+ *
+ * @param tries how many connections were lost or failed before: with several addresses, the next one is tried
+ */
+export function listenerFor(deployment: RedisDeployment, tries: number): Redis {
+  const once = {
+    ...commonOptions(deployment),
+    // SELECT may be a right that the user lacks, and channels belong to no database.
+    db: 0,
+    lazyConnect: true,
+    keepAlive: 10_000,
+    retryStrategy: () => null,
+  };
+  if (deployment.kind === "sentinel") {
+    return new Redis({ ...once, ...sentinelOptions(deployment), sentinelRetryStrategy: () => null });
+  }
+  const { host, port } = deployment.addresses[tries % deployment.addresses.length] as Address;
+  return new Redis({ ...once, host, port });
+}
+
 function commonOptions(deployment: RedisDeployment) {
   return {
     ...accessOptions(deployment),

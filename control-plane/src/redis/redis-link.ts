@@ -2,6 +2,7 @@
 // counters need, and runs scripts. The rest of the control plane works without Redis: nothing waits for it, and a command
 // fails at once while Redis cannot be reached.
 
+import { randomUUID } from "node:crypto";
 import { Cluster, type Redis } from "ioredis";
 import { clientFor, nodeAt } from "./redis-client.ts";
 import { clauseFor, describeFailure, isOffline, isUnknownPrimary, RedisFailure } from "./redis-failure.ts";
@@ -28,6 +29,7 @@ export interface RedisLinkDependencies {
 
 /** How often every primary is checked for what counters need, and gets the scripts if its connection is new. */
 const lookEveryMs = 1_000;
+const identityKey = "sluice:epoch";
 const slotCount = 16_384;
 const unreachable = "no connection";
 
@@ -40,6 +42,7 @@ export class RedisLink {
   readonly #reported = new WeakMap<Redis | Cluster, string>();
   readonly #timer: NodeJS.Timeout;
   #health: RedisHealth;
+  #identity: string | undefined;
   #looking = false;
   #looksAgain = false;
   #stopped = false;
@@ -84,6 +87,19 @@ export class RedisLink {
     await this.#done((client) => client.del(...keys));
   }
 
+  /** Sends a message to all who listen to the channel. @throws RedisFailure */
+  async publish(channel: string, text: string): Promise<void> {
+    await this.#done((client) => client.publish(channel, text));
+  }
+
+  /**
+   * Names the data that Redis has, undefined until it is known. It is a text in Redis itself, so it is the same for everybody who
+   * uses this Redis, and whichever server is the primary. If Redis lost everything, it is another one.
+   */
+  get identity(): string | undefined {
+    return this.#identity;
+  }
+
   stop(): void {
     this.#stopped = true;
     clearInterval(this.#timer);
@@ -112,6 +128,8 @@ export class RedisLink {
     do {
       this.#looksAgain = false;
       const failure = await this.#visitPrimaries();
+      // If the server is lost in between, the next look says so.
+      if (failure === undefined) await this.#identify().catch(() => undefined);
       if (!this.#stopped) this.#become(failure);
     } while (this.#looksAgain && !this.#stopped);
     this.#looking = false;
@@ -136,6 +154,13 @@ export class RedisLink {
     const failures = all.filter((failure) => failure !== undefined);
     // Prefers the failure that took the cluster down to CLUSTERDOWN, which its other nodes report.
     return failures.find((failure) => !failure.includes("CLUSTERDOWN")) ?? failures[0];
+  }
+
+  /** Reads the identity, which gateways write too (gateway/src/redis/epoch.ts). Whoever comes first chooses it. */
+  async #identify(): Promise<void> {
+    const found = await this.#client.get(identityKey);
+    if (found === null) await this.#client.set(identityKey, randomUUID(), "NX");
+    this.#identity = found ?? (await this.#client.get(identityKey)) ?? undefined;
   }
 
   async #failureOf(connection: Redis | Cluster, ask: () => Promise<unknown>): Promise<string | undefined> {

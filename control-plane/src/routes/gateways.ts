@@ -2,7 +2,7 @@
 
 import type { FastifyInstance } from "fastify";
 import { callerOf } from "../plugins/authentication.ts";
-import { alarmOf } from "../push/alarms.ts";
+import type { AlarmName } from "../push/alarms.ts";
 import type { Gateway } from "../push/fleet.ts";
 import { querySchema } from "../schemas/parameters.ts";
 import { answers } from "../schemas/responses.ts";
@@ -30,7 +30,7 @@ export default async function gatewayRoutes(app: FastifyInstance): Promise<void>
         revision: current.revision,
         connected,
         redis,
-        gateways: app.fleet.list().map((gateway) => shown(gateway, current, app.now(), seesAll)),
+        gateways: app.fleet.list().map((gateway) => shown(gateway, current, app.alarms.of(gateway), seesAll)),
       };
     },
   );
@@ -40,11 +40,12 @@ export default async function gatewayRoutes(app: FastifyInstance): Promise<void>
 function redisSeenHere({ redis }: FastifyInstance, seesAll: boolean) {
   if (redis === undefined) return { state: "not-configured" };
   const { state, sinceMs, error } = redis.link.health;
-  return { state, since: new Date(sinceMs).toISOString(), error: seesAll ? error : undefined };
+  const id = redis.link.identity;
+  return { state, since: new Date(sinceMs).toISOString(), error: seesAll ? error : undefined, id };
 }
 
 /** @param seesAll whether the reader may see the problems of every app's policies */
-function shown(gateway: Gateway, newest: Position, nowMs: number, seesAll: boolean) {
+function shown(gateway: Gateway, newest: Position, alarm: AlarmName | undefined, seesAll: boolean) {
   // A revision number of another history means nothing in this one: such a gateway has nothing of this history.
   const revision = gateway.epoch === newest.epoch ? gateway.revision : 0;
   const { refused } = gateway;
@@ -56,9 +57,10 @@ function shown(gateway: Gateway, newest: Position, nowMs: number, seesAll: boole
       gateway.disconnectedAtMs === undefined ? undefined : new Date(gateway.disconnectedAtMs).toISOString(),
     version: gateway.version,
     workers: gateway.workers,
+    protocol: gateway.protocol,
     revision,
     lag: Math.max(0, newest.revision - revision),
-    alarm: alarmOf(gateway, newest, nowMs) ?? null,
+    alarm: alarm ?? null,
     refused:
       refused === undefined
         ? null
@@ -71,6 +73,10 @@ function shown(gateway: Gateway, newest: Position, nowMs: number, seesAll: boole
     redis:
       gateway.redis === undefined
         ? null
-        : { state: gateway.redis.state, since: new Date(gateway.redis.sinceSeconds * 1000).toISOString() },
+        : {
+            state: gateway.redis.state,
+            since: new Date(gateway.redis.sinceSeconds * 1000).toISOString(),
+            id: gateway.redis.id,
+          },
   };
 }

@@ -394,7 +394,7 @@ const readiness = {
     gateways: { ...count, description: "How many gateways are connected." },
     alarms: {
       type: "array",
-      description: "Why gateways do not have what is stored.",
+      description: "What is wrong with gateways, or between control planes.",
       items: object({ alarm: { type: "string", enum: alarmNames }, gateways: count }),
     },
   }),
@@ -402,20 +402,29 @@ const readiness = {
 
 const nothing = { $id: "Nothing", ...object({ dryRun: dryRun.dryRun }, ["dryRun"]) };
 
+const redisIdentity = {
+  ...text,
+  description: "Names the data that this Redis has: all gateways of a fleet need the same. Absent until it is known.",
+};
+
 const redisOfControlPlane = {
   ...object(
     {
       state: { type: "string", enum: redisStates },
       since: time,
       error: text,
+      id: redisIdentity,
     },
-    ["since", "error"],
+    ["since", "error", "id"],
   ),
   description: "The state of Redis as this control plane sees it.",
 };
 
 const redisOfGateway = {
-  anyOf: [object({ state: { type: "string", enum: ["ok", "failing", "unused"] }, since: time }), { type: "null" }],
+  anyOf: [
+    object({ state: { type: "string", enum: ["ok", "failing", "unused"] }, since: time, id: redisIdentity }, ["id"]),
+    { type: "null" },
+  ],
   description: "The state of Redis in this gateway's last calls; null if it has no Redis or has not reported yet.",
 };
 
@@ -435,12 +444,17 @@ const fleet = {
           disconnectedAt: time,
           version: text,
           workers: count,
+          protocol: {
+            ...count,
+            description:
+              "The version of the push protocol that it speaks. A gateway of version 1 gets all policies at every change.",
+          },
           revision: count,
           lag: { ...count, description: "How many revisions the gateway is behind." },
           alarm: {
             anyOf: [{ type: "string", enum: alarmNames }, { type: "null" }],
             description:
-              "Why the gateway does not have the stored state, if that will not resolve by itself; otherwise null.",
+              "Why the gateway does not have the stored state, or counts elsewhere, if that will not resolve by itself; otherwise null.",
           },
           refused: {
             anyOf: [object({ revision: count, at: time, errors: problems }), { type: "null" }],

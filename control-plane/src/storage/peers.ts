@@ -18,6 +18,8 @@ export interface Peer {
 }
 
 export interface SeenPeer extends Peer {
+  /** Whether it was seen within 5 seconds. */
+  readonly runs: boolean;
   /** Grows when there is an order for it. */
   readonly asked: number;
 }
@@ -31,6 +33,11 @@ export interface PassedOrder {
 
 /** A control plane that has not been seen for this long does not run any more. */
 const goneAfterMs = 5_000;
+/**
+ * Its gateways count for longer: they still run, and may need 6 seconds to notice that its machine is lost, and 2 to learn that
+ * another control plane on that machine does not answer either.
+ */
+const gatewaysGoneAfterMs = 10_000;
 const forgetAfterMs = 60_000;
 /** An order that is older is not carried out any more: nobody waits for its answer, or expects its effect. */
 const orderLivesMs = 5_000;
@@ -71,14 +78,20 @@ export async function announce(
   });
 }
 
-/** Lists the control planes that run. */
+/** Lists the control planes that run, and those that ran until a moment ago, whose gateways still count. */
 export async function readPeers(database: Database): Promise<SeenPeer[]> {
+  const now = databaseNowMs(database);
   const rows = await database
     .selectFrom("control_planes")
-    .select(["id", "version", "asked"])
-    .where("seen_at", ">", sql<number>`${databaseNowMs(database)} - ${goneAfterMs}`)
+    .select(["id", "version", "asked", sql<number>`${now} - seen_at`.as("silent_ms")])
+    .where("seen_at", ">", sql<number>`${now} - ${gatewaysGoneAfterMs}`)
     .execute();
-  return rows.map(({ id, version, asked }) => ({ id, version: Number(version), asked: Number(asked) }));
+  return rows.map(({ id, version, asked, silent_ms }) => ({
+    id,
+    version: Number(version),
+    asked: Number(asked),
+    runs: Number(silent_ms) < goneAfterMs,
+  }));
 }
 
 export function readRecords(database: Database, peer: string): Promise<GatewayRecord[]> {

@@ -1,6 +1,7 @@
 // Reports whether Redis answers this nginx. It is derived from the metrics of all workers' calls; nothing else is counted for it.
 
 import type { RedisReport } from "../../../limiter/src/protocol/push-messages.ts";
+import { stateDict } from "../runtime/shared-memory.ts";
 import { redisCallCounts, redisFailureCount, redisFailures } from "./redis-calls.ts";
 
 /**
@@ -9,6 +10,7 @@ import { redisCallCounts, redisFailureCount, redisFailures } from "./redis-calls
  */
 let answered: number | undefined;
 let failed = 0;
+const identityKey = "redis-identity";
 let state: RedisReport["state"] = "unused";
 let sinceSeconds = ngx.now();
 
@@ -28,7 +30,13 @@ export function redisReport(): RedisReport {
   else if (answers > answered) become("ok");
   answered = answers;
   failed = failures;
-  return { state, sinceSeconds: math.floor(sinceSeconds) };
+  const [id] = stateDict.get<string>(identityKey);
+  return { state, sinceSeconds: math.floor(sinceSeconds), id };
+}
+
+/** Called by any worker that has read it. @param id names the data that Redis has */
+export function noteRedisIdentity(id: string): void {
+  if (stateDict.get<string>(identityKey)[0] !== id) stateDict.set(identityKey, id);
 }
 
 function become(next: RedisReport["state"]): void {

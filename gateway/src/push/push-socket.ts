@@ -19,9 +19,9 @@ import { addPart, endText, noText } from "../snapshot/text.ts";
 import { version } from "../version.ts";
 import { nextActivity, setActivityTaken } from "./activity-reports.ts";
 import { dial } from "./dial.ts";
+import { maintain } from "./maintenance.ts";
 import { claim, renew, resign } from "./ownership.ts";
 import { beginsFrame, lateAnswer, receive } from "./receive.ts";
-import { doUpkeep } from "./upkeep.ts";
 
 /** The name for outages in the log. */
 const controlPlane = "push";
@@ -31,8 +31,10 @@ const switchingProtocols = "101";
 const claimEverySeconds = 0.2;
 const turnSeconds = 0.2;
 const connectTimeoutMs = 2000;
-/** The control plane pings every 5 s, so after this much silence it is gone. */
+/** The control plane pings every 2 s (one of an older version every 5 s), so after this much silence it is gone. */
 const silenceTimeoutMs = 15_000;
+/** The same if there is another one to go to: a host that is lost without a word costs this long. */
+const silenceTimeoutOfSeveralMs = 6_000;
 const statusEverySeconds = 2;
 const firstPauseSeconds = 0.1;
 const longestPauseSeconds = 2;
@@ -55,15 +57,25 @@ interface Outgoing {
 let owning = false;
 /** The pause after the current connection, or before the next try. */
 let pauseSeconds = firstPauseSeconds;
-let lastFailure: string | undefined;
+/** The failures of this outage that were logged: each is logged once, not at each try. */
+let logged: Record<string, true | undefined> = {};
+/** The place in `pushUrls` of the control plane that is connected, or is tried next. */
+let chosen = 0;
+/** How many tries have failed one after the other. */
+let failures = 0;
 
 /** Called when a worker starts. The first worker that finds the socket without an owner opens it. */
 export function keepPushSocket(settings: Settings): void {
   ngx.timer.every(claimEverySeconds, (premature) => {
-    if (premature || owning || ngx.worker.exiting() || !claim()) return;
+    if (premature || ngx.worker.exiting()) return;
+    if (owning) {
+      noteHistory(settings.pushUrls[chosen] as string, currentState().position.epoch);
+      return;
+    }
+    if (!claim()) return;
     owning = true;
     pauseSeconds = firstPauseSeconds;
-    lastFailure = undefined;
+    logged = {};
     if (runUntilDone(() => staysOwner(settings)) !== undefined) stopOwning();
   });
 }
@@ -85,18 +97,20 @@ function stopOwning(): void {
 }
 
 /**
- * Connects, serves until the connection is lost, and waits before the next try.
+ * Connects, serves until the connection is lost, and waits before the next try. The next try is at the next control plane.
  *
  * @returns false if this worker is no longer the owner
  */
 function own(settings: Settings): boolean {
   if (ngx.worker.exiting()) return false;
   let pauseAtLeastSeconds = 0;
-  const [socket, failure] = open(settings);
+  const pushUrl = settings.pushUrls[chosen] as string;
+  const [socket, failure] = open(settings, pushUrl);
   if (socket !== undefined) {
     const openedAt = ngx.now();
-    lastFailure = undefined;
-    noteReturn(controlPlane, `connected to the control plane at ${settings.pushUrl} again`);
+    logged = {};
+    failures = 0;
+    noteReturn(controlPlane, `connected to the control plane at ${pushUrl} again`);
     const end = serve(settings, socket);
     // The claim shows whether another worker of this nginx has replaced this one, or another gateway has.
     if (end === "resigned" || !renew()) return false;
@@ -109,24 +123,55 @@ function own(settings: Settings): boolean {
     } else if (ngx.now() - openedAt >= goodSessionSeconds) {
       pauseSeconds = firstPauseSeconds;
     }
-  } else if (failure !== lastFailure) {
-    // Log each failure once, not at each try.
-    lastFailure = failure;
-    noteOutage(controlPlane, failure ?? "no connection");
+  } else {
+    failures += 1;
+    const sentence = failure ?? "no connection";
+    if (logged[sentence] === undefined) noteOutage(controlPlane, sentence);
+    logged[sentence] = true;
   }
+  chosen = (chosen + 1) % settings.pushUrls.length;
+  const triedAll = failures % settings.pushUrls.length === 0;
+  const longest = triedAll ? pauseSeconds : firstPauseSeconds;
   // Full jitter: gateways that lost the same control plane together do not reconnect at the same moment.
-  const until = ngx.now() + pauseAtLeastSeconds + math.random() * pauseSeconds;
+  const until = ngx.now() + pauseAtLeastSeconds + math.random() * longest;
   while (ngx.now() < until) {
     ngx.sleep(math.min(turnSeconds, math.max(0.001, until - ngx.now())));
     // nginx waits for whoever sleeps: a worker that is to end would last as long as the pause.
     if (ngx.worker.exiting() || !renew()) return false;
   }
-  pauseSeconds = math.min(pauseSeconds * 2, longestPauseSeconds);
+  // The pause grows when all control planes have failed.
+  if (triedAll) pauseSeconds = math.min(pauseSeconds * 2, longestPauseSeconds);
   return renew();
 }
 
-function open(settings: Settings): LuaMultiReturn<[WebSocketClient | undefined, string | undefined]> {
-  const { pushUrl, gatewayToken, controlUrlGiven } = settings;
+/** The histories that this worker has seen by this socket, each with the control plane that had it. */
+const histories: Record<string, string | undefined> = {};
+let lastHistory = "";
+let saidHistories = false;
+
+/**
+ * Reports, once, control planes of different databases: a history that was left for another one never comes back by itself. After
+ * a restore of a backup, a new history stays.
+ */
+function noteHistory(pushUrl: string, epoch: string): void {
+  if (epoch === lastHistory) return;
+  const before = histories[lastHistory];
+  const isBack = histories[epoch] !== undefined;
+  histories[epoch] = pushUrl;
+  if (isBack && before !== undefined && !saidHistories) {
+    saidHistories = true;
+    ngx.log(
+      ngx.ERR,
+      "sluice: push: the URLs in SLUICE_CONTROL_URL lead to control planes with different databases, so the policies change with each",
+      ` connection: the one at ${before} has the history ${lastHistory}, the one at ${pushUrl} has ${epoch}.`,
+      " Give all of them the same SLUICE_DATABASE_URL, or name only those of one database",
+    );
+  }
+  lastHistory = epoch;
+}
+
+function open(settings: Settings, pushUrl: string): LuaMultiReturn<[WebSocketClient | undefined, string | undefined]> {
+  const { gatewayToken, controlUrlGiven } = settings;
   const options = { timeout: connectTimeoutMs, max_payload_len: longestMessageBytes };
   const [socket, failure, status] = dial(pushUrl, options, {
     // The library would write an empty list as an empty line, which ends the headers.
@@ -141,13 +186,13 @@ function open(settings: Settings): LuaMultiReturn<[WebSocketClient | undefined, 
   }
   if (status !== switchingProtocols) {
     socket.close();
-    return $multi(undefined, refusalOf(settings, status));
+    return $multi(undefined, refusalOf(settings, pushUrl, status));
   }
-  socket.set_timeout(silenceTimeoutMs);
+  socket.set_timeout(settings.pushUrls.length === 1 ? silenceTimeoutMs : silenceTimeoutOfSeveralMs);
   return $multi(socket, undefined);
 }
 
-function refusalOf({ pushUrl, gatewayToken }: Settings, status: string): string {
+function refusalOf({ gatewayToken }: Settings, pushUrl: string, status: string): string {
   const what = gatewayToken === undefined ? ", which has no token" : "'s token";
   const refused = `the control plane at ${pushUrl} refused this gateway${what} (${status})`;
   if (status === "401") {
@@ -199,8 +244,8 @@ function serve(settings: Settings, socket: WebSocketClient): End {
   // Of several snapshots that arrive while one is applied, only the newest is applied next: it includes the ones before it. A delta
   // follows the answer to the message before it; one that comes earlier does not fit, and the gateway says so.
   let newest: readonly string[] | undefined;
-  const runUpkeep = () => {
-    const [done, failure] = pcall(doUpkeep, settings, () => newest !== undefined);
+  const runMaintenance = () => {
+    const [done, failure] = pcall(maintain, settings, () => newest !== undefined);
     if (!done) ngx.log(ngx.ERR, "sluice: push: ", `${failure}`);
   };
   const arrived = semaphoreLibrary.new(0);
@@ -210,7 +255,7 @@ function serve(settings: Settings, socket: WebSocketClient): End {
       const pieces = newest;
       newest = undefined;
       if (pieces !== undefined) takeMessage(pieces);
-      else if (!closed) runUpkeep();
+      else if (!closed) runMaintenance();
     }
     wake.post(1);
   });

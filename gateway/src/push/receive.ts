@@ -14,15 +14,16 @@ import { prepareChange } from "../../../limiter/src/state/change.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { inSlices } from "../runtime/slices.ts";
 import type { Settings } from "../settings.ts";
-import { allApplied, waitUntilApplied } from "../snapshot/applied-versions.ts";
+import { allApplied, ownVersion, waitUntilApplied } from "../snapshot/applied-versions.ts";
 import { currentState } from "../snapshot/current.ts";
 import { catchUp } from "../snapshot/distribution.ts";
 import { isFleetSize, keepLiveGateways } from "../snapshot/live-gateways.ts";
-import { changedMeanwhile, heldEntries, publish, startPublishing } from "../snapshot/publication.ts";
+import { changedMeanwhile, heldEntries, isPublishing, publish, startPublishing } from "../snapshot/publication.ts";
+import { publishedVersion } from "../snapshot/shared-entries.ts";
 import { bytesOf, json } from "../snapshot/text.ts";
 import { setActivityTaken } from "./activity-reports.ts";
 import { isCounterOrder, obey } from "./counter-orders.ts";
-import { storeChange } from "./upkeep.ts";
+import { storeChange } from "./maintenance.ts";
 
 const applyTimeoutSeconds = 10;
 
@@ -121,6 +122,7 @@ function take(settings: Settings, pieces: readonly string[]): GatewayMessage | u
 
 /** Makes this worker able to publish. Yields. @returns false: it does not come to decide by what is published */
 function becomePublisher(): boolean {
+  if (isPublishing() && ownVersion() === publishedVersion()) return true;
   const giveUpAt = ngx.now() + catchUpSeconds;
   while (!inSlices(0, startPublishing)) {
     if (ngx.now() > giveUpAt) return false;

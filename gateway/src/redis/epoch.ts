@@ -1,18 +1,24 @@
 // Detects whether Redis still is the same instance. If Redis was emptied, or replaced by one that knows less, it does not have
 // the epoch that gateways have stored in it, or has another one. Then what a worker remembers of the old instance is worthless.
-// While Redis cannot be reached, what the worker remembers is the best information there is.
+// While Redis cannot be reached, what the worker remembers is the best information there is. With Redis Cluster, where each slot
+// fails on its own, nothing follows from it.
 //
-// This does not work with Redis Cluster, where each slot fails on its own.
+// The epoch is also the identity of Redis that the gateway reports: another gateway with another epoch uses another Redis.
 
+import { noteRedisIdentity } from "../metrics/redis-health.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { RedisSettings } from "../settings.ts";
 import { connectTo, discard, keep } from "./connection.ts";
+import { slotOf } from "./hash-slot.ts";
 import { serverFor } from "./script-call.ts";
 
 const epochKey = "sluice:epoch";
 const lookEverySeconds = 1;
+/** So often it is read in any case, for the report. */
+const reportEverySeconds = 10;
 
 let known: string | undefined;
+let lookedAt = 0;
 let looking = false;
 
 /**
@@ -20,13 +26,15 @@ let looking = false;
  * belongs to the Redis with this epoch, or is forgotten. If Redis is away at the start, replies that arrive before the epoch is
  * first read, within a second, are assumed to come from the same instance.
  *
- * @param wanted whether anything is remembered: if not, the epoch is not read again once it is known
+ * @param wanted whether anything is remembered: if not, the epoch is read less often once it is known
  * @param forget called when Redis is another instance or has no epoch. May be called needlessly
  */
 export function watchEpoch(settings: RedisSettings, wanted: () => boolean, forget: () => void): void {
   const look = (premature: boolean) => {
-    if (premature || looking || (known !== undefined && !wanted())) return;
+    if (premature || looking) return;
+    if (known !== undefined && !wanted() && ngx.now() - lookedAt < reportEverySeconds) return;
     looking = true;
+    lookedAt = ngx.now();
     const [looked, epoch] = pcall(readEpoch, settings);
     looking = false;
     if (!looked) warnSparingly("the epoch of Redis was not read", `${epoch}`);
@@ -34,6 +42,7 @@ export function watchEpoch(settings: RedisSettings, wanted: () => boolean, forge
     if (now === undefined) return;
     if (now === "" || (known !== undefined && now !== known)) forget();
     known = now;
+    if (now !== "") noteRedisIdentity(now);
   };
   ngx.timer.at(0, look);
   ngx.timer.every(lookEverySeconds, look);
@@ -41,7 +50,7 @@ export function watchEpoch(settings: RedisSettings, wanted: () => boolean, forge
 
 /** @returns "" if Redis has no epoch, undefined if Redis cannot be reached */
 function readEpoch(settings: RedisSettings): string | undefined {
-  const [server] = serverFor(settings, 0);
+  const [server] = serverFor(settings, settings.deployment.kind === "cluster" ? slotOf(epochKey) : 0);
   if (server === undefined || server.breaker.open) return undefined;
   const [redis] = connectTo(server, settings.deadlineMs);
   if (redis === undefined) return undefined;

@@ -3,7 +3,7 @@
 import { stateDict } from "../runtime/shared-memory.ts";
 
 const appliedKey = "snapshot-applied:";
-const applyPollSeconds = 0.002;
+const applyPollSeconds = 0.001;
 
 let appliedVersion = 0;
 

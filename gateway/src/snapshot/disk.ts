@@ -192,7 +192,7 @@ export function appendToLog(
 ): boolean {
   if (!isLogged(before)) return false;
   const block = blockText(set, gone, position);
-  const failure = appendToFile(directory + logFile, block);
+  const failure = appendToFile(directory + logFile, block, stateDict.get<number>(bytesKey)[0] ?? 0);
   if (failure !== undefined) {
     // A part of the block may be there: nothing can be appended after it.
     stateDict.delete(loggedPositionKey);
@@ -256,7 +256,7 @@ export function rewriteLog(
         return undefined;
       }
       const piece = pieces();
-      bytes += piece?.length ?? 0;
+      if (piece !== undefined) bytes += piece.length;
       return piece;
     },
     () => !isLeft,

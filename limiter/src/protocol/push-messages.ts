@@ -81,6 +81,8 @@ export interface RedisReport {
   state: "ok" | "failing" | "unused";
   /** Seconds since 1970. */
   sinceSeconds: number;
+  /** Names the data that this Redis has; absent until the gateway knows it. All gateways of a fleet must have the same one. */
+  id?: string | undefined;
 }
 
 /** One limit of a policy, for one key, with the present state of its counter. */

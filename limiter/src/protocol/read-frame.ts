@@ -3,8 +3,10 @@
 
 import type { Pause } from "../basics/pause.ts";
 import { emptyTable } from "../basics/table.ts";
+import type { SnapshotBan } from "../compiled/bans.ts";
 import { addProblem, type Findings, listProblems, noFindings, type Problem } from "../document/problems.ts";
 import { describeValue } from "../document/validate.ts";
+import { policyOfBan } from "../state/ban-book.ts";
 import { type Change, newChange } from "../state/change.ts";
 import {
   type GoneEntry,
@@ -124,6 +126,8 @@ interface Frame {
   misfit: boolean;
   readonly set: EntryText[];
   readonly gone: string[];
+  /** Bans that are held, and listed again. */
+  readonly keptBans: { readonly ban: SnapshotBan; readonly text: string }[];
   /** Names of entries that were read. */
   readonly seen: Record<string, boolean>;
   /** How many entries of each list were read. */
@@ -185,6 +189,7 @@ function beginFrame(head: unknown, held: HeldEntries): Frame | undefined {
     misfit,
     set: [],
     gone: [],
+    keptBans: [],
     seen: emptyTable(),
     counts: { apps: 0, bans: 0, callers: 0, policies: 0, gone: 0 },
   };
@@ -220,7 +225,9 @@ function takeEntry(frame: Frame, list: ListName, text: string, codec: JsonCodec)
     if (entry !== undefined && isNew(frame, nameOfApp(entry.app), text, path)) change.apps.push(entry);
   } else if (list === "bans") {
     const entry = readBanEntry(value, path, findings);
-    if (entry !== undefined && isNew(frame, nameOfBan(entry), text, path)) change.bans.push(entry);
+    if (entry === undefined) return true;
+    if (isNew(frame, nameOfBan(entry), text, path)) change.bans.push(entry);
+    else frame.keptBans.push({ ban: entry, text });
   } else if (list === "callers") {
     const entry = readCallerEntry(value, path, findings);
     if (entry !== undefined && isNew(frame, nameOfCaller(entry), text, path)) change.callers.push(entry);
@@ -263,10 +270,10 @@ function isNew(frame: Frame, name: string, text: string, path: string): boolean 
 }
 
 function endFrame(frame: Frame, { encode }: JsonCodec, pause: Pause): FrameReading {
-  const { type, held, findings, change, zones, seen, set, gone, policyCount } = frame;
+  const { type, held, findings, change, zones, seen, set, gone, keptBans, policyCount } = frame;
   for (const zone in zones) {
     const path = `zones.${zone}`;
-    const entry = readZoneEntry(zones[zone], path, findings);
+    const entry = readZoneEntry(zone, zones[zone], path, findings);
     if (entry !== undefined && isNew(frame, nameOfZone(zone), encode(entry), path)) change.zones[zone] = entry;
   }
   const problems = listProblems(findings);
@@ -280,6 +287,13 @@ function endFrame(frame: Frame, { encode }: JsonCodec, pause: Pause): FrameReadi
       change.gone.push(entry);
       gone.push(name);
     });
+    // The bans of a policy that is gone are gone with it, unless they are set again.
+    for (const { ban, text } of keptBans) {
+      const policy = policyOfBan(ban);
+      if (policy === undefined || seen[policy] === true) continue;
+      change.bans.push(ban);
+      set.push({ name: nameOfBan(ban), text });
+    }
   }
   return { frame: { type, change, set, gone, policyCount }, misfit: false, problems };
 }
@@ -307,8 +321,9 @@ export function entriesChange(
     else if (kind === "ban") add(change.bans, readBanEntry(value, name, findings));
     else if (kind === "caller") add(change.callers, readCallerEntry(value, name, findings));
     else {
-      const zone = readZoneEntry(value, name, findings);
-      if (zone !== undefined) change.zones[name.slice(2)] = zone;
+      const zone = name.slice(2);
+      const transitions = readZoneEntry(zone, value, name, findings);
+      if (transitions !== undefined) change.zones[zone] = transitions;
     }
     pause();
   }

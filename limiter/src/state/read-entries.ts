@@ -29,11 +29,21 @@ export const bannedKeyShape: Shape = {
 /** Goes up to the year 9999, the last that RFC 3339 can write. */
 const second: Shape = { kind: "integer", min: 0, max: 253402300800 };
 
+/** Names of entries are stored line by line, and end at the first space. */
+const banIdShape: Shape = {
+  kind: "text",
+  expected: "a text of 1 to 63 bytes without spaces",
+  maxBytes: 63,
+  accepts: isWord,
+};
+
+const sha256Shape: Shape = { kind: "text", expected: "64 hex digits in lower case", maxBytes: 64, accepts: isSha256 };
+
 const banShape: Shape = {
   kind: "record",
   fields: {
     id: {
-      shape: { kind: "text", expected: "a text of 1 to 63 bytes", maxBytes: 63, accepts: (text) => text !== "" },
+      shape: banIdShape,
       description: "Names the ban.",
       required: true,
     },
@@ -50,7 +60,7 @@ const callerShape: Shape = {
   fields: {
     app: { shape: nameShape, description: "Whose policies it may ask.", required: true },
     sha256: {
-      shape: { kind: "text", expected: "64 hex digits in lower case", maxBytes: 64, accepts: isSha256 },
+      shape: sha256Shape,
       description: "Of the token.",
       required: true,
     },
@@ -71,8 +81,8 @@ const goneShape: Shape = {
   fields: {
     app: { shape: nameShape, description: "The app, or the app of the policy." },
     policy: { shape: nameShape, description: "The policy." },
-    ban: { shape: { kind: "text", expected: "a text", maxBytes: 63 }, description: "The id of the ban." },
-    caller: { shape: { kind: "text", expected: "a text", maxBytes: 64 }, description: "The SHA-256 of the token." },
+    ban: { shape: banIdShape, description: "The id of the ban." },
+    caller: { shape: sha256Shape, description: "The SHA-256 of the token." },
   },
 };
 
@@ -141,7 +151,16 @@ export function readGoneEntry(value: unknown, path: string, findings: Findings):
 }
 
 /** Reads the transitions of a time zone. */
-export function readZoneEntry(value: unknown, path: string, findings: Findings): readonly ZoneTransition[] | undefined {
+export function readZoneEntry(
+  zone: string,
+  value: unknown,
+  path: string,
+  findings: Findings,
+): readonly ZoneTransition[] | undefined {
+  if (!isWord(zone)) {
+    addProblem(findings, { path: "zones", expected: "names without spaces", got: describeValue(zone) });
+    return undefined;
+  }
   if (Array.isArray(value) && value.length > 0 && value.every((entry) => isTransition(entry))) {
     return value as unknown as readonly ZoneTransition[];
   }
@@ -168,6 +187,14 @@ function shaped<Entry>(shape: Shape, value: unknown, path: string, findings: Fin
 
 function present(name: string, value: unknown): string {
   return value === undefined ? "" : ` ${name}`;
+}
+
+/** Returns whether a text has no spaces, line breaks or other control characters, and is not empty. */
+function isWord(text: string): boolean {
+  for (let i = 0; i < text.length; i++) {
+    if (text.charCodeAt(i) <= 32) return false;
+  }
+  return text !== "";
 }
 
 function isSha256(text: string): boolean {

@@ -355,6 +355,7 @@ describe("GET /gateways", () => {
             connectedAt: expect.stringMatching(/^\d{4}-.*Z$/),
             version: "0.1.0",
             workers: 2,
+            protocol: 1,
             revision: 0,
             lag: 1,
             alarm: "snapshot-refused",

@@ -1,6 +1,7 @@
 // Control planes on a database server, which several of them may share. The rest of the API is tested on each database by the
 // projects "on mariadb" and "on postgres" (vitest.config.ts).
 
+import { protocolVersion } from "@sluice/limiter/protocol/push-messages.ts";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import {
   adminToken,
@@ -48,7 +49,7 @@ describe.each(serverKinds)("on %s", (_, startServer) => {
     // Both gateways learn that they are two.
     await vi.waitFor(() => {
       for (const { received } of [here, there])
-        expect(received).toContainEqual({ type: "fleet", gateways: 2, takesActivity: true });
+        expect(received).toContainEqual({ type: "fleet", gateways: 2, takesActivity: true, protocol: protocolVersion });
     });
 
     const beganMs = performance.now();
@@ -60,12 +61,15 @@ describe.each(serverKinds)("on %s", (_, startServer) => {
     expect((await put).body).toEqual({ revision: 1, applied: { gateways: 2, acked: 2, refused: 0 } });
     expect(performance.now() - beganMs).toBeLessThan(2_000);
     for (const plane of [one, other]) {
-      const { body } = await plane.call("GET", "/gateways");
-      expect(body.connected).toBe(2);
-      expect(body.gateways).toMatchObject([
-        { id: "here", connected: true, revision: 1 },
-        { id: "there", connected: true, revision: 1 },
-      ]);
+      // One control plane learns of what the other's gateways do twice a second at least.
+      await vi.waitFor(async () => {
+        const { body } = await plane.call("GET", "/gateways");
+        expect(body.connected).toBe(2);
+        expect(body.gateways).toMatchObject([
+          { id: "here", connected: true, revision: 1 },
+          { id: "there", connected: true, revision: 1 },
+        ]);
+      }, 2_000);
     }
 
     await other.stop();

@@ -90,7 +90,7 @@ describe("while Redis is unreachable,", () => {
         5000,
         () => existsSync(file) && readFileSync(file, "utf8") === "2\n",
       );
-      await until("the snapshot is stored", 5000, () => existsSync(join(gateway.snapshotDir, "snapshot.json")));
+      await until("the snapshot is stored", 5000, () => existsSync(join(gateway.snapshotDir, "policies.log")));
       await control.stop();
       await gateway.restart();
       expect(await limitReported()).toBe("5");

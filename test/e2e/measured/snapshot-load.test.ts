@@ -17,7 +17,7 @@ const mostSliceSeconds = 0.2;
 const insights = `
     location = /memory { content_by_lua_block { ngx.print(collectgarbage("count")) } }
     location = /kept { content_by_lua_block { collectgarbage() collectgarbage() ngx.print(collectgarbage("count")) } }
-    location = /break { content_by_lua_block { ngx.shared.sluice_state.safe_set = function() error("broken by this test") end } }
+    location = /break { content_by_lua_block { ngx.shared.sluice_state.safe_add = function() error("broken by this test") end } }
     location = /collector {
       content_by_lua_block {
         local pause, work = collectgarbage("setpause", 200), collectgarbage("setstepmul", 200)
@@ -26,7 +26,7 @@ const insights = `
         ngx.print(pause, " ", work)
       }
     }
-    location = /mend { content_by_lua_block { ngx.shared.sluice_state.safe_set = nil } }
+    location = /mend { content_by_lua_block { ngx.shared.sluice_state.safe_add = nil } }
 `;
 
 /** Settings that an operator may make for all Lua. */

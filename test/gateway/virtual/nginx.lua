@@ -1067,18 +1067,6 @@ local function newWorker(world, number)
   return worker
 end
 
--- The text of a snapshot as a control plane sends it.
-local function snapshotText(policies, revision)
-  local lines = {}
-  for i, policy in ipairs(policies) do
-    lines[i] = cjson.encode({ app = "shop", document = policy })
-  end
-  return ('{"type":"snapshot","format":1,"epoch":"e1","revision":%d,\n"bans":[\n],\n"callers":[\n],\n"policies":[\n%s\n]}\n'):format(
-    revision,
-    table.concat(lines, ",\n")
-  )
-end
-
 local sizes = {
   sluice_counters = 64 * 1048576,
   sluice_overflow = 16 * 1048576,
@@ -1157,15 +1145,34 @@ function nginx.world(options)
   local state = world.dict("sluice_state")
   -- Nobody looks for a control plane.
   state:set("push-owner", 0)
-  local revision, version = 0, 0
+  local version, slots = 0, 0
+  local texts = {}
 
-  -- Policies that are in force from now on; workers see them within 10 ms.
+  -- Policies that are in force from now on, in place of all others; workers see them within 10 ms. They are published as
+  -- gateway/src/snapshot/shared-entries.ts has it: each text that changes in a slot of its own.
   function world.publish(policies)
-    revision = revision + 1
     version = version + 1
-    state:set("snapshot-begun", version)
-    state:set("snapshot-pieces:" .. version, 1)
-    state:set("snapshot-piece:" .. version .. ":0", snapshotText(policies, revision))
+    local lines, wanted = {}, {}
+    for _, policy in ipairs(policies) do
+      local name = "p:shop:" .. policy.name
+      local text = cjson.encode({ app = "shop", document = policy })
+      wanted[name] = text
+      if texts[name] ~= text then
+        assert(state:safe_add("entry:" .. slots, name .. "\n" .. text, 0, version))
+        lines[#lines + 1] = "+" .. slots
+        slots = slots + 1
+      end
+    end
+    for name in orderedPairs(texts) do
+      if not wanted[name] then
+        lines[#lines + 1] = "-" .. name
+      end
+    end
+    texts = wanted
+    state:set("snapshot-slot-end", slots)
+    state:set("change:" .. version .. ":0", table.concat(lines, "\n"))
+    state:set("change-length:" .. version, 1)
+    state:set("position:" .. version, cjson.encode({ epoch = "e1", revision = version }))
     state:set("snapshot-published", version)
   end
 

@@ -298,7 +298,7 @@ describe("a delta", () => {
       gone: [
         {},
         { policy: "books" },
-        { ban: "b1", caller: "0a" },
+        { ban: "b1", caller: "0a".repeat(32) },
         { app: "Shop" },
         { app: "shop", policy: "books", extra: 1 },
         5,
@@ -343,6 +343,34 @@ describe("a delta", () => {
       expect(holding().take(other).problems, other).toMatchObject([{ path: "", got: otherLayout }]);
     }
   });
+});
+
+test("a snapshot's bans stay where it does not list their policy any more, as if nothing had been held", () => {
+  const bans = [{ id: "b2", app: "shop", policy: "books", key: [], untilSeconds: 4e9 }];
+  const held = new HeldState();
+  expect(held.take(frameText({ ...snapshot, bans })).problems).toEqual([]);
+  expect(held.take(frameText({ ...snapshot, policies: [], bans })).problems).toEqual([]);
+  expect(held.state).toMatchObject({ policyCount: 0, bans: { byId: { b2: bans[0] } } });
+  expect([...held.texts.keys()]).toEqual(["b:b2"]);
+});
+
+test("no entry has a name with a space or a line break: it could not be told from what follows it in a store", () => {
+  const ban = (id: string) => ({ id, app: "shop", cidr: "10.0.0.0/8", untilSeconds: 4e9 });
+  const bans = ["a b", "a\nb", "", "\t", "a\u0000"].map(ban);
+  const gone = [{ ban: "a\n-p:shop:books" }, { caller: "a\nb" }, { caller: "a" }];
+  expect(loadSnapshot({ ...snapshot, bans }).problems.map(({ path }) => path)).toEqual(
+    bans.map((_, i) => `bans[${i}].id`),
+  );
+  const zones = { "a b": [[0, 60]], "a\nb": [[0, 60]], UTC: [[0, 0]] };
+  expect(loadSnapshot({ ...snapshot, zones }).problems.map(({ path }) => path)).toEqual(["zones", "zones"]);
+  const held = new HeldState();
+  held.take(frameText(snapshot));
+  const delta = { type: "delta", format: 1, epoch: "e1", revision: 8, from: { epoch: "e1", revision: 7 }, gone };
+  expect(held.take(frameText(delta)).problems.map(({ path }) => path)).toEqual([
+    "gone[0].ban",
+    "gone[1].caller",
+    "gone[2].caller",
+  ]);
 });
 
 test("an entry that a text lists twice is refused, with its place", () => {

@@ -2,7 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { type Dialect, PostgresDialect, type PostgresPool, type PostgresPoolClient } from "kysely";
-import { DatabaseError, Pool, type PoolClient } from "pg";
+import { type ClientConfig, DatabaseError, Pool, type PoolClient } from "pg";
 import type { DatabaseFault } from "./database-errors.ts";
 import type { ServerConfiguration } from "./database-url.ts";
 import { isNetworkError } from "./network-errors.ts";
@@ -22,16 +22,9 @@ export function postgresDialect(
 
 function poolOf(configuration: ServerConfiguration, times: ServerTimes): PostgresPool {
   const { connectMs, statementMs, lockMs } = times;
-  const { host, port, user, password, database, tls, connections } = configuration;
-  const ca = tls?.caFile === undefined ? {} : { ca: readFileSync(tls.caFile) };
   const pool = new Pool({
-    host,
-    port,
-    user,
-    password,
-    database,
-    max: connections,
-    ssl: tls === undefined ? false : { rejectUnauthorized: tls.verify, ...ca },
+    ...connectionOptions(configuration),
+    max: configuration.connections,
     connectionTimeoutMillis: connectMs,
     // The server cancels first. Our own limit is for a server that does not answer at all.
     query_timeout: statementMs + graceMs,
@@ -54,6 +47,13 @@ function poolOf(configuration: ServerConfiguration, times: ServerTimes): Postgre
     connect: async () => guarded(await pool.connect()),
     end: () => pool.end(),
   };
+}
+
+/** Says to which database a connection goes, as whom, and how it is encrypted. */
+export function connectionOptions({ host, port, user, password, database, tls }: ServerConfiguration): ClientConfig {
+  const ca = tls?.caFile === undefined ? {} : { ca: readFileSync(tls.caFile) };
+  const ssl = tls === undefined ? false : { rejectUnauthorized: tls.verify, ...ca };
+  return { host, port, user, password, database, ssl };
 }
 
 /** Gives a connection that failed back to nobody: its next user would get the reply of this one. */

@@ -54,6 +54,11 @@ export function keepRefusalsTrue(settings: RedisSettings, forgetMore: () => void
   });
   if (settings.deployment.kind === "cluster") {
     longest = longestInClusterSeconds;
+    watchEpoch(
+      settings,
+      () => false,
+      () => {},
+    );
     return;
   }
   watchEpoch(settings, () => recentCount > 0, forgetRefusals);

@@ -177,7 +177,7 @@ describe("a refusal by Redis", function()
   it("keeps to its place among very many, and memory has an end", function()
     local world = usedUp()
     local cache = world.workers[1].module("gateway.src.stores.redis.refusal-cache")
-    local compiled = world.workers[1].module("gateway.src.snapshot.current").currentSnapshot().policies[1]
+    local compiled = world.workers[1].module("gateway.src.snapshot.current").policiesOf("shop").a
     local merged = function()
       local one = world.workers[1].module("limiter.src.compiled.merged-decision").newMergedDecision()
       one.violated = { "default" }

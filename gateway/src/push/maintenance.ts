@@ -20,7 +20,7 @@ const overForSeconds = 60;
 let sweptAtSeconds = 0;
 
 /** Called in each turn of the worker that receives changes. Yields. @param isWaiting returns whether a change waits */
-export function doUpkeep(settings: Settings, isWaiting: (this: void) => boolean): void {
+export function maintain(settings: Settings, isWaiting: (this: void) => boolean): void {
   if (!isPublishing()) return;
   deleteReplaced();
   const { position } = currentState();

@@ -1,0 +1,405 @@
+// Two control planes on one database, each a process of its own, with two gateways each, which know both. The tests of a database
+// share them, so the last of them are those that take things apart.
+
+import { createHash } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ask } from "../fixtures/clients/requests.ts";
+import { adminToken, gatewayToken, send, unlimited } from "../fixtures/servers/control-plane-under-test.ts";
+import type { DatabaseServer } from "../fixtures/servers/database-server.ts";
+import { freePorts } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { MariadbServer } from "../fixtures/servers/mariadb-server.ts";
+import { makeMemoryDir, removeMemoryDir } from "../fixtures/servers/memory-dir.ts";
+import { PostgresServer } from "../fixtures/servers/postgres-server.ts";
+import { Program } from "../fixtures/servers/program.ts";
+import { RedisCluster } from "../fixtures/servers/redis-cluster.ts";
+import { RedisServer } from "../fixtures/servers/redis-server.ts";
+import { until } from "../fixtures/servers/system.ts";
+import { TcpProxy } from "../fixtures/servers/tcp-proxy.ts";
+
+const main = new URL("../../control-plane/src/main.ts", import.meta.url).pathname;
+
+/** A control plane that a test may kill and start again. */
+class Plane {
+  readonly url: string;
+  readonly directory = makeMemoryDir("plane");
+  readonly #env: NodeJS.ProcessEnv;
+  #program: Program | undefined;
+
+  constructor(port: number, env: NodeJS.ProcessEnv) {
+    this.url = `http://127.0.0.1:${port}`;
+    this.#env = {
+      ...unlimited,
+      SLUICE_CONTROL_PORT: `${port}`,
+      SLUICE_DATA_DIR: this.directory,
+      SLUICE_ADMIN_TOKEN: adminToken,
+      SLUICE_GATEWAY_TOKEN: gatewayToken,
+      ...env,
+    };
+  }
+
+  async start(): Promise<this> {
+    this.#program = await Program.start({
+      command: process.execPath,
+      args: [main],
+      env: this.#env,
+      readyWhen: /^sluice: control plane on/m,
+    });
+    return this;
+  }
+
+  /** Keeps it from saying anything, while its connections stay open. */
+  freeze(): void {
+    process.kill(this.#program?.pid as number, "SIGSTOP");
+  }
+
+  async kill(): Promise<void> {
+    await this.#program?.stop("SIGKILL");
+  }
+
+  async remove(): Promise<void> {
+    await this.kill();
+    removeMemoryDir(this.directory);
+  }
+
+  call(method: string, path: string, body?: unknown) {
+    return send(this.url, method, path, { body });
+  }
+
+  /** The ids of the gateways that are connected to this one, and none that is connected elsewhere only. */
+  async gatewaysHere(): Promise<number> {
+    const { body } = await this.call("GET", "metrics");
+    return Number(/^sluice_control_gateways_connected (\d+)$/m.exec(body)?.[1]);
+  }
+}
+
+/** @returns the control planes in the order in which a gateway of this id tries them */
+function orderOf(id: string, urls: readonly string[]): string[] {
+  const hash = (url: string) =>
+    createHash("md5")
+      .update(`${id} ${url.replace("http", "ws")}/api/v1/push`)
+      .digest("hex");
+  return [...urls].sort((a, b) => (hash(a) < hash(b) ? -1 : 1));
+}
+
+/** @returns an id of gateways that first go to this control plane */
+function idFor(first: string, urls: readonly string[], name: string): string {
+  for (let i = 0; ; i += 1) if (orderOf(`${name}-${i}`, urls)[0] === first) return `${name}-${i}`;
+}
+
+/** @param id of a gateway that tries all these control planes */
+function startGateway(id: string, urls: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<LoneGateway> {
+  return LoneGateway.start({
+    env: {
+      SLUICE_GATEWAY_ID: id,
+      SLUICE_GATEWAY_TOKEN: gatewayToken,
+      SLUICE_CONTROL_URL: urls.join(", "),
+      ...env,
+    },
+  });
+}
+
+const window = "366d";
+const books = (quota: number) => ({
+  match: { paths: ["/books"] },
+  limits: [{ algorithm: "fixed-window", quota, window }],
+});
+const limitAt = async (gateway: LoneGateway, path = "books") =>
+  Number((await ask(`${gateway.url}/${path}`)).headers["x-ratelimit-limit"] ?? Number.NaN);
+
+const kinds = [
+  ["PostgreSQL", () => PostgresServer.start({ hasty: true }), false],
+  ["PostgreSQL, with Redis", () => PostgresServer.start({ hasty: true }), true],
+  ["MariaDB, with Redis", () => MariadbServer.start({ hasty: true }), true],
+] as const;
+
+describe.each(kinds)("two control planes on %s", (_, startServer, withRedis) => {
+  let server: DatabaseServer;
+  let redis: RedisServer | undefined;
+  let proxy: TcpProxy;
+  let one: Plane;
+  let other: Plane;
+  const gateways: LoneGateway[] = [];
+  let quota = 1_000_000;
+
+  beforeAll(async () => {
+    server = await startServer();
+    const ports = (await freePorts(3)) as [number, number, number];
+    const env: NodeJS.ProcessEnv = {};
+    if (withRedis) {
+      redis = new RedisServer(ports[2]);
+      await redis.start();
+      env["SLUICE_REDIS_URL"] = redis.url;
+    }
+    const databaseUrl = await server.createDatabase();
+    proxy = await TcpProxy.start(server.port);
+    const throughProxy = databaseUrl.replace(`:${server.port}/`, `:${proxy.port}/`);
+    one = await new Plane(ports[0], { ...env, SLUICE_DATABASE_URL: throughProxy }).start();
+    other = await new Plane(ports[1], { ...env, SLUICE_DATABASE_URL: databaseUrl }).start();
+    const urls = [one.url, other.url];
+    for (const [index, first] of [one.url, one.url, other.url, other.url].entries()) {
+      gateways.push(await startGateway(idFor(first, urls, `g${index}`), urls, env));
+    }
+    await until("each has two gateways, and both know of all", 15_000, async () => {
+      const here = await Promise.all([one, other].map((plane) => plane.gatewaysHere()));
+      const known = await Promise.all([one, other].map(async (plane) => (await plane.call("GET", "/gateways")).body));
+      return here.every((count) => count === 2) && known.every(({ connected }) => connected === 4);
+    });
+  });
+  afterAll(async () => {
+    await Promise.all(gateways.map((gateway) => gateway.stop()));
+    await Promise.all([one?.remove(), other?.remove(), proxy?.refuse(), redis?.stop("SIGKILL")]);
+    await server?.remove();
+  });
+
+  const limits = () => Promise.all(gateways.map((gateway) => limitAt(gateway)));
+
+  /** Changes the policy, and checks that whatever the answer says is so. */
+  async function change(plane: Plane): Promise<{ gateways: number; acked: number }> {
+    quota += 1;
+    const mine = quota;
+    const { status, body } = await plane.call("PUT", "/apps/default/policies/books?wait=2s", books(mine));
+    expect(status, JSON.stringify(body)).toBeLessThan(300);
+    const have = (await limits()).filter((limit) => limit >= mine).length;
+    expect(have, `${JSON.stringify(body)}, and so many gateways have it`).toBeGreaterThanOrEqual(body.applied.acked);
+    return body.applied;
+  }
+
+  it("a change by either is in force on all four gateways within a second", async () => {
+    for (const plane of [one, other]) {
+      const tookMs: number[] = [];
+      for (let i = 0; i < 3; i += 1) {
+        quota += 1;
+        expect((await plane.call("PUT", "/apps/default/policies/books", books(quota))).status).toBeLessThan(300);
+        const storedAtMs = performance.now();
+        await until("all four have it", 10_000, async () => (await limits()).every((limit) => limit === quota));
+        tookMs.push(performance.now() - storedAtMs);
+      }
+      // The least of them: the machine may be busy with something else.
+      expect(Math.min(...tookMs)).toBeLessThan(1_000);
+      expect(await change(plane)).toEqual({ gateways: 4, acked: 4, refused: 0 });
+    }
+  });
+
+  it.runIf(withRedis)("all gateways report the same Redis as both control planes see", async () => {
+    await until("all have reported", 20_000, async () => {
+      const answers = await Promise.all([one, other].map((plane) => plane.call("GET", "/gateways")));
+      const ids = answers.flatMap(({ body }) => [
+        body.redis.id,
+        ...body.gateways.map(({ redis }: { redis: { id?: string } | null }) => redis?.id),
+      ]);
+      return ids.length === 10 && ids[0] !== undefined && new Set(ids).size === 1;
+    });
+  });
+
+  it("a control plane that was cut off from the database catches up, and no write that was answered is lost", async () => {
+    const stored: string[] = [];
+    const put = async (plane: Plane, name: string) => {
+      const { status } = await plane.call("PUT", `/apps/default/policies/${name}`, {
+        ...books(5),
+        match: { paths: ["/elsewhere"] },
+      });
+      if (status < 300) stored.push(name);
+      return status;
+    };
+    // Some of these are under way when the database goes away.
+    const writes = Array.from({ length: 20 }, (_, i) => sleep(i * 10).then(() => put(one, `early-${i}`)));
+    await sleep(100);
+    await proxy.refuse();
+    for (const status of await Promise.all(writes)) expect([201, 503]).toContain(status);
+    expect(await put(one, "refused")).toBe(503);
+    expect(await put(other, "meanwhile")).toBe(201);
+    quota += 1;
+    expect((await other.call("PUT", "/apps/default/policies/books", books(quota))).status).toBe(200);
+    await until(
+      "its own gateways have it",
+      5_000,
+      async () => (await limits()).filter((l) => l === quota).length === 2,
+    );
+    await proxy.accept();
+    await until("all four have it", 15_000, async () => (await limits()).every((limit) => limit === quota));
+    for (const plane of [one, other]) {
+      await until("it lists all that was stored", 10_000, async () => {
+        const { status, body } = await plane.call("GET", "/apps/default/policies");
+        const names = status === 200 ? body.policies.map(({ name }: { name: string }) => name) : [];
+        return stored.every((name) => names.includes(name));
+      });
+    }
+    await until("both count all", 10_000, async () => {
+      const { gateways: count, acked } = await change(one);
+      return count === 4 && acked === 4;
+    });
+  });
+
+  it("the gateways of one that is killed are with the other within 5 s, and ?wait tells the truth meanwhile", async () => {
+    await one.kill();
+    const killedAtMs = performance.now();
+    let movedAtMs = Number.POSITIVE_INFINITY;
+    const watched = until("all four are here", 20_000, async () => (await other.gatewaysHere()) === 4).then(() => {
+      movedAtMs = performance.now();
+    });
+    const answers: { gateways: number; acked: number }[] = [];
+    while (movedAtMs === Number.POSITIVE_INFINITY && performance.now() - killedAtMs < 20_000) {
+      answers.push(await change(other));
+    }
+    await watched;
+    expect(movedAtMs - killedAtMs).toBeLessThan(5_000);
+    answers.push(await change(other));
+    for (const answer of answers) expect(answer.gateways).toBe(4);
+    expect(answers.at(-1)).toEqual({ gateways: 4, acked: 4, refused: 0 });
+    // Ten seconds later, nothing of the killed one counts any more, and no gateway counts twice.
+    await sleep(10_500);
+    expect((await other.call("GET", "/gateways")).body.connected).toBe(4);
+    for (const gateway of gateways.slice(0, 2)) {
+      expect(gateway.log).toContain(`connected to the control plane at ${other.url.replace("http", "ws")}`);
+    }
+  });
+
+  it.runIf(withRedis)(
+    "shares of all gateways add up to the limit while Redis is away, whoever connects them",
+    async () => {
+      await one.start();
+      const policy = {
+        scope: "cluster",
+        match: { paths: ["/shared"] },
+        limits: [{ algorithm: "fixed-window", quota: 40, window }],
+      };
+      // The killed one has none of the four, and both say that there are four.
+      await until("both know of all", 10_000, async () => {
+        const known = await Promise.all([one, other].map((plane) => plane.call("GET", "/gateways")));
+        return known.every(({ body }) => body.connected === 4);
+      });
+      const fifth = await startGateway("fifth", [one.url], { SLUICE_REDIS_URL: redis?.url });
+      try {
+        const put = () => one.call("PUT", "/apps/default/policies/shared?wait=10s", policy);
+        await until("all five have it", 20_000, async () => (await put()).body.applied.acked === 5);
+        await until("every gateway knows of five", 10_000, async () => {
+          const counts = await Promise.all([...gateways, fifth].map((one) => one.metric("sluice_live_gateways")));
+          return counts.every((count) => count === 5);
+        });
+        await redis?.stop("SIGKILL");
+        let admitted = 0;
+        for (const gateway of [...gateways, fifth]) {
+          for (let i = 0; i < 12; i += 1) {
+            const { headers } = await ask(`${gateway.url}/shared`);
+            if (headers["retry-after"] === undefined) admitted += 1;
+            expect(Number(headers["x-ratelimit-limit"])).toBe(8);
+          }
+        }
+        expect(admitted).toBe(40);
+        // Without Redis, changes still reach all, by the rounds.
+        quota += 1;
+        const { body } = await one.call("PUT", "/apps/default/policies/books?wait=10s", books(quota));
+        expect(body.applied).toEqual({ gateways: 5, acked: 5, refused: 0 });
+      } finally {
+        await fifth.stop();
+      }
+    },
+  );
+});
+
+describe("a gateway with several control planes", () => {
+  const planes: Plane[] = [];
+  const started: LoneGateway[] = [];
+  afterAll(async () => {
+    await Promise.all(started.map((gateway) => gateway.stop()));
+    await Promise.all(planes.map((plane) => plane.remove()));
+  });
+
+  async function startPlane(env: NodeJS.ProcessEnv = {}): Promise<Plane> {
+    const [port] = (await freePorts(1)) as [number];
+    const plane = await new Plane(port, env).start();
+    planes.push(plane);
+    return plane;
+  }
+
+  const timesSaid = (gateway: LoneGateway, text: string) => gateway.log.split(text).length - 1;
+
+  it("goes to another one if the first refuses its token, and says so once", async () => {
+    const refusing = await startPlane({ SLUICE_GATEWAY_TOKEN: "another-token-of-gateways" });
+    const [closedPort] = (await freePorts(1)) as [number];
+    const closed = `http://127.0.0.1:${closedPort}`;
+    const urls = [refusing.url, closed];
+    const gateway = await startGateway(idFor(refusing.url, urls, "refused"), urls);
+    started.push(gateway);
+    await until("it has tried both", 10_000, () => /refused this gateway's token \(401\)/.test(gateway.log));
+    await until("and the other", 10_000, () => timesSaid(gateway, "cannot reach the control plane") === 1);
+    await sleep(4_000);
+    expect(timesSaid(gateway, "refused this gateway's token (401)")).toBe(1);
+    expect(timesSaid(gateway, "cannot reach the control plane")).toBe(1);
+
+    const willing = await new Plane(closedPort, {}).start();
+    planes.push(willing);
+    await until("it is connected", 10_000, async () => (await willing.gatewaysHere()) === 1);
+    expect(gateway.log).toContain(`connected to the control plane at ${willing.url.replace("http", "ws")}`);
+  });
+
+  it("reports which Redis Cluster it uses", async () => {
+    const cluster = await RedisCluster.start(3);
+    try {
+      const env = { SLUICE_REDIS_URL: cluster.url() };
+      const plane = await startPlane(env);
+      started.push(await startGateway("in-a-cluster", [plane.url], env));
+      await until("it has reported", 20_000, async () => {
+        const { body } = await plane.call("GET", "/gateways");
+        return body.redis.id !== undefined && body.gateways[0]?.redis?.id === body.redis.id;
+      });
+    } finally {
+      await cluster.stop();
+    }
+  });
+
+  it("goes to another one when its own falls silent, as when a machine is lost", async () => {
+    const planes = [await startPlane(), await startPlane()] as const;
+    const urls = planes.map(({ url }) => url);
+    const gateway = await startGateway(idFor(planes[0].url, urls, "silent"), urls);
+    started.push(gateway);
+    await until("it is connected", 10_000, async () => (await planes[0].gatewaysHere()) === 1);
+    planes[0].freeze();
+    const frozenAtMs = performance.now();
+    await until("it is connected elsewhere", 30_000, async () => (await planes[1].gatewaysHere()) === 1);
+    // With one URL, it would wait for 15 seconds.
+    expect(performance.now() - frozenAtMs).toBeLessThan(12_000);
+  });
+
+  it("says once that its control planes have different databases, when the first one's policies come back", async () => {
+    const [one, other] = [await startPlane(), await startPlane()];
+    const urls = [one.url, other.url];
+    const gateway = await startGateway(idFor(one.url, urls, "torn"), urls);
+    started.push(gateway);
+    const said = "lead to control planes with different databases";
+    const hasIt = (plane: Plane) =>
+      until("it has the policies of this one", 15_000, async () => {
+        const { body } = await plane.call("GET", "/gateways");
+        return body.gateways[0]?.connected === true && body.gateways[0].revision === body.revision;
+      });
+    for (const plane of [one, other]) await plane.call("PUT", "/apps/default/policies/books", books(5));
+    await hasIt(one);
+    for (const [gone, next] of [
+      [one, other],
+      [other, one],
+      [one, other],
+    ] as const) {
+      expect(timesSaid(gateway, said)).toBe(gone === other || timesSaid(gateway, said) === 0 ? 0 : 1);
+      await gone.kill();
+      await hasIt(next);
+      await gone.start();
+    }
+    await until("it is said", 5_000, () => timesSaid(gateway, said) > 0);
+    await sleep(1_000);
+    expect(timesSaid(gateway, said)).toBe(1);
+  });
+
+  it("does not start with a URL that is none, and names it, whether the launcher or an own nginx reads it", async () => {
+    const own = LoneGateway.start({
+      edit: (config) => config.replace("env SLUICE_CONTROL_URL;", "env SLUICE_CONTROL_URL=http://a:1,ftp://b;"),
+    });
+    await expect(own).rejects.toThrow(
+      'SLUICE_CONTROL_URL: expected URL 2 of 2 to be http://HOST:PORT or https://HOST:PORT, got "ftp://b"',
+    );
+    await expect(startGateway("wrong", ["http://127.0.0.1:1", "ftp://127.0.0.1"])).rejects.toThrow(
+      /SLUICE_CONTROL_URL: expected http:\/\/host:port or https:\/\/host:port, or several of them separated by commas, got "ftp:\/\/127\.0\.0\.1" as URL 2 of 2/,
+    );
+  });
+});
