@@ -101,17 +101,17 @@ const paths = ["/", telltalePath, "/a/b", "/v1/x", "/terms", "/keyed", "/shop/x"
 function seenIn({ state, texts }: HeldState): unknown {
   const compiled: unknown[] = [];
   for (const [app, ofApp] of Object.entries(state.policiesByName)) {
-    for (const [name, { policy, bans, schedule, fastPath }] of Object.entries(ofApp)) {
+    for (const [name, { policy, match, limits, bans, schedule }] of Object.entries(ofApp)) {
       const banned = addresses.map((address) => bans !== undefined && isBannedAddress(bans, address, 1e9));
       const key = policy.key.map(() => "x");
-      compiled.push([app, name, policy, schedule?.transitions, fastPath, banned, bans && isBannedKey(bans, key, 1e9)]);
+      compiled.push([app, name, policy, match, limits, schedule?.transitions, banned, bans && isBannedKey(bans, key, 1e9)]);
     }
   }
   const met = hosts.flatMap((host) =>
     paths.map((path) =>
       candidates(state.index, host, path).map((one) => [
         one.app,
-        one.policy.name,
+        one.name,
         addresses.map((address) => one.bans !== undefined && isBannedAddress(one.bans, address, 1e9)),
       ]),
     ),
