@@ -84,10 +84,10 @@ class Waits {
     this.#planes = planes;
   }
 
-  async ask(plane: Plane): Promise<void> {
+  async ask(plane: Plane, wait = "2s"): Promise<void> {
     this.#quota += 1;
     const quota = this.#quota;
-    const { status, body } = await plane.call("PUT", "/apps/default/policies/told?wait=2s", {
+    const { status, body } = await plane.call("PUT", `/apps/default/policies/told?wait=${wait}`, {
       match: { paths: ["/told"] },
       limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
     });
@@ -151,7 +151,7 @@ const killedMidWrite = (kind: DatabaseKind): Fault => ({
         }
         await writers.stop();
         underWay = writers.puts.filter(({ status }) => status === 0).length;
-        await waits.ask(other);
+        await waits.ask(other, "10s");
         return undefined;
       },
       moreFacts: async () => [
