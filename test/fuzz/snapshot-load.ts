@@ -104,7 +104,16 @@ function seenIn({ state, texts }: HeldState): unknown {
     for (const [name, { policy, match, limits, bans, schedule }] of Object.entries(ofApp)) {
       const banned = addresses.map((address) => bans !== undefined && isBannedAddress(bans, address, 1e9));
       const key = policy.key.map(() => "x");
-      compiled.push([app, name, policy, match, limits, schedule?.transitions, banned, bans && isBannedKey(bans, key, 1e9)]);
+      compiled.push([
+        app,
+        name,
+        policy,
+        match,
+        limits,
+        schedule?.transitions,
+        banned,
+        bans && isBannedKey(bans, key, 1e9),
+      ]);
     }
   }
   const met = hosts.flatMap((host) =>
