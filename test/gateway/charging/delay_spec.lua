@@ -231,7 +231,7 @@ describe("a leaky-bucket", function()
       local first = ask(world, "a", 1, options)[1]
       world.run(random(300, 2500) / 1000)
       local second = ask(world, "a", 1, options)[1]
-      world.run(random(7000, 9000) / 1000)
+      world.run(random(12000, 14000) / 1000)
       assert.is_true(first.passed and second.passed)
       assert.is_true(second.decidedUs - first.beganUs >= 5000, ("%d: %d"):format(i, second.decidedUs - first.beganUs))
     end
